@@ -1,0 +1,337 @@
+//! What analysis says of a run: the types that every report is drawn from.
+
+use kelvin_model::{Canary, CanaryPoint, Case, Metric, Name, Prediction, Reason, StudyResult, Treatment};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The analysis of one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Analysis {
+    /// One result for each metric at each case, in the order of the plan.
+    pub results: Vec<MetricResult>,
+    /// The canaries over the course of the run, and their references.
+    pub canaries: Vec<CanaryHistory>,
+    /// Studies, with conclusions.
+    pub studies: Vec<StudyResult>,
+    /// What is worth knowing, most important first.
+    pub findings: Vec<Finding>,
+    /// The run in at most ten lines: what this machine is, what is odd and why.
+    pub verdict: Vec<String>,
+    /// Share of all batches that were undisturbed; `None` without canaries.
+    pub undisturbed_share: Option<f64>,
+}
+
+/// One metric at one case: measured, predicted, compared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MetricResult {
+    /// Id of the probe that measured it.
+    pub probe: Name,
+    /// Definition of the metric.
+    pub metric: Metric,
+    /// The case.
+    pub case: Case,
+    /// Whether it was measured only as an input of predictions.
+    pub only_input: bool,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// The headline in core cycles, where that makes sense and the core's frequency is known.
+    pub cycles: Option<f64>,
+    /// The prediction, if there is one.
+    pub prediction: Option<Prediction>,
+    /// Why there is no prediction.
+    pub none_because: Option<String>,
+    /// Measured over predicted.
+    pub ratio: Option<f64>,
+    /// How the measurement stands to the prediction.
+    pub verdict: Verdict,
+    /// Ids of the hazards of this run that can explain a gap; empty where there is none to explain.
+    pub explained_by: Vec<Name>,
+    /// What the reader must know about this number.
+    pub warnings: Vec<Warning>,
+}
+
+/// What came of one metric at one case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// A number.
+    Measured(Box<Summary>),
+    /// There are samples, but too few undisturbed ones for the headline that the metric defines; what was found is here.
+    NotKnown(Box<Summary>),
+    /// The number is physically impossible, and so is no headline.
+    Invalid(Ceiling),
+    /// It was not measured, for this reason.
+    Skipped(Reason),
+    /// Every round failed, for this reason.
+    Failed(String),
+    /// The run ended before it.
+    NotReached,
+}
+
+impl Outcome {
+    /// The summary of a measured metric.
+    pub fn summary(&self) -> Option<&Summary> {
+        match self {
+            Self::Measured(summary) => Some(summary),
+            _ => None,
+        }
+    }
+}
+
+/// A physically impossible value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Ceiling {
+    /// What came out, in the metric's unit.
+    pub value: f64,
+    /// What is possible, in the metric's unit.
+    pub bound: f64,
+    /// The likely cause, in words.
+    pub likely_cause: String,
+}
+
+/// What the samples of one metric at one case say. All figures in the metric's unit, overhead subtracted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Summary {
+    /// The headline: of the treatment that the metric defines.
+    pub headline: f64,
+    /// Its interval; `None` with a single round.
+    pub interval: Option<Interval>,
+    /// Which samples made the headline.
+    pub treatment: Treatment,
+    /// All samples but warm-up.
+    pub as_found: Figure,
+    /// Undisturbed samples; `None` if there are too few, or no canaries.
+    pub undisturbed: Option<Figure>,
+    /// Share of the samples (without warm-up) that are undisturbed; 1 where there are no canaries and no tags.
+    pub kept_share: f64,
+    /// Rounds that gave samples.
+    pub rounds: u32,
+    /// Rounds that failed.
+    pub failed_rounds: u32,
+    /// The headline of each round, in the order in which they ran.
+    pub round_headlines: Vec<f64>,
+    /// Seconds from the start of the run at which each of those rounds began.
+    pub round_times: Vec<f64>,
+    /// Variance of the headline that the spread between rounds explains; what later runs learn from.
+    pub within_variance: f64,
+    /// Earlier runs of this machine that the interval learned from.
+    pub learned_runs: u32,
+    /// Distribution of the samples that made the headline.
+    pub distribution: Distribution,
+    /// Clusters of samples, if there is more than one; largest first.
+    pub modes: Vec<Mode>,
+    /// Effective number of independent samples.
+    pub effective_samples: f64,
+    /// How many samples carry each tag.
+    pub tags: Vec<TagCount>,
+    /// Notes of the rounds: proofs by counters, what was degraded; each once.
+    pub notes: Vec<String>,
+}
+
+/// A value with its interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Figure {
+    /// The value.
+    pub value: f64,
+    /// Its interval; `None` with a single round.
+    pub interval: Option<Interval>,
+    /// Samples behind it.
+    pub n: u64,
+}
+
+/// An interval, labelled with what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Interval {
+    /// What it is.
+    pub kind: IntervalKind,
+    /// Confidence level, such as 0.95; for a range the share that it covers of what was seen, 1.
+    pub level: f64,
+    /// Lower end.
+    pub lower: f64,
+    /// Upper end.
+    pub upper: f64,
+}
+
+impl Interval {
+    /// Half of its width.
+    pub fn half_width(&self) -> f64 {
+        (self.upper - self.lower) / 2.0
+    }
+}
+
+/// What an interval is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum IntervalKind {
+    /// It covers what a repeat of the run gives, at its level.
+    Confidence,
+    /// Lowest and highest round: too few rounds for anything better.
+    Range,
+}
+
+/// Quantiles and moments of samples. Over batches these are quantiles of batch means.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Distribution {
+    /// Whether a sample is the mean of a batch rather than one operation.
+    pub of_batch_means: bool,
+    /// Number of samples.
+    pub n: u64,
+    /// Best in the metric's direction (the lowest where there is none).
+    pub best: f64,
+    /// Lowest.
+    pub min: f64,
+    /// 5th percentile.
+    pub p5: f64,
+    /// Lower quartile.
+    pub p25: f64,
+    /// Median.
+    pub p50: f64,
+    /// Upper quartile.
+    pub p75: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// Highest.
+    pub max: f64,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Standard deviation.
+    pub std: f64,
+}
+
+/// A cluster of samples.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Mode {
+    /// Its centre, in the metric's unit.
+    pub center: f64,
+    /// Its share of the samples.
+    pub share: f64,
+}
+
+/// How many samples carry a tag.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TagCount {
+    /// The tag's name.
+    pub tag: Name,
+    /// How many samples carry it.
+    pub count: u64,
+}
+
+/// How a measurement stands to its prediction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Its interval touches the range in which a measurement is unremarkable.
+    AsPredicted,
+    /// Above that range.
+    Above,
+    /// Below that range.
+    Below,
+    /// There is no prediction.
+    NotPredicted,
+    /// There is no number to compare.
+    NotMeasured,
+}
+
+/// What the reader must know about a number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Warning {
+    /// The samples fall into two or more clusters: no repetition will narrow that.
+    Modes {
+        /// In words, with figures.
+        text: String,
+    },
+    /// The value moved over the run.
+    Drift {
+        /// In words, with figures.
+        text: String,
+    },
+    /// Samples hang together so much that there are few independent ones.
+    FewEffectiveSamples {
+        /// In words, with figures.
+        text: String,
+    },
+    /// The target for the interval was not reached.
+    Wide {
+        /// In words, with figures.
+        text: String,
+    },
+    /// Few samples were undisturbed.
+    Disturbed {
+        /// In words, with figures.
+        text: String,
+    },
+    /// Halves of the run differ: comparisons with it are weak.
+    HalvesDiffer {
+        /// In words, with figures.
+        text: String,
+    },
+    /// Some rounds failed.
+    FailedRounds {
+        /// In words, with figures.
+        text: String,
+    },
+    /// The value is possible but implausible.
+    Implausible {
+        /// In words, with figures.
+        text: String,
+    },
+}
+
+impl Warning {
+    /// The sentence.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Modes { text }
+            | Self::Drift { text }
+            | Self::FewEffectiveSamples { text }
+            | Self::Wide { text }
+            | Self::Disturbed { text }
+            | Self::HalvesDiffer { text }
+            | Self::FailedRounds { text }
+            | Self::Implausible { text } => text,
+        }
+    }
+}
+
+/// A canary over the course of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CanaryHistory {
+    /// Which.
+    pub canary: Canary,
+    /// Its dominant steady state over the run, in nanoseconds.
+    pub reference: f64,
+    /// Relative distance from the reference up to which a batch counts as undisturbed.
+    pub tolerance: f64,
+    /// Share of its readings within the tolerance.
+    pub steady_share: f64,
+    /// Its readings, thinned to at most a few thousand (median, and extremes, of neighbouring ones).
+    pub points: Vec<CanaryPoint>,
+}
+
+/// A sentence worth knowing, with the test that carries it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// How much it matters.
+    pub importance: Importance,
+    /// The sentence.
+    pub text: String,
+    /// The figures or the test that carry it.
+    pub because: String,
+    /// Ids of the metrics it is about.
+    pub metrics: Vec<Name>,
+}
+
+/// How much a finding matters; the greater the more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Importance {
+    /// Good to know.
+    Detail,
+    /// Worth a look.
+    Notable,
+    /// Changes how the run must be read.
+    Major,
+}

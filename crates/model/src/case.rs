@@ -1,0 +1,118 @@
+//! One point in the space of a metric's parameters.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Name;
+
+/// The parameters of one measurement: axis name to value; empty for a metric without parameters.
+///
+/// Axes are data and never packed into a metric's name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Case(BTreeMap<Name, Value>);
+
+/// The value of one axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Value {
+    /// A number: a count, or bytes.
+    Integer(u64),
+    /// A word.
+    Word(Name),
+}
+
+impl Case {
+    /// The case without parameters.
+    pub const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    /// The case with one more number.
+    #[must_use]
+    pub fn with(mut self, axis: &'static str, value: u64) -> Self {
+        self.0.insert(Name::new(axis), Value::Integer(value));
+        self
+    }
+
+    /// The case with one more word.
+    #[must_use]
+    pub fn with_word(mut self, axis: &'static str, value: &'static str) -> Self {
+        self.0.insert(Name::new(axis), Value::Word(Name::new(value)));
+        self
+    }
+
+    /// The number on an axis, if there is one.
+    pub fn integer(&self, axis: &str) -> Option<u64> {
+        match self.get(axis)? {
+            Value::Integer(value) => Some(value),
+            Value::Word(_) => None,
+        }
+    }
+
+    /// The word on an axis, if there is one.
+    pub fn word(&self, axis: &str) -> Option<&'static str> {
+        match self.get(axis)? {
+            Value::Word(word) => Some(word.as_str()),
+            Value::Integer(_) => None,
+        }
+    }
+
+    /// The value on an axis.
+    pub fn get(&self, axis: &str) -> Option<Value> {
+        self.0.iter().find(|(name, _)| **name == *axis).map(|(_, value)| *value)
+    }
+
+    /// All axes and values, by axis name.
+    pub fn iter(&self) -> impl Iterator<Item = (Name, Value)> {
+        self.0.iter().map(|(&name, &value)| (name, value))
+    }
+
+    /// Whether it has no parameters.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<(Name, Value)> for Case {
+    fn from_iter<I: IntoIterator<Item = (Name, Value)>>(pairs: I) -> Self {
+        Self(pairs.into_iter().collect())
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Integer(value) => f.pad(&value.to_string()),
+            Value::Word(word) => f.pad(word),
+        }
+    }
+}
+
+impl fmt::Display for Case {
+    /// `arguments=3 via=plt`; nothing for the case without parameters.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pairs: Vec<String> = self.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        f.pad(&pairs.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_survives_json_and_reads_well() {
+        let case = Case::new().with("arguments", 3).with_word("via", "plt");
+        let json = serde_json::to_string(&case).unwrap();
+        assert_eq!(json, r#"{"arguments":3,"via":"plt"}"#);
+        assert_eq!(serde_json::from_str::<Case>(&json).unwrap(), case);
+        assert_eq!(case.to_string(), "arguments=3 via=plt");
+        assert_eq!(case.integer("arguments"), Some(3));
+        assert_eq!(case.word("via"), Some("plt"));
+        assert_eq!(case.word("arguments"), None);
+    }
+}

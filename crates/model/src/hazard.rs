@@ -1,0 +1,44 @@
+//! Something about the machine or its state that can spoil a number.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Name;
+
+/// A hazard: what it is, what it does to which metrics, and what removes it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Hazard {
+    /// Stable id: `virtual_machine`, `smt`, `mitigations`.
+    pub id: Name,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What was found, in one line, with its figures.
+    pub summary: String,
+    /// What it does to measurements.
+    pub effect: String,
+    /// Prefixes of the ids of the metrics it touches; empty means all.
+    pub affects: Vec<Name>,
+    /// The command that removes it, if there is one.
+    pub remedy: Option<String>,
+    /// Where it was read.
+    pub source: String,
+}
+
+impl Hazard {
+    /// Whether it touches the metric with this id.
+    pub fn touches(&self, metric: &str) -> bool {
+        self.affects.is_empty() || self.affects.iter().any(|prefix| metric.starts_with(prefix.as_str()))
+    }
+}
+
+/// How bad a hazard is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Good to know: shifts numbers in a known direction.
+    Note,
+    /// Widens error bars or shifts some numbers.
+    Warning,
+    /// Numbers it touches should not be trusted while it lasts.
+    Serious,
+}

@@ -1,0 +1,37 @@
+//! Plain data that every part of kelvin speaks: metrics, cases, readings, machines, predictions, runs and events.
+//!
+//! Nothing here measures, computes or prints. A [`Run`] carries the definitions of its metrics, so that a run made on
+//! one machine can be analysed and rendered on another one by a kelvin that does not even have the probe.
+//!
+//! Base units: time in nanoseconds, rates in units per second, sizes in bytes; see [`Unit`].
+#![forbid(unsafe_code)]
+
+mod case;
+mod event;
+mod hazard;
+mod machine;
+mod metric;
+mod name;
+mod prediction;
+mod readings;
+mod reference;
+mod run;
+mod study;
+
+pub use case::{Case, Value};
+pub use event::Event;
+pub use hazard::{Hazard, Severity};
+pub use machine::{
+    BlockDevice, Cache, CacheKind, Cpu, Fact, FactRow, Kernel, Limits, Machine, Memory, Mitigation, Mount, Nic,
+    NumaNode, Platform, Tlb, Topology,
+};
+pub use metric::{Axis, AxisScale, Better, Canaries, Canary, Metric, Overhead, Treatment, Unit};
+pub use name::Name;
+pub use prediction::{Basis, Input, NoPrediction, Prediction, PredictionRecord};
+pub use readings::{Batches, OverheadReading, Reading, Readings, Tags};
+pub use reference::{Reference, ReferenceValue};
+pub use run::{
+    Attempt, CanaryPoint, ClockInfo, ClockKind, FORMAT, Learned, Measurement, Outline, Planned, Reason, Round, Run,
+    RunSettings, RunStatus,
+};
+pub use study::{Conclusion, StudyResult};

@@ -1,0 +1,290 @@
+//! What a metric is: its name, unit, better direction, and how its samples become a headline.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Name;
+
+/// One quantity with a name, a unit and a better direction.
+///
+/// A `Metric` is a constant of the probe that measures it, and is copied into every run so that the run can be read
+/// without the probe.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Metric {
+    /// Dotted id, area first: `os.syscall.null`.
+    pub id: Name,
+    /// One sentence: what one value of this metric is.
+    pub summary: Name,
+    /// Unit of a value.
+    pub unit: Unit,
+    /// Which direction is better.
+    pub better: Better,
+    /// Version of the method; two values are comparable only if it is the same.
+    pub version: u32,
+    /// Which samples make the headline. Fixed here, never chosen by the data.
+    pub headline: Treatment,
+    /// What is subtracted from a raw batch.
+    pub overhead: Overhead,
+    /// The canaries whose disturbance disturbs this metric.
+    pub canaries: Canaries,
+    /// Contamination tags that spoil a sample of this metric.
+    pub contaminants: crate::Tags,
+    /// The parameters it is measured over, in the order in which a table shows them.
+    pub axes: [Option<Axis>; 3],
+    /// The smallest value that is physically possible, in `unit`; anything below is invalid.
+    pub floor: Option<f64>,
+    /// The largest value that is physically possible, in `unit`; anything above is invalid.
+    pub ceiling: Option<f64>,
+    /// Whether an earlier published study measured it.
+    pub seed: bool,
+    /// Whether core cycles are a sensible second unit for it (a duration on one CPU).
+    pub cycles: bool,
+}
+
+impl Metric {
+    /// A duration in nanoseconds, lower is better, timed in batches on one CPU, judged by undisturbed batches.
+    pub const fn duration(id: &'static str, summary: &'static str) -> Self {
+        Self {
+            id: Name::new(id),
+            summary: Name::new(summary),
+            unit: Unit::Nanoseconds,
+            better: Better::Lower,
+            version: 1,
+            headline: Treatment::Undisturbed,
+            overhead: Overhead::ClockPair,
+            canaries: Canaries::CORE,
+            contaminants: crate::Tags::CONTAMINATED,
+            axes: [None; 3],
+            floor: Some(0.0),
+            ceiling: None,
+            seed: false,
+            cycles: true,
+        }
+    }
+
+    /// A rate in bytes per second, higher is better, judged by undisturbed batches.
+    pub const fn rate(id: &'static str, summary: &'static str) -> Self {
+        Self { unit: Unit::BytesPerSecond, better: Better::Higher, cycles: false, ..Self::duration(id, summary) }
+    }
+
+    /// The same metric as one that an earlier published study measured.
+    pub const fn seed(self) -> Self {
+        Self { seed: true, ..self }
+    }
+
+    /// The same metric measured over these parameters.
+    pub const fn over(self, axes: [Option<Axis>; 3]) -> Self {
+        Self { axes, ..self }
+    }
+
+    /// The same metric measured over one parameter.
+    pub const fn over_one(self, axis: Axis) -> Self {
+        self.over([Some(axis), None, None])
+    }
+
+    /// The same metric with another choice of headline samples.
+    pub const fn headline(self, headline: Treatment) -> Self {
+        Self { headline, ..self }
+    }
+
+    /// The same metric with another overhead to subtract.
+    pub const fn overhead(self, overhead: Overhead) -> Self {
+        Self { overhead, ..self }
+    }
+
+    /// The same metric guarded by other canaries.
+    pub const fn canaries(self, canaries: Canaries) -> Self {
+        Self { canaries, ..self }
+    }
+
+    /// The same metric with another method version.
+    pub const fn version(self, version: u32) -> Self {
+        Self { version, ..self }
+    }
+
+    /// The same metric in another unit.
+    pub const fn unit(self, unit: Unit, better: Better) -> Self {
+        Self { unit, better, cycles: matches!(unit, Unit::Nanoseconds), ..self }
+    }
+
+    /// The same metric spoiled by these tags only.
+    pub const fn contaminants(self, contaminants: crate::Tags) -> Self {
+        Self { contaminants, ..self }
+    }
+
+    /// The same metric without core cycles as a second unit (more than one CPU, or waiting, takes part).
+    pub const fn not_in_cycles(self) -> Self {
+        Self { cycles: false, ..self }
+    }
+
+    /// The same metric with physical bounds, in its unit.
+    pub const fn bounds(self, floor: Option<f64>, ceiling: Option<f64>) -> Self {
+        Self { floor, ceiling, ..self }
+    }
+
+    /// The area: the first part of the id (`os`).
+    pub fn area(&self) -> &'static str {
+        self.id.as_str().split('.').next().unwrap_or("")
+    }
+
+    /// The axes that are set, in order.
+    pub fn axes(&self) -> impl Iterator<Item = &Axis> {
+        self.axes.iter().flatten()
+    }
+}
+
+/// Unit of a metric's values; base units only, scaled to ns/us/ms or MB/s for reading by the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Core clock cycles.
+    Cycles,
+    /// Hertz.
+    Hertz,
+    /// Bytes.
+    Bytes,
+    /// Bytes per second.
+    BytesPerSecond,
+    /// Operations per second.
+    PerSecond,
+    /// A pure number.
+    Ratio,
+    /// A count.
+    Count,
+}
+
+/// Which direction is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    /// Lower is better.
+    Lower,
+    /// Higher is better.
+    Higher,
+    /// Neither: a fact about the machine.
+    Neither,
+}
+
+/// Which samples make the headline of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Treatment {
+    /// All samples: what a user of this machine gets.
+    AsFound,
+    /// Samples whose neighbouring canaries were at their reference and that no cause tag marks: what the machine does
+    /// when it is left alone.
+    Undisturbed,
+    /// Undisturbed samples, each scaled by neighbouring frequency canary over its reference: for quantities that are a
+    /// fixed number of core cycles, where normalising beats discarding.
+    CycleNormalised,
+}
+
+/// What analysis subtracts from a raw batch before dividing by its iterations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Overhead {
+    /// Nothing: the raw time.
+    None,
+    /// The empty clock pair, once a batch.
+    ClockPair,
+    /// The clock pair once a batch, and a minimal counted loop once an iteration.
+    ClockPairAndLoop,
+}
+
+/// A short fixed kernel timed between batches to see a disturbance that no counter shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Canary {
+    /// A chain of dependent adds: one core cycle each, so the core's frequency.
+    Chain,
+    /// A block of independent adds: throughput, which a busy SMT sibling halves.
+    Block,
+    /// A pointer chase through 128 KiB: a level-2 cache that a neighbour may share.
+    Cache,
+    /// A system call that does nothing: the entry path, where a hypervisor's and a neighbour's work shows first.
+    Kernel,
+}
+
+impl Canary {
+    /// All canaries, in the order in which they are kept.
+    pub const ALL: [Canary; 4] = [Canary::Chain, Canary::Block, Canary::Cache, Canary::Kernel];
+
+    /// Its name as it is written in data.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Canary::Chain => "chain",
+            Canary::Block => "block",
+            Canary::Cache => "cache",
+            Canary::Kernel => "kernel",
+        }
+    }
+}
+
+/// A set of canaries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Canaries(u8);
+
+impl Canaries {
+    /// No canary.
+    pub const NONE: Self = Self(0);
+    /// Frequency and throughput of the core.
+    pub const CORE: Self = Self(0b0011);
+    /// Frequency, throughput, and the level-2 cache.
+    pub const CORE_AND_CACHE: Self = Self(0b0111);
+
+    /// The set of these canaries.
+    pub const fn of(canaries: &[Canary]) -> Self {
+        let mut bits = 0;
+        let mut i = 0;
+        while i < canaries.len() {
+            bits |= 1 << canaries[i] as u8;
+            i += 1;
+        }
+        Self(bits)
+    }
+
+    /// Whether the set holds this canary.
+    pub const fn contains(self, canary: Canary) -> bool {
+        self.0 & (1 << canary as u8) != 0
+    }
+
+    /// The canaries of the set, in order.
+    pub fn iter(self) -> impl Iterator<Item = Canary> {
+        Canary::ALL.into_iter().filter(move |&canary| self.contains(canary))
+    }
+}
+
+/// A parameter of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Axis {
+    /// Key in a [`crate::Case`]: `arguments`.
+    pub name: Name,
+    /// Label for people, with its unit: `resident memory, bytes`.
+    pub label: Name,
+    /// How values are spread.
+    pub scale: AxisScale,
+}
+
+impl Axis {
+    /// An axis from constants.
+    pub const fn new(name: &'static str, label: &'static str, scale: AxisScale) -> Self {
+        Self { name: Name::new(name), label: Name::new(label), scale }
+    }
+}
+
+/// How the values of an axis are spread and drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AxisScale {
+    /// Integers on a linear scale.
+    Linear,
+    /// Integers on a logarithmic scale, written as they are.
+    Logarithmic,
+    /// Bytes on a logarithmic scale, written in KiB, MiB, GiB.
+    Bytes,
+    /// Words.
+    Category,
+}

@@ -1,0 +1,77 @@
+//! What a number should have been, and why.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Case, Name, Unit};
+
+/// A predicted value with its derivation. Never adjusted to the result that it is compared with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Prediction {
+    /// The predicted value, in the metric's unit.
+    pub value: f64,
+    /// Lower end of the range in which a measurement is unremarkable, in the metric's unit.
+    pub low: f64,
+    /// Upper end of that range.
+    pub high: f64,
+    /// What it rests on.
+    pub basis: Basis,
+    /// The formula, in symbols or words: `null call + bytes / copy rate`.
+    pub formula: String,
+    /// What went into the formula.
+    pub inputs: Vec<Input>,
+    /// The derivation with the figures put in: `61 ns system call + 4096 B / 11.8 GB/s copy = 408 ns`.
+    pub derivation: String,
+    /// Where formula and constants come from.
+    pub sources: Vec<String>,
+}
+
+/// What a prediction rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// Specifications of the hardware.
+    Spec,
+    /// Lower metrics of the same run.
+    Derived,
+    /// Published figures.
+    Published,
+}
+
+/// One input of a prediction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Input {
+    /// What it is: a metric's id with its case, or a fact's name.
+    pub name: String,
+    /// Its value.
+    pub value: f64,
+    /// Its unit.
+    pub unit: Unit,
+    /// Where it comes from: `measured`, a fact's source, or a citation.
+    pub source: String,
+}
+
+/// Why a metric has no prediction here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct NoPrediction(pub String);
+
+impl NoPrediction {
+    /// No prediction, for this reason: a sentence that a reader can act on or at least understand.
+    pub fn because(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+}
+
+/// The prediction of one metric at one case, or the reason for none, kept in the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PredictionRecord {
+    /// Id of the metric.
+    pub metric: Name,
+    /// The case.
+    pub case: Case,
+    /// The prediction, if there is one.
+    pub prediction: Option<Prediction>,
+    /// Why there is none.
+    pub none_because: Option<NoPrediction>,
+}

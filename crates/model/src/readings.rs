@@ -1,0 +1,134 @@
+//! Raw readings of one metric in one round, as they left the timed loop: nothing subtracted, nothing dropped.
+
+use std::collections::BTreeMap;
+use std::ops::{BitOr, BitOrAssign};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Canary, Name};
+
+/// The readings of one metric that one round made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Reading {
+    /// Id of the metric.
+    pub metric: Name,
+    /// What was read.
+    pub readings: Readings,
+    /// What may be subtracted, measured in the same process.
+    pub overhead: OverheadReading,
+    /// Facts about how it was made that a reader should know: counters that prove the claim, what was degraded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// Raw values.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Readings {
+    /// Timed batches, or operations timed one by one (then `iterations` is 1).
+    Batches(Batches),
+    /// Values already in the metric's unit, from counters or whole-round figures: one or a few a round.
+    Scalars(Vec<f64>),
+}
+
+/// Timed batches, a column each.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Batches {
+    /// Operations of each batch.
+    pub iterations: Vec<u64>,
+    /// Raw time of each batch, in nanoseconds.
+    pub nanoseconds: Vec<f64>,
+    /// What befell each batch.
+    pub tags: Vec<Tags>,
+    /// Bytes, or other units of work, that one operation moves; 0 where the metric is a duration.
+    #[serde(default)]
+    pub work_per_iteration: f64,
+    /// How many batches lie between two readings of the canaries; 1 is a reading between any two batches.
+    pub canary_stride: usize,
+    /// For each canary its times in nanoseconds: one before the first batch, then one after every `canary_stride`
+    /// batches and after the last one.
+    pub canaries: BTreeMap<Canary, Vec<f32>>,
+}
+
+impl Batches {
+    /// Number of batches.
+    pub fn len(&self) -> usize {
+        self.nanoseconds.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.nanoseconds.is_empty()
+    }
+
+    /// The two readings of a canary on either side of a batch, if the canary was read.
+    pub fn neighbours(&self, canary: Canary, batch: usize) -> Option<(f32, f32)> {
+        let readings = self.canaries.get(&canary)?;
+        let before = batch / self.canary_stride.max(1);
+        Some((*readings.get(before)?, *readings.get(before + 1)?))
+    }
+}
+
+/// What the measuring itself costs, measured in the same process as the batches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OverheadReading {
+    /// Median of the empty clock pair, in nanoseconds.
+    pub clock_pair: f64,
+    /// One iteration of a minimal counted loop, in nanoseconds.
+    pub loop_iteration: f64,
+}
+
+/// What befell a sample: a set of cause tags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Tags(u8);
+
+impl Tags {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// Taken while warming up: kept, not summarised.
+    pub const WARM_UP: Self = Self(1);
+    /// The thread was preempted (involuntary context switch).
+    pub const PREEMPTED: Self = Self(2);
+    /// The thread moved to another CPU.
+    pub const MIGRATED: Self = Self(4);
+    /// The hypervisor stole time from the CPU.
+    pub const STOLEN: Self = Self(8);
+    /// The cgroup's CPU quota ran out.
+    pub const THROTTLED: Self = Self(16);
+    /// A page fault went to the disk.
+    pub const MAJOR_FAULT: Self = Self(32);
+    /// Every cause that spoils a sample on its own.
+    pub const CONTAMINATED: Self = Self(2 | 4 | 8 | 16 | 32);
+    /// Contamination of work that sleeps or hands the CPU over on purpose, where a preemption is part of the work.
+    pub const CONTAMINATED_UNLESS_PREEMPTED: Self = Self(4 | 8 | 16 | 32);
+
+    /// Names of the single tags, for people.
+    pub const NAMED: [(Tags, &'static str); 6] = [
+        (Self::WARM_UP, "warm-up"),
+        (Self::PREEMPTED, "preempted"),
+        (Self::MIGRATED, "migrated"),
+        (Self::STOLEN, "stolen"),
+        (Self::THROTTLED, "throttled"),
+        (Self::MAJOR_FAULT, "major fault"),
+    ];
+
+    /// Whether any of these tags is set.
+    pub const fn any(self, of: Tags) -> bool {
+        self.0 & of.0 != 0
+    }
+}
+
+impl BitOr for Tags {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Tags {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}

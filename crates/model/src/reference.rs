@@ -1,0 +1,46 @@
+//! Published results of a machine that stands beside a run: mean, deviation and count, no samples.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Case, Name, Unit};
+
+/// A reference machine and its published values.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Reference {
+    /// Id: `zenbook-2011`.
+    pub id: Name,
+    /// Its name for people.
+    pub title: String,
+    /// What is known of the machine, label and text.
+    pub machine: Vec<(String, String)>,
+    /// Core frequency in hertz during the measurements, if published.
+    pub frequency_hz: Option<f64>,
+    /// The published values that are metrics of kelvin.
+    pub values: Vec<ReferenceValue>,
+    /// What its authors found, in words.
+    pub findings: Vec<String>,
+}
+
+/// One published value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReferenceValue {
+    /// Id of the metric.
+    pub metric: Name,
+    /// The case it was measured at.
+    pub case: Case,
+    /// Published (or corrected, see `note`) value in `unit`.
+    pub value: f64,
+    /// Published standard deviation of one value, in `unit`.
+    pub std: Option<f64>,
+    /// Number of trials.
+    pub n: Option<u64>,
+    /// What its authors predicted before measuring, in `unit`.
+    pub predicted: Option<f64>,
+    /// Unit of all these figures.
+    pub unit: Unit,
+    /// What one value covers where it is not what kelvin's metric covers; then the two must not be compared as equals.
+    pub spans: Option<String>,
+    /// Known slips of the publication.
+    pub note: Option<String>,
+}

@@ -1,0 +1,326 @@
+//! A run: what is stored, reported and compared.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Canary, Case, Event, Hazard, Machine, Metric, Name, PredictionRecord, Reading, StudyResult};
+
+/// Version of the stored format. A format is never edited, only followed by the next one.
+pub const FORMAT: u32 = 1;
+
+/// Everything known before the first measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Outline {
+    /// Version of this format, [`FORMAT`].
+    pub format: u32,
+    /// Unique id, sortable by time.
+    pub id: String,
+    /// Start, RFC 3339 in UTC.
+    pub started: String,
+    /// Version of kelvin.
+    pub kelvin: String,
+    /// The command line, as words.
+    pub command: Vec<String>,
+    /// What was asked for.
+    pub settings: RunSettings,
+    /// The clock that timed it.
+    pub clock: ClockInfo,
+    /// The machine.
+    pub machine: Machine,
+    /// Hazards found before the first measurement.
+    pub hazards: Vec<Hazard>,
+    /// Definitions of the metrics.
+    pub metrics: Vec<Metric>,
+    /// What is to be measured, in the order of reports.
+    pub plan: Vec<Planned>,
+    /// What earlier runs of this machine taught about the spread between runs.
+    pub learned: Vec<Learned>,
+}
+
+/// One probe at one case that a run sets out to measure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Planned {
+    /// Id of the probe.
+    pub probe: Name,
+    /// Ids of the metrics that it measures.
+    pub metrics: Vec<Name>,
+    /// The case.
+    pub case: Case,
+    /// Whether it was not asked for, and is measured (briefly) only as an input of predictions.
+    pub only_input: bool,
+}
+
+/// How the run was asked to measure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunSettings {
+    /// `quick`, `default`, `thorough`, or `study`.
+    pub mode: Name,
+    /// Time budget in seconds.
+    pub budget_seconds: f64,
+    /// Least number of rounds of each case.
+    pub rounds: u32,
+    /// Target half-width of the 95 % interval, as a share of the value.
+    pub target: f64,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// CPU that single-CPU probes run on.
+    pub cpu: u32,
+    /// The second CPU of pairs, if there is one.
+    pub peer_cpu: Option<u32>,
+    /// Whether canaries were read between batches.
+    pub canaries: bool,
+    /// Whether SCHED_FIFO was asked for and obtained.
+    pub realtime: bool,
+}
+
+/// The clock that times a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClockInfo {
+    /// Which clock.
+    pub kind: ClockKind,
+    /// Ticks per second.
+    pub hertz: f64,
+    /// Error of `hertz`, as a share: half-width of its 95 % interval.
+    pub relative_error: f64,
+    /// Median cost of an empty start/stop pair, in nanoseconds.
+    pub pair_nanoseconds: f64,
+    /// Why a better clock is not used, if one is not.
+    pub note: Option<String>,
+    /// The kernel's clock source before the first round.
+    pub source_before: Option<String>,
+    /// The kernel's clock source after the last round; a change spoils the run.
+    pub source_after: Option<String>,
+}
+
+/// A source of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ClockKind {
+    /// The invariant time-stamp counter of x86-64.
+    Tsc,
+    /// The virtual counter of aarch64, `cntvct_el0`.
+    VirtualCounter,
+    /// `clock_gettime(CLOCK_MONOTONIC_RAW)`.
+    MonotonicRaw,
+    /// A script; tests only.
+    Scripted,
+}
+
+/// The spread between runs of one metric at one case, learned from earlier runs of the same machine and method.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Learned {
+    /// Id of the metric.
+    pub metric: Name,
+    /// The case.
+    pub case: Case,
+    /// Headlines of earlier runs, oldest first.
+    pub headlines: Vec<f64>,
+    /// For each of them, the variance of its headline that its own rounds explain.
+    pub within: Vec<f64>,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    /// All that was planned was done.
+    Complete,
+    /// It was interrupted: what was measured until then is here.
+    Partial(String),
+}
+
+/// A run, whole or partial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Run {
+    /// What was known before the first measurement.
+    #[serde(flatten)]
+    pub outline: Outline,
+    /// The measurements, in the order of the plan.
+    pub measurements: Vec<Measurement>,
+    /// Predictions made when it was measured.
+    pub predictions: Vec<PredictionRecord>,
+    /// Studies and their conclusions.
+    pub studies: Vec<StudyResult>,
+    /// How it ended; a run without an end was killed and counts as partial.
+    pub status: RunStatus,
+    /// Seconds from start to end.
+    pub seconds: f64,
+    /// What the reader should know: targets not reached, points dropped.
+    pub notes: Vec<String>,
+}
+
+/// One probe at one case: all its rounds, for all the metrics that it measures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Measurement {
+    /// What was to be measured.
+    #[serde(flatten)]
+    pub planned: Planned,
+    /// Its rounds, in the order in which they ran.
+    pub rounds: Vec<Round>,
+    /// Why it was not measured at all, if it was not.
+    pub skipped: Option<Reason>,
+}
+
+/// One fresh process that ran one probe once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Round {
+    /// Number of the round of this case, from 0.
+    pub index: u32,
+    /// Seconds from the start of the run.
+    pub at: f64,
+    /// Seconds that the process lived, start and set-up included.
+    pub seconds: f64,
+    /// The CPU that it ran on.
+    pub cpu: u32,
+    /// What came of it.
+    pub attempt: Attempt,
+}
+
+/// What came of one round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Attempt {
+    /// Readings.
+    Measured(Vec<Reading>),
+    /// It declined, for a reason.
+    Skipped(Reason),
+    /// It crashed, hung, printed garbage or reported an error.
+    Failed(String),
+}
+
+/// Why something was not measured: what is missing, and what would be needed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Reason(pub String);
+
+impl Reason {
+    /// A reason from words.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// One reading of a canary in the course of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CanaryPoint {
+    /// Seconds from the start of the run.
+    pub at: f64,
+    /// Which canary.
+    pub canary: Canary,
+    /// Its time, in nanoseconds.
+    pub nanoseconds: f64,
+}
+
+impl Run {
+    /// The run that a sequence of events tells; `None` without a start. A sequence without an end is a partial run.
+    pub fn from_events(events: impl IntoIterator<Item = Event>) -> Option<Self> {
+        let mut run: Option<Self> = None;
+        for event in events {
+            match event {
+                Event::Started(outline) => run = Some(Self::begin(*outline)),
+                event => run.as_mut()?.apply(event),
+            }
+        }
+        run
+    }
+
+    /// A run that has only begun.
+    pub fn begin(outline: Outline) -> Self {
+        let measurements = outline.plan.iter().cloned().map(Measurement::planned).collect();
+        Self {
+            outline,
+            measurements,
+            predictions: Vec::new(),
+            studies: Vec::new(),
+            status: RunStatus::Partial("killed before it ended".into()),
+            seconds: 0.0,
+            notes: Vec::new(),
+        }
+    }
+
+    /// Adds what an event says.
+    pub fn apply(&mut self, event: Event) {
+        match event {
+            Event::Started(_) | Event::RoundStarted { .. } => {}
+            Event::RoundFinished { probe, case, round } => {
+                self.seconds = self.seconds.max(round.at + round.seconds);
+                self.measurement(probe, case).rounds.push(*round);
+            }
+            Event::CaseSkipped { probe, case, reason } => self.measurement(probe, case).skipped = Some(reason),
+            Event::Finished { status, seconds, notes } => {
+                self.status = status;
+                self.seconds = seconds;
+                self.notes.extend(notes);
+            }
+        }
+    }
+
+    /// The measurement of a planned case; events about a case that was never planned make one of their own, so that
+    /// no reading is lost.
+    fn measurement(&mut self, probe: Name, case: Case) -> &mut Measurement {
+        let found = self.measurements.iter().position(|m| m.planned.probe == probe && m.planned.case == case);
+        let index = found.unwrap_or_else(|| {
+            let planned = Planned { probe, metrics: Vec::new(), case, only_input: false };
+            self.measurements.push(Measurement::planned(planned));
+            self.measurements.len() - 1
+        });
+        &mut self.measurements[index]
+    }
+
+    /// The definition of a metric of this run.
+    pub fn metric(&self, id: &str) -> Option<&Metric> {
+        self.outline.metrics.iter().find(|metric| metric.id == *id)
+    }
+
+    /// The prediction kept for a metric at a case.
+    pub fn prediction(&self, metric: &str, case: &Case) -> Option<&PredictionRecord> {
+        self.predictions.iter().find(|record| record.metric == *metric && record.case == *case)
+    }
+
+    /// Whether the kernel's clock source changed while it ran.
+    pub fn clock_changed(&self) -> bool {
+        let clock = &self.outline.clock;
+        clock.source_after.is_some() && clock.source_before != clock.source_after
+    }
+}
+
+impl Measurement {
+    /// A measurement without rounds as yet.
+    pub fn planned(planned: Planned) -> Self {
+        Self { planned, rounds: Vec::new(), skipped: None }
+    }
+
+    /// The readings of one metric, with the round that made them, in order.
+    pub fn readings<'a>(&'a self, metric: &'a str) -> impl Iterator<Item = (&'a Round, &'a Reading)> {
+        self.rounds.iter().filter_map(move |round| match &round.attempt {
+            Attempt::Measured(readings) => {
+                readings.iter().find(|reading| reading.metric == *metric).map(|reading| (round, reading))
+            }
+            _ => None,
+        })
+    }
+
+    /// The reasons of failed rounds.
+    pub fn failures(&self) -> impl Iterator<Item = &str> {
+        self.rounds.iter().filter_map(|round| match &round.attempt {
+            Attempt::Failed(reason) => Some(reason.as_str()),
+            _ => None,
+        })
+    }
+
+    /// The reason for which it, or its first declining round, was skipped.
+    pub fn skip_reason(&self) -> Option<&Reason> {
+        self.skipped.as_ref().or_else(|| {
+            self.rounds.iter().find_map(|round| match &round.attempt {
+                Attempt::Skipped(reason) => Some(reason),
+                _ => None,
+            })
+        })
+    }
+}
