@@ -1,1 +1,17 @@
-//! .
+//! How kelvin measures: probes run in fresh processes, in batches, over rounds interleaved through the run, with
+//! canaries between batches, until every interval is narrow enough or the time is over.
+//!
+//! The parent side is [`supervise`]; the child side, in which a probe runs, is [`serve`]; a probe sees only [`Bench`].
+#![forbid(unsafe_code)]
+
+mod bench;
+mod canary;
+mod crew;
+mod probe;
+mod protocol;
+mod serve;
+mod watch;
+
+pub use bench::Bench;
+pub use probe::{Effort, Facts, Kind, MeasuredValue, Method, Probe, Stop};
+pub use serve::serve;

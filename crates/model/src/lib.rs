@@ -10,6 +10,7 @@ mod case;
 mod event;
 mod hazard;
 mod machine;
+mod machine_text;
 mod metric;
 mod name;
 mod prediction;
@@ -25,7 +26,7 @@ pub use machine::{
     BlockDevice, Cache, CacheKind, Cpu, Fact, FactRow, Kernel, Limits, Machine, Memory, Mitigation, Mount, Nic,
     NumaNode, Platform, Tlb, Topology,
 };
-pub use metric::{Axis, AxisScale, Better, Canaries, Canary, Metric, Overhead, Treatment, Unit};
+pub use metric::{Axis, AxisScale, Better, CANARY_CHAIN_ADDS, Canaries, Canary, Metric, Overhead, Treatment, Unit};
 pub use name::Name;
 pub use prediction::{Basis, Input, NoPrediction, Prediction, PredictionRecord};
 pub use readings::{Batches, OverheadReading, Reading, Readings, Tags};

@@ -282,6 +282,8 @@ pub struct Nic {
     pub mtu: Fact<u32>,
     /// `up`, `down`.
     pub state: Fact<String>,
+    /// Offloads that are on: `tx-checksum`, `tso`, `gro`.
+    pub offloads: Fact<Vec<String>>,
 }
 
 /// Kernel and distribution.

@@ -222,6 +222,9 @@ impl Canary {
     }
 }
 
+/// Dependent adds in one reading of [`Canary::Chain`], so its core cycles.
+pub const CANARY_CHAIN_ADDS: u32 = 8192;
+
 /// A set of canaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]

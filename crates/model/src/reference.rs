@@ -31,6 +31,9 @@ pub struct ReferenceValue {
     pub case: Case,
     /// Published (or corrected, see `note`) value in `unit`.
     pub value: f64,
+    /// Published core cycles, where the study gave its value in cycles too.
+    #[serde(default)]
+    pub cycles: Option<f64>,
     /// Published standard deviation of one value, in `unit`.
     pub std: Option<f64>,
     /// Number of trials.
@@ -43,4 +46,7 @@ pub struct ReferenceValue {
     pub spans: Option<String>,
     /// Known slips of the publication.
     pub note: Option<String>,
+    /// Other published figures about the same value, each with a label that names its unit: a peak, a total.
+    #[serde(default)]
+    pub also: Vec<(String, f64)>,
 }

@@ -1,1 +1,16 @@
-//! .
+//! What kelvin measures: one file per measure, and the list of them.
+//!
+//! To add a measure, add a file that holds a `pub(crate) static PROBE: Probe`, and a line in its area's list. The list
+//! is explicit because it fixes the order of runs and reports.
+#![forbid(unsafe_code)]
+
+mod cpu;
+mod os;
+mod predict;
+
+use kelvin_harness::Probe;
+
+/// All probes, in the order of reports.
+pub fn all() -> Vec<&'static Probe> {
+    [cpu::PROBES, os::PROBES].concat()
+}

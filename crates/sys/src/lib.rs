@@ -1,1 +1,26 @@
-//! .
+//! The only unsafe code and assembly of kelvin, behind safe calls: clocks, placement, processes, memory, timed kernels.
+//!
+//! Everything a probe times that must be exactly these instructions lives in [`kernels`], in assembly, once per
+//! architecture. Everything else is a thin safe wrapper over a system call that reports its errors.
+#![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod child;
+pub mod clock;
+pub mod cpu;
+pub mod cpuid;
+pub mod ethtool;
+pub mod fs;
+pub mod interrupt;
+pub mod kernels;
+pub mod memory;
+pub mod usage;
+
+/// The errors of system calls, as the standard library has them.
+pub use std::io::Error;
+/// The result of a system call.
+pub type Result<T> = std::io::Result<T>;
+
+/// Turns the `-1` of a libc call into the error that `errno` holds.
+pub(crate) fn check(result: libc::c_int) -> Result<libc::c_int> {
+    if result == -1 { Err(Error::last_os_error()) } else { Ok(result) }
+}

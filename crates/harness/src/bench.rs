@@ -1,0 +1,333 @@
+//! What a probe sees of the harness: the only way to make readings.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use kelvin_model::{Batches, Metric, OverheadReading, Reading, Readings, Tags};
+use kelvin_sys::clock::{Clock, monotonic};
+use kelvin_sys::kernels;
+
+use crate::canary::Canaries;
+use crate::crew::Crew;
+use crate::probe::Stop;
+use crate::protocol::Request;
+use crate::watch::Watch;
+
+/// Least time of a batch, in nanoseconds, and in clock pairs: whichever is longer.
+const BATCH_NANOSECONDS: f64 = 50_000.0;
+const BATCH_PAIRS: f64 = 1000.0;
+/// Most samples that one round keeps of one metric; with more time, batches grow instead.
+const MOST_SAMPLES: usize = 400;
+/// Warm-up ends when two successive groups of this many batches have medians within the tolerance of each other.
+const WARM_GROUP: usize = 5;
+const WARM_TOLERANCE: f64 = 0.02;
+/// Share of the slice after which warm-up ends in any case.
+const WARM_SHARE: f64 = 0.25;
+/// Least time between two readings of the canaries when operations are timed one by one, in nanoseconds.
+const CANARY_PERIOD: f64 = 60_000.0;
+
+/// One round of one probe at one case, inside its own process.
+pub struct Bench<'a> {
+    request: &'a Request,
+    clock: Clock,
+    nanoseconds_per_tick: f64,
+    metrics: usize,
+    overhead: OverheadReading,
+    canaries: Canaries,
+    watch: Watch,
+    readings: Vec<Reading>,
+    notes: Vec<String>,
+}
+
+impl<'a> Bench<'a> {
+    /// A bench for a request; `metrics` is how many the probe shares its time among.
+    pub(crate) fn new(request: &'a Request, clock: Clock, metrics: usize) -> Self {
+        let nanoseconds_per_tick = 1e9 / request.hertz;
+        Self {
+            request,
+            clock,
+            nanoseconds_per_tick,
+            metrics: metrics.max(1),
+            overhead: measure_overhead(clock, nanoseconds_per_tick),
+            canaries: Canaries::new(clock, nanoseconds_per_tick, request.canaries, request.seed),
+            watch: Watch::new(request.cpu, request.throttle_file.as_deref()),
+            readings: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Times `operation` in batches: it is given a number of iterations and does them all.
+    ///
+    /// The batch size is found by doubling; canaries are read between batches, and what they evicted is warmed again by
+    /// a few untimed iterations.
+    pub fn time(&mut self, metric: &Metric, operation: impl FnMut(u64) -> Result<(), Stop>) -> Result<(), Stop> {
+        self.time_work(metric, 0.0, operation)
+    }
+
+    /// The same for a rate: each iteration does `work` bytes (or other units).
+    pub fn time_work(
+        &mut self,
+        metric: &Metric,
+        work: f64,
+        mut operation: impl FnMut(u64) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        let mut timed = |clock: Clock, iterations: u64| {
+            let start = clock.start();
+            operation(iterations)?;
+            Ok([clock.stop().wrapping_sub(start)])
+        };
+        let slice = self.share(1);
+        let begun = monotonic();
+        let least = BATCH_NANOSECONDS.max(BATCH_PAIRS * self.overhead.clock_pair).max(slice / MOST_SAMPLES as f64);
+        let iterations = self.find_batch_size(least, &mut timed)?;
+        let sampling = Sampling { begun, slice, iterations, rewarm: iterations / 32, stride: 1, work };
+        self.sample([metric], &sampling, &mut timed)
+    }
+
+    /// Times operations one by one that cannot be batched. One operation may yield several metrics: it reads the clock
+    /// itself and returns the ticks of each. All of them share the canaries of the first.
+    pub fn time_each<const K: usize>(
+        &mut self,
+        metrics: [&Metric; K],
+        mut operation: impl FnMut(Clock) -> Result<[u64; K], Stop>,
+    ) -> Result<(), Stop> {
+        let slice = self.share(K);
+        let begun = monotonic();
+        let mut timed = |clock: Clock, _| operation(clock);
+        timed(self.clock, 1)?;
+        let second = monotonic();
+        timed(self.clock, 1)?;
+        let whole = (monotonic() - second).max(1) as f64;
+        let stride = (CANARY_PERIOD / whole).ceil().max(1.0) as usize;
+        let sampling = Sampling { begun, slice, iterations: 1, rewarm: 1, stride, work: 0.0 };
+        self.sample(metrics, &sampling, &mut timed)
+    }
+
+    /// Times work that `count` threads do at once, each on a CPU of its own as far as there are: every one prepares
+    /// itself, all wait for one start line, and the sample is the time until the last one is done.
+    pub fn time_together(
+        &mut self,
+        metric: &Metric,
+        work_per_round: f64,
+        cpus: &[u32],
+        operation: impl Fn(u64) + Sync,
+    ) -> Result<(), Stop> {
+        let crew = Crew::new(cpus.len());
+        std::thread::scope(|scope| {
+            for &cpu in cpus {
+                let (crew, operation) = (&crew, &operation);
+                scope.spawn(move || crew.work(cpu, operation));
+            }
+            let outcome = self.time_work(metric, work_per_round, |iterations| crew.round(iterations));
+            crew.dismiss();
+            outcome
+        })
+    }
+
+    /// Keeps values that are already in the metric's unit: counters, or one figure of the whole round.
+    pub fn record(&mut self, metric: &Metric, values: Vec<f64>) {
+        self.keep(metric, Readings::Scalars(values));
+    }
+
+    /// Adds a fact that a reader should know to the next reading that is kept: a proof by counters, something degraded.
+    pub fn note(&mut self, text: impl Into<String>) {
+        self.notes.push(text.into());
+    }
+
+    /// The clock, for what a probe must time itself.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Ticks of the clock in nanoseconds.
+    pub fn nanoseconds(&self, ticks: u64) -> f64 {
+        ticks as f64 * self.nanoseconds_per_tick
+    }
+
+    /// Nanoseconds that this round may spend on timing, all metrics together.
+    pub fn slice(&self) -> f64 {
+        self.request.slice as f64
+    }
+
+    /// The CPU that this process is pinned to.
+    pub fn cpu(&self) -> u32 {
+        self.request.cpu
+    }
+
+    /// A second CPU for the other end of a pair.
+    pub fn peer_cpu(&self) -> Result<u32, Stop> {
+        self.request.peer_cpu.ok_or_else(|| Stop::skip("needs two CPUs, and this process may use one"))
+    }
+
+    /// Number of this round, from 0.
+    pub fn round(&self) -> u32 {
+        self.request.round
+    }
+
+    /// A seed for everything random in this round.
+    pub fn seed(&self) -> u64 {
+        self.request.seed
+    }
+
+    /// A directory in which files may be made; they are removed when the run ends.
+    pub fn scratch(&self) -> &Path {
+        Path::new(&self.request.scratch)
+    }
+
+    /// What has been read.
+    pub(crate) fn into_readings(self) -> Vec<Reading> {
+        self.readings
+    }
+
+    /// Nanoseconds for `count` of the probe's metrics, which share its slice evenly.
+    fn share(&self, count: usize) -> f64 {
+        self.slice() * count as f64 / self.metrics.max(count) as f64
+    }
+
+    /// Doubles the number of iterations until a batch takes at least `least` nanoseconds.
+    fn find_batch_size(
+        &self,
+        least: f64,
+        timed: &mut dyn FnMut(Clock, u64) -> Result<[u64; 1], Stop>,
+    ) -> Result<u64, Stop> {
+        let mut iterations = 1;
+        loop {
+            let [ticks] = timed(self.clock, iterations)?;
+            if self.nanoseconds(ticks) >= least {
+                return Ok(iterations);
+            }
+            iterations = iterations
+                .checked_mul(2)
+                .ok_or_else(|| Stop::fail("the operation takes no time: 2^63 iterations are shorter than a batch"))?;
+        }
+    }
+
+    /// Takes samples until the slice is over, the first of them while warming up.
+    fn sample<const K: usize>(
+        &mut self,
+        metrics: [&Metric; K],
+        sampling: &Sampling,
+        timed: &mut dyn FnMut(Clock, u64) -> Result<[u64; K], Stop>,
+    ) -> Result<(), Stop> {
+        let guards = metrics[0].canaries;
+        let mut canaries = BTreeMap::new();
+        let mut times: [Vec<f64>; K] = std::array::from_fn(|_| Vec::new());
+        let mut tags: Vec<Tags> = Vec::new();
+        let mut warm_up = WarmUp::default();
+        let mut looked = 0;
+        loop {
+            let spent = (monotonic() - sampling.begun) as f64;
+            if warm_up.done && spent >= sampling.slice || tags.len() >= MOST_SAMPLES * sampling.stride.max(2) {
+                break;
+            }
+            if tags.len() % sampling.stride == 0 {
+                self.canaries.read(guards, &mut canaries);
+                if sampling.rewarm > 0 {
+                    timed(self.clock, sampling.rewarm)?;
+                }
+            }
+            self.watch.begin();
+            let ticks = timed(self.clock, sampling.iterations)?;
+            let mut tag = self.watch.batch();
+            for (column, ticks) in times.iter_mut().zip(ticks) {
+                column.push(ticks as f64 * self.nanoseconds_per_tick);
+            }
+            if !warm_up.done {
+                tag |= Tags::WARM_UP;
+                warm_up.look(&times[0], spent >= WARM_SHARE * sampling.slice);
+            }
+            tags.push(tag);
+            if self.watch.due() {
+                self.look_at_files(&mut tags[looked..]);
+                looked = tags.len();
+            }
+        }
+        self.look_at_files(&mut tags[looked..]);
+        self.canaries.read(guards, &mut canaries);
+        for (metric, nanoseconds) in metrics.into_iter().zip(times) {
+            let batches = Batches {
+                iterations: vec![sampling.iterations; nanoseconds.len()],
+                nanoseconds,
+                tags: tags.clone(),
+                work_per_iteration: sampling.work,
+                canary_stride: sampling.stride,
+                canaries: canaries.clone(),
+            };
+            self.keep(metric, Readings::Batches(batches));
+        }
+        Ok(())
+    }
+
+    /// Tags the samples since the last look with what the counters in files say.
+    fn look_at_files(&mut self, since: &mut [Tags]) {
+        let tags = self.watch.files();
+        since.iter_mut().for_each(|tag| *tag |= tags);
+    }
+
+    fn keep(&mut self, metric: &Metric, readings: Readings) {
+        let notes = std::mem::take(&mut self.notes);
+        self.readings.push(Reading { metric: metric.id, readings, overhead: self.overhead, notes });
+    }
+}
+
+/// How samples are taken.
+struct Sampling {
+    begun: u64,
+    slice: f64,
+    iterations: u64,
+    rewarm: u64,
+    stride: usize,
+    work: f64,
+}
+
+/// Decides when the first samples have settled.
+#[derive(Default)]
+struct WarmUp {
+    done: bool,
+}
+
+impl WarmUp {
+    /// Looks at all samples so far; `late` ends the warm-up in any case.
+    fn look(&mut self, samples: &[f64], late: bool) {
+        let settled = samples.len() >= 2 * WARM_GROUP && {
+            let (earlier, later) = samples[samples.len() - 2 * WARM_GROUP..].split_at(WARM_GROUP);
+            let (earlier, later) = (median(earlier), median(later));
+            (later - earlier).abs() <= WARM_TOLERANCE * earlier
+        };
+        self.done = settled || late;
+    }
+}
+
+/// The cost of the empty clock pair and of an iteration of a counted loop, in this process.
+fn measure_overhead(clock: Clock, nanoseconds_per_tick: f64) -> OverheadReading {
+    const PAIRS: usize = 501;
+    const LOOP: u64 = 8192;
+    let mut pairs = vec![0.0; PAIRS];
+    for pair in &mut pairs {
+        let start = clock.start();
+        *pair = clock.stop().wrapping_sub(start) as f64;
+    }
+    let clock_pair = median(&pairs);
+    let loops: Vec<f64> = (0..15)
+        .map(|_| {
+            let start = clock.start();
+            kernels::counted_loop(LOOP);
+            (clock.stop().wrapping_sub(start) as f64 - clock_pair) / LOOP as f64
+        })
+        .collect();
+    OverheadReading {
+        clock_pair: clock_pair * nanoseconds_per_tick,
+        loop_iteration: (median(&loops) * nanoseconds_per_tick).max(0.0),
+    }
+}
+
+/// The middle value; 0 of none.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
+    }
+}

@@ -1,0 +1,71 @@
+//! Canaries: short fixed kernels that are timed between batches.
+
+use std::collections::BTreeMap;
+
+use kelvin_model::{CANARY_CHAIN_ADDS, Canary};
+use kelvin_sys::clock::Clock;
+use kelvin_sys::kernels;
+use kelvin_sys::memory::{Pages, Ring};
+
+/// Bytes that the cache canary walks through: more than any first-level cache, less than any second-level one.
+const CACHE_BYTES: usize = 128 << 10;
+/// Hops of one reading of the cache canary: an eighth of the ring, and each reading goes on where the last one stopped,
+/// so that no line is still in the first level when its turn comes again.
+const CACHE_HOPS: u64 = 256;
+/// System calls of one reading of the kernel canary.
+const KERNEL_CALLS: u64 = 8;
+
+/// The canaries of one process and the column of readings that they fill.
+pub(crate) struct Canaries {
+    clock: Clock,
+    nanoseconds_per_tick: f64,
+    ring: Option<Ring>,
+    enabled: bool,
+}
+
+impl Canaries {
+    pub(crate) fn new(clock: Clock, nanoseconds_per_tick: f64, enabled: bool, seed: u64) -> Self {
+        // Without memory for the ring the cache canary is absent from the data, which says so by itself.
+        let ring = enabled.then(|| Ring::new(CACHE_BYTES, Pages::Base, seed).ok()).flatten();
+        Self { clock, nanoseconds_per_tick, ring, enabled }
+    }
+
+    /// Times every canary of `wanted` once and appends to its column.
+    pub(crate) fn read(&mut self, wanted: kelvin_model::Canaries, columns: &mut BTreeMap<Canary, Vec<f32>>) {
+        if !self.enabled {
+            return;
+        }
+        for canary in wanted.iter() {
+            if let Some(nanoseconds) = self.time(canary) {
+                columns.entry(canary).or_default().push(nanoseconds);
+            }
+        }
+    }
+
+    fn time(&mut self, canary: Canary) -> Option<f32> {
+        let clock = self.clock;
+        let ticks = match canary {
+            Canary::Chain => timed(clock, || kernels::chain_add(u64::from(CANARY_CHAIN_ADDS) / kernels::CHAIN)),
+            Canary::Block => {
+                timed(clock, || kernels::independent_adds(2 * u64::from(CANARY_CHAIN_ADDS) / kernels::BLOCK))
+            }
+            Canary::Cache => self.time_cache()?,
+            Canary::Kernel => timed(clock, || {
+                std::hint::black_box(kernels::null_system_calls(KERNEL_CALLS));
+            }),
+        };
+        Some((ticks as f64 * self.nanoseconds_per_tick) as f32)
+    }
+
+    fn time_cache(&mut self) -> Option<u64> {
+        let ring = self.ring.as_mut()?;
+        Some(timed(self.clock, || ring.chase(CACHE_HOPS)))
+    }
+}
+
+#[inline(always)]
+fn timed(clock: Clock, work: impl FnOnce()) -> u64 {
+    let begun = clock.start();
+    work();
+    clock.stop() - begun
+}

@@ -1,0 +1,129 @@
+//! What a probe is: data and three functions.
+
+use kelvin_model::{Case, Input, Machine, Metric, NoPrediction, Prediction, Reason};
+
+use crate::Bench;
+
+/// Code that measures one metric, one curve, or a few metrics that one operation yields together.
+#[derive(Debug)]
+pub struct Probe {
+    /// Dotted id, usually that of its first metric.
+    pub id: &'static str,
+    /// One sentence.
+    pub summary: &'static str,
+    /// Part of a plain run, or a long experiment of its own.
+    pub kind: Kind,
+    /// What `explain` says.
+    pub method: Method,
+    /// The metrics that it measures, the headline first.
+    pub metrics: &'static [&'static Metric],
+    /// Ids of the probes whose metrics its predictions rest on; measured first, briefly, when it is asked for alone.
+    pub inputs: &'static [&'static str],
+    /// The points that make sense on this machine with this effort, in the order of reports. What is left out with less
+    /// effort is reported as left out.
+    pub cases: fn(&Machine, Effort) -> Vec<Case>,
+    /// Measures one case once, in a process of its own.
+    pub run: fn(&mut Bench<'_>, &Case) -> Result<(), Stop>,
+    /// Predicts one of its metrics at one case from facts and lower metrics; pure.
+    pub predict: fn(&Facts<'_>, &Metric, &Case) -> Result<Prediction, NoPrediction>,
+}
+
+/// Whether a probe is part of a plain run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Part of a plain run.
+    Measure,
+    /// A long experiment, run by `kelvin study`.
+    Study,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effort {
+    /// As little as makes sense.
+    Quick,
+    /// The usual.
+    Default,
+    /// All there is.
+    Thorough,
+}
+
+/// What `explain` says of a probe, and what the book's page is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Method {
+    /// How it is measured: what is inside the timed region, what is subtracted, how it is proven.
+    pub how: &'static str,
+    /// How the prediction is made, and from what.
+    pub prediction: &'static str,
+    /// What the number must not be used for.
+    pub not_for: &'static str,
+    /// Known ways to get it wrong, and what is done about them here.
+    pub pitfalls: &'static [&'static str],
+    /// Publications, manuals, public tools that measure the same.
+    pub sources: &'static [&'static str],
+}
+
+/// Why a probe stopped without readings. Both are results, shown with their reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It cannot be measured here: what is missing, and what would be needed.
+    Skip(Reason),
+    /// It went wrong.
+    Fail(String),
+}
+
+impl Stop {
+    /// It cannot be measured here, for this reason.
+    pub fn skip(reason: impl Into<String>) -> Self {
+        Self::Skip(Reason::new(reason))
+    }
+
+    /// It went wrong: what was being done, and the error.
+    pub fn fail(reason: impl Into<String>) -> Self {
+        Self::Fail(reason.into())
+    }
+}
+
+impl From<std::io::Error> for Stop {
+    fn from(error: std::io::Error) -> Self {
+        Self::Fail(error.to_string())
+    }
+}
+
+/// A measured value that a prediction may rest on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MeasuredValue {
+    /// The headline, in the metric's unit.
+    pub value: f64,
+    /// Half-width of its interval, in the metric's unit.
+    pub half_width: f64,
+}
+
+/// What a prediction may use: the machine, and the headlines of this run.
+pub struct Facts<'a> {
+    machine: &'a Machine,
+    measured: &'a dyn Fn(&str, &Case) -> Option<MeasuredValue>,
+}
+
+impl<'a> Facts<'a> {
+    /// Facts from a machine and a look-up of headlines by metric id and case.
+    pub fn new(machine: &'a Machine, measured: &'a dyn Fn(&str, &Case) -> Option<MeasuredValue>) -> Self {
+        Self { machine, measured }
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &'a Machine {
+        self.machine
+    }
+
+    /// A measured headline as an input of a prediction; without it, the reason for no prediction.
+    pub fn measured(&self, metric: &Metric, case: &Case) -> Result<Input, NoPrediction> {
+        let name = if case.is_empty() { metric.id.to_string() } else { format!("{} ({case})", metric.id) };
+        match (self.measured)(metric.id.as_str(), case) {
+            Some(found) => {
+                Ok(Input { name, value: found.value, unit: metric.unit, source: "measured in this run".into() })
+            }
+            None => Err(NoPrediction::because(format!("it rests on {name}, which this run did not measure"))),
+        }
+    }
+}

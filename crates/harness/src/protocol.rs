@@ -1,0 +1,88 @@
+//! What the supervisor tells a probe's process, and what it answers.
+//!
+//! The request is one JSON object on standard input. The answer on standard output is [`MAGIC`], a line with the number
+//! of bytes that follow, and that many bytes of JSON; anything else on that stream, before or after, is garbage and
+//! fails the round, so that a stray print can never pass for a reading.
+
+use kelvin_model::{Attempt, Case};
+use serde::{Deserialize, Serialize};
+
+/// First bytes of an answer.
+pub(crate) const MAGIC: &[u8] = b"kelvin-readings-1\n";
+
+/// One round of one probe at one case.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Request {
+    pub probe: String,
+    pub case: Case,
+    pub round: u32,
+    /// Nanoseconds that the timed part may take, warm-up included.
+    pub slice: u64,
+    /// Whether the counter is the clock; else CLOCK_MONOTONIC_RAW.
+    pub counter: bool,
+    pub hertz: f64,
+    pub cpu: u32,
+    pub peer_cpu: Option<u32>,
+    pub canaries: bool,
+    pub realtime: bool,
+    pub seed: u64,
+    /// cpu.stat of the cgroup, where throttling is counted.
+    pub throttle_file: Option<String>,
+    /// Directory in which the probe may make files.
+    pub scratch: String,
+    /// The process that asks; the probe dies with it.
+    pub parent: u32,
+}
+
+/// The bytes of an answer.
+pub(crate) fn frame(attempt: &Attempt) -> Result<Vec<u8>, serde_json::Error> {
+    let body = serde_json::to_vec(attempt)?;
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend_from_slice(format!("{}\n", body.len()).as_bytes());
+    bytes.extend_from_slice(&body);
+    Ok(bytes)
+}
+
+/// Reads an answer, or says what came instead of one.
+pub(crate) fn unframe(bytes: &[u8]) -> Result<Attempt, String> {
+    let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| garbage(bytes))?;
+    let line = rest.iter().position(|&byte| byte == b'\n').ok_or_else(|| garbage(rest))?;
+    let length: usize =
+        std::str::from_utf8(&rest[..line]).ok().and_then(|text| text.parse().ok()).ok_or_else(|| garbage(rest))?;
+    let body = &rest[line + 1..];
+    if body.len() != length {
+        return Err(format!("it announced {length} bytes of readings and sent {}", body.len()));
+    }
+    serde_json::from_slice(body).map_err(|error| format!("its readings do not parse: {error}"))
+}
+
+fn garbage(bytes: &[u8]) -> String {
+    if bytes.is_empty() {
+        return "it ended without readings".into();
+    }
+    let start: String = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).escape_debug().collect();
+    format!("it printed \"{start}\" instead of readings")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kelvin_model::Reason;
+
+    #[test]
+    fn an_answer_survives_the_way() {
+        let attempt = Attempt::Skipped(Reason::new("no second CPU"));
+        assert_eq!(unframe(&frame(&attempt).unwrap()), Ok(attempt));
+    }
+
+    #[test]
+    fn garbage_is_named() {
+        assert_eq!(unframe(b"").unwrap_err(), "it ended without readings");
+        assert_eq!(unframe(b"hello\n").unwrap_err(), "it printed \"hello\\n\" instead of readings");
+        let mut bytes = frame(&Attempt::Failed("x".into())).unwrap();
+        bytes.push(b'!');
+        assert!(unframe(&bytes).unwrap_err().starts_with("it announced"));
+        bytes.truncate(bytes.len() - 4);
+        assert!(unframe(&bytes).unwrap_err().starts_with("it announced"));
+    }
+}

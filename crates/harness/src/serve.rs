@@ -1,0 +1,53 @@
+//! The child side: a process that runs one probe at one case once, and answers with its readings.
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use kelvin_model::Attempt;
+use kelvin_sys::clock::Clock;
+use kelvin_sys::{child, cpu};
+
+use crate::protocol::{Request, frame};
+use crate::{Bench, Probe, Stop};
+
+/// CPU time that a probe with real-time priority may take without sleeping.
+const REALTIME_BOUND: Duration = Duration::from_millis(900);
+
+/// Reads a request from standard input, runs the probe that it names, and writes the answer to standard output.
+///
+/// # Errors
+/// One line that says what is wrong with the request or the answer's way; what goes wrong inside the probe is part of
+/// the answer.
+pub fn serve(probes: &[&Probe]) -> Result<(), String> {
+    let mut text = Vec::new();
+    std::io::stdin().read_to_end(&mut text).map_err(|error| format!("cannot read the request: {error}"))?;
+    let request: Request = serde_json::from_slice(&text).map_err(|error| format!("bad request: {error}"))?;
+    child::die_with_parent(request.parent);
+    let probe = probes
+        .iter()
+        .find(|probe| probe.id == request.probe)
+        .ok_or_else(|| format!("there is no probe {}", request.probe))?;
+    let attempt = match attempt(probe, &request) {
+        Ok(attempt) => attempt,
+        Err(Stop::Skip(reason)) => Attempt::Skipped(reason),
+        Err(Stop::Fail(reason)) => Attempt::Failed(reason),
+    };
+    let bytes = frame(&attempt).map_err(|error| format!("cannot write the readings: {error}"))?;
+    let mut output = std::io::stdout().lock();
+    output.write_all(&bytes).and_then(|()| output.flush()).map_err(|error| format!("cannot answer: {error}"))
+}
+
+fn attempt(probe: &Probe, request: &Request) -> Result<Attempt, Stop> {
+    cpu::pin(&[request.cpu]).map_err(|error| Stop::fail(format!("cannot pin to CPU {}: {error}", request.cpu)))?;
+    if request.realtime {
+        cpu::realtime(REALTIME_BOUND).map_err(|error| Stop::fail(format!("cannot get SCHED_FIFO: {error}")))?;
+    }
+    let clock = if request.counter { Clock::Counter } else { Clock::MonotonicRaw };
+    let mut bench = Bench::new(request, clock, probe.metrics.len());
+    (probe.run)(&mut bench, &request.case)?;
+    let readings = bench.into_readings();
+    if readings.is_empty() {
+        return Err(Stop::fail("the probe ended without an error and without a reading"));
+    }
+    Ok(Attempt::Measured(readings))
+}

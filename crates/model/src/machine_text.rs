@@ -1,0 +1,397 @@
+//! A machine's facts as lines for people, and a machine of which nothing is known.
+
+use crate::{
+    BlockDevice, Cache, CacheKind, Cpu, Fact, FactRow, Kernel, Limits, Machine, Memory, Mitigation, Name, Nic,
+    NumaNode, Platform, Tlb, Topology,
+};
+
+impl Machine {
+    /// A machine of which nothing is known, for one reason.
+    pub fn unknown(reason: &str) -> Self {
+        fn no<T>(reason: &str) -> Fact<T> {
+            Fact::unknown(reason)
+        }
+        Self {
+            identity: String::from("unknown"),
+            architecture: Name::new("unknown"),
+            cpu: Cpu {
+                vendor: no(reason),
+                model_name: no(reason),
+                family: no(reason),
+                model: no(reason),
+                stepping: no(reason),
+                microarchitecture: no(reason),
+                microcode: no(reason),
+                nominal_hz: no(reason),
+                maximum_hz: no(reason),
+                measured_hz: no(reason),
+                counter_hz: no(reason),
+                flags: no(reason),
+                tlbs: no(reason),
+                governor: no(reason),
+                mitigations: no(reason),
+            },
+            topology: Topology {
+                online: no(reason),
+                allowed: no(reason),
+                sockets: no(reason),
+                cores: no(reason),
+                siblings: no(reason),
+                caches: no(reason),
+                nodes: no(reason),
+            },
+            memory: Memory {
+                total_bytes: no(reason),
+                available_bytes: no(reason),
+                swap_bytes: no(reason),
+                page_bytes: no(reason),
+                huge_page_bytes: no(reason),
+                transparent_huge_pages: no(reason),
+                kind: no(reason),
+                transfers_per_second: no(reason),
+                channels: no(reason),
+                peak_bytes_per_second: no(reason),
+            },
+            disks: Vec::new(),
+            mounts: Vec::new(),
+            nics: Vec::new(),
+            kernel: Kernel {
+                release: no(reason),
+                version: no(reason),
+                distribution: no(reason),
+                libc: no(reason),
+                command_line: no(reason),
+                preemption: no(reason),
+                timer_hz: no(reason),
+                scheduler: no(reason),
+                congestion_control: no(reason),
+                clock_source: no(reason),
+            },
+            platform: Platform { product: no(reason), hypervisor: no(reason), container: no(reason) },
+            limits: Limits {
+                cpu_quota: no(reason),
+                memory_bytes: no(reason),
+                processes: no(reason),
+                open_files: no(reason),
+                cgroup_version: no(reason),
+            },
+        }
+    }
+
+    /// Every fact as a line for people, grouped, in the order of reports.
+    pub fn rows(&self) -> Vec<FactRow> {
+        let mut rows = Rows(Vec::new());
+        rows.cpu(&self.cpu, self.architecture);
+        rows.topology(&self.topology);
+        rows.memory(&self.memory);
+        self.disks.iter().for_each(|disk| rows.disk(disk));
+        for mount in &self.mounts {
+            let text = format!("{} on {} ({})", mount.kind, mount.source, mount.options);
+            rows.push("File systems", &mount.target, &Fact::known(text, "/proc/self/mountinfo"), String::clone);
+        }
+        self.nics.iter().for_each(|nic| rows.nic(nic));
+        rows.kernel(&self.kernel);
+        rows.platform(&self.platform);
+        rows.limits(&self.limits);
+        rows.0
+    }
+}
+
+/// The lines so far.
+struct Rows(Vec<FactRow>);
+
+impl Rows {
+    fn push<T>(&mut self, group: &'static str, label: &str, fact: &Fact<T>, text: impl FnOnce(&T) -> String) {
+        self.0.push(FactRow {
+            group,
+            label: label.to_owned(),
+            text: fact.get().map(text),
+            source: fact.source_or_reason().to_owned(),
+        });
+    }
+
+    fn cpu(&mut self, cpu: &Cpu, architecture: Name) {
+        const GROUP: &str = "CPU";
+        self.push(GROUP, "Model", &cpu.model_name, String::clone);
+        self.push(GROUP, "Vendor", &cpu.vendor, String::clone);
+        self.push(GROUP, "Microarchitecture", &cpu.microarchitecture, String::clone);
+        if architecture == "aarch64" {
+            self.push(GROUP, "Part", &cpu.model, |part| format!("{part:#05x}"));
+            self.push(GROUP, "Revision", &cpu.stepping, u32::to_string);
+        } else {
+            self.push(GROUP, "Family", &cpu.family, |family| format!("{family} ({family:#x})"));
+            self.push(GROUP, "Model number", &cpu.model, |model| format!("{model} ({model:#x})"));
+            self.push(GROUP, "Stepping", &cpu.stepping, u32::to_string);
+        }
+        self.push(GROUP, "Microcode", &cpu.microcode, String::clone);
+        self.push(GROUP, "Nominal frequency", &cpu.nominal_hz, |hz| hertz(*hz));
+        self.push(GROUP, "Highest frequency", &cpu.maximum_hz, |hz| hertz(*hz));
+        self.push(GROUP, "Measured frequency", &cpu.measured_hz, |hz| {
+            format!("{}, cycle {:.4} ns", hertz(*hz), 1e9 / hz)
+        });
+        self.push(GROUP, "Counter frequency", &cpu.counter_hz, |hz| hertz(*hz));
+        self.push(GROUP, "Frequency governor", &cpu.governor, String::clone);
+        self.push(GROUP, "TLBs", &cpu.tlbs, |tlbs| joined(tlbs, tlb));
+        self.push(GROUP, "Mitigations", &cpu.mitigations, |all| mitigations(all));
+        self.push(GROUP, "Instruction sets", &cpu.flags, |flags| flags.join(" "));
+    }
+
+    fn topology(&mut self, topology: &Topology) {
+        const GROUP: &str = "Topology";
+        self.push(GROUP, "CPUs online", &topology.online, |cpus| format!("{} ({})", cpus.len(), ranges(cpus)));
+        self.push(GROUP, "CPUs allowed", &topology.allowed, |cpus| format!("{} ({})", cpus.len(), ranges(cpus)));
+        self.push(GROUP, "Sockets", &topology.sockets, u32::to_string);
+        self.push(GROUP, "Cores", &topology.cores, u32::to_string);
+        self.push(GROUP, "Threads of a core", &topology.siblings, |sets| threads(sets));
+        match &topology.caches {
+            Fact::Known { value: caches, source } => {
+                for one in caches {
+                    let fact = Fact::known((), source.as_str());
+                    self.push(GROUP, &format!("L{} {} cache", one.level, kind(one.kind)), &fact, |()| cache(one));
+                }
+            }
+            unknown @ Fact::Unknown { .. } => self.push(GROUP, "Caches", unknown, |_| String::new()),
+        }
+        match &topology.nodes {
+            Fact::Known { value: nodes, source } => {
+                for one in nodes {
+                    let fact = Fact::known((), source.as_str());
+                    self.push(GROUP, &format!("NUMA node {}", one.id), &fact, |()| node(one));
+                }
+            }
+            unknown @ Fact::Unknown { .. } => self.push(GROUP, "NUMA nodes", unknown, |_| String::new()),
+        }
+    }
+
+    fn memory(&mut self, memory: &Memory) {
+        const GROUP: &str = "Memory";
+        self.push(GROUP, "Total", &memory.total_bytes, |bytes| size(*bytes));
+        self.push(GROUP, "Available", &memory.available_bytes, |bytes| size(*bytes));
+        self.push(GROUP, "Swap", &memory.swap_bytes, |bytes| if *bytes == 0 { "none".into() } else { size(*bytes) });
+        self.push(GROUP, "Page", &memory.page_bytes, |bytes| size(*bytes));
+        self.push(GROUP, "Huge pages", &memory.huge_page_bytes, |sizes| {
+            if sizes.is_empty() { "none".into() } else { joined(sizes, |bytes| size(*bytes)) }
+        });
+        self.push(GROUP, "Transparent huge pages", &memory.transparent_huge_pages, String::clone);
+        self.push(GROUP, "Type", &memory.kind, String::clone);
+        self.push(GROUP, "Rate", &memory.transfers_per_second, |rate| format!("{} MT/s", trimmed(rate / 1e6, 1)));
+        self.push(GROUP, "Channels", &memory.channels, u32::to_string);
+        self.push(GROUP, "Peak bandwidth", &memory.peak_bytes_per_second, |rate| {
+            format!("{} GB/s", trimmed(rate / 1e9, 1))
+        });
+    }
+
+    fn disk(&mut self, disk: &BlockDevice) {
+        const GROUP: &str = "Disks";
+        let label = |what: &str| format!("{} {what}", disk.name);
+        self.push(GROUP, &label("model"), &disk.model, String::clone);
+        self.push(GROUP, &label("size"), &disk.bytes, |bytes| size(*bytes));
+        self.push(GROUP, &label("link"), &disk.link, String::clone);
+        self.push(GROUP, &label("scheduler"), &disk.scheduler, String::clone);
+        self.push(GROUP, &label("queues"), &disk.queues, u32::to_string);
+        self.push(GROUP, &label("queue depth"), &disk.queue_depth, u32::to_string);
+        self.push(GROUP, &label("write cache"), &disk.write_cache, String::clone);
+        self.push(GROUP, &label("claims to rotate"), &disk.rotational, |yes| yes_no(*yes));
+        self.push(GROUP, &label("logical block"), &disk.logical_block_bytes, |bytes| size(u64::from(*bytes)));
+    }
+
+    fn nic(&mut self, nic: &Nic) {
+        const GROUP: &str = "Network";
+        let label = |what: &str| format!("{} {what}", nic.name);
+        self.push(GROUP, &label("driver"), &nic.driver, String::clone);
+        self.push(GROUP, &label("claimed speed"), &nic.bits_per_second, |rate| bit_rate(*rate));
+        self.push(GROUP, &label("MTU"), &nic.mtu, |bytes| format!("{bytes} B"));
+        self.push(GROUP, &label("state"), &nic.state, String::clone);
+        self.push(GROUP, &label("offloads"), &nic.offloads, |names| {
+            if names.is_empty() { "none".into() } else { names.join(", ") }
+        });
+    }
+
+    fn kernel(&mut self, kernel: &Kernel) {
+        const GROUP: &str = "Kernel";
+        self.push(GROUP, "Release", &kernel.release, String::clone);
+        self.push(GROUP, "Version", &kernel.version, String::clone);
+        self.push(GROUP, "Distribution", &kernel.distribution, String::clone);
+        self.push(GROUP, "C library", &kernel.libc, String::clone);
+        self.push(GROUP, "Boot line", &kernel.command_line, String::clone);
+        self.push(GROUP, "Preemption", &kernel.preemption, String::clone);
+        self.push(GROUP, "Timer", &kernel.timer_hz, |hz| format!("{hz} Hz"));
+        self.push(GROUP, "Scheduler", &kernel.scheduler, String::clone);
+        self.push(GROUP, "TCP congestion control", &kernel.congestion_control, String::clone);
+        self.push(GROUP, "Clock source", &kernel.clock_source, String::clone);
+    }
+
+    fn platform(&mut self, platform: &Platform) {
+        const GROUP: &str = "Platform";
+        let or_none = |name: &Option<String>| name.clone().unwrap_or_else(|| "none".into());
+        self.push(GROUP, "Product", &platform.product, String::clone);
+        self.push(GROUP, "Hypervisor", &platform.hypervisor, or_none);
+        self.push(GROUP, "Container", &platform.container, or_none);
+    }
+
+    fn limits(&mut self, limits: &Limits) {
+        const GROUP: &str = "Limits";
+        self.push(GROUP, "CPU quota", &limits.cpu_quota, |quota| {
+            quota.map_or_else(|| "none".into(), |cpus| format!("{} CPUs", trimmed(cpus, 2)))
+        });
+        self.push(GROUP, "Memory", &limits.memory_bytes, |bytes| bytes.map_or_else(|| "none".into(), size));
+        self.push(GROUP, "Processes", &limits.processes, |n| n.map_or_else(|| "none".into(), |n| n.to_string()));
+        self.push(GROUP, "Open files", &limits.open_files, |files| {
+            if *files == u64::MAX { "none".into() } else { files.to_string() }
+        });
+        self.push(GROUP, "cgroup version", &limits.cgroup_version, |version| {
+            if *version == 0 { "none".into() } else { version.to_string() }
+        });
+    }
+}
+
+fn joined<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
+    items.iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
+fn yes_no(yes: bool) -> String {
+    String::from(if yes { "yes" } else { "no" })
+}
+
+fn kind(kind: CacheKind) -> &'static str {
+    match kind {
+        CacheKind::Data => "data",
+        CacheKind::Instruction => "instruction",
+        CacheKind::Unified => "unified",
+    }
+}
+
+fn cache(cache: &Cache) -> String {
+    let mut text = size(cache.bytes);
+    if let Some(ways) = cache.ways {
+        text.push_str(&format!(", {ways}-way"));
+    }
+    if let Some(line) = cache.line_bytes {
+        text.push_str(&format!(", {line} B lines"));
+    }
+    if !cache.shared_by.is_empty() {
+        let plural = if cache.shared_by.len() == 1 { "CPU" } else { "CPUs" };
+        text.push_str(&format!(", of {plural} {}", ranges(&cache.shared_by)));
+    }
+    text
+}
+
+fn node(node: &NumaNode) -> String {
+    let memory = node.bytes.map_or_else(|| "memory unknown".into(), size);
+    let distances = joined(&node.distances, u32::to_string);
+    let cpus = if node.cpus.is_empty() { "no CPUs".into() } else { format!("CPUs {}", ranges(&node.cpus)) };
+    format!("{cpus}, {memory}, distances {distances}")
+}
+
+fn tlb(tlb: &Tlb) -> String {
+    let ways = match tlb.ways {
+        0 => String::from("fully associative"),
+        ways => format!("{ways}-way"),
+    };
+    format!("L{} {} {}: {} entries {ways}", tlb.level, kind(tlb.kind), size(tlb.page_bytes), tlb.entries)
+}
+
+/// Those in force or missing; what does not concern the machine is counted only.
+fn mitigations(all: &[Mitigation]) -> String {
+    let (free, concerned): (Vec<_>, Vec<_>) = all.iter().partition(|one| one.status.starts_with("Not affected"));
+    let mut parts: Vec<String> = concerned.iter().map(|one| format!("{}: {}", one.vulnerability, one.status)).collect();
+    if !free.is_empty() {
+        parts.push(format!("not affected by {} others", free.len()));
+    }
+    parts.join("; ")
+}
+
+fn threads(siblings: &[Vec<u32>]) -> String {
+    let mut counts: Vec<usize> = siblings.iter().map(Vec::len).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    joined(&counts, usize::to_string)
+}
+
+/// CPUs as ranges: `0-3,8`.
+pub(crate) fn ranges(cpus: &[u32]) -> String {
+    let mut sorted = cpus.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let mut spans: Vec<(u32, u32)> = Vec::new();
+    for cpu in sorted {
+        match spans.last_mut() {
+            Some((_, last)) if *last + 1 == cpu => *last = cpu,
+            _ => spans.push((cpu, cpu)),
+        }
+    }
+    let text = |(first, last): (u32, u32)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+    spans.into_iter().map(text).collect::<Vec<_>>().join(",")
+}
+
+/// A size in the largest IEC unit that leaves at least 1: `23.5 GiB`, `48 KiB`.
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{} {}", trimmed(value, 1), UNITS[unit])
+}
+
+/// A frequency: `2.596 GHz`, `250 MHz`.
+fn hertz(hz: f64) -> String {
+    if hz >= 1e9 { format!("{} GHz", trimmed(hz / 1e9, 3)) } else { format!("{} MHz", trimmed(hz / 1e6, 3)) }
+}
+
+/// A bit rate: `10 Gbit/s`, `100 Mbit/s`.
+fn bit_rate(rate: f64) -> String {
+    if rate >= 1e9 {
+        format!("{} Gbit/s", trimmed(rate / 1e9, 2))
+    } else {
+        format!("{} Mbit/s", trimmed(rate / 1e6, 2))
+    }
+}
+
+/// A decimal number without trailing zeros.
+fn trimmed(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_read_well() {
+        assert_eq!(size(0), "0 B");
+        assert_eq!(size(49152), "48 KiB");
+        assert_eq!(size(24_684_092 * 1024), "23.5 GiB");
+        assert_eq!(hertz(2.596122e9), "2.596 GHz");
+        assert_eq!(hertz(24e6), "24 MHz");
+        assert_eq!(bit_rate(2.5e9), "2.5 Gbit/s");
+        assert_eq!(trimmed(100.0, 0), "100");
+        assert_eq!(ranges(&[8, 0, 1, 2, 3]), "0-3,8");
+        assert_eq!(ranges(&[]), "");
+    }
+
+    #[test]
+    fn an_unknown_machine_says_why_on_every_line() {
+        let rows = Machine::unknown("nothing was read").rows();
+        assert!(rows.len() > 40);
+        assert!(rows.iter().all(|row| row.text.is_none() && row.source == "nothing was read"));
+    }
+
+    #[test]
+    fn a_known_fact_shows_its_text_and_source() {
+        let mut machine = Machine::unknown("nothing was read");
+        machine.limits.cpu_quota = Fact::known(Some(1.5), "/sys/fs/cgroup/cpu.max");
+        machine.platform.hypervisor = Fact::known(None, "/proc/cpuinfo");
+        let rows = machine.rows();
+        let row = |label: &str| rows.iter().find(|row| row.label == label).unwrap();
+        assert_eq!(row("CPU quota").text.as_deref(), Some("1.5 CPUs"));
+        assert_eq!(row("CPU quota").source, "/sys/fs/cgroup/cpu.max");
+        assert_eq!(row("Hypervisor").text.as_deref(), Some("none"));
+    }
+}

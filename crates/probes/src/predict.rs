@@ -1,0 +1,59 @@
+//! Building blocks of predictions.
+
+use kelvin_model::{Basis, Input, Prediction, Unit};
+
+/// A prediction under construction: every step of the derivation is kept.
+pub(crate) struct Predicting {
+    prediction: Prediction,
+}
+
+impl Predicting {
+    /// A predicted value in the metric's unit, with the factor either way within which a measurement is unremarkable.
+    pub(crate) fn within_factor(basis: Basis, value: f64, factor: f64) -> Self {
+        Self::between(basis, value, value / factor, value * factor)
+    }
+
+    /// A predicted value with the range in which a measurement is unremarkable, in the metric's unit.
+    pub(crate) fn between(basis: Basis, value: f64, low: f64, high: f64) -> Self {
+        let prediction = Prediction {
+            value,
+            low,
+            high,
+            basis,
+            formula: String::new(),
+            inputs: Vec::new(),
+            derivation: String::new(),
+            sources: Vec::new(),
+        };
+        Self { prediction }
+    }
+
+    /// The formula, in words.
+    pub(crate) fn formula(mut self, formula: impl Into<String>) -> Self {
+        self.prediction.formula = formula.into();
+        self
+    }
+
+    /// One input.
+    pub(crate) fn input(mut self, input: Input) -> Self {
+        self.prediction.inputs.push(input);
+        self
+    }
+
+    /// A constant from a publication or from the machine's facts as an input.
+    pub(crate) fn constant(self, name: impl Into<String>, value: f64, unit: Unit, source: impl Into<String>) -> Self {
+        self.input(Input { name: name.into(), value, unit, source: source.into() })
+    }
+
+    /// Where formula and constants come from.
+    pub(crate) fn source(mut self, source: impl Into<String>) -> Self {
+        self.prediction.sources.push(source.into());
+        self
+    }
+
+    /// The derivation with the figures put in, which completes the prediction.
+    pub(crate) fn derived_as(mut self, derivation: impl Into<String>) -> Prediction {
+        self.prediction.derivation = derivation.into();
+        self.prediction
+    }
+}

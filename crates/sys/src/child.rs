@@ -1,0 +1,302 @@
+//! A child process that cannot outlive its parent, can be ended whole with all that it started, and is always reaped.
+
+use std::ffi::OsStr;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use crate::clock::monotonic;
+use crate::{Error, Result, check};
+
+/// What a guarded child left behind.
+#[derive(Debug)]
+pub struct Ending {
+    /// What it wrote to standard output, up to the limit.
+    pub output: Vec<u8>,
+    /// The last of what it wrote to standard error.
+    pub complaint: String,
+    /// How it ended.
+    pub end: End,
+}
+
+/// How a guarded child ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// It exited with this status.
+    Exited(i32),
+    /// A signal ended it.
+    Signalled(i32),
+    /// It overran its time and was killed.
+    TimedOut,
+    /// It wrote more than its limit and was killed.
+    TooMuchOutput,
+    /// This process was asked to stop, and killed it.
+    Interrupted,
+}
+
+/// A running child. Dropped, it is killed with its process group and reaped.
+#[derive(Debug)]
+pub struct Guarded {
+    child: Child,
+    group: libc::pid_t,
+    reaped: bool,
+}
+
+/// Most bytes of standard error that are kept.
+const COMPLAINT_BYTES: usize = 4096;
+
+/// Makes this process the one that inherits orphans among its descendants, so that it can reap them.
+pub fn adopt_orphans() -> Result<()> {
+    // SAFETY: takes no pointers.
+    check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) }).map(drop)
+}
+
+/// Asks the kernel to kill the calling process when its parent dies, and ends it if the parent is dead already.
+pub fn die_with_parent(parent: u32) {
+    // SAFETY: prctl and getppid take no pointers; `_exit` ends the process without running anything of ours.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::getppid() as u32 != parent {
+            libc::_exit(1);
+        }
+    }
+}
+
+impl Guarded {
+    /// Starts a program in a process group of its own; it dies when the calling thread's process does.
+    pub fn spawn<I, K, V>(program: &OsStr, arguments: &[&str], environment: I) -> Result<Self>
+    where
+        I: IntoIterator<Item = (K, V)>,
+        K: AsRef<OsStr>,
+        V: AsRef<OsStr>,
+    {
+        let parent = std::process::id();
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .envs(environment)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        // SAFETY: between fork and exec only prctl, getppid and _exit are called, all async-signal-safe.
+        unsafe {
+            command.pre_exec(move || {
+                die_with_parent(parent);
+                Ok(())
+            });
+        }
+        let child = command.spawn()?;
+        let group = child.id() as libc::pid_t;
+        Ok(Self { child, group, reaped: false })
+    }
+
+    /// Hands it its standard input and closes it. A child that does not read is no error here: it will be one when it
+    /// ends.
+    pub fn give(&mut self, input: &[u8]) {
+        if let Some(mut pipe) = self.child.stdin.take() {
+            let _ = pipe.write_all(input);
+        }
+    }
+
+    /// Waits until it has ended, for at most `limit`; reads at most `bytes` of its output. Nothing is polled: this
+    /// process sleeps until the child writes, ends, or the time is over.
+    pub fn wait(mut self, limit: Duration, bytes: usize) -> Result<Ending> {
+        let deadline = monotonic() + limit.as_nanos() as u64;
+        let mut output = Stream::new(self.child.stdout.take());
+        let mut complaint = Stream::new(self.child.stderr.take());
+        let mut end = None;
+        while output.open() || complaint.open() {
+            if crate::interrupt::requested().is_some() {
+                end = Some(End::Interrupted);
+            } else if output.bytes.len() > bytes {
+                end = Some(End::TooMuchOutput);
+            } else if !wait_readable(&[&output, &complaint], deadline)? {
+                end = (monotonic() >= deadline).then_some(End::TimedOut);
+                if end.is_none() {
+                    continue;
+                }
+            }
+            if end.is_some() {
+                break;
+            }
+            output.read(usize::MAX)?;
+            complaint.read(COMPLAINT_BYTES)?;
+        }
+        if end.is_none() {
+            // All pipes are closed: the child is ending, but something of it may hang on.
+            end = self.wait_until(deadline)?;
+        }
+        let status = self.end_group()?;
+        let end = end.unwrap_or_else(|| end_of(status));
+        Ok(Ending { output: output.bytes, complaint: String::from_utf8_lossy(&complaint.bytes).trim().to_owned(), end })
+    }
+
+    /// Waits for the exit of the child itself, without reaping it, so that its process group stays its own; `Some` if
+    /// it had to be given up.
+    fn wait_until(&mut self, deadline: u64) -> Result<Option<End>> {
+        loop {
+            if self.has_ended() {
+                return Ok(None);
+            }
+            if crate::interrupt::requested().is_some() {
+                return Ok(Some(End::Interrupted));
+            }
+            if monotonic() >= deadline {
+                return Ok(Some(End::TimedOut));
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        // SAFETY: an all-zero siginfo is valid, and the call fills it; WNOWAIT leaves the child to be reaped later.
+        unsafe {
+            let mut information: libc::siginfo_t = std::mem::zeroed();
+            let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+            let result = libc::waitid(libc::P_PID, self.group as libc::id_t, &raw mut information, options);
+            result == -1 || information.si_pid() != 0
+        }
+    }
+
+    /// Kills what is left of the process group, and reaps all of it that is ours.
+    fn end_group(&mut self) -> Result<ExitStatus> {
+        // SAFETY: takes no pointers; the group was made for this child, and its leader is not reaped before.
+        unsafe { libc::kill(-self.group, libc::SIGKILL) };
+        let status = self.child.wait();
+        self.reaped = true;
+        // SAFETY: as above; a null status is allowed. Ends when the group has no more children of this process.
+        while unsafe { libc::waitpid(-self.group, std::ptr::null_mut(), 0) } > 0 {}
+        status
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        if !self.reaped {
+            let _ = self.end_group();
+        }
+    }
+}
+
+fn end_of(status: ExitStatus) -> End {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => End::Exited(code),
+        (None, signal) => End::Signalled(signal.unwrap_or(0)),
+    }
+}
+
+/// One of the child's output streams.
+struct Stream<R> {
+    pipe: Option<R>,
+    bytes: Vec<u8>,
+}
+
+impl<R: Read + AsRawFd> Stream<R> {
+    fn new(pipe: Option<R>) -> Self {
+        if let Some(pipe) = &pipe {
+            // SAFETY: the descriptor is open; changes only its status flags.
+            unsafe {
+                let flags = libc::fcntl(pipe.as_raw_fd(), libc::F_GETFL);
+                libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK);
+            }
+        }
+        Self { pipe, bytes: Vec::new() }
+    }
+
+    fn open(&self) -> bool {
+        self.pipe.is_some()
+    }
+
+    /// Reads what is there, keeps the first `keep` bytes of all, and closes itself at the end.
+    fn read(&mut self, keep: usize) -> Result<()> {
+        let Some(pipe) = &mut self.pipe else { return Ok(()) };
+        let mut chunk = [0; 16 * 1024];
+        match pipe.read(&mut chunk) {
+            Ok(0) => self.pipe = None,
+            Ok(length) => {
+                let room = keep.saturating_sub(self.bytes.len());
+                self.bytes.extend_from_slice(&chunk[..length.min(room)]);
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
+/// Something that can be waited for.
+trait Waitable {
+    fn descriptor(&self) -> Option<libc::c_int>;
+}
+
+impl<R: AsRawFd> Waitable for Stream<R> {
+    fn descriptor(&self) -> Option<libc::c_int> {
+        self.pipe.as_ref().map(AsRawFd::as_raw_fd)
+    }
+}
+
+/// Sleeps until one of them can be read (true), or the deadline has passed or a signal came (false).
+fn wait_readable(streams: &[&dyn Waitable], deadline: u64) -> Result<bool> {
+    let mut watched: Vec<libc::pollfd> = streams
+        .iter()
+        .filter_map(|stream| stream.descriptor())
+        .map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
+        .collect();
+    let left = deadline.saturating_sub(monotonic()).div_ceil(1_000_000).min(i32::MAX as u64) as libc::c_int;
+    // SAFETY: the slice is valid for its length.
+    match check(unsafe { libc::poll(watched.as_mut_ptr(), watched.len() as libc::nfds_t, left) }) {
+        Ok(ready) => Ok(ready > 0),
+        Err(error) if error.kind() == ErrorKind::Interrupted => Ok(false),
+        Err(error) => Err(Error::other(format!("cannot wait for a probe: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Guarded {
+        Guarded::spawn(OsStr::new("/bin/sh"), &["-c", script], [("KELVIN_TEST", "1")]).unwrap()
+    }
+
+    #[test]
+    fn output_complaint_and_status_come_back() {
+        let mut child = shell("cat; echo oops >&2; exit 3");
+        child.give(b"hello");
+        let ending = child.wait(Duration::from_secs(5), 1 << 20).unwrap();
+        assert_eq!(ending.output, b"hello");
+        assert_eq!(ending.complaint, "oops");
+        assert_eq!(ending.end, End::Exited(3));
+    }
+
+    #[test]
+    fn a_child_that_hangs_is_ended_with_its_children() {
+        let child = shell("sleep 1000 & echo $!; wait");
+        let ending = child.wait(Duration::from_millis(300), 1 << 20).unwrap();
+        assert_eq!(ending.end, End::TimedOut);
+        let grandchild: libc::pid_t = String::from_utf8(ending.output).unwrap().trim().parse().unwrap();
+        for _ in 0..500 {
+            let state = std::fs::read_to_string(format!("/proc/{grandchild}/stat")).unwrap_or_default();
+            if state.is_empty() || state.contains(") Z ") {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("the grandchild lives on");
+    }
+
+    #[test]
+    fn a_crash_names_its_signal() {
+        let ending = shell("kill -SEGV $$").wait(Duration::from_secs(5), 1 << 20).unwrap();
+        assert_eq!(ending.end, End::Signalled(libc::SIGSEGV));
+    }
+
+    #[test]
+    fn a_flood_is_cut_off() {
+        let ending = shell("yes").wait(Duration::from_secs(20), 100_000).unwrap();
+        assert_eq!(ending.end, End::TooMuchOutput);
+    }
+}

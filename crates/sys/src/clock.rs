@@ -1,0 +1,189 @@
+//! Clocks that time a batch, and their calibration.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::kernels;
+
+/// A source of ticks. Copy, so that a probe can carry it into a closure.
+#[derive(Clone, Copy, Debug)]
+pub enum Clock {
+    /// The time-stamp counter (x86-64) or the virtual counter (aarch64), read by fenced instructions.
+    Counter,
+    /// `clock_gettime(CLOCK_MONOTONIC_RAW)`; a tick is a nanosecond.
+    MonotonicRaw,
+    /// A script; a tick is a nanosecond. For tests of code that is timed.
+    Scripted(&'static Script),
+}
+
+/// A clock that moves only when it is told to, and by a fixed step at each reading.
+#[derive(Debug, Default)]
+pub struct Script {
+    now: AtomicU64,
+    step: AtomicU64,
+}
+
+impl Script {
+    /// A script that lives as long as the process; a reading costs `step` nanoseconds.
+    pub fn leak(step: u64) -> &'static Self {
+        let script = Box::leak(Box::new(Self::default()));
+        script.step.store(step, Ordering::Relaxed);
+        script
+    }
+
+    /// Lets time pass, in nanoseconds.
+    pub fn advance(&self, nanoseconds: u64) {
+        self.now.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> u64 {
+        self.now.fetch_add(self.step.load(Ordering::Relaxed), Ordering::Relaxed)
+    }
+}
+
+impl Clock {
+    /// Ticks now, before the work: nothing of the work is executed earlier.
+    #[inline(always)]
+    pub fn start(self) -> u64 {
+        match self {
+            Clock::Counter => kernels::counter_start(),
+            Clock::MonotonicRaw => nanoseconds(libc::CLOCK_MONOTONIC_RAW),
+            Clock::Scripted(script) => script.read(),
+        }
+    }
+
+    /// Ticks now, after the work: all of the work is done.
+    #[inline(always)]
+    pub fn stop(self) -> u64 {
+        match self {
+            Clock::Counter => kernels::counter_stop(),
+            Clock::MonotonicRaw => nanoseconds(libc::CLOCK_MONOTONIC_RAW),
+            Clock::Scripted(script) => script.read(),
+        }
+    }
+}
+
+/// Nanoseconds of a kernel clock (`CLOCK_MONOTONIC` and the like) through the C library, so through the vDSO if it can.
+#[inline(always)]
+pub fn nanoseconds(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid timespec that the call fills. It cannot fail for the constant clocks used here.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Nanoseconds of CLOCK_MONOTONIC: for deadlines and progress, never for samples.
+pub fn monotonic() -> u64 {
+    nanoseconds(libc::CLOCK_MONOTONIC)
+}
+
+/// Why the counter cannot be the clock here, if it cannot.
+///
+/// On x86-64 it must be invariant (CPUID 8000_0007h EDX bit 8; Intel SDM 3B 19.17, AMD APM 2 section 13.2.4) and the
+/// kernel must not have found it unstable, which it shows by leaving `tsc` out of its available clock sources.
+/// `available_clock_sources` is the text of that sysfs file, if it could be read.
+pub fn counter_unusable(available_clock_sources: Option<&str>) -> Option<String> {
+    kernels::counter_unusable().or_else(|| {
+        let sources = available_clock_sources?;
+        let expected = kernels::COUNTER_CLOCK_SOURCES;
+        let usable = sources.split_whitespace().any(|source| expected.contains(&source));
+        (!usable).then(|| format!("the kernel does not trust the counter: its clock sources are {}", sources.trim()))
+    })
+}
+
+/// The rate of a clock against CLOCK_MONOTONIC_RAW.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Calibration {
+    /// Ticks per second.
+    pub hertz: f64,
+    /// Half-width of its 95 % interval as a share of it.
+    pub relative_error: f64,
+}
+
+/// Calibrates a clock against CLOCK_MONOTONIC_RAW for about `seconds`.
+///
+/// Each point is the tightest of several raw-counter-raw triples, so that an interruption between the two readings
+/// does not count; the rate is the least-squares slope over the points and its error the slope's own.
+pub fn calibrate(clock: Clock, seconds: f64) -> Calibration {
+    if !matches!(clock, Clock::Counter) {
+        return Calibration { hertz: 1e9, relative_error: 0.0 };
+    }
+    const POINTS: usize = 40;
+    let step = (seconds * 1e9 / POINTS as f64) as u64;
+    let origin = nanoseconds(libc::CLOCK_MONOTONIC_RAW);
+    let points: Vec<(f64, f64)> = (0..POINTS)
+        .map(|point| {
+            while nanoseconds(libc::CLOCK_MONOTONIC_RAW) < origin + point as u64 * step {
+                std::hint::spin_loop();
+            }
+            tightest_point(clock, origin)
+        })
+        .collect();
+    slope(&points)
+}
+
+/// The raw time (from `origin`) and the counter of the triple whose two raw readings lie closest together.
+fn tightest_point(clock: Clock, origin: u64) -> (f64, f64) {
+    (0..32)
+        .map(|_| {
+            let before = nanoseconds(libc::CLOCK_MONOTONIC_RAW);
+            let ticks = clock.start();
+            let after = nanoseconds(libc::CLOCK_MONOTONIC_RAW);
+            (after - before, (before - origin) as f64 + (after - before) as f64 / 2.0, ticks as f64)
+        })
+        .min_by_key(|&(gap, ..)| gap)
+        .map(|(_, time, ticks)| (time, ticks))
+        .unwrap_or((0.0, 0.0))
+}
+
+fn slope(points: &[(f64, f64)]) -> Calibration {
+    let n = points.len() as f64;
+    let (first_time, first_ticks) = points[0];
+    let mean_x = points.iter().map(|p| p.0 - first_time).sum::<f64>() / n;
+    let mean_y = points.iter().map(|p| p.1 - first_ticks).sum::<f64>() / n;
+    let sxx: f64 = points.iter().map(|p| (p.0 - first_time - mean_x).powi(2)).sum();
+    let sxy: f64 = points.iter().map(|p| (p.0 - first_time - mean_x) * (p.1 - first_ticks - mean_y)).sum();
+    let slope = sxy / sxx;
+    let residual: f64 =
+        points.iter().map(|p| (p.1 - first_ticks - mean_y - slope * (p.0 - first_time - mean_x)).powi(2)).sum();
+    let standard_error = (residual / (n - 2.0) / sxx).sqrt();
+    Calibration { hertz: slope * 1e9, relative_error: 2.02 * standard_error / slope }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slope_and_its_error_are_those_of_least_squares() {
+        // y = 2x with residuals +1 -1 -1 +1 that leave the slope alone.
+        let points = [(0.0, 1.0), (1.0, 1.0), (2.0, 3.0), (3.0, 7.0)];
+        let calibration = slope(&points);
+        assert!((calibration.hertz - 2e9).abs() < 1.0);
+        // residual sum of squares 4, n - 2 = 2, Sxx = 5: standard error sqrt(0.4)
+        assert!((calibration.relative_error - 2.02 * 0.4f64.sqrt() / 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_scripted_clock_moves_only_when_told() {
+        let script = Script::leak(5);
+        let clock = Clock::Scripted(script);
+        let begun = clock.start();
+        script.advance(100);
+        assert_eq!(clock.stop() - begun, 105);
+    }
+
+    #[test]
+    fn the_counter_agrees_with_the_kernel() {
+        if counter_unusable(None).is_some() {
+            return;
+        }
+        let calibration = calibrate(Clock::Counter, 0.02);
+        assert!(calibration.hertz > 1e6 && calibration.hertz < 1e10, "{calibration:?}");
+        assert!(calibration.relative_error < 1e-3, "{calibration:?}");
+    }
+
+    #[test]
+    fn a_kernel_that_distrusts_the_counter_is_believed() {
+        assert!(counter_unusable(Some("kvm-clock acpi_pm\n")).is_some());
+    }
+}

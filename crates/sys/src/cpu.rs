@@ -1,0 +1,68 @@
+//! Placement: which CPUs this process may use, pinning, and real-time priority.
+
+use crate::{Result, check};
+
+/// CPUs that the calling thread may run on, ascending.
+pub fn allowed() -> Result<Vec<u32>> {
+    let mut bytes = vec![0u8; 1024];
+    // SAFETY: the buffer is valid for its length; the kernel writes at most that and returns how much it wrote.
+    let written =
+        unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, bytes.len(), bytes.as_mut_ptr()) } as libc::c_int;
+    bytes.truncate(check(written)? as usize);
+    let set = |cpu: &u32| bytes[*cpu as usize / 8] & (1 << (cpu % 8)) != 0;
+    Ok((0..bytes.len() as u32 * 8).filter(set).collect())
+}
+
+/// Pins the calling thread to these CPUs.
+pub fn pin(cpus: &[u32]) -> Result<()> {
+    let bytes = cpus.iter().max().map_or(1, |&last| last as usize / 8 + 1).next_multiple_of(8);
+    let mut mask = vec![0u8; bytes];
+    for &cpu in cpus {
+        mask[cpu as usize / 8] |= 1 << (cpu % 8);
+    }
+    // SAFETY: the mask is valid for the length given.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, mask.len(), mask.as_ptr()) };
+    check(result as libc::c_int).map(drop)
+}
+
+/// The CPU that the calling thread runs on at this moment.
+pub fn current() -> u32 {
+    // SAFETY: takes no pointers and cannot fail on Linux.
+    unsafe { libc::sched_getcpu() as u32 }
+}
+
+/// Gives the calling process real-time priority (SCHED_FIFO) at the lowest level, with a bound on the CPU time that it
+/// may take without sleeping (RLIMIT_RTTIME), so that a probe that spins cannot lock up the machine.
+pub fn realtime(bound: std::time::Duration) -> Result<()> {
+    let microseconds = bound.as_micros() as libc::rlim_t;
+    let limit = libc::rlimit { rlim_cur: microseconds, rlim_max: microseconds };
+    // SAFETY: `limit` is a valid rlimit.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_RTTIME, &raw const limit) })?;
+    let parameters = libc::sched_param { sched_priority: 1 };
+    // SAFETY: `parameters` is a valid sched_param.
+    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) }).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pinning_is_obeyed_and_seen() {
+        let all = allowed().unwrap();
+        assert!(!all.is_empty());
+        let last = *all.last().unwrap();
+        std::thread::spawn(move || {
+            pin(&[last]).unwrap();
+            assert_eq!(allowed().unwrap(), [last]);
+            assert_eq!(current(), last);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_cpu_that_is_not_there_is_an_error() {
+        std::thread::spawn(|| assert!(pin(&[8000]).is_err())).join().unwrap();
+    }
+}

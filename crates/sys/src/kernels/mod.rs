@@ -1,0 +1,60 @@
+//! Timed kernels: loops whose instructions matter, in assembly, one file per architecture with the same list.
+//!
+//! Each takes the number of iterations, so that the caller times a batch. Loop control runs beside the work and is
+//! hidden behind it on every core that can do two instructions a cycle, unless the kernel says otherwise.
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "aarch64")]
+use aarch64 as arch;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as arch;
+
+pub(crate) use arch::chase;
+pub use arch::{
+    COUNTER_CLOCK_SOURCES, COUNTER_START_TEXT, COUNTER_STOP_TEXT, chain_add, chain_load, chain_multiply, counted_loop,
+    counter_start, counter_stop, counter_unusable, independent_adds, null_system_calls,
+};
+
+/// Adds in one iteration of [`chain_add`], multiplies of [`chain_multiply`], loads of [`chain_load`].
+pub const CHAIN: u64 = 64;
+
+/// Adds in one iteration of [`independent_adds`].
+pub const BLOCK: u64 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_null_call_is_a_call() {
+        assert_eq!(null_system_calls(3), i64::from(std::os::unix::process::parent_id()));
+    }
+
+    #[test]
+    fn the_counter_moves_forward() {
+        let first = counter_start();
+        let second = counter_stop();
+        assert!(second > first);
+    }
+
+    #[test]
+    fn kernels_take_time_in_proportion() {
+        // Not a timed test: a factor of 100 in work must show as more time, whatever the machine does meanwhile.
+        for kernel in [chain_add, chain_multiply, chain_load, independent_adds, counted_loop] {
+            let time = |iterations| {
+                (0..5)
+                    .map(|_| {
+                        let start = counter_start();
+                        kernel(iterations);
+                        counter_stop() - start
+                    })
+                    .min()
+                    .unwrap()
+            };
+            assert!(time(100_000) > time(1000));
+        }
+    }
+}
