@@ -159,6 +159,11 @@ impl<'a> Bench<'a> {
         self.request.peer_cpu.ok_or_else(|| Stop::skip("needs two CPUs, and this process may use one"))
     }
 
+    /// CPUs that work on many CPUs may use; this process itself is pinned to one of them.
+    pub fn allowed_cpus(&self) -> &[u32] {
+        &self.request.allowed_cpus
+    }
+
     /// Number of this round, from 0.
     pub fn round(&self) -> u32 {
         self.request.round

@@ -7,11 +7,17 @@
 mod bench;
 mod canary;
 mod crew;
+mod launch;
+mod plan;
 mod probe;
 mod protocol;
+mod schedule;
 mod serve;
+mod supervise;
 mod watch;
 
 pub use bench::Bench;
+pub use plan::{Plan, Unit, UnknownName};
 pub use probe::{Effort, Facts, Kind, MeasuredValue, Method, Probe, Stop};
 pub use serve::serve;
+pub use supervise::{Options, Sink, supervise};

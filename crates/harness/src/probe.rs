@@ -35,6 +35,8 @@ pub enum Kind {
     Measure,
     /// A long experiment, run by `kelvin study`.
     Study,
+    /// Something whose answer is set by construction, run by `kelvin selfcheck` and the tests.
+    Truth,
 }
 
 /// How much is measured.

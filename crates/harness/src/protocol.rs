@@ -23,6 +23,8 @@ pub(crate) struct Request {
     pub hertz: f64,
     pub cpu: u32,
     pub peer_cpu: Option<u32>,
+    /// CPUs that probes of many CPUs may use.
+    pub allowed_cpus: Vec<u32>,
     pub canaries: bool,
     pub realtime: bool,
     pub seed: u64,

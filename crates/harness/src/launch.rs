@@ -1,0 +1,63 @@
+//! Running one round of one probe in a fresh process.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use kelvin_model::Attempt;
+use kelvin_sys::child::{End, Guarded};
+
+use crate::protocol::{Request, unframe};
+
+/// Something that can run a round; real processes, or a script in tests.
+pub(crate) trait Launch {
+    /// Runs a round; `None` if this process was asked to stop meanwhile.
+    fn launch(&mut self, request: &Request, limit: Duration) -> Option<Attempt>;
+    /// Nanoseconds since the run began.
+    fn now(&self) -> f64;
+}
+
+/// Most bytes of readings that one round may send.
+const MOST_BYTES: usize = 32 << 20;
+/// Most bytes by which the environment of a round is lengthened, so that its stack starts elsewhere.
+const MOST_PADDING: u64 = 4096;
+
+/// Starts this program again, in its hidden probe role, for each round.
+pub(crate) struct Processes {
+    pub program: OsString,
+    pub arguments: Vec<String>,
+    pub began: u64,
+}
+
+impl Launch for Processes {
+    fn launch(&mut self, request: &Request, limit: Duration) -> Option<Attempt> {
+        match self.run(request, limit) {
+            Ok(attempt) => attempt,
+            Err(error) => Some(Attempt::Failed(error)),
+        }
+    }
+
+    fn now(&self) -> f64 {
+        (kelvin_sys::clock::monotonic() - self.began) as f64
+    }
+}
+
+impl Processes {
+    fn run(&self, request: &Request, limit: Duration) -> Result<Option<Attempt>, String> {
+        let text = serde_json::to_vec(request).map_err(|error| format!("cannot write the request: {error}"))?;
+        let padding = "x".repeat((request.seed % MOST_PADDING) as usize);
+        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        let mut child = Guarded::spawn(&self.program, &arguments, [("KELVIN_PADDING", padding.as_str())])
+            .map_err(|error| format!("cannot start a process for it: {error}"))?;
+        child.give(&text);
+        let ending = child.wait(limit, MOST_BYTES).map_err(|error| error.to_string())?;
+        let complaint = if ending.complaint.is_empty() { String::new() } else { format!(": {}", ending.complaint) };
+        match ending.end {
+            End::Interrupted => Ok(None),
+            End::TimedOut => Err(format!("it was still running after {:.0} s and was killed", limit.as_secs_f64())),
+            End::TooMuchOutput => Err(format!("it printed more than {} MiB and was killed", MOST_BYTES >> 20)),
+            End::Signalled(signal) => Err(format!("it crashed by signal {signal}{complaint}")),
+            End::Exited(0) => unframe(&ending.output).map(Some),
+            End::Exited(status) => Err(format!("it exited with status {status}{complaint}")),
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Which unit runs next, and for how long: rounds of all units interleaved over the run, then the time that is left
+//! spent where an interval can still be narrowed.
+//!
+//! Pure: it is told what time it is and what each round gave, so that it is tested without real time.
+
+use kelvin_stats::{Random, median, t_quantile, variance};
+
+/// Least and most nanoseconds that a unit gets for timing in one round.
+const LEAST_SLICE: f64 = 5e6;
+const MOST_SLICE: f64 = 150e6;
+/// Share of the budget that the minimum of rounds may take; the rest narrows intervals.
+const MINIMUM_SHARE: f64 = 0.72;
+/// Rounds that a unit is given at least, even one whose set-up is so expensive that it cannot have its minimum.
+const FEWEST_ROUNDS: u32 = 3;
+/// A unit whose set-up alone would take this share of the budget over all its rounds is expensive.
+const EXPENSIVE_SHARE: f64 = 0.04;
+/// A unit that would need this many times its rounds to reach the target is not narrowed: no repetition will help.
+const HOPELESS_FACTOR: f64 = 8.0;
+/// First guess at the nanoseconds of a round that are not timing: a process started, set up and ended.
+const FIRST_OVERHEAD: f64 = 6e6;
+
+/// What is asked of a schedule.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// Nanoseconds for everything.
+    pub budget: f64,
+    /// Rounds of each unit, if they fit.
+    pub rounds: u32,
+    /// Relative half-width at which an interval is narrow enough.
+    pub target: f64,
+    pub seed: u64,
+}
+
+/// What is known of one unit.
+#[derive(Clone, Debug, Default)]
+struct State {
+    only_input: bool,
+    rounds: u32,
+    /// Nanoseconds of a round that were not timing, smoothed.
+    overhead: f64,
+    /// For each metric one figure a round.
+    figures: Vec<Vec<f64>>,
+    /// It failed or declined in a way that makes another try pointless.
+    given_up: bool,
+}
+
+/// What to run next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Next {
+    pub unit: usize,
+    pub round: u32,
+    /// Nanoseconds for timing.
+    pub slice: f64,
+}
+
+/// The schedule of a run.
+pub(crate) struct Schedule {
+    wanted: Wanted,
+    units: Vec<State>,
+    random: Random,
+    /// Units still to run in this pass, last first.
+    pass: Vec<usize>,
+    passes: u32,
+    slice: f64,
+}
+
+impl Schedule {
+    /// A schedule of units, each only an input of predictions or not.
+    pub(crate) fn new(wanted: Wanted, only_inputs: &[bool]) -> Self {
+        let unit = |&only_input| State { only_input, overhead: FIRST_OVERHEAD, ..State::default() };
+        Self {
+            wanted,
+            units: only_inputs.iter().map(unit).collect(),
+            random: Random::new(wanted.seed),
+            pass: Vec::new(),
+            passes: 0,
+            slice: LEAST_SLICE,
+        }
+    }
+
+    /// What to run next at this time (nanoseconds since the start); `None` when the run is over.
+    pub(crate) fn next(&mut self, now: f64) -> Option<Next> {
+        if self.pass.is_empty() {
+            self.begin_pass(now);
+        }
+        while let Some(unit) = self.pass.pop() {
+            let state = &self.units[unit];
+            // The first rounds are always made: a unit without a number is worth less than a minute too long.
+            let affordable = now + state.overhead + self.slice <= self.wanted.budget;
+            if !state.given_up && (affordable || state.rounds < FEWEST_ROUNDS.min(self.wanted.rounds)) {
+                return Some(Next { unit, round: state.rounds, slice: self.slice });
+            }
+        }
+        None
+    }
+
+    /// Tells what a round gave: how long it took in nanoseconds, and one figure for each metric.
+    pub(crate) fn finished(&mut self, next: Next, took: f64, figures: &[f64]) {
+        let state = &mut self.units[next.unit];
+        let overhead = (took - next.slice).max(0.0);
+        state.overhead = if state.rounds == 0 { overhead } else { 0.6 * state.overhead + 0.4 * overhead };
+        state.rounds += 1;
+        state.figures.resize(figures.len().max(state.figures.len()), Vec::new());
+        for (column, &figure) in state.figures.iter_mut().zip(figures) {
+            column.push(figure);
+        }
+    }
+
+    /// Tells that another try of this unit is pointless.
+    pub(crate) fn give_up(&mut self, unit: usize) {
+        self.units[unit].given_up = true;
+    }
+
+    /// Rounds done, and rounds planned as far as can be told.
+    pub(crate) fn progress(&self) -> (usize, usize) {
+        let done: u32 = self.units.iter().map(|state| state.rounds).sum();
+        let minimum: u32 = self
+            .units
+            .iter()
+            .map(|state| if state.given_up { state.rounds } else { state.rounds.max(self.rounds_of(state)) })
+            .sum();
+        (done as usize, minimum.max(done + self.pass.len() as u32) as usize)
+    }
+
+    /// Units whose interval is still wider than the target, as (unit, relative half-width).
+    pub(crate) fn wide(&self) -> Vec<(usize, f64)> {
+        let half_widths = self.units.iter().enumerate().filter(|(_, state)| !state.given_up && !state.only_input);
+        half_widths
+            .filter_map(|(unit, state)| Some((unit, state.relative_half_width()?)))
+            .filter(|&(_, width)| width > self.wanted.target)
+            .collect()
+    }
+
+    /// Units that got fewer rounds than asked for, because their set-up is expensive.
+    pub(crate) fn short(&self) -> Vec<usize> {
+        let asked = self.wanted.rounds;
+        (0..self.units.len()).filter(|&unit| !self.units[unit].given_up && self.units[unit].rounds < asked).collect()
+    }
+
+    fn begin_pass(&mut self, now: f64) {
+        let mut pass = if self.passes < self.wanted.rounds { self.minimum_pass(now) } else { Vec::new() };
+        if pass.is_empty() {
+            pass = self.narrowing_pass(now);
+        }
+        self.random.shuffle(&mut pass);
+        self.pass = pass;
+        self.passes += 1;
+    }
+
+    /// One more round of every unit that lacks some, with a slice that lets all the passes fit.
+    fn minimum_pass(&mut self, now: f64) -> Vec<usize> {
+        let lacking = |state: &State| !state.given_up && state.rounds < self.rounds_of(state);
+        let pass: Vec<usize> = (0..self.units.len()).filter(|&unit| lacking(&self.units[unit])).collect();
+        if pass.is_empty() {
+            return pass;
+        }
+        let passes_left = f64::from(self.wanted.rounds - self.passes);
+        let time = (self.wanted.budget * MINIMUM_SHARE - now).max(0.0) / passes_left;
+        let overhead: f64 = pass.iter().map(|&unit| self.units[unit].overhead).sum();
+        let most = if self.passes == 0 { MOST_SLICE / 4.0 } else { MOST_SLICE };
+        self.slice = ((time - overhead) / pass.len() as f64).clamp(LEAST_SLICE, most);
+        pass
+    }
+
+    /// One more round of the units whose intervals can still be narrowed, the most worthwhile as far as the time goes.
+    fn narrowing_pass(&mut self, now: f64) -> Vec<usize> {
+        let mut left = self.wanted.budget - now;
+        let mut worth: Vec<(f64, usize)> = self
+            .wide()
+            .into_iter()
+            .filter(|&(_, width)| (width / self.wanted.target).powi(2) <= HOPELESS_FACTOR)
+            .map(|(unit, width)| (width / (self.units[unit].overhead + self.slice), unit))
+            .collect();
+        worth.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let mut pass = Vec::new();
+        for (_, unit) in worth {
+            let cost = self.units[unit].overhead + self.slice;
+            if cost <= left {
+                left -= cost;
+                pass.push(unit);
+            }
+        }
+        pass
+    }
+
+    /// The rounds that a unit is to have at least.
+    fn rounds_of(&self, state: &State) -> u32 {
+        let asked = self.wanted.rounds;
+        let expensive = state.rounds > 0 && state.overhead * f64::from(asked) > EXPENSIVE_SHARE * self.wanted.budget;
+        if state.only_input || expensive { FEWEST_ROUNDS.min(asked) } else { asked }
+    }
+}
+
+impl State {
+    /// The widest relative half-width of the 95 % t interval among its metrics; `None` with fewer than two rounds.
+    fn relative_half_width(&self) -> Option<f64> {
+        let width = |figures: &Vec<f64>| {
+            let n = figures.len();
+            let center = median(figures).abs();
+            (n >= 2 && center > 0.0)
+                .then(|| t_quantile(0.975, n as f64 - 1.0) * (variance(figures) / n as f64).sqrt() / center)
+        };
+        self.figures.iter().filter_map(width).max_by(f64::total_cmp)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a schedule over units with fixed overheads (ns) and figures made by `figure(unit, round)`.
+    fn play(wanted: Wanted, overheads: &[f64], figure: impl Fn(usize, u32) -> f64) -> (Vec<u32>, f64, Schedule) {
+        let mut schedule = Schedule::new(wanted, &vec![false; overheads.len()]);
+        let mut rounds = vec![0; overheads.len()];
+        let mut now = 0.0;
+        while let Some(next) = schedule.next(now) {
+            let took = overheads[next.unit] + next.slice;
+            now += took;
+            rounds[next.unit] += 1;
+            schedule.finished(next, took, &[figure(next.unit, next.round)]);
+        }
+        (rounds, now, schedule)
+    }
+
+    const WANTED: Wanted = Wanted { budget: 10e9, rounds: 6, target: 0.02, seed: 1 };
+
+    #[test]
+    fn steady_units_get_their_rounds_and_no_more() {
+        let (rounds, now, schedule) = play(WANTED, &[5e6; 20], |_, _| 100.0);
+        assert_eq!(rounds, [6; 20]);
+        assert!(now < 0.75 * WANTED.budget, "{now}");
+        assert!(schedule.wide().is_empty() && schedule.short().is_empty());
+    }
+
+    #[test]
+    fn time_left_goes_to_the_one_that_can_be_narrowed() {
+        // Unit 3 alternates by 3 % either way: wide after six rounds, but not hopeless.
+        let figure = |unit, round| if unit == 3 { 100.0 + if round % 2 == 0 { 3.0 } else { -3.0 } } else { 100.0 };
+        let (rounds, now, schedule) = play(WANTED, &[5e6; 20], figure);
+        assert!(rounds[3] > 8, "{rounds:?}");
+        assert!(rounds.iter().enumerate().all(|(unit, &n)| unit == 3 || n == 6));
+        assert!(schedule.wide().is_empty());
+        assert!(now <= WANTED.budget);
+    }
+
+    #[test]
+    fn a_hopeless_unit_is_left_alone() {
+        let figure = |unit, round| if unit == 0 && round % 2 == 0 { 900.0 } else { 100.0 };
+        let (rounds, ..) = play(WANTED, &[5e6; 4], figure);
+        assert_eq!(rounds, [6; 4]);
+    }
+
+    #[test]
+    fn an_expensive_unit_gets_few_rounds_and_the_budget_holds() {
+        let mut overheads = vec![5e6; 100];
+        overheads[7] = 900e6;
+        let (rounds, now, schedule) = play(WANTED, &overheads, |_, _| 1.0);
+        assert_eq!(rounds[7], 3);
+        assert_eq!(schedule.short(), [7]);
+        assert!(now < 1.05 * WANTED.budget, "{now}");
+    }
+
+    #[test]
+    fn rounds_are_interleaved_in_another_order_each_time() {
+        let mut schedule = Schedule::new(WANTED, &[false; 30]);
+        let mut order = Vec::new();
+        for _ in 0..60 {
+            let next = schedule.next(0.0).unwrap();
+            schedule.finished(next, 1e7, &[1.0]);
+            order.push(next.unit);
+        }
+        let (first, second) = order.split_at(30);
+        assert_ne!(first, second);
+        let sorted = |units: &[usize]| {
+            let mut units = units.to_vec();
+            units.sort_unstable();
+            units
+        };
+        assert_eq!(sorted(first), sorted(second));
+    }
+
+    #[test]
+    fn a_unit_that_is_given_up_is_not_tried_again() {
+        let mut schedule = Schedule::new(WANTED, &[false; 2]);
+        schedule.give_up(0);
+        let mut now = 0.0;
+        while let Some(next) = schedule.next(now) {
+            assert_eq!(next.unit, 1);
+            now += 1e8;
+            schedule.finished(next, 1e8, &[1.0]);
+        }
+    }
+}
