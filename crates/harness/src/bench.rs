@@ -225,7 +225,7 @@ impl<'a> Bench<'a> {
             if warm_up.done && spent >= sampling.slice || tags.len() >= MOST_SAMPLES * sampling.stride.max(2) {
                 break;
             }
-            if tags.len() % sampling.stride == 0 {
+            if tags.len().is_multiple_of(sampling.stride) {
                 self.canaries.read(guards, &mut canaries);
                 if sampling.rewarm > 0 {
                     timed(self.clock, sampling.rewarm)?;
