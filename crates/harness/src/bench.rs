@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use kelvin_model::{Batches, Metric, OverheadReading, Reading, Readings, Tags};
-use kelvin_sys::clock::{Clock, monotonic};
+use kelvin_sys::clock::Clock;
 use kelvin_sys::kernels;
 
 use crate::canary::Canaries;
@@ -74,12 +74,11 @@ impl<'a> Bench<'a> {
         let mut timed = |clock: Clock, iterations: u64| {
             let start = clock.start();
             operation(iterations)?;
-            Ok([clock.stop().wrapping_sub(start)])
+            Ok([clock.stop().wrapping_sub(start) as f64])
         };
         let slice = self.share(1);
-        let begun = monotonic();
-        let least = BATCH_NANOSECONDS.max(BATCH_PAIRS * self.overhead.clock_pair).max(slice / MOST_SAMPLES as f64);
-        let iterations = self.find_batch_size(least, &mut timed)?;
+        let begun = self.clock.deadline();
+        let iterations = self.find_batch_size(self.least_batch(slice), &mut timed)?;
         let sampling = Sampling { begun, slice, iterations, rewarm: iterations / 32, stride: 1, work };
         self.sample([metric], &sampling, &mut timed)
     }
@@ -92,15 +91,31 @@ impl<'a> Bench<'a> {
         mut operation: impl FnMut(Clock) -> Result<[u64; K], Stop>,
     ) -> Result<(), Stop> {
         let slice = self.share(K);
-        let begun = monotonic();
-        let mut timed = |clock: Clock, _| operation(clock);
+        let begun = self.clock.deadline();
+        let mut timed = |clock: Clock, _| Ok(operation(clock)?.map(|ticks| ticks as f64));
         timed(self.clock, 1)?;
-        let second = monotonic();
+        let second = self.clock.deadline();
         timed(self.clock, 1)?;
-        let whole = (monotonic() - second).max(1) as f64;
+        let whole = (self.clock.deadline() - second).max(1) as f64;
         let stride = (CANARY_PERIOD / whole).ceil().max(1.0) as usize;
         let sampling = Sampling { begun, slice, iterations: 1, rewarm: 1, stride, work: 0.0 };
         self.sample(metrics, &sampling, &mut timed)
+    }
+
+    /// Times batches in which several metrics are read together, so that they stand for the same moment: a whole, a part
+    /// of it timed alone, and their difference. The operation does the given number of iterations of each, reads the
+    /// clock itself, and returns the ticks of each metric for all of them; a difference may come out negative. The batch
+    /// size is found by the metric that takes longest. All of them share the canaries of the first.
+    pub fn time_parts<const K: usize>(
+        &mut self,
+        metrics: [&Metric; K],
+        mut operation: impl FnMut(Clock, u64) -> Result<[f64; K], Stop>,
+    ) -> Result<(), Stop> {
+        let slice = self.share(K);
+        let begun = self.clock.deadline();
+        let iterations = self.find_batch_size(self.least_batch(slice), &mut operation)?;
+        let sampling = Sampling { begun, slice, iterations, rewarm: iterations / 32, stride: 1, work: 0.0 };
+        self.sample(metrics, &sampling, &mut operation)
     }
 
     /// Times work that `count` threads do at once, each on a CPU of its own as far as there are: every one prepares
@@ -189,16 +204,21 @@ impl<'a> Bench<'a> {
         self.slice() * count as f64 / self.metrics.max(count) as f64
     }
 
+    /// Least time of a batch in a slice, in nanoseconds.
+    fn least_batch(&self, slice: f64) -> f64 {
+        BATCH_NANOSECONDS.max(BATCH_PAIRS * self.overhead.clock_pair).max(slice / MOST_SAMPLES as f64)
+    }
+
     /// Doubles the number of iterations until a batch takes at least `least` nanoseconds.
-    fn find_batch_size(
+    fn find_batch_size<const K: usize>(
         &self,
         least: f64,
-        timed: &mut dyn FnMut(Clock, u64) -> Result<[u64; 1], Stop>,
+        timed: &mut dyn FnMut(Clock, u64) -> Result<[f64; K], Stop>,
     ) -> Result<u64, Stop> {
         let mut iterations = 1;
         loop {
-            let [ticks] = timed(self.clock, iterations)?;
-            if self.nanoseconds(ticks) >= least {
+            let longest = timed(self.clock, iterations)?.into_iter().fold(0.0, f64::max);
+            if longest * self.nanoseconds_per_tick >= least {
                 return Ok(iterations);
             }
             iterations = iterations
@@ -212,7 +232,7 @@ impl<'a> Bench<'a> {
         &mut self,
         metrics: [&Metric; K],
         sampling: &Sampling,
-        timed: &mut dyn FnMut(Clock, u64) -> Result<[u64; K], Stop>,
+        timed: &mut dyn FnMut(Clock, u64) -> Result<[f64; K], Stop>,
     ) -> Result<(), Stop> {
         let guards = metrics[0].canaries;
         let mut canaries = BTreeMap::new();
@@ -221,7 +241,7 @@ impl<'a> Bench<'a> {
         let mut warm_up = WarmUp::default();
         let mut looked = 0;
         loop {
-            let spent = (monotonic() - sampling.begun) as f64;
+            let spent = (self.clock.deadline() - sampling.begun) as f64;
             if warm_up.done && spent >= sampling.slice || tags.len() >= MOST_SAMPLES * sampling.stride.max(2) {
                 break;
             }
@@ -235,7 +255,7 @@ impl<'a> Bench<'a> {
             let ticks = timed(self.clock, sampling.iterations)?;
             let mut tag = self.watch.batch();
             for (column, ticks) in times.iter_mut().zip(ticks) {
-                column.push(ticks as f64 * self.nanoseconds_per_tick);
+                column.push(ticks * self.nanoseconds_per_tick);
             }
             if !warm_up.done {
                 tag |= Tags::WARM_UP;
@@ -334,5 +354,133 @@ pub(crate) fn median(values: &[f64]) -> f64 {
         0 => 0.0,
         n if n % 2 == 1 => sorted[n / 2],
         n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kelvin_model::{Canary, Case};
+    use kelvin_sys::clock::Script;
+
+    static METRIC: Metric = Metric::duration("test.operation", "An operation of a script");
+    static OTHER: Metric = Metric::duration("test.other", "Another one");
+
+    fn request(slice: u64) -> Request {
+        Request {
+            probe: "test.operation".into(),
+            case: Case::new(),
+            round: 0,
+            slice,
+            counter: true,
+            hertz: 1e9,
+            cpu: kelvin_sys::cpu::current(),
+            peer_cpu: None,
+            allowed_cpus: vec![0],
+            canaries: true,
+            realtime: false,
+            seed: 1,
+            throttle_file: None,
+            scratch: String::new(),
+            parent: 0,
+        }
+    }
+
+    fn batches(reading: &Reading) -> &Batches {
+        match &reading.readings {
+            Readings::Batches(batches) => batches,
+            Readings::Scalars(_) => panic!("scalars"),
+        }
+    }
+
+    /// Whether a sample is tagged as warm-up, whatever else befell this test's thread.
+    fn warm(batches: &Batches) -> Vec<bool> {
+        batches.tags.iter().map(|tags| tags.any(Tags::WARM_UP)).collect()
+    }
+
+    #[test]
+    fn batches_are_long_enough_and_their_time_is_that_of_the_script() {
+        let script = Script::leak(20);
+        let request = request(5_000_000);
+        let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
+        bench
+            .time(&METRIC, |iterations| {
+                script.advance(100 * iterations);
+                Ok(())
+            })
+            .unwrap();
+        let readings = bench.into_readings();
+        let batches = batches(&readings[0]);
+        // Doubling from one: 512 iterations of 100 ns are the first to reach 50 us.
+        assert!(batches.iterations.iter().all(|&iterations| iterations == 512));
+        assert!(batches.nanoseconds.iter().all(|&time| time == 51_200.0 + 20.0));
+        assert_eq!(readings[0].overhead.clock_pair, 20.0);
+        assert_eq!(batches.canaries[&Canary::Chain].len(), batches.len() + 1);
+        assert_eq!(batches.neighbours(Canary::Chain, batches.len() - 1), Some((20.0, 20.0)));
+        assert!(!batches.canaries.contains_key(&Canary::Kernel));
+    }
+
+    #[test]
+    fn warm_up_lasts_until_the_medians_agree() {
+        let script = Script::leak(0);
+        let request = request(20_000_000);
+        let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
+        let mut calls = 0;
+        bench
+            .time_each([&METRIC], |clock| {
+                calls += 1;
+                let start = clock.start();
+                // The first forty operations are slow, and differ from one another.
+                script.advance(if calls < 40 { 200_000 - 3000 * calls } else { 70_000 });
+                Ok([clock.stop() - start])
+            })
+            .unwrap();
+        let readings = bench.into_readings();
+        let warm = warm(batches(&readings[0]));
+        let first_steady = warm.iter().position(|&warm| !warm).unwrap();
+        assert!(warm[..first_steady].iter().all(|&warm| warm) && warm[first_steady..].iter().all(|&warm| !warm));
+        let steady = &batches(&readings[0]).nanoseconds[first_steady..];
+        assert!(steady.len() > 50 && steady.iter().all(|&time| time < 110_000.0), "{first_steady}");
+    }
+
+    #[test]
+    fn operations_one_by_one_share_canaries_among_many() {
+        let script = Script::leak(10);
+        let request = request(4_000_000);
+        let mut bench = Bench::new(&request, Clock::Scripted(script), 2);
+        bench
+            .time_each([&METRIC, &OTHER], |clock| {
+                let start = clock.start();
+                script.advance(3000);
+                let half = clock.stop();
+                script.advance(4000);
+                Ok([half - start, clock.stop() - start])
+            })
+            .unwrap();
+        let readings = bench.into_readings();
+        assert_eq!(readings.len(), 2);
+        let (first, second) = (batches(&readings[0]), batches(&readings[1]));
+        assert!(first.nanoseconds.iter().all(|&time| time == 3010.0));
+        assert!(second.nanoseconds.iter().all(|&time| time == 7020.0));
+        assert!(first.canary_stride > 1);
+        let expected = first.len().div_ceil(first.canary_stride) + 1;
+        assert_eq!(first.canaries[&Canary::Chain].len(), expected);
+        assert_eq!(first.canaries, second.canaries);
+    }
+
+    #[test]
+    fn an_error_in_the_timed_region_ends_the_probe() {
+        let request = request(1_000_000);
+        let mut bench = Bench::new(&request, Clock::Scripted(Script::leak(1)), 1);
+        let outcome = bench.time(&METRIC, |_| Err(Stop::fail("write: broken pipe")));
+        assert_eq!(outcome, Err(Stop::fail("write: broken pipe")));
+        assert!(bench.into_readings().is_empty());
+    }
+
+    #[test]
+    fn an_operation_that_takes_no_time_is_an_error_not_a_record() {
+        let request = request(1_000_000);
+        let mut bench = Bench::new(&request, Clock::Scripted(Script::leak(1)), 1);
+        assert!(matches!(bench.time(&METRIC, |_| Ok(())), Err(Stop::Fail(_))));
     }
 }

@@ -37,6 +37,8 @@ pub enum Kind {
     Study,
     /// Something whose answer is set by construction, run by `kelvin selfcheck` and the tests.
     Truth,
+    /// Something that goes wrong on purpose, run by `kelvin selfcheck --faults` and the tests.
+    Fault,
 }
 
 /// How much is measured.

@@ -181,3 +181,6 @@ fn list(names: &[String]) -> String {
         _ => names.join(", "),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,19 @@
-fn main() {}
+//! kelvin measures a Linux machine end to end and explains every number.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod commands;
+mod fault;
+mod measure;
+mod output;
+mod place;
+mod progress;
+mod record;
+mod scratch;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let result = cli::parse().and_then(commands::dispatch);
+    result.unwrap_or_else(|fault| fault.report())
+}

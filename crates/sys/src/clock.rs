@@ -35,6 +35,11 @@ impl Script {
         self.now.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
+    /// Nanoseconds since the script began, without a step.
+    pub fn now(&self) -> u64 {
+        self.now.load(Ordering::Relaxed)
+    }
+
     fn read(&self) -> u64 {
         self.now.fetch_add(self.step.load(Ordering::Relaxed), Ordering::Relaxed)
     }
@@ -58,6 +63,16 @@ impl Clock {
             Clock::Counter => kernels::counter_stop(),
             Clock::MonotonicRaw => nanoseconds(libc::CLOCK_MONOTONIC_RAW),
             Clock::Scripted(script) => script.read(),
+        }
+    }
+}
+
+impl Clock {
+    /// Nanoseconds for deadlines: CLOCK_MONOTONIC, or the script's own time.
+    pub fn deadline(self) -> u64 {
+        match self {
+            Clock::Scripted(script) => script.now(),
+            _ => monotonic(),
         }
     }
 }

@@ -1,0 +1,255 @@
+//! The supervisor over scripted rounds: what is told, what is tried again, what is given up.
+
+use std::cell::Cell;
+
+use kelvin_model::{
+    Case, ClockInfo, ClockKind, Cpu, FORMAT, Fact, Kernel, Limits, Machine, Memory, Metric, NoPrediction,
+    OverheadReading, Platform, Reason, Run, RunSettings, Topology,
+};
+
+use super::*;
+use crate::probe::{Effort, Kind, Method, Probe};
+
+static METRIC: Metric = Metric::duration("test.metric", "A metric of a script");
+static METHOD: Method = Method { how: "", prediction: "", not_for: "", pitfalls: &[], sources: &[] };
+
+static PROBE: Probe = Probe {
+    id: "test.metric",
+    summary: "A probe of a script",
+    kind: Kind::Measure,
+    method: METHOD,
+    metrics: &[&METRIC],
+    inputs: &[],
+    cases: |_, effort| {
+        let cases = if effort == Effort::Quick { 0..3 } else { 0..5 };
+        cases.map(|n| Case::new().with("n", n)).collect()
+    },
+    run: |_, _| Ok(()),
+    predict: |_, _, _| Err(NoPrediction::because("scripted")),
+};
+
+/// Answers by the case's `n`, each round taking 10 ms.
+struct Scripted<F> {
+    answer: F,
+    now: Cell<f64>,
+}
+
+impl<F: FnMut(u64, u32) -> Option<Attempt>> Launch for Scripted<F> {
+    fn launch(&mut self, request: &Request, _: Duration) -> Option<Attempt> {
+        self.now.set(self.now.get() + 10e6 + request.slice as f64);
+        (self.answer)(request.case.integer("n").unwrap(), request.round)
+    }
+
+    fn now(&self) -> f64 {
+        self.now.get()
+    }
+}
+
+/// Keeps all events.
+#[derive(Default)]
+struct Kept(Vec<Event>);
+
+impl Sink for Kept {
+    fn event(&mut self, event: &Event) {
+        self.0.push(event.clone());
+    }
+}
+
+fn unknown<T>() -> Fact<T> {
+    Fact::unknown("a test")
+}
+
+fn machine() -> Machine {
+    Machine {
+        identity: "test".into(),
+        architecture: Name::new("x86_64"),
+        cpu: Cpu {
+            vendor: unknown(),
+            model_name: unknown(),
+            family: unknown(),
+            model: unknown(),
+            stepping: unknown(),
+            microarchitecture: unknown(),
+            microcode: unknown(),
+            nominal_hz: unknown(),
+            maximum_hz: unknown(),
+            measured_hz: unknown(),
+            counter_hz: unknown(),
+            flags: unknown(),
+            tlbs: unknown(),
+            governor: unknown(),
+            mitigations: unknown(),
+        },
+        topology: Topology {
+            online: unknown(),
+            allowed: unknown(),
+            sockets: unknown(),
+            cores: unknown(),
+            siblings: unknown(),
+            caches: unknown(),
+            nodes: unknown(),
+        },
+        memory: Memory {
+            total_bytes: unknown(),
+            available_bytes: unknown(),
+            swap_bytes: unknown(),
+            page_bytes: unknown(),
+            huge_page_bytes: unknown(),
+            transparent_huge_pages: unknown(),
+            kind: unknown(),
+            transfers_per_second: unknown(),
+            channels: unknown(),
+            peak_bytes_per_second: unknown(),
+        },
+        disks: Vec::new(),
+        mounts: Vec::new(),
+        nics: Vec::new(),
+        kernel: Kernel {
+            release: unknown(),
+            version: unknown(),
+            distribution: unknown(),
+            libc: unknown(),
+            command_line: unknown(),
+            preemption: unknown(),
+            timer_hz: unknown(),
+            scheduler: unknown(),
+            congestion_control: unknown(),
+            clock_source: unknown(),
+        },
+        platform: Platform { product: unknown(), hypervisor: unknown(), container: unknown() },
+        limits: Limits {
+            cpu_quota: unknown(),
+            memory_bytes: unknown(),
+            processes: unknown(),
+            open_files: unknown(),
+            cgroup_version: unknown(),
+        },
+    }
+}
+
+fn outline(plan: &Plan) -> Outline {
+    Outline {
+        format: FORMAT,
+        id: "test".into(),
+        started: "2026-01-01T00:00:00Z".into(),
+        kelvin: "0".into(),
+        command: Vec::new(),
+        settings: RunSettings {
+            mode: Name::new("default"),
+            budget_seconds: 10.0,
+            rounds: 6,
+            target: 0.02,
+            seed: 1,
+            cpu: 1,
+            peer_cpu: None,
+            canaries: true,
+            realtime: false,
+        },
+        clock: ClockInfo {
+            kind: ClockKind::Scripted,
+            hertz: 1e9,
+            relative_error: 0.0,
+            pair_nanoseconds: 0.0,
+            note: None,
+            source_before: None,
+            source_after: None,
+        },
+        machine: machine(),
+        hazards: Vec::new(),
+        metrics: vec![METRIC],
+        plan: plan.planned(),
+        learned: Vec::new(),
+    }
+}
+
+fn measured(value: f64) -> Option<Attempt> {
+    let overhead = OverheadReading::default();
+    let readings = Readings::Scalars(vec![value]);
+    Some(Attempt::Measured(vec![Reading { metric: METRIC.id, readings, overhead, notes: Vec::new() }]))
+}
+
+fn play(effort: Effort, answer: impl FnMut(u64, u32) -> Option<Attempt>) -> (Run, Vec<Event>) {
+    let plan = Plan::new(&[&PROBE], Kind::Measure, &[], &machine(), effort).unwrap();
+    let outline = outline(&plan);
+    let options = Options {
+        program: ("none".into(), Vec::new()),
+        round_limit: Duration::from_secs(5),
+        throttle_file: None,
+        scratch: String::new(),
+        allowed_cpus: vec![1],
+    };
+    let mut kept = Kept::default();
+    run(&plan, &outline, &options, &mut Scripted { answer, now: Cell::new(0.0) }, &mut kept);
+    (Run::from_events(kept.0.clone()).unwrap(), kept.0)
+}
+
+fn rounds(run: &Run) -> Vec<usize> {
+    run.measurements.iter().map(|measurement| measurement.rounds.len()).collect()
+}
+
+#[test]
+fn a_steady_run_is_complete_and_in_the_order_of_reports() {
+    let (run, events) = play(Effort::Default, |n, _| measured(100.0 + n as f64));
+    assert_eq!(run.status, RunStatus::Complete);
+    assert_eq!(rounds(&run), [6; 5]);
+    let cases: Vec<_> = run.measurements.iter().map(|m| m.planned.case.integer("n").unwrap()).collect();
+    assert_eq!(cases, [0, 1, 2, 3, 4]);
+    assert!(matches!(events.first(), Some(Event::Started(_))));
+    assert!(matches!(events.last(), Some(Event::Finished { .. })));
+    assert!(run.notes.is_empty(), "{:?}", run.notes);
+}
+
+#[test]
+fn a_failing_case_is_tried_twice_and_costs_only_itself() {
+    let (run, _) = play(Effort::Default, |n, _| match n {
+        2 => Some(Attempt::Failed("it crashed by signal 11".into())),
+        _ => measured(1.0),
+    });
+    assert_eq!(rounds(&run), [6, 6, 2, 6, 6]);
+    assert_eq!(run.measurements[2].failures().next(), Some("it crashed by signal 11"));
+    assert_eq!(run.status, RunStatus::Complete);
+}
+
+#[test]
+fn a_chance_failure_is_forgiven() {
+    let (run, _) = play(Effort::Default, |n, round| match (n, round) {
+        (2, 1) => Some(Attempt::Failed("once".into())),
+        _ => measured(1.0),
+    });
+    assert_eq!(rounds(&run), [6; 5]);
+    assert_eq!(run.measurements[2].failures().count(), 1);
+}
+
+#[test]
+fn a_case_that_declines_is_asked_once() {
+    let (run, _) = play(Effort::Default, |n, _| match n {
+        4 => Some(Attempt::Skipped(Reason::new("needs two CPUs"))),
+        _ => measured(1.0),
+    });
+    assert_eq!(rounds(&run), [6, 6, 6, 6, 1]);
+    assert_eq!(run.measurements[4].skip_reason(), Some(&Reason::new("needs two CPUs")));
+}
+
+#[test]
+fn what_quick_leaves_out_is_said() {
+    let (run, _) = play(Effort::Quick, |_, _| measured(1.0));
+    assert_eq!(run.measurements.len(), 5);
+    let reasons: Vec<bool> = run.measurements.iter().map(|m| m.skip_reason().is_some()).collect();
+    assert_eq!(reasons, [false, false, false, true, true]);
+}
+
+#[test]
+fn a_wide_interval_is_said() {
+    let (run, _) = play(Effort::Default, |n, round| measured(if n == 1 && round % 2 == 0 { 10.0 } else { 1.0 }));
+    assert!(run.notes.iter().any(|note| note.contains("1 of 5 cases kept an interval wider")), "{:?}", run.notes);
+}
+
+#[test]
+fn events_cut_off_anywhere_are_a_partial_run() {
+    let (_, events) = play(Effort::Default, |_, _| measured(1.0));
+    for end in 1..events.len() {
+        let run = Run::from_events(events[..end].iter().cloned()).unwrap();
+        assert!(matches!(run.status, RunStatus::Partial(_)));
+    }
+    assert_eq!(Run::from_events([]), None);
+}

@@ -1,0 +1,422 @@
+//! The command line: flags and sub-commands as plain data. Parsed first; the world is touched later.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::fault::Fault;
+
+/// Measures a Linux machine end to end and explains every number.
+#[derive(Debug, Parser)]
+#[command(name = "kelvin", version, arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(after_help = "Examples:\n  kelvin run                   measure this machine, print the table, write report.html\n  \
+                        kelvin run os.syscall --quick\n  kelvin explain os.syscall.null\n\n\
+                        Exit status: 0 done, 1 done but a probe failed, 2 could not be done.")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Measure all, or the named areas and probes: table, stored run, report
+    #[command(after_help = "Examples:\n  kelvin run\n  kelvin run cpu os.switch --quick\n  \
+                            kelvin run os.syscall.null --budget 10s --json\n  kelvin run --beside zenbook-2011")]
+    Run(RunArgs),
+    /// Run one of the long experiments
+    #[command(after_help = "Examples:\n  kelvin study tasks\n  kelvin study os.tasks --budget 2m")]
+    Study(StudyArgs),
+    /// Stored runs: list, show, delete, export, import
+    #[command(after_help = "Examples:\n  kelvin runs list\n  kelvin runs export last > run.json\n  kelvin runs delete 0192")]
+    Runs(RunsArgs),
+    /// Measure what is known by construction, and print kelvin's own error
+    #[command(after_help = "Example:\n  kelvin selfcheck")]
+    Selfcheck(SelfcheckArgs),
+    /// What can be measured
+    #[command(after_help = "Examples:\n  kelvin list\n  kelvin list os.switch")]
+    List(ListArgs),
+    /// How something is measured and predicted, what its number must not be used for, sources
+    #[command(after_help = "Examples:\n  kelvin explain os.process.fork\n  kelvin explain os.switch")]
+    Explain(ExplainArgs),
+    /// Facts about this machine and its hazards
+    #[command(after_help = "Examples:\n  kelvin machine\n  kelvin machine --json")]
+    Machine(MachineArgs),
+    /// Show what would quieten this machine; put it into that state, or back
+    #[command(after_help = "Examples:\n  kelvin tune            show what would be changed\n  \
+                            sudo kelvin tune --apply\n  sudo kelvin tune --restore")]
+    Tune(TuneArgs),
+    /// Render a stored run again
+    #[command(after_help = "Examples:\n  kelvin report                  the last run, as a table\n  \
+                            kelvin report last~1 --format html --output before.html\n  kelvin report --format csv")]
+    Report(ReportArgs),
+    /// Nothing more: help or version was printed
+    #[command(skip)]
+    Nothing,
+    /// Run one probe once, for the supervisor
+    #[command(name = "probe-process", hide = true)]
+    ProbeProcess,
+    /// Print the pages of the book that the probes' own texts make
+    #[command(name = "book-page", hide = true)]
+    BookPage {
+        /// Area: cpu, os
+        area: String,
+    },
+}
+
+/// Which store.
+#[derive(Clone, Debug, Args)]
+pub struct StoreArgs {
+    /// The store of runs [default: kelvin/runs.sqlite in XDG_DATA_HOME or ~/.local/share]
+    #[arg(long, value_name = "FILE", global = true)]
+    pub store: Option<PathBuf>,
+}
+
+/// How to measure.
+#[derive(Debug, Args)]
+pub struct MeasureArgs {
+    /// Time for everything, such as 45s or 10m [default: 30 s for the areas built in, 10 s with --quick]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub budget: Option<Duration>,
+    /// Fresh processes for each case at least, 2 to 1000 [default: 6; 3 with --quick, 20 with --thorough]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub rounds: Option<u32>,
+    /// Half-width of the 95 % interval at which a metric is precise enough, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent)]
+    pub target: f64,
+    /// CPU for single-CPU probes [default: the last allowed one]
+    #[arg(long, value_name = "CPU")]
+    pub cpu: Option<u32>,
+    /// Seed of everything random [default: from the clock]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Do not time canaries between batches: disturbance then goes unseen
+    #[arg(long)]
+    pub no_canaries: bool,
+    /// Ask for real-time priority, bounded so that it cannot lock up the machine; needs CAP_SYS_NICE
+    #[arg(long)]
+    pub realtime: bool,
+    /// Longest life of one probe process, such as 10s
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration, hide = true)]
+    pub round_limit: Duration,
+}
+
+/// `kelvin run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Areas, probes or metrics; any leading part of an id. All if none is named
+    pub names: Vec<String>,
+    /// As little as makes sense: fewer points and rounds, said in the report
+    #[arg(long, conflicts_with = "thorough")]
+    pub quick: bool,
+    /// All points, twenty rounds, ten minutes
+    #[arg(long)]
+    pub thorough: bool,
+    /// How to measure
+    #[command(flatten)]
+    pub measure: MeasureArgs,
+    /// Which store
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Do not store the run
+    #[arg(long)]
+    pub no_store: bool,
+    /// Where to write the HTML report
+    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    pub report: PathBuf,
+    /// Write no HTML report
+    #[arg(long, conflicts_with = "report")]
+    pub no_report: bool,
+    /// Print the run and its analysis as JSON instead of the table
+    #[arg(long)]
+    pub json: bool,
+    /// A published machine to set beside, by id; may be given more than once [default in HTML: all]
+    #[arg(long, value_name = "MACHINE")]
+    pub beside: Vec<String>,
+}
+
+/// `kelvin study`.
+#[derive(Debug, Args)]
+pub struct StudyArgs {
+    /// The study: `kelvin list --studies` shows all
+    pub name: String,
+    /// How to measure
+    #[command(flatten)]
+    pub measure: MeasureArgs,
+    /// Which store
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Do not store the run
+    #[arg(long)]
+    pub no_store: bool,
+    /// Where to write the HTML report
+    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    pub report: PathBuf,
+    /// Write no HTML report
+    #[arg(long, conflicts_with = "report")]
+    pub no_report: bool,
+    /// Print the run and its analysis as JSON instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `kelvin selfcheck`.
+#[derive(Debug, Args)]
+pub struct SelfcheckArgs {
+    /// How to measure
+    #[command(flatten)]
+    pub measure: MeasureArgs,
+    /// Run the probes that go wrong on purpose instead: each must be reported, and cost only itself
+    #[arg(long)]
+    pub faults: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `kelvin list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Only these areas, probes or metrics
+    pub names: Vec<String>,
+    /// The studies instead of the measures of a plain run
+    #[arg(long)]
+    pub studies: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `kelvin explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// A probe, a metric, or an area
+    pub name: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `kelvin machine`.
+#[derive(Debug, Args)]
+pub struct MachineArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Read the facts below this directory instead of / (a recorded machine)
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
+}
+
+/// `kelvin tune`.
+#[derive(Debug, Args)]
+pub struct TuneArgs {
+    /// Put the machine into a quiet state; what was there before is journalled first
+    #[arg(long, conflicts_with = "restore")]
+    pub apply: bool,
+    /// With --apply: also what is marked optional
+    #[arg(long, requires = "apply")]
+    pub optional: bool,
+    /// Put back what the journal says
+    #[arg(long)]
+    pub restore: bool,
+    /// Print JSON
+    #[arg(long, conflicts_with_all = ["apply", "restore"])]
+    pub json: bool,
+}
+
+/// `kelvin report`.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// The run: an id or its beginning, `last`, `last~1`, or an exported file
+    #[arg(default_value = "last")]
+    pub run: String,
+    /// Which format
+    #[arg(long, value_enum, default_value = "terminal")]
+    pub format: Format,
+    /// Where to write it [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Also write every figure as SVG and CSV into this directory
+    #[arg(long, value_name = "DIR")]
+    pub assets: Option<PathBuf>,
+    /// A published machine to set beside, by id; may be given more than once
+    #[arg(long, value_name = "MACHINE")]
+    pub beside: Vec<String>,
+    /// Make the predictions anew with the formulas of this kelvin
+    #[arg(long)]
+    pub repredict: bool,
+    /// Which store
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// A format of `kelvin report`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// The table
+    Terminal,
+    /// One self-contained page
+    Html,
+    /// Markdown
+    Md,
+    /// The run and its analysis as JSON
+    Json,
+    /// A line for each metric and case
+    Csv,
+    /// A line for each sample
+    Samples,
+}
+
+/// `kelvin runs`.
+#[derive(Debug, Args)]
+pub struct RunsArgs {
+    /// What to do with them
+    #[command(subcommand)]
+    pub command: RunsCommand,
+    /// Which store
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// What to do with stored runs.
+#[derive(Debug, Subcommand)]
+pub enum RunsCommand {
+    /// List the stored runs, oldest first
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a run's table
+    Show {
+        /// The run: an id or its beginning, `last`, `last~1`
+        #[arg(default_value = "last")]
+        run: String,
+        /// Print the run and its analysis as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Delete a run
+    Delete {
+        /// The run: an id or its beginning, `last`, `last~1`
+        run: String,
+    },
+    /// Write a run as one JSON file
+    Export {
+        /// The run: an id or its beginning, `last`, `last~1`
+        #[arg(default_value = "last")]
+        run: String,
+        /// Where to write it [default: standard output]
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Store a run from a file that `export` wrote
+    Import {
+        /// The file, or - for standard input
+        file: PathBuf,
+    },
+}
+
+/// Parses the command line. Help and version are printed here.
+///
+/// # Errors
+/// A mistake, as one line that names the argument and what would be right.
+pub fn parse() -> Result<Command, Fault> {
+    match Cli::try_parse() {
+        Ok(cli) => Ok(cli.command),
+        Err(error) => match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+                crate::output::print(|out| write!(out, "{}", error.render()))?;
+                Ok(Command::Nothing)
+            }
+            _ => Err(one_line(&error)),
+        },
+    }
+}
+
+/// What clap says of a mistake over several lines, in one, without the usage text.
+fn one_line(error: &clap::Error) -> Fault {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return Fault::because("no command given; `kelvin --help` lists them");
+    }
+    let text = error.render().to_string();
+    let kept = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:"))
+        .filter(|line| !line.is_empty() && !line.starts_with("For more information"))
+        .collect::<Vec<_>>()
+        .join(" ");
+    Fault::because(kept.trim_start_matches("error: "))
+}
+
+/// A time such as `90`, `45s`, `10m`, `1.5h`; from one second to a week.
+fn duration(text: &str) -> Result<Duration, String> {
+    const WRONG: &str = "a time is a number with s, m or h behind it, such as 45s or 10m";
+    let (number, factor) = match text.strip_suffix(['s', 'm', 'h']) {
+        Some(number) if text.ends_with('m') => (number, 60.0),
+        Some(number) if text.ends_with('h') => (number, 3600.0),
+        Some(number) => (number, 1.0),
+        None => (text, 1.0),
+    };
+    let seconds = number.parse::<f64>().map_err(|_| WRONG.to_owned())? * factor;
+    if !(1.0..=7.0 * 86400.0).contains(&seconds) {
+        return Err("it must lie between one second and a week".into());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// A percentage above 0 and at most 50, as a share.
+fn percent(text: &str) -> Result<f64, String> {
+    let value: f64 = text.trim_end_matches('%').parse().map_err(|_| "it must be a number of percent, such as 2".to_owned())?;
+    if value > 0.0 && value <= 50.0 { Ok(value / 100.0) } else { Err("it must lie above 0 and up to 50".into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent_and_every_command_has_an_example() {
+        let mut command = Cli::command();
+        command.clone().debug_assert();
+        for sub in command.get_subcommands_mut().filter(|sub| !sub.is_hide_set()) {
+            let help = sub.render_long_help().to_string();
+            assert!(help.contains("Example"), "{} has no example in its help", sub.get_name());
+        }
+    }
+
+    #[test]
+    fn times_and_percentages() {
+        assert_eq!(duration("45s"), Ok(Duration::from_secs(45)));
+        assert_eq!(duration("10m"), Ok(Duration::from_secs(600)));
+        assert_eq!(duration("1.5h"), Ok(Duration::from_secs(5400)));
+        assert_eq!(duration("90"), Ok(Duration::from_secs(90)));
+        for wrong in ["", "m", "-5s", "0s", "1e99", "nan", "8000h", "5x", "µ"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(percent("2"), Ok(0.02));
+        assert!(percent("0").is_err() && percent("51").is_err() && percent("x").is_err());
+    }
+
+    #[test]
+    fn a_mistake_is_one_line_that_names_the_argument() {
+        let says = |arguments: &[&str], expected: &str| {
+            let error = Cli::try_parse_from(arguments).unwrap_err();
+            let fault = format!("{:?}", one_line(&error));
+            assert!(fault.contains(expected), "{arguments:?}: {fault}");
+            assert!(!fault.contains("\\n"), "{fault}");
+        };
+        says(&["kelvin", "run", "--budget", "soon"], "--budget");
+        says(&["kelvin", "run", "--rounds", "1"], "--rounds");
+        says(&["kelvin", "run", "--target", "0"], "--target");
+        says(&["kelvin", "frobnicate"], "frobnicate");
+        says(&["kelvin", "report", "--format", "pdf"], "--format");
+        says(&["kelvin", "run", "--quick", "--thorough"], "--thorough");
+    }
+}

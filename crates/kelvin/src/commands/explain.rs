@@ -1,0 +1,191 @@
+//! `kelvin explain`: what a probe says of itself; the book's pages are made of the same texts.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use kelvin_harness::{Kind, Probe};
+use kelvin_model::Name;
+use kelvin_report::ProbeText;
+use serde::Serialize;
+
+use crate::cli::ExplainArgs;
+use crate::fault::{Done, Fault};
+use crate::output;
+
+/// The texts of all probes, for reports.
+pub fn texts() -> Vec<ProbeText> {
+    kelvin_probes::all().into_iter().map(text).collect()
+}
+
+fn text(probe: &Probe) -> ProbeText {
+    ProbeText {
+        id: Name::new(probe.id),
+        summary: probe.summary.into(),
+        method: format!("{}\n\n{}", probe.method.how, probe.method.prediction),
+        pitfalls: probe.method.pitfalls.iter().map(|&pitfall| pitfall.into()).collect(),
+        sources: probe.method.sources.iter().map(|&source| source.into()).collect(),
+        must_not_be_used_for: Some(probe.method.not_for.into()),
+    }
+}
+
+/// A probe as JSON.
+#[derive(Serialize)]
+struct Explained<'a> {
+    id: &'a str,
+    summary: &'a str,
+    metrics: &'a [&'a kelvin_model::Metric],
+    how: &'a str,
+    prediction: &'a str,
+    not_for: &'a str,
+    pitfalls: &'a [&'a str],
+    sources: &'a [&'a str],
+    inputs: &'a [&'a str],
+}
+
+/// `kelvin explain`.
+pub fn explain(args: &ExplainArgs) -> Done {
+    let all = kelvin_probes::all();
+    let name = args.name.as_str();
+    let leads = |id: &str| id == name || id.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+    let exact: Vec<_> =
+        all.iter().filter(|probe| probe.id == name || probe.metrics.iter().any(|metric| metric.id == *name)).collect();
+    let found: Vec<_> = if exact.is_empty() { all.iter().filter(|probe| leads(probe.id)).collect() } else { exact };
+    if found.is_empty() {
+        return Err(Fault::because(format!("no probe, metric or area is called '{name}'; `kelvin list` shows all")));
+    }
+    if args.json {
+        let explained: Vec<_> = found.iter().map(|probe| explained(probe)).collect();
+        output::print(|out| {
+            serde_json::to_writer_pretty(&mut *out, &explained)?;
+            writeln!(out)
+        })?;
+    } else {
+        let width = output::width().min(100);
+        output::print(|out| {
+            for (i, probe) in found.iter().enumerate() {
+                if i > 0 {
+                    writeln!(out)?;
+                }
+                write_terminal(out, probe, width)?;
+            }
+            Ok(())
+        })?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn explained(probe: &Probe) -> Explained<'_> {
+    Explained {
+        id: probe.id,
+        summary: probe.summary,
+        metrics: probe.metrics,
+        how: probe.method.how,
+        prediction: probe.method.prediction,
+        not_for: probe.method.not_for,
+        pitfalls: probe.method.pitfalls,
+        sources: probe.method.sources,
+        inputs: probe.inputs,
+    }
+}
+
+fn write_terminal(out: &mut dyn Write, probe: &Probe, width: usize) -> io::Result<()> {
+    writeln!(out, "{}", probe.id)?;
+    paragraph(out, probe.summary, width, "  ")?;
+    for (title, text) in [
+        ("How", probe.method.how),
+        ("Prediction", probe.method.prediction),
+        ("Must not be used for", probe.method.not_for),
+    ] {
+        writeln!(out, "\n{title}")?;
+        paragraph(out, text, width, "  ")?;
+    }
+    writeln!(out, "\nMetrics")?;
+    for metric in probe.metrics {
+        let axes: Vec<&str> = metric.axes().map(|axis| axis.label.as_str()).collect();
+        let over = if axes.is_empty() { String::new() } else { format!(", over {}", axes.join(" and ")) };
+        item(out, &format!("{} - {}{over} (method version {})", metric.id, metric.summary, metric.version), width)?;
+    }
+    for (title, lines) in [("Pitfalls", probe.method.pitfalls), ("Sources", probe.method.sources)] {
+        if !lines.is_empty() {
+            writeln!(out, "\n{title}")?;
+        }
+        for line in lines {
+            item(out, line, width)?;
+        }
+    }
+    Ok(())
+}
+
+fn item(out: &mut dyn Write, text: &str, width: usize) -> io::Result<()> {
+    let mut lines = wrap(text, width.saturating_sub(4)).into_iter();
+    if let Some(first) = lines.next() {
+        writeln!(out, "  - {first}")?;
+    }
+    lines.try_for_each(|line| writeln!(out, "    {line}"))
+}
+
+fn paragraph(out: &mut dyn Write, text: &str, width: usize, indent: &str) -> io::Result<()> {
+    wrap(text, width.saturating_sub(indent.len())).into_iter().try_for_each(|line| writeln!(out, "{indent}{line}"))
+}
+
+/// Breaks a text into lines of at most `width` characters at its spaces.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.len() - 1;
+        if !lines[last].is_empty() && lines[last].chars().count() + 1 + word.chars().count() > width {
+            lines.push(word.to_owned());
+        } else {
+            let separator = if lines[last].is_empty() { "" } else { " " };
+            lines[last] = format!("{}{separator}{word}", lines[last]);
+        }
+    }
+    lines
+}
+
+/// The book's page of the probes of one area, in Markdown.
+pub fn book_page(area: &str) -> Done {
+    let all = kelvin_probes::all();
+    let chosen: Vec<_> =
+        all.iter().filter(|probe| probe.kind != Kind::Truth && probe.id.split('.').next() == Some(area)).collect();
+    if chosen.is_empty() {
+        return Err(Fault::because(format!("no area is called '{area}'")));
+    }
+    output::print(|out| {
+        writeln!(out, "<!-- Made by `make docs` from the texts of the probes; edit those. -->\n")?;
+        chosen.iter().try_for_each(|probe| write_markdown(out, probe))
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_markdown(out: &mut dyn Write, probe: &Probe) -> io::Result<()> {
+    writeln!(out, "## `{}`\n\n{}\n", probe.id, probe.summary)?;
+    writeln!(out, "{}\n", probe.method.how)?;
+    writeln!(out, "**Prediction.** {}\n", probe.method.prediction)?;
+    writeln!(out, "**Must not be used for:** {}\n", probe.method.not_for)?;
+    writeln!(out, "| metric | what | parameters | version |\n|---|---|---|---|")?;
+    for metric in probe.metrics {
+        let axes: Vec<&str> = metric.axes().map(|axis| axis.label.as_str()).collect();
+        let seed = if metric.seed { " (seed)" } else { "" };
+        writeln!(out, "| `{}`{seed} | {} | {} | {} |", metric.id, metric.summary, axes.join("; "), metric.version)?;
+    }
+    for (title, lines) in [("Pitfalls", probe.method.pitfalls), ("Sources", probe.method.sources)] {
+        if !lines.is_empty() {
+            writeln!(out, "\n**{title}**\n")?;
+        }
+        lines.iter().try_for_each(|line| writeln!(out, "- {line}"))?;
+    }
+    writeln!(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrapping_keeps_words_whole_and_lines_short() {
+        assert_eq!(wrap("one two  three four", 9), ["one two", "three", "four"]);
+        assert_eq!(wrap("extraordinarily long", 5), ["extraordinarily", "long"]);
+        assert_eq!(wrap("", 5), [""]);
+    }
+}

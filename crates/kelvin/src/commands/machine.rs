@@ -1,0 +1,68 @@
+//! `kelvin machine`: facts and hazards.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use kelvin_model::{Hazard, Machine, Severity};
+use serde::Serialize;
+
+use crate::cli::MachineArgs;
+use crate::fault::{Done, Fault};
+use crate::output;
+
+#[derive(Serialize)]
+struct Described<'a> {
+    machine: &'a Machine,
+    hazards: &'a [Hazard],
+}
+
+/// `kelvin machine`.
+pub fn machine(args: &MachineArgs) -> Done {
+    if !args.root.is_dir() {
+        return Err(Fault::because(format!("--root {}: not a directory", args.root.display())));
+    }
+    let machine = kelvin_machine::read(&args.root);
+    let hazards = kelvin_machine::hazards(&args.root, &machine, &std::env::temp_dir());
+    if args.json {
+        output::print(|out| {
+            serde_json::to_writer_pretty(&mut *out, &Described { machine: &machine, hazards: &hazards })?;
+            writeln!(out)
+        })?;
+    } else {
+        output::print(|out| write_terminal(out, &machine, &hazards))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_terminal(out: &mut dyn Write, machine: &Machine, hazards: &[Hazard]) -> io::Result<()> {
+    let rows = machine.rows();
+    let width = rows.iter().map(|row| row.label.chars().count()).max().unwrap_or(0);
+    let mut group = "";
+    for row in &rows {
+        if row.group != group {
+            writeln!(out, "{}{}", if group.is_empty() { "" } else { "\n" }, row.group)?;
+            group = row.group;
+        }
+        match &row.text {
+            Some(text) => writeln!(out, "  {:width$}  {text}  [{}]", row.label, row.source)?,
+            None => writeln!(out, "  {:width$}  unknown: {}", row.label, row.source)?,
+        }
+    }
+    writeln!(out, "\nHazards")?;
+    if hazards.is_empty() {
+        writeln!(out, "  none found")?;
+    }
+    for hazard in hazards {
+        let severity = match hazard.severity {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Serious => "serious",
+        };
+        writeln!(out, "  {severity:8} {}", hazard.summary)?;
+        writeln!(out, "           {}", hazard.effect)?;
+        if let Some(remedy) = &hazard.remedy {
+            writeln!(out, "           remedy: {remedy}")?;
+        }
+    }
+    Ok(())
+}

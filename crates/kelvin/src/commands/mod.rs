@@ -1,0 +1,52 @@
+//! One file per sub-command.
+
+mod explain;
+mod list;
+mod machine;
+mod report;
+mod run;
+mod runs;
+mod selfcheck;
+mod study;
+mod tune;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use kelvin_store::Store;
+
+use crate::cli::{Command, StoreArgs};
+use crate::fault::{Done, Fault};
+
+/// Does what the command line says.
+pub fn dispatch(command: Command) -> Done {
+    match command {
+        Command::Run(args) => run::run(&args),
+        Command::Study(args) => study::study(&args),
+        Command::Runs(args) => runs::runs(&args),
+        Command::Selfcheck(args) => selfcheck::selfcheck(&args),
+        Command::List(args) => list::list(&args),
+        Command::Explain(args) => explain::explain(&args),
+        Command::Machine(args) => machine::machine(&args),
+        Command::Tune(args) => tune::tune(&args),
+        Command::Report(args) => report::report(&args),
+        Command::BookPage { area } => explain::book_page(&area),
+        Command::ProbeProcess => {
+            kelvin_harness::serve(&kelvin_probes::all()).map_err(Fault::because).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Nothing => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Opens the store that the command line or the environment names.
+fn open_store(args: &StoreArgs) -> Result<Store, Fault> {
+    Store::open(store_path(args)?).map_err(Fault::because)
+}
+
+/// Where the store is.
+fn store_path(args: &StoreArgs) -> Result<PathBuf, Fault> {
+    match &args.store {
+        Some(path) => Ok(path.clone()),
+        None => Store::default_path(|name| std::env::var_os(name)).map_err(Fault::because),
+    }
+}

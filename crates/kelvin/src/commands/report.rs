@@ -1,0 +1,86 @@
+//! `kelvin report`: a stored run, or an exported one, in any format.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use kelvin_analysis::{Headlines, analyse};
+use kelvin_model::{Reference, Run};
+use kelvin_report::{CsvSamples, CsvSummary, Html, Json, Markdown, Render, Report, Terminal};
+
+use crate::cli::{Format, ReportArgs, StoreArgs};
+use crate::commands::{explain, open_store};
+use crate::fault::{Done, Fault};
+use crate::{measure, output};
+
+/// `kelvin report`.
+pub fn report(args: &ReportArgs) -> Done {
+    let mut chosen = references(&args.beside)?;
+    if chosen.is_empty() && args.format == Format::Html {
+        chosen = kelvin_analysis::references().to_vec();
+    }
+    let mut run = load(&args.run, &args.store)?;
+    if args.repredict {
+        let headlines = Headlines::of(&run);
+        measure::predict(&mut run, &headlines);
+    }
+    let analysis = analyse(&run);
+    let probes = explain::texts();
+    let report = Report { run: &run, analysis: &analysis, references: &chosen, probes: &probes };
+    let to_terminal = args.output.is_none();
+    match &args.output {
+        Some(path) => output::write_file(path, |out| render(args.format, &report, false, out))?,
+        None => output::print(|out| render(args.format, &report, to_terminal, out))?,
+    }
+    if let Some(directory) = &args.assets {
+        write_assets(&report, directory)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The built-in machines with these ids.
+pub fn references(ids: &[String]) -> Result<Vec<Reference>, Fault> {
+    let all = kelvin_analysis::references();
+    let find = |id: &String| {
+        all.iter().find(|reference| reference.id == *id.as_str()).cloned().ok_or_else(|| {
+            let known: Vec<&str> = all.iter().map(|reference| reference.id.as_str()).collect();
+            Fault::because(format!("--beside {id}: no such machine; there are {}", known.join(", ")))
+        })
+    };
+    ids.iter().map(find).collect()
+}
+
+/// A run by its name in the store, or from the file that it names.
+fn load(name: &str, store: &StoreArgs) -> Result<Run, Fault> {
+    let path = Path::new(name);
+    if path.is_file() {
+        let file = File::open(path).map_err(|error| Fault::new(format!("cannot open {name}"), error))?;
+        return kelvin_store::import(file).map_err(|error| Fault::new(name, error));
+    }
+    open_store(store)?.load(name).map_err(Fault::because)
+}
+
+fn render(format: Format, report: &Report<'_>, to_terminal: bool, out: &mut dyn Write) -> io::Result<()> {
+    match format {
+        Format::Terminal => {
+            let color = to_terminal && output::color();
+            Terminal { width: output::width(), color }.render(report, out)
+        }
+        Format::Html => Html.render(report, out),
+        Format::Md => Markdown.render(report, out),
+        Format::Json => Json.render(report, out),
+        Format::Csv => CsvSummary.render(report, out),
+        Format::Samples => CsvSamples.render(report, out),
+    }
+}
+
+/// Every figure as SVG and CSV.
+fn write_assets(report: &Report<'_>, directory: &Path) -> Result<(), Fault> {
+    std::fs::create_dir_all(directory)
+        .map_err(|error| Fault::new(format!("cannot make the directory {}", directory.display()), error))?;
+    for asset in kelvin_report::assets(report) {
+        output::write_file(&directory.join(&asset.file_name), |out| out.write_all(asset.content.as_bytes()))?;
+    }
+    Ok(())
+}

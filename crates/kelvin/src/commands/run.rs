@@ -1,0 +1,81 @@
+//! `kelvin run`: measure, print the table, store the run, write the report.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::ExitCode;
+
+use kelvin_analysis::{Analysis, Outcome, analyse};
+use kelvin_harness::{Effort, Kind, Plan};
+use kelvin_model::{Reference, RunStatus};
+use kelvin_report::{Html, Json, Render, Report, Terminal};
+use kelvin_store::Store;
+
+use crate::cli::RunArgs;
+use crate::commands::{explain, open_store, report};
+use crate::fault::{Done, Fault, WITH_FAILURES};
+use crate::measure::{Finished, Here, Wishes, effort_defaults, measure};
+use crate::output;
+
+/// `kelvin run`.
+pub fn run(args: &RunArgs) -> Done {
+    let here = Here::read()?;
+    let effort = match (args.quick, args.thorough) {
+        (true, _) => Effort::Quick,
+        (_, true) => Effort::Thorough,
+        _ => Effort::Default,
+    };
+    let references = report::references(&args.beside)?;
+    let plan = Plan::new(&kelvin_probes::all(), Kind::Measure, &args.names, &here.machine, effort)
+        .map_err(Fault::because)?;
+    let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan));
+    let wishes = Wishes { mode, budget, rounds, args: &args.measure };
+    let store = if args.no_store { None } else { Some(open_store(&args.store)?) };
+    let page = (!args.no_report).then_some(args.report.as_path());
+    announce(&plan, &wishes, store.as_ref(), page);
+    let finished = measure(here, &plan, &wishes, store.as_ref())?;
+    show(finished, page, args.json, &references)
+}
+
+/// How many blocks of time the areas of a plan are given: the processor and the operating system share one.
+fn blocks(plan: &Plan) -> usize {
+    let block = |area: &'static str| if area == "cpu" { "os" } else { area };
+    let asked = plan.units.iter().filter(|unit| !unit.only_input);
+    asked.map(|unit| block(unit.probe.metrics[0].area())).collect::<BTreeSet<_>>().len().max(1)
+}
+
+/// Says before anything is measured what will be written and how long it takes at most.
+pub fn announce(plan: &Plan, wishes: &Wishes<'_>, store: Option<&Store>, page: Option<&Path>) {
+    let budget = wishes.args.budget.map_or(wishes.budget, |budget| budget.as_secs_f64());
+    let stored = store.map_or("the run is not stored".into(), |store| format!("stored in {}", store.path().display()));
+    let page = page.map_or("no report is written".into(), |page| format!("report in {}", page.display()));
+    output::remark(format!("kelvin: {} cases in about {budget:.0} s; {stored}; {page}", plan.units.len()));
+}
+
+/// Prints a finished run, writes its page, and says how well it went.
+pub fn show(finished: Finished, page: Option<&Path>, json: bool, references: &[Reference]) -> Done {
+    let Finished { run, trouble } = finished;
+    let analysis = analyse(&run);
+    let probes = explain::texts();
+    let beside = Report { run: &run, analysis: &analysis, references, probes: &probes };
+    if json {
+        output::print(|out| Json.render(&beside, out))?;
+    } else {
+        let terminal = Terminal { width: output::width(), color: output::color() };
+        output::print(|out| terminal.render(&beside, out))?;
+    }
+    if let Some(page) = page {
+        let all = if references.is_empty() { kelvin_analysis::references() } else { references };
+        output::write_file(page, |out| Html.render(&Report { references: all, ..beside }, out))?;
+    }
+    if let Some(trouble) = trouble {
+        return Err(Fault::new("the run could not be stored whole", trouble));
+    }
+    Ok(status(&analysis, &run.status))
+}
+
+/// 0, or 1 if a probe failed or the run was interrupted.
+fn status(analysis: &Analysis, ended: &RunStatus) -> ExitCode {
+    let failed = analysis.results.iter().any(|result| matches!(result.outcome, Outcome::Failed(_)));
+    let whole = *ended == RunStatus::Complete;
+    if failed || !whole { ExitCode::from(WITH_FAILURES) } else { ExitCode::SUCCESS }
+}

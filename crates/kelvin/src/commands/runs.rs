@@ -1,0 +1,125 @@
+//! `kelvin runs`: list, show, delete, export, import.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use kelvin_analysis::analyse;
+use kelvin_model::RunStatus;
+use kelvin_report::{Json, Render, Report, Terminal};
+use kelvin_store::{Filter, Inserted, RunLine, Store};
+use serde::Serialize;
+
+use crate::cli::{RunsArgs, RunsCommand};
+use crate::commands::{explain, open_store};
+use crate::fault::{Done, Fault};
+use crate::output;
+
+/// `kelvin runs`.
+pub fn runs(args: &RunsArgs) -> Done {
+    let store = open_store(&args.store)?;
+    match &args.command {
+        RunsCommand::List { json } => list(&store, *json)?,
+        RunsCommand::Show { run, json } => show(&store, run, *json)?,
+        RunsCommand::Delete { run } => {
+            let id = store.delete(run).map_err(Fault::because)?;
+            output::remark(format!("kelvin: deleted {id}"));
+        }
+        RunsCommand::Export { run, output: path } => {
+            let run = store.load(run).map_err(Fault::because)?;
+            let write = |out: &mut dyn Write| kelvin_store::export(&run, out).map_err(io::Error::other);
+            match path {
+                Some(path) => output::write_file(path, write)?,
+                None => output::print(write)?,
+            }
+        }
+        RunsCommand::Import { file } => {
+            let name = file.display().to_string();
+            let run = if file.as_os_str() == "-" {
+                kelvin_store::import(io::stdin().lock())
+            } else {
+                kelvin_store::import(File::open(file).map_err(|error| Fault::new(format!("cannot open {name}"), error))?)
+            };
+            let run = run.map_err(|error| Fault::new(&name, error))?;
+            let said = match store.insert(&run).map_err(|error| Fault::new(&name, error))? {
+                Inserted::New => "imported",
+                Inserted::AlreadyThere => "stored already:",
+            };
+            output::remark(format!("kelvin: {said} {}", run.outline.id));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A run in the list, as JSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    id: &'a str,
+    started: &'a str,
+    status: Option<&'a RunStatus>,
+    machine: &'a str,
+    cpu_model: Option<&'a str>,
+    mode: &'a str,
+    kelvin: &'a str,
+    measured_rounds: u64,
+    bytes: u64,
+}
+
+fn list(store: &Store, json: bool) -> Result<(), Fault> {
+    let lines = store.list(&Filter::default()).map_err(Fault::because)?;
+    if json {
+        let lines: Vec<_> = lines.iter().map(line).collect();
+        return output::print(|out| {
+            serde_json::to_writer_pretty(&mut *out, &lines)?;
+            writeln!(out)
+        });
+    }
+    if lines.is_empty() {
+        output::remark(format!("kelvin: no runs in {}", store.path().display()));
+        return Ok(());
+    }
+    output::print(|out| {
+        let width = lines.iter().map(|line| line.id.len()).max().unwrap_or(0);
+        writeln!(out, "{:width$}  {:20}  {:8}  {:8}  {:>6}  {:>9}  processor", "id", "started", "mode", "status", "rounds", "size")?;
+        lines.iter().try_for_each(|line| {
+            let status = match &line.status {
+                Some(RunStatus::Complete) => "complete",
+                _ => "partial",
+            };
+            let size = format!("{:.0} KiB", line.bytes as f64 / 1024.0);
+            let processor = line.cpu_model.as_deref().unwrap_or("unknown");
+            writeln!(
+                out,
+                "{:width$}  {:20}  {:8}  {status:8}  {:>6}  {size:>9}  {processor}",
+                line.id, line.started, line.mode, line.measured_rounds
+            )
+        })
+    })
+}
+
+fn line(line: &RunLine) -> Line<'_> {
+    Line {
+        id: &line.id,
+        started: &line.started,
+        status: line.status.as_ref(),
+        machine: &line.machine,
+        cpu_model: line.cpu_model.as_deref(),
+        mode: &line.mode,
+        kelvin: &line.kelvin,
+        measured_rounds: line.measured_rounds,
+        bytes: line.bytes,
+    }
+}
+
+fn show(store: &Store, name: &str, json: bool) -> Result<(), Fault> {
+    let run = store.load(name).map_err(Fault::because)?;
+    let analysis = analyse(&run);
+    let probes = explain::texts();
+    let report = Report { run: &run, analysis: &analysis, references: &[], probes: &probes };
+    output::print(|out| {
+        if json {
+            return Json.render(&report, out);
+        }
+        Terminal { width: output::width(), color: output::color() }.render(&report, out)
+    })
+}

@@ -1,0 +1,93 @@
+//! `kelvin selfcheck`: known truths, and kelvin's own error and cost.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use kelvin_analysis::{Analysis, MetricResult, Outcome, Verdict, analyse};
+use kelvin_harness::{Effort, Kind, Plan};
+use kelvin_model::{ClockInfo, Run};
+use kelvin_report::units;
+use kelvin_sys::usage::{Who, usage};
+use serde::Serialize;
+
+use crate::cli::SelfcheckArgs;
+use crate::fault::{Done, Fault, WITH_FAILURES};
+use crate::measure::{Here, Wishes, measure};
+use crate::output;
+
+/// Seconds and rounds if the command line does not say.
+const BUDGET: f64 = 10.0;
+const ROUNDS: u32 = 5;
+
+/// What kelvin found out about itself.
+#[derive(Serialize)]
+struct Findings<'a> {
+    clock: &'a ClockInfo,
+    peak_resident_bytes: u64,
+    truths: &'a [MetricResult],
+}
+
+/// `kelvin selfcheck`.
+pub fn selfcheck(args: &SelfcheckArgs) -> Done {
+    let here = Here::read()?;
+    let kind = if args.faults { Kind::Fault } else { Kind::Truth };
+    let plan =
+        Plan::new(&kelvin_probes::all(), kind, &[], &here.machine, Effort::Default).map_err(Fault::because)?;
+    let wishes = Wishes { mode: "selfcheck", budget: BUDGET, rounds: ROUNDS, args: &args.measure };
+    let run = measure(here, &plan, &wishes, None)?.run;
+    let analysis = analyse(&run);
+    let peak = usage(Who::Process).peak_resident;
+    output::print(|out| {
+        if args.json {
+            let findings =
+                Findings { clock: &run.outline.clock, peak_resident_bytes: peak, truths: &analysis.results };
+            serde_json::to_writer_pretty(&mut *out, &findings)?;
+            return writeln!(out);
+        }
+        write_terminal(out, &run, &analysis, peak)
+    })?;
+    let wrong = analysis.results.iter().any(|result| match result.outcome {
+        Outcome::Measured(_) => matches!(result.verdict, Verdict::Above | Verdict::Below),
+        Outcome::Skipped(_) => false,
+        _ => true,
+    });
+    Ok(if wrong { ExitCode::from(WITH_FAILURES) } else { ExitCode::SUCCESS })
+}
+
+fn write_terminal(out: &mut dyn Write, run: &Run, analysis: &Analysis, peak: u64) -> io::Result<()> {
+    let clock = &run.outline.clock;
+    writeln!(
+        out,
+        "clock        {:.6} MHz, good to {:.2} ppm; an empty pair of readings costs {:.1} ns",
+        clock.hertz / 1e6,
+        clock.relative_error * 1e6,
+        clock.pair_nanoseconds
+    )?;
+    writeln!(out, "memory       {:.1} MiB at most in this process\n", peak as f64 / f64::from(1 << 20))?;
+    writeln!(out, "{:14} {:>14} {:>14} {:>9}  verdict", "truth", "known", "measured", "error")?;
+    for result in &analysis.results {
+        write_truth(out, result)?;
+    }
+    Ok(())
+}
+
+fn write_truth(out: &mut dyn Write, result: &MetricResult) -> io::Result<()> {
+    let id = result.metric.id;
+    match (&result.outcome, &result.prediction) {
+        (Outcome::Measured(summary), Some(known)) => {
+            let verdict = match result.verdict {
+                Verdict::AsPredicted => "right",
+                _ => "WRONG",
+            };
+            let text = |value| units::quantity(value, result.metric.unit);
+            let error = (summary.headline / known.value - 1.0) * 100.0;
+            writeln!(out, "{id:14} {:>14} {:>14} {error:>+8.3}%  {verdict}", text(known.value), text(summary.headline))
+        }
+        (Outcome::Measured(_), None) => {
+            writeln!(out, "{id:14} not judged: {}", result.none_because.as_deref().unwrap_or("no known value"))
+        }
+        (Outcome::Skipped(reason), _) => writeln!(out, "{id:14} skipped: {reason}"),
+        (Outcome::Failed(reason), _) => writeln!(out, "{:14} failed: {reason}", result.probe),
+        _ => writeln!(out, "{id:14} not known: {}", result.probe),
+    }
+}

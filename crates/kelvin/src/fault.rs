@@ -1,0 +1,41 @@
+//! What keeps the program from doing what it was asked to do, as one line and an exit status.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// It could not be done: one line that says why, exit status 2.
+#[derive(Debug)]
+pub struct Fault(String);
+
+/// The result of a command: how well it was done.
+pub type Done = Result<ExitCode, Fault>;
+
+/// Exit status of a command that did its work, though a probe failed or a gate was missed.
+pub const WITH_FAILURES: u8 = 1;
+
+impl Fault {
+    /// A fault from what was being done and why it failed.
+    pub fn new(doing: impl Display, why: impl Display) -> Self {
+        Self(format!("{doing}: {why}"))
+    }
+
+    /// A fault from a sentence.
+    pub fn because(sentence: impl Display) -> Self {
+        Self(sentence.to_string())
+    }
+
+    /// Says it on standard error; the exit status to end with.
+    pub fn report(&self) -> ExitCode {
+        let line = self.0.split_whitespace().collect::<Vec<_>>().join(" ");
+        // Nothing is left to do if even standard error is gone.
+        let _ = writeln!(std::io::stderr(), "kelvin: {line}");
+        ExitCode::from(2)
+    }
+}
+
+impl From<std::io::Error> for Fault {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.to_string())
+    }
+}

@@ -1,0 +1,261 @@
+//! From a plan to a finished run: the machine is read, rounds are made and stored, predictions are made.
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use kelvin_analysis::Headlines;
+use kelvin_harness::{Effort, Facts, MeasuredValue, Options, Plan, Probe, supervise};
+use kelvin_model::{
+    Case, ClockInfo, ClockKind, FORMAT, Fact, Machine, Metric, Name, Outline, PredictionRecord, Run, RunSettings,
+    RunStatus,
+};
+use kelvin_store::{AppendError, Headline, Store};
+use kelvin_sys::clock::{self, Clock};
+
+use crate::cli::MeasureArgs;
+use crate::fault::Fault;
+use crate::place::{self, Placement};
+use crate::progress::Progress;
+use crate::record::Record;
+use crate::scratch::Scratch;
+
+/// Seconds of calibrating the clock.
+const CALIBRATION: f64 = 0.05;
+/// Earlier runs that the spread between runs is learned from.
+const LEARN_FROM: usize = 20;
+
+/// What is wanted of a run, beside what it measures.
+pub struct Wishes<'a> {
+    /// `quick`, `default`, `thorough`, `study`, `selfcheck`.
+    pub mode: &'static str,
+    /// Seconds if the command line does not say.
+    pub budget: f64,
+    /// Rounds if the command line does not say.
+    pub rounds: u32,
+    /// What the command line says.
+    pub args: &'a MeasureArgs,
+}
+
+/// The machine that a run is made on, read once.
+pub struct Here {
+    /// Facts.
+    pub machine: Machine,
+    /// CPUs that this process may use.
+    pub allowed: Vec<u32>,
+}
+
+impl Here {
+    /// Reads this machine.
+    pub fn read() -> Result<Self, Fault> {
+        let allowed =
+            kelvin_sys::cpu::allowed().map_err(|error| Fault::new("cannot tell which CPUs may be used", error))?;
+        Ok(Self { machine: kelvin_machine::read(Path::new("/")), allowed })
+    }
+}
+
+/// A finished run.
+pub struct Finished {
+    /// The run.
+    pub run: Run,
+    /// Why not all of it could be stored.
+    pub trouble: Option<AppendError>,
+}
+
+/// Measures a plan.
+pub fn measure(here: Here, plan: &Plan, wishes: &Wishes<'_>, store: Option<&Store>) -> Result<Finished, Fault> {
+    kelvin_sys::interrupt::watch().map_err(|error| Fault::new("cannot watch for signals", error))?;
+    let args = wishes.args;
+    let placement = place::choose(&here.machine, &here.allowed, args.cpu)?;
+    let temporary = std::env::temp_dir();
+    let scratch = Scratch::create(&temporary)?;
+    let root = Path::new("/");
+    let metrics = metrics_of(plan);
+    let hazards = kelvin_machine::hazards(root, &here.machine, scratch.path());
+    let learned = match store {
+        Some(store) => store
+            .learned(&here.machine.identity, &metrics, LEARN_FROM)
+            .map_err(|error| Fault::new("cannot learn from earlier runs", error))?,
+        None => Vec::new(),
+    };
+    let outline = Outline {
+        format: FORMAT,
+        id: run_id(),
+        started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        kelvin: env!("CARGO_PKG_VERSION").into(),
+        command: std::env::args().collect(),
+        settings: settings(wishes, placement),
+        clock: calibrated(placement.cpu)?,
+        machine: here.machine,
+        hazards,
+        metrics,
+        plan: plan.planned(),
+        learned,
+    };
+    let options = Options {
+        program: ("/proc/self/exe".into(), vec!["probe-process".into()]),
+        round_limit: args.round_limit,
+        throttle_file: kelvin_machine::throttle_file(root).map(|path| path.to_string_lossy().into_owned()),
+        scratch: scratch.path().to_string_lossy().into_owned(),
+        allowed_cpus: here.allowed,
+    };
+    let watch = kelvin_machine::Watch::begin(root);
+    let mut record = Record::new(store.map(Store::recorder), Progress::new(crate::output::shows_progress()));
+    supervise(plan, &outline, &options, &mut record);
+    let (run, trouble) = record.into_parts();
+    let mut run = run.ok_or_else(|| Fault::because("the run never began"))?;
+    run.outline.hazards.extend(watch.end(root));
+    run.outline.clock.source_after = clock_source(root);
+    conclude(&mut run);
+    let trouble = match (store, trouble) {
+        (Some(store), None) => keep(store, &run).err(),
+        (_, trouble) => trouble,
+    };
+    Ok(Finished { run, trouble })
+}
+
+/// What can be said only when all rounds are made: the measured frequency, predictions, studies.
+fn conclude(run: &mut Run) {
+    let headlines = Headlines::of(run);
+    if let Some(frequency) = headlines.core_hertz() {
+        run.outline.machine.cpu.measured_hz = Fact::known(frequency, "measured: a chain of dependent adds");
+    }
+    predict(run, &headlines);
+    run.studies = kelvin_analysis::studies(run);
+}
+
+/// Makes the predictions of a run with the formulas of this program.
+pub fn predict(run: &mut Run, headlines: &Headlines) {
+    let probes = kelvin_probes::all();
+    let measured = |metric: &str, case: &Case| {
+        headlines.get(metric, case).map(|found| MeasuredValue { value: found.value, half_width: found.half_width })
+    };
+    let facts = Facts::new(&run.outline.machine, &measured);
+    let mut predictions = Vec::new();
+    for planned in &run.outline.plan {
+        let Some(probe) = probes.iter().find(|probe| planned.probe == *probe.id) else { continue };
+        let metrics = probe.metrics.iter().filter(|metric| planned.metrics.contains(&metric.id));
+        predictions.extend(metrics.map(|metric| prediction(probe, metric, &facts, &planned.case)));
+    }
+    run.predictions = predictions;
+}
+
+fn prediction(probe: &Probe, metric: &Metric, facts: &Facts<'_>, case: &Case) -> PredictionRecord {
+    let (prediction, none_because) = match (probe.predict)(facts, metric, case) {
+        Ok(prediction) => (Some(prediction), None),
+        Err(reason) => (None, Some(reason)),
+    };
+    PredictionRecord { metric: metric.id, case: case.clone(), prediction, none_because }
+}
+
+/// Stores what is known only now, and what later runs learn from.
+fn keep(store: &Store, run: &Run) -> Result<(), AppendError> {
+    store.amend(&run.outline)?;
+    store.finish(&run.outline.id, &run.predictions, &run.studies, &[])?;
+    if run.status == RunStatus::Complete {
+        let headlines: Vec<Headline> = kelvin_analysis::analyse(run)
+            .results
+            .iter()
+            .filter_map(|result| {
+                let summary = result.outcome.summary()?;
+                Some(Headline {
+                    metric: result.metric.id,
+                    version: result.metric.version,
+                    case: result.case.clone(),
+                    value: summary.headline,
+                    within_variance: summary.within_variance,
+                })
+            })
+            .collect();
+        store.record_headlines(&run.outline.id, &headlines)?;
+    }
+    Ok(())
+}
+
+/// The definitions of all metrics of a plan, each once, in the order of reports.
+fn metrics_of(plan: &Plan) -> Vec<Metric> {
+    let mut metrics: Vec<Metric> = Vec::new();
+    for metric in plan.units.iter().flat_map(|unit| unit.probe.metrics) {
+        if !metrics.iter().any(|known| known.id == metric.id) {
+            metrics.push(**metric);
+        }
+    }
+    metrics
+}
+
+fn settings(wishes: &Wishes<'_>, placement: Placement) -> RunSettings {
+    let args = wishes.args;
+    RunSettings {
+        mode: Name::new(wishes.mode),
+        budget_seconds: args.budget.map_or(wishes.budget, |budget| budget.as_secs_f64()),
+        rounds: args.rounds.unwrap_or(wishes.rounds),
+        target: args.target,
+        seed: args.seed.unwrap_or_else(|| since_epoch().0 as u64),
+        cpu: placement.cpu,
+        peer_cpu: placement.peer,
+        canaries: !args.no_canaries,
+        realtime: args.realtime,
+    }
+}
+
+/// Chooses the best clock, pins this thread where the probes will run, and calibrates.
+fn calibrated(cpu: u32) -> Result<ClockInfo, Fault> {
+    let root = Path::new("/");
+    let sources = std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/available_clocksource").ok();
+    let note = clock::counter_unusable(sources.as_deref());
+    let (kind, chosen) = match (&note, cfg!(target_arch = "aarch64")) {
+        (Some(_), _) => (ClockKind::MonotonicRaw, Clock::MonotonicRaw),
+        (None, true) => (ClockKind::VirtualCounter, Clock::Counter),
+        (None, false) => (ClockKind::Tsc, Clock::Counter),
+    };
+    // In a thread of its own, so that this process keeps all its CPUs.
+    let thread = std::thread::spawn(move || {
+        kelvin_sys::cpu::pin(&[cpu])?;
+        let calibration = clock::calibrate(chosen, CALIBRATION);
+        let mut pairs: Vec<u64> = (0..1001)
+            .map(|_| {
+                let start = chosen.start();
+                chosen.stop() - start
+            })
+            .collect();
+        pairs.sort_unstable();
+        Ok::<_, std::io::Error>((calibration, pairs[pairs.len() / 2]))
+    });
+    let (calibration, pair) = thread
+        .join()
+        .map_err(|_| Fault::because("calibrating the clock panicked"))?
+        .map_err(|error| Fault::new(format!("cannot pin to CPU {cpu}"), error))?;
+    Ok(ClockInfo {
+        kind,
+        hertz: calibration.hertz,
+        relative_error: calibration.relative_error,
+        pair_nanoseconds: pair as f64 * 1e9 / calibration.hertz,
+        note,
+        source_before: clock_source(root),
+        source_after: None,
+    })
+}
+
+fn clock_source(root: &Path) -> Option<String> {
+    let path = root.join("sys/devices/system/clocksource/clocksource0/current_clocksource");
+    std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+/// A unique id that sorts by time: milliseconds since 1970 and the process, in hexadecimal.
+fn run_id() -> String {
+    let (_, milliseconds) = since_epoch();
+    format!("{milliseconds:011x}-{:05x}", std::process::id())
+}
+
+fn since_epoch() -> (u128, u128) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (now.as_nanos(), now.as_millis())
+}
+
+/// What the three efforts mean: mode, budget in seconds, rounds.
+pub fn effort_defaults(effort: Effort, areas: usize) -> (&'static str, f64, u32) {
+    match effort {
+        Effort::Quick => ("quick", 10.0 * areas as f64, 3),
+        Effort::Default => ("default", 30.0 * areas as f64, 6),
+        Effort::Thorough => ("thorough", 300.0 * areas as f64, 20),
+    }
+}

@@ -1,0 +1,57 @@
+//! Standard output and standard error: whether they are terminals, how wide, whether in colour.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::path::Path;
+
+use crate::fault::Fault;
+
+/// Columns when the terminal does not say.
+const USUAL_WIDTH: usize = 80;
+
+/// Whether to colour standard output: a terminal, NO_COLOR unset (no-color.org), TERM not dumb.
+pub fn color() -> bool {
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    io::stdout().is_terminal() && !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Columns of the terminal on standard output: COLUMNS if set, else what the terminal says, else 80.
+pub fn width() -> usize {
+    let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    columns.or_else(kelvin_sys::terminal::columns).unwrap_or(USUAL_WIDTH).max(40)
+}
+
+/// Whether progress can be shown: standard error is a terminal.
+pub fn shows_progress() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Writes to standard output what `write` produces. A reader that went away (`kelvin list | head`) is no fault.
+pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Fault> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    match write(&mut out).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Fault::new("cannot write to standard output", error)),
+        _ => Ok(()),
+    }
+}
+
+/// A line on standard error, for what is not the answer. Nothing can be done if it is gone.
+pub fn remark(line: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Writes a file whole or not at all: to a temporary name beside it, then renamed.
+pub fn write_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Fault> {
+    let name = path.file_name().ok_or_else(|| Fault::because(format!("{} is not a file name", path.display())))?;
+    let temporary = path.with_file_name(format!(".{}.{}.partial", name.to_string_lossy(), std::process::id()));
+    let result = File::create(&temporary).and_then(|file| {
+        let mut out = io::BufWriter::new(file);
+        write(&mut out)?;
+        out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+        std::fs::rename(&temporary, path)
+    });
+    result.map_err(|error| {
+        let _ = std::fs::remove_file(&temporary);
+        Fault::new(format!("cannot write {}", path.display()), error)
+    })
+}

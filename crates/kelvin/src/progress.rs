@@ -1,0 +1,44 @@
+//! One line on a terminal that says what is being measured and how much time is left.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use kelvin_harness::Sink;
+use kelvin_model::Event;
+
+/// Least time between two drawings.
+const PERIOD: Duration = Duration::from_millis(200);
+
+/// A progress line on standard error, erased when it is dropped. Drawn only between rounds.
+#[derive(Debug)]
+pub struct Progress {
+    shown: bool,
+    drawn: Option<Instant>,
+}
+
+impl Progress {
+    /// A line, or nothing at all if `shown` is false.
+    pub fn new(shown: bool) -> Self {
+        Self { shown, drawn: None }
+    }
+}
+
+impl Sink for Progress {
+    fn event(&mut self, event: &Event) {
+        let Event::RoundStarted { probe, case, done, planned, seconds_left } = event else { return };
+        if !self.shown || self.drawn.is_some_and(|drawn| drawn.elapsed() < PERIOD) {
+            return;
+        }
+        self.drawn = Some(Instant::now());
+        let what: String = format!("{probe} {case}").chars().take(44).collect();
+        let _ = write!(std::io::stderr(), "\r\x1b[2K{done:>4}/{planned} rounds, at most {seconds_left:>3.0} s left  {what}");
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.drawn.is_some() {
+            let _ = write!(std::io::stderr(), "\r\x1b[2K");
+        }
+    }
+}
