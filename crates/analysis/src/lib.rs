@@ -3,9 +3,26 @@
 //! Pure: a stored run and a live run go through the same call, [`analyse`], and give the same [`Analysis`].
 #![forbid(unsafe_code)]
 
+mod analyse;
+mod bounds;
+mod canaries;
+mod findings;
+mod gather;
+mod headlines;
+mod learn;
+mod predicted;
 mod result;
+mod study;
+mod summary;
+#[doc(hidden)]
+pub mod testing;
+mod words;
 
+pub use analyse::{analyse, studies};
+pub use headlines::{Headlines, Measured, headline};
+pub use learn::{learn, learn_for};
 pub use result::{
     Analysis, CanaryHistory, Ceiling, Distribution, Figure, Finding, Importance, Interval, IntervalKind, MetricResult,
     Mode, Outcome, Summary, TagCount, Verdict, Warning,
 };
+pub use study::tasks;

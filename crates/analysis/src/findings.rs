@@ -1,0 +1,280 @@
+//! What is worth knowing about a run, in sentences that state no more than a test or a figure supports.
+
+use kelvin_model::{Fact, Hazard, Machine, Run, RunStatus, Severity};
+
+use crate::analyse::warns;
+use crate::result::{Analysis, Finding, Importance, MetricResult, Outcome, Verdict, Warning};
+use crate::words::{amount, digits, metric_at, percent};
+
+/// Lines of the verdict, at most.
+const VERDICT_LINES: usize = 10;
+/// Gaps between measured and predicted that get a line of their own in the verdict.
+const GAPS_IN_VERDICT: usize = 3;
+/// Below this share of undisturbed samples a machine is noisy, and below half of it very noisy.
+const QUIET: f64 = 0.7;
+
+/// All findings of a run, the most important first.
+pub(crate) fn findings(run: &Run, analysis: &Analysis) -> Vec<Finding> {
+    let mut all = Vec::new();
+    all.extend(clock_finding(run));
+    all.extend(partial_finding(run));
+    all.extend(run.outline.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious).map(hazard_finding));
+    all.extend(quiet_finding(analysis));
+    all.extend(invalid_findings(analysis));
+    all.extend(count_findings(analysis));
+    all.extend(gap_findings(run, analysis));
+    all.extend(warning_findings(analysis));
+    all.sort_by(|a: &Finding, b| b.importance.cmp(&a.importance));
+    all
+}
+
+/// The run in at most ten lines: what the machine is, then the findings that matter most.
+pub(crate) fn verdict(run: &Run, analysis: &Analysis) -> Vec<String> {
+    let mut lines = vec![machine_line(&run.outline.machine)];
+    let worth = |finding: &&Finding| finding.importance >= Importance::Notable;
+    let mut gaps = 0;
+    for finding in analysis.findings.iter().filter(worth) {
+        let is_gap = finding.because.starts_with(GAP);
+        gaps += usize::from(is_gap);
+        if lines.len() < VERDICT_LINES && (!is_gap || gaps <= GAPS_IN_VERDICT) {
+            lines.push(finding.text.clone());
+        }
+    }
+    if lines.len() == 1 {
+        lines.push("Nothing odd was found.".into());
+    }
+    lines
+}
+
+/// How the reason of a finding about a gap begins.
+const GAP: &str = "measured over predicted";
+
+fn clock_finding(run: &Run) -> Option<Finding> {
+    let clock = &run.outline.clock;
+    let name = |source: &Option<String>| source.clone().unwrap_or_else(|| "unknown".into());
+    run.clock_changed().then(|| Finding {
+        importance: Importance::Major,
+        text: "The kernel's clock source changed during the run: its times cannot be trusted.".into(),
+        because: format!("clock source {} before, {} after", name(&clock.source_before), name(&clock.source_after)),
+        metrics: Vec::new(),
+    })
+}
+
+fn partial_finding(run: &Run) -> Option<Finding> {
+    let RunStatus::Partial(reason) = &run.status else { return None };
+    Some(Finding {
+        importance: Importance::Notable,
+        text: format!("The run is partial ({reason}): what it had not reached is not here."),
+        because: format!("it ended after {} s", digits(run.seconds)),
+        metrics: Vec::new(),
+    })
+}
+
+fn hazard_finding(hazard: &Hazard) -> Finding {
+    Finding {
+        importance: Importance::Major,
+        text: sentence(&format!("{}: {}", hazard.summary, hazard.effect)),
+        because: hazard.source.clone(),
+        metrics: hazard.affects.clone(),
+    }
+}
+
+fn quiet_finding(analysis: &Analysis) -> Option<Finding> {
+    let share = analysis.undisturbed_share?;
+    let (importance, what) = match share {
+        share if share < QUIET / 2.0 => (Importance::Major, "The machine was rarely quiet"),
+        share if share < QUIET => (Importance::Notable, "The machine was quiet only part of the time"),
+        _ => (Importance::Detail, "The machine was quiet"),
+    };
+    let steady: Vec<String> = analysis
+        .canaries
+        .iter()
+        .map(|history| format!("{} steady {}", history.canary.name(), percent(history.steady_share)))
+        .collect();
+    Some(Finding {
+        importance,
+        text: format!("{what}: {} of the guarded samples were undisturbed.", percent(share)),
+        because: format!("canaries beside each sample: {}", steady.join(", ")),
+        metrics: Vec::new(),
+    })
+}
+
+fn invalid_findings(analysis: &Analysis) -> Vec<Finding> {
+    let invalid = analysis.results.iter().filter_map(|result| match &result.outcome {
+        Outcome::Invalid(ceiling) => Some((result, ceiling)),
+        _ => None,
+    });
+    invalid
+        .map(|(result, ceiling)| {
+            let unit = result.metric.unit;
+            Finding {
+                importance: Importance::Major,
+                text: format!(
+                    "{} came out as {}, which is impossible: {}.",
+                    metric_at(&result.metric.id, &result.case),
+                    amount(ceiling.value, unit),
+                    ceiling.likely_cause
+                ),
+                because: format!("the bound is {}", amount(ceiling.bound, unit)),
+                metrics: vec![result.metric.id],
+            }
+        })
+        .collect()
+}
+
+/// How many metrics failed, are not known, or were skipped.
+fn count_findings(analysis: &Analysis) -> Vec<Finding> {
+    let of = |kind: fn(&Outcome) -> Option<String>| -> Vec<(&MetricResult, String)> {
+        analysis.results.iter().filter_map(|result| Some((result, kind(&result.outcome)?))).collect()
+    };
+    let failed = of(|outcome| match outcome {
+        Outcome::Failed(reason) => Some(reason.clone()),
+        _ => None,
+    });
+    let unknown = of(|outcome| match outcome {
+        Outcome::NotKnown(summary) => Some(format!("{} undisturbed", percent(summary.kept_share))),
+        _ => None,
+    });
+    let skipped = of(|outcome| match outcome {
+        Outcome::Skipped(reason) => Some(reason.0.clone()),
+        _ => None,
+    });
+    [
+        (Importance::Major, failed, "failed"),
+        (Importance::Notable, unknown, "not known, for want of undisturbed samples"),
+        (Importance::Detail, skipped, "skipped"),
+    ]
+    .into_iter()
+    .filter(|(_, results, _)| !results.is_empty())
+    .map(|(importance, results, what)| counted(importance, &results, what, analysis.results.len()))
+    .collect()
+}
+
+fn counted(importance: Importance, results: &[(&MetricResult, String)], what: &str, all: usize) -> Finding {
+    let (first, reason) = &results[0];
+    let mut metrics: Vec<_> = results.iter().map(|(result, _)| result.metric.id).collect();
+    metrics.dedup();
+    let verb = if results.len() == 1 { "is" } else { "are" };
+    Finding {
+        importance,
+        text: format!("{} of {all} figures {verb} {what}.", results.len()),
+        because: format!("first: {}: {reason}", metric_at(&first.metric.id, &first.case)),
+        metrics,
+    }
+}
+
+/// Gaps between measured and predicted, the largest first; of the points of a curve only the largest.
+fn gap_findings(run: &Run, analysis: &Analysis) -> Vec<Finding> {
+    let mut gaps: Vec<(f64, &MetricResult)> =
+        analysis.results.iter().filter_map(|result| Some((gap(result)?, result))).collect();
+    gaps.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut seen = Vec::new();
+    gaps.retain(|(_, result)| {
+        let new = !seen.contains(&result.metric.id);
+        seen.push(result.metric.id);
+        new
+    });
+    gaps.into_iter().filter_map(|(_, result)| gap_finding(run, result)).collect()
+}
+
+/// How far a measurement is outside of the unremarkable range, as the logarithm of a factor.
+fn gap(result: &MetricResult) -> Option<f64> {
+    let prediction = result.prediction.as_ref()?;
+    let headline = result.outcome.summary()?.headline;
+    let factor = match result.verdict {
+        Verdict::Above => headline / prediction.high,
+        Verdict::Below => prediction.low / headline,
+        _ => return None,
+    };
+    (factor > 0.0).then(|| factor.ln())
+}
+
+fn gap_finding(run: &Run, result: &MetricResult) -> Option<Finding> {
+    let prediction = result.prediction.as_ref()?;
+    let summary = result.outcome.summary()?;
+    let unit = result.metric.unit;
+    let hazards = result.explained_by.iter().filter_map(|id| run.outline.hazards.iter().find(|h| h.id == *id));
+    let causes: Vec<&str> = hazards.take(2).map(|hazard| hazard.summary.as_str()).collect();
+    let because = if causes.is_empty() {
+        "no hazard of this machine explains it".to_owned()
+    } else {
+        format!("{} can explain it", causes.join("; "))
+    };
+    Some(Finding {
+        importance: Importance::Notable,
+        text: sentence(&format!(
+            "{}: measured {}, {} times the predicted {}; {because}",
+            metric_at(&result.metric.id, &result.case),
+            amount(summary.headline, unit),
+            digits(result.ratio?),
+            amount(prediction.value, unit)
+        )),
+        because: format!(
+            "{GAP}: {}; the interval {} does not touch the range from {} to {} in which it is unremarkable ({})",
+            digits(result.ratio?),
+            summary.interval.map_or_else(
+                || amount(summary.headline, unit),
+                |interval| format!("{} to {}", amount(interval.lower, unit), amount(interval.upper, unit))
+            ),
+            amount(prediction.low, unit),
+            amount(prediction.high, unit),
+            prediction.derivation
+        ),
+        metrics: vec![result.metric.id],
+    })
+}
+
+/// Metrics with several modes, with drift, and with wide intervals: each kind in one finding.
+fn warning_findings(analysis: &Analysis) -> Vec<Finding> {
+    let kinds: [(Importance, fn(&Warning) -> bool, &str); 4] = [
+        (Importance::Notable, |warning| matches!(warning, Warning::Drift { .. }), "drifted over the run"),
+        (Importance::Notable, |warning| matches!(warning, Warning::Modes { .. }), "fell into several clusters"),
+        (Importance::Notable, |warning| matches!(warning, Warning::HalvesDiffer { .. }), "differ between halves of the run"),
+        (Importance::Detail, |warning| matches!(warning, Warning::Wide { .. }), "did not reach the target for its interval"),
+    ];
+    let finding = |(importance, kind, what): (Importance, fn(&Warning) -> bool, &str)| {
+        let hit: Vec<&MetricResult> = analysis.results.iter().filter(|result| warns(result, kind)).collect();
+        let first = hit.first()?;
+        let text = first.warnings.iter().find(|warning| kind(warning))?.text();
+        let place = metric_at(&first.metric.id, &first.case);
+        let mut metrics: Vec<_> = hit.iter().map(|result| result.metric.id).collect();
+        metrics.dedup();
+        Some(Finding {
+            importance,
+            text: match hit.len() {
+                1 => format!("{place} {what}."),
+                n => format!("{n} of {} figures {what}, {place} among them.", analysis.results.len()),
+            },
+            because: format!("{place}: {text}"),
+            metrics,
+        })
+    };
+    kinds.into_iter().filter_map(finding).collect()
+}
+
+/// What the machine is, in one line.
+fn machine_line(machine: &Machine) -> String {
+    let text = |fact: &Fact<String>, unknown: &str| fact.get().cloned().unwrap_or_else(|| unknown.into());
+    let mut parts = vec![text(&machine.cpu.model_name, "unknown CPU")];
+    if let Some(name) = machine.cpu.microarchitecture.get() {
+        parts[0] = format!("{} ({name})", parts[0]);
+    }
+    let count = |fact: &Fact<Vec<u32>>| fact.get().map(Vec::len);
+    match (count(&machine.topology.allowed), count(&machine.topology.online)) {
+        (Some(allowed), Some(online)) => parts.push(format!("{allowed} of {online} CPUs allowed")),
+        (Some(cpus), None) | (None, Some(cpus)) => parts.push(format!("{cpus} CPUs")),
+        (None, None) => {}
+    }
+    if let Some(bytes) = machine.memory.total_bytes.get() {
+        parts.push(format!("{} of memory", amount(*bytes as f64, kelvin_model::Unit::Bytes)));
+    }
+    parts.push(format!("Linux {}", text(&machine.kernel.release, "of unknown release")));
+    parts.extend(machine.platform.hypervisor.get().cloned().flatten().map(|name| format!("under {name}")));
+    parts.extend(machine.platform.container.get().cloned().flatten().map(|name| format!("in {name}")));
+    format!("{}.", parts.join(", "))
+}
+
+/// The text with a full stop, once.
+fn sentence(text: &str) -> String {
+    format!("{}.", text.trim_end_matches('.'))
+}

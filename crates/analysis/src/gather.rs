@@ -1,0 +1,204 @@
+//! From raw readings to samples: overhead subtracted, warm-up set apart, disturbed samples told from the others.
+
+use kelvin_model::{
+    Attempt, Batches, Measurement, Metric, Name, OverheadReading, Overhead, Reading, Readings, Round, Tags, Treatment,
+    Unit,
+};
+
+use crate::canaries::{Judged, References};
+use crate::result::TagCount;
+
+/// A round counts for an undisturbed headline with this many undisturbed samples, or half of what it has if it has fewer
+/// than twice as many.
+const LEAST_KEPT: usize = 5;
+/// An undisturbed headline needs this many such rounds (or all, where a run made fewer).
+const LEAST_ROUNDS: usize = 2;
+/// And this share of all samples: what is left of less is the exception, not the machine left alone.
+const LEAST_SHARE: f64 = 0.02;
+
+/// The samples that one round made of a metric, in its unit.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct RoundSamples {
+    /// Seconds from the start of the run at which the round began.
+    pub at: f64,
+    /// All samples but warm-up.
+    pub found: Vec<f64>,
+    /// The undisturbed ones of them, normalised to the reference frequency where the metric asks for that.
+    pub kept: Vec<f64>,
+}
+
+impl RoundSamples {
+    fn counts_as_undisturbed(&self) -> bool {
+        !self.kept.is_empty() && self.kept.len() >= LEAST_KEPT.min(self.found.len().div_ceil(2))
+    }
+}
+
+/// All samples of one metric at one case.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gathered {
+    /// Rounds that made samples, in the order in which they ran.
+    pub rounds: Vec<RoundSamples>,
+    /// Rounds that failed.
+    pub failed: u32,
+    /// Whether samples are means of batches.
+    pub of_batch_means: bool,
+    /// Whether there are timed batches, rather than values from counters only.
+    pub timed: bool,
+    /// Whether canaries that guard the metric were read.
+    pub guarded: bool,
+    /// How many samples carry each tag.
+    pub tags: Vec<TagCount>,
+    /// Notes of the rounds, each once.
+    pub notes: Vec<String>,
+    /// Samples without a finite value.
+    unusable: u64,
+}
+
+impl Gathered {
+    pub fn of(measurement: &Measurement, metric: &Metric, references: &References) -> Self {
+        let mut gathered = Self { failed: measurement.failures().count() as u32, ..Self::default() };
+        for round in &measurement.rounds {
+            gathered.add_round(round, metric, references);
+        }
+        gathered.rounds.retain(|round| !round.found.is_empty());
+        if gathered.unusable > 0 {
+            let note = format!("{} samples took no longer than what is subtracted and gave no rate", gathered.unusable);
+            gathered.note(&note);
+        }
+        gathered
+    }
+
+    fn add_round(&mut self, round: &Round, metric: &Metric, references: &References) {
+        let Attempt::Measured(readings) = &round.attempt else { return };
+        let mut samples = RoundSamples { at: round.at, ..RoundSamples::default() };
+        for reading in readings.iter().filter(|reading| reading.metric == metric.id) {
+            self.add_reading(reading, metric, references, &mut samples);
+        }
+        self.rounds.push(samples);
+    }
+
+    fn add_reading(&mut self, reading: &Reading, metric: &Metric, references: &References, to: &mut RoundSamples) {
+        reading.notes.iter().for_each(|note| self.note(note));
+        match &reading.readings {
+            Readings::Scalars(values) => {
+                let finite = values.iter().copied().filter(|value| value.is_finite());
+                to.found.extend(finite.clone());
+                to.kept.extend(finite);
+            }
+            Readings::Batches(batches) => {
+                self.timed = true;
+                self.of_batch_means |= batches.iterations.iter().any(|&iterations| iterations > 1);
+                self.count_tags(&batches.tags);
+                self.add_batches(batches, &reading.overhead, metric, references, to);
+            }
+        }
+    }
+
+    fn add_batches(
+        &mut self,
+        batches: &Batches,
+        overhead: &OverheadReading,
+        metric: &Metric,
+        references: &References,
+        to: &mut RoundSamples,
+    ) {
+        let judged = self.judge(batches, metric, references);
+        self.guarded |= judged.was_read();
+        for batch in 0..batches.len() {
+            let tags = batches.tags.get(batch).copied().unwrap_or(Tags::NONE);
+            if tags.any(Tags::WARM_UP) {
+                continue;
+            }
+            let time = time_per_iteration(batches, batch, overhead, metric.overhead);
+            let Some(value) = value(time, batches.work_per_iteration, metric.unit) else {
+                self.unusable += 1;
+                continue;
+            };
+            to.found.push(value);
+            if !tags.any(metric.contaminants)
+                && !judged.is_disturbed(batch)
+                && let Some(kept) = self::value(time * judged.scale(batch), batches.work_per_iteration, metric.unit)
+            {
+                to.kept.push(kept);
+            }
+        }
+    }
+
+    fn judge(&mut self, batches: &Batches, metric: &Metric, references: &References) -> Judged {
+        if metric.headline == Treatment::CycleNormalised {
+            if let Some(judged) = references.judge_cycles(batches, metric.canaries) {
+                return judged;
+            }
+            self.note("the frequency canary was not read beside all samples: those are not normalised to one frequency");
+        }
+        references.judge(batches, metric.canaries)
+    }
+
+    fn note(&mut self, note: &str) {
+        if !self.notes.iter().any(|known| known == note) {
+            self.notes.push(note.into());
+        }
+    }
+
+    fn count_tags(&mut self, tags: &[Tags]) {
+        for (tag, name) in Tags::NAMED {
+            let count = tags.iter().filter(|tags| tags.any(tag)).count() as u64;
+            if count > 0 {
+                match self.tags.iter_mut().find(|known| known.tag == *name) {
+                    Some(known) => known.count += count,
+                    None => self.tags.push(TagCount { tag: Name::new(name), count }),
+                }
+            }
+        }
+    }
+
+    /// Number of samples without warm-up.
+    pub fn found(&self) -> usize {
+        self.rounds.iter().map(|round| round.found.len()).sum()
+    }
+
+    /// Number of undisturbed samples.
+    pub fn kept(&self) -> usize {
+        self.rounds.iter().map(|round| round.kept.len()).sum()
+    }
+
+    /// Share of the samples that are undisturbed.
+    pub fn kept_share(&self) -> f64 {
+        self.kept() as f64 / self.found().max(1) as f64
+    }
+
+    /// The rounds and their samples under a treatment; `None` if there are too few undisturbed ones.
+    pub fn select(&self, treatment: Treatment) -> Option<Vec<(f64, &[f64])>> {
+        if treatment == Treatment::AsFound {
+            let all = self.rounds.iter().map(|round| (round.at, round.found.as_slice())).collect::<Vec<_>>();
+            return (!all.is_empty()).then_some(all);
+        }
+        let counting = self.rounds.iter().filter(|round| round.counts_as_undisturbed());
+        let kept: Vec<(f64, &[f64])> = counting.map(|round| (round.at, round.kept.as_slice())).collect();
+        let enough = kept.len() >= LEAST_ROUNDS.min(self.rounds.len()) && self.kept_share() >= LEAST_SHARE;
+        (!kept.is_empty() && enough).then_some(kept)
+    }
+}
+
+/// Nanoseconds of one operation: the raw time of a batch less what the metric subtracts.
+fn time_per_iteration(batches: &Batches, batch: usize, overhead: &OverheadReading, subtract: Overhead) -> f64 {
+    let iterations = batches.iterations.get(batch).copied().unwrap_or(1).max(1) as f64;
+    let raw = batches.nanoseconds[batch];
+    match subtract {
+        Overhead::None => raw / iterations,
+        Overhead::ClockPair => (raw - overhead.clock_pair) / iterations,
+        Overhead::ClockPairAndLoop => (raw - overhead.clock_pair) / iterations - overhead.loop_iteration,
+    }
+}
+
+/// A value in the metric's unit from nanoseconds of one operation and the work that it does; `None` if that is not
+/// finite. Operations per second count one operation where no work is stated.
+fn value(nanoseconds: f64, work: f64, unit: Unit) -> Option<f64> {
+    let value = match unit {
+        Unit::BytesPerSecond | Unit::PerSecond | Unit::Hertz if nanoseconds <= 0.0 => return None,
+        Unit::PerSecond if work == 0.0 => 1e9 / nanoseconds,
+        Unit::BytesPerSecond | Unit::PerSecond | Unit::Hertz => work * 1e9 / nanoseconds,
+        Unit::Nanoseconds | Unit::Cycles | Unit::Bytes | Unit::Ratio | Unit::Count => nanoseconds,
+    };
+    value.is_finite().then_some(value)
+}

@@ -1,0 +1,164 @@
+//! The headlines of a run with their intervals: all that predictions and later runs need, without the rest.
+
+use std::collections::HashMap;
+
+use kelvin_model::{Case, Learned, Measurement, Metric, Name, Run, Treatment};
+use kelvin_stats::{Kind, LEVEL, RunToRun, Samples, headline_interval, median, within_spread};
+
+use crate::canaries::References;
+use crate::gather::Gathered;
+use crate::result::{Interval, IntervalKind};
+
+/// A measured headline.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    /// The headline, in the metric's unit.
+    pub value: f64,
+    /// Half-width of its interval, in the metric's unit; with a single round, of which nothing better is known, half the
+    /// interquartile range of its samples.
+    pub half_width: f64,
+}
+
+/// Id of the metric that is the core's frequency.
+const FREQUENCY: &str = "cpu.frequency";
+
+/// The headlines of all metrics of a run at all cases.
+#[derive(Clone, Debug)]
+pub struct Headlines {
+    measured: HashMap<Name, Vec<(Case, Measured)>>,
+    chain_hertz: Option<f64>,
+}
+
+impl Headlines {
+    /// Computes the headlines of a run.
+    pub fn of(run: &Run) -> Self {
+        let desk = Desk::of(run);
+        let mut measured: HashMap<Name, Vec<(Case, Measured)>> = HashMap::new();
+        for measurement in &run.measurements {
+            for metric in metrics_of(run, measurement) {
+                let gathered = Gathered::of(measurement, metric, &desk.references);
+                let history = desk.history(metric.id, &measurement.planned.case);
+                if let Some(settled) = Settled::of(&gathered, metric.headline, history.as_ref())
+                    && within_bounds(metric, settled.headline)
+                {
+                    let value = Measured { value: settled.headline, half_width: settled.half_width() };
+                    measured.entry(metric.id).or_default().push((measurement.planned.case.clone(), value));
+                }
+            }
+        }
+        Self { measured, chain_hertz: desk.references.core_hertz() }
+    }
+
+    /// The headline of a metric at a case; `None` if it was not measured, is not known, or is impossible.
+    pub fn get(&self, metric: &str, case: &Case) -> Option<Measured> {
+        self.cases(metric).find(|(known, _)| *known == case).map(|(_, measured)| measured)
+    }
+
+    /// All cases at which a metric was measured, with its headlines.
+    pub fn cases<'a>(&'a self, metric: &str) -> impl Iterator<Item = (&'a Case, Measured)> + use<'a> {
+        let known = self.measured.iter().find(|(id, _)| **id == *metric).map(|(_, cases)| cases.as_slice());
+        known.unwrap_or_default().iter().map(|(case, measured)| (case, *measured))
+    }
+
+    /// Frequency of the core that probes ran on, in hertz: the metric `cpu.frequency` where it was measured on one CPU,
+    /// else what the chain canary shows.
+    pub fn core_hertz(&self) -> Option<f64> {
+        let on_one_cpu = |case: &Case| matches!(case.word("load"), None | Some("one"));
+        let measured = self.cases(FREQUENCY).find(|(case, _)| on_one_cpu(case)).map(|(_, measured)| measured.value);
+        measured.or(self.chain_hertz)
+    }
+}
+
+/// The headline of one metric at one case, by the treatment that the metric defines. Reads the whole run; for many
+/// headlines use [`Headlines`].
+pub fn headline(run: &Run, metric: &str, case: &Case) -> Option<Measured> {
+    Headlines::of(run).get(metric, case)
+}
+
+/// What every metric of a run is judged by: the references of canaries, and what earlier runs taught.
+pub(crate) struct Desk<'r> {
+    pub references: References,
+    learned: HashMap<(Name, &'r Case), &'r Learned>,
+}
+
+impl<'r> Desk<'r> {
+    pub fn of(run: &'r Run) -> Self {
+        let learned = run.outline.learned.iter().map(|learned| ((learned.metric, &learned.case), learned)).collect();
+        Self { references: References::of(run), learned }
+    }
+
+    pub fn history(&self, metric: Name, case: &'r Case) -> Option<RunToRun> {
+        let learned = self.learned.get(&(metric, case))?;
+        RunToRun::learn(&learned.headlines, &learned.within)
+    }
+}
+
+/// The metrics of a measurement that the run defines: those planned, then those read without a plan.
+pub(crate) fn metrics_of<'r>(run: &'r Run, measurement: &'r Measurement) -> Vec<&'r Metric> {
+    let mut ids: Vec<Name> = measurement.planned.metrics.clone();
+    for round in &measurement.rounds {
+        if let kelvin_model::Attempt::Measured(readings) = &round.attempt {
+            for reading in readings {
+                if !ids.contains(&reading.metric) {
+                    ids.push(reading.metric);
+                }
+            }
+        }
+    }
+    ids.iter().filter_map(|id| run.metric(id)).collect()
+}
+
+/// Whether a headline is physically possible.
+pub(crate) fn within_bounds(metric: &Metric, headline: f64) -> bool {
+    metric.floor.is_none_or(|floor| headline >= floor) && metric.ceiling.is_none_or(|ceiling| headline <= ceiling)
+}
+
+/// A headline and where it comes from.
+#[derive(Clone, Debug)]
+pub(crate) struct Settled<'g> {
+    pub headline: f64,
+    pub interval: Option<Interval>,
+    /// Samples of the rounds that made it.
+    pub samples: Vec<&'g [f64]>,
+    pub round_headlines: Vec<f64>,
+    pub round_times: Vec<f64>,
+    pub within_variance: f64,
+}
+
+impl<'g> Settled<'g> {
+    /// `None` if there are no samples, or too few undisturbed ones.
+    pub fn of(gathered: &'g Gathered, treatment: Treatment, history: Option<&RunToRun>) -> Option<Self> {
+        let selected = gathered.select(treatment)?;
+        let round_headlines: Vec<f64> = selected.iter().map(|(_, samples)| median(samples)).collect();
+        let within = within_spread(&round_headlines);
+        Some(Self {
+            headline: kelvin_stats::headline(&round_headlines),
+            interval: headline_interval(&round_headlines, history).map(labelled),
+            round_headlines,
+            round_times: selected.iter().map(|(at, _)| *at).collect(),
+            samples: selected.into_iter().map(|(_, samples)| samples).collect(),
+            within_variance: within.map_or(0.0, |within| within.variance),
+        })
+    }
+
+    fn half_width(&self) -> f64 {
+        let quartiles = || {
+            let all = Samples::new(self.samples.concat()).ok()?.sorted();
+            Some((all.quantile(0.75) - all.quantile(0.25)) / 2.0)
+        };
+        self.interval.map(|interval| interval.half_width()).or_else(quartiles).unwrap_or(0.0)
+    }
+
+    /// Number of samples behind it.
+    pub fn n(&self) -> usize {
+        self.samples.iter().map(|samples| samples.len()).sum()
+    }
+}
+
+fn labelled(interval: kelvin_stats::HeadlineInterval) -> Interval {
+    let (kind, level) = match interval.kind {
+        Kind::Confidence => (IntervalKind::Confidence, LEVEL),
+        Kind::Range => (IntervalKind::Range, 1.0),
+    };
+    Interval { kind, level, lower: interval.lower, upper: interval.upper }
+}

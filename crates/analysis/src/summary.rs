@@ -1,0 +1,219 @@
+//! The summary of one metric at one case, and what the reader must know about it.
+
+use kelvin_model::{Better, Metric, Treatment, Unit};
+use kelvin_stats::{RunToRun, Samples, Trend, clusters, effective_samples, mean_test, rank_test, trend};
+
+use crate::gather::Gathered;
+use crate::headlines::Settled;
+use crate::result::{Distribution, Figure, Mode, Summary, Warning};
+use crate::words::{amount, digits, p_value, percent};
+
+/// Clusters whose centres differ by less of the headline are no modes that matter.
+const MODES_APART: f64 = 0.02;
+/// Largest chance of a drift, or of a difference between halves, by accident.
+const ALPHA: f64 = 0.01;
+/// A drift, or a difference between halves, matters from this share of the headline on.
+const MOVED: f64 = 0.02;
+/// Rounds below which halves are not compared.
+const ROUNDS_FOR_HALVES: usize = 4;
+/// Rounds from which halves are compared by ranks: with fewer the exact test cannot reach the level.
+const ROUNDS_FOR_RANKS: usize = 10;
+/// Below this share of undisturbed samples the reader is told.
+const DISTURBED: f64 = 0.3;
+/// Samples are said to hang together if so many of them ...
+const MANY_SAMPLES: usize = 100;
+/// ... are worth fewer independent ones than this, ...
+const FEW_EFFECTIVE: f64 = 20.0;
+
+/// A summary before it is known whether it is a result.
+pub(crate) struct Summarised {
+    /// Whether there were enough samples for the headline that the metric defines.
+    pub known: bool,
+    pub summary: Summary,
+    pub warnings: Vec<Warning>,
+}
+
+/// Summarises samples; `None` if there are none.
+pub(crate) fn summarise(
+    gathered: &Gathered,
+    metric: &Metric,
+    history: Option<&RunToRun>,
+    target: f64,
+) -> Option<Summarised> {
+    // The spread between runs was learned from headlines, and is added to the figure beside them too.
+    let is_headline = metric.headline == Treatment::AsFound;
+    let plain = Settled::of(gathered, Treatment::AsFound, None)?;
+    let component = history.map(|history| RunToRun { within: plain.within_variance, ..*history });
+    let as_found = Settled::of(gathered, Treatment::AsFound, if is_headline { history } else { component.as_ref() })?;
+    let kept = Settled::of(gathered, metric.headline, history);
+    let known = kept.is_some();
+    let head = kept.as_ref().unwrap_or(&as_found);
+    let pooled = Samples::new(head.samples.concat()).ok()?;
+    let effective = effective_samples(&head.samples);
+    let undisturbed = match metric.headline {
+        Treatment::AsFound => Settled::of(gathered, Treatment::Undisturbed, component.as_ref()),
+        _ => kept.clone(),
+    };
+    let summary = Summary {
+        headline: head.headline,
+        interval: head.interval,
+        treatment: if known { metric.headline } else { Treatment::AsFound },
+        as_found: figure(&as_found),
+        undisturbed: undisturbed.as_ref().filter(|_| gathered.guarded).map(figure),
+        kept_share: gathered.kept_share(),
+        rounds: gathered.rounds.len() as u32,
+        failed_rounds: gathered.failed,
+        round_headlines: head.round_headlines.clone(),
+        round_times: head.round_times.clone(),
+        within_variance: head.within_variance,
+        learned_runs: history.map_or(0, |history| history.runs as u32),
+        distribution: distribution(&pooled, metric.better, gathered.of_batch_means),
+        modes: modes(&pooled, head.headline, effective),
+        effective_samples: effective,
+        tags: gathered.tags.clone(),
+        notes: gathered.notes.clone(),
+    };
+    let warnings = warnings(gathered, metric, &summary, target, known);
+    Some(Summarised { known, summary, warnings })
+}
+
+fn figure(settled: &Settled<'_>) -> Figure {
+    Figure { value: settled.headline, interval: settled.interval, n: settled.n() as u64 }
+}
+
+fn distribution(samples: &Samples, better: Better, of_batch_means: bool) -> Distribution {
+    let sorted = samples.sorted();
+    Distribution {
+        of_batch_means,
+        n: samples.len() as u64,
+        best: if better == Better::Higher { sorted.max() } else { sorted.min() },
+        min: sorted.min(),
+        p5: sorted.quantile(0.05),
+        p25: sorted.quantile(0.25),
+        p50: sorted.quantile(0.5),
+        p75: sorted.quantile(0.75),
+        p95: sorted.quantile(0.95),
+        p99: sorted.quantile(0.99),
+        max: sorted.max(),
+        mean: samples.mean(),
+        std: samples.std(),
+    }
+}
+
+fn modes(samples: &Samples, headline: f64, effective: f64) -> Vec<Mode> {
+    let found = clusters(&samples.sorted(), effective);
+    let centers = || found.iter().map(|cluster| cluster.center);
+    let apart = centers().fold(f64::NEG_INFINITY, f64::max) - centers().fold(f64::INFINITY, f64::min);
+    if found.len() < 2 || apart <= MODES_APART * headline.abs() {
+        return Vec::new();
+    }
+    found.iter().map(|cluster| Mode { center: cluster.center, share: cluster.share }).collect()
+}
+
+fn warnings(gathered: &Gathered, metric: &Metric, summary: &Summary, target: f64, known: bool) -> Vec<Warning> {
+    let modes = modes_warning(summary, metric.unit);
+    let drift = drift_warning(summary);
+    let explained = modes.is_some() || drift.is_some();
+    let wide = wide_warning(summary, metric.unit, target).filter(|_| !explained);
+    let halves = halves_warning(summary).filter(|_| drift.is_none());
+    let judged_by = |treatment| treatment != Treatment::AsFound;
+    let disturbed = disturbed_warning(gathered, metric, known).filter(|_| judged_by(metric.headline));
+    [modes, drift, wide, disturbed, halves, effective_warning(summary), failed_warning(summary)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn modes_warning(summary: &Summary, unit: Unit) -> Option<Warning> {
+    let mode = |mode: &Mode| format!("{} ({})", amount(mode.center, unit), percent(mode.share));
+    let modes: Vec<String> = summary.modes.iter().map(mode).collect();
+    let text = format!(
+        "the samples fall into {} clusters: {}; repeating does not narrow that",
+        modes.len(),
+        modes.join(" and ")
+    );
+    (!modes.is_empty()).then_some(Warning::Modes { text })
+}
+
+fn drift_warning(summary: &Summary) -> Option<Warning> {
+    let Trend { slope, p, .. } = trend(&summary.round_times, &summary.round_headlines)?;
+    let span = summary.round_times.last()? - summary.round_times.first()?;
+    let moved = slope * span / summary.headline.abs();
+    let text = format!(
+        "the value {} by {} over the run ({}, Mann-Kendall test over {} rounds)",
+        if moved > 0.0 { "rose" } else { "fell" },
+        percent(moved.abs()),
+        p_value(p),
+        summary.round_headlines.len()
+    );
+    (p <= ALPHA && moved.abs() > MOVED).then_some(Warning::Drift { text })
+}
+
+fn halves_warning(summary: &Summary) -> Option<Warning> {
+    let rounds = &summary.round_headlines;
+    if rounds.len() < ROUNDS_FOR_HALVES {
+        return None;
+    }
+    let (first, second) = rounds.split_at(rounds.len() / 2);
+    let (difference, p, test) = if rounds.len() >= ROUNDS_FOR_RANKS {
+        let test = rank_test(first, second)?;
+        (test.shift, test.p, "Mann-Whitney")
+    } else {
+        let test = mean_test(first, second)?;
+        (test.difference, test.p, "Welch")
+    };
+    let moved = difference / summary.headline.abs();
+    let text = format!(
+        "the second half of the run is {} {} than the first ({}, {test} test, {} against {} rounds): comparisons with \
+         this number are weak",
+        percent(moved.abs()),
+        if moved > 0.0 { "higher" } else { "lower" },
+        p_value(p),
+        first.len(),
+        second.len()
+    );
+    (p <= ALPHA && moved.abs() > MOVED).then_some(Warning::HalvesDiffer { text })
+}
+
+fn wide_warning(summary: &Summary, unit: Unit, target: f64) -> Option<Warning> {
+    let half = summary.interval?.half_width();
+    let share = half / summary.headline.abs();
+    let text = format!(
+        "the interval of {} on either side is {} of the value; the target of {} was not reached",
+        amount(half, unit),
+        percent(share),
+        percent(target)
+    );
+    (share > target).then_some(Warning::Wide { text })
+}
+
+fn disturbed_warning(gathered: &Gathered, metric: &Metric, known: bool) -> Option<Warning> {
+    let share = gathered.kept_share();
+    let kept = format!("{} of {} samples ({}) were undisturbed", gathered.kept(), gathered.found(), percent(share));
+    let text = if !known {
+        format!("only {kept}: the machine was never quiet for long enough, and the undisturbed value is not known")
+    } else if share < DISTURBED {
+        format!("only {kept}")
+    } else if gathered.timed && !gathered.guarded && metric.canaries.iter().next().is_some() {
+        "canaries were not read: disturbance that no counter shows could not be seen".into()
+    } else {
+        return None;
+    };
+    Some(Warning::Disturbed { text })
+}
+
+fn effective_warning(summary: &Summary) -> Option<Warning> {
+    let n = summary.distribution.n;
+    // No fewer independent samples than rounds is what a metric that varies from process to process has.
+    let few = FEW_EFFECTIVE.max(1.5 * f64::from(summary.rounds));
+    let text = format!(
+        "{n} samples hang together so much that they are worth about {} independent ones",
+        digits(summary.effective_samples.round())
+    );
+    (n >= MANY_SAMPLES as u64 && summary.effective_samples < few).then_some(Warning::FewEffectiveSamples { text })
+}
+
+fn failed_warning(summary: &Summary) -> Option<Warning> {
+    let text = format!("{} of {} rounds failed", summary.failed_rounds, summary.failed_rounds + summary.rounds);
+    (summary.failed_rounds > 0).then_some(Warning::FailedRounds { text })
+}

@@ -1,0 +1,317 @@
+//! What holds in every run: checked before a run is stored or exported, and after one is imported.
+
+use std::collections::HashSet;
+
+use kelvin_model::{
+    Attempt, Batches, Case, FORMAT, Fact, Learned, Machine, Measurement, Metric, Name, Outline, Planned,
+    PredictionRecord, Readings, Round, Run, RunStatus,
+};
+
+/// A field that contradicts the rest of its run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("field {field}: {problem}")]
+pub struct Invalid {
+    /// Path to the field: `measurements[3].rounds[0].readings[1].nanoseconds`.
+    pub field: String,
+    /// What is wrong with it, and what would be right.
+    pub problem: String,
+}
+
+type Checked = Result<(), Invalid>;
+
+/// The longest id of a run, in bytes; ours are about 30.
+const LONGEST_ID: usize = 128;
+
+/// Checks what every part of kelvin relies on: columns of one length, finite numbers, metrics that are defined,
+/// measurements that follow the plan.
+///
+/// # Errors
+/// The first field that is not as it must be.
+pub fn check(run: &Run) -> Checked {
+    outline(&run.outline)?;
+    let defined = defined(&run.outline.metrics);
+    measurements(run, &defined)?;
+    for (i, record) in run.predictions.iter().enumerate() {
+        prediction(record, &defined, &format!("predictions[{i}]"))?;
+    }
+    if let RunStatus::Partial(why) = &run.status
+        && why.is_empty()
+    {
+        return invalid("status", "a partial run says why it is partial");
+    }
+    not_negative("seconds", run.seconds)
+}
+
+/// Checks what is known before the first measurement.
+pub(crate) fn outline(outline: &Outline) -> Checked {
+    if outline.format != FORMAT {
+        return invalid("format", format!("{} is not {FORMAT}, the format that this kelvin writes", outline.format));
+    }
+    id(&outline.id)?;
+    if started(&outline.started).is_none() {
+        return invalid("started", format!("{:?} is not a time such as 2026-01-31T12:00:00Z", outline.started));
+    }
+    if outline.machine.identity.is_empty() {
+        return invalid("machine.identity", "it is empty");
+    }
+    clock_and_settings(outline)?;
+    machine(&outline.machine)?;
+    metrics(&outline.metrics)?;
+    let defined = defined(&outline.metrics);
+    plan(&outline.plan, &defined)?;
+    for (i, row) in outline.learned.iter().enumerate() {
+        learned(row, &defined, &format!("learned[{i}]"))?;
+    }
+    Ok(())
+}
+
+/// Microseconds since 1970 of a time in RFC 3339, if it is one.
+pub(crate) fn started(text: &str) -> Option<i64> {
+    text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_microsecond)
+}
+
+/// Ids of the metrics that a run defines.
+pub(crate) fn defined(metrics: &[Metric]) -> HashSet<Name> {
+    metrics.iter().map(|metric| metric.id).collect()
+}
+
+/// Checks one round; `path` leads to it.
+pub(crate) fn round(round: &Round, defined: &HashSet<Name>, path: &str) -> Checked {
+    not_negative(&format!("{path}.at"), round.at)?;
+    not_negative(&format!("{path}.seconds"), round.seconds)?;
+    let Attempt::Measured(readings) = &round.attempt else { return Ok(()) };
+    for (i, reading) in readings.iter().enumerate() {
+        let path = format!("{path}.readings[{i}]");
+        is_defined(&format!("{path}.metric"), reading.metric, defined)?;
+        not_negative(&format!("{path}.overhead.clock_pair"), reading.overhead.clock_pair)?;
+        not_negative(&format!("{path}.overhead.loop_iteration"), reading.overhead.loop_iteration)?;
+        match &reading.readings {
+            Readings::Batches(columns) => batches(columns, &path)?,
+            Readings::Scalars(values) => all_finite(&format!("{path}.scalars"), values)?,
+        }
+    }
+    Ok(())
+}
+
+/// Ids are typed, are prefixes of each other's abbreviations, and name files: a narrow alphabet, and no `last`.
+fn id(id: &str) -> Checked {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if id.is_empty() || id.len() > LONGEST_ID || !id.chars().all(allowed) || id.starts_with(['.', '-']) {
+        let rule = "1 to 128 letters, digits, '-', '_' and '.', the first a letter or digit or '_'";
+        return invalid("id", format!("{id:?} is not an id: {rule}"));
+    }
+    if id == "last" {
+        return invalid("id", "\"last\" stands for the newest run and cannot be the id of one");
+    }
+    Ok(())
+}
+
+fn clock_and_settings(outline: &Outline) -> Checked {
+    positive("clock.hertz", outline.clock.hertz)?;
+    not_negative("clock.relative_error", outline.clock.relative_error)?;
+    not_negative("clock.pair_nanoseconds", outline.clock.pair_nanoseconds)?;
+    not_negative("settings.budget_seconds", outline.settings.budget_seconds)?;
+    not_negative("settings.target", outline.settings.target)
+}
+
+fn machine(machine: &Machine) -> Checked {
+    let numbers = [
+        ("machine.cpu.nominal_hz", &machine.cpu.nominal_hz),
+        ("machine.cpu.maximum_hz", &machine.cpu.maximum_hz),
+        ("machine.cpu.measured_hz", &machine.cpu.measured_hz),
+        ("machine.cpu.counter_hz", &machine.cpu.counter_hz),
+        ("machine.memory.transfers_per_second", &machine.memory.transfers_per_second),
+        ("machine.memory.peak_bytes_per_second", &machine.memory.peak_bytes_per_second),
+    ];
+    for (field, fact) in numbers {
+        known(field, fact)?;
+    }
+    for (i, nic) in machine.nics.iter().enumerate() {
+        known(&format!("machine.nics[{i}].bits_per_second"), &nic.bits_per_second)?;
+    }
+    machine
+        .limits
+        .cpu_quota
+        .get()
+        .copied()
+        .flatten()
+        .map_or(Ok(()), |quota| not_negative("machine.limits.cpu_quota", quota))
+}
+
+fn metrics(metrics: &[Metric]) -> Checked {
+    let mut seen = HashSet::new();
+    for (i, metric) in metrics.iter().enumerate() {
+        if metric.id.is_empty() {
+            return invalid(format!("metrics[{i}].id"), "it is empty");
+        }
+        if !seen.insert(metric.id) {
+            return invalid(format!("metrics[{i}].id"), format!("{} is defined twice", metric.id));
+        }
+        for (field, bound) in [("floor", metric.floor), ("ceiling", metric.ceiling)] {
+            bound.map_or(Ok(()), |bound| finite(&format!("metrics[{i}].{field}"), bound))?;
+        }
+    }
+    Ok(())
+}
+
+fn plan(plan: &[Planned], defined: &HashSet<Name>) -> Checked {
+    let mut seen: HashSet<(Name, &Case)> = HashSet::new();
+    for (i, planned) in plan.iter().enumerate() {
+        for metric in &planned.metrics {
+            is_defined(&format!("plan[{i}].metrics"), *metric, defined)?;
+        }
+        if !seen.insert((planned.probe, &planned.case)) {
+            return invalid(format!("plan[{i}]"), format!("{} {} is planned twice", planned.probe, planned.case));
+        }
+    }
+    Ok(())
+}
+
+fn learned(row: &Learned, defined: &HashSet<Name>, path: &str) -> Checked {
+    is_defined(&format!("{path}.metric"), row.metric, defined)?;
+    same_length(path, ("headlines", row.headlines.len()), ("within", row.within.len()))?;
+    all_finite(&format!("{path}.headlines"), &row.headlines)?;
+    row.within.iter().try_for_each(|&variance| not_negative(&format!("{path}.within"), variance))
+}
+
+/// Measurements are those of the plan in its order; after them only those that events made beyond the plan.
+fn measurements(run: &Run, defined: &HashSet<Name>) -> Checked {
+    let plan = &run.outline.plan;
+    if run.measurements.len() < plan.len() {
+        let problem = format!("{} measurements, but the plan has {}", run.measurements.len(), plan.len());
+        return invalid("measurements", problem);
+    }
+    let mut seen: HashSet<(Name, &Case)> = HashSet::new();
+    for (i, measurement) in run.measurements.iter().enumerate() {
+        let path = format!("measurements[{i}]");
+        match plan.get(i) {
+            Some(planned) if *planned == measurement.planned => {}
+            Some(planned) => {
+                return invalid(path, format!("it is not {} {}, as plan[{i}] says", planned.probe, planned.case));
+            }
+            None => beyond_the_plan(measurement, &path)?,
+        }
+        if !seen.insert((measurement.planned.probe, &measurement.planned.case)) {
+            return invalid(path, "an earlier measurement has the same probe and case");
+        }
+        for (j, item) in measurement.rounds.iter().enumerate() {
+            round(item, defined, &format!("{path}.rounds[{j}]"))?;
+        }
+    }
+    Ok(())
+}
+
+fn beyond_the_plan(measurement: &Measurement, path: &str) -> Checked {
+    if !measurement.planned.metrics.is_empty() || measurement.planned.only_input {
+        return invalid(path, "it names metrics or is an input, but is not in the plan");
+    }
+    if measurement.rounds.is_empty() && measurement.skipped.is_none() {
+        return invalid(path, "it is not in the plan and has no rounds");
+    }
+    Ok(())
+}
+
+fn batches(columns: &Batches, path: &str) -> Checked {
+    let n = columns.nanoseconds.len();
+    same_length(path, ("iterations", columns.iterations.len()), ("nanoseconds", n))?;
+    same_length(path, ("tags", columns.tags.len()), ("nanoseconds", n))?;
+    all_finite(&format!("{path}.nanoseconds"), &columns.nanoseconds)?;
+    if let Some(i) = columns.iterations.iter().position(|&iterations| iterations == 0) {
+        return invalid(format!("{path}.iterations[{i}]"), "a batch of 0 operations has no time per operation");
+    }
+    not_negative(&format!("{path}.work_per_iteration"), columns.work_per_iteration)?;
+    canaries(columns, path)
+}
+
+/// A canary is read before the first batch, then after every `canary_stride` batches and after the last one.
+fn canaries(columns: &Batches, path: &str) -> Checked {
+    if columns.canaries.is_empty() {
+        return Ok(());
+    }
+    if columns.canary_stride == 0 {
+        return invalid(format!("{path}.canary_stride"), "it is 0, but canaries were read");
+    }
+    let expected = 1 + columns.len().div_ceil(columns.canary_stride);
+    for (canary, readings) in &columns.canaries {
+        let field = format!("{path}.canaries.{}", canary.name());
+        let found = readings.len();
+        if found != expected && !(columns.is_empty() && found == 0) {
+            let (n, stride) = (columns.len(), columns.canary_stride);
+            return invalid(field, format!("{found} readings; {n} batches at stride {stride} have {expected}"));
+        }
+        if let Some(i) = readings.iter().position(|value| !value.is_finite()) {
+            return invalid(format!("{field}[{i}]"), format!("{} is not a finite number", readings[i]));
+        }
+    }
+    Ok(())
+}
+
+/// Checks one prediction record; `path` leads to it.
+pub(crate) fn prediction(record: &PredictionRecord, defined: &HashSet<Name>, path: &str) -> Checked {
+    is_defined(&format!("{path}.metric"), record.metric, defined)?;
+    let Some(prediction) = &record.prediction else {
+        if record.none_because.is_none() {
+            return invalid(path, "neither a prediction nor a reason for none");
+        }
+        return Ok(());
+    };
+    if record.none_because.is_some() {
+        return invalid(path, "both a prediction and a reason for none");
+    }
+    for (field, value) in [("value", prediction.value), ("low", prediction.low), ("high", prediction.high)] {
+        finite(&format!("{path}.prediction.{field}"), value)?;
+    }
+    if prediction.low > prediction.high {
+        return invalid(format!("{path}.prediction.low"), "it is above `high`");
+    }
+    for (i, input) in prediction.inputs.iter().enumerate() {
+        finite(&format!("{path}.prediction.inputs[{i}].value"), input.value)?;
+    }
+    Ok(())
+}
+
+/// Refuses a value that JSON cannot hold.
+pub(crate) fn finite(field: &str, value: f64) -> Checked {
+    if value.is_finite() { Ok(()) } else { invalid(field, format!("{value} is not a finite number")) }
+}
+
+/// Refuses a value below 0, or one that JSON cannot hold.
+pub(crate) fn not_negative(field: &str, value: f64) -> Checked {
+    finite(field, value)?;
+    if value < 0.0 { invalid(field, format!("{value} is below 0")) } else { Ok(()) }
+}
+
+fn positive(field: &str, value: f64) -> Checked {
+    finite(field, value)?;
+    if value <= 0.0 { invalid(field, format!("{value} is not above 0")) } else { Ok(()) }
+}
+
+fn all_finite(field: &str, values: &[f64]) -> Checked {
+    match values.iter().position(|value| !value.is_finite()) {
+        Some(i) => invalid(format!("{field}[{i}]"), format!("{} is not a finite number", values[i])),
+        None => Ok(()),
+    }
+}
+
+fn known(field: &str, fact: &Fact<f64>) -> Checked {
+    fact.get().map_or(Ok(()), |&value| not_negative(field, value))
+}
+
+fn is_defined(field: &str, metric: Name, defined: &HashSet<Name>) -> Checked {
+    if defined.contains(&metric) {
+        Ok(())
+    } else {
+        invalid(field, format!("{metric} is not among the metrics of the run"))
+    }
+}
+
+fn same_length(path: &str, (column, found): (&str, usize), (other, expected): (&str, usize)) -> Checked {
+    if found == expected {
+        return Ok(());
+    }
+    invalid(format!("{path}.{column}"), format!("{found} values, but `{other}` has {expected}"))
+}
+
+fn invalid<T>(field: impl Into<String>, problem: impl Into<String>) -> Result<T, Invalid> {
+    Err(Invalid { field: field.into(), problem: problem.into() })
+}

@@ -1,0 +1,352 @@
+//! What can go wrong with a store, an enum for each operation, each error one line that says what to do.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rusqlite::ErrorCode;
+
+use crate::Invalid;
+
+/// SQLite could not do its work. What was committed before stays.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// `SQLITE_FULL`.
+    #[error("the disk that holds {} is full", path.display())]
+    Full {
+        /// The store.
+        path: PathBuf,
+    },
+    /// The operating system refused a read, a write or a flush.
+    #[error("reading or writing {} failed: {source}", path.display())]
+    Io {
+        /// The store.
+        path: PathBuf,
+        /// What SQLite says of it.
+        source: rusqlite::Error,
+    },
+    /// Another process held the store for longer than one waits.
+    #[error("{} is in use by another process that did not release it in time", path.display())]
+    Locked {
+        /// The store.
+        path: PathBuf,
+    },
+    /// It cannot be written to.
+    #[error("{} cannot be written to", path.display())]
+    ReadOnly {
+        /// The store.
+        path: PathBuf,
+    },
+    /// Its pages contradict each other.
+    #[error("{} is damaged: {source}", path.display())]
+    Damaged {
+        /// The store.
+        path: PathBuf,
+        /// What SQLite says of it.
+        source: rusqlite::Error,
+    },
+    /// Anything else.
+    #[error("{}: {source}", path.display())]
+    Other {
+        /// The store.
+        path: PathBuf,
+        /// What SQLite says of it.
+        source: rusqlite::Error,
+    },
+}
+
+impl Fault {
+    /// What an error of SQLite means for the store at `path`.
+    pub(crate) fn of(path: &Path, source: rusqlite::Error) -> Self {
+        let path = path.to_path_buf();
+        match source.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => Self::Full { path },
+            Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => Self::Io { path, source },
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked { path },
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::ReadOnly { path },
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged { path, source },
+            _ => Self::Other { path, source },
+        }
+    }
+}
+
+/// Why there is no default place for the store.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DataDirectoryError {
+    /// Neither variable is set.
+    #[error("neither XDG_DATA_HOME nor HOME is set: name the file that holds the runs with --store FILE")]
+    NoHome,
+    /// A relative path would name another place in each directory.
+    #[error("{variable} is not an absolute path: {}; set it right, or name the file with --store FILE", value.display())]
+    NotAbsolute {
+        /// The environment variable.
+        variable: &'static str,
+        /// Its value.
+        value: PathBuf,
+    },
+}
+
+/// Why a store could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The directory cannot be made.
+    #[error("the directory {} cannot be made: {source}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The path names a directory.
+    #[error("{} is a directory, and the store is a file: name a file in it", path.display())]
+    IsDirectory {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The path names a device, a socket or a pipe.
+    #[error("{} is not a regular file", path.display())]
+    NotRegular {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file cannot be made in its directory, or not be written to.
+    #[error("{} cannot be opened for writing: {source}", path.display())]
+    NotWritable {
+        /// The store.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// It is some other file.
+    #[error("{} is not a SQLite file: it is left as it is; name another one", path.display())]
+    NotSqlite {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It is a SQLite file of another program.
+    #[error("{} is the SQLite file of another program: it is left as it is; name another one", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A newer kelvin wrote it.
+    #[error("{} has schema version {found}, and this kelvin knows up to {known}: use a newer kelvin", path.display())]
+    Newer {
+        /// The store.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The newest version that this program knows.
+        known: i64,
+    },
+    /// The file system cannot do what a write-ahead log needs.
+    #[error("the file system of {} cannot hold a write-ahead log (SQLite offers {offered}): name a file on a local disk", path.display())]
+    NoWriteAheadLog {
+        /// The store.
+        path: PathBuf,
+        /// The journal mode that SQLite fell back to.
+        offered: String,
+    },
+    /// SQLite failed.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+/// Why an event, or the conclusions of a run, were not stored. What was stored before stays.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// A round without a run.
+    #[error("an event came before the start of the run")]
+    NotStarted,
+    /// A second start.
+    #[error("the recorder has already started run {id}: each run needs a recorder of its own")]
+    AlreadyStarted {
+        /// The run that it records.
+        id: String,
+    },
+    /// The id is taken.
+    #[error("run {id} is already in the store")]
+    Duplicate {
+        /// The id.
+        id: String,
+    },
+    /// There is no such run, or it was deleted meanwhile.
+    #[error("run {id} is not in the store, or was deleted while it ran")]
+    Gone {
+        /// The id.
+        id: String,
+    },
+    /// The amended outline plans other measurements.
+    #[error("the amended outline of run {id} has another plan than the stored one")]
+    OtherPlan {
+        /// The id.
+        id: String,
+    },
+    /// The data contradicts itself.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// SQLite failed.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+/// Why a name did not lead to one run.
+#[derive(Debug, thiserror::Error)]
+pub enum FindError {
+    /// There is no run at all.
+    #[error("the store {} holds no runs", path.display())]
+    Empty {
+        /// The store.
+        path: PathBuf,
+    },
+    /// None fits.
+    #[error("no run is called {name:?}, and none begins with it")]
+    None {
+        /// What was asked for.
+        name: String,
+    },
+    /// `last~N` goes back too far.
+    #[error("{name} goes back further than the {runs} stored runs")]
+    TooFarBack {
+        /// What was asked for.
+        name: String,
+        /// How many runs there are.
+        runs: usize,
+    },
+    /// `last~N` with an N that is no number.
+    #[error("{name:?} is not last~N with a whole number N")]
+    BadOffset {
+        /// What was asked for.
+        name: String,
+    },
+    /// Several fit.
+    #[error("{name:?} could be {}{}", candidates.join(", "), more(*left_out))]
+    Ambiguous {
+        /// What was asked for.
+        name: String,
+        /// Ids that begin with it, newest first, at most eight.
+        candidates: Vec<String>,
+        /// How many more there are.
+        left_out: usize,
+    },
+    /// SQLite failed.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+fn more(left_out: usize) -> String {
+    if left_out == 0 { String::new() } else { format!(" or {left_out} more") }
+}
+
+/// Why a run could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The name did not lead to one run.
+    #[error(transparent)]
+    Find(#[from] FindError),
+    /// A newer kelvin wrote it.
+    #[error("run {id} has format {found}, and this kelvin knows up to {}: use a newer kelvin", kelvin_model::FORMAT)]
+    Newer {
+        /// The run.
+        id: String,
+        /// Its format.
+        found: u32,
+    },
+    /// A part of it cannot be decoded.
+    #[error("{part} of run {id} is damaged: {problem}")]
+    Damaged {
+        /// The run.
+        id: String,
+        /// Which part.
+        part: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+impl From<Fault> for LoadError {
+    fn from(fault: Fault) -> Self {
+        Self::Find(FindError::Fault(fault))
+    }
+}
+
+/// Why a whole run was not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum InsertError {
+    /// The id is taken by another run.
+    #[error("run {id} is already in the store with other content: delete it first, or keep it")]
+    Differs {
+        /// The id.
+        id: String,
+    },
+    /// The stored run of the same id cannot be read, and so not be compared.
+    #[error("run {id} is already in the store and cannot be compared: {source}")]
+    Incomparable {
+        /// The id.
+        id: String,
+        /// Why not.
+        source: Box<LoadError>,
+    },
+    /// The run contradicts itself, or SQLite failed.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+}
+
+impl From<Fault> for InsertError {
+    fn from(fault: Fault) -> Self {
+        Self::Append(AppendError::Fault(fault))
+    }
+}
+
+/// Why a run was not written to a file.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The run contradicts itself, and so could not be read back.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// It could not be written.
+    #[error("the run could not be written: {0}")]
+    Write(#[from] io::Error),
+}
+
+/// Why a file was not read as a run.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// It could not be read.
+    #[error("the file could not be read: {0}")]
+    Read(#[from] io::Error),
+    /// It is larger than a run may be.
+    #[error("the file is larger than {limit} bytes, the most that a run may have")]
+    TooLarge {
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// It is not JSON.
+    #[error("the file is not JSON: {0}")]
+    NotJson(serde_json::Error),
+    /// It is JSON, but no run.
+    #[error("the file is not a run of kelvin: it is not a JSON object with a whole number `format`")]
+    NotARun,
+    /// A newer kelvin wrote it.
+    #[error("the file has format {found}, and this kelvin knows up to {}: use a newer kelvin", kelvin_model::FORMAT)]
+    Newer {
+        /// Its format.
+        found: u64,
+    },
+    /// No kelvin wrote this format.
+    #[error("field format: there is no format {found}; formats are counted from 1")]
+    UnknownFormat {
+        /// Its format.
+        found: u64,
+    },
+    /// A field is missing or of another type.
+    #[error("field {field}: {problem}")]
+    Field {
+        /// Path to the field, or the line and column near it.
+        field: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The run contradicts itself.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+}

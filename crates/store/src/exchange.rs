@@ -1,0 +1,112 @@
+//! A run as one file: JSON in the published format, out and in.
+
+use std::io::{self, BufWriter, Read, Write};
+
+use kelvin_model::{FORMAT, Measurement, Outline, PredictionRecord, Run, RunStatus, StudyResult};
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+use crate::check::check;
+use crate::error::{ExportError, ImportError};
+
+/// The most bytes that the file of a run may have: 1 GiB. The longest studies stay far below; a larger file is a
+/// mistake, and reading it would take the machine's memory.
+pub const IMPORT_LIMIT: u64 = 1 << 30;
+
+/// Writes a run as one JSON object and a line feed.
+///
+/// # Errors
+/// If the run contradicts itself, so that it could not be read back, or it cannot be written.
+pub fn export(run: &Run, to: impl Write) -> Result<(), ExportError> {
+    check(run)?;
+    let mut to = BufWriter::new(to);
+    serde_json::to_writer(&mut to, run).map_err(io::Error::from)?;
+    to.write_all(b"\n")?;
+    to.flush()?;
+    Ok(())
+}
+
+/// Reads a run from a file that [`export`] wrote, and checks it with [`check`].
+///
+/// Fields that this program does not know are ignored: a format gains fields without becoming another one, but never
+/// loses one or changes its meaning. A format that is newer than [`FORMAT`] is refused.
+///
+/// # Errors
+/// If the file cannot be read, is too large, is no run, or is one that contradicts itself; the error names the field.
+pub fn import(from: impl Read) -> Result<Run, ImportError> {
+    import_up_to(from, IMPORT_LIMIT)
+}
+
+fn import_up_to(from: impl Read, limit: u64) -> Result<Run, ImportError> {
+    let mut json = Vec::new();
+    from.take(limit.saturating_add(1)).read_to_end(&mut json)?;
+    if json.len() as u64 > limit {
+        return Err(ImportError::TooLarge { limit });
+    }
+    format(&json)?;
+    let run: Run = serde_json::from_slice(&json).map_err(|error| name_the_field(&json, &error))?;
+    check(&run)?;
+    Ok(run)
+}
+
+/// Refuses what is no run of a known format, before anything else of it is read.
+fn format(json: &[u8]) -> Result<(), ImportError> {
+    #[derive(Deserialize)]
+    struct Head {
+        format: u64,
+    }
+    serde_json::from_slice::<IgnoredAny>(json).map_err(ImportError::NotJson)?;
+    // A struct may also be read from an array.
+    if json.trim_ascii_start().first() != Some(&b'{') {
+        return Err(ImportError::NotARun);
+    }
+    match serde_json::from_slice::<Head>(json) {
+        Ok(Head { format: 0 }) => Err(ImportError::UnknownFormat { found: 0 }),
+        Ok(Head { format }) if format > u64::from(FORMAT) => Err(ImportError::Newer { found: format }),
+        Ok(_) => Ok(()),
+        Err(_) => Err(ImportError::NotARun),
+    }
+}
+
+/// The parts of a [`Run`] that are not in its [`Outline`].
+#[derive(Deserialize)]
+#[expect(dead_code, reason = "read only to find the field that cannot be")]
+struct Rest {
+    measurements: Vec<Measurement>,
+    predictions: Vec<PredictionRecord>,
+    studies: Vec<StudyResult>,
+    status: RunStatus,
+    seconds: f64,
+    notes: Vec<String>,
+}
+
+/// Reads what could not be read once more, slowly, to tell which field it was.
+fn name_the_field(json: &[u8], error: &serde_json::Error) -> ImportError {
+    let found = fault_in::<Outline>(json).or_else(|| fault_in::<Rest>(json));
+    let (field, problem) =
+        found.unwrap_or_else(|| (format!("at line {} column {}", error.line(), error.column()), error.to_string()));
+    ImportError::Field { field, problem }
+}
+
+/// Path and problem of the first field of a `T` that cannot be read.
+fn fault_in<T: DeserializeOwned>(json: &[u8]) -> Option<(String, String)> {
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let error = serde_path_to_error::deserialize::<_, T>(&mut reader).err()?;
+    Some((error.path().to_string(), error.inner().to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_exact() {
+        let run = crate::common::sample_run();
+        let mut file = Vec::new();
+        export(&run, &mut file).unwrap();
+        let size = file.len() as u64;
+        assert_eq!(import_up_to(file.as_slice(), size).unwrap(), run);
+        let error = import_up_to(file.as_slice(), size - 1).unwrap_err();
+        assert!(matches!(error, ImportError::TooLarge { limit } if limit == size - 1), "{error}");
+    }
+}

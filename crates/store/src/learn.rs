@@ -1,0 +1,104 @@
+//! What earlier runs of a machine teach later ones: one headline of each series and run, read without any sample.
+
+use std::collections::HashSet;
+
+use kelvin_model::{Case, Learned, Metric, Name};
+use rusqlite::{Connection, params};
+
+use crate::Store;
+use crate::check::{Invalid, finite, not_negative};
+use crate::error::{AppendError, LoadError};
+use crate::query::sql_limit;
+use crate::record::{key_of, parameters};
+
+/// The headline of one metric at one case in a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Headline {
+    /// Id of the metric.
+    pub metric: Name,
+    /// Version of its method: headlines of different methods are different series.
+    pub version: u32,
+    /// The case.
+    pub case: Case,
+    /// The headline, in the metric's unit.
+    pub value: f64,
+    /// Variance of the headline that the spread between the rounds of the run explains, in the unit squared.
+    pub within_variance: f64,
+}
+
+impl Store {
+    /// Stores the headlines of a run, in place of those stored for it before.
+    ///
+    /// # Errors
+    /// If there is no such run, a figure is not finite, a series comes twice, or the store fails.
+    pub fn record_headlines(&self, run_id: &str, headlines: &[Headline]) -> Result<(), AppendError> {
+        let mut seen = HashSet::new();
+        for (i, headline) in headlines.iter().enumerate() {
+            finite(&format!("headlines[{i}].value"), headline.value)?;
+            not_negative(&format!("headlines[{i}].within_variance"), headline.within_variance)?;
+            if !seen.insert((headline.metric, headline.version, &headline.case)) {
+                let problem = format!("{} {} comes twice", headline.metric, headline.case);
+                return Err(Invalid { field: format!("headlines[{i}]"), problem }.into());
+            }
+        }
+        let replaced = self.in_transaction(|transaction| {
+            let Some(run) = key_of(transaction, run_id)? else { return Ok(false) };
+            transaction.execute("DELETE FROM headline WHERE run = ?1", [run])?;
+            headlines.iter().try_for_each(|headline| insert(transaction, run, headline))?;
+            Ok(true)
+        });
+        match replaced.map_err(|error| self.fault(error))? {
+            true => Ok(()),
+            false => Err(AppendError::Gone { id: run_id.to_owned() }),
+        }
+    }
+
+    /// The headlines of these metrics in complete runs of a machine, made by the same version of the method: for each
+    /// metric and case the newest ones, at most `limit`, oldest first. A metric without any is left out.
+    ///
+    /// # Errors
+    /// If the store fails, or a row of it is damaged.
+    pub fn learned(&self, identity: &str, metrics: &[Metric], limit: usize) -> Result<Vec<Learned>, LoadError> {
+        let mut learned = Vec::new();
+        for metric in metrics {
+            let select = "SELECT key, parameters FROM series WHERE metric = ?1 AND version = ?2 ORDER BY parameters";
+            let series: Vec<(i64, String)> =
+                self.rows(select, params![metric.id.as_str(), metric.version], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            for (key, parameters) in series {
+                let case = serde_json::from_str(&parameters).map_err(|error| LoadError::Damaged {
+                    id: format!("series {key}"),
+                    part: "the case".into(),
+                    problem: error.to_string(),
+                })?;
+                let mut pairs = self.headlines(key, identity, limit)?;
+                if pairs.is_empty() {
+                    continue;
+                }
+                pairs.reverse();
+                let (headlines, within) = pairs.into_iter().unzip();
+                learned.push(Learned { metric: metric.id, case, headlines, within });
+            }
+        }
+        Ok(learned)
+    }
+
+    /// Headline and variance of a series in the newest complete runs of a machine, newest first.
+    fn headlines(&self, series: i64, identity: &str, limit: usize) -> Result<Vec<(f64, f64)>, LoadError> {
+        let select = "SELECT value, within_variance FROM run CROSS JOIN headline ON headline.run = run.key
+                      WHERE series = ?1 AND machine = ?2 AND status = 'complete'
+                      ORDER BY started_us DESC, run.id DESC LIMIT ?3";
+        let values = params![series, identity, sql_limit(Some(limit))];
+        Ok(self.rows(select, values, |row| Ok((row.get(0)?, row.get(1)?)))?)
+    }
+}
+
+fn insert(connection: &Connection, run: i64, headline: &Headline) -> rusqlite::Result<()> {
+    let of = params![headline.metric.as_str(), headline.version, parameters(&headline.case)];
+    let add = "INSERT INTO series (metric, version, parameters) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+    connection.prepare_cached(add)?.execute(of)?;
+    let find = "SELECT key FROM series WHERE metric = ?1 AND version = ?2 AND parameters = ?3";
+    let series: i64 = connection.prepare_cached(find)?.query_row(of, |row| row.get(0))?;
+    let put = "INSERT INTO headline (series, run, value, within_variance) VALUES (?1, ?2, ?3, ?4)";
+    connection.prepare_cached(put)?.execute(params![series, run, headline.value, headline.within_variance])?;
+    Ok(())
+}

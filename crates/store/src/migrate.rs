@@ -1,0 +1,99 @@
+//! The layout of the database, as the sequence of steps that led to it.
+//!
+//! A step that has been released is never edited, only followed by the next one; `schema.md` describes the outcome.
+
+use rusqlite::{Connection, Result, Transaction, TransactionBehavior};
+
+/// Marks a SQLite file as ours: "kelv" in ASCII, kept in the file's header.
+pub(crate) const APPLICATION_ID: i64 = 0x6b65_6c76;
+
+/// The newest layout that this program knows: the number of steps.
+pub const SCHEMA_VERSION: i64 = STEPS.len() as i64;
+
+const STEPS: &[&str] = &[FIRST];
+
+const FIRST: &str = "
+CREATE TABLE run (
+    key           INTEGER PRIMARY KEY,
+    id            TEXT    NOT NULL UNIQUE,
+    format        INTEGER NOT NULL,
+    started       TEXT    NOT NULL,
+    started_us    INTEGER NOT NULL,
+    machine       TEXT    NOT NULL,
+    cpu_model     TEXT,
+    mode          TEXT    NOT NULL,
+    kelvin        TEXT    NOT NULL,
+    outline       BLOB    NOT NULL,
+    status        TEXT    CHECK (status IN ('complete', 'partial')),
+    partial_why   TEXT    CHECK ((partial_why IS NOT NULL) = (status IS 'partial')),
+    seconds       REAL    CHECK ((seconds IS NOT NULL) = (status IS NOT NULL)),
+    notes         TEXT    CHECK ((notes IS NOT NULL) = (status IS NOT NULL))
+) STRICT;
+CREATE INDEX run_by_time ON run (started_us, id);
+CREATE INDEX run_by_machine ON run (machine, status, started_us, id);
+
+CREATE TABLE round (
+    key           INTEGER PRIMARY KEY,
+    run           INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    sequence      INTEGER NOT NULL,
+    probe         TEXT    NOT NULL,
+    parameters    TEXT    NOT NULL,
+    round         INTEGER NOT NULL,
+    at            REAL    NOT NULL,
+    outcome       TEXT    NOT NULL CHECK (outcome IN ('measured', 'skipped', 'failed')),
+    payload       BLOB    NOT NULL,
+    UNIQUE (run, sequence)
+) STRICT;
+
+CREATE TABLE skip (
+    run           INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    sequence      INTEGER NOT NULL,
+    probe         TEXT    NOT NULL,
+    parameters    TEXT    NOT NULL,
+    reason        TEXT    NOT NULL,
+    PRIMARY KEY (run, sequence)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE conclusion (
+    run           INTEGER PRIMARY KEY REFERENCES run (key) ON DELETE CASCADE,
+    payload       BLOB    NOT NULL
+) STRICT;
+
+CREATE TABLE series (
+    key           INTEGER PRIMARY KEY,
+    metric        TEXT    NOT NULL,
+    version       INTEGER NOT NULL,
+    parameters    TEXT    NOT NULL,
+    UNIQUE (metric, version, parameters)
+) STRICT;
+
+CREATE TABLE headline (
+    series        INTEGER NOT NULL REFERENCES series (key),
+    run           INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    value         REAL    NOT NULL,
+    within_variance REAL  NOT NULL CHECK (within_variance >= 0),
+    PRIMARY KEY (series, run)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX headline_by_run ON headline (run);
+";
+
+/// The layout version of a database; 0 is an empty one.
+pub(crate) fn version(connection: &Connection) -> Result<i64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// Brings the database to [`SCHEMA_VERSION`] in one transaction. A database that is newer already stays as it is.
+pub(crate) fn migrate(connection: &Connection) -> Result<()> {
+    let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+    // Read again under the lock: another process may have done it meanwhile.
+    let found = version(&transaction)?;
+    let done = usize::try_from(found).unwrap_or(STEPS.len()).min(STEPS.len());
+    for step in &STEPS[done..] {
+        transaction.execute_batch(step)?;
+    }
+    if done < STEPS.len() {
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+    }
+    transaction.commit()
+}

@@ -1,0 +1,141 @@
+//! Opening a store: its place, its file, and what is refused.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use crate::error::{DataDirectoryError, Fault, OpenError};
+use crate::migrate::{self, APPLICATION_ID, SCHEMA_VERSION};
+
+/// How long to wait for another process that writes: its transactions are one round each, far below a second even on
+/// a slow disk.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A store of runs in one SQLite file.
+///
+/// Several processes may have it open at once, each recording its own run.
+#[derive(Debug)]
+pub struct Store {
+    pub(crate) connection: Connection,
+    pub(crate) path: PathBuf,
+}
+
+impl Store {
+    /// Where runs are kept if nobody says otherwise: `kelvin/runs.sqlite` in `XDG_DATA_HOME`, else in
+    /// `HOME/.local/share`, as the XDG Base Directory Specification has it. `environment` looks a variable up.
+    ///
+    /// # Errors
+    /// If neither variable is set, or the one that counts is not an absolute path.
+    pub fn default_path(environment: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, DataDirectoryError> {
+        let absolute = |variable: &'static str| -> Result<Option<PathBuf>, DataDirectoryError> {
+            match environment(variable).filter(|value| !value.is_empty()).map(PathBuf::from) {
+                Some(value) if !value.is_absolute() => Err(DataDirectoryError::NotAbsolute { variable, value }),
+                value => Ok(value),
+            }
+        };
+        let data = match absolute("XDG_DATA_HOME")? {
+            Some(data) => data,
+            None => absolute("HOME")?.ok_or(DataDirectoryError::NoHome)?.join(".local/share"),
+        };
+        Ok(data.join("kelvin/runs.sqlite"))
+    }
+
+    /// Opens the store in this file; makes the file (for its owner only) and its directories where they are missing,
+    /// and brings an older layout up to date.
+    ///
+    /// # Errors
+    /// If the path cannot hold a store, or holds something else, which is then left as it is.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, OpenError> {
+        let path = path.into();
+        prepare(&path)?;
+        // No SQLITE_OPEN_CREATE: the file is there, and its rights are set.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&path, flags).map_err(|error| refusal(&path, error))?;
+        connection.busy_timeout(PATIENCE).map_err(|error| refusal(&path, error))?;
+        let version = identify(&connection, &path)?;
+        if version == 0 {
+            // So that the space of deleted runs can be given back; only counts before the first table is made.
+            connection.pragma_update(None, "auto_vacuum", "incremental").map_err(|error| refusal(&path, error))?;
+        }
+        log_ahead(&connection, &path)?;
+        migrate::migrate(&connection).map_err(|error| refusal(&path, error))?;
+        identify(&connection, &path)?;
+        connection.pragma_update(None, "foreign_keys", true).map_err(|error| refusal(&path, error))?;
+        Ok(Self { connection, path })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What an error of SQLite means here.
+    pub(crate) fn fault(&self, error: rusqlite::Error) -> Fault {
+        Fault::of(&self.path, error)
+    }
+}
+
+/// Makes directories and file where they are missing, and finds out in plain words why they cannot be.
+fn prepare(path: &Path) -> Result<(), OpenError> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => return Err(OpenError::IsDirectory { path: path.to_path_buf() }),
+        Ok(found) if !found.is_file() => return Err(OpenError::NotRegular { path: path.to_path_buf() }),
+        _ => {}
+    }
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        made.map_err(|source| OpenError::Directory { path: directory.to_path_buf(), source })?;
+    }
+    // Opened for writing and at once closed: the operating system's words say best why it cannot be.
+    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+    opened.map_err(|source| OpenError::NotWritable { path: path.to_path_buf(), source })?;
+    Ok(())
+}
+
+/// The layout version of a file that is ours or empty; an error for any other.
+fn identify(connection: &Connection, path: &Path) -> Result<i64, OpenError> {
+    let ask = |pragma: &str| -> Result<i64, OpenError> {
+        connection.pragma_query_value(None, pragma, |row| row.get(0)).map_err(|error| refusal(path, error))
+    };
+    let found = ask("user_version")?;
+    let tables: i64 = connection
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .map_err(|error| refusal(path, error))?;
+    let application = ask("application_id")?;
+    let empty = tables == 0 && found == 0 && application == 0;
+    if !empty && application != APPLICATION_ID {
+        return Err(OpenError::Foreign { path: path.to_path_buf() });
+    }
+    if found > SCHEMA_VERSION {
+        return Err(OpenError::Newer { path: path.to_path_buf(), found, known: SCHEMA_VERSION });
+    }
+    Ok(found)
+}
+
+/// Write-ahead logging, each commit flushed to the disk before it counts.
+fn log_ahead(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    let offered: String = connection
+        .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))
+        .map_err(|error| refusal(path, error))?;
+    if offered != "wal" {
+        return Err(OpenError::NoWriteAheadLog { path: path.to_path_buf(), offered });
+    }
+    connection.pragma_update(None, "synchronous", "full").map_err(|error| refusal(path, error))
+}
+
+fn refusal(path: &Path, error: rusqlite::Error) -> OpenError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => OpenError::NotSqlite { path: path.to_path_buf() },
+        // The file itself could be opened: what fails is the log beside it, which needs a writable directory.
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen) => {
+            let source = io::Error::new(io::ErrorKind::PermissionDenied, error);
+            OpenError::NotWritable { path: path.to_path_buf(), source }
+        }
+        _ => OpenError::Fault(Fault::of(path, error)),
+    }
+}

@@ -1,0 +1,319 @@
+//! A small run that uses every part of the model, the same one every time.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::collections::BTreeMap;
+
+use kelvin_model::*;
+
+/// Identity of the machine of [`sample_run`].
+pub const MACHINE: &str = "5f2c9e7a01d34b68";
+
+/// A complete run of two probes, with skipped and failed rounds, predictions, a study, notes, and all kinds of facts.
+pub fn sample_run() -> Run {
+    let mut run = Run::from_events(sample_events()).expect("the events begin with the start");
+    run.predictions = sample_predictions();
+    run.studies = sample_studies();
+    run.notes.extend(sample_notes());
+    run
+}
+
+/// The events of [`sample_run`].
+pub fn sample_events() -> Vec<Event> {
+    let null = Name::new("os.syscall.null");
+    let getppid = || Case::new().with_word("call", "getppid");
+    let fork = Name::new("os.process.fork");
+    vec![
+        Event::Started(Box::new(sample_outline("20260131T120000-5f2c"))),
+        Event::RoundStarted { probe: null, case: getppid(), done: 0, planned: 4, seconds_left: 3.5 },
+        Event::RoundFinished { probe: null, case: getppid(), round: Box::new(sample_round(0)) },
+        Event::RoundFinished { probe: fork, case: Case::new(), round: Box::new(failed_round()) },
+        Event::RoundFinished { probe: null, case: getppid(), round: Box::new(sample_round(1)) },
+        Event::RoundFinished { probe: fork, case: Case::new(), round: Box::new(declined_round()) },
+        Event::CaseSkipped {
+            probe: Name::new("mem.latency"),
+            case: Case::new().with("bytes", 4096).with_word("pages", "huge"),
+            reason: Reason::new("no huge pages: set vm.nr_hugepages"),
+        },
+        Event::Finished { status: RunStatus::Complete, seconds: 2.75, notes: vec!["1 target was not reached".into()] },
+    ]
+}
+
+/// The predictions of [`sample_run`].
+pub fn sample_predictions() -> Vec<PredictionRecord> {
+    let null = Prediction {
+        value: 61.5,
+        low: 40.0,
+        high: 120.0,
+        basis: Basis::Published,
+        formula: "trap + mitigations".into(),
+        inputs: vec![Input { name: "trap".into(), value: 61.5, unit: Unit::Nanoseconds, source: "a table".into() }],
+        derivation: "61.5 ns trap = 61.5 ns".into(),
+        sources: vec!["a published table".into()],
+    };
+    let record = |metric, case, prediction: Option<Prediction>| PredictionRecord {
+        metric: Name::new(metric),
+        case,
+        none_because: prediction.is_none().then(|| NoPrediction::because("its input was not measured")),
+        prediction,
+    };
+    vec![
+        record("os.syscall.null", Case::new().with_word("call", "getppid"), Some(null)),
+        record("os.process.fork", Case::new(), None),
+    ]
+}
+
+/// The studies of [`sample_run`].
+pub fn sample_studies() -> Vec<StudyResult> {
+    vec![StudyResult {
+        id: Name::new("os.tasks"),
+        design: "the same work over 1 to 4 threads".into(),
+        conclusions: vec![Conclusion {
+            text: "threads beyond the number of CPUs gain nothing".into(),
+            holds: Some(true),
+            test: "slope 0.01, 95 % interval -0.03 to 0.05".into(),
+        }],
+    }]
+}
+
+/// The notes that are found out after the last round of [`sample_run`].
+pub fn sample_notes() -> Vec<String> {
+    vec!["fork failed in one round".into()]
+}
+
+/// An outline with this id.
+pub fn sample_outline(id: &str) -> Outline {
+    Outline {
+        format: FORMAT,
+        id: id.into(),
+        started: "2026-01-31T12:00:00.25Z".into(),
+        kelvin: "0.1.0".into(),
+        command: vec!["kelvin".into(), "run".into(), "os".into()],
+        settings: sample_settings(),
+        clock: ClockInfo {
+            kind: ClockKind::Tsc,
+            hertz: 2.596e9,
+            relative_error: 1.5e-6,
+            pair_nanoseconds: 21.25,
+            note: None,
+            source_before: Some("tsc".into()),
+            source_after: Some("tsc".into()),
+        },
+        machine: sample_machine(),
+        hazards: vec![Hazard {
+            id: Name::new("virtual_machine"),
+            severity: Severity::Warning,
+            summary: "a KVM guest".into(),
+            effect: "the hypervisor takes time that no counter shows".into(),
+            affects: vec![Name::new("os."), Name::new("cpu.")],
+            remedy: None,
+            source: "cpuid leaf 0x40000000".into(),
+        }],
+        metrics: sample_metrics(),
+        plan: vec![
+            planned("os.syscall.null", Case::new().with_word("call", "getppid"), false),
+            planned("os.process.fork", Case::new(), true),
+        ],
+        learned: vec![Learned {
+            metric: Name::new("os.syscall.null"),
+            case: Case::new().with_word("call", "getppid"),
+            headlines: vec![60.25, 61.0, 59.5],
+            within: vec![0.25, 0.5, 0.125],
+        }],
+    }
+}
+
+/// The metrics of [`sample_outline`].
+pub fn sample_metrics() -> Vec<Metric> {
+    vec![
+        Metric::duration("os.syscall.null", "One system call that does nothing.").seed().over_one(Axis::new(
+            "call",
+            "system call",
+            AxisScale::Category,
+        )),
+        Metric::duration("os.process.fork", "Until fork returns in the parent.")
+            .not_in_cycles()
+            .headline(Treatment::AsFound)
+            .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
+            .bounds(Some(0.0), Some(1e12)),
+        Metric::rate("mem.bandwidth.read", "Bytes read in a second.").version(2).canaries(Canaries::CORE_AND_CACHE),
+    ]
+}
+
+/// A round of `os.syscall.null`, each index with other values.
+pub fn sample_round(index: u32) -> Round {
+    let shift = f64::from(index) / 8.0;
+    let nanoseconds: Vec<f64> = (0..5u8).map(|i| 61_234.567_891 + f64::from(i) / 3.0 + shift).collect();
+    let column = |base: f32| vec![base, base + 0.1, base + 0.2, base + 0.3];
+    let batches = Batches {
+        iterations: vec![1000; 5],
+        nanoseconds,
+        tags: vec![Tags::WARM_UP, Tags::NONE, Tags::PREEMPTED | Tags::STOLEN, Tags::NONE, Tags::NONE],
+        work_per_iteration: 0.0,
+        canary_stride: 2,
+        canaries: BTreeMap::from([(Canary::Chain, column(1234.5)), (Canary::Block, column(617.1))]),
+    };
+    let overhead = OverheadReading { clock_pair: 21.25, loop_iteration: 0.385 };
+    let timed = Reading {
+        metric: Name::new("os.syscall.null"),
+        readings: Readings::Batches(batches),
+        overhead,
+        notes: vec!["5000 calls counted".into()],
+    };
+    let counted = Reading {
+        metric: Name::new("mem.bandwidth.read"),
+        readings: Readings::Scalars(vec![1.25e10, 0.1]),
+        overhead: OverheadReading::default(),
+        notes: Vec::new(),
+    };
+    Round { index, at: 0.5 + f64::from(index), seconds: 0.3, cpu: 1, attempt: Attempt::Measured(vec![timed, counted]) }
+}
+
+fn failed_round() -> Round {
+    Round { index: 0, at: 0.9, seconds: 0.2, cpu: 1, attempt: Attempt::Failed("killed by signal 11".into()) }
+}
+
+fn declined_round() -> Round {
+    Round { index: 1, at: 1.9, seconds: 0.1, cpu: 1, attempt: Attempt::Skipped(Reason::new("fork is denied here")) }
+}
+
+fn planned(probe: &'static str, case: Case, only_input: bool) -> Planned {
+    Planned { probe: Name::new(probe), metrics: vec![Name::new(probe)], case, only_input }
+}
+
+fn sample_settings() -> RunSettings {
+    RunSettings {
+        mode: Name::new("quick"),
+        budget_seconds: 45.0,
+        rounds: 3,
+        target: 0.02,
+        seed: u64::MAX,
+        cpu: 1,
+        peer_cpu: Some(0),
+        canaries: true,
+        realtime: false,
+    }
+}
+
+fn known<T>(value: T) -> Fact<T> {
+    Fact::known(value, "/proc")
+}
+
+fn unknown<T>() -> Fact<T> {
+    Fact::unknown("the hypervisor hides it")
+}
+
+fn sample_machine() -> Machine {
+    Machine {
+        identity: MACHINE.into(),
+        architecture: Name::new("x86_64"),
+        cpu: sample_cpu(),
+        topology: sample_topology(),
+        memory: Memory {
+            total_bytes: known(25_769_803_776),
+            available_bytes: known(20_000_000_000),
+            swap_bytes: known(0),
+            page_bytes: known(4096),
+            huge_page_bytes: known(vec![2_097_152, 1_073_741_824]),
+            transparent_huge_pages: known("madvise".into()),
+            kind: unknown(),
+            transfers_per_second: unknown(),
+            channels: unknown(),
+            peak_bytes_per_second: known(2.13e10),
+        },
+        disks: vec![sample_disk()],
+        mounts: vec![Mount {
+            target: "/".into(),
+            source: "/dev/vda".into(),
+            kind: "ext4".into(),
+            options: "rw,relatime".into(),
+        }],
+        nics: vec![Nic {
+            name: "eth0".into(),
+            driver: known("virtio_net".into()),
+            bits_per_second: known(1e10),
+            mtu: known(1500),
+            offloads: known(vec!["tx-tcp-segmentation".into()]),
+            state: known("up".into()),
+        }],
+        kernel: sample_kernel(),
+        platform: Platform { product: unknown(), hypervisor: known(Some("KVM".into())), container: known(None) },
+        limits: Limits {
+            cpu_quota: known(Some(1.5)),
+            memory_bytes: known(None),
+            processes: known(Some(4096)),
+            open_files: known(1024),
+            cgroup_version: known(1),
+        },
+    }
+}
+
+fn sample_cpu() -> Cpu {
+    Cpu {
+        vendor: known("AuthenticAMD".into()),
+        model_name: known("AMD EPYC 9B45".into()),
+        family: known(26),
+        model: known(2),
+        stepping: known(1),
+        microarchitecture: known("Zen 5".into()),
+        microcode: unknown(),
+        nominal_hz: known(2.596e9),
+        maximum_hz: unknown(),
+        measured_hz: known(4.1e9),
+        counter_hz: known(2.596e9),
+        flags: known(vec!["fpu".into(), "avx2".into()]),
+        tlbs: known(vec![Tlb { level: 1, kind: CacheKind::Data, page_bytes: 4096, entries: 96, ways: 0 }]),
+        governor: unknown(),
+        mitigations: known(vec![Mitigation { vulnerability: "meltdown".into(), status: "Not affected".into() }]),
+    }
+}
+
+fn sample_topology() -> Topology {
+    let l1 = Cache {
+        level: 1,
+        kind: CacheKind::Data,
+        bytes: 49_152,
+        ways: Some(12),
+        line_bytes: Some(64),
+        shared_by: vec![0, 1],
+    };
+    Topology {
+        online: known(vec![0, 1]),
+        allowed: known(vec![0, 1]),
+        sockets: known(1),
+        cores: known(1),
+        siblings: known(vec![vec![0, 1], vec![0, 1]]),
+        caches: known(vec![l1]),
+        nodes: known(vec![NumaNode { id: 0, cpus: vec![0, 1], bytes: Some(25_769_803_776), distances: vec![10] }]),
+    }
+}
+
+fn sample_disk() -> BlockDevice {
+    BlockDevice {
+        name: "vda".into(),
+        model: unknown(),
+        bytes: known(274_877_906_944),
+        link: unknown(),
+        scheduler: known("none".into()),
+        queues: known(2),
+        queue_depth: known(256),
+        write_cache: known("write back".into()),
+        rotational: known(true),
+        logical_block_bytes: known(512),
+    }
+}
+
+fn sample_kernel() -> Kernel {
+    Kernel {
+        release: known("6.18.44".into()),
+        version: known("#1 SMP".into()),
+        distribution: known("Debian GNU/Linux 12 (bookworm)".into()),
+        libc: known("glibc 2.36".into()),
+        command_line: known("console=ttyS0".into()),
+        preemption: known("voluntary".into()),
+        timer_hz: known(250),
+        scheduler: known("EEVDF".into()),
+        congestion_control: known("bbr".into()),
+        clock_source: known("tsc".into()),
+    }
+}

@@ -1,0 +1,295 @@
+//! A run as a file: what goes out comes in, and what cannot be a run is refused with the field's name.
+
+mod common;
+
+use common::sample_run;
+use kelvin_model::{Attempt, Batches, Canary, NoPrediction, Readings, Run, RunStatus};
+use kelvin_store::{ExportError, ImportError, check, export, import};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn exported() -> Vec<u8> {
+    let mut file = Vec::new();
+    export(&sample_run(), &mut file).unwrap();
+    file
+}
+
+fn as_json() -> Value {
+    serde_json::from_slice(&exported()).unwrap()
+}
+
+/// What importing says of the sample run after one change to its JSON.
+fn says(pointer: &str, value: Value) -> String {
+    let mut run = as_json();
+    *run.pointer_mut(pointer).unwrap_or_else(|| panic!("there is no {pointer}")) = value;
+    let error = import(run.to_string().as_bytes()).expect_err("this is no run").to_string();
+    assert!(!error.contains('\n'), "{error}");
+    error
+}
+
+/// What checking says of the sample run after one change to it.
+fn complains(change: impl FnOnce(&mut Run)) -> String {
+    let mut run = sample_run();
+    change(&mut run);
+    assert!(matches!(export(&run, std::io::sink()), Err(ExportError::Invalid(_))));
+    check(&run).expect_err("this is no run").to_string()
+}
+
+fn batches(run: &mut Run) -> &mut Batches {
+    let Attempt::Measured(readings) = &mut run.measurements[0].rounds[0].attempt else { panic!("it was measured") };
+    let Readings::Batches(batches) = &mut readings[0].readings else { panic!("it was timed in batches") };
+    batches
+}
+
+#[test]
+fn a_run_survives_its_file() {
+    assert_eq!(import(exported().as_slice()).unwrap(), sample_run());
+    assert_eq!(exported().last(), Some(&b'\n'));
+}
+
+#[test]
+fn fields_of_a_later_edition_are_ignored() {
+    let mut run = as_json();
+    run["invented_later"] = json!({"a": [1, 2]});
+    run["measurements"][0]["rounds"][0]["invented_later"] = json!(1);
+    run["machine"]["invented_later"] = json!(null);
+    assert_eq!(import(run.to_string().as_bytes()).unwrap(), sample_run());
+}
+
+#[test]
+fn other_formats_and_other_files_are_refused() {
+    let refusal = |file: &[u8]| import(file).unwrap_err().to_string();
+    assert_eq!(says("/format", json!(2)), "the file has format 2, and this kelvin knows up to 1: use a newer kelvin");
+    assert_eq!(says("/format", json!(0)), "field format: there is no format 0; formats are counted from 1");
+    let not_a_run = "the file is not a run of kelvin: it is not a JSON object with a whole number `format`";
+    for file in ["[1, 2]", "{}", "{\"format\": \"1\"}", "{\"format\": -1}", "{\"format\": 1.5}", "null", "7"] {
+        assert_eq!(refusal(file.as_bytes()), not_a_run, "{file}");
+    }
+    assert_eq!(refusal(b""), "the file is not JSON: EOF while parsing a value at line 1 column 0");
+    assert_eq!(refusal(b"\xff\xfe"), "the file is not JSON: expected value at line 1 column 1");
+    let half = &exported()[..1000];
+    assert!(matches!(import(half), Err(ImportError::NotJson(_))));
+    let deep = format!("{{\"format\":1,\"notes\":{}", "[".repeat(100_000));
+    assert!(matches!(import(deep.as_bytes()), Err(ImportError::NotJson(_))));
+}
+
+#[test]
+fn fields_of_another_type_are_named() {
+    let error = says("/clock/hertz", json!("fast"));
+    assert!(error.starts_with("field clock.hertz: invalid type: string \"fast\", expected f64 at line 1 "), "{error}");
+    let deep = "/measurements/0/rounds/1/attempt/measured/0/readings/batches/nanoseconds/2";
+    let error = says(deep, Value::Null);
+    let path = "field measurements[0].rounds[1].attempt.measured[0].readings.batches.nanoseconds[2]: ";
+    assert!(error.starts_with(path), "{error}");
+    assert!(says("/machine/cpu/family/known/value", json!(-1)).starts_with("field machine.cpu.family.known.value: "));
+    let mut run = as_json();
+    run.as_object_mut().unwrap().remove("settings");
+    let error = import(run.to_string().as_bytes()).unwrap_err().to_string();
+    assert!(error.contains("missing field `settings`"), "{error}");
+}
+
+#[test]
+fn ids_and_times_are_checked() {
+    for bad in ["", ".", "-x", "a b", "a/b", "../x", "last", "last~1", "é"] {
+        assert!(says("/id", json!(bad)).starts_with("field id: "), "{bad}");
+    }
+    assert!(says("/id", json!("x".repeat(129))).starts_with("field id: "));
+    for bad in ["", "yesterday", "2026-13-01T00:00:00Z", "2026-01-31"] {
+        assert_eq!(
+            says("/started", json!(bad)),
+            format!("field started: {bad:?} is not a time such as 2026-01-31T12:00:00Z")
+        );
+    }
+    assert_eq!(says("/machine/identity", json!("")), "field machine.identity: it is empty");
+}
+
+#[test]
+fn columns_have_one_length() {
+    let at = "field measurements[0].rounds[0].readings[0]";
+    assert_eq!(
+        complains(|run| batches(run).iterations.truncate(4)),
+        format!("{at}.iterations: 4 values, but `nanoseconds` has 5")
+    );
+    assert_eq!(complains(|run| batches(run).tags.clear()), format!("{at}.tags: 0 values, but `nanoseconds` has 5"));
+    assert_eq!(
+        complains(|run| {
+            batches(run).canaries.get_mut(&Canary::Block).unwrap().pop();
+        }),
+        format!("{at}.canaries.block: 3 readings; 5 batches at stride 2 have 4")
+    );
+    assert_eq!(
+        complains(|run| batches(run).canary_stride = 0),
+        format!("{at}.canary_stride: it is 0, but canaries were read")
+    );
+    assert_eq!(
+        complains(|run| run.outline.learned[0].within.truncate(1)),
+        "field learned[0].headlines: 3 values, but `within` has 1"
+    );
+}
+
+#[test]
+fn numbers_are_finite_and_make_sense() {
+    let at = "field measurements[0].rounds[0].readings[0]";
+    let cases: [(&str, String); 10] = [
+        (".nanoseconds[1]: NaN is not a finite number", complains(|run| batches(run).nanoseconds[1] = f64::NAN)),
+        (".iterations[3]: a batch of 0 operations has no time per operation", {
+            complains(|run| batches(run).iterations[3] = 0)
+        }),
+        (".canaries.chain[0]: inf is not a finite number", {
+            complains(|run| batches(run).canaries.get_mut(&Canary::Chain).unwrap()[0] = f32::INFINITY)
+        }),
+        (".work_per_iteration: -1 is below 0", complains(|run| batches(run).work_per_iteration = -1.0)),
+        ("field clock.hertz: 0 is not above 0", complains(|run| run.outline.clock.hertz = 0.0)),
+        ("field seconds: inf is not a finite number", complains(|run| run.seconds = f64::INFINITY)),
+        ("field metrics[1].ceiling: inf is not a finite number", {
+            complains(|run| run.outline.metrics[1].ceiling = Some(f64::INFINITY))
+        }),
+        ("field machine.cpu.measured_hz: NaN is not a finite number", {
+            complains(|run| run.outline.machine.cpu.measured_hz = kelvin_model::Fact::known(f64::NAN, "adds"))
+        }),
+        ("field predictions[0].prediction.low: it is above `high`", {
+            complains(|run| run.predictions[0].prediction.as_mut().unwrap().low = 1e9)
+        }),
+        ("field learned[0].within: -1 is below 0", complains(|run| run.outline.learned[0].within[1] = -1.0)),
+    ];
+    for (expected, found) in cases {
+        let expected = if expected.starts_with('.') { format!("{at}{expected}") } else { expected.to_owned() };
+        assert_eq!(found, expected);
+    }
+    // 1e300 is a number in JSON, and none in the 32 bits of a canary's reading.
+    let canary = "/measurements/0/rounds/0/attempt/measured/0/readings/batches/canaries/chain/0";
+    let error = says(canary, json!(1e300));
+    assert!(error.contains("batches.canaries.") && error.contains("number out of range"), "{error}");
+}
+
+#[test]
+fn names_are_defined_and_the_plan_is_followed() {
+    let unknown = "is not among the metrics of the run";
+    assert_eq!(
+        says("/measurements/0/rounds/0/attempt/measured/0/metric", json!("os.typo")),
+        format!("field measurements[0].rounds[0].readings[0].metric: os.typo {unknown}")
+    );
+    assert_eq!(says("/predictions/1/metric", json!("x")), format!("field predictions[1].metric: x {unknown}"));
+    assert_eq!(says("/learned/0/metric", json!("x")), format!("field learned[0].metric: x {unknown}"));
+    assert_eq!(says("/plan/0/metrics/0", json!("x")), format!("field plan[0].metrics: x {unknown}"));
+    assert_eq!(
+        complains(|run| run.outline.metrics[1].id = run.outline.metrics[0].id),
+        "field metrics[1].id: os.syscall.null is defined twice"
+    );
+    assert_eq!(
+        complains(|run| run.measurements.swap(0, 1)),
+        "field measurements[0]: it is not os.syscall.null call=getppid, as plan[0] says"
+    );
+    assert_eq!(complains(|run| run.measurements.truncate(1)), "field measurements: 1 measurements, but the plan has 2");
+    assert_eq!(
+        complains(|run| run.measurements[2].skipped = None),
+        "field measurements[2]: it is not in the plan and has no rounds"
+    );
+    assert_eq!(
+        complains(|run| run.measurements.push(run.measurements[2].clone())),
+        "field measurements[3]: an earlier measurement has the same probe and case"
+    );
+    assert_eq!(
+        complains(|run| run.outline.plan[1] = run.outline.plan[0].clone()),
+        "field plan[1]: os.syscall.null call=getppid is planned twice"
+    );
+    assert_eq!(
+        complains(|run| run.predictions[1].none_because = None),
+        "field predictions[1]: neither a prediction nor a reason for none"
+    );
+    assert_eq!(
+        complains(|run| run.predictions[0].none_because = Some(NoPrediction::because("both"))),
+        "field predictions[0]: both a prediction and a reason for none"
+    );
+    assert_eq!(
+        complains(|run| run.status = RunStatus::Partial(String::new())),
+        "field status: a partial run says why it is partial"
+    );
+}
+
+/// All places in a JSON value, as pointers.
+fn places(value: &Value, prefix: &str, found: &mut Vec<String>) {
+    found.push(prefix.to_owned());
+    match value {
+        Value::Object(fields) => {
+            fields.iter().for_each(|(key, value)| places(value, &format!("{prefix}/{key}"), found))
+        }
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(i, value)| places(value, &format!("{prefix}/{i}"), found));
+        }
+        _ => {}
+    }
+}
+
+fn anything() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "\\PC{0,12}".prop_map(Value::from),
+        Just(json!([])),
+        Just(json!({})),
+        Just(json!([[], {}, 1e308, -1])),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
+
+    #[test]
+    fn arbitrary_bytes_are_never_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
+        prop_assert!(import(bytes.as_slice()).is_err());
+    }
+
+    #[test]
+    fn damaged_files_are_never_a_panic(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        cut in any::<prop::sample::Index>(),
+        shorten in any::<bool>(),
+    ) {
+        let mut file = exported();
+        for (place, byte) in changes {
+            let place = place.index(file.len());
+            file[place] = byte;
+        }
+        if shorten {
+            file.truncate(cut.index(file.len()));
+        }
+        if let Ok(run) = import(file.as_slice()) {
+            prop_assert_eq!(check(&run), Ok(()));
+        }
+    }
+
+    #[test]
+    fn what_is_imported_after_any_change_of_a_value_can_be_exported_and_stored(
+        place in any::<prop::sample::Index>(),
+        value in anything(),
+        remove in any::<bool>(),
+    ) {
+        let mut run = as_json();
+        let mut all = Vec::new();
+        places(&run, "", &mut all);
+        let place = place.get(&all);
+        let (parent, key) = place.rsplit_once('/').unwrap_or_default();
+        match run.pointer_mut(parent) {
+            Some(Value::Object(fields)) if remove => {
+                fields.remove(key);
+            }
+            _ => *run.pointer_mut(place).unwrap() = value,
+        }
+        let mut text = Vec::new();
+        match import(run.to_string().as_bytes()) {
+            Ok(imported) => {
+                export(&imported, &mut text).unwrap();
+                prop_assert_eq!(&import(text.as_slice()).unwrap(), &imported);
+                let directory = tempfile::tempdir().unwrap();
+                let store = kelvin_store::Store::open(directory.path().join("runs.sqlite")).unwrap();
+                store.insert(&imported).unwrap();
+                prop_assert_eq!(store.load("last").unwrap(), imported);
+            }
+            Err(error) => prop_assert!(!error.to_string().contains('\n'), "{}", error),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Every format that was ever released stays readable: one stored run and one file of each, kept for ever.
+//!
+//! A fixture is made once, by running these tests with `KELVIN_BLESS=1` while it does not exist, and never changed
+//! after the release that first wrote it. The published JSON Schema is brought up to date in the same way.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::{MACHINE, sample_metrics, sample_run};
+use kelvin_model::{Case, FORMAT, Name, Run};
+use kelvin_store::{Headline, SCHEMA_VERSION, Store, export, import};
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
+}
+
+fn published_schema() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/run.schema.json")
+}
+
+fn blessing() -> bool {
+    std::env::var_os("KELVIN_BLESS").is_some_and(|value| value == "1")
+}
+
+fn headlines() -> Vec<Headline> {
+    let case = Case::new().with_word("call", "getppid");
+    vec![Headline { metric: Name::new("os.syscall.null"), version: 1, case, value: 61.25, within_variance: 0.5 }]
+}
+
+#[test]
+fn the_file_of_format_1_is_read() {
+    let path = fixture("format-1.json");
+    if blessing() && !path.exists() {
+        assert_eq!(FORMAT, 1, "only a kelvin of format 1 can make its fixture");
+        export(&sample_run(), fs::File::create(&path).unwrap()).unwrap();
+    }
+    assert_eq!(import(fs::File::open(path).unwrap()).unwrap(), sample_run());
+}
+
+#[test]
+fn the_store_of_format_1_is_read() {
+    let path = fixture("format-1.sqlite");
+    if blessing() && !path.exists() {
+        assert_eq!((FORMAT, SCHEMA_VERSION), (1, 1), "only a kelvin of format 1 can make its fixture");
+        let store = Store::open(&path).unwrap();
+        store.insert(&sample_run()).unwrap();
+        store.record_headlines(&sample_run().outline.id, &headlines()).unwrap();
+    }
+    // Opened as a copy: opening brings the layout up to date.
+    let directory = tempfile::tempdir().unwrap();
+    let copy = directory.path().join("runs.sqlite");
+    fs::write(&copy, fs::read(path).unwrap()).unwrap();
+    let store = Store::open(copy).unwrap();
+    assert_eq!(store.load("last").unwrap(), sample_run());
+    let learned = store.learned(MACHINE, &sample_metrics(), 10).unwrap();
+    assert_eq!(learned.len(), 1);
+    assert_eq!((learned[0].headlines[0], learned[0].within[0]), (61.25, 0.5));
+}
+
+#[test]
+fn the_published_schema_is_that_of_the_model() {
+    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Run>();
+    schema.insert("title".into(), format!("A run of kelvin, format {FORMAT}").into());
+    let current = serde_json::to_value(&schema).unwrap();
+    let path = published_schema();
+    if blessing() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, serde_json::to_string_pretty(&current).unwrap() + "\n").unwrap();
+    }
+    let published: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    assert!(published == current, "docs/run.schema.json is out of date: run this test with KELVIN_BLESS=1");
+}

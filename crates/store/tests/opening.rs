@@ -1,0 +1,131 @@
+//! What opens as a store, what is refused and in which words, and where the store is by default.
+
+mod common;
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use common::sample_run;
+use kelvin_store::{DataDirectoryError, Filter, OpenError, SCHEMA_VERSION, Store};
+use rusqlite::Connection;
+
+fn refusal(path: &Path) -> OpenError {
+    let error = Store::open(path).expect_err("this is no store");
+    assert!(!error.to_string().contains('\n'), "{error}");
+    error
+}
+
+#[test]
+fn a_new_store_is_its_owners_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a/b/runs.sqlite");
+    let store = Store::open(&path).unwrap();
+    store.insert(&sample_run()).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path), 0o600);
+    assert_eq!(mode(&directory.path().join("a/b/runs.sqlite-wal")), 0o600);
+    assert_eq!(mode(path.parent().unwrap()), 0o700);
+    drop(store);
+    assert_eq!(Store::open(&path).unwrap().load("last").unwrap(), sample_run());
+}
+
+#[test]
+fn commits_are_logged_ahead_and_flushed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.sqlite");
+    drop(Store::open(&path).unwrap());
+    let plain = Connection::open(&path).unwrap();
+    let mode: String = plain.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+    assert_eq!(mode, "wal");
+    let version: i64 = plain.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    assert_eq!(version, SCHEMA_VERSION);
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notes.txt");
+    let text = "not a database, but long enough to be read as the header of one: ".repeat(20);
+    fs::write(&path, &text).unwrap();
+    assert!(matches!(refusal(&path), OpenError::NotSqlite { .. }));
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left beside it");
+}
+
+#[test]
+fn a_database_of_another_program_is_refused_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("other.sqlite");
+    Connection::open(&path).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
+    let before = fs::read(&path).unwrap();
+    assert!(matches!(refusal(&path), OpenError::Foreign { .. }));
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn a_newer_schema_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.sqlite");
+    drop(Store::open(&path).unwrap());
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", SCHEMA_VERSION + 1).unwrap();
+    let error = refusal(&path);
+    assert!(matches!(error, OpenError::Newer { found, known, .. } if found == known + 1));
+    assert!(error.to_string().ends_with("use a newer kelvin"), "{error}");
+}
+
+#[test]
+fn places_that_hold_no_file_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    assert!(matches!(refusal(directory.path()), OpenError::IsDirectory { .. }));
+    assert!(matches!(refusal(Path::new("/dev/null")), OpenError::NotRegular { .. }));
+    // Nobody, not even root, makes files and directories in /proc.
+    assert!(matches!(refusal(Path::new("/proc/kelvin/runs.sqlite")), OpenError::Directory { .. }));
+    assert!(matches!(refusal(Path::new("/proc/runs.sqlite")), OpenError::NotWritable { .. }));
+    let below_a_file = directory.path().join("file");
+    fs::write(&below_a_file, "").unwrap();
+    assert!(matches!(refusal(&below_a_file.join("runs.sqlite")), OpenError::Directory { .. }));
+}
+
+#[test]
+fn an_empty_file_becomes_a_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.sqlite");
+    fs::write(&path, "").unwrap();
+    assert!(Store::open(&path).unwrap().list(&Filter::default()).unwrap().is_empty());
+}
+
+#[test]
+fn many_open_a_new_store_at_once_and_all_record() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.sqlite");
+    let threads: Vec<_> = (0..8)
+        .map(|i| {
+            let path = path.clone();
+            thread::spawn(move || {
+                let mut run = sample_run();
+                run.outline.id = format!("run-{i}");
+                Store::open(&path).unwrap().insert(&run).unwrap();
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(Store::open(&path).unwrap().list(&Filter::default()).unwrap().len(), 8);
+}
+
+#[test]
+fn the_default_path_follows_the_environment() {
+    let with = |variables: &'static [(&'static str, &'static str)]| {
+        Store::default_path(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, v)| OsString::from(v)))
+    };
+    let home = PathBuf::from("/home/k/.local/share/kelvin/runs.sqlite");
+    assert_eq!(with(&[("HOME", "/home/k"), ("XDG_DATA_HOME", "/data")]), Ok("/data/kelvin/runs.sqlite".into()));
+    assert_eq!(with(&[("HOME", "/home/k")]), Ok(home.clone()));
+    assert_eq!(with(&[("HOME", "/home/k"), ("XDG_DATA_HOME", "")]), Ok(home));
+    assert_eq!(with(&[]), Err(DataDirectoryError::NoHome));
+    assert!(DataDirectoryError::NoHome.to_string().contains("--store"));
+    let relative = with(&[("HOME", "/home/k"), ("XDG_DATA_HOME", "data")]).unwrap_err();
+    assert!(relative.to_string().starts_with("XDG_DATA_HOME is not an absolute path: data"), "{relative}");
+}

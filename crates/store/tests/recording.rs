@@ -1,0 +1,288 @@
+//! What is recorded is what is loaded, whole or partial; and it is found, listed, learned from and deleted.
+
+mod common;
+
+use common::{MACHINE, sample_events, sample_metrics, sample_notes, sample_outline, sample_predictions, sample_round};
+use common::{sample_run, sample_studies};
+use kelvin_model::{Case, Event, Name, Run, RunStatus};
+use kelvin_store::{AppendError, Filter, FindError, Headline, InsertError, Inserted, Store};
+use tempfile::TempDir;
+
+fn fresh() -> (TempDir, Store) {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path().join("runs.sqlite")).unwrap();
+    (directory, store)
+}
+
+/// A run that differs from the sample in its id and start.
+fn run_at(id: &str, minute: u32) -> Run {
+    let mut run = sample_run();
+    run.outline.id = id.into();
+    run.outline.started = format!("2026-02-01T10:{minute:02}:00Z");
+    run
+}
+
+#[test]
+fn a_recorded_run_loads_as_it_was_told() {
+    let (_directory, store) = fresh();
+    let mut recorder = store.recorder();
+    for event in sample_events() {
+        recorder.event(&event).unwrap();
+    }
+    let id = recorder.run_id().unwrap().to_owned();
+    store.finish(&id, &sample_predictions(), &sample_studies(), &sample_notes()).unwrap();
+    assert_eq!(store.load(&id).unwrap(), sample_run());
+}
+
+#[test]
+fn any_beginning_of_a_run_is_a_partial_run() {
+    let events = sample_events();
+    for length in 1..events.len() {
+        let (_directory, store) = fresh();
+        let mut recorder = store.recorder();
+        events[..length].iter().for_each(|event| recorder.event(event).unwrap());
+        let stored = store.load("last").unwrap();
+        assert_eq!(stored, Run::from_events(events[..length].to_vec()).unwrap());
+        assert!(matches!(stored.status, RunStatus::Partial(_)));
+        assert_eq!(store.list(&Filter::default()).unwrap()[0].status, None);
+    }
+}
+
+#[test]
+fn an_inserted_run_loads_as_it_was_and_is_inserted_once() {
+    let (_directory, store) = fresh();
+    let run = sample_run();
+    assert_eq!(store.insert(&run).unwrap(), Inserted::New);
+    assert_eq!(store.load(&run.outline.id).unwrap(), run);
+    assert_eq!(store.insert(&run).unwrap(), Inserted::AlreadyThere);
+
+    let mut other = run.clone();
+    other.notes.push("another note".into());
+    let error = store.insert(&other).unwrap_err();
+    assert!(matches!(error, InsertError::Differs { .. }));
+    assert_eq!(
+        error.to_string(),
+        "run 20260131T120000-5f2c is already in the store with other content: delete it first, or keep it"
+    );
+    assert_eq!(store.load(&run.outline.id).unwrap(), run);
+}
+
+#[test]
+fn a_partial_run_survives_insertion() {
+    let (_directory, store) = fresh();
+    let events = sample_events();
+    let run = Run::from_events(events[..4].to_vec()).unwrap();
+    store.insert(&run).unwrap();
+    assert_eq!(store.load("last").unwrap(), run);
+}
+
+#[test]
+fn events_out_of_order_and_contradictions_are_refused_and_nothing_is_stored() {
+    let (_directory, store) = fresh();
+    let events = sample_events();
+    let mut recorder = store.recorder();
+    assert!(matches!(recorder.event(&events[2]), Err(AppendError::NotStarted)));
+    recorder.event(&events[0]).unwrap();
+    assert!(matches!(recorder.event(&events[0]), Err(AppendError::AlreadyStarted { .. })));
+    assert!(matches!(store.recorder().event(&events[0]), Err(AppendError::Duplicate { .. })));
+
+    let mut round = sample_round(0);
+    round.seconds = f64::NAN;
+    let bad = Event::RoundFinished {
+        probe: Name::new("os.syscall.null"),
+        case: Case::new().with_word("call", "getppid"),
+        round: Box::new(round),
+    };
+    let error = recorder.event(&bad).unwrap_err().to_string();
+    assert_eq!(error, "field os.syscall.null call=getppid round 0.seconds: NaN is not a finite number");
+    assert_eq!(store.load("last").unwrap(), Run::from_events(events[..1].to_vec()).unwrap());
+
+    // It goes on after a refusal.
+    recorder.event(&events[2]).unwrap();
+    assert_eq!(store.load("last").unwrap().measurements[0].rounds.len(), 1);
+}
+
+#[test]
+fn a_run_deleted_while_it_is_recorded_is_said_to_be_gone() {
+    let (_directory, store) = fresh();
+    let events = sample_events();
+    let mut recorder = store.recorder();
+    recorder.event(&events[0]).unwrap();
+    store.delete("last").unwrap();
+    for event in [&events[2], &events[6], &events[7]] {
+        assert!(matches!(recorder.event(event), Err(AppendError::Gone { .. })));
+    }
+    assert!(matches!(store.finish("20260131T120000-5f2c", &[], &[], &[]), Err(AppendError::Gone { .. })));
+}
+
+#[test]
+fn an_outline_is_amended_but_not_its_plan() {
+    let (_directory, store) = fresh();
+    store.insert(&sample_run()).unwrap();
+    let mut outline = sample_outline("20260131T120000-5f2c");
+    outline.clock.source_after = Some("hpet".into());
+    store.amend(&outline).unwrap();
+    let stored = store.load("last").unwrap();
+    assert!(stored.clock_changed());
+    assert_eq!(stored.measurements, sample_run().measurements);
+    outline.plan.pop();
+    assert!(matches!(store.amend(&outline), Err(AppendError::OtherPlan { .. })));
+}
+
+#[test]
+fn conclusions_are_replaced_by_later_ones() {
+    let (_directory, store) = fresh();
+    store.insert(&sample_run()).unwrap();
+    store.finish("20260131T120000-5f2c", &[], &sample_studies(), &["later".into()]).unwrap();
+    let stored = store.load("last").unwrap();
+    assert!(stored.predictions.is_empty());
+    assert_eq!(stored.notes.last().map(String::as_str), Some("later"));
+}
+
+#[test]
+fn names_lead_to_runs() {
+    let (_directory, store) = fresh();
+    assert!(matches!(store.find("last"), Err(FindError::Empty { .. })));
+    // Stored in another order than they were made.
+    for (id, minute) in [("b-2", 2), ("a-1", 1), ("a-10", 3)] {
+        store.insert(&run_at(id, minute)).unwrap();
+    }
+    assert_eq!(store.find("last").unwrap(), "a-10");
+    assert_eq!(store.find("last~0").unwrap(), "a-10");
+    assert_eq!(store.find("last~2").unwrap(), "a-1");
+    assert_eq!(store.find("b").unwrap(), "b-2");
+    assert_eq!(store.find("a-1").unwrap(), "a-1", "a whole id wins over a beginning");
+    let says = |name: &str| store.find(name).unwrap_err().to_string();
+    assert_eq!(says("a"), "\"a\" could be a-10, a-1");
+    assert_eq!(says("last~3"), "last~3 goes back further than the 3 stored runs");
+    assert_eq!(says("last~-1"), "\"last~-1\" is not last~N with a whole number N");
+    assert_eq!(says("last~"), "\"last~\" is not last~N with a whole number N");
+    assert_eq!(says("%"), "no run is called \"%\", and none begins with it");
+    assert_eq!(says(""), "no run is called \"\", and none begins with it");
+}
+
+#[test]
+fn many_candidates_are_cut_short() {
+    let (_directory, store) = fresh();
+    for i in 0..10 {
+        store.insert(&run_at(&format!("x{i}"), i)).unwrap();
+    }
+    assert_eq!(store.find("x").unwrap_err().to_string(), "\"x\" could be x9, x8, x7, x6, x5, x4, x3, x2 or 2 more");
+}
+
+#[test]
+fn a_list_is_filtered_and_oldest_first() {
+    let (_directory, store) = fresh();
+    let mut elsewhere = run_at("b", 2);
+    elsewhere.outline.machine.identity = "elsewhere".into();
+    let mut partial = run_at("c", 1);
+    partial.status = RunStatus::Partial("interrupted".into());
+    for run in [run_at("a", 3), elsewhere, partial] {
+        store.insert(&run).unwrap();
+    }
+    let ids =
+        |filter: &Filter| -> Vec<String> { store.list(filter).unwrap().into_iter().map(|line| line.id).collect() };
+    assert_eq!(ids(&Filter::default()), ["c", "b", "a"]);
+    assert_eq!(ids(&Filter { limit: Some(2), ..Filter::default() }), ["b", "a"]);
+    assert_eq!(ids(&Filter { machine: Some(MACHINE.into()), ..Filter::default() }), ["c", "a"]);
+    assert_eq!(ids(&Filter { complete: true, ..Filter::default() }), ["b", "a"]);
+    assert_eq!(ids(&Filter { mode: Some("thorough".into()), ..Filter::default() }), [""; 0]);
+
+    let line = &store.list(&Filter::default()).unwrap()[0];
+    assert_eq!(line.status, Some(RunStatus::Partial("interrupted".into())));
+    assert_eq!(line.cpu_model.as_deref(), Some("AMD EPYC 9B45"));
+    assert_eq!(line.measured_rounds, 2, "failed and declined rounds are not measured ones");
+    assert!(line.bytes > 1000, "{}", line.bytes);
+}
+
+#[test]
+fn a_deleted_run_gives_its_space_back() {
+    let (_directory, store) = fresh();
+    store.insert(&run_at("kept", 1)).unwrap();
+    let mut large = run_at("large", 2);
+    // Text that zstd cannot shrink much.
+    large.notes = (0..200_000u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_string()).collect();
+    let size = || std::fs::metadata(store.path()).unwrap().len();
+    store.insert(&large).unwrap();
+    store.record_headlines("large", &[headline(1.0)]).unwrap();
+    assert_eq!(store.delete("large").unwrap(), "large");
+    assert!(size() < 300_000, "{} bytes are left", size());
+    assert_eq!(store.load("last").unwrap(), run_at("kept", 1));
+    assert!(store.learned(MACHINE, &sample_metrics(), 10).unwrap().is_empty());
+}
+
+fn headline(value: f64) -> Headline {
+    Headline {
+        metric: Name::new("os.syscall.null"),
+        version: 1,
+        case: Case::new().with_word("call", "getppid"),
+        value,
+        within_variance: 0.25,
+    }
+}
+
+#[test]
+fn only_complete_runs_of_the_same_machine_and_method_teach() {
+    let (_directory, store) = fresh();
+    let mut elsewhere = run_at("elsewhere", 4);
+    elsewhere.outline.machine.identity = "elsewhere".into();
+    let mut partial = run_at("partial", 5);
+    partial.status = RunStatus::Partial("interrupted".into());
+    for (run, value) in [(run_at("c", 3), 3.0), (run_at("a", 1), 1.0), (elsewhere, 9.0), (partial, 8.0)] {
+        store.insert(&run).unwrap();
+        store.record_headlines(&run.outline.id, &[headline(value)]).unwrap();
+    }
+    store.insert(&run_at("b", 2)).unwrap();
+    let other_case = Headline { case: Case::new().with_word("call", "gettid"), ..headline(20.0) };
+    store.record_headlines("b", &[headline(7.0)]).unwrap();
+    store.record_headlines("b", &[headline(2.0), other_case]).unwrap();
+    let newer_method = Headline { version: 2, ..headline(99.0) };
+    store.insert(&run_at("d", 6)).unwrap();
+    store.record_headlines("d", &[newer_method]).unwrap();
+
+    let learned = store.learned(MACHINE, &sample_metrics(), 10).unwrap();
+    let rows: Vec<_> = learned.iter().map(|l| (l.case.to_string(), l.headlines.clone(), l.within.clone())).collect();
+    assert_eq!(
+        rows,
+        [
+            ("call=getppid".to_owned(), vec![1.0, 2.0, 3.0], vec![0.25; 3]),
+            ("call=gettid".to_owned(), vec![20.0], vec![0.25]),
+        ]
+    );
+    assert_eq!(store.learned(MACHINE, &sample_metrics(), 2).unwrap()[0].headlines, [2.0, 3.0]);
+    let ids: Vec<_> = store.machine_runs(MACHINE, 3).unwrap().into_iter().map(|run| run.outline.id).collect();
+    assert_eq!(ids, ["b", "c", "d"]);
+}
+
+#[test]
+fn headlines_that_cannot_be_are_refused() {
+    let (_directory, store) = fresh();
+    store.insert(&sample_run()).unwrap();
+    let says =
+        |headlines: &[Headline]| store.record_headlines("20260131T120000-5f2c", headlines).unwrap_err().to_string();
+    assert_eq!(says(&[headline(f64::NAN)]), "field headlines[0].value: NaN is not a finite number");
+    assert_eq!(says(&[headline(1.0), headline(2.0)]), "field headlines[1]: os.syscall.null call=getppid comes twice");
+    let negative = Headline { within_variance: -1.0, ..headline(1.0) };
+    assert_eq!(says(&[negative]), "field headlines[0].within_variance: -1 is below 0");
+    assert!(matches!(store.record_headlines("nobody", &[]), Err(AppendError::Gone { .. })));
+}
+
+#[test]
+fn a_damaged_or_newer_run_is_named_and_others_still_load() {
+    let (_directory, store) = fresh();
+    for (id, minute) in [("whole", 1), ("damaged", 2), ("newer", 3)] {
+        store.insert(&run_at(id, minute)).unwrap();
+    }
+    let plain = rusqlite::Connection::open(store.path()).unwrap();
+    let damage = "UPDATE round SET payload = zeroblob(40)
+                  WHERE sequence = 1 AND run = (SELECT key FROM run WHERE id = 'damaged')";
+    assert_eq!(plain.execute(damage, []).unwrap(), 1);
+    assert_eq!(plain.execute("UPDATE run SET format = 2 WHERE id = 'newer'", []).unwrap(), 1);
+
+    let says = |id: &str| store.load(id).unwrap_err().to_string();
+    let part = "event 1 (os.syscall.null {\"call\":\"getppid\"}) of run damaged is damaged: ";
+    assert!(says("damaged").starts_with(part), "{}", says("damaged"));
+    assert_eq!(says("newer"), "run newer has format 2, and this kelvin knows up to 1: use a newer kelvin");
+    assert!(matches!(store.insert(&run_at("damaged", 2)), Err(InsertError::Incomparable { .. })));
+    assert_eq!(store.load("whole").unwrap(), run_at("whole", 1));
+}
