@@ -1,1 +1,71 @@
-//! .
+//! Facts and hazards of a Linux machine, from /proc, /sys, cpuid and the firmware's tables.
+//!
+//! Everything is read below a root directory: `/` for the machine that runs us, or a recorded tree. Each fact is known
+//! with its source or unknown with a reason that a user can act on; nothing is guessed, and nothing here panics on
+//! what a file holds.
+#![forbid(unsafe_code)]
+
+mod cgroups;
+mod counters;
+mod cpu;
+mod cpuid;
+mod disks;
+#[cfg(test)]
+mod fuzz;
+mod gzip;
+mod hazards;
+mod identity;
+mod kernel;
+mod limits;
+mod memory;
+mod microarchitecture;
+mod nics;
+mod platform;
+mod smbios;
+mod text;
+mod tlb;
+mod topology;
+pub mod tune;
+mod watch;
+
+use std::path::Path;
+
+use kelvin_model::Machine;
+
+use crate::cpuid::Cpuid;
+use crate::smbios::Smbios;
+use crate::text::Root;
+
+pub use hazards::hazards;
+pub use watch::Watch;
+
+/// The file in which the kernel counts how often the CPU quota stopped this process, as seen on the machine itself.
+pub fn throttle_file(root: &Path) -> Option<String> {
+    counters::throttle_file(Root::new(root))
+}
+
+/// All facts of the machine whose files are below a root directory; `/` is the machine that runs us, and only there
+/// are the processor and the drivers asked too.
+pub fn read(root: &Path) -> Machine {
+    let root = Root::new(root);
+    let cpuid = Cpuid::new(root);
+    let smbios = Smbios::read(root);
+    let topology = topology::read(root);
+    let first = topology::first_allowed(&topology.allowed);
+    let (architecture, cpu) = cpu::read(&cpu::Sources { root, cpuid: &cpuid, smbios: &smbios, first });
+    let mut machine = Machine {
+        identity: String::new(),
+        architecture,
+        cpu,
+        topology,
+        memory: memory::read(root, architecture, &smbios),
+        disks: disks::disks(root),
+        mounts: disks::mounts(root),
+        nics: nics::read(root),
+        kernel: kernel::read(root),
+        platform: platform::read(root, architecture, &cpuid),
+        limits: limits::read(root),
+    };
+    machine.identity = identity::identity(&machine);
+    machine
+}

@@ -26,6 +26,7 @@ pub use machine::{
     BlockDevice, Cache, CacheKind, Cpu, Fact, FactRow, Kernel, Limits, Machine, Memory, Mitigation, Mount, Nic,
     NumaNode, Platform, Tlb, Topology,
 };
+pub use machine_text::cpu_ranges;
 pub use metric::{Axis, AxisScale, Better, CANARY_CHAIN_ADDS, Canaries, Canary, Metric, Overhead, Treatment, Unit};
 pub use name::Name;
 pub use prediction::{Basis, Input, NoPrediction, Prediction, PredictionRecord};

@@ -138,8 +138,8 @@ impl Rows {
 
     fn topology(&mut self, topology: &Topology) {
         const GROUP: &str = "Topology";
-        self.push(GROUP, "CPUs online", &topology.online, |cpus| format!("{} ({})", cpus.len(), ranges(cpus)));
-        self.push(GROUP, "CPUs allowed", &topology.allowed, |cpus| format!("{} ({})", cpus.len(), ranges(cpus)));
+        self.push(GROUP, "CPUs online", &topology.online, |cpus| format!("{} ({})", cpus.len(), cpu_ranges(cpus)));
+        self.push(GROUP, "CPUs allowed", &topology.allowed, |cpus| format!("{} ({})", cpus.len(), cpu_ranges(cpus)));
         self.push(GROUP, "Sockets", &topology.sockets, u32::to_string);
         self.push(GROUP, "Cores", &topology.cores, u32::to_string);
         self.push(GROUP, "Threads of a core", &topology.siblings, |sets| threads(sets));
@@ -271,7 +271,7 @@ fn cache(cache: &Cache) -> String {
     }
     if !cache.shared_by.is_empty() {
         let plural = if cache.shared_by.len() == 1 { "CPU" } else { "CPUs" };
-        text.push_str(&format!(", of {plural} {}", ranges(&cache.shared_by)));
+        text.push_str(&format!(", of {plural} {}", cpu_ranges(&cache.shared_by)));
     }
     text
 }
@@ -279,7 +279,7 @@ fn cache(cache: &Cache) -> String {
 fn node(node: &NumaNode) -> String {
     let memory = node.bytes.map_or_else(|| "memory unknown".into(), size);
     let distances = joined(&node.distances, u32::to_string);
-    let cpus = if node.cpus.is_empty() { "no CPUs".into() } else { format!("CPUs {}", ranges(&node.cpus)) };
+    let cpus = if node.cpus.is_empty() { "no CPUs".into() } else { format!("CPUs {}", cpu_ranges(&node.cpus)) };
     format!("{cpus}, {memory}, distances {distances}")
 }
 
@@ -308,8 +308,8 @@ fn threads(siblings: &[Vec<u32>]) -> String {
     joined(&counts, usize::to_string)
 }
 
-/// CPUs as ranges: `0-3,8`.
-pub(crate) fn ranges(cpus: &[u32]) -> String {
+/// CPUs as ranges, in ascending order: `0-3,8`.
+pub fn cpu_ranges(cpus: &[u32]) -> String {
     let mut sorted = cpus.to_vec();
     sorted.sort_unstable();
     sorted.dedup();
@@ -372,8 +372,8 @@ mod tests {
         assert_eq!(hertz(24e6), "24 MHz");
         assert_eq!(bit_rate(2.5e9), "2.5 Gbit/s");
         assert_eq!(trimmed(100.0, 0), "100");
-        assert_eq!(ranges(&[8, 0, 1, 2, 3]), "0-3,8");
-        assert_eq!(ranges(&[]), "");
+        assert_eq!(cpu_ranges(&[8, 0, 1, 2, 3]), "0-3,8");
+        assert_eq!(cpu_ranges(&[]), "");
     }
 
     #[test]

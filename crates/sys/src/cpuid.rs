@@ -1,4 +1,4 @@
-//! The processor's own statements about itself: cpuid on x86-64.
+//! The processor's own statements about itself: cpuid on x86-64, the counter's frequency on aarch64.
 
 /// The registers `[eax, ebx, ecx, edx]` that cpuid gives for a leaf and sub-leaf on the CPU this runs on; `None` on
 /// architectures without cpuid. Whether the leaf exists is the caller's question to leaf 0, 8000_0000h or 4000_0000h:
@@ -15,6 +15,22 @@ pub fn leaf(leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
 /// No cpuid on this architecture: always `None`.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn leaf(_leaf: u32, _subleaf: u32) -> Option<[u32; 4]> {
+    None
+}
+
+/// Frequency in hertz that the firmware states for the virtual counter (`CNTFRQ_EL0`, Arm ARM D24); `None` where there
+/// is no such register or the firmware left it zero.
+#[cfg(target_arch = "aarch64")]
+pub fn stated_counter_hz() -> Option<f64> {
+    let hertz: u64;
+    // SAFETY: Linux lets user space read CNTFRQ_EL0, and the read has no effect but its result.
+    unsafe { std::arch::asm!("mrs {}, cntfrq_el0", out(reg) hertz, options(nomem, nostack, preserves_flags)) };
+    (hertz != 0).then_some(hertz as f64)
+}
+
+/// No such register on this architecture: always `None`.
+#[cfg(not(target_arch = "aarch64"))]
+pub fn stated_counter_hz() -> Option<f64> {
     None
 }
 

@@ -1,0 +1,119 @@
+//! Which control groups this process is in, and the files that limit it, for versions 1 and 2.
+
+use crate::disks::{self, MountLine};
+use crate::text::Root;
+
+/// The groups of this process.
+#[derive(Clone, Debug)]
+pub(crate) struct Groups<'a> {
+    root: Root<'a>,
+    /// `controllers`, path; no controllers for version 2.
+    memberships: Vec<(String, String)>,
+    mounts: Vec<MountLine>,
+}
+
+/// Where one controller's files are: the directory of the group, and the mount above which none can be seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) version: u32,
+    mount: String,
+    /// Parts of the path below the mount.
+    parts: Vec<String>,
+}
+
+impl<'a> Groups<'a> {
+    /// The groups of this process, or why they are not known.
+    pub(crate) fn read(root: Root<'a>) -> Result<Self, String> {
+        let text = root.read("/proc/self/cgroup")?;
+        let mounts = disks::mount_lines(root).into_iter().filter(|mount| mount.kind.starts_with("cgroup")).collect();
+        Ok(Self { root, memberships: text.lines().filter_map(membership).collect(), mounts })
+    }
+
+    /// 2 where one hierarchy holds everything, 1 where controllers have hierarchies of their own, 0 for none.
+    pub(crate) fn version(&self) -> u32 {
+        let own = ["cpu", "memory", "pids"].into_iter().any(|name| self.membership(name).is_some());
+        match () {
+            () if own => 1,
+            () if self.memberships.iter().any(|(controllers, _)| controllers.is_empty()) => 2,
+            () => 0,
+        }
+    }
+
+    fn membership(&self, controller: &str) -> Option<&str> {
+        let has = |list: &str| list.split(',').any(|one| one == controller);
+        self.memberships.iter().find(|(list, _)| has(list)).map(|(_, path)| path.as_str())
+    }
+
+    /// Where the files of a controller are; `None` where the process is in no such group, an error where the group
+    /// cannot be seen.
+    pub(crate) fn place(&self, controller: &str) -> Result<Option<Place>, String> {
+        if let Some(path) = self.membership(controller) {
+            let is_mount = |mount: &&MountLine| {
+                mount.kind == "cgroup" && mount.super_options.split(',').any(|option| option == controller)
+            };
+            let mount = self.mounts.iter().find(is_mount).ok_or_else(|| {
+                format!("the cgroup v1 hierarchy of '{controller}' is not mounted: mount it below /sys/fs/cgroup")
+            })?;
+            return Ok(Some(Place::below(1, mount, path)));
+        }
+        let Some((_, path)) = self.memberships.iter().find(|(controllers, _)| controllers.is_empty()) else {
+            return Ok(None);
+        };
+        let mount = self.mounts.iter().find(|mount| mount.kind == "cgroup2");
+        let mount = mount.ok_or("cgroup v2 is not mounted: mount -t cgroup2 none /sys/fs/cgroup")?;
+        Ok(Some(Place::below(2, mount, path)))
+    }
+
+    /// What a file says in the group and in every ancestor that can be seen, nearest first, with the file's name.
+    pub(crate) fn chain(&self, place: &Place, file: &str) -> Vec<(String, String)> {
+        let depths = (0..=place.parts.len()).rev();
+        let names = depths.map(|depth| {
+            let mut name = place.mount.clone();
+            place.parts[..depth].iter().for_each(|part| name.push_str(&format!("/{part}")));
+            format!("{name}/{file}")
+        });
+        names.filter_map(|name| self.root.text(&name).map(|text| (name, text))).collect()
+    }
+}
+
+impl Place {
+    /// A path as /proc/self/cgroup gives it, seen through a mount that may show a part of the hierarchy only.
+    fn below(version: u32, mount: &MountLine, path: &str) -> Self {
+        let inner = match mount.root.as_str() {
+            "/" => path,
+            // Outside of a cgroup namespace a container's mount begins at its own group.
+            root => path.strip_prefix(root).unwrap_or(""),
+        };
+        let parts = inner.split('/').filter(|part| !part.is_empty() && *part != "..");
+        Self { version, mount: mount.target.clone(), parts: parts.map(str::to_owned).collect() }
+    }
+}
+
+/// `4:memory:/a/b` or `0::/a/b`.
+fn membership(line: &str) -> Option<(String, String)> {
+    let mut fields = line.splitn(3, ':');
+    fields.next()?.parse::<u32>().ok()?;
+    Some((fields.next()?.to_owned(), fields.next()?.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memberships_keep_colons_in_paths() {
+        assert_eq!(membership("4:memory:/a:b"), Some(("memory".into(), "/a:b".into())));
+        assert_eq!(membership("0::/"), Some(("".into(), "/".into())));
+        assert_eq!(membership("x::/"), None);
+        assert_eq!(membership("4:memory"), None);
+    }
+
+    #[test]
+    fn a_mount_that_shows_a_part_shortens_the_path() {
+        let line = "30 25 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw";
+        let mount = disks::mount_line(line).unwrap();
+        assert_eq!(Place::below(2, &mount, "/docker/abc/x").parts, ["x"]);
+        assert_eq!(Place::below(2, &mount, "/docker/abc").parts, Vec::<String>::new());
+        assert_eq!(Place::below(2, &mount, "/../other").parts, Vec::<String>::new());
+    }
+}

@@ -1,0 +1,322 @@
+//! Facts of the processor, from /proc/cpuinfo, cpuid, cpufreq and the firmware.
+
+use std::collections::BTreeMap;
+
+use kelvin_model::{Cpu, Fact, Mitigation, Name};
+
+use crate::cpuid::Cpuid;
+use crate::smbios::Smbios;
+use crate::text::{Root, excerpt, number};
+use crate::{microarchitecture, tlb};
+
+pub(crate) const CPUINFO: &str = "/proc/cpuinfo";
+const VULNERABILITIES: &str = "sys/devices/system/cpu/vulnerabilities";
+
+/// What the facts of the processor are read from.
+pub(crate) struct Sources<'a> {
+    pub(crate) root: Root<'a>,
+    pub(crate) cpuid: &'a Cpuid,
+    pub(crate) smbios: &'a Result<Smbios, String>,
+    /// The CPU that probes run on: the first allowed one.
+    pub(crate) first: u32,
+}
+
+/// One block of /proc/cpuinfo, key to value.
+type Block = BTreeMap<String, String>;
+
+/// All facts of the processor, and its architecture.
+pub(crate) fn read(sources: &Sources<'_>) -> (Name, Cpu) {
+    let info = Info::read(sources);
+    let vendor = info.vendor();
+    let (family, model, stepping) = info.numbers();
+    let microarchitecture = info.microarchitecture(&vendor, &family, &model, &stepping);
+    let tlbs = tlbs(sources, &vendor);
+    let frequencies = Frequencies { sources, info: &info, vendor: &vendor };
+    let cpu = Cpu {
+        model_name: info.model_name(sources),
+        microcode: info.fact("microcode", |text| Some(text.to_owned())),
+        nominal_hz: frequencies.nominal(),
+        maximum_hz: frequencies.maximum(),
+        measured_hz: Fact::unknown("not measured yet: a run measures it from a chain of dependent adds"),
+        counter_hz: frequencies.counter(),
+        flags: info.flags(),
+        governor: governor(sources),
+        mitigations: mitigations(sources.root),
+        vendor,
+        family,
+        model,
+        stepping,
+        microarchitecture,
+        tlbs,
+    };
+    (info.architecture(sources.root), cpu)
+}
+
+/// The block of /proc/cpuinfo of the CPU that probes run on.
+struct Info {
+    block: Result<Block, String>,
+}
+
+impl Info {
+    fn read(sources: &Sources<'_>) -> Self {
+        let block = sources.root.read(CPUINFO).and_then(|text| {
+            let mut blocks = parse(&text);
+            let wanted = sources.first.to_string();
+            let index = blocks.iter().position(|block| block.get("processor") == Some(&wanted)).unwrap_or(0);
+            if blocks.is_empty() { Err(format!("{CPUINFO} is empty")) } else { Ok(blocks.swap_remove(index)) }
+        });
+        Self { block }
+    }
+
+    fn get(&self, key: &str) -> Option<&str> {
+        self.block.as_ref().ok()?.get(key).map(String::as_str)
+    }
+
+    fn fact<T>(&self, key: &str, parse: impl FnOnce(&str) -> Option<T>) -> Fact<T> {
+        match (&self.block, self.get(key)) {
+            (Err(reason), _) => Fact::unknown(reason.as_str()),
+            (Ok(_), None) => Fact::unknown(format!("{CPUINFO} has no line '{key}' on this platform")),
+            (Ok(_), Some(text)) => match parse(text) {
+                Some(value) => Fact::known(value, CPUINFO),
+                None => Fact::unknown(format!("{CPUINFO} says '{key}' is {:?}, which tells nothing", excerpt(text))),
+            },
+        }
+    }
+
+    fn is_arm(&self) -> bool {
+        self.get("CPU implementer").is_some()
+    }
+
+    /// Implementer and part, on Arm.
+    fn arm(&self) -> Option<(u32, u32)> {
+        Some((integer(self.get("CPU implementer")?)?, integer(self.get("CPU part")?)?))
+    }
+
+    fn architecture(&self, root: Root<'_>) -> Name {
+        match () {
+            () if self.get("vendor_id").is_some() => Name::new("x86_64"),
+            () if self.is_arm() => Name::new("aarch64"),
+            () if root.is_live() => Name::new(std::env::consts::ARCH),
+            () => Name::new("unknown"),
+        }
+    }
+
+    fn vendor(&self) -> Fact<String> {
+        if self.is_arm() {
+            let name = |code| microarchitecture::arm_implementer(code).map(str::to_owned);
+            return self.fact("CPU implementer", |text| name(integer(text)?));
+        }
+        self.fact("vendor_id", |text| Some(text.to_owned()))
+    }
+
+    /// Family, model and stepping; on Arm architecture, part and revision.
+    fn numbers(&self) -> (Fact<u32>, Fact<u32>, Fact<u32>) {
+        if self.is_arm() {
+            (self.fact("CPU architecture", integer), self.fact("CPU part", integer), self.fact("CPU revision", integer))
+        } else {
+            (self.fact("cpu family", integer), self.fact("model", integer), self.fact("stepping", integer))
+        }
+    }
+
+    fn model_name(&self, sources: &Sources<'_>) -> Fact<String> {
+        if self.get("model name").is_some() || !self.is_arm() {
+            return self.fact("model name", |text| Some(text.to_owned()));
+        }
+        // Arm states no name of its own: the firmware may, and Amazon's machines tell it by their core.
+        if let Ok(Some(name)) = sources.smbios.as_ref().map(|table| table.processor.as_ref()?.name.clone()) {
+            return Fact::known(name, "SMBIOS type 4, version");
+        }
+        let amazon = sources.root.text("sys/class/dmi/id/sys_vendor").is_some_and(|vendor| vendor == "Amazon EC2");
+        match self.arm().and_then(|(implementer, part)| microarchitecture::graviton(implementer, part)) {
+            Some(name) if amazon => Fact::known(name.to_owned(), "part number, on Amazon EC2 (/sys/class/dmi/id)"),
+            _ => Fact::unknown("Arm processors state no name in /proc/cpuinfo; the firmware's table may (run as root)"),
+        }
+    }
+
+    fn microarchitecture(
+        &self,
+        vendor: &Fact<String>,
+        family: &Fact<u32>,
+        model: &Fact<u32>,
+        stepping: &Fact<u32>,
+    ) -> Fact<String> {
+        let known = |name: Option<&'static str>, numbers: String| match name {
+            Some(name) => Fact::known(name.to_owned(), format!("{numbers}, table of kelvin")),
+            None => Fact::unknown(format!("kelvin's table has no {numbers}")),
+        };
+        if let Some((implementer, part)) = self.arm() {
+            let name = microarchitecture::arm(implementer, part);
+            return known(name, format!("implementer {implementer:#04x} part {part:#05x}"));
+        }
+        match (vendor, family, model, stepping.get()) {
+            (
+                Fact::Known { value: vendor, .. },
+                Fact::Known { value: family, .. },
+                Fact::Known { value: model, .. },
+                stepping,
+            ) => {
+                let name = microarchitecture::x86(vendor, *family, *model, stepping.copied().unwrap_or(0));
+                known(name, format!("{vendor} family {family:#x} model {model:#x}"))
+            }
+            (Fact::Unknown { reason }, ..)
+            | (_, Fact::Unknown { reason }, ..)
+            | (_, _, Fact::Unknown { reason }, _) => Fact::unknown(reason.as_str()),
+        }
+    }
+
+    fn flags(&self) -> Fact<Vec<String>> {
+        let key = if self.is_arm() { "Features" } else { "flags" };
+        self.fact(key, |text| Some(text.split_ascii_whitespace().map(str::to_owned).collect()))
+    }
+
+    fn has_flag(&self, flag: &str) -> bool {
+        self.get("flags").is_some_and(|flags| flags.split_ascii_whitespace().any(|one| one == flag))
+    }
+}
+
+/// Blocks of /proc/cpuinfo, one for each CPU.
+pub(crate) fn parse(text: &str) -> Vec<Block> {
+    text.split("\n\n").map(block).filter(|block| !block.is_empty()).collect()
+}
+
+fn block(text: &str) -> Block {
+    let pairs = text.lines().filter_map(|line| line.split_once(':'));
+    pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect()
+}
+
+/// A decimal number, or a hexadecimal one after `0x`.
+fn integer(text: &str) -> Option<u32> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// The frequencies of the processor, each from the best source that there is.
+struct Frequencies<'a> {
+    sources: &'a Sources<'a>,
+    info: &'a Info,
+    vendor: &'a Fact<String>,
+}
+
+impl Frequencies<'_> {
+    fn nominal(&self) -> Fact<f64> {
+        let tries = [
+            self.file("cpufreq/base_frequency", 1e3),
+            self.file("acpi_cppc/nominal_freq", 1e6),
+            self.leaf_16h(0),
+            self.name(),
+            self.fixed_figure(),
+            self.firmware(),
+        ];
+        tries.into_iter().flatten().next().unwrap_or_else(|| {
+            Fact::unknown("no base_frequency, acpi_cppc, cpuid leaf 16h, frequency in the model name or firmware entry")
+        })
+    }
+
+    fn maximum(&self) -> Fact<f64> {
+        let tries = [self.file("cpufreq/cpuinfo_max_freq", 1e3), self.leaf_16h(1)];
+        tries.into_iter().flatten().next().unwrap_or_else(|| {
+            Fact::unknown("no cpufreq driver and no cpuid leaf 16h: usual in a virtual machine, whose host decides")
+        })
+    }
+
+    fn counter(&self) -> Fact<f64> {
+        if self.info.is_arm() {
+            let stated = self.sources.root.is_live().then(kelvin_sys::cpuid::stated_counter_hz).flatten();
+            return stated
+                .map(|hertz| Fact::known(hertz, "CNTFRQ_EL0"))
+                .unwrap_or_else(|| Fact::unknown("CNTFRQ_EL0 can only be read on the running machine"));
+        }
+        self.leaf_15h().or_else(|| self.hypervisor_leaf()).or_else(|| self.amd_counter()).unwrap_or_else(|| {
+            Fact::unknown(format!(
+                "{}, neither does a hypervisor state it in leaf 40000010h; a run calibrates it",
+                self.sources.cpuid.why_not("15h")
+            ))
+        })
+    }
+
+    fn file(&self, name: &str, factor: f64) -> Option<Fact<f64>> {
+        let name = format!("/sys/devices/system/cpu/cpu{}/{name}", self.sources.first);
+        let value = self.sources.root.text(&name).and_then(|text| number(&text)).filter(|value| *value > 0.0)?;
+        Some(Fact::known(value * factor, name))
+    }
+
+    /// Processor frequency information: base in EAX, maximum in EBX, in megahertz.
+    fn leaf_16h(&self, register: usize) -> Option<Fact<f64>> {
+        let megahertz = self.sources.cpuid.leaf(0x16, 0)?[register] & 0xffff;
+        (megahertz > 0).then(|| Fact::known(f64::from(megahertz) * 1e6, "cpuid leaf 16h"))
+    }
+
+    /// `... CPU @ 2.60GHz`.
+    fn name(&self) -> Option<Fact<f64>> {
+        let (_, after) = self.info.get("model name")?.rsplit_once('@')?;
+        let gigahertz = number(after.trim().strip_suffix("GHz")?)?;
+        (gigahertz > 0.0).then(|| Fact::known(gigahertz * 1e9, "model name in /proc/cpuinfo"))
+    }
+
+    /// Without cpufreq and APERF/MPERF the kernel prints in `cpu MHz` the fixed figure that it found at boot
+    /// (`show_cpuinfo` in arch/x86/kernel/cpu/proc.c falls back to `cpu_khz`).
+    fn fixed_figure(&self) -> Option<Fact<f64>> {
+        if self.info.has_flag("aperfmperf") || self.sources.root.exists("sys/devices/system/cpu/cpu0/cpufreq") {
+            return None;
+        }
+        let megahertz = number(self.info.get("cpu MHz")?).filter(|value| *value > 0.0)?;
+        Some(Fact::known(megahertz * 1e6, "'cpu MHz' in /proc/cpuinfo, which is a constant without cpufreq"))
+    }
+
+    fn firmware(&self) -> Option<Fact<f64>> {
+        let megahertz = self.sources.smbios.as_ref().ok()?.processor.as_ref()?.megahertz?;
+        Some(Fact::known(f64::from(megahertz) * 1e6, "SMBIOS type 4, speed at boot"))
+    }
+
+    /// Time-stamp counter = crystal in ECX times EBX over EAX (Intel SDM volume 3B, 19.7.3).
+    fn leaf_15h(&self) -> Option<Fact<f64>> {
+        let [denominator, numerator, crystal, _] = self.sources.cpuid.leaf(0x15, 0)?;
+        if denominator == 0 || numerator == 0 || crystal == 0 {
+            return None;
+        }
+        let hertz = f64::from(crystal) * f64::from(numerator) / f64::from(denominator);
+        Some(Fact::known(hertz, "cpuid leaf 15h"))
+    }
+
+    /// Kilohertz of the counter as a hypervisor states them, a convention begun by VMware.
+    fn hypervisor_leaf(&self) -> Option<Fact<f64>> {
+        self.sources.cpuid.hypervisor_signature()?;
+        let [kilohertz, ..] = self.sources.cpuid.leaf(0x4000_0010, 0)?;
+        (kilohertz > 0).then(|| Fact::known(f64::from(kilohertz) * 1e3, "cpuid leaf 40000010h of the hypervisor"))
+    }
+
+    /// On AMD the kernel's fixed figure is the frequency of the counter itself.
+    fn amd_counter(&self) -> Option<Fact<f64>> {
+        let amd = matches!(self.vendor.get()?.as_str(), "AuthenticAMD" | "HygonGenuine");
+        if amd { self.fixed_figure() } else { None }
+    }
+}
+
+fn tlbs(sources: &Sources<'_>, vendor: &Fact<String>) -> Fact<Vec<kelvin_model::Tlb>> {
+    let Some(vendor) = vendor.get() else { return Fact::unknown("the vendor of the processor is unknown") };
+    let found = tlb::tlbs(sources.cpuid, vendor);
+    if found.is_empty() {
+        return Fact::unknown(sources.cpuid.why_not("2, 18h (Intel) or 80000005h, 80000006h (AMD)"));
+    }
+    let stated = if sources.cpuid.hypervisor_bit() == Some(true) { ", as the hypervisor presents it" } else { "" };
+    Fact::known(found, format!("cpuid{stated}"))
+}
+
+fn governor(sources: &Sources<'_>) -> Fact<String> {
+    let name = format!("sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor", sources.first);
+    sources.root.fact(&name, |text| (!text.is_empty()).then(|| text.to_owned()))
+}
+
+fn mitigations(root: Root<'_>) -> Fact<Vec<Mitigation>> {
+    let names = root.names(VULNERABILITIES);
+    if names.is_empty() {
+        return Fact::unknown(format!("there is no /{VULNERABILITIES} here (kernels from 4.15 on have it)"));
+    }
+    let all = names.into_iter().map(|name| {
+        let status = root.read(&format!("{VULNERABILITIES}/{name}")).unwrap_or_else(|reason| reason);
+        Mitigation { vulnerability: name, status }
+    });
+    Fact::known(all.collect(), format!("/{VULNERABILITIES}"))
+}

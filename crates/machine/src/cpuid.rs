@@ -1,0 +1,107 @@
+//! Answers of the cpuid instruction: of the processor that runs us, or those kept in a recorded tree.
+
+use std::collections::BTreeMap;
+
+use crate::text::Root;
+
+/// File of a recorded tree that holds answers: `leaf subleaf eax ebx ecx edx`, hexadecimal, one answer a line.
+pub(crate) const RECORD: &str = "cpuid.txt";
+
+/// Who answers.
+#[derive(Clone, Debug)]
+pub(crate) enum Cpuid {
+    /// The processor.
+    Live,
+    /// A record.
+    Recorded(BTreeMap<(u32, u32), [u32; 4]>),
+    /// Nobody, for a reason.
+    Silent(String),
+}
+
+impl Cpuid {
+    pub(crate) fn new(root: Root<'_>) -> Self {
+        if root.is_live() {
+            return match kelvin_sys::cpuid::leaf(0, 0) {
+                Some(_) => Self::Live,
+                None => Self::Silent("this architecture has no cpuid instruction".into()),
+            };
+        }
+        match root.text(RECORD) {
+            Some(text) => Self::Recorded(text.lines().filter_map(answer).collect()),
+            None => Self::Silent("the recorded tree has no cpuid".into()),
+        }
+    }
+
+    /// The registers `[eax, ebx, ecx, edx]` of a leaf, if the processor has it.
+    pub(crate) fn leaf(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+        // Each range of leaves states its highest one in its first; what lies above answers with something else.
+        let base = leaf & 0xf000_0000;
+        let highest = self.ask(base, 0)?[0];
+        let exists = leaf <= highest && (base == 0 || highest & 0xf000_0000 == base);
+        if exists { self.ask(leaf, subleaf) } else { None }
+    }
+
+    fn ask(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+        match self {
+            Self::Live => kelvin_sys::cpuid::leaf(leaf, subleaf),
+            Self::Recorded(answers) => answers.get(&(leaf, subleaf)).copied(),
+            Self::Silent(_) => None,
+        }
+    }
+
+    /// Why a leaf has no answer.
+    pub(crate) fn why_not(&self, leaf: &str) -> String {
+        match self {
+            Self::Silent(reason) => reason.clone(),
+            _ => format!("cpuid leaf {leaf} is absent or empty"),
+        }
+    }
+
+    /// Whether a hypervisor runs this processor (leaf 1, ECX bit 31, reserved by both vendors for this).
+    pub(crate) fn hypervisor_bit(&self) -> Option<bool> {
+        self.leaf(1, 0).map(|[_, _, c, _]| c >> 31 == 1)
+    }
+
+    /// The twelve letters by which a hypervisor names itself (leaf 4000_0000h).
+    pub(crate) fn hypervisor_signature(&self) -> Option<String> {
+        if self.hypervisor_bit() != Some(true) {
+            return None;
+        }
+        let [_, b, c, d] = self.ask(0x4000_0000, 0)?;
+        let bytes: Vec<u8> = [b, c, d].iter().flat_map(|register| register.to_le_bytes()).collect();
+        let text = String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ']).to_owned();
+        (!text.is_empty()).then_some(text)
+    }
+}
+
+/// One line of a record.
+fn answer(line: &str) -> Option<((u32, u32), [u32; 4])> {
+    let words: Vec<u32> =
+        line.split_ascii_whitespace().map(|word| u32::from_str_radix(word, 16)).collect::<Result<_, _>>().ok()?;
+    match words[..] {
+        [leaf, subleaf, a, b, c, d] => Some(((leaf, subleaf), [a, b, c, d])),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_above_the_highest_are_not_asked() {
+        let line = "0 0 16 756e6547 6c65746e 49656e69\n16 0 a28 0 0 0\n18 0 1 2 3 4\n40000000 0 0 0 0 0";
+        let cpuid = Cpuid::Recorded(line.lines().filter_map(answer).collect());
+        assert_eq!(cpuid.leaf(0x16, 0), Some([0xa28, 0, 0, 0]));
+        assert_eq!(cpuid.leaf(0x18, 0), None);
+        assert_eq!(cpuid.leaf(0x8000_0007, 0), None);
+        assert_eq!(cpuid.hypervisor_bit(), None);
+    }
+
+    #[test]
+    fn lines_that_are_no_answers_are_left_out() {
+        assert_eq!(answer("1 0 2 3 4 5"), Some(((1, 0), [2, 3, 4, 5])));
+        assert_eq!(answer("1 0 2 3 4"), None);
+        assert_eq!(answer("zz 0 2 3 4 5"), None);
+    }
+}

@@ -1,0 +1,121 @@
+//! Hazards that can be found before a run: what they are, what they do to which metrics, and what removes them.
+
+mod power;
+mod processor;
+mod scratch;
+mod settings;
+mod state;
+
+pub(crate) use settings::proactive_reclaim_switches;
+
+use std::path::Path;
+
+use kelvin_model::{Hazard, Machine, Name, Severity};
+
+use crate::counters::Stat;
+use crate::text::Root;
+
+/// Time between the two readings of /proc/stat that tell the present steal and load of the machine that runs us.
+const SAMPLE: std::time::Duration = std::time::Duration::from_millis(200);
+
+/// All hazards of a machine before a run, the worst first; `scratch` is the directory in which files are to be made.
+///
+/// On the machine that runs us this takes a fifth of a second, for two readings of what its CPUs do.
+pub fn hazards(root: &Path, machine: &Machine, scratch: &Path) -> Vec<Hazard> {
+    let look = Look::new(root, machine);
+    let mut found = Vec::new();
+    found.extend(processor::hazards(&look));
+    found.extend(power::hazards(&look));
+    found.extend(settings::hazards(&look));
+    found.extend(state::hazards(&look));
+    found.extend(scratch::hazards(&look, scratch));
+    // Stable, so that hazards of one severity stay in the order above.
+    found.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
+    found
+}
+
+/// What hazards are found in.
+pub(crate) struct Look<'a> {
+    pub(crate) root: Root<'a>,
+    pub(crate) machine: &'a Machine,
+    /// What the CPUs did since boot.
+    pub(crate) since_boot: Option<Stat>,
+    /// What they did just now; only on the machine that runs us.
+    pub(crate) now: Option<Stat>,
+}
+
+impl<'a> Look<'a> {
+    fn new(root: &'a Path, machine: &'a Machine) -> Self {
+        let root = Root::new(root);
+        let since_boot = Stat::read(root);
+        let now =
+            root.is_live().then(|| std::thread::sleep(SAMPLE)).and_then(|()| Stat::read(root)).zip(since_boot.as_ref());
+        let now = now.map(|(later, earlier)| difference(&later, earlier));
+        Self { root, machine, since_boot, now }
+    }
+
+    /// Whether a hypervisor runs the machine.
+    pub(crate) fn is_virtual(&self) -> bool {
+        matches!(self.machine.platform.hypervisor.get(), Some(Some(_)))
+    }
+
+    /// The CPU that probes run on.
+    pub(crate) fn first_cpu(&self) -> u32 {
+        crate::topology::first_allowed(&self.machine.topology.allowed)
+    }
+}
+
+/// What every CPU did between two readings.
+pub(crate) fn difference(later: &Stat, earlier: &Stat) -> Stat {
+    let of = |cpu: &u32| earlier.cpus.get(cpu).copied().unwrap_or_default();
+    Stat {
+        all: later.all.since(earlier.all),
+        cpus: later.cpus.iter().map(|(cpu, ticks)| (*cpu, ticks.since(of(cpu)))).collect(),
+    }
+}
+
+/// A hazard under construction: what every one has.
+pub(crate) fn hazard(id: &'static str, severity: Severity, summary: impl Into<String>, effect: &str) -> Hazard {
+    Hazard {
+        id: Name::new(id),
+        severity,
+        summary: summary.into(),
+        effect: effect.to_owned(),
+        affects: Vec::new(),
+        remedy: None,
+        source: String::new(),
+    }
+}
+
+/// The further parts of a hazard.
+pub(crate) trait With {
+    /// Prefixes of the metrics that it touches; without this, all.
+    fn touching(self, prefixes: &[&'static str]) -> Self;
+    /// The command that removes it.
+    fn remedy(self, command: impl Into<String>) -> Self;
+    /// Where it was read.
+    fn read_in(self, source: impl Into<String>) -> Self;
+}
+
+impl With for Hazard {
+    fn touching(mut self, prefixes: &[&'static str]) -> Self {
+        self.affects = prefixes.iter().map(|prefix| Name::new(prefix)).collect();
+        self
+    }
+
+    fn remedy(mut self, command: impl Into<String>) -> Self {
+        self.remedy = Some(command.into());
+        self
+    }
+
+    fn read_in(mut self, source: impl Into<String>) -> Self {
+        self.source = source.into();
+        self
+    }
+}
+
+/// A share as a percentage: `12 %`, `0.4 %`.
+pub(crate) fn percent(share: f64) -> String {
+    let value = share * 100.0;
+    if value >= 9.95 { format!("{value:.0} %") } else { format!("{value:.1} %") }
+}

@@ -1,0 +1,69 @@
+//! Hazards of power and heat: idle states, battery, throttling.
+
+use kelvin_model::{Hazard, Severity};
+
+use super::{Look, With, hazard};
+use crate::counters;
+
+/// Exit latency in microseconds from which an idle state shows in a round trip: about that of a switch.
+const NOTICED: u64 = 5;
+
+pub(super) fn hazards(look: &Look<'_>) -> Vec<Hazard> {
+    [idle_states(look), battery(look), thermal(look)].into_iter().flatten().collect()
+}
+
+fn idle_states(look: &Look<'_>) -> Option<Hazard> {
+    const TOUCHED: &[&str] = &["os.switch", "os.thread", "os.process", "net.", "file."];
+    let directory = format!("/sys/devices/system/cpu/cpu{}/cpuidle", look.first_cpu());
+    if look.is_virtual() {
+        let summary = "an idle virtual CPU stops in the hypervisor, and what waking it costs is not stated";
+        let effect = "round trips between two CPUs have several modes: tens of microseconds when the other one slept";
+        return Some(hazard("idle_states", Severity::Note, summary, effect).touching(TOUCHED).read_in(directory));
+    }
+    let states = look.root.names(&directory).into_iter().filter_map(|state| {
+        let file = |name: &str| look.root.text(&format!("{directory}/{state}/{name}"));
+        let enabled = file("disable").is_none_or(|text| text == "0");
+        let latency: u64 = file("latency")?.parse().ok()?;
+        enabled.then(|| (latency, file("name").unwrap_or(state.clone())))
+    });
+    let (latency, name) = states.max()?;
+    if latency < NOTICED {
+        return None;
+    }
+    let summary = format!("an idle CPU may sleep as deep as {name}, which takes {latency} us to leave");
+    let effect = "waking the other CPU of a round trip costs up to this; a busy machine looks faster than an idle one";
+    Some(
+        hazard("idle_states", Severity::Note, summary, effect)
+            .touching(TOUCHED)
+            .remedy(format!("sudo cpupower idle-set -D {NOTICED}"))
+            .read_in(directory),
+    )
+}
+
+fn battery(look: &Look<'_>) -> Option<Hazard> {
+    const SUPPLIES: &str = "/sys/class/power_supply";
+    let discharging = look.root.names(SUPPLIES).into_iter().find(|name| {
+        let file = |what: &str| look.root.text(&format!("{SUPPLIES}/{name}/{what}"));
+        // Batteries of mice and headsets are of scope Device.
+        file("type").as_deref() == Some("Battery")
+            && file("status").as_deref() == Some("Discharging")
+            && file("scope").as_deref() != Some("Device")
+    })?;
+    let effect = "firmware and kernel hold the frequency down to save power";
+    Some(
+        hazard("battery", Severity::Serious, "the machine runs on its battery", effect)
+            .remedy("plug in the power supply")
+            .read_in(format!("{SUPPLIES}/{discharging}/status")),
+    )
+}
+
+fn thermal(look: &Look<'_>) -> Option<Hazard> {
+    let times = counters::thermal_throttles(look.root).filter(|times| *times > 0)?;
+    let summary = format!("the processor was slowed down {times} times since boot because it was hot");
+    let effect = "under sustained load the frequency falls";
+    Some(
+        hazard("thermal_throttling", Severity::Note, summary, effect)
+            .remedy("improve the cooling, or leave pauses between runs")
+            .read_in("/sys/devices/system/cpu/cpu*/thermal_throttle"),
+    )
+}

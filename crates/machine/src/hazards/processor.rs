@@ -1,0 +1,142 @@
+//! Hazards of the processor: frequency, boost, shared cores, virtual machine, steal, quota, CPU set, mitigations.
+
+use kelvin_model::{Hazard, Severity, cpu_ranges};
+
+use super::{Look, With, hazard, percent};
+
+const CPUFREQ: &str = "/sys/devices/system/cpu/cpufreq";
+/// Share of a sibling's time above which it counts as busy; below it is the work of the kernel itself.
+const BUSY: f64 = 0.05;
+
+pub(super) fn hazards(look: &Look<'_>) -> Vec<Hazard> {
+    let all = [
+        governor(look),
+        boost(look),
+        smt(look),
+        virtual_machine(look),
+        steal(look),
+        quota(look),
+        cpuset(look),
+        mitigations(look),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+fn governor(look: &Look<'_>) -> Option<Hazard> {
+    let governor = &look.machine.cpu.governor;
+    let Some(name) = governor.get() else {
+        let summary = "the core's frequency can be neither read nor set here";
+        let effect = "if the frequency changes, times change with it and only the canaries tell";
+        return Some(hazard("no_cpufreq", Severity::Note, summary, effect).read_in(governor.source_or_reason()));
+    };
+    if name == "performance" {
+        return None;
+    }
+    let effect = "the core starts slow and speeds up under load: short work looks slow, and spread grows";
+    Some(
+        hazard("governor", Severity::Warning, format!("the frequency governor is '{name}', not 'performance'"), effect)
+            .remedy("kelvin tune --apply")
+            .read_in(governor.source_or_reason()),
+    )
+}
+
+fn boost(look: &Look<'_>) -> Option<Hazard> {
+    let switches = [("/sys/devices/system/cpu/intel_pstate/no_turbo", "0"), (&*format!("{CPUFREQ}/boost"), "1")]
+        .map(|(file, on)| (file.to_owned(), on));
+    let (file, _) = switches.into_iter().find(|(file, on)| look.root.text(file).as_deref() == Some(on))?;
+    let effect = "the frequency depends on heat, on the power budget and on what other cores do";
+    Some(
+        hazard("boost", Severity::Warning, "frequency boost is on", effect).remedy("kelvin tune --apply").read_in(file),
+    )
+}
+
+fn smt(look: &Look<'_>) -> Option<Hazard> {
+    let siblings = look.machine.topology.siblings.get()?;
+    let first = look.first_cpu();
+    let own = siblings.iter().find(|set| set.contains(&first) && set.len() > 1)?;
+    let others: Vec<u32> = own.iter().copied().filter(|cpu| *cpu != first).collect();
+    let busy = look.now.as_ref().map(|now| {
+        others.iter().filter_map(|cpu| now.cpus.get(cpu)).map(|ticks| ticks.busy_share()).fold(0.0, f64::max)
+    });
+    let severity = if busy.is_some_and(|share| share > BUSY) { Severity::Serious } else { Severity::Note };
+    let state = busy.map_or(String::new(), |share| format!(", which is {} busy", percent(share)));
+    let plural = if others.len() == 1 { "CPU" } else { "CPUs" };
+    let summary = format!("CPU {first} shares its core with {plural} {}{state}", cpu_ranges(&others));
+    let effect = "work on the sibling takes execution units and caches: up to half the speed";
+    let control = "/sys/devices/system/cpu/smt/control";
+    let hazard = hazard("smt", severity, summary, effect).read_in(look.machine.topology.siblings.source_or_reason());
+    let can_change = look.root.text(control).as_deref() == Some("on");
+    Some(if can_change { hazard.remedy(format!("echo off | sudo tee {control}")) } else { hazard })
+}
+
+fn virtual_machine(look: &Look<'_>) -> Option<Hazard> {
+    let fact = &look.machine.platform.hypervisor;
+    let name = fact.get()?.as_ref()?;
+    let effect = "frequency, neighbours on the same core, cache and memory channels, and exits to the hypervisor are \
+                  out of sight; waking an idle CPU and interrupts cost more than on the bare machine";
+    Some(
+        hazard("virtual_machine", Severity::Warning, format!("this is a virtual machine under {name}"), effect)
+            .read_in(fact.source_or_reason()),
+    )
+}
+
+/// Steal just now counts; steal since boot only tells that it happens.
+fn steal(look: &Look<'_>) -> Option<Hazard> {
+    let since_boot = look.since_boot.as_ref()?.all.steal_share();
+    let now = look.now.as_ref().map_or(0.0, |stat| stat.all.steal_share());
+    if since_boot == 0.0 && now == 0.0 {
+        return None;
+    }
+    let severity = match now {
+        now if now >= 0.1 => Severity::Serious,
+        now if now > 0.0 => Severity::Warning,
+        _ if since_boot >= 0.01 => Severity::Warning,
+        _ => Severity::Note,
+    };
+    let present = look.now.as_ref().map_or(String::new(), |_| format!("{} just now, ", percent(now)));
+    let summary = format!("the hypervisor gave CPU time to others: {present}{:.2} % since boot", since_boot * 100.0);
+    let effect = "batches are cut by pauses of milliseconds; samples that it hits are marked";
+    Some(hazard("steal", severity, summary, effect).read_in("/proc/stat"))
+}
+
+fn quota(look: &Look<'_>) -> Option<Hazard> {
+    let fact = &look.machine.limits.cpu_quota;
+    let quota = (*fact.get()?)?;
+    let allowed = look.machine.topology.allowed.get().map_or(f64::INFINITY, |cpus| cpus.len() as f64);
+    if quota >= allowed {
+        return None;
+    }
+    let severity = if quota < 1.0 { Severity::Serious } else { Severity::Warning };
+    let cpus = if allowed.is_finite() { format!(" of {allowed} allowed CPUs") } else { String::new() };
+    let summary = format!("the control group may use {quota:.2} CPUs' worth of time{cpus}");
+    let effect = "when the quota of a period is used up everything stops until the next one, up to 100 ms";
+    Some(hazard("cpu_quota", severity, summary, effect).read_in(fact.source_or_reason()))
+}
+
+fn cpuset(look: &Look<'_>) -> Option<Hazard> {
+    let topology = &look.machine.topology;
+    let (allowed, online) = (topology.allowed.get()?, topology.online.get()?);
+    if allowed.len() >= online.len() {
+        return None;
+    }
+    let summary = format!("this process may use {} of {} CPUs: {}", allowed.len(), online.len(), cpu_ranges(allowed));
+    let effect = "pairs of CPUs and numbers of workers are chosen among these only";
+    Some(hazard("cpuset", Severity::Note, summary, effect).read_in(topology.allowed.source_or_reason()))
+}
+
+fn mitigations(look: &Look<'_>) -> Option<Hazard> {
+    let fact = &look.machine.cpu.mitigations;
+    let in_force = fact.get()?.iter().filter(|one| one.status.starts_with("Mitigation"));
+    let names: Vec<&str> = in_force.map(|one| one.vulnerability.as_str()).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let summary = format!("mitigations in force: {}", names.join(", "));
+    let effect = "entering and leaving the kernel, indirect calls and switches between processes cost more";
+    Some(
+        hazard("mitigations", Severity::Note, summary, effect)
+            .touching(&["os.", "file.", "net."])
+            .remedy("boot with mitigations=off, on a machine that runs nothing untrusted")
+            .read_in(fact.source_or_reason()),
+    )
+}

@@ -1,0 +1,112 @@
+//! Hazards of the file system under the scratch directory: full, remote, in memory, layered.
+
+use std::path::Path;
+
+use kelvin_model::{Hazard, Mount, Severity};
+
+use super::{Look, With, hazard, percent};
+use crate::disks::MOUNTS;
+
+/// File systems that live on another machine or in a server outside of this one.
+const REMOTE: [&str; 15] = [
+    "nfs",
+    "nfs4",
+    "cifs",
+    "smb3",
+    "smbfs",
+    "9p",
+    "virtiofs",
+    "ceph",
+    "glusterfs",
+    "fuse.glusterfs",
+    "fuse.sshfs",
+    "afs",
+    "lustre",
+    "beegfs",
+    "fuse.ceph",
+];
+
+pub(super) fn hazards(look: &Look<'_>, scratch: &Path) -> Vec<Hazard> {
+    let mut found = Vec::new();
+    if look.root.is_live() {
+        found.extend(full(scratch));
+    }
+    if let Some(mount) = mount_of(&look.machine.mounts, scratch) {
+        found.extend(kind(mount, scratch));
+    }
+    found
+}
+
+/// The mount that holds a path: the one with the longest target above it.
+fn mount_of<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
+    let above = mounts.iter().filter(|mount| path.starts_with(&mount.target));
+    above.max_by_key(|mount| mount.target.len())
+}
+
+fn full(scratch: &Path) -> Option<Hazard> {
+    // The directory may not be made yet; the file system is that of what exists above it.
+    let existing = scratch.ancestors().find(|path| path.exists())?;
+    let share = kelvin_sys::fs::free_share(existing).ok()?;
+    let severity = match share {
+        share if share < 0.03 => Severity::Serious,
+        share if share < 0.10 => Severity::Warning,
+        _ => return None,
+    };
+    let summary = format!("only {} of the file system under {} is free", percent(share), scratch.display());
+    let effect = "new files are scattered, and a disk with little free space writes slower";
+    Some(
+        hazard("file_system_full", severity, summary, effect)
+            .touching(&["file."])
+            .remedy("free space there, or choose another scratch directory")
+            .read_in(format!("statvfs of {}", existing.display())),
+    )
+}
+
+fn kind(mount: &Mount, scratch: &Path) -> Option<Hazard> {
+    let (kind, place) = (mount.kind.as_str(), scratch.display());
+    let found = match kind {
+        kind if REMOTE.contains(&kind) => hazard(
+            "network_file_system",
+            Severity::Serious,
+            format!("{place} is on {kind}, a file system of another machine or of the host"),
+            "what is measured is the way to the server and its cache, not a disk of this machine",
+        ),
+        "tmpfs" | "ramfs" => hazard(
+            "scratch_in_memory",
+            Severity::Serious,
+            format!("{place} is on {kind}, which is memory"),
+            "no disk is measured; direct access succeeds there and still reads memory",
+        ),
+        "overlay" | "aufs" => hazard(
+            "scratch_layered",
+            Severity::Warning,
+            format!("{place} is on {kind}, a layer over another file system"),
+            "opening and first writing cost more, and what is cached cannot be told exactly",
+        ),
+        _ => return None,
+    };
+    Some(
+        found
+            .touching(&["file."])
+            .remedy("choose a scratch directory on a local disk")
+            .read_in(format!("{MOUNTS}, {}", mount.target)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(target: &str, kind: &str) -> Mount {
+        Mount { target: target.into(), source: "x".into(), kind: kind.into(), options: "rw".into() }
+    }
+
+    #[test]
+    fn the_longest_target_holds_the_path() {
+        let mounts = [mount("/", "ext4"), mount("/home", "nfs4"), mount("/ho", "tmpfs")];
+        let id = |path: &str| kind(mount_of(&mounts, Path::new(path)).unwrap(), Path::new(path)).map(|found| found.id);
+        assert_eq!(id("/home/x"), Some("network_file_system".into()));
+        assert_eq!(id("/ho/x"), Some("scratch_in_memory".into()));
+        assert_eq!(id("/homes/x"), None);
+    }
+}

@@ -1,0 +1,162 @@
+//! Hazards of how the system is set up: reclaim, page reporting, clock source, huge pages, NUMA, memory limit, unknowns.
+
+use kelvin_model::{Hazard, Severity};
+
+use super::{Look, With, hazard};
+use crate::text::Root;
+
+/// Number of the memory balloon among virtio devices, and the feature bits by which a guest gives back free pages
+/// (virtio 1.3, 5.5).
+const BALLOON: &str = "0x0005";
+const FREE_PAGE_HINT: usize = 3;
+const PAGE_REPORTING: usize = 5;
+
+pub(super) fn hazards(look: &Look<'_>) -> Vec<Hazard> {
+    let all = [
+        proactive_reclaim(look),
+        page_reporting(look),
+        clock_source(look),
+        transparent_huge_pages(look),
+        numa_balancing(look),
+        memory_limit(look),
+        unknown_facts(look),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// Files that switch proactive reclaim, where it is on, with what switches it off.
+pub(crate) fn proactive_reclaim_switches(root: Root<'_>) -> Vec<(String, &'static str)> {
+    const DAMON: &str = "/sys/kernel/mm/damon/admin/kdamonds";
+    const RECLAIM: &str = "/sys/module/damon_reclaim/parameters/enabled";
+    let states = root.names(DAMON).into_iter().map(|name| format!("{DAMON}/{name}/state"));
+    let mut switches: Vec<(String, &'static str)> =
+        states.filter(|file| root.text(file).as_deref() == Some("on")).map(|file| (file, "off")).collect();
+    if root.text(RECLAIM).as_deref() == Some("Y") {
+        switches.push((RECLAIM.to_owned(), "N"));
+    }
+    switches
+}
+
+fn proactive_reclaim(look: &Look<'_>) -> Option<Hazard> {
+    let (file, _) = proactive_reclaim_switches(look.root).into_iter().next()?;
+    let effect =
+        "file cache and memory that rest are taken away within seconds to minutes: what was cached may be cold";
+    Some(
+        hazard("proactive_reclaim", Severity::Warning, "idle memory is reclaimed proactively (DAMON)", effect)
+            .touching(&["file.", "mem."])
+            .remedy("kelvin tune --apply")
+            .read_in(file),
+    )
+}
+
+fn page_reporting(look: &Look<'_>) -> Option<Hazard> {
+    const DEVICES: &str = "/sys/bus/virtio/devices";
+    let balloon = look.root.names(DEVICES).into_iter().find(|device| {
+        let file = |name: &str| look.root.text(&format!("{DEVICES}/{device}/{name}")).unwrap_or_default();
+        let has = |features: &str, bit: usize| features.as_bytes().get(bit) == Some(&b'1');
+        let features = file("features");
+        file("device") == BALLOON && (has(&features, PAGE_REPORTING) || has(&features, FREE_PAGE_HINT))
+    })?;
+    let effect = "the first touch of fresh memory may cost an exit to the host for each page, ten times a later touch";
+    Some(
+        hazard("page_reporting", Severity::Warning, "free memory is given back to the host (balloon)", effect)
+            .touching(&["mem.", "os.process", "os.fork", "os.thread"])
+            .read_in(format!("{DEVICES}/{balloon}/features")),
+    )
+}
+
+fn clock_source(look: &Look<'_>) -> Option<Hazard> {
+    const DIRECTORY: &str = "/sys/devices/system/clocksource/clocksource0";
+    let fact = &look.machine.kernel.clock_source;
+    let name = fact.get()?;
+    if matches!(name.as_str(), "tsc" | "arch_sys_counter") {
+        return None;
+    }
+    let available = look.root.text(&format!("{DIRECTORY}/available_clocksource")).unwrap_or_default();
+    let effect = "the kernel's clocks are slower, and it may have found the processor's counter unsteady";
+    let hazard = hazard("clock_source", Severity::Warning, format!("the kernel's clock source is '{name}'"), effect)
+        .read_in(fact.source_or_reason());
+    let can_change = available.split_ascii_whitespace().any(|one| one == "tsc");
+    Some(if can_change {
+        hazard.remedy(format!("echo tsc | sudo tee {DIRECTORY}/current_clocksource"))
+    } else {
+        hazard
+    })
+}
+
+fn transparent_huge_pages(look: &Look<'_>) -> Option<Hazard> {
+    let fact = &look.machine.memory.transparent_huge_pages;
+    if fact.get()? != "always" {
+        return None;
+    }
+    let effect = "page size varies with luck: faults are fewer and dearer, and TLB misses come and go";
+    Some(
+        hazard("transparent_huge_pages", Severity::Warning, "transparent huge pages are on for all memory", effect)
+            .touching(&["mem.", "os.process", "os.fork"])
+            .remedy("kelvin tune --apply")
+            .read_in(fact.source_or_reason()),
+    )
+}
+
+fn numa_balancing(look: &Look<'_>) -> Option<Hazard> {
+    const SWITCH: &str = "/proc/sys/kernel/numa_balancing";
+    let nodes = look.machine.topology.nodes.get().map_or(1, Vec::len);
+    let on = look.root.text(SWITCH).is_some_and(|text| text != "0");
+    if !on || nodes < 2 {
+        return None;
+    }
+    let effect = "pages are unmapped to see who uses them, and move while they are measured";
+    Some(
+        hazard("numa_balancing", Severity::Warning, format!("pages are moved between {nodes} NUMA nodes"), effect)
+            .touching(&["mem.", "os.", "file."])
+            .remedy("kelvin tune --apply")
+            .read_in(SWITCH),
+    )
+}
+
+fn memory_limit(look: &Look<'_>) -> Option<Hazard> {
+    let fact = &look.machine.limits.memory_bytes;
+    let limit = (*fact.get()?)?;
+    let total = *look.machine.memory.total_bytes.get()?;
+    if limit >= total {
+        return None;
+    }
+    let mebibytes = |bytes: u64| bytes >> 20;
+    let summary = format!(
+        "the control group may use {} MiB of the machine's {} MiB of memory, file cache included",
+        mebibytes(limit),
+        mebibytes(total)
+    );
+    let effect = "files near that size do not stay cached, and large working sets are reclaimed or killed";
+    Some(
+        hazard("memory_limit", Severity::Note, summary, effect)
+            .touching(&["mem.", "file."])
+            .read_in(fact.source_or_reason()),
+    )
+}
+
+/// Facts that predictions, sizes and ceilings rest on, and that are not known here.
+fn unknown_facts(look: &Look<'_>) -> Option<Hazard> {
+    let machine = look.machine;
+    let facts = [
+        ("cache sizes", machine.topology.caches.get().is_none()),
+        ("which CPUs share a core", machine.topology.siblings.get().is_none()),
+        ("the CPUs that may be used", machine.topology.allowed.get().is_none()),
+        ("the nominal frequency", machine.cpu.nominal_hz.get().is_none()),
+        ("the microarchitecture", machine.cpu.microarchitecture.get().is_none()),
+        ("the peak memory bandwidth", machine.memory.peak_bytes_per_second.get().is_none()),
+        ("the size of memory", machine.memory.total_bytes.get().is_none()),
+        ("whether a hypervisor is underneath", machine.platform.hypervisor.get().is_none()),
+        ("the CPU quota", machine.limits.cpu_quota.get().is_none()),
+    ];
+    let names: Vec<&str> = facts.into_iter().filter(|(_, unknown)| *unknown).map(|(name, _)| name).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let effect = "predictions and ceilings that need them are left out, and sizes are chosen without them";
+    Some(
+        hazard("unknown_facts", Severity::Note, format!("not known here: {}", names.join(", ")), effect)
+            .remedy("sudo kelvin machine, where root may read more")
+            .read_in("the facts of the machine, each with its reason"),
+    )
+}

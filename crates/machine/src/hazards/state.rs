@@ -1,0 +1,122 @@
+//! Hazards of what the machine is doing: load, pressure, memory, swap.
+
+use kelvin_model::{Hazard, Severity};
+
+use super::{Look, With, hazard, percent};
+use crate::counters;
+use crate::memory::kibibytes;
+use crate::text::number;
+
+pub(super) fn hazards(look: &Look<'_>) -> Vec<Hazard> {
+    let mut found: Vec<Hazard> = [load(look), memory(look), swap(look)].into_iter().flatten().collect();
+    found.extend(PRESSURES.iter().filter_map(|kind| pressure(look, kind)));
+    found
+}
+
+/// Tasks that want to run, for each CPU that we may use.
+fn load(look: &Look<'_>) -> Option<Hazard> {
+    const FILE: &str = "/proc/loadavg";
+    let text = look.root.text(FILE)?;
+    let load = number(text.split_ascii_whitespace().next()?)?;
+    let topology = &look.machine.topology;
+    let cpus = topology.online.get().or(topology.allowed.get()).map_or(1, Vec::len);
+    let severity = match load / cpus as f64 {
+        share if share >= 1.0 => Severity::Serious,
+        share if share >= 0.5 => Severity::Warning,
+        _ => return None,
+    };
+    let summary = format!("the load of the last minute is {load:.2} on {cpus} CPUs");
+    let effect = "other work takes CPU time, caches and memory bandwidth";
+    Some(
+        hazard("load", severity, summary, effect)
+            .remedy("find it with top, end it, and wait until the load has fallen")
+            .read_in(FILE),
+    )
+}
+
+/// A kind of pressure, the shares in percent from which it is a warning and serious, and what it touches.
+struct PressureKind {
+    id: &'static str,
+    resource: &'static str,
+    warning: f64,
+    serious: f64,
+    effect: &'static str,
+    touches: &'static [&'static str],
+}
+
+/// Waiting for memory is rarer and worse than waiting for a CPU or a disk, so its bounds are lower.
+const PRESSURES: [PressureKind; 3] = [
+    PressureKind {
+        id: "pressure_cpu",
+        resource: "cpu",
+        warning: 5.0,
+        serious: 25.0,
+        effect: "tasks wait for a CPU: what is measured is preempted or delayed",
+        touches: &[],
+    },
+    PressureKind {
+        id: "pressure_io",
+        resource: "io",
+        warning: 5.0,
+        serious: 25.0,
+        effect: "tasks wait for the disk: its rate is shared with other work",
+        touches: &["file.", "mem.fault"],
+    },
+    PressureKind {
+        id: "pressure_memory",
+        resource: "memory",
+        warning: 1.0,
+        serious: 10.0,
+        effect: "memory is reclaimed while it is measured: faults, lost file cache",
+        touches: &["mem.", "file.", "os."],
+    },
+];
+
+fn pressure(look: &Look<'_>, kind: &PressureKind) -> Option<Hazard> {
+    let share = counters::pressure(look.root, kind.resource)?.average_10;
+    let severity = match share {
+        share if share >= kind.serious => Severity::Serious,
+        share if share >= kind.warning => Severity::Warning,
+        _ => return None,
+    };
+    let summary = format!("some task waited for {} during {share:.1} % of the last 10 s", kind.resource);
+    Some(
+        hazard(kind.id, severity, summary, kind.effect)
+            .touching(kind.touches)
+            .read_in(format!("/proc/pressure/{}", kind.resource)),
+    )
+}
+
+fn memory(look: &Look<'_>) -> Option<Hazard> {
+    let memory = &look.machine.memory;
+    let (available, total) = (*memory.available_bytes.get()?, *memory.total_bytes.get()?);
+    let share = counters::share(available, total);
+    let severity = match share {
+        share if share < 0.05 => Severity::Serious,
+        share if share < 0.10 => Severity::Warning,
+        _ => return None,
+    };
+    let effect = "allocations wait for reclaim, and files do not stay cached";
+    Some(
+        hazard("memory_pressure", severity, format!("only {} of memory is available", percent(share)), effect)
+            .touching(&["mem.", "file.", "os."])
+            .remedy("end what uses the memory: ps aux --sort=-rss | head")
+            .read_in(memory.available_bytes.source_or_reason()),
+    )
+}
+
+fn swap(look: &Look<'_>) -> Option<Hazard> {
+    const FILE: &str = "/proc/meminfo";
+    let text = look.root.text(FILE)?;
+    let used = kibibytes(&text, "SwapTotal")?.checked_sub(kibibytes(&text, "SwapFree")?).filter(|used| *used > 0)?;
+    let total = kibibytes(&text, "MemTotal").unwrap_or(0);
+    // A little that was swapped out long ago and rests does not hurt.
+    let severity = if counters::share(used, total) > 0.01 { Severity::Warning } else { Severity::Note };
+    let effect = "memory may be on disk: a touch costs a disk access";
+    Some(
+        hazard("swap", severity, format!("{} MiB are swapped out", used >> 20), effect)
+            .touching(&["mem.", "os.", "file."])
+            .remedy("sudo swapoff -a && sudo swapon -a")
+            .read_in(FILE),
+    )
+}

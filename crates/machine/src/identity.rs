@@ -1,0 +1,73 @@
+//! The hash by which runs of one machine in one configuration are known to belong together.
+
+use kelvin_model::{Fact, Machine};
+
+/// Changes whenever what is hashed changes, so that old and new identities never meet by accident.
+const VERSION: &str = "kelvin machine 1";
+
+/// A 128-bit FNV-1a hash, in hexadecimal, of what makes results of two runs comparable: processor, number of CPUs,
+/// caches, memory to the nearest GiB, kernel, mitigations, hypervisor. No host name, address or serial number.
+pub(crate) fn identity(machine: &Machine) -> String {
+    let cpu = &machine.cpu;
+    let gibibytes = machine.memory.total_bytes.get().map(|bytes| (*bytes as f64 / f64::from(1 << 30)).round());
+    let caches = machine.topology.caches.get().map(|caches| {
+        caches.iter().map(|cache| format!("{} {:?} {}", cache.level, cache.kind, cache.bytes)).collect::<Vec<_>>()
+    });
+    let mitigations = cpu
+        .mitigations
+        .get()
+        .map(|all| all.iter().map(|one| format!("{}: {}", one.vulnerability, one.status)).collect::<Vec<_>>());
+    let parts = [
+        VERSION.to_owned(),
+        machine.architecture.to_string(),
+        shown(&cpu.vendor),
+        shown(&cpu.family),
+        shown(&cpu.model),
+        shown(&cpu.stepping),
+        format!("{:?}", machine.topology.online.get().map(Vec::len)),
+        format!("{caches:?}"),
+        format!("{gibibytes:?}"),
+        shown(&machine.kernel.release),
+        format!("{mitigations:?}"),
+        shown(&machine.platform.hypervisor),
+    ];
+    format!("{:032x}", fnv_1a(parts.join("\n").as_bytes()))
+}
+
+/// The value alone: how it was read, or why it was not, is no part of the identity.
+fn shown<T: std::fmt::Debug>(fact: &Fact<T>) -> String {
+    format!("{:?}", fact.get())
+}
+
+/// FNV-1a with the parameters for 128 bits (RFC 9923, section 5).
+fn fnv_1a(bytes: &[u8]) -> u128 {
+    const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    bytes.iter().fold(OFFSET, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_test_values() {
+        // FNV test vectors, http://www.isthe.com/chongo/tech/comp/fnv.
+        assert_eq!(fnv_1a(b""), 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
+        assert_eq!(fnv_1a(b"a"), 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964);
+        assert_eq!(fnv_1a(b"foobar"), 0x343e_1662_793c_64bf_6f0d_3597_ba44_6f18);
+    }
+
+    #[test]
+    fn it_changes_with_the_configuration_and_not_with_where_it_was_read() {
+        let mut machine = Machine::unknown("x");
+        let nothing = identity(&machine);
+        machine.cpu.family = Fact::known(26, "/proc/cpuinfo");
+        let family = identity(&machine);
+        machine.cpu.family = Fact::known(26, "cpuid");
+        machine.memory.available_bytes = Fact::known(1, "/proc/meminfo");
+        assert_eq!(identity(&machine), family);
+        assert_ne!(nothing, family);
+        assert_eq!(family.len(), 32);
+    }
+}

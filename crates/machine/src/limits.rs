@@ -1,0 +1,171 @@
+//! Limits set on this process: quotas of its control groups and its resource limits.
+
+use kelvin_model::{Fact, Limits};
+
+use crate::cgroups::Groups;
+use crate::text::Root;
+
+const RESOURCES: &str = "/proc/self/limits";
+/// cgroup v1 writes "no limit" as the highest multiple of the page size below 2^63; what is above this is none.
+const NO_LIMIT: u64 = 1 << 60;
+
+pub(crate) fn read(root: Root<'_>) -> Limits {
+    let groups = Groups::read(root);
+    Limits {
+        cpu_quota: limit(&groups, CPU),
+        memory_bytes: limit(&groups, MEMORY),
+        processes: processes(root, limit(&groups, PROCESSES)),
+        open_files: root
+            .fact(RESOURCES, |text| soft_limit(text, "Max open files"))
+            .map(|files| files.unwrap_or(u64::MAX)),
+        cgroup_version: match &groups {
+            Ok(groups) => Fact::known(groups.version(), "/proc/self/cgroup"),
+            Err(reason) => Fact::unknown(reason.as_str()),
+        },
+    }
+}
+
+/// One kind of limit: its controller, and for each version the file that holds it and how that is read.
+struct Kind<T> {
+    controller: &'static str,
+    file_v1: &'static str,
+    file_v2: &'static str,
+    parse_v1: fn(&str, &str) -> Option<T>,
+    parse_v2: fn(&str) -> Option<T>,
+    /// A second file of version 1, beside the first.
+    beside_v1: &'static str,
+}
+
+const CPU: Kind<f64> = Kind {
+    controller: "cpu",
+    file_v1: "cpu.cfs_quota_us",
+    beside_v1: "cpu.cfs_period_us",
+    file_v2: "cpu.max",
+    parse_v1: |quota, period| share(quota, period),
+    parse_v2: |text| text.split_once(' ').and_then(|(quota, period)| share(quota, period)),
+};
+
+const MEMORY: Kind<u64> = Kind {
+    controller: "memory",
+    file_v1: "memory.limit_in_bytes",
+    beside_v1: "",
+    file_v2: "memory.max",
+    parse_v1: |text, _| amount(text),
+    parse_v2: amount,
+};
+
+const PROCESSES: Kind<u64> = Kind {
+    controller: "pids",
+    file_v1: "pids.max",
+    beside_v1: "",
+    file_v2: "pids.max",
+    parse_v1: |text, _| amount(text),
+    parse_v2: amount,
+};
+
+/// CPUs' worth of time from a quota and its period in microseconds; `max` and -1 are no quota.
+fn share(quota: &str, period: &str) -> Option<f64> {
+    let (quota, period) = (quota.trim().parse::<u64>().ok()?, period.trim().parse::<u64>().ok()?);
+    (period > 0).then(|| quota as f64 / period as f64)
+}
+
+/// A number, where `max` and the huge figure of version 1 are none.
+fn amount(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|&value| value < NO_LIMIT)
+}
+
+/// The tightest limit of the group and its ancestors, all of which are in force together.
+fn limit<T: PartialOrd>(groups: &Result<Groups<'_>, String>, kind: Kind<T>) -> Fact<Option<T>> {
+    let groups = match groups {
+        Ok(groups) => groups,
+        Err(reason) => return Fact::unknown(reason.as_str()),
+    };
+    let place = match groups.place(kind.controller) {
+        Ok(Some(place)) => place,
+        Ok(None) => return Fact::known(None, "/proc/self/cgroup shows no such group"),
+        Err(reason) => return Fact::unknown(reason),
+    };
+    let file = if place.version == 1 { kind.file_v1 } else { kind.file_v2 };
+    let texts = groups.chain(&place, file);
+    let beside = if place.version == 1 && !kind.beside_v1.is_empty() {
+        groups.chain(&place, kind.beside_v1)
+    } else {
+        Vec::new()
+    };
+    let mut tightest: Option<(T, String)> = None;
+    for (name, text) in &texts {
+        let directory = name.trim_end_matches(file);
+        let second = beside.iter().find(|(other, _)| other.strip_prefix(directory) == Some(kind.beside_v1));
+        let found = match place.version {
+            1 => (kind.parse_v1)(text, second.map_or("", |(_, text)| text)),
+            _ => (kind.parse_v2)(text),
+        };
+        if let Some(value) = found
+            && tightest.as_ref().is_none_or(|(least, _)| value < *least)
+        {
+            tightest = Some((value, name.clone()));
+        }
+    }
+    match (tightest, texts.first()) {
+        (Some((value, name)), _) => Fact::known(Some(value), name),
+        (None, Some((name, _))) => Fact::known(None, name.as_str()),
+        // The root group has no such file, since it cannot be limited.
+        (None, None) => Fact::known(None, format!("no {file} in the groups that can be seen")),
+    }
+}
+
+/// The tighter of the limit of the user and of the group.
+fn processes(root: Root<'_>, of_group: Fact<Option<u64>>) -> Fact<Option<u64>> {
+    let of_user = root.fact(RESOURCES, |text| soft_limit(text, "Max processes"));
+    match (&of_user, &of_group) {
+        (Fact::Known { value: Some(user), .. }, Fact::Known { value: Some(group), .. }) => {
+            if group < user {
+                of_group
+            } else {
+                of_user
+            }
+        }
+        (_, Fact::Known { value: Some(_), .. }) => of_group,
+        (Fact::Known { .. }, _) => of_user,
+        (Fact::Unknown { .. }, _) => of_group,
+    }
+}
+
+/// The soft limit of one line of /proc/self/limits: `Some(None)` for `unlimited`.
+fn soft_limit(text: &str, name: &str) -> Option<Option<u64>> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    match rest.split_ascii_whitespace().next()? {
+        "unlimited" => Some(None),
+        number => number.parse().ok().map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotas_are_shares_of_cpus() {
+        assert_eq!((CPU.parse_v2)("150000 100000"), Some(1.5));
+        assert_eq!((CPU.parse_v2)("max 100000"), None);
+        assert_eq!((CPU.parse_v1)("-1", "100000"), None);
+        assert_eq!((CPU.parse_v1)("50000", "100000"), Some(0.5));
+        assert_eq!((CPU.parse_v1)("50000", "0"), None);
+    }
+
+    #[test]
+    fn the_huge_figure_of_version_1_is_no_limit() {
+        assert_eq!(amount("9223372036854771712"), None);
+        assert_eq!(amount("max"), None);
+        assert_eq!(amount("536870912"), Some(536_870_912));
+    }
+
+    #[test]
+    fn soft_limits() {
+        let text = "Limit  Soft Limit  Hard Limit  Units\nMax processes   unlimited  unlimited  processes\n\
+                    Max open files            1024                 524288               files";
+        assert_eq!(soft_limit(text, "Max open files"), Some(Some(1024)));
+        assert_eq!(soft_limit(text, "Max processes"), Some(None));
+        assert_eq!(soft_limit(text, "Max weight"), None);
+    }
+}

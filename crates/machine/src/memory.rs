@@ -1,0 +1,155 @@
+//! Facts of main memory, from /proc/meminfo, sysfs and the firmware's table of modules.
+
+use kelvin_model::{Fact, Memory, Name};
+
+use crate::smbios::{Module, Smbios, TABLE};
+use crate::text::{Root, bracketed, shown, value};
+
+const MEMINFO: &str = "/proc/meminfo";
+const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
+/// Key of the page size in the auxiliary vector (`linux/auxvec.h`).
+const AT_PAGESZ: u64 = 6;
+
+pub(crate) fn read(root: Root<'_>, architecture: Name, smbios: &Result<Smbios, String>) -> Memory {
+    let meminfo = |key: &'static str| root.fact(MEMINFO, |text| kibibytes(text, key));
+    let modules = Modules(smbios);
+    Memory {
+        total_bytes: meminfo("MemTotal"),
+        available_bytes: meminfo("MemAvailable"),
+        swap_bytes: meminfo("SwapTotal"),
+        page_bytes: page_bytes(root, architecture),
+        huge_page_bytes: huge_pages(root),
+        transparent_huge_pages: root
+            .fact("/sys/kernel/mm/transparent_hugepage/enabled", |text| bracketed(text).map(str::to_owned)),
+        kind: modules.kind(),
+        transfers_per_second: modules.transfers_per_second(),
+        channels: modules.channels(),
+        peak_bytes_per_second: modules.peak(),
+    }
+}
+
+/// A line of /proc/meminfo, in bytes.
+pub(crate) fn kibibytes(text: &str, key: &str) -> Option<u64> {
+    value(text, key, ':')?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+fn page_bytes(root: Root<'_>, architecture: Name) -> Fact<u64> {
+    const VECTOR: &str = "/proc/self/auxv";
+    match root.bytes(VECTOR).map(|bytes| page_size_entry(&bytes)) {
+        Ok(Some(bytes)) => Fact::known(bytes, VECTOR),
+        _ if architecture == "x86_64" => Fact::known(4096, "x86-64 has one base page size"),
+        Ok(None) => Fact::unknown(format!("{VECTOR} has no page size")),
+        Err(reason) => Fact::unknown(reason),
+    }
+}
+
+/// The page size in an auxiliary vector of 64-bit little-endian pairs.
+fn page_size_entry(vector: &[u8]) -> Option<u64> {
+    let word = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_le_bytes);
+    let entries = vector.chunks_exact(16).map(|pair| Some((word(&pair[..8])?, word(&pair[8..])?)));
+    entries.flatten().find(|entry| entry.0 == AT_PAGESZ).map(|entry| entry.1).filter(|bytes| bytes.is_power_of_two())
+}
+
+fn huge_pages(root: Root<'_>) -> Fact<Vec<u64>> {
+    if !root.exists(HUGE_PAGES) {
+        return Fact::unknown(format!("there is no {HUGE_PAGES} here: the kernel is built without huge pages"));
+    }
+    let mut sizes: Vec<u64> = root.names(HUGE_PAGES).iter().filter_map(|name| huge_page_size(name)).collect();
+    sizes.sort_unstable();
+    Fact::known(sizes, HUGE_PAGES)
+}
+
+/// `hugepages-2048kB`
+fn huge_page_size(name: &str) -> Option<u64> {
+    name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// What the firmware says of the memory modules.
+struct Modules<'a>(&'a Result<Smbios, String>);
+
+impl Modules<'_> {
+    fn source(&self) -> String {
+        format!("{} (SMBIOS type 17)", shown(TABLE))
+    }
+
+    /// One property that all modules share.
+    fn common<T: PartialEq>(&self, what: &str, property: impl Fn(&Module) -> Option<T>) -> Fact<T> {
+        let modules = match self.0 {
+            Ok(table) => &table.modules,
+            Err(reason) => return Fact::unknown(reason.as_str()),
+        };
+        let Some(first) = modules.first() else {
+            return Fact::unknown("the firmware's table names no memory module");
+        };
+        match property(first) {
+            Some(value) if modules.iter().all(|module| property(module).as_ref() == Some(&value)) => {
+                Fact::known(value, self.source())
+            }
+            Some(_) => Fact::unknown(format!("the memory modules differ in {what}")),
+            None => Fact::unknown(format!("the firmware's table does not state the {what}, usual in virtual machines")),
+        }
+    }
+
+    fn kind(&self) -> Fact<String> {
+        self.common("type", |module| module.kind.map(str::to_owned))
+    }
+
+    fn transfers_per_second(&self) -> Fact<f64> {
+        self.common("rate", |module| module.megatransfers).map(|rate| f64::from(rate) * 1e6)
+    }
+
+    fn channels(&self) -> Fact<u32> {
+        match self.0 {
+            Err(reason) => Fact::unknown(reason.as_str()),
+            Ok(table) => match table.channels() {
+                Some(channels) => Fact::known(channels, format!("names of slots in {}", self.source())),
+                None => Fact::unknown(format!(
+                    "the firmware names {} memory modules, and their slots do not tell the channel",
+                    table.modules.len()
+                )),
+            },
+        }
+    }
+
+    /// Channels times transfers per second times bytes of one transfer.
+    fn peak(&self) -> Fact<f64> {
+        let bits = self.common("data width", |module| module.data_bits);
+        match (self.channels(), self.transfers_per_second(), bits) {
+            (
+                Fact::Known { value: channels, .. },
+                Fact::Known { value: rate, .. },
+                Fact::Known { value: bits, source },
+            ) => {
+                let peak = f64::from(channels) * rate * f64::from(bits) / 8.0;
+                Fact::known(peak, format!("channels x rate x {bits} bit, from {source}"))
+            }
+            (Fact::Unknown { reason }, ..) | (_, Fact::Unknown { reason }, _) | (.., Fact::Unknown { reason }) => {
+                Fact::unknown(reason)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_meminfo() {
+        let text = "MemTotal:       24684092 kB\nHugePages_Total:       0\nSwapTotal: 18446744073709551615 kB\n";
+        assert_eq!(kibibytes(text, "MemTotal"), Some(24_684_092 * 1024));
+        assert_eq!(kibibytes(text, "HugePages_Total"), None);
+        assert_eq!(kibibytes(text, "SwapTotal"), None);
+    }
+
+    #[test]
+    fn the_page_size_is_found_in_the_auxiliary_vector() {
+        let mut vector = Vec::new();
+        for word in [33_u64, 7, 6, 65_536, 0, 0] {
+            vector.extend(word.to_le_bytes());
+        }
+        assert_eq!(page_size_entry(&vector), Some(65_536));
+        assert_eq!(page_size_entry(&vector[..16]), None);
+        assert_eq!(page_size_entry(&[6]), None);
+    }
+}

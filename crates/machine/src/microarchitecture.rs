@@ -1,0 +1,217 @@
+//! Names of microarchitectures, from the numbers that processors state of themselves.
+//!
+//! Sources: AMD - the model ranges of `bsp_init_amd` in Linux `arch/x86/kernel/cpu/amd.c`, and the revision guides of
+//! families 17h, 19h and 1Ah for Zen+; Intel - Linux `arch/x86/include/asm/intel-family.h`, and Intel SDM volume 4,
+//! table 2-1; steppings of one model from the specification updates of the Xeon Scalable families; Arm - Linux
+//! `arch/arm64/include/asm/cputype.h` and util-linux `sys-utils/lscpu-arm.c`; Graviton - the processor named for each
+//! generation in AWS "Graviton technical guide".
+
+/// The microarchitecture of an x86 processor with its displayed family, model and stepping.
+pub(crate) fn x86(vendor: &str, family: u32, model: u32, stepping: u32) -> Option<&'static str> {
+    match vendor {
+        "AuthenticAMD" => amd(family, model),
+        "HygonGenuine" => (family == 0x18).then_some("Dhyana (Zen)"),
+        "GenuineIntel" => intel(family, model, stepping),
+        _ => None,
+    }
+}
+
+fn amd(family: u32, model: u32) -> Option<&'static str> {
+    Some(match (family, model) {
+        (0x10, _) => "K10",
+        (0x15, 0x00..=0x01) => "Bulldozer",
+        (0x15, 0x02 | 0x10..=0x1f) => "Piledriver",
+        (0x15, 0x30..=0x3f) => "Steamroller",
+        (0x15, 0x60..=0x7f) => "Excavator",
+        (0x16, 0x00..=0x0f) => "Jaguar",
+        (0x16, 0x30..=0x3f) => "Puma",
+        (0x17, 0x08 | 0x18) => "Zen+",
+        (0x17, 0x00..=0x2f | 0x50..=0x5f) => "Zen",
+        (0x17, 0x30..=0x4f | 0x60..=0x7f | 0x84 | 0x90..=0x91 | 0x98 | 0xa0..=0xaf) => "Zen 2",
+        (0x19, 0x00..=0x0f | 0x20..=0x5f) => "Zen 3",
+        (0x19, 0x10..=0x1f | 0x60..=0xaf) => "Zen 4",
+        (0x1a, 0x00..=0x2f | 0x40..=0x4f | 0x60..=0x7f) => "Zen 5",
+        (0x1a, 0x50..=0x5f | 0x80..=0xaf | 0xc0..=0xcf) => "Zen 6",
+        _ => return None,
+    })
+}
+
+fn intel(family: u32, model: u32, stepping: u32) -> Option<&'static str> {
+    if family != 6 {
+        return match (family, model) {
+            (0x0f, _) => Some("NetBurst"),
+            (0x13, 0x01) => Some("Diamond Rapids"),
+            _ => None,
+        };
+    }
+    Some(match model {
+        0x0f | 0x16 => "Core",
+        0x17 | 0x1d => "Penryn",
+        0x1a | 0x1e | 0x1f | 0x2e => "Nehalem",
+        0x25 | 0x2c | 0x2f => "Westmere",
+        0x2a => "Sandy Bridge",
+        0x2d => "Sandy Bridge-EP",
+        0x3a => "Ivy Bridge",
+        0x3e => "Ivy Bridge-EP",
+        0x3c | 0x45 | 0x46 => "Haswell",
+        0x3f => "Haswell-EP",
+        0x3d | 0x47 => "Broadwell",
+        0x4f => "Broadwell-EP",
+        0x56 => "Broadwell-DE",
+        0x4e | 0x5e => "Skylake",
+        // One model number for three server generations, told apart by stepping.
+        0x55 if stepping >= 10 => "Cooper Lake",
+        0x55 if stepping >= 5 => "Cascade Lake",
+        0x55 => "Skylake-SP",
+        0x8e if stepping <= 9 => "Kaby Lake",
+        0x8e if stepping == 10 => "Coffee Lake",
+        0x8e => "Whiskey Lake or Comet Lake",
+        0x9e if stepping <= 9 => "Kaby Lake",
+        0x9e => "Coffee Lake",
+        0xa5 | 0xa6 => "Comet Lake",
+        0x66 => "Cannon Lake",
+        0x6a => "Ice Lake-SP",
+        0x6c => "Ice Lake-D",
+        0x7d | 0x7e | 0x9d => "Ice Lake",
+        0x8c | 0x8d => "Tiger Lake",
+        0xa7 => "Rocket Lake",
+        0x8f => "Sapphire Rapids",
+        0xcf => "Emerald Rapids",
+        0xad => "Granite Rapids",
+        0xae => "Granite Rapids-D",
+        0xaf => "Sierra Forest",
+        0xdd => "Clearwater Forest",
+        0xb6 => "Grand Ridge",
+        0x8a => "Lakefield",
+        0x97 | 0x9a => "Alder Lake",
+        0xb7 | 0xba | 0xbf => "Raptor Lake",
+        0xaa | 0xac => "Meteor Lake",
+        0xb5 | 0xc5 | 0xc6 => "Arrow Lake",
+        0xbd => "Lunar Lake",
+        0xcc => "Panther Lake",
+        0x1c | 0x26 => "Bonnell",
+        0x27 | 0x35 | 0x36 => "Saltwell",
+        0x37 | 0x4a | 0x4d | 0x5a | 0x5d => "Silvermont",
+        0x4c | 0x75 => "Airmont",
+        0x5c | 0x5f => "Goldmont",
+        0x7a => "Goldmont Plus",
+        0x86 | 0x96 | 0x9c => "Tremont",
+        0xbe => "Gracemont",
+        0x57 => "Knights Landing",
+        0x85 => "Knights Mill",
+        _ => return None,
+    })
+}
+
+/// The company behind an implementer code of the main ID register.
+pub(crate) fn arm_implementer(code: u32) -> Option<&'static str> {
+    Some(match code {
+        0x41 => "ARM",
+        0x42 => "Broadcom",
+        0x43 => "Cavium",
+        0x46 => "Fujitsu",
+        0x48 => "HiSilicon",
+        0x4e => "NVIDIA",
+        0x50 => "APM",
+        0x51 => "Qualcomm",
+        0x53 => "Samsung",
+        0x56 => "Marvell",
+        0x61 => "Apple",
+        0x6d => "Microsoft",
+        0x70 => "Phytium",
+        0xc0 => "Ampere",
+        _ => return None,
+    })
+}
+
+/// The microarchitecture of an Arm processor by implementer and part.
+pub(crate) fn arm(implementer: u32, part: u32) -> Option<&'static str> {
+    Some(match (implementer, part) {
+        (0x41, 0xd03) => "Cortex-A53",
+        (0x41, 0xd04) => "Cortex-A35",
+        (0x41, 0xd05) => "Cortex-A55",
+        (0x41, 0xd07) => "Cortex-A57",
+        (0x41, 0xd08) => "Cortex-A72",
+        (0x41, 0xd09) => "Cortex-A73",
+        (0x41, 0xd0a) => "Cortex-A75",
+        (0x41, 0xd0b) => "Cortex-A76",
+        (0x41, 0xd0c) => "Neoverse N1",
+        (0x41, 0xd0d) => "Cortex-A77",
+        (0x41, 0xd40) => "Neoverse V1",
+        (0x41, 0xd41) => "Cortex-A78",
+        (0x41, 0xd44) => "Cortex-X1",
+        (0x41, 0xd46) => "Cortex-A510",
+        (0x41, 0xd47) => "Cortex-A710",
+        (0x41, 0xd48) => "Cortex-X2",
+        (0x41, 0xd49) => "Neoverse N2",
+        (0x41, 0xd4a) => "Neoverse E1",
+        (0x41, 0xd4b) => "Cortex-A78C",
+        (0x41, 0xd4c) => "Cortex-X1C",
+        (0x41, 0xd4d) => "Cortex-A715",
+        (0x41, 0xd4e) => "Cortex-X3",
+        (0x41, 0xd4f) => "Neoverse V2",
+        (0x41, 0xd80) => "Cortex-A520",
+        (0x41, 0xd81) => "Cortex-A720",
+        (0x41, 0xd82) => "Cortex-X4",
+        (0x41, 0xd84) => "Neoverse V3",
+        (0x41, 0xd85) => "Cortex-X925",
+        (0x41, 0xd8e) => "Neoverse N3",
+        (0x43, 0x0a1) => "ThunderX",
+        (0x43, 0x0af) => "ThunderX2",
+        (0x46, 0x001) => "A64FX",
+        (0x48, 0xd01) => "TaiShan v110",
+        (0x4e, 0x004) => "Carmel",
+        (0x4e, 0x010) => "Olympus",
+        (0x51, 0x001) => "Oryon",
+        (0x51, 0xc00) => "Falkor",
+        (0x61, 0x022 | 0x024 | 0x028) => "Icestorm (M1)",
+        (0x61, 0x023 | 0x025 | 0x029) => "Firestorm (M1)",
+        (0x61, 0x032 | 0x034 | 0x038) => "Blizzard (M2)",
+        (0x61, 0x033 | 0x035 | 0x039) => "Avalanche (M2)",
+        (0xc0, 0xac3) => "Ampere-1",
+        (0xc0, 0xac4) => "Ampere-1A",
+        _ => return None,
+    })
+}
+
+/// The Graviton generation by the core that it is made of; to be asked only of a machine of Amazon EC2.
+pub(crate) fn graviton(implementer: u32, part: u32) -> Option<&'static str> {
+    Some(match (implementer, part) {
+        (0x41, 0xd08) => "AWS Graviton",
+        (0x41, 0xd0c) => "AWS Graviton2",
+        (0x41, 0xd40) => "AWS Graviton3",
+        (0x41, 0xd4f) => "AWS Graviton4",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x86_by_family_model_and_stepping() {
+        assert_eq!(x86("AuthenticAMD", 26, 2, 1), Some("Zen 5"));
+        assert_eq!(x86("AuthenticAMD", 0x17, 0x31, 0), Some("Zen 2"));
+        assert_eq!(x86("AuthenticAMD", 0x17, 0x08, 2), Some("Zen+"));
+        assert_eq!(x86("AuthenticAMD", 0x19, 0x01, 1), Some("Zen 3"));
+        assert_eq!(x86("AuthenticAMD", 0x19, 0x11, 1), Some("Zen 4"));
+        assert_eq!(x86("GenuineIntel", 6, 0x55, 4), Some("Skylake-SP"));
+        assert_eq!(x86("GenuineIntel", 6, 0x55, 7), Some("Cascade Lake"));
+        assert_eq!(x86("GenuineIntel", 6, 0x55, 11), Some("Cooper Lake"));
+        assert_eq!(x86("GenuineIntel", 6, 0x8f, 8), Some("Sapphire Rapids"));
+        assert_eq!(x86("GenuineIntel", 6, 0x2a, 7), Some("Sandy Bridge"));
+        assert_eq!(x86("GenuineIntel", 6, 0xff, 0), None);
+        assert_eq!(x86("CentaurHauls", 6, 0x2a, 0), None);
+    }
+
+    #[test]
+    fn arm_by_implementer_and_part() {
+        assert_eq!(arm(0x41, 0xd0c), Some("Neoverse N1"));
+        assert_eq!(arm(0x41, 0xd40), Some("Neoverse V1"));
+        assert_eq!(arm(0xc0, 0xac3), Some("Ampere-1"));
+        assert_eq!(arm(0x42, 0xd0c), None);
+        assert_eq!(graviton(0x41, 0xd4f), Some("AWS Graviton4"));
+        assert_eq!(arm_implementer(0xc0), Some("Ampere"));
+    }
+}

@@ -1,0 +1,84 @@
+//! Network interfaces as sysfs and their drivers describe them.
+
+use kelvin_model::{Fact, Nic};
+
+use crate::text::Root;
+
+const INTERFACES: &str = "/sys/class/net";
+/// `ARPHRD_LOOPBACK` of `linux/if_arp.h`, in the file `type`.
+const LOOPBACK: &str = "772";
+/// Bits of the features that a virtio network device and its driver agreed on (virtio 1.3, 5.1.3), and what ethtool
+/// calls the offloads that they stand for.
+const VIRTIO_OFFLOADS: [(usize, &str); 5] =
+    [(0, "tx-checksum"), (1, "rx-checksum"), (11, "tso"), (15, "mergeable-rx-buffers"), (22, "multiqueue")];
+
+pub(crate) fn read(root: Root<'_>) -> Vec<Nic> {
+    let names = root.names(INTERFACES).into_iter();
+    // `bonding_masters` is a plain file among the interfaces.
+    names.filter(|name| root.exists(&format!("{INTERFACES}/{name}/mtu"))).map(|name| nic(root, name)).collect()
+}
+
+fn nic(root: Root<'_>, name: String) -> Nic {
+    let file = |what: &str| format!("{INTERFACES}/{name}/{what}");
+    let loopback = root.text(&file("type")).as_deref() == Some(LOOPBACK);
+    Nic {
+        driver: driver(root, &name, loopback),
+        bits_per_second: speed(root, &name, loopback),
+        mtu: root.fact(&file("mtu"), |text| text.parse().ok()),
+        state: root.fact(&file("operstate"), |text| match text {
+            // Loopback keeps no operational state; the kernel prints it as unknown.
+            "unknown" if loopback => Some("up".into()),
+            "" => None,
+            state => Some(state.to_owned()),
+        }),
+        offloads: offloads(root, &name),
+        name,
+    }
+}
+
+fn driver(root: Root<'_>, name: &str, loopback: bool) -> Fact<String> {
+    let link = format!("{INTERFACES}/{name}/device/driver");
+    match root.link_name(&link) {
+        Some(driver) => Fact::known(driver, link),
+        None if loopback => Fact::known("loopback".into(), format!("{INTERFACES}/{name}/type")),
+        None => match kind(root, name) {
+            Some(kind) => Fact::known(kind, format!("{INTERFACES}/{name}/uevent")),
+            None => Fact::unknown(format!("{name} is made by the kernel and has no device behind it")),
+        },
+    }
+}
+
+/// `bridge`, `veth`, `vlan` of an interface that the kernel made, where it says so.
+fn kind(root: Root<'_>, name: &str) -> Option<String> {
+    crate::text::value(&root.text(&format!("{INTERFACES}/{name}/uevent"))?, "DEVTYPE", '=').map(str::to_owned)
+}
+
+fn speed(root: Root<'_>, name: &str, loopback: bool) -> Fact<f64> {
+    if loopback {
+        return Fact::unknown("loopback is memory: it has no line rate");
+    }
+    let file = format!("{INTERFACES}/{name}/speed");
+    // The file cannot be read while the interface is down, and says -1 where the driver states no speed.
+    match root.read(&file).map(|text| text.parse::<i64>()) {
+        Ok(Ok(megabits)) if megabits > 0 => Fact::known(megabits as f64 * 1e6, file),
+        Ok(_) => Fact::unknown(format!("the driver of {name} states no speed, as virtual interfaces do not")),
+        Err(_) => Fact::unknown(format!("{file} cannot be read: the interface is down or has no speed")),
+    }
+}
+
+fn offloads(root: Root<'_>, name: &str) -> Fact<Vec<String>> {
+    if root.is_live() {
+        return match kelvin_sys::ethtool::offloads(name) {
+            Ok(on) => Fact::known(on.into_iter().map(str::to_owned).collect(), "ethtool ioctl"),
+            Err(error) => Fact::unknown(format!("the driver of {name} does not answer ethtool: {error}")),
+        };
+    }
+    let features = format!("{INTERFACES}/{name}/device/features");
+    match root.text(&features).filter(|text| text.len() >= 32 && text.bytes().all(|bit| matches!(bit, b'0' | b'1'))) {
+        Some(bits) => {
+            let on = VIRTIO_OFFLOADS.iter().filter(|(bit, _)| bits.as_bytes()[*bit] == b'1');
+            Fact::known(on.map(|(_, name)| (*name).to_owned()).collect(), features)
+        }
+        None => Fact::unknown("offloads are asked of the driver, which a recorded tree cannot answer"),
+    }
+}

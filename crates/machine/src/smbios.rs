@@ -1,0 +1,274 @@
+//! The parts of an SMBIOS table that tell of memory and processor (DMTF DSP0134: types 4 and 17).
+
+use std::collections::BTreeSet;
+
+use crate::text::Root;
+
+/// Where Linux keeps the table; root may read it.
+pub(crate) const TABLE: &str = "sys/firmware/dmi/tables/DMI";
+
+/// What is used of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Smbios {
+    pub(crate) modules: Vec<Module>,
+    pub(crate) processor: Option<Processor>,
+}
+
+/// A memory module that is plugged in (type 17).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Module {
+    /// `DDR5`; `None` where the firmware states no generation, as in most virtual machines.
+    pub(crate) kind: Option<&'static str>,
+    /// Mega-transfers per second at which it runs, else for which it is made.
+    pub(crate) megatransfers: Option<u32>,
+    /// Width of its data path in bits.
+    pub(crate) data_bits: Option<u16>,
+    /// Slot: `DIMM_A1`.
+    pub(crate) slot: String,
+    /// Bank: `P0 CHANNEL A`.
+    pub(crate) bank: String,
+}
+
+/// The first processor (type 4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Processor {
+    /// Its name as the firmware prints it.
+    pub(crate) name: Option<String>,
+    /// Megahertz at boot.
+    pub(crate) megahertz: Option<u16>,
+}
+
+impl Smbios {
+    /// The table of a machine, or why it is not known.
+    pub(crate) fn read(root: Root<'_>) -> Result<Self, String> {
+        root.bytes(TABLE).map(|bytes| parse(&bytes))
+    }
+
+    /// Memory channels in use, told from the names of slots and banks; `None` where these do not tell.
+    pub(crate) fn channels(&self) -> Option<u32> {
+        let channels: Option<BTreeSet<String>> = self.modules.iter().map(Module::channel).collect();
+        channels.filter(|set| !set.is_empty()).and_then(|set| set.len().try_into().ok())
+    }
+}
+
+impl Module {
+    /// A name of the channel that this module hangs on, unique in the machine: the word `channel` with what follows,
+    /// together with the socket or controller named beside it; else the letter of a slot such as `DIMM_A1`, which
+    /// server boards give to channels.
+    fn channel(&self) -> Option<String> {
+        let (slot, bank) = (self.slot.to_ascii_uppercase(), self.bank.to_ascii_uppercase());
+        [&slot, &bank].into_iter().find_map(|text| channel_word(text)).or_else(|| slot_letter(&slot)).map(|name| {
+            // A board with several sockets repeats its channel letters on each of them.
+            let socket = [&bank, &slot].into_iter().find_map(|text| socket_number(text)).unwrap_or_default();
+            format!("{socket}/{name}")
+        })
+    }
+}
+
+/// `CHANNEL A` of `P0 CHANNEL A`, `CONTROLLER0-CHANNELB` of `Controller0-ChannelB-DIMM1`.
+fn channel_word(text: &str) -> Option<String> {
+    let (before, after) = text.split_once("CHANNEL")?;
+    let letter = after.trim_start_matches(['_', ' ', '-']).chars().next().filter(char::is_ascii_alphanumeric)?;
+    Some(format!("{before}{letter}"))
+}
+
+/// `A` of `DIMM_A1`, `CPU1_DIMM_A2`, `P1-DIMMA1`: a letter, then the number of the slot on its channel.
+fn slot_letter(slot: &str) -> Option<String> {
+    let (_, after) = slot.rsplit_once("DIMM")?;
+    let after = after.trim_start_matches(['_', ' ', '-']).as_bytes();
+    match after {
+        [letter, number] if letter.is_ascii_uppercase() && number.is_ascii_digit() => Some(char::from(*letter).into()),
+        _ => None,
+    }
+}
+
+/// `1` of `CPU1_DIMM_A2`, `P1 CHANNEL A`, `NODE 1`.
+fn socket_number(text: &str) -> Option<String> {
+    ["CPU", "PROC", "NODE", "P"].into_iter().find_map(|word| {
+        let (before, after) = text.split_once(word)?;
+        let digits: String = after.trim_start_matches(['_', ' ']).chars().take_while(char::is_ascii_digit).collect();
+        let starts_a_word = !before.ends_with(|c: char| c.is_ascii_alphanumeric());
+        (starts_a_word && !digits.is_empty()).then_some(digits)
+    })
+}
+
+/// Reads a table: structures one after the other, each a formatted part and a set of strings; stops at what is cut off.
+pub(crate) fn parse(table: &[u8]) -> Smbios {
+    let mut found = Smbios::default();
+    let mut rest = table;
+    while let Some((structure, after)) = Structure::first(rest) {
+        match structure.kind() {
+            4 if found.processor.is_none() => found.processor = Some(structure.processor()),
+            17 => found.modules.extend(structure.module()),
+            127 => break,
+            _ => {}
+        }
+        rest = after;
+    }
+    found
+}
+
+/// One structure of the table.
+struct Structure<'t> {
+    /// The formatted part, its header included.
+    fields: &'t [u8],
+    /// The strings, each ended by a NUL.
+    strings: &'t [u8],
+}
+
+impl<'t> Structure<'t> {
+    /// The structure at the beginning of some bytes, and what follows it.
+    fn first(bytes: &'t [u8]) -> Option<(Self, &'t [u8])> {
+        let length = usize::from(*bytes.get(1)?);
+        if length < 4 {
+            return None;
+        }
+        let (fields, tail) = bytes.split_at_checked(length)?;
+        let end = tail.windows(2).position(|pair| pair == [0, 0])?;
+        let (strings, after) = tail.split_at_checked(end + 2)?;
+        Some((Self { fields, strings }, after))
+    }
+
+    fn kind(&self) -> u8 {
+        self.fields[0]
+    }
+
+    fn byte(&self, offset: usize) -> Option<u8> {
+        self.fields.get(offset).copied()
+    }
+
+    fn word(&self, offset: usize) -> Option<u16> {
+        Some(u16::from_le_bytes(self.fields.get(offset..offset + 2)?.try_into().ok()?))
+    }
+
+    fn double_word(&self, offset: usize) -> Option<u32> {
+        Some(u32::from_le_bytes(self.fields.get(offset..offset + 4)?.try_into().ok()?))
+    }
+
+    /// The string that the byte at an offset numbers, from 1; 0 is none.
+    fn string(&self, offset: usize) -> Option<String> {
+        let index = usize::from(self.byte(offset)?).checked_sub(1)?;
+        let text = self.strings.split(|byte| *byte == 0).nth(index)?;
+        let text = String::from_utf8_lossy(text).trim().to_owned();
+        (!text.is_empty()).then_some(text)
+    }
+
+    fn processor(&self) -> Processor {
+        Processor { name: self.string(0x10), megahertz: self.word(0x16).filter(|&rate| rate != 0) }
+    }
+
+    /// The module of this slot; `None` for an empty slot.
+    fn module(&self) -> Option<Module> {
+        if self.word(0x0c)? == 0 {
+            return None;
+        }
+        let known = |rate: u16| if rate == 0 || rate == 0xffff { None } else { Some(u32::from(rate)) };
+        // Rates beyond 65534 MT/s are in the extended fields, marked by FFFFh in the short ones.
+        let rate = |short: usize, long: usize| match self.word(short) {
+            Some(0xffff) => self.double_word(long).map(|rate| rate & 0x7fff_ffff).filter(|&rate| rate != 0),
+            short => short.and_then(known),
+        };
+        Some(Module {
+            kind: self.byte(0x12).and_then(generation),
+            megatransfers: rate(0x20, 0x58).or_else(|| rate(0x15, 0x54)),
+            data_bits: self.word(0x0a).filter(|&bits| bits != 0 && bits != 0xffff),
+            slot: self.string(0x10).unwrap_or_default(),
+            bank: self.string(0x11).unwrap_or_default(),
+        })
+    }
+}
+
+/// Memory generations of DSP0134 table "Memory Device: Type"; `RAM`, `Other` and `Unknown` are no generation.
+fn generation(code: u8) -> Option<&'static str> {
+    Some(match code {
+        0x0f => "SDRAM",
+        0x12 => "DDR",
+        0x13 => "DDR2",
+        0x18 => "DDR3",
+        0x1a => "DDR4",
+        0x1b => "LPDDR",
+        0x1c => "LPDDR2",
+        0x1d => "LPDDR3",
+        0x1e => "LPDDR4",
+        0x20 => "HBM",
+        0x21 => "HBM2",
+        0x22 => "DDR5",
+        0x23 => "LPDDR5",
+        0x24 => "HBM3",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A type 17 structure of version 3.3.
+    fn module(size_megabytes: u16, kind: u8, made_for: u16, runs_at: u16, slot: &str, bank: &str) -> Vec<u8> {
+        let mut bytes = vec![0; 0x5c];
+        bytes[0] = 17;
+        bytes[1] = 0x5c;
+        bytes[0x0a..0x0c].copy_from_slice(&64u16.to_le_bytes());
+        bytes[0x0c..0x0e].copy_from_slice(&size_megabytes.to_le_bytes());
+        bytes[0x12] = kind;
+        bytes[0x15..0x17].copy_from_slice(&made_for.to_le_bytes());
+        bytes[0x20..0x22].copy_from_slice(&runs_at.to_le_bytes());
+        // An empty string cannot be written: it is number 0, and two NULs end the structure.
+        let texts = [(0x10, slot), (0x11, bank)].into_iter().filter(|(_, text)| !text.is_empty());
+        for (number, (offset, text)) in texts.enumerate() {
+            bytes[offset] = number as u8 + 1;
+            bytes.extend_from_slice(text.as_bytes());
+            bytes.push(0);
+        }
+        bytes.push(0);
+        bytes
+    }
+
+    #[test]
+    fn modules_and_channels_of_a_server_board() {
+        let mut table = module(0x7fff, 0x22, 5600, 4800, "P0_DIMM_A1", "P0 CHANNEL A");
+        table.extend(module(0x7fff, 0x22, 5600, 4800, "P0_DIMM_B1", "P0 CHANNEL B"));
+        table.extend(module(0, 0x02, 0, 0, "P0_DIMM_A2", "P0 CHANNEL A"));
+        table.extend(module(0x7fff, 0x22, 5600, 4800, "P1_DIMM_A1", "P1 CHANNEL A"));
+        table.extend([127, 4, 0, 0, 0, 0]);
+        let found = parse(&table);
+        assert_eq!(found.modules.len(), 3);
+        assert_eq!(found.modules[0].kind, Some("DDR5"));
+        assert_eq!(found.modules[0].megatransfers, Some(4800));
+        assert_eq!(found.modules[0].data_bits, Some(64));
+        assert_eq!(found.channels(), Some(3));
+    }
+
+    #[test]
+    fn channels_from_the_ways_boards_name_them() {
+        let channels = |names: &[(&str, &str)]| {
+            let table: Vec<u8> =
+                names.iter().flat_map(|(slot, bank)| module(8192, 0x1a, 3200, 3200, slot, bank)).collect();
+            parse(&table).channels()
+        };
+        assert_eq!(channels(&[("DIMM_A1", ""), ("DIMM_A2", ""), ("DIMM_B1", "")]), Some(2));
+        assert_eq!(channels(&[("CPU1_DIMM_A1", ""), ("CPU2_DIMM_A1", "")]), Some(2));
+        assert_eq!(
+            channels(&[("Controller0-ChannelA-DIMM0", "BANK 0"), ("Controller1-ChannelA-DIMM0", "BANK 0")]),
+            Some(2)
+        );
+        assert_eq!(channels(&[("DIMM 0", "P0 CHANNEL A"), ("DIMM 1", "P0 CHANNEL A")]), Some(1));
+        assert_eq!(channels(&[("DIMM 0", "BANK 0"), ("DIMM 1", "BANK 1")]), None);
+        assert_eq!(channels(&[]), None);
+    }
+
+    #[test]
+    fn a_rate_that_is_not_stated_falls_back_to_the_one_it_is_made_for() {
+        assert_eq!(parse(&module(8192, 0x1a, 3200, 0, "A", "")).modules[0].megatransfers, Some(3200));
+        assert_eq!(parse(&module(8192, 0x07, 0, 0, "DIMM 0", "")).modules[0].kind, None);
+    }
+
+    #[test]
+    fn cut_off_tables_give_what_is_whole() {
+        let whole = module(8192, 0x1a, 3200, 2933, "DIMM_A1", "");
+        for length in 0..whole.len() {
+            assert_eq!(parse(&whole[..length]), Smbios::default(), "{length}");
+        }
+        assert_eq!(parse(&whole).modules.len(), 1);
+    }
+}

@@ -1,0 +1,216 @@
+//! Reading small files below a root directory, with reasons a user can act on, and the little grammars they share.
+
+use std::fs;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use kelvin_model::Fact;
+
+/// Longest file that is read; what /proc and /sys hold is far smaller, and a C library is about 2 MB.
+const LONGEST: u64 = 16 << 20;
+/// Highest CPU number that a list may name: the kernel's own bound is 8192 (`CONFIG_NR_CPUS` with MAXSMP).
+const HIGHEST_CPU: u32 = 65_535;
+
+/// A directory that stands for `/`: the live machine, or a recorded tree of one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Root<'a> {
+    path: &'a Path,
+}
+
+impl<'a> Root<'a> {
+    pub(crate) fn new(path: &'a Path) -> Self {
+        Self { path }
+    }
+
+    /// Whether this is the machine that runs us, so that its processor and system calls may be asked too.
+    pub(crate) fn is_live(self) -> bool {
+        self.path == Path::new("/")
+    }
+
+    /// Where a file of the machine is on the machine that runs us.
+    pub(crate) fn at(self, name: &str) -> PathBuf {
+        self.path.join(name.trim_start_matches('/'))
+    }
+
+    /// The text of a file without surrounding white space, or why there is none.
+    pub(crate) fn read(self, name: &str) -> Result<String, String> {
+        self.bytes(name).map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+
+    /// The text of a file, if it can be read.
+    pub(crate) fn text(self, name: &str) -> Option<String> {
+        self.read(name).ok()
+    }
+
+    /// The bytes of a file, or why there are none.
+    pub(crate) fn bytes(self, name: &str) -> Result<Vec<u8>, String> {
+        let mut bytes = Vec::new();
+        fs::File::open(self.at(name))
+            .and_then(|file| file.take(LONGEST).read_to_end(&mut bytes))
+            .map_err(|error| reason(name, &error))?;
+        Ok(bytes)
+    }
+
+    /// A fact that one file holds.
+    pub(crate) fn fact<T>(self, name: &str, parse: impl FnOnce(&str) -> Option<T>) -> Fact<T> {
+        match self.read(name) {
+            Err(reason) => Fact::unknown(reason),
+            Ok(text) => match parse(&text) {
+                Some(value) => Fact::known(value, shown(name)),
+                None => Fact::unknown(format!("{} says {:?}, which tells nothing", shown(name), excerpt(&text))),
+            },
+        }
+    }
+
+    /// The names in a directory, those that differ by a number in its order; empty where there is none.
+    pub(crate) fn names(self, directory: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.at(directory)).into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.file_name().to_str().map(str::to_owned)).collect();
+        names.sort_by_cached_key(|name| natural(name));
+        names
+    }
+
+    pub(crate) fn exists(self, name: &str) -> bool {
+        fs::symlink_metadata(self.at(name)).is_ok()
+    }
+
+    /// Where a symbolic link points, as it is written.
+    pub(crate) fn link(self, name: &str) -> Option<String> {
+        fs::read_link(self.at(name)).ok()?.to_str().map(str::to_owned)
+    }
+
+    /// The last part of where a symbolic link points: the name of a driver.
+    pub(crate) fn link_name(self, name: &str) -> Option<String> {
+        self.link(name)?.rsplit('/').next().map(str::to_owned)
+    }
+}
+
+/// The absolute name of a file, as sources and reasons show it.
+pub(crate) fn shown(name: &str) -> String {
+    format!("/{}", name.trim_start_matches('/'))
+}
+
+/// Why a file could not be read, in words that say what to do.
+fn reason(name: &str, error: &std::io::Error) -> String {
+    let name = shown(name);
+    match error.kind() {
+        ErrorKind::NotFound => format!("there is no {name} here: the kernel or the platform does not offer it"),
+        ErrorKind::PermissionDenied => format!("{name} may be read by root only: run as root to know"),
+        _ => format!("{name} cannot be read: {error}"),
+    }
+}
+
+/// The beginning of a text, for messages.
+pub(crate) fn excerpt(text: &str) -> String {
+    text.chars().take(60).collect()
+}
+
+/// A sort key under which `cpu10` follows `cpu9`: letters, then the number at the end.
+fn natural(name: &str) -> (String, u64) {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    (stem.to_owned(), name[stem.len()..].parse().unwrap_or(0))
+}
+
+/// A list such as `0-3,8`: empty text is the empty list, `None` what is no list.
+pub(crate) fn cpu_list(text: &str) -> Option<Vec<u32>> {
+    let mut cpus = Vec::new();
+    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        if first > last || last > HIGHEST_CPU {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    Some(cpus)
+}
+
+/// The word in brackets of a line such as `always [madvise] never`.
+pub(crate) fn bracketed(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once('[')?;
+    let (word, _) = rest.split_once(']')?;
+    (!word.is_empty()).then_some(word)
+}
+
+/// A size such as `48K`, `32768K`, `2M` as in cache directories, in bytes.
+pub(crate) fn suffixed_size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "" => 1,
+        "K" | "k" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// The value of the first line `key<separator>value`, with white space trimmed.
+pub(crate) fn value<'t>(text: &'t str, key: &str, separator: char) -> Option<&'t str> {
+    text.lines().find_map(|line| {
+        let (name, value) = line.split_once(separator)?;
+        (name.trim() == key).then(|| value.trim())
+    })
+}
+
+/// A value of the boot line: `preempt` of `quiet preempt=full`.
+pub(crate) fn boot_option<'t>(line: &'t str, key: &str) -> Option<&'t str> {
+    line.split_ascii_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
+}
+
+/// A finite number not below zero.
+pub(crate) fn number(text: &str) -> Option<f64> {
+    text.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_and_ranges_are_each_other() {
+        assert_eq!(cpu_list("0-3,8"), Some(vec![0, 1, 2, 3, 8]));
+        assert_eq!(cpu_list("0-3,8\n").map(|cpus| kelvin_model::cpu_ranges(&cpus)).as_deref(), Some("0-3,8"));
+        assert_eq!(cpu_list(""), Some(vec![]));
+        assert_eq!(cpu_list("3-1"), None);
+        assert_eq!(cpu_list("0-4294967295"), None);
+        assert_eq!(cpu_list("x"), None);
+    }
+
+    #[test]
+    fn sizes_words_and_values() {
+        assert_eq!(suffixed_size("48K"), Some(49_152));
+        assert_eq!(suffixed_size("2M"), Some(2 << 20));
+        assert_eq!(suffixed_size("17179869185G"), None);
+        assert_eq!(suffixed_size("ü"), None);
+        assert_eq!(bracketed("none [mq-deadline] kyber"), Some("mq-deadline"));
+        assert_eq!(bracketed("none"), None);
+        assert_eq!(value("a: 1\nb : 2 x\n", "b", ':'), Some("2 x"));
+        assert_eq!(boot_option("quiet preempt=full", "preempt"), Some("full"));
+        assert_eq!(boot_option("nopreempt=1", "preempt"), None);
+        assert_eq!(number("NaN"), None);
+    }
+
+    #[test]
+    fn names_are_in_the_order_of_their_numbers() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["cpu10", "cpu9", "cpufreq"] {
+            fs::write(directory.path().join(name), "").unwrap();
+        }
+        assert_eq!(Root::new(directory.path()).names("/"), ["cpu9", "cpu10", "cpufreq"]);
+    }
+
+    #[test]
+    fn reasons_name_the_file_and_what_to_do() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::new(directory.path());
+        assert!(root.read("proc/cpuinfo").unwrap_err().starts_with("there is no /proc/cpuinfo here"));
+        fs::write(directory.path().join("x"), "odd").unwrap();
+        let fact = root.fact("x", |text| text.parse::<u32>().ok());
+        assert_eq!(fact.source_or_reason(), "/x says \"odd\", which tells nothing");
+    }
+}

@@ -1,0 +1,221 @@
+//! Translation look-aside buffers as cpuid tells them.
+//!
+//! Intel: leaf 2 descriptors (SDM volume 2A, table "Encoding of CPUID leaf 2 descriptors") and leaf 18h.
+//! AMD: leaves 8000_0005h, 8000_0006h and 8000_0019h (APM volume 3, appendix E).
+
+use kelvin_model::CacheKind::{self, Data, Instruction, Unified};
+use kelvin_model::Tlb;
+
+use crate::cpuid::Cpuid;
+
+const KIB_4: u64 = 4 << 10;
+const MIB_2: u64 = 2 << 20;
+const MIB_4: u64 = 4 << 20;
+const GIB_1: u64 = 1 << 30;
+
+/// All TLBs that the processor describes: by its vendor's leaves.
+pub(crate) fn tlbs(cpuid: &Cpuid, vendor: &str) -> Vec<Tlb> {
+    match vendor {
+        "AuthenticAMD" | "HygonGenuine" => amd(cpuid),
+        "GenuineIntel" => intel(cpuid),
+        _ => Vec::new(),
+    }
+}
+
+fn amd(cpuid: &Cpuid) -> Vec<Tlb> {
+    let mut found = Vec::new();
+    if let Some([large, small, ..]) = cpuid.leaf(0x8000_0005, 0) {
+        for (register, page_bytes) in [(small, KIB_4), (large, MIB_2)] {
+            let [instruction_entries, instruction_ways, data_entries, data_ways] = register.to_le_bytes();
+            for (kind, entries, ways) in
+                [(Data, data_entries, data_ways), (Instruction, instruction_entries, instruction_ways)]
+            {
+                let ways = if ways == 0xff { 0 } else { u32::from(ways) };
+                found.push(Tlb { level: 1, kind, page_bytes, entries: u32::from(entries), ways });
+            }
+        }
+    }
+    if let Some([large, small, ..]) = cpuid.leaf(0x8000_0006, 0) {
+        found.extend(amd_coded(small, 2, KIB_4));
+        found.extend(amd_coded(large, 2, MIB_2));
+    }
+    if let Some([first, second, ..]) = cpuid.leaf(0x8000_0019, 0) {
+        found.extend(amd_coded(first, 1, GIB_1));
+        found.extend(amd_coded(second, 2, GIB_1));
+    }
+    found.retain(|tlb| tlb.entries > 0);
+    found
+}
+
+/// Data and instruction TLB of one register with coded associativity; code 0 means that there is none.
+fn amd_coded(register: u32, level: u32, page_bytes: u64) -> impl Iterator<Item = Tlb> {
+    [(Data, register >> 16), (Instruction, register & 0xffff)].into_iter().filter_map(move |(kind, half)| {
+        let ways = match half >> 12 {
+            code @ 1..=4 => code,
+            5 => 6,
+            6 => 8,
+            8 => 16,
+            0xa => 32,
+            0xb => 48,
+            0xc => 64,
+            0xd => 96,
+            0xe => 128,
+            0xf => 0,
+            _ => return None,
+        };
+        Some(Tlb { level, kind, page_bytes, entries: half & 0xfff, ways })
+    })
+}
+
+fn intel(cpuid: &Cpuid) -> Vec<Tlb> {
+    let parameters = intel_parameters(cpuid);
+    if !parameters.is_empty() {
+        return parameters;
+    }
+    let Some(registers) = cpuid.leaf(2, 0) else { return Vec::new() };
+    let mut found = Vec::new();
+    for (index, register) in registers.into_iter().enumerate() {
+        // Bit 31 marks a register without descriptors; the lowest byte of EAX is a count, not a descriptor.
+        if register >> 31 == 0 {
+            register
+                .to_le_bytes()
+                .into_iter()
+                .skip(usize::from(index == 0))
+                .for_each(|code| descriptor(code, &mut found));
+        }
+    }
+    found
+}
+
+/// Leaf 18h, one sub-leaf for each TLB.
+fn intel_parameters(cpuid: &Cpuid) -> Vec<Tlb> {
+    let Some([highest, ..]) = cpuid.leaf(0x18, 0) else { return Vec::new() };
+    let mut found = Vec::new();
+    // The bound guards against a hypervisor's nonsense; processors have about eight sub-leaves.
+    for subleaf in 0..=highest.min(63) {
+        let Some([_, b, sets, d]) = cpuid.leaf(0x18, subleaf) else { continue };
+        let kind = match d & 0x1f {
+            // 4 is a load-only TLB, which is the one that latency meets; 5, store-only, is left out.
+            1 | 4 => Data,
+            2 => Instruction,
+            3 => Unified,
+            _ => continue,
+        };
+        let ways = b >> 16;
+        let Some(entries) = ways.checked_mul(sets).filter(|entries| *entries > 0) else { continue };
+        let ways = if d >> 8 & 1 == 1 { 0 } else { ways };
+        let level = d >> 5 & 7;
+        for (bit, page_bytes) in [KIB_4, MIB_2, MIB_4, GIB_1].into_iter().enumerate() {
+            if b >> bit & 1 == 1 {
+                found.push(Tlb { level, kind, page_bytes, entries, ways });
+            }
+        }
+    }
+    found
+}
+
+/// The TLBs that one descriptor byte of leaf 2 stands for.
+fn descriptor(code: u8, found: &mut Vec<Tlb>) {
+    let mut add = |level: u32, kind: CacheKind, pages: &[u64], entries: u32, ways: u32| {
+        found.extend(pages.iter().map(|&page_bytes| Tlb { level, kind, page_bytes, entries, ways }));
+    };
+    let large = [MIB_2, MIB_4];
+    match code {
+        0x03 => add(1, Data, &[KIB_4], 64, 4),
+        0x4f => add(1, Instruction, &[KIB_4], 32, 0),
+        0x55 => add(1, Instruction, &large, 7, 0),
+        0x57 => add(1, Data, &[KIB_4], 16, 4),
+        0x59 => add(1, Data, &[KIB_4], 16, 0),
+        0x5a => add(1, Data, &large, 32, 4),
+        0x61 => add(1, Instruction, &[KIB_4], 48, 0),
+        0x63 => {
+            add(1, Data, &large, 32, 4);
+            add(1, Data, &[GIB_1], 4, 4);
+        }
+        0x64 => add(1, Data, &[KIB_4], 512, 4),
+        0x6a => add(1, Data, &[KIB_4], 64, 8),
+        0x6b => add(1, Data, &[KIB_4], 256, 8),
+        0x6c => add(1, Data, &large, 128, 8),
+        0x6d => add(1, Data, &[GIB_1], 16, 0),
+        0x76 => add(1, Instruction, &large, 8, 0),
+        0xa0 => add(1, Data, &[KIB_4], 32, 0),
+        0xb0 => add(1, Instruction, &[KIB_4], 128, 4),
+        0xb1 => {
+            add(1, Instruction, &[MIB_2], 8, 4);
+            add(1, Instruction, &[MIB_4], 4, 4);
+        }
+        0xb2 => add(1, Instruction, &[KIB_4], 64, 4),
+        0xb3 => add(1, Data, &[KIB_4], 128, 4),
+        0xb4 => add(1, Data, &[KIB_4], 256, 4),
+        0xb5 => add(1, Instruction, &[KIB_4], 64, 8),
+        0xb6 => add(1, Instruction, &[KIB_4], 128, 8),
+        0xba => add(1, Data, &[KIB_4], 64, 4),
+        0xc1 => add(2, Unified, &[KIB_4, MIB_2], 1024, 8),
+        0xc2 => add(1, Data, &[KIB_4, MIB_2], 16, 4),
+        0xc3 => {
+            add(2, Unified, &[KIB_4, MIB_2], 1536, 6);
+            add(2, Unified, &[GIB_1], 16, 4);
+        }
+        0xc4 => add(1, Data, &large, 32, 4),
+        0xca => add(2, Unified, &[KIB_4], 512, 4),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn recorded(answers: &[(u32, u32, [u32; 4])]) -> Cpuid {
+        Cpuid::Recorded(
+            answers.iter().map(|&(leaf, subleaf, answer)| ((leaf, subleaf), answer)).collect::<BTreeMap<_, _>>(),
+        )
+    }
+
+    #[test]
+    fn amd_leaves_of_zen_3() {
+        // Zen 3 (Ryzen 9 5950X): L1 of 64 entries, L2 data of 2048 and instruction of 512 (AMD 56665, 2.10).
+        let cpuid = recorded(&[
+            (0x8000_0000, 0, [0x8000_0023, 0, 0, 0]),
+            (0x8000_0005, 0, [0xff40_ff40, 0xff40_ff40, 0, 0]),
+            (0x8000_0006, 0, [0x4800_2200, 0x6800_4200, 0, 0]),
+            (0x8000_0019, 0, [0xf040_f040, 0, 0, 0]),
+        ]);
+        let found = tlbs(&cpuid, "AuthenticAMD");
+        let of = |level, kind, page_bytes| {
+            found.iter().find(|t| (t.level, t.kind, t.page_bytes) == (level, kind, page_bytes))
+        };
+        assert_eq!(of(1, Data, KIB_4).map(|t| (t.entries, t.ways)), Some((64, 0)));
+        assert_eq!(of(2, Data, KIB_4).map(|t| (t.entries, t.ways)), Some((2048, 8)));
+        assert_eq!(of(2, Instruction, KIB_4).map(|t| (t.entries, t.ways)), Some((512, 4)));
+        assert_eq!(of(1, Data, GIB_1).map(|t| (t.entries, t.ways)), Some((64, 0)));
+        assert_eq!(of(2, Data, GIB_1), None);
+    }
+
+    #[test]
+    fn intel_descriptors_of_skylake() {
+        // cpuid leaf 2 of a Core i7-6700: 01 63 03 76, 00f0b5ff, 00000000, 00c30000.
+        let cpuid = recorded(&[(0, 0, [0x16, 0, 0, 0]), (2, 0, [0x7603_6301, 0x00f0_b5ff, 0, 0x00c3_0000])]);
+        let found = tlbs(&cpuid, "GenuineIntel");
+        assert!(found.contains(&Tlb { level: 1, kind: Data, page_bytes: KIB_4, entries: 64, ways: 4 }));
+        assert!(found.contains(&Tlb { level: 1, kind: Instruction, page_bytes: KIB_4, entries: 64, ways: 8 }));
+        assert!(found.contains(&Tlb { level: 2, kind: Unified, page_bytes: KIB_4, entries: 1536, ways: 6 }));
+        assert!(found.contains(&Tlb { level: 2, kind: Unified, page_bytes: GIB_1, entries: 16, ways: 4 }));
+        assert_eq!(found.len(), 4 + 1 + 2 + 1 + 2);
+    }
+
+    #[test]
+    fn intel_leaf_18h_wins_over_descriptors() {
+        let cpuid = recorded(&[
+            (0, 0, [0x1f, 0, 0, 0]),
+            (2, 0, [0x00fe_ff01, 0xf0, 0, 0]),
+            (0x18, 0, [1, 0, 0, 0]),
+            (0x18, 1, [0, 0x0008_0003, 256, 0x43]),
+        ]);
+        assert_eq!(
+            tlbs(&cpuid, "GenuineIntel"),
+            [KIB_4, MIB_2].map(|page_bytes| Tlb { level: 2, kind: Unified, page_bytes, entries: 2048, ways: 8 })
+        );
+    }
+}

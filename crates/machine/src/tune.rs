@@ -1,0 +1,243 @@
+//! Putting a machine into a quiet state and back, with a journal on disk that survives being killed at any point.
+//!
+//! The journal is written, made durable and renamed into place before the first setting is changed, and holds what
+//! every setting was and what it is to become. So whatever happens in between, [`restore`] knows for each setting which
+//! of three things it finds: what we set (put back), what was there before (nothing to do), or something else (set by
+//! somebody meanwhile, and left alone).
+
+mod journal;
+mod plan;
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub use plan::plan;
+
+use crate::text::{Root, bracketed};
+use journal::{Entry, Journal, Lock};
+
+/// One setting that could be changed to reach a quiet state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// The file that holds the setting, absolute as on the machine itself.
+    pub path: String,
+    /// What it says now.
+    pub from: String,
+    /// What it would be set to.
+    pub to: String,
+    /// What that is good for.
+    pub why: String,
+    /// Whether it is only offered: it changes what the machine is, not just how quiet it is.
+    pub optional: bool,
+}
+
+/// What came of one setting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Outcome {
+    /// The file that holds the setting.
+    pub path: String,
+    /// What was done with it.
+    pub result: Done,
+}
+
+/// What was done with a setting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Done {
+    /// It was changed, and read back as changed.
+    Changed {
+        /// What it said before.
+        from: String,
+        /// What it says now.
+        to: String,
+    },
+    /// It says already what it should.
+    AsWanted(String),
+    /// Somebody else has changed it since; it was left as it is.
+    ChangedByOthers {
+        /// What we had set.
+        ours: String,
+        /// What it says now.
+        now: String,
+    },
+    /// It is gone: a device or CPU that is no longer there.
+    Gone(String),
+    /// It could not be changed, for this reason.
+    Refused(String),
+}
+
+/// Why tuning or restoring could not be done at all.
+#[derive(Debug, thiserror::Error)]
+pub enum TuneError {
+    /// Another process is tuning or restoring.
+    #[error("another kelvin is changing settings just now ({lock} is locked): wait until it is done")]
+    Busy {
+        /// The lock file.
+        lock: PathBuf,
+    },
+    /// Settings of an earlier call have not been put back.
+    #[error("settings changed earlier have not been put back ({journal} holds them): run kelvin tune --restore first")]
+    Pending {
+        /// The journal.
+        journal: PathBuf,
+    },
+    /// The journal cannot be read or written; nothing was changed.
+    #[error("the journal {journal} cannot be {action}: {source}")]
+    Journal {
+        /// The journal.
+        journal: PathBuf,
+        /// `read`, `written`, `locked` or `removed`.
+        action: &'static str,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The journal is not one of ours.
+    #[error("the journal {journal} is damaged ({reason}): look at it, put the settings back by hand, and remove it")]
+    Damaged {
+        /// The journal.
+        journal: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// Applies changes: journal first, then one after the other, each read back. A change that the system refuses is said
+/// and the others go on; the journal stays as long as something is changed.
+///
+/// # Errors
+/// [`TuneError::Busy`], [`TuneError::Pending`], or [`TuneError::Journal`]; in all of them nothing was changed.
+pub fn apply(root: &Path, journal: &Path, changes: &[Change]) -> Result<Vec<Outcome>, TuneError> {
+    apply_with(Root::new(root), journal, changes, &mut write)
+}
+
+/// Puts back what the journal says, newest first, and removes the journal when nothing of it is left to do. Without a
+/// journal there is nothing to do, which is no error.
+///
+/// # Errors
+/// [`TuneError::Busy`], [`TuneError::Journal`], or [`TuneError::Damaged`].
+pub fn restore(root: &Path, journal: &Path) -> Result<Vec<Outcome>, TuneError> {
+    restore_with(Root::new(root), journal, &mut write)
+}
+
+/// The settings that a journal says are still to be put back, in the order in which they were changed; empty without a
+/// journal.
+///
+/// # Errors
+/// [`TuneError::Journal`] or [`TuneError::Damaged`].
+pub fn pending(journal: &Path) -> Result<Vec<Change>, TuneError> {
+    Ok(Journal::read(journal)?.map_or_else(Vec::new, |kept| kept.entries.into_iter().map(Entry::into_change).collect()))
+}
+
+/// How a setting is written; replaced in tests.
+type Writer<'w> = &'w mut dyn FnMut(&Path, &str) -> io::Result<()>;
+
+fn apply_with(root: Root<'_>, path: &Path, changes: &[Change], write: Writer<'_>) -> Result<Vec<Outcome>, TuneError> {
+    let _lock = Lock::take(path)?;
+    if Journal::read(path)?.is_some() {
+        return Err(TuneError::Pending { journal: path.to_owned() });
+    }
+    // What counts is what the settings are now, not what they were when the plan was made.
+    let current: Vec<Result<String, String>> = changes.iter().map(|change| current(root, &change.path)).collect();
+    let entries = changes.iter().zip(&current).filter_map(|(change, now)| match now {
+        Ok(now) if *now != change.to => Some(Entry::new(change, now)),
+        _ => None,
+    });
+    let journal = Journal::new(root, entries.collect());
+    if !journal.entries.is_empty() {
+        journal.write(path)?;
+    }
+    let outcomes: Vec<Outcome> = changes
+        .iter()
+        .zip(current)
+        .map(|(change, now)| {
+            let result = match now {
+                Err(reason) => Done::Refused(reason),
+                Ok(now) if now == change.to => Done::AsWanted(now),
+                Ok(now) => set(root, &change.path, &now, &change.to, write),
+            };
+            Outcome { path: change.path.clone(), result }
+        })
+        .collect();
+    let untouched = journal.entries.iter().all(|entry| current_is(root, &entry.path, &entry.from));
+    if !journal.entries.is_empty() && untouched {
+        Journal::remove(path)?;
+    }
+    Ok(outcomes)
+}
+
+fn restore_with(root: Root<'_>, path: &Path, write: Writer<'_>) -> Result<Vec<Outcome>, TuneError> {
+    // Looked at first so that without a journal nothing is written, not even the lock.
+    if Journal::read(path)?.is_none() {
+        return Ok(Vec::new());
+    }
+    let _lock = Lock::take(path)?;
+    let Some(journal) = Journal::read(path)? else { return Ok(Vec::new()) };
+    let restarted = journal.is_of_an_earlier_boot(root);
+    let outcomes: Vec<Outcome> = journal
+        .entries
+        .iter()
+        .rev()
+        .map(|entry| {
+            let result = if restarted { after_restart(root, entry) } else { put_back(root, entry, write) };
+            Outcome { path: entry.path.clone(), result }
+        })
+        .collect();
+    if outcomes.iter().all(|outcome| !matches!(outcome.result, Done::Refused(_))) {
+        Journal::remove(path)?;
+    }
+    Ok(outcomes)
+}
+
+fn put_back(root: Root<'_>, entry: &Entry, write: Writer<'_>) -> Done {
+    if !root.exists(&entry.path) {
+        return Done::Gone(format!("there is no {} any more", entry.path));
+    }
+    match current(root, &entry.path) {
+        Err(reason) => Done::Refused(reason),
+        Ok(now) if now == entry.from => Done::AsWanted(now),
+        Ok(now) if now == entry.to => set(root, &entry.path, &now, &entry.from, write),
+        Ok(now) => Done::ChangedByOthers { ours: entry.to.clone(), now },
+    }
+}
+
+/// Settings in /proc and /sys do not outlive a restart, so none of what is found is ours.
+fn after_restart(root: Root<'_>, entry: &Entry) -> Done {
+    match current(root, &entry.path) {
+        Ok(now) if now == entry.from => Done::AsWanted(now),
+        Ok(now) => Done::ChangedByOthers { ours: entry.to.clone(), now },
+        Err(reason) => Done::Gone(reason),
+    }
+}
+
+/// Writes a setting and reads it back.
+fn set(root: Root<'_>, path: &str, from: &str, to: &str, write: Writer<'_>) -> Done {
+    if let Err(error) = write(&root.at(path), to) {
+        let hint = if error.kind() == io::ErrorKind::PermissionDenied { " (run as root)" } else { "" };
+        return Done::Refused(format!("{path} cannot be set to '{to}': {error}{hint}"));
+    }
+    match current(root, path) {
+        Ok(now) if now == to => Done::Changed { from: from.to_owned(), to: now },
+        Ok(now) => Done::Refused(format!("{path} was set to '{to}' and still says '{now}'")),
+        Err(reason) => Done::Refused(reason),
+    }
+}
+
+/// What a setting says: the word in brackets where the file lists all choices.
+pub(crate) fn current(root: Root<'_>, path: &str) -> Result<String, String> {
+    root.read(path).map(|text| bracketed(&text).unwrap_or(&text).to_owned())
+}
+
+fn current_is(root: Root<'_>, path: &str, value: &str) -> bool {
+    current(root, path).is_ok_and(|now| now == value)
+}
+
+/// The one way in which a setting is really written: into the file that is there, never a new one.
+fn write(path: &Path, value: &str) -> io::Result<()> {
+    OpenOptions::new().write(true).truncate(true).open(path)?.write_all(value.as_bytes())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,268 @@
+//! What happened to the machine during a run: steal, other work, throttling, pressure, a changed clock source.
+
+use std::path::Path;
+
+use kelvin_model::{Hazard, Severity, cpu_ranges};
+
+use crate::counters::{self, Stat, Throttled, share};
+use crate::hazards::{With, difference, hazard, percent};
+use crate::kernel::CLOCK_SOURCE;
+use crate::text::Root;
+
+/// Share of one CPU's time above which it is named as busy with other work.
+const BUSY_CPU: f64 = 0.10;
+
+/// The counters of a machine at the beginning of a run.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    begun: Reading,
+}
+
+/// All counters at one moment; what the machine does not tell is `None`.
+#[derive(Clone, Debug)]
+struct Reading {
+    stat: Option<Stat>,
+    own_ticks: Option<u64>,
+    throttled: Option<Throttled>,
+    clock_source: Option<String>,
+    thermal: Option<u64>,
+    pressures: [Option<u64>; 3],
+}
+
+/// Resources of /proc/pressure, in the order of [`Reading::pressures`], and the metrics that waiting for them touches.
+const RESOURCES: [(&str, &str, &[&str]); 3] = [
+    ("cpu", "pressure_cpu_during", &[]),
+    ("io", "pressure_io_during", &["file.", "mem.fault"]),
+    ("memory", "pressure_memory_during", &["mem.", "file.", "os."]),
+];
+
+impl Reading {
+    fn take(root: Root<'_>) -> Self {
+        Self {
+            stat: Stat::read(root),
+            own_ticks: counters::own_ticks(root),
+            throttled: counters::throttled(root),
+            clock_source: root.text(CLOCK_SOURCE),
+            thermal: counters::thermal_throttles(root),
+            pressures: RESOURCES.map(|(name, ..)| counters::pressure(root, name).map(|p| p.total_microseconds)),
+        }
+    }
+}
+
+impl Watch {
+    /// Reads the counters at the beginning of a run; takes well under a millisecond and changes nothing.
+    pub fn begin(root: &Path) -> Self {
+        Self { begun: Reading::take(Root::new(root)) }
+    }
+
+    /// The clock source of the kernel at the beginning, if it is known.
+    pub fn clock_source(&self) -> Option<&str> {
+        self.begun.clock_source.as_deref()
+    }
+
+    /// What happened since the beginning, the worst first. May be asked more than once during a run.
+    ///
+    /// Other work is all CPU time less that of this process and of the children it has waited for: ask when no child
+    /// runs, or a running child counts as other work.
+    pub fn end(&self, root: &Path) -> Vec<Hazard> {
+        let span = Span { begun: &self.begun, ended: &Reading::take(Root::new(root)) };
+        let mut found: Vec<Hazard> =
+            [span.clock_source(), span.throttled(), span.steal(), span.other_work(), span.thermal()]
+                .into_iter()
+                .flatten()
+                .collect();
+        found.extend((0..RESOURCES.len()).filter_map(|index| span.pressure(index)));
+        found.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
+        found
+    }
+}
+
+/// Two readings.
+struct Span<'a> {
+    begun: &'a Reading,
+    ended: &'a Reading,
+}
+
+impl Span<'_> {
+    /// What the CPUs did meanwhile.
+    fn stat(&self) -> Option<Stat> {
+        Some(difference(self.ended.stat.as_ref()?, self.begun.stat.as_ref()?))
+    }
+
+    fn clock_source(&self) -> Option<Hazard> {
+        let (before, after) = (self.begun.clock_source.as_ref()?, self.ended.clock_source.as_ref()?);
+        if before == after {
+            return None;
+        }
+        let summary = format!("the kernel's clock source changed from '{before}' to '{after}' during the run");
+        let effect = "times before and after are not of one clock: the run is spoiled";
+        Some(hazard("clock_source_changed", Severity::Serious, summary, effect).read_in(CLOCK_SOURCE))
+    }
+
+    fn throttled(&self) -> Option<Hazard> {
+        let (before, after) = (self.begun.throttled?, self.ended.throttled?);
+        let times = after.times.saturating_sub(before.times);
+        if times == 0 {
+            return None;
+        }
+        let milliseconds = after.microseconds.saturating_sub(before.microseconds) as f64 / 1e3;
+        let summary = format!("the CPU quota stopped the control group {times} times, {milliseconds:.0} ms in all");
+        let effect = "samples that it hit hold a pause of up to 100 ms";
+        Some(hazard("throttled", Severity::Serious, summary, effect).read_in("cpu.stat of the control group"))
+    }
+
+    fn steal(&self) -> Option<Hazard> {
+        let all = self.stat()?.all;
+        if all.steal == 0 {
+            return None;
+        }
+        let severity = match all.steal_share() {
+            share if share >= 0.05 => Severity::Serious,
+            share if share >= 0.005 => Severity::Warning,
+            _ => Severity::Note,
+        };
+        let summary =
+            format!("the hypervisor gave {:.2} % of the CPU time to others during the run", all.steal_share() * 100.0);
+        let effect = "samples that it hit are marked as contaminated";
+        Some(hazard("steal_during", severity, summary, effect).read_in("/proc/stat"))
+    }
+
+    fn other_work(&self) -> Option<Hazard> {
+        let stat = self.stat()?;
+        let own = self.ended.own_ticks?.saturating_sub(self.begun.own_ticks?);
+        let part = share(stat.all.busy.saturating_sub(own), stat.all.total());
+        let severity = match part {
+            part if part >= 0.25 => Severity::Serious,
+            part if part >= 0.05 => Severity::Warning,
+            part if part >= 0.01 => Severity::Note,
+            _ => return None,
+        };
+        let cpus = part * stat.cpus.len().max(1) as f64;
+        let busy = stat.cpus.iter().filter(|(_, ticks)| ticks.busy_share() > BUSY_CPU);
+        let busy: Vec<u32> = busy.map(|(cpu, _)| *cpu).collect();
+        let where_ = if busy.is_empty() { "none for long".into() } else { cpu_ranges(&busy) };
+        let summary = format!(
+            "other processes and the kernel used {} of the CPU time, {cpus:.2} CPUs' worth (busy with all work: {where_})",
+            percent(part)
+        );
+        let effect = "other work takes CPU time, caches and memory bandwidth";
+        Some(
+            hazard("other_work", severity, summary, effect)
+                .remedy("find it with top and end it")
+                .read_in("/proc/stat less /proc/self/stat"),
+        )
+    }
+
+    fn thermal(&self) -> Option<Hazard> {
+        let times = self.ended.thermal?.checked_sub(self.begun.thermal?).filter(|times| *times > 0)?;
+        let summary = format!("the processor was slowed down {times} times during the run because it was hot");
+        let effect = "the frequency fell while it was measured";
+        Some(
+            hazard("thermal_throttling_during", Severity::Serious, summary, effect)
+                .remedy("improve the cooling, or leave pauses between runs")
+                .read_in("/sys/devices/system/cpu/cpu*/thermal_throttle"),
+        )
+    }
+
+    /// Waiting of some task as a share of the run, whose length the ticks of one CPU give: 100 a second on every
+    /// architecture that Linux shows to programs.
+    fn pressure(&self, index: usize) -> Option<Hazard> {
+        const TICK_MICROSECONDS: u64 = 10_000;
+        let (name, id, touches) = RESOURCES[index];
+        let stat = self.stat()?;
+        let length = stat.cpus.values().map(|ticks| ticks.total()).max()?.saturating_mul(TICK_MICROSECONDS);
+        let waited = self.ended.pressures[index]?.saturating_sub(self.begun.pressures[index]?);
+        let part = share(waited, length).min(1.0);
+        // kelvin's own tasks wait too, so this tells less than other work: only what is large is said.
+        let severity = match part {
+            part if part >= 0.25 => Severity::Warning,
+            part if part >= 0.05 => Severity::Note,
+            _ => return None,
+        };
+        let summary = format!("some task, kelvin's included, waited for {name} during {} of the run", percent(part));
+        let effect = "what was measured may have waited too";
+        Some(hazard(id, severity, summary, effect).touching(touches).read_in(format!("/proc/pressure/{name}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn write(root: &Path, name: &str, text: &str) {
+        let path = root.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn tree() -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        write(root, "proc/stat", "cpu  100 0 0 900 0 0 0 0\ncpu0 50 0 0 450 0 0 0 0\ncpu1 50 0 0 450 0 0 0 0\n");
+        write(root, "proc/self/stat", "7 (a) b) S 1 7 7 0 -1 0 0 0 0 0 40 10 0 0 20 0 1 0 5");
+        write(root, CLOCK_SOURCE.trim_start_matches('/'), "tsc\n");
+        write(root, "proc/self/cgroup", "0::/\n");
+        write(root, "proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+        write(root, "sys/fs/cgroup/cpu.stat", "nr_throttled 1\nthrottled_usec 500\n");
+        write(root, "sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "3\n");
+        write(root, "proc/pressure/io", "some avg10=0.00 avg60=0.00 avg300=0.00 total=1000\n");
+        directory
+    }
+
+    #[test]
+    fn nothing_happened() {
+        let tree = tree();
+        let watch = Watch::begin(tree.path());
+        assert_eq!(watch.clock_source(), Some("tsc"));
+        assert_eq!(watch.end(tree.path()), []);
+    }
+
+    #[test]
+    fn own_work_is_not_other_work() {
+        let tree = tree();
+        let watch = Watch::begin(tree.path());
+        write(
+            tree.path(),
+            "proc/stat",
+            "cpu  200 0 0 1800 0 0 0 0\ncpu0 150 0 0 900 0 0 0 0\ncpu1 50 0 0 900 0 0 0 0\n",
+        );
+        write(tree.path(), "proc/self/stat", "7 (a) b) S 1 7 7 0 -1 0 0 0 0 0 60 20 50 20 20 0 1 0 5");
+        assert_eq!(watch.end(tree.path()), []);
+    }
+
+    #[test]
+    fn everything_happened() {
+        let tree = tree();
+        let watch = Watch::begin(tree.path());
+        let root = tree.path();
+        write(root, "proc/stat", "cpu  500 0 0 1400 0 0 0 100\ncpu0 450 0 0 500 0 0 0 50\ncpu1 50 0 0 900 0 0 0 50\n");
+        write(root, CLOCK_SOURCE.trim_start_matches('/'), "hpet\n");
+        write(root, "sys/fs/cgroup/cpu.stat", "nr_throttled 5\nthrottled_usec 80500\n");
+        write(root, "sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "4\n");
+        write(root, "proc/pressure/io", "some avg10=0.00 avg60=0.00 avg300=0.00 total=2001000\n");
+        let found = watch.end(root);
+        let of = |id: &str| found.iter().find(|hazard| hazard.id == *id).unwrap();
+        // 100 stolen of 400 busy + 500 idle + 100 stolen ticks.
+        assert!(of("steal_during").summary.contains("10.00 %"), "{}", of("steal_during").summary);
+        assert!(
+            of("other_work").summary.contains("40 % of the CPU time, 0.80 CPUs' worth"),
+            "{}",
+            of("other_work").summary
+        );
+        assert!(of("other_work").summary.ends_with("work: 0)"));
+        assert!(of("throttled").summary.contains("4 times, 80 ms"));
+        assert!(of("clock_source_changed").summary.contains("'tsc' to 'hpet'"));
+        assert!(of("thermal_throttling_during").summary.contains("1 times"));
+        // 2 s of the 5 s that 500 ticks of a CPU are.
+        assert!(of("pressure_io_during").summary.contains("40 %"), "{}", of("pressure_io_during").summary);
+        assert_eq!(found.len(), 6);
+        assert!(found.is_sorted_by_key(|hazard| std::cmp::Reverse(hazard.severity)));
+    }
+
+    #[test]
+    fn a_machine_that_tells_nothing_has_no_hazards_during_a_run() {
+        let empty = tempfile::tempdir().unwrap();
+        assert_eq!(Watch::begin(empty.path()).end(empty.path()), []);
+    }
+}

@@ -1,0 +1,377 @@
+//! Facts and hazards of recorded and composed machines, exactly.
+
+mod support;
+
+use std::fmt::Debug;
+use std::path::Path;
+
+use kelvin_machine::{hazards, read};
+use kelvin_model::{CacheKind, Fact, Hazard, Machine, Severity, Tlb};
+use support::Tree;
+
+/// Asserts a fact's value, and that it names its source.
+#[track_caller]
+fn is<T: Debug + PartialEq>(fact: &Fact<T>, value: impl Into<T>) {
+    let value = value.into();
+    assert_eq!(fact.get(), Some(&value), "{}", fact.source_or_reason());
+    assert!(!fact.source_or_reason().is_empty());
+}
+
+/// Asserts that a fact is not known, for a reason with these words.
+#[track_caller]
+fn unknown<T: Debug>(fact: &Fact<T>, words: &str) {
+    assert!(fact.get().is_none() && fact.source_or_reason().contains(words), "{fact:?}");
+}
+
+fn hazards_of(tree: &Tree, machine: &Machine, scratch: &str) -> Vec<Hazard> {
+    let found = hazards(tree.root(), machine, Path::new(scratch));
+    for one in &found {
+        assert!(!one.summary.is_empty() && !one.effect.is_empty() && !one.source.is_empty(), "{one:?}");
+    }
+    assert!(found.is_sorted_by_key(|hazard| std::cmp::Reverse(hazard.severity)));
+    found
+}
+
+/// Ids and severities, in alphabetical order.
+fn ids(found: &[Hazard]) -> Vec<(&str, Severity)> {
+    let mut ids: Vec<_> = found.iter().map(|hazard| (hazard.id.as_str(), hazard.severity)).collect();
+    ids.sort();
+    ids
+}
+
+#[track_caller]
+fn summary<'h>(found: &'h [Hazard], id: &str) -> &'h str {
+    &found.iter().find(|hazard| hazard.id == *id).unwrap_or_else(|| panic!("no {id} in {found:?}")).summary
+}
+
+#[test]
+fn a_virtual_machine_recorded() {
+    let tree = Tree::named("x86-64-vm");
+    let machine = read(tree.root());
+    assert_eq!(machine.architecture, "x86_64");
+    is(&machine.cpu.vendor, "AuthenticAMD");
+    is(&machine.cpu.model_name, "AMD EPYC");
+    is(&machine.cpu.family, 26_u32);
+    is(&machine.cpu.microarchitecture, "Zen 5");
+    is(&machine.cpu.nominal_hz, 2_596_122_000.0);
+    is(&machine.cpu.counter_hz, 2_596_122_000.0);
+    unknown(&machine.cpu.maximum_hz, "no cpufreq driver");
+    unknown(&machine.cpu.governor, "there is no /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor here");
+    unknown(&machine.cpu.measured_hz, "not measured yet");
+    let tlbs = machine.cpu.tlbs.get().unwrap();
+    assert_eq!(machine.cpu.tlbs.source_or_reason(), "cpuid, as the hypervisor presents it");
+    assert_eq!(tlbs[0], Tlb { level: 1, kind: CacheKind::Data, page_bytes: 4096, entries: 96, ways: 0 });
+    assert_eq!(tlbs.len(), 8);
+    assert_eq!(machine.cpu.mitigations.get().unwrap().len(), 19);
+    is(&machine.topology.online, [0, 1]);
+    is(&machine.topology.cores, 2_u32);
+    is(&machine.topology.sockets, 1_u32);
+    let caches = machine.topology.caches.get().unwrap();
+    let sizes: Vec<_> = caches.iter().map(|cache| (cache.level, cache.bytes, cache.ways)).collect();
+    assert_eq!(
+        sizes,
+        [(1, 48 << 10, Some(12)), (1, 32 << 10, Some(8)), (2, 1 << 20, Some(16)), (3, 32 << 20, Some(16))]
+    );
+    assert_eq!(caches[3].shared_by, [0, 1]);
+    is(&machine.memory.total_bytes, 24_684_092_u64 << 10);
+    is(&machine.memory.huge_page_bytes, [2 << 20, 1 << 30]);
+    is(&machine.memory.page_bytes, 4096_u64);
+    unknown(&machine.memory.channels, "/sys/firmware/dmi/tables/DMI");
+    assert_eq!(machine.disks.len(), 1);
+    is(&machine.disks[0].bytes, 274_877_906_944_u64);
+    is(&machine.disks[0].link, "virtio");
+    is(&machine.disks[0].scheduler, "mq-deadline");
+    is(&machine.disks[0].rotational, true);
+    unknown(&machine.disks[0].model, "/sys/block/vda/device/model");
+    let mounts: Vec<_> = machine.mounts.iter().map(|mount| (mount.target.as_str(), mount.kind.as_str())).collect();
+    assert_eq!(mounts, [("/", "ext4"), ("/dev/shm", "tmpfs")]);
+    let eth0 = &machine.nics[0];
+    is(&eth0.driver, "virtio_net");
+    is(&eth0.mtu, 1400_u32);
+    unknown(&eth0.bits_per_second, "states no speed");
+    is(&eth0.offloads, ["tx-checksum", "rx-checksum", "tso", "mergeable-rx-buffers"].map(String::from));
+    is(&machine.kernel.release, "6.18.44-fc-v657");
+    is(&machine.kernel.distribution, "Debian GNU/Linux 12 (bookworm)");
+    is(&machine.kernel.scheduler, "EEVDF");
+    is(&machine.kernel.congestion_control, "bbr");
+    is(&machine.kernel.clock_source, "tsc");
+    is(&machine.platform.hypervisor, Some("KVM".into()));
+    is(&machine.platform.container, None);
+    is(&machine.limits.cpu_quota, None);
+    is(&machine.limits.processes, Some(96_365));
+    is(&machine.limits.open_files, 20_000_u64);
+    is(&machine.limits.cgroup_version, 1_u32);
+
+    let found = hazards_of(&tree, &machine, "/dev/shm/kelvin");
+    assert_eq!(
+        ids(&found),
+        [
+            ("idle_states", Severity::Note),
+            ("mitigations", Severity::Note),
+            ("no_cpufreq", Severity::Note),
+            ("page_reporting", Severity::Warning),
+            ("pressure_cpu", Severity::Warning),
+            ("proactive_reclaim", Severity::Warning),
+            ("scratch_in_memory", Severity::Serious),
+            ("steal", Severity::Note),
+            ("unknown_facts", Severity::Note),
+            ("virtual_machine", Severity::Warning),
+        ]
+    );
+    assert_eq!(summary(&found, "mitigations"), "mitigations in force: spectre_v1, spectre_v2");
+    assert_eq!(summary(&found, "unknown_facts"), "not known here: the peak memory bandwidth");
+    let touched = found.iter().find(|hazard| hazard.id == "page_reporting").unwrap();
+    assert!(touched.touches("mem.latency") && !touched.touches("cpu.call"));
+}
+
+#[test]
+fn a_bare_server_with_two_sockets() {
+    let tree = Tree::named("x86-64-server");
+    let machine = read(tree.root());
+    is(&machine.cpu.microarchitecture, "Ice Lake-SP");
+    is(&machine.cpu.nominal_hz, 2e9);
+    assert_eq!(machine.cpu.nominal_hz.source_or_reason(), "/sys/devices/system/cpu/cpu0/cpufreq/base_frequency");
+    is(&machine.cpu.maximum_hz, 3.2e9);
+    is(&machine.cpu.counter_hz, 2e9);
+    assert_eq!(machine.cpu.counter_hz.source_or_reason(), "cpuid leaf 15h");
+    is(&machine.cpu.governor, "powersave");
+    let tlbs = machine.cpu.tlbs.get().unwrap();
+    assert!(tlbs.contains(&Tlb { level: 2, kind: CacheKind::Unified, page_bytes: 4096, entries: 1024, ways: 8 }));
+    assert!(tlbs.contains(&Tlb { level: 1, kind: CacheKind::Data, page_bytes: 4096, entries: 64, ways: 4 }));
+    assert_eq!(machine.cpu.tlbs.source_or_reason(), "cpuid");
+    is(&machine.topology.sockets, 2_u32);
+    is(&machine.topology.cores, 4_u32);
+    assert_eq!(machine.topology.siblings.get().unwrap()[5], [1, 5]);
+    let nodes = machine.topology.nodes.get().unwrap();
+    assert_eq!((nodes[1].cpus.as_slice(), nodes[1].distances.as_slice()), (&[2, 3, 6, 7][..], &[20, 10][..]));
+    assert_eq!(nodes[1].bytes, Some(65_921_052 << 10));
+    is(&machine.memory.kind, "DDR4");
+    is(&machine.memory.channels, 4_u32);
+    is(&machine.memory.transfers_per_second, 3.2e9);
+    is(&machine.memory.peak_bytes_per_second, 102.4e9);
+    is(&machine.memory.transparent_huge_pages, "always");
+    let disks: Vec<_> = machine.disks.iter().map(|disk| disk.name.as_str()).collect();
+    assert_eq!(disks, ["nvme0n1", "sda"]);
+    is(&machine.disks[0].link, "NVMe, 16.0 GT/s PCIe x4");
+    is(&machine.disks[0].model, "SAMSUNG MZQL21T9HCJR-00A07");
+    is(&machine.disks[0].queues, 8_u32);
+    is(&machine.disks[1].link, "SATA, 6.0 Gbps");
+    is(&machine.disks[1].rotational, true);
+    assert_eq!(machine.mounts[1].target, "/srv/data one");
+    assert_eq!(machine.nics.len(), 1, "bonding_masters is no interface");
+    is(&machine.nics[0].bits_per_second, 25e9);
+    is(&machine.nics[0].driver, "mlx5_core");
+    is(&machine.kernel.preemption, "dynamic (voluntary)");
+    is(&machine.kernel.timer_hz, 250_u32);
+    is(&machine.kernel.scheduler, "CFS");
+    is(&machine.platform.product, "Dell Inc. PowerEdge R750");
+    is(&machine.platform.hypervisor, None);
+    is(&machine.platform.container, None);
+    is(&machine.limits.cpu_quota, None);
+    is(&machine.limits.processes, Some(33_792));
+    is(&machine.limits.cgroup_version, 2_u32);
+
+    let found = hazards_of(&tree, &machine, "/srv/data one/x");
+    assert_eq!(
+        ids(&found),
+        [
+            ("boost", Severity::Warning),
+            ("governor", Severity::Warning),
+            ("idle_states", Severity::Note),
+            ("mitigations", Severity::Note),
+            ("numa_balancing", Severity::Warning),
+            ("smt", Severity::Note),
+            ("thermal_throttling", Severity::Note),
+            ("transparent_huge_pages", Severity::Warning),
+        ]
+    );
+    assert_eq!(summary(&found, "smt"), "CPU 0 shares its core with CPU 4");
+    assert_eq!(summary(&found, "idle_states"), "an idle CPU may sleep as deep as C6, which takes 170 us to leave");
+    assert!(summary(&found, "thermal_throttling").contains("24 times"));
+
+    let plan = kelvin_machine::tune::plan(tree.root());
+    let required = plan.iter().filter(|change| !change.optional).count();
+    assert_eq!((required, plan.len()), (8 + 4, 8 + 4 + 2), "{plan:?}");
+}
+
+#[test]
+fn an_arm_server() {
+    let tree = Tree::named("aarch64-server");
+    let machine = read(tree.root());
+    assert_eq!(machine.architecture, "aarch64");
+    is(&machine.cpu.vendor, "ARM");
+    is(&machine.cpu.model_name, "AWS Graviton3");
+    is(&machine.cpu.model, 0xd40_u32);
+    is(&machine.cpu.stepping, 1_u32);
+    is(&machine.cpu.microarchitecture, "Neoverse V1");
+    assert!(machine.cpu.flags.get().unwrap().contains(&"sve".into()));
+    unknown(&machine.cpu.microcode, "no line 'microcode'");
+    unknown(&machine.cpu.nominal_hz, "no base_frequency");
+    unknown(&machine.cpu.counter_hz, "only be read on the running machine");
+    unknown(&machine.cpu.tlbs, "no cpuid");
+    is(&machine.topology.cores, 4_u32);
+    is(&machine.memory.page_bytes, 4096_u64);
+    is(&machine.memory.huge_page_bytes, [64 << 10, 2 << 20, 32 << 20, 1 << 30]);
+    is(&machine.kernel.clock_source, "arch_sys_counter");
+    is(&machine.kernel.preemption, "none or voluntary");
+    unknown(&machine.kernel.timer_hz, "/boot/config-6.1.94-99.176.amzn2023.aarch64");
+    is(&machine.platform.product, "Amazon EC2 c7g.xlarge");
+    is(&machine.platform.hypervisor, Some("KVM (Nitro)".into()));
+    is(&machine.limits.processes, None);
+    is(&machine.disks[0].model, "Amazon Elastic Block Store");
+
+    let found = hazards_of(&tree, &machine, "/tmp");
+    assert_eq!(
+        ids(&found),
+        [
+            ("idle_states", Severity::Note),
+            ("mitigations", Severity::Note),
+            ("no_cpufreq", Severity::Note),
+            ("unknown_facts", Severity::Note),
+            ("virtual_machine", Severity::Warning),
+        ]
+    );
+    assert_eq!(summary(&found, "unknown_facts"), "not known here: the nominal frequency, the peak memory bandwidth");
+}
+
+#[test]
+fn a_container_with_limits_on_a_busy_laptop() {
+    let tree = Tree::named("container");
+    let machine = read(tree.root());
+    is(&machine.cpu.microarchitecture, "Zen 3");
+    is(&machine.cpu.nominal_hz, 1.9e9);
+    is(&machine.cpu.maximum_hz, 4_505_078_000.0);
+    unknown(&machine.cpu.counter_hz, "the recorded tree has no cpuid");
+    is(&machine.topology.allowed, [2, 3]);
+    is(&machine.platform.container, Some("docker".into()));
+    is(&machine.platform.hypervisor, None);
+    is(&machine.limits.cpu_quota, Some(1.5));
+    assert_eq!(machine.limits.cpu_quota.source_or_reason(), "/sys/fs/cgroup/cpu.max");
+    is(&machine.limits.memory_bytes, Some(512 << 20));
+    is(&machine.limits.processes, Some(100));
+    is(&machine.kernel.libc, "musl 1.2.5-r0");
+    is(&machine.kernel.preemption, "dynamic (full)");
+    is(&machine.kernel.scheduler, "sched_ext (lavd)");
+    is(&machine.nics[0].driver, "veth");
+
+    let found = hazards_of(&tree, &machine, "/tmp");
+    assert_eq!(
+        ids(&found),
+        [
+            ("battery", Severity::Serious),
+            ("boost", Severity::Warning),
+            ("clock_source", Severity::Warning),
+            ("cpu_quota", Severity::Warning),
+            ("cpuset", Severity::Note),
+            ("governor", Severity::Warning),
+            ("load", Severity::Warning),
+            ("memory_limit", Severity::Note),
+            ("memory_pressure", Severity::Warning),
+            ("pressure_cpu", Severity::Serious),
+            ("pressure_io", Severity::Warning),
+            ("pressure_memory", Severity::Warning),
+            ("scratch_layered", Severity::Warning),
+            ("smt", Severity::Note),
+            ("swap", Severity::Warning),
+            ("unknown_facts", Severity::Note),
+        ]
+    );
+    assert_eq!(summary(&found, "cpuset"), "this process may use 2 of 8 CPUs: 2-3");
+    assert_eq!(summary(&found, "cpu_quota"), "the control group may use 1.50 CPUs' worth of time of 2 allowed CPUs");
+    assert_eq!(summary(&found, "smt"), "CPU 2 shares its core with CPU 3");
+    let clock = found.iter().find(|hazard| hazard.id == "clock_source").unwrap();
+    assert!(clock.remedy.as_deref().unwrap().starts_with("echo tsc | sudo tee"));
+}
+
+#[test]
+fn nested_limits_of_cgroup_version_1() {
+    let tree = Tree::named("cgroup-v1");
+    let machine = read(tree.root());
+    is(&machine.cpu.microarchitecture, "Cascade Lake");
+    is(&machine.cpu.nominal_hz, 3e9);
+    is(&machine.topology.sockets, 2_u32);
+    assert_eq!(machine.topology.sockets.source_or_reason(), "/proc/cpuinfo");
+    unknown(&machine.topology.caches, "states no cache sizes");
+    unknown(&machine.topology.nodes, "without NUMA");
+    is(&machine.kernel.release, "4.18.0-513.el8.x86_64");
+    is(&machine.platform.hypervisor, Some("VMware".into()));
+    is(&machine.limits.cgroup_version, 1_u32);
+    is(&machine.limits.cpu_quota, Some(0.5));
+    assert_eq!(machine.limits.cpu_quota.source_or_reason(), "/sys/fs/cgroup/cpu,cpuacct/batch/cpu.cfs_quota_us");
+    is(&machine.limits.memory_bytes, Some(256 << 20));
+    is(&machine.limits.processes, Some(15_592));
+    unknown(&machine.cpu.mitigations, "vulnerabilities");
+
+    let found = hazards_of(&tree, &machine, "/home/somebody/x");
+    assert_eq!(
+        ids(&found),
+        [
+            ("clock_source", Severity::Warning),
+            ("cpu_quota", Severity::Serious),
+            ("idle_states", Severity::Note),
+            ("load", Severity::Warning),
+            ("memory_limit", Severity::Note),
+            ("memory_pressure", Severity::Serious),
+            ("network_file_system", Severity::Serious),
+            ("no_cpufreq", Severity::Note),
+            ("steal", Severity::Note),
+            ("swap", Severity::Warning),
+            ("unknown_facts", Severity::Note),
+            ("virtual_machine", Severity::Warning),
+        ]
+    );
+    assert!(summary(&found, "steal").ends_with("0.44 % since boot"), "{}", summary(&found, "steal"));
+    assert!(found.iter().find(|hazard| hazard.id == "clock_source").unwrap().remedy.is_none());
+}
+
+#[test]
+fn of_an_empty_tree_everything_is_unknown_for_a_reason() {
+    let empty = tempfile::tempdir().unwrap();
+    let machine = read(empty.path());
+    assert_eq!(machine.architecture, "unknown");
+    assert!(machine.disks.is_empty() && machine.mounts.is_empty() && machine.nics.is_empty());
+    for row in machine.rows() {
+        assert_eq!(row.text, None, "{row:?}");
+        assert!(row.source.len() > 10, "{row:?}");
+    }
+    let found = hazards(empty.path(), &machine, Path::new("/tmp"));
+    assert_eq!(ids(&found), [("no_cpufreq", Severity::Note), ("unknown_facts", Severity::Note)]);
+    assert!(kelvin_machine::tune::plan(empty.path()).is_empty());
+}
+
+#[test]
+fn identities_tell_machines_apart_and_are_steady() {
+    let names = ["x86-64-vm", "x86-64-server", "aarch64-server", "container", "cgroup-v1"];
+    let identities: Vec<String> = names.map(|name| read(Tree::named(name).root()).identity).to_vec();
+    let again: Vec<String> = names.map(|name| read(Tree::named(name).root()).identity).to_vec();
+    assert_eq!(identities, again);
+    let mut distinct = identities.clone();
+    distinct.sort();
+    distinct.dedup();
+    assert_eq!(distinct.len(), names.len());
+    assert!(identities.iter().all(|text| text.len() == 32 && text.bytes().all(|c| c.is_ascii_hexdigit())));
+}
+
+#[test]
+fn a_machine_survives_json_and_no_row_is_blank() {
+    for name in ["x86-64-vm", "x86-64-server", "aarch64-server", "container", "cgroup-v1"] {
+        let machine = read(Tree::named(name).root());
+        let json = serde_json::to_string(&machine).unwrap();
+        assert_eq!(serde_json::from_str::<Machine>(&json).unwrap(), machine);
+        for row in machine.rows() {
+            assert!(!row.source.is_empty() && row.text.as_deref() != Some(""), "{name}: {row:?}");
+        }
+    }
+}
+
+#[test]
+fn the_machine_that_runs_the_test_is_read_without_panic() {
+    let root = Path::new("/");
+    let machine = read(root);
+    assert!(machine.memory.total_bytes.get().is_some());
+    assert!(machine.topology.allowed.get().is_some());
+    assert!(machine.kernel.release.get().is_some());
+    for one in hazards(root, &machine, &std::env::temp_dir()) {
+        assert!(!one.source.is_empty(), "{one:?}");
+    }
+}
