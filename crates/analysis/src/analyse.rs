@@ -1,20 +1,20 @@
 //! The analysis of a run, put together from its parts.
 
-use kelvin_model::{Attempt, Case, Measurement, Metric, PredictionRecord, Reason, Run, StudyResult, Unit};
+use kelvin_model::{Attempt, Measurement, Metric, PredictionRecord, Reason, Run, StudyResult, Unit};
 
 use crate::bounds::{broken_bound, implausible};
 use crate::findings;
 use crate::gather::Gathered;
-use crate::headlines::{Desk, Headlines, metrics_of};
+use crate::headlines::{Desk, core_hertz, metrics_of};
 use crate::predicted::compare;
-use crate::result::{Analysis, MetricResult, Outcome, Warning};
+use crate::result::{Analysis, MetricResult, Outcome};
 use crate::study;
 use crate::summary::summarise;
 
 /// Analyses a run: a stored one and a live one alike.
 pub fn analyse(run: &Run) -> Analysis {
     let desk = Desk::of(run);
-    let hertz = Headlines::of(run).core_hertz();
+    let hertz = core_hertz(run, &desk);
     let mut results = Vec::new();
     let mut batches = Batches::default();
     for measurement in &run.measurements {
@@ -152,14 +152,4 @@ fn most_frequent<'a>(texts: impl Iterator<Item = &'a str>) -> Option<&'a str> {
         }
     }
     counts.into_iter().rev().max_by_key(|(_, count)| *count).map(|(text, _)| text)
-}
-
-/// Whether a result carries a warning of a kind.
-pub(crate) fn warns(result: &MetricResult, kind: fn(&Warning) -> bool) -> bool {
-    result.warnings.iter().any(kind)
-}
-
-/// The result of a metric at a case.
-pub(crate) fn find<'a>(results: &'a [MetricResult], metric: &str, case: &Case) -> Option<&'a MetricResult> {
-    results.iter().find(|result| result.metric.id == *metric && result.case == *case)
 }

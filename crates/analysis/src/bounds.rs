@@ -22,8 +22,12 @@ fn likely_cause(unit: Unit, too_low: bool, bound: f64) -> &'static str {
             "what is subtracted (clock pair, loop) cost more than the operation: the machine was disturbed while one of \
              them was timed, or a batch is too short"
         }
-        (Unit::Nanoseconds | Unit::Cycles, true) => "part of the work was skipped: cached, prefetched or optimised away",
-        (Unit::Nanoseconds | Unit::Cycles, false) => "the time holds something else: a stopped machine or a lost wake-up",
+        (Unit::Nanoseconds | Unit::Cycles, true) => {
+            "part of the work was skipped: cached, prefetched or optimised away"
+        }
+        (Unit::Nanoseconds | Unit::Cycles, false) => {
+            "the time holds something else: a stopped machine or a lost wake-up"
+        }
         (Unit::BytesPerSecond, false) => "a cache answered: the bytes never crossed the link, bus or memory channel",
         (Unit::PerSecond, false) => "the operations were not all done: a cache or a queue answered before the work was",
         (Unit::BytesPerSecond | Unit::PerSecond, true) => "the time holds something else, or a counter ran backwards",

@@ -100,7 +100,8 @@ impl References {
 
     /// Judges batches by the canaries beside them.
     pub fn judge(&self, batches: &Batches, wanted: Canaries) -> Judged {
-        let columns: Vec<(Reference, &[f32])> = self.columns(batches, wanted).map(|(_, r, column)| (r, column)).collect();
+        let columns: Vec<(Reference, &[f32])> =
+            self.columns(batches, wanted).map(|(_, r, column)| (r, column)).collect();
         let readings = columns.iter().map(|(_, column)| column.len()).max().unwrap_or(0);
         let off = (0..readings).map(|at| {
             let is_off = |(reference, column): &(Reference, &[f32])| {
@@ -207,11 +208,13 @@ impl Judged {
     }
 }
 
-/// Visits every column of canary readings with the span of time that it was read over, in seconds. Readings of one
-/// round follow each other and are taken to last in proportion to their batches; columns that several metrics of one
+/// Visits every column of canary readings, in order of time, with the span that it was read over, in seconds. Readings of
+/// one round follow each other and are taken to last in proportion to their batches; columns that several metrics of one
 /// operation share are visited once.
 fn for_each_column<'r>(run: &'r Run, mut visit: impl FnMut((f64, f64), Canary, &'r [f32])) {
-    for round in run.measurements.iter().flat_map(|measurement| &measurement.rounds) {
+    let mut rounds: Vec<&Round> = run.measurements.iter().flat_map(|measurement| &measurement.rounds).collect();
+    rounds.sort_by(|a, b| a.at.total_cmp(&b.at));
+    for round in rounds {
         let columns = distinct_columns(round);
         let total = columns.iter().map(|batches| batches.len()).sum::<usize>().max(1) as f64;
         let mut done = 0.0;
@@ -240,20 +243,22 @@ fn distinct_columns(round: &Round) -> Vec<&Batches> {
 
 /// At most [`HISTORY_POINTS`]: of each group of neighbours the lowest, the median and the highest, in order of time.
 fn thinned(mut points: Vec<CanaryPoint>) -> Vec<CanaryPoint> {
-    points.sort_by(|a, b| a.at.total_cmp(&b.at));
     if points.len() <= HISTORY_POINTS {
         return points;
     }
     let group = points.len().div_ceil(HISTORY_POINTS / 3);
-    points
-        .chunks(group)
-        .flat_map(|chunk| {
-            let mut order: Vec<&CanaryPoint> = chunk.iter().collect();
-            order.sort_by(|a, b| a.nanoseconds.total_cmp(&b.nanoseconds));
-            let mut kept = vec![*order[0], *order[order.len() / 2], *order[order.len() - 1]];
-            kept.sort_by(|a, b| a.at.total_cmp(&b.at));
-            kept.truncate(chunk.len());
-            kept
-        })
-        .collect()
+    points.chunks_mut(group).flat_map(lowest_median_highest).collect()
+}
+
+fn lowest_median_highest(points: &mut [CanaryPoint]) -> Vec<CanaryPoint> {
+    if points.len() < 3 {
+        return points.to_vec();
+    }
+    let by_reading = |a: &CanaryPoint, b: &CanaryPoint| a.nanoseconds.total_cmp(&b.nanoseconds);
+    let (below, &mut median, above) = points.select_nth_unstable_by(points.len() / 2, by_reading);
+    let lowest = below.iter().copied().min_by(by_reading).unwrap_or(median);
+    let highest = above.iter().copied().max_by(by_reading).unwrap_or(median);
+    let mut kept = vec![lowest, median, highest];
+    kept.sort_by(|a, b| a.at.total_cmp(&b.at));
+    kept
 }

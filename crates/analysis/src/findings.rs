@@ -1,9 +1,11 @@
 //! What is worth knowing about a run, in sentences that state no more than a test or a figure supports.
 
+use std::cmp::Reverse;
+
 use kelvin_model::{Fact, Hazard, Machine, Run, RunStatus, Severity};
 
-use crate::analyse::warns;
 use crate::result::{Analysis, Finding, Importance, MetricResult, Outcome, Verdict, Warning};
+use crate::summary::ALPHA;
 use crate::words::{amount, digits, metric_at, percent};
 
 /// Lines of the verdict, at most.
@@ -18,13 +20,14 @@ pub(crate) fn findings(run: &Run, analysis: &Analysis) -> Vec<Finding> {
     let mut all = Vec::new();
     all.extend(clock_finding(run));
     all.extend(partial_finding(run));
-    all.extend(run.outline.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious).map(hazard_finding));
+    let serious = run.outline.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious);
+    all.extend(serious.map(|hazard| hazard_finding(hazard, analysis)));
     all.extend(quiet_finding(analysis));
     all.extend(invalid_findings(analysis));
     all.extend(count_findings(analysis));
     all.extend(gap_findings(run, analysis));
-    all.extend(warning_findings(analysis));
-    all.sort_by(|a: &Finding, b| b.importance.cmp(&a.importance));
+    all.extend(KINDS.iter().filter_map(|kind| warning_finding(analysis, kind)));
+    all.sort_by_key(|finding: &Finding| Reverse(finding.importance));
     all
 }
 
@@ -70,12 +73,15 @@ fn partial_finding(run: &Run) -> Option<Finding> {
     })
 }
 
-fn hazard_finding(hazard: &Hazard) -> Finding {
+fn hazard_finding(hazard: &Hazard, analysis: &Analysis) -> Finding {
+    let mut metrics: Vec<_> = analysis.results.iter().map(|result| result.metric.id).collect();
+    metrics.retain(|id| hazard.touches(id));
+    metrics.dedup();
     Finding {
         importance: Importance::Major,
-        text: sentence(&format!("{}: {}", hazard.summary, hazard.effect)),
+        text: capitalised(&sentence(&format!("{}: {}", hazard.summary, hazard.effect))),
         because: hazard.source.clone(),
-        metrics: hazard.affects.clone(),
+        metrics,
     }
 }
 
@@ -141,8 +147,8 @@ fn count_findings(analysis: &Analysis) -> Vec<Finding> {
     });
     [
         (Importance::Major, failed, "failed"),
-        (Importance::Notable, unknown, "not known, for want of undisturbed samples"),
-        (Importance::Detail, skipped, "skipped"),
+        (Importance::Notable, unknown, "could not be known, for want of undisturbed samples"),
+        (Importance::Detail, skipped, "were skipped"),
     ]
     .into_iter()
     .filter(|(_, results, _)| !results.is_empty())
@@ -154,10 +160,9 @@ fn counted(importance: Importance, results: &[(&MetricResult, String)], what: &s
     let (first, reason) = &results[0];
     let mut metrics: Vec<_> = results.iter().map(|(result, _)| result.metric.id).collect();
     metrics.dedup();
-    let verb = if results.len() == 1 { "is" } else { "are" };
     Finding {
         importance,
-        text: format!("{} of {all} figures {verb} {what}.", results.len()),
+        text: format!("{} of {all} figures {what}.", results.len()),
         because: format!("first: {}: {reason}", metric_at(&first.metric.id, &first.case)),
         metrics,
     }
@@ -224,32 +229,67 @@ fn gap_finding(run: &Run, result: &MetricResult) -> Option<Finding> {
     })
 }
 
-/// Metrics with several modes, with drift, and with wide intervals: each kind in one finding.
-fn warning_findings(analysis: &Analysis) -> Vec<Finding> {
-    let kinds: [(Importance, fn(&Warning) -> bool, &str); 4] = [
-        (Importance::Notable, |warning| matches!(warning, Warning::Drift { .. }), "drifted over the run"),
-        (Importance::Notable, |warning| matches!(warning, Warning::Modes { .. }), "fell into several clusters"),
-        (Importance::Notable, |warning| matches!(warning, Warning::HalvesDiffer { .. }), "differ between halves of the run"),
-        (Importance::Detail, |warning| matches!(warning, Warning::Wide { .. }), "did not reach the target for its interval"),
-    ];
-    let finding = |(importance, kind, what): (Importance, fn(&Warning) -> bool, &str)| {
-        let hit: Vec<&MetricResult> = analysis.results.iter().filter(|result| warns(result, kind)).collect();
-        let first = hit.first()?;
-        let text = first.warnings.iter().find(|warning| kind(warning))?.text();
-        let place = metric_at(&first.metric.id, &first.case);
-        let mut metrics: Vec<_> = hit.iter().map(|result| result.metric.id).collect();
-        metrics.dedup();
-        Some(Finding {
-            importance,
-            text: match hit.len() {
-                1 => format!("{place} {what}."),
-                n => format!("{n} of {} figures {what}, {place} among them.", analysis.results.len()),
-            },
-            because: format!("{place}: {text}"),
-            metrics,
-        })
+/// A kind of warning that is summed up in one finding.
+struct Kind {
+    importance: Importance,
+    is: fn(&Warning) -> bool,
+    what: &'static str,
+    /// Chance that a figure carries it by accident; 0 where it is no test.
+    alpha: f64,
+}
+
+const KINDS: [Kind; 4] = [
+    Kind {
+        importance: Importance::Notable,
+        is: |warning| matches!(warning, Warning::Drift { .. }),
+        what: "drifted over the run",
+        alpha: ALPHA,
+    },
+    Kind {
+        importance: Importance::Notable,
+        is: |warning| matches!(warning, Warning::Modes { .. }),
+        what: "fell into several clusters",
+        alpha: 0.0,
+    },
+    Kind {
+        importance: Importance::Notable,
+        is: |warning| matches!(warning, Warning::HalvesDiffer { .. }),
+        what: "differed between halves of the run",
+        alpha: ALPHA,
+    },
+    Kind {
+        importance: Importance::Detail,
+        is: |warning| matches!(warning, Warning::Wide { .. }),
+        what: "did not reach the target for its interval",
+        alpha: 0.0,
+    },
+];
+
+/// Figures that carry one kind of warning, in one finding; a detail where chance alone explains as many.
+fn warning_finding(analysis: &Analysis, kind: &Kind) -> Option<Finding> {
+    let all = analysis.results.len();
+    let hit: Vec<&MetricResult> =
+        analysis.results.iter().filter(|result| result.warnings.iter().any(kind.is)).collect();
+    let first = hit.first()?;
+    let text = first.warnings.iter().find(|warning| (kind.is)(warning))?.text();
+    let place = metric_at(&first.metric.id, &first.case);
+    let by_chance = kind.alpha * all as f64;
+    let expected = if by_chance < 0.5 {
+        String::new()
+    } else {
+        format!("; chance alone gives up to about {} among {all}", digits(by_chance))
     };
-    kinds.into_iter().filter_map(finding).collect()
+    let mut metrics: Vec<_> = hit.iter().map(|result| result.metric.id).collect();
+    metrics.dedup();
+    Some(Finding {
+        importance: if hit.len() as f64 <= 2.0 * by_chance { Importance::Detail } else { kind.importance },
+        text: match hit.len() {
+            1 => format!("{place} {}{expected}.", kind.what),
+            n => format!("{n} of {all} figures {}, {place} among them{expected}.", kind.what),
+        },
+        because: format!("{place}: {text}"),
+        metrics,
+    })
 }
 
 /// What the machine is, in one line.
@@ -277,4 +317,10 @@ fn machine_line(machine: &Machine) -> String {
 /// The text with a full stop, once.
 fn sentence(text: &str) -> String {
     format!("{}.", text.trim_end_matches('.'))
+}
+
+/// The text with a capital first letter.
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

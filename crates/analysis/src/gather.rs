@@ -1,7 +1,7 @@
 //! From raw readings to samples: overhead subtracted, warm-up set apart, disturbed samples told from the others.
 
 use kelvin_model::{
-    Attempt, Batches, Measurement, Metric, Name, OverheadReading, Overhead, Reading, Readings, Round, Tags, Treatment,
+    Attempt, Batches, Measurement, Metric, Name, Overhead, OverheadReading, Reading, Readings, Round, Tags, Treatment,
     Unit,
 };
 
@@ -129,7 +129,9 @@ impl Gathered {
             if let Some(judged) = references.judge_cycles(batches, metric.canaries) {
                 return judged;
             }
-            self.note("the frequency canary was not read beside all samples: those are not normalised to one frequency");
+            self.note(
+                "the frequency canary was not read beside all samples: those are not normalised to one frequency",
+            );
         }
         references.judge(batches, metric.canaries)
     }

@@ -32,17 +32,20 @@ pub struct Headlines {
 impl Headlines {
     /// Computes the headlines of a run.
     pub fn of(run: &Run) -> Self {
-        let desk = Desk::of(run);
+        Self::read(run, &Desk::of(run), |_| true)
+    }
+
+    fn read(run: &Run, desk: &Desk<'_>, wanted: impl Fn(&Metric) -> bool) -> Self {
         let mut measured: HashMap<Name, Vec<(Case, Measured)>> = HashMap::new();
         for measurement in &run.measurements {
-            for metric in metrics_of(run, measurement) {
+            let case = &measurement.planned.case;
+            for metric in metrics_of(run, measurement).into_iter().filter(|metric| wanted(metric)) {
                 let gathered = Gathered::of(measurement, metric, &desk.references);
-                let history = desk.history(metric.id, &measurement.planned.case);
-                if let Some(settled) = Settled::of(&gathered, metric.headline, history.as_ref())
-                    && within_bounds(metric, settled.headline)
-                {
+                let history = desk.history(metric.id, case);
+                let settled = Settled::of(&gathered, metric.headline, history.as_ref());
+                if let Some(settled) = settled.filter(|settled| within_bounds(metric, settled.headline)) {
                     let value = Measured { value: settled.headline, half_width: settled.half_width() };
-                    measured.entry(metric.id).or_default().push((measurement.planned.case.clone(), value));
+                    measured.entry(metric.id).or_default().push((case.clone(), value));
                 }
             }
         }
@@ -67,6 +70,11 @@ impl Headlines {
         let measured = self.cases(FREQUENCY).find(|(case, _)| on_one_cpu(case)).map(|(_, measured)| measured.value);
         measured.or(self.chain_hertz)
     }
+}
+
+/// As [`Headlines::core_hertz`], without the headlines of all other metrics.
+pub(crate) fn core_hertz(run: &Run, desk: &Desk<'_>) -> Option<f64> {
+    Headlines::read(run, desk, |metric| metric.id == *FREQUENCY).core_hertz()
 }
 
 /// The headline of one metric at one case, by the treatment that the metric defines. Reads the whole run; for many

@@ -11,6 +11,7 @@ mod gather;
 mod headlines;
 mod learn;
 mod predicted;
+pub mod reference;
 mod result;
 mod study;
 mod summary;
@@ -21,6 +22,7 @@ mod words;
 pub use analyse::{analyse, studies};
 pub use headlines::{Headlines, Measured, headline};
 pub use learn::{learn, learn_for};
+pub use reference::{beside, file_server_lan, references, transfer_2020};
 pub use result::{
     Analysis, CanaryHistory, Ceiling, Distribution, Figure, Finding, Importance, Interval, IntervalKind, MetricResult,
     Mode, Outcome, Summary, TagCount, Verdict, Warning,

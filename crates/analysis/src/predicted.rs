@@ -1,5 +1,7 @@
 //! A measurement beside its prediction: the ratio, the verdict, and the hazards that can explain a gap.
 
+use std::cmp::Reverse;
+
 use kelvin_model::{Case, Hazard, Metric, Name, Prediction, Run};
 
 use crate::result::{Outcome, Summary, Verdict};
@@ -45,6 +47,6 @@ fn verdict(summary: &Summary, prediction: &Prediction) -> Verdict {
 
 fn explanations(hazards: &[Hazard], metric: &str) -> Vec<Name> {
     let mut touching: Vec<&Hazard> = hazards.iter().filter(|hazard| hazard.touches(metric)).collect();
-    touching.sort_by(|a, b| b.severity.cmp(&a.severity));
+    touching.sort_by_key(|hazard| Reverse(hazard.severity));
     touching.into_iter().map(|hazard| hazard.id).collect()
 }

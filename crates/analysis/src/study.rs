@@ -20,6 +20,7 @@ const KINDS: [&str; 2] = ["threads", "processes"];
 /// Conclusions of the tasks study, from the metrics `os.tasks.*`; `None` if the run has not measured the elapsed time of
 /// one task and of as many tasks as there are CPUs.
 pub fn tasks(run: &Run) -> Option<StudyResult> {
+    run.metric("os.tasks.elapsed")?;
     let study = Tasks { run, desk: Desk::of(run), cpus: cpus(run)? };
     let mut conclusions = Vec::new();
     for kind in KINDS {
@@ -41,7 +42,8 @@ pub fn tasks(run: &Run) -> Option<StudyResult> {
 fn cpus(run: &Run) -> Option<u64> {
     let machine = &run.outline.machine;
     let allowed = machine.topology.allowed.get().or(machine.topology.online.get())?.len() as u64;
-    let quota = machine.limits.cpu_quota.get().copied().flatten().map_or(u64::MAX, |quota| (quota.floor() as u64).max(1));
+    let quota =
+        machine.limits.cpu_quota.get().copied().flatten().map_or(u64::MAX, |quota| (quota.floor() as u64).max(1));
     Some(allowed.min(quota))
 }
 
@@ -126,7 +128,10 @@ impl Tasks<'_> {
             (true, false) => format!("more {kind} than CPUs help: {more} finish {} later", percent(change)),
             (false, _) => {
                 let size = percent(test.half_width / headline(&at_cpus));
-                format!("more {kind} than CPUs help: {more} differ by {} +/- {size}, which may be none", percent(change))
+                format!(
+                    "more {kind} than CPUs help: {more} differ by {} +/- {size}, which may be none",
+                    percent(change)
+                )
             }
         };
         Some(Conclusion {
@@ -160,12 +165,7 @@ impl Tasks<'_> {
                 amount(before, Unit::Nanoseconds)
             ),
             holds: if test.p <= ALPHA { Some(true) } else { None },
-            test: format!(
-                "Welch's test: {}, {} against {} rounds",
-                p_value(test.p),
-                threads.len(),
-                processes.len()
-            ),
+            test: format!("Welch's test: {}, {} against {} rounds", p_value(test.p), threads.len(), processes.len()),
         })
     }
 

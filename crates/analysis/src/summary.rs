@@ -1,7 +1,7 @@
 //! The summary of one metric at one case, and what the reader must know about it.
 
 use kelvin_model::{Better, Metric, Treatment, Unit};
-use kelvin_stats::{RunToRun, Samples, Trend, clusters, effective_samples, mean_test, rank_test, trend};
+use kelvin_stats::{RunToRun, Samples, Sorted, Trend, clusters, effective_samples, mean_test, rank_test, trend};
 
 use crate::gather::Gathered;
 use crate::headlines::Settled;
@@ -11,7 +11,7 @@ use crate::words::{amount, digits, p_value, percent};
 /// Clusters whose centres differ by less of the headline are no modes that matter.
 const MODES_APART: f64 = 0.02;
 /// Largest chance of a drift, or of a difference between halves, by accident.
-const ALPHA: f64 = 0.01;
+pub(crate) const ALPHA: f64 = 0.01;
 /// A drift, or a difference between halves, matters from this share of the headline on.
 const MOVED: f64 = 0.02;
 /// Rounds below which halves are not compared.
@@ -49,6 +49,7 @@ pub(crate) fn summarise(
     let known = kept.is_some();
     let head = kept.as_ref().unwrap_or(&as_found);
     let pooled = Samples::new(head.samples.concat()).ok()?;
+    let sorted = pooled.sorted();
     let effective = effective_samples(&head.samples);
     let undisturbed = match metric.headline {
         Treatment::AsFound => Settled::of(gathered, Treatment::Undisturbed, component.as_ref()),
@@ -67,8 +68,8 @@ pub(crate) fn summarise(
         round_times: head.round_times.clone(),
         within_variance: head.within_variance,
         learned_runs: history.map_or(0, |history| history.runs as u32),
-        distribution: distribution(&pooled, metric.better, gathered.of_batch_means),
-        modes: modes(&pooled, head.headline, effective),
+        distribution: distribution(&pooled, &sorted, metric.better, gathered.of_batch_means),
+        modes: modes(&sorted, head.headline, effective),
         effective_samples: effective,
         tags: gathered.tags.clone(),
         notes: gathered.notes.clone(),
@@ -81,8 +82,7 @@ fn figure(settled: &Settled<'_>) -> Figure {
     Figure { value: settled.headline, interval: settled.interval, n: settled.n() as u64 }
 }
 
-fn distribution(samples: &Samples, better: Better, of_batch_means: bool) -> Distribution {
-    let sorted = samples.sorted();
+fn distribution(samples: &Samples, sorted: &Sorted, better: Better, of_batch_means: bool) -> Distribution {
     Distribution {
         of_batch_means,
         n: samples.len() as u64,
@@ -100,8 +100,8 @@ fn distribution(samples: &Samples, better: Better, of_batch_means: bool) -> Dist
     }
 }
 
-fn modes(samples: &Samples, headline: f64, effective: f64) -> Vec<Mode> {
-    let found = clusters(&samples.sorted(), effective);
+fn modes(sorted: &Sorted, headline: f64, effective: f64) -> Vec<Mode> {
+    let found = clusters(sorted, effective);
     let centers = || found.iter().map(|cluster| cluster.center);
     let apart = centers().fold(f64::NEG_INFINITY, f64::max) - centers().fold(f64::INFINITY, f64::min);
     if found.len() < 2 || apart <= MODES_APART * headline.abs() {
@@ -146,7 +146,7 @@ fn drift_warning(summary: &Summary) -> Option<Warning> {
         p_value(p),
         summary.round_headlines.len()
     );
-    (p <= ALPHA && moved.abs() > MOVED).then_some(Warning::Drift { text })
+    (p <= ALPHA && moved.is_finite() && moved.abs() > MOVED).then_some(Warning::Drift { text })
 }
 
 fn halves_warning(summary: &Summary) -> Option<Warning> {
@@ -172,19 +172,21 @@ fn halves_warning(summary: &Summary) -> Option<Warning> {
         first.len(),
         second.len()
     );
-    (p <= ALPHA && moved.abs() > MOVED).then_some(Warning::HalvesDiffer { text })
+    (p <= ALPHA && moved.is_finite() && moved.abs() > MOVED).then_some(Warning::HalvesDiffer { text })
 }
 
 fn wide_warning(summary: &Summary, unit: Unit, target: f64) -> Option<Warning> {
     let half = summary.interval?.half_width();
     let share = half / summary.headline.abs();
     let text = format!(
-        "the interval of {} on either side is {} of the value; the target of {} was not reached",
+        "the interval of {} on either side is {} the value; the target of {} was not reached",
         amount(half, unit),
-        percent(share),
+        // Three digits, so that just above the target does not read as the target.
+        if share < 1.0 { format!("{} % of", digits(share * 100.0)) } else { format!("{} times", digits(share)) },
         percent(target)
     );
-    (share > target).then_some(Warning::Wide { text })
+    // A target that is a share of the value says nothing of a value of zero.
+    (share.is_finite() && share > target).then_some(Warning::Wide { text })
 }
 
 fn disturbed_warning(gathered: &Gathered, metric: &Metric, known: bool) -> Option<Warning> {
@@ -207,8 +209,8 @@ fn effective_warning(summary: &Summary) -> Option<Warning> {
     // No fewer independent samples than rounds is what a metric that varies from process to process has.
     let few = FEW_EFFECTIVE.max(1.5 * f64::from(summary.rounds));
     let text = format!(
-        "{n} samples hang together so much that they are worth about {} independent ones",
-        digits(summary.effective_samples.round())
+        "{n} samples hang together so much that they are worth about {:.0} independent ones",
+        summary.effective_samples
     );
     (n >= MANY_SAMPLES as u64 && summary.effective_samples < few).then_some(Warning::FewEffectiveSamples { text })
 }

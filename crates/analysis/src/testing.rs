@@ -1,1 +1,109 @@
-//! Synthetic runs for tests.
+//! Synthetic runs whose right analysis is known by construction, for tests of this crate and of those that draw it.
+
+use kelvin_model::{
+    Attempt, Batches, Canary, Case, ClockInfo, ClockKind, FORMAT, Machine, Measurement, Metric, Name, Outline,
+    OverheadReading, Planned, Reading, Readings, Round, Run, RunSettings, RunStatus, Tags,
+};
+
+/// Clock pair of all synthetic batches, in nanoseconds.
+pub const CLOCK_PAIR: f64 = 20.0;
+/// Loop iteration of all synthetic batches, in nanoseconds.
+pub const LOOP: f64 = 0.25;
+/// Iterations of all synthetic batches.
+pub const ITERATIONS: u64 = 1000;
+/// Undisturbed chain canary, in nanoseconds: 8192 cycles at 4.096 GHz.
+pub const CHAIN: f32 = 2000.0;
+/// Undisturbed block canary, in nanoseconds.
+pub const BLOCK: f32 = 1000.0;
+/// Seconds between the starts of two rounds of one case.
+pub const PERIOD: f64 = 10.0;
+
+/// A complete run of an unknown machine that defines these metrics and has measured nothing.
+pub fn run(metrics: &[Metric]) -> Run {
+    let outline = Outline {
+        format: FORMAT,
+        id: "20260101T000000-test".into(),
+        started: "2026-01-01T00:00:00Z".into(),
+        kelvin: "0.1.0".into(),
+        command: vec!["kelvin".into(), "run".into()],
+        settings: RunSettings {
+            mode: Name::new("default"),
+            budget_seconds: 150.0,
+            rounds: 6,
+            target: 0.02,
+            seed: 1,
+            cpu: 1,
+            peer_cpu: None,
+            canaries: true,
+            realtime: false,
+        },
+        clock: ClockInfo {
+            kind: ClockKind::Scripted,
+            hertz: 1e9,
+            relative_error: 0.0,
+            pair_nanoseconds: CLOCK_PAIR,
+            note: None,
+            source_before: Some("tsc".into()),
+            source_after: Some("tsc".into()),
+        },
+        machine: Machine::unknown("a synthetic run has no machine"),
+        hazards: Vec::new(),
+        metrics: metrics.to_vec(),
+        plan: Vec::new(),
+        learned: Vec::new(),
+    };
+    Run { status: RunStatus::Complete, seconds: 60.0, ..Run::begin(outline) }
+}
+
+/// Raw batches that yield these values, with undisturbed canaries between any two: durations in nanoseconds of a metric
+/// that subtracts the clock pair.
+pub fn batches(values: &[f64]) -> Batches {
+    let mut batches = Batches {
+        iterations: vec![ITERATIONS; values.len()],
+        nanoseconds: values.iter().map(|value| value * ITERATIONS as f64 + CLOCK_PAIR).collect(),
+        tags: vec![Tags::NONE; values.len()],
+        work_per_iteration: 0.0,
+        canary_stride: 1,
+        canaries: Default::default(),
+    };
+    batches.canaries.insert(Canary::Chain, vec![CHAIN; values.len() + 1]);
+    batches.canaries.insert(Canary::Block, vec![BLOCK; values.len() + 1]);
+    batches
+}
+
+/// The reading of a metric.
+pub fn reading(metric: &Metric, readings: Readings) -> Reading {
+    let overhead = OverheadReading { clock_pair: CLOCK_PAIR, loop_iteration: LOOP };
+    Reading { metric: metric.id, readings, overhead, notes: Vec::new() }
+}
+
+/// The round of this index with these readings.
+pub fn round(index: usize, readings: Vec<Reading>) -> Round {
+    attempt(index, Attempt::Measured(readings))
+}
+
+/// The round of this index that came to this.
+pub fn attempt(index: usize, attempt: Attempt) -> Round {
+    Round { index: index as u32, at: PERIOD * index as f64, seconds: 1.0, cpu: 1, attempt }
+}
+
+/// Adds a measurement of one metric at a case.
+pub fn add(run: &mut Run, metric: &Metric, case: Case, rounds: Vec<Round>) {
+    let planned = Planned { probe: metric.id, metrics: vec![metric.id], case, only_input: false };
+    run.outline.plan.push(planned.clone());
+    run.measurements.push(Measurement { planned, rounds, skipped: None });
+}
+
+/// Adds a measurement of one metric at a case, a round of undisturbed batches for each list of values.
+pub fn add_rounds(run: &mut Run, metric: &Metric, case: Case, rounds: &[Vec<f64>]) {
+    let readings = |values: &Vec<f64>| vec![reading(metric, Readings::Batches(batches(values)))];
+    let rounds = rounds.iter().enumerate().map(|(index, values)| round(index, readings(values))).collect();
+    add(run, metric, case, rounds);
+}
+
+/// Adds a measurement of one metric at a case, a round of one scalar for each value.
+pub fn add_scalars(run: &mut Run, metric: &Metric, case: Case, values: &[f64]) {
+    let readings = |value: f64| vec![reading(metric, Readings::Scalars(vec![value]))];
+    let rounds = values.iter().enumerate().map(|(index, &value)| round(index, readings(value))).collect();
+    add(run, metric, case, rounds);
+}

@@ -23,6 +23,11 @@ const WARM_GROUP: usize = 5;
 const WARM_TOLERANCE: f64 = 0.02;
 /// Share of the slice after which warm-up ends in any case.
 const WARM_SHARE: f64 = 0.25;
+/// Least samples after the warm-up, however long one of them takes: operations longer than the slice exist.
+const LEAST_SAMPLES: usize = 2;
+/// Operations of at least this many nanoseconds, timed one by one, are not warmed again after the canaries: what those
+/// evict (128 KiB at most) costs such an operation less than a hundredth.
+const REWARM_LIMIT: f64 = 1_000_000.0;
 /// Least time between two readings of the canaries when operations are timed one by one, in nanoseconds.
 const CANARY_PERIOD: f64 = 60_000.0;
 
@@ -94,18 +99,23 @@ impl<'a> Bench<'a> {
         let begun = self.clock.deadline();
         let mut timed = |clock: Clock, _| Ok(operation(clock)?.map(|ticks| ticks as f64));
         timed(self.clock, 1)?;
-        let second = self.clock.deadline();
-        timed(self.clock, 1)?;
-        let whole = (self.clock.deadline() - second).max(1) as f64;
+        let mut whole = (self.clock.deadline() - begun).max(1) as f64;
+        // The first one may be slow for reasons of its own; a second one is worth its time unless it would take it all.
+        if whole < WARM_SHARE * slice {
+            let second = self.clock.deadline();
+            timed(self.clock, 1)?;
+            whole = (self.clock.deadline() - second).max(1) as f64;
+        }
         let stride = (CANARY_PERIOD / whole).ceil().max(1.0) as usize;
-        let sampling = Sampling { begun, slice, iterations: 1, rewarm: 1, stride, work: 0.0 };
+        let rewarm = u64::from(whole < REWARM_LIMIT);
+        let sampling = Sampling { begun, slice, iterations: 1, rewarm, stride, work: 0.0 };
         self.sample(metrics, &sampling, &mut timed)
     }
 
-    /// Times batches in which several metrics are read together, so that they stand for the same moment: a whole, a part
-    /// of it timed alone, and their difference. The operation does the given number of iterations of each, reads the
-    /// clock itself, and returns the ticks of each metric for all of them; a difference may come out negative. The batch
-    /// size is found by the metric that takes longest. All of them share the canaries of the first.
+    /// Times batches in which several metrics are read together, so that they stand for the same moment: a whole, a
+    /// part of it timed alone, and their difference. The operation does the given number of iterations of each, reads
+    /// the clock itself, and returns the ticks of each metric for all of them; a difference may come out negative. The
+    /// batch size is found by the metric that takes longest. All of them share the canaries of the first.
     pub fn time_parts<const K: usize>(
         &mut self,
         metrics: [&Metric; K],
@@ -209,22 +219,24 @@ impl<'a> Bench<'a> {
         BATCH_NANOSECONDS.max(BATCH_PAIRS * self.overhead.clock_pair).max(slice / MOST_SAMPLES as f64)
     }
 
-    /// Doubles the number of iterations until a batch takes at least `least` nanoseconds.
+    /// Doubles the number of iterations until a batch takes at least `least` nanoseconds, twice running: a single one
+    /// may have been long because it was interrupted.
     fn find_batch_size<const K: usize>(
         &self,
         least: f64,
         timed: &mut dyn FnMut(Clock, u64) -> Result<[f64; K], Stop>,
     ) -> Result<u64, Stop> {
         let mut iterations = 1;
-        loop {
+        let mut reaches = |iterations| -> Result<bool, Stop> {
             let longest = timed(self.clock, iterations)?.into_iter().fold(0.0, f64::max);
-            if longest * self.nanoseconds_per_tick >= least {
-                return Ok(iterations);
-            }
+            Ok(longest * self.nanoseconds_per_tick >= least)
+        };
+        while !(reaches(iterations)? && reaches(iterations)?) {
             iterations = iterations
                 .checked_mul(2)
                 .ok_or_else(|| Stop::fail("the operation takes no time: 2^63 iterations are shorter than a batch"))?;
         }
+        Ok(iterations)
     }
 
     /// Takes samples until the slice is over, the first of them while warming up.
@@ -242,7 +254,8 @@ impl<'a> Bench<'a> {
         let mut looked = 0;
         loop {
             let spent = (self.clock.deadline() - sampling.begun) as f64;
-            if warm_up.done && spent >= sampling.slice || tags.len() >= MOST_SAMPLES * sampling.stride.max(2) {
+            let enough = warm_up.done && tags.len() >= warm_up.samples + LEAST_SAMPLES;
+            if enough && spent >= sampling.slice || tags.len() >= MOST_SAMPLES * sampling.stride.max(2) {
                 break;
             }
             if tags.len().is_multiple_of(sampling.stride) {
@@ -259,6 +272,7 @@ impl<'a> Bench<'a> {
             }
             if !warm_up.done {
                 tag |= Tags::WARM_UP;
+                warm_up.samples += 1;
                 warm_up.look(&times[0], spent >= WARM_SHARE * sampling.slice);
             }
             tags.push(tag);
@@ -309,6 +323,8 @@ struct Sampling {
 #[derive(Default)]
 struct WarmUp {
     done: bool,
+    /// Samples taken while it lasted.
+    samples: usize,
 }
 
 impl WarmUp {
@@ -441,6 +457,45 @@ mod tests {
         assert!(warm[..first_steady].iter().all(|&warm| warm) && warm[first_steady..].iter().all(|&warm| !warm));
         let steady = &batches(&readings[0]).nanoseconds[first_steady..];
         assert!(steady.len() > 50 && steady.iter().all(|&time| time < 110_000.0), "{first_steady}");
+    }
+
+    #[test]
+    fn an_operation_longer_than_the_slice_is_timed_after_its_warm_up() {
+        let script = Script::leak(0);
+        let request = request(1_000_000);
+        let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
+        bench
+            .time_each([&METRIC], |clock| {
+                let start = clock.start();
+                script.advance(30_000_000);
+                Ok([clock.stop() - start])
+            })
+            .unwrap();
+        let readings = bench.into_readings();
+        assert_eq!(warm(batches(&readings[0])), [true, false, false]);
+    }
+
+    #[test]
+    fn parts_of_one_batch_stand_for_the_same_moment_and_may_be_negative() {
+        let script = Script::leak(10);
+        let request = request(4_000_000);
+        let mut bench = Bench::new(&request, Clock::Scripted(script), 2);
+        bench
+            .time_parts([&METRIC, &OTHER], |clock, iterations| {
+                let start = clock.start();
+                script.advance(300 * iterations);
+                let part = (clock.stop() - start) as f64;
+                Ok([part, 100.0 * iterations as f64 - part])
+            })
+            .unwrap();
+        let readings = bench.into_readings();
+        let (part, rest) = (batches(&readings[0]), batches(&readings[1]));
+        // Doubling from one: 256 iterations of 300 ns are the first to reach 50 us.
+        assert!(part.iterations.iter().chain(&rest.iterations).all(|&iterations| iterations == 256));
+        assert!(part.nanoseconds.iter().all(|&time| time == 76_810.0));
+        assert!(rest.nanoseconds.iter().all(|&time| time == 25_600.0 - 76_810.0));
+        assert_eq!(part.canaries[&Canary::Chain].len(), part.len() + 1);
+        assert_eq!(part.canaries, rest.canaries);
     }
 
     #[test]

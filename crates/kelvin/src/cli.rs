@@ -11,9 +11,11 @@ use crate::fault::Fault;
 /// Measures a Linux machine end to end and explains every number.
 #[derive(Debug, Parser)]
 #[command(name = "kelvin", version, arg_required_else_help = true, disable_help_subcommand = true)]
-#[command(after_help = "Examples:\n  kelvin run                   measure this machine, print the table, write report.html\n  \
+#[command(
+    after_help = "Examples:\n  kelvin run                   measure this machine, print the table, write report.html\n  \
                         kelvin run os.syscall --quick\n  kelvin explain os.syscall.null\n\n\
-                        Exit status: 0 done, 1 done but a probe failed, 2 could not be done.")]
+                        Exit status: 0 done, 1 done but a probe failed, 2 could not be done."
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -31,7 +33,9 @@ pub enum Command {
     #[command(after_help = "Examples:\n  kelvin study tasks\n  kelvin study os.tasks --budget 2m")]
     Study(StudyArgs),
     /// Stored runs: list, show, delete, export, import
-    #[command(after_help = "Examples:\n  kelvin runs list\n  kelvin runs export last > run.json\n  kelvin runs delete 0192")]
+    #[command(
+        after_help = "Examples:\n  kelvin runs list\n  kelvin runs export last > run.json\n  kelvin runs delete 0192"
+    )]
     Runs(RunsArgs),
     /// Measure what is known by construction, and print kelvin's own error
     #[command(after_help = "Example:\n  kelvin selfcheck")]
@@ -372,7 +376,8 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 /// A percentage above 0 and at most 50, as a share.
 fn percent(text: &str) -> Result<f64, String> {
-    let value: f64 = text.trim_end_matches('%').parse().map_err(|_| "it must be a number of percent, such as 2".to_owned())?;
+    let value: f64 =
+        text.trim_end_matches('%').parse().map_err(|_| "it must be a number of percent, such as 2".to_owned())?;
     if value > 0.0 && value <= 50.0 { Ok(value / 100.0) } else { Err("it must lie above 0 and up to 50".into()) }
 }
 

@@ -94,7 +94,7 @@ pub fn measure(here: Here, plan: &Plan, wishes: &Wishes<'_>, store: Option<&Stor
     let options = Options {
         program: ("/proc/self/exe".into(), vec!["probe-process".into()]),
         round_limit: args.round_limit,
-        throttle_file: kelvin_machine::throttle_file(root).map(|path| path.to_string_lossy().into_owned()),
+        throttle_file: kelvin_machine::throttle_file(root),
         scratch: scratch.path().to_string_lossy().into_owned(),
         allowed_cpus: here.allowed,
     };
@@ -156,7 +156,8 @@ fn keep(store: &Store, run: &Run) -> Result<(), AppendError> {
             .results
             .iter()
             .filter_map(|result| {
-                let summary = result.outcome.summary()?;
+                // A single round says nothing of the spread that a headline's own rounds explain.
+                let summary = result.outcome.summary().filter(|summary| summary.rounds > 1)?;
                 Some(Headline {
                     metric: result.metric.id,
                     version: result.metric.version,

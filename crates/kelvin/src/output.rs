@@ -30,7 +30,9 @@ pub fn shows_progress() -> bool {
 pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Fault> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     match write(&mut out).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Fault::new("cannot write to standard output", error)),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Fault::new("cannot write to standard output", error))
+        }
         _ => Ok(()),
     }
 }

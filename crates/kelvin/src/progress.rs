@@ -31,7 +31,10 @@ impl Sink for Progress {
         }
         self.drawn = Some(Instant::now());
         let what: String = format!("{probe} {case}").chars().take(44).collect();
-        let _ = write!(std::io::stderr(), "\r\x1b[2K{done:>4}/{planned} rounds, at most {seconds_left:>3.0} s left  {what}");
+        let _ = write!(
+            std::io::stderr(),
+            "\r\x1b[2K{done:>4}/{planned} rounds, at most {seconds_left:>3.0} s left  {what}"
+        );
     }
 }
 

@@ -7,10 +7,14 @@
 mod cpu;
 mod os;
 mod predict;
+mod published;
+#[cfg(test)]
+mod testing;
+mod truth;
 
 use kelvin_harness::Probe;
 
 /// All probes, in the order of reports.
 pub fn all() -> Vec<&'static Probe> {
-    [cpu::PROBES, os::PROBES].concat()
+    [cpu::PROBES, os::PROBES, truth::PROBES].concat()
 }

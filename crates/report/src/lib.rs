@@ -1,1 +1,75 @@
-//! .
+//! From a run and its analysis to terminal, HTML, Markdown, JSON, CSV and SVG.
+//!
+//! Pure: every format is a [`Render`] of one [`Report`] onto a writer. Nothing here measures, judges or opens a file.
+#![forbid(unsafe_code)]
+
+use std::io;
+
+use kelvin_analysis::Analysis;
+use kelvin_model::{Name, Reference, Run};
+
+pub mod assets;
+pub mod csv;
+pub mod figures;
+pub mod html;
+pub mod json;
+pub mod markdown;
+pub mod scale;
+pub mod sections;
+pub mod svg;
+pub mod terminal;
+mod text;
+pub mod units;
+mod words;
+
+pub use csv::{CsvSamples, CsvSummary};
+pub use html::Html;
+pub use json::Json;
+pub use markdown::Markdown;
+pub use terminal::Terminal;
+
+/// All that a report is drawn from.
+#[derive(Clone, Copy, Debug)]
+pub struct Report<'a> {
+    /// The run, with its raw readings.
+    pub run: &'a Run,
+    /// What analysis says of it.
+    pub analysis: &'a Analysis,
+    /// Published machines to stand beside it.
+    pub references: &'a [Reference],
+    /// What the probes say of themselves; a probe that is missing here has no method text in the report.
+    pub probes: &'a [ProbeText],
+}
+
+impl Report<'_> {
+    /// What a probe says of itself, if it was handed over.
+    pub fn probe(&self, id: &str) -> Option<&ProbeText> {
+        self.probes.iter().find(|probe| probe.id == *id)
+    }
+}
+
+/// What a probe says of itself: the text of `kelvin explain`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeText {
+    /// Id of the probe.
+    pub id: Name,
+    /// One sentence.
+    pub summary: String,
+    /// How it measures.
+    pub method: String,
+    /// Known ways to get this number wrong, and what is done about each.
+    pub pitfalls: Vec<String>,
+    /// Where method and constants come from.
+    pub sources: Vec<String>,
+    /// What the number must not be used for.
+    pub must_not_be_used_for: Option<String>,
+}
+
+/// One output format.
+pub trait Render {
+    /// Writes the report.
+    ///
+    /// # Errors
+    /// Those of the writer; a report itself can always be written.
+    fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()>;
+}

@@ -1,1 +1,35 @@
-//! .
+//! Pure statistics: samples, quantiles, intervals, modes, drift, change points, fits.
+//!
+//! Nothing here knows of metrics or machines; every method names its source and its range.
+#![forbid(unsafe_code)]
+
+mod autocorrelation;
+mod bootstrap;
+mod change;
+mod fit;
+mod interval;
+mod modes;
+mod multiple;
+mod random;
+mod samples;
+mod special;
+mod trend;
+mod two_sample;
+
+pub use autocorrelation::effective_samples;
+pub use bootstrap::{Resampling, bootstrap_interval};
+pub use change::{ChangePoint, ChangeSearch, change_points};
+pub use fit::{Line, line, ranks, spearman};
+pub use interval::{
+    HISTORY, HeadlineInterval, Kind, LEAST_HISTORY, LEVEL, RANGE_ROUNDS, RunToRun, Spread, headline, headline_interval,
+    within_spread,
+};
+pub use modes::{Cluster, clusters, dominant_mode, half_sample_mode};
+pub use multiple::discoveries;
+pub use random::Random;
+pub use samples::{
+    MAD_TO_STD, NotSamples, Samples, Sorted, mad, mean, median, median_in_place, variance, weighted_median,
+};
+pub use special::{ln_gamma, normal_cdf, normal_quantile, t_quantile, t_upper_tail};
+pub use trend::{EXACT, Trend, trend};
+pub use two_sample::{EXACT_PAIRS, MeanTest, RankTest, mean_test, median_ratio, rank_test};

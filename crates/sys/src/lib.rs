@@ -4,15 +4,25 @@
 //! architecture. Everything else is a thin safe wrapper over a system call that reports its errors.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod calls;
 pub mod child;
 pub mod clock;
 pub mod cpu;
 pub mod cpuid;
 pub mod ethtool;
 pub mod fs;
+pub mod image;
 pub mod interrupt;
 pub mod kernels;
 pub mod memory;
+pub mod peer;
+pub mod process;
+pub mod signals;
+pub mod shared;
+pub mod stream;
+pub mod terminal;
+pub mod thread;
+pub mod token;
 pub mod usage;
 
 /// The errors of system calls, as the standard library has them.

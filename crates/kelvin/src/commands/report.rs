@@ -69,7 +69,7 @@ fn render(format: Format, report: &Report<'_>, to_terminal: bool, out: &mut dyn 
         }
         Format::Html => Html.render(report, out),
         Format::Md => Markdown.render(report, out),
-        Format::Json => Json.render(report, out),
+        Format::Json => Json::default().render(report, out),
         Format::Csv => CsvSummary.render(report, out),
         Format::Samples => CsvSamples.render(report, out),
     }
@@ -79,8 +79,8 @@ fn render(format: Format, report: &Report<'_>, to_terminal: bool, out: &mut dyn 
 fn write_assets(report: &Report<'_>, directory: &Path) -> Result<(), Fault> {
     std::fs::create_dir_all(directory)
         .map_err(|error| Fault::new(format!("cannot make the directory {}", directory.display()), error))?;
-    for asset in kelvin_report::assets(report) {
-        output::write_file(&directory.join(&asset.file_name), |out| out.write_all(asset.content.as_bytes()))?;
+    for asset in kelvin_report::assets::assets(report)? {
+        output::write_file(&directory.join(&asset.name), |out| out.write_all(asset.contents.as_bytes()))?;
     }
     Ok(())
 }

@@ -25,8 +25,8 @@ pub fn run(args: &RunArgs) -> Done {
         _ => Effort::Default,
     };
     let references = report::references(&args.beside)?;
-    let plan = Plan::new(&kelvin_probes::all(), Kind::Measure, &args.names, &here.machine, effort)
-        .map_err(Fault::because)?;
+    let plan =
+        Plan::new(&kelvin_probes::all(), Kind::Measure, &args.names, &here.machine, effort).map_err(Fault::because)?;
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan));
     let wishes = Wishes { mode, budget, rounds, args: &args.measure };
     let store = if args.no_store { None } else { Some(open_store(&args.store)?) };
@@ -58,7 +58,7 @@ pub fn show(finished: Finished, page: Option<&Path>, json: bool, references: &[R
     let probes = explain::texts();
     let beside = Report { run: &run, analysis: &analysis, references, probes: &probes };
     if json {
-        output::print(|out| Json.render(&beside, out))?;
+        output::print(|out| Json::default().render(&beside, out))?;
     } else {
         let terminal = Terminal { width: output::width(), color: output::color() };
         output::print(|out| terminal.render(&beside, out))?;

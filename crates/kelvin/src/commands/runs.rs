@@ -38,7 +38,9 @@ pub fn runs(args: &RunsArgs) -> Done {
             let run = if file.as_os_str() == "-" {
                 kelvin_store::import(io::stdin().lock())
             } else {
-                kelvin_store::import(File::open(file).map_err(|error| Fault::new(format!("cannot open {name}"), error))?)
+                kelvin_store::import(
+                    File::open(file).map_err(|error| Fault::new(format!("cannot open {name}"), error))?,
+                )
             };
             let run = run.map_err(|error| Fault::new(&name, error))?;
             let said = match store.insert(&run).map_err(|error| Fault::new(&name, error))? {
@@ -80,7 +82,11 @@ fn list(store: &Store, json: bool) -> Result<(), Fault> {
     }
     output::print(|out| {
         let width = lines.iter().map(|line| line.id.len()).max().unwrap_or(0);
-        writeln!(out, "{:width$}  {:20}  {:8}  {:8}  {:>6}  {:>9}  processor", "id", "started", "mode", "status", "rounds", "size")?;
+        writeln!(
+            out,
+            "{:width$}  {:20}  {:8}  {:8}  {:>6}  {:>9}  processor",
+            "id", "started", "mode", "status", "rounds", "size"
+        )?;
         lines.iter().try_for_each(|line| {
             let status = match &line.status {
                 Some(RunStatus::Complete) => "complete",
@@ -118,7 +124,7 @@ fn show(store: &Store, name: &str, json: bool) -> Result<(), Fault> {
     let report = Report { run: &run, analysis: &analysis, references: &[], probes: &probes };
     output::print(|out| {
         if json {
-            return Json.render(&report, out);
+            return Json::default().render(&report, out);
         }
         Terminal { width: output::width(), color: output::color() }.render(&report, out)
     })

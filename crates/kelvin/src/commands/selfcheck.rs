@@ -31,16 +31,14 @@ struct Findings<'a> {
 pub fn selfcheck(args: &SelfcheckArgs) -> Done {
     let here = Here::read()?;
     let kind = if args.faults { Kind::Fault } else { Kind::Truth };
-    let plan =
-        Plan::new(&kelvin_probes::all(), kind, &[], &here.machine, Effort::Default).map_err(Fault::because)?;
+    let plan = Plan::new(&kelvin_probes::all(), kind, &[], &here.machine, Effort::Default).map_err(Fault::because)?;
     let wishes = Wishes { mode: "selfcheck", budget: BUDGET, rounds: ROUNDS, args: &args.measure };
     let run = measure(here, &plan, &wishes, None)?.run;
     let analysis = analyse(&run);
     let peak = usage(Who::Process).peak_resident;
     output::print(|out| {
         if args.json {
-            let findings =
-                Findings { clock: &run.outline.clock, peak_resident_bytes: peak, truths: &analysis.results };
+            let findings = Findings { clock: &run.outline.clock, peak_resident_bytes: peak, truths: &analysis.results };
             serde_json::to_writer_pretty(&mut *out, &findings)?;
             return writeln!(out);
         }
@@ -79,7 +77,7 @@ fn write_truth(out: &mut dyn Write, result: &MetricResult) -> io::Result<()> {
                 Verdict::AsPredicted => "right",
                 _ => "WRONG",
             };
-            let text = |value| units::quantity(value, result.metric.unit);
+            let text = |value| units::plain(value, result.metric.unit);
             let error = (summary.headline / known.value - 1.0) * 100.0;
             writeln!(out, "{id:14} {:>14} {:>14} {error:>+8.3}%  {verdict}", text(known.value), text(summary.headline))
         }

@@ -1,5 +1,19 @@
 //! The processor: clocks, frequency, loops, calls.
 
+mod call_args;
+mod clock_gettime;
+pub(crate) mod clock_pair;
+pub(crate) mod frequency;
+mod latency;
+mod looping;
+
 use kelvin_harness::Probe;
 
-pub(crate) static PROBES: &[&Probe] = &[];
+pub(crate) static PROBES: &[&Probe] = &[
+    &clock_pair::PROBE,
+    &clock_gettime::PROBE,
+    &frequency::PROBE,
+    &latency::PROBE,
+    &looping::PROBE,
+    &call_args::PROBE,
+];

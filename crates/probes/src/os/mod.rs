@@ -1,7 +1,61 @@
 //! Services of the operating system: calls, processes, threads, switches, signals, timers, local communication.
 
-mod syscall_null;
+mod exec;
+mod fork;
+mod fork_rss;
+mod ipc;
+mod lives;
+mod partner;
+mod shell;
+mod signal;
+mod spawn;
+mod switch;
+pub(crate) mod syscall_null;
+mod syscall_work;
+mod tasks;
+mod thread_create;
+mod timer;
+mod trap;
+mod vfork;
 
 use kelvin_harness::Probe;
 
-pub(crate) static PROBES: &[&Probe] = &[&syscall_null::PROBE];
+pub(crate) static PROBES: &[&Probe] = &[
+    &syscall_null::PROBE,
+    &syscall_work::READ_PROBE,
+    &syscall_work::WRITE_PROBE,
+    &syscall_work::STAT_PROBE,
+    &syscall_work::FSTAT_PROBE,
+    &syscall_work::OPEN_CLOSE_PROBE,
+    &syscall_work::SELECT_PROBE,
+    &syscall_work::MMAP_MUNMAP_PROBE,
+    &fork::PROBE,
+    &fork_rss::PROBE,
+    &vfork::PROBE,
+    &spawn::PROBE,
+    &exec::PROBE,
+    &shell::PROBE,
+    &thread_create::PROBE,
+    &switch::pipe::PROCESS,
+    &switch::pipe::THREAD,
+    &switch::futex::PROCESS,
+    &switch::futex::THREAD,
+    &switch::eventfd::PROCESS,
+    &switch::eventfd::THREAD,
+    &switch::condvar::PROCESS,
+    &switch::condvar::THREAD,
+    &switch::yielding::PROCESS,
+    &switch::yielding::THREAD,
+    &switch::cross_cpu::PROBE,
+    &switch::ring::PROBE,
+    &ipc::latency::PIPE,
+    &ipc::latency::UNIX,
+    &ipc::latency::FUTEX,
+    &ipc::bandwidth::PIPE,
+    &ipc::bandwidth::UNIX,
+    &ipc::bandwidth::FUTEX,
+    &signal::INSTALL_PROBE,
+    &signal::DELIVER_PROBE,
+    &timer::PROBE,
+    &tasks::PROBE,
+];

@@ -7,6 +7,15 @@
 mod aarch64;
 #[cfg(target_arch = "aarch64")]
 use aarch64 as arch;
+#[cfg(target_arch = "aarch64")]
+mod calls_aarch64;
+#[cfg(target_arch = "aarch64")]
+use calls_aarch64 as calls_arch;
+#[cfg(target_arch = "x86_64")]
+mod calls_x86_64;
+#[cfg(target_arch = "x86_64")]
+use calls_x86_64 as calls_arch;
+mod procedure;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 #[cfg(target_arch = "x86_64")]
@@ -17,6 +26,10 @@ pub use arch::{
     COUNTER_CLOCK_SOURCES, COUNTER_START_TEXT, COUNTER_STOP_TEXT, chain_add, chain_load, chain_multiply, counted_loop,
     counter_start, counter_stop, counter_unusable, independent_adds, null_system_calls,
 };
+#[cfg(test)]
+use calls_arch::emitted;
+pub(crate) use calls_arch::{system_call, system_calls};
+pub use procedure::{Calls, MOST_ARGUMENTS, Via};
 
 /// Adds in one iteration of [`chain_add`], multiplies of [`chain_multiply`], loads of [`chain_load`].
 pub const CHAIN: u64 = 64;

@@ -1,0 +1,48 @@
+/* Empty start/stop pairs of the clock that kelvin uses, back to back: the same instructions in a bare loop.
+ *
+ * usage: clock_pair CPU SECONDS
+ * Prints clock.pair: one pair, timed in batches of 2^12 by CLOCK_MONOTONIC. */
+#include "batch.h"
+
+enum { BATCH = 1 << 12 };
+
+static inline void pair(void)
+{
+#if defined(__x86_64__)
+	uint32_t low, high, processor;
+
+	__asm__ volatile("lfence\n\trdtsc\n\tlfence" : "=a"(low), "=d"(high) : : "memory");
+	__asm__ volatile("rdtscp\n\tlfence" : "=a"(low), "=d"(high), "=c"(processor) : : "memory");
+#elif defined(__aarch64__)
+	uint64_t ticks;
+
+	__asm__ volatile("isb\n\tmrs %0, cntvct_el0\n\tisb" : "=r"(ticks) : : "memory");
+	__asm__ volatile("isb\n\tmrs %0, cntvct_el0\n\tisb" : "=r"(ticks) : : "memory");
+#else
+#error "no counter is known for this architecture"
+#endif
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 3) {
+		fprintf(stderr, "usage: %s CPU SECONDS\n", argv[0]);
+		return 2;
+	}
+	double seconds = atof(argv[2]);
+	struct samples *samples = new_samples();
+
+	pin(atoi(argv[1]));
+	uint64_t begun = now();
+	for (unsigned done = 0; !over(begun, seconds); done++) {
+		uint64_t start = now();
+
+		for (int i = 0; i < BATCH; i++)
+			pair();
+		uint64_t time = now() - start;
+		if (done >= WARM_UP)
+			keep(samples, time);
+	}
+	report_batches("clock.pair", samples, BATCH);
+	return 0;
+}

@@ -1,0 +1,57 @@
+//! How long the analysis of a large run takes: 150 cases, 20 rounds each, 400 batches a round with four canaries.
+//!
+//! `cargo run --release -p kelvin-analysis --example large`
+use std::io::Write;
+use std::time::Instant;
+
+use kelvin_analysis::{Headlines, analyse, testing};
+use kelvin_model::{Canaries, Canary, Case, Learned, Metric, Readings, Run};
+use kelvin_stats::Random;
+
+const METRIC: Metric = Metric::duration("test.call", "One call").canaries(Canaries::of(&Canary::ALL));
+
+fn main() -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    for rounds in [6, 20] {
+        let run = large(150, rounds, 400);
+        let begun = Instant::now();
+        let analysis = analyse(&run);
+        let analysed = begun.elapsed();
+        let begun = Instant::now();
+        let headlines = Headlines::of(&run);
+        let hertz = headlines.core_hertz().unwrap_or(f64::NAN);
+        writeln!(
+            out,
+            "{rounds} rounds: {} results analysed in {analysed:?}, headlines in {:?}, undisturbed {:?}, {hertz:.3e} Hz",
+            analysis.results.len(),
+            begun.elapsed(),
+            analysis.undisturbed_share
+        )?;
+    }
+    Ok(())
+}
+
+fn large(cases: u64, rounds: usize, batches: usize) -> Run {
+    let mut random = Random::new(1);
+    let mut run = testing::run(&[METRIC]);
+    for case in 0..cases {
+        let case = Case::new().with("size", case);
+        let made = (0..rounds).map(|index| {
+            let level = 100.0 + random.normal();
+            let values: Vec<f64> = (0..batches).map(|_| level + (0.5 * random.normal()).exp()).collect();
+            let mut batches = testing::batches(&values);
+            for canary in Canary::ALL {
+                let noise = (0..=values.len()).map(|_| {
+                    let disturbed = if random.uniform() < 0.1 { 1.3 } else { 1.0 };
+                    testing::CHAIN * disturbed * (1.0 + 0.002 * random.normal() as f32)
+                });
+                batches.canaries.insert(canary, noise.collect());
+            }
+            testing::round(index, vec![testing::reading(&METRIC, Readings::Batches(batches))])
+        });
+        testing::add(&mut run, &METRIC, case.clone(), made.collect());
+        let headlines = (0..20).map(|_| 101.0 + random.normal()).collect();
+        run.outline.learned.push(Learned { metric: METRIC.id, case, headlines, within: vec![0.2; 20] });
+    }
+    run
+}

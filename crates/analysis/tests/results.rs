@@ -1,0 +1,358 @@
+//! Outcomes, warnings, predictions, cycles, learning: each rule on a run built for it.
+
+use kelvin_analysis::testing::{self, add, add_rounds, add_scalars, attempt};
+use kelvin_analysis::{
+    Analysis, Importance, IntervalKind, MetricResult, Outcome, Summary, Verdict, Warning, analyse, learn, learn_for,
+};
+use kelvin_model::{
+    Attempt, Basis, Better, Case, Fact, Hazard, Learned, Metric, Name, NoPrediction, Prediction, PredictionRecord,
+    Reason, Run, RunStatus, Severity, Unit,
+};
+use kelvin_stats::Random;
+
+const CALL: Metric = Metric::duration("test.call", "One call");
+const VALUE: Metric = Metric::duration("test.value", "A value").bounds(None, None);
+
+fn scalars(values: &[f64]) -> Run {
+    let mut run = testing::run(&[VALUE]);
+    add_scalars(&mut run, &VALUE, Case::new(), values);
+    run
+}
+
+fn only(analysis: &Analysis) -> &MetricResult {
+    assert_eq!(analysis.results.len(), 1);
+    &analysis.results[0]
+}
+
+fn summary(run: &Run) -> Summary {
+    only(&analyse(run)).outcome.summary().unwrap().clone()
+}
+
+fn noise(random: &mut Random, n: usize, level: f64, std: f64) -> Vec<f64> {
+    (0..n).map(|_| level + std * random.normal()).collect()
+}
+
+#[test]
+fn what_was_not_measured_says_why() {
+    let mut run = testing::run(&[CALL]);
+    let failed = |why: &str| Attempt::Failed(why.into());
+    add(&mut run, &CALL, Case::new().with("a", 1), vec![]);
+    run.measurements[0].skipped = Some(Reason::new("needs root"));
+    let declined = Attempt::Skipped(Reason::new("no such device"));
+    add(&mut run, &CALL, Case::new().with("a", 2), vec![attempt(0, declined)]);
+    let attempts = [failed("late"), failed("signal 11"), failed("signal 11")];
+    let rounds = attempts.into_iter().enumerate().map(|(i, a)| attempt(i, a)).collect();
+    add(&mut run, &CALL, Case::new().with("a", 3), rounds);
+    add(&mut run, &CALL, Case::new().with("a", 4), vec![]);
+    add(&mut run, &CALL, Case::new().with("a", 5), vec![testing::round(0, vec![])]);
+    let outcomes: Vec<Outcome> = analyse(&run).results.into_iter().map(|result| result.outcome).collect();
+    assert_eq!(
+        outcomes,
+        [
+            Outcome::Skipped(Reason::new("needs root")),
+            Outcome::Skipped(Reason::new("no such device")),
+            Outcome::Failed("signal 11".into()),
+            Outcome::NotReached,
+            Outcome::Skipped(Reason::new("its 1 rounds made no sample of this metric at this case")),
+        ]
+    );
+}
+
+#[test]
+fn a_failed_round_costs_that_round() {
+    let mut run = scalars(&[10.0, 10.1, 9.9, 10.0]);
+    run.measurements[0].rounds.push(attempt(4, Attempt::Failed("killed".into())));
+    let analysis = analyse(&run);
+    let found = only(&analysis).outcome.summary().unwrap();
+    assert_eq!((found.rounds, found.failed_rounds), (4, 1));
+    let failed = Warning::FailedRounds { text: "1 of 5 rounds failed".into() };
+    assert!(only(&analysis).warnings.contains(&failed), "{:?}", only(&analysis).warnings);
+}
+
+#[test]
+fn intervals_are_ranges_with_few_rounds_and_nothing_with_one() {
+    assert_eq!(summary(&scalars(&[10.0])).interval, None);
+    let range = summary(&scalars(&[10.0, 12.0, 11.0])).interval.unwrap();
+    assert_eq!((range.kind, range.level, range.lower, range.upper), (IntervalKind::Range, 1.0, 10.0, 12.0));
+    let interval = summary(&scalars(&[10.0, 12.0, 11.0, 11.5])).interval.unwrap();
+    assert_eq!((interval.kind, interval.level), (IntervalKind::Confidence, 0.95));
+    assert!(interval.lower < 11.25 && interval.upper > 11.25);
+}
+
+#[test]
+fn what_earlier_runs_taught_widens_the_interval() {
+    let mut run = scalars(&[10.0, 10.01, 9.99, 10.0, 10.01, 9.99]);
+    let alone = summary(&run);
+    let headlines = vec![9.5, 10.5, 10.0, 9.8, 10.3];
+    run.outline.learned =
+        vec![Learned { metric: VALUE.id, case: Case::new(), headlines, within: vec![alone.within_variance; 5] }];
+    let taught = summary(&run);
+    assert_eq!((alone.learned_runs, taught.learned_runs), (0, 5));
+    let (alone, taught) = (alone.interval.unwrap().half_width(), taught.interval.unwrap().half_width());
+    assert!(alone < 0.02 && (0.8..1.5).contains(&taught), "{alone} {taught}");
+    run.outline.learned[0].case = Case::new().with("size", 1);
+    assert_eq!(summary(&run).learned_runs, 0, "another case teaches nothing");
+}
+
+#[test]
+fn learning_takes_one_method_version() {
+    let old = scalars(&[5.0, 5.1, 4.9, 5.0]);
+    let mut new = scalars(&[10.0, 10.1, 9.9, 10.0]);
+    new.outline.metrics[0].version = 2;
+    let newer = { Run { ..new.clone() } };
+    let learned = learn(&[&old, &new, &newer]);
+    assert_eq!(learned.len(), 1);
+    assert_eq!((learned[0].metric, &learned[0].headlines), (VALUE.id, &vec![10.0, 10.0]));
+    assert!(learned[0].within.iter().all(|&within| within > 0.0));
+    assert_eq!(learn_for(&[&old, &new], &[VALUE])[0].headlines, [5.0]);
+    assert_eq!(learn(&[]), []);
+    assert_eq!(learn(&[&scalars(&[1.0])]), [], "one round knows nothing of its spread");
+}
+
+#[test]
+fn clusters_are_modes_and_explain_a_wide_interval() {
+    let mut random = Random::new(1);
+    let mut run = testing::run(&[CALL]);
+    let rounds: Vec<Vec<f64>> = (0..6)
+        .map(|_| {
+            let share = 0.4 + 0.2 * random.uniform();
+            (0..150).map(|_| random.normal() + if random.uniform() < share { 100.0 } else { 130.0 }).collect()
+        })
+        .collect();
+    add_rounds(&mut run, &CALL, Case::new(), &rounds);
+    let analysis = analyse(&run);
+    let result = only(&analysis);
+    let modes = &result.outcome.summary().unwrap().modes;
+    assert_eq!(modes.len(), 2, "{modes:?}");
+    assert!(modes[0].share >= modes[1].share && modes[1].share > 0.3);
+    let mut centers: Vec<f64> = modes.iter().map(|mode| mode.center.round()).collect();
+    centers.sort_by(f64::total_cmp);
+    assert_eq!(centers, [100.0, 130.0]);
+    assert!(
+        matches!(&result.warnings[0], Warning::Modes { text } if text.contains("2 clusters")),
+        "{:?}",
+        result.warnings
+    );
+    assert!(!result.warnings.iter().any(|warning| matches!(warning, Warning::Wide { .. })));
+}
+
+#[test]
+fn drift_is_said_and_explains_a_wide_interval() {
+    let rising: Vec<f64> = (0..6).map(|i| 100.0 + 2.0 * f64::from(i)).collect();
+    let analysis = analyse(&scalars(&rising));
+    let [Warning::Drift { text }] = &only(&analysis).warnings[..] else { panic!("{:?}", only(&analysis).warnings) };
+    assert_eq!(text, "the value rose by 9.5 % over the run (p = 0.003, Mann-Kendall test over 6 rounds)");
+    let slight: Vec<f64> = rising.iter().map(|value| 100.0 + value / 100.0).collect();
+    assert_eq!(only(&analyse(&scalars(&slight))).warnings, [], "a drift that does not matter is not said");
+}
+
+#[test]
+fn a_wide_interval_without_a_cause_is_said() {
+    let analysis = analyse(&scalars(&[100.0, 110.0, 95.0, 104.0, 91.0, 108.0]));
+    let [Warning::Wide { text }] = &only(&analysis).warnings[..] else { panic!("{:?}", only(&analysis).warnings) };
+    assert!(text.contains("the target of 2.0 % was not reached"), "{text}");
+    assert_eq!(only(&analyse(&scalars(&[100.0, 100.1, 99.9, 100.2, 99.8, 100.0]))).warnings, []);
+}
+
+#[test]
+fn halves_that_differ_are_said() {
+    let analysis = analyse(&scalars(&[100.1, 100.0, 99.9, 100.2, 105.0, 105.2, 104.9, 105.1]));
+    let halves = |warning: &Warning| matches!(warning, Warning::HalvesDiffer { text } if text.contains("4.9 % higher"));
+    assert!(only(&analysis).warnings.iter().any(halves), "{:?}", only(&analysis).warnings);
+}
+
+#[test]
+fn samples_that_hang_together_are_worth_few() {
+    let mut run = testing::run(&[CALL]);
+    let rounds: Vec<Vec<f64>> =
+        (0..4).map(|_| (0..200).map(|i| if i < 100 { 100.0 } else { 101.0 }).collect()).collect();
+    add_rounds(&mut run, &CALL, Case::new(), &rounds);
+    let analysis = analyse(&run);
+    let found = only(&analysis).outcome.summary().unwrap();
+    assert!(found.effective_samples < 20.0, "{}", found.effective_samples);
+    let few = |warning: &Warning| matches!(warning, Warning::FewEffectiveSamples { .. });
+    assert!(only(&analysis).warnings.iter().any(few));
+    let mut random = Random::new(2);
+    let mut run = testing::run(&[CALL]);
+    add_rounds(&mut run, &CALL, Case::new(), &[(); 4].map(|()| noise(&mut random, 200, 100.0, 0.1)));
+    assert_eq!(only(&analyse(&run)).warnings, []);
+}
+
+#[test]
+fn impossible_values_are_invalid() {
+    let copy = Metric::rate("test.copy", "Bytes copied per second").bounds(Some(0.0), Some(50e9));
+    let mut run = testing::run(&[copy, CALL]);
+    add_scalars(&mut run, &copy, Case::new(), &[80e9; 4]);
+    add_scalars(&mut run, &CALL, Case::new(), &[-1.0; 4]);
+    let analysis = analyse(&run);
+    let Outcome::Invalid(ceiling) = &analysis.results[0].outcome else { panic!() };
+    assert_eq!((ceiling.value, ceiling.bound), (80e9, 50e9));
+    assert!(ceiling.likely_cause.contains("cache"));
+    let Outcome::Invalid(floor) = &analysis.results[1].outcome else { panic!() };
+    assert_eq!((floor.value, floor.bound), (-1.0, 0.0));
+    assert!(floor.likely_cause.contains("subtracted"));
+    assert_eq!(kelvin_analysis::headline(&run, "test.copy", &Case::new()), None);
+    assert!(analysis.verdict.iter().any(|line| line.contains("impossible")), "{:?}", analysis.verdict);
+}
+
+#[test]
+fn cycles_come_from_the_measured_frequency_or_the_chain() {
+    let frequency = Metric::duration("cpu.frequency", "Core frequency").unit(Unit::Hertz, Better::Higher);
+    let mut run = testing::run(&[CALL, frequency]);
+    add_rounds(&mut run, &CALL, Case::new(), &vec![vec![10.0; 20]; 4]);
+    let cycles = |run: &Run| analyse(run).results[0].cycles.unwrap();
+    assert!((cycles(&run) - 40.96).abs() < 1e-6, "{}", cycles(&run));
+    add_scalars(&mut run, &frequency, Case::new().with_word("load", "all"), &[3.0e9; 4]);
+    assert!((cycles(&run) - 40.96).abs() < 1e-6, "the frequency under full load is not that of one CPU");
+    add_scalars(&mut run, &frequency, Case::new().with_word("load", "one"), &[4.2e9; 4]);
+    assert!((cycles(&run) - 42.0).abs() < 1e-6);
+    run.outline.metrics[0] = CALL.not_in_cycles();
+    assert_eq!(analyse(&run).results[0].cycles, None);
+}
+
+#[test]
+fn a_call_below_one_cycle_is_implausible() {
+    let mut run = testing::run(&[CALL]);
+    add_rounds(&mut run, &CALL, Case::new(), &vec![vec![0.1; 20]; 4]);
+    let analysis = analyse(&run);
+    let [Warning::Implausible { text }] = &only(&analysis).warnings[..] else {
+        panic!("{:?}", only(&analysis).warnings)
+    };
+    assert!(text.starts_with("0.410 core cycles"), "{text}");
+}
+
+fn predicted(run: &mut Run, value: f64, low: f64, high: f64) {
+    let prediction = Prediction {
+        value,
+        low,
+        high,
+        basis: Basis::Published,
+        formula: "published".into(),
+        inputs: Vec::new(),
+        derivation: "50 ns published".into(),
+        sources: vec!["a table".into()],
+    };
+    let record =
+        PredictionRecord { metric: VALUE.id, case: Case::new(), prediction: Some(prediction), none_because: None };
+    run.predictions = vec![record];
+}
+
+fn hazard(id: &'static str, severity: Severity, affects: &[&'static str]) -> Hazard {
+    Hazard {
+        id: Name::new(id),
+        severity,
+        summary: format!("{id} is in force"),
+        effect: "slows system calls".into(),
+        affects: affects.iter().map(|prefix| Name::new(prefix)).collect(),
+        remedy: None,
+        source: "test".into(),
+    }
+}
+
+#[test]
+fn a_measurement_is_compared_by_its_interval() {
+    let mut run = scalars(&[95.0, 95.5, 94.5, 95.2, 94.8, 95.0]);
+    run.outline.hazards = vec![
+        hazard("mitigations", Severity::Note, &["test."]),
+        hazard("elsewhere", Severity::Serious, &["net."]),
+        hazard("virtual_machine", Severity::Warning, &[]),
+    ];
+    let verdict = |run: &Run| only(&analyse(run)).verdict;
+    assert_eq!(verdict(&run), Verdict::NotPredicted);
+    predicted(&mut run, 50.0, 40.0, 70.0);
+    let analysis = analyse(&run);
+    let result = only(&analysis);
+    assert_eq!((result.verdict, result.ratio), (Verdict::Above, Some(1.9)));
+    let explained: Vec<&str> = result.explained_by.iter().map(|id| id.as_str()).collect();
+    assert_eq!(explained, ["virtual_machine", "mitigations"], "the worst first, others not at all");
+    let line = "test.value: measured 95.0 ns, 1.90 times the predicted 50.0 ns; virtual_machine is in force; mitigations \
+                is in force can explain it.";
+    assert!(analysis.verdict.iter().any(|found| found == line), "{:#?}", analysis.verdict);
+    predicted(&mut run, 200.0, 150.0, 250.0);
+    assert_eq!(verdict(&run), Verdict::Below);
+    predicted(&mut run, 90.0, 85.0, 94.9);
+    assert_eq!(verdict(&run), Verdict::AsPredicted, "the interval touches the range");
+    assert!(only(&analyse(&run)).explained_by.is_empty());
+    run.measurements[0].rounds.clear();
+    assert_eq!(verdict(&run), Verdict::NotMeasured);
+}
+
+#[test]
+fn the_reason_for_no_prediction_is_kept() {
+    let mut run = scalars(&[1.0, 1.0]);
+    let none_because = Some(NoPrediction::because("this CPU is in no table"));
+    run.predictions = vec![PredictionRecord { metric: VALUE.id, case: Case::new(), prediction: None, none_because }];
+    assert_eq!(only(&analyse(&run)).none_because.as_deref(), Some("this CPU is in no table"));
+}
+
+#[test]
+fn the_verdict_begins_with_the_machine_and_has_ten_lines_at_most() {
+    let metrics: Vec<Metric> = (0..30)
+        .map(|i| Metric { id: Name::intern(&format!("test.m{i}")), ..CALL.bounds(Some(0.0), Some(1.0)) })
+        .collect();
+    let mut run = testing::run(&metrics);
+    metrics.iter().for_each(|metric| add_scalars(&mut run, metric, Case::new(), &[5.0; 4]));
+    let machine = &mut run.outline.machine;
+    machine.cpu.model_name = Fact::known("AMD EPYC 9R45".into(), "cpuid");
+    machine.cpu.microarchitecture = Fact::known("Zen 5".into(), "cpuid");
+    machine.topology.online = Fact::known(vec![0, 1, 2, 3], "sysfs");
+    machine.topology.allowed = Fact::known(vec![0, 1], "affinity");
+    machine.memory.total_bytes = Fact::known(24 << 30, "meminfo");
+    machine.kernel.release = Fact::known("6.18.0".into(), "uname");
+    machine.platform.hypervisor = Fact::known(Some("KVM".into()), "cpuid");
+    let analysis = analyse(&run);
+    assert_eq!(analysis.verdict.len(), 10);
+    let machine = "AMD EPYC 9R45 (Zen 5), 2 of 4 CPUs allowed, 24.0 GiB of memory, Linux 6.18.0, under KVM.";
+    assert_eq!(analysis.verdict[0], machine);
+    assert_eq!(analyse(&scalars(&[1.0, 1.0, 1.0, 1.0])).verdict[1..], ["Nothing odd was found.".to_owned()]);
+}
+
+#[test]
+fn a_changed_clock_and_a_partial_run_are_findings() {
+    let mut run = scalars(&[1.0, 1.0, 1.0, 1.0]);
+    run.outline.clock.source_after = Some("hpet".into());
+    run.status = RunStatus::Partial("interrupted".into());
+    let verdict = analyse(&run).verdict;
+    assert!(verdict[1].contains("clock source changed"), "{verdict:?}");
+    assert!(verdict[2].contains("partial (interrupted)"), "{verdict:?}");
+}
+
+#[test]
+fn an_analysis_survives_json() {
+    let mut random = Random::new(3);
+    let mut run = testing::run(&[CALL]);
+    add_rounds(&mut run, &CALL, Case::new(), &[(); 6].map(|()| noise(&mut random, 50, 100.0, 1.0)));
+    let analysis = analyse(&run);
+    let json = serde_json::to_string(&analysis).unwrap();
+    assert_eq!(serde_json::from_str::<Analysis>(&json).unwrap(), analysis);
+}
+
+#[test]
+fn drift_that_chance_explains_is_a_detail() {
+    let drifting = |figures: u64, drifts: u64| {
+        let mut run = testing::run(&[VALUE]);
+        for case in 0..figures {
+            let rising: Vec<f64> =
+                (0..6).map(|i| 100.0 + f64::from(if case < drifts { 2 * i } else { i % 2 })).collect();
+            add_scalars(&mut run, &VALUE, Case::new().with("size", case), &rising);
+        }
+        let findings = analyse(&run).findings;
+        findings.into_iter().find(|finding| finding.text.contains("drifted over the run")).unwrap()
+    };
+    assert_eq!(drifting(1, 1).importance, Importance::Notable);
+    let few = drifting(150, 2);
+    assert_eq!(few.importance, Importance::Detail);
+    assert!(few.text.ends_with("chance alone gives up to about 1.50 among 150."), "{}", few.text);
+    assert_eq!(drifting(150, 20).importance, Importance::Notable);
+}
+
+#[test]
+fn serious_hazards_and_what_failed_are_in_the_verdict() {
+    let mut run = scalars(&[1.0, 1.0, 1.0, 1.0]);
+    run.outline.hazards = vec![hazard("load", Severity::Serious, &[]), hazard("smt", Severity::Warning, &[])];
+    add(&mut run, &VALUE, Case::new().with("size", 1), vec![attempt(0, Attempt::Failed("late".into()))]);
+    let analysis = analyse(&run);
+    assert_eq!(analysis.verdict[1..], ["Load is in force: slows system calls.", "1 of 2 figures failed."]);
+    assert_eq!(analysis.findings[0].metrics, [VALUE.id]);
+    assert_eq!(analysis.findings[1].because, "first: test.value (size=1): late");
+}

@@ -1,0 +1,227 @@
+//! From raw batches to samples and headlines: arithmetic, warm-up, contamination, disturbance, normalising.
+
+use kelvin_analysis::testing::{self, BLOCK, CHAIN, CLOCK_PAIR, ITERATIONS, LOOP};
+use kelvin_analysis::{Analysis, Headlines, Outcome, Summary, Warning, analyse};
+use kelvin_model::{Batches, Better, Canaries, Canary, Case, Metric, Overhead, Readings, Run, Tags, Treatment, Unit};
+
+const CALL: Metric = Metric::duration("test.call", "One call");
+
+fn near(value: f64, expected: f64) -> bool {
+    (value - expected).abs() <= 1e-9 * expected.abs()
+}
+
+/// Five rounds of the same batches of one metric.
+fn run_of(metric: &Metric, batches: &Batches) -> Run {
+    let mut run = testing::run(&[*metric]);
+    let rounds = (0..5).map(|i| testing::round(i, vec![testing::reading(metric, Readings::Batches(batches.clone()))]));
+    testing::add(&mut run, metric, Case::new(), rounds.collect());
+    run
+}
+
+fn summary(analysis: &Analysis) -> &Summary {
+    match &analysis.results[0].outcome {
+        Outcome::Measured(summary) | Outcome::NotKnown(summary) => summary,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn headline_of(metric: &Metric, batches: &Batches) -> f64 {
+    let analysis = analyse(&run_of(metric, batches));
+    summary(&analysis).headline
+}
+
+#[test]
+fn overhead_is_subtracted_as_the_metric_says() {
+    let batches = testing::batches(&[95.0; 10]);
+    assert!(near(headline_of(&CALL, &batches), 95.0));
+    let with_loop = CALL.overhead(Overhead::ClockPairAndLoop);
+    assert!(near(headline_of(&with_loop, &batches), 95.0 - LOOP));
+    let raw = CALL.overhead(Overhead::None);
+    assert!(near(headline_of(&raw, &batches), 95.0 + CLOCK_PAIR / ITERATIONS as f64));
+}
+
+#[test]
+fn rates_are_work_over_time() {
+    let mut batches = testing::batches(&[100.0; 10]);
+    batches.work_per_iteration = 4096.0;
+    let bytes = Metric::rate("test.copy", "Bytes copied per second");
+    assert!(near(headline_of(&bytes, &batches), 40.96e9));
+    let calls = CALL.unit(Unit::PerSecond, Better::Higher);
+    assert!(near(headline_of(&calls, &batches), 40.96e9));
+    batches.work_per_iteration = 0.0;
+    assert!(near(headline_of(&calls, &batches), 1e7), "without stated work one operation counts");
+}
+
+#[test]
+fn a_rate_without_time_is_counted_and_said() {
+    let mut batches = testing::batches(&[100.0; 10]);
+    batches.work_per_iteration = 1.0;
+    batches.nanoseconds[3] = CLOCK_PAIR / 2.0;
+    let analysis = analyse(&run_of(&Metric::rate("test.copy", "Bytes copied per second"), &batches));
+    assert_eq!(summary(&analysis).distribution.n, 45);
+    assert_eq!(summary(&analysis).notes, ["5 samples took no longer than what is subtracted and gave no rate"]);
+}
+
+#[test]
+fn warm_up_is_not_summarised_and_contamination_disturbs() {
+    let mut batches = testing::batches(&[500.0, 100.0, 100.0, 900.0, 100.0, 100.0, 100.0, 100.0]);
+    batches.tags[0] = Tags::WARM_UP;
+    batches.tags[3] = Tags::PREEMPTED;
+    let analysis = analyse(&run_of(&CALL, &batches));
+    let found = summary(&analysis);
+    assert_eq!((found.as_found.n, found.undisturbed.unwrap().n), (35, 30));
+    assert_eq!(found.distribution.max, 100.0);
+    assert!(near(found.kept_share, 30.0 / 35.0));
+    let tags: Vec<(&str, u64)> = found.tags.iter().map(|count| (count.tag.as_str(), count.count)).collect();
+    assert_eq!(tags, [("warm-up", 5), ("preempted", 5)]);
+    assert_eq!(analysis.undisturbed_share, Some(30.0 / 35.0));
+    let sleeper = CALL.contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED);
+    assert_eq!(summary(&analyse(&run_of(&sleeper, &batches))).kept_share, 1.0);
+}
+
+#[test]
+fn only_canaries_tell_what_is_disturbed() {
+    // Batch 2 is slow by itself and stays; batches 4 and 5 stand on either side of an odd canary and go, fast or slow.
+    let mut batches = testing::batches(&[100.0, 100.0, 700.0, 100.0, 80.0, 300.0, 100.0, 100.0, 100.0]);
+    batches.canaries.get_mut(&Canary::Block).unwrap()[5] = 1.8 * BLOCK;
+    let analysis = analyse(&run_of(&CALL, &batches));
+    let found = summary(&analysis);
+    assert_eq!((found.distribution.min, found.distribution.max, found.distribution.n), (100.0, 700.0, 35));
+    assert_eq!(found.as_found.n, 45);
+    // A metric that another canary guards does not care.
+    let other = CALL.canaries(Canaries::of(&[Canary::Chain]));
+    assert_eq!(summary(&analyse(&run_of(&other, &batches))).kept_share, 1.0);
+}
+
+#[test]
+fn a_canary_read_every_few_batches_judges_all_between() {
+    let mut batches = testing::batches(&[100.0; 12]);
+    batches.canary_stride = 3;
+    for (canary, steady) in [(Canary::Chain, CHAIN), (Canary::Block, BLOCK)] {
+        batches.canaries.insert(canary, vec![steady; 5]);
+    }
+    batches.canaries.get_mut(&Canary::Chain).unwrap()[0] = 1.2 * CHAIN;
+    assert!(near(summary(&analyse(&run_of(&CALL, &batches))).kept_share, 9.0 / 12.0));
+}
+
+#[test]
+fn too_few_undisturbed_samples_are_not_a_headline() {
+    let mut noisy = testing::batches(&[100.0; 40]);
+    for at in 0..38 {
+        noisy.canaries.get_mut(&Canary::Chain).unwrap()[at] = CHAIN * (1.1 + at as f32 / 20.0);
+    }
+    let rounds = |disturbed: usize| {
+        let mut run = testing::run(&[CALL]);
+        let reading = |i| if i < disturbed { noisy.clone() } else { testing::batches(&[100.0; 40]) };
+        let round = |i| testing::round(i, vec![testing::reading(&CALL, Readings::Batches(reading(i)))]);
+        testing::add(&mut run, &CALL, Case::new(), (0..6).map(round).collect());
+        analyse(&run)
+    };
+    let known = rounds(4);
+    assert!(matches!(&known.results[0].outcome, Outcome::Measured(s) if s.round_headlines.len() == 2 && s.rounds == 6));
+    let unknown = rounds(5);
+    let Outcome::NotKnown(found) = &unknown.results[0].outcome else { panic!("{:?}", unknown.results[0].outcome) };
+    assert_eq!((found.treatment, found.undisturbed), (Treatment::AsFound, None));
+    assert_eq!(found.headline, found.as_found.value);
+    assert!(matches!(&unknown.results[0].warnings[..], [Warning::Disturbed { text }] if text.contains("never quiet")));
+    assert_eq!(unknown.results[0].cycles, None);
+}
+
+#[test]
+fn both_figures_are_kept_and_the_metric_chooses() {
+    let mut batches =
+        testing::batches(&[100.0, 100.0, 100.0, 100.0, 100.0, 300.0, 300.0, 300.0, 300.0, 300.0, 300.0, 300.0]);
+    for at in 6..=12 {
+        batches.canaries.get_mut(&Canary::Block).unwrap()[at] = BLOCK * (1.3 + at as f32 / 10.0);
+    }
+    for (metric, headline) in [(CALL, 100.0), (CALL.headline(Treatment::AsFound), 300.0)] {
+        let analysis = analyse(&run_of(&metric, &batches));
+        let found = summary(&analysis);
+        assert_eq!((found.headline, found.treatment), (headline, metric.headline));
+        assert_eq!((found.as_found.value, found.undisturbed.unwrap().value), (300.0, 100.0));
+    }
+}
+
+#[test]
+fn cycles_are_normalised_to_the_reference_frequency() {
+    // Half of the time the core runs a tenth slower; all canaries and the metric follow it.
+    let slow: Vec<bool> = (0..40).map(|batch| batch >= 24).collect();
+    let mut batches = testing::batches(&slow.iter().map(|&slow| if slow { 110.0 } else { 100.0 }).collect::<Vec<_>>());
+    for (canary, steady) in [(Canary::Chain, CHAIN), (Canary::Block, BLOCK)] {
+        for at in 25..=40 {
+            batches.canaries.get_mut(&canary).unwrap()[at] = 1.1 * steady;
+        }
+    }
+    let metric = CALL.headline(Treatment::CycleNormalised);
+    let analysis = analyse(&run_of(&metric, &batches));
+    let found = summary(&analysis);
+    // The batch at the step lies between two frequencies and is set apart; all others are worth 100 ns.
+    assert_eq!(found.distribution.n, 5 * 39);
+    assert!((found.distribution.min - 100.0).abs() < 1e-4 && (found.distribution.max - 100.0).abs() < 1e-4);
+    // A sibling that halves the throughput is still seen.
+    batches.canaries.get_mut(&Canary::Block).unwrap()[30] = 2.0 * BLOCK;
+    assert_eq!(summary(&analyse(&run_of(&metric, &batches))).distribution.n, 5 * 37);
+    // The same metric without normalising loses all of the slow half.
+    assert_eq!(summary(&analyse(&run_of(&CALL, &batches))).distribution.n, 5 * 24);
+}
+
+#[test]
+fn without_canaries_tags_alone_judge_and_that_is_said() {
+    let mut batches = testing::batches(&[100.0; 20]);
+    batches.canaries.clear();
+    let analysis = analyse(&run_of(&CALL, &batches));
+    let found = summary(&analysis);
+    assert_eq!((found.kept_share, found.undisturbed, found.headline), (1.0, None, 100.0));
+    assert_eq!((analysis.undisturbed_share, analysis.canaries.len()), (None, 0));
+    assert!(matches!(&analysis.results[0].warnings[..], [Warning::Disturbed { text }] if text.contains("not read")));
+}
+
+#[test]
+fn the_reference_is_the_dominant_steady_state() {
+    // A third of the readings are a passing boost, an eighth is disturbed, the rest is steady.
+    let mut batches = testing::batches(&vec![100.0; 2399]);
+    for (at, reading) in batches.canaries.get_mut(&Canary::Chain).unwrap().iter_mut().enumerate() {
+        *reading = match at % 24 {
+            0..8 => 0.9 * CHAIN,
+            8..11 => CHAIN * (1.2 + at as f32 / 2000.0),
+            _ => CHAIN * (1.0 + 0.0005 * ((at * 7 % 5) as f32 - 2.0)),
+        };
+    }
+    let analysis = analyse(&run_of(&CALL, &batches));
+    let chain = analysis.canaries.iter().find(|history| history.canary == Canary::Chain).unwrap();
+    assert!((chain.reference / f64::from(CHAIN) - 1.0).abs() < 1e-3, "{}", chain.reference);
+    assert_eq!(chain.tolerance, 0.015);
+    assert!((chain.steady_share - 13.0 / 24.0).abs() < 1e-6, "{}", chain.steady_share);
+    assert!(chain.points.len() <= 2000 && chain.points.len() > 1500, "{}", chain.points.len());
+    assert!(chain.points.windows(2).all(|pair| pair[0].at <= pair[1].at));
+    let highest = chain.points.iter().map(|point| point.nanoseconds).fold(0.0, f64::max);
+    let seen = batches.canaries[&Canary::Chain].iter().copied().fold(0.0f32, f32::max);
+    assert_eq!(highest, f64::from(seen), "thinning keeps extremes");
+}
+
+#[test]
+fn headlines_are_those_of_the_analysis() {
+    let run = run_of(&CALL, &testing::batches(&[95.0; 10]));
+    let headlines = Headlines::of(&run);
+    let found = headlines.get("test.call", &Case::new()).unwrap();
+    assert!(near(found.value, 95.0) && found.half_width == 0.0);
+    assert_eq!(kelvin_analysis::headline(&run, "test.call", &Case::new()), Some(found));
+    assert_eq!(headlines.get("test.call", &Case::new().with("size", 1)), None);
+    assert_eq!(headlines.get("test.other", &Case::new()), None);
+    assert!(near(headlines.core_hertz().unwrap(), 4.096e9));
+}
+
+#[test]
+fn the_tolerance_follows_the_spread_of_the_steady_state() {
+    let tolerance = |spread: f64| {
+        let mut random = kelvin_stats::Random::new(5);
+        let mut batches = testing::batches(&vec![100.0; 3000]);
+        for reading in batches.canaries.get_mut(&Canary::Chain).unwrap() {
+            *reading = CHAIN * (1.0 + spread * random.normal()) as f32;
+        }
+        analyse(&run_of(&CALL, &batches)).canaries[0].tolerance
+    };
+    assert_eq!(tolerance(0.001), 0.015, "no narrower than the clock's grain allows");
+    assert!((0.024..0.036).contains(&tolerance(0.01)), "{}", tolerance(0.01));
+    assert_eq!(tolerance(0.04), 0.05, "no wider than a change of frequency");
+}

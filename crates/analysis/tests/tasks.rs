@@ -1,0 +1,77 @@
+//! Conclusions of the tasks study.
+
+use kelvin_analysis::testing::{self, add_scalars};
+use kelvin_analysis::{analyse, tasks};
+use kelvin_model::{Case, Conclusion, Fact, Metric, Run, Treatment};
+
+const fn metric(id: &'static str) -> Metric {
+    Metric::duration(id, "A time of the tasks study").headline(Treatment::AsFound)
+}
+
+const ELAPSED: Metric = metric("os.tasks.elapsed");
+const INVISIBLE: Metric = metric("os.tasks.invisible");
+
+/// A machine of four CPUs: elapsed seconds by kind and number of tasks, each in six rounds with 0.2 % of noise.
+fn run(elapsed: &[(&'static str, u64, f64)], invisible_share: f64) -> Run {
+    let mut run = testing::run(&[ELAPSED, INVISIBLE]);
+    run.outline.machine.topology.allowed = Fact::known(vec![0, 1, 2, 3], "affinity");
+    for &(kind, tasks, seconds) in elapsed {
+        let case = Case::new().with_word("kind", kind).with("tasks", tasks);
+        let rounds: Vec<f64> = (0..6).map(|i| seconds * 1e9 * (1.0 + 0.001 * f64::from(i * 5 % 6 - 2))).collect();
+        let invisible: Vec<f64> = rounds.iter().map(|elapsed| invisible_share * 4.0 * elapsed).collect();
+        add_scalars(&mut run, &ELAPSED, case.clone(), &rounds);
+        add_scalars(&mut run, &INVISIBLE, case, &invisible);
+    }
+    run
+}
+
+fn conclusion<'a>(all: &'a [Conclusion], words: &str) -> &'a Conclusion {
+    let found = all.iter().find(|conclusion| conclusion.text.contains(words));
+    found.unwrap_or_else(|| panic!("no conclusion about {words:?} in {all:#?}"))
+}
+
+#[test]
+fn speed_up_efficiency_and_the_part_that_time_cannot_see() {
+    let elapsed = [
+        ("threads", 1, 8.0),
+        ("threads", 4, 2.1),
+        ("threads", 8, 2.1),
+        ("processes", 1, 8.0),
+        ("processes", 4, 2.5),
+        ("processes", 8, 3.0),
+    ];
+    let study = tasks(&run(&elapsed, 0.05)).unwrap();
+    assert_eq!(study.id, *"os.tasks");
+    let all = &study.conclusions;
+    let faster = conclusion(all, "4 threads finish the work 3.81 times as fast as one");
+    assert_eq!(faster.holds, Some(true));
+    assert_eq!(conclusion(all, "4 threads use the CPUs").holds, Some(true));
+    assert_eq!(conclusion(all, "4 processes use the CPUs").holds, Some(false), "80 % is less than 90 %");
+    assert_eq!(conclusion(all, "more threads than CPUs").holds, None);
+    let processes = conclusion(all, "more processes than CPUs");
+    assert_eq!(processes.holds, Some(false));
+    assert!(processes.text.contains("20 % later"), "{}", processes.text);
+    let differ = conclusion(all, "threads and processes differ");
+    assert_eq!(differ.holds, Some(true));
+    assert!(differ.text.contains("4 processes take 1.19 times as long"), "{}", differ.text);
+    assert_eq!(conclusion(all, "4 threads, more than 1.0 %").holds, Some(true));
+    assert!(conclusion(all, "4 threads, more than 1.0 %").text.contains("it is 5.0 %"));
+}
+
+#[test]
+fn equal_threads_and_processes_are_left_open() {
+    let elapsed = [("threads", 1, 8.0), ("threads", 4, 2.0), ("processes", 4, 2.0)];
+    let study = tasks(&run(&elapsed, 0.0)).unwrap();
+    assert_eq!(conclusion(&study.conclusions, "threads and processes differ").holds, None);
+    assert_eq!(conclusion(&study.conclusions, "4 threads, more than 1.0 %").holds, Some(false));
+}
+
+#[test]
+fn without_the_study_there_is_none() {
+    assert_eq!(tasks(&testing::run(&[])), None);
+    assert_eq!(tasks(&run(&[("threads", 2, 4.0)], 0.0)), None);
+    let whole = run(&[("threads", 1, 8.0), ("threads", 4, 2.0)], 0.0);
+    let analysis = analyse(&whole);
+    assert_eq!(analysis.studies, kelvin_analysis::studies(&whole));
+    assert_eq!(analysis.studies.len(), 1);
+}

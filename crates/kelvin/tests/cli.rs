@@ -1,0 +1,242 @@
+//! The whole program from outside: help, version, mistakes, and readers that go away.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// The program in a directory of its own, with a store of its own and nothing of the user's.
+struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kelvin"));
+        let here = self.directory.path();
+        command.args(arguments).current_dir(here).stdin(Stdio::null());
+        command.env("HOME", here).env("XDG_DATA_HOME", here.join("data")).env("TMPDIR", here).env_remove("COLUMNS");
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+/// A wrong command line and what the one line about it must name.
+const MISTAKES: &[(&[&str], &str)] = &[
+    (&[], "--help"),
+    (&["frobnicate"], "frobnicate"),
+    (&["--frobnicate"], "--frobnicate"),
+    (&["run", "no.such.probe"], "no.such.probe"),
+    (&["run", "os.sys"], "os.sys"),
+    (&["run", "--budget", "soon"], "--budget"),
+    (&["run", "--budget", "0s"], "--budget"),
+    (&["run", "--budget=-1s"], "--budget"),
+    (&["run", "--budget", "9000h"], "--budget"),
+    (&["run", "--budget"], "--budget"),
+    (&["run", "--rounds", "1"], "--rounds"),
+    (&["run", "--rounds", "1001"], "--rounds"),
+    (&["run", "--rounds", "many"], "--rounds"),
+    (&["run", "--target", "0"], "--target"),
+    (&["run", "--target", "51"], "--target"),
+    (&["run", "--target", "NaN"], "--target"),
+    (&["run", "--cpu", "one"], "--cpu"),
+    (&["run", "--cpu=-1"], "--cpu"),
+    (&["run", "--cpu", "99999"], "--cpu"),
+    (&["run", "--seed", "dice"], "--seed"),
+    (&["run", "--quick", "--thorough"], "--thorough"),
+    (&["run", "--quick=yes"], "--quick"),
+    (&["run", "--no-report", "--report", "x.html"], "--report"),
+    (&["run", "--beside", "cray-1"], "cray-1"),
+    (&["run", "--store"], "--store"),
+    (&["run", "--store", "/proc/no/such/store"], "/proc/no/such/store"),
+    (&["run", "--frobnicate"], "--frobnicate"),
+    (&["study"], "<NAME>"),
+    (&["study", "no-such-study"], "no-such-study"),
+    (&["study", "tasks", "--budget", "never"], "--budget"),
+    (&["runs"], "kelvin"),
+    (&["runs", "burn"], "burn"),
+    (&["runs", "show", "no-such-run"], "no-such-run"),
+    (&["runs", "delete"], "<RUN>"),
+    (&["runs", "delete", "no-such-run"], "no-such-run"),
+    (&["runs", "export", "no-such-run"], "no-such-run"),
+    (&["runs", "import"], "<FILE>"),
+    (&["runs", "import", "no-such-file.json"], "no-such-file.json"),
+    (&["runs", "import", "/dev/null"], "/dev/null"),
+    (&["selfcheck", "--rounds", "0"], "--rounds"),
+    (&["selfcheck", "--round-limit", "x"], "--round-limit"),
+    (&["selfcheck", "os"], "os"),
+    (&["list", "no.such.probe"], "no.such.probe"),
+    (&["explain"], "<NAME>"),
+    (&["explain", "no.such.probe"], "no.such.probe"),
+    (&["machine", "--root", "/no/such/directory"], "--root"),
+    (&["machine", "extra"], "extra"),
+    (&["tune", "--apply", "--restore"], "--restore"),
+    (&["tune", "--optional"], "--apply"),
+    (&["report", "no-such-run"], "no-such-run"),
+    (&["report", "--format", "pdf"], "--format"),
+    (&["report", "--beside", "cray-1"], "cray-1"),
+];
+
+#[test]
+fn every_mistake_is_one_line_that_names_it_and_status_2() {
+    let place = Place::new();
+    for (arguments, expected) in MISTAKES {
+        let output = place.run(arguments);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+        assert!(said.starts_with("kelvin: "), "{arguments:?}: {said}");
+        assert!(said.contains(expected), "{arguments:?} should name {expected}: {said}");
+        assert!(output.stdout.is_empty(), "{arguments:?}: {}", stdout(&output));
+    }
+}
+
+#[test]
+fn a_mistake_leaves_nothing_behind() {
+    let place = Place::new();
+    for arguments in
+        [&["run", "no.such.probe"][..], &["run", "--cpu", "99999", "--no-store"], &["run", "--budget", "x"]]
+    {
+        place.run(arguments);
+    }
+    let left: Vec<_> = std::fs::read_dir(place.directory.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Every sub-command that a user may call.
+const COMMANDS: &[&[&str]] = &[
+    &["run"],
+    &["study"],
+    &["runs"],
+    &["runs", "list"],
+    &["runs", "show"],
+    &["runs", "delete"],
+    &["runs", "export"],
+    &["runs", "import"],
+    &["selfcheck"],
+    &["list"],
+    &["explain"],
+    &["machine"],
+    &["tune"],
+    &["report"],
+];
+
+#[test]
+fn every_command_has_help() {
+    let place = Place::new();
+    let general = place.run(&["--help"]);
+    assert_eq!(general.status.code(), Some(0));
+    for command in COMMANDS {
+        let output = place.run(&[*command, &["--help"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{command:?}: {}", stderr(&output));
+        assert!(stdout(&output).contains("Usage: kelvin"), "{command:?}: {}", stdout(&output));
+        assert!(stderr(&output).is_empty(), "{command:?}: {}", stderr(&output));
+        let listed = stdout(&general).lines().any(|line| line.trim_start().starts_with(command[0]));
+        assert!(listed, "kelvin --help does not list {command:?}");
+        if command.len() == 1 {
+            assert!(stdout(&output).contains("Example"), "{command:?} shows no example");
+        }
+    }
+    assert!(
+        !stdout(&general).contains("probe-process"),
+        "the hidden role of a probe's process is no command of a user's"
+    );
+}
+
+#[test]
+fn the_version_is_that_of_the_package() {
+    let output = Place::new().run(&["--version"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(stdout(&output), concat!("kelvin ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_fault() {
+    let place = Place::new();
+    for arguments in [&["list", "--json"][..], &["explain", "os"], &["machine", "--json"]] {
+        let mut child = place.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        // Reads one line, as `head -1` does, and closes the pipe.
+        BufReader::with_capacity(64, child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        let status = child.wait().unwrap();
+        assert!(!line.is_empty(), "{arguments:?}");
+        assert_eq!(said, "", "{arguments:?}");
+        assert_eq!(status.code(), Some(0), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_full_standard_output_is_a_fault() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = Place::new().command(&["list"]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+    assert!(stderr(&output).contains("standard output"), "{}", stderr(&output));
+}
+
+#[test]
+fn what_is_listed_can_be_explained() {
+    let place = Place::new();
+    let listed: serde_json::Value = serde_json::from_slice(&place.run(&["list", "--json"]).stdout).unwrap();
+    let ids: Vec<&str> = listed.as_array().unwrap().iter().map(|line| line["metric"]["id"].as_str().unwrap()).collect();
+    assert!(ids.contains(&"os.syscall.null"), "{ids:?}");
+    for id in ids {
+        let output = place.run(&["explain", id]);
+        assert_eq!(output.status.code(), Some(0), "{id}: {}", stderr(&output));
+        for part in ["How", "Prediction", "Must not be used for", id] {
+            assert!(stdout(&output).contains(part), "{id} has no {part}: {}", stdout(&output));
+        }
+    }
+}
+
+#[test]
+fn one_probe_is_measured_stored_and_reported() {
+    let place = Place::new();
+    let run = place.run(&["run", "os.syscall.null", "--quick", "--budget", "2s", "--seed", "7"]);
+    assert!(run.status.success(), "{}", stderr(&run));
+    assert!(stdout(&run).contains("os.syscall.null"), "{}", stdout(&run));
+    assert!(!run.stdout.contains(&0x1b), "colours belong on a terminal only");
+    let announced = stderr(&run).lines().next().unwrap();
+    assert!(announced.contains("report.html") && announced.contains("runs.sqlite"), "{announced}");
+    let page = std::fs::read_to_string(place.directory.path().join("report.html")).unwrap();
+    assert!(page.contains("os.syscall.null"));
+
+    let listed: serde_json::Value = serde_json::from_slice(&place.run(&["runs", "list", "--json"]).stdout).unwrap();
+    assert_eq!(listed[0]["status"], "complete");
+    assert_eq!(listed[0]["mode"], "quick");
+
+    // The same run through the store, as an exported file, and imported into another store.
+    let exported = place.run(&["runs", "export", "last"]);
+    let file = place.directory.path().join("run.json");
+    std::fs::write(&file, &exported.stdout).unwrap();
+    let file = file.to_str().unwrap();
+    let other = place.directory.path().join("other.sqlite");
+    let imported = place.run(&["runs", "import", file, "--store", other.to_str().unwrap()]);
+    assert!(imported.status.success(), "{}", stderr(&imported));
+    let csv = |arguments: &[&str]| place.run(&[&["report", "--format", "csv"], arguments].concat()).stdout;
+    let direct = csv(&[]);
+    assert!(std::str::from_utf8(&direct).unwrap().contains("os.syscall.null"));
+    assert_eq!(csv(&[file]), direct);
+    assert_eq!(csv(&["--store", other.to_str().unwrap()]), direct);
+    for format in ["terminal", "html", "md", "json", "samples"] {
+        let output = place.run(&["report", "--format", format]);
+        assert!(output.status.success() && !output.stdout.is_empty(), "{format}: {}", stderr(&output));
+    }
+}

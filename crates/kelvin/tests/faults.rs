@@ -1,0 +1,269 @@
+//! What goes wrong while kelvin runs: probes that fail, a killed or interrupted run, a full disk, too few rights. Each must
+//! cost only itself, be said, and leave nothing behind.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
+
+/// Longest time that anything here may take before it counts as hanging.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A directory that is the working directory, home and scratch space of the kelvins that a test starts, by which every
+/// process and file that they leave behind is found.
+struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// A program that has this place as its own.
+    fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(self.path()).stdin(Stdio::null());
+        command.env("HOME", self.path()).env("XDG_DATA_HOME", self.path().join("data")).env("TMPDIR", self.path());
+        command
+    }
+
+    fn kelvin(&self, arguments: &[&str]) -> Command {
+        self.command(KELVIN, arguments)
+    }
+
+    /// Starts a run that would take several seconds.
+    fn start(&self) -> Child {
+        self.kelvin(&["run", "--quick"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    /// The runs in the store, oldest first.
+    fn runs(&self) -> Vec<Value> {
+        let output = self.kelvin(&["runs", "list", "--json"]).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Rounds that the store holds of the newest run; 0 if there is none.
+    fn stored_rounds(&self) -> u64 {
+        self.runs().last().map_or(0, |run| run["measured_rounds"].as_u64().unwrap())
+    }
+
+    /// Processes whose working directory is this place: every kelvin started here and all that they started.
+    fn processes(&self) -> Vec<u32> {
+        let here = self.path().canonicalize().unwrap();
+        let entries = std::fs::read_dir("/proc").unwrap().flatten();
+        let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        ids.filter(|id| std::fs::read_link(format!("/proc/{id}/cwd")).is_ok_and(|cwd| cwd == here)).collect()
+    }
+
+    /// Waits up to a second until no process of this place is left.
+    fn assert_no_process_is_left(&self) {
+        let left = || self.processes();
+        assert!(within(Duration::from_secs(1), || left().is_empty()), "still running: {:?}", left());
+    }
+
+    /// Scratch directories in this place.
+    fn scratch(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.path()).unwrap().flatten().map(|entry| entry.path());
+        entries.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("kelvin-scratch-")).collect()
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Whether something comes true in time.
+fn within(time: Duration, mut happened: impl FnMut() -> bool) -> bool {
+    let begun = Instant::now();
+    loop {
+        if happened() {
+            return true;
+        }
+        if begun.elapsed() > time {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Sends a signal by the shell's own `kill`, which every system has.
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status().unwrap();
+    assert!(status.success());
+}
+
+fn is_root() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("Uid:")).unwrap();
+    line.split_whitespace().nth(2) == Some("0")
+}
+
+/// Says why a test does nothing here: it is run where the rights are.
+#[allow(clippy::print_stderr)]
+fn skipped(test: &str, reason: &str) {
+    eprintln!("{test} skipped: {reason}");
+}
+
+#[test]
+fn a_probe_that_goes_wrong_costs_only_itself() {
+    let place = Place::new();
+    let output = place.kelvin(&["selfcheck", "--faults", "--round-limit", "1s"]).output().unwrap();
+    let (said, table) = (stderr(&output), stdout(&output));
+    assert_eq!(output.status.code(), Some(1), "{said}{table}");
+    for (probe, what_happened) in [
+        ("truth.fault.hang", "still running after"),
+        ("truth.fault.crash", "signal 6"),
+        ("truth.fault.panic", "on purpose"),
+        ("truth.fault.garbage", "hello, world"),
+        ("truth.fault.silence", "without a reading"),
+    ] {
+        let line =
+            table.lines().find(|line| line.starts_with(probe)).unwrap_or_else(|| panic!("no {probe} in {table}"));
+        assert!(line.contains("failed") && line.contains(what_happened), "{line}");
+    }
+    place.assert_no_process_is_left();
+    assert_eq!(place.scratch(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_killed_run_keeps_its_finished_rounds_and_leaves_nothing_running() {
+    // Instants from just after the start to well inside of the run, at odd distances from anything periodic.
+    for milliseconds in [170, 433, 811, 1523, 2907] {
+        let place = Place::new();
+        let mut child = place.start();
+        std::thread::sleep(Duration::from_millis(milliseconds));
+        let before = place.stored_rounds();
+        signal(&child, "KILL");
+        assert_eq!(child.wait().unwrap().signal(), Some(9), "it ended by itself within {milliseconds} ms");
+        place.assert_no_process_is_left();
+
+        let runs = place.runs();
+        let after = place.stored_rounds();
+        assert!(after >= before, "{before} rounds were stored, {after} are left: {runs:?}");
+        if milliseconds > 2000 {
+            assert!(after > 0, "no round was stored in {milliseconds} ms: {runs:?}");
+            assert_ne!(runs[0]["status"], "complete", "{runs:?}");
+            let shown = place.kelvin(&["runs", "show"]).output().unwrap();
+            assert!(shown.status.success(), "{}", stderr(&shown));
+            assert!(stdout(&shown).contains("killed"), "{}", stdout(&shown));
+        }
+
+        // What it left in the scratch space is swept up by the next start.
+        let next = ["run", "os.syscall.null", "--budget", "1s", "--rounds", "2", "--no-report"];
+        let next = place.kelvin(&next).output().unwrap();
+        assert!(next.status.success(), "{}", stderr(&next));
+        assert_eq!(place.scratch(), Vec::<PathBuf>::new());
+    }
+}
+
+#[test]
+fn an_interrupted_run_is_stored_as_partial_and_shown() {
+    for name in ["INT", "TERM"] {
+        let place = Place::new();
+        let child = place.kelvin(&["run", "--quick"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        assert!(within(PATIENCE, || place.stored_rounds() >= 3), "no round was stored");
+        let asked = Instant::now();
+        signal(&child, name);
+        let output = child.wait_with_output().unwrap();
+        assert!(asked.elapsed() < Duration::from_secs(5), "it took {:?} to stop", asked.elapsed());
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        assert!(stdout(&output).contains("interrupted"), "{}", stdout(&output));
+        place.assert_no_process_is_left();
+        assert_eq!(place.scratch(), Vec::<PathBuf>::new());
+        let runs = place.runs();
+        assert!(runs[0]["status"]["partial"].as_str().unwrap().contains("interrupted"), "{runs:?}");
+        assert!(runs[0]["measured_rounds"].as_u64().unwrap() >= 3);
+        assert!(place.path().join("report.html").exists());
+    }
+}
+
+#[test]
+fn a_full_disk_under_the_store_costs_the_store_and_not_the_table() {
+    if !is_root() {
+        return skipped("a full disk", "mounting a small file system needs root");
+    }
+    let place = Place::new();
+    let small = place.path().join("small");
+    std::fs::create_dir(&small).unwrap();
+    // In a mount namespace of its own: the file system is gone when the run is.
+    let script = "mount -t tmpfs -o size=300k kelvin-test small && exec \"$0\" run os --quick --budget 6s --no-report \
+                  --store small/runs.sqlite";
+    let output = place.command("unshare", &["--mount", "sh", "-c", script, KELVIN]).output().unwrap();
+    let (said, table) = (stderr(&output), stdout(&output));
+    assert_eq!(output.status.code(), Some(2), "{said}{table}");
+    assert!(table.contains("os.syscall.null"), "{table}");
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("kelvin: ") && last.contains("stored"), "{said}");
+    assert!(last.contains("full") || last.contains("space"), "{last}");
+}
+
+#[test]
+fn a_store_that_cannot_be_written_is_said_before_anything_is_measured() {
+    let place = Place::new();
+    std::fs::write(place.path().join("data"), "a file where a directory should be").unwrap();
+    let begun = Instant::now();
+    let output = place.kelvin(&["run", "--quick"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+    assert!(stderr(&output).contains("data"), "{}", stderr(&output));
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    // And the same machine can still be measured without a store.
+    let plain = ["run", "os.syscall.null", "--budget", "1s", "--rounds", "2", "--no-report", "--no-store"];
+    let output = place.kelvin(&plain).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn on_one_cpu_what_needs_two_is_skipped_with_the_reason() {
+    let place = Place::new();
+    let arguments =
+        ["-c", "0", KELVIN, "run", "os.switch.cross_cpu", "--budget", "2s", "--no-store", "--no-report", "--json"];
+    let output = place.command("taskset", &arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let results = report["analysis"]["results"].as_array().unwrap();
+    let asked: Vec<&Value> = results.iter().filter(|result| result["only_input"] == false).collect();
+    assert!(!asked.is_empty());
+    for result in asked {
+        let reason = result["outcome"]["skipped"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{} was not skipped", result["metric"]["id"]));
+        assert!(reason.contains("CPU"), "{reason}");
+    }
+}
+
+#[test]
+fn without_root_a_run_does_its_work() {
+    if !is_root() {
+        return skipped("without root", "the tests do not run as root, so every other one shows it");
+    }
+    let place = Place::new();
+    // A copy that nobody may execute: the build directory may lie where only root may look.
+    let program = place.path().join("kelvin");
+    std::fs::copy(KELVIN, &program).unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(place.path(), open).unwrap();
+    let program = program.to_str().unwrap();
+    let asked = ["run", "os.syscall", "os.process.fork", "--quick", "--budget", "4s"];
+    let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", program];
+    let output = place.command("setpriv", &[&nobody[..], &asked].concat()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("os.process.fork"), "{}", stdout(&output));
+    assert!(place.path().join("report.html").exists());
+    assert!(place.path().join("data/kelvin/runs.sqlite").exists());
+}

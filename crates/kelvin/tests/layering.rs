@@ -1,0 +1,153 @@
+//! The layers of the workspace, held by a table: which crate may import which, who may be unsafe, who may know flags.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// The crates and what each may import of the others. `kelvin` wires everything and may import all.
+///
+/// `model`, `stats`, `analysis`, `store` and `report` never import what touches a machine: a run made on one machine is
+/// read on another. `probes` never imports what stores or shows.
+const MAY_IMPORT: &[(&str, &[&str])] = &[
+    ("model", &[]),
+    ("stats", &[]),
+    ("sys", &[]),
+    ("machine", &["model", "sys"]),
+    ("harness", &["model", "stats", "sys"]),
+    ("probes", &["model", "harness", "sys"]),
+    ("analysis", &["model", "stats"]),
+    ("store", &["model"]),
+    ("report", &["model", "stats", "analysis"]),
+];
+
+/// Dependencies that only one crate may have: a flag parser belongs to the command line, a database to the store.
+const KEPT_BEHIND: &[(&str, &str)] = &[("clap", "kelvin"), ("rusqlite", "kelvin-store")];
+
+/// The only crate with unsafe code.
+const UNSAFE: &str = "kelvin-sys";
+
+/// A crate of the workspace as `cargo metadata` describes it.
+struct Package {
+    name: String,
+    manifest: PathBuf,
+    /// The root files of its library and its programs.
+    roots: Vec<PathBuf>,
+    dependencies: BTreeSet<String>,
+}
+
+fn packages() -> Vec<Package> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline", "--manifest-path"])
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
+        .output()
+        .expect("cargo can be started");
+    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
+    array(&metadata["packages"]).iter().map(package).collect()
+}
+
+fn package(value: &Value) -> Package {
+    let is_root = |target: &&Value| array(&target["kind"]).iter().any(|kind| kind == "lib" || kind == "bin");
+    let roots = array(&value["targets"]).iter().filter(is_root).map(|target| PathBuf::from(text(&target["src_path"])));
+    Package {
+        name: text(&value["name"]).to_owned(),
+        manifest: text(&value["manifest_path"]).into(),
+        roots: roots.collect(),
+        dependencies: array(&value["dependencies"]).iter().map(|one| text(&one["name"]).to_owned()).collect(),
+    }
+}
+
+fn array(value: &Value) -> &[Value] {
+    value.as_array().unwrap_or_else(|| panic!("{value} is no array"))
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("{value} is no string"))
+}
+
+/// What of a crate's imports (those of its tests included) the table does not allow, one line each.
+fn violations(packages: &[Package]) -> Vec<String> {
+    let table: BTreeMap<&str, &[&str]> = MAY_IMPORT.iter().copied().collect();
+    let mut violations = Vec::new();
+    for package in packages.iter().filter(|package| package.name != "kelvin") {
+        let Some(allowed) = package.name.strip_prefix("kelvin-").and_then(|name| table.get(name)) else {
+            violations.push(format!("{} is not in the table of layers", package.name));
+            continue;
+        };
+        for import in &package.dependencies {
+            let ours = import.strip_prefix("kelvin-").or_else(|| (import == "kelvin").then_some("kelvin"));
+            if ours.is_some_and(|name| !allowed.contains(&name)) {
+                violations.push(format!("{} must not import {import}", package.name));
+            }
+        }
+    }
+    violations
+}
+
+#[test]
+fn every_crate_imports_only_what_its_layer_allows() {
+    let packages = packages();
+    let known: BTreeSet<String> = packages.iter().map(|package| package.name.clone()).collect();
+    for (name, _) in MAY_IMPORT {
+        assert!(
+            known.contains(&format!("kelvin-{name}")),
+            "the table names {name}, which is no crate of the workspace"
+        );
+    }
+    assert_eq!(violations(&packages), Vec::<String>::new());
+}
+
+#[test]
+fn a_wrong_import_is_found() {
+    let package = |name: &str, imports: &[&str]| Package {
+        name: name.into(),
+        manifest: PathBuf::new(),
+        roots: Vec::new(),
+        dependencies: imports.iter().map(|&import| import.to_owned()).collect(),
+    };
+    let wrong = [
+        package("kelvin-store", &["kelvin-model", "kelvin-sys", "serde"]),
+        package("kelvin-stats", &["kelvin"]),
+        package("kelvin-wire", &[]),
+        package("kelvin", &["kelvin-sys", "kelvin-store"]),
+    ];
+    let expected = [
+        "kelvin-store must not import kelvin-sys",
+        "kelvin-stats must not import kelvin",
+        "kelvin-wire is not in the table of layers",
+    ];
+    assert_eq!(violations(&wrong), expected);
+}
+
+#[test]
+fn what_belongs_to_one_crate_is_imported_by_no_other() {
+    for (dependency, owner) in KEPT_BEHIND {
+        let having = |package: &&Package| package.dependencies.contains(*dependency);
+        let packages = packages();
+        let owners: Vec<&str> = packages.iter().filter(having).map(|package| package.name.as_str()).collect();
+        assert_eq!(owners, [*owner], "{dependency}");
+    }
+}
+
+#[test]
+fn only_one_crate_may_hold_unsafe_code() {
+    for package in packages().iter().filter(|package| package.name != UNSAFE) {
+        assert!(!package.roots.is_empty(), "{} has neither a library nor a program", package.name);
+        for root in &package.roots {
+            let source = std::fs::read_to_string(root).unwrap();
+            let forbids = source.lines().any(|line| line.trim() == "#![forbid(unsafe_code)]");
+            assert!(forbids, "{} does not forbid unsafe code", root.display());
+        }
+    }
+}
+
+#[test]
+fn every_crate_obeys_the_lints_of_the_workspace() {
+    // They are what keeps libraries from printing and exiting.
+    for package in packages() {
+        let manifest = std::fs::read_to_string(&package.manifest).unwrap();
+        assert!(manifest.contains("[lints]\nworkspace = true"), "{}", package.manifest.display());
+    }
+}

@@ -1,0 +1,166 @@
+//! A procedure call and the return from it, with 0 to 7 arguments, reached in three ways.
+//!
+//! It is the price of a call that is not inlined, in a stream of calls that are predicted. It must not be used as the
+//! cost of a first call, of a mispredicted one, or of what a callee does.
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Axis, AxisScale, Basis, Case, Machine, Metric, NoPrediction, Prediction, Treatment};
+use kelvin_sys::kernels::{Calls, MOST_ARGUMENTS, Via};
+
+use super::frequency;
+use crate::predict::Predicting;
+use crate::published;
+
+const ARGUMENTS: Axis = Axis::new("arguments", "integer arguments", AxisScale::Linear);
+const VIA: Axis = Axis::new("via", "way to the callee", AxisScale::Category);
+
+static METRIC: Metric = Metric::duration("cpu.call.args", "One procedure call and the return from it")
+    .over([Some(ARGUMENTS), Some(VIA), None])
+    .headline(Treatment::CycleNormalised)
+    .seed();
+
+pub(crate) static PROBE: Probe = Probe {
+    id: "cpu.call.args",
+    summary: "A call and return with 0 to 7 arguments: direct, through a register, through a linkage-table slot",
+    kind: Kind::Measure,
+    method: Method {
+        how: "A loop of calls in assembly, so that nothing is inlined or left out. Each turn moves every argument into its \
+              place (on x86-64 the first six into edi, esi, edx, ecx, r8d, r9d and the seventh onto the stack by a push; on \
+              aarch64 all seven into w0 to w6), calls, and counts. The callee adds every argument to a running sum and \
+              returns: one instruction an argument on either side, and the sum runs on from call to call, so that calls \
+              with many arguments cannot overlap. via=direct calls the label, via=indirect a register, via=plt a stub that \
+              jumps through a slot in memory as a procedure linkage table does. The sum is checked after every batch; a \
+              test compares the emitted bytes with the instructions stated here. Loop control is not subtracted: its two \
+              instructions run beside the call.",
+        prediction: "The longer of two chains, over the measured frequency: a call and its return, published as cycles of \
+                     throughput together, and one dependent add an argument. So arguments cost nothing until their adds \
+                     take longer than the call itself, and a cycle each from there on.",
+        not_for: "A call that is not predicted; a callee that does work; unoptimised code, which also saves a frame pointer \
+                  and keeps arguments in memory (8 to 16 cycles in earlier studies).",
+        pitfalls: &[
+            "A callee that the compiler inlines or deletes is measured as an empty loop.",
+            "On wide cores the moves of arguments are free in a stream of calls: their time is the callee's use of them.",
+            "Return predictors and indirect predictors are warm here.",
+            "Some cores settle into one of several rhythms of call, return and jump (4, 5 or 6 cycles a call on one Zen 5), \
+             which lasts until the next entry into the kernel: the modes are the core's, and the same loop in C shows them. \
+             With seven arguments the chain of adds hides them.",
+        ],
+        sources: &[
+            "System V Application Binary Interface, AMD64 supplement; Procedure Call Standard for the Arm 64-bit \
+             Architecture (AAPCS64)",
+            "Agner Fog, Instruction tables: CALL near, RET near",
+            "lmbench lat_proc procedure",
+        ],
+    },
+    metrics: &[&METRIC],
+    inputs: &[frequency::ID],
+    cases,
+    run,
+    predict,
+};
+
+/// Factor either way: published throughputs of a call and a return differ by half between tables.
+const SPREAD: f64 = 1.5;
+
+/// The ways, by the word of the case.
+const WAYS: [(&str, Via); 3] = [("direct", Via::Direct), ("indirect", Via::Indirect), ("plt", Via::Plt)];
+
+fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
+    let case = |arguments: usize, via| {
+        Case::new().with(ARGUMENTS.name.as_str(), arguments as u64).with_word(VIA.name.as_str(), via)
+    };
+    let others: &[usize] = match effort {
+        Effort::Quick => &[0],
+        Effort::Default => &[0, MOST_ARGUMENTS],
+        Effort::Thorough => &[0, 1, 2, 3, 4, 5, 6, MOST_ARGUMENTS],
+    };
+    let direct = (0..=MOST_ARGUMENTS).map(|arguments| case(arguments, "direct"));
+    let rest =
+        ["indirect", "plt"].into_iter().flat_map(|via| others.iter().map(move |&arguments| case(arguments, via)));
+    direct.chain(rest).collect()
+}
+
+/// The parameters of a case.
+fn parameters(case: &Case) -> Option<(usize, Via)> {
+    let arguments = usize::try_from(case.integer(&ARGUMENTS.name)?).ok()?;
+    let word = case.word(&VIA.name)?;
+    Some((arguments, WAYS.iter().find(|(name, _)| *name == word)?.1))
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let (arguments, loop_of_calls) = parameters(case)
+        .and_then(|(arguments, via)| Some((arguments as u64, Calls::new(arguments, via)?)))
+        .ok_or_else(|| Stop::fail(format!("no loop of calls for the case {case}")))?;
+    let each = arguments * (arguments + 1) / 2;
+    bench.time(&METRIC, |calls| {
+        let sum = loop_of_calls.run(calls);
+        if sum != calls.wrapping_mul(each) {
+            return Err(Stop::fail(format!("{calls} calls passed {sum} instead of {}", calls.wrapping_mul(each))));
+        }
+        Ok(())
+    })
+}
+
+fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let (arguments, _) =
+        parameters(case).ok_or_else(|| NoPrediction::because(format!("no loop of calls for the case {case}")))?;
+    let pair = published::figure(facts, |core| core.source, |core| core.call_and_return)?;
+    let frequency = published::frequency(facts)?;
+    let adds = arguments as f64;
+    let nanoseconds = |cycles: f64| cycles.max(adds) * 1e9 / frequency.value;
+    let value = nanoseconds(pair.value);
+    Ok(Predicting::between(
+        Basis::Published,
+        value,
+        nanoseconds(pair.span.0 / SPREAD) * 0.98,
+        nanoseconds(pair.span.1 * SPREAD) * 1.02,
+    )
+    .formula("max(call and return, one dependent add an argument) / core frequency")
+    .input(pair.input("call and return"))
+    .input(published::cycles("adds", adds, "one instruction an argument in the callee's chain, a cycle each"))
+    .input(frequency.clone())
+    .source("Agner Fog, Instruction tables: reciprocal throughput of CALL near and RET near")
+    .derived_as(format!(
+        "max({}, {adds}) cycles / {:.3} GHz = {value:.2} ns; unremarkable within a factor of {SPREAD} of the call",
+        pair.value,
+        frequency.value / 1e9
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use kelvin_harness::MeasuredValue;
+    use kelvin_model::Fact;
+
+    #[test]
+    fn arguments_cost_a_cycle_each_once_they_take_longer_than_the_call() {
+        let mut machine = testing::machine();
+        machine.cpu.microarchitecture = Fact::known("Zen 3".into(), "a test");
+        let measured = |_: &str, _: &Case| Some(MeasuredValue { value: 1e9, half_width: 0.0 });
+        let facts = Facts::new(&machine, &measured);
+        let cycles: Vec<f64> = (0..=7)
+            .map(|arguments| Case::new().with("arguments", arguments).with_word("via", "direct"))
+            .map(|case| predict(&facts, &METRIC, &case).unwrap().value)
+            .collect();
+        assert_eq!(cycles, [4.0, 4.0, 4.0, 4.0, 4.0, 5.0, 6.0, 7.0]);
+        assert!(predict(&facts, &METRIC, &Case::new()).is_err());
+    }
+
+    #[test]
+    fn every_case_has_a_loop() {
+        for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
+            let cases = cases(&testing::machine(), effort);
+            assert!(
+                cases.iter().all(|case| {
+                    parameters(case).is_some_and(|(arguments, via)| Calls::new(arguments, via).is_some())
+                })
+            );
+            // The points of the earlier study are always there.
+            for arguments in 0..=7 {
+                assert!(cases.contains(&Case::new().with("arguments", arguments).with_word("via", "direct")));
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What it costs to ask for the time by clock_gettime, and whether the kernel is entered for it.
+//!
+//! It is the price of a time stamp in a program. It must not be used as the cost of a system call: most clocks are read
+//! in user mode, through the vDSO.
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Axis, AxisScale, Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_sys::calls::{KernelClock, clock_reads, library_clock_reads};
+
+use super::clock_pair;
+use crate::os::syscall_null;
+use crate::predict::Predicting;
+
+const CLOCK: Axis = Axis::new("clock", "clock", AxisScale::Category);
+
+static METRIC: Metric =
+    Metric::duration("cpu.clock.gettime", "One clock_gettime through the C library").over_one(CLOCK);
+
+pub(crate) static PROBE: Probe = Probe {
+    id: "cpu.clock.gettime",
+    summary: "clock_gettime through the C library, by the vDSO or by a system call",
+    kind: Kind::Measure,
+    method: Method {
+        how: "clock_gettime of the C library in batches, for one clock. Whether it goes through the vDSO is found by \
+              comparing it with the bare system call for the same clock, interleaved in the same process: below half of \
+              the system call's time it cannot have entered the kernel, and a note says so with both figures.",
+        prediction: "Where the kernel's clock source can be read in user mode (tsc, arch_sys_counter, kvm-clock, the \
+                     Hyper-V pages): half of the measured cpu.clock.pair for the reading of the counter, and 5 ns for the \
+                     sequence lock, the scaling and the calls around it (some 60 instructions). With another clock source \
+                     every call is a system call, and the measured os.syscall.null is the floor. Coarse clocks read no \
+                     counter: 5 ns. CPU-time clocks always enter the kernel and lock the run queue: a system call and \
+                     more, for which there is no published figure.",
+        not_for: "The cost of a system call, or of reading the counter itself.",
+        pitfalls: &[
+            "A sandbox or a tracer can take the vDSO away: the same call is then many times slower.",
+            "CLOCK_MONOTONIC_RAW is in the vDSO of x86 only since Linux 5.3.",
+        ],
+        sources: &[
+            "vdso(7), clock_gettime(2)",
+            "Linux lib/vdso/gettimeofday.c, arch/x86/include/asm/vdso/gettimeofday.h",
+        ],
+    },
+    metrics: &[&METRIC],
+    inputs: &[clock_pair::ID, syscall_null::ID],
+    cases,
+    run,
+    predict,
+};
+
+/// Sequence lock, scaling by a multiplication and a shift, normalisation, and two calls: about 60 instructions, at three
+/// to four a cycle and 3 to 4 GHz.
+const AROUND: f64 = 5.0;
+/// Clock sources that the vDSO can read (VDSO_CLOCKMODE of each in the kernel's drivers).
+const USER_READABLE: [&str; 4] = ["tsc", "arch_sys_counter", "kvm-clock", "hyperv_clocksource_tsc_page"];
+/// Share of a system call's time below which a call cannot have entered the kernel.
+const NOT_ENTERED: f64 = 0.5;
+
+/// The clocks that are measured, by the word of the case.
+const CLOCKS: [(&str, KernelClock); 4] = [
+    ("monotonic", KernelClock::Monotonic),
+    ("monotonic_raw", KernelClock::MonotonicRaw),
+    ("monotonic_coarse", KernelClock::MonotonicCoarse),
+    ("thread_cpu", KernelClock::ThreadCpu),
+];
+
+fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
+    let wanted = if effort == Effort::Quick { 2 } else { CLOCKS.len() };
+    CLOCKS[..wanted].iter().map(|&(word, _)| Case::new().with_word(CLOCK.name.as_str(), word)).collect()
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let word = case.word(&CLOCK.name);
+    let (_, clock) = CLOCKS
+        .into_iter()
+        .find(|(name, _)| Some(*name) == word)
+        .ok_or_else(|| Stop::fail(format!("there is no clock for the case {case}")))?;
+    bench.note(way_taken(bench, clock)?);
+    bench.time(&METRIC, |calls| Ok(library_clock_reads(clock, calls)?))
+}
+
+/// Whether the library's call enters the kernel, found by timing it against the bare system call, in words.
+fn way_taken(bench: &Bench<'_>, clock: KernelClock) -> Result<String, Stop> {
+    const CALLS: u64 = 500;
+    let (mut library, mut kernel) = (u64::MAX, u64::MAX);
+    for _ in 0..7 {
+        library = library.min(ticks(bench, || library_clock_reads(clock, CALLS))?);
+        kernel = kernel.min(ticks(bench, || clock_reads(clock, CALLS))?);
+    }
+    let ratio = library as f64 / kernel.max(1) as f64;
+    Ok(if ratio < NOT_ENTERED {
+        "through the vDSO: it takes less than half of the bare system call for the same clock".into()
+    } else {
+        "by a system call: it takes more than half of the bare system call for the same clock".into()
+    })
+}
+
+fn ticks(bench: &Bench<'_>, work: impl FnOnce() -> kelvin_sys::Result<()>) -> Result<u64, Stop> {
+    let clock = bench.clock();
+    let begun = clock.start();
+    work()?;
+    Ok(clock.stop().wrapping_sub(begun))
+}
+
+fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    match case.word(&CLOCK.name) {
+        Some("thread_cpu") => Err(NoPrediction::because(
+            "it is a system call that locks the run queue; no publication gives its cost, and os.syscall.null is its floor",
+        )),
+        Some("monotonic_coarse") => Ok(Predicting::between(Basis::Derived, AROUND, AROUND / 4.0, 2.0 * AROUND)
+            .formula("sequence lock and two calls; no counter is read")
+            .constant("around a reading", AROUND, Unit::Nanoseconds, "Linux lib/vdso/gettimeofday.c, do_coarse")
+            .source("Linux lib/vdso/gettimeofday.c, do_coarse")
+            .derived_as(format!(
+                "{AROUND} ns for at most 60 instructions; unremarkable from a quarter to twice of it"
+            ))),
+        _ => read_of_counter(facts),
+    }
+}
+
+fn read_of_counter(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+    let source = &facts.machine().kernel.clock_source;
+    match source.get() {
+        None => Err(NoPrediction::because("the kernel's clock source is not known")),
+        Some(name) if USER_READABLE.contains(&name.as_str()) => through_vdso(facts),
+        Some(name) => by_system_call(facts, name),
+    }
+}
+
+fn through_vdso(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+    let pair = facts.measured(&clock_pair::METRIC, &Case::new())?;
+    let value = pair.value / 2.0 + AROUND;
+    Ok(Predicting::between(Basis::Derived, value, pair.value / 4.0, pair.value + 2.0 * AROUND)
+        .formula("cpu.clock.pair / 2 + 5 ns around it")
+        .input(pair.clone())
+        .source("Linux lib/vdso/gettimeofday.c: one fenced reading of the counter inside a sequence lock")
+        .derived_as(format!(
+            "{:.1} ns / 2 + {AROUND} ns = {value:.1} ns; unremarkable from half of a reading to a whole pair and twice \
+             what is around it",
+            pair.value
+        )))
+}
+
+fn by_system_call(facts: &Facts<'_>, source: &str) -> Result<Prediction, NoPrediction> {
+    let call = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
+    let value = call.value;
+    Ok(Predicting::between(Basis::Derived, value, value, 20.0 * value)
+        .formula("os.syscall.null, and the reading of the clock source")
+        .input(call)
+        .derived_as(format!(
+            "{value:.1} ns for the system call that the clock source {source} makes necessary; its own reading comes on \
+             top, from next to nothing to more than a microsecond (hpet, acpi_pm)"
+        )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use kelvin_harness::MeasuredValue;
+    use kelvin_model::Fact;
+
+    fn predicted(source: &str, clock: &'static str) -> Result<Prediction, NoPrediction> {
+        let mut machine = testing::machine();
+        machine.kernel.clock_source = Fact::known(source.into(), "a test");
+        let measured = |id: &str, _: &Case| {
+            let value = if id == clock_pair::ID { 30.0 } else { 60.0 };
+            Some(MeasuredValue { value, half_width: 0.0 })
+        };
+        predict(&Facts::new(&machine, &measured), &METRIC, &Case::new().with_word("clock", clock))
+    }
+
+    #[test]
+    fn the_clock_source_decides() {
+        let by_counter = predicted("tsc", "monotonic").unwrap();
+        assert_eq!((by_counter.value, by_counter.low, by_counter.high), (20.0, 7.5, 40.0));
+        assert_eq!(predicted("hpet", "monotonic_raw").unwrap().value, 60.0);
+        assert_eq!(predicted("hpet", "monotonic_coarse").unwrap().value, 5.0);
+        assert!(predicted("tsc", "thread_cpu").is_err());
+    }
+}

@@ -1,0 +1,188 @@
+//! What it costs to read the run's clock twice, before and after nothing.
+//!
+//! It is the floor of every timing, and what is subtracted from each batch. It must not be used as the resolution of a
+//! measurement, which batches make finer, nor as the cost of asking the kernel for the time.
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Treatment};
+use kelvin_sys::clock::Clock;
+use kelvin_sys::kernels;
+
+use super::frequency;
+use crate::predict::Predicting;
+use crate::published;
+
+/// Id of the probe and of its metric.
+pub(crate) const ID: &str = "cpu.clock.pair";
+
+pub(crate) static METRIC: Metric =
+    Metric::duration(ID, "An empty start and stop of the run's clock, one after the other")
+        .overhead(Overhead::None)
+        .headline(Treatment::CycleNormalised)
+        .seed();
+
+static SHOWN: Metric =
+    Metric::duration("cpu.clock.pair.shown", "What an empty start and stop show by their own two readings")
+        .overhead(Overhead::None)
+        .headline(Treatment::AsFound);
+
+pub(crate) static PROBE: Probe = Probe {
+    id: ID,
+    summary: "An empty start/stop pair of the clock that times everything else",
+    kind: Kind::Measure,
+    method: Method {
+        how: "Batches of start/stop pairs of the run's clock, back to back, with nothing between: on x86-64 lfence, rdtsc, \
+              lfence and rdtscp, lfence; on aarch64 isb, mrs cntvct_el0, isb twice; elsewhere two calls of clock_gettime \
+              for CLOCK_MONOTONIC_RAW. The batch itself is timed by one more pair, of which nothing is subtracted, since \
+              that would be the quantity itself. Beside it, cpu.clock.pair.shown is the median of 501 pairs of how far \
+              apart a pair's own two readings lie: that is what analysis subtracts from each batch. It is smaller, \
+              because what comes before the first reading and after the second one is not between them.",
+        prediction: "rdtsc + rdtscp + 3 lfence, in published core cycles, over the measured frequency of the core. Fences \
+                     keep the reads apart, so that their costs add up. A core for which nothing is published is predicted \
+                     from the span of all cores that have figures. What is shown by a pair's own readings has no published \
+                     figure: when inside its latency the instruction samples the counter is not known.",
+        not_for: "The resolution of a result: a batch holds at least a thousand times as much work.",
+        pitfalls: &[
+            "One empty pair alone shows only the part between its two readings.",
+            "On a virtual machine that scales the counter, or traps its reading, the figure is that of the hypervisor.",
+            "The counter ticks at a fixed rate: its cost in ticks is not its cost in core cycles.",
+        ],
+        sources: &[
+            "Paoloni: How to Benchmark Code Execution Times on Intel IA-32 and IA-64 (324264-001), 2010",
+            "Intel SDM volume 2B, RDTSC and RDTSCP; AMD APM volume 3, RDTSC and RDTSCP",
+            "Agner Fog, Instruction tables",
+        ],
+    },
+    metrics: &[&METRIC, &SHOWN],
+    inputs: &[frequency::ID],
+    cases,
+    run,
+    predict,
+};
+
+/// A fence after work that is done: published as 4 cycles for Haswell to Skylake.
+const FENCE: f64 = 4.0;
+/// Factor either way: published costs of reading the counter differ by that much between steppings and tables.
+const SPREAD: f64 = 1.5;
+
+fn cases(_: &Machine, _: Effort) -> Vec<Case> {
+    vec![Case::new()]
+}
+
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+    let clock = bench.clock();
+    bench.note(match clock {
+        Clock::Counter => format!("pair: {}; {}", kernels::COUNTER_START_TEXT, kernels::COUNTER_STOP_TEXT),
+        _ => "pair: two calls of clock_gettime(CLOCK_MONOTONIC_RAW)".into(),
+    });
+    bench.time(&METRIC, |pairs| {
+        back_to_back(clock, pairs);
+        Ok(())
+    })?;
+    let shown = bench.nanoseconds(median_shown(clock));
+    bench.record(&SHOWN, vec![shown]);
+    Ok(())
+}
+
+/// Pairs of readings, back to back; the choice of the clock is made outside of the loop. The readings are thrown away: they
+/// are in assembly that the compiler must keep, and storing them would be work between the pairs.
+fn back_to_back(clock: Clock, pairs: u64) {
+    match clock {
+        Clock::Counter => {
+            for _ in 0..pairs {
+                let _ = kernels::counter_start();
+                let _ = kernels::counter_stop();
+            }
+        }
+        other => {
+            for _ in 0..pairs {
+                let _ = other.start();
+                let _ = other.stop();
+            }
+        }
+    }
+}
+
+/// Median of the ticks between the two readings of an empty pair.
+fn median_shown(clock: Clock) -> u64 {
+    let mut ticks = [0; 501];
+    for shown in &mut ticks {
+        let begun = clock.start();
+        *shown = clock.stop().wrapping_sub(begun);
+    }
+    ticks.sort_unstable();
+    ticks[ticks.len() / 2]
+}
+
+fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    if metric.id == SHOWN.id {
+        return Err(NoPrediction::because(
+            "when inside its latency the instruction samples the counter is not published; it is at most cpu.clock.pair",
+        ));
+    }
+    match facts.machine().kernel.clock_source.get() {
+        Some(source) if source != "tsc" && facts.machine().architecture == *"x86_64" => {
+            return Err(NoPrediction::because(format!(
+                "the kernel's clock source is {source}, and the clock of the run may not be the counter"
+            )));
+        }
+        _ => {}
+    }
+    let source = |core: &published::Core| core.source;
+    let first = published::figure(facts, source, |core| core.counter_reads.map(|[first, _]| first))?;
+    let second = published::figure(facts, source, |core| core.counter_reads.map(|[_, second]| second))?;
+    let frequency = published::frequency(facts)?;
+    let nanoseconds = |cycles: f64| cycles * 1e9 / frequency.value;
+    let cycles = first.value + second.value + 3.0 * FENCE;
+    let low = first.span.0 + second.span.0 + 3.0 * FENCE;
+    let high = first.span.1 + second.span.1 + 3.0 * FENCE;
+    Ok(Predicting::between(
+        Basis::Published,
+        nanoseconds(cycles),
+        nanoseconds(low / SPREAD),
+        nanoseconds(high * SPREAD),
+    )
+    .formula("(rdtsc + rdtscp + 3 x lfence) / core frequency")
+    .input(first.input("rdtsc"))
+    .input(second.input("rdtscp"))
+    .input(published::cycles("lfence", FENCE, "Agner Fog, Instruction tables: Haswell to Skylake"))
+    .input(frequency.clone())
+    .source("Agner Fog, Instruction tables")
+    .derived_as(format!(
+        "({} + {} + 3 x {FENCE}) cycles = {cycles} cycles / {:.3} GHz = {:.1} ns; unremarkable within a factor of {SPREAD}",
+        first.value,
+        second.value,
+        frequency.value / 1e9,
+        nanoseconds(cycles)
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use kelvin_harness::MeasuredValue;
+    use kelvin_model::Fact;
+
+    #[test]
+    fn skylake_at_two_gigahertz_takes_34_5_ns() {
+        let mut machine = testing::machine();
+        machine.cpu.microarchitecture = Fact::known("Skylake".into(), "a test");
+        let measured =
+            |id: &str, _: &Case| (id == frequency::ID).then_some(MeasuredValue { value: 2e9, half_width: 0.0 });
+        let prediction = predict(&Facts::new(&machine, &measured), &METRIC, &Case::new()).unwrap();
+        assert_eq!(prediction.value, 34.5);
+        assert_eq!((prediction.low, prediction.high), (23.0, 51.75));
+        assert!(predict(&Facts::new(&machine, &measured), &SHOWN, &Case::new()).is_err());
+        machine.kernel.clock_source = Fact::known("hpet".into(), "a test");
+        assert!(predict(&Facts::new(&machine, &measured), &METRIC, &Case::new()).is_err());
+    }
+
+    #[test]
+    fn pairs_are_read_on_any_clock() {
+        let script = kelvin_sys::clock::Script::leak(5);
+        back_to_back(Clock::Scripted(script), 10);
+        assert_eq!(Clock::Scripted(script).start(), 100);
+        assert_eq!(median_shown(Clock::Scripted(script)), 5);
+    }
+}

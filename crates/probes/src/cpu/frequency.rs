@@ -1,0 +1,203 @@
+//! The core's true frequency, from a chain of adds that takes one core cycle each.
+//!
+//! It turns times into core cycles. It must not be used as the rate of the time-stamp counter, nor as the frequency of
+//! work that draws more power: wide vector work may run slower.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{
+    Axis, AxisScale, Basis, Better, Canaries, Case, Input, Machine, Metric, NoPrediction, Prediction, Treatment, Unit,
+};
+use kelvin_sys::clock::Clock;
+use kelvin_sys::{cpu, kernels};
+
+use crate::predict::Predicting;
+
+/// Id of the probe and of its metric.
+pub(crate) const ID: &str = "cpu.frequency";
+
+const LOAD: Axis = Axis::new("load", "CPUs busy", AxisScale::Category);
+
+pub(crate) static METRIC: Metric = Metric::rate(ID, "Core cycles per second of the CPU that probes run on")
+    .unit(Unit::Hertz, Better::Higher)
+    .over_one(LOAD)
+    .headline(Treatment::AsFound)
+    .canaries(Canaries::NONE)
+    .bounds(Some(0.0), Some(20e9));
+
+pub(crate) static PROBE: Probe = Probe {
+    id: ID,
+    summary: "The core's frequency alone and with all allowed CPUs busy, from a chain of dependent adds",
+    kind: Kind::Measure,
+    method: Method {
+        how: "Adds of one register to another, each waiting for the one before, 64 to a loop: one core cycle each on every \
+              core that kelvin knows, and register to register because an add of a constant can be eliminated at rename. \
+              The rate is adds over time. With load=all every other allowed CPU runs the same chain meanwhile, and the \
+              figure is that of the CPU that probes run on. Before timing, short chains of adds and of multiplies run in \
+              turn: the multiply's latency in cycles of the add must be a whole number within 2 %, which shows that an \
+              add takes a cycle; a note has both, and the round fails if it is not. No canaries: the frequency canary is \
+              the same chain.",
+        prediction: "The frequency that the machine states: the highest where it is known, else the nominal one (or the \
+                     rate of the invariant counter, which is the nominal frequency on AMD since Zen and close to it on \
+                     Intel). Unremarkable from the nominal to the highest frequency; without a stated highest one up to \
+                     6.2 GHz, the highest of any x86 processor sold (Core i9-14900KS).",
+        not_for: "The rate of the time-stamp counter; the frequency under vector or matrix work.",
+        pitfalls: &[
+            "A frequency that sysfs or cpuid states is a wish; under load, and in a virtual machine, the core does what \
+             its power and temperature allow.",
+            "The chain uses one execution port: power-hungry work may lower the frequency further.",
+            "An SMT sibling does not slow a dependent chain, so this figure hides it; the block canary shows it.",
+        ],
+        sources: &["lmbench mhz", "Agner Fog, Instruction tables: ADD r,r has a latency of 1 on all cores listed"],
+    },
+    metrics: &[&METRIC],
+    inputs: &[],
+    cases,
+    run,
+    predict,
+};
+
+/// How far the ratio of the two chains may be from a whole number, as a share.
+const TOLERANCE: f64 = 0.02;
+/// Highest boost frequency of an x86 processor sold.
+const HIGHEST: f64 = 6.2e9;
+
+fn cases(machine: &Machine, _: Effort) -> Vec<Case> {
+    let many = machine.topology.allowed.get().is_none_or(|cpus| cpus.len() > 1);
+    let loads: &[&'static str] = if many { &["one", "all"] } else { &["one"] };
+    loads.iter().map(|&load| Case::new().with_word(LOAD.name.as_str(), load)).collect()
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    if case.word(&LOAD.name) == Some("all") {
+        return with_others_busy(bench);
+    }
+    bench.note(cross_check(bench.clock())?);
+    time_chain(bench)
+}
+
+fn time_chain(bench: &mut Bench<'_>) -> Result<(), Stop> {
+    bench.time_work(&METRIC, kernels::CHAIN as f64, |iterations| {
+        kernels::chain_add(iterations);
+        Ok(())
+    })
+}
+
+/// The same while every other allowed CPU does the same work.
+fn with_others_busy(bench: &mut Bench<'_>) -> Result<(), Stop> {
+    let here = bench.cpu();
+    let others: Vec<u32> = bench.allowed_cpus().iter().copied().filter(|&cpu| cpu != here).collect();
+    if others.is_empty() {
+        return Err(Stop::skip("needs two CPUs, and this process may use one"));
+    }
+    bench.note(format!("{} other CPUs ran the same chain", others.len()));
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let over = &over;
+        let busy: Vec<_> = others.iter().map(|&cpu| scope.spawn(move || keep_busy(cpu, over))).collect();
+        let outcome = time_chain(bench);
+        over.store(true, Ordering::Relaxed);
+        for thread in busy {
+            thread.join().map_err(|_| Stop::fail("a thread that keeps a CPU busy ended badly"))??;
+        }
+        outcome
+    })
+}
+
+/// Runs the chain on a CPU until it is over.
+fn keep_busy(cpu: u32, over: &AtomicBool) -> kelvin_sys::Result<()> {
+    cpu::pin(&[cpu])?;
+    while !over.load(Ordering::Relaxed) {
+        kernels::chain_add(1000);
+    }
+    Ok(())
+}
+
+/// Checks that an add takes one cycle: a multiply must take a whole number of adds. The best of several readings, each
+/// long enough for the clock and short enough to fall between disturbances.
+fn cross_check(clock: Clock) -> Result<String, Stop> {
+    let (mut adds, mut multiplies) = (u64::MAX, u64::MAX);
+    for _ in 0..40 {
+        adds = adds.min(ticks(clock, || kernels::chain_add(300)));
+        multiplies = multiplies.min(ticks(clock, || kernels::chain_multiply(100)));
+    }
+    judge(3.0 * multiplies as f64 / adds.max(1) as f64).map_err(Stop::fail)
+}
+
+fn ticks(clock: Clock, work: impl FnOnce()) -> u64 {
+    let begun = clock.start();
+    work();
+    clock.stop().wrapping_sub(begun)
+}
+
+/// What the ratio of a multiply's latency to an add's says.
+fn judge(ratio: f64) -> Result<String, String> {
+    let whole = ratio.round().max(1.0);
+    if (ratio / whole - 1.0).abs() <= TOLERANCE {
+        return Ok(format!("cross-check: a multiply takes {whole:.0} adds within 2 %, so an add takes one cycle"));
+    }
+    Err(format!(
+        "a multiply takes {ratio:.3} adds, which is no whole number within 2 %: an add does not take one cycle here, or \
+         the frequency changed meanwhile"
+    ))
+}
+
+fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    let cpu = &facts.machine().cpu;
+    let stated = |name: &str, fact: &kelvin_model::Fact<f64>| {
+        let source = fact.source_or_reason().to_owned();
+        fact.get().map(|&value| Input { name: name.into(), value, unit: Unit::Hertz, source })
+    };
+    let highest = stated("highest frequency", &cpu.maximum_hz);
+    let nominal = stated("nominal frequency", &cpu.nominal_hz).or_else(|| stated("counter rate", &cpu.counter_hz));
+    let (value, low, high) = match (&highest, &nominal) {
+        (Some(highest), Some(nominal)) => (highest.value, nominal.value.min(highest.value), highest.value),
+        (Some(highest), None) => (highest.value, highest.value / 2.0, highest.value),
+        (None, Some(nominal)) => (nominal.value, nominal.value, HIGHEST.max(nominal.value)),
+        (None, None) => return Err(NoPrediction::because("the machine states no frequency")),
+    };
+    let gigahertz = |hertz: f64| hertz / 1e9;
+    let mut predicting = Predicting::between(Basis::Spec, value, low * (1.0 - TOLERANCE), high * (1.0 + TOLERANCE))
+        .formula("the highest frequency that is stated, else the nominal one");
+    for input in [&highest, &nominal].into_iter().flatten() {
+        predicting = predicting.source(input.source.clone()).input(input.clone());
+    }
+    let ceiling = if highest.is_some() { "stated" } else { "the highest of any x86 processor sold; none is stated" };
+    Ok(predicting.derived_as(format!(
+        "{:.3} GHz; unremarkable from {:.3} to {:.3} GHz ({ceiling}), and 2 % beyond",
+        gigahertz(value),
+        gigahertz(low),
+        gigahertz(high)
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use kelvin_model::Fact;
+
+    fn predicted(nominal: Option<f64>, highest: Option<f64>) -> Result<Prediction, NoPrediction> {
+        let mut machine = testing::machine();
+        let fact = |value: Option<f64>| value.map_or(Fact::unknown("a test"), |value| Fact::known(value, "a test"));
+        (machine.cpu.counter_hz, machine.cpu.maximum_hz) = (fact(nominal), fact(highest));
+        predict(&Facts::new(&machine, &|_, _| None), &METRIC, &Case::new())
+    }
+
+    #[test]
+    fn the_highest_frequency_is_predicted_where_it_is_stated() {
+        let both = predicted(Some(2e9), Some(4e9)).unwrap();
+        assert_eq!((both.value, both.low, both.high), (4e9, 1.96e9, 4.08e9));
+        let nominal = predicted(Some(2e9), None).unwrap();
+        assert_eq!((nominal.value, nominal.high), (2e9, HIGHEST * 1.02));
+        assert!(predicted(None, None).is_err());
+    }
+
+    #[test]
+    fn a_multiply_that_takes_no_whole_number_of_adds_is_told() {
+        assert!(judge(3.05).is_ok() && judge(4.0).is_ok());
+        assert!(judge(3.4).unwrap_err().starts_with("a multiply takes 3.400 adds"));
+        assert!(judge(0.4).is_err());
+    }
+}

@@ -1,0 +1,118 @@
+//! How long an add, a multiply and a load from the first-level cache keep the next instruction waiting.
+//!
+//! They show that cycles are counted right. They must not be used as throughput: a core does several of each at a time
+//! when they do not wait for each other.
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Treatment};
+use kelvin_sys::kernels;
+
+use super::frequency;
+use crate::predict::Predicting;
+use crate::published;
+
+const fn latency(id: &'static str, summary: &'static str) -> Metric {
+    Metric::duration(id, summary).headline(Treatment::CycleNormalised)
+}
+
+static ADD: Metric = latency("cpu.latency.add", "An add that waits for the add before it");
+static MULTIPLY: Metric = latency("cpu.latency.multiply", "A 64-bit multiply that waits for the multiply before it");
+static LOAD: Metric = latency("cpu.latency.load", "A load from the first-level cache at the address just loaded");
+
+pub(crate) static PROBE: Probe = Probe {
+    id: "cpu.latency",
+    summary: "Latency of an add, a 64-bit multiply, and a load from the first-level cache",
+    kind: Kind::Measure,
+    method: Method {
+        how: "Chains in assembly, 64 instructions to a loop, each needing the result of the one before; loop control runs \
+              beside them. The load reads its own address from one cache line. Time over instructions is the latency; \
+              batches are whole loops. Results are scaled by the frequency canary, so that they are cycles whatever the \
+              frequency did.",
+        prediction: "Published latency in core cycles over the measured frequency of the core. Within 2 % on a core in the \
+                     table; the ratios of the three to each other do not depend on the frequency at all.",
+        not_for: "Throughput; loads with an index or another offset, which take a cycle longer on some cores.",
+        pitfalls: &[
+            "Adds of constants and moves between registers can be eliminated at rename: here both operands are registers.",
+            "Some cores forward a stored value without going to the cache: here nothing is stored.",
+        ],
+        sources: &["Agner Fog, Instruction tables", "uops.info", "Arm software optimization guides"],
+    },
+    metrics: &[&ADD, &MULTIPLY, &LOAD],
+    inputs: &[frequency::ID],
+    cases,
+    run,
+    predict,
+};
+
+/// Relative distance from a published latency in which a measurement is unremarkable.
+const TOLERANCE: f64 = 0.02;
+
+fn cases(_: &Machine, _: Effort) -> Vec<Case> {
+    vec![Case::new()]
+}
+
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+    for (metric, chain) in [
+        (&ADD, kernels::chain_add as fn(u64)),
+        (&MULTIPLY, kernels::chain_multiply as fn(u64)),
+        (&LOAD, kernels::chain_load as fn(u64)),
+    ] {
+        bench.time(metric, |instructions| {
+            chain(loops(instructions));
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Loops that hold this many instructions. Batches are powers of two and far above one loop, so that nothing is rounded
+/// in what is kept.
+fn loops(instructions: u64) -> u64 {
+    instructions.div_ceil(kernels::CHAIN)
+}
+
+fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    let core = published::core(facts)?;
+    let (what, cycles) = match metric.id.as_str() {
+        "cpu.latency.multiply" => ("multiply", core.multiply),
+        "cpu.latency.load" => ("load", core.load),
+        _ => ("add", core.add),
+    };
+    let frequency = published::frequency(facts)?;
+    let value = cycles * 1e9 / frequency.value;
+    Ok(Predicting::between(Basis::Published, value, value * (1.0 - TOLERANCE), value * (1.0 + TOLERANCE))
+        .formula("published latency / core frequency")
+        .input(published::cycles(what, cycles, core.source))
+        .input(frequency.clone())
+        .source(core.source)
+        .derived_as(format!("{cycles} cycles / {:.3} GHz = {value:.3} ns", frequency.value / 1e9)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use kelvin_harness::MeasuredValue;
+    use kelvin_model::Fact;
+
+    #[test]
+    fn latencies_are_cycles_over_the_frequency() {
+        let mut machine = testing::machine();
+        let measured = |_: &str, _: &Case| Some(MeasuredValue { value: 4e9, half_width: 0.0 });
+        let predicted = |machine: &Machine, metric: &Metric| {
+            predict(&Facts::new(machine, &measured), metric, &Case::new()).map(|prediction| prediction.value)
+        };
+        assert!(predicted(&machine, &ADD).is_err());
+        machine.cpu.microarchitecture = Fact::known("Zen".into(), "a test");
+        assert_eq!(predicted(&machine, &ADD), Ok(0.25));
+        assert_eq!(predicted(&machine, &MULTIPLY), Ok(1.0));
+        machine.cpu.microarchitecture = Fact::known("Ice Lake".into(), "a test");
+        assert_eq!(predicted(&machine, &LOAD), Ok(1.25));
+    }
+
+    #[test]
+    fn a_batch_is_whole_loops() {
+        assert_eq!(loops(1), 1);
+        assert_eq!(loops(1 << 17), 1 << 11);
+    }
+}

@@ -1,0 +1,82 @@
+//! One turn of the smallest loop that counts.
+//!
+//! It is what a timed loop around a system call costs, and is subtracted there. It must not be used as the cost of a
+//! loop in a program, whose turns overlap with its work.
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Treatment};
+use kelvin_sys::kernels;
+
+use super::frequency;
+use crate::predict::Predicting;
+use crate::published;
+
+static METRIC: Metric =
+    Metric::duration("cpu.loop", "One turn of a minimal counted loop").headline(Treatment::CycleNormalised).seed();
+
+pub(crate) static PROBE: Probe = Probe {
+    id: "cpu.loop",
+    summary: "One turn of a minimal counted loop: count down, jump if not zero",
+    kind: Kind::Measure,
+    method: Method {
+        how: "Two instructions in assembly, aligned to 64 bytes: dec and jnz on x86-64, subs and b.ne on aarch64. A batch is \
+              one such loop of many turns. Nothing but the clock pair is subtracted.",
+        prediction: "One core cycle over the measured frequency: the counter waits for itself, and most cores take one \
+                     taken branch a cycle. Unremarkable from half a cycle (cores that eliminate the count at rename and take \
+                     two branches a cycle) to two (cores that take a branch every other cycle, or a loop across a fetch \
+                     boundary).",
+        not_for: "The cost of a loop around work: there the counting runs beside the work and is mostly hidden.",
+        pitfalls: &[
+            "A compiler's loop, unoptimised, keeps its counter in memory and takes about a store-to-load forwarding (4 to 8 \
+             cycles) a turn: the 8.4 cycles of earlier studies are of that kind.",
+            "The alignment of two instructions can double the figure on some cores: here it is fixed.",
+        ],
+        sources: &["Agner Fog, Instruction tables and Microarchitecture: throughput of taken branches"],
+    },
+    metrics: &[&METRIC],
+    inputs: &[frequency::ID],
+    cases,
+    run,
+    predict,
+};
+
+fn cases(_: &Machine, _: Effort) -> Vec<Case> {
+    vec![Case::new()]
+}
+
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+    bench.time(&METRIC, |turns| {
+        kernels::counted_loop(turns);
+        Ok(())
+    })
+}
+
+fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    let frequency = published::frequency(facts)?;
+    let value = 1e9 / frequency.value;
+    let source = "Agner Fog, Microarchitecture: one taken branch a cycle";
+    Ok(Predicting::between(Basis::Published, value, value / 2.0 * 0.98, value * 2.0 * 1.02)
+        .formula("1 cycle / core frequency")
+        .input(published::cycles("a turn", 1.0, source))
+        .input(frequency.clone())
+        .source(source)
+        .derived_as(format!(
+            "1 cycle / {:.3} GHz = {value:.3} ns; unremarkable from half a cycle to two, and 2 % beyond",
+            frequency.value / 1e9
+        )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::facts_about;
+
+    #[test]
+    fn a_turn_takes_a_cycle() {
+        let predicted =
+            facts_about(&[(frequency::ID, Some(2e9))], |facts| predict(facts, &METRIC, &Case::new())).unwrap();
+        assert_eq!(predicted.value, 0.5);
+        assert!(predicted.low < 0.25 && predicted.high > 1.0);
+        assert!(facts_about(&[], |facts| predict(facts, &METRIC, &Case::new())).is_err());
+    }
+}

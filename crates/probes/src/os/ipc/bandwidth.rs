@@ -1,0 +1,209 @@
+//! How many bytes pass from one process to another in a second: pipe, Unix socket, shared memory with a futex.
+//!
+//! Counted where they arrive. It must not be taken for memory bandwidth: each byte is copied in and copied out.
+
+use std::sync::Arc;
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Axis, AxisScale, Case, Machine, Metric, NoPrediction, Prediction, Tags, Treatment};
+use kelvin_sys::peer::{Board, Peer, Task};
+use kelvin_sys::shared::{Scope, Shared};
+use kelvin_sys::stream::{self, Stream};
+use kelvin_sys::token::{Channel, Means, Side};
+
+const MESSAGE: Axis = Axis::new("message", "size of a message, bytes", AxisScale::Bytes);
+
+/// Bytes of one iteration: the acknowledgement at the end of a batch, a few microseconds on one CPU and some tens
+/// between two, is then within a few percent of the shortest batch.
+const PARCEL: u64 = 4 << 20;
+
+const fn metric(id: &'static str, summary: &'static str) -> Metric {
+    Metric::rate(id, summary)
+        .over([Some(super::PLACEMENT), Some(MESSAGE), None])
+        .headline(Treatment::AsFound)
+        .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
+}
+
+static PIPE_METRIC: Metric =
+    metric("os.ipc.pipe.bandwidth", "Bytes per second from one process to another over a pipe");
+static UNIX_METRIC: Metric =
+    metric("os.ipc.unix.bandwidth", "Bytes per second from one process to another over Unix stream sockets");
+static FUTEX_METRIC: Metric = metric(
+    "os.ipc.futex.bandwidth",
+    "Bytes per second from one process to another through four blocks of shared memory handed over by futexes",
+);
+
+pub(in crate::os) static PIPE: Probe =
+    probe("os.ipc.pipe.bandwidth", "Bytes from one process to another over a pipe", &[&PIPE_METRIC], |bench, case| {
+        run(bench, case, stream::Kind::Pipe, &PIPE_METRIC)
+    });
+
+pub(in crate::os) static UNIX: Probe = probe(
+    "os.ipc.unix.bandwidth",
+    "Bytes from one process to another over Unix sockets",
+    &[&UNIX_METRIC],
+    |bench, case| run(bench, case, stream::Kind::Unix, &UNIX_METRIC),
+);
+
+pub(in crate::os) static FUTEX: Probe = probe(
+    "os.ipc.futex.bandwidth",
+    "Bytes from one process to another through shared memory",
+    &[&FUTEX_METRIC],
+    |bench, case| run(bench, case, stream::Kind::Shared, &FUTEX_METRIC),
+);
+
+/// What the three have in common.
+const fn probe(
+    id: &'static str,
+    summary: &'static str,
+    metrics: &'static [&'static Metric],
+    run: fn(&mut Bench<'_>, &Case) -> Result<(), Stop>,
+) -> Probe {
+    Probe { id, summary, kind: Kind::Measure, method: METHOD, metrics, inputs: &[], cases, run, predict }
+}
+
+const METHOD: Method = Method {
+    how: "One process sends messages, another receives them into one buffer, both on one CPU or each pinned to a CPU \
+          of its own. The time of a batch ends when the receiver has acknowledged the last message, so that nothing \
+          still on its way is counted. Every message carries its number, which the receiver checks; it reports how \
+          many it got. Pipe and sockets have the kernel's default buffers (a pipe holds 64 KiB); the shared memory is \
+          four blocks of 64 KiB, each copied in by the sender and out by the receiver, handed over by a futex wake. \
+          One iteration is 4 MiB, so that the acknowledgement is within a few percent of the shortest batch.",
+    prediction: "None: it would be two copies of every byte at the rate at which this machine copies from cache to \
+                 cache, which this run did not measure, and a switch or a wake-up for each buffer.",
+    not_for: "Memory bandwidth; sockets of a network; messages that the receiver uses where they lie (nothing is \
+              zero-copy here).",
+    pitfalls: &[
+        "The sender's rate taken for the throughput: what is in a buffer has not arrived. The receiver counts.",
+        "Placement left to the scheduler: on two CPUs copies overlap, on one they do not, and cost no wake-up.",
+        "A message larger than the pipe: the writer sleeps within its write, and the figure is that of the pipe's \
+         size.",
+    ],
+    sources: &["lmbench bw_pipe, bw_unix (64 KiB messages)", "pipe(7), unix(7), futex(2)"],
+};
+
+fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
+    let messages: &[u64] = if effort == Effort::Thorough { &[4 << 10, 64 << 10] } else { &[64 << 10] };
+    let of = |&size: &u64| {
+        super::PLACEMENTS.map(|placement| Case::new().with_word("placement", placement).with("message", size))
+    };
+    messages.iter().flat_map(of).collect()
+}
+
+/// A process that receives, and the way of its acknowledgement.
+struct Receiver {
+    stream: Arc<Stream>,
+    acknowledgement: Arc<Channel>,
+    board: Arc<Shared<Board>>,
+    peer: Option<Peer>,
+    message: Vec<u8>,
+    sent: u64,
+}
+
+impl Receiver {
+    fn start(kind: stream::Kind, message: usize, cpu: u32) -> Result<Self, Stop> {
+        let starting = |error| Stop::fail(format!("cannot start the receiver: {error}"));
+        let stream = Arc::new(Stream::new(kind).map_err(starting)?);
+        let acknowledgement = Arc::new(Channel::new(Means::Pipe, Scope::Processes).map_err(starting)?);
+        let board = Board::new().map_err(starting)?;
+        let (far, acknowledging) = (Arc::clone(&stream), Arc::clone(&acknowledgement));
+        let peer = Peer::start(Task::Process, cpu, &board, move |board| receive(&far, &acknowledging, message, board))
+            .map_err(starting)?;
+        Ok(Self { stream, acknowledgement, board, peer: Some(peer), message: vec![0xa5; message], sent: 0 })
+    }
+
+    /// Sends this many messages, and waits until the receiver has them all.
+    fn send(&mut self, messages: u64) -> Result<(), Stop> {
+        self.board.order(self.sent + messages);
+        for _ in 0..messages {
+            self.sent += 1;
+            self.message[..size_of::<u64>()].copy_from_slice(&self.sent.to_le_bytes());
+            self.stream.send(&self.message)?;
+        }
+        self.acknowledgement.take(Side::Near)?;
+        self.board.check()?;
+        let arrived = self.board.reported();
+        if arrived != self.sent {
+            return Err(Stop::fail(format!("{} messages were sent and {arrived} arrived", self.sent)));
+        }
+        Ok(())
+    }
+
+    /// Ends the receiver by one last message.
+    fn finish(mut self) -> Result<(), Stop> {
+        self.board.stop();
+        self.send(1)?;
+        self.peer.take().map_or(Ok(()), |peer| peer.join(&self.board).map_err(Stop::from))
+    }
+}
+
+/// The life of the receiver: acknowledges whenever it has all that was ordered.
+fn receive(stream: &Stream, acknowledgement: &Channel, size: usize, board: &Board) -> kelvin_sys::Result<()> {
+    let mut message = vec![0u8; size];
+    let mut number = 0u64;
+    loop {
+        let received = stream.receive(&mut message).and_then(|()| {
+            number += 1;
+            if message[..size_of::<u64>()] == number.to_le_bytes() {
+                Ok(())
+            } else {
+                Err(kelvin_sys::Error::other("a message arrived out of its turn"))
+            }
+        });
+        if let Err(error) = received {
+            // The sender waits for an acknowledgement, or soon will: it must see the failure rather than hang.
+            board.fail(&error);
+            let _ = acknowledgement.pass(Side::Far);
+            return Err(error);
+        }
+        if number == board.ordered() {
+            board.report(number);
+            let last = board.stopping();
+            acknowledgement.pass(Side::Far)?;
+            if last {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case, kind: stream::Kind, metric: &Metric) -> Result<(), Stop> {
+    let size = case.integer("message").filter(|&size| size >= 8 && PARCEL.is_multiple_of(size));
+    let size =
+        size.ok_or_else(|| Stop::fail(format!("the case needs a message of 8 to {PARCEL} bytes, a power of two")))?;
+    let cpu = super::peer_cpu(bench, case)?;
+    let mut receiver = Receiver::start(kind, size as usize, cpu)?;
+    receiver.send(PARCEL / size)?;
+    bench.note(format!("receiver on CPU {cpu}; every message was numbered, and checked and counted by the receiver"));
+    bench.time_work(metric, PARCEL as f64, |parcels| receiver.send(parcels * (PARCEL / size)))?;
+    receiver.finish()
+}
+
+fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::because("it rests on the rate of copying from cache to cache, which this run did not measure"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_arrives_and_is_acknowledged() {
+        let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
+        for kind in [stream::Kind::Pipe, stream::Kind::Unix, stream::Kind::Shared] {
+            let mut receiver = Receiver::start(kind, 4096, cpu).unwrap();
+            receiver.send(100).unwrap();
+            receiver.send(3).unwrap();
+            assert_eq!(receiver.board.reported(), 103);
+            receiver.finish().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_message_out_of_turn_is_an_error() {
+        let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
+        let mut receiver = Receiver::start(stream::Kind::Pipe, 64, cpu).unwrap();
+        receiver.sent = 5;
+        assert!(matches!(receiver.send(1), Err(Stop::Fail(_))));
+    }
+}

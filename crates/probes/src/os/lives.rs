@@ -1,0 +1,104 @@
+//! What the probes of processes share: their kind of metric, the programs that they start, and the loop.
+
+use kelvin_harness::{Bench, Facts, Stop};
+use kelvin_model::{Canaries, Canary, Case, Input, Metric, NoPrediction, Tags};
+use kelvin_sys::image::{self, Copied, SmallImage};
+use kelvin_sys::process::{Child, Program};
+
+use crate::cpu::frequency;
+
+/// The core's speed, and the way into the kernel, through which every step of this work goes. The cache canary is left
+/// out: it would evict what the next fork finds warm.
+pub(crate) const CANARIES: Canaries = Canaries::of(&[Canary::Chain, Canary::Block, Canary::Kernel]);
+
+/// A duration of making a task. The new task takes the CPU over, by preempting or by the parent's waiting: a
+/// preemption is part of the work.
+pub(crate) const fn making(id: &'static str, summary: &'static str) -> Metric {
+    Metric::duration(id, summary).canaries(CANARIES).contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
+}
+
+/// `true` of the distribution, where it may lie.
+pub(crate) const TRUE: [Program; 2] =
+    [Program::new(c"/bin/true", [None, None]), Program::new(c"/usr/bin/true", [None, None])];
+
+/// The shell told to run `true`.
+pub(crate) const SHELL_TRUE: [Program; 2] = [
+    Program::new(c"/bin/sh", [Some(c"-c"), Some(c"/bin/true")]),
+    Program::new(c"/bin/sh", [Some(c"-c"), Some(c"/usr/bin/true")]),
+];
+
+/// The place of `true` on this machine: an index into [`TRUE`] and [`SHELL_TRUE`].
+pub(crate) fn place_of_true() -> Result<usize, Stop> {
+    TRUE.iter()
+        .position(Program::is_executable)
+        .ok_or_else(|| Stop::skip("needs the program true in /bin or /usr/bin, and neither is there"))
+}
+
+/// Times whole lives one by one: from before the child is made until it is reaped, which must have succeeded.
+pub(crate) fn time_lives(
+    bench: &mut Bench<'_>,
+    metric: &Metric,
+    mut make: impl FnMut() -> kelvin_sys::Result<Child>,
+) -> Result<(), Stop> {
+    bench.time_each([metric], |clock| {
+        let begun = clock.start();
+        make()?.wait_for_success()?;
+        Ok([clock.stop().wrapping_sub(begun)])
+    })
+}
+
+/// The same from a process that fork finds as small as a small C program.
+pub(crate) fn time_lives_from_small_image(
+    bench: &mut Bench<'_>,
+    metric: &Metric,
+    make: impl FnMut() -> kelvin_sys::Result<Child>,
+) -> Result<(), Stop> {
+    let _image = make_small(bench)?;
+    time_lives(bench, metric, make)
+}
+
+/// Makes what fork copies small for as long as the answer lives, and notes what it is. A process of several threads,
+/// which only an embedding of kelvin has, stays as it is, and the note says so.
+pub(crate) fn make_small(bench: &mut Bench<'_>) -> Result<Option<SmallImage>, Stop> {
+    let threads = image::threads()?;
+    let small = if threads == 1 { Some(SmallImage::enter()?) } else { None };
+    bench.note(describe(image::copied_now()?));
+    if small.is_none() {
+        bench.note(format!("degraded: with {threads} threads in the process its image cannot be made small"));
+    }
+    Ok(small)
+}
+
+/// What a fork copies, in words.
+fn describe(copied: Copied) -> String {
+    let kibibytes = copied.resident >> 10;
+    format!("each fork copies {} mappings and the page-table entries of {kibibytes} KiB", copied.mappings)
+}
+
+/// How the image of the forking process is made small: for the methods of all probes that fork it.
+macro_rules! small_image_text {
+    () => {
+        "The probe's process first tells the kernel to leave out of its children what a small dynamically linked C \
+         program would not have (MADV_DONTFORK on heap, other anonymous memory, and libraries other than the C \
+         library and its loader), so that the figure does not depend on how large kelvin is; a note says what is left."
+    };
+}
+pub(crate) use small_image_text;
+
+/// The core's frequency in hertz, measured in this run, as an input of a prediction.
+pub(crate) fn core_frequency(facts: &Facts<'_>) -> Result<Input, NoPrediction> {
+    facts.measured(&frequency::METRIC, &Case::new().with_word("load", "one"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_lists_name_true_at_the_same_places() {
+        assert_eq!(TRUE.len(), SHELL_TRUE.len());
+        assert!(CANARIES.contains(Canary::Kernel) && !CANARIES.contains(Canary::Cache));
+        let copied = Copied { mappings: 22, resident: 300 << 10 };
+        assert_eq!(describe(copied), "each fork copies 22 mappings and the page-table entries of 300 KiB");
+    }
+}

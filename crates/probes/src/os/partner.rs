@@ -1,0 +1,207 @@
+//! Two tasks that pass a token back and forth: the engine under every measure of switching and of local latency.
+
+use std::sync::Arc;
+
+use kelvin_harness::Stop;
+use kelvin_sys::peer::{Board, Peer, Task};
+use kelvin_sys::shared::Shared;
+use kelvin_sys::token::{Channel, Means, Side};
+use kelvin_sys::usage::{Who, usage};
+
+/// A peer that gives the token back whenever it gets it, and what is known of both tasks' switches.
+///
+/// Between two round trips the token is here and the peer sleeps in its `take`, so that whatever this task does then,
+/// reading canaries included, it does alone (a yielding peer excepted, which stays runnable).
+pub(super) struct Partner {
+    channel: Arc<Channel>,
+    board: Arc<Shared<Board>>,
+    peer: Option<Peer>,
+    trips: u64,
+}
+
+/// What the counters say of a number of round trips.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Counts {
+    /// Round trips.
+    pub trips: u64,
+    /// Context switches of this task, asked for by sleeping.
+    pub voluntary: u64,
+    /// Context switches of this task, forced by the scheduler.
+    pub involuntary: u64,
+    /// Calls of sched_yield by this task.
+    pub yields: u64,
+}
+
+impl Counts {
+    /// Context switches of this task for each round trip.
+    pub(super) fn switches_per_trip(&self) -> f64 {
+        (self.voluntary + self.involuntary) as f64 / self.trips.max(1) as f64
+    }
+
+    /// Fails unless each round trip took this task off its CPU once: fewer, and the token moved without a switch; many
+    /// more, and a hand-over is more than one switch. A busy machine preempts now and then, hence the tolerance above.
+    pub(super) fn proves_one_switch_each_way(&self) -> Result<(), Stop> {
+        self.proves_switches(1.25)
+    }
+
+    /// Fails unless each round trip took this task off its CPU at least once, however often.
+    pub(super) fn proves_a_switch_each_way(&self) -> Result<(), Stop> {
+        self.proves_switches(f64::INFINITY)
+    }
+
+    fn proves_switches(&self, most: f64) -> Result<(), Stop> {
+        let per_trip = self.switches_per_trip();
+        if (0.98..=most).contains(&per_trip) {
+            return Ok(());
+        }
+        Err(Stop::fail(format!(
+            "{} round trips took this task off its CPU {} times by waiting and {} times by force: {per_trip:.2} for \
+             each instead of 1, so the time is not that of one switch each way",
+            self.trips, self.voluntary, self.involuntary
+        )))
+    }
+
+    /// The proof in words.
+    pub(super) fn describe(&self) -> String {
+        let per_trip = |count: u64| count as f64 / self.trips.max(1) as f64;
+        let mut text = format!(
+            "{:.2} context switches of this task per round trip by getrusage ({:.2} voluntary, {:.2} involuntary)",
+            self.switches_per_trip(),
+            per_trip(self.voluntary),
+            per_trip(self.involuntary)
+        );
+        if self.yields > 0 {
+            text.push_str(&format!(", {:.2} calls of sched_yield", per_trip(self.yields)));
+        }
+        text
+    }
+}
+
+impl Partner {
+    /// Starts the peer on a CPU.
+    pub(super) fn start(means: Means, task: Task, cpu: u32) -> Result<Self, Stop> {
+        let starting = |error| Stop::fail(format!("cannot start the peer: {error}"));
+        let channel = Arc::new(Channel::new(means, task.scope()).map_err(starting)?);
+        let board = Board::new().map_err(starting)?;
+        let far = Arc::clone(&channel);
+        let peer = Peer::start(task, cpu, &board, move |board| {
+            echo(&far, board).inspect_err(|error| {
+                board.fail(error);
+                // The near side may be waiting: it must see the failure rather than hang. If this fails too, the
+                // channel itself is gone and the near side has its own error.
+                let _ = far.pass(Side::Far);
+            })
+        })
+        .map_err(starting)?;
+        Ok(Self { channel, board, peer: Some(peer), trips: 0 })
+    }
+
+    /// Passes the token to the peer and takes it back, `count` times.
+    #[inline(always)]
+    pub(super) fn round_trips(&mut self, count: u64) -> Result<(), Stop> {
+        for _ in 0..count {
+            self.channel.pass(Side::Near)?;
+            self.channel.take(Side::Near)?;
+            self.board.check()?;
+        }
+        self.trips += count;
+        Ok(())
+    }
+
+    /// Makes round trips under the counters of this task.
+    pub(super) fn count(&mut self, trips: u64) -> Result<Counts, Stop> {
+        let (before, yields) = (usage(Who::Thread), self.channel.yields());
+        self.round_trips(trips)?;
+        let after = usage(Who::Thread);
+        Ok(Counts {
+            trips,
+            voluntary: after.voluntary_switches - before.voluntary_switches,
+            involuntary: after.involuntary_switches - before.involuntary_switches,
+            yields: self.channel.yields() - yields,
+        })
+    }
+
+    /// Ends the peer; the context switches that it counted for each round trip of its life.
+    pub(super) fn finish(mut self) -> Result<f64, Stop> {
+        self.board.stop();
+        self.channel.pass(Side::Near)?;
+        if let Some(peer) = self.peer.take() {
+            peer.join(&self.board)?;
+        }
+        Ok(self.board.switches() as f64 / self.trips.max(1) as f64)
+    }
+}
+
+impl Drop for Partner {
+    fn drop(&mut self) {
+        if self.peer.is_some() {
+            // Whoever has the token, the peer gets it, sees that it is to stop, and ends.
+            self.board.stop();
+            let _ = self.channel.pass(Side::Near);
+        }
+    }
+}
+
+/// The life of the peer.
+fn echo(channel: &Channel, board: &Board) -> kelvin_sys::Result<()> {
+    loop {
+        channel.take(Side::Far)?;
+        if board.stopping() {
+            return Ok(());
+        }
+        channel.pass(Side::Far)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(voluntary: u64, involuntary: u64) -> Counts {
+        Counts { trips: 100, voluntary, involuntary, yields: 0 }
+    }
+
+    #[test]
+    fn one_switch_a_trip_is_accepted_whoever_asked_for_it() {
+        assert_eq!(counts(100, 0).proves_one_switch_each_way(), Ok(()));
+        assert_eq!(counts(3, 99).proves_one_switch_each_way(), Ok(()));
+    }
+
+    #[test]
+    fn where_more_are_allowed_fewer_are_still_refused() {
+        assert_eq!(counts(100, 100).proves_a_switch_each_way(), Ok(()));
+        assert!(counts(50, 0).proves_a_switch_each_way().is_err());
+    }
+
+    #[test]
+    fn fewer_or_more_are_refused_with_the_figures() {
+        for wrong in [counts(50, 0), counts(100, 100)] {
+            let Err(Stop::Fail(reason)) = wrong.proves_one_switch_each_way() else { panic!("{wrong:?} was accepted") };
+            assert!(reason.contains(&format!("{:.2} for each", wrong.switches_per_trip())), "{reason}");
+        }
+    }
+
+    #[test]
+    fn the_peer_counts_what_this_task_counts() {
+        let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
+        std::thread::spawn(move || {
+            kelvin_sys::cpu::pin(&[cpu]).unwrap();
+            for task in [Task::Process, Task::Thread] {
+                for means in [Means::Pipe, Means::Unix, Means::Eventfd, Means::Futex, Means::Condvar, Means::Yield] {
+                    let mut partner = Partner::start(means, task, cpu).unwrap();
+                    let counts = partner.count(500).unwrap();
+                    // A socket also wakes its waiting reader when an earlier message was consumed at the other end.
+                    let proof = match means {
+                        Means::Unix => counts.proves_a_switch_each_way(),
+                        _ => counts.proves_one_switch_each_way(),
+                    };
+                    proof.unwrap_or_else(|stop| panic!("{means:?} {task:?}: {stop:?}"));
+                    let of_peer = partner.finish().unwrap();
+                    assert!(of_peer >= 0.98, "{means:?} {task:?}: {of_peer}");
+                }
+            }
+        })
+        .join()
+        .unwrap();
+    }
+}

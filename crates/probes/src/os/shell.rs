@@ -1,0 +1,53 @@
+//! What one command through the shell costs: fork, /bin/sh -c /bin/true, until it has ended and is reaped.
+//!
+//! It is what system(3) costs. It must not be used to compare kernels on machines with different shells.
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
+
+use super::lives::{SHELL_TRUE, making, place_of_true, small_image_text, time_lives_from_small_image};
+
+static METRIC: Metric =
+    making("os.process.shell", "fork and execve of /bin/sh -c /bin/true, until it has ended and is reaped");
+
+pub(crate) static PROBE: Probe = Probe {
+    id: "os.process.shell",
+    summary: "Whole life of /bin/true started through the shell",
+    kind: Kind::Measure,
+    method: Method {
+        how: concat!(
+            "fork() of the C library; the child calls execve of /bin/sh with -c and the path of true, and an empty \
+             environment; the parent waits. Timed one by one, on one CPU; every shell must end with status 0. A note \
+             says which file the shell is. ",
+            small_image_text!()
+        ),
+        prediction: "None: it is the start of two programs, one of them the distribution's shell.",
+        not_for: "Comparing kernels across distributions: dash and bash differ several times over.",
+        pitfalls: &[
+            "Shells differ: /bin/sh is dash on Debian, bash on Fedora, busybox on Alpine.",
+            "Some shells execute the last command of -c in their own process, and save a fork; others do not.",
+        ],
+        sources: &["system(3)", "lmbench lat_proc shell"],
+    },
+    metrics: &[&METRIC],
+    inputs: &[],
+    cases: |_: &Machine, _: Effort| vec![Case::new()],
+    run,
+    predict,
+};
+
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+    let program = SHELL_TRUE[place_of_true()?];
+    if !program.is_executable() {
+        return Err(Stop::skip("needs a shell at /bin/sh, and there is none"));
+    }
+    let shell = std::fs::canonicalize("/bin/sh")?;
+    bench.note(format!("/bin/sh is {}", shell.display()));
+    time_lives_from_small_image(bench, &METRIC, || program.fork_and_execute())
+}
+
+fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::because(
+        "it is the start of two programs, one of them the distribution's shell, without a public cost",
+    ))
+}

@@ -1,0 +1,212 @@
+//! Predictions of switches: published costs for pipes, this run's pipes for the other means.
+
+use kelvin_harness::Facts;
+use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_sys::peer::Task;
+
+use super::Switching;
+use crate::predict::Predicting;
+
+/// One switch between processes over pipes with the pipe's own calls subtracted, in nanoseconds: half of 2008.19, which
+/// spans two switches.
+const PROCESS_SWITCH: f64 = 2008.19 / 2.0;
+/// The same between threads: half of 1684.52.
+const THREAD_SWITCH: f64 = 1684.52 / 2.0;
+/// Where these come from.
+const STUDY: &str = "zenbook-2011: Core i5-2557M pinned to 1.6 GHz, Ubuntu 14.04; a write, a read and two switches, \
+                     less the cost of one read and one write";
+/// A second study of the same quantity, by other hands.
+const SECOND: &str = "E. Bendersky, Measuring context switching and memory overheads for Linux threads, 2018: 1.2 to \
+                      1.5 us a switch between threads over a pipe on one core of a Core i7-4771, pipe subtracted";
+/// Factor either way: the published figures differ by almost two between machines whose clocks differ by two, because
+/// what a switch does has grown with the kernels about as fast as the cores.
+const SPREAD: f64 = 2.0;
+
+/// One switch over pipes, from publications.
+pub(super) fn published(facts: &Facts<'_>, task: Task) -> Prediction {
+    let (value, what) = match task {
+        Task::Process => (PROCESS_SWITCH, "processes"),
+        Task::Thread => (THREAD_SWITCH, "threads"),
+    };
+    Predicting::within_factor(Basis::Published, value, SPREAD)
+        .formula(
+            "published switch; the two system calls of a hand-over are subtracted from it and from the measurement",
+        )
+        .constant(format!("published switch between {what}"), value, Unit::Nanoseconds, STUDY)
+        .source(STUDY)
+        .source(SECOND)
+        .derived_as(format!(
+            "{:.0} ns published for two switches between {what} / 2 = {value:.0} ns, taken as a time and not as \
+             cycles; unremarkable within a factor of {SPREAD}. {}",
+            2.0 * value,
+            mitigations(facts.machine())
+        ))
+}
+
+/// What is in force on every switch here and was not where the cost was published.
+fn mitigations(machine: &Machine) -> String {
+    let status = machine
+        .cpu
+        .mitigations
+        .get()
+        .and_then(|all| all.iter().find(|one| one.vulnerability == "spectre_v2"))
+        .map(|one| one.status.as_str());
+    match status {
+        None => "Which mitigations are in force is not known.".into(),
+        Some(status) if status.contains("IBPB: always-on") => {
+            "An indirect branch predictor barrier is in force on every switch between processes, which the published \
+             machine did not have; no cost for it is added, so expect more."
+                .into()
+        }
+        Some(status) if status.contains("Retpolines") => {
+            "Retpolines are in force, which the published machine did not have; no cost for them is added. No branch \
+             predictor barrier is made between tasks that have not asked for one."
+                .into()
+        }
+        Some(_) => "No cost of mitigations is added.".into(),
+    }
+}
+
+/// A round trip: two switches, and twice the calls of one pass.
+pub(super) fn round_trip(facts: &Facts<'_>, task: Task, own: &Metric) -> Result<Prediction, NoPrediction> {
+    let calls = facts.measured(own, &Case::new())?;
+    let switch = published(facts, task);
+    let value = 2.0 * (switch.value + calls.value);
+    let text = format!("2 x ({:.0} ns + {:.0} ns {}) = {value:.0} ns", switch.value, calls.value, own.id);
+    let (low, high) = (2.0 * (switch.low + calls.value), 2.0 * (switch.high + calls.value));
+    Ok(Predicting::between(Basis::Derived, value, low, high)
+        .formula("2 x (published switch + the calls of one pass, made alone)")
+        .constant("published switch", switch.value, Unit::Nanoseconds, STUDY)
+        .source(STUDY)
+        .input(calls)
+        .derived_as(text))
+}
+
+/// How switches by other means follow from those by pipes.
+pub(super) struct AsWithPipes {
+    /// One switch by pipes.
+    pub pipe: &'static Metric,
+    /// Calls that a hand-over makes and that cannot be made alone, so that they are not subtracted.
+    pub not_subtracted: Option<&'static Metric>,
+    /// The factor within which a measurement is unremarkable.
+    pub factor: f64,
+    /// Why it may differ.
+    pub why: &'static str,
+}
+
+impl AsWithPipes {
+    /// The prediction of any metric of a switching experiment.
+    pub(super) fn predicted(
+        &self,
+        facts: &Facts<'_>,
+        metric: &Metric,
+        what: &Switching,
+    ) -> Result<Prediction, NoPrediction> {
+        if metric.id == what.switch.id {
+            self.switch(facts)
+        } else if metric.id == what.round_trip.id {
+            self.round_trip(facts, what.own)
+        } else {
+            Err(calls_alone())
+        }
+    }
+
+    /// The same switch by other means: what the scheduler does is the same as with pipes.
+    fn switch(&self, facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+        let parts = self.parts(facts)?;
+        let value = parts.iter().map(|part| part.value).sum();
+        let derivation = format!("{}; {}; unremarkable within a factor of {}", sum(&parts), self.why, self.factor);
+        Ok(self.from(value, parts, |names| format!("{names}: the scheduler's work is the same")).derived_as(derivation))
+    }
+
+    /// A round trip by other means: two such switches, and twice the calls of one pass.
+    fn round_trip(&self, facts: &Facts<'_>, own: Option<&Metric>) -> Result<Prediction, NoPrediction> {
+        let mut parts = self.parts(facts)?;
+        if let Some(own) = own {
+            parts.push(facts.measured(own, &Case::new())?);
+        }
+        let value = 2.0 * parts.iter().map(|part| part.value).sum::<f64>();
+        let derivation = format!("2 x ({}) = {value:.0} ns", sum(&parts));
+        Ok(self.from(value, parts, |names| format!("2 x ({names})")).derived_as(derivation))
+    }
+
+    /// What one hand-over is made of.
+    fn parts(&self, facts: &Facts<'_>) -> Result<Vec<Input>, NoPrediction> {
+        [Some(self.pipe), self.not_subtracted]
+            .into_iter()
+            .flatten()
+            .map(|part| facts.measured(part, &Case::new()))
+            .collect()
+    }
+
+    fn from(&self, value: f64, parts: Vec<Input>, formula: impl FnOnce(String) -> String) -> Predicting {
+        let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
+        let formula = formula(names.join(" + "));
+        let predicting = Predicting::within_factor(Basis::Derived, value, self.factor).formula(formula);
+        parts.into_iter().fold(predicting, Predicting::input)
+    }
+}
+
+/// `1700 ns os.switch.process.pipe + 300 ns ...`
+fn sum(parts: &[Input]) -> String {
+    let each: Vec<String> = parts.iter().map(|part| format!("{:.0} ns {}", part.value, part.name)).collect();
+    each.join(" + ")
+}
+
+/// The calls of a pass, made alone.
+pub(super) fn calls_alone() -> NoPrediction {
+    NoPrediction::because("it is measured to be subtracted, and no published cost of these calls is built in")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::facts_about;
+
+    static PIPE: Metric = Metric::duration("os.switch.process.pipe", "A test");
+    static OWN: Metric = Metric::duration("os.switch.process.pipe.own", "A test");
+
+    #[test]
+    fn the_published_switch_is_half_of_what_spans_two() {
+        facts_about(&[], |facts| {
+            let process = published(facts, Task::Process);
+            assert!((process.value - 1004.095).abs() < 1e-9);
+            assert!((process.low - 502.0475).abs() < 1e-9 && (process.high - 2008.19).abs() < 1e-9);
+            assert!((published(facts, Task::Thread).value - 842.26).abs() < 1e-9);
+            assert!(process.derivation.contains("not known"), "{}", process.derivation);
+        });
+    }
+
+    #[test]
+    fn a_round_trip_is_two_switches_and_twice_the_calls() {
+        facts_about(&[("os.switch.process.pipe.own", Some(300.0))], |facts| {
+            let trip = round_trip(facts, Task::Process, &OWN).unwrap();
+            assert!((trip.value - (2008.19 + 600.0)).abs() < 1e-9);
+            assert!((trip.high - (4016.38 + 600.0)).abs() < 1e-9);
+            assert_eq!(trip.inputs.len(), 2);
+        });
+        facts_about(&[], |facts| assert!(round_trip(facts, Task::Process, &OWN).is_err()));
+    }
+
+    #[test]
+    fn other_means_follow_the_pipe_of_this_run() {
+        let known = [("os.switch.process.pipe", Some(1500.0)), ("os.switch.process.pipe.own", Some(250.0))];
+        facts_about(&known, |facts| {
+            let plain = AsWithPipes { pipe: &PIPE, not_subtracted: None, factor: 1.5, why: "a test" };
+            let switch = plain.switch(facts).unwrap();
+            assert_eq!((switch.value, switch.low, switch.high), (1500.0, 1000.0, 2250.0));
+            assert_eq!(plain.round_trip(facts, Some(&OWN)).unwrap().value, 3500.0);
+            assert_eq!(plain.round_trip(facts, None).unwrap().value, 3000.0);
+            let dearer = AsWithPipes { not_subtracted: Some(&OWN), ..plain };
+            assert_eq!(dearer.switch(facts).unwrap().value, 1750.0);
+            let trip = dearer.round_trip(facts, None).unwrap();
+            assert_eq!(trip.formula, "2 x (os.switch.process.pipe + os.switch.process.pipe.own)");
+            assert_eq!(
+                trip.derivation,
+                "2 x (1500 ns os.switch.process.pipe + 250 ns os.switch.process.pipe.own) = 3500 ns"
+            );
+        });
+        let plain = AsWithPipes { pipe: &PIPE, not_subtracted: None, factor: 1.5, why: "a test" };
+        facts_about(&[], |facts| assert!(plain.switch(facts).is_err()));
+    }
+}

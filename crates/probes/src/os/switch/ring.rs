@@ -1,0 +1,323 @@
+//! Switching among many processes that each have a working set: what a hand-over costs when caches must be refilled.
+//!
+//! A curve over the number of processes and the size of each one's set. It must not be read as the price of one refill:
+//! what the others leave in the caches depends on all of them together.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{
+    Axis, AxisScale, Basis, Better, Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Treatment,
+    Unit,
+};
+use kelvin_sys::memory::{Arena, LINE, Pages};
+use kelvin_sys::peer::{Board, Peer, Task};
+use kelvin_sys::shared::Shared;
+use kelvin_sys::token::Pipe;
+use kelvin_sys::usage::{Who, usage};
+
+use super::{difference, handing_over, pipe};
+use crate::predict::Predicting;
+
+const PROCESSES: Axis = Axis::new("processes", "processes in the ring", AxisScale::Logarithmic);
+const WORKING_SET: Axis = Axis::new("working_set", "working set of each process, bytes", AxisScale::Bytes);
+
+/// The set is refilled from the second level at best, so its canary guards too.
+const GUARDS: Canaries = Canaries::CORE_AND_CACHE;
+
+static SWITCH: Metric = difference(
+    "os.switch.ring",
+    "One hand-over in a ring of processes, caches filled again, less the pipe's calls and the work with warm caches",
+)
+.canaries(GUARDS)
+.over([Some(PROCESSES), Some(WORKING_SET), None]);
+static OWN: Metric = handing_over(
+    "os.switch.ring.own",
+    "Writing and reading a byte over a pipe and working on the set once, in one task with warm caches",
+)
+.canaries(GUARDS)
+.over([Some(PROCESSES), Some(WORKING_SET), None]);
+
+static SWITCHES: Metric = handing_over(
+    "os.switch.ring.switches",
+    "Context switches of all processes of the ring for each hand-over, as the kernel counted them",
+)
+.unit(Unit::Ratio, Better::Neither)
+.headline(Treatment::AsFound)
+.overhead(Overhead::None)
+.canaries(Canaries::NONE)
+.over([Some(PROCESSES), Some(WORKING_SET), None]);
+
+pub(in crate::os) static PROBE: Probe = Probe {
+    id: "os.switch.ring",
+    summary: "Switching among 2 to 96 processes, each with a working set of up to 64 KiB",
+    kind: Kind::Measure,
+    method: Method {
+        how: "Processes on one CPU are connected to a ring by pipes and pass one byte round. Each, when it gets the \
+              byte, adds one to a word in every 64-byte line of a working set of its own (a private, touched mapping \
+              of base pages), and passes on. Whole laps are timed in batches, and in each batch as many writes, reads \
+              and passes over a set are timed in one task alone, where everything is in the caches. The headline is \
+              the time of a lap divided by the processes, less the latter: a hand-over with everything that it makes \
+              slow, as lmbench's lat_ctx has it. The set's words are checked: they must have been incremented as often \
+              as the byte came by. The context switches of all processes are counted by getrusage and kept as a \
+              metric: at least one a hand-over, or the round fails; and up to two, because a task that is preempted as \
+              it wakes the next one must run once more only to wait for the byte.",
+        prediction: "Without a working set, one switch as os.switch.process.pipe measured it in this run. With one, \
+                     the time to fill the caches again would have to be added, which needs the latency of each cache \
+                     level; where that is not measured there is no prediction.",
+        not_for: "The cost of a cache miss; a scheduler's behaviour with many runnable tasks: only one task of the \
+                  ring can run at any time.",
+        pitfalls: &[
+            "A hand-over taken for one switch: with more than two processes, wake-up preemption makes it up to two \
+             (divide by os.switch.ring.switches). With two processes the preempted task is the next to run anyway.",
+            "The work subtracted must be timed with warm caches: else the refill is subtracted from itself.",
+            "Sets that share physical pages (a page never written after fork, the page of zeros) are one set: every \
+             process writes to its own.",
+            "With physically indexed caches the figure depends on which pages a process got; every round has new ones.",
+        ],
+        sources: &[
+            "McVoy and Staelin, lmbench: Portable Tools for Performance Analysis, USENIX 1996 (lat_ctx -s)",
+            "Li, Ding and Shen, Quantifying the Cost of Context Switch, ExpCS 2007",
+        ],
+    },
+    metrics: &[&SWITCH, &OWN, &SWITCHES],
+    inputs: &["os.switch.process.pipe"],
+    cases,
+    run,
+    predict,
+};
+
+fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
+    let (processes, sets): (&[u64], &[u64]) = match effort {
+        Effort::Quick => (&[2, 16], &[0, 16 << 10]),
+        Effort::Default => (&[2, 8, 16, 32, 96], &[0, 16 << 10, 64 << 10]),
+        Effort::Thorough => (&[2, 4, 8, 16, 32, 64, 96], &[0, 4 << 10, 16 << 10, 64 << 10]),
+    };
+    let of = |&set: &u64| processes.iter().map(move |&n| Case::new().with("processes", n).with("working_set", set));
+    sets.iter().flat_map(of).collect()
+}
+
+/// The memory that a member of the ring works on.
+struct WorkingSet(Option<Arena>);
+
+impl WorkingSet {
+    fn new(bytes: usize) -> kelvin_sys::Result<Self> {
+        let arena = (bytes > 0).then(|| Arena::map(bytes, Pages::Base)).transpose()?;
+        let mut set = Self(arena);
+        set.work();
+        Ok(set)
+    }
+
+    /// Adds one to a word in every line.
+    #[inline(always)]
+    fn work(&mut self) {
+        if let Some(arena) = &mut self.0 {
+            for line in black_box(arena.as_mut_slice()).chunks_exact_mut(LINE) {
+                if let Some(word) = line.first_chunk_mut() {
+                    *word = u64::from_le_bytes(*word).wrapping_add(1).to_le_bytes();
+                }
+            }
+        }
+    }
+
+    /// Whether every word holds this count.
+    fn holds(&self, count: u64) -> bool {
+        self.0.as_ref().is_none_or(|arena| {
+            arena.as_slice().chunks_exact(LINE).all(|line| line[..size_of::<u64>()] == count.to_le_bytes())
+        })
+    }
+}
+
+/// A ring of processes of which this one is the first.
+struct Ring {
+    /// The pipe at index `i` leads from member `i` to the next.
+    pipes: Arc<Vec<Pipe>>,
+    members: Vec<Peer>,
+    board: Arc<Shared<Board>>,
+    set: WorkingSet,
+    laps: u64,
+    /// Context switches of this process before the first lap.
+    before: u64,
+}
+
+impl Ring {
+    fn new(processes: usize, set: usize, cpu: u32) -> Result<Self, Stop> {
+        let starting = |error| Stop::fail(format!("cannot build a ring of {processes} processes: {error}"));
+        let pipes: kelvin_sys::Result<Vec<Pipe>> = (0..processes).map(|_| Pipe::new()).collect();
+        let pipes = Arc::new(pipes.map_err(starting)?);
+        let board = Board::new().map_err(starting)?;
+        let mut ring = Self {
+            pipes,
+            members: Vec::new(),
+            board,
+            set: WorkingSet::new(set).map_err(starting)?,
+            laps: 0,
+            before: 0,
+        };
+        for index in 1..processes {
+            let pipes = Arc::clone(&ring.pipes);
+            let member = Peer::start(Task::Process, cpu, &ring.board, move |board| {
+                // A member that fails tells the board and passes the byte on, so that the lap ends and is judged.
+                member(&pipes[index - 1], &pipes[index], set, board).inspect_err(|error| {
+                    board.fail(error);
+                    let _ = pipes[index].put();
+                })
+            });
+            ring.members.push(member.map_err(starting)?);
+        }
+        ring.before = ring.own_switches();
+        Ok(ring)
+    }
+
+    /// Sends the byte round.
+    #[inline(always)]
+    fn laps(&mut self, count: u64) -> Result<(), Stop> {
+        let (out, back) = (&self.pipes[0], &self.pipes[self.pipes.len() - 1]);
+        for _ in 0..count {
+            out.put()?;
+            back.get()?;
+            self.set.work();
+            self.board.check()?;
+        }
+        self.laps += count;
+        Ok(())
+    }
+
+    /// Ends the members, and checks what they and this process have done; context switches for each hand-over.
+    fn finish(mut self) -> Result<f64, Stop> {
+        self.board.stop();
+        self.laps(1)?;
+        for member in std::mem::take(&mut self.members) {
+            member.join(&self.board)?;
+        }
+        let (hand_overs, switches) = (self.laps * self.pipes.len() as u64, self.board.switches() + self.own_switches());
+        let each = switches as f64 / hand_overs as f64;
+        if each < 0.98 {
+            return Err(Stop::fail(format!(
+                "the byte was passed {hand_overs} times among processes that were taken off the CPU {switches} times: \
+                 it moved without switches"
+            )));
+        }
+        Ok(each)
+    }
+
+    /// Context switches of this process since the ring was built.
+    fn own_switches(&self) -> u64 {
+        let now = usage(Who::Thread);
+        now.voluntary_switches + now.involuntary_switches - self.before
+    }
+}
+
+/// The life of a member of the ring.
+fn member(from: &Pipe, to: &Pipe, set: usize, board: &Board) -> kelvin_sys::Result<()> {
+    let mut set = WorkingSet::new(set)?;
+    let mut laps = 0;
+    loop {
+        from.get()?;
+        set.work();
+        laps += 1;
+        let last = board.stopping();
+        if last && !set.holds(laps + 1) {
+            return Err(kelvin_sys::Error::other("a working set was not worked on as often as the byte came by"));
+        }
+        to.put()?;
+        if last {
+            return Ok(());
+        }
+    }
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let axis = |name| case.integer(name).ok_or_else(|| Stop::fail(format!("the case needs a number {name}")));
+    let (processes, set) = (axis("processes")?.max(2), axis("working_set")?);
+    let mut ring = Ring::new(processes as usize, set as usize, bench.cpu())?;
+    let mut alone = WorkingSet::new(set as usize)?;
+    let pipe = Pipe::new()?;
+    ring.laps(2)?;
+    bench.time_parts([&SWITCH, &OWN], |clock, passes| {
+        // A lap is the least that can be timed: whole laps, scaled to the passes asked for.
+        let laps = passes.div_ceil(processes);
+        let start = clock.start();
+        ring.laps(laps)?;
+        let ring = clock.stop().wrapping_sub(start) as f64 * passes as f64 / (laps * processes) as f64;
+        let start = clock.start();
+        for _ in 0..passes {
+            pipe.put()?;
+            pipe.get()?;
+            alone.work();
+        }
+        let own = clock.stop().wrapping_sub(start) as f64;
+        Ok([ring - own, own])
+    })?;
+    let switches = ring.finish()?;
+    bench.record(&SWITCHES, vec![switches]);
+    Ok(())
+}
+
+fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    if metric.id == SWITCHES.id {
+        return Err(NoPrediction::because("it lies between one and two, as the scheduler preempts"));
+    }
+    if metric.id == OWN.id {
+        return Err(super::predict::calls_alone());
+    }
+    if case.integer("working_set") != Some(0) {
+        return Err(NoPrediction::because(
+            "filling the caches again would have to be added, and the latencies of the cache levels are not measured \
+             in this run",
+        ));
+    }
+    let switch = facts.measured(&pipe::PROCESS_SWITCH, &Case::new())?;
+    let value = switch.value;
+    // With more than two, wake-up preemption makes a hand-over up to two switches.
+    Ok(Predicting::between(Basis::Derived, value, value / 1.3, 2.0 * value)
+        .formula("os.switch.process.pipe: without a working set there is nothing to fill again")
+        .input(switch)
+        .derived_as(format!(
+            "{value:.0} ns by two processes; up to twice that where a task is preempted as it wakes the next one"
+        )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::facts_about;
+
+    #[test]
+    fn a_set_counts_the_passes_in_every_line() {
+        for bytes in [0, 64, 4096, 64 << 10] {
+            let mut set = WorkingSet::new(bytes).unwrap();
+            assert!(set.holds(1));
+            for _ in 0..300 {
+                set.work();
+            }
+            assert!(set.holds(301));
+            assert_eq!(set.holds(300), bytes == 0);
+        }
+    }
+
+    #[test]
+    fn a_ring_of_processes_does_its_laps_and_ends() {
+        let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
+        std::thread::spawn(move || {
+            kelvin_sys::cpu::pin(&[cpu]).unwrap();
+            let mut ring = Ring::new(5, 4096, cpu).unwrap();
+            ring.laps(30).unwrap();
+            assert!(ring.set.holds(31));
+            assert!((0.98..3.0).contains(&ring.finish().unwrap()));
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn an_empty_ring_is_predicted_from_pipes_and_a_full_one_is_not() {
+        let case = |set| Case::new().with("processes", 8).with("working_set", set);
+        facts_about(&[("os.switch.process.pipe", Some(1000.0))], |facts| {
+            let prediction = predict(facts, &SWITCH, &case(0)).unwrap();
+            assert_eq!((prediction.value, prediction.high), (1000.0, 2000.0));
+            assert!(predict(facts, &SWITCH, &case(4096)).is_err());
+        });
+    }
+}

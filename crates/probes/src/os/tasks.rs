@@ -1,0 +1,483 @@
+//! Study: a fixed amount of CPU work split over threads and over processes, and what of the machine `time` cannot see.
+//!
+//! It shows how far more tasks make a fixed piece of work end sooner, and what they add. It must not be used for work
+//! that shares memory or waits: this work lives in registers.
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{
+    Axis, AxisScale, Basis, Better, Canaries, Case, Machine, Metric, NoPrediction, Prediction, Tags, Treatment, Unit,
+};
+use kelvin_sys::process::{Child, fork_to_work};
+use kelvin_sys::usage::{Usage, Who, clock_ticks, usage};
+use kelvin_sys::{cpu, kernels};
+
+use super::lives::core_frequency;
+use super::{fork, thread_create};
+use crate::cpu::frequency;
+use crate::predict::Predicting;
+
+const TASKS: Axis = Axis::new("tasks", "tasks that share the work", AxisScale::Linear);
+const KIND: Axis = Axis::new("kind", "kind of task", AxisScale::Category);
+
+/// A figure of the whole round: waiting and other CPUs are the point, so every round counts as found.
+const fn figure(id: &'static str, summary: &'static str) -> Metric {
+    Metric::duration(id, summary)
+        .over([Some(KIND), Some(TASKS), None])
+        .headline(Treatment::AsFound)
+        .canaries(Canaries::NONE)
+        .contaminants(Tags::NONE)
+        .overhead(kelvin_model::Overhead::None)
+        .not_in_cycles()
+}
+
+static ELAPSED: Metric =
+    figure("os.tasks.elapsed", "Time from the first task's start until the last one is joined or reaped").seed();
+static USER: Metric =
+    figure("os.tasks.user", "CPU time in user mode of the process and all its tasks, by getrusage").seed();
+static SYSTEM: Metric =
+    figure("os.tasks.system", "CPU time in the kernel of the process and all its tasks, by getrusage").seed();
+static EFFICIENCY: Metric =
+    figure("os.tasks.efficiency", "Time of one task alone / (elapsed time x the CPUs that the tasks can fill)")
+        .unit(Unit::Ratio, Better::Higher)
+        .seed();
+static INVISIBLE: Metric = figure(
+    "os.tasks.invisible",
+    "CPU time of the allowed CPUs during the work that the process and its tasks did not get: idle, stolen, or others'",
+)
+.unit(Unit::Nanoseconds, Better::Neither)
+.not_in_cycles();
+
+pub(crate) static PROBE: Probe = Probe {
+    id: "os.tasks",
+    summary: "A fixed amount of CPU work split over 1..2P threads or processes",
+    kind: Kind::Study,
+    method: Method {
+        how: "The work is 614,400,000 dependent register-to-register adds, one core cycle each, split evenly over n tasks \
+              that may use all allowed CPUs (P of them). Threads are started and joined, processes forked and reaped; \
+              elapsed time runs from the first start to the last end. User and system time are getrusage of the process \
+              and of its children over the same interval. In the same process, just before, one task does all the work \
+              alone: efficiency is its time over (elapsed x min(n, P)). What `time` cannot see is elapsed x P less user \
+              and system time; a note splits it into idle, stolen and other processes' time by /proc/stat, to a tick of \
+              10 ms.",
+        prediction: "Elapsed: the time of one task / min(n, P); where n is no multiple of P, tasks of equal length end \
+                     together only if the scheduler moves them about, and the range goes up to ceil(n / P) / n of the \
+                     work. One task: adds / core frequency. User time: that of one task, however many share the work. \
+                     System time: the making of the tasks, as measured in this run. Efficiency: 1.",
+        not_for: "Work that shares memory, caches or locks; tasks that wait.",
+        pitfalls: &[
+            "`time` shows user and system time only of the process and of children that were waited for; waiting for a \
+             CPU, steal, and other processes are in none of them.",
+            "The split into user and system time may be by ticks; their sum is exact where the kernel accounts by \
+             scheduler clock.",
+            "SMT siblings count as CPUs: dependent adds hardly disturb each other there, other work does.",
+            "A CPU quota of the cgroup is not in the affinity mask: P may be more than what is allowed in time.",
+        ],
+        sources: &["time(1)", "getrusage(2)", "proc_stat(5)", "Amdahl 1967"],
+    },
+    metrics: &[&ELAPSED, &USER, &SYSTEM, &EFFICIENCY, &INVISIBLE],
+    inputs: &[frequency::ID, "os.process.fork", "os.thread.create"],
+    cases,
+    run,
+    predict,
+};
+
+/// Iterations of the chain of [`kernels::CHAIN`] adds: about 200 ms at 3 GHz, long against a tick and a scheduler
+/// period, short enough for many rounds.
+const ITERATIONS: u64 = 9_600_000;
+const ADDS: u64 = ITERATIONS * kernels::CHAIN;
+
+fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
+    // Without a known mask the study still shows one CPU's worth.
+    let cpus = machine.topology.allowed.get().map_or(1, |cpus| cpus.len().max(1)) as u64;
+    let counts = task_counts(cpus, effort);
+    let case = |kind| move |&n: &u64| Case::new().with("tasks", n).with_word("kind", kind);
+    counts.iter().map(case("threads")).chain(counts.iter().map(case("processes"))).collect()
+}
+
+/// 1 to 2 P: all of them on a small machine; on a large one the powers of two, halfway between them, and P - 1, P,
+/// P + 1 and 2 P, where the curve turns.
+fn task_counts(cpus: u64, effort: Effort) -> Vec<u64> {
+    let most = 2 * cpus;
+    let all = if effort == Effort::Thorough { 64 } else { 8 };
+    let keep = |n: &u64| {
+        let halfway = n.is_multiple_of(3) && (n / 3).is_power_of_two();
+        most <= all || n.is_power_of_two() || halfway || n.abs_diff(cpus) <= 1 || *n == most
+    };
+    (1..=most).filter(keep).collect()
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let tasks = case.integer("tasks").filter(|&n| n > 0).ok_or_else(|| Stop::fail("the case has no tasks"))?;
+    let start: fn(u64) -> Result<(), Stop> = match case.word("kind") {
+        Some("threads") => work_in_threads,
+        Some("processes") => work_in_processes,
+        other => return Err(Stop::fail(format!("the case has kind {other:?}; threads and processes are known"))),
+    };
+    let cpus = bench.allowed_cpus().to_vec();
+    cpu::pin(&cpus).map_err(|error| Stop::fail(format!("cannot run on all allowed CPUs: {error}")))?;
+    let alone = observe(bench, &cpus, || start(1))?;
+    let shared = if tasks == 1 { alone } else { observe(bench, &cpus, || start(tasks))? };
+    let filled = tasks.min(cpus.len() as u64) as f64;
+    bench.note(shared.as_time_shows());
+    bench.record(&ELAPSED, vec![shared.elapsed]);
+    bench.record(&USER, vec![shared.user]);
+    bench.record(&SYSTEM, vec![shared.system]);
+    bench.note(format!("one task alone took {:.1} ms in the same process", alone.elapsed / 1e6));
+    bench.record(&EFFICIENCY, vec![alone.elapsed / (shared.elapsed * filled)]);
+    bench.note(shared.where_the_rest_went());
+    bench.record(&INVISIBLE, vec![shared.invisible()]);
+    Ok(())
+}
+
+fn work_in_threads(tasks: u64) -> Result<(), Stop> {
+    std::thread::scope(|scope| {
+        let started: Result<Vec<_>, _> = (0..tasks)
+            .map(|task| std::thread::Builder::new().spawn_scoped(scope, move || kernels::chain_add(share(tasks, task))))
+            .collect();
+        let joined = started?.into_iter().map(|thread| thread.join());
+        joined.collect::<Result<(), _>>().map_err(|_| Stop::fail("a thread of the work panicked"))
+    })
+}
+
+fn work_in_processes(tasks: u64) -> Result<(), Stop> {
+    let work = |task| {
+        move || {
+            kernels::chain_add(share(tasks, task));
+            0
+        }
+    };
+    let started: Result<Vec<Child>, _> = (0..tasks).map(|task| fork_to_work(work(task))).collect();
+    started?.into_iter().try_for_each(|child| Ok(child.wait_for_success()?))
+}
+
+/// Iterations of one of the tasks: the first ones take what does not divide evenly.
+fn share(tasks: u64, task: u64) -> u64 {
+    ITERATIONS / tasks + u64::from(task < ITERATIONS % tasks)
+}
+
+/// What work took, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Observed {
+    elapsed: f64,
+    user: f64,
+    system: f64,
+    cpus: f64,
+    stat: CpuTimes,
+}
+
+impl Observed {
+    fn invisible(&self) -> f64 {
+        (self.elapsed * self.cpus - self.user - self.system).max(0.0)
+    }
+
+    fn as_time_shows(&self) -> String {
+        let seconds = |nanoseconds: f64| nanoseconds / 1e9;
+        format!(
+            "as time shows it: real {:.3} s, user {:.3} s, sys {:.3} s",
+            seconds(self.elapsed),
+            seconds(self.user),
+            seconds(self.system)
+        )
+    }
+
+    fn where_the_rest_went(&self) -> String {
+        let own = self.user + self.system;
+        let others = (self.stat.busy - own).max(0.0);
+        format!(
+            "of {:.1} ms on {} CPUs the work got {:.1} ms; by /proc/stat {:.1} ms were idle, {:.1} ms stolen by the \
+             hypervisor, {:.1} ms other processes' or the kernel's",
+            self.elapsed * self.cpus / 1e6,
+            self.cpus,
+            own / 1e6,
+            self.stat.idle / 1e6,
+            self.stat.steal / 1e6,
+            others / 1e6
+        )
+    }
+}
+
+fn observe(bench: &Bench<'_>, cpus: &[u32], work: impl FnOnce() -> Result<(), Stop>) -> Result<Observed, Stop> {
+    let stat_before = cpu_times(cpus)?;
+    let before = [usage(Who::Process), usage(Who::Children)];
+    let clock = bench.clock();
+    let begun = clock.start();
+    work()?;
+    let ticks = clock.stop().wrapping_sub(begun);
+    let after = [usage(Who::Process), usage(Who::Children)];
+    let stat = cpu_times(cpus)?.since(stat_before);
+    let sum = |of: fn(&Usage) -> u64| {
+        before.iter().zip(&after).map(|(before, after)| of(after).saturating_sub(of(before)) as f64).sum()
+    };
+    Ok(Observed {
+        elapsed: bench.nanoseconds(ticks),
+        user: sum(|usage| usage.user),
+        system: sum(|usage| usage.system),
+        cpus: cpus.len() as f64,
+        stat,
+    })
+}
+
+/// How CPUs spent their time, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct CpuTimes {
+    busy: f64,
+    idle: f64,
+    steal: f64,
+}
+
+impl CpuTimes {
+    fn since(self, before: Self) -> Self {
+        Self { busy: self.busy - before.busy, idle: self.idle - before.idle, steal: self.steal - before.steal }
+    }
+}
+
+fn cpu_times(cpus: &[u32]) -> Result<CpuTimes, Stop> {
+    let stat = std::fs::read_to_string("/proc/stat")?;
+    parse_cpu_times(&stat, cpus, clock_ticks()).ok_or_else(|| Stop::fail("/proc/stat lacks a line of an allowed CPU"))
+}
+
+/// Adds up the lines of these CPUs: user nice system idle iowait irq softirq steal, in ticks (guest time is within
+/// user time).
+fn parse_cpu_times(stat: &str, cpus: &[u32], ticks_per_second: u64) -> Option<CpuTimes> {
+    let mut all = CpuTimes::default();
+    let nanoseconds = |ticks: u64| ticks as f64 * 1e9 / ticks_per_second as f64;
+    for cpu in cpus {
+        let prefix = format!("cpu{cpu} ");
+        let line = stat.lines().find_map(|line| line.strip_prefix(prefix.as_str()))?;
+        let ticks: Vec<u64> = line.split_whitespace().map_while(|field| field.parse().ok()).take(8).collect();
+        let &[user, nice, system, idle, iowait, irq, softirq, steal] = ticks.as_slice() else { return None };
+        all.busy += nanoseconds(user + nice + system + irq + softirq);
+        all.idle += nanoseconds(idle + iowait);
+        all.steal += nanoseconds(steal);
+    }
+    Some(all)
+}
+
+/// Unremarkable deviation: the core's frequency moves by this much with the number of busy cores.
+const TOLERANCE: f64 = 1.1;
+
+/// Making a task is followed by its end and the wait for it, which cost about as much again, and interrupts come on
+/// top: up to a hundredth of the work.
+const LIFE_OVER_CREATION: f64 = 4.0;
+const INTERRUPTS: f64 = 0.01;
+
+/// Where a case stands: how many tasks on how many CPUs.
+struct Split {
+    tasks: u64,
+    cpus: u64,
+    /// The case of one task alone.
+    alone: Case,
+    processes: bool,
+}
+
+impl Split {
+    fn of(facts: &Facts<'_>, case: &Case) -> Result<Self, NoPrediction> {
+        let tasks = case.integer("tasks").ok_or_else(|| NoPrediction::because("the case has no tasks"))?;
+        let kind = case.word("kind").ok_or_else(|| NoPrediction::because("the case has no kind"))?;
+        let allowed = facts.machine().topology.allowed.get().map(Vec::len);
+        let cpus = allowed.ok_or_else(|| NoPrediction::because("it is not known how many CPUs are allowed"))?.max(1);
+        let alone = Case::new().with("tasks", 1).with_word("kind", kind);
+        Ok(Self { tasks: tasks.max(1), cpus: cpus as u64, alone, processes: kind == "processes" })
+    }
+
+    /// CPUs that the tasks can fill.
+    fn filled(&self) -> f64 {
+        self.tasks.min(self.cpus) as f64
+    }
+
+    /// Share of the work on the fullest CPU when equal tasks are dealt out and none is moved: ceil(n / P) / n.
+    fn longest_share(&self) -> f64 {
+        self.tasks.div_ceil(self.cpus) as f64 / self.tasks as f64
+    }
+}
+
+fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let split = Split::of(facts, case)?;
+    if metric.id == EFFICIENCY.id {
+        return Ok(predict_efficiency(&split));
+    }
+    if metric.id == SYSTEM.id {
+        return predict_system(facts, &split);
+    }
+    if metric.id == INVISIBLE.id {
+        return predict_invisible(facts, &split);
+    }
+    if split.tasks == 1 {
+        return predict_alone(facts);
+    }
+    if metric.id == USER.id { predict_user(facts, &split) } else { predict_elapsed(facts, &split) }
+}
+
+fn predict_elapsed(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPrediction> {
+    let alone = facts.measured(&ELAPSED, &split.alone)?;
+    let time = alone.value;
+    let (value, longest) = (time / split.filled(), time * split.longest_share());
+    Ok(Predicting::between(Basis::Derived, value, value / TOLERANCE, longest * TOLERANCE)
+        .formula("time of one task / min(tasks, CPUs)")
+        .input(alone)
+        .constant("CPUs that the tasks can fill", split.filled(), Unit::Count, "min(tasks, allowed CPUs)")
+        .derived_as(format!(
+            "{:.1} ms / min({}, {}) = {:.1} ms; {:.1} ms if no task is moved",
+            time / 1e6,
+            split.tasks,
+            split.cpus,
+            value / 1e6,
+            longest / 1e6
+        )))
+}
+
+fn predict_user(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPrediction> {
+    let alone = facts.measured(&USER, &split.alone)?;
+    let time = alone.value;
+    Ok(Predicting::within_factor(Basis::Derived, time, TOLERANCE)
+        .formula("user time of one task: the work is the same")
+        .input(alone)
+        .derived_as(format!("{:.1} ms, however many tasks share it", time / 1e6)))
+}
+
+fn predict_system(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPrediction> {
+    let making = facts.measured(if split.processes { &fork::METRIC } else { &thread_create::METRIC }, &Case::new())?;
+    let (one, value) = (making.value, making.value * split.tasks as f64);
+    // Ticks may put all of it into user time.
+    let high = LIFE_OVER_CREATION * value + INTERRUPTS * ADDS as f64;
+    Ok(Predicting::between(Basis::Derived, value, 0.0, high)
+        .formula("tasks x time to make one")
+        .input(making)
+        .constant("tasks", split.tasks as f64, Unit::Count, "the case")
+        .derived_as(format!("{} x {:.1} us = {:.1} us", split.tasks, one / 1e3, value / 1e3)))
+}
+
+fn predict_efficiency(split: &Split) -> Prediction {
+    let low = 1.0 / (split.filled() * split.longest_share() * TOLERANCE);
+    Predicting::between(Basis::Derived, 1.0, low, TOLERANCE)
+        .formula("1: tasks that share nothing take their share of the CPUs")
+        .constant("CPUs that the tasks can fill", split.filled(), Unit::Count, "min(tasks, allowed CPUs)")
+        .derived_as(format!(
+            "{} tasks on {} CPUs: 1; at least {low:.2} even if no task is moved",
+            split.tasks, split.cpus
+        ))
+}
+
+fn predict_invisible(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPrediction> {
+    if split.tasks >= split.cpus {
+        return Err(NoPrediction::because(
+            "with a task for every CPU the ideal leaves nothing: what is here is other processes', the hypervisor's and \
+             the scheduler's",
+        ));
+    }
+    let alone = facts.measured(&ELAPSED, &split.alone)?;
+    let (time, spare) = (alone.value, (split.cpus - split.tasks) as f64);
+    let value = time / split.tasks as f64 * spare;
+    Ok(Predicting::within_factor(Basis::Derived, value, TOLERANCE)
+        .formula("CPUs without a task x elapsed time")
+        .input(alone)
+        .constant("CPUs without a task", spare, Unit::Count, "allowed CPUs - tasks")
+        .derived_as(format!("{:.1} ms / {} x {spare} = {:.1} ms", time / 1e6, split.tasks, value / 1e6)))
+}
+
+fn predict_alone(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+    let frequency = core_frequency(facts)?;
+    let gigahertz = frequency.value / 1e9;
+    let value = ADDS as f64 / gigahertz;
+    Ok(Predicting::within_factor(Basis::Derived, value, TOLERANCE)
+        .formula("dependent adds x 1 cycle / core frequency")
+        .constant("dependent adds", ADDS as f64, Unit::Count, "the definition of the work")
+        .input(frequency)
+        .source("uops.info: ADD of two 64-bit registers has a latency of one cycle on every core listed")
+        .derived_as(format!("{ADDS} cycles / {gigahertz:.2} GHz = {:.1} ms", value / 1e6)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::machine;
+    use kelvin_harness::MeasuredValue;
+    use kelvin_model::Fact;
+
+    #[test]
+    fn shares_add_up_to_the_work() {
+        for tasks in [1, 2, 3, 7, 64, 1000] {
+            let shares: Vec<u64> = (0..tasks).map(|task| share(tasks, task)).collect();
+            assert_eq!(shares.iter().sum::<u64>(), ITERATIONS);
+            assert!(shares[0] - shares[tasks as usize - 1] <= 1);
+        }
+        assert_eq!(ADDS, 614_400_000);
+    }
+
+    #[test]
+    fn small_machines_have_every_count_and_large_ones_the_turning_points() {
+        assert_eq!(task_counts(2, Effort::Default), [1, 2, 3, 4]);
+        assert_eq!(task_counts(16, Effort::Default), [1, 2, 3, 4, 6, 8, 12, 15, 16, 17, 24, 32]);
+        assert_eq!(task_counts(16, Effort::Thorough).len(), 32);
+        assert_eq!(task_counts(5, Effort::Default), [1, 2, 3, 4, 5, 6, 8, 10]);
+    }
+
+    #[test]
+    fn stat_is_added_up_over_the_allowed_cpus() {
+        let stat = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 0 0 0 0 0 0 0 0 0\n\
+                    cpu1 10 1 5 100 4 1 3 7 0 0\ncpu10 1 1 1 1 1 1 1 1 0 0\n";
+        let times = parse_cpu_times(stat, &[1, 10], 100).unwrap();
+        // busy 10+1+5+1+3 and 1+1+1+1+1 ticks of 10 ms; idle 104 and 2; steal 7 and 1
+        assert_eq!(times, CpuTimes { busy: 250e6, idle: 1060e6, steal: 80e6 });
+        assert_eq!(parse_cpu_times(stat, &[2], 100), None);
+    }
+
+    #[test]
+    fn what_is_not_ones_own_is_invisible() {
+        let observed = Observed {
+            elapsed: 100e6,
+            user: 140e6,
+            system: 10e6,
+            cpus: 2.0,
+            stat: CpuTimes { busy: 160e6, idle: 30e6, steal: 10e6 },
+        };
+        assert!((observed.invisible() - 50e6).abs() < 1.0);
+        assert_eq!(
+            observed.where_the_rest_went(),
+            "of 200.0 ms on 2 CPUs the work got 150.0 ms; by /proc/stat 30.0 ms were idle, 10.0 ms stolen by the \
+             hypervisor, 10.0 ms other processes' or the kernel's"
+        );
+        assert_eq!(observed.as_time_shows(), "as time shows it: real 0.100 s, user 0.140 s, sys 0.010 s");
+    }
+
+    #[test]
+    fn the_ideal_is_the_work_over_the_cpus() {
+        let mut machine = machine();
+        machine.topology.allowed = Fact::known(vec![0, 1], "a test");
+        let measured = |id: &str, case: &Case| {
+            let value = match (id, case.integer("tasks")) {
+                ("os.tasks.elapsed" | "os.tasks.user", Some(1)) => 200e6,
+                ("cpu.frequency", None) => 3.0e9,
+                ("os.process.fork", None) => 40e3,
+                ("os.thread.create", None) => 6e3,
+                _ => return None,
+            };
+            Some(MeasuredValue { value, half_width: 0.0 })
+        };
+        let facts = Facts::new(&machine, &measured);
+        let case = |n| Case::new().with("tasks", n).with_word("kind", "threads");
+        // 614,400,000 cycles at 3 GHz
+        assert!((predict(&facts, &ELAPSED, &case(1)).unwrap().value - 204.8e6).abs() < 1.0);
+        let three = predict(&facts, &ELAPSED, &case(3)).unwrap();
+        assert!((three.value - 100e6).abs() < 1.0);
+        // two of three equal tasks on one CPU: 133.3 ms, and a tenth of it for the frequency
+        assert!((three.high - 146.67e6).abs() < 1e4, "{}", three.high);
+        assert_eq!(three.derivation, "200.0 ms / min(3, 2) = 100.0 ms; 133.3 ms if no task is moved");
+        assert!((predict(&facts, &USER, &case(4)).unwrap().value - 200e6).abs() < 1.0);
+        let efficiency = predict(&facts, &EFFICIENCY, &case(3)).unwrap();
+        assert!((efficiency.low - 0.75 / 1.1).abs() < 1e-9, "{}", efficiency.low);
+        assert!((predict(&facts, &INVISIBLE, &case(1)).unwrap().value - 200e6).abs() < 1.0);
+        assert!(predict(&facts, &INVISIBLE, &case(2)).is_err());
+        assert_eq!(predict(&facts, &SYSTEM, &case(4)).unwrap().derivation, "4 x 6.0 us = 24.0 us");
+        let processes = Case::new().with("tasks", 4).with_word("kind", "processes");
+        assert_eq!(predict(&facts, &SYSTEM, &processes).unwrap().derivation, "4 x 40.0 us = 160.0 us");
+    }
+
+    #[test]
+    fn three_tasks_on_two_cpus_end_together_or_not() {
+        let share = |tasks| Split { tasks, cpus: 2, alone: Case::new(), processes: false }.longest_share();
+        assert!((share(3) - 2.0 / 3.0).abs() < 1e-12);
+        assert!((share(4) - 0.5).abs() < 1e-12);
+        assert!((share(1) - 1.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,213 @@
+//! The published cost of entering and leaving the kernel, with the mitigations in force: the prediction of a null call.
+
+use kelvin_harness::Facts;
+use kelvin_model::{Basis, NoPrediction, Prediction, Unit};
+
+use crate::predict::Predicting;
+use crate::published::{self, Figure};
+
+pub(super) use crate::published::BEHRENS;
+
+/// Instructions between `syscall` and `sysret` for a call that does next to nothing: saving, clearing and restoring the
+/// registers (some 60), choosing the call (20), the call (20), and the work before and after it, with the checks of
+/// pending work and of the return address (70).
+const INSTRUCTIONS: f64 = 170.0;
+/// Where they were counted.
+const COUNTED: &str =
+    "Linux 6.x, arch/x86/entry/entry_64.S (entry_SYSCALL_64), entry/common.c (do_syscall_64), kernel/sys.c (getppid)";
+/// Instructions a cycle in code of pushes, pops and short branches, which a store and a taken branch a cycle limit.
+const PER_CYCLE: f64 = 2.0;
+/// Returns on that path: from the call's inner function, the call, the dispatcher and do_syscall_64.
+const RETURNS: f64 = 4.0;
+/// Factor either way: the same path differs by that much between kernel versions and configurations (audit, context
+/// tracking, random stack offsets).
+const SPREAD: f64 = 1.5;
+
+/// What one mitigation adds.
+#[derive(Debug, PartialEq)]
+struct Added {
+    what: &'static str,
+    cycles: f64,
+    source: String,
+}
+
+/// Predicts a null call on this machine.
+pub(super) fn predict(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+    if facts.machine().architecture != *"x86_64" {
+        return Err(NoPrediction::because(
+            "no publication in the built-in table gives the cost of a trap on this processor",
+        ));
+    }
+    let pair = |core: &published::Core| core.system_call.map(|[entry, exit]| entry + exit);
+    let trap = published::figure(facts, |_| BEHRENS, pair)?;
+    let frequency = published::frequency(facts)?;
+    let (added, unknown) = mitigations(facts)?;
+    let software = INSTRUCTIONS / PER_CYCLE;
+    let extra: f64 = added.iter().map(|one| one.cycles).sum();
+    let nanoseconds = |cycles: f64| cycles * 1e9 / frequency.value;
+    let total = trap.value + software + extra;
+    let (low, high) = (trap.span.0 + software + extra, trap.span.1 + software + extra);
+    let terms: String = added.iter().map(|one| format!(" + {:.0} {}", one.cycles, one.what)).collect();
+    let left_out = if unknown.is_empty() {
+        String::new()
+    } else {
+        format!("; nothing is published for what is also in force: {}", unknown.join(", "))
+    };
+    let mut predicting = Predicting::between(
+        Basis::Published,
+        nanoseconds(total),
+        nanoseconds(low / SPREAD),
+        nanoseconds(high * SPREAD),
+    )
+    .formula("(instructions into and out of the kernel + entry code + mitigations in force) / core frequency")
+    .input(trap.input("syscall and sysret"))
+    .constant("entry code, instructions", INSTRUCTIONS, Unit::Count, COUNTED)
+    .input(frequency.clone())
+    .source(BEHRENS)
+    .source(COUNTED);
+    for one in &added {
+        predicting = predicting.input(published::cycles(one.what, one.cycles, &one.source)).source(one.source.clone());
+    }
+    Ok(predicting.derived_as(format!(
+        "{:.0} syscall and sysret + {INSTRUCTIONS} instructions / {PER_CYCLE} a cycle{terms} = {total:.0} cycles / {:.3} GHz \
+         = {:.1} ns; unremarkable within a factor of {SPREAD}{left_out}",
+        trap.value,
+        frequency.value / 1e9,
+        nanoseconds(total)
+    )))
+}
+
+/// What the mitigations in force add to every call, and those that have no published figure.
+fn mitigations(facts: &Facts<'_>) -> Result<(Vec<Added>, Vec<String>), NoPrediction> {
+    let Some(all) = facts.machine().cpu.mitigations.get() else {
+        return Ok((Vec::new(), vec!["mitigations, which are not known".into()]));
+    };
+    let status = |name: &str| all.iter().find(|one| one.vulnerability == name).map_or("", |one| one.status.as_str());
+    let mut added = Vec::new();
+    let mut unknown = Vec::new();
+    let from_paper = |core: &published::Core, pick: fn(&published::Core) -> Option<f64>| pick(core).map(|_| BEHRENS);
+    let figure = |pick: fn(&published::Core) -> Option<f64>| {
+        published::figure(facts, move |core| from_paper(core, pick).unwrap_or(core.source), pick)
+    };
+    if status("meltdown").contains("PTI") {
+        let one = figure(|core| core.table_switch)?;
+        added.push(Added {
+            what: "for two switches of page tables (PTI)",
+            cycles: 2.0 * one.value,
+            source: one.source,
+        });
+    }
+    if ["mds", "tsx_async_abort", "mmio_stale_data", "reg_file_data_sampling", "tsa"]
+        .iter()
+        .any(|name| status(name).contains("Clear CPU buffers"))
+    {
+        let one = figure(|core| core.buffer_clearing)?;
+        added.push(Added { what: "for clearing buffers", cycles: one.value, source: one.source });
+    }
+    let misprediction = published::figure(facts, |core| core.source, |core| core.misprediction)?;
+    let steered = ["Safe RET", "safe RET"].iter().any(|text| status("spec_rstack_overflow").contains(text));
+    if steered || status("retbleed").contains("untrained return thunk") {
+        added.push(mispredicted("for returns that are steered", RETURNS, &misprediction));
+    }
+    if status("spectre_v2").contains("Retpolines") && dispatches_indirectly(facts) {
+        added.push(mispredicted("for a retpoline in the dispatch", 1.0, &misprediction));
+    }
+    if status("retbleed").contains("IBRS") || status("spectre_v2").contains("Mitigation: IBRS") {
+        unknown.push("IBRS, two writes to a control register".into());
+    }
+    if status("spectre_v2").contains("BHI: SW loop") {
+        unknown.push("the loop that clears branch history".into());
+    }
+    Ok((added, unknown))
+}
+
+/// Branches that the mitigation makes mispredict on purpose.
+fn mispredicted(what: &'static str, branches: f64, one: &Figure) -> Added {
+    Added {
+        what,
+        cycles: branches * one.value,
+        source: format!(
+            "{branches} mispredicted branches of {} cycles ({}); Linux Documentation/admin-guide/hw-vuln/srso.rst and \
+             spectre.rst: speculation is led to a controlled place",
+            one.value, one.source
+        ),
+    }
+}
+
+/// Whether the kernel calls through its table of system calls; since 6.9 it compares and jumps instead.
+fn dispatches_indirectly(facts: &Facts<'_>) -> bool {
+    let release = facts.machine().kernel.release.get().map_or("", String::as_str);
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    match (numbers.next(), numbers.next()) {
+        (Some(major), Some(minor)) => (major, minor) < (6, 9),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use kelvin_harness::MeasuredValue;
+    use kelvin_model::{Case, Fact, Machine, Mitigation};
+
+    fn machine(core: &str, release: &str, statuses: &[(&str, &str)]) -> Machine {
+        let mut machine = testing::machine();
+        machine.cpu.microarchitecture = Fact::known(core.into(), "a test");
+        machine.kernel.release = Fact::known(release.into(), "a test");
+        let mitigations = statuses
+            .iter()
+            .map(|&(name, status)| Mitigation { vulnerability: name.into(), status: status.into() })
+            .collect();
+        machine.cpu.mitigations = Fact::known(mitigations, "a test");
+        machine
+    }
+
+    /// The prediction at 1 GHz, so in cycles.
+    fn predicted(machine: &Machine) -> Prediction {
+        let measured = |_: &str, _: &Case| Some(MeasuredValue { value: 1e9, half_width: 0.0 });
+        predict(&Facts::new(machine, &measured)).unwrap()
+    }
+
+    #[test]
+    fn a_bare_call_is_the_trap_and_the_entry_code() {
+        let prediction = predicted(&machine("Zen 3", "6.12.1", &[]));
+        assert_eq!(prediction.value, 138.0 + 85.0);
+        assert_eq!(prediction.high, 223.0 * 1.5);
+    }
+
+    #[test]
+    fn mitigations_in_force_are_added_and_others_are_not() {
+        let old = machine(
+            "Skylake",
+            "4.19.0",
+            &[
+                ("meltdown", "Mitigation: PTI"),
+                ("mds", "Mitigation: Clear CPU buffers; SMT vulnerable"),
+                ("spectre_v2", "Mitigation: Retpolines; IBPB: conditional"),
+            ],
+        );
+        assert_eq!(predicted(&old).value, 84.0 + 85.0 + 2.0 * 191.0 + 518.0 + 16.0);
+        let new = machine(
+            "Zen 3",
+            "6.18.44",
+            &[
+                ("meltdown", "Not affected"),
+                ("spec_rstack_overflow", "Mitigation: Safe RET"),
+                ("spectre_v2", "Mitigation: Retpolines; BHI: Not affected"),
+            ],
+        );
+        assert_eq!(predicted(&new).value, 138.0 + 85.0 + 4.0 * 13.0);
+        let ibrs = predicted(&machine("Skylake", "6.12.1", &[("retbleed", "Mitigation: IBRS")]));
+        assert_eq!(ibrs.value, 84.0 + 85.0);
+        assert!(ibrs.derivation.contains("IBRS"), "{}", ibrs.derivation);
+    }
+
+    #[test]
+    fn a_core_without_a_figure_has_the_span_of_the_table() {
+        let prediction = predicted(&machine("Zen 5", "6.18.44", &[]));
+        assert_eq!(prediction.value, 94.0 + 85.0);
+        assert_eq!((prediction.low, prediction.high), (135.0 / 1.5, 223.0 * 1.5));
+        assert!(prediction.inputs[0].source.contains("no figure for Zen 5"));
+    }
+}

@@ -1,0 +1,46 @@
+//! What a child costs that borrows the parent's memory: vfork, exit, wait.
+//!
+//! It is the least that a process can cost here, since no page table is copied. It must not be used as the cost of
+//! starting a program: that adds execve and the program's own start.
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_sys::process::vfork_and_exit;
+
+use super::lives::{making, time_lives};
+
+pub(crate) static METRIC: Metric =
+    making("os.process.vfork", "A vfork, the child's exit, and the parent's wait for it");
+
+pub(crate) static PROBE: Probe = Probe {
+    id: "os.process.vfork",
+    summary: "Whole life of a vfork child that exits at once",
+    kind: Kind::Measure,
+    method: Method {
+        how: "The vfork call (clone with CLONE_VM and CLONE_VFORK where there is none) and the child's exit_group in one \
+              block of assembly, so that the child touches no memory; then waitpid. Timed one by one, on one CPU; every \
+              child must end with status 0.",
+        prediction: "None: no public source gives it for kernels of today. It is a floor for os.process.spawn, which uses \
+                     the same call.",
+        not_for: "Starting a program: see os.process.spawn.",
+        pitfalls: &[
+            "The parent's thread sleeps until the child has ended or executed a program: the time holds two switches.",
+            "A compiler that does not know that vfork returns twice breaks the caller's stack; here the child never \
+             leaves the assembly.",
+        ],
+        sources: &["vfork(2)", "lmbench lat_proc"],
+    },
+    metrics: &[&METRIC],
+    inputs: &[],
+    cases: |_: &Machine, _: Effort| vec![Case::new()],
+    run,
+    predict,
+};
+
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+    time_lives(bench, &METRIC, vfork_and_exit)
+}
+
+fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::because("no public source gives the cost of vfork and exit for kernels of today"))
+}

@@ -1,0 +1,286 @@
+//! Published costs of instructions and transitions, by microarchitecture, in core cycles; each row with its sources.
+//!
+//! A figure that no publication gives for a core is absent, never borrowed from the core's relatives in silence, and
+//! never one measured here.
+
+use kelvin_harness::Facts;
+use kelvin_model::{Case, Input, NoPrediction, Unit};
+
+use crate::cpu::frequency;
+
+/// What is published about the cores of one or a few microarchitectures.
+#[derive(Debug)]
+pub(crate) struct Core {
+    /// Names, as the machine's facts give them.
+    names: &'static [&'static str],
+    /// Latency of an add of two registers.
+    pub add: f64,
+    /// Latency of a multiply of two 64-bit registers.
+    pub multiply: f64,
+    /// Latency of a load that hits the first-level cache, address from a plain register.
+    pub load: f64,
+    /// Time between two reads of the time-stamp counter that follow each other: `rdtsc`, `rdtscp`.
+    pub counter_reads: Option<[f64; 2]>,
+    /// Time of a near call and the return from it, together, when both are predicted.
+    pub call_and_return: Option<f64>,
+    /// Lowest usual cost of a mispredicted branch.
+    pub misprediction: Option<f64>,
+    /// The instructions into the kernel and back: `syscall`, `sysret`.
+    pub system_call: Option<[f64; 2]>,
+    /// One switch of the page tables (a write to CR3), where the kernel is kept in tables of its own.
+    pub table_switch: Option<f64>,
+    /// Clearing of buffers before the return to the user (`verw`), where that is the mitigation.
+    pub buffer_clearing: Option<f64>,
+    /// Where latencies, reads, calls and mispredictions come from.
+    pub source: &'static str,
+}
+
+/// Agner Fog's tables of instructions.
+const AGNER: &str = "Agner Fog, Instruction tables, and The microarchitecture of Intel, AMD and VIA CPUs";
+/// For the transitions into the kernel and what mitigations add to them.
+pub(crate) const BEHRENS: &str =
+    "Behrens, Belay, Kaashoek: Performance Evolution of Mitigating Transient Execution Attacks, EuroSys 2022";
+
+/// A core of which nothing but the latencies of an add, a multiply and a load is published.
+const PLAIN: Core = Core {
+    names: &[],
+    add: 1.0,
+    multiply: 3.0,
+    load: 4.0,
+    counter_reads: None,
+    call_and_return: None,
+    misprediction: None,
+    system_call: None,
+    table_switch: None,
+    buffer_clearing: None,
+    source: AGNER,
+};
+
+static CORES: &[Core] = &[
+    Core {
+        names: &["Sandy Bridge", "Sandy Bridge-EP"],
+        counter_reads: Some([28.0, 36.0]),
+        call_and_return: Some(4.0),
+        misprediction: Some(15.0),
+        ..PLAIN
+    },
+    Core {
+        names: &["Ivy Bridge", "Ivy Bridge-EP"],
+        counter_reads: Some([27.0, 36.0]),
+        call_and_return: Some(4.0),
+        misprediction: Some(15.0),
+        ..PLAIN
+    },
+    Core {
+        names: &["Haswell", "Haswell-EP"],
+        counter_reads: Some([24.0, 32.0]),
+        call_and_return: Some(3.0),
+        misprediction: Some(15.0),
+        ..PLAIN
+    },
+    Core {
+        names: &["Broadwell", "Broadwell-EP", "Broadwell-DE"],
+        counter_reads: Some([24.0, 32.0]),
+        call_and_return: Some(3.0),
+        misprediction: Some(15.0),
+        system_call: Some([49.0, 40.0]),
+        table_switch: Some(206.0),
+        buffer_clearing: Some(610.0),
+        ..PLAIN
+    },
+    Core {
+        names: &["Skylake", "Kaby Lake", "Coffee Lake", "Comet Lake", "Whiskey Lake or Comet Lake"],
+        counter_reads: Some([25.0, 32.0]),
+        call_and_return: Some(3.0),
+        misprediction: Some(16.0),
+        system_call: Some([42.0, 42.0]),
+        table_switch: Some(191.0),
+        buffer_clearing: Some(518.0),
+        ..PLAIN
+    },
+    Core {
+        names: &["Skylake-SP"],
+        counter_reads: Some([25.0, 32.0]),
+        call_and_return: Some(3.0),
+        misprediction: Some(16.0),
+        ..PLAIN
+    },
+    Core {
+        names: &["Cascade Lake", "Cooper Lake"],
+        counter_reads: Some([25.0, 32.0]),
+        call_and_return: Some(3.0),
+        misprediction: Some(16.0),
+        system_call: Some([70.0, 43.0]),
+        buffer_clearing: Some(458.0),
+        ..PLAIN
+    },
+    Core {
+        names: &["Ice Lake", "Tiger Lake", "Rocket Lake"],
+        load: 5.0,
+        call_and_return: Some(3.0),
+        misprediction: Some(17.0),
+        system_call: Some([21.0, 29.0]),
+        ..PLAIN
+    },
+    Core {
+        names: &["Ice Lake-SP", "Ice Lake-D"],
+        load: 5.0,
+        call_and_return: Some(3.0),
+        misprediction: Some(17.0),
+        system_call: Some([45.0, 32.0]),
+        ..PLAIN
+    },
+    Core {
+        names: &["Sapphire Rapids", "Emerald Rapids", "Granite Rapids", "Granite Rapids-D"],
+        load: 5.0,
+        misprediction: Some(17.0),
+        ..PLAIN
+    },
+    Core {
+        names: &["Zen", "Zen+", "Dhyana (Zen)"],
+        multiply: 4.0,
+        counter_reads: Some([36.0, 36.0]),
+        call_and_return: Some(4.0),
+        misprediction: Some(18.0),
+        system_call: Some([63.0, 53.0]),
+        ..PLAIN
+    },
+    Core {
+        names: &["Zen 2"],
+        counter_reads: Some([37.0, 37.0]),
+        call_and_return: Some(4.0),
+        misprediction: Some(18.0),
+        system_call: Some([53.0, 46.0]),
+        ..PLAIN
+    },
+    Core {
+        names: &["Zen 3"],
+        counter_reads: Some([37.0, 37.0]),
+        call_and_return: Some(4.0),
+        misprediction: Some(13.0),
+        system_call: Some([83.0, 55.0]),
+        source: "Agner Fog, Instruction tables; AMD Software Optimization Guide for Family 19h (56665)",
+        ..PLAIN
+    },
+    Core {
+        names: &["Zen 4"],
+        counter_reads: Some([37.0, 37.0]),
+        call_and_return: Some(4.0),
+        misprediction: Some(13.0),
+        source: "Agner Fog, Instruction tables; AMD Software Optimization Guide for Zen 4 (57647)",
+        ..PLAIN
+    },
+    Core {
+        names: &["Zen 5"],
+        misprediction: Some(15.0),
+        source: "AMD Software Optimization Guide for Zen 5 (58455)",
+        ..PLAIN
+    },
+    Core { names: &["Cortex-A72"], multiply: 5.0, source: "Arm Cortex-A72 Software Optimization Guide", ..PLAIN },
+    Core { names: &["Neoverse N1"], multiply: 4.0, source: "Arm Neoverse N1 Software Optimization Guide", ..PLAIN },
+    Core {
+        names: &["Neoverse V1", "Neoverse N2", "Neoverse V2"],
+        multiply: 2.0,
+        source: "Arm Neoverse V1, N2 and V2 Software Optimization Guides",
+        ..PLAIN
+    },
+];
+
+/// The row of this machine's cores.
+pub(crate) fn core(facts: &Facts<'_>) -> Result<&'static Core, NoPrediction> {
+    let name = facts.machine().cpu.microarchitecture.get().map(String::as_str);
+    let name = name.ok_or_else(|| NoPrediction::because("this processor's microarchitecture is not known"))?;
+    CORES
+        .iter()
+        .find(|core| core.names.contains(&name))
+        .ok_or_else(|| NoPrediction::because(format!("the table of published costs has no row for {name}")))
+}
+
+/// A published figure for this machine's cores, in core cycles.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Figure {
+    /// The figure; for a core without one of its own the middle of those of all cores in the table.
+    pub value: f64,
+    /// The lowest and the highest that it can be: the figure itself, or the ends of the table.
+    pub span: (f64, f64),
+    /// What stands for it, in words.
+    pub source: String,
+}
+
+impl Figure {
+    /// As an input of a prediction.
+    pub fn input(&self, name: &str) -> Input {
+        cycles(name, self.value, &self.source)
+    }
+}
+
+/// A figure of this machine's cores; where nothing is published for them, the span of it over all cores of the table.
+pub(crate) fn figure(
+    facts: &Facts<'_>,
+    source: impl Fn(&Core) -> &'static str,
+    pick: fn(&Core) -> Option<f64>,
+) -> Result<Figure, NoPrediction> {
+    let name = facts.machine().cpu.microarchitecture.get().map_or("an unknown core", String::as_str);
+    let core = core(facts).ok();
+    if let Some((core, value)) = core.and_then(|core| Some((core, pick(core)?))) {
+        return Ok(Figure { value, span: (value, value), source: format!("{name}: {}", source(core)) });
+    }
+    if facts.machine().architecture != *"x86_64" {
+        return Err(NoPrediction::because(format!("the table of published costs has no figure for {name}")));
+    }
+    let figures = || CORES.iter().filter_map(|core| Some((core, pick(core)?)));
+    let low = figures().map(|(_, value)| value).fold(f64::INFINITY, f64::min);
+    let high = figures().map(|(_, value)| value).fold(0.0, f64::max);
+    let sources = figures().next().map_or("", |(core, _)| source(core));
+    let source = format!("no figure for {name}: the middle of {low} to {high} over the x86 cores in: {sources}");
+    Ok(Figure { value: (low + high) / 2.0, span: (low, high), source })
+}
+
+/// The measured frequency of the core, in hertz.
+pub(crate) fn frequency(facts: &Facts<'_>) -> Result<Input, NoPrediction> {
+    facts.measured(&frequency::METRIC, &Case::new().with_word("load", "one"))
+}
+
+/// A number of core cycles as an input.
+pub(crate) fn cycles(name: &str, value: f64, source: &str) -> Input {
+    Input { name: name.into(), value, unit: Unit::Cycles, source: source.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use kelvin_model::Fact;
+
+    #[test]
+    fn rows_are_plausible_and_no_name_is_in_two_of_them() {
+        let mut names: Vec<&str> = CORES.iter().flat_map(|core| core.names).copied().collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        for core in CORES {
+            assert!(core.add == 1.0 && (2.0..=6.0).contains(&core.multiply) && (3.0..=6.0).contains(&core.load));
+            assert!(!core.names.is_empty() && !core.source.is_empty());
+            assert!(core.system_call.is_none_or(|[entry, exit]| entry + exit > 30.0));
+        }
+    }
+
+    #[test]
+    fn a_core_has_its_figure_and_one_without_has_the_span_of_the_table() {
+        let mut machine = testing::machine();
+        let trap = |machine: &kelvin_model::Machine| {
+            let facts = Facts::new(machine, &|_, _| None);
+            figure(&facts, |_| BEHRENS, |core| core.system_call.map(|[entry, exit]| entry + exit))
+        };
+        machine.cpu.microarchitecture = Fact::known("Zen 3".into(), "a test");
+        let own = trap(&machine).unwrap();
+        assert_eq!((own.value, own.span), (138.0, (138.0, 138.0)));
+        machine.cpu.microarchitecture = Fact::known("Zen 9".into(), "a test");
+        let other = trap(&machine).unwrap();
+        assert_eq!((other.value, other.span), (94.0, (50.0, 138.0)));
+        assert!(other.source.starts_with("no figure for Zen 9: the middle of 50 to 138"), "{}", other.source);
+        machine.architecture = "aarch64".into();
+        assert!(trap(&machine).is_err());
+    }
+}

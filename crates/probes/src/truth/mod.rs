@@ -1,0 +1,49 @@
+//! Known truths: things whose answer is set by construction, measured by the same harness as everything else, so that
+//! kelvin's own error can be seen. And known faults, to see that a probe that goes wrong costs only itself.
+
+mod faults;
+mod latency_ratio;
+mod pipe_rate;
+mod quota;
+mod wait;
+
+use kelvin_harness::{Facts, Method, Probe};
+use kelvin_model::{Basis, Case, Metric, NoPrediction, Prediction, Unit};
+
+use crate::predict::Predicting;
+
+pub(crate) static PROBES: &[&Probe] = &[
+    &wait::PROBE,
+    &latency_ratio::PROBE,
+    &pipe_rate::PROBE,
+    &quota::PROBE,
+    &faults::HANG,
+    &faults::CRASH,
+    &faults::PANIC,
+    &faults::GARBAGE,
+    &faults::SILENCE,
+];
+
+/// The known value as a prediction: `share` is the relative error that the construction itself may have.
+fn known(value: f64, share: f64, unit: Unit, construction: &str) -> Prediction {
+    Predicting::between(Basis::Spec, value, value * (1.0 - share), value * (1.0 + share))
+        .formula("set by construction")
+        .constant("known value", value, unit, "construction")
+        .derived_as(format!("{construction}; the construction itself is good to {} %", share * 100.0))
+}
+
+/// The method of a known truth.
+const fn method(how: &'static str) -> Method {
+    Method {
+        how,
+        prediction: "The value is set by construction; the range is what the construction itself allows.",
+        not_for: "Anything but checking kelvin.",
+        pitfalls: &[],
+        sources: &[],
+    }
+}
+
+/// A fault has no value to predict.
+fn no_value(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::because("a probe that goes wrong on purpose has no value"))
+}

@@ -1,0 +1,75 @@
+//! A pipe of known rate: a writer puts in 16 KiB every millisecond, and the reader's rate is measured.
+
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::time::Duration;
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Probe, Stop};
+use kelvin_model::{Canaries, Case, Machine, Metric, NoPrediction, Prediction, Treatment, Unit};
+use kelvin_sys::clock::monotonic;
+
+const CHUNK: usize = 16 << 10;
+const PERIOD: u64 = 1_000_000;
+/// Chunks that one figure is made of: the jitter of its two ends, some 100 us, is then below one percent.
+const CHUNKS: u64 = 40;
+
+static METRIC: Metric = Metric::rate("truth.pipe", "Bytes per second out of a pipe that is filled at a known rate")
+    .headline(Treatment::AsFound)
+    .canaries(Canaries::NONE);
+
+pub(super) static PROBE: Probe = Probe {
+    id: "truth.pipe",
+    summary: "A pipe that is filled at 16 KiB a millisecond, read as fast as it goes",
+    kind: Kind::Truth,
+    method: super::method(
+        "A thread writes 16 KiB at fixed deadlines a millisecond apart; the reader counts bytes between the arrival of \
+         the first chunk and that of the last.",
+    ),
+    metrics: &[&METRIC],
+    inputs: &[],
+    cases: |_: &Machine, _: Effort| vec![Case::new()],
+    run,
+    predict,
+};
+
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+    let (mut reader, writer) = std::io::pipe()?;
+    std::thread::scope(|scope| {
+        let feeding = scope.spawn(|| feed(writer));
+        let rate = drain(bench, &mut reader);
+        drop(reader);
+        feeding.join().map_err(|_| Stop::fail("the writing thread panicked"))??;
+        bench.record(&METRIC, vec![rate?]);
+        Ok(())
+    })
+}
+
+fn feed(mut writer: PipeWriter) -> Result<(), Stop> {
+    let chunk = [0x5a; CHUNK];
+    let begun = monotonic();
+    for number in 0..=CHUNKS {
+        let due = begun + number * PERIOD;
+        std::thread::sleep(Duration::from_nanos(due.saturating_sub(monotonic() + 100_000)));
+        while monotonic() < due {
+            std::thread::yield_now();
+        }
+        writer.write_all(&chunk)?;
+    }
+    Ok(())
+}
+
+fn drain(bench: &Bench<'_>, reader: &mut PipeReader) -> Result<f64, Stop> {
+    let clock = bench.clock();
+    let mut chunk = [0; CHUNK];
+    reader.read_exact(&mut chunk)?;
+    let first = clock.stop();
+    for _ in 0..CHUNKS {
+        reader.read_exact(&mut chunk)?;
+    }
+    let seconds = bench.nanoseconds(clock.stop() - first) / 1e9;
+    Ok(CHUNKS as f64 * CHUNK as f64 / seconds)
+}
+
+fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    let rate = CHUNK as f64 * 1e9 / PERIOD as f64;
+    Ok(super::known(rate, 0.01, Unit::BytesPerSecond, "16 KiB every millisecond is 16.384 MB/s"))
+}

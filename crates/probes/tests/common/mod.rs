@@ -1,0 +1,103 @@
+//! Runs a probe once for real, in a process of its own, as a run does.
+//!
+//! A test that wants it says `mod common;` and calls [`run_probe`]. The process is the test binary itself, started
+//! again to run nothing but [`serve_round`].
+
+use std::time::Duration;
+
+use kelvin_model::{Attempt, Case, Readings};
+use kelvin_sys::child::{End, Guarded};
+use kelvin_sys::clock::{Clock, calibrate, counter_unusable};
+use kelvin_sys::cpu;
+
+/// First line of an answer; see the harness's protocol.
+const MAGIC: &[u8] = b"kelvin-readings-1\n";
+/// Time after which a probe counts as hanging.
+const LIMIT: Duration = Duration::from_secs(60);
+/// More than any probe answers.
+const MOST_BYTES: usize = 64 << 20;
+
+/// The process in which a probe runs; nothing by itself.
+#[test]
+#[ignore = "the process in which run_probe runs a probe"]
+fn serve_round() {
+    kelvin_harness::serve(&kelvin_probes::all()).unwrap();
+}
+
+/// Runs the probe `id` at `case` once, with `slice_ms` milliseconds for its timed part, and returns what it answered.
+///
+/// Panics if the process crashes, hangs, or answers garbage.
+pub fn run_probe(id: &str, case: &Case, slice_ms: u64) -> Attempt {
+    let program = std::env::current_exe().unwrap();
+    let arguments = ["common::serve_round", "--exact", "--ignored", "--test-threads=1"];
+    let mut child = Guarded::spawn(program.as_os_str(), &arguments, [("KELVIN_TEST", "1")]).unwrap();
+    child.give(request(id, case, slice_ms).as_bytes());
+    let ending = child.wait(LIMIT, MOST_BYTES).unwrap();
+    // A probe that fails is an answer; the process itself must end well in any case.
+    assert_eq!(
+        ending.end,
+        End::Exited(0),
+        "{id} {case}: {} {}",
+        ending.complaint,
+        String::from_utf8_lossy(&ending.output)
+    );
+    unframe(&ending.output).unwrap_or_else(|reason| panic!("{id} {case}: {reason}"))
+}
+
+/// The same, and the readings of each metric by id; panics with the reason if it was skipped or failed.
+#[allow(dead_code)]
+pub fn measure(id: &str, case: &Case, slice_ms: u64) -> Vec<kelvin_model::Reading> {
+    match run_probe(id, case, slice_ms) {
+        Attempt::Measured(readings) => readings,
+        other => panic!("{id} {case}: {other:?}"),
+    }
+}
+
+/// Median over the batches of a reading, in nanoseconds per operation, nothing subtracted; of scalars, in their unit.
+#[allow(dead_code)]
+pub fn median(reading: &kelvin_model::Reading) -> f64 {
+    let mut values: Vec<f64> = match &reading.readings {
+        Readings::Batches(batches) => {
+            batches.nanoseconds.iter().zip(&batches.iterations).map(|(&time, &n)| time / n as f64).collect()
+        }
+        Readings::Scalars(values) => values.clone(),
+    };
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn request(id: &str, case: &Case, slice_ms: u64) -> String {
+    let counter = counter_unusable(None).is_none();
+    let clock = if counter { Clock::Counter } else { Clock::MonotonicRaw };
+    let allowed = cpu::allowed().unwrap();
+    let (&last, others) = allowed.split_last().unwrap();
+    let text = serde_json::json!({
+        "probe": id,
+        "case": case,
+        "round": 0,
+        "slice": slice_ms * 1_000_000,
+        "counter": counter,
+        "hertz": calibrate(clock, 0.02).hertz,
+        "cpu": last,
+        "peer_cpu": others.last(),
+        "allowed_cpus": allowed,
+        "canaries": true,
+        "realtime": false,
+        "seed": 42,
+        "throttle_file": null,
+        "scratch": std::env::temp_dir(),
+        "parent": std::process::id(),
+    });
+    text.to_string()
+}
+
+/// The answer inside the output of the process, around which the test runner prints lines of its own.
+fn unframe(output: &[u8]) -> Result<Attempt, String> {
+    let text = || String::from_utf8_lossy(output).into_owned();
+    let begin = output.windows(MAGIC.len()).position(|window| window == MAGIC).ok_or_else(text)? + MAGIC.len();
+    let rest = &output[begin..];
+    let line = rest.iter().position(|&byte| byte == b'\n').ok_or_else(text)?;
+    let length: usize = String::from_utf8_lossy(&rest[..line]).parse().map_err(|_| text())?;
+    let body = rest.get(line + 1..line + 1 + length).ok_or_else(text)?;
+    serde_json::from_slice(body).map_err(|error| error.to_string())
+}

@@ -1,0 +1,268 @@
+//! The list of probes: everything is on it, documented, and predicted where an earlier study measured it.
+
+mod composed;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use kelvin_harness::{Effort, Facts, Kind, MeasuredValue, Probe};
+use kelvin_model::{Basis, Case, Metric, Prediction, Unit};
+use kelvin_probes::all;
+
+/// Shortest text that says anything, in characters.
+const LEAST_TEXT: usize = 40;
+
+/// The areas, which are the directories that hold probes.
+const AREAS: &[&str] = &["cpu", "os", "truth"];
+
+/// The names of the probes that a source file defines.
+fn defined_in(source: &str) -> Vec<&str> {
+    let before = source.lines().filter_map(|line| line.split_once(": Probe ="));
+    before.filter_map(|(left, _)| left.split_once("static ").map(|(_, name)| name)).collect()
+}
+
+/// All Rust files below a directory.
+fn sources(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let of_entry = |path: PathBuf| if path.is_dir() { sources(&path) } else { vec![path] };
+    entries.flat_map(of_entry).filter(|path| path.extension().is_some_and(|end| end == "rs")).collect()
+}
+
+fn measures_and_studies() -> impl Iterator<Item = &'static Probe> {
+    all().into_iter().filter(|probe| matches!(probe.kind, Kind::Measure | Kind::Study))
+}
+
+#[test]
+fn definitions_are_found_in_a_source() {
+    let source = "pub(crate) static PROBE: Probe = Probe {\n id: \"a.b\" };\npub(super) static B: Probe = made!(\"c.d\");\n\
+                  static PROBES: &[&Probe] = &[&PROBE, &B];";
+    assert_eq!(defined_in(source), ["PROBE", "B"]);
+}
+
+#[test]
+fn every_probe_in_a_file_is_on_the_list() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut defined = Vec::new();
+    for file in AREAS.iter().flat_map(|area| sources(&root.join(area))) {
+        let source = std::fs::read_to_string(&file).unwrap();
+        let name = file.strip_prefix(&root).unwrap().display().to_string();
+        defined.extend(defined_in(&source).iter().map(|probe| format!("{name} {probe}")));
+    }
+    // Another test shows that no probe is listed twice, so equal counts mean that each of them is listed.
+    let listed: Vec<&str> = all().iter().map(|probe| probe.id).collect();
+    assert_eq!(defined.len(), listed.len(), "one is on no list (or not in a file of an area): {defined:#?} {listed:#?}");
+}
+
+#[test]
+fn ids_are_unique() {
+    let mut seen = BTreeSet::new();
+    for probe in all() {
+        assert!(seen.insert(probe.id), "two probes are called {}", probe.id);
+    }
+}
+
+#[test]
+fn a_metric_has_one_definition_and_no_case_of_it_is_measured_twice() {
+    let machine = composed::machine();
+    let mut definitions: BTreeMap<&str, &Metric> = BTreeMap::new();
+    let mut cases: BTreeSet<(&str, Case)> = BTreeSet::new();
+    for probe in measures_and_studies() {
+        for metric in probe.metrics {
+            let first = definitions.entry(metric.id.as_str()).or_insert(metric);
+            assert_eq!(*first, *metric, "two definitions of {}", metric.id);
+            for case in (probe.cases)(&machine, Effort::Thorough) {
+                assert!(cases.insert((metric.id.as_str(), case.clone())), "{} ({case}) is measured twice", metric.id);
+            }
+        }
+    }
+}
+
+#[test]
+fn ids_begin_with_their_area() {
+    for probe in all() {
+        let area = probe.id.split('.').next().unwrap();
+        assert!(AREAS.contains(&area), "{}", probe.id);
+        let of_kind = matches!(probe.kind, Kind::Truth | Kind::Fault);
+        assert_eq!(area == "truth", of_kind, "{} is a {:?}", probe.id, probe.kind);
+        for metric in probe.metrics {
+            assert_eq!(metric.area(), area, "{} of {}", metric.id, probe.id);
+            let well_formed = |part: &str| {
+                !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+            };
+            assert!(metric.id.split('.').all(well_formed), "{}", metric.id);
+        }
+    }
+}
+
+#[test]
+fn every_probe_says_what_it_does_and_what_its_number_is_not_for() {
+    let mut problems = Vec::new();
+    for probe in measures_and_studies() {
+        for (what, text, least) in [
+            ("summary", probe.summary, LEAST_TEXT / 2),
+            ("how", probe.method.how, LEAST_TEXT),
+            ("prediction", probe.method.prediction, LEAST_TEXT),
+            ("not_for", probe.method.not_for, LEAST_TEXT),
+        ] {
+            if text.chars().count() < least {
+                problems.push(format!("{}: {what} says next to nothing: {text:?}", probe.id));
+            }
+            if text.contains("  ") || text.trim() != text {
+                problems.push(format!("{}: stray spaces in {what}: {text:?}", probe.id));
+            }
+        }
+        if probe.method.pitfalls.is_empty() {
+            problems.push(format!("{} knows no pitfall", probe.id));
+        }
+        if probe.method.sources.is_empty() {
+            problems.push(format!("{} has no source", probe.id));
+        }
+        let short = |metric: &&&Metric| metric.summary.chars().count() < LEAST_TEXT / 4;
+        problems.extend(probe.metrics.iter().filter(short).map(|m| format!("{}: {:?}", m.id, m.summary)));
+    }
+    assert!(problems.is_empty(), "{problems:#?}");
+    assert!(measures_and_studies().all(|probe| !probe.metrics.is_empty()));
+}
+
+#[test]
+fn every_probe_has_cases_and_less_effort_means_fewer_of_the_same() {
+    let machine = composed::machine();
+    for probe in all() {
+        let [quick, usual, thorough] =
+            [Effort::Quick, Effort::Default, Effort::Thorough].map(|effort| (probe.cases)(&machine, effort));
+        assert!(!usual.is_empty(), "{} has no case", probe.id);
+        assert!(!quick.is_empty(), "{} has no case in a quick run", probe.id);
+        let distinct: BTreeSet<&Case> = thorough.iter().collect();
+        assert_eq!(distinct.len(), thorough.len(), "{} has a case twice", probe.id);
+        for case in &quick {
+            assert!(usual.contains(case), "{} ({case}) is in a quick run only", probe.id);
+        }
+        for case in &usual {
+            assert!(thorough.contains(case), "{} ({case}) is missing from a thorough run", probe.id);
+        }
+    }
+}
+
+#[test]
+fn the_parameters_of_a_case_are_the_axes_of_its_metrics() {
+    let machine = composed::machine();
+    for probe in measures_and_studies() {
+        for (case, metric) in (probe.cases)(&machine, Effort::Thorough)
+            .iter()
+            .flat_map(|case| probe.metrics.iter().map(move |metric| (case.clone(), metric)))
+        {
+            let axes: BTreeSet<&str> = metric.axes().map(|axis| axis.name.as_str()).collect();
+            let parameters: BTreeSet<&str> = case.iter().map(|(name, _)| name.as_str()).collect();
+            assert_eq!(parameters, axes, "{} ({case})", metric.id);
+        }
+    }
+}
+
+#[test]
+fn predictions_rest_on_probes_that_exist_and_never_on_themselves() {
+    let ids: BTreeSet<&str> = all().iter().map(|probe| probe.id).collect();
+    for probe in all() {
+        for input in probe.inputs {
+            assert!(ids.contains(input), "{} rests on {input}, which is no probe", probe.id);
+            assert_ne!(*input, probe.id);
+        }
+    }
+}
+
+/// A plausible headline of any metric, whatever it is asked at.
+fn plausible(metric: &str) -> Option<MeasuredValue> {
+    let definition = all().into_iter().flat_map(|probe| probe.metrics).find(|known| known.id == *metric)?;
+    let value = match definition.unit {
+        Unit::Nanoseconds => 100.0,
+        Unit::Cycles => 400.0,
+        Unit::Hertz => 4.0e9,
+        Unit::Bytes => 4096.0,
+        Unit::BytesPerSecond => 1.0e10,
+        Unit::PerSecond => 1.0e7,
+        Unit::Ratio => 1.0,
+        Unit::Count => 2.0,
+    };
+    Some(MeasuredValue { value, half_width: value / 100.0 })
+}
+
+/// What a reader lacks to follow a prediction, or what keeps it from being one.
+fn unsound(prediction: &Prediction) -> Vec<String> {
+    let Prediction { value, low, high, .. } = *prediction;
+    let in_order = 0.0 <= low && low <= value && value <= high && low < high && high.is_finite() && value > 0.0;
+    let input_is_bad = prediction.inputs.iter().find(|input| !input.value.is_finite() || input.source.is_empty());
+    let cites_nothing = prediction.basis == Basis::Published && prediction.sources.is_empty();
+    let checks = [
+        (!in_order, format!("{low}..{high} is no range around {value}")),
+        (prediction.formula.is_empty(), "no formula".into()),
+        (!prediction.derivation.contains(|c: char| c.is_ascii_digit()), "no figures in the derivation".into()),
+        (prediction.inputs.is_empty(), "it rests on no input".into()),
+        (input_is_bad.is_some(), format!("an input without value or source: {input_is_bad:?}")),
+        (cites_nothing, "it is published and cites nothing".into()),
+    ];
+    checks.into_iter().filter_map(|(wrong, text)| wrong.then_some(text)).collect()
+}
+
+#[test]
+fn what_an_earlier_study_measured_is_predicted_and_everything_else_predicted_or_explained() {
+    let machine = composed::machine();
+    let measured = |metric: &str, _: &Case| plausible(metric);
+    let facts = Facts::new(&machine, &measured);
+    let (mut seeds, mut problems) = (0, Vec::new());
+    for probe in measures_and_studies() {
+        for case in (probe.cases)(&machine, Effort::Default) {
+            for metric in probe.metrics {
+                seeds += usize::from(metric.seed);
+                let wrong = match (probe.predict)(&facts, metric, &case) {
+                    Ok(prediction) => unsound(&prediction),
+                    Err(reason) if metric.seed => vec![format!("measured by an earlier study, not predicted: {}", reason.0)],
+                    Err(reason) if reason.0.chars().count() < LEAST_TEXT / 2 => vec![format!("no reason: {:?}", reason.0)],
+                    Err(_) => Vec::new(),
+                };
+                problems.extend(wrong.iter().map(|text| format!("{} ({case}): {text}", metric.id)));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{problems:#?}");
+    assert!(seeds > 0, "no probe measures what an earlier study measured");
+}
+
+#[test]
+fn a_prediction_uses_only_what_its_probe_names_as_inputs() {
+    let machine = composed::machine();
+    for probe in measures_and_studies() {
+        let named = |metric: &str| {
+            let of_inputs = all().into_iter().filter(|other| probe.inputs.contains(&other.id) || other.id == probe.id);
+            of_inputs.flat_map(|other| other.metrics).any(|known| known.id == *metric)
+        };
+        let measured = |metric: &str, _: &Case| {
+            assert!(named(metric), "the prediction of {} uses {metric}, which is not among its inputs", probe.id);
+            plausible(metric)
+        };
+        let facts = Facts::new(&machine, &measured);
+        for case in (probe.cases)(&machine, Effort::Default) {
+            for metric in probe.metrics {
+                // Whether there is a prediction is another test's matter; here only what it asks for counts.
+                let _ = (probe.predict)(&facts, metric, &case);
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_measured_means_no_prediction_from_measurements() {
+    let machine = composed::machine();
+    let facts = Facts::new(&machine, &|_, _| None);
+    for probe in measures_and_studies() {
+        for case in (probe.cases)(&machine, Effort::Quick) {
+            for metric in probe.metrics {
+                if let Ok(prediction) = (probe.predict)(&facts, metric, &case) {
+                    assert!(
+                        prediction.inputs.iter().all(|input| input.source != "measured in this run"),
+                        "{} ({case}) claims to rest on a measurement that was not made",
+                        metric.id
+                    );
+                }
+            }
+        }
+    }
+}

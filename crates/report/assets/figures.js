@@ -1,0 +1,475 @@
+// Interactive figures, drawn by Apache ECharts: axes, bands, zoom, reading by keyboard, export.
+/** Makes the function that sets up one figure element; `say` speaks to screen readers. */
+function kelvinFigures(data, say) {
+  'use strict';
+
+  const root = document.documentElement;
+  const all = (selector, within) => Array.from(within.querySelectorAll(selector));
+  // Characters that XML forbids, or that turn the direction of what follows: an exported SVG must be well-formed.
+  const clean = (label) => label.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, '\ufffd');
+  for (const figure of data.figures) figure.title = clean(figure.title);
+  for (const series of data.figures.flatMap((figure) => figure.series)) {
+    series.label = clean(series.label);
+    series.points = series.points.map(([x, y, low, high]) => ({ x, y, low, high }));
+  }
+
+  // ---- Units: the same scales as the text of the page.
+  const SCALES = {
+    nanoseconds: [[1, 'ns'], [1e3, 'µs'], [1e6, 'ms'], [1e9, 's']],
+    cycles: [[1, 'cycles'], [1e5, 'kcycles', 1e3], [1e8, 'Mcycles', 1e6]],
+    hertz: [[1, 'Hz'], [1e3, 'kHz'], [1e6, 'MHz'], [1e9, 'GHz']],
+    bytes: [[1, 'B'], [1024, 'KiB'], [1048576, 'MiB'], [1073741824, 'GiB'], [1099511627776, 'TiB']],
+    bytes_per_second: [[1, 'B/s'], [1e3, 'kB/s'], [1e6, 'MB/s'], [1e9, 'GB/s']],
+    per_second: [[1, '/s'], [1e3, 'k/s'], [1e6, 'M/s']],
+    number: [[1, '']],
+    seconds: [[1, 's']],
+    share: [[0.01, '%']],
+  };
+
+  function scaled(kind, value) {
+    let found = SCALES[kind][0];
+    for (const scale of SCALES[kind]) if (Math.abs(value) >= scale[0] * 0.9995) found = scale;
+    return [value / (found[2] || found[0]), found[1]];
+  }
+
+  function text(kind, value, digits) {
+    if (value === 0) return '0';
+    const [number, unit] = scaled(kind, value);
+    const short = String(Number(number.toPrecision(digits)));
+    return unit ? short + ' ' + unit : short;
+  }
+
+  // ---- Axes: placed as the drawings of the page place them (see scale.rs).
+  const ZERO_STEP = 2;
+
+  function makeAxis(kind, logarithmic, values) {
+    const positive = values.filter((value) => value > 0);
+    const least = Math.min(...positive);
+    const log = logarithmic && positive.length > 0;
+    const zero = log && values.includes(0) ? Math.log10(least / ZERO_STEP) : null;
+    const to = (value) => (!log ? value : value > 0 ? Math.log10(value) : zero);
+    return { kind, log, zero, to };
+  }
+
+  function extent(axis, values, room, fromZero) {
+    const places = values.map(axis.to).filter((place) => place !== null && Number.isFinite(place));
+    let low = Math.min(...places);
+    let high = Math.max(...places);
+    if (!Number.isFinite(low)) return [0, 1];
+    if (fromZero && !axis.log && low > 0 && low < 0.6 * high) low = 0;
+    const length = high > low ? high - low : low === 0 ? 1 : Math.abs(low) * 0.2;
+    return [!axis.log && low === 0 ? 0 : low - room * length, high + room * length];
+  }
+
+  function linearTicks(low, high, kind) {
+    const rough = (high - low) / 8;
+    let step;
+    if (kind === 'bytes') {
+      step = Math.pow(2, Math.ceil(Math.log2(rough)));
+    } else {
+      const power = Math.pow(10, Math.floor(Math.log10(rough)));
+      step = power * [1, 2, 5, 10].find((mantissa) => mantissa * power >= rough * 0.999);
+    }
+    const ticks = [];
+    for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i += 1) ticks.push(i * step);
+    return ticks;
+  }
+
+  function logarithmicTicks(axis, low, high) {
+    const from = Math.pow(10, low);
+    const to = Math.pow(10, high);
+    const ticks = [];
+    if ((axis.kind === 'bytes' || axis.kind === 'number') && to / from >= 4) {
+      const first = Math.ceil(Math.log2(from));
+      const last = Math.floor(Math.log2(to));
+      const step = Math.floor((last - first) / 9) + 1;
+      for (let power = Math.ceil(first / step) * step; power <= last; power += step) ticks.push(Math.pow(2, power));
+      return ticks;
+    }
+    if (high - low < 0.7) return linearTicks(from, to, axis.kind);
+    const mantissas = high - low > 3 ? [1] : [1, 2, 5];
+    for (let power = Math.floor(low); power <= Math.ceil(high); power += 1) {
+      for (const mantissa of mantissas) ticks.push(mantissa * Math.pow(10, power));
+    }
+    return ticks;
+  }
+
+  /** Ticks of an axis between two places: a label for each place. */
+  function ticks(axis, low, high) {
+    const values = axis.log ? logarithmicTicks(axis, low, high) : linearTicks(low, high, axis.kind);
+    if (axis.zero !== null) values.unshift(0);
+    const hair = 1e-9 * (high - low);
+    const within = values.filter((value) => axis.to(value) >= low - hair && axis.to(value) <= high + hair);
+    // Steps add up to a little more than the tick: nine digits are the tick.
+    return new Map(within.map((value) => [axis.to(value), text(axis.kind, value, 9)]));
+  }
+
+  // ---- Figures
+  const SYMBOLS = ['circle', 'rect', 'triangle', 'diamond'];
+  const color = (name) => getComputedStyle(root).getPropertyValue('--' + name).trim();
+  const LIGHT = {
+    ink: '#1c2127', soft: '#555f6a', grid: '#e6e9ed', panel: '#fff',
+    series: ['#0072b2', '#c75300', '#007a5a', '#a8467f', '#7d6300', '#5a4fcf', '#2b7f97', '#5f6368'],
+  };
+
+  function palette() {
+    return {
+      ink: color('ink'), soft: color('soft'), grid: color('grid'), panel: color('panel'),
+      series: LIGHT.series.map((_, index) => color('s' + index)),
+    };
+  }
+
+  /** The axes of a figure, and what part of them is in view. */
+  function layout(figure, state) {
+    const shown = figure.series.filter((_, index) => state.on[index]);
+    const xs = shown.flatMap((series) => series.points.map((point) => point.x));
+    const ends = (series, point) => (series.role === 'predicted' || !state.bands ? [point.y] : [point.low, point.high]);
+    const ys = shown.flatMap((series) => series.points.flatMap((point) => ends(series, point)))
+      .concat(figure.guides.flatMap((guide) => [guide.low, guide.high]));
+    const x = makeAxis(figure.x.kind, state.logX, xs);
+    const y = makeAxis(figure.y.kind, state.logY, ys.filter((value) => !state.logY || value > 0));
+    const [left, right] = state.view ? state.view.x : extent(x, xs, 0.02, figure.x.from_zero);
+    const [bottom, top] = state.view ? state.view.y : extent(y, ys, 0.05, figure.y.from_zero);
+    return { x, y, left, right, bottom, top };
+  }
+
+  function axisOption(axis, low, high, colors, name) {
+    const labels = ticks(axis, low, high);
+    const places = [...labels.keys()];
+    return {
+      type: 'value', min: low, max: high, name, nameLocation: 'end',
+      axisLabel: {
+        customValues: places, hideOverlap: true, color: colors.soft, showMinLabel: true, showMaxLabel: true,
+        formatter: (place) => labels.get(place) ?? '',
+      },
+      axisTick: { show: false, customValues: places },
+      axisLine: { show: false },
+      splitLine: { show: true, lineStyle: { color: colors.grid } },
+    };
+  }
+
+  /** One quadrilateral of a band between two points. */
+  function bandPiece(params, api) {
+    const value = (index) => api.value(index);
+    const corner = (x, y) => api.coord([value(x), value(y)]);
+    return {
+      type: 'polygon',
+      silent: true,
+      shape: { points: [corner(0, 1), corner(3, 4), corner(3, 5), corner(0, 2)] },
+      style: { fill: api.visual('color'), opacity: value(6) },
+    };
+  }
+
+  function bandSeries(series, axes, tone, opacity) {
+    const floor = (place) => (place === null || place < axes.bottom - 10 ? axes.bottom - 10 : place);
+    const edge = (point) => [axes.x.to(point.x), floor(axes.y.to(point.low)), floor(axes.y.to(point.high))];
+    const pieces = [];
+    for (let i = 1; i < series.points.length; i += 1) {
+      pieces.push([...edge(series.points[i - 1]), ...edge(series.points[i]), opacity]);
+    }
+    return {
+      type: 'custom', renderItem: bandPiece, data: pieces, silent: true, clip: true, color: tone, itemStyle: { color: tone },
+      encode: { x: [0, 3], y: [1, 2, 4, 5] }, tooltip: { show: false }, z: 1, animation: false, legendHoverLink: false,
+    };
+  }
+
+  function lineSeries(series, index, axes, tone, colors) {
+    const hollow = series.role === 'as_found' || series.role === 'reference';
+    const line = !hollow;
+    const marks = hollow || (series.role === 'measured' && series.points.length <= 60);
+    return {
+      type: 'line', id: 'series' + index, name: series.label, clip: true, z: 3, animation: false,
+      data: series.points.map((point) => ({ value: [axes.x.to(point.x), axes.y.to(point.y)], point })),
+      symbol: SYMBOLS[series.style % SYMBOLS.length], symbolSize: hollow ? 10 : 6, showSymbol: marks,
+      itemStyle: hollow ? { color: colors.panel, borderColor: tone, borderWidth: 2 } : { color: tone },
+      lineStyle: {
+        color: tone, width: !line ? 0 : series.role === 'measured' ? 2 : series.role === 'history' ? 1.2 : 1.6,
+        type: series.role === 'predicted' ? [6, 4] : 'solid',
+      },
+      emphasis: { disabled: true },
+    };
+  }
+
+  function guideSeries(guide, axes, colors) {
+    return {
+      type: 'line', data: [], silent: true, tooltip: { show: false },
+      markArea: {
+        silent: true, itemStyle: { color: colors.soft, opacity: 0.15 },
+        data: [[{ yAxis: axes.y.to(guide.low) ?? axes.bottom }, { yAxis: axes.y.to(guide.high) }]],
+      },
+    };
+  }
+
+  function pointText(figure, series, point) {
+    const value = text(figure.y.kind, point.y, 4);
+    if (point.low === point.high) return value;
+    return value + ' (' + text(figure.y.kind, point.low, 4) + ' to ' + text(figure.y.kind, point.high, 4) + ')';
+  }
+
+  function tooltip(figure, params) {
+    const seen = params.filter((item) => item.data && item.data.point);
+    if (seen.length === 0) return '';
+    const box = document.createElement('div');
+    box.className = 'tip';
+    const head = document.createElement('b');
+    head.textContent = figure.x.label + ' ' + text(figure.x.kind, seen[0].data.point.x, 6);
+    box.append(head);
+    for (const item of seen) {
+      const line = document.createElement('span');
+      const series = figure.series.find((one) => one.label === item.seriesName);
+      line.textContent = item.seriesName + ': ' + pointText(figure, series, item.data.point);
+      box.append(line);
+    }
+    return box;
+  }
+
+  function option(figure, state, colors, exported) {
+    const axes = layout(figure, state);
+    const series = figure.guides.map((guide) => guideSeries(guide, axes, colors));
+    const predictions = figure.series.filter((one, index) => one.role === 'predicted' && state.on[index]).length;
+    figure.series.forEach((one, index) => {
+      if (!state.on[index]) return;
+      const tone = colors.series[one.style % colors.series.length];
+      const banded = one.role === 'measured' || one.role === 'history' || (one.role === 'predicted' && predictions <= 2);
+      if (state.bands && banded && one.points.some((point) => point.low !== point.high)) {
+        series.push(bandSeries(one, axes, tone, one.role === 'predicted' ? 0.09 : 0.18));
+      }
+      series.push(lineSeries(one, index, axes, tone, colors));
+    });
+    const x = axisOption(axes.x, axes.left, axes.right, colors, '');
+    const y = axisOption(axes.y, axes.bottom, axes.top, colors, '');
+    const result = {
+      animation: false,
+      backgroundColor: exported ? colors.panel : 'transparent',
+      // No quotes: the library writes the name into an attribute of the SVG as it is.
+      textStyle: { fontFamily: 'system-ui, -apple-system, Roboto, sans-serif', color: colors.ink },
+      grid: { left: 78, right: 22, top: exported ? 44 : 14, bottom: exported ? 96 : 50, outerBoundsMode: 'none' },
+      xAxis: { ...x, name: figure.x.label, nameLocation: 'middle', nameGap: 30, nameTextStyle: { color: colors.soft } },
+      yAxis: y,
+      series,
+      tooltip: {
+        trigger: 'axis', confine: true, transitionDuration: 0, backgroundColor: colors.panel, borderColor: colors.grid,
+        textStyle: { color: colors.ink }, formatter: (params) => tooltip(figure, [].concat(params)),
+        axisPointer: { type: 'line', snap: true, lineStyle: { color: colors.soft }, label: { show: false } },
+      },
+      legend: { show: false },
+      aria: { enabled: false },
+    };
+    if (exported) {
+      result.title = { text: figure.title, left: 12, top: 8, textStyle: { fontSize: 14, color: colors.ink } };
+      const names = figure.series.filter((_, index) => state.on[index]).map((one) => one.label);
+      result.legend = { show: true, bottom: 6, left: 'center', type: 'plain', data: names, textStyle: { color: colors.soft } };
+    }
+    return { option: result, axes };
+  }
+
+  // ---- Export
+  function csv(figure, state) {
+    const quote = (field) => (/[",\r\n]/.test(field) ? '"' + field.replace(/"/g, '""') + '"' : field);
+    const lines = ['series,role,x,y,low,high'];
+    figure.series.forEach((series, index) => {
+      if (!state.on[index]) return;
+      for (const point of series.points) {
+        lines.push([quote(series.label), series.role, point.x, point.y, point.low, point.high].join(','));
+      }
+    });
+    return lines.join('\r\n') + '\r\n';
+  }
+
+  function svg(figure, state) {
+    const size = { width: 960, height: 560 };
+    const chart = echarts.init(null, null, { renderer: 'svg', ssr: true, ...size });
+    chart.setOption(option(figure, state, LIGHT, true).option);
+    const drawing = chart.renderToSVGString();
+    chart.dispose();
+    return drawing;
+  }
+
+  function png(figure, state) {
+    return new Promise((resolve, reject) => {
+      const image = new Image();
+      image.onload = () => {
+        const canvas = document.createElement('canvas');
+        canvas.width = 1920;
+        canvas.height = 1120;
+        canvas.getContext('2d').drawImage(image, 0, 0, canvas.width, canvas.height);
+        canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error('the browser made no PNG'))), 'image/png');
+      };
+      image.onerror = () => reject(new Error('the browser could not draw the SVG'));
+      image.src = 'data:image/svg+xml;charset=utf-8,' + encodeURIComponent(svg(figure, state));
+    });
+  }
+
+  async function make(figure, state, kind) {
+    if (kind === 'png') return png(figure, state);
+    if (kind === 'svg') return new Blob([svg(figure, state)], { type: 'image/svg+xml' });
+    return new Blob([csv(figure, state)], { type: 'text/csv' });
+  }
+
+  function save(blob, name) {
+    const link = document.createElement('a');
+    link.href = URL.createObjectURL(blob);
+    link.download = name;
+    document.body.append(link);
+    link.click();
+    link.remove();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+    say('Saved ' + name);
+  }
+
+  async function copy(blob, name) {
+    try {
+      if (blob.type === 'image/png') await navigator.clipboard.write([new ClipboardItem({ 'image/png': blob })]);
+      else await navigator.clipboard.writeText(await blob.text());
+      say('Copied ' + name);
+    } catch (refused) {
+      // A browser may refuse its clipboard to a page that was opened from a file.
+      save(blob, name);
+    }
+  }
+
+  // ---- One figure: state, drawing, controls
+  function setUp(element) {
+    const figure = data.figures[Number(element.dataset.figure)];
+    const state = {
+      logX: figure.x.logarithmic, logY: figure.y.logarithmic, bands: true, view: null, on: figure.series.map(() => true),
+    };
+    let chart = null;
+    let axes = null;
+    const canvas = element.querySelector('.canvas');
+    const reset = element.querySelector('[data-action="reset"]');
+
+    const draw = () => {
+      if (!chart) return;
+      const drawn = option(figure, state, palette(), false);
+      axes = drawn.axes;
+      chart.setOption(drawn.option, { notMerge: true });
+      reset.disabled = state.view === null;
+    };
+
+    const start = () => {
+      if (chart) return;
+      const box = document.createElement('div');
+      box.className = 'chart';
+      box.tabIndex = 0;
+      box.setAttribute('role', 'group');
+      box.setAttribute('aria-label', figure.title + ' Left and right arrow keys read the values; drag to zoom, Escape shows all.');
+      canvas.append(box);
+      element.classList.add('drawn');
+      chart = echarts.init(box, null, { renderer: 'svg' });
+      draw();
+      inspect(figure, state, box, chart, () => { state.view = null; draw(); });
+      zoom(canvas, box, chart, () => axes, (view) => { state.view = view; draw(); });
+      new ResizeObserver(() => chart.resize()).observe(box);
+    };
+
+    for (const button of all('button[data-action]', element)) {
+      button.addEventListener('click', () => act(button));
+    }
+    for (const input of all('input[data-series]', element)) {
+      input.addEventListener('change', () => {
+        state.on[Number(input.dataset.series)] = input.checked;
+        draw();
+      });
+    }
+
+    async function act(button) {
+      const action = button.dataset.action;
+      const toggles = { 'log-x': 'logX', 'log-y': 'logY', bands: 'bands' };
+      if (action in toggles) {
+        state[toggles[action]] = !state[toggles[action]];
+        state.view = null;
+        button.setAttribute('aria-pressed', String(state[toggles[action]]));
+        draw();
+      } else if (action === 'reset') {
+        state.view = null;
+        draw();
+      } else {
+        const [verb, kind] = action.split('-');
+        let blob;
+        try {
+          blob = await make(figure, state, kind);
+        } catch (refused) {
+          say('Not exported: ' + refused.message);
+          return;
+        }
+        const name = figure.id + '.' + kind;
+        if (verb === 'copy') await copy(blob, name); else save(blob, name);
+        const menu = button.closest('details');
+        menu.open = false;
+        menu.querySelector('summary').focus();
+      }
+    }
+    return { element, start, draw };
+  }
+
+  /** Arrow keys go from point to point and say what is there. */
+  function inspect(figure, state, box, chart, showAll) {
+    let at = -1;
+    box.addEventListener('keydown', (event) => {
+      if (event.key === 'Escape') { showAll(); say('Whole range'); return; }
+      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (!step) return;
+      event.preventDefault();
+      const shown = figure.series.filter((_, index) => state.on[index]);
+      const places = [...new Set(shown.flatMap((series) => series.points.map((point) => point.x)))].sort((a, b) => a - b);
+      if (places.length === 0) return;
+      at = Math.max(0, Math.min(places.length - 1, at + step));
+      const found = shown.map((series) => [series, series.points.findIndex((point) => point.x === places[at])])
+        .filter(([, index]) => index >= 0);
+      const [first, index] = found[0];
+      const option = chart.getOption();
+      const seriesIndex = option.series.findIndex((one) => one.id === 'series' + figure.series.indexOf(first));
+      chart.dispatchAction({ type: 'showTip', seriesIndex, dataIndex: index });
+      const values = found.map(([series, i]) => series.label + ' ' + pointText(figure, series, series.points[i]));
+      say(text(figure.x.kind, places[at], 6) + ': ' + values.join('; '));
+    });
+    box.addEventListener('blur', () => chart.dispatchAction({ type: 'hideTip' }));
+  }
+
+  /** Dragging a box zooms into it; a double click shows all. Touch is left to scrolling. */
+  function zoom(canvas, box, chart, axes, view) {
+    let from = null;
+    const mark = document.createElement('div');
+    mark.className = 'zoombox';
+    mark.hidden = true;
+    canvas.append(mark);
+    const place = (event) => {
+      const frame = box.getBoundingClientRect();
+      return [event.clientX - frame.left, event.clientY - frame.top];
+    };
+    box.addEventListener('pointerdown', (event) => {
+      if (event.pointerType === 'touch' || event.button !== 0) return;
+      const at = place(event);
+      if (!chart.containPixel('grid', at)) return;
+      from = at;
+      box.setPointerCapture(event.pointerId);
+    });
+    box.addEventListener('pointermove', (event) => {
+      if (!from) return;
+      const [x, y] = place(event);
+      mark.hidden = false;
+      mark.style.left = Math.min(x, from[0]) + 'px';
+      mark.style.top = Math.min(y, from[1]) + 'px';
+      mark.style.width = Math.abs(x - from[0]) + 'px';
+      mark.style.height = Math.abs(y - from[1]) + 'px';
+    });
+    const end = (event) => {
+      if (!from) return;
+      const [a, b] = [from, place(event)];
+      from = null;
+      mark.hidden = true;
+      if (Math.abs(a[0] - b[0]) < 8 || Math.abs(a[1] - b[1]) < 8) return;
+      const [p, q] = [chart.convertFromPixel('grid', a), chart.convertFromPixel('grid', b)];
+      const { left, right, bottom, top } = axes();
+      const within = (low, high, one, other) =>
+        [Math.max(low, Math.min(one, other)), Math.min(high, Math.max(one, other))];
+      view({ x: within(left, right, p[0], q[0]), y: within(bottom, top, p[1], q[1]) });
+    };
+    box.addEventListener('pointerup', end);
+    box.addEventListener('pointercancel', () => { from = null; mark.hidden = true; });
+    box.addEventListener('dblclick', () => view(null));
+  }
+
+  return setUp;
+}

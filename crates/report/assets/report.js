@@ -1,0 +1,104 @@
+// What the report does in a browser: theme, opening rows, paper; figures.js draws the figures.
+// The page is complete without it: drawings and tables are there, all rows open.
+(function () {
+  'use strict';
+
+  const root = document.documentElement;
+  const data = JSON.parse(document.getElementById('data').textContent);
+  const live = document.getElementById('live');
+  const all = (selector, within) => Array.from((within || document).querySelectorAll(selector));
+  const say = (text) => { live.textContent = ''; setTimeout(() => { live.textContent = text; }, 30); };
+  root.classList.add('js');
+
+  const figures = all('figure[data-figure]').map(kelvinFigures(data, say));
+
+  function startWhenNear() {
+    const watcher = new IntersectionObserver((entries) => {
+      for (const entry of entries.filter((one) => one.isIntersecting)) {
+        watcher.unobserve(entry.target);
+        figures.find((one) => one.element === entry.target).start();
+      }
+    }, { rootMargin: '800px' });
+    for (const figure of figures) watcher.observe(figure.element);
+  }
+
+  // ---- Rows
+  function rows() {
+    for (const name of all('[data-expand]')) {
+      const detail = document.getElementById(name.dataset.expand);
+      const link = name.querySelector('.to-figure');
+      const button = document.createElement('button');
+      button.type = 'button';
+      button.setAttribute('aria-controls', detail.id);
+      button.append(...Array.from(name.childNodes).filter((node) => node !== link));
+      name.prepend(button);
+      const open = (on) => {
+        detail.hidden = !on;
+        button.setAttribute('aria-expanded', String(on));
+      };
+      open(false);
+      button.addEventListener('click', () => open(detail.hidden));
+      button.openDetail = open;
+    }
+    for (const button of all('[data-action="expand-all"]')) {
+      button.addEventListener('click', () => {
+        const on = button.getAttribute('aria-expanded') !== 'true';
+        button.setAttribute('aria-expanded', String(on));
+        button.textContent = on ? 'Hide all derivations' : 'Show all derivations';
+        for (const row of all('[data-expand] > button', button.closest('section'))) row.openDetail(on);
+      });
+    }
+  }
+
+  // ---- Theme
+  const THEMES = ['automatic', 'light', 'dark'];
+
+  function theme() {
+    const button = document.getElementById('theme');
+    const kept = () => { try { return localStorage.getItem('kelvin-theme'); } catch (refused) { return null; } };
+    const keep = (name) => { try { localStorage.setItem('kelvin-theme', name); } catch (refused) { /* For this visit only. */ } };
+    const set = (name) => {
+      if (name === 'automatic') delete root.dataset.theme; else root.dataset.theme = name;
+      button.textContent = 'Theme: ' + name;
+      for (const figure of figures) figure.draw();
+    };
+    let now = THEMES.includes(kept()) ? kept() : 'automatic';
+    set(now);
+    button.addEventListener('click', () => {
+      now = THEMES[(THEMES.indexOf(now) + 1) % THEMES.length];
+      keep(now);
+      set(now);
+    });
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => set(now));
+  }
+
+  // ---- Where the reader is, and paper
+  function navigation() {
+    const links = all('nav a');
+    const watcher = new IntersectionObserver((entries) => {
+      for (const entry of entries.filter((one) => one.isIntersecting)) {
+        for (const link of links) {
+          if (link.hash === '#' + entry.target.id) link.setAttribute('aria-current', 'true');
+          else link.removeAttribute('aria-current');
+        }
+      }
+    }, { rootMargin: '-15% 0px -75% 0px' });
+    for (const section of all('main > section')) watcher.observe(section);
+  }
+
+  function paper() {
+    let closed = [];
+    addEventListener('beforeprint', () => {
+      closed = all('details:not([open]):not(.menu)');
+      for (const one of closed) one.open = true;
+    });
+    addEventListener('afterprint', () => { for (const one of closed) one.open = false; });
+  }
+
+  rows();
+  theme();
+  navigation();
+  paper();
+  root.classList.add('ready');
+  startWhenNear();
+}());

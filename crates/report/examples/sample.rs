@@ -1,0 +1,40 @@
+//! Writes the made-up report of the tests: `sample PATH [full|partial|empty|hostile|large]`; the ending of the path
+//! says the format (html, md, json, csv, svg, txt).
+
+#[path = "../tests/synthetic/mod.rs"]
+mod synthetic;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use kelvin_report::{CsvSummary, Html, Json, Markdown, Render, Terminal, figures, svg};
+
+fn main() -> io::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let usage = || io::Error::other("usage: sample PATH [full|partial|empty|hostile|large]");
+    let path = Path::new(arguments.first().ok_or_else(usage)?);
+    let sample = match arguments.get(1).map_or("full", String::as_str) {
+        "full" => synthetic::full(),
+        "partial" => synthetic::partial(),
+        "empty" => synthetic::empty(),
+        "hostile" => synthetic::hostile(),
+        "large" => synthetic::large(8),
+        _ => return Err(usage()),
+    };
+    let report = sample.report();
+    let mut out = BufWriter::new(File::create(path)?);
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("html") => Html.render(&report, &mut out)?,
+        Some("md") => Markdown.render(&report, &mut out)?,
+        Some("json") => Json { pretty: true }.render(&report, &mut out)?,
+        Some("csv") => CsvSummary.render(&report, &mut out)?,
+        Some("txt") => Terminal { width: 100, color: true }.render(&report, &mut out)?,
+        Some("svg") => match figures::figures(&report).first() {
+            Some(figure) => write!(out, "{}", svg::standalone(figure))?,
+            None => return Err(io::Error::other("this report has no figure")),
+        },
+        _ => return Err(usage()),
+    }
+    out.flush()
+}

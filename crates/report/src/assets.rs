@@ -1,0 +1,31 @@
+//! Every figure of a report as files of its own: one SVG and one CSV each.
+
+use std::io;
+
+use crate::figures::figures;
+use crate::{Report, csv, svg};
+
+/// A file to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asset {
+    /// Its name: letters, digits and `.-_=` only.
+    pub name: String,
+    /// What goes into it.
+    pub contents: String,
+}
+
+/// The SVG and the CSV of each figure, in the order of the report.
+///
+/// # Errors
+/// None that a caller could cause; writing to memory is checked all the same.
+pub fn assets(report: &Report<'_>) -> io::Result<Vec<Asset>> {
+    let mut assets = Vec::new();
+    for figure in figures(report) {
+        let mut points = Vec::new();
+        csv::figure(&figure, &mut points)?;
+        let points = String::from_utf8(points).map_err(io::Error::other)?;
+        assets.push(Asset { name: format!("{}.svg", figure.id), contents: svg::standalone(&figure) });
+        assets.push(Asset { name: format!("{}.csv", figure.id), contents: points });
+    }
+    Ok(assets)
+}

@@ -1,0 +1,286 @@
+//! What stands behind a row: derivation, samples, warnings, proofs, published values, and the method.
+
+use std::fmt::Write as _;
+
+use kelvin_analysis::{MetricResult, Outcome, Summary};
+use kelvin_model::{Case, Metric, Prediction, Unit, Value};
+
+use super::results::verdict;
+use super::{esc, list, plots, scrolling, terms};
+use crate::sections::{Curve, CurveSeries};
+use crate::{ProbeText, Report, units, words};
+
+/// Behind the row of one metric at one case.
+pub(super) fn single(report: &Report<'_>, result: &MetricResult) -> String {
+    let mut page = format!("<p class=\"lead\">{}</p><div class=\"columns\">", esc(&result.metric.summary));
+    page.push_str(&box_of("Prediction", &prediction(result)));
+    if let Outcome::Measured(summary) | Outcome::NotKnown(summary) = &result.outcome {
+        page.push_str(&box_of("Samples", &samples(summary, &result.metric)));
+    }
+    page.push_str("</div>");
+    page.push_str(&warnings(&[result]));
+    page.push_str(&published(report, &result.metric, Some(&result.case)));
+    page.push_str(&method(report, result));
+    page
+}
+
+/// Behind the row of a line of a curve: its points; the method once for the whole curve.
+pub(super) fn line(report: &Report<'_>, curve: &Curve<'_>, line: &CurveSeries<'_>, first: bool) -> String {
+    let results: Vec<&MetricResult> = line.points.iter().map(|(_, result)| *result).collect();
+    let mut page = format!("<p class=\"lead\">{}</p>", esc(&curve.metric.summary));
+    if let Some(prediction) = results.iter().find_map(|result| result.prediction.as_ref()) {
+        let sources = prediction.sources.join("; ");
+        page.push_str(&terms([
+            ("Formula", format!("<code>{}</code>", esc(&prediction.formula))),
+            ("Rests on", esc(words::basis(prediction.basis))),
+            ("Sources", esc(&sources)),
+        ]));
+    }
+    page.push_str(&points(curve, line));
+    page.push_str(&warnings(&results));
+    if first {
+        page.push_str(&published(report, curve.metric, None));
+        if let Some(result) = results.first() {
+            page.push_str(&method(report, result));
+        }
+    }
+    page
+}
+
+fn box_of(title: &str, content: &str) -> String {
+    format!("<div class=\"box\"><h3>{title}</h3>{content}</div>")
+}
+
+fn prediction(result: &MetricResult) -> String {
+    let Some(prediction) = &result.prediction else {
+        let why = result.none_because.as_deref().unwrap_or("no reason is recorded");
+        return format!("<p>None: {}.</p>", esc(why.trim_end_matches('.')));
+    };
+    let unit = result.metric.unit;
+    let mut page = terms([
+        ("Formula", format!("<code>{}</code>", esc(&prediction.formula))),
+        ("With figures", esc(&prediction.derivation)),
+        (
+            "Unremarkable",
+            esc(&format!(
+                "{}, predicted {}",
+                units::span(prediction.low, prediction.high, unit),
+                units::plain(prediction.value, unit)
+            )),
+        ),
+        ("Rests on", esc(words::basis(prediction.basis))),
+        ("Sources", esc(&prediction.sources.join("; "))),
+    ]);
+    page.push_str(&inputs(prediction));
+    page.push_str(&explained(result));
+    page
+}
+
+fn inputs(prediction: &Prediction) -> String {
+    if prediction.inputs.is_empty() {
+        return String::new();
+    }
+    let mut rows = String::new();
+    for input in &prediction.inputs {
+        let _ = write!(
+            rows,
+            "<tr><th scope=\"row\">{}</th><td class=\"number\">{}</td><td>{}</td></tr>",
+            esc(&input.name),
+            esc(&units::plain(input.value, input.unit)),
+            esc(&input.source)
+        );
+    }
+    let table = format!(
+        "<table class=\"plain\"><caption>Inputs</caption><thead><tr><th scope=\"col\">Input</th><th scope=\"col\">Value</th><th \
+         scope=\"col\">From</th></tr></thead><tbody>{rows}</tbody></table>"
+    );
+    scrolling("Inputs of the prediction", &table)
+}
+
+/// The hazards that can explain a gap, as links to them.
+fn explained(result: &MetricResult) -> String {
+    if !words::is_gap(result.verdict) {
+        return String::new();
+    }
+    if result.explained_by.is_empty() {
+        return "<p>No hazard of this run explains the gap.</p>".into();
+    }
+    let link = |id: &kelvin_model::Name| format!("<a href=\"#hazard-{0}\">{0}</a>", esc(id));
+    let links: Vec<String> = result.explained_by.iter().map(link).collect();
+    format!("<p>Hazards that can explain the gap: {}.</p>", links.join(", "))
+}
+
+fn samples(summary: &Summary, metric: &Metric) -> String {
+    let unit = metric.unit;
+    let figure = |figure: &kelvin_analysis::Figure| {
+        format!(
+            "{} <span class=\"why\">of {}</span>",
+            esc(&units::figure(figure, unit).to_string()),
+            words::plural(figure.n, "sample")
+        )
+    };
+    let d = &summary.distribution;
+    let kind = if d.of_batch_means { "means of batches" } else { "single operations" };
+    let interval = summary.interval.map_or_else(|| "none: a single round".into(), words::interval);
+    let failed = if summary.failed_rounds > 0 { format!(", {} failed", summary.failed_rounds) } else { String::new() };
+    let learned = if summary.learned_runs > 0 {
+        format!(", spread between runs learned from {}", words::plural(summary.learned_runs.into(), "earlier run"))
+    } else {
+        String::new()
+    };
+    let mut rows = vec![
+        ("Headline", esc(words::treatment(summary.treatment))),
+        ("Error bar", esc(&format!("{interval}{learned}"))),
+        ("Undisturbed", summary.undisturbed.as_ref().map_or_else(|| "too few samples, or no canaries".into(), figure)),
+        ("As found", figure(&summary.as_found)),
+        ("Share undisturbed", units::share(summary.kept_share)),
+        ("Rounds", format!("{}{failed}, worth {:.0} independent samples", summary.rounds, summary.effective_samples)),
+        ("Best, mean, std", esc(&triple(d.best, d.mean, d.std, unit))),
+        ("p5, median, p95", esc(&triple(d.p5, d.p50, d.p95, unit))),
+        ("p99, highest", esc(&format!("{}, {}", units::plain(d.p99, unit), units::plain(d.max, unit)))),
+    ];
+    if !summary.modes.is_empty() {
+        let mode = |mode: &kelvin_analysis::Mode| {
+            format!("{} ({})", units::plain(mode.center, unit), units::share(mode.share))
+        };
+        rows.push(("Modes", esc(&summary.modes.iter().map(mode).collect::<Vec<_>>().join(", "))));
+    }
+    if !summary.tags.is_empty() {
+        let tag = |tag: &kelvin_analysis::TagCount| format!("{} {}", units::count(tag.count), tag.tag);
+        rows.push(("Tagged", esc(&summary.tags.iter().map(tag).collect::<Vec<_>>().join(", "))));
+    }
+    format!(
+        "<div class=\"strips\"><div>{}<p class=\"why\">Distribution of {} {kind}</p></div><div>{}<p class=\"why\">Rounds over the \
+         run</p></div></div>{}{}",
+        plots::distribution(summary, unit),
+        units::count(d.n),
+        plots::rounds(summary, unit),
+        terms(rows),
+        list("notes", summary.notes.iter().map(|note| esc(note)))
+    )
+}
+
+fn triple(a: f64, b: f64, c: f64, unit: Unit) -> String {
+    [a, b, c].map(|value| units::plain(value, unit)).join(", ")
+}
+
+/// The points of a line of a curve, each with its derivation.
+fn points(curve: &Curve<'_>, line: &CurveSeries<'_>) -> String {
+    let mut rows = String::new();
+    for (position, result) in &line.points {
+        let unit = result.metric.unit;
+        let prediction = result.prediction.as_ref();
+        let measured = match &result.outcome {
+            Outcome::Measured(summary) => {
+                esc(&units::with_interval(summary.headline, summary.interval, unit).to_string())
+            }
+            other => {
+                words::no_number(other, unit).map(|(word, why)| esc(&format!("{word}: {why}"))).unwrap_or_default()
+            }
+        };
+        let as_found = result.outcome.summary().map(|summary| {
+            esc(&format!("{} ({})", units::plain(summary.as_found.value, unit), units::share(summary.kept_share)))
+        });
+        let why = prediction
+            .map_or(result.none_because.as_deref().unwrap_or(""), |prediction| prediction.derivation.as_str());
+        let _ = write!(
+            rows,
+            "<tr><th scope=\"row\">{}</th><td>{measured}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td \
+             class=\"text\">{}</td></tr>",
+            esc(&units::axis_value(Value::Integer(*position), curve.axis.scale)),
+            as_found.unwrap_or_default(),
+            units::cycles(result),
+            prediction.map(|prediction| esc(&units::plain(prediction.value, unit))).unwrap_or_default(),
+            result.ratio.map(units::ratio).unwrap_or_default(),
+            verdict(result),
+            esc(why)
+        );
+    }
+    let columns: String =
+        ["Measured", "As found (undisturbed)", "Cycles", "Predicted", "Ratio", "Verdict", "Derivation"]
+            .iter()
+            .map(|name| format!("<th scope=\"col\">{name}</th>"))
+            .collect();
+    let title = format!("{} {}", curve.metric.id, line.label);
+    let table = format!(
+        "<table class=\"plain numbers\"><caption class=\"unseen\">{}</caption><thead><tr><th scope=\"col\">{}</th>{columns}</tr></thead>\
+         <tbody>{rows}</tbody></table>",
+        esc(&title),
+        esc(&curve.axis.label)
+    );
+    scrolling(&format!("Points of {title}"), &table)
+}
+
+/// Warnings, each once, with the case where there are several.
+fn warnings(results: &[&MetricResult]) -> String {
+    let one = |result: &MetricResult, text: &str| {
+        let case = if results.len() > 1 { units::case(&result.metric, &result.case) } else { String::new() };
+        if case.is_empty() { esc(text) } else { format!("<span class=\"case\">{}</span> {}", esc(&case), esc(text)) }
+    };
+    let items: Vec<String> =
+        results.iter().flat_map(|result| result.warnings.iter().map(|warning| one(result, warning.text()))).collect();
+    list("warnings", items)
+}
+
+/// Published values of the same metric on other machines, marked where they are not of the same quantity.
+fn published(report: &Report<'_>, metric: &Metric, case: Option<&Case>) -> String {
+    let mut rows = String::new();
+    for reference in report.references {
+        let values = reference.values.iter().filter(|value| value.metric == metric.id);
+        for value in values.filter(|value| case.is_none_or(|case| value.case == *case)) {
+            let deviation = value.std.map(|std| format!(", std {}", units::plain(std, value.unit))).unwrap_or_default();
+            let count = value.n.map(|n| format!(", n {}", units::count(n))).unwrap_or_default();
+            let foreseen =
+                value.predicted.map(|predicted| format!(", predicted {}", units::plain(predicted, value.unit)));
+            let spans = value
+                .spans
+                .as_ref()
+                .map(|spans| format!("<span class=\"pill odd\">not comparable</span> covers {}. ", esc(spans)));
+            let notes: Vec<&str> = value.note.iter().map(String::as_str).collect();
+            let _ = write!(
+                rows,
+                "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td class=\"text\">{}{}</td></tr>",
+                esc(&reference.title),
+                esc(&units::case(metric, &value.case)),
+                esc(&format!(
+                    "{}{deviation}{count}{}",
+                    units::plain(value.value, value.unit),
+                    foreseen.unwrap_or_default()
+                )),
+                spans.unwrap_or_default(),
+                esc(&notes.join("; "))
+            );
+        }
+    }
+    if rows.is_empty() {
+        return rows;
+    }
+    let table = format!(
+        "<table class=\"plain\"><caption>Published on other machines</caption><thead><tr><th scope=\"col\">Machine</th><th \
+         scope=\"col\">Case</th><th scope=\"col\">Value</th><th scope=\"col\">Remarks</th></tr></thead><tbody>{rows}</tbody></table>"
+    );
+    scrolling("Published values", &table)
+}
+
+/// What the probe says of itself.
+fn method(report: &Report<'_>, result: &MetricResult) -> String {
+    let Some(ProbeText { summary, method, pitfalls, sources, must_not_be_used_for, .. }) = report.probe(&result.probe)
+    else {
+        return String::new();
+    };
+    let mut page = format!("<p>{}</p><p>{}</p>", esc(summary), esc(method));
+    if let Some(never) = must_not_be_used_for {
+        let _ = write!(page, "<p><strong>Must not be used for</strong> {}.</p>", esc(never.trim_end_matches('.')));
+    }
+    let part = |title: &str, items: &[String]| {
+        let items = list("notes", items.iter().map(|item| esc(item)));
+        if items.is_empty() { items } else { format!("<h4>{title}</h4>{items}") }
+    };
+    page.push_str(&part("Known ways to get it wrong", pitfalls));
+    page.push_str(&part("Sources", sources));
+    format!(
+        "<details class=\"method\"><summary>Method of <code>{}</code>, version {}</summary>{page}</details>",
+        esc(&result.probe),
+        result.metric.version
+    )
+}

@@ -1,0 +1,256 @@
+//! The prediction table of an area: a row for each metric or line of a curve, and below each what stands behind it.
+
+use std::fmt::Write as _;
+
+use kelvin_analysis::{MetricResult, Outcome, Verdict};
+use kelvin_model::{Metric, Treatment, Unit};
+
+use super::{detail, esc, figure, heading, plots};
+use crate::figures::Figure;
+use crate::sections::{Curve, CurveSeries, Entry, Section};
+use crate::{Report, units, words};
+
+/// Columns of the table; the names are repeated in each cell for narrow screens, where rows become cards.
+const COLUMNS: [&str; 6] = ["Metric", "Measured", "Cycles", "Predicted", "Ratio", "Verdict"];
+
+/// The section of an area: table, then the figures of its curves.
+pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure], id: &str) -> String {
+    let mut page = heading(id, &section.title);
+    page.push_str("<p class=\"table-controls js-only\"><button type=\"button\" data-action=\"expand-all\" aria-expanded=\"false\">\
+                   Show all derivations</button></p>");
+    let columns: String =
+        COLUMNS.iter().map(|name| format!("<th scope=\"col\" role=\"columnheader\">{name}</th>")).collect();
+    let _ = write!(
+        page,
+        "<table class=\"results\" role=\"table\"><caption class=\"unseen\">{}: measured beside predicted</caption>\
+         <colgroup><col><col><col><col><col><col></colgroup>\
+         <thead role=\"rowgroup\"><tr role=\"row\">{columns}</tr></thead>",
+        esc(&section.title)
+    );
+    let mut number = 0;
+    for entry in &section.entries {
+        let figure = figures.iter().any(|figure| figure.id == *entry.metric().id);
+        for row in rows(report, entry, figure) {
+            number += 1;
+            page.push_str(&row.html(&format!("{id}-{number}")));
+        }
+    }
+    page.push_str("</table>");
+    for entry in &section.entries {
+        let index = figures.iter().position(|figure| figure.id == *entry.metric().id);
+        if let (Entry::Curve(_), Some(index)) = (entry, index) {
+            page.push_str(&figure::figure(&figures[index], index));
+        }
+    }
+    page
+}
+
+/// A row of the table and what it opens.
+struct Row {
+    name: String,
+    cells: Cells,
+    detail: String,
+}
+
+impl Row {
+    /// The row with a note on how many points it stands for, which leads to the figure of its metric if there is one.
+    fn of_points(mut self, points: &str, figure_of: Option<&str>) -> Self {
+        let note = match figure_of {
+            Some(metric) => format!(" <a class=\"to-figure\" href=\"#figure-{}\">{points}, figure</a>", esc(metric)),
+            None => format!(" <span class=\"other\">{points}</span>"),
+        };
+        self.name.push_str(&note);
+        self
+    }
+
+    /// The row and its detail, which the script hides until it is asked for.
+    fn html(&self, id: &str) -> String {
+        let head = format!(
+            "<th scope=\"row\" role=\"rowheader\"><span class=\"name\" data-expand=\"{id}\">{}</span></th>",
+            self.name
+        );
+        format!(
+            "<tbody role=\"rowgroup\"><tr role=\"row\">{head}{}</tr><tr role=\"row\" class=\"detail\" id=\"{id}\"><td \
+             role=\"cell\" colspan=\"6\">{}</td></tr></tbody>",
+            self.cells.html(),
+            self.detail
+        )
+    }
+}
+
+/// What stands beside the name.
+enum Cells {
+    /// A number and what it is compared with.
+    Number { measured: String, cycles: String, predicted: String, ratio: String, verdict: String },
+    /// Why there is no number.
+    Missing(String),
+}
+
+impl Cells {
+    fn html(&self) -> String {
+        let cell = |column: usize, class: &str, content: &str| {
+            let empty = if content.is_empty() { " empty" } else { "" };
+            format!("<td role=\"cell\" class=\"{class}{empty}\" data-label=\"{}\">{content}</td>", COLUMNS[column])
+        };
+        match self {
+            Self::Number { measured, cycles, predicted, ratio, verdict } => [
+                cell(1, "number", measured),
+                cell(2, "number", cycles),
+                cell(3, "number", predicted),
+                cell(4, "ratio-cell", ratio),
+                cell(5, "verdict-cell", verdict),
+            ]
+            .concat(),
+            Self::Missing(why) => {
+                format!("<td role=\"cell\" class=\"missing\" colspan=\"5\" data-label=\"\">{why}</td>")
+            }
+        }
+    }
+}
+
+/// The rows of an entry; `figure` says whether the page has a figure of it.
+fn rows(report: &Report<'_>, entry: &Entry<'_>, figure: bool) -> Vec<Row> {
+    match entry {
+        Entry::Single(result) => vec![single(report, result)],
+        Entry::Curve(curve) => {
+            let figure_of = figure.then_some(curve.metric.id.as_str());
+            let row = |(index, line)| line_row(report, curve, line, index == 0).of_points(&points(line), figure_of);
+            curve.series.iter().enumerate().map(row).collect()
+        }
+    }
+}
+
+/// The id without its area, and the case as words beside it.
+fn name(metric: &Metric, case: &str, extra: &str) -> String {
+    let short = metric.id.as_str().split_once('.').map_or(metric.id.as_str(), |(_, rest)| rest);
+    // Long ids may break after a dot.
+    let short = esc(short).replace('.', ".<wbr>");
+    let case = if case.is_empty() { String::new() } else { format!(" <span class=\"case\">{}</span>", esc(case)) };
+    format!("<span class=\"id\">{short}</span>{case}{extra}")
+}
+
+fn single(report: &Report<'_>, result: &MetricResult) -> Row {
+    let unit = result.metric.unit;
+    let extra = if result.only_input { " <span class=\"pill quiet\">input only</span>" } else { "" };
+    let warned = if result.warnings.is_empty() { "" } else { " <span class=\"pill odd\">note</span>" };
+    let cells = match &result.outcome {
+        Outcome::Measured(summary) => {
+            let value = units::with_interval(summary.headline, summary.interval, unit).to_string();
+            let predicted = result.prediction.as_ref().map(|prediction| esc(&units::plain(prediction.value, unit)));
+            Cells::Number {
+                measured: format!("<strong>{}</strong>{}", esc(&value), other_figure(result)),
+                cycles: units::cycles(result),
+                predicted: predicted.unwrap_or_default(),
+                ratio: ratio(&[result]),
+                verdict: verdict(result),
+            }
+        }
+        _ => Cells::Missing(missing(result)),
+    };
+    let case = units::case(&result.metric, &result.case);
+    Row {
+        name: name(&result.metric, &case, &format!("{extra}{warned}")),
+        cells,
+        detail: detail::single(report, result),
+    }
+}
+
+/// The figure that is not the headline, so that both are seen: what a user gets beside what the machine can do.
+fn other_figure(result: &MetricResult) -> String {
+    let Some(summary) = result.outcome.summary() else { return String::new() };
+    let unit = result.metric.unit;
+    // The share stays on one line.
+    let kept = units::share(summary.kept_share).replace(' ', "\u{a0}") + "\u{a0}kept";
+    let text = match (summary.treatment, summary.undisturbed) {
+        (Treatment::AsFound, Some(undisturbed)) => {
+            format!("undisturbed {}; {kept}", units::figure(&undisturbed, unit))
+        }
+        (Treatment::AsFound, None) => "as found".into(),
+        _ => format!("as found {}; {kept}", units::figure(&summary.as_found, unit)),
+    };
+    format!("<span class=\"other\">{}</span>", esc(&text))
+}
+
+/// A result without a number: the word and the reason.
+fn missing(result: &MetricResult) -> String {
+    let Some((word, reason)) = words::no_number(&result.outcome, result.metric.unit) else { return String::new() };
+    let class = if matches!(word, "failed" | "invalid") { "bad" } else { "quiet" };
+    format!("<span class=\"pill {class}\">{word}</span> <span class=\"why\">{}</span>", esc(&reason))
+}
+
+/// The ratio as a number, and as a bar.
+fn ratio(results: &[&MetricResult]) -> String {
+    let ratios: Vec<f64> = results.iter().filter_map(|result| result.ratio).collect();
+    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = ratios.iter().copied().fold(0.0, f64::max);
+    let text = match (units::ratio(least), units::ratio(most)) {
+        _ if ratios.is_empty() => return String::new(),
+        (low, high) if low == high => low,
+        (low, high) => format!("{low}–{high}"),
+    };
+    format!("<span class=\"ratio-number\">{text}</span>{}", plots::ratio_bar(results))
+}
+
+/// The verdict as a word with a sign of its own, so that colour is not needed.
+pub(super) fn verdict(result: &MetricResult) -> String {
+    let word = words::verdict(result);
+    match result.verdict {
+        Verdict::AsPredicted => format!("<span class=\"verdict-word good\">● {word}</span>"),
+        Verdict::Above => format!("<span class=\"verdict-word odd\">▲ {word}</span>"),
+        Verdict::Below => format!("<span class=\"verdict-word odd\">▼ {word}</span>"),
+        Verdict::NotPredicted => "<span class=\"verdict-word quiet\">no prediction</span>".into(),
+        Verdict::NotMeasured => String::new(),
+    }
+}
+
+/// One line of a curve as a row.
+fn line_row(report: &Report<'_>, curve: &Curve<'_>, line: &CurveSeries<'_>, first: bool) -> Row {
+    let results: Vec<&MetricResult> = line.points.iter().map(|(_, result)| *result).collect();
+    let of = |value: fn(&MetricResult) -> Option<f64>| -> Option<(f64, f64)> {
+        let values: Vec<f64> = results.iter().filter_map(|result| value(result)).collect();
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        (!values.is_empty()).then(|| (least, values.iter().copied().fold(f64::NEG_INFINITY, f64::max)))
+    };
+    let span = |range: Option<(f64, f64)>, unit| {
+        range.map(|(low, high)| esc(&units::span(low, high, unit))).unwrap_or_default()
+    };
+    let measured = of(|result| result.outcome.summary().map(|summary| summary.headline));
+    let warned = results.iter().any(|result| !result.warnings.is_empty());
+    let extra = if warned { " <span class=\"pill odd\">note</span>" } else { "" };
+    let cells = match measured {
+        None => Cells::Missing(missing(results[0])),
+        measured => Cells::Number {
+            measured: format!("<strong>{}</strong>", span(measured, curve.metric.unit)),
+            cycles: units::without_cycles(&span(of(|result| result.cycles), Unit::Cycles)),
+            predicted: span(of(|result| Some(result.prediction.as_ref()?.value)), curve.metric.unit),
+            ratio: ratio(&results),
+            verdict: line_verdict(&results),
+        },
+    };
+    Row { name: name(curve.metric, &line.label, extra), cells, detail: detail::line(report, curve, line, first) }
+}
+
+/// How many points a line has, and how many of them came to a number where that differs.
+fn points(line: &CurveSeries<'_>) -> String {
+    let measured = line.points.iter().filter(|(_, result)| result.outcome.summary().is_some()).count();
+    let points = words::plural(line.points.len() as u64, "point");
+    if measured == line.points.len() { points } else { format!("{measured} of {points}") }
+}
+
+/// The verdicts of a line's points in one word.
+fn line_verdict(results: &[&MetricResult]) -> String {
+    let gaps: Vec<&MetricResult> = results.iter().copied().filter(|result| words::is_gap(result.verdict)).collect();
+    match gaps.first() {
+        Some(first) if gaps.iter().all(|result| words::verdict(result) == words::verdict(first)) => {
+            let sign = if first.verdict == Verdict::Above { '▲' } else { '▼' };
+            format!("<span class=\"verdict-word odd\">{sign} {} {}</span>", gaps.len(), words::verdict(first))
+        }
+        Some(_) => format!("<span class=\"verdict-word odd\">▲▼ {} differ</span>", gaps.len()),
+        None => results
+            .iter()
+            .find(|result| result.verdict == Verdict::AsPredicted)
+            .or(results.first())
+            .map(|result| verdict(result))
+            .unwrap_or_default(),
+    }
+}

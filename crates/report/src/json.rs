@@ -1,0 +1,49 @@
+//! JSON: the run and its analysis, versioned; its schema is published as `docs/report.schema.json`.
+
+use std::io;
+
+use kelvin_analysis::Analysis;
+use kelvin_model::Run;
+use schemars::{JsonSchema, Schema};
+use serde::Serialize;
+
+use crate::{Render, Report};
+
+/// Version of this format; a format is never edited, only followed by the next one.
+pub const FORMAT: u32 = 1;
+
+/// The JSON report.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Json {
+    /// Whether to indent it for people.
+    pub pretty: bool,
+}
+
+/// What is written.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "kelvin report")]
+struct Document<'a> {
+    /// Version of this format.
+    report_format: u32,
+    /// The run, with raw readings.
+    run: &'a Run,
+    /// What analysis says of it.
+    analysis: &'a Analysis,
+}
+
+/// The JSON Schema of this format.
+pub fn schema() -> Schema {
+    schemars::schema_for!(Document<'static>)
+}
+
+impl Render for Json {
+    fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        let document = Document { report_format: FORMAT, run: report.run, analysis: report.analysis };
+        if self.pretty {
+            serde_json::to_writer_pretty(&mut *out, &document)?;
+        } else {
+            serde_json::to_writer(&mut *out, &document)?;
+        }
+        writeln!(out)
+    }
+}

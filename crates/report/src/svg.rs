@@ -1,0 +1,293 @@
+//! Figures as SVG: standing alone, or inside a page whose style sheet gives the colours.
+
+use std::fmt::Write as _;
+
+use crate::figures::{Figure, Guide, Point, Role, Series};
+use crate::scale::Scale;
+use crate::text::html;
+
+/// Colours of series: told apart also by colour-blind readers, each at least 3:1 against white (WCAG 1.4.11).
+/// Series differ in marker or dash too.
+const COLORS: [&str; 8] = ["#0072b2", "#c75300", "#007a5a", "#a8467f", "#7d6300", "#5a4fcf", "#2b7f97", "#5f6368"];
+
+/// Style of a figure that stands alone; a page gives its own.
+const STYLE: &str = "text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;fill:#3c4043}\
+    .title{font-size:14px;font-weight:600;fill:#1f2328}.grid{stroke:#e3e6ea;stroke-width:1}.axis{stroke:#8b939c}\
+    .line{fill:none;stroke-width:2;stroke-linejoin:round}.thin{stroke-width:1.2}.predicted{stroke-dasharray:6 4;stroke-width:1.6}\
+    .band{stroke:none;fill-opacity:.18}.range{stroke:none;fill-opacity:.08}.guide{fill:#8b939c;fill-opacity:.16}\
+    .hollow{fill:#fff;stroke-width:1.6}";
+
+const WIDTH: f64 = 720.0;
+const PLOT_HEIGHT: f64 = 300.0;
+const LEFT: f64 = 72.0;
+const RIGHT: f64 = 20.0;
+const TOP: f64 = 14.0;
+/// Below the plot: tick labels and the axis' label.
+const BOTTOM: f64 = 48.0;
+/// Height of a line of the legend.
+const LEGEND_LINE: f64 = 20.0;
+/// Width of an average character at 12 px; there is nothing to measure text with, so the legend errs on the wide side.
+const CHARACTER: f64 = 6.8;
+
+/// Bands of predictions are drawn for this many series; more would hide each other.
+const MOST_RANGES: usize = 2;
+
+/// Above this many points a line has no markers.
+const MOST_MARKERS: usize = 40;
+
+/// A figure as a file of its own, with title, colours and a white ground.
+pub fn standalone(figure: &Figure) -> String {
+    let mut style = STYLE.to_owned();
+    for (index, color) in COLORS.iter().enumerate() {
+        let _ = write!(
+            style,
+            ".s{index}{{stroke:{color};fill:{color}}}.line.s{index}{{fill:none}}.hollow.s{index}{{fill:#fff}}"
+        );
+    }
+    let title = 26.0;
+    let height = figure_height(figure) + title;
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
+         role=\"img\"><title>{}</title><desc>{}</desc><style>{style}</style><rect width=\"100%\" height=\"100%\" \
+         fill=\"#fff\"/><text class=\"title\" x=\"12\" y=\"22\">{}</text><g transform=\"translate(0 {title})\">{}</g></svg>\n",
+        html(&figure.title),
+        html(&figure.description.join(" ")),
+        html(&format!("{}: {}", figure.id, figure.title)),
+        body(figure)
+    )
+}
+
+/// A figure for the inside of a page: classes, no colours.
+pub fn inline(figure: &Figure) -> String {
+    format!(
+        "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{}\">{}</svg>",
+        figure_height(figure),
+        html(&format!("{} {}", figure.title, figure.description.join(" "))),
+        body(figure)
+    )
+}
+
+fn figure_height(figure: &Figure) -> f64 {
+    let lines = legend(figure).last().map_or(0.0, |item| item.line as f64 + 1.0);
+    TOP + PLOT_HEIGHT + BOTTOM + lines * LEGEND_LINE
+}
+
+/// The two axes of a figure in the drawing's coordinates.
+struct Frame {
+    x: Scale,
+    y: Scale,
+}
+
+impl Frame {
+    fn of(figure: &Figure) -> Self {
+        let points = || figure.series.iter().flat_map(|series| &series.points);
+        // Intervals and predictions' values are to be seen whole; the range around a prediction may leave the frame.
+        let ends = |series: &Series, point: &Point| match series.role {
+            Role::Predicted => [point.y, point.y],
+            _ => [point.low, point.high],
+        };
+        let guides = figure.guides.iter().flat_map(|guide| [guide.low, guide.high]);
+        let values =
+            figure.series.iter().flat_map(|series| series.points.iter().flat_map(move |point| ends(series, point)));
+        let values: Vec<f64> = values.chain(guides).filter(|value| !figure.y.logarithmic || *value > 0.0).collect();
+        Self {
+            x: Scale::over(points().map(|point| point.x), &figure.x, 0.02),
+            y: Scale::over(values.iter().copied(), &figure.y, 0.05),
+        }
+    }
+
+    fn x(&self, value: f64) -> f64 {
+        LEFT + self.x.at(value) * (WIDTH - LEFT - RIGHT)
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        TOP + (1.0 - self.y.at(value)) * PLOT_HEIGHT
+    }
+}
+
+fn body(figure: &Figure) -> String {
+    let frame = Frame::of(figure);
+    let mut svg = String::new();
+    for guide in &figure.guides {
+        draw_guide(&mut svg, &frame, guide);
+    }
+    axes(&mut svg, &frame, figure);
+    let ranges = figure.series.iter().filter(|series| series.role == Role::Predicted).count() <= MOST_RANGES;
+    for series in &figure.series {
+        draw_band(&mut svg, &frame, series, ranges);
+    }
+    for series in &figure.series {
+        draw_series(&mut svg, &frame, series);
+    }
+    draw_legend(&mut svg, figure);
+    svg
+}
+
+fn draw_guide(svg: &mut String, frame: &Frame, guide: &Guide) {
+    let (top, bottom) = (frame.y(guide.high), frame.y(guide.low));
+    let (width, height) = (WIDTH - LEFT - RIGHT, bottom - top);
+    let _ = write!(
+        svg,
+        "<rect class=\"guide\" x=\"{LEFT}\" y=\"{top:.1}\" width=\"{width}\" height=\"{height:.1}\"><title>{}</title></rect>",
+        html(&guide.label)
+    );
+}
+
+fn axes(svg: &mut String, frame: &Frame, figure: &Figure) {
+    let (right, bottom) = (WIDTH - RIGHT, TOP + PLOT_HEIGHT);
+    for tick in frame.y.ticks() {
+        let y = TOP + (1.0 - tick.at) * PLOT_HEIGHT;
+        let _ = write!(
+            svg,
+            "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{right}\"/><text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            LEFT - 8.0,
+            y + 4.0,
+            html(&tick.label)
+        );
+    }
+    let mut free_from = 0.0;
+    for tick in frame.x.ticks() {
+        let x = LEFT + tick.at * (right - LEFT);
+        let half = tick.label.chars().count() as f64 * CHARACTER / 2.0;
+        let _ = write!(svg, "<path class=\"grid\" d=\"M{x:.1} {TOP}V{bottom}\"/>");
+        // A label that would touch the one before it is left out; its grid line stays.
+        if x - half >= free_from {
+            let y = bottom + 18.0;
+            let _ = write!(svg, "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{}</text>", html(&tick.label));
+            free_from = x + half + CHARACTER;
+        }
+    }
+    let _ = write!(
+        svg,
+        "<path class=\"axis\" d=\"M{LEFT} {bottom}H{right}\"/><text x=\"{right}\" y=\"{}\" text-anchor=\"end\">{}</text>",
+        bottom + 38.0,
+        html(&figure.x.label)
+    );
+}
+
+/// The interval band of measured points, the range of predictions, the spread of a history.
+fn draw_band(svg: &mut String, frame: &Frame, series: &Series, ranges: bool) {
+    let class = match series.role {
+        Role::Measured | Role::History => "band",
+        Role::Predicted if ranges => "range",
+        _ => return,
+    };
+    if series.points.len() < 2 || series.points.iter().all(|point| point.low == point.high) {
+        return;
+    }
+    let upper = series.points.iter().map(|point| (point.x, point.high));
+    let lower = series.points.iter().rev().map(|point| (point.x, point.low));
+    let _ = write!(svg, "<path class=\"{class} {}\" d=\"{}Z\"/>", style(series), path(frame, upper.chain(lower)));
+}
+
+fn draw_series(svg: &mut String, frame: &Frame, series: &Series) {
+    let style = style(series);
+    let line = match series.role {
+        Role::Measured => Some("line"),
+        Role::Predicted => Some("line predicted"),
+        Role::History => Some("line thin"),
+        Role::AsFound | Role::Reference => None,
+    };
+    if let Some(class) = line {
+        let points = series.points.iter().map(|point| (point.x, point.y));
+        let _ = write!(svg, "<path class=\"{class} {style}\" d=\"{}\"/>", path(frame, points));
+    }
+    let marked = match series.role {
+        Role::Measured => series.points.len() <= MOST_MARKERS,
+        Role::AsFound | Role::Reference => true,
+        Role::Predicted | Role::History => false,
+    };
+    for point in series.points.iter().filter(|_| marked) {
+        svg.push_str(&marker(series, frame.x(point.x), frame.y(point.y)));
+    }
+}
+
+fn path(frame: &Frame, points: impl Iterator<Item = (f64, f64)>) -> String {
+    let mut path = String::new();
+    for (index, (x, y)) in points.enumerate() {
+        let _ = write!(path, "{}{:.1} {:.1}", if index == 0 { 'M' } else { 'L' }, frame.x(x), frame.y(y));
+    }
+    path
+}
+
+fn style(series: &Series) -> String {
+    format!("s{}", series.style % COLORS.len())
+}
+
+/// A marker: its shape goes with the colour; hollow where the value is no headline or not ours.
+fn marker(series: &Series, x: f64, y: f64) -> String {
+    let hollow = if matches!(series.role, Role::AsFound | Role::Reference) { "hollow " } else { "" };
+    let class = format!("{hollow}{}", style(series));
+    let r = if hollow.is_empty() { 3.0 } else { 4.0 };
+    match series.style % 4 {
+        0 => format!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r}\"/>"),
+        1 => format!("<path class=\"{class}\" d=\"M{:.1} {:.1}h{w}v{w}h-{w}z\"/>", x - r, y - r, w = 2.0 * r),
+        2 => format!(
+            "<path class=\"{class}\" d=\"M{x:.1} {:.1}l{:.1} {:.1}h-{:.1}z\"/>",
+            y - r - 0.5,
+            r + 0.5,
+            2.0 * r,
+            2.0 * r + 1.0
+        ),
+        _ => format!(
+            "<path class=\"{class}\" d=\"M{x:.1} {:.1}l{w} {w}l-{w} {w}l-{w} -{w}z\"/>",
+            y - r - 1.0,
+            w = r + 1.0
+        ),
+    }
+}
+
+/// An item of the legend: which series, and where its text begins.
+struct LegendItem {
+    series: usize,
+    x: f64,
+    line: usize,
+}
+
+/// The items of the legend, in lines as wide as the figure; a single series needs none.
+fn legend(figure: &Figure) -> Vec<LegendItem> {
+    if figure.series.len() < 2 {
+        return Vec::new();
+    }
+    let (mut x, mut line) = (LEFT, 0);
+    let mut items = Vec::new();
+    for (series, of) in figure.series.iter().enumerate() {
+        let width = 34.0 + of.label.chars().count() as f64 * CHARACTER + 14.0;
+        if x > LEFT && x + width > WIDTH - RIGHT {
+            (x, line) = (LEFT, line + 1);
+        }
+        items.push(LegendItem { series, x, line });
+        x += width;
+    }
+    items
+}
+
+fn draw_legend(svg: &mut String, figure: &Figure) {
+    for item in legend(figure) {
+        let series = &figure.series[item.series];
+        let y = TOP + PLOT_HEIGHT + BOTTOM + item.line as f64 * LEGEND_LINE + 8.0;
+        svg.push_str(&swatch(series, item.x, y));
+        let _ = write!(svg, "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", item.x + 34.0, y + 4.0, html(&series.label));
+    }
+}
+
+/// A short piece of a series' line with its marker, 26 wide.
+fn swatch(series: &Series, x: f64, y: f64) -> String {
+    let style = style(series);
+    let line = |class: &str| format!("<path class=\"line {class} {style}\" d=\"M{x:.1} {y:.1}h26\"/>");
+    let marker = marker(series, x + 13.0, y);
+    match series.role {
+        Role::Measured => format!("{}{marker}", line("")),
+        Role::Predicted => line("predicted"),
+        Role::History => line("thin"),
+        Role::AsFound | Role::Reference => marker,
+    }
+}
+
+/// The swatch of a series as a small picture of its own, for the legend of a page.
+pub(crate) fn swatch_icon(series: &Series) -> String {
+    format!(
+        "<svg class=\"swatch\" viewBox=\"0 0 30 12\" width=\"30\" height=\"12\" aria-hidden=\"true\">{}</svg>",
+        swatch(series, 2.0, 6.0)
+    )
+}

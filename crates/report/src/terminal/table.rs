@@ -1,0 +1,323 @@
+//! The table of one area: a line for each metric, one for each line of a curve, and what did not come to a number.
+
+use std::io;
+
+use kelvin_analysis::{MetricResult, Outcome, Verdict};
+use kelvin_model::Value;
+
+use super::{Paint, Terminal};
+use crate::sections::{Curve, CurveSeries, Entry, Section};
+use crate::text::{clean, columns, left, right, wrap};
+use crate::{units, words};
+
+/// Widths of the columns behind the label.
+const MEASURED: usize = 18;
+const CYCLES: usize = 7;
+const PREDICTED: usize = 10;
+const RATIO: usize = 5;
+const VERDICT: usize = 8;
+
+/// A small plot of a curve, and the range of its ratios, stand where a row has cycles, prediction and ratio.
+const PLOT: usize = 12;
+
+/// Widest label column: beyond it a reader's eye loses the row.
+const WIDEST_LABEL: usize = 48;
+
+/// The columns for a width.
+#[derive(Clone, Copy)]
+struct Columns {
+    label: usize,
+    gap: &'static str,
+}
+
+impl Columns {
+    fn of(width: usize) -> Self {
+        let gap = if width >= 100 { "   " } else { " " };
+        let rest = MEASURED + CYCLES + PREDICTED + RATIO + VERDICT + 5 * gap.len();
+        Self { label: (width - rest).min(WIDEST_LABEL), gap }
+    }
+
+    /// Columns between the measured value and the verdict.
+    fn middle(self) -> usize {
+        CYCLES + PREDICTED + RATIO + 2 * self.gap.len()
+    }
+}
+
+/// Numbered warnings of one area.
+#[derive(Default)]
+struct Footnotes(Vec<String>);
+
+impl Footnotes {
+    /// The marks of a result's warnings: ` [1,2]`.
+    fn marks(&mut self, results: &[&MetricResult]) -> String {
+        let mut marks: Vec<usize> = Vec::new();
+        for warning in results.iter().flat_map(|result| &result.warnings) {
+            let known = self.0.iter().position(|text| text == warning.text());
+            let index = known.unwrap_or_else(|| {
+                self.0.push(warning.text().to_owned());
+                self.0.len() - 1
+            });
+            if !marks.contains(&(index + 1)) {
+                marks.push(index + 1);
+            }
+        }
+        let marks: Vec<String> = marks.iter().map(usize::to_string).collect();
+        if marks.is_empty() { String::new() } else { format!(" [{}]", marks.join(",")) }
+    }
+}
+
+impl Terminal {
+    /// Writes the table of an area.
+    pub(super) fn section(&self, section: &Section<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        let columns = Columns::of(self.width());
+        self.column_titles(&section.title, columns, out)?;
+        let mut footnotes = Footnotes::default();
+        for entry in section.entries.iter().filter(|entry| !entry.only_input()) {
+            match entry {
+                Entry::Single(result) => self.row(result, columns, &mut footnotes, out)?,
+                Entry::Curve(curve) => self.curve(curve, columns, &mut footnotes, out)?,
+            }
+        }
+        self.inputs(section, out)?;
+        for (index, text) in footnotes.0.iter().enumerate() {
+            self.hanging(out, (Paint::Odd, &format!("[{}]", index + 1)), 5, text)?;
+        }
+        Ok(())
+    }
+
+    fn column_titles(&self, title: &str, columns: Columns, out: &mut dyn io::Write) -> io::Result<()> {
+        let gap = columns.gap;
+        let titles = format!(
+            "{}{gap}{}{gap}{}{gap}{}{gap}{}",
+            right("measured", MEASURED),
+            right("cycles", CYCLES),
+            right("predicted", PREDICTED),
+            right("ratio", RATIO),
+            "verdict"
+        );
+        writeln!(out)?;
+        // A long title stands above, a short one in the line of the column titles.
+        if crate::text::columns(title) > columns.label {
+            writeln!(out, "{}", self.paint(Paint::Title, title))?;
+            let line = format!("{}{gap}{titles}", " ".repeat(columns.label));
+            return writeln!(out, "{}", self.paint(Paint::Faint, &line));
+        }
+        let title = self.paint(Paint::Title, &left(title, columns.label));
+        writeln!(out, "{title}{gap}{}", self.paint(Paint::Faint, &titles))
+    }
+
+    fn row(
+        &self,
+        result: &MetricResult,
+        columns: Columns,
+        footnotes: &mut Footnotes,
+        out: &mut dyn io::Write,
+    ) -> io::Result<()> {
+        let label = format!("{}{}", label(result), footnotes.marks(&[result]));
+        if let Some((word, reason)) = words::no_number(&result.outcome, result.metric.unit) {
+            return self.without_number(&label, word, &reason, columns, out);
+        }
+        let Outcome::Measured(summary) = &result.outcome else { return Ok(()) };
+        let measured = units::with_interval(summary.headline, summary.interval, result.metric.unit).to_string();
+        let gap = columns.gap;
+        self.label_and_value(&label, &measured, columns, out)?;
+        let prediction = result.prediction.as_ref();
+        let predicted = prediction.map(|prediction| units::plain(prediction.value, result.metric.unit));
+        let line = format!(
+            "{gap}{}{gap}{}{gap}{}",
+            right(&units::cycles(result), CYCLES),
+            right(&predicted.unwrap_or_default(), PREDICTED),
+            right(&result.ratio.map(units::ratio).unwrap_or_default(), RATIO),
+        );
+        self.with_verdict(&line, verdict_paint(result.verdict), words::verdict(result), gap, out)
+    }
+
+    /// The end of a line; a line without a verdict ends where its text does.
+    fn with_verdict(&self, line: &str, paint: Paint, word: &str, gap: &str, out: &mut dyn io::Write) -> io::Result<()> {
+        if word.is_empty() {
+            writeln!(out, "{}", line.trim_end())
+        } else {
+            writeln!(out, "{line}{gap}{}", self.paint(paint, word))
+        }
+    }
+
+    /// Label and measured value; a label that leaves no room for the value has a line of its own.
+    fn label_and_value(&self, label: &str, value: &str, at: Columns, out: &mut dyn io::Write) -> io::Result<()> {
+        let room = at.label + at.gap.len() + MEASURED;
+        if columns(label) + 1 + columns(value) > room {
+            writeln!(out, "{label}")?;
+            return write!(out, "{}", right(value, room));
+        }
+        write!(out, "{label}{}", right(value, room - columns(label)))
+    }
+
+    fn without_number(
+        &self,
+        label: &str,
+        word: &str,
+        reason: &str,
+        at: Columns,
+        out: &mut dyn io::Write,
+    ) -> io::Result<()> {
+        let paint = if matches!(word, "failed" | "invalid") { Paint::Bad } else { Paint::Odd };
+        let indent = at.label + at.gap.len();
+        if columns(label) > at.label {
+            writeln!(out, "{label}")?;
+        }
+        let label = if columns(label) > at.label { "" } else { label };
+        let lines = wrap(&format!("{word}: {reason}"), self.width() - indent);
+        for (index, line) in lines.iter().enumerate() {
+            match line.strip_prefix(word).filter(|_| index == 0) {
+                Some(rest) => writeln!(out, "{}{}{rest}", left(label, indent), self.paint(paint, word))?,
+                None => writeln!(out, "{}{line}", " ".repeat(indent))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn curve(
+        &self,
+        curve: &Curve<'_>,
+        columns: Columns,
+        footnotes: &mut Footnotes,
+        out: &mut dyn io::Write,
+    ) -> io::Result<()> {
+        let results: Vec<&MetricResult> = curve.results().collect();
+        writeln!(out, "{}{} over {}", short(&curve.metric.id), footnotes.marks(&results), clean(&curve.axis.label))?;
+        for line in &curve.series {
+            self.curve_line(curve, line, columns, out)?;
+        }
+        self.missing_points(curve, out)
+    }
+
+    fn curve_line(
+        &self,
+        curve: &Curve<'_>,
+        line: &CurveSeries<'_>,
+        columns: Columns,
+        out: &mut dyn io::Write,
+    ) -> io::Result<()> {
+        let measured: Vec<f64> =
+            line.points.iter().filter_map(|(_, result)| Some(result.outcome.summary()?.headline)).collect();
+        let (Some((first, _)), Some((last, _))) = (line.points.first(), line.points.last()) else { return Ok(()) };
+        let at = |x: u64| units::axis_value(Value::Integer(x), curve.axis.scale);
+        let label = if line.label.is_empty() { format!("{} to {}", at(*first), at(*last)) } else { clean(&line.label) };
+        let label = format!("  {label}");
+        if measured.is_empty() {
+            return Ok(());
+        }
+        self.label_and_value(&label, &units::span(least(&measured), most(&measured), curve.metric.unit), columns, out)?;
+        let ratios: Vec<f64> = line.points.iter().filter_map(|(_, result)| result.ratio).collect();
+        let range = match (units::ratio(least(&ratios)), units::ratio(most(&ratios))) {
+            _ if ratios.is_empty() => String::new(),
+            (low, high) if low == high => low,
+            (low, high) => format!("{low}-{high}"),
+        };
+        let (paint, verdict) = standing(line);
+        let plot = left(&sparkline(line), PLOT);
+        let middle = format!("{}{}{}", columns.gap, plot, right(&range, columns.middle() - PLOT));
+        self.with_verdict(&middle, paint, &verdict, columns.gap, out)
+    }
+
+    /// The points of a curve that did not come to a number, together where the reason is the same.
+    fn missing_points(&self, curve: &Curve<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        let mut reasons: Vec<(&'static str, String, Vec<String>)> = Vec::new();
+        for result in curve.results() {
+            let Some((word, reason)) = words::no_number(&result.outcome, result.metric.unit) else { continue };
+            let case = units::case(&result.metric, &result.case);
+            match reasons.iter_mut().find(|(of, because, _)| *of == word && *because == reason) {
+                Some((_, _, cases)) => cases.push(case),
+                None => reasons.push((word, reason, vec![case])),
+            }
+        }
+        for (word, reason, cases) in reasons {
+            let which = if cases.len() <= 2 { cases.join("; ") } else { format!("{} points", cases.len()) };
+            let paint = if matches!(word, "failed" | "invalid") { Paint::Bad } else { Paint::Odd };
+            self.hanging(out, (paint, &format!("  {word}")), columns(word) + 3, &format!("{which}: {reason}"))?;
+        }
+        Ok(())
+    }
+
+    /// What was measured only as an input of predictions, in one paragraph.
+    fn inputs(&self, section: &Section<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        let inputs: Vec<String> = section
+            .entries
+            .iter()
+            .filter(|entry| entry.only_input())
+            .flat_map(Entry::results)
+            .filter_map(|result| {
+                let summary = result.outcome.summary()?;
+                let value = units::with_interval(summary.headline, summary.interval, result.metric.unit);
+                Some(format!("{} {value}", label(result)))
+            })
+            .collect();
+        if inputs.is_empty() {
+            return Ok(());
+        }
+        let text = format!("measured briefly, only as inputs of predictions: {}", inputs.join("; "));
+        self.hanging(out, (Paint::Faint, ""), 0, &text)
+    }
+}
+
+/// The id without its area, which the table's title says.
+fn short(id: &str) -> String {
+    clean(id.split_once('.').map_or(id, |(_, rest)| rest))
+}
+
+fn label(result: &MetricResult) -> String {
+    let case = units::case(&result.metric, &result.case);
+    let id = short(&result.metric.id);
+    if case.is_empty() { id } else { clean(&format!("{id} {case}")) }
+}
+
+fn verdict_paint(verdict: Verdict) -> Paint {
+    match verdict {
+        Verdict::AsPredicted => Paint::Good,
+        Verdict::Above | Verdict::Below => Paint::Odd,
+        Verdict::NotPredicted | Verdict::NotMeasured => Paint::Faint,
+    }
+}
+
+/// The verdicts of a line's points in one word: `expected`, `3 slower`, `4 differ`.
+fn standing(line: &CurveSeries<'_>) -> (Paint, String) {
+    let gaps: Vec<&str> = line
+        .points
+        .iter()
+        .filter(|(_, result)| words::is_gap(result.verdict))
+        .map(|(_, result)| words::verdict(result))
+        .collect();
+    match gaps.first() {
+        Some(first) if gaps.iter().all(|word| word == first) => (Paint::Odd, format!("{} {first}", gaps.len())),
+        Some(_) => (Paint::Odd, format!("{} differ", gaps.len())),
+        None if line.points.iter().any(|(_, result)| result.verdict == Verdict::AsPredicted) => {
+            (Paint::Good, "expected".into())
+        }
+        None => (Paint::Faint, String::new()),
+    }
+}
+
+/// A curve in at most [`PLOT`] characters: eight heights, logarithmic where the values span more than a decade; a dot
+/// for a point without a number.
+fn sparkline(line: &CurveSeries<'_>) -> String {
+    const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let values: Vec<Option<f64>> =
+        line.points.iter().map(|(_, result)| Some(result.outcome.summary()?.headline)).collect();
+    let known: Vec<f64> = values.iter().flatten().copied().collect();
+    let (low, high) = (least(&known), most(&known));
+    let logarithmic = low > 0.0 && high / low > 10.0;
+    let height = |value: f64| {
+        let share = if logarithmic { (value / low).ln() / (high / low).ln() } else { (value - low) / (high - low) };
+        HEIGHTS[if share.is_finite() { (share * 7.0).round() as usize } else { 0 }.min(7)]
+    };
+    let shown = values.len().min(PLOT);
+    let pick = |index: usize| if shown > 1 { index * (values.len() - 1) / (shown - 1) } else { 0 };
+    (0..shown).map(|index| values[pick(index)].map_or('·', height)).collect()
+}
+
+fn least(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn most(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}

@@ -1,0 +1,210 @@
+//! The words of every format: areas, verdicts, severities, reasons.
+
+use kelvin_analysis::{Interval, IntervalKind, MetricResult, Outcome, Verdict};
+use kelvin_model::{Basis, Better, Canary, ClockKind, Run, RunStatus, Severity, Treatment, Unit};
+
+use crate::units;
+
+/// The title of an area, by its id; an unknown area is its own title.
+pub fn area(id: &str) -> String {
+    match id {
+        "cpu" => "CPU".into(),
+        "os" => "Operating system services".into(),
+        "mem" => "Memory".into(),
+        "file" => "Files and disks".into(),
+        "net" => "Network".into(),
+        "transfer" => "File transfer".into(),
+        "load" => "Server under load".into(),
+        other => other.into(),
+    }
+}
+
+/// The areas in the order of reports.
+pub const AREAS: [&str; 7] = ["cpu", "os", "mem", "file", "net", "transfer", "load"];
+
+/// How a measurement stands to its prediction, in one word.
+///
+/// For speeds the word says what a user feels (`slower`), for other quantities on which side of the range it lies.
+pub fn verdict(result: &MetricResult) -> &'static str {
+    let metric = &result.metric;
+    let is_speed =
+        matches!(metric.unit, Unit::Nanoseconds | Unit::Cycles | Unit::Hertz | Unit::BytesPerSecond | Unit::PerSecond);
+    match (result.verdict, metric.better) {
+        (Verdict::AsPredicted, _) => "expected",
+        (Verdict::Above, Better::Lower) | (Verdict::Below, Better::Higher) if is_speed => "slower",
+        (Verdict::Above, Better::Higher) | (Verdict::Below, Better::Lower) if is_speed => "faster",
+        (Verdict::Above, _) => "above",
+        (Verdict::Below, _) => "below",
+        (Verdict::NotPredicted | Verdict::NotMeasured, _) => "",
+    }
+}
+
+/// Whether a verdict is a gap that wants an explanation.
+pub fn is_gap(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Above | Verdict::Below)
+}
+
+/// What came of a metric, in one or two words, and why.
+pub fn no_number(outcome: &Outcome, metric_unit: Unit) -> Option<(&'static str, String)> {
+    match outcome {
+        Outcome::Measured(_) => None,
+        Outcome::NotKnown(summary) => Some((
+            "not known",
+            format!(
+                "only {} of the samples were undisturbed, too few; as found {}",
+                units::share(summary.kept_share),
+                units::figure(&summary.as_found, metric_unit)
+            ),
+        )),
+        Outcome::Invalid(ceiling) => Some((
+            "invalid",
+            format!(
+                "{} is beyond what is possible ({}): {}",
+                units::plain(ceiling.value, metric_unit),
+                units::plain(ceiling.bound, metric_unit),
+                ceiling.likely_cause
+            ),
+        )),
+        Outcome::Skipped(reason) => Some(("skipped", reason.to_string())),
+        Outcome::Failed(reason) => Some(("failed", reason.clone())),
+        Outcome::NotReached => Some(("not reached", "the run ended before it".into())),
+    }
+}
+
+/// Stable word for what came of a metric, for data.
+pub fn status(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Measured(_) => "measured",
+        Outcome::NotKnown(_) => "not_known",
+        Outcome::Invalid(_) => "invalid",
+        Outcome::Skipped(_) => "skipped",
+        Outcome::Failed(_) => "failed",
+        Outcome::NotReached => "not_reached",
+    }
+}
+
+/// Stable word for a verdict, for data.
+pub fn verdict_id(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::AsPredicted => "as_predicted",
+        Verdict::Above => "above",
+        Verdict::Below => "below",
+        Verdict::NotPredicted => "not_predicted",
+        Verdict::NotMeasured => "not_measured",
+    }
+}
+
+/// Which samples made a headline.
+pub fn treatment(treatment: Treatment) -> &'static str {
+    match treatment {
+        Treatment::AsFound => "as found",
+        Treatment::Undisturbed => "undisturbed",
+        Treatment::CycleNormalised => "undisturbed, normalised to the measured frequency",
+    }
+}
+
+/// Stable word for a treatment, for data.
+pub fn treatment_id(treatment: Treatment) -> &'static str {
+    match treatment {
+        Treatment::AsFound => "as_found",
+        Treatment::Undisturbed => "undisturbed",
+        Treatment::CycleNormalised => "cycle_normalised",
+    }
+}
+
+/// What a prediction rests on.
+pub fn basis(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Spec => "hardware specification",
+        Basis::Derived => "derived from lower metrics of this run",
+        Basis::Published => "published figures",
+    }
+}
+
+/// A severity in one word.
+pub fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Serious => "serious",
+        Severity::Warning => "warning",
+        Severity::Note => "note",
+    }
+}
+
+/// What a canary watches.
+pub fn canary(canary: Canary) -> &'static str {
+    match canary {
+        Canary::Chain => "core frequency (dependent adds)",
+        Canary::Block => "core throughput (independent adds)",
+        Canary::Cache => "level-2 cache (pointer chase)",
+        Canary::Kernel => "kernel entry (null system call)",
+    }
+}
+
+/// The clock in words.
+pub fn clock(kind: ClockKind) -> &'static str {
+    match kind {
+        ClockKind::Tsc => "invariant time-stamp counter",
+        ClockKind::VirtualCounter => "virtual counter (cntvct_el0)",
+        ClockKind::MonotonicRaw => "clock_gettime(CLOCK_MONOTONIC_RAW)",
+        ClockKind::Scripted => "scripted",
+    }
+}
+
+/// An interval in words: `95 % interval`, `range of rounds`.
+pub fn interval(interval: Interval) -> String {
+    match interval.kind {
+        IntervalKind::Confidence => format!("{} interval", units::share(interval.level)),
+        IntervalKind::Range => "range of the rounds, too few for an interval".into(),
+    }
+}
+
+/// One line about a run: when, how long, how asked.
+pub fn run_line(run: &Run) -> String {
+    let settings = &run.outline.settings;
+    let status = match &run.status {
+        RunStatus::Complete => String::new(),
+        RunStatus::Partial(why) => format!("; PARTIAL: {why}"),
+    };
+    format!(
+        "run {} started {}, {} mode, took {} of {}{}",
+        run.outline.id,
+        run.outline.started,
+        settings.mode,
+        units::seconds(run.seconds),
+        units::seconds(settings.budget_seconds),
+        status
+    )
+}
+
+/// The machine in one line: processor, CPUs, memory, kernel, and what lies underneath; unknown facts are left out.
+pub fn machine_line(run: &Run) -> String {
+    let machine = &run.outline.machine;
+    let mut parts = Vec::new();
+    if let Some(model) = machine.cpu.model_name.get() {
+        parts.push(model.clone());
+    }
+    if let Some(microarchitecture) = machine.cpu.microarchitecture.get() {
+        parts.push(microarchitecture.clone());
+    }
+    if let Some(allowed) = machine.topology.allowed.get() {
+        parts.push(format!("{} CPU{}", allowed.len(), if allowed.len() == 1 { "" } else { "s" }));
+    }
+    if let Some(&total) = machine.memory.total_bytes.get() {
+        parts.push(units::plain(total as f64, Unit::Bytes));
+    }
+    if let Some(release) = machine.kernel.release.get() {
+        parts.push(format!("Linux {release}"));
+    }
+    if let Some(Some(hypervisor)) = machine.platform.hypervisor.get() {
+        parts.push(format!("under {hypervisor}"));
+    }
+    if let Some(Some(container)) = machine.platform.container.get() {
+        parts.push(format!("in {container}"));
+    }
+    if parts.is_empty() { format!("{} machine", machine.architecture) } else { parts.join(", ") }
+}
+
+/// The word that goes with a number of things: `1 round`, `3 rounds`.
+pub fn plural(count: u64, singular: &str) -> String {
+    format!("{} {singular}{}", units::count(count), if count == 1 { "" } else { "s" })
+}

@@ -1,0 +1,215 @@
+//! Terminal, Markdown, CSV and JSON of the made-up runs.
+
+mod synthetic;
+
+use kelvin_report::{CsvSamples, CsvSummary, Json, Markdown, Render, Report, Terminal, assets, json};
+use synthetic::Sample;
+
+fn render(format: &dyn Render, sample: &Sample) -> String {
+    let mut out = Vec::new();
+    format.render(&sample.report(), &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn samples() -> [(&'static str, Sample); 4] {
+    [
+        ("full", synthetic::full()),
+        ("partial", synthetic::partial()),
+        ("empty", synthetic::empty()),
+        ("hostile", synthetic::hostile()),
+    ]
+}
+
+#[test]
+fn terminal_of_80_columns() {
+    insta::assert_snapshot!(render(&Terminal { width: 80, color: false }, &synthetic::full()));
+}
+
+#[test]
+fn terminal_of_120_columns() {
+    insta::assert_snapshot!(render(&Terminal { width: 120, color: false }, &synthetic::full()));
+}
+
+#[test]
+fn terminal_of_a_partial_run() {
+    insta::assert_snapshot!(render(&Terminal::default(), &synthetic::partial()));
+}
+
+#[test]
+fn terminal_of_an_empty_run() {
+    insta::assert_snapshot!(render(&Terminal::default(), &synthetic::empty()));
+}
+
+#[test]
+fn markdown() {
+    insta::assert_snapshot!(render(&Markdown, &synthetic::full()));
+}
+
+#[test]
+fn csv_of_summaries() {
+    insta::assert_snapshot!(render(&CsvSummary, &synthetic::full()).replace("\r\n", "\n"));
+}
+
+#[test]
+fn csv_of_samples() {
+    let csv = render(&CsvSamples, &synthetic::full()).replace("\r\n", "\n");
+    let lines: Vec<&str> = csv.lines().collect();
+    let null = |line: &&&str| line.starts_with("os.syscall.null,call=getppid,");
+    let of_null: Vec<&&str> = lines.iter().filter(null).collect();
+    insta::assert_snapshot!(lines[0]);
+    insta::assert_debug_snapshot!(of_null);
+}
+
+/// No line is wider than the terminal unless a single word is.
+#[test]
+fn terminal_lines_fit() {
+    for (name, sample) in samples() {
+        for width in [80, 100, 120, 200] {
+            for line in render(&Terminal { width, color: false }, &sample).lines() {
+                let columns = line.chars().count();
+                let words = line.split_whitespace().map(|word| word.chars().count());
+                let longest = words.max().unwrap_or(0);
+                assert!(columns <= width || longest > width / 3, "{name} at {width}: {columns} columns: {line}");
+            }
+        }
+    }
+}
+
+/// Escape sequences come only from colours that were asked for.
+#[test]
+fn terminal_is_plain_unless_colours_are_asked_for() {
+    for (name, sample) in samples() {
+        let plain = render(&Terminal { width: 80, color: false }, &sample);
+        assert!(!plain.chars().any(|c| c.is_control() && c != '\n'), "{name}");
+        let colored = render(&Terminal { width: 80, color: true }, &sample);
+        assert!(colored.contains("\u{1b}["), "{name}");
+        let uncolored = strip_colors(&colored);
+        assert_eq!(uncolored, plain, "{name}: colours change nothing but colours");
+    }
+}
+
+/// Removes `ESC [ ... m`.
+fn strip_colors(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let mut plain = parts.next().unwrap_or("").to_owned();
+    for part in parts {
+        plain.push_str(part.split_once('m').expect("a colour ends in m").1);
+    }
+    plain
+}
+
+/// A hostile text can end no table cell and open no element.
+#[test]
+fn markdown_keeps_its_tables() {
+    let text = render(&Markdown, &synthetic::hostile());
+    // Inside code, which the two back-ticks of the hostile text's fence enclose, an angle bracket is a letter.
+    let outside_code = text.split("``").step_by(2);
+    assert!(outside_code.clone().count() > 2);
+    assert!(outside_code.clone().all(|part| !part.contains('<')));
+    let rows: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
+    assert!(rows.len() > 20);
+    for row in rows {
+        let cells = row.replace("\\|", "").matches('|').count();
+        assert_eq!(cells, 7, "{row}");
+    }
+}
+
+/// Every row has as many fields as the header, whatever is in them.
+#[test]
+fn csv_rows_are_complete() {
+    for format in [&CsvSummary as &dyn Render, &CsvSamples] {
+        for (name, sample) in samples() {
+            let csv = render(format, &sample);
+            let mut widths: Vec<usize> = records(&csv).iter().map(Vec::len).collect();
+            widths.dedup();
+            assert_eq!(widths.len(), 1, "{name}: rows of {widths:?} fields");
+        }
+    }
+}
+
+/// An RFC 4180 reader.
+fn records(csv: &str) -> Vec<Vec<String>> {
+    let (mut records, mut record, mut field) = (Vec::new(), Vec::new(), String::new());
+    let mut quoted = false;
+    let mut characters = csv.chars().peekable();
+    while let Some(c) = characters.next() {
+        match c {
+            '"' if quoted && characters.peek() == Some(&'"') => {
+                characters.next();
+                field.push('"');
+            }
+            '"' => quoted = !quoted,
+            ',' if !quoted => record.push(std::mem::take(&mut field)),
+            '\r' if !quoted && characters.peek() == Some(&'\n') => {
+                characters.next();
+                record.push(std::mem::take(&mut field));
+                records.push(std::mem::take(&mut record));
+            }
+            c => field.push(c),
+        }
+    }
+    assert!(!quoted && record.is_empty() && field.is_empty(), "the last line ends");
+    records
+}
+
+/// Numbers in the data are what analysis says, to the last bit, and the hostile text survives.
+#[test]
+fn csv_reads_back() {
+    let sample = synthetic::hostile();
+    let csv = render(&CsvSummary, &sample);
+    let records = records(&csv);
+    let column = |name: &str| records[0].iter().position(|field| field == name).unwrap();
+    assert_eq!(records.len(), sample.analysis.results.len() + 1);
+    for (record, result) in records[1..].iter().zip(&sample.analysis.results) {
+        let headline = result.outcome.summary().map(|summary| summary.headline);
+        assert_eq!(record[column("headline")].parse::<f64>().ok(), headline);
+        assert_eq!(record[column("metric")], *result.metric.id);
+        assert_eq!(record[column("warnings")], synthetic::HOSTILE);
+    }
+}
+
+#[test]
+fn json_holds_run_and_analysis_unchanged() {
+    for pretty in [false, true] {
+        for (name, sample) in samples() {
+            let text = render(&Json { pretty }, &sample);
+            let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(value["report_format"], json::FORMAT);
+            let run: kelvin_model::Run = serde_json::from_value(value["run"].clone()).unwrap();
+            let analysis: kelvin_analysis::Analysis = serde_json::from_value(value["analysis"].clone()).unwrap();
+            assert_eq!(run, sample.run, "{name}");
+            assert_eq!(analysis, sample.analysis, "{name}");
+        }
+    }
+}
+
+/// The published schema is that of the types; `KELVIN_UPDATE_SCHEMA=1 cargo test -p kelvin-report` writes it anew.
+#[test]
+fn the_published_schema_is_current() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.schema.json");
+    let schema = serde_json::to_string_pretty(&json::schema()).unwrap() + "\n";
+    if std::env::var_os("KELVIN_UPDATE_SCHEMA").is_some() {
+        std::fs::create_dir_all(std::path::Path::new(path).parent().unwrap()).unwrap();
+        std::fs::write(path, &schema).unwrap();
+    }
+    let published = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(published == schema, "docs/report.schema.json is stale: run with KELVIN_UPDATE_SCHEMA=1");
+}
+
+#[test]
+fn every_figure_is_an_svg_and_a_csv() {
+    let sample = synthetic::full();
+    let report: Report<'_> = sample.report();
+    let files = assets::assets(&report).unwrap();
+    let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
+    insta::assert_debug_snapshot!(names);
+    for file in &files {
+        assert!(!file.name.contains('/'), "{}", file.name);
+        if file.name.ends_with(".svg") {
+            assert!(file.contents.starts_with("<svg ") && file.contents.trim_end().ends_with("</svg>"));
+            assert!(!file.contents.contains("NaN") && !file.contents.contains("inf"), "{}", file.name);
+        } else {
+            assert!(records(&file.contents).len() > 3, "{}", file.name);
+        }
+    }
+}

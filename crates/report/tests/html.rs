@@ -1,0 +1,175 @@
+//! Structure of the HTML report: self-contained, escaped, small, and whole without its script.
+
+mod synthetic;
+
+use std::collections::BTreeSet;
+
+use kelvin_report::{Html, Render};
+use synthetic::Sample;
+
+fn render(sample: &Sample) -> String {
+    let mut out = Vec::new();
+    Html.render(&sample.report(), &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn samples() -> [(&'static str, Sample); 4] {
+    [
+        ("full", synthetic::full()),
+        ("partial", synthetic::partial()),
+        ("empty", synthetic::empty()),
+        ("hostile", synthetic::hostile()),
+    ]
+}
+
+/// The page without the library, the script and the style sheet.
+fn markup(page: &str) -> String {
+    let (before, rest) = page.split_once("<style>").unwrap();
+    let (_, rest) = rest.split_once("</style>").unwrap();
+    let (body, _) = rest.rsplit_once("<script>\n").unwrap();
+    format!("{before}{body}")
+}
+
+/// The values of one attribute, in order.
+fn attributes<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
+    let start = format!(" {name}=\"");
+    page.split(start.as_str()).skip(1).map(|rest| rest.split('"').next().unwrap()).collect()
+}
+
+/// Names of elements that were opened and not closed, or closed and not opened, in a strict reading of the markup.
+fn unbalanced(markup: &str) -> Vec<String> {
+    const EMPTY: [&str; 6] = ["meta", "input", "wbr", "col", "br", "!doctype"];
+    let mut open: Vec<String> = Vec::new();
+    let mut wrong = Vec::new();
+    for tag in markup.split('<').skip(1) {
+        let tag = tag.split('>').next().unwrap();
+        let name: String =
+            tag.trim_start_matches('/').chars().take_while(|c| !c.is_whitespace() && *c != '/').collect();
+        if tag.starts_with('/') {
+            if open.pop().as_ref() != Some(&name) {
+                wrong.push(format!("</{name}>"));
+            }
+        } else if !tag.ends_with('/') && !EMPTY.contains(&name.as_str()) {
+            open.push(name);
+        }
+    }
+    wrong.extend(open);
+    wrong
+}
+
+#[test]
+fn elements_are_balanced_and_ids_unique() {
+    for (name, sample) in samples() {
+        let page = render(&sample);
+        let markup = markup(&page);
+        // The body and the document end after the script.
+        assert_eq!(unbalanced(&markup), ["html", "body"], "{name}");
+        let ids = attributes(&markup, "id");
+        let distinct: BTreeSet<&str> = ids.iter().copied().collect();
+        assert_eq!(ids.len(), distinct.len(), "{name}: every id once");
+        for link in attributes(&markup, "href") {
+            let target = link.strip_prefix('#').unwrap_or_else(|| panic!("{name}: {link} leaves the page"));
+            assert!(distinct.contains(target), "{name}: nothing is at {link}");
+        }
+        for label in attributes(&markup, "aria-labelledby").into_iter().chain(attributes(&markup, "data-expand")) {
+            assert!(distinct.contains(label), "{name}: nothing is at {label}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_loaded_and_there_is_one_script() {
+    for (name, sample) in samples() {
+        let page = render(&sample);
+        let markup = markup(&page);
+        for forbidden in ["<link", "<img", "<iframe", "<object", "<base", "@import", "http-equiv=\"refresh\""] {
+            assert!(!markup.contains(forbidden), "{name}: {forbidden}");
+        }
+        assert_eq!(markup.matches("<script").count(), 1, "{name}: only the data stand before the script");
+        assert!(page.contains("default-src 'none'"), "{name}");
+        let forbidden = [" src=", " on", " style=", " srcdoc=", " action="];
+        for tag in markup.split('<').skip(1).map(|tag| tag.split('>').next().unwrap()) {
+            // Attribute names without their values.
+            let names: String = tag.split('"').step_by(2).collect();
+            assert!(forbidden.iter().all(|attribute| !names.contains(attribute)), "{name}: {tag}");
+        }
+    }
+}
+
+/// The data can be read back, and nothing in them ends their element.
+#[test]
+fn data_are_json_whatever_they_hold() {
+    for (name, sample) in samples() {
+        let page = render(&sample);
+        let (_, rest) = page.split_once("id=\"data\">").unwrap();
+        let (data, _) = rest.split_once("</script>").unwrap();
+        assert!(!data.contains(['<', '>', '\u{2028}', '\u{2029}']), "{name}");
+        let data: serde_json::Value = serde_json::from_str(data).unwrap();
+        let figures = data["figures"].as_array().unwrap();
+        let drawn = page.matches(" data-figure=\"").count();
+        assert_eq!(figures.len(), drawn, "{name}: one element for each figure");
+    }
+    let page = render(&synthetic::hostile());
+    let data = page.split_once("id=\"data\">").unwrap().1.split_once("</script>").unwrap().0;
+    let data: serde_json::Value = serde_json::from_str(data).unwrap();
+    let labels: Vec<&str> = data["figures"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|figure| figure["series"].as_array().unwrap())
+        .map(|series| series["label"].as_str().unwrap())
+        .collect();
+    assert!(labels.contains(&synthetic::HOSTILE), "the reference machine's title survives");
+}
+
+#[test]
+fn hostile_texts_are_text() {
+    let page = render(&synthetic::hostile());
+    let markup = markup(&page);
+    assert!(markup.contains("&lt;/script&gt;&lt;img src=x onerror=&quot;alert(1)&quot;&gt;"));
+    assert!(!markup.contains("<img"));
+    let (shown, _) = markup.split_once("<script").unwrap();
+    assert!(!shown.contains('\u{1b}') && !shown.contains('\u{202e}'));
+}
+
+#[test]
+fn a_large_run_stays_below_three_mebibytes() {
+    let small = render(&synthetic::full()).len();
+    assert!(small < 2 << 20, "{small} bytes");
+    // 25 metrics with 153 cases make the sample; four times that is more than every probe at every case.
+    let large = synthetic::large(4);
+    let size = render(&large).len();
+    assert!(size < 3 << 20, "{} results took {size} bytes", large.analysis.results.len());
+}
+
+#[test]
+fn everything_is_there_without_script() {
+    let sample = synthetic::full();
+    let page = render(&sample);
+    let markup = markup(&page);
+    for text in
+        ["61.2 ± 0.4 ns", "needs 512 free huge pages", "EACCES", "beyond what is possible", "not known", "input only"]
+    {
+        assert!(markup.contains(text), "{text}");
+    }
+    for result in &sample.analysis.results {
+        for warning in &result.warnings {
+            assert!(markup.contains(warning.text()), "{}", warning.text());
+        }
+    }
+    let figures = markup.matches("<figure ").count();
+    assert_eq!(figures, 5, "canaries, calls, fork, ring, latency");
+    assert_eq!(markup.matches("<div class=\"static\"><svg ").count(), figures);
+    assert_eq!(markup.matches("<summary>Data as a table</summary>").count(), figures);
+    let tables = markup.matches("<table").count();
+    assert_eq!(markup.matches("<caption").count(), tables, "every table has a caption");
+    assert!(!markup.contains("NaN") && !markup.contains("inf\""));
+}
+
+#[test]
+fn a_partial_run_says_so_and_an_empty_one_too() {
+    let partial = render(&synthetic::partial());
+    assert!(partial.contains("This run is partial:</strong> interrupted by Ctrl-C"));
+    assert!(partial.contains("not reached"));
+    assert!(render(&synthetic::empty()).contains("Nothing was measured."));
+}

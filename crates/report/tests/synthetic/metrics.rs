@@ -1,0 +1,62 @@
+//! Definitions of the made-up run's metrics.
+
+use kelvin_model::{Axis, AxisScale, Better, Canaries, Metric, Treatment, Unit};
+
+const ARGUMENTS: Axis = Axis::new("arguments", "arguments", AxisScale::Linear);
+const VIA: Axis = Axis::new("via", "kind of call", AxisScale::Category);
+const BYTES: Axis = Axis::new("bytes", "resident memory of the parent", AxisScale::Bytes);
+const WORKING_SET: Axis = Axis::new("bytes", "working set", AxisScale::Bytes);
+const EACH: Axis = Axis::new("bytes", "working set of each process", AxisScale::Bytes);
+const PAGES: Axis = Axis::new("pages", "page size", AxisScale::Category);
+const PROCESSES: Axis = Axis::new("processes", "processes in the ring", AxisScale::Logarithmic);
+const CALL: Axis = Axis::new("call", "call", AxisScale::Category);
+const CPUS: Axis = Axis::new("cpus", "CPUs", AxisScale::Linear);
+
+pub const CLOCK_PAIR: Metric = Metric::duration("cpu.clock.pair", "One empty start and stop of the clock.").seed();
+pub const FREQUENCY: Metric =
+    Metric::duration("cpu.frequency", "Core cycles in a second.").unit(Unit::Hertz, Better::Higher);
+pub const LOOP: Metric = Metric::duration("cpu.loop", "One iteration of a minimal counted loop.")
+    .seed()
+    .headline(Treatment::CycleNormalised);
+pub const CALL_ARGS: Metric = Metric::duration("cpu.call.args", "A call and its return, by number of arguments.")
+    .seed()
+    .headline(Treatment::CycleNormalised)
+    .over([Some(ARGUMENTS), Some(VIA), None]);
+pub const SYSCALL_NULL: Metric =
+    Metric::duration("os.syscall.null", "A system call that does nothing.").seed().over_one(CALL);
+pub const SYSCALL_READ: Metric = Metric::duration("os.syscall.read", "read of one byte of /dev/zero.");
+pub const SYSCALL_STAT: Metric = Metric::duration("os.syscall.stat", "stat of a file whose entry is cached.");
+pub const FORK: Metric = Metric::duration("os.process.fork", "fork, until it returns in the parent.").seed();
+pub const VFORK: Metric = Metric::duration("os.process.vfork", "vfork, exit and wait.");
+pub const EXEC: Metric = Metric::duration("os.process.exec", "fork, exec, exit and wait.").headline(Treatment::AsFound);
+pub const FORK_RSS: Metric = Metric::duration("os.process.fork_rss", "fork, by resident memory of the parent.").over([
+    Some(BYTES),
+    Some(PAGES),
+    None,
+]);
+pub const THREAD: Metric = Metric::duration("os.thread.create", "pthread_create, until it returns.").seed();
+pub const SWITCH_PROCESS: Metric =
+    Metric::duration("os.switch.process.pipe", "One switch between two processes on one CPU.").seed();
+pub const SWITCH_THREAD: Metric =
+    Metric::duration("os.switch.thread.pipe", "One switch between two threads on one CPU.").seed();
+pub const SWITCH_CROSS: Metric = Metric::duration("os.switch.cross_cpu", "Waking a task on another CPU.")
+    .not_in_cycles()
+    .headline(Treatment::AsFound);
+pub const RING: Metric = Metric::duration("os.switch.ring", "One switch in a ring of processes, by working set.")
+    .over([Some(PROCESSES), Some(EACH), None]);
+pub const SIGNAL: Metric = Metric::duration("os.signal.deliver", "A signal to oneself, delivered to its handler.");
+pub const TIMER: Metric = Metric::duration("os.timer.wakeup", "How late a sleep of 1 ms wakes.")
+    .not_in_cycles()
+    .headline(Treatment::AsFound)
+    .canaries(Canaries::NONE);
+pub const PIPE_RATE: Metric = Metric::rate("os.ipc.pipe.bandwidth", "Bytes through a pipe in a second.");
+pub const LATENCY: Metric = Metric::duration("mem.latency", "One dependent load, by working set.")
+    .seed()
+    .canaries(Canaries::CORE_AND_CACHE)
+    .over([Some(WORKING_SET), Some(PAGES), None]);
+pub const READ_RATE: Metric = Metric::rate("mem.bandwidth.read", "Bytes read in a second.").seed().over_one(CPUS);
+pub const COPY_RATE: Metric = Metric::rate("mem.bandwidth.copy", "Bytes copied in a second.");
+pub const FAULT_MINOR: Metric = Metric::duration("mem.fault.minor", "A fault on a page of zeros.");
+pub const FAULT_MAJOR: Metric =
+    Metric::duration("mem.fault.major", "A fault on a page of a file that is not cached.").seed().not_in_cycles();
+pub const TLB_MISS: Metric = Metric::duration("mem.tlb.miss", "One miss of the translation look-aside buffer.");

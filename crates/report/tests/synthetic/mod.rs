@@ -1,0 +1,417 @@
+//! A made-up run with its analysis that shows everything a report can hold; used by tests and by the sample report.
+#![allow(dead_code, reason = "each test file and the example use a part of it")]
+
+mod machine;
+mod metrics;
+mod results;
+
+use kelvin_analysis::{Analysis, CanaryHistory, Finding, Importance, Outcome};
+use kelvin_model::*;
+use kelvin_report::{ProbeText, Report};
+
+pub use results::Noise;
+
+/// Everything that a report needs, owned.
+pub struct Sample {
+    pub run: Run,
+    pub analysis: Analysis,
+    pub references: Vec<Reference>,
+    pub probes: Vec<ProbeText>,
+}
+
+impl Sample {
+    /// As what renders take.
+    pub fn report(&self) -> Report<'_> {
+        Report { run: &self.run, analysis: &self.analysis, references: &self.references, probes: &self.probes }
+    }
+}
+
+/// A complete run with every kind of result.
+pub fn full() -> Sample {
+    let results = results::all();
+    let definitions: Vec<Metric> = distinct_metrics(&results);
+    let plan: Vec<Planned> = results
+        .iter()
+        .map(|result| Planned {
+            probe: result.probe,
+            metrics: vec![result.metric.id],
+            case: result.case.clone(),
+            only_input: result.only_input,
+        })
+        .collect();
+    let mut run = Run::begin(outline(definitions, plan));
+    for (measurement, result) in run.measurements.iter_mut().zip(&results) {
+        results::fill(measurement, result);
+    }
+    run.status = RunStatus::Complete;
+    run.seconds = 148.3;
+    run.notes = vec!["2 of 46 metrics did not reach the target of 2 % within the budget.".into()];
+    let analysis = Analysis {
+        results,
+        canaries: canaries(),
+        studies: studies(),
+        findings: findings(),
+        verdict: verdict(),
+        undisturbed_share: Some(0.71),
+    };
+    Sample { run, analysis, references: references(), probes: probes() }
+}
+
+/// The same run, interrupted half-way: later metrics were not reached.
+pub fn partial() -> Sample {
+    let mut sample = full();
+    sample.run.status = RunStatus::Partial("interrupted by Ctrl-C".into());
+    sample.run.seconds = 61.0;
+    let half = sample.analysis.results.len() / 2;
+    for (measurement, result) in sample.run.measurements.iter_mut().zip(&mut sample.analysis.results).skip(half) {
+        measurement.rounds.clear();
+        result.outcome = Outcome::NotReached;
+        result.cycles = None;
+        result.ratio = None;
+        result.warnings.clear();
+        result.explained_by.clear();
+        result.verdict = kelvin_analysis::Verdict::NotMeasured;
+    }
+    sample
+}
+
+/// A run that ended before anything was measured.
+pub fn empty() -> Sample {
+    let analysis = Analysis {
+        results: Vec::new(),
+        canaries: Vec::new(),
+        studies: Vec::new(),
+        findings: Vec::new(),
+        verdict: Vec::new(),
+        undisturbed_share: None,
+    };
+    let mut outline = outline(Vec::new(), Vec::new());
+    outline.hazards.clear();
+    Sample { run: Run::begin(outline), analysis, references: Vec::new(), probes: Vec::new() }
+}
+
+/// Text that tries to leave its place in every format.
+pub const HOSTILE: &str = "</script><img src=x onerror=\"alert(1)\">'|`\u{1b}[31m\u{2028}]]>&amp;\u{202e}";
+
+/// A run in which every free text is hostile.
+pub fn hostile() -> Sample {
+    let mut sample = full();
+    let machine = &mut sample.run.outline.machine;
+    machine.cpu.model_name = Fact::known(HOSTILE.into(), HOSTILE);
+    machine.kernel.command_line = Fact::known(HOSTILE.into(), HOSTILE);
+    machine.cpu.nominal_hz = Fact::unknown(HOSTILE);
+    sample.run.outline.command = vec![HOSTILE.into()];
+    sample.run.outline.clock.note = Some(HOSTILE.into());
+    sample.run.notes = vec![HOSTILE.into()];
+    sample.run.status = RunStatus::Partial(HOSTILE.into());
+    for hazard in &mut sample.run.outline.hazards {
+        hazard.summary = HOSTILE.into();
+        hazard.effect = HOSTILE.into();
+        hazard.remedy = Some(HOSTILE.into());
+        hazard.source = HOSTILE.into();
+    }
+    sample.analysis.verdict = vec![HOSTILE.into()];
+    for finding in &mut sample.analysis.findings {
+        finding.text = HOSTILE.into();
+        finding.because = HOSTILE.into();
+    }
+    for study in &mut sample.analysis.studies {
+        study.design = HOSTILE.into();
+        for conclusion in &mut study.conclusions {
+            conclusion.text = HOSTILE.into();
+            conclusion.test = HOSTILE.into();
+        }
+    }
+    for result in &mut sample.analysis.results {
+        results::make_hostile(result, HOSTILE);
+    }
+    for probe in &mut sample.probes {
+        probe.summary = HOSTILE.into();
+        probe.method = HOSTILE.into();
+        probe.pitfalls = vec![HOSTILE.into()];
+        probe.sources = vec![HOSTILE.into()];
+        probe.must_not_be_used_for = Some(HOSTILE.into());
+    }
+    for reference in &mut sample.references {
+        reference.title = HOSTILE.into();
+        reference.findings = vec![HOSTILE.into()];
+        reference.machine = vec![(HOSTILE.into(), HOSTILE.into())];
+    }
+    sample
+}
+
+/// A run with `copies` times the results, to see how the size of a report grows.
+pub fn large(copies: usize) -> Sample {
+    let mut sample = full();
+    let original = sample.analysis.results.clone();
+    sample.analysis.results.clear();
+    for copy in 0..copies {
+        for result in &original {
+            let mut result = result.clone();
+            let id = result.metric.id.as_str();
+            result.metric.id = Name::intern(&format!("{id}{copy}"));
+            sample.analysis.results.push(result);
+        }
+    }
+    sample
+}
+
+fn distinct_metrics(results: &[kelvin_analysis::MetricResult]) -> Vec<Metric> {
+    let mut metrics: Vec<Metric> = Vec::new();
+    for result in results {
+        if metrics.iter().all(|metric| metric.id != result.metric.id) {
+            metrics.push(result.metric);
+        }
+    }
+    metrics
+}
+
+fn outline(metrics: Vec<Metric>, plan: Vec<Planned>) -> Outline {
+    Outline {
+        format: FORMAT,
+        id: "20260301T101530Z-4f1c".into(),
+        started: "2026-03-01T10:15:30Z".into(),
+        kelvin: "0.1.0".into(),
+        command: vec!["kelvin".into(), "run".into()],
+        settings: RunSettings {
+            mode: "default".into(),
+            budget_seconds: 150.0,
+            rounds: 6,
+            target: 0.02,
+            seed: 1_234_567,
+            cpu: 1,
+            peer_cpu: Some(0),
+            canaries: true,
+            realtime: false,
+        },
+        clock: ClockInfo {
+            kind: ClockKind::Tsc,
+            hertz: 2.7e9,
+            relative_error: 1.3e-6,
+            pair_nanoseconds: 17.4,
+            note: None,
+            source_before: Some("tsc".into()),
+            source_after: Some("tsc".into()),
+        },
+        machine: machine::machine(),
+        hazards: hazards(),
+        metrics,
+        plan,
+        learned: Vec::new(),
+    }
+}
+
+fn hazards() -> Vec<Hazard> {
+    vec![
+        Hazard {
+            id: "steal".into(),
+            severity: Severity::Serious,
+            summary: "the hypervisor took 3.1 % of the CPU's time during the run".into(),
+            effect: "samples are interrupted for milliseconds at a time; tails and rates suffer most".into(),
+            affects: vec!["os.switch".into(), "os.timer".into()],
+            remedy: None,
+            source: "/proc/stat".into(),
+        },
+        Hazard {
+            id: "smt".into(),
+            severity: Severity::Warning,
+            summary: "CPUs 0 and 1 are one core; the sibling was busy 12 % of the time".into(),
+            effect: "a busy sibling halves the core's throughput".into(),
+            affects: vec![],
+            remedy: Some("echo off | sudo tee /sys/devices/system/cpu/smt/control".into()),
+            source: "/sys/devices/system/cpu/cpu1/topology/thread_siblings_list".into(),
+        },
+        Hazard {
+            id: "mitigations".into(),
+            severity: Severity::Note,
+            summary: "8 mitigations in force, among them enhanced IBRS".into(),
+            effect: "lengthen every entry into the kernel".into(),
+            affects: vec!["os".into()],
+            remedy: Some("boot with mitigations=off (a trade against security)".into()),
+            source: "/sys/devices/system/cpu/vulnerabilities".into(),
+        },
+    ]
+}
+
+fn canaries() -> Vec<CanaryHistory> {
+    let mut noise = Noise::new(7);
+    let mut history = |canary: Canary, reference: f64, busy: f64| {
+        let points = (0..1500).map(|index| {
+            let at = f64::from(index) * 0.0988;
+            // A neighbour comes for half a minute, and a slow-down of the clock for the last quarter.
+            let neighbour = if (40.0..72.0).contains(&at) && noise.next() < 0.8 { busy } else { 0.0 };
+            let clock = if at > 120.0 { 0.035 } else { 0.0 };
+            let spike = if noise.next() < 0.01 { 0.4 * noise.next() } else { 0.0 };
+            let value = 1.0 + neighbour * (0.5 + 0.5 * noise.next()) + clock + spike + 0.004 * (noise.next() - 0.5);
+            CanaryPoint { at, canary, nanoseconds: reference * value }
+        });
+        CanaryHistory { canary, reference, tolerance: 0.03, steady_share: 0.71, points: points.collect() }
+    };
+    vec![
+        history(Canary::Chain, 253.1, 0.02),
+        history(Canary::Block, 255.9, 0.6),
+        history(Canary::Cache, 898.0, 0.25),
+        history(Canary::Kernel, 57.2, 0.4),
+    ]
+}
+
+fn studies() -> Vec<StudyResult> {
+    vec![StudyResult {
+        id: "os.tasks".into(),
+        design:
+            "A fixed amount of CPU work split over 1 to 4 threads and over 1 to 4 processes; elapsed, user and system \
+                 time from getrusage."
+                .into(),
+        conclusions: vec![
+            Conclusion {
+                text: "Two threads are faster than one.".into(),
+                holds: Some(true),
+                test: "ratio of elapsed times 0.58, 95 % interval 0.55 to 0.61".into(),
+            },
+            Conclusion {
+                text: "Two threads take half the time of one.".into(),
+                holds: Some(false),
+                test: "efficiency 0.86, 95 % interval 0.82 to 0.91, does not reach 1: both CPUs are one core".into(),
+            },
+            Conclusion {
+                text: "Processes are slower than threads.".into(),
+                holds: None,
+                test: "difference 0.4 %, 95 % interval -1.1 to 1.9 %".into(),
+            },
+        ],
+    }]
+}
+
+fn findings() -> Vec<Finding> {
+    vec![
+        Finding {
+            importance: Importance::Major,
+            text: "The machine was disturbed for 32 s: a neighbour shared the core.".into(),
+            because: "block canary 1.3 to 1.6 times its reference from 40 s to 72 s, 80 % of readings".into(),
+            metrics: vec!["os.switch.process.pipe".into()],
+        },
+        Finding {
+            importance: Importance::Notable,
+            text: "A context switch costs more than two calls and the published switch.".into(),
+            because: "ratio 1.92, 95 % interval 1.87 to 1.97, unremarkable up to 1.60".into(),
+            metrics: vec!["os.switch.process.pipe".into()],
+        },
+    ]
+}
+
+fn verdict() -> Vec<String> {
+    [
+        "A virtual machine (KVM) with 2 CPUs of one Zen 5 core at 4.05 GHz and 7.9 GiB of memory.",
+        "It was quiet for 71 % of the run; from 40 s to 72 s a neighbour shared the core.",
+        "19 of 24 predicted metrics are as predicted.",
+        "os.switch.process.pipe is 1.92 times its prediction: virtual_machine and steal can explain it.",
+        "mem.latency is 1.3 times its prediction beyond 32 MiB: the machine's L3 is shared with neighbours.",
+        "fork grows by 41.3 µs for every MiB of the parent's resident memory with 4 KiB pages.",
+    ]
+    .map(String::from)
+    .into()
+}
+
+fn references() -> Vec<Reference> {
+    let value = |metric: &'static str, case: Case, value: f64, std, n, spans: Option<&str>, note: Option<&str>| {
+        ReferenceValue {
+            metric: metric.into(),
+            case,
+            value,
+            std,
+            n,
+            predicted: None,
+            unit: Unit::Nanoseconds,
+            spans: spans.map(String::from),
+            note: note.map(String::from),
+            cycles: None,
+            also: Vec::new(),
+        }
+    };
+    vec![
+        Reference {
+            id: "zenbook-2011".into(),
+            title: "Laptop, 2011".into(),
+            machine: vec![("CPU".into(), "Core i7-2677M, 1.8 GHz".into())],
+            frequency_hz: Some(1.8e9),
+            values: vec![
+                value(
+                    "os.syscall.null",
+                    Case::new().with_word("call", "getppid"),
+                    84.2,
+                    Some(1.2),
+                    Some(100),
+                    None,
+                    None,
+                ),
+                value(
+                    "cpu.call.args",
+                    Case::new().with("arguments", 0).with_word("via", "direct"),
+                    2.9,
+                    None,
+                    None,
+                    None,
+                    None,
+                ),
+                value(
+                    "cpu.call.args",
+                    Case::new().with("arguments", 7).with_word("via", "direct"),
+                    5.1,
+                    None,
+                    None,
+                    None,
+                    None,
+                ),
+            ],
+            findings: vec!["The cost of a call grows with the number of its arguments.".into()],
+        },
+        Reference {
+            id: "os-bench-2013".into(),
+            title: "Linux machine, gcc -O0, 2013".into(),
+            machine: vec![],
+            frequency_hz: None,
+            values: vec![
+                value(
+                    "os.syscall.null",
+                    Case::new().with_word("call", "getppid"),
+                    64.311_859,
+                    None,
+                    Some(10_000_000),
+                    None,
+                    Some("gettid"),
+                ),
+                value(
+                    "os.switch.process.pipe",
+                    Case::new(),
+                    1110.617,
+                    None,
+                    Some(10_000_000),
+                    Some("write + one switch + read"),
+                    None,
+                ),
+            ],
+            findings: vec![],
+        },
+    ]
+}
+
+fn probes() -> Vec<ProbeText> {
+    vec![
+        ProbeText {
+            id: "os.syscall.null".into(),
+            summary: "The cheapest system call: into the kernel and back.".into(),
+            method: "getppid by the syscall instruction, in batches; never a cached or vDSO value.".into(),
+            pitfalls: vec!["A call that libc caches is no system call: the raw instruction is timed.".into()],
+            sources: vec!["lmbench lat_syscall null".into(), "perf bench syscall basic".into()],
+            must_not_be_used_for: Some("the cost of a call that does work".into()),
+        },
+        ProbeText {
+            id: "os.process.fork_rss".into(),
+            summary: "fork against the resident memory of the parent.".into(),
+            method: "The parent touches memory of each size, then forks; the child exits at once.".into(),
+            pitfalls: vec!["One figure for fork hides its dependence on resident memory: it is swept.".into()],
+            sources: vec!["lmbench lat_proc fork".into()],
+            must_not_be_used_for: None,
+        },
+    ]
+}

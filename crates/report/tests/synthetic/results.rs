@@ -1,0 +1,359 @@
+//! Results of the made-up run, one of every kind.
+
+use std::collections::BTreeMap;
+
+use kelvin_analysis::*;
+use kelvin_model::{
+    Attempt, Basis, Batches, Better, Canary, Case, Input, Measurement, Metric, OverheadReading, Prediction, Reading,
+    Readings, Reason, Round, Tags, Treatment, Unit,
+};
+
+use super::metrics as m;
+
+/// Core frequency of the made-up machine.
+const GIGAHERTZ: f64 = 4.05;
+
+/// Repeatable noise.
+pub struct Noise(u64);
+
+impl Noise {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number from 0 to 1 (a linear congruential generator, Knuth's MMIX constants).
+    pub fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 40) as f64 / (1u64 << 24) as f64
+    }
+}
+
+/// A summary around a value, with an interval of this relative half-width.
+pub fn summary(metric: &Metric, value: f64, spread: f64) -> Summary {
+    let interval = |value: f64| {
+        Some(Interval {
+            kind: IntervalKind::Confidence,
+            level: 0.95,
+            lower: value * (1.0 - spread),
+            upper: value * (1.0 + spread),
+        })
+    };
+    let at = |relative: f64| value * (1.0 + relative * spread);
+    let (best, min, max) = (if metric.better == Better::Higher { at(8.0) } else { at(-3.0) }, at(-3.0), at(40.0));
+    Summary {
+        headline: value,
+        interval: interval(value),
+        treatment: metric.headline,
+        as_found: Figure { value: at(2.0), interval: interval(at(2.0)), n: 1800 },
+        undisturbed: (metric.headline != Treatment::AsFound).then(|| Figure {
+            value,
+            interval: interval(value),
+            n: 1278,
+        }),
+        kept_share: 0.71,
+        rounds: 6,
+        failed_rounds: 0,
+        round_headlines: [-0.6, 0.4, 0.1, -0.2, 0.9, -0.3].map(at).to_vec(),
+        round_times: (0..6).map(|round| 3.0 + 24.0 * f64::from(round)).collect(),
+        within_variance: (value * spread / 2.0).powi(2),
+        learned_runs: 0,
+        distribution: Distribution {
+            of_batch_means: true,
+            n: 1278,
+            best,
+            min,
+            p5: at(-2.0),
+            p25: at(-0.8),
+            p50: value,
+            p75: at(1.1),
+            p95: at(6.0),
+            p99: at(14.0),
+            max,
+            mean: at(0.7),
+            std: value * spread * 1.8,
+        },
+        modes: Vec::new(),
+        effective_samples: 811.0,
+        tags: vec![TagCount { tag: "preempted".into(), count: 31 }, TagCount { tag: "stolen".into(), count: 9 }],
+        notes: Vec::new(),
+    }
+}
+
+/// A measured result without a prediction.
+fn measured(metric: Metric, case: Case, value: f64, spread: f64) -> MetricResult {
+    MetricResult {
+        probe: metric.id,
+        metric,
+        case,
+        only_input: false,
+        outcome: Outcome::Measured(Box::new(summary(&metric, value, spread))),
+        cycles: (metric.cycles && metric.unit == Unit::Nanoseconds).then_some(value * GIGAHERTZ),
+        prediction: None,
+        none_because: Some("no published figure for this processor".into()),
+        ratio: None,
+        verdict: Verdict::NotPredicted,
+        explained_by: Vec::new(),
+        warnings: Vec::new(),
+    }
+}
+
+/// A measured result beside its prediction; unremarkable from 0.6 to 1.6 times the prediction.
+fn predicted(metric: Metric, case: Case, value: f64, spread: f64, prediction: f64) -> MetricResult {
+    let mut result = measured(metric, case, value, spread);
+    result.none_because = None;
+    result.prediction = Some(predict(&metric, prediction));
+    let ratio = value / prediction;
+    result.ratio = Some(ratio);
+    result.verdict = match ratio {
+        ratio if ratio > 1.6 => Verdict::Above,
+        ratio if ratio < 0.6 => Verdict::Below,
+        _ => Verdict::AsPredicted,
+    };
+    if matches!(result.verdict, Verdict::Above | Verdict::Below) {
+        result.explained_by = vec!["steal".into(), "smt".into()];
+    }
+    result
+}
+
+fn predict(metric: &Metric, value: f64) -> Prediction {
+    let part = value * 0.4;
+    Prediction {
+        value,
+        low: value * 0.6,
+        high: value * 1.6,
+        basis: Basis::Derived,
+        formula: "base + work / rate".into(),
+        inputs: vec![
+            Input { name: "os.syscall.null".into(), value: part, unit: metric.unit, source: "measured".into() },
+            Input {
+                name: "work".into(),
+                value: value - part,
+                unit: metric.unit,
+                source: "uops.info, Zen 5, retrieved table".into(),
+            },
+        ],
+        derivation: format!("{part:.1} base + {:.1} work = {value:.1}", value - part),
+        sources: vec!["Agner Fog, Instruction tables".into()],
+    }
+}
+
+fn without_number(metric: Metric, case: Case, outcome: Outcome) -> MetricResult {
+    let mut result = measured(metric, case, 1.0, 0.01);
+    result.outcome = outcome;
+    result.cycles = None;
+    result.verdict = Verdict::NotMeasured;
+    result
+}
+
+/// All results, in the order of the plan.
+pub fn all() -> Vec<MetricResult> {
+    let mut all = cpu();
+    all.extend(os());
+    all.extend(memory());
+    all
+}
+
+fn cpu() -> Vec<MetricResult> {
+    let mut results = vec![
+        predicted(m::CLOCK_PAIR, Case::new(), 17.4, 0.004, 16.0),
+        measured(m::FREQUENCY, Case::new(), 4.05e9, 0.001),
+        predicted(m::LOOP, Case::new(), 0.2471, 0.002, 0.2469),
+    ];
+    for (via, extra) in [("direct", 0.0), ("indirect", 0.24), ("plt", 0.49)] {
+        for arguments in 0..=7u64 {
+            let value = 1.48 + extra + 0.17 * arguments as f64 + if arguments == 7 { 0.5 } else { 0.0 };
+            let case = Case::new().with("arguments", arguments).with_word("via", via);
+            let mut result = predicted(m::CALL_ARGS, case, value, 0.006, 1.45 + extra + 0.18 * arguments as f64);
+            if via == "plt" && arguments == 3 {
+                result.warnings.push(Warning::Drift { text: "rose by 3.1 % over the run".into() });
+            }
+            results.push(result);
+        }
+    }
+    results
+}
+
+fn os() -> Vec<MetricResult> {
+    let mut results = vec![
+        predicted(m::SYSCALL_NULL, Case::new().with_word("call", "getppid"), 61.23, 0.007, 57.8),
+        predicted(m::SYSCALL_NULL, Case::new().with_word("call", "gettid"), 58.9, 0.009, 57.8),
+        predicted(m::SYSCALL_READ, Case::new(), 103.4, 0.012, 88.0),
+        predicted(m::SYSCALL_STAT, Case::new(), 612.0, 0.02, 380.0),
+    ];
+    let null = &mut results[0];
+    null.warnings.push(Warning::HalvesDiffer { text: "the halves of the run differ by 1.8 %".into() });
+    if let Outcome::Measured(summary) = &mut null.outcome {
+        summary.notes = vec!["strace-like counting: 1,000,000 calls for 1,000,000 iterations".into()];
+        summary.modes = vec![Mode { center: 61.1, share: 0.83 }, Mode { center: 71.9, share: 0.17 }];
+    }
+    results.extend(processes());
+    results.extend(switches());
+    results.push(predicted(m::SIGNAL, Case::new(), 812.0, 0.02, 700.0));
+    let mut timer = measured(m::TIMER, Case::new(), 54_312.0, 0.08);
+    timer.warnings.push(Warning::Wide { text: "half-width 8.0 % after 20 rounds; the target is 2 %".into() });
+    if let Outcome::Measured(summary) = &mut timer.outcome {
+        summary.distribution.of_batch_means = false;
+        summary.distribution.max = 3_912_443.0;
+    }
+    results.push(timer);
+    results.push(predicted(m::PIPE_RATE, Case::new(), 4.123e9, 0.015, 3.9e9));
+    results
+}
+
+fn processes() -> Vec<MetricResult> {
+    let mut results = vec![predicted(m::FORK, Case::new(), 48_312.0, 0.013, 52_000.0)];
+    let mut vfork = measured(m::VFORK, Case::new(), 31_412.0, 0.21);
+    vfork.warnings.push(Warning::Modes { text: "two modes, 27.1 µs (62 %) and 38.4 µs (38 %)".into() });
+    if let Outcome::Measured(summary) = &mut vfork.outcome {
+        summary.modes = vec![Mode { center: 27_100.0, share: 0.62 }, Mode { center: 38_400.0, share: 0.38 }];
+        summary.interval = Some(Interval { kind: IntervalKind::Range, level: 1.0, lower: 27_900.0, upper: 38_100.0 });
+        summary.rounds = 3;
+    }
+    results.push(vfork);
+    results.push(without_number(m::EXEC, Case::new(), Outcome::Failed("round 0: exec of /bin/true: EACCES".into())));
+    for (pages, per_mebibyte) in [("4k", 41_300.0), ("huge", 310.0)] {
+        for shift in [20u32, 22, 24, 26, 28, 30] {
+            let bytes = 1u64 << shift;
+            let mebibytes = (bytes >> 20) as f64;
+            let case = Case::new().with("bytes", bytes).with_word("pages", pages);
+            if shift == 30 && pages == "huge" {
+                let reason = Reason::new("needs 512 free huge pages, 12 are free; see `kelvin tune`");
+                results.push(without_number(m::FORK_RSS, case, Outcome::Skipped(reason)));
+                continue;
+            }
+            let value = 47_000.0 + per_mebibyte * mebibytes;
+            results.push(predicted(m::FORK_RSS, case, value, 0.03, 52_000.0 + 0.8 * per_mebibyte * mebibytes));
+        }
+    }
+    results.push(predicted(m::THREAD, Case::new(), 8_410.0, 0.016, 9_100.0));
+    results
+}
+
+fn switches() -> Vec<MetricResult> {
+    let mut pipe = predicted(m::SWITCH_PROCESS, Case::new(), 1_534.0, 0.026, 800.0);
+    pipe.warnings.push(Warning::Disturbed { text: "only 29 % of the batches were undisturbed".into() });
+    if let Outcome::Measured(summary) = &mut pipe.outcome {
+        summary.kept_share = 0.29;
+        summary.notes = vec!["counters: 2.000 voluntary switches for each round trip".into()];
+    }
+    let not_known = summary(&m::SWITCH_THREAD, 1_390.0, 0.09);
+    let mut thread = without_number(
+        m::SWITCH_THREAD,
+        Case::new(),
+        Outcome::NotKnown(Box::new(Summary { kept_share: 0.02, undisturbed: None, ..not_known })),
+    );
+    thread.prediction = Some(predict(&m::SWITCH_THREAD, 760.0));
+    thread.none_because = None;
+    let mut cross = measured(m::SWITCH_CROSS, Case::new(), 4_812.0, 0.06);
+    cross.none_because =
+        Some("no sound formula: the cost of an interrupt under this hypervisor is not published".into());
+    let mut results = vec![pipe, thread, cross];
+    for bytes in [0u64, 4 << 10, 16 << 10, 64 << 10] {
+        for processes in [2u64, 4, 8, 16, 32, 64, 96] {
+            let footprint = (bytes * processes) as f64;
+            let refill = bytes as f64 / 64.0 * if footprint > 1_048_576.0 { 9.2 } else { 2.7 };
+            let value = 1_420.0 + refill + 3.0 * processes as f64;
+            let case = Case::new().with("processes", processes).with("bytes", bytes);
+            results.push(predicted(m::RING, case, value, 0.035, 1_300.0 + refill * 0.8));
+        }
+    }
+    results
+}
+
+fn memory() -> Vec<MetricResult> {
+    let mut results = Vec::new();
+    for (pages, penalty) in [("4k", 1.0), ("huge", 0.0)] {
+        for step in 0..=32u32 {
+            let bytes = (4096.0 * 2f64.powf(f64::from(step) / 2.0)).round() as u64;
+            let at = |level: u64, latency: f64| if bytes > level { latency } else { 0.0 };
+            let value = 1.0 + at(48 << 10, 2.5) + at(1 << 20, 9.4) + at(32 << 20, 98.0) + penalty * at(16 << 20, 21.0);
+            let expected = 0.99 + at(48 << 10, 2.4) + at(1 << 20, 8.8) + at(32 << 20, 72.0);
+            let case = Case::new().with("bytes", bytes).with_word("pages", pages);
+            results.push(predicted(m::LATENCY, case, value, 0.02, expected));
+        }
+    }
+    results.extend([
+        predicted(m::READ_RATE, Case::new().with("cpus", 1), 21.4e9, 0.011, 19.0e9),
+        without_number(
+            m::READ_RATE,
+            Case::new().with("cpus", 2),
+            Outcome::Invalid(Ceiling {
+                value: 391e9,
+                bound: 307.2e9,
+                likely_cause: "the working set was served from a cache".into(),
+            }),
+        ),
+        predicted(m::COPY_RATE, Case::new(), 5.1e9, 0.018, 10.2e9),
+        predicted(m::FAULT_MINOR, Case::new(), 512.0, 0.015, 470.0),
+        without_number(
+            m::FAULT_MAJOR,
+            Case::new(),
+            Outcome::Skipped(Reason::new(
+                "the scratch directory is on tmpfs, which has no major faults; give --scratch DIR",
+            )),
+        ),
+    ]);
+    let mut input = predicted(m::TLB_MISS, Case::new(), 6.9, 0.04, 7.2);
+    input.only_input = true;
+    results.push(input);
+    results
+}
+
+/// Rounds that could have led to a result; raw readings for the first round only, to keep the sample small.
+pub fn fill(measurement: &mut Measurement, result: &MetricResult) {
+    let round = |index: u32, attempt| Round { index, at: 3.0 + 24.0 * f64::from(index), seconds: 0.4, cpu: 1, attempt };
+    match &result.outcome {
+        Outcome::Skipped(reason) => measurement.skipped = Some(reason.clone()),
+        Outcome::Failed(reason) => measurement.rounds.push(round(0, Attempt::Failed(reason.clone()))),
+        Outcome::Measured(summary) | Outcome::NotKnown(summary) => {
+            let readings = if result.metric.unit == Unit::Nanoseconds {
+                Readings::Batches(batches(summary.headline))
+            } else {
+                Readings::Scalars(summary.round_headlines[..1].to_vec())
+            };
+            let overhead = OverheadReading { clock_pair: 17.4, loop_iteration: 0.247 };
+            let reading = Reading { metric: result.metric.id, readings, overhead, notes: summary.notes.clone() };
+            measurement.rounds.push(round(0, Attempt::Measured(vec![reading])));
+        }
+        Outcome::Invalid(ceiling) => {
+            let readings = Readings::Scalars(vec![ceiling.value]);
+            let overhead = OverheadReading::default();
+            let reading = Reading { metric: result.metric.id, readings, overhead, notes: Vec::new() };
+            measurement.rounds.push(round(0, Attempt::Measured(vec![reading])));
+        }
+        Outcome::NotReached => {}
+    }
+}
+
+fn batches(value: f64) -> Batches {
+    Batches {
+        iterations: vec![1000; 3],
+        nanoseconds: [1.01, 1.0, 1.02].map(|factor| factor * value * 1000.0).to_vec(),
+        tags: vec![Tags::WARM_UP, Tags::NONE, Tags::PREEMPTED | Tags::STOLEN],
+        work_per_iteration: 0.0,
+        canary_stride: 1,
+        canaries: BTreeMap::from([(Canary::Chain, vec![253.0, 253.5, 254.0, 260.0])]),
+    }
+}
+
+/// Puts a text into every free text of a result.
+pub fn make_hostile(result: &mut MetricResult, text: &str) {
+    if let Some(prediction) = &mut result.prediction {
+        prediction.formula = text.into();
+        prediction.derivation = text.into();
+        prediction.sources = vec![text.into()];
+        for input in &mut prediction.inputs {
+            input.name = text.into();
+            input.source = text.into();
+        }
+    }
+    result.none_because = result.none_because.as_ref().map(|_| text.into());
+    result.warnings = vec![Warning::Drift { text: text.into() }];
+    match &mut result.outcome {
+        Outcome::Measured(summary) | Outcome::NotKnown(summary) => summary.notes = vec![text.into()],
+        Outcome::Invalid(ceiling) => ceiling.likely_cause = text.into(),
+        Outcome::Skipped(reason) => *reason = Reason::new(text),
+        Outcome::Failed(reason) => *reason = text.into(),
+        Outcome::NotReached => {}
+    }
+}

@@ -1,0 +1,406 @@
+//! Where values cluster: the dominant mode, and whether there is more than one.
+
+use crate::{MAD_TO_STD, Sorted, mad, normal_cdf, variance};
+
+/// The half-sample mode (Bickel and Frühwirth 2006): the densest half, of that the densest half, and so on.
+pub fn half_sample_mode(sorted: &Sorted) -> f64 {
+    let mut part = sorted.values();
+    while part.len() > 3 {
+        let half = part.len().div_ceil(2);
+        let width = |start: usize| part[start + half - 1] - part[start];
+        let best = (0..=part.len() - half).min_by(|&a, &b| width(a).total_cmp(&width(b))).unwrap_or(0);
+        part = &part[best..best + half];
+    }
+    match *part {
+        [a, b, c] if b - a < c - b => f64::midpoint(a, b),
+        [a, b, c] if b - a > c - b => f64::midpoint(b, c),
+        [_, b, _] => b,
+        [a, b] => f64::midpoint(a, b),
+        _ => part[0],
+    }
+}
+
+/// The dominant steady state of positive readings: the median of the window [x, x (1 + `relative_width`)] that holds the
+/// most readings, and the share that it holds.
+///
+/// A fixed relative width makes it blind to how the rest is spread: neither a slow tail nor a short fast moment moves it,
+/// and ties from a coarse clock do no harm. Of equally full windows the tightest counts.
+pub fn dominant_mode(sorted: &Sorted, relative_width: f64) -> (f64, f64) {
+    let values = sorted.values();
+    let (mut best, mut best_count, mut best_width) = (0, 0, f64::INFINITY);
+    let mut end = 0;
+    for (start, &low) in values.iter().enumerate() {
+        let limit = low + low.abs() * relative_width;
+        while end < values.len() && values[end] <= limit {
+            end += 1;
+        }
+        let (count, width) = (end - start, values[end - 1] - low);
+        if count > best_count || (count == best_count && width < best_width) {
+            (best, best_count, best_width) = (start, count, width);
+        }
+    }
+    let window = &values[best..best + best_count];
+    let middle = f64::midpoint(window[(best_count - 1) / 2], window[best_count / 2]);
+    (middle, best_count as f64 / values.len() as f64)
+}
+
+/// A cluster of values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cluster {
+    /// Its median.
+    pub center: f64,
+    /// Its share of all values.
+    pub share: f64,
+    /// Its standard deviation, robustly.
+    pub std: f64,
+}
+
+/// A cluster is more than a tail only with this share.
+const LEAST_SHARE: f64 = 0.1;
+/// Neighbouring clusters are apart only if their centres are more than this many of their standard deviations apart.
+const LEAST_SEPARATION: f64 = 3.0;
+/// A valley counts only if its density is below this share of the lower peak's.
+const VALLEY: f64 = 0.5;
+/// Largest chance of a valley as deep by accident.
+const ALPHA: f64 = 0.002;
+/// Parts of Silverman's bandwidth that are tried: it suits one mode, and smooths several that are far apart away.
+const BANDWIDTHS: [f64; 3] = [1.0, 0.5, 0.25];
+/// Values looked at, at most: quantiles of more.
+const LOOKED_AT: usize = 2000;
+/// Points of the density's grid.
+const GRID: usize = 512;
+/// Independent samples below which nothing is said of modes.
+const LEAST_EFFECTIVE: f64 = 10.0;
+
+/// Clusters of the values, largest first; a single one where there is no evidence of more.
+///
+/// `effective` is the number of independent samples that the values are worth: rounds that merely differ are no modes,
+/// since with few independent samples the density is smoothed more and a valley must be emptier.
+///
+/// A Gaussian kernel density over the logarithms of positive values, so that skew is not mistaken for a second mode;
+/// bandwidth of Silverman (1986), and parts of it where those show more. Peaks that no valley half as deep parts are
+/// joined, shares below 10 % are tails, centres must be 3 standard deviations apart, and the emptiness of each valley
+/// must pass a one-sided binomial test against the lower of its peaks.
+pub fn clusters(sorted: &Sorted, effective: f64) -> Vec<Cluster> {
+    let values = thinned(sorted.values());
+    let effective = effective.min(values.len() as f64);
+    let logarithmic = values[0] > 0.0;
+    let points: Vec<f64> = values.iter().map(|&value| if logarithmic { value.ln() } else { value }).collect();
+    let mut bounds = Vec::new();
+    if effective >= LEAST_EFFECTIVE && values[0] < values[values.len() - 1] {
+        for part in BANDWIDTHS {
+            let found = bounds_of_clusters(&values, &points, effective, part);
+            if found.len() > bounds.len() {
+                bounds = found;
+            }
+        }
+    }
+    let mut clusters: Vec<Cluster> =
+        split(&values, &points, &bounds).into_iter().map(|part| describe(part, values.len())).collect();
+    clusters.sort_by(|a, b| b.share.total_cmp(&a.share));
+    clusters
+}
+
+/// The bottoms of the valleys that part clusters, seen with this part of Silverman's bandwidth.
+fn bounds_of_clusters(values: &[f64], points: &[f64], effective: f64, bandwidth: f64) -> Vec<f64> {
+    let Some(density) = Density::of(points, effective, bandwidth) else { return Vec::new() };
+    let mut bounds = density.valleys();
+    while !bounds.is_empty() {
+        let parts = split(values, points, &bounds);
+        let tail = parts.iter().position(|part| part.len() < at_least(values.len()));
+        // A tail is joined with the neighbour whose valley is the less empty.
+        let joined = tail.map(|part| match part {
+            0 => 0,
+            part if part == bounds.len() => part - 1,
+            part if density.at(bounds[part - 1]) > density.at(bounds[part]) => part - 1,
+            part => part,
+        });
+        let joined = joined
+            .or_else(|| (0..bounds.len()).find(|&i| !apart(parts[i], parts[i + 1])))
+            .or_else(|| density.accidental(points, &bounds, effective));
+        match joined {
+            Some(valley) => bounds.remove(valley),
+            None => break,
+        };
+    }
+    bounds
+}
+
+fn at_least(n: usize) -> usize {
+    (LEAST_SHARE * n as f64).ceil() as usize
+}
+
+fn thinned(values: &[f64]) -> Vec<f64> {
+    if values.len() <= LOOKED_AT {
+        return values.to_vec();
+    }
+    (0..LOOKED_AT).map(|i| values[(2 * i + 1) * values.len() / (2 * LOOKED_AT)]).collect()
+}
+
+fn describe(part: &[f64], of: usize) -> Cluster {
+    Cluster { center: crate::median(part), share: part.len() as f64 / of as f64, std: robust_std(part) }
+}
+
+/// From the median absolute deviation, or the moments where half of the values are equal.
+fn robust_std(values: &[f64]) -> f64 {
+    let scale = MAD_TO_STD * mad(values);
+    if scale > 0.0 { scale } else { variance(values).sqrt() }
+}
+
+fn apart(a: &[f64], b: &[f64]) -> bool {
+    let distance = (crate::median(b) - crate::median(a)).abs();
+    distance > LEAST_SEPARATION * f64::midpoint(robust_std(a), robust_std(b))
+}
+
+/// The ascending values in parts, cut where the ascending points pass the bounds.
+fn split<'a>(values: &'a [f64], points: &[f64], bounds: &[f64]) -> Vec<&'a [f64]> {
+    let cuts = bounds.iter().map(|bound| points.partition_point(|point| point <= bound));
+    let ends: Vec<usize> = cuts.chain(std::iter::once(values.len())).collect();
+    let starts = std::iter::once(0).chain(ends.iter().copied());
+    starts.zip(&ends).map(|(start, &end)| &values[start..end]).collect()
+}
+
+/// A kernel density over an even grid.
+struct Density {
+    low: f64,
+    step: f64,
+    bandwidth: f64,
+    heights: Vec<f64>,
+}
+
+impl Density {
+    /// `None` for points without any spread.
+    fn of(points: &[f64], effective: f64, part: f64) -> Option<Self> {
+        let quantile = |share: f64| points[((points.len() - 1) as f64 * share) as usize];
+        let quartiles = (quantile(0.75) - quantile(0.25)) / 1.349;
+        let std = variance(points).sqrt();
+        let scale = if quartiles > 0.0 { quartiles.min(std) } else { std };
+        if scale <= 0.0 {
+            return None;
+        }
+        let bandwidth = part * 0.9 * scale * effective.powf(-0.2);
+        // Far outliers would stretch the grid until it is too coarse to see anything: they are beyond all modes.
+        let margin = 3.0 * bandwidth;
+        let low = quantile(0.01) - margin;
+        let high = quantile(0.99) + margin;
+        let step = ((high - low) / (GRID - 1) as f64).max(f64::MIN_POSITIVE);
+        let kernel: Vec<f64> = (0..GRID)
+            .map(|i| i as f64 * step / bandwidth)
+            .take_while(|z| *z <= 3.0)
+            .map(|z| (-z * z / 2.0).exp())
+            .collect();
+        let mut heights = vec![0.0; GRID];
+        for (index, weight) in binned(points, low, step).into_iter().enumerate().filter(|(_, weight)| *weight > 0.0) {
+            heights[index] += weight * kernel[0];
+            for (distance, height) in kernel.iter().enumerate().skip(1) {
+                if let Some(below) = index.checked_sub(distance) {
+                    heights[below] += weight * height;
+                }
+                if index + distance < GRID {
+                    heights[index + distance] += weight * height;
+                }
+            }
+        }
+        Some(Self { low, step, bandwidth, heights })
+    }
+
+    fn at(&self, point: f64) -> f64 {
+        let index = ((point - self.low) / self.step).round().max(0.0) as usize;
+        self.heights[index.min(GRID - 1)]
+    }
+
+    /// The bottoms of all valleys that part two peaks deeply enough, ascending.
+    fn valleys(&self) -> Vec<f64> {
+        let mut peaks: Vec<usize> = (0..GRID).filter(|&i| self.is_peak(i)).collect();
+        let bottom =
+            |a: usize, b: usize| (a..=b).min_by(|&i, &j| self.heights[i].total_cmp(&self.heights[j])).unwrap_or(a);
+        loop {
+            // The shallowest valley, relative to the lower of its peaks, goes first.
+            let depth = |pair: &[usize]| {
+                self.heights[bottom(pair[0], pair[1])] / self.heights[pair[0]].min(self.heights[pair[1]])
+            };
+            let shallowest = (0..peaks.len().saturating_sub(1))
+                .map(|i| (i, depth(&peaks[i..i + 2])))
+                .max_by(|a, b| a.1.total_cmp(&b.1));
+            match shallowest {
+                Some((i, depth)) if depth > VALLEY => {
+                    let lower = if self.heights[peaks[i]] < self.heights[peaks[i + 1]] { i } else { i + 1 };
+                    peaks.remove(lower);
+                }
+                _ => break,
+            }
+        }
+        peaks.windows(2).map(|pair| self.low + self.step * bottom(pair[0], pair[1]) as f64).collect()
+    }
+
+    fn is_peak(&self, index: usize) -> bool {
+        let here = self.heights[index];
+        let before = index == 0 || self.heights[index - 1] < here;
+        let after = self.heights[index + 1..].iter().find(|&&height| height != here);
+        here > 0.0 && before && after.is_none_or(|&height| height < here)
+    }
+
+    /// The first valley that is no emptier than chance would make it: a window of twice the bandwidth around its bottom
+    /// holds no fewer points than such a window around the lower peak beside it, by a binomial test.
+    fn accidental(&self, points: &[f64], bounds: &[f64], effective: f64) -> Option<usize> {
+        let count = |center: f64| {
+            let below = |limit: f64| points.partition_point(|&point| point <= limit);
+            let inside = below(center + self.bandwidth) - below(center - self.bandwidth);
+            inside as f64 * effective / points.len() as f64
+        };
+        let peak_between = |from: f64, to: f64| {
+            let inside = |&i: &usize| (from..=to).contains(&(self.low + self.step * i as f64));
+            let index = (0..GRID).filter(inside).max_by(|&a, &b| self.heights[a].total_cmp(&self.heights[b]));
+            self.low + self.step * index.unwrap_or(0) as f64
+        };
+        (0..bounds.len()).find(|&i| {
+            let before = if i == 0 { f64::NEG_INFINITY } else { bounds[i - 1] };
+            let after = bounds.get(i + 1).copied().unwrap_or(f64::INFINITY);
+            let (left, right) = (peak_between(before, bounds[i]), peak_between(bounds[i], after));
+            let peak = count(left).min(count(right));
+            binomial_at_most(count(bounds[i]).round(), (count(bounds[i]) + peak).round()) > ALPHA
+        })
+    }
+}
+
+/// How many points fall on each point of the grid, shared by distance between the two beside a point; points beyond the
+/// grid are left out.
+fn binned(points: &[f64], low: f64, step: f64) -> Vec<f64> {
+    let mut bins = vec![0.0; GRID];
+    for point in points {
+        let position = (point - low) / step;
+        let index = position.floor();
+        if index >= 0.0 && index < (GRID - 1) as f64 {
+            let (index, part) = (index as usize, position - index);
+            bins[index] += 1.0 - part;
+            bins[index + 1] += part;
+        }
+    }
+    bins
+}
+
+/// P(at most k heads of n fair coins): exact up to 200, normal above.
+fn binomial_at_most(k: f64, n: f64) -> f64 {
+    if n > 200.0 {
+        return normal_cdf((k + 0.5 - n / 2.0) / (n / 4.0).sqrt());
+    }
+    let (mut chance, mut sum) = (0.5f64.powf(n), 0.0);
+    for heads in 0..=(k as u32) {
+        sum += chance;
+        chance *= (n - f64::from(heads)) / (f64::from(heads) + 1.0);
+    }
+    sum.min(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Random, Samples};
+
+    fn sorted(values: Vec<f64>) -> Sorted {
+        Samples::new(values).unwrap().sorted()
+    }
+
+    fn found(values: Vec<f64>) -> Vec<Cluster> {
+        let n = values.len() as f64;
+        clusters(&sorted(values), n)
+    }
+
+    #[test]
+    fn the_dominant_mode_is_neither_the_minimum_nor_the_mean() {
+        let mut random = Random::new(1);
+        // A fifth of passing boost at 90, half steady at 100, the rest disturbed anywhere up to 200.
+        let values: Vec<f64> = (0..2000)
+            .map(|i| match i % 10 {
+                0 | 1 => 90.0 + 0.2 * random.normal(),
+                2..=6 => 100.0 + 0.2 * random.normal(),
+                _ => 105.0 + 95.0 * random.uniform(),
+            })
+            .collect();
+        let (mode, share) = dominant_mode(&sorted(values.clone()), 0.02);
+        assert!((mode - 100.0).abs() < 0.2, "{mode}");
+        assert!((share - 0.5).abs() < 0.03, "{share}");
+        assert!((half_sample_mode(&sorted(values)) - 100.0).abs() < 0.6);
+    }
+
+    #[test]
+    fn modes_of_tiny_and_equal_samples() {
+        assert_eq!(dominant_mode(&sorted(vec![5.0]), 0.02), (5.0, 1.0));
+        assert_eq!(dominant_mode(&sorted(vec![5.0; 7]), 0.02), (5.0, 1.0));
+        assert_eq!(half_sample_mode(&sorted(vec![5.0])), 5.0);
+        assert_eq!(half_sample_mode(&sorted(vec![1.0, 2.0, 9.0])), 1.5);
+        assert_eq!(half_sample_mode(&sorted(vec![1.0, 8.0, 9.0])), 8.5);
+        assert_eq!(found(vec![3.0]).len(), 1);
+        assert_eq!(found(vec![3.0; 500]), [Cluster { center: 3.0, share: 1.0, std: 0.0 }]);
+    }
+
+    #[test]
+    fn skew_tails_and_uniform_noise_are_no_modes() {
+        let mut random = Random::new(9);
+        let mut alarms = 0;
+        for trial in 0..200 {
+            let n = [40, 100, 400, 2000][trial % 4];
+            let values: Vec<f64> = (0..n)
+                .map(|_| match trial % 5 {
+                    0 => 100.0 + random.normal(),
+                    1 => (random.normal()).exp(),
+                    2 => 50.0 + (0.5 * random.normal()).exp(),
+                    3 => 10.0 + random.uniform(),
+                    _ => 20.0 - 3.0 * (1.0 - random.uniform()).ln(),
+                })
+                .collect();
+            alarms += usize::from(found(values).len() > 1);
+        }
+        assert!(alarms <= 4, "{alarms} of 200 unimodal samples looked bimodal");
+    }
+
+    #[test]
+    fn mixtures_are_found_with_their_shares_and_centres() {
+        let mut random = Random::new(21);
+        let mut missed = 0;
+        for trial in 0..100 {
+            let n = [200, 500, 2000, 8000][trial % 4];
+            let (share, gap) = [(0.6, 5.0), (0.8, 6.0), (0.5, 4.5), (0.85, 12.0)][trial / 4 % 4];
+            let values: Vec<f64> =
+                (0..n).map(|_| 100.0 + random.normal() + if random.uniform() < share { 0.0 } else { gap }).collect();
+            let found = found(values);
+            let good = found.len() == 2
+                && (found[0].share - share).abs() < 0.1
+                && (found[1].center - found[0].center).abs() > 0.8 * gap;
+            missed += usize::from(!good);
+        }
+        assert!(missed <= 4, "{missed} of 100 mixtures missed");
+    }
+
+    #[test]
+    fn three_modes_and_far_outliers() {
+        let values: Vec<f64> =
+            (0..900).map(|i| [100.0, 120.0, 150.0][i % 3] + (i * 7 % 11) as f64 / 10.0).chain([1e9, 1e9]).collect();
+        let found = found(values);
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found.iter().all(|cluster| (cluster.share - 1.0 / 3.0).abs() < 0.01));
+    }
+
+    #[test]
+    fn rounds_that_differ_are_no_modes() {
+        let mut random = Random::new(33);
+        let mut alarms = 0;
+        for _ in 0..50 {
+            let values: Vec<f64> = (0..6)
+                .flat_map(|_| {
+                    let level = 100.0 + 5.0 * random.normal();
+                    (0..200).map(|_| level + 0.1 * random.normal()).collect::<Vec<f64>>()
+                })
+                .collect();
+            alarms += usize::from(clusters(&sorted(values), 7.0).len() > 1);
+        }
+        assert_eq!(alarms, 0);
+    }
+
+    #[test]
+    fn the_binomial_tail() {
+        assert!((binomial_at_most(0.0, 7.0) - 1.0 / 128.0).abs() < 1e-15);
+        assert!((binomial_at_most(2.0, 5.0) - 0.5).abs() < 1e-15);
+        assert!((binomial_at_most(120.0, 240.0) - 0.5).abs() < 0.03);
+    }
+}

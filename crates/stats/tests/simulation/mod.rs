@@ -1,0 +1,179 @@
+//! Simulated runs of known truth, shared by the coverage table and the coverage test.
+#![allow(dead_code)] // the table and the test each use their part
+
+use kelvin_stats::{
+    Random, Resampling, RunToRun, bootstrap_interval, headline, headline_interval, mean, median, t_quantile, variance,
+    within_spread,
+};
+
+/// How the rounds of a run, and runs, vary.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Model {
+    /// Independent normal rounds.
+    Normal,
+    /// Lognormal rounds, skewed to the slow side (sigma 0.6).
+    Skewed,
+    /// Student's t with 3 degrees of freedom.
+    HeavyTails,
+    /// Normal rounds of which one in seven is slow by fifteen standard deviations on average.
+    WildRounds,
+    /// Normal rounds, and as large a component from run to run.
+    RunComponent,
+    /// Normal rounds, and a component from run to run as large as the headline's own spread with 6 rounds.
+    SmallRunComponent,
+    /// Normal rounds that rise by two standard deviations over the run.
+    Drift,
+}
+
+pub const MODELS: [Model; 7] = [
+    Model::Normal,
+    Model::Skewed,
+    Model::HeavyTails,
+    Model::WildRounds,
+    Model::RunComponent,
+    Model::SmallRunComponent,
+    Model::Drift,
+];
+
+impl Model {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::Skewed => "lognormal skew",
+            Self::HeavyTails => "heavy tails",
+            Self::WildRounds => "wild rounds",
+            Self::RunComponent => "run component",
+            Self::SmallRunComponent => "small run component",
+            Self::Drift => "drift",
+        }
+    }
+
+    /// Headlines of the rounds of one run.
+    pub fn run(self, rounds: usize, random: &mut Random) -> Vec<f64> {
+        let level = match self {
+            Self::RunComponent => random.normal(),
+            Self::SmallRunComponent => 0.46 * random.normal(),
+            _ => 0.0,
+        };
+        (0..rounds).map(|round| level + self.round(round as f64 / rounds as f64, random)).collect()
+    }
+
+    fn round(self, part: f64, random: &mut Random) -> f64 {
+        match self {
+            Self::Normal | Self::RunComponent | Self::SmallRunComponent => random.normal(),
+            Self::Skewed => (0.6 * random.normal()).exp(),
+            Self::HeavyTails => {
+                let square: f64 = (0..3).map(|_| random.normal().powi(2)).sum();
+                random.normal() / (square / 3.0).sqrt()
+            }
+            Self::WildRounds if random.uniform() < 1.0 / 7.0 => random.normal() - 15.0 * (1.0 - random.uniform()).ln(),
+            Self::WildRounds => random.normal(),
+            Self::Drift => 2.0 * part + random.normal(),
+        }
+    }
+}
+
+/// How an interval is made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Method {
+    /// Percentile bootstrap over rounds.
+    Bootstrap,
+    /// Student's t on the mean of rounds, centred at the mean.
+    T,
+    /// kelvin's, with this many earlier runs.
+    Ours(usize),
+}
+
+impl Method {
+    pub const ALL: [Self; 5] = [Self::Bootstrap, Self::T, Self::Ours(0), Self::Ours(5), Self::Ours(20)];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bootstrap => "bootstrap",
+            Self::T => "t on the mean",
+            Self::Ours(0) => "kelvin",
+            Self::Ours(5) => "kelvin, 5 earlier runs",
+            Self::Ours(_) => "kelvin, 20 earlier runs",
+        }
+    }
+
+    fn interval(self, model: Model, rounds: &[f64], random: &mut Random) -> Option<(f64, f64)> {
+        match self {
+            Self::Bootstrap => {
+                let rounds: Vec<[f64; 1]> = rounds.iter().map(|&round| [round]).collect();
+                let slices: Vec<&[f64]> = rounds.iter().map(<[f64; 1]>::as_slice).collect();
+                bootstrap_interval(&slices, 0.95, Resampling { times: 200, seed: random.bits() })
+            }
+            Self::T => {
+                let n = rounds.len() as f64;
+                let half = t_quantile(0.975, n - 1.0) * (variance(rounds) / n).sqrt();
+                Some((mean(rounds) - half, mean(rounds) + half))
+            }
+            Self::Ours(earlier) => {
+                let runs: Vec<Vec<f64>> = (0..earlier).map(|_| model.run(rounds.len(), random)).collect();
+                let headlines: Vec<f64> = runs.iter().map(|run| headline(run)).collect();
+                let within: Vec<f64> =
+                    runs.iter().filter_map(|run| within_spread(run)).map(|spread| spread.variance).collect();
+                let history = RunToRun::learn(&headlines, &within);
+                headline_interval(rounds, history.as_ref()).map(|interval| (interval.lower, interval.upper))
+            }
+        }
+    }
+}
+
+/// What a method did under a model.
+#[derive(Clone, Copy, Debug)]
+pub struct Cell {
+    /// Share of runs whose interval holds the long-run median of the headline.
+    pub covers: f64,
+    /// Share of runs whose interval holds the headline of another single run.
+    pub next: f64,
+    /// Median half-width over the standard deviation of the headline.
+    pub half_width: f64,
+}
+
+pub fn simulate(model: Model, rounds: usize, runs: usize, methods: &[Method]) -> Vec<Cell> {
+    let mut random = Random::new(rounds as u64);
+    let long: Vec<Vec<f64>> = (0..10_000).map(|_| model.run(rounds, &mut random)).collect();
+    let truth = center_and_std(long.iter().map(|run| headline(run)).collect());
+    let mean_truth = center_and_std(long.iter().map(|run| mean(run)).collect());
+    let cell = |&method: &Method| {
+        let (center, std) = if method == Method::T { mean_truth } else { truth };
+        let (mut covers, mut next, mut half_widths) = (0, 0, Vec::new());
+        for _ in 0..runs {
+            let rounds = model.run(rounds, &mut random);
+            let repeat = model.run(rounds.len(), &mut random);
+            let repeat = if method == Method::T { mean(&repeat) } else { headline(&repeat) };
+            let Some((low, high)) = method.interval(model, &rounds, &mut random) else { continue };
+            covers += usize::from((low..=high).contains(&center));
+            next += usize::from((low..=high).contains(&repeat));
+            half_widths.push((high - low) / 2.0);
+        }
+        let share = |count: usize| count as f64 / runs as f64;
+        Cell { covers: share(covers), next: share(next), half_width: median(&half_widths) / std }
+    };
+    methods.iter().map(cell).collect()
+}
+
+/// The median, and the standard deviation of the middle: the interquartile range over that of a standard normal.
+fn center_and_std(mut values: Vec<f64>) -> (f64, f64) {
+    values.sort_unstable_by(f64::total_cmp);
+    let std = (values[values.len() * 3 / 4] - values[values.len() / 4]) / 1.349;
+    (median(&values), std)
+}
+
+/// Standard deviations over runs of the mean, the median, and the interquartile mean of the rounds.
+pub fn repeatability(model: Model, rounds: usize, runs: usize) -> [f64; 3] {
+    let mut random = Random::new(rounds as u64);
+    let all: Vec<Vec<f64>> = (0..runs).map(|_| model.run(rounds, &mut random)).collect();
+    let std = |estimate: fn(&[f64]) -> f64| variance(&all.iter().map(|run| estimate(run)).collect::<Vec<f64>>()).sqrt();
+    [std(mean), std(median), std(interquartile_mean)]
+}
+
+fn interquartile_mean(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let n = sorted.len() as f64;
+    let weight = |i: usize| (((i + 1) as f64).min(0.75 * n) - (i as f64).max(0.25 * n)).max(0.0);
+    sorted.iter().enumerate().map(|(i, value)| weight(i) * value).sum::<f64>() / (0.5 * n)
+}

@@ -1,0 +1,383 @@
+//! What a fork of this process copies, and taking out of it what a small program would not have.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::{Error, Result, check};
+
+/// Whether a [`SmallImage`] exists.
+static IN_FORCE: AtomicBool = AtomicBool::new(false);
+
+/// Whether a [`SmallImage`] is in force, so that forked children lack most of this process's memory.
+pub(crate) fn in_force() -> bool {
+    IN_FORCE.load(Ordering::Acquire)
+}
+
+/// What fork has to copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// Mappings.
+    pub mappings: usize,
+    /// Bytes behind the page-table entries: the resident pages of private mappings that hold at least one page of
+    /// their own. Of other mappings fork copies no page tables, because a fault finds their pages again (`vma_needs_copy`
+    /// in mm/memory.c).
+    pub resident: u64,
+}
+
+/// While it lives, fork leaves out of the child what a small dynamically linked C program would not have either: heap,
+/// other anonymous memory, libraries other than the C library and its loader, and most of the executable's data
+/// (MADV_DONTFORK). What stays: the executable's code and constants, the pages of its data through which it calls the C
+/// library, the C library, the loader, this thread's own data, the stack, shared memory.
+///
+/// Children forked meanwhile may touch only what stays, so only [`crate::process`]'s own may be forked.
+#[derive(Debug)]
+pub struct SmallImage {
+    hidden: Vec<(usize, usize)>,
+}
+
+impl SmallImage {
+    /// Marks what is to be left out. The caller's thread must be the only one.
+    ///
+    /// # Errors
+    /// A second thread, a second image at the same time, or a /proc/self/smaps that cannot be read.
+    pub fn enter() -> Result<Self> {
+        // The C library's fork goes through the heaps of all threads in the child.
+        if threads()? != 1 {
+            return Err(Error::other("a small image needs a process of one thread"));
+        }
+        if IN_FORCE.swap(true, Ordering::AcqRel) {
+            return Err(Error::other("a small image is in force already"));
+        }
+        let mut image = Self { hidden: Vec::new() };
+        let smaps = std::fs::read_to_string("/proc/self/smaps")?;
+        let mappings = mappings(&smaps);
+        for (from, to) in to_hide(&mappings, &landmarks(), &|mapping, code| kept_calls(mapping, code)) {
+            // SAFETY: only decides what fork copies; this process's own memory stays as it is. The children that are
+            // forked meanwhile touch none of it, as the type promises.
+            check(unsafe { libc::madvise(from as *mut _, to - from, libc::MADV_DONTFORK) })?;
+            image.hidden.push((from, to));
+        }
+        Ok(image)
+    }
+}
+
+impl Drop for SmallImage {
+    fn drop(&mut self) {
+        for &(from, to) in &self.hidden {
+            // SAFETY: as in `enter`. What was unmapped meanwhile is an error without effect.
+            unsafe { libc::madvise(from as *mut _, to - from, libc::MADV_DOFORK) };
+        }
+        IN_FORCE.store(false, Ordering::Release);
+    }
+}
+
+/// Threads of this process.
+///
+/// # Errors
+/// A /proc/self/task that cannot be read.
+pub fn threads() -> Result<usize> {
+    Ok(std::fs::read_dir("/proc/self/task")?.count())
+}
+
+/// What a fork of this process copies now.
+///
+/// # Errors
+/// A /proc/self/smaps that cannot be read.
+pub fn copied_now() -> Result<Copied> {
+    Ok(copied(&std::fs::read_to_string("/proc/self/smaps")?))
+}
+
+/// Bytes of base and of huge pages that are resident in the mapping around an address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resident {
+    /// All of it.
+    pub bytes: u64,
+    /// The part in transparent huge pages.
+    pub huge: u64,
+}
+
+/// What is resident in the mapping (or the merged neighbours of it) that holds an address.
+///
+/// # Errors
+/// A /proc/self/smaps that cannot be read, or an address that is not mapped.
+pub fn resident_around(address: usize) -> Result<Resident> {
+    resident_in(&std::fs::read_to_string("/proc/self/smaps")?, address)
+        .ok_or_else(|| Error::other(format!("/proc/self/smaps has no mapping at {address:#x}")))
+}
+
+/// One mapping of /proc/self/smaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mapping<'a> {
+    from: usize,
+    to: usize,
+    shared: bool,
+    code: bool,
+    /// Whether it holds pages of its own, of which fork copies the page tables.
+    own: bool,
+    /// Path, `[stack]` and the like, or nothing.
+    name: &'a str,
+}
+
+impl<'a> Mapping<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let (range, rest) = line.split_once(' ')?;
+        let (from, to) = range.split_once('-')?;
+        let mut fields = rest.splitn(5, ' ');
+        let permissions = fields.next()?;
+        // offset, device, inode; then the name after any number of spaces
+        let name = fields.nth(3).unwrap_or("").trim();
+        Some(Self {
+            from: usize::from_str_radix(from, 16).ok()?,
+            to: usize::from_str_radix(to, 16).ok()?,
+            shared: permissions.ends_with('s'),
+            code: permissions.contains('x'),
+            own: false,
+            name,
+        })
+    }
+
+    fn holds(&self, address: usize) -> bool {
+        (self.from..self.to).contains(&address)
+    }
+}
+
+fn mappings(smaps: &str) -> Vec<Mapping<'_>> {
+    let mut all = Vec::new();
+    each_mapping(smaps, |mapping, fields| all.push(Mapping { own: kibibytes(fields, "Anonymous") > 0, ..mapping }));
+    all
+}
+
+/// Addresses whose mappings stay, with everything else of the same file.
+#[derive(Clone, Copy, Debug)]
+struct Landmarks {
+    executable: usize,
+    library: usize,
+    loader: usize,
+    /// This thread's own data, and its stack.
+    thread: [usize; 2],
+}
+
+fn landmarks() -> Landmarks {
+    let on_stack = 0u8;
+    // SAFETY: neither call has requirements; the addresses are only compared.
+    let (loader, thread) = unsafe { (libc::getauxval(libc::AT_BASE) as usize, libc::__errno_location() as usize) };
+    Landmarks {
+        executable: landmarks as *const () as usize,
+        library: libc::fork as *const () as usize,
+        loader,
+        thread: [thread, &raw const on_stack as usize],
+    }
+}
+
+/// Bytes that stay of each part of the executable's data: a small program has a page of each.
+const KEPT_DATA: usize = 4096;
+
+/// The part of a mapping of the executable's data that must stay so that it can call the given code.
+type KeptCalls<'f> = &'f dyn Fn(&Mapping<'_>, &[(usize, usize)]) -> Option<(usize, usize)>;
+
+/// The ranges to leave out: everything that is neither shared, nor special, nor of a file that a landmark lies in, nor
+/// the zero-initialised data right behind one; and most of the executable's own data, unless the C library is linked
+/// into it.
+fn to_hide(mappings: &[Mapping<'_>], landmarks: &Landmarks, kept_calls: KeptCalls<'_>) -> Vec<(usize, usize)> {
+    let name_at = |address: usize| mappings.iter().find(|mapping| mapping.holds(address)).map(|mapping| mapping.name);
+    let (executable, library) = (name_at(landmarks.executable), name_at(landmarks.library));
+    let files = [executable, library, name_at(landmarks.loader)];
+    let of_library = |mapping: &&Mapping<'_>| mapping.code && files[1..].contains(&Some(mapping.name));
+    let code: Vec<_> = mappings.iter().filter(of_library).map(|mapping| (mapping.from, mapping.to)).collect();
+    let mut hidden = Vec::new();
+    // Where the data behind the last file that stays must begin, and whether that file is the executable.
+    let mut behind = (0, false);
+    for mapping in mappings {
+        let file = !mapping.name.is_empty() && files.contains(&Some(mapping.name));
+        let zeroed = mapping.name.is_empty() && mapping.from == behind.0;
+        let special = mapping.name.starts_with('[') && mapping.name != "[heap]";
+        let of_executable = file && executable == Some(mapping.name) || zeroed && behind.1;
+        if file || zeroed {
+            if of_executable && mapping.own && executable != library {
+                let calls = if file { kept_calls(mapping, &code) } else { None };
+                let (from, to) = calls.unwrap_or((mapping.to - KEPT_DATA, mapping.to));
+                hidden.extend([(mapping.from, from), (to, mapping.to)].into_iter().filter(|(from, to)| from < to));
+            }
+        } else if !(mapping.shared || special || landmarks.thread.iter().any(|&address| mapping.holds(address))) {
+            hidden.push((mapping.from, mapping.to));
+        }
+        behind = if file { (mapping.to, of_executable) } else { (0, false) };
+    }
+    hidden
+}
+
+/// The pages of a mapping of this executable's data from the first to the last that holds an address in `code`: its
+/// table of the C library's functions, all of them bound at the start, as Rust links by default.
+fn kept_calls(mapping: &Mapping<'_>, code: &[(usize, usize)]) -> Option<(usize, usize)> {
+    let words = mapping.from as *const usize;
+    let count = (mapping.to - mapping.from) / size_of::<usize>();
+    let calls = |at: &usize| {
+        // SAFETY: the mapping is data of this executable, which stays mapped and readable; the word lies in it, aligned.
+        // Volatile, because other code may own it.
+        let word = unsafe { std::ptr::read_volatile(words.add(*at)) };
+        code.iter().any(|&(from, to)| (from..to).contains(&word))
+    };
+    let page_of = |at: usize| mapping.from + at * size_of::<usize>() / KEPT_DATA * KEPT_DATA;
+    let (first, last) = ((0..count).find(calls)?, (0..count).rfind(calls)?);
+    Some((page_of(first), page_of(last) + KEPT_DATA))
+}
+
+/// Adds up what fork copies of the mappings of /proc/self/smaps; those marked with MADV_DONTFORK show `dc`.
+fn copied(smaps: &str) -> Copied {
+    let mut all = Copied::default();
+    each_mapping(smaps, |mapping, fields| {
+        let left_out = fields.iter().any(|(key, value)| *key == "VmFlags" && value.split(' ').any(|flag| flag == "dc"));
+        if left_out {
+            return;
+        }
+        all.mappings += 1;
+        if !mapping.shared && kibibytes(fields, "Anonymous") > 0 {
+            all.resident += kibibytes(fields, "Rss") << 10;
+        }
+    });
+    all
+}
+
+fn resident_in(smaps: &str, address: usize) -> Option<Resident> {
+    let mut found = None;
+    each_mapping(smaps, |mapping, fields| {
+        if mapping.holds(address) {
+            let bytes = kibibytes(fields, "Rss") << 10;
+            found = Some(Resident { bytes, huge: kibibytes(fields, "AnonHugePages") << 10 });
+        }
+    });
+    found
+}
+
+/// Calls `visit` with each mapping and its fields.
+fn each_mapping<'a>(smaps: &'a str, mut visit: impl FnMut(Mapping<'a>, &[(&'a str, &'a str)])) {
+    let mut current = None;
+    let mut fields = Vec::new();
+    for line in smaps.lines() {
+        match line.split_once(':') {
+            Some((key, value)) if !key.contains(['-', ' ']) => fields.push((key, value.trim())),
+            _ => {
+                if let Some(mapping) = current.replace(Mapping::parse(line)).flatten() {
+                    visit(mapping, &fields);
+                }
+                fields.clear();
+            }
+        }
+    }
+    if let Some(mapping) = current.flatten() {
+        visit(mapping, &fields);
+    }
+}
+
+fn kibibytes(fields: &[(&str, &str)], key: &str) -> u64 {
+    let value = fields.iter().find(|(name, _)| *name == key).and_then(|(_, value)| value.strip_suffix(" kB"));
+    value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ranges, permissions, KiB of own pages and names, as smaps has them.
+    const MAPS: [(&str, u32, &str); 15] = [
+        ("1000-2000 r--p", 0, "/usr/bin/probe"),
+        ("2000-3000 r-xp", 0, "/usr/bin/probe"),
+        ("3000-6000 r--p", 12, "/usr/bin/probe"),
+        ("6000-8000 rw-p", 0, ""),
+        ("9000-a000 rw-p", 4, "[heap]"),
+        ("20000-30000 rw-p", 4, ""),
+        ("30000-31000 r-xp", 0, "/usr/lib/libgcc_s.so.1"),
+        ("31000-32000 rw-p", 4, "/usr/lib/libgcc_s.so.1"),
+        ("40000-41000 rw-p", 4, ""),
+        ("50000-51000 r-xp", 0, "/usr/lib/libc.so.6"),
+        ("51000-54000 rw-p", 4, "/usr/lib/libc.so.6"),
+        ("54000-55000 rw-p", 4, ""),
+        ("55000-56000 rw-p", 4, ""),
+        ("60000-61000 rw-s", 4, "/dev/zero (deleted)"),
+        ("70000-71000 rw-p", 4, "[stack]"),
+    ];
+
+    fn smaps() -> String {
+        let entry = |&(range, own, name): &(&str, u32, &str)| {
+            format!("{range} 00001000 fe:00 42                         {name}\nAnonymous: {own:14} kB\n")
+        };
+        MAPS.iter().map(entry).collect()
+    }
+
+    #[test]
+    fn what_a_small_program_has_stays() {
+        let smaps = smaps();
+        let mappings = mappings(&smaps);
+        assert_eq!(mappings.len(), MAPS.len());
+        let zero =
+            Mapping { from: 0x60000, to: 0x61000, shared: true, code: false, own: true, name: "/dev/zero (deleted)" };
+        assert_eq!(mappings[13], zero);
+        let landmarks = Landmarks { executable: 0x2010, library: 0x50010, loader: 0, thread: [0x40010, 0x70010] };
+        let others = [(0x9000, 0xa000), (0x20000, 0x30000), (0x30000, 0x31000), (0x31000, 0x32000), (0x55000, 0x56000)];
+        let mut expected = vec![(0x3000, 0x5000)];
+        expected.extend(others);
+        assert_eq!(to_hide(&mappings, &landmarks, &|_, _| None), expected);
+        // Where a page in the middle holds the calls, it stays instead of the last one.
+        let calls = |mapping: &Mapping<'_>, code: &[(usize, usize)]| {
+            assert_eq!(code, [(0x50000, 0x51000)]);
+            (mapping.from == 0x3000).then_some((0x4000, 0x5000))
+        };
+        expected.splice(..1, [(0x3000, 0x4000), (0x5000, 0x6000)]);
+        assert_eq!(to_hide(&mappings, &landmarks, &calls), expected);
+        // With the C library linked in, the executable's data is the library's too, and stays.
+        let linked_in = Landmarks { library: 0x2020, ..landmarks };
+        let hidden = to_hide(&mappings, &linked_in, &|_, _| None);
+        assert!(hidden.contains(&(0x50000, 0x51000)) && !hidden.contains(&(0x3000, 0x5000)), "{hidden:x?}");
+    }
+
+    static CALLED: unsafe extern "C" fn() -> libc::pid_t = libc::fork;
+
+    #[test]
+    fn the_page_that_holds_a_call_is_found() {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mappings = mappings(&smaps);
+        let holder = |address: usize| *mappings.iter().find(|mapping| mapping.holds(address)).unwrap();
+        let (slot, called) = (&raw const CALLED as usize, CALLED as *const () as usize);
+        let (data, code) = (holder(slot), holder(called));
+        let (from, to) = kept_calls(&data, &[(code.from, code.to)]).unwrap();
+        assert!((from..to).contains(&slot), "{slot:#x} in {from:#x}-{to:#x}");
+        assert!(from >= data.from && to <= data.to && from % KEPT_DATA == 0);
+        assert_eq!(kept_calls(&data, &[(usize::MAX - 1, usize::MAX)]), None);
+    }
+
+    const SMAPS: &str = "\
+1000-2000 r-xp 00001000 fe:00 42                         /usr/bin/a-b: c
+Rss:                  40 kB
+Anonymous:             0 kB
+AnonHugePages:         0 kB
+VmFlags: rd ex mr mw me 
+3000-9000 rw-p 00002000 fe:00 42                         /usr/bin/probe
+Rss:                  24 kB
+Anonymous:             4 kB
+AnonHugePages:         0 kB
+VmFlags: rd wr mr mw me ac 
+200000-400000 rw-p 00000000 00:00 0 
+Rss:                2048 kB
+Anonymous:          2048 kB
+AnonHugePages:      2048 kB
+VmFlags: rd wr mr mw me dc ac hg 
+";
+
+    #[test]
+    fn fork_copies_private_mappings_with_pages_of_their_own() {
+        assert_eq!(copied(SMAPS), Copied { mappings: 2, resident: 24 << 10 });
+        assert_eq!(resident_in(SMAPS, 0x210000), Some(Resident { bytes: 2 << 20, huge: 2 << 20 }));
+        assert_eq!(resident_in(SMAPS, 0x1800), Some(Resident { bytes: 40 << 10, huge: 0 }));
+        assert_eq!(resident_in(SMAPS, 0x900000), None);
+    }
+
+    #[test]
+    fn this_process_has_mappings_and_many_threads_cannot_be_small() {
+        let all = copied_now().unwrap();
+        assert!(all.mappings > 3 && all.resident > 4096, "{all:?}");
+        let here = resident_around(SMAPS.as_ptr() as usize).unwrap();
+        assert!(here.bytes > 0);
+        // The test harness runs this test on a thread of its own beside the main one.
+        assert!(threads().unwrap() > 1 && SmallImage::enter().is_err());
+        assert!(!in_force());
+    }
+}

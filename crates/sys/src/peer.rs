@@ -1,0 +1,291 @@
+//! A second task for experiments between two: a forked process or a thread, on a CPU of its own choice.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use crate::shared::{Scope, Shared, Zeroed, futex_wait, futex_wake};
+use crate::usage::{Who, usage};
+use crate::{Error, Result, check, child, cpu};
+
+/// What a peer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// A process of its own: another address space.
+    Process,
+    /// A thread of this process.
+    Thread,
+}
+
+impl Task {
+    /// Who shares the channels between this task and its peer.
+    pub const fn scope(self) -> Scope {
+        match self {
+            Self::Process => Scope::Processes,
+            Self::Thread => Scope::Threads,
+        }
+    }
+}
+
+/// What peers and the task that started them tell each other; in shared memory.
+#[derive(Debug, Default)]
+pub struct Board {
+    stop: AtomicU32,
+    failed: AtomicI32,
+    arrived: AtomicU32,
+    switches: AtomicU64,
+    job: AtomicU64,
+    done: AtomicU64,
+}
+
+// SAFETY: zeros of atomic integers.
+unsafe impl Zeroed for Board {}
+
+impl Board {
+    /// A board without a word on it.
+    pub fn new() -> Result<Arc<Shared<Self>>> {
+        Shared::new().map(Arc::new)
+    }
+
+    /// Asks the peers to end. They see it when they next have the token.
+    pub fn stop(&self) {
+        self.stop.store(1, Ordering::Release);
+    }
+
+    /// Whether the peers are asked to end.
+    #[inline(always)]
+    pub fn stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire) != 0
+    }
+
+    /// Tells that a peer goes no further, and why.
+    #[cold]
+    pub fn fail(&self, error: &Error) {
+        self.failed.store(error.raw_os_error().unwrap_or(libc::EIO), Ordering::Release);
+    }
+
+    /// The error of a peer that went no further.
+    #[inline(always)]
+    pub fn check(&self) -> Result<()> {
+        match self.failed.load(Ordering::Acquire) {
+            0 => Ok(()),
+            code => Err(Error::from_raw_os_error(code)),
+        }
+    }
+
+    /// Context switches of the peers that have ended, from their arrival on.
+    pub fn switches(&self) -> u64 {
+        self.switches.load(Ordering::Acquire)
+    }
+
+    /// Sets the amount of work that the peer is to do next.
+    #[inline(always)]
+    pub fn order(&self, amount: u64) {
+        self.job.store(amount, Ordering::Release);
+    }
+
+    /// The amount of work ordered.
+    #[inline(always)]
+    pub fn ordered(&self) -> u64 {
+        self.job.load(Ordering::Acquire)
+    }
+
+    /// Reports an amount of work as done.
+    #[inline(always)]
+    pub fn report(&self, amount: u64) {
+        self.done.store(amount, Ordering::Release);
+    }
+
+    /// The amount of work last reported as done.
+    #[inline(always)]
+    pub fn reported(&self) -> u64 {
+        self.done.load(Ordering::Acquire)
+    }
+}
+
+/// A running peer. Dropped, a process is killed and reaped; a thread is waited for, so whoever drops it early must have
+/// let it see that it is to stop.
+#[derive(Debug)]
+pub struct Peer(Option<Running>);
+
+#[derive(Debug)]
+enum Running {
+    Process(libc::pid_t),
+    Thread(JoinHandle<()>),
+}
+
+impl Peer {
+    /// Starts a peer pinned to a CPU, which lives `life` and reports its end and its context switches on the board.
+    /// Returns when it has arrived on its CPU. A process dies with the thread that started it.
+    ///
+    /// # Errors
+    /// A fork or thread that the system refuses, a CPU that cannot be had.
+    pub fn start(
+        task: Task,
+        cpu: u32,
+        board: &Arc<Shared<Board>>,
+        life: impl FnOnce(&Board) -> Result<()> + Send + 'static,
+    ) -> Result<Self> {
+        let before = board.arrived.load(Ordering::Acquire);
+        let peer = match task {
+            Task::Process => Self::fork(cpu, board, life)?,
+            Task::Thread => {
+                let board = Arc::clone(board);
+                let thread = std::thread::Builder::new().name("peer".into());
+                Self(Some(Running::Thread(thread.spawn(move || live(cpu, &board, life))?)))
+            }
+        };
+        while board.arrived.load(Ordering::Acquire) == before {
+            futex_wait(&board.arrived, before, Scope::Processes)?;
+        }
+        board.check()?;
+        Ok(peer)
+    }
+
+    /// Forks. The C library's fork leaves the allocator usable in the child, also in a process with threads.
+    fn fork(cpu: u32, board: &Arc<Shared<Board>>, life: impl FnOnce(&Board) -> Result<()>) -> Result<Self> {
+        let parent = std::process::id();
+        // SAFETY: the child runs `life` on its copy of the memory and leaves by `_exit`: neither destructors nor the
+        // stack frames of the caller run a second time, because a panic is caught.
+        match check(unsafe { libc::fork() })? {
+            0 => {
+                child::die_with_parent(parent);
+                live(cpu, board, life);
+                // SAFETY: ends the process without running anything of ours.
+                unsafe { libc::_exit(0) }
+            }
+            child => Ok(Self(Some(Running::Process(child)))),
+        }
+    }
+
+    /// Waits for the end of a peer that was told to stop.
+    ///
+    /// # Errors
+    /// The error that ended its life, or that it crashed.
+    pub fn join(mut self, board: &Board) -> Result<()> {
+        match self.0.take() {
+            Some(Running::Process(child)) => {
+                let mut status = 0;
+                // SAFETY: the status is valid to write; the child is ours and not yet reaped.
+                check(unsafe { libc::waitpid(child, &raw mut status, 0) })?;
+                if status != 0 {
+                    return Err(Error::other(format!("the peer process crashed (wait status {status})")));
+                }
+            }
+            Some(Running::Thread(thread)) => {
+                thread.join().map_err(|_| Error::other("the peer thread panicked"))?;
+            }
+            None => {}
+        }
+        board.check()
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        match self.0.take() {
+            // SAFETY: the child is ours and not yet reaped, so the number is still its own; a null status is allowed.
+            Some(Running::Process(child)) => unsafe {
+                libc::kill(child, libc::SIGKILL);
+                libc::waitpid(child, std::ptr::null_mut(), 0);
+            },
+            Some(Running::Thread(thread)) => drop(thread.join()),
+            None => {}
+        }
+    }
+}
+
+/// The life of a peer from its arrival to its report.
+fn live(cpu: u32, board: &Board, life: impl FnOnce(&Board) -> Result<()>) {
+    let pinned = cpu::pin(&[cpu]);
+    if let Err(error) = &pinned {
+        board.fail(error);
+    }
+    let before = usage(Who::Thread);
+    board.arrived.fetch_add(1, Ordering::AcqRel);
+    let _ = futex_wake(&board.arrived, Scope::Processes);
+    if pinned.is_err() {
+        return;
+    }
+    match catch_unwind(AssertUnwindSafe(|| life(board))) {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => board.fail(&error),
+        Err(_) => board.fail(&Error::from_raw_os_error(libc::ENOTRECOVERABLE)),
+    }
+    let after = usage(Who::Thread);
+    let switches =
+        after.voluntary_switches + after.involuntary_switches - before.voluntary_switches - before.involuntary_switches;
+    board.switches.fetch_add(switches, Ordering::AcqRel);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::token::{Channel, Means, Side};
+
+    fn here() -> u32 {
+        *cpu::allowed().unwrap().last().unwrap()
+    }
+
+    #[test]
+    fn a_peer_answers_until_it_is_told_to_stop_and_counts_its_switches() {
+        for task in [Task::Process, Task::Thread] {
+            let board = Board::new().unwrap();
+            let channel = Arc::new(Channel::new(Means::Pipe, task.scope()).unwrap());
+            let far = Arc::clone(&channel);
+            let peer = Peer::start(task, here(), &board, move |board| {
+                loop {
+                    far.take(Side::Far)?;
+                    if board.stopping() {
+                        return Ok(());
+                    }
+                    board.report(board.ordered() + 1);
+                    far.pass(Side::Far)?;
+                }
+            })
+            .unwrap();
+            for trip in 0..100 {
+                board.order(trip);
+                channel.pass(Side::Near).unwrap();
+                channel.take(Side::Near).unwrap();
+                assert_eq!(board.reported(), trip + 1);
+            }
+            board.stop();
+            channel.pass(Side::Near).unwrap();
+            peer.join(&board).unwrap();
+            assert!(board.switches() >= 50, "{task:?}: {} switches", board.switches());
+        }
+    }
+
+    #[test]
+    fn a_peer_that_fails_says_why() {
+        for task in [Task::Process, Task::Thread] {
+            let board = Board::new().unwrap();
+            // It may fail before or after it was seen to arrive: the error is the same.
+            let life = |_: &Board| Err(Error::from_raw_os_error(libc::ENOSPC));
+            let outcome = Peer::start(task, here(), &board, life).and_then(|peer| peer.join(&board));
+            assert_eq!(outcome.unwrap_err().raw_os_error(), Some(libc::ENOSPC));
+        }
+    }
+
+    #[test]
+    fn a_cpu_that_is_not_there_is_an_error() {
+        for task in [Task::Process, Task::Thread] {
+            let board = Board::new().unwrap();
+            assert!(Peer::start(task, 8000, &board, |_| Ok(())).is_err());
+        }
+    }
+
+    #[test]
+    fn a_dropped_process_is_gone() {
+        let board = Board::new().unwrap();
+        let channel = Channel::new(Means::Pipe, Scope::Processes).unwrap();
+        let peer = Peer::start(Task::Process, here(), &board, move |_| channel.take(Side::Far)).unwrap();
+        let Some(Running::Process(child)) = &peer.0 else { unreachable!("it is a process") };
+        let child = *child;
+        drop(peer);
+        // SAFETY: signal 0 only asks whether the process exists.
+        assert_eq!(unsafe { libc::kill(child, 0) }, -1);
+    }
+}

@@ -1,0 +1,395 @@
+//! Making and reaping processes in every way the kernel offers: fork, vfork, posix_spawn, fork and execve.
+//!
+//! Nothing here allocates between the start of a child and its end, and the child of a fork that is timed touches only
+//! its stack and one shared cell; see [`crate::image`], which can take everything else away from it.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::clock::Clock;
+use crate::{Error, Result, check, image};
+
+/// A child of this process. Dropped, it is waited for.
+#[derive(Debug)]
+pub struct Child {
+    pid: libc::pid_t,
+}
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It exited with this status.
+    Exited(i32),
+    /// A signal ended it.
+    Signalled(i32),
+}
+
+impl Child {
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.pid as u32
+    }
+
+    /// Waits for its end and reaps it.
+    ///
+    /// # Errors
+    /// Those of waitpid: `ECHILD` where SIGCHLD is ignored.
+    #[inline(always)]
+    pub fn wait(self) -> Result<Ended> {
+        let pid = self.pid;
+        std::mem::forget(self);
+        reap(pid)
+    }
+
+    /// Waits for its end; an end other than status 0 is an error that says what it was.
+    ///
+    /// # Errors
+    /// Those of waitpid, and any end but `exit(0)`.
+    #[inline(always)]
+    pub fn wait_for_success(self) -> Result<()> {
+        match self.wait()? {
+            Ended::Exited(0) => Ok(()),
+            Ended::Exited(status) => Err(Error::other(format!("a child that should succeed exited with {status}"))),
+            Ended::Signalled(signal) => Err(Error::other(format!("a child was ended by signal {signal}"))),
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = reap(self.pid);
+    }
+}
+
+#[inline(always)]
+fn reap(pid: libc::pid_t) -> Result<Ended> {
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` is valid for the call; the process is a child of ours that nobody else waits for.
+        if unsafe { libc::waitpid(pid, &raw mut status, 0) } == pid {
+            break;
+        }
+        let error = Error::last_os_error();
+        if error.kind() != std::io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    if libc::WIFSIGNALED(status) {
+        return Ok(Ended::Signalled(libc::WTERMSIG(status)));
+    }
+    Ok(Ended::Exited(libc::WEXITSTATUS(status)))
+}
+
+/// A cell in a page that this process shares with the children it forks, for one reading of a clock.
+#[derive(Debug)]
+pub struct SharedCell {
+    cell: *mut AtomicU64,
+}
+
+const CELL_BYTES: usize = 4096;
+
+impl SharedCell {
+    /// A cell that holds 0.
+    ///
+    /// # Errors
+    /// Those of mmap.
+    pub fn new() -> Result<Self> {
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing that exists.
+        let page = unsafe { libc::mmap(std::ptr::null_mut(), CELL_BYTES, protection, flags, -1, 0) };
+        if page == libc::MAP_FAILED {
+            return Err(Error::last_os_error());
+        }
+        let shared = Self { cell: page.cast() };
+        shared.set(0);
+        Ok(shared)
+    }
+
+    /// What was last stored, by whichever process.
+    pub fn get(&self) -> u64 {
+        self.atomic().load(Ordering::Acquire)
+    }
+
+    /// Stores a value.
+    pub fn set(&self, value: u64) {
+        self.atomic().store(value, Ordering::Release);
+    }
+
+    fn atomic(&self) -> &AtomicU64 {
+        // SAFETY: the mapping is aligned, zeroed by the kernel, and lives as long as `self`.
+        unsafe { &*self.cell }
+    }
+}
+
+impl Drop for SharedCell {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nothing borrows it any more.
+        unsafe { libc::munmap(self.cell.cast(), CELL_BYTES) };
+    }
+}
+
+/// Forks a child that stores its first reading of `clock` into `cell`, and exits with status 0.
+///
+/// # Errors
+/// Those of fork: `EAGAIN` at the limit of processes, `ENOMEM`. A scripted clock, which a child cannot read.
+#[inline(always)]
+pub fn fork_and_stamp(clock: Clock, cell: &SharedCell) -> Result<Child> {
+    if let Clock::Scripted(_) = clock {
+        return Err(Error::other("a scripted clock lives in the parent's memory: a child cannot read it"));
+    }
+    let cell = cell.cell;
+    // SAFETY: the child executes only the lines below: a reading of the clock, a store to shared memory, `_exit`. All
+    // of it is async-signal-safe and touches nothing but its stack, its code, the C library and the shared page.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let now = clock.stop();
+        // SAFETY: the page is shared with the parent, which keeps it mapped until after the fork.
+        unsafe {
+            (*cell).store(now, Ordering::Release);
+            libc::_exit(0);
+        }
+    }
+    Ok(Child { pid: check(pid)? })
+}
+
+/// Forks a child that exits at once with status 0.
+///
+/// # Errors
+/// Those of fork: `EAGAIN` at the limit of processes, `ENOMEM`.
+#[inline(always)]
+pub fn fork_and_exit() -> Result<Child> {
+    // SAFETY: the child only calls `_exit`.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: ends the child without running anything of ours.
+        unsafe { libc::_exit(0) };
+    }
+    Ok(Child { pid: check(pid)? })
+}
+
+/// Forks a child that does `work` and exits with the status that it returns. It is killed when its parent ends.
+///
+/// The child must not rely on other threads of this process: it has only its own. Memory that they were changing is
+/// as it was, and locks that they held stay held; `work` that needs neither is the caller's promise to itself, broken
+/// by a child that hangs, never by memory errors.
+///
+/// # Errors
+/// Those of fork; refused while a [`image::SmallImage`] is in force, because the child would lack its heap.
+pub fn fork_to_work(work: impl FnOnce() -> u8) -> Result<Child> {
+    if image::in_force() {
+        return Err(Error::other("a small image is in force: a forked child has no heap to work with"));
+    }
+    let parent = std::process::id();
+    // SAFETY: all memory of this process is copied, so what `work` borrows exists in the child; it never returns into
+    // the caller's frames, because `ExitOnDrop` ends it on a panic too.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let _guard = ExitOnDrop;
+        crate::child::die_with_parent(parent);
+        let status = work();
+        // SAFETY: ends the child without running anything of the parent's.
+        unsafe { libc::_exit(i32::from(status)) };
+    }
+    Ok(Child { pid: check(pid)? })
+}
+
+/// Ends a forked child that unwinds.
+struct ExitOnDrop;
+
+impl Drop for ExitOnDrop {
+    fn drop(&mut self) {
+        // SAFETY: ends the process without running anything of ours.
+        unsafe { libc::_exit(101) };
+    }
+}
+
+/// Makes a child by vfork that exits at once with status 0: it borrows this process's memory until then, and this
+/// thread sleeps meanwhile.
+///
+/// The child never leaves the assembly and touches no memory, so that nothing returns twice.
+///
+/// # Errors
+/// Those of clone: `EAGAIN` at the limit of processes, `ENOMEM`.
+#[inline(always)]
+pub fn vfork_and_exit() -> Result<Child> {
+    let result = vfork_exit_raw();
+    if result < 0 {
+        return Err(Error::from_raw_os_error(-result as i32));
+    }
+    Ok(Child { pid: result as libc::pid_t })
+}
+
+/// The raw call: the child's id, or a negated errno.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn vfork_exit_raw() -> i64 {
+    let result: i64;
+    // SAFETY: the child runs on the registers that it was given and ends within these lines; it writes no memory. The
+    // parent goes on after them with only rax, rcx and r11 changed.
+    unsafe {
+        std::arch::asm!(
+            "syscall", "test rax, rax", "jnz 2f", "xor edi, edi", "mov eax, {exit}", "syscall", "ud2", "2:",
+            exit = const libc::SYS_exit_group, inout("rax") libc::SYS_vfork => result,
+            out("rdi") _, out("rcx") _, out("r11") _, options(nostack)
+        );
+    }
+    result
+}
+
+/// The raw call: the child's id, or a negated errno. There is no vfork call on this architecture: clone with the flags
+/// that vfork stands for.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+fn vfork_exit_raw() -> i64 {
+    let flags = (libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD) as i64;
+    let result: i64;
+    // SAFETY: the child runs on the registers that it was given and ends within these lines; it writes no memory. The
+    // parent goes on after them with only x0 and x8 changed.
+    unsafe {
+        std::arch::asm!(
+            "svc #0", "cbnz x0, 2f", "mov x8, {exit}", "svc #0", "brk #1", "2:",
+            exit = const libc::SYS_exit_group, inout("x0") flags => result, inout("x8") libc::SYS_clone => _,
+            in("x1") 0, in("x2") 0, in("x3") 0, in("x4") 0, options(nostack)
+        );
+    }
+    result
+}
+
+/// A program with its arguments and an empty environment, ready for execve without any allocation.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    path: &'static CStr,
+    arguments: [Option<&'static CStr>; 2],
+}
+
+/// Arguments, the program's own name, and the null at the end.
+type Vector = [*const libc::c_char; 4];
+
+impl Program {
+    /// A program with up to two arguments; it is not looked for along `PATH`.
+    pub const fn new(path: &'static CStr, arguments: [Option<&'static CStr>; 2]) -> Self {
+        Self { path, arguments }
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &'static CStr {
+        self.path
+    }
+
+    /// Whether this process may execute it.
+    pub fn is_executable(&self) -> bool {
+        // SAFETY: the path is a NUL-terminated string.
+        unsafe { libc::access(self.path.as_ptr(), libc::X_OK) == 0 }
+    }
+
+    fn vector(&self) -> Vector {
+        let argument = |at: usize| self.arguments[at].map_or(std::ptr::null(), CStr::as_ptr);
+        [self.path.as_ptr(), argument(0), argument(1), std::ptr::null()]
+    }
+
+    /// Forks a child that executes the program; status 127 says that it could not.
+    ///
+    /// # Errors
+    /// Those of fork.
+    #[inline(always)]
+    pub fn fork_and_execute(&self) -> Result<Child> {
+        // On the stack before the fork, whatever the optimiser would like: the program itself may lie on the heap.
+        let (path, arguments, environment) =
+            std::hint::black_box((self.path.as_ptr(), self.vector(), [std::ptr::null()]));
+        // SAFETY: the child only calls execve and `_exit`; the vectors are on the stack, which it has a copy of, and
+        // the strings are constants of the program.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            // SAFETY: as above; both vectors end with a null pointer.
+            unsafe {
+                libc::execve(path, arguments.as_ptr(), environment.as_ptr());
+                libc::_exit(127);
+            }
+        }
+        Ok(Child { pid: check(pid)? })
+    }
+
+    /// Starts the program by posix_spawn, without attributes or file actions.
+    ///
+    /// # Errors
+    /// Those of posix_spawn, execve's among them.
+    #[inline(always)]
+    pub fn spawn(&self) -> Result<Child> {
+        let (arguments, environment) = (self.vector(), [std::ptr::null::<libc::c_char>()]);
+        let mut pid = 0;
+        // SAFETY: path and vectors are valid and end as they must; posix_spawn changes neither, whatever its
+        // signature says.
+        let error = unsafe {
+            libc::posix_spawn(
+                &raw mut pid,
+                self.path.as_ptr(),
+                std::ptr::null(),
+                std::ptr::null(),
+                arguments.as_ptr().cast(),
+                environment.as_ptr().cast(),
+            )
+        };
+        if error != 0 {
+            return Err(Error::from_raw_os_error(error));
+        }
+        Ok(Child { pid })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHELL: &CStr = c"/bin/sh";
+
+    fn exits_with_five() -> Program {
+        Program::new(SHELL, [Some(c"-c"), Some(c"exit 5")])
+    }
+
+    #[test]
+    fn a_forked_child_stamps_the_shared_cell() {
+        let cell = SharedCell::new().unwrap();
+        let before = Clock::MonotonicRaw.start();
+        fork_and_stamp(Clock::MonotonicRaw, &cell).unwrap().wait_for_success().unwrap();
+        let after = Clock::MonotonicRaw.stop();
+        assert!((before..=after).contains(&cell.get()), "{before} {} {after}", cell.get());
+    }
+
+    #[test]
+    fn every_way_makes_a_process_that_is_reaped() {
+        for make in [fork_and_exit, vfork_and_exit] {
+            let child = make().unwrap();
+            let pid = child.pid();
+            assert_ne!(pid, std::process::id());
+            assert_eq!(child.wait().unwrap(), Ended::Exited(0));
+            assert!(!std::path::Path::new(&format!("/proc/{pid}/stat")).exists());
+        }
+    }
+
+    #[test]
+    fn programs_get_their_arguments_by_fork_and_by_spawn() {
+        assert_eq!(exits_with_five().fork_and_execute().unwrap().wait().unwrap(), Ended::Exited(5));
+        assert_eq!(exits_with_five().spawn().unwrap().wait().unwrap(), Ended::Exited(5));
+    }
+
+    #[test]
+    fn a_missing_program_is_an_error_either_way() {
+        let missing = Program::new(c"/no/such/program", [None, None]);
+        assert!(!missing.is_executable());
+        assert_eq!(missing.fork_and_execute().unwrap().wait().unwrap(), Ended::Exited(127));
+        assert_eq!(missing.spawn().unwrap_err().kind(), std::io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn work_ends_with_its_status_or_its_panic() {
+        assert_eq!(fork_to_work(|| 9).unwrap().wait().unwrap(), Ended::Exited(9));
+        let unwinding = fork_to_work(|| std::panic::resume_unwind(Box::new("quietly")));
+        assert_eq!(unwinding.unwrap().wait().unwrap(), Ended::Exited(101));
+    }
+
+    #[test]
+    fn a_failure_is_told_with_its_status() {
+        let error = exits_with_five().spawn().unwrap().wait_for_success().unwrap_err();
+        assert_eq!(error.to_string(), "a child that should succeed exited with 5");
+    }
+}

@@ -1,0 +1,135 @@
+//! Memory that a forked child shares with its parent, and the calls to wait for a word in it.
+
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+
+use crate::{Error, Result};
+
+/// Who shares a word; the kernel finds a futex of threads faster, because no other address space can hold it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Threads of one process.
+    Threads,
+    /// Processes that share the memory by inheritance.
+    Processes,
+}
+
+/// A type of which all bytes zero is a valid value, and that may be used by several processes at once.
+///
+/// # Safety
+/// Both must be true.
+pub(crate) unsafe trait Zeroed: Sync {}
+
+// SAFETY: a zero.
+unsafe impl Zeroed for AtomicU32 {}
+
+/// A value in memory that a forked child shares with its parent; zero at first, unmapped when dropped.
+#[derive(Debug)]
+pub struct Shared<T> {
+    address: NonNull<T>,
+}
+
+// SAFETY: it owns its mapping and hands out shared references to a `Sync` value only.
+unsafe impl<T: Sync> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    /// Fresh zeros, touched.
+    #[allow(private_bounds, reason = "only types of this crate may lie in shared memory")]
+    pub fn new() -> Result<Self>
+    where
+        T: Zeroed,
+    {
+        // SAFETY: a fresh anonymous mapping touches nothing that exists. A page is aligned for every `T` there is here.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                size_of::<T>(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
+                -1,
+                0,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return Err(Error::last_os_error());
+        }
+        let address = NonNull::new(address.cast()).ok_or_else(|| Error::other("mmap returned address zero"))?;
+        Ok(Self { address })
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: mapped and valid as long as `self`; zero is a valid `T`.
+        unsafe { self.address.as_ref() }
+    }
+}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nothing borrows it any more.
+        unsafe { libc::munmap(self.address.as_ptr().cast(), size_of::<T>()) };
+    }
+}
+
+/// Wakes one task that waits for a word.
+#[inline(always)]
+pub(crate) fn futex_wake(word: &AtomicU32, scope: Scope) -> Result<()> {
+    let operation = libc::FUTEX_WAKE | flag(scope);
+    // SAFETY: the word is valid; the kernel reads no other argument of this operation.
+    let woken = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, 1) };
+    if woken >= 0 { Ok(()) } else { Err(Error::last_os_error()) }
+}
+
+/// Sleeps while a word has this value; also returns when it had another one, or for no reason at all.
+#[inline(always)]
+pub(crate) fn futex_wait(word: &AtomicU32, value: u32, scope: Scope) -> Result<()> {
+    let operation = libc::FUTEX_WAIT | flag(scope);
+    // SAFETY: the word is valid, and a null timeout means none.
+    let result =
+        unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, std::ptr::null::<libc::timespec>()) };
+    if result == 0 { Ok(()) } else { unless_benign(Error::last_os_error()) }
+}
+
+/// A futex that changed before the wait (EAGAIN), or a signal (EINTR), is no error: the caller looks at the word again.
+#[inline(always)]
+fn unless_benign(error: Error) -> Result<()> {
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::EINTR) => Ok(()),
+        _ => Err(error),
+    }
+}
+
+#[inline(always)]
+fn flag(scope: Scope) -> libc::c_int {
+    if scope == Scope::Threads { libc::FUTEX_PRIVATE_FLAG } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn shared_memory_is_zero_at_first_and_keeps_what_is_written() {
+        let word = Shared::<AtomicU32>::new().unwrap();
+        assert_eq!(word.load(Ordering::Relaxed), 0);
+        word.store(7, Ordering::Relaxed);
+        assert_eq!(word.load(Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn a_wait_for_a_value_that_is_gone_is_refused_and_is_no_error() {
+        let word = Shared::<AtomicU32>::new().unwrap();
+        for scope in [Scope::Threads, Scope::Processes] {
+            futex_wait(&word, 1, scope).unwrap();
+            futex_wake(&word, scope).unwrap();
+        }
+    }
+}

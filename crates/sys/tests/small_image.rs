@@ -1,0 +1,39 @@
+//! A small image for real: a test without the usual harness, because it needs a process of one thread.
+
+use kelvin_sys::clock::Clock;
+use kelvin_sys::image::{SmallImage, copied_now, resident_around, threads};
+use kelvin_sys::memory::{Arena, Pages};
+use kelvin_sys::process::{Ended, Program, SharedCell, fork_and_exit, fork_and_stamp, fork_to_work};
+
+const EXITS_WITH_FIVE: Program = Program::new(c"/bin/sh", [Some(c"-c"), Some(c"exit 5")]);
+
+fn main() {
+    assert_eq!(threads().unwrap(), 1);
+    let mut arena = Arena::populated(4 << 20, Pages::Base).unwrap();
+    let whole = copied_now().unwrap();
+    assert!(whole.resident >= 4 << 20, "{whole:?}");
+
+    let image = SmallImage::enter().unwrap();
+    let small = copied_now().unwrap();
+    assert!(small.mappings < whole.mappings && small.resident < 1 << 20, "{small:?} of {whole:?}");
+    let cell = SharedCell::new().unwrap();
+    for clock in [Clock::MonotonicRaw, Clock::Counter] {
+        cell.set(0);
+        fork_and_stamp(clock, &cell).unwrap().wait_for_success().unwrap();
+        assert!(cell.get() > 0, "{clock:?}");
+    }
+    fork_and_exit().unwrap().wait_for_success().unwrap();
+    assert_eq!(EXITS_WITH_FIVE.fork_and_execute().unwrap().wait().unwrap(), Ended::Exited(5));
+    assert_eq!(EXITS_WITH_FIVE.spawn().unwrap().wait().unwrap(), Ended::Exited(5));
+    let refusal = fork_to_work(|| 0).unwrap_err().to_string();
+    assert!(refusal.contains("no heap"), "{refusal}");
+    assert!(SmallImage::enter().is_err(), "two images at the same time");
+
+    // This process itself keeps what its children lack.
+    arena.as_mut_slice()[0] = 7;
+    assert!(resident_around(arena.address()).unwrap().bytes >= 4 << 20);
+    drop(image);
+    assert!(copied_now().unwrap().resident >= 4 << 20);
+    let work = fork_to_work(|| arena.as_slice()[0]);
+    assert_eq!(work.unwrap().wait().unwrap(), Ended::Exited(7));
+}
