@@ -12,6 +12,9 @@ const MOST_SLICE: f64 = 150e6;
 const MINIMUM_SHARE: f64 = 0.72;
 /// Rounds that a unit is given at least, even one whose set-up is so expensive that it cannot have its minimum.
 const FEWEST_ROUNDS: u32 = 3;
+/// A unit of which one round takes this share of the budget is given only so few.
+const COSTLY_SHARE: f64 = 0.03;
+const COSTLY_ROUNDS: u32 = 2;
 /// A unit whose set-up alone would take this share of the budget over all its rounds is expensive.
 const EXPENSIVE_SHARE: f64 = 0.04;
 /// A unit that would need this many times its rounds to reach the target is not narrowed: no repetition will help.
@@ -87,7 +90,7 @@ impl Schedule {
             let state = &self.units[unit];
             // The first rounds are always made: a unit without a number is worth less than a minute too long.
             let affordable = now + state.overhead + self.slice <= self.wanted.budget;
-            if !state.given_up && (affordable || state.rounds < FEWEST_ROUNDS.min(self.wanted.rounds)) {
+            if !state.given_up && (affordable || state.rounds < self.fewest(state)) {
                 return Some(Next { unit, round: state.rounds, slice: self.slice });
             }
         }
@@ -187,7 +190,13 @@ impl Schedule {
     fn rounds_of(&self, state: &State) -> u32 {
         let asked = self.wanted.rounds;
         let expensive = state.rounds > 0 && state.overhead * f64::from(asked) > EXPENSIVE_SHARE * self.wanted.budget;
-        if state.only_input || expensive { FEWEST_ROUNDS.min(asked) } else { asked }
+        if state.only_input || expensive { self.fewest(state) } else { asked }
+    }
+
+    /// The rounds that a unit is given even if the budget is overrun.
+    fn fewest(&self, state: &State) -> u32 {
+        let costly = state.rounds > 0 && state.overhead > COSTLY_SHARE * self.wanted.budget;
+        if costly { COSTLY_ROUNDS } else { FEWEST_ROUNDS.min(self.wanted.rounds) }
     }
 }
 
@@ -255,7 +264,7 @@ mod tests {
         let mut overheads = vec![5e6; 100];
         overheads[7] = 900e6;
         let (rounds, now, schedule) = play(WANTED, &overheads, |_, _| 1.0);
-        assert_eq!(rounds[7], 3);
+        assert_eq!(rounds[7], 2);
         assert_eq!(schedule.short(), [7]);
         assert!(now < 1.05 * WANTED.budget, "{now}");
     }
