@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_model::{Attempt, Batches, CANARY_CHAIN_ADDS, Canaries, Canary, CanaryPoint, Readings, Round, Run};
+use kelvin_model::{
+    Attempt, Batches, CANARY_CHAIN_ADDS, Canaries, Canary, CanaryPoint, Case, Measurement, Name, Readings, Round, Run,
+};
 use kelvin_stats::{Samples, Sorted, dominant_mode};
 
 use crate::result::CanaryHistory;
@@ -72,25 +74,60 @@ fn mode_std(sorted: &Sorted, reference: f64) -> f64 {
     }
 }
 
+/// Canaries that see what the measured work itself leaves behind: a fork leaves cold caches, and so does a switch to
+/// another process. Their steady state is that beside one case, over all its rounds; the others have one over the run.
+const OF_A_CASE: [Canary; 2] = [Canary::Cache, Canary::Kernel];
+/// With fewer readings beside a case the steady state over the run stands in.
+const LEAST_OF_A_CASE: usize = 12;
+
 /// The references of all canaries of a run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct References(BTreeMap<Canary, Reference>);
+pub(crate) struct References {
+    of_run: BTreeMap<Canary, Reference>,
+    of_cases: BTreeMap<(Name, Case), BTreeMap<Canary, Reference>>,
+}
 
 impl References {
     pub fn of(run: &Run) -> Self {
-        let mut totals: BTreeMap<Canary, usize> = BTreeMap::new();
-        for_each_column(run, |_, canary, column| *totals.entry(canary).or_default() += column.len());
+        let of_case = |measurement: &Measurement| (key(measurement), Self::beside(measurement));
+        Self { of_run: Self::over(run), of_cases: run.measurements.iter().map(of_case).collect() }
+    }
+
+    /// The references that judge one measurement.
+    pub fn at(&self, measurement: &Measurement) -> Self {
+        let mut of_run = self.of_run.clone();
+        of_run.extend(self.of_cases.get(&key(measurement)).into_iter().flatten());
+        Self { of_run, of_cases: BTreeMap::new() }
+    }
+
+    /// The steady states beside one case of the canaries that see what it leaves behind.
+    fn beside(measurement: &Measurement) -> BTreeMap<Canary, Reference> {
         let mut readings: BTreeMap<Canary, Vec<f64>> = BTreeMap::new();
-        for_each_column(run, |_, canary, column| {
+        for batches in measurement.rounds.iter().flat_map(distinct_columns) {
+            for canary in OF_A_CASE {
+                let column = batches.canaries.get(&canary).into_iter().flatten();
+                let finite = column.map(|&reading| f64::from(reading)).filter(|reading| reading.is_finite());
+                readings.entry(canary).or_default().extend(finite);
+            }
+        }
+        readings.retain(|_, all| all.len() >= LEAST_OF_A_CASE);
+        readings.into_iter().filter_map(|(canary, all)| Some((canary, Reference::of(all)?))).collect()
+    }
+
+    fn over(run: &Run) -> BTreeMap<Canary, Reference> {
+        let mut totals: BTreeMap<Canary, usize> = BTreeMap::new();
+        for_each_column(run, |_, _, canary, column| *totals.entry(canary).or_default() += column.len());
+        let mut readings: BTreeMap<Canary, Vec<f64>> = BTreeMap::new();
+        for_each_column(run, |_, _, canary, column| {
             let step = totals[&canary].div_ceil(READINGS_FOR_REFERENCE).max(1);
             let finite = column.iter().step_by(step).map(|&reading| f64::from(reading)).filter(|r| r.is_finite());
             readings.entry(canary).or_default().extend(finite);
         });
-        Self(readings.into_iter().filter_map(|(canary, all)| Some((canary, Reference::of(all)?))).collect())
+        readings.into_iter().filter_map(|(canary, all)| Some((canary, Reference::of(all)?))).collect()
     }
 
     pub fn get(&self, canary: Canary) -> Option<Reference> {
-        self.0.get(&canary).copied()
+        self.of_run.get(&canary).copied()
     }
 
     /// Core frequency that the chain of dependent adds shows in its steady state, in hertz.
@@ -142,12 +179,18 @@ impl References {
         wanted.iter().filter_map(|canary| Some((canary, self.get(canary)?, batches.canaries.get(&canary)?.as_slice())))
     }
 
-    /// Each canary over the course of the run.
+    /// Each canary over the course of the run. Readings whose steady state is that of a case are shown as if it were that
+    /// of the run, so that a quiet machine is a flat line.
     pub fn histories(&self, run: &Run) -> Vec<CanaryHistory> {
         let mut points: BTreeMap<Canary, Vec<CanaryPoint>> = BTreeMap::new();
-        for_each_column(run, |span, canary, column| {
+        for_each_column(run, |measurement, span, canary, column| {
+            let of_case = self.of_cases.get(&key(measurement)).and_then(|all| all.get(&canary));
+            let scale = of_case.zip(self.get(canary)).map_or(1.0, |(own, run)| run.nanoseconds / own.nanoseconds);
             let moment = |index: usize| span.0 + (span.1 - span.0) * (index as f64 + 0.5) / column.len() as f64;
-            let point = |(index, &reading)| CanaryPoint { at: moment(index), canary, nanoseconds: f64::from(reading) };
+            let point = |(index, &reading)| {
+                let nanoseconds = f64::from(reading) * scale;
+                CanaryPoint { at: moment(index), canary, nanoseconds }
+            };
             points.entry(canary).or_default().extend(column.iter().enumerate().map(point));
         });
         let history = |(canary, points): (Canary, Vec<CanaryPoint>)| {
@@ -211,10 +254,11 @@ impl Judged {
 /// Visits every column of canary readings, in order of time, with the span that it was read over, in seconds. Readings of
 /// one round follow each other and are taken to last in proportion to their batches; columns that several metrics of one
 /// operation share are visited once.
-fn for_each_column<'r>(run: &'r Run, mut visit: impl FnMut((f64, f64), Canary, &'r [f32])) {
-    let mut rounds: Vec<&Round> = run.measurements.iter().flat_map(|measurement| &measurement.rounds).collect();
-    rounds.sort_by(|a, b| a.at.total_cmp(&b.at));
-    for round in rounds {
+fn for_each_column<'r>(run: &'r Run, mut visit: impl FnMut(&'r Measurement, (f64, f64), Canary, &'r [f32])) {
+    let of = |measurement: &'r Measurement| measurement.rounds.iter().map(move |round| (measurement, round));
+    let mut rounds: Vec<(&Measurement, &Round)> = run.measurements.iter().flat_map(of).collect();
+    rounds.sort_by(|a, b| a.1.at.total_cmp(&b.1.at));
+    for (measurement, round) in rounds {
         let columns = distinct_columns(round);
         let total = columns.iter().map(|batches| batches.len()).sum::<usize>().max(1) as f64;
         let mut done = 0.0;
@@ -222,9 +266,13 @@ fn for_each_column<'r>(run: &'r Run, mut visit: impl FnMut((f64, f64), Canary, &
             let moment = |batch: f64| round.at + round.seconds * batch / total;
             let span = (moment(done), moment(done + batches.len() as f64));
             done += batches.len() as f64;
-            batches.canaries.iter().for_each(|(&canary, column)| visit(span, canary, column));
+            batches.canaries.iter().for_each(|(&canary, column)| visit(measurement, span, canary, column));
         }
     }
+}
+
+fn key(measurement: &Measurement) -> (Name, Case) {
+    (measurement.planned.probe, measurement.planned.case.clone())
 }
 
 fn distinct_columns(round: &Round) -> Vec<&Batches> {

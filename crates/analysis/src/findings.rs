@@ -21,7 +21,9 @@ pub(crate) fn findings(run: &Run, analysis: &Analysis) -> Vec<Finding> {
     all.extend(clock_finding(run));
     all.extend(partial_finding(run));
     let serious = run.outline.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious);
-    all.extend(serious.map(|hazard| hazard_finding(hazard, analysis)));
+    let (busy, others): (Vec<&Hazard>, Vec<&Hazard>) = serious.partition(|hazard| BUSY.contains(&hazard.id.as_str()));
+    all.extend(others.into_iter().map(|hazard| hazard_finding(hazard, analysis)));
+    all.extend(busy_finding(&busy));
     all.extend(quiet_finding(analysis));
     all.extend(invalid_findings(analysis));
     all.extend(count_findings(analysis));
@@ -47,6 +49,21 @@ pub(crate) fn verdict(run: &Run, analysis: &Analysis) -> Vec<String> {
         lines.push("Nothing odd was found.".into());
     }
     lines
+}
+
+/// Hazards that say the same in several ways: other work kept the machine busy.
+const BUSY: [&str; 4] = ["other_work", "load", "pressure_cpu", "pressure_cpu_during"];
+
+/// One finding for all the ways in which a busy machine shows.
+fn busy_finding(hazards: &[&Hazard]) -> Option<Finding> {
+    let first = BUSY.iter().find_map(|id| hazards.iter().find(|hazard| hazard.id == **id))?;
+    let sources: Vec<String> = hazards.iter().map(|hazard| format!("{} ({})", hazard.summary, hazard.source)).collect();
+    Some(Finding {
+        importance: Importance::Major,
+        text: sentence(&format!("Other work kept this machine busy: {}", first.summary)),
+        because: sources.join("; "),
+        metrics: Vec::new(),
+    })
 }
 
 /// How the reason of a finding about a gap begins.

@@ -56,6 +56,7 @@ pub(crate) struct Gathered {
 
 impl Gathered {
     pub fn of(measurement: &Measurement, metric: &Metric, references: &References) -> Self {
+        let references = &references.at(measurement);
         let mut gathered = Self { failed: measurement.failures().count() as u32, ..Self::default() };
         for round in &measurement.rounds {
             gathered.add_round(round, metric, references);

@@ -10,7 +10,7 @@ use crate::result::{Outcome, Summary, Verdict};
 pub(crate) struct Compared {
     pub ratio: Option<f64>,
     pub verdict: Verdict,
-    /// Hazards that can explain a gap, the worst first.
+    /// Hazards that can explain a gap: those of this kind of metric before those of everything, the worst first.
     pub explained_by: Vec<Name>,
 }
 
@@ -47,6 +47,8 @@ fn verdict(summary: &Summary, prediction: &Prediction) -> Verdict {
 
 fn explanations(hazards: &[Hazard], metric: &str) -> Vec<Name> {
     let mut touching: Vec<&Hazard> = hazards.iter().filter(|hazard| hazard.touches(metric)).collect();
-    touching.sort_by_key(|hazard| Reverse(hazard.severity));
+    // What touches everything, such as a busy machine, is a weaker explanation than what touches just this: and samples
+    // that other work disturbed are set apart already.
+    touching.sort_by_key(|hazard| (hazard.affects.is_empty(), Reverse(hazard.severity)));
     touching.into_iter().map(|hazard| hazard.id).collect()
 }

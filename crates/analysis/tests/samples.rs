@@ -225,3 +225,27 @@ fn the_tolerance_follows_the_spread_of_the_steady_state() {
     assert!((0.024..0.036).contains(&tolerance(0.01)), "{}", tolerance(0.01));
     assert_eq!(tolerance(0.04), 0.05, "no wider than a change of frequency");
 }
+
+#[test]
+fn a_canary_that_sees_what_the_work_leaves_behind_is_judged_beside_its_own_case() {
+    static METRIC: Metric = Metric::duration("os.test", "A test").canaries(Canaries::of(&[Canary::Kernel]));
+    let mut run = testing::run(&[METRIC]);
+    // Beside the first case a reading takes 900 ns, beside the second, which leaves cold caches, 1500; one of them each
+    // is off.
+    for (n, steady) in [(1, 900.0f32), (2, 1500.0)] {
+        let mut batches = testing::batches(&[10.0; 20]);
+        let mut column = vec![steady; 21];
+        column[4] = steady * 1.3;
+        batches.canaries.insert(Canary::Kernel, column);
+        let rounds = (0..6)
+            .map(|index| testing::round(index, vec![testing::reading(&METRIC, Readings::Batches(batches.clone()))]));
+        testing::add(&mut run, &METRIC, Case::new().with("n", n), rounds.collect());
+    }
+    let analysis = analyse(&run);
+    for result in &analysis.results {
+        // The reading before batch 4 is the one after batch 3: two batches of twenty are disturbed.
+        assert_eq!(result.outcome.summary().map(|summary| summary.kept_share), Some(0.9), "{}", result.case);
+    }
+    let kernel = analysis.canaries.iter().find(|history| history.canary == Canary::Kernel).unwrap();
+    assert!((kernel.steady_share - 20.0 / 21.0).abs() < 1e-9, "{}", kernel.steady_share);
+}

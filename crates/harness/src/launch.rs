@@ -46,11 +46,13 @@ impl Processes {
         let text = serde_json::to_vec(request).map_err(|error| format!("cannot write the request: {error}"))?;
         let padding = "x".repeat((request.seed % MOST_PADDING) as usize);
         let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
-        let mut child = Guarded::spawn(&self.program, &arguments, [("KELVIN_PADDING", padding.as_str())])
+        // A backtrace would hide in its length what a panic said.
+        let environment = [("KELVIN_PADDING", padding.as_str()), ("RUST_BACKTRACE", "0")];
+        let mut child = Guarded::spawn(&self.program, &arguments, environment)
             .map_err(|error| format!("cannot start a process for it: {error}"))?;
         child.give(&text);
         let ending = child.wait(limit, MOST_BYTES).map_err(|error| error.to_string())?;
-        let complaint = if ending.complaint.is_empty() { String::new() } else { format!(": {}", ending.complaint) };
+        let complaint = in_one_line(&ending.complaint);
         match ending.end {
             End::Interrupted => Ok(None),
             End::TimedOut => Err(format!("it was still running after {:.0} s and was killed", limit.as_secs_f64())),
@@ -59,5 +61,25 @@ impl Processes {
             End::Exited(0) => unframe(&ending.output).map(Some),
             End::Exited(status) => Err(format!("it exited with status {status}{complaint}")),
         }
+    }
+}
+
+/// What a process complained about as the end of a sentence; nothing if it was silent.
+fn in_one_line(complaint: &str) -> String {
+    let words: Vec<&str> = complaint.split_whitespace().collect();
+    if words.is_empty() { String::new() } else { format!(": {}", words.join(" ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_complaint_ends_a_sentence_in_one_line() {
+        assert_eq!(
+            in_one_line("thread 'main' panicked at a.rs:1:2:\non purpose\n"),
+            ": thread 'main' panicked at a.rs:1:2: on purpose"
+        );
+        assert_eq!(in_one_line(" \n"), "");
     }
 }

@@ -50,7 +50,11 @@ fn every_probe_in_a_file_is_on_the_list() {
     }
     // Another test shows that no probe is listed twice, so equal counts mean that each of them is listed.
     let listed: Vec<&str> = all().iter().map(|probe| probe.id).collect();
-    assert_eq!(defined.len(), listed.len(), "one is on no list (or not in a file of an area): {defined:#?} {listed:#?}");
+    assert_eq!(
+        defined.len(),
+        listed.len(),
+        "one is on no list (or not in a file of an area): {defined:#?} {listed:#?}"
+    );
 }
 
 #[test]
@@ -214,8 +218,12 @@ fn what_an_earlier_study_measured_is_predicted_and_everything_else_predicted_or_
                 seeds += usize::from(metric.seed);
                 let wrong = match (probe.predict)(&facts, metric, &case) {
                     Ok(prediction) => unsound(&prediction),
-                    Err(reason) if metric.seed => vec![format!("measured by an earlier study, not predicted: {}", reason.0)],
-                    Err(reason) if reason.0.chars().count() < LEAST_TEXT / 2 => vec![format!("no reason: {:?}", reason.0)],
+                    Err(reason) if metric.seed => {
+                        vec![format!("measured by an earlier study, not predicted: {}", reason.0)]
+                    }
+                    Err(reason) if reason.0.chars().count() < LEAST_TEXT / 2 => {
+                        vec![format!("no reason: {:?}", reason.0)]
+                    }
                     Err(_) => Vec::new(),
                 };
                 problems.extend(wrong.iter().map(|text| format!("{} ({case}): {text}", metric.id)));

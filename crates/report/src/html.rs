@@ -95,7 +95,7 @@ fn parts(report: &Report<'_>, sections: &[Section<'_>], figures: &[Figure]) -> V
         parts.push(Part::new(id.clone(), section.title.clone(), results::area(report, section, figures, &id)));
     }
     if !report.analysis.studies.is_empty() {
-        parts.push(Part::new("studies", "Studies", back::studies(report)));
+        parts.push(Part::new("studies", "Studies", back::studies(report, figures)));
     }
     if !report.references.is_empty() {
         parts.push(Part::new("published", "Published machines", back::references(report)));

@@ -136,7 +136,7 @@ fn hostile_texts_are_text() {
 fn a_large_run_stays_below_three_mebibytes() {
     let small = render(&synthetic::full()).len();
     assert!(small < 2 << 20, "{small} bytes");
-    // 25 metrics with 153 cases make the sample; four times that is more than every probe at every case.
+    // 161 results make the sample; a run of every area has several times as many.
     let large = synthetic::large(4);
     let size = render(&large).len();
     assert!(size < 3 << 20, "{} results took {size} bytes", large.analysis.results.len());
@@ -158,7 +158,8 @@ fn everything_is_there_without_script() {
         }
     }
     let figures = markup.matches("<figure ").count();
-    assert_eq!(figures, 5, "canaries, calls, fork, ring, latency");
+    assert_eq!(figures, 6, "canaries, calls, fork, ring, tasks, latency");
+    assert!(markup.contains("Figures: <a href=\"#figure-os.tasks.elapsed\">"), "a study leads to its figure");
     assert_eq!(markup.matches("<div class=\"static\"><svg ").count(), figures);
     assert_eq!(markup.matches("<summary>Data as a table</summary>").count(), figures);
     let tables = markup.matches("<table").count();

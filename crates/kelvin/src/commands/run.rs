@@ -14,7 +14,7 @@ use crate::cli::RunArgs;
 use crate::commands::{explain, open_store, report};
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::measure::{Finished, Here, Wishes, effort_defaults, measure};
-use crate::output;
+use crate::{output, place};
 
 /// `kelvin run`.
 pub fn run(args: &RunArgs) -> Done {
@@ -29,6 +29,8 @@ pub fn run(args: &RunArgs) -> Done {
         Plan::new(&kelvin_probes::all(), Kind::Measure, &args.names, &here.machine, effort).map_err(Fault::because)?;
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan));
     let wishes = Wishes { mode, budget, rounds, args: &args.measure };
+    // A CPU that may not be used is a mistake, said before a store is opened for the run.
+    place::choose(&here.machine, &here.allowed, args.measure.cpu)?;
     let store = if args.no_store { None } else { Some(open_store(&args.store)?) };
     let page = (!args.no_report).then_some(args.report.as_path());
     announce(&plan, &wishes, store.as_ref(), page);

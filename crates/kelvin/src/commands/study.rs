@@ -6,6 +6,7 @@ use crate::cli::StudyArgs;
 use crate::commands::{open_store, run};
 use crate::fault::{Done, Fault};
 use crate::measure::{Here, Wishes, measure};
+use crate::place;
 
 /// Seconds and rounds of a study if the command line does not say.
 const BUDGET: f64 = 60.0;
@@ -24,6 +25,8 @@ pub fn study(args: &StudyArgs) -> Done {
     let plan = Plan::new(&probes, Kind::Study, &[chosen.id.to_owned()], &here.machine, Effort::Default)
         .map_err(Fault::because)?;
     let wishes = Wishes { mode: "study", budget: BUDGET, rounds: ROUNDS, args: &args.measure };
+    // A CPU that may not be used is a mistake, said before a store is opened for the run.
+    place::choose(&here.machine, &here.allowed, args.measure.cpu)?;
     let store = if args.no_store { None } else { Some(open_store(&args.store)?) };
     let page = (!args.no_report).then_some(args.report.as_path());
     run::announce(&plan, &wishes, store.as_ref(), page);

@@ -1,10 +1,11 @@
 //! The back of the page: studies, published machines, how it was measured, and the words.
 
 use super::{esc, heading, list, terms};
+use crate::figures::Figure;
 use crate::{Report, units, words};
 
 /// Studies with their conclusions and the test that carries each.
-pub(super) fn studies(report: &Report<'_>) -> String {
+pub(super) fn studies(report: &Report<'_>, figures: &[Figure]) -> String {
     let mut page = heading("studies", "Studies");
     for study in &report.analysis.studies {
         page.push_str(&format!("<h3><code>{}</code></h3><p class=\"lead\">{}</p>", esc(&study.id), esc(&study.design)));
@@ -21,8 +22,18 @@ pub(super) fn studies(report: &Report<'_>) -> String {
             )
         });
         page.push_str(&list("findings", conclusions));
+        page.push_str(&figures_of(&study.id, figures));
     }
     page
+}
+
+/// Links to the figures of a study: those of the metrics whose ids begin with its own.
+fn figures_of(study: &str, figures: &[Figure]) -> String {
+    let belongs =
+        |figure: &&Figure| figure.id.strip_prefix(study).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    let link = |figure: &Figure| format!("<a href=\"#figure-{0}\">{0}</a>", esc(&figure.id));
+    let links: Vec<String> = figures.iter().filter(belongs).map(link).collect();
+    if links.is_empty() { String::new() } else { format!("<p>Figures: {}.</p>", links.join(", ")) }
 }
 
 /// The published machines that stand beside this one, and what their authors found.

@@ -236,7 +236,9 @@ fn published(report: &Report<'_>, metric: &Metric, case: Option<&Case>) -> Strin
                 .spans
                 .as_ref()
                 .map(|spans| format!("<span class=\"pill odd\">not comparable</span> covers {}. ", esc(spans)));
-            let notes: Vec<&str> = value.note.iter().map(String::as_str).collect();
+            let cycles = value.cycles.map(|cycles| units::plain(cycles, Unit::Cycles));
+            let also = value.also.iter().map(|(label, figure)| format!("{label}: {figure}"));
+            let notes: Vec<String> = value.note.iter().cloned().chain(cycles).chain(also).collect();
             let _ = write!(
                 rows,
                 "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td class=\"text\">{}{}</td></tr>",

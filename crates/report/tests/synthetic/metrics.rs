@@ -10,6 +10,8 @@ const EACH: Axis = Axis::new("bytes", "working set of each process", AxisScale::
 const PAGES: Axis = Axis::new("pages", "page size", AxisScale::Category);
 const PROCESSES: Axis = Axis::new("processes", "processes in the ring", AxisScale::Logarithmic);
 const CALL: Axis = Axis::new("call", "call", AxisScale::Category);
+const TASK_COUNT: Axis = Axis::new("tasks", "tasks", AxisScale::Linear);
+const KIND: Axis = Axis::new("kind", "kind of task", AxisScale::Category);
 const CPUS: Axis = Axis::new("cpus", "CPUs", AxisScale::Linear);
 
 pub const CLOCK_PAIR: Metric = Metric::duration("cpu.clock.pair", "One empty start and stop of the clock.").seed();
@@ -50,6 +52,10 @@ pub const TIMER: Metric = Metric::duration("os.timer.wakeup", "How late a sleep 
     .headline(Treatment::AsFound)
     .canaries(Canaries::NONE);
 pub const PIPE_RATE: Metric = Metric::rate("os.ipc.pipe.bandwidth", "Bytes through a pipe in a second.");
+pub const TASKS: Metric = Metric::duration("os.tasks.elapsed", "A fixed amount of work, by number of tasks.")
+    .not_in_cycles()
+    .headline(Treatment::AsFound)
+    .over([Some(TASK_COUNT), Some(KIND), None]);
 pub const LATENCY: Metric = Metric::duration("mem.latency", "One dependent load, by working set.")
     .seed()
     .canaries(Canaries::CORE_AND_CACHE)

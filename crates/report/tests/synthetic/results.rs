@@ -197,6 +197,19 @@ fn os() -> Vec<MetricResult> {
     }
     results.push(timer);
     results.push(predicted(m::PIPE_RATE, Case::new(), 4.123e9, 0.015, 3.9e9));
+    for (kind, factor) in [("threads", 1.0), ("processes", 1.004)] {
+        for tasks in 1..=4u64 {
+            let ideal = 1e9 / tasks.min(2) as f64;
+            let value = factor * if tasks == 1 { ideal } else { 1.16 * ideal };
+            results.push(predicted(
+                m::TASKS,
+                Case::new().with("tasks", tasks).with_word("kind", kind),
+                value,
+                0.02,
+                ideal,
+            ));
+        }
+    }
     results
 }
 
