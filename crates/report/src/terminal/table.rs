@@ -1,8 +1,9 @@
 //! The table of one area: a line for each metric, one for each line of a curve, and what did not come to a number.
 
+use std::collections::BTreeMap;
 use std::io;
 
-use kelvin_analysis::{MetricResult, Outcome, Verdict};
+use kelvin_analysis::{MetricResult, Outcome, Verdict, Warning};
 use kelvin_model::Value;
 
 use super::{Paint, Terminal};
@@ -43,25 +44,56 @@ impl Columns {
     }
 }
 
-/// Numbered warnings of one area.
+/// Warnings of one area: those that say something of their own have numbers, those that only say how sure a figure is
+/// have a letter, explained once.
 #[derive(Default)]
-struct Footnotes(Vec<String>);
+struct Footnotes {
+    numbered: Vec<String>,
+    lettered: BTreeMap<char, usize>,
+}
+
+/// Letter and meaning of the warnings that say how sure a figure is; the page has the figures of each.
+fn letter(warning: &Warning) -> Option<char> {
+    match warning {
+        Warning::Wide { .. } => Some('w'),
+        Warning::FewEffectiveSamples { .. } => Some('s'),
+        Warning::Disturbed { .. } => Some('d'),
+        _ => None,
+    }
+}
+
+fn meaning(letter: char) -> &'static str {
+    match letter {
+        'w' => "its interval is wider than the target",
+        's' => "its samples hang together: there are few independent ones",
+        _ => "few of its samples were undisturbed",
+    }
+}
 
 impl Footnotes {
-    /// The marks of a result's warnings: ` [1,2]`.
+    /// The marks of a result's warnings: ` [1,2,w]`.
     fn marks(&mut self, results: &[&MetricResult]) -> String {
-        let mut marks: Vec<usize> = Vec::new();
+        let mut numbers: Vec<usize> = Vec::new();
+        let mut letters: Vec<char> = Vec::new();
         for warning in results.iter().flat_map(|result| &result.warnings) {
-            let known = self.0.iter().position(|text| text == warning.text());
-            let index = known.unwrap_or_else(|| {
-                self.0.push(warning.text().to_owned());
-                self.0.len() - 1
-            });
-            if !marks.contains(&(index + 1)) {
-                marks.push(index + 1);
+            if let Some(letter) = letter(warning) {
+                *self.lettered.entry(letter).or_default() += 1;
+                letters.push(letter);
+                continue;
             }
+            let known = self.numbered.iter().position(|text| text == warning.text());
+            let index = known.unwrap_or_else(|| {
+                self.numbered.push(warning.text().to_owned());
+                self.numbered.len() - 1
+            });
+            numbers.push(index + 1);
         }
-        let marks: Vec<String> = marks.iter().map(usize::to_string).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        letters.sort_unstable();
+        letters.dedup();
+        let marks: Vec<String> =
+            numbers.iter().map(usize::to_string).chain(letters.iter().map(char::to_string)).collect();
         if marks.is_empty() { String::new() } else { format!(" [{}]", marks.join(",")) }
     }
 }
@@ -79,8 +111,12 @@ impl Terminal {
             }
         }
         self.inputs(section, out)?;
-        for (index, text) in footnotes.0.iter().enumerate() {
+        for (index, text) in footnotes.numbered.iter().enumerate() {
             self.hanging(out, (Paint::Odd, &format!("[{}]", index + 1)), 5, text)?;
+        }
+        for (&letter, &count) in &footnotes.lettered {
+            let text = format!("{} ({count} of this area)", meaning(letter));
+            self.hanging(out, (Paint::Faint, &format!("[{letter}]")), 5, &text)?;
         }
         Ok(())
     }
