@@ -36,9 +36,12 @@ fn likely_cause(unit: Unit, too_low: bool, bound: f64) -> &'static str {
     }
 }
 
+/// A duration of fewer core cycles than this is implausible; a little under one is the error of the frequency.
+const LEAST_CYCLES: f64 = 0.97;
+
 /// A value that is possible but implausible.
 pub(crate) fn implausible(metric: &Metric, cycles: Option<f64>) -> Option<Warning> {
-    let cycles = cycles.filter(|&cycles| metric.cycles && cycles < 1.0)?;
+    let cycles = cycles.filter(|&cycles| metric.cycles && cycles < LEAST_CYCLES)?;
     let text = format!(
         "{} core cycles are less than one: the work probably overlaps with the loop around it, or was removed",
         digits(cycles)

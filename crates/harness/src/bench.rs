@@ -23,8 +23,11 @@ const WARM_GROUP: usize = 5;
 const WARM_TOLERANCE: f64 = 0.02;
 /// Share of the slice after which warm-up ends in any case.
 const WARM_SHARE: f64 = 0.25;
-/// Least samples after the warm-up, however long one of them takes: operations longer than the slice exist.
-const LEAST_SAMPLES: usize = 2;
+/// Least samples after the warm-up, though an operation may be longer than the slice: five, but only two where five would
+/// overrun the slice by more than this many nanoseconds.
+const LEAST_SAMPLES: usize = 5;
+const FEWEST_SAMPLES: usize = 2;
+const OVERRUN: f64 = 200e6;
 /// Operations of at least this many nanoseconds, timed one by one, are not warmed again after the canaries: what those
 /// evict (128 KiB at most) costs such an operation less than a hundredth.
 const REWARM_LIMIT: f64 = 1_000_000.0;
@@ -254,7 +257,8 @@ impl<'a> Bench<'a> {
         let mut looked = 0;
         loop {
             let spent = (self.clock.deadline() - sampling.begun) as f64;
-            let enough = warm_up.done && tags.len() >= warm_up.samples + LEAST_SAMPLES;
+            let least = if spent < sampling.slice + OVERRUN { LEAST_SAMPLES } else { FEWEST_SAMPLES };
+            let enough = warm_up.done && tags.len() >= warm_up.samples + least;
             if enough && spent >= sampling.slice || tags.len() >= MOST_SAMPLES * sampling.stride.max(2) {
                 break;
             }
@@ -461,18 +465,22 @@ mod tests {
 
     #[test]
     fn an_operation_longer_than_the_slice_is_timed_after_its_warm_up() {
-        let script = Script::leak(0);
-        let request = request(1_000_000);
-        let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
-        bench
-            .time_each([&METRIC], |clock| {
-                let start = clock.start();
-                script.advance(30_000_000);
-                Ok([clock.stop() - start])
-            })
-            .unwrap();
-        let readings = bench.into_readings();
-        assert_eq!(warm(batches(&readings[0])), [true, false, false]);
+        let warm_of = |nanoseconds| {
+            let script = Script::leak(0);
+            let request = request(1_000_000);
+            let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
+            bench
+                .time_each([&METRIC], |clock| {
+                    let start = clock.start();
+                    script.advance(nanoseconds);
+                    Ok([clock.stop() - start])
+                })
+                .unwrap();
+            warm(batches(&bench.into_readings()[0]))
+        };
+        assert_eq!(warm_of(30_000_000), [true, false, false, false, false, false]);
+        // Five of these would take a second: two must do.
+        assert_eq!(warm_of(200_000_000), [true, false, false]);
     }
 
     #[test]

@@ -6,10 +6,10 @@
 use kelvin_stats::{Random, median, t_quantile, variance};
 
 /// Least and most nanoseconds that a unit gets for timing in one round.
-const LEAST_SLICE: f64 = 5e6;
+const LEAST_SLICE: f64 = 8e6;
 const MOST_SLICE: f64 = 150e6;
 /// Share of the budget that the minimum of rounds may take; the rest narrows intervals.
-const MINIMUM_SHARE: f64 = 0.72;
+const MINIMUM_SHARE: f64 = 0.85;
 /// Rounds that a unit is given at least, even one whose set-up is so expensive that it cannot have its minimum.
 const FEWEST_ROUNDS: u32 = 3;
 /// A unit of which one round takes this share of the budget is given only so few.
@@ -157,11 +157,13 @@ impl Schedule {
         if pass.is_empty() {
             return pass;
         }
-        let passes_left = f64::from(self.wanted.rounds - self.passes);
-        let time = (self.wanted.budget * MINIMUM_SHARE - now).max(0.0) / passes_left;
-        let overhead: f64 = pass.iter().map(|&unit| self.units[unit].overhead).sum();
+        // The rounds that are still to come, and what of them is not timing: the rest of the time is shared evenly.
+        let to_come = |&unit: &usize| f64::from(self.rounds_of(&self.units[unit]) - self.units[unit].rounds);
+        let rounds: f64 = pass.iter().map(to_come).sum();
+        let overhead: f64 = pass.iter().map(|unit| to_come(unit) * self.units[*unit].overhead).sum();
+        let time = (self.wanted.budget * MINIMUM_SHARE - now).max(0.0);
         let most = if self.passes == 0 { MOST_SLICE / 4.0 } else { MOST_SLICE };
-        self.slice = ((time - overhead) / pass.len() as f64).clamp(LEAST_SLICE, most);
+        self.slice = ((time - overhead) / rounds).clamp(LEAST_SLICE, most);
         pass
     }
 
@@ -237,7 +239,7 @@ mod tests {
     fn steady_units_get_their_rounds_and_no_more() {
         let (rounds, now, schedule) = play(WANTED, &[5e6; 20], |_, _| 100.0);
         assert_eq!(rounds, [6; 20]);
-        assert!(now < 0.75 * WANTED.budget, "{now}");
+        assert!(now <= 0.86 * WANTED.budget, "{now}");
         assert!(schedule.wide().is_empty() && schedule.short().is_empty());
     }
 

@@ -6,9 +6,10 @@
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
-use super::lives::{TRUE, making, place_of_true, small_image_text, time_lives_from_small_image};
+use super::lives::{TRUE, making_at_length, place_of_true, small_image_text, time_lives_from_small_image};
 
-static METRIC: Metric = making("os.process.exec", "fork and execve of /bin/true, until it has ended and is reaped");
+static METRIC: Metric =
+    making_at_length("os.process.exec", "fork and execve of /bin/true, until it has ended and is reaped");
 
 pub(crate) static PROBE: Probe = Probe {
     id: "os.process.exec",

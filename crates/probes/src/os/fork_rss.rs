@@ -10,15 +10,17 @@ use kelvin_sys::memory::{Arena, Pages};
 use kelvin_sys::process::fork_and_exit;
 
 use super::fork;
-use super::lives::making;
+use super::lives::making_at_length;
 use crate::predict::Predicting;
 
 const RESIDENT: Axis = Axis::new("resident", "resident memory of the parent, bytes", AxisScale::Bytes);
 const PAGES: Axis = Axis::new("pages", "page size", AxisScale::Category);
 
-static METRIC: Metric =
-    making("os.process.fork_rss", "A fork of a process with this much touched memory, until it returns in the parent")
-        .over([Some(PAGES), Some(RESIDENT), None]);
+static METRIC: Metric = making_at_length(
+    "os.process.fork_rss",
+    "A fork of a process with this much touched memory, until it returns in the parent",
+)
+.over([Some(PAGES), Some(RESIDENT), None]);
 
 pub(crate) static PROBE: Probe = Probe {
     id: "os.process.fork_rss",
@@ -62,6 +64,9 @@ const SIZES: [u64; 5] = [MIB, 16 * MIB, 64 * MIB, 256 * MIB, 1024 * MIB];
 const QUICK_BYTES: u64 = 64 * MIB;
 /// Largest point where it is not known how much memory there is.
 const BLIND_BYTES: u64 = 64 * MIB;
+/// Largest point of huge pages short of a thorough run: a page-table entry of theirs costs so little to copy that a
+/// larger one would mostly time the touching of memory.
+const USUAL_HUGE_BYTES: u64 = 256 * MIB;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let most = most_bytes(machine);
@@ -69,7 +74,8 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let kinds: &[&'static str] = if offers_huge_pages(machine) { &["base", "huge"] } else { &["base"] };
     let case = |pages, &bytes: &u64| {
         // The smallest huge-page arena is one huge page, 2 MiB on x86-64: the point of 1 MiB is of base pages only.
-        (pages == "base" || bytes > MIB).then(|| Case::new().with("resident", bytes).with_word("pages", pages))
+        let sensible = bytes > MIB && (effort == Effort::Thorough || bytes <= USUAL_HUGE_BYTES);
+        (pages == "base" || sensible).then(|| Case::new().with("resident", bytes).with_word("pages", pages))
     };
     kinds.iter().flat_map(|pages| SIZES.iter().filter(fits).filter_map(|bytes| case(*pages, bytes))).collect()
 }

@@ -16,10 +16,11 @@ const PERIOD: u64 = 20_000;
 /// Whole periods that one figure is made of.
 const PERIODS: u64 = 15;
 
-static METRIC: Metric = Metric::duration("truth.quota", "CPU time over elapsed time of a spinning process under a quota")
-    .unit(Unit::Ratio, Better::Neither)
-    .headline(Treatment::AsFound)
-    .canaries(Canaries::NONE);
+static METRIC: Metric =
+    Metric::duration("truth.quota", "CPU time over elapsed time of a spinning process under a quota")
+        .unit(Unit::Ratio, Better::Neither)
+        .headline(Treatment::AsFound)
+        .canaries(Canaries::NONE);
 
 pub(super) static PROBE: Probe = Probe {
     id: "truth.quota",

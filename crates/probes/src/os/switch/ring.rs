@@ -23,8 +23,9 @@ use crate::predict::Predicting;
 const PROCESSES: Axis = Axis::new("processes", "processes in the ring", AxisScale::Logarithmic);
 const WORKING_SET: Axis = Axis::new("working_set", "working set of each process, bytes", AxisScale::Bytes);
 
-/// The set is refilled from the second level at best, so its canary guards too.
-const GUARDS: Canaries = Canaries::CORE_AND_CACHE;
+/// The canary of the second-level cache is left out: the ring itself empties that cache, by as much as its sets need, so
+/// that what the canary sees is mostly the ring.
+const GUARDS: Canaries = super::GUARDS;
 
 static SWITCH: Metric = difference(
     "os.switch.ring",
