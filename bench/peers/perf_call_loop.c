@@ -1,36 +1,62 @@
-/* The loop of `perf bench syscall basic` around a call of the C library that stays in user mode: what that tool's figure
- * contains beside the system call (tools/perf/bench/syscall.c: a counted loop, a switch over the call, the call through
- * the procedure linkage table, a few instructions of the wrapper).
+/* What the figure of `perf bench syscall basic` contains beside the system call: a counted loop with a switch over the
+ * call, the C library's wrapper, and the return from it, which the processor mispredicts after each system call where a
+ * mitigation flushes its return predictions. The same loop as perf's (tools/perf/bench/syscall.c) around getppid of the C
+ * library, less a bare loop around the instruction, batch beside batch.
  *
  * usage: perf_call_loop CPU SECONDS
- * Prints perf.loop: one iteration, timed in batches of 2^16. */
+ * Prints perf.loop: the difference for one call, medians and means of batches of 2^12. */
 #include "batch.h"
+#include <sys/syscall.h>
 
-enum { BATCH = 1 << 16 };
-
-/* Calls of a few instructions in the C library, under names that tell the compiler nothing of what they do. */
-extern int short_call(void) __asm__("getpagesize");
-extern int other_call(void) __asm__("getpid");
+enum { BATCH = 1 << 12 };
 
 /* Not a constant for the compiler, as it is not in perf. */
-static volatile int which = 1;
+static volatile int which = SYS_getppid;
 
-static uint64_t batch(int call, int loops)
+static inline long bare_call(void)
+{
+#if defined(__x86_64__)
+	long result;
+
+	__asm__ volatile("syscall" : "=a"(result) : "0"((long)SYS_getppid) : "rcx", "r11", "memory");
+	return result;
+#elif defined(__aarch64__)
+	register long number __asm__("x8") = SYS_getppid;
+	register long result __asm__("x0");
+
+	__asm__ volatile("svc 0" : "=r"(result) : "r"(number) : "memory");
+	return result;
+#else
+#error "no system call instruction is known for this architecture"
+#endif
+}
+
+static uint64_t as_perf_does(int call)
 {
 	uint64_t begun = now();
 
-	for (int i = 0; i < loops; i++) {
+	for (int i = 0; i < BATCH; i++) {
 		switch (call) {
-		case 1:
-			short_call();
+		case SYS_getppid:
+			getppid();
 			break;
-		case 2:
-			other_call();
+		case SYS_getpgid:
+			getpgid(0);
 			break;
 		default:
 			break;
 		}
 	}
+	return now() - begun;
+}
+
+static uint64_t bare(void)
+{
+	uint64_t begun = now();
+
+	for (int i = 0; i < BATCH; i++)
+		if (bare_call() < 0)
+			die("getppid");
 	return now() - begun;
 }
 
@@ -41,16 +67,21 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	double seconds = atof(argv[2]);
-	struct samples *samples = new_samples();
+	struct samples *wrapped = new_samples(), *alone = new_samples();
 
 	pin(atoi(argv[1]));
 	uint64_t begun = now();
 	for (unsigned done = 0; !over(begun, seconds); done++) {
-		uint64_t time = batch(which, BATCH);
+		uint64_t wrapped_time = as_perf_does(which), alone_time = bare();
 
-		if (done >= WARM_UP)
-			keep(samples, time);
+		if (done >= WARM_UP) {
+			keep(wrapped, wrapped_time);
+			keep(alone, alone_time);
+		}
 	}
-	report_batches("perf.loop", samples, BATCH);
+	struct figures with = figures_of("perf.loop", wrapped), without = figures_of("perf.loop", alone);
+
+	printf("perf.loop median_ns=%.4f mean_ns=%.4f n=%u\n", (with.median - without.median) / BATCH,
+	       (with.mean - without.mean) / BATCH, with.n);
 	return 0;
 }

@@ -1,0 +1,93 @@
+# kelvin: make run, make test, make bench, make docs. `make help` says what each does.
+#
+# Tests are built in the development profile and the program that users get in the release profile: two builds, and no
+# third. Everything that the tests start themselves is the program of the development profile.
+
+CARGO   ?= cargo
+PYTHON  ?= python3
+TARGET  := $(or $(CARGO_TARGET_DIR),target)
+KELVIN  := $(TARGET)/release/kelvin
+DEBUG   := $(TARGET)/debug/kelvin
+ARM     := aarch64-unknown-linux-gnu
+# One page of the book for each area, made from what its probes say of themselves.
+AREAS   := cpu os
+# What the tests write: not in the tree.
+WORK    := $(TARGET)/test-work
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help run build test setup fmt clippy rustdoc unit arm docs docs-check links book whole bench clean need-cc need-cargo
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
+
+# ---- for users
+
+run: build ## measure this machine: the table here, report.html in this directory, the run in the store
+	$(KELVIN) run
+
+build: need-cargo need-cc
+	$(CARGO) build --release --locked --package kelvin
+
+need-cargo:
+	@command -v $(CARGO) >/dev/null || { echo 'kelvin needs Rust, and cargo is not here: see https://rustup.rs' >&2; exit 1; }
+
+need-cc:
+	@command -v cc >/dev/null || { echo 'kelvin needs a C compiler for the SQLite inside it, and cc is not here: apt-get install gcc libc6-dev (or what your distribution calls it)' >&2; exit 1; }
+
+# ---- for developers
+
+test: setup fmt clippy rustdoc unit arm docs-check links whole ## everything that must hold before a change lands
+	@echo 'make test: all of it passed'
+
+setup: ## install what the tests need, where that is possible; says what is missing and what is skipped for it
+	@scripts/setup
+
+fmt: ## the layout of the code
+	$(CARGO) fmt --all --check
+
+clippy: ## lints, none of them only a warning
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+rustdoc: ## documentation of the code, none of it missing or broken
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --workspace --no-deps
+
+unit: ## the tests of every crate, the ones of the whole program among them
+	$(CARGO) test --locked --workspace
+
+arm: ## that everything compiles for aarch64, where the target and its C compiler can be had
+	@scripts/check-arm $(ARM)
+
+docs: $(DEBUG) ## the book's pages that are made from the texts of the probes
+	@mkdir -p docs/src/probes
+	for area in $(AREAS); do $(DEBUG) book-page $$area > docs/src/probes/$$area.md || exit 1; done
+
+docs-check: $(DEBUG) ## that those pages say what the probes say
+	@for area in $(AREAS); do \
+		$(DEBUG) book-page $$area | diff -u docs/src/probes/$$area.md - \
+			|| { echo "docs/src/probes/$$area.md is not what the probes say: run make docs" >&2; exit 1; }; \
+	done; echo 'docs-check: the pages of $(AREAS) are what the probes say'
+
+links: ## that every file which the documents link to is there
+	$(PYTHON) scripts/check-links README.md CONTRIBUTING.md CHANGELOG.md docs/src
+
+book: docs ## the book as HTML in docs/book; needs mdbook
+	@command -v mdbook >/dev/null || { echo 'the book is made by mdbook, which is not here: cargo install mdbook' >&2; exit 1; }
+	mdbook build docs
+
+whole: build $(DEBUG) ## a real run by the program that users get, its page in a real browser, its known truths
+	scripts/test-whole $(KELVIN) $(WORK)
+
+$(DEBUG): need-cargo need-cc
+	@$(CARGO) build --locked --package kelvin
+.PHONY: $(DEBUG)
+
+bench: build ## how right, repeatable, cheap and sturdy the numbers are: about an hour, on a machine left alone
+	$(PYTHON) bench/agreement.py --kelvin $(KELVIN)
+	$(PYTHON) bench/repeatability.py --kelvin $(KELVIN) --peers
+	$(PYTHON) bench/cost.py --kelvin $(KELVIN)
+	$(PYTHON) bench/faults.py --kelvin $(KELVIN)
+
+clean: ## remove what was built
+	$(CARGO) clean
+	rm -rf docs/book

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Whether kelvin's figures are those of the tools that measure the same.
+
+For each quantity a pair is one kelvin run of that probe alone and one run of the other program, both on the same CPU, both
+given the same wall time (--seconds), one right after the other in random order; the pairs of all quantities are
+interleaved. The figure that is judged is the ratio over all pairs: its Hodges-Lehmann estimate and the exact 90 % interval
+of the signed-rank test. A quantity agrees when the whole interval lies within the bound (so a wrong "agrees" has at most
+one chance in twenty), differs when the whole interval lies outside, and gets more pairs while it straddles a bound.
+
+What is compared with what: the other tools report what they met, disturbed or not. So kelvin's figure here is its
+"as found" one, the median over rounds of all batches, and never the undisturbed headline, which is shown beside it. Of a C
+loop it is the median of its samples; of perf bench, which tells only a mean, the median of the means of short runs
+of 30 ms each.
+
+Exit status: 0 all agree, 1 one does not, 2 it could not be done.
+"""
+import argparse
+import random
+import statistics
+from dataclasses import dataclass, field
+from typing import Callable
+
+import common
+from peers import Peers
+
+
+@dataclass
+class Comparison:
+    """One quantity, measured by kelvin and by another program."""
+
+    name: str
+    metric: str
+    case: str
+    peer: str
+    theirs: Callable[[Peers, float], float]
+    # Largest relative difference; None is told and not judged.
+    bound: float | None
+    ours: list = field(default_factory=list)
+    headlines: list = field(default_factory=list)
+    others: list = field(default_factory=list)
+
+    def measure(self, kelvin, peers, seconds, order):
+        """One more pair."""
+        for side in order:
+            if side == "kelvin":
+                report = common.measure(kelvin, [self.metric], seconds, "--cpu", str(peers.cpu))
+                found = common.find(report, self.metric, self.case)
+                self.ours.append(found["as_found"]["value"])
+                self.headlines.append(found["headline"])
+            else:
+                self.others.append(self.theirs(peers, seconds))
+
+    def verdict(self):
+        """`agrees`, `differs`, `not settled`, or `told only` for what has no bound."""
+        if self.bound is None:
+            return "told only"
+        _, lower, upper = common.ratio_of_pairs(self.ours, self.others)
+        inside = 1 - self.bound <= lower and upper <= 1 + self.bound
+        outside = upper < 1 - self.bound or lower > 1 + self.bound
+        return "agrees" if inside else "differs" if outside else "not settled"
+
+    def row(self):
+        ratio, lower, upper = common.ratio_of_pairs(self.ours, self.others)
+        median = lambda values: common.time_text(statistics.median(values))
+        bound = "-" if self.bound is None else f"{self.bound * 100:g} %"
+        return [self.name, median(self.headlines), median(self.ours), self.peer, median(self.others)] + [
+            f"{ratio:.4f}", f"{lower:.4f}..{upper:.4f}", bound, len(self.ours), self.verdict()
+        ]
+
+
+def null_call(peers, seconds):
+    """perf's null call without perf's own loop, which is measured beside it."""
+    loop = peers.c_loop("perf_call_loop", "perf.loop", max(seconds / 5, 0.3))
+    return peers.perf_median(seconds, "syscall", "basic") - loop
+
+
+def comparisons():
+    pipe = lambda peers, seconds: peers.perf_median(seconds, "sched", "pipe")
+    fork = lambda peers, seconds: peers.c_loop("fork_loop", "fork.life", seconds, "fork")
+    exec_ = lambda peers, seconds: peers.c_loop("exec_loop", "exec.life", seconds, "exec")
+    pair = lambda peers, seconds: peers.c_loop("clock_pair", "clock.pair", seconds)
+    join = lambda peers, seconds: peers.c_loop("thread_loop", "thread.join", seconds)
+    return [
+        Comparison("null call", "os.syscall.null", "call=getppid", "perf bench syscall basic, less its loop", null_call, 0.05),
+        Comparison("pipe round trip", "os.switch.process.pipe.round_trip", "", "perf bench sched pipe, pinned", pipe, 0.07),
+        Comparison("fork, exit, wait", "os.process.fork.life", "", "C loop fork_loop", fork, 0.05),
+        Comparison("fork, exec, wait", "os.process.exec", "", "C loop exec_loop", exec_, 0.05),
+        Comparison("clock pair", "cpu.clock.pair", "", "C loop clock_pair", pair, 0.05),
+        Comparison("thread create, join", "os.thread.create.join", "", "C loop thread_loop", join, None),
+    ]
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    common.add_common_arguments(parser)
+    parser.add_argument("--pairs", type=int, default=15, help="pairs of each quantity at least [default: %(default)s]")
+    parser.add_argument("--max-pairs", type=int, default=60, help="pairs at most, while not settled [default: %(default)s]")
+    parser.add_argument("--seconds", type=float, default=3, help="wall time of each side of a pair [default: %(default)s]")
+    parser.add_argument("--only", action="append", metavar="METRIC", help="only this metric; may be given more than once")
+    arguments = parser.parse_args()
+    if not 5 <= arguments.pairs <= arguments.max_pairs:
+        parser.error("--pairs must be at least 5 (fewer give no 90 % interval) and at most --max-pairs")
+    return arguments
+
+
+def benchmark():
+    arguments = parse()
+    chosen = [one for one in comparisons() if not arguments.only or one.metric in arguments.only]
+    if not chosen:
+        raise common.Missing(f"no quantity is called {' or '.join(arguments.only)}")
+    kelvin = common.kelvin_program(arguments.kelvin)
+    peers, order = Peers(common.last_allowed_cpu()), random.Random(arguments.seed)
+    open_ones, done = list(chosen), 0
+    while open_ones and done < arguments.max_pairs:
+        order.shuffle(open_ones)
+        for comparison in open_ones:
+            comparison.measure(kelvin, peers, arguments.seconds, order.sample(["kelvin", "peer"], 2))
+        done += 1
+        common.say(f"{done} pairs of: {', '.join(one.name for one in open_ones)}")
+        if done >= arguments.pairs:
+            open_ones = [one for one in open_ones if one.verdict() == "not settled"]
+    header = ["quantity", "kelvin, headline", "kelvin, as found", "beside it", "its figure"]
+    header += ["as found / its figure", "90 % interval", "bound", "pairs", "verdict"]
+    print(f"Agreement, {arguments.seconds:g} s a side, CPU {peers.cpu}: {common.describe_machine()}\n")
+    print(common.table(header, [one.row() for one in chosen]))
+    return all(one.verdict() in ("agrees", "told only") for one in chosen)
+
+
+if __name__ == "__main__":
+    common.main(benchmark)

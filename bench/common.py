@@ -1,0 +1,219 @@
+"""What the benchmarks share: running kelvin and the tools beside it, statistics of pairs, and tables in Markdown.
+
+Python's standard library only. Times in nanoseconds.
+"""
+import json
+import math
+import os
+import platform
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PEERS = ROOT / "bench" / "peers"
+
+
+class Missing(Exception):
+    """Something that a benchmark needs is not here."""
+
+
+# ---- running things
+
+
+def say(line):
+    """A line of progress, on standard error: standard output is for the table."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def need(program, package):
+    """The path of a program that must be installed."""
+    path = shutil.which(program)
+    if path is None:
+        raise Missing(f"{program} is not here; on Debian: apt-get install {package}")
+    return path
+
+
+def run(command, timeout=600, **options):
+    """The standard output of a command that must succeed."""
+    done = subprocess.run(
+        [str(word) for word in command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=timeout,
+        **options,
+    )
+    if done.returncode != 0:
+        words = " ".join(map(str, command))
+        last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+        raise RuntimeError(f"{words}: exit status {done.returncode}: {' '.join(last)}")
+    return done.stdout
+
+
+def add_common_arguments(parser):
+    """The arguments of every benchmark."""
+    parser.add_argument("--kelvin", type=Path, default=ROOT / "target/release/kelvin", help="the program [default: %(default)s]")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random orders [default: %(default)s]")
+
+
+def kelvin_program(path):
+    """The absolute path of the kelvin to measure."""
+    path = Path(path)
+    if not path.is_file():
+        raise Missing(f"{path} is not here; make build builds it")
+    return path.resolve()
+
+
+def build_peer(name, directory):
+    """Compiles one of the plain C programs in bench/peers."""
+    program = Path(directory) / name
+    flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-Wl,-z,now"]  # -z now: see peers/peer.h
+    run([need("cc", "gcc"), *flags, "-o", program, PEERS / f"{name}.c"])
+    return program
+
+
+def last_allowed_cpu():
+    """The CPU that kelvin chooses by itself."""
+    return max(os.sched_getaffinity(0))
+
+
+def describe_machine():
+    """The machine in one line."""
+    model = next(
+        (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")),
+        platform.machine(),
+    )
+    load = os.getloadavg()[0]
+    return f"{model}, {len(os.sched_getaffinity(0))} CPUs, Linux {platform.release()}, load {load:.2f}"
+
+
+def measure(kelvin, names, seconds, *flags):
+    """The JSON report of a kelvin run that is neither stored nor drawn."""
+    command = [kelvin, "run", *names, "--json", "--no-store", "--no-report", "--budget", f"{seconds:g}s", *flags]
+    return json.loads(run(command))
+
+
+def results(report):
+    """The asked-for results of a report, by metric and case."""
+    return {
+        (result["metric"]["id"], case_text(result["case"])): result
+        for result in report["analysis"]["results"]
+        if not result["only_input"]
+    }
+
+
+def case_text(case):
+    return " ".join(f"{axis}={value}" for axis, value in sorted(case.items()))
+
+
+def summary(result):
+    """The summary of a measured result; None if there is no headline."""
+    outcome = result["outcome"]
+    return outcome.get("measured") if isinstance(outcome, dict) else None
+
+
+def find(report, metric, case=""):
+    """The summary of one metric at one case of a report; an error that says what came instead."""
+    result = results(report).get((metric, case))
+    if result is None:
+        raise RuntimeError(f"{metric} ({case}) is not in the report")
+    found = summary(result)
+    if found is None:
+        outcome = result["outcome"]
+        # Not known: the headline is missing, but the samples as found are there.
+        found = outcome.get("not_known") if isinstance(outcome, dict) else None
+    if found is None:
+        raise RuntimeError(f"{metric} ({case}) was not measured: {result['outcome']}")
+    return found
+
+
+# ---- statistics
+
+
+def robust_deviation(values):
+    """Standard deviation from the median absolute deviation, right for normal values."""
+    middle = statistics.median(values)
+    return 1.4826 * statistics.median(abs(value - middle) for value in values)
+
+
+def signed_rank_quantile(n, share):
+    """The largest k such that the signed-rank statistic of n values is below k with at most this probability, exactly.
+
+    Hollander, Wolfe: Nonparametric Statistical Methods, 3.1 and 3.3: counts by dynamic programming.
+    """
+    most = n * (n + 1) // 2
+    ways = [1] + [0] * most
+    for rank in range(1, n + 1):
+        for total in range(most, rank - 1, -1):
+            ways[total] += ways[total - rank]
+    limit, below = share * 2**n, 0
+    for k in range(most + 1):
+        if below + ways[k] > limit:
+            return k
+        below += ways[k]
+    return most
+
+
+def pseudo_median(values, level=0.90):
+    """The Hodges-Lehmann estimate of the centre of values, and its exact interval from the signed-rank test.
+
+    It needs no normal values: one pair that a neighbour spoilt does not widen it, as it would an interval from t.
+    """
+    n = len(values)
+    walsh = sorted((values[i] + values[j]) / 2 for i in range(n) for j in range(i, n))
+    k = signed_rank_quantile(n, (1 - level) / 2)
+    return statistics.median(walsh), walsh[max(k - 1, 0)], walsh[min(len(walsh) - k, len(walsh) - 1)]
+
+
+def ratio_of_pairs(ours, theirs, level=0.90):
+    """The ratio ours / theirs over pairs measured side by side: estimate, lower and upper end."""
+    logs = [math.log(a / b) for a, b in zip(ours, theirs)]
+    return tuple(math.exp(value) for value in pseudo_median(logs, level))
+
+
+# ---- tables
+
+
+def table(header, rows):
+    """A Markdown table; figures to the right."""
+    rows = [[str(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    right = [all(re.match(r"^[-+0-9.<>~x%, ()–]*( ?(ns|us|ms|s|MiB|KiB|%))?$", row[i]) for row in rows) for i in range(len(header))]
+
+    def line(cells):
+        return "| " + " | ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(cells, widths, right)) + " |"
+
+    rule = "|" + "|".join("-" * (w + 1) + (":" if r else "-") for w, r in zip(widths, right)) + "|"
+    return "\n".join([line(header), rule, *map(line, rows)])
+
+
+def time_text(nanoseconds):
+    """A time for people."""
+    for limit, factor, unit in ((1e3, 1, "ns"), (1e6, 1e3, "us"), (1e9, 1e6, "ms")):
+        if nanoseconds < limit:
+            return f"{nanoseconds / factor:.4g} {unit}"
+    return f"{nanoseconds / 1e9:.4g} s"
+
+
+def percent(share):
+    return f"{share * 100:.2f} %"
+
+
+# ---- running a benchmark
+
+
+def main(benchmark):
+    """Runs a benchmark that returns whether every bound was kept: exit status 0, 1 if not, 2 if it could not be done."""
+    try:
+        sys.exit(0 if benchmark() else 1)
+    except Missing as error:
+        say(f"{Path(sys.argv[0]).name}: {error}")
+        sys.exit(2)
+    except KeyboardInterrupt:
+        say("interrupted")
+        sys.exit(2)

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""What kelvin itself costs: the time of a run, memory, start-up, the size of the page.
+
+  default run, quick run   wall time of `kelvin run cpu os` with store and page, as a user runs it
+  memory                   peak resident memory of the kelvin process itself (VmHWM, read ten times a second until it
+                           ends), not of the probes, whose memory is what is measured
+  start-up                 median wall time of `kelvin --version`, 50 times
+  page                     size of the report.html of the default run
+
+Bounds: 30 s, 10 s, 64 MiB, 10 ms, 3 MiB.  Exit status: 0 all kept, 1 one was not, 2 it could not be done.
+"""
+import argparse
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import common
+
+MIB = 1 << 20
+# Seconds, seconds, bytes, seconds, bytes.
+BOUNDS = {"default run": 30.0, "quick run": 10.0, "memory": 64 * MIB, "start-up": 0.010, "page": 3 * MIB}
+PERIOD = 0.1
+
+
+def peak_resident(process):
+    """VmHWM of a process in bytes; 0 once it has ended."""
+    try:
+        for line in Path(f"/proc/{process}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) << 10
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+    return 0
+
+
+def timed_run(kelvin, directory, *flags):
+    """Wall time in seconds, peak memory and page size in bytes of one run in a directory of its own."""
+    page = Path(directory) / "report.html"
+    command = [kelvin, "run", "cpu", "os", "--store", Path(directory) / "runs.sqlite", "--report", page, *flags]
+    begun, peak = time.monotonic(), 0
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while True:
+            peak = max(peak, peak_resident(process.pid))
+            try:
+                process.wait(PERIOD)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+    seconds = time.monotonic() - begun
+    if process.returncode not in (0, 1):
+        raise RuntimeError(f"kelvin run ended with status {process.returncode}")
+    return seconds, peak, page.stat().st_size
+
+
+def start_up(kelvin, times=50):
+    """Median wall time of starting and ending, in seconds."""
+    def once():
+        begun = time.monotonic()
+        common.run([kelvin, "--version"])
+        return time.monotonic() - begun
+
+    return statistics.median(once() for _ in range(times))
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    common.add_common_arguments(parser)
+    parser.add_argument("--runs", type=int, default=3, help="runs of each kind; the worst counts [default: %(default)s]")
+    return parser.parse_args()
+
+
+def benchmark():
+    arguments = parse()
+    kelvin = common.kelvin_program(arguments.kelvin)
+    values = dict.fromkeys(BOUNDS, 0.0)
+    for _ in range(arguments.runs):
+        for what, flags in (("default run", []), ("quick run", ["--quick"])):
+            with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as directory:
+                seconds, peak, page = timed_run(kelvin, directory, *flags)
+            common.say(f"{what}: {seconds:.2f} s, {peak / MIB:.1f} MiB, page {page / MIB:.2f} MiB")
+            values[what] = max(values[what], seconds)
+            values["memory"] = max(values["memory"], peak)
+            values["page"] = max(values["page"], page)
+    values["start-up"] = start_up(kelvin)
+    good = {what: values[what] <= bound for what, bound in BOUNDS.items()}
+    print(f"Cost, the worst of {arguments.runs} runs of each kind: {common.describe_machine()}\n")
+    rows = [[what, text(what, values[what]), text(what, bound), "yes" if good[what] else "NO"] for what, bound in BOUNDS.items()]
+    print(common.table(["what", "measured", "bound", "kept"], rows))
+    return all(good.values())
+
+
+def text(what, value):
+    if what in ("memory", "page"):
+        return f"{value / MIB:.2f} MiB"
+    return f"{value * 1e3:.2f} ms" if what == "start-up" else f"{value:.2f} s"
+
+
+if __name__ == "__main__":
+    common.main(benchmark)

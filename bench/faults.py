@@ -1,0 +1,352 @@
+#!/usr/bin/env python3
+"""Whether kelvin loses nothing and leaves nothing behind when things go wrong.
+
+  killed            kill -9 of the parent at random instants of `kelvin run --quick` (--kills times). Afterwards: the store
+                    is whole and can be listed; the killed run has at least as many rounds as its progress line last said
+                    were done; within a second no process is left; the next start leaves no scratch directory; no cgroup
+  interrupted       SIGINT in the middle: the run is stored and marked partial, exit status 1, nothing left
+  full disk         the store on a file system that fills up: the table is printed, then one line says what could not be
+                    stored, exit status 2
+  no store          a HOME that cannot be written: one line, exit status 2, and --no-store still measures
+  no root           as nobody: the run does its work
+  namespaces        in network and process namespaces of its own (what a container has)
+  one CPU           allowed one CPU: what needs two is skipped with the reason
+  64 MiB            in a memory cgroup of 64 MiB: the run ends by itself; a probe that is killed costs only itself
+
+What needs root, or a cgroup that is not there, is skipped and said so.
+
+Exit status: 0 all kept, 1 one was not, 2 it could not be done.
+"""
+import argparse
+import contextlib
+import json
+import os
+import pty
+import random
+import re
+import select
+import shutil
+import signal
+import sqlite3
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import common
+
+PROGRESS = re.compile(rb"(\d+)/(\d+) rounds")
+# Longest time until every process of a killed run is gone, in seconds.
+GONE_IN = 1.0
+# Longest life of a quick run that is not disturbed, with room for a loaded machine, in seconds.
+QUICK = 30.0
+
+
+class Skipped(Exception):
+    """A check cannot be made here, for this reason."""
+
+
+class Failure(Exception):
+    """A check found something wrong."""
+
+
+def check(holds, text):
+    if not holds:
+        raise Failure(text)
+
+
+class Place:
+    """A directory that is working directory, home and scratch space of the kelvins started in it."""
+
+    def __init__(self, kelvin, directory):
+        self.kelvin, self.path = kelvin, Path(directory).resolve()
+        self.store = self.path / "data/kelvin/runs.sqlite"
+
+    def environment(self):
+        here = str(self.path)
+        return {**os.environ, "HOME": here, "XDG_DATA_HOME": f"{here}/data", "TMPDIR": here}
+
+    def run(self, *arguments, prefix=(), timeout=120, **options):
+        """A kelvin that is waited for."""
+        command = [str(word) for word in (*prefix, self.kelvin, *arguments)]
+        options = {"cwd": self.path, "env": self.environment(), "text": True, "capture_output": True, **options}
+        return subprocess.run(command, stdin=subprocess.DEVNULL, timeout=timeout, **options)
+
+    def listed(self):
+        """The stored runs, by kelvin itself."""
+        done = self.run("runs", "list", "--json")
+        check(done.returncode == 0, f"kelvin runs list: {done.stderr.strip()}")
+        return json.loads(done.stdout)
+
+    def rounds(self):
+        """Finished rounds of the newest stored run, well or not, from a store that must be whole; 0 without a run."""
+        if not self.store.exists():
+            return 0
+        with contextlib.closing(sqlite3.connect(self.store)) as store:
+            whole = store.execute("PRAGMA integrity_check").fetchone()[0]
+            check(whole == "ok", f"the store is damaged: {whole}")
+            newest = "SELECT key FROM run ORDER BY started_us DESC LIMIT 1"
+            return store.execute(f"SELECT count(*) FROM round WHERE run = ({newest})").fetchone()[0]
+
+    def processes(self):
+        """Processes whose working directory is this place."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and os.readlink(entry / "cwd") == str(self.path):
+                    found.append(int(entry.name))
+        return found
+
+    def check_nothing_runs(self):
+        end = time.monotonic() + GONE_IN
+        while (left := self.processes()) and time.monotonic() < end:
+            time.sleep(0.02)
+        check(not left, f"{len(left)} processes still run {GONE_IN:g} s after the end")
+
+    def check_no_scratch(self):
+        left = [path.name for path in self.path.glob("kelvin-scratch-*")]
+        check(not left, f"left behind: {', '.join(left)}")
+
+
+def our_cgroups():
+    """Cgroups that kelvin made."""
+    root = Path("/sys/fs/cgroup")
+    return {path for path in root.rglob("*kelvin*") if path.is_dir()} if root.is_dir() else set()
+
+
+class Watched:
+    """A quick run whose progress line is read from a terminal of its own."""
+
+    def __init__(self, place):
+        self.terminal, theirs = pty.openpty()
+        self.done = 0
+        command = [str(place.kelvin), "run", "--quick"]
+        self.process = subprocess.Popen(
+            command, cwd=place.path, env=place.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs
+        )
+        os.close(theirs)
+
+    def watch(self, seconds):
+        """Reads the progress line for a time; whether the run is still going."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and self.process.poll() is None:
+            if select.select([self.terminal], [], [], min(left, 0.1))[0]:
+                self.read()
+        return self.process.poll() is None
+
+    def read(self):
+        try:
+            text = os.read(self.terminal, 65536)
+        except OSError:
+            return  # The other end is closed: the run is over.
+        for done, _ in PROGRESS.findall(text):
+            self.done = max(self.done, int(done))
+
+    def end(self, how):
+        """Sends a signal; the exit status."""
+        self.process.send_signal(how)
+        status = self.process.wait(QUICK)
+        while select.select([self.terminal], [], [], 0)[0]:
+            before = self.done
+            self.read()
+            if self.done == before:
+                break
+        os.close(self.terminal)
+        return status
+
+
+# ---- the checks: each is given a fresh place
+
+
+def killed(kelvin, chance, kills):
+    """Kills at random instants; what they found, in words."""
+    cgroups, rounds = our_cgroups(), []
+    for number in range(kills):
+        with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as directory:
+            place = Place(kelvin, directory)
+            instant = chance.uniform(0, 10)
+            run = Watched(place)
+            going = run.watch(instant)
+            status = run.end(signal.SIGKILL) if going else run.process.returncode
+            check(not going or status == -signal.SIGKILL, f"killed after {instant:.2f} s, it ended with {status}")
+            place.check_nothing_runs()
+            kept = place.rounds()
+            check(kept >= run.done, f"killed after {instant:.2f} s: {run.done} rounds were done, {kept} are stored")
+            listed = place.listed()
+            check(not going or all(line["status"] != "complete" for line in listed), "a killed run is called complete")
+            rounds.append(kept)
+            place.run("run", "os.syscall.null", "--budget", "1s", "--rounds", "2", "--no-report")
+            place.check_no_scratch()
+        common.say(f"killed {number + 1} of {kills}: after {instant:.2f} s, {kept} rounds stored, {run.done} seen done")
+    check(our_cgroups() == cgroups, "a cgroup was left behind")
+    return f"{kills} kills, {min(rounds)} to {max(rounds)} rounds kept"
+
+
+def interrupted(place):
+    run = Watched(place)
+    check(run.watch(4), "the run was over before it could be interrupted")
+    status = run.end(signal.SIGINT)
+    check(status == 1, f"exit status {status}")
+    place.check_nothing_runs()
+    place.check_no_scratch()
+    kept = place.rounds()
+    check(kept >= run.done > 0, f"{run.done} rounds were done, {kept} are stored")
+    stored = place.listed()[-1]["status"]
+    check(isinstance(stored, dict) and "interrupted" in stored.get("partial", ""), f"its status is {stored}")
+    return f"{kept} rounds kept: {stored['partial']}"
+
+
+def full_disk(place):
+    need_root()
+    (place.path / "small").mkdir()
+    script = 'mount -t tmpfs -o size=300k none small && exec "$0" run os --quick --no-report --store small/runs.sqlite'
+    done = place.run(prefix=("unshare", "--mount", "sh", "-c", script))
+    check(done.returncode == 2, f"exit status {done.returncode}: {done.stderr.strip()}")
+    check("syscall.null" in done.stdout, "the table was not printed")
+    said = done.stderr.strip().splitlines()[-1]
+    check(said.startswith("kelvin: ") and ("full" in said or "space" in said), f"it said: {said}")
+    return said
+
+
+def no_store(place):
+    # A file where the directory should be: it stops root too.
+    (place.path / "data").write_text("")
+    done = place.run("run", "--quick")
+    check(done.returncode == 2, f"exit status {done.returncode}")
+    check(len(done.stderr.splitlines()) == 1, f"it said: {done.stderr.strip()}")
+    plain = place.run("run", "os.syscall.null", "--budget", "2s", "--no-store", "--no-report")
+    check(plain.returncode == 0, f"with --no-store: {plain.stderr.strip()}")
+    return done.stderr.strip()
+
+
+def no_root(place):
+    need_root()
+    program = place.path / "kelvin"
+    shutil.copy(place.kelvin, program)
+    place.path.chmod(0o777)
+    place.kelvin = program
+    prefix = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all")
+    return whole_run(place, prefix)
+
+
+def namespaces(place):
+    need_root()
+    return whole_run(place, ("unshare", "--net", "--pid", "--fork", "--mount-proc"))
+
+
+def whole_run(place, prefix):
+    """A quick run under something; how it went in words."""
+    done = place.run("run", "--quick", "--json", prefix=prefix)
+    check(done.returncode == 0, f"exit status {done.returncode}: {outcomes_text(done)}")
+    place.check_no_scratch()
+    return outcomes_text(done)
+
+
+def outcomes(done):
+    """How many results there are of each kind, and the reasons of those without a number."""
+    counts, reasons = {}, set()
+    for result in json.loads(done.stdout)["analysis"]["results"]:
+        outcome = result["outcome"]
+        kind, detail = next(iter(outcome.items())) if isinstance(outcome, dict) else (outcome, None)
+        counts[kind] = counts.get(kind, 0) + 1
+        if kind in ("skipped", "failed"):
+            reasons.add(f"{kind}: {detail}")
+    return counts, reasons
+
+
+def outcomes_text(done):
+    try:
+        counts, reasons = outcomes(done)
+    except ValueError:
+        return done.stderr.strip()
+    failures = sorted(reason for reason in reasons if reason.startswith("failed"))
+    return "; ".join([", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())), *failures])
+
+
+def one_cpu(place):
+    done = place.run("run", "os.switch", "--quick", "--json", prefix=("taskset", "-c", str(common.last_allowed_cpu())))
+    check(done.returncode == 0, f"exit status {done.returncode}: {outcomes_text(done)}")
+    _, reasons = outcomes(done)
+    about = sorted(reason for reason in reasons if "CPU" in reason)
+    check(about, "nothing was skipped for want of a second CPU")
+    return about[0]
+
+
+def little_memory(place):
+    """A run in a memory cgroup, version 1 or 2, of 64 MiB."""
+    need_root()
+    v1, v2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
+    parent, file = (v1, "memory.limit_in_bytes") if (v1 / "memory.limit_in_bytes").exists() else (v2, "memory.max")
+    group = parent / f"bench-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / file).write_text(str(64 << 20))
+    except OSError as error:
+        group.is_dir() and group.rmdir()
+        raise Skipped(f"no memory cgroup can be made: {error}") from error
+    try:
+        enter = ("sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh")
+        done = place.run("run", "--quick", "--json", prefix=enter)
+        check(done.returncode in (0, 1), f"exit status {done.returncode}: {done.stderr.strip()}")
+        place.check_nothing_runs()
+        place.check_no_scratch()
+        counts, _ = outcomes(done)
+        check(counts.get("measured", 0) > 0, "nothing was measured")
+        return f"exit status {done.returncode}: {outcomes_text(done)}"
+    finally:
+        group.rmdir()
+
+
+def need_root():
+    if os.geteuid() != 0:
+        raise Skipped("needs root")
+
+
+CHECKS = {
+    "interrupted": interrupted,
+    "full disk": full_disk,
+    "no store": no_store,
+    "no root": no_root,
+    "namespaces": namespaces,
+    "one CPU": one_cpu,
+    "64 MiB": little_memory,
+}
+
+
+def judge(make):
+    """The verdict of one check and what it found."""
+    try:
+        return "kept", make()
+    except Skipped as reason:
+        return "skipped", str(reason)
+    except Failure as failure:
+        return "NOT KEPT", str(failure)
+
+
+def in_a_place(kelvin, one):
+    with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as directory:
+        return one(Place(kelvin, directory))
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    common.add_common_arguments(parser)
+    parser.add_argument("--kills", type=int, default=50, help="kills at random instants [default: %(default)s]")
+    return parser.parse_args()
+
+
+def benchmark():
+    arguments = parse()
+    kelvin, chance = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed)
+    verdicts = {"killed": judge(lambda: killed(kelvin, chance, arguments.kills))} if arguments.kills else {}
+    for name, one in CHECKS.items():
+        verdicts[name] = judge(lambda: in_a_place(kelvin, one))
+        common.say(f"{name}: {': '.join(verdicts[name])}")
+    print(f"Faults: {common.describe_machine()}\n")
+    cell = lambda text: re.sub(r"/tmp/kelvin-bench-\w+", "PLACE", " ".join(text.split())).replace("|", "/")
+    print(common.table(["what", "verdict", "found"], [[name, verdict, cell(found)] for name, (verdict, found) in verdicts.items()]))
+    return all(verdict != "NOT KEPT" for verdict, _ in verdicts.values())
+
+
+if __name__ == "__main__":
+    common.main(benchmark)

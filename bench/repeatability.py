@@ -1,0 +1,285 @@
+#!/usr/bin/env python3
+"""Whether a second run of kelvin says the same as the first, and whether its error bars promise no more and no less.
+
+N runs of the CPU and the operating system, default settings, one after the other into one fresh store (so that later
+runs learn from earlier ones how much runs differ, as they do for a user). Of every metric at every case:
+
+  deviation   the coefficient of variation of its N headlines, and a robust one from the median absolute deviation
+  coverage    the share of its printed 95 % intervals that contain the median of its N headlines
+  width       the median half-width of those intervals over the observed standard deviation of the headlines; an exact
+              interval of a normal value is 1.96 of them to each side
+
+Bounds: every case of the groups calls, loops and clock below 1 %; system calls below 2 %; switches on one CPU, fork and
+threads below 5 %; coverage over all (metric, run) pairs 90..98 %; median width at most 2.
+
+With --peers, also: other tools given the same wall time (--seconds) on the same operation and CPU as kelvin, interleaved
+with it in random order, N times: kelvin's coefficient of variation must be below half of theirs. Each tool is used as it
+is by hand: perf bench one run with its mean, a C loop the mean of its operations.
+
+The figures of every run are kept in a file (--output), from which the tables can be made again (--from).
+
+Exit status: 0 every bound was kept, 1 one was not, 2 it could not be done.
+"""
+import argparse
+import json
+import random
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import common
+from peers import Peers
+
+# Groups of metrics by ids or the parts of ids up to a dot, and the bound of their coefficients of variation.
+GROUPS = [
+    ("calls, loops, clock", ("cpu.call", "cpu.loop", "cpu.clock", "cpu.frequency", "cpu.latency"), 0.01),
+    ("system calls", ("os.syscall",), 0.02),
+    (
+        "switches on one CPU, fork, threads",
+        ("os.switch.process", "os.switch.thread", "os.process.fork", "os.process.vfork", "os.thread"),
+        0.05,
+    ),
+    ("everything else", (), None),
+]
+COVERAGE = (0.90, 0.98)
+WIDTH = 2.0
+AGAINST_PEERS = 0.5
+
+
+def group_of(metric):
+    """The first group whose ids the metric is, or lies below; the last one takes all others."""
+    for name, ids, _ in GROUPS:
+        if any(metric == id or metric.startswith(f"{id}.") for id in ids):
+            return name
+    return GROUPS[-1][0]
+
+
+# ---- measuring
+
+
+def measured_run(kelvin, store, quick):
+    """The headlines and intervals of one more run."""
+    begun = time.monotonic()
+    flags = ["--quick"] if quick else []
+    output = common.run([kelvin, "run", "cpu", "os", "--json", "--no-report", "--store", store, *flags], timeout=900)
+    report = json.loads(output)
+    return {
+        "seconds": time.monotonic() - begun,
+        "undisturbed_share": report["analysis"]["undisturbed_share"],
+        "results": [
+            {"metric": metric, "case": case, **figures(common.summary(result))}
+            for (metric, case), result in common.results(report).items()
+        ],
+    }
+
+
+def figures(summary):
+    """What is kept of a summary; nothing but nulls where there is no headline."""
+    if summary is None:
+        return {"headline": None, "interval": None, "as_found": None, "kept_share": None}
+    return {
+        "headline": summary["headline"],
+        "interval": summary["interval"],
+        "as_found": summary["as_found"]["value"],
+        "kept_share": summary["kept_share"],
+    }
+
+
+# Operation: kelvin's metric and case, and the tool on the same.
+SAME_WORK = [
+    ("null call", "os.syscall.null", "call=getppid", "perf bench syscall basic",
+     lambda peers, seconds: peers.perf_mean(seconds, "syscall", "basic")),
+    ("pipe round trip", "os.switch.process.pipe.round_trip", "", "perf bench sched pipe, pinned",
+     lambda peers, seconds: peers.perf_mean(seconds, "sched", "pipe")),
+    ("fork, exit, wait", "os.process.fork.life", "", "C loop fork_loop",
+     lambda peers, seconds: peers.c_loop("fork_loop", "fork.life", seconds, "fork", what="mean")),
+]  # fmt: skip
+
+
+def measured_pair(kelvin, peers, work, seconds, chance):
+    """Kelvin and the other tool on one operation, in random order."""
+    _, metric, case, _, theirs = work
+    pair = {"metric": metric}
+    for side in chance.sample(["kelvin", "peer"], 2):
+        if side == "kelvin":
+            report = common.measure(kelvin, [metric], seconds, "--cpu", str(peers.cpu))
+            pair["kelvin"] = common.find(report, metric, case)["headline"]
+        else:
+            pair["peer"] = theirs(peers, seconds)
+    return pair
+
+
+def collect(arguments):
+    kelvin = common.kelvin_program(arguments.kelvin)
+    chance = random.Random(arguments.seed)
+    data = {"machine": common.describe_machine(), "quick": arguments.quick, "runs": [], "pairs": [], "seconds": arguments.seconds}
+    peers = Peers(common.last_allowed_cpu()) if arguments.peers else None
+    with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as directory:
+        for number in range(arguments.runs):
+            common.say(f"run {number + 1} of {arguments.runs}")
+            data["runs"].append(measured_run(kelvin, Path(directory) / "runs.sqlite", arguments.quick))
+            if peers:
+                works = chance.sample(SAME_WORK, len(SAME_WORK))
+                data["pairs"] += [measured_pair(kelvin, peers, work, arguments.seconds, chance) for work in works]
+            # After each run, so that what was measured survives an interruption.
+            arguments.output.write_text(json.dumps(data))
+    return data
+
+
+# ---- judging
+
+
+class Series:
+    """One metric at one case over all runs."""
+
+    def __init__(self, metric, case, results):
+        self.metric, self.case = metric, case
+        known = [result for result in results if result["headline"] is not None]
+        self.headlines = [result["headline"] for result in known]
+        self.unknown = len(results) - len(known)
+        self.intervals = [i for i in (result["interval"] for result in known) if i and i["kind"] == "confidence"]
+
+    def is_usable(self):
+        return len(self.headlines) >= 3 and statistics.median(self.headlines) != 0
+
+    def deviation(self):
+        return statistics.stdev(self.headlines) / abs(statistics.fmean(self.headlines))
+
+    def robust(self):
+        return common.robust_deviation(self.headlines) / abs(statistics.median(self.headlines))
+
+    def covered(self):
+        """For each interval whether it contains the median of all headlines."""
+        middle = statistics.median(self.headlines)
+        return [interval["lower"] <= middle <= interval["upper"] for interval in self.intervals]
+
+    def width(self):
+        """Median half-width over the standard deviation of the headlines; None without intervals or deviation."""
+        deviation = statistics.stdev(self.headlines)
+        halves = [(interval["upper"] - interval["lower"]) / 2 for interval in self.intervals]
+        return statistics.median(halves) / deviation if halves and deviation > 0 else None
+
+
+def series_of(data):
+    by_key = {}
+    for run in data["runs"]:
+        for result in run["results"]:
+            by_key.setdefault((result["metric"], result["case"]), []).append(result)
+    return [Series(metric, case, results) for (metric, case), results in by_key.items()]
+
+
+def judge_groups(series, every):
+    """The table of groups; whether every bound was kept."""
+    rows, kept = [], True
+    for name, _, bound in GROUPS:
+        members = [one for one in series if group_of(one.metric) == name]
+        usable = [one for one in members if one.is_usable()]
+        if not usable:
+            continue
+        deviations = [one.deviation() for one in usable]
+        above = [one for one in usable if bound is not None and one.deviation() >= bound]
+        kept = kept and not above
+        worst = max(usable, key=Series.deviation)
+        covered = [inside for one in usable for inside in one.covered()]
+        widths = [width for width in (one.width() for one in usable) if width is not None]
+        rows.append([
+            name,
+            len(usable),
+            len(members) - len(usable),
+            common.percent(statistics.median(deviations)),
+            common.percent(statistics.median(one.robust() for one in usable)),
+            f"{common.percent(worst.deviation())} {worst.metric} {worst.case}".strip(),
+            "-" if bound is None else f"< {bound * 100:g} %",
+            "-" if bound is None else len(above),
+            share(covered),
+            f"{statistics.median(widths):.2f}" if widths else "-",
+        ])  # fmt: skip
+    header = ["group", "cases", "no headline", "CV, median", "robust CV", "worst CV", "bound", "cases above it", "coverage", "width"]
+    print(common.table(header, rows))
+    if every:
+        print("\n" + common.table(["metric", "case", "n", "not known", "CV", "robust CV", "coverage", "width"], every_row(series)))
+    return kept
+
+
+def every_row(series):
+    for one in series:
+        if not one.is_usable():
+            yield [one.metric, one.case, len(one.headlines), one.unknown, "-", "-", "-", "-"]
+            continue
+        width = one.width()
+        yield [
+            one.metric, one.case, len(one.headlines), one.unknown, common.percent(one.deviation()),
+            common.percent(one.robust()), share(one.covered()), "-" if width is None else f"{width:.2f}",
+        ]  # fmt: skip
+
+
+def share(covered):
+    return f"{sum(covered) / len(covered) * 100:.1f} %" if covered else "-"
+
+
+def judge_intervals(series):
+    """Coverage and width over everything; whether both bounds were kept."""
+    usable = [one for one in series if one.is_usable()]
+    covered = [inside for one in usable for inside in one.covered()]
+    widths = [width for width in (one.width() for one in usable) if width is not None]
+    if not covered or not widths:
+        print("\nNo interval of the kind that a repeat must fall into was printed: coverage is not known.")
+        return False
+    coverage, width = sum(covered) / len(covered), statistics.median(widths)
+    print(f"\nCoverage of the printed 95 % intervals: {coverage * 100:.1f} % of {len(covered)} (bound {COVERAGE[0]:.0%}..{COVERAGE[1]:.0%}).")
+    print(f"Median half-width: {width:.2f} observed standard deviations (bound {WIDTH:g}; an exact interval: 1.96).")
+    return COVERAGE[0] <= coverage <= COVERAGE[1] and width <= WIDTH
+
+
+def judge_pairs(data):
+    """The table of kelvin beside other tools; whether its deviation is below half of theirs."""
+    rows, kept = [], True
+    for name, metric, _, peer, _ in SAME_WORK:
+        pairs = [pair for pair in data["pairs"] if pair["metric"] == metric]
+        if len(pairs) < 3:
+            continue
+        deviation = lambda side: statistics.stdev(p[side] for p in pairs) / statistics.fmean(p[side] for p in pairs)
+        ours, theirs = deviation("kelvin"), deviation("peer")
+        good = ours < AGAINST_PEERS * theirs
+        kept = kept and good
+        median = lambda side: common.time_text(statistics.median(p[side] for p in pairs))
+        rows.append([name, median("kelvin"), common.percent(ours), peer, median("peer"), common.percent(theirs), f"{ours / theirs:.2f}", "yes" if good else "NO"])
+    header = ["operation", "kelvin", "its CV", "beside it", "its figure", "its CV", "CV over CV", f"below {AGAINST_PEERS:g}"]
+    print(f"\nThe same operation, {data['seconds']:g} s each, interleaved:\n")
+    print(common.table(header, rows))
+    return kept
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    common.add_common_arguments(parser)
+    parser.add_argument("--runs", type=int, default=20, help="runs [default: %(default)s]")
+    parser.add_argument("--quick", action="store_true", help="quick runs instead of default ones (their intervals are ranges at first)")
+    parser.add_argument("--peers", action="store_true", help="other tools beside kelvin on the same operations")
+    parser.add_argument("--seconds", type=float, default=5, help="wall time of each side with --peers [default: %(default)s]")
+    parser.add_argument("--every", action="store_true", help="also a line for every metric at every case")
+    parser.add_argument("--output", type=Path, default=Path("repeatability.json"), help="where the figures are kept [default: %(default)s]")
+    parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="judge the figures in FILE; measure nothing")
+    arguments = parser.parse_args()
+    if arguments.runs < 3:
+        parser.error("--runs must be at least 3")
+    return arguments
+
+
+def benchmark():
+    arguments = parse()
+    data = json.loads(arguments.source.read_text()) if arguments.source else collect(arguments)
+    seconds = statistics.median(run["seconds"] for run in data["runs"])
+    mode = "quick" if data["quick"] else "default"
+    print(f"{len(data['runs'])} {mode} runs of cpu and os, {seconds:.1f} s each: {data['machine']}\n")
+    series = series_of(data)
+    # All of them, so that every table is printed whatever the first one says.
+    verdicts = [judge_groups(series, arguments.every), judge_intervals(series)]
+    if data["pairs"]:
+        verdicts.append(judge_pairs(data))
+    return all(verdicts)
+
+
+if __name__ == "__main__":
+    common.main(benchmark)
