@@ -1,12 +1,16 @@
 //! From raw readings to samples: overhead subtracted, warm-up set apart, disturbed samples told from the others.
 
+use std::collections::BTreeMap;
+
 use kelvin_model::{
-    Attempt, Batches, Measurement, Metric, Name, Overhead, OverheadReading, Reading, Readings, Round, Tags, Treatment,
-    Unit,
+    Attempt, Batches, Canary, Measurement, Metric, Name, Overhead, OverheadReading, Reading, Readings, Round, Tags,
+    Treatment, Unit,
 };
 
+use kelvin_stats::spearman;
+
 use crate::canaries::{Judged, References};
-use crate::result::TagCount;
+use crate::result::{CanaryCorrelation, TagCount};
 
 /// A round counts for an undisturbed headline with this many undisturbed samples, or half of what it has if it has fewer
 /// than twice as many.
@@ -15,6 +19,8 @@ const LEAST_KEPT: usize = 5;
 const LEAST_ROUNDS: usize = 2;
 /// And this share of all samples: what is left of less is the exception, not the machine left alone.
 const LEAST_SHARE: f64 = 0.02;
+/// Samples that the correlation with a canary is computed from, at most: its error is then below 0.03.
+const MOST_BESIDE: usize = 1500;
 
 /// The samples that one round made of a metric, in its unit.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -52,6 +58,8 @@ pub(crate) struct Gathered {
     pub notes: Vec<String>,
     /// Samples without a finite value.
     unusable: u64,
+    /// For each canary that guards the metric its readings beside samples, and the times of those samples.
+    beside: BTreeMap<Canary, (Vec<f64>, Vec<f64>)>,
 }
 
 impl Gathered {
@@ -116,6 +124,7 @@ impl Gathered {
                 continue;
             };
             to.found.push(value);
+            self.remember_beside(batches, batch, metric, time);
             if !tags.any(metric.contaminants)
                 && !judged.is_disturbed(batch)
                 && let Some(kept) = self::value(time * judged.scale(batch), batches.work_per_iteration, metric.unit)
@@ -123,6 +132,27 @@ impl Gathered {
                 to.kept.push(kept);
             }
         }
+    }
+
+    /// Keeps what the canaries beside a sample read, up to as many as a rank correlation needs.
+    fn remember_beside(&mut self, batches: &Batches, batch: usize, metric: &Metric, time: f64) {
+        for canary in metric.canaries.iter() {
+            let Some((before, after)) = batches.neighbours(canary, batch) else { continue };
+            let (readings, times) = self.beside.entry(canary).or_default();
+            if readings.len() < MOST_BESIDE {
+                readings.push(f64::from(before) + f64::from(after));
+                times.push(time);
+            }
+        }
+    }
+
+    /// Rank correlations of the samples' times with the canaries that guard the metric.
+    pub fn canary_correlations(&self) -> Vec<CanaryCorrelation> {
+        let of = |(&canary, (readings, times)): (&Canary, &(Vec<f64>, Vec<f64>))| {
+            let (correlation, p) = spearman(readings, times)?;
+            Some(CanaryCorrelation { canary, correlation, p })
+        };
+        self.beside.iter().filter_map(of).collect()
     }
 
     fn judge(&mut self, batches: &Batches, metric: &Metric, references: &References) -> Judged {

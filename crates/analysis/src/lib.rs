@@ -24,7 +24,7 @@ pub use headlines::{Headlines, Measured, headline};
 pub use learn::{learn, learn_for};
 pub use reference::{beside, file_server_lan, references, transfer_2020};
 pub use result::{
-    Analysis, CanaryHistory, Ceiling, Distribution, Figure, Finding, Importance, Interval, IntervalKind, MetricResult,
-    Mode, Outcome, Summary, TagCount, Verdict, Warning,
+    Analysis, CanaryCorrelation, CanaryHistory, Ceiling, Distribution, Figure, Finding, Importance, Interval,
+    IntervalKind, MetricResult, Mode, Outcome, Summary, TagCount, Verdict, Warning,
 };
 pub use study::tasks;

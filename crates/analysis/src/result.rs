@@ -126,6 +126,20 @@ pub struct Summary {
     pub tags: Vec<TagCount>,
     /// Notes of the rounds: proofs by counters, what was degraded; each once.
     pub notes: Vec<String>,
+    /// How the samples go along with each canary beside them: whether the canaries that guard the metric see what moves
+    /// it.
+    pub canary_correlations: Vec<CanaryCorrelation>,
+}
+
+/// Rank correlation of a metric's samples with the readings of a canary on either side of them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CanaryCorrelation {
+    /// Which canary.
+    pub canary: Canary,
+    /// Spearman's rank correlation with the sample's time: 1 where the canary is slow whenever the sample is.
+    pub correlation: f64,
+    /// Two-sided p value.
+    pub p: f64,
 }
 
 /// A value with its interval.

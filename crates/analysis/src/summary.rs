@@ -73,6 +73,7 @@ pub(crate) fn summarise(
         effective_samples: effective,
         tags: gathered.tags.clone(),
         notes: gathered.notes.clone(),
+        canary_correlations: gathered.canary_correlations(),
     };
     let warnings = warnings(gathered, metric, &summary, target, known);
     Some(Summarised { known, summary, warnings })

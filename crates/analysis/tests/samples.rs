@@ -249,3 +249,26 @@ fn a_canary_that_sees_what_the_work_leaves_behind_is_judged_beside_its_own_case(
     let kernel = analysis.canaries.iter().find(|history| history.canary == Canary::Kernel).unwrap();
     assert!((kernel.steady_share - 20.0 / 21.0).abs() < 1e-9, "{}", kernel.steady_share);
 }
+
+#[test]
+fn how_samples_go_along_with_a_canary_is_told() {
+    static METRIC: Metric =
+        Metric::duration("os.test", "A test").canaries(Canaries::of(&[Canary::Chain, Canary::Block]));
+    let mut run = testing::run(&[METRIC]);
+    // Sample and chain rise together; the block does not move, so that no correlation with it exists.
+    let values: Vec<f64> = (0..40).map(|i| 10.0 + f64::from(i)).collect();
+    let mut batches = testing::batches(&values);
+    batches.canaries.insert(Canary::Chain, (0..41).map(|i| CHAIN + i as f32).collect());
+    testing::add(
+        &mut run,
+        &METRIC,
+        Case::new(),
+        vec![testing::round(0, vec![testing::reading(&METRIC, Readings::Batches(batches))])],
+    );
+    let analysis = analyse(&run);
+    let (Outcome::Measured(summary) | Outcome::NotKnown(summary)) = &analysis.results[0].outcome else {
+        panic!("{:?}", analysis.results[0].outcome)
+    };
+    let found: Vec<_> = summary.canary_correlations.iter().map(|found| (found.canary, found.correlation)).collect();
+    assert_eq!(found, [(Canary::Chain, 1.0)]);
+}

@@ -12,6 +12,9 @@ use crate::plan::{Plan, Unit};
 use crate::protocol::Request;
 use crate::schedule::{Next, Schedule, Wanted};
 
+/// Share of the budget that is left for what is not rounds: reading the machine, analysis, the report.
+const RESERVE: f64 = 0.04;
+
 /// Someone who is told what happens: a progress line, a store, a run in memory. Its own troubles are its own: a sink
 /// that can no longer take events remembers why and is asked by its owner.
 pub trait Sink {
@@ -47,7 +50,7 @@ pub fn supervise(plan: &Plan, outline: &Outline, options: &Options, sink: &mut d
 fn run(plan: &Plan, outline: &Outline, options: &Options, launch: &mut dyn Launch, sink: &mut dyn Sink) -> RunStatus {
     let settings = &outline.settings;
     let wanted = Wanted {
-        budget: settings.budget_seconds * 1e9,
+        budget: settings.budget_seconds * 1e9 * (1.0 - RESERVE),
         rounds: settings.rounds,
         target: settings.target,
         seed: settings.seed,

@@ -116,7 +116,7 @@ pub struct RunArgs {
     /// As little as makes sense: fewer points and rounds, said in the report
     #[arg(long, conflicts_with = "thorough")]
     pub quick: bool,
-    /// All points, twenty rounds, ten minutes
+    /// All points, twenty rounds, five minutes
     #[arg(long)]
     pub thorough: bool,
     /// How to measure

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::fault::Fault;
 
@@ -42,10 +42,25 @@ pub fn remark(line: impl std::fmt::Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
+/// Finds out, before a long run, whether a file can be written: its directory must be there and take a new file.
+pub fn check_writable(path: &Path) -> Result<(), Fault> {
+    let cannot = |error| Fault::new(format!("cannot write {}", path.display()), error);
+    if path.is_dir() {
+        return Err(cannot(io::Error::new(ErrorKind::IsADirectory, "it is a directory")));
+    }
+    let temporary = temporary_beside(path)?;
+    File::create(&temporary).and_then(|_| std::fs::remove_file(&temporary)).map_err(cannot)
+}
+
+/// A name in the same directory that nobody else uses.
+fn temporary_beside(path: &Path) -> Result<PathBuf, Fault> {
+    let name = path.file_name().ok_or_else(|| Fault::because(format!("{} is not a file name", path.display())))?;
+    Ok(path.with_file_name(format!(".{}.{}.partial", name.to_string_lossy(), std::process::id())))
+}
+
 /// Writes a file whole or not at all: to a temporary name beside it, then renamed.
 pub fn write_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Fault> {
-    let name = path.file_name().ok_or_else(|| Fault::because(format!("{} is not a file name", path.display())))?;
-    let temporary = path.with_file_name(format!(".{}.{}.partial", name.to_string_lossy(), std::process::id()));
+    let temporary = temporary_beside(path)?;
     let result = File::create(&temporary).and_then(|file| {
         let mut out = io::BufWriter::new(file);
         write(&mut out)?;

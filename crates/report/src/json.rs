@@ -3,7 +3,7 @@
 use std::io;
 
 use kelvin_analysis::Analysis;
-use kelvin_model::Run;
+use kelvin_model::{Reference, Run};
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 
@@ -29,6 +29,8 @@ struct Document<'a> {
     run: &'a Run,
     /// What analysis says of it.
     analysis: &'a Analysis,
+    /// Published machines that were asked to stand beside it.
+    references: &'a [Reference],
 }
 
 /// The JSON Schema of this format.
@@ -38,7 +40,12 @@ pub fn schema() -> Schema {
 
 impl Render for Json {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let document = Document { report_format: FORMAT, run: report.run, analysis: report.analysis };
+        let document = Document {
+            report_format: FORMAT,
+            run: report.run,
+            analysis: report.analysis,
+            references: report.references,
+        };
         if self.pretty {
             serde_json::to_writer_pretty(&mut *out, &document)?;
         } else {

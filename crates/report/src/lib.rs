@@ -9,6 +9,7 @@ use kelvin_analysis::Analysis;
 use kelvin_model::{Name, Reference, Run};
 
 pub mod assets;
+mod beside;
 pub mod csv;
 pub mod figures;
 pub mod html;

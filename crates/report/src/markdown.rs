@@ -5,6 +5,7 @@ use std::io;
 use kelvin_analysis::MetricResult;
 use kelvin_model::RunStatus;
 
+use crate::beside::beside;
 use crate::sections::{Entry, Section, sections};
 use crate::text::{markdown, markdown_code};
 use crate::{Render, Report, units, words};
@@ -29,9 +30,25 @@ impl Render for Markdown {
         for section in &sections {
             write_section(section, out)?;
         }
+        write_beside(report, out)?;
         studies(report, out)?;
         list(out, "Notes", report.run.notes.iter().map(|note| markdown(note)))
     }
+}
+
+/// What published machines have in common with the run.
+fn write_beside(report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+    for table in beside(report) {
+        writeln!(out, "## Beside {}\n", markdown(&table.reference.title))?;
+        writeln!(out, "| metric | here | there | here / there | remark |\n|---|---:|---:|---:|---|")?;
+        for row in &table.rows {
+            let [what, here, there, ratio, remark] =
+                [&row.what, &row.here, &row.there, &row.ratio, &row.remark].map(|cell| markdown(cell));
+            writeln!(out, "| {what} | {here} | {there} | {ratio} | {remark} |")?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
 }
 
 /// A heading with a list; nothing at all for an empty list.

@@ -7,12 +7,18 @@ use std::io;
 use anstyle::{AnsiColor, Style};
 use kelvin_model::{RunStatus, Severity};
 
+use crate::beside::beside;
 use crate::sections::sections;
-use crate::text::{clean, wrap};
+use crate::text::{clean, left, right, wrap};
 use crate::{Render, Report, words};
 
 /// Fewest columns that the tables are made for; a narrower terminal wraps them itself.
 const LEAST_WIDTH: usize = 80;
+
+/// Widths of the columns of the tables with a published machine.
+const HERE: usize = 24;
+const THERE: usize = 10;
+const RATIO: usize = 6;
 
 /// The terminal report.
 #[derive(Clone, Copy, Debug)]
@@ -124,6 +130,25 @@ impl Terminal {
         Ok(())
     }
 
+    /// What published machines have in common with the run.
+    fn beside(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        for table in beside(report) {
+            self.heading(out, &format!("Beside {}", clean(&table.reference.title)))?;
+            let label = self.width() - (HERE + THERE + RATIO + 3);
+            let titles = format!("{} {} {}", right("here", HERE), right("there", THERE), right("ratio", RATIO));
+            writeln!(out, "{}", self.paint(Paint::Faint, &format!("{} {titles}", " ".repeat(label))))?;
+            for row in &table.rows {
+                let figures =
+                    format!("{} {} {}", right(&row.here, HERE), right(&row.there, THERE), right(&row.ratio, RATIO));
+                writeln!(out, "{} {}", left(&clean(&row.what), label), figures.trim_end())?;
+                if !row.remark.is_empty() {
+                    self.hanging(out, (Paint::Faint, ""), 4, &clean(&row.remark))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn studies(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         for study in &report.analysis.studies {
             self.heading(out, &format!("Study {}", clean(&study.id)))?;
@@ -164,6 +189,7 @@ impl Render for Terminal {
         for section in &sections {
             self.section(section, out)?;
         }
+        self.beside(report, out)?;
         self.studies(report, out)?;
         self.notes(report, out)
     }

@@ -8,8 +8,8 @@ use kelvin_model::{AxisScale, Case, Metric, Unit, Value};
 /// Significant digits of a value whose error is not known.
 const DIGITS_WITHOUT_INTERVAL: i32 = 3;
 
-/// Most significant digits ever printed: an interval narrower than that is narrower than any clock calibration.
-const MOST_DIGITS: i32 = 6;
+/// Most significant digits ever printed: more are narrower than a clock's calibration, and no one reads them.
+const MOST_DIGITS: i32 = 5;
 
 /// A quantity ready to be read: `61.2`, `± 0.4`, `ns`.
 #[derive(Clone, Debug, PartialEq, Eq)]

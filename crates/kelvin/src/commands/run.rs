@@ -10,7 +10,7 @@ use kelvin_model::{Reference, RunStatus};
 use kelvin_report::{Html, Json, Render, Report, Terminal};
 use kelvin_store::Store;
 
-use crate::cli::RunArgs;
+use crate::cli::{RunArgs, StoreArgs};
 use crate::commands::{explain, open_store, report};
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::measure::{Finished, Here, Wishes, effort_defaults, measure};
@@ -29,13 +29,31 @@ pub fn run(args: &RunArgs) -> Done {
         Plan::new(&kelvin_probes::all(), Kind::Measure, &args.names, &here.machine, effort).map_err(Fault::because)?;
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan));
     let wishes = Wishes { mode, budget, rounds, args: &args.measure };
-    // A CPU that may not be used is a mistake, said before a store is opened for the run.
-    place::choose(&here.machine, &here.allowed, args.measure.cpu)?;
-    let store = if args.no_store { None } else { Some(open_store(&args.store)?) };
     let page = (!args.no_report).then_some(args.report.as_path());
-    announce(&plan, &wishes, store.as_ref(), page);
-    let finished = measure(here, &plan, &wishes, store.as_ref())?;
-    show(finished, page, args.json, &references)
+    let to = Destination { store: (!args.no_store).then_some(&args.store), page, json: args.json, references };
+    carry_out(here, &plan, &wishes, &to)
+}
+
+/// Where a run goes.
+pub struct Destination<'a> {
+    /// The store, unless the run is not stored.
+    pub store: Option<&'a StoreArgs>,
+    /// The page, unless none is written.
+    pub page: Option<&'a Path>,
+    /// Whether standard output gets JSON instead of the table.
+    pub json: bool,
+    /// Published machines to set beside it.
+    pub references: Vec<Reference>,
+}
+
+/// Measures a plan and shows it. What can be wrong with the wishes is found out before anything is measured.
+pub fn carry_out(here: Here, plan: &Plan, wishes: &Wishes<'_>, to: &Destination<'_>) -> Done {
+    place::choose(&here.machine, &here.allowed, wishes.args.cpu)?;
+    to.page.map(output::check_writable).transpose()?;
+    let store = to.store.map(open_store).transpose()?;
+    announce(plan, wishes, store.as_ref(), to.page);
+    let finished = measure(here, plan, wishes, store.as_ref())?;
+    show(finished, to)
 }
 
 /// How many blocks of time the areas of a plan are given: the processor and the operating system share one.
@@ -46,7 +64,7 @@ fn blocks(plan: &Plan) -> usize {
 }
 
 /// Says before anything is measured what will be written and how long it takes at most.
-pub fn announce(plan: &Plan, wishes: &Wishes<'_>, store: Option<&Store>, page: Option<&Path>) {
+fn announce(plan: &Plan, wishes: &Wishes<'_>, store: Option<&Store>, page: Option<&Path>) {
     let budget = wishes.args.budget.map_or(wishes.budget, |budget| budget.as_secs_f64());
     let stored = store.map_or("the run is not stored".into(), |store| format!("stored in {}", store.path().display()));
     let page = page.map_or("no report is written".into(), |page| format!("report in {}", page.display()));
@@ -54,19 +72,19 @@ pub fn announce(plan: &Plan, wishes: &Wishes<'_>, store: Option<&Store>, page: O
 }
 
 /// Prints a finished run, writes its page, and says how well it went.
-pub fn show(finished: Finished, page: Option<&Path>, json: bool, references: &[Reference]) -> Done {
+fn show(finished: Finished, to: &Destination<'_>) -> Done {
     let Finished { run, trouble } = finished;
     let analysis = analyse(&run);
     let probes = explain::texts();
-    let beside = Report { run: &run, analysis: &analysis, references, probes: &probes };
-    if json {
+    let beside = Report { run: &run, analysis: &analysis, references: &to.references, probes: &probes };
+    if to.json {
         output::print(|out| Json::default().render(&beside, out))?;
     } else {
         let terminal = Terminal { width: output::width(), color: output::color() };
         output::print(|out| terminal.render(&beside, out))?;
     }
-    if let Some(page) = page {
-        let all = if references.is_empty() { kelvin_analysis::references() } else { references };
+    if let Some(page) = to.page {
+        let all = if to.references.is_empty() { kelvin_analysis::references() } else { &to.references };
         output::write_file(page, |out| Html.render(&Report { references: all, ..beside }, out))?;
     }
     if let Some(trouble) = trouble {

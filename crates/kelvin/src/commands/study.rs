@@ -3,10 +3,9 @@
 use kelvin_harness::{Effort, Kind, Plan};
 
 use crate::cli::StudyArgs;
-use crate::commands::{open_store, run};
+use crate::commands::run::{self, Destination};
 use crate::fault::{Done, Fault};
-use crate::measure::{Here, Wishes, measure};
-use crate::place;
+use crate::measure::{Here, Wishes};
 
 /// Seconds and rounds of a study if the command line does not say.
 const BUDGET: f64 = 60.0;
@@ -25,10 +24,7 @@ pub fn study(args: &StudyArgs) -> Done {
     let plan = Plan::new(&probes, Kind::Study, &[chosen.id.to_owned()], &here.machine, Effort::Default)
         .map_err(Fault::because)?;
     let wishes = Wishes { mode: "study", budget: BUDGET, rounds: ROUNDS, args: &args.measure };
-    // A CPU that may not be used is a mistake, said before a store is opened for the run.
-    place::choose(&here.machine, &here.allowed, args.measure.cpu)?;
-    let store = if args.no_store { None } else { Some(open_store(&args.store)?) };
     let page = (!args.no_report).then_some(args.report.as_path());
-    run::announce(&plan, &wishes, store.as_ref(), page);
-    run::show(measure(here, &plan, &wishes, store.as_ref())?, page, args.json, &[])
+    let store = (!args.no_store).then_some(&args.store);
+    run::carry_out(here, &plan, &wishes, &Destination { store, page, json: args.json, references: Vec::new() })
 }

@@ -149,6 +149,13 @@ fn samples(summary: &Summary, metric: &Metric) -> String {
         let tag = |tag: &kelvin_analysis::TagCount| format!("{} {}", units::count(tag.count), tag.tag);
         rows.push(("Tagged", esc(&summary.tags.iter().map(tag).collect::<Vec<_>>().join(", "))));
     }
+    if !summary.canary_correlations.is_empty() {
+        let one = |found: &kelvin_analysis::CanaryCorrelation| {
+            format!("{} {:+.2}", words::canary(found.canary), found.correlation)
+        };
+        let all: Vec<String> = summary.canary_correlations.iter().map(one).collect();
+        rows.push(("Goes along with canary", esc(&format!("{} (rank correlation)", all.join(", ")))));
+    }
     format!(
         "<div class=\"strips\"><div>{}<p class=\"why\">Distribution of {} {kind}</p></div><div>{}<p class=\"why\">Rounds over the \
          run</p></div></div>{}{}",

@@ -1,0 +1,58 @@
+//! Published machines beside a run: the same quantity here and there, for the formats that have a table for it.
+
+use kelvin_analysis::reference::{Standing, standing};
+use kelvin_model::{Reference, ReferenceValue};
+
+use kelvin_analysis::MetricResult;
+
+use crate::{Report, units};
+
+/// One published machine and what it has in common with the run.
+pub(crate) struct Beside<'a> {
+    /// The machine.
+    pub reference: &'a Reference,
+    /// The common quantities, in the order of the run.
+    pub rows: Vec<Row>,
+}
+
+/// A quantity that was measured here and published there.
+pub(crate) struct Row {
+    /// Metric and case.
+    pub what: String,
+    /// Measured here, with its interval.
+    pub here: String,
+    /// Published there.
+    pub there: String,
+    /// Here over there; empty where the two are not the same quantity.
+    pub ratio: String,
+    /// Why no ratio is drawn.
+    pub remark: String,
+}
+
+/// What each of the report's published machines has in common with the run; machines with nothing in common are left
+/// out.
+pub(crate) fn beside<'a>(report: &Report<'a>) -> Vec<Beside<'a>> {
+    let rows = |reference: &Reference| {
+        let results = report.analysis.results.iter().filter(|result| !result.only_input);
+        results.flat_map(|result| rows_of(result, reference)).collect()
+    };
+    let tables = report.references.iter().map(|reference| Beside { reference, rows: rows(reference) });
+    tables.filter(|table| !table.rows.is_empty()).collect()
+}
+
+fn rows_of(result: &MetricResult, reference: &Reference) -> Vec<Row> {
+    let Some(summary) = result.outcome.summary() else { return Vec::new() };
+    let here = units::with_interval(summary.headline, summary.interval, result.metric.unit).to_string();
+    let published = |value: &&ReferenceValue| value.metric == result.metric.id && value.case == result.case;
+    let row = |value: &ReferenceValue| {
+        let (ratio, remark) = match standing(value, &result.metric) {
+            Standing::Equal if value.value != 0.0 => (units::ratio(summary.headline / value.value), String::new()),
+            Standing::Equal => (String::new(), "the published value is zero".into()),
+            Standing::ShownOnly(why) => (String::new(), why),
+        };
+        let case = units::case(&result.metric, &result.case);
+        let what = if case.is_empty() { result.metric.id.to_string() } else { format!("{} {case}", result.metric.id) };
+        Row { what, here: here.clone(), there: units::plain(value.value, value.unit), ratio, remark }
+    };
+    reference.values.iter().filter(published).map(row).collect()
+}
