@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn an_error_below_the_last_digit_is_said_to_be_below_it() {
-        assert_eq!(ns(61.234_567, 1e-9), "61.2346 ± <0.0001 ns");
+        assert_eq!(ns(61.234_567, 1e-9), "61.235 ± <0.001 ns");
         assert_eq!(ns(61.0, 0.0), "61.0 ± 0.0 ns");
     }
 

@@ -56,8 +56,29 @@ impl SmallImage {
             check(unsafe { libc::madvise(from as *mut _, to - from, libc::MADV_DONTFORK) })?;
             image.hidden.push((from, to));
         }
+        give_back_unused_stack(&mappings)?;
         Ok(image)
     }
+}
+
+/// Bytes below this function's frame that stay: the red zone, and the frames of the calls made from here.
+const STACK_KEPT: usize = 8 << 10;
+
+/// Gives back the pages of the stack that deeper calls have touched before and nothing uses now: a fork would copy them.
+fn give_back_unused_stack(mappings: &[Mapping<'_>]) -> Result<()> {
+    let mark = 0u8;
+    let here = std::ptr::from_ref(&mark) as usize;
+    let Some(stack) = mappings.iter().find(|mapping| mapping.name == "[stack]" && mapping.holds(here)) else {
+        // A thread's stack is other anonymous memory, which is left out of the child or not as it is.
+        return Ok(());
+    };
+    let to = (here - STACK_KEPT) & !4095;
+    if to <= stack.from {
+        return Ok(());
+    }
+    // SAFETY: the range lies in this thread's stack, wholly below the frames in use and what the call itself needs; what
+    // is there is dead, and a later, deeper call finds fresh pages.
+    check(unsafe { libc::madvise(stack.from as *mut _, to - stack.from, libc::MADV_DONTNEED) }).map(drop)
 }
 
 impl Drop for SmallImage {
