@@ -79,6 +79,26 @@ pub struct StoreArgs {
     pub store: Option<PathBuf>,
 }
 
+/// Where a run goes.
+#[derive(Debug, Args)]
+pub struct DestinationArgs {
+    /// Which store
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Do not store the run
+    #[arg(long)]
+    pub no_store: bool,
+    /// Where to write the HTML report
+    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    pub report: PathBuf,
+    /// Write no HTML report
+    #[arg(long, conflicts_with = "report")]
+    pub no_report: bool,
+    /// Print the run and its analysis as JSON instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// How to measure.
 #[derive(Debug, Args)]
 pub struct MeasureArgs {
@@ -122,21 +142,9 @@ pub struct RunArgs {
     /// How to measure
     #[command(flatten)]
     pub measure: MeasureArgs,
-    /// Which store
+    /// Where it goes
     #[command(flatten)]
-    pub store: StoreArgs,
-    /// Do not store the run
-    #[arg(long)]
-    pub no_store: bool,
-    /// Where to write the HTML report
-    #[arg(long, value_name = "FILE", default_value = "report.html")]
-    pub report: PathBuf,
-    /// Write no HTML report
-    #[arg(long, conflicts_with = "report")]
-    pub no_report: bool,
-    /// Print the run and its analysis as JSON instead of the table
-    #[arg(long)]
-    pub json: bool,
+    pub to: DestinationArgs,
     /// A published machine to set beside, by id; may be given more than once [default in HTML: all]
     #[arg(long, value_name = "MACHINE")]
     pub beside: Vec<String>,
@@ -150,21 +158,9 @@ pub struct StudyArgs {
     /// How to measure
     #[command(flatten)]
     pub measure: MeasureArgs,
-    /// Which store
+    /// Where it goes
     #[command(flatten)]
-    pub store: StoreArgs,
-    /// Do not store the run
-    #[arg(long)]
-    pub no_store: bool,
-    /// Where to write the HTML report
-    #[arg(long, value_name = "FILE", default_value = "report.html")]
-    pub report: PathBuf,
-    /// Write no HTML report
-    #[arg(long, conflicts_with = "report")]
-    pub no_report: bool,
-    /// Print the run and its analysis as JSON instead of the table
-    #[arg(long)]
-    pub json: bool,
+    pub to: DestinationArgs,
 }
 
 /// `kelvin selfcheck`.

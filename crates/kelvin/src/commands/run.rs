@@ -10,7 +10,7 @@ use kelvin_model::{Reference, RunStatus};
 use kelvin_report::{Html, Json, Render, Report, Terminal};
 use kelvin_store::Store;
 
-use crate::cli::{RunArgs, StoreArgs};
+use crate::cli::{DestinationArgs, RunArgs, StoreArgs};
 use crate::commands::{explain, open_store, report};
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::measure::{Finished, Here, Wishes, effort_defaults, measure};
@@ -29,9 +29,7 @@ pub fn run(args: &RunArgs) -> Done {
         Plan::new(&kelvin_probes::all(), Kind::Measure, &args.names, &here.machine, effort).map_err(Fault::because)?;
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan));
     let wishes = Wishes { mode, budget, rounds, args: &args.measure };
-    let page = (!args.no_report).then_some(args.report.as_path());
-    let to = Destination { store: (!args.no_store).then_some(&args.store), page, json: args.json, references };
-    carry_out(here, &plan, &wishes, &to)
+    carry_out(here, &plan, &wishes, &Destination::new(&args.to, references))
 }
 
 /// Where a run goes.
@@ -44,6 +42,18 @@ pub struct Destination<'a> {
     pub json: bool,
     /// Published machines to set beside it.
     pub references: Vec<Reference>,
+}
+
+impl<'a> Destination<'a> {
+    /// What the command line says, and the machines that were found by it.
+    pub fn new(args: &'a DestinationArgs, references: Vec<Reference>) -> Self {
+        Self {
+            store: (!args.no_store).then_some(&args.store),
+            page: (!args.no_report).then_some(&args.report),
+            json: args.json,
+            references,
+        }
+    }
 }
 
 /// Measures a plan and shows it. What can be wrong with the wishes is found out before anything is measured.

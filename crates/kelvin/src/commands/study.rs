@@ -24,7 +24,5 @@ pub fn study(args: &StudyArgs) -> Done {
     let plan = Plan::new(&probes, Kind::Study, &[chosen.id.to_owned()], &here.machine, Effort::Default)
         .map_err(Fault::because)?;
     let wishes = Wishes { mode: "study", budget: BUDGET, rounds: ROUNDS, args: &args.measure };
-    let page = (!args.no_report).then_some(args.report.as_path());
-    let store = (!args.no_store).then_some(&args.store);
-    run::carry_out(here, &plan, &wishes, &Destination { store, page, json: args.json, references: Vec::new() })
+    run::carry_out(here, &plan, &wishes, &Destination::new(&args.to, Vec::new()))
 }
