@@ -2,11 +2,11 @@
 
 use kelvin_harness::Facts;
 use kelvin_harness::MeasuredValue;
-use kelvin_model::{Case, Machine};
+use kelvin_model::{Case, Machine, Name};
 
-/// A machine of which nothing is known.
+/// A machine of which nothing is known but that it is an x86-64 one.
 pub(crate) fn machine() -> Machine {
-    Machine::unknown("a test")
+    Machine { architecture: Name::new("x86_64"), ..Machine::unknown("a test") }
 }
 
 /// Calls `look` with facts about that machine and these headlines by metric id, whatever the case; `None` is a metric

@@ -40,7 +40,7 @@ impl Render for Markdown {
 fn write_beside(report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
     for table in beside(report) {
         writeln!(out, "## Beside {}\n", markdown(&table.reference.title))?;
-        writeln!(out, "| metric | here | there | here / there | remark |\n|---|---:|---:|---:|---|")?;
+        writeln!(out, "| quantity | here | there | here / there | remark |\n|---|---:|---:|---:|---|")?;
         for row in &table.rows {
             let [what, here, there, ratio, remark] =
                 [&row.what, &row.here, &row.there, &row.ratio, &row.remark].map(|cell| markdown(cell));

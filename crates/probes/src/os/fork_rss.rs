@@ -248,7 +248,8 @@ mod tests {
         assert_eq!(sizes(&machine, Effort::Default, "base"), [1, 16, 64]);
         machine.memory.available_bytes = Fact::known(4096 * MIB, "a test");
         assert_eq!(sizes(&machine, Effort::Default, "base"), [1, 16, 64, 256, 1024]);
-        assert_eq!(sizes(&machine, Effort::Default, "huge"), [16, 64, 256, 1024]);
+        assert_eq!(sizes(&machine, Effort::Default, "huge"), [16, 64, 256]);
+        assert_eq!(sizes(&machine, Effort::Thorough, "huge"), [16, 64, 256, 1024]);
         assert_eq!(sizes(&machine, Effort::Quick, "huge"), [16, 64]);
         machine.limits.memory_bytes = Fact::known(Some(1024 * MIB), "a test");
         assert_eq!(sizes(&machine, Effort::Default, "base"), [1, 16, 64, 256]);
