@@ -195,6 +195,7 @@ pub fn span(low: f64, high: f64, unit: Unit) -> String {
 pub fn ratio(value: f64) -> String {
     match value {
         value if !value.is_finite() => value.to_string(),
+        0.0 => "0".into(),
         value if value >= 99.5 => format!("{value:.0}"),
         value if value >= 9.95 => format!("{value:.1}"),
         value if value >= 0.0995 => format!("{value:.2}"),
@@ -299,6 +300,12 @@ mod tests {
     fn an_error_below_the_last_digit_is_said_to_be_below_it() {
         assert_eq!(ns(61.234_567, 1e-9), "61.235 ± <0.001 ns");
         assert_eq!(ns(61.0, 0.0), "61.0 ± 0.0 ns");
+    }
+
+    #[test]
+    fn a_ratio_of_nothing_is_zero() {
+        assert_eq!(ratio(0.0), "0");
+        assert_eq!(ratio(1.06), "1.06");
     }
 
     #[test]
