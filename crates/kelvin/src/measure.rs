@@ -16,7 +16,7 @@ use crate::cli::MeasureArgs;
 use crate::fault::Fault;
 use crate::place::{self, Placement};
 use crate::progress::Progress;
-use crate::record::Record;
+use crate::record::{Record, Recorded};
 use crate::scratch::Scratch;
 
 /// Seconds of calibrating the clock.
@@ -101,14 +101,16 @@ pub fn measure(here: Here, plan: &Plan, wishes: &Wishes<'_>, store: Option<&Stor
     let watch = kelvin_machine::Watch::begin(root);
     let mut record = Record::new(store.map(Store::recorder), Progress::new(crate::output::shows_progress()));
     supervise(plan, &outline, &options, &mut record);
-    let (run, trouble) = record.into_parts();
+    let Recorded { run, trouble, open } = record.finish();
     let mut run = run.ok_or_else(|| Fault::because("the run never began"))?;
     run.outline.hazards.extend(watch.end(root));
     run.outline.clock.source_after = clock_source(root);
     conclude(&mut run);
-    let trouble = match (store, trouble) {
-        (Some(store), None) => keep(store, &run).err(),
-        (_, trouble) => trouble,
+    let trouble = match (store, open) {
+        (Some(store), Some((mut recorder, end))) => {
+            keep(store, &run).and_then(|()| recorder.event(&end)).err().or(trouble)
+        }
+        _ => trouble,
     };
     Ok(Finished { run, trouble })
 }

@@ -12,18 +12,30 @@ pub struct Record<'a> {
     store: Option<Recorder<'a>>,
     /// Why the store no longer takes rounds.
     trouble: Option<AppendError>,
+    /// The end of the run, held back from the store until all that belongs to the run is stored.
+    end: Option<Event>,
     progress: Progress,
+}
+
+/// What a record ends in.
+pub struct Recorded<'a> {
+    /// The run.
+    pub run: Option<Run>,
+    /// Why not all of it could be stored.
+    pub trouble: Option<AppendError>,
+    /// Where its end is still to be stored, and that end.
+    pub open: Option<(Recorder<'a>, Event)>,
 }
 
 impl<'a> Record<'a> {
     /// A record without a run as yet.
     pub fn new(store: Option<Recorder<'a>>, progress: Progress) -> Self {
-        Self { run: None, store, trouble: None, progress }
+        Self { run: None, store, trouble: None, end: None, progress }
     }
 
-    /// The run, and why not all of it could be stored if so.
-    pub fn into_parts(self) -> (Option<Run>, Option<AppendError>) {
-        (self.run, self.trouble)
+    /// What came of it. The end of the run is not stored yet: a run whose end is stored lacks nothing.
+    pub fn finish(self) -> Recorded<'a> {
+        Recorded { run: self.run, trouble: self.trouble, open: self.store.zip(self.end) }
     }
 }
 
@@ -37,6 +49,10 @@ impl Sink for Record<'_> {
                     run.apply(event.clone());
                 }
             }
+        }
+        if matches!(event, Event::Finished { .. }) {
+            self.end = Some(event.clone());
+            return;
         }
         if let Some(store) = &mut self.store
             && let Err(error) = store.event(event)
