@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use kelvin_model::{Batches, Metric, OverheadReading, Reading, Readings, Tags};
+use kelvin_stats::median;
 use kelvin_sys::clock::Clock;
 use kelvin_sys::kernels;
 
@@ -363,17 +364,6 @@ fn measure_overhead(clock: Clock, nanoseconds_per_tick: f64) -> OverheadReading 
     OverheadReading {
         clock_pair: clock_pair * nanoseconds_per_tick,
         loop_iteration: (median(&loops) * nanoseconds_per_tick).max(0.0),
-    }
-}
-
-/// The middle value; 0 of none.
-pub(crate) fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => 0.0,
-        n if n % 2 == 1 => sorted[n / 2],
-        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use kelvin_analysis::Headlines;
+use kelvin_analysis::{Analysis, Headlines, analyse};
 use kelvin_harness::{Effort, Facts, MeasuredValue, Options, Plan, Probe, supervise};
 use kelvin_model::{
     Case, ClockInfo, ClockKind, FORMAT, Fact, Machine, Metric, Name, Outline, PredictionRecord, Run, RunSettings,
@@ -57,6 +57,8 @@ impl Here {
 pub struct Finished {
     /// The run.
     pub run: Run,
+    /// What analysis says of it.
+    pub analysis: Analysis,
     /// Why not all of it could be stored.
     pub trouble: Option<AppendError>,
 }
@@ -106,13 +108,14 @@ pub fn measure(here: Here, plan: &Plan, wishes: &Wishes<'_>, store: Option<&Stor
     run.outline.hazards.extend(watch.end(root));
     run.outline.clock.source_after = clock_source(root);
     conclude(&mut run);
+    let analysis = analyse(&run);
     let trouble = match (store, open) {
         (Some(store), Some((mut recorder, end))) => {
-            keep(store, &run).and_then(|()| recorder.event(&end)).err().or(trouble)
+            keep(store, &run, &analysis).and_then(|()| recorder.event(&end)).err().or(trouble)
         }
         _ => trouble,
     };
-    Ok(Finished { run, trouble })
+    Ok(Finished { run, analysis, trouble })
 }
 
 /// What can be said only when all rounds are made: the measured frequency, predictions, studies.
@@ -150,11 +153,11 @@ fn prediction(probe: &Probe, metric: &Metric, facts: &Facts<'_>, case: &Case) ->
 }
 
 /// Stores what is known only now, and what later runs learn from.
-fn keep(store: &Store, run: &Run) -> Result<(), AppendError> {
+fn keep(store: &Store, run: &Run, analysis: &Analysis) -> Result<(), AppendError> {
     store.amend(&run.outline)?;
     store.finish(&run.outline.id, &run.predictions, &run.studies, &[])?;
     if run.status == RunStatus::Complete {
-        let headlines: Vec<Headline> = kelvin_analysis::analyse(run)
+        let headlines: Vec<Headline> = analysis
             .results
             .iter()
             .filter_map(|result| {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
-use kelvin_analysis::{Analysis, Outcome, analyse};
+use kelvin_analysis::{Analysis, Outcome};
 use kelvin_harness::{Effort, Kind, Plan};
 use kelvin_model::{Reference, RunStatus};
 use kelvin_report::{Html, Json, Render, Report, Terminal};
@@ -83,8 +83,7 @@ fn announce(plan: &Plan, wishes: &Wishes<'_>, store: Option<&Store>, page: Optio
 
 /// Prints a finished run, writes its page, and says how well it went.
 fn show(finished: Finished, to: &Destination<'_>) -> Done {
-    let Finished { run, trouble } = finished;
-    let analysis = analyse(&run);
+    let Finished { run, analysis, trouble } = finished;
     let probes = explain::texts();
     let beside = Report { run: &run, analysis: &analysis, references: &to.references, probes: &probes };
     if to.json {

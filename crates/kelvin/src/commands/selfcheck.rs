@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use kelvin_analysis::{Analysis, MetricResult, Outcome, Verdict, analyse};
+use kelvin_analysis::{Analysis, MetricResult, Outcome, Verdict};
 use kelvin_harness::{Effort, Kind, Plan};
 use kelvin_model::{ClockInfo, Run};
 use kelvin_report::units;
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::cli::SelfcheckArgs;
 use crate::fault::{Done, Fault, WITH_FAILURES};
-use crate::measure::{Here, Wishes, measure};
+use crate::measure::{Finished, Here, Wishes, measure};
 use crate::output;
 
 /// Seconds and rounds if the command line does not say.
@@ -33,8 +33,7 @@ pub fn selfcheck(args: &SelfcheckArgs) -> Done {
     let kind = if args.faults { Kind::Fault } else { Kind::Truth };
     let plan = Plan::new(&kelvin_probes::all(), kind, &[], &here.machine, Effort::Default).map_err(Fault::because)?;
     let wishes = Wishes { mode: "selfcheck", budget: BUDGET, rounds: ROUNDS, args: &args.measure };
-    let run = measure(here, &plan, &wishes, None)?.run;
-    let analysis = analyse(&run);
+    let Finished { run, analysis, .. } = measure(here, &plan, &wishes, None)?;
     let peak = usage(Who::Process).peak_resident;
     output::print(|out| {
         if args.json {
