@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use kelvin_model::{
-    Attempt, Batches, CANARY_CHAIN_ADDS, Canaries, Canary, CanaryPoint, Case, Measurement, Name, Readings, Round, Run,
+    Attempt, Batches, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, CanaryPoint, Case, Measurement, Name, Readings, Round,
+    Run,
 };
 use kelvin_stats::{Samples, Sorted, dominant_mode};
 
@@ -130,9 +131,10 @@ impl References {
         self.of_run.get(&canary).copied()
     }
 
-    /// Core frequency that the chain of dependent adds shows in its steady state, in hertz.
-    pub fn core_hertz(&self) -> Option<f64> {
-        self.get(Canary::Chain).map(|chain| f64::from(CANARY_CHAIN_ADDS) / chain.nanoseconds * 1e9)
+    /// Core frequency that the chain of dependent multiplies shows in its steady state, in hertz.
+    pub fn core_hertz(&self, multiply_cycles: u32) -> Option<f64> {
+        let cycles = f64::from(CANARY_CHAIN_MULTIPLIES * multiply_cycles);
+        self.get(Canary::Chain).map(|chain| cycles / chain.nanoseconds * 1e9)
     }
 
     /// Judges batches by the canaries beside them.

@@ -49,7 +49,8 @@ impl Headlines {
                 }
             }
         }
-        Self { measured, chain_hertz: desk.references.core_hertz() }
+        let cycles = run.outline.clock.multiply_cycles.get();
+        Self { measured, chain_hertz: cycles.and_then(|&cycles| desk.references.core_hertz(cycles)) }
     }
 
     /// The headline of a metric at a case; `None` if it was not measured, is not known, or is impossible.

@@ -208,7 +208,7 @@ fn headlines_are_those_of_the_analysis() {
     assert_eq!(kelvin_analysis::headline(&run, "test.call", &Case::new()), Some(found));
     assert_eq!(headlines.get("test.call", &Case::new().with("size", 1)), None);
     assert_eq!(headlines.get("test.other", &Case::new()), None);
-    assert!(near(headlines.core_hertz().unwrap(), 4.096e9));
+    assert!(near(headlines.core_hertz().unwrap(), 4.128e9));
 }
 
 #[test]

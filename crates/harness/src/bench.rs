@@ -168,6 +168,12 @@ impl<'a> Bench<'a> {
         self.clock
     }
 
+    /// Core cycles of a 64-bit multiply, as they were found before the run.
+    pub fn multiply_cycles(&self) -> Result<u32, Stop> {
+        let cycles = &self.request.multiply_cycles;
+        cycles.get().copied().ok_or_else(|| Stop::fail(cycles.source_or_reason()))
+    }
+
     /// Ticks of the clock in nanoseconds.
     pub fn nanoseconds(&self, ticks: u64) -> f64 {
         ticks as f64 * self.nanoseconds_per_tick
@@ -370,7 +376,7 @@ fn measure_overhead(clock: Clock, nanoseconds_per_tick: f64) -> OverheadReading 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kelvin_model::{Canary, Case};
+    use kelvin_model::{Canary, Case, Fact};
     use kelvin_sys::clock::Script;
 
     static METRIC: Metric = Metric::duration("test.operation", "An operation of a script");
@@ -384,6 +390,7 @@ mod tests {
             slice,
             counter: true,
             hertz: 1e9,
+            multiply_cycles: Fact::known(3, "a test"),
             cpu: kelvin_sys::cpu::current(),
             peer_cpu: None,
             allowed_cpus: vec![0],

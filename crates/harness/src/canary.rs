@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_model::{CANARY_CHAIN_ADDS, Canary};
+use kelvin_model::{CANARY_CHAIN_MULTIPLIES, Canary};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::kernels;
 use kelvin_sys::memory::{Pages, Ring};
 
+/// Adds of one reading of the block canary.
+const BLOCK_ADDS: u64 = 16384;
 /// Bytes that the cache canary walks through: more than any first-level cache, less than any second-level one.
 const CACHE_BYTES: usize = 128 << 10;
 /// Hops of one reading of the cache canary: an eighth of the ring, and each reading goes on where the last one stopped,
@@ -19,15 +21,22 @@ const KERNEL_CALLS: u64 = 8;
 pub(crate) struct Canaries {
     clock: Clock,
     nanoseconds_per_tick: f64,
-    ring: Option<Ring>,
+    ring: RingState,
     enabled: bool,
+    seed: u64,
+}
+
+/// The memory of the cache canary. It is made when first read, because what a process maps is part of what forks cost.
+enum RingState {
+    Unmade,
+    Made(Ring),
+    /// There was no memory for it: the canary is absent from the data, which says so by itself.
+    Impossible,
 }
 
 impl Canaries {
     pub(crate) fn new(clock: Clock, nanoseconds_per_tick: f64, enabled: bool, seed: u64) -> Self {
-        // Without memory for the ring the cache canary is absent from the data, which says so by itself.
-        let ring = enabled.then(|| Ring::new(CACHE_BYTES, Pages::Base, seed).ok()).flatten();
-        Self { clock, nanoseconds_per_tick, ring, enabled }
+        Self { clock, nanoseconds_per_tick, ring: RingState::Unmade, enabled, seed }
     }
 
     /// Times every canary of `wanted` once and appends to its column.
@@ -46,13 +55,13 @@ impl Canaries {
         let clock = self.clock;
         // What was measured before may have left even the canary's own instructions cold: a little of it goes first,
         // untimed.
-        kernels::chain_add(1);
+        kernels::chain_multiply(1);
         kernels::independent_adds(1);
         let ticks = match canary {
-            Canary::Chain => timed(clock, || kernels::chain_add(u64::from(CANARY_CHAIN_ADDS) / kernels::CHAIN)),
-            Canary::Block => {
-                timed(clock, || kernels::independent_adds(2 * u64::from(CANARY_CHAIN_ADDS) / kernels::BLOCK))
+            Canary::Chain => {
+                timed(clock, || kernels::chain_multiply(u64::from(CANARY_CHAIN_MULTIPLIES) / kernels::CHAIN))
             }
+            Canary::Block => timed(clock, || kernels::independent_adds(BLOCK_ADDS / kernels::BLOCK)),
             Canary::Cache => self.time_cache()?,
             Canary::Kernel => {
                 // Work that leaves cold caches behind must not look like a disturbance: the way into the kernel is
@@ -67,7 +76,10 @@ impl Canaries {
     }
 
     fn time_cache(&mut self) -> Option<u64> {
-        let ring = self.ring.as_mut()?;
+        if matches!(self.ring, RingState::Unmade) {
+            self.ring = Ring::new(CACHE_BYTES, Pages::Base, self.seed).map_or(RingState::Impossible, RingState::Made);
+        }
+        let RingState::Made(ring) = &mut self.ring else { return None };
         Some(timed(self.clock, || ring.chase(CACHE_HOPS)))
     }
 }

@@ -7,6 +7,7 @@
 mod bench;
 mod canary;
 mod crew;
+mod cycle;
 mod launch;
 mod plan;
 mod probe;
@@ -17,6 +18,7 @@ mod supervise;
 mod watch;
 
 pub use bench::Bench;
+pub use cycle::multiply_cycles;
 pub use plan::{Plan, Unit, UnknownName};
 pub use probe::{Effort, Facts, Kind, MeasuredValue, Method, Probe, Stop};
 pub use serve::serve;

@@ -4,7 +4,7 @@
 //! of bytes that follow, and that many bytes of JSON; anything else on that stream, before or after, is garbage and
 //! fails the round, so that a stray print can never pass for a reading.
 
-use kelvin_model::{Attempt, Case};
+use kelvin_model::{Attempt, Case, Fact};
 use serde::{Deserialize, Serialize};
 
 /// First bytes of an answer.
@@ -21,6 +21,8 @@ pub(crate) struct Request {
     /// Whether the counter is the clock; else CLOCK_MONOTONIC_RAW.
     pub counter: bool,
     pub hertz: f64,
+    /// Core cycles of a multiply, or why they are not known.
+    pub multiply_cycles: Fact<u32>,
     pub cpu: u32,
     pub peer_cpu: Option<u32>,
     /// CPUs that probes of many CPUs may use.

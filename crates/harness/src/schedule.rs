@@ -7,7 +7,10 @@ use kelvin_stats::{Random, median, t_quantile, variance};
 
 /// Least and most nanoseconds that a unit gets for timing in one round.
 const LEAST_SLICE: f64 = 8e6;
-const MOST_SLICE: f64 = 150e6;
+const MOST_SLICE: f64 = 40e6;
+/// Where the budget would allow longer slices, a unit is given more rounds instead, up to this many before it counts what
+/// its interval still lacks: a disturbance of some hundred milliseconds then spoils one round of many, not of few.
+const AMPLE_ROUNDS: u32 = 40;
 /// Share of the budget that the minimum of rounds may take; the rest narrows intervals.
 const MINIMUM_SHARE: f64 = 0.85;
 /// Rounds that a unit is given at least, even one whose set-up is so expensive that it cannot have its minimum.
@@ -64,6 +67,8 @@ pub(crate) struct Schedule {
     /// Units still to run in this pass, last first.
     pass: Vec<usize>,
     passes: u32,
+    /// Rounds of each unit before intervals count: those that are wanted, or more where the budget is ample.
+    rounds: u32,
     slice: f64,
 }
 
@@ -77,6 +82,7 @@ impl Schedule {
             random: Random::new(wanted.seed),
             pass: Vec::new(),
             passes: 0,
+            rounds: wanted.rounds,
             slice: LEAST_SLICE,
         }
     }
@@ -141,13 +147,26 @@ impl Schedule {
     }
 
     fn begin_pass(&mut self, now: f64) {
-        let mut pass = if self.passes < self.wanted.rounds { self.minimum_pass(now) } else { Vec::new() };
+        // The first pass shows what the rounds cost beside timing.
+        if self.passes > 0 {
+            self.rounds = self.ample_rounds(now);
+        }
+        let mut pass = if self.passes < self.rounds { self.minimum_pass(now) } else { Vec::new() };
         if pass.is_empty() {
             pass = self.narrowing_pass(now);
         }
         self.random.shuffle(&mut pass);
         self.pass = pass;
         self.passes += 1;
+    }
+
+    /// How many rounds of the longest slice fit, at least those that are wanted.
+    fn ample_rounds(&self, now: f64) -> u32 {
+        let asked = |state: &&State| !state.given_up && !state.only_input && !self.is_expensive(state);
+        let pass: f64 = self.units.iter().filter(asked).map(|state| state.overhead + MOST_SLICE).sum();
+        let time = (self.wanted.budget * MINIMUM_SHARE - now).max(0.0);
+        let fit = if pass > 0.0 { self.passes + (time / pass) as u32 } else { 0 };
+        fit.min(AMPLE_ROUNDS).max(self.wanted.rounds)
     }
 
     /// One more round of every unit that lacks some, with a slice that lets all the passes fit.
@@ -162,8 +181,7 @@ impl Schedule {
         let rounds: f64 = pass.iter().map(to_come).sum();
         let overhead: f64 = pass.iter().map(|unit| to_come(unit) * self.units[*unit].overhead).sum();
         let time = (self.wanted.budget * MINIMUM_SHARE - now).max(0.0);
-        let most = if self.passes == 0 { MOST_SLICE / 4.0 } else { MOST_SLICE };
-        self.slice = ((time - overhead) / rounds).clamp(LEAST_SLICE, most);
+        self.slice = ((time - overhead) / rounds).clamp(LEAST_SLICE, MOST_SLICE);
         pass
     }
 
@@ -190,9 +208,12 @@ impl Schedule {
 
     /// The rounds that a unit is to have at least.
     fn rounds_of(&self, state: &State) -> u32 {
-        let asked = self.wanted.rounds;
-        let expensive = state.rounds > 0 && state.overhead * f64::from(asked) > EXPENSIVE_SHARE * self.wanted.budget;
-        if state.only_input || expensive { self.fewest(state) } else { asked }
+        if state.only_input || self.is_expensive(state) { self.fewest(state) } else { self.rounds }
+    }
+
+    fn is_expensive(&self, state: &State) -> bool {
+        let set_ups = state.overhead * f64::from(self.wanted.rounds);
+        state.rounds > 0 && set_ups > EXPENSIVE_SHARE * self.wanted.budget
     }
 
     /// The rounds that a unit is given even if the budget is overrun.
@@ -237,17 +258,28 @@ mod tests {
 
     #[test]
     fn steady_units_get_their_rounds_and_no_more() {
-        let (rounds, now, schedule) = play(WANTED, &[5e6; 20], |_, _| 100.0);
-        assert_eq!(rounds, [6; 20]);
+        let (rounds, now, schedule) = play(WANTED, &[5e6; 40], |_, _| 100.0);
+        assert_eq!(rounds, [6; 40]);
         assert!(now <= 0.86 * WANTED.budget, "{now}");
         assert!(schedule.wide().is_empty() && schedule.short().is_empty());
+    }
+
+    #[test]
+    fn an_ample_budget_is_spent_on_rounds_before_slices() {
+        let (rounds, now, _) = play(WANTED, &[5e6], |_, _| 100.0);
+        assert_eq!(rounds, [AMPLE_ROUNDS]);
+        assert!(now <= f64::from(AMPLE_ROUNDS) * (5e6 + MOST_SLICE));
+        // 8.5 s hold 18 passes over ten units of 45 ms.
+        let (rounds, now, _) = play(WANTED, &[5e6; 10], |_, _| 100.0);
+        assert!((17..=19).contains(&rounds[0]) && rounds.iter().all(|&n| n == rounds[0]), "{rounds:?}");
+        assert!(now <= 0.86 * WANTED.budget, "{now}");
     }
 
     #[test]
     fn time_left_goes_to_the_one_that_can_be_narrowed() {
         // Unit 3 alternates by 3 % either way: wide after six rounds, but not hopeless.
         let figure = |unit, round| if unit == 3 { 100.0 + if round % 2 == 0 { 3.0 } else { -3.0 } } else { 100.0 };
-        let (rounds, now, schedule) = play(WANTED, &[5e6; 20], figure);
+        let (rounds, now, schedule) = play(WANTED, &[5e6; 40], figure);
         assert!(rounds[3] > 8, "{rounds:?}");
         assert!(rounds.iter().enumerate().all(|(unit, &n)| unit == 3 || n == 6));
         assert!(schedule.wide().is_empty());
@@ -257,8 +289,8 @@ mod tests {
     #[test]
     fn a_hopeless_unit_is_left_alone() {
         let figure = |unit, round| if unit == 0 && round % 2 == 0 { 900.0 } else { 100.0 };
-        let (rounds, ..) = play(WANTED, &[5e6; 4], figure);
-        assert_eq!(rounds, [6; 4]);
+        let (rounds, ..) = play(WANTED, &[5e6; 40], figure);
+        assert_eq!(rounds, [6; 40]);
     }
 
     #[test]

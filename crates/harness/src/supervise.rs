@@ -121,6 +121,7 @@ fn request(unit: &Unit, next: Next, outline: &Outline, options: &Options, seed: 
         slice: next.slice as u64,
         counter: outline.clock.kind != kelvin_model::ClockKind::MonotonicRaw,
         hertz: outline.clock.hertz,
+        multiply_cycles: outline.clock.multiply_cycles.clone(),
         cpu: settings.cpu,
         peer_cpu: settings.peer_cpu,
         allowed_cpus: options.allowed_cpus.clone(),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use kelvin_analysis::{Analysis, Headlines, analyse};
-use kelvin_harness::{Effort, Facts, MeasuredValue, Options, Plan, Probe, supervise};
+use kelvin_harness::{Effort, Facts, MeasuredValue, Options, Plan, Probe, multiply_cycles, supervise};
 use kelvin_model::{
     Case, ClockInfo, ClockKind, FORMAT, Fact, Machine, Metric, Name, Outline, PredictionRecord, Run, RunSettings,
     RunStatus,
@@ -122,7 +122,7 @@ pub fn measure(here: Here, plan: &Plan, wishes: &Wishes<'_>, store: Option<&Stor
 fn conclude(run: &mut Run) {
     let headlines = Headlines::of(run);
     if let Some(frequency) = headlines.core_hertz() {
-        run.outline.machine.cpu.measured_hz = Fact::known(frequency, "measured: a chain of dependent adds");
+        run.outline.machine.cpu.measured_hz = Fact::known(frequency, "measured: a chain of dependent multiplies");
     }
     predict(run, &headlines);
     run.studies = kelvin_analysis::studies(run);
@@ -224,9 +224,10 @@ fn calibrated(cpu: u32) -> Result<ClockInfo, Fault> {
             })
             .collect();
         pairs.sort_unstable();
-        Ok::<_, std::io::Error>((calibration, pairs[pairs.len() / 2]))
+        let cycles = multiply_cycles(chosen);
+        Ok::<_, std::io::Error>((calibration, pairs[pairs.len() / 2], cycles))
     });
-    let (calibration, pair) = thread
+    let (calibration, pair, cycles) = thread
         .join()
         .map_err(|_| Fault::because("calibrating the clock panicked"))?
         .map_err(|error| Fault::new(format!("cannot pin to CPU {cpu}"), error))?;
@@ -235,6 +236,10 @@ fn calibrated(cpu: u32) -> Result<ClockInfo, Fault> {
         hertz: calibration.hertz,
         relative_error: calibration.relative_error,
         pair_nanoseconds: pair as f64 * 1e9 / calibration.hertz,
+        multiply_cycles: match cycles {
+            Ok(cycles) => Fact::known(cycles, "measured: a multiply against adds of one cycle"),
+            Err(reason) => Fact::unknown(reason),
+        },
         note,
         source_before: clock_source(root),
         source_after: None,

@@ -204,6 +204,16 @@ fn a_full_standard_output_is_a_fault() {
     assert!(stderr(&output).contains("standard output"), "{}", stderr(&output));
 }
 
+/// What a fork of this program costs depends on what it loads, and the published comparison is with a C program.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[test]
+fn only_the_c_library_is_loaded() {
+    let output = Command::new("ldd").arg(env!("CARGO_BIN_EXE_kelvin")).output().unwrap();
+    let loaded = stdout(&output);
+    assert!(loaded.contains("libc.so"), "{loaded}");
+    assert!(!loaded.contains("libm.so") && !loaded.contains("libgcc_s.so"), "{loaded}");
+}
+
 #[test]
 fn what_is_listed_can_be_explained() {
     let place = Place::new();
@@ -223,7 +233,7 @@ fn what_is_listed_can_be_explained() {
 fn one_probe_is_measured_stored_and_reported() {
     let place = Place::new();
     let run = place.run(&["run", "os.syscall.null", "--quick", "--budget", "2s", "--seed", "7"]);
-    assert!(run.status.success(), "{}", stderr(&run));
+    assert!(run.status.success(), "{}{}", stderr(&run), stdout(&run));
     assert!(stdout(&run).contains("syscall.null"), "{}", stdout(&run));
     assert!(!run.stdout.contains(&0x1b), "colours belong on a terminal only");
     let announced = stderr(&run).lines().next().unwrap();

@@ -37,7 +37,7 @@ pub(crate) fn read(sources: &Sources<'_>) -> (Name, Cpu) {
         microcode: info.fact("microcode", |text| Some(text.to_owned())),
         nominal_hz: frequencies.nominal(),
         maximum_hz: frequencies.maximum(),
-        measured_hz: Fact::unknown("not measured yet: a run measures it from a chain of dependent adds"),
+        measured_hz: Fact::unknown("not measured yet: a run measures it from a chain of dependent multiplies"),
         counter_hz: frequencies.counter(),
         flags: info.flags(),
         governor: governor(sources),

@@ -1,10 +1,12 @@
 //! Names of microarchitectures, from the numbers that processors state of themselves.
 //!
-//! Sources: AMD - the model ranges of `bsp_init_amd` in Linux `arch/x86/kernel/cpu/amd.c`, and the revision guides of
-//! families 17h, 19h and 1Ah for Zen+; Intel - Linux `arch/x86/include/asm/intel-family.h`, and Intel SDM volume 4,
-//! table 2-1; steppings of one model from the specification updates of the Xeon Scalable families; Arm - Linux
-//! `arch/arm64/include/asm/cputype.h` and util-linux `sys-utils/lscpu-arm.c`; Graviton - the processor named for each
-//! generation in AWS "Graviton technical guide".
+//! Sources: AMD - the model ranges of `bsp_init_amd` in Linux `arch/x86/kernel/cpu/amd.c`, and LLVM
+//! `llvm/lib/TargetParser/Host.cpp` (`getAMDProcessorTypeAndSubtype`) for families before Zen, for Zen+ and for the
+//! custom Zen 2 parts that Linux does not list; Intel - Linux `arch/x86/include/asm/intel-family.h`, also for the
+//! steppings that tell parts of one model apart, and Intel SDM volume 4, table 2-1 (5Dh); Arm - Linux
+//! `arch/arm64/include/asm/cputype.h` and util-linux `sys-utils/lscpu-arm.c`; Graviton - the core named for each
+//! generation in the AWS Graviton Technical Guide (github.com/aws/aws-graviton-getting-started), and for the first one
+//! Wikipedia, "AWS Graviton".
 
 /// The microarchitecture of an x86 processor with its displayed family, model and stepping.
 pub(crate) fn x86(vendor: &str, family: u32, model: u32, stepping: u32) -> Option<&'static str> {
@@ -18,7 +20,9 @@ pub(crate) fn x86(vendor: &str, family: u32, model: u32, stepping: u32) -> Optio
 
 fn amd(family: u32, model: u32) -> Option<&'static str> {
     Some(match (family, model) {
-        (0x10, _) => "K10",
+        (0x0f, _) => "K8",
+        (0x10 | 0x12, _) => "K10",
+        (0x14, _) => "Bobcat",
         (0x15, 0x00..=0x01) => "Bulldozer",
         (0x15, 0x02 | 0x10..=0x1f) => "Piledriver",
         (0x15, 0x30..=0x3f) => "Steamroller",
@@ -27,7 +31,7 @@ fn amd(family: u32, model: u32) -> Option<&'static str> {
         (0x16, 0x30..=0x3f) => "Puma",
         (0x17, 0x08 | 0x18) => "Zen+",
         (0x17, 0x00..=0x2f | 0x50..=0x5f) => "Zen",
-        (0x17, 0x30..=0x4f | 0x60..=0x7f | 0x84 | 0x90..=0x91 | 0x98 | 0xa0..=0xaf) => "Zen 2",
+        (0x17, 0x30..=0x4f | 0x60..=0x7f | 0x84..=0x87 | 0x90..=0xaf) => "Zen 2",
         (0x19, 0x00..=0x0f | 0x20..=0x5f) => "Zen 3",
         (0x19, 0x10..=0x1f | 0x60..=0xaf) => "Zen 4",
         (0x1a, 0x00..=0x2f | 0x40..=0x4f | 0x60..=0x7f) => "Zen 5",
@@ -40,11 +44,13 @@ fn intel(family: u32, model: u32, stepping: u32) -> Option<&'static str> {
     if family != 6 {
         return match (family, model) {
             (0x0f, _) => Some("NetBurst"),
+            (0x12, 0x01 | 0x03) => Some("Nova Lake"),
             (0x13, 0x01) => Some("Diamond Rapids"),
             _ => None,
         };
     }
     Some(match model {
+        0x0e => "Yonah",
         0x0f | 0x16 => "Core",
         0x17 | 0x1d => "Penryn",
         0x1a | 0x1e | 0x1f | 0x2e => "Nehalem",
@@ -88,7 +94,9 @@ fn intel(family: u32, model: u32, stepping: u32) -> Option<&'static str> {
         0xaa | 0xac => "Meteor Lake",
         0xb5 | 0xc5 | 0xc6 => "Arrow Lake",
         0xbd => "Lunar Lake",
-        0xcc => "Panther Lake",
+        0xcc | 0xe5 => "Panther Lake",
+        0xd5 => "Wildcat Lake",
+        0xd7 => "Bartlett Lake",
         0x1c | 0x26 => "Bonnell",
         0x27 | 0x35 | 0x36 => "Saltwell",
         0x37 | 0x4a | 0x4d | 0x5a | 0x5d => "Silvermont",
@@ -130,6 +138,7 @@ pub(crate) fn arm(implementer: u32, part: u32) -> Option<&'static str> {
         (0x41, 0xd03) => "Cortex-A53",
         (0x41, 0xd04) => "Cortex-A35",
         (0x41, 0xd05) => "Cortex-A55",
+        (0x41, 0xd06) => "Cortex-A65",
         (0x41, 0xd07) => "Cortex-A57",
         (0x41, 0xd08) => "Cortex-A72",
         (0x41, 0xd09) => "Cortex-A73",
@@ -137,8 +146,11 @@ pub(crate) fn arm(implementer: u32, part: u32) -> Option<&'static str> {
         (0x41, 0xd0b) => "Cortex-A76",
         (0x41, 0xd0c) => "Neoverse N1",
         (0x41, 0xd0d) => "Cortex-A77",
+        (0x41, 0xd0e) => "Cortex-A76AE",
         (0x41, 0xd40) => "Neoverse V1",
         (0x41, 0xd41) => "Cortex-A78",
+        (0x41, 0xd42) => "Cortex-A78AE",
+        (0x41, 0xd43) => "Cortex-A65AE",
         (0x41, 0xd44) => "Cortex-X1",
         (0x41, 0xd46) => "Cortex-A510",
         (0x41, 0xd47) => "Cortex-A710",
@@ -153,13 +165,28 @@ pub(crate) fn arm(implementer: u32, part: u32) -> Option<&'static str> {
         (0x41, 0xd80) => "Cortex-A520",
         (0x41, 0xd81) => "Cortex-A720",
         (0x41, 0xd82) => "Cortex-X4",
+        (0x41, 0xd83) => "Neoverse V3AE",
         (0x41, 0xd84) => "Neoverse V3",
         (0x41, 0xd85) => "Cortex-X925",
+        (0x41, 0xd87) => "Cortex-A725",
+        (0x41, 0xd88) => "Cortex-A520AE",
+        (0x41, 0xd89) => "Cortex-A720AE",
+        (0x41, 0xd8a) => "C1-Nano",
+        (0x41, 0xd8b) => "C1-Pro",
+        (0x41, 0xd8c) => "C1-Ultra",
         (0x41, 0xd8e) => "Neoverse N3",
-        (0x43, 0x0a1) => "ThunderX",
+        (0x41, 0xd8f) => "Cortex-A320",
+        (0x41, 0xd90) => "C1-Premium",
+        (0x42, 0x100) => "Brahma-B53",
+        (0x42, 0x516) => "ThunderX2",
+        (0x43, 0x0a0..=0x0a3) => "ThunderX",
         (0x43, 0x0af) => "ThunderX2",
+        (0x43, 0x0b8) => "ThunderX3",
         (0x46, 0x001) => "A64FX",
+        (0x46, 0x003) => "MONAKA",
         (0x48, 0xd01) => "TaiShan v110",
+        (0x4e, 0x000) => "Denver",
+        (0x4e, 0x003) => "Denver 2",
         (0x4e, 0x004) => "Carmel",
         (0x4e, 0x010) => "Olympus",
         (0x51, 0x001) => "Oryon",
@@ -168,6 +195,14 @@ pub(crate) fn arm(implementer: u32, part: u32) -> Option<&'static str> {
         (0x61, 0x023 | 0x025 | 0x029) => "Firestorm (M1)",
         (0x61, 0x032 | 0x034 | 0x038) => "Blizzard (M2)",
         (0x61, 0x033 | 0x035 | 0x039) => "Avalanche (M2)",
+        // Azure Cobalt 100.
+        (0x6d, 0xd49) => "Neoverse N2",
+        (0x70, 0x660) => "FTC660",
+        (0x70, 0x661) => "FTC661",
+        (0x70, 0x662) => "FTC662",
+        (0x70, 0x663) => "FTC663",
+        (0x70, 0x664) => "FTC664",
+        (0x70, 0x862) => "FTC862",
         (0xc0, 0xac3) => "Ampere-1",
         (0xc0, 0xac4) => "Ampere-1A",
         _ => return None,
@@ -194,6 +229,9 @@ mod tests {
         assert_eq!(x86("AuthenticAMD", 26, 2, 1), Some("Zen 5"));
         assert_eq!(x86("AuthenticAMD", 0x17, 0x31, 0), Some("Zen 2"));
         assert_eq!(x86("AuthenticAMD", 0x17, 0x08, 2), Some("Zen+"));
+        assert_eq!(x86("AuthenticAMD", 0x17, 0xa0, 0), Some("Zen 2"));
+        assert_eq!(x86("AuthenticAMD", 0x17, 0x80, 0), None);
+        assert_eq!(x86("AuthenticAMD", 0x1a, 0x50, 0), Some("Zen 6"));
         assert_eq!(x86("AuthenticAMD", 0x19, 0x01, 1), Some("Zen 3"));
         assert_eq!(x86("AuthenticAMD", 0x19, 0x11, 1), Some("Zen 4"));
         assert_eq!(x86("GenuineIntel", 6, 0x55, 4), Some("Skylake-SP"));
@@ -201,6 +239,9 @@ mod tests {
         assert_eq!(x86("GenuineIntel", 6, 0x55, 11), Some("Cooper Lake"));
         assert_eq!(x86("GenuineIntel", 6, 0x8f, 8), Some("Sapphire Rapids"));
         assert_eq!(x86("GenuineIntel", 6, 0x2a, 7), Some("Sandy Bridge"));
+        assert_eq!(x86("GenuineIntel", 6, 0x9e, 9), Some("Kaby Lake"));
+        assert_eq!(x86("GenuineIntel", 6, 0x9e, 10), Some("Coffee Lake"));
+        assert_eq!(x86("GenuineIntel", 0x13, 0x01, 0), Some("Diamond Rapids"));
         assert_eq!(x86("GenuineIntel", 6, 0xff, 0), None);
         assert_eq!(x86("CentaurHauls", 6, 0x2a, 0), None);
     }
@@ -210,6 +251,7 @@ mod tests {
         assert_eq!(arm(0x41, 0xd0c), Some("Neoverse N1"));
         assert_eq!(arm(0x41, 0xd40), Some("Neoverse V1"));
         assert_eq!(arm(0xc0, 0xac3), Some("Ampere-1"));
+        assert_eq!(arm(0x6d, 0xd49), Some("Neoverse N2"));
         assert_eq!(arm(0x42, 0xd0c), None);
         assert_eq!(graviton(0x41, 0xd4f), Some("AWS Graviton4"));
         assert_eq!(arm_implementer(0xc0), Some("Ampere"));

@@ -1,7 +1,8 @@
 //! Translation look-aside buffers as cpuid tells them.
 //!
-//! Intel: leaf 2 descriptors (SDM volume 2A, table "Encoding of CPUID leaf 2 descriptors") and leaf 18h.
-//! AMD: leaves 8000_0005h, 8000_0006h and 8000_0019h (APM volume 3, appendix E).
+//! Intel: leaf 2 (SDM volume 2A, CPUID, table "Encoding of CPUID Leaf 2 Descriptors") and leaf 18h, "Deterministic
+//! Address Translation Parameters" (the same, table "Information Returned by CPUID Instruction").
+//! AMD: leaves 8000_0005h, 8000_0006h and 8000_0019h (APM volume 3, appendix E, tables E-3 and E-4).
 
 use kelvin_model::CacheKind::{self, Data, Instruction, Unified};
 use kelvin_model::Tlb;
@@ -47,7 +48,8 @@ fn amd(cpuid: &Cpuid) -> Vec<Tlb> {
     found
 }
 
-/// Data and instruction TLB of one register with coded associativity; code 0 means that there is none.
+/// Data and instruction TLB of one register with coded associativity (table E-4); code 0 means that there is none, 9
+/// that leaf 8000_001Dh tells, which knows caches only.
 fn amd_coded(register: u32, level: u32, page_bytes: u64) -> impl Iterator<Item = Tlb> {
     [(Data, register >> 16), (Instruction, register & 0xffff)].into_iter().filter_map(move |(kind, half)| {
         let ways = match half >> 12 {
@@ -84,7 +86,21 @@ fn intel(cpuid: &Cpuid) -> Vec<Tlb> {
                 .for_each(|code| descriptor(code, &mut found));
         }
     }
+    second_levels(&mut found);
     found
+}
+
+/// Finds the second level among data TLBs for the same pages. Descriptors name levels only where a TLB is shared with
+/// instructions ("Data TLB0", "Data TLB1", "uTLB", "DTLB" are names); of two for data alone the larger is the second
+/// (Stack Overflow, "Understanding TLB from CPUID results on Intel").
+fn second_levels(found: &mut [Tlb]) {
+    let data: Vec<(u64, u32)> =
+        found.iter().filter(|tlb| tlb.kind == Data).map(|tlb| (tlb.page_bytes, tlb.entries)).collect();
+    for tlb in found.iter_mut().filter(|tlb| tlb.kind == Data) {
+        if data.iter().any(|&(page_bytes, entries)| page_bytes == tlb.page_bytes && entries < tlb.entries) {
+            tlb.level = 2;
+        }
+    }
 }
 
 /// Leaf 18h, one sub-leaf for each TLB.
@@ -114,16 +130,23 @@ fn intel_parameters(cpuid: &Cpuid) -> Vec<Tlb> {
     found
 }
 
-/// The TLBs that one descriptor byte of leaf 2 stands for.
+/// The TLBs that one descriptor byte of leaf 2 stands for; of those without a stated associativity (50h to 52h and 5Bh
+/// to 5Dh, of NetBurst) none.
 fn descriptor(code: u8, found: &mut Vec<Tlb>) {
     let mut add = |level: u32, kind: CacheKind, pages: &[u64], entries: u32, ways: u32| {
         found.extend(pages.iter().map(|&page_bytes| Tlb { level, kind, page_bytes, entries, ways }));
     };
     let large = [MIB_2, MIB_4];
     match code {
+        0x01 => add(1, Instruction, &[KIB_4], 32, 4),
+        0x02 => add(1, Instruction, &[MIB_4], 2, 0),
         0x03 => add(1, Data, &[KIB_4], 64, 4),
+        0x04 => add(1, Data, &[MIB_4], 8, 4),
+        0x05 => add(1, Data, &[MIB_4], 32, 4),
+        0x0b => add(1, Instruction, &[MIB_4], 4, 4),
         0x4f => add(1, Instruction, &[KIB_4], 32, 0),
         0x55 => add(1, Instruction, &large, 7, 0),
+        0x56 => add(1, Data, &[MIB_4], 16, 4),
         0x57 => add(1, Data, &[KIB_4], 16, 4),
         0x59 => add(1, Data, &[KIB_4], 16, 0),
         0x5a => add(1, Data, &large, 32, 4),
@@ -150,6 +173,7 @@ fn descriptor(code: u8, found: &mut Vec<Tlb>) {
         0xb5 => add(1, Instruction, &[KIB_4], 64, 8),
         0xb6 => add(1, Instruction, &[KIB_4], 128, 8),
         0xba => add(1, Data, &[KIB_4], 64, 4),
+        0xc0 => add(1, Data, &[KIB_4, MIB_4], 8, 4),
         0xc1 => add(2, Unified, &[KIB_4, MIB_2], 1024, 8),
         0xc2 => add(1, Data, &[KIB_4, MIB_2], 16, 4),
         0xc3 => {
@@ -175,7 +199,7 @@ mod tests {
 
     #[test]
     fn amd_leaves_of_zen_3() {
-        // Zen 3 (Ryzen 9 5950X): L1 of 64 entries, L2 data of 2048 and instruction of 512 (AMD 56665, 2.10).
+        // Zen 3 (Ryzen 9 5950X): L1 of 64 entries, L2 data of 2048 and instruction of 512 (AMD 56665, section 2.7).
         let cpuid = recorded(&[
             (0x8000_0000, 0, [0x8000_0023, 0, 0, 0]),
             (0x8000_0005, 0, [0xff40_ff40, 0xff40_ff40, 0, 0]),
@@ -203,6 +227,17 @@ mod tests {
         assert!(found.contains(&Tlb { level: 2, kind: Unified, page_bytes: KIB_4, entries: 1536, ways: 6 }));
         assert!(found.contains(&Tlb { level: 2, kind: Unified, page_bytes: GIB_1, entries: 16, ways: 4 }));
         assert_eq!(found.len(), 4 + 1 + 2 + 1 + 2);
+    }
+
+    #[test]
+    fn of_two_data_tlbs_for_the_same_pages_the_larger_is_the_second_level() {
+        // cpuid leaf 2 of a Penryn (signature 10676h): TLB0 and TLB1 for pages of 4 KiB and of 4 MiB.
+        let cpuid = recorded(&[(0, 0, [0xd, 0, 0, 0]), (2, 0, [0x05b0_b101, 0x0056_57f0, 0, 0x2cb4_304e])]);
+        let found = tlbs(&cpuid, "GenuineIntel");
+        for (level, page_bytes, entries) in [(1, KIB_4, 16), (2, KIB_4, 256), (1, MIB_4, 16), (2, MIB_4, 32)] {
+            assert!(found.contains(&Tlb { level, kind: Data, page_bytes, entries, ways: 4 }), "{found:?}");
+        }
+        assert_eq!(found.iter().filter(|tlb| tlb.kind == Data).count(), 4);
     }
 
     #[test]

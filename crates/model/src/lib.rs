@@ -27,7 +27,9 @@ pub use machine::{
     NumaNode, Platform, Tlb, Topology,
 };
 pub use machine_text::cpu_ranges;
-pub use metric::{Axis, AxisScale, Better, CANARY_CHAIN_ADDS, Canaries, Canary, Metric, Overhead, Treatment, Unit};
+pub use metric::{
+    Axis, AxisScale, Better, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, Metric, Overhead, Treatment, Unit,
+};
 pub use name::Name;
 pub use prediction::{Basis, Input, NoPrediction, Prediction, PredictionRecord};
 pub use readings::{Batches, OverheadReading, Reading, Readings, Tags};

@@ -107,7 +107,7 @@ pub struct Cpu {
     pub nominal_hz: Fact<f64>,
     /// Highest (boost) frequency.
     pub maximum_hz: Fact<f64>,
-    /// Frequency measured from a chain of dependent adds, once it is.
+    /// Frequency measured from a chain of dependent multiplies, once it is.
     pub measured_hz: Fact<f64>,
     /// Frequency of the time-stamp counter as the processor or hypervisor states it.
     pub counter_hz: Fact<f64>,

@@ -197,7 +197,7 @@ pub enum Overhead {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Canary {
-    /// A chain of dependent adds: one core cycle each, so the core's frequency.
+    /// A chain of dependent multiplies: a known number of core cycles each, so the core's frequency.
     Chain,
     /// A block of independent adds: throughput, which a busy SMT sibling halves.
     Block,
@@ -222,8 +222,8 @@ impl Canary {
     }
 }
 
-/// Dependent adds in one reading of [`Canary::Chain`], so its core cycles.
-pub const CANARY_CHAIN_ADDS: u32 = 8192;
+/// Dependent multiplies in one reading of [`Canary::Chain`].
+pub const CANARY_CHAIN_MULTIPLIES: u32 = 2752;
 
 /// A set of canaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

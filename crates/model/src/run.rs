@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Canary, Case, Event, Hazard, Machine, Metric, Name, PredictionRecord, Reading, StudyResult};
+use crate::{Canary, Case, Event, Fact, Hazard, Machine, Metric, Name, PredictionRecord, Reading, StudyResult};
 
 /// Version of the stored format. A format is never edited, only followed by the next one.
 pub const FORMAT: u32 = 1;
@@ -84,6 +84,8 @@ pub struct ClockInfo {
     pub relative_error: f64,
     /// Median cost of an empty start/stop pair, in nanoseconds.
     pub pair_nanoseconds: f64,
+    /// Core cycles of a 64-bit multiply on the CPU of the probes, by proof: what turns the frequency canary into hertz.
+    pub multiply_cycles: Fact<u32>,
     /// Why a better clock is not used, if one is not.
     pub note: Option<String>,
     /// The kernel's clock source before the first round.

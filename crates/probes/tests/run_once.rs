@@ -49,9 +49,9 @@ fn the_core_runs_at_a_possible_frequency() {
         match common::run_probe("cpu.frequency", &case, SLICE) {
             Attempt::Measured(readings) => {
                 let Readings::Batches(batches) = &readings[0].readings else { panic!("{readings:?}") };
-                let adds = batches.work_per_iteration;
-                assert_eq!(adds, 64.0);
-                let hertz = adds * 1e9 / common::median(&readings[0]);
+                let cycles = batches.work_per_iteration;
+                assert!(cycles >= 64.0 && cycles % 64.0 == 0.0, "{cycles}");
+                let hertz = cycles * 1e9 / common::median(&readings[0]);
                 assert!((1e8..1e10).contains(&hertz), "{hertz}");
             }
             Attempt::Skipped(reason) => assert!(load == "all" && reason.0.contains("two CPUs"), "{reason}"),

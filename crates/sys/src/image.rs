@@ -24,7 +24,7 @@ pub struct Copied {
 }
 
 /// While it lives, fork leaves out of the child what a small dynamically linked C program would not have either: heap,
-/// other anonymous memory, libraries other than the C library and its loader, and most of the executable's data
+/// other anonymous memory, libraries other than the C library and its loader, and most of the executable's larger data
 /// (MADV_DONTFORK). What stays: the executable's code and constants, the pages of its data through which it calls the C
 /// library, the C library, the loader, this thread's own data, the stack, shared memory.
 ///
@@ -192,6 +192,10 @@ fn landmarks() -> Landmarks {
 /// Bytes that stay of each part of the executable's data: a small program has a page of each.
 const KEPT_DATA: usize = 4096;
 
+/// Bytes of the executable's data from which a range is worth leaving out: to leave one out, and to split its mapping for
+/// it, costs a fork as much as to copy some 20 pages.
+const WORTH_HIDING: usize = 20 * 4096;
+
 /// The part of a mapping of the executable's data that must stay so that it can call the given code.
 type KeptCalls<'f> = &'f dyn Fn(&Mapping<'_>, &[(usize, usize)]) -> Option<(usize, usize)>;
 
@@ -216,7 +220,8 @@ fn to_hide(mappings: &[Mapping<'_>], landmarks: &Landmarks, kept_calls: KeptCall
             if of_executable && mapping.own && executable != library {
                 let calls = if file { kept_calls(mapping, &code) } else { None };
                 let (from, to) = calls.unwrap_or((mapping.to - KEPT_DATA, mapping.to));
-                hidden.extend([(mapping.from, from), (to, mapping.to)].into_iter().filter(|(from, to)| from < to));
+                let parts = [(mapping.from, from), (to, mapping.to)];
+                hidden.extend(parts.into_iter().filter(|(from, to)| to - from >= WORTH_HIDING));
             }
         } else if !(mapping.shared || special || landmarks.thread.iter().any(|&address| mapping.holds(address))) {
             hidden.push((mapping.from, mapping.to));
@@ -302,10 +307,10 @@ mod tests {
     const MAPS: [(&str, u32, &str); 15] = [
         ("1000-2000 r--p", 0, "/usr/bin/probe"),
         ("2000-3000 r-xp", 0, "/usr/bin/probe"),
-        ("3000-6000 r--p", 12, "/usr/bin/probe"),
-        ("6000-8000 rw-p", 0, ""),
-        ("9000-a000 rw-p", 4, "[heap]"),
-        ("20000-30000 rw-p", 4, ""),
+        ("3000-1f000 r--p", 12, "/usr/bin/probe"),
+        ("1f000-20000 rw-p", 0, ""),
+        ("20000-21000 rw-p", 4, "[heap]"),
+        ("22000-30000 rw-p", 4, ""),
         ("30000-31000 r-xp", 0, "/usr/lib/libgcc_s.so.1"),
         ("31000-32000 rw-p", 4, "/usr/lib/libgcc_s.so.1"),
         ("40000-41000 rw-p", 4, ""),
@@ -333,21 +338,22 @@ mod tests {
             Mapping { from: 0x60000, to: 0x61000, shared: true, code: false, own: true, name: "/dev/zero (deleted)" };
         assert_eq!(mappings[13], zero);
         let landmarks = Landmarks { executable: 0x2010, library: 0x50010, loader: 0, thread: [0x40010, 0x70010] };
-        let others = [(0x9000, 0xa000), (0x20000, 0x30000), (0x30000, 0x31000), (0x31000, 0x32000), (0x55000, 0x56000)];
-        let mut expected = vec![(0x3000, 0x5000)];
+        let others =
+            [(0x20000, 0x21000), (0x22000, 0x30000), (0x30000, 0x31000), (0x31000, 0x32000), (0x55000, 0x56000)];
+        let mut expected = vec![(0x3000, 0x1e000)];
         expected.extend(others);
         assert_eq!(to_hide(&mappings, &landmarks, &|_, _| None), expected);
-        // Where a page in the middle holds the calls, it stays instead of the last one.
+        // Where a page in the middle holds the calls, it stays instead of the last one, with the little before it.
         let calls = |mapping: &Mapping<'_>, code: &[(usize, usize)]| {
             assert_eq!(code, [(0x50000, 0x51000)]);
             (mapping.from == 0x3000).then_some((0x4000, 0x5000))
         };
-        expected.splice(..1, [(0x3000, 0x4000), (0x5000, 0x6000)]);
+        expected.splice(..1, [(0x5000, 0x1f000)]);
         assert_eq!(to_hide(&mappings, &landmarks, &calls), expected);
         // With the C library linked in, the executable's data is the library's too, and stays.
         let linked_in = Landmarks { library: 0x2020, ..landmarks };
         let hidden = to_hide(&mappings, &linked_in, &|_, _| None);
-        assert!(hidden.contains(&(0x50000, 0x51000)) && !hidden.contains(&(0x3000, 0x5000)), "{hidden:x?}");
+        assert!(hidden.contains(&(0x50000, 0x51000)) && !hidden.contains(&(0x3000, 0x1e000)), "{hidden:x?}");
     }
 
     static CALLED: unsafe extern "C" fn() -> libc::pid_t = libc::fork;

@@ -14,6 +14,8 @@ pub mod fs;
 pub mod image;
 pub mod interrupt;
 pub mod kernels;
+#[cfg(feature = "mathematics")]
+mod mathematics;
 pub mod memory;
 pub mod peer;
 pub mod process;

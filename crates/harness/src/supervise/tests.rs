@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use kelvin_model::{
-    Case, ClockInfo, ClockKind, FORMAT, Machine, Metric, NoPrediction, OverheadReading, Reason, Run, RunSettings,
+    Case, ClockInfo, ClockKind, FORMAT, Fact, Machine, Metric, NoPrediction, OverheadReading, Reason, Run, RunSettings,
 };
 
 use super::*;
@@ -27,7 +27,7 @@ static PROBE: Probe = Probe {
     predict: |_, _, _| Err(NoPrediction::because("scripted")),
 };
 
-/// Answers by the case's `n`, each round taking 10 ms.
+/// Answers by the case's `n`, each round taking 5 ms beside its slice.
 struct Scripted<F> {
     answer: F,
     now: Cell<f64>,
@@ -35,7 +35,7 @@ struct Scripted<F> {
 
 impl<F: FnMut(u64, u32) -> Option<Attempt>> Launch for Scripted<F> {
     fn launch(&mut self, request: &Request, _: Duration) -> Option<Attempt> {
-        self.now.set(self.now.get() + 10e6 + request.slice as f64);
+        self.now.set(self.now.get() + 5e6 + request.slice as f64);
         (self.answer)(request.case.integer("n").unwrap(), request.round)
     }
 
@@ -67,7 +67,7 @@ fn outline(plan: &Plan) -> Outline {
         command: Vec::new(),
         settings: RunSettings {
             mode: Name::new("default"),
-            budget_seconds: 10.0,
+            budget_seconds: 1.5,
             rounds: 6,
             target: 0.02,
             seed: 1,
@@ -81,6 +81,7 @@ fn outline(plan: &Plan) -> Outline {
             hertz: 1e9,
             relative_error: 0.0,
             pair_nanoseconds: 0.0,
+            multiply_cycles: Fact::known(3, "a test"),
             note: None,
             source_before: None,
             source_after: None,

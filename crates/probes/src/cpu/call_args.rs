@@ -48,7 +48,7 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &[
             "System V Application Binary Interface, AMD64 supplement; Procedure Call Standard for the Arm 64-bit \
              Architecture (AAPCS64)",
-            "Agner Fog, Instruction tables: CALL near, RET near",
+            "Agner Fog, Instruction tables, 2022-11-04: CALL near and RET, reciprocal throughput",
             "lmbench lat_proc procedure",
         ],
     },
@@ -119,7 +119,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     .input(pair.input("call and return"))
     .input(published::cycles("adds", adds, "one instruction an argument in the callee's chain, a cycle each"))
     .input(frequency.clone())
-    .source("Agner Fog, Instruction tables: reciprocal throughput of CALL near and RET near")
+    .source("Agner Fog, Instruction tables, 2022-11-04: reciprocal throughput of CALL near and RET")
     .derived_as(format!(
         "max({}, {adds}) cycles / {:.3} GHz = {value:.2} ns; unremarkable within a factor of {SPREAD} of the call",
         pair.value,

@@ -48,9 +48,10 @@ pub(crate) static PROBE: Probe = Probe {
             "The counter ticks at a fixed rate: its cost in ticks is not its cost in core cycles.",
         ],
         sources: &[
-            "Paoloni: How to Benchmark Code Execution Times on Intel IA-32 and IA-64 (324264-001), 2010",
+            "Paoloni: How to Benchmark Code Execution Times on Intel IA-32 and IA-64 Instruction Set Architectures, \
+             Intel 324264-001, 2010",
             "Intel SDM volume 2B, RDTSC and RDTSCP; AMD APM volume 3, RDTSC and RDTSCP",
-            "Agner Fog, Instruction tables",
+            "Agner Fog, Instruction tables, 2022-11-04: RDTSC, RDTSCP and LFENCE",
         ],
     },
     metrics: &[&METRIC, &SHOWN],
@@ -60,8 +61,6 @@ pub(crate) static PROBE: Probe = Probe {
     predict,
 };
 
-/// A fence after work that is done: published as 4 cycles for Haswell to Skylake.
-const FENCE: f64 = 4.0;
 /// Factor either way: published costs of reading the counter differ by that much between steppings and tables.
 const SPREAD: f64 = 1.5;
 
@@ -131,11 +130,12 @@ fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, N
     let source = |core: &published::Core| core.source;
     let first = published::figure(facts, source, |core| core.counter_reads.map(|[first, _]| first))?;
     let second = published::figure(facts, source, |core| core.counter_reads.map(|[_, second]| second))?;
+    let fence = published::figure(facts, source, |core| core.fence)?;
     let frequency = published::frequency(facts)?;
     let nanoseconds = |cycles: f64| cycles * 1e9 / frequency.value;
-    let cycles = first.value + second.value + 3.0 * FENCE;
-    let low = first.span.0 + second.span.0 + 3.0 * FENCE;
-    let high = first.span.1 + second.span.1 + 3.0 * FENCE;
+    let cycles = first.value + second.value + 3.0 * fence.value;
+    let low = first.span.0 + second.span.0 + 3.0 * fence.span.0;
+    let high = first.span.1 + second.span.1 + 3.0 * fence.span.1;
     Ok(Predicting::between(
         Basis::Published,
         nanoseconds(cycles),
@@ -145,13 +145,14 @@ fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, N
     .formula("(rdtsc + rdtscp + 3 x lfence) / core frequency")
     .input(first.input("rdtsc"))
     .input(second.input("rdtscp"))
-    .input(published::cycles("lfence", FENCE, "Agner Fog, Instruction tables: Haswell to Skylake"))
+    .input(fence.input("lfence"))
     .input(frequency.clone())
-    .source("Agner Fog, Instruction tables")
+    .source("Agner Fog, Instruction tables, 2022-11-04: RDTSC, RDTSCP and LFENCE")
     .derived_as(format!(
-        "({} + {} + 3 x {FENCE}) cycles = {cycles} cycles / {:.3} GHz = {:.1} ns; unremarkable within a factor of {SPREAD}",
+        "({} + {} + 3 x {}) cycles = {cycles} cycles / {:.3} GHz = {:.1} ns; unremarkable within a factor of {SPREAD}",
         first.value,
         second.value,
+        fence.value,
         frequency.value / 1e9,
         nanoseconds(cycles)
     )))

@@ -31,7 +31,10 @@ pub(crate) static PROBE: Probe = Probe {
              cycles) a turn: the 8.4 cycles of earlier studies are of that kind.",
             "The alignment of two instructions can double the figure on some cores: here it is fixed.",
         ],
-        sources: &["Agner Fog, Instruction tables and Microarchitecture: throughput of taken branches"],
+        sources: &[
+            "Agner Fog, Instruction tables, 2022-11-04: Jcc, half a cycle to two by core and by whether it jumps",
+            "Agner Fog, The microarchitecture of Intel, AMD, and VIA CPUs, 2023-03-26, section 3.8",
+        ],
     },
     metrics: &[&METRIC],
     inputs: &[frequency::ID],
@@ -54,7 +57,8 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
 fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     let frequency = published::frequency(facts)?;
     let value = 1e9 / frequency.value;
-    let source = "Agner Fog, Microarchitecture: one taken branch a cycle";
+    let source =
+        "Agner Fog, The microarchitecture of Intel, AMD, and VIA CPUs, section 3.8: one taken branch a cycle at best";
     Ok(Predicting::between(Basis::Published, value, value / 2.0 * 0.98, value * 2.0 * 1.02)
         .formula("1 cycle / core frequency")
         .input(published::cycles("a turn", 1.0, source))

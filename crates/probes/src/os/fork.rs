@@ -79,6 +79,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     let cell = SharedCell::new()?;
     let _image = make_small(bench)?;
     bench.note(who_runs_first(bench.clock(), &cell)?);
+    bench.note(faults_of_lives()?);
     bench.time_each([&METRIC, &CHILD], |clock| {
         let (returned, ran) = fork_and_see(clock, &cell)?;
         Ok([returned, ran])
@@ -121,6 +122,19 @@ fn who_runs_first(clock: Clock, cell: &SharedCell) -> Result<String, Stop> {
          {:.2} times a fork by getrusage",
         waits as f64 / TRIALS as f64
     ))
+}
+
+/// The page faults of a life, by getrusage over a few untimed ones: each is an entry into the kernel that the life pays.
+fn faults_of_lives() -> Result<String, Stop> {
+    fork_and_exit()?.wait_for_success()?;
+    let counted = || [Who::Children, Who::Thread].map(|who| usage(who).minor_faults);
+    let before = counted();
+    for _ in 0..TRIALS {
+        fork_and_exit()?.wait_for_success()?;
+    }
+    let after = counted();
+    let [child, parent] = [0, 1].map(|at| (after[at] - before[at]) as f64 / TRIALS as f64);
+    Ok(format!("a life has {child:.1} page faults in the child and {parent:.1} in its parent, by getrusage"))
 }
 
 /// Core cycles of a fork until it returns in the parent: Core i5-2557M at 1.6 GHz, Linux 3.13, 2011 laptop; 42,016 ns

@@ -40,7 +40,10 @@ const MAPPED: usize = 64 << 10;
 
 const NO_WORK_PUBLISHED: &str = "What the kernel does beyond the entry has no published cost for the kernels of today; \
     os.syscall.null, once for each entry, is the floor.";
-const SOURCES: &[&str] = &["lmbench lat_syscall and lat_select", "McVoy, Staelin: lmbench, USENIX 1996"];
+const SOURCES: &[&str] = &[
+    "lmbench lat_syscall and lat_select",
+    "McVoy, Staelin: lmbench: Portable Tools for Performance Analysis, USENIX 1996",
+];
 const CHECKED: &str =
     "Every call is checked inside the timed loop: a call that fails is fast and would look like a record.";
 

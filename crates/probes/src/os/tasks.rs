@@ -72,7 +72,12 @@ pub(crate) static PROBE: Probe = Probe {
             "SMT siblings count as CPUs: dependent adds hardly disturb each other there, other work does.",
             "A CPU quota of the cgroup is not in the affinity mask: P may be more than what is allowed in time.",
         ],
-        sources: &["time(1)", "getrusage(2)", "proc_stat(5)", "Amdahl 1967"],
+        sources: &[
+            "time(1)",
+            "getrusage(2)",
+            "proc_stat(5)",
+            "Amdahl: Validity of the Single Processor Approach to Achieving Large Scale Computing Capabilities, AFIPS 1967",
+        ],
     },
     metrics: &[&ELAPSED, &USER, &SYSTEM, &EFFICIENCY, &INVISIBLE],
     inputs: &[frequency::ID, "os.process.fork", "os.thread.create"],

@@ -46,7 +46,7 @@ pub(crate) static PROBE: Probe = Probe {
             "A busy neighbour on the same CPU makes wake-ups earlier (no idle state) or much later (its time slice).",
             "On a virtual machine the timer is the hypervisor's, and the wake-up includes an exit to it.",
         ],
-        sources: &["cyclictest (rt-tests)", "prctl(2), PR_SET_TIMERSLACK; timerslack_ns in proc(5)"],
+        sources: &["cyclictest (rt-tests)", "prctl(2), PR_SET_TIMERSLACK; proc_pid_timerslack_ns(5)"],
     },
     metrics: &[&METRIC],
     inputs: &[],

@@ -13,8 +13,8 @@ pub(super) use crate::published::BEHRENS;
 /// pending work and of the return address (70).
 const INSTRUCTIONS: f64 = 170.0;
 /// Where they were counted.
-const COUNTED: &str =
-    "Linux 6.x, arch/x86/entry/entry_64.S (entry_SYSCALL_64), entry/common.c (do_syscall_64), kernel/sys.c (getppid)";
+const COUNTED: &str = "Linux 6.x, arch/x86/entry/entry_64.S (entry_SYSCALL_64), arch/x86/entry/common.c or syscall_64.c \
+                       (do_syscall_64), kernel/sys.c (getppid)";
 /// Instructions a cycle in code of pushes, pops and short branches, which a store and a taken branch a cycle limit.
 const PER_CYCLE: f64 = 2.0;
 /// Returns on that path: from the call's inner function, the call, the dispatcher and do_syscall_64.

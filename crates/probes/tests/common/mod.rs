@@ -78,6 +78,7 @@ fn request(id: &str, case: &Case, slice_ms: u64) -> String {
         "slice": slice_ms * 1_000_000,
         "counter": counter,
         "hertz": calibrate(clock, 0.02).hertz,
+        "multiply_cycles": kelvin_model::Fact::known(kelvin_harness::multiply_cycles(clock).unwrap(), "measured"),
         "cpu": last,
         "peer_cpu": others.last(),
         "allowed_cpus": allowed,

@@ -189,6 +189,7 @@ fn outline(metrics: Vec<Metric>, plan: Vec<Planned>) -> Outline {
             hertz: 2.7e9,
             relative_error: 1.3e-6,
             pair_nanoseconds: 17.4,
+            multiply_cycles: Fact::known(3, "a test"),
             note: None,
             source_before: Some("tsc".into()),
             source_after: Some("tsc".into()),

@@ -95,6 +95,7 @@ pub fn sample_outline(id: &str) -> Outline {
             hertz: 2.596e9,
             relative_error: 1.5e-6,
             pair_nanoseconds: 21.25,
+            multiply_cycles: Fact::known(3, "a test"),
             note: None,
             source_before: Some("tsc".into()),
             source_after: Some("tsc".into()),

@@ -1,0 +1,56 @@
+//! The functions of mathematics, linked into a program instead of loaded with the C library's `libm`.
+//!
+//! The standard library's `f64::ln` and its like call the symbols `log` and so on, which a program finds in `libm.so`
+//! unless it defines them itself. Defined here, by the crate `libm`, they spare the program five mappings, each of which
+//! a fork copies or is told to leave out; and an analysis gives the same last digits whatever C library it runs with.
+//!
+//! Only the program asks for this (feature `mathematics`): a library must not decide it for others.
+
+macro_rules! defined {
+    ($($name:ident($($argument:ident),+);)*) => {
+        $(
+            // The symbol replaces that of the C library, with its meaning and its types.
+            #[unsafe(no_mangle)]
+            extern "C" fn $name($($argument: f64),+) -> f64 {
+                libm::$name($($argument),+)
+            }
+        )*
+
+        #[cfg(test)]
+        mod tests {
+            #[test]
+            fn the_standard_library_calls_these() {
+                let argument = std::hint::black_box(0.7);
+                let pairs: [(&str, f64, f64); 9] = [
+                    ("log", libm::log(argument), argument.ln()),
+                    ("log2", libm::log2(argument), argument.log2()),
+                    ("log10", libm::log10(argument), argument.log10()),
+                    ("log1p", libm::log1p(argument), argument.ln_1p()),
+                    ("exp", libm::exp(argument), argument.exp()),
+                    ("exp2", libm::exp2(argument), argument.exp2()),
+                    ("pow", libm::pow(argument, 3.3), argument.powf(3.3)),
+                    ("sin", libm::sin(argument), argument.sin()),
+                    ("cos", libm::cos(argument), argument.cos()),
+                ];
+                let defined = [$(stringify!($name)),*];
+                for (name, own, standard) in pairs {
+                    assert!(defined.contains(&name), "{name}");
+                    assert_eq!(own.to_bits(), standard.to_bits(), "{name}");
+                }
+                assert_eq!(defined.len(), pairs.len());
+            }
+        }
+    };
+}
+
+defined! {
+    log(x);
+    log2(x);
+    log10(x);
+    log1p(x);
+    exp(x);
+    exp2(x);
+    pow(x, y);
+    sin(x);
+    cos(x);
+}
