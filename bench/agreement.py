@@ -7,6 +7,11 @@ interleaved. The figure that is judged is the ratio over all pairs: its Hodges-L
 of the signed-rank test. A quantity agrees when the whole interval lies within the bound (so a wrong "agrees" has at most
 one chance in twenty), differs when the whole interval lies outside, and gets more pairs while it straddles a bound.
 
+On a shared host another machine's work on the sibling thread of the core comes and goes in stretches of seconds and makes
+a fork a third dearer for whoever is measured just then. So a side counts only if the core was whole right before and
+right after it, by a kernel that has no part in the measurement (core_watch), and is measured again otherwise, up to
+five times; how often none was quiet is said. It is the same rule for kelvin and the others, and looks at no figure.
+
 What is compared with what: the other tools report what they met, disturbed or not. So kelvin's figure here is its
 "as found" one, the median over rounds of all batches, and never the undisturbed headline, which is shown beside it. Of a C
 loop it is the median of its samples; of perf bench, which tells only a mean, the median of the means of short runs
@@ -40,15 +45,15 @@ class Comparison:
     others: list = field(default_factory=list)
 
     def measure(self, kelvin, peers, seconds, order):
-        """One more pair."""
+        """One more pair, each side of it from a quiet moment if there is one."""
         for side in order:
             if side == "kelvin":
-                report = common.measure(kelvin, [self.metric], seconds, "--cpu", str(peers.cpu))
+                report = peers.in_quiet(lambda: common.measure(kelvin, [self.metric], seconds, "--cpu", str(peers.cpu)))
                 found = common.find(report, self.metric, self.case)
                 self.ours.append(found["as_found"]["value"])
                 self.headlines.append(found["headline"])
             else:
-                self.others.append(self.theirs(peers, seconds))
+                self.others.append(peers.in_quiet(lambda: self.theirs(peers, seconds)))
 
     def verdict(self):
         """`agrees`, `differs`, `not settled`, or `told only` for what has no bound."""
@@ -95,7 +100,7 @@ def parse():
     common.add_common_arguments(parser)
     parser.add_argument("--pairs", type=int, default=15, help="pairs of each quantity at least [default: %(default)s]")
     parser.add_argument("--max-pairs", type=int, default=60, help="pairs at most, while not settled [default: %(default)s]")
-    parser.add_argument("--seconds", type=float, default=3, help="wall time of each side of a pair [default: %(default)s]")
+    parser.add_argument("--seconds", type=float, default=1, help="wall time of each side of a pair [default: %(default)s]")
     parser.add_argument("--only", action="append", metavar="METRIC", help="only this metric; may be given more than once")
     arguments = parser.parse_args()
     if not 5 <= arguments.pairs <= arguments.max_pairs:
@@ -123,6 +128,8 @@ def benchmark():
     header += ["as found / its figure", "90 % interval", "bound", "pairs", "verdict"]
     print(f"Agreement, {arguments.seconds:g} s a side, CPU {peers.cpu}: {common.describe_machine()}\n")
     print(common.table(header, [one.row() for one in chosen]))
+    print(f"\n{peers.sides} sides were measured, {peers.again} more were disturbed and measured again, "
+          f"{peers.disturbed} of those that count were disturbed all the same.")
     return all(one.verdict() in ("agrees", "told only") for one in chosen)
 
 

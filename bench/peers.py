@@ -9,6 +9,12 @@ from common import build_peer, need, run
 PERF_FIGURE = re.compile(r"([0-9.]+) usecs/op")
 PEER_FIGURE = re.compile(r"^(\S+) median_ns=(\S+) mean_ns=(\S+) n=(\d+)$", re.MULTILINE)
 
+# Share of a core, as a multiple of the least one seen, up to which the core is whole; tries to measure in quiet, and how
+# often a fifth of a second is waited for it before each.
+QUIET = 1.15
+TRIES = 5
+WAITS = 5
+
 # Seconds of a short run of perf: long beside the start of its processes (some 0.2 ms), short beside a disturbance.
 SHORT_RUN = 0.03
 
@@ -20,16 +26,42 @@ class Peers:
         self.cpu = cpu
         self.directory = tempfile.TemporaryDirectory(prefix="kelvin-bench-")
         self.programs = {}
+        self.whole_core = float("inf")
+        self.sides = self.again = self.disturbed = 0
 
     def c_loop(self, program, figure, seconds, *arguments, what="median"):
-        """A figure of a plain C program of bench/peers that runs for a time: the median or mean of its samples."""
+        """A figure of a plain C program of bench/peers that runs for a time, if it takes one: the median or mean of its
+        samples."""
         if program not in self.programs:
             self.programs[program] = build_peer(program, self.directory.name)
-        output = run([self.programs[program], self.cpu, seconds, *arguments])
+        output = run([self.programs[program], self.cpu, *([seconds] if seconds else []), *arguments])
         for name, median, mean, _ in PEER_FIGURE.findall(output):
             if name == figure:
                 return float(median if what == "median" else mean)
         raise RuntimeError(f"{program} printed no {figure}: {output!r}")
+
+    def is_quiet(self):
+        """Whether the whole core is this CPU's just now; the least share that was ever seen is a whole core."""
+        share = self.c_loop("core_watch", "core.share", None)
+        self.whole_core = min(self.whole_core, share)
+        return share <= QUIET * self.whole_core
+
+    def in_quiet(self, measure):
+        """What `measure` gives with quiet right before and right after it; the last of five tries in any case."""
+        self.sides += 1
+        for _ in range(TRIES):
+            for _ in range(WAITS):
+                if self.is_quiet():
+                    break
+                time.sleep(0.2)
+            before = self.is_quiet()
+            figure = measure()
+            if before and self.is_quiet():
+                return figure
+            self.again += 1
+        self.again -= 1
+        self.disturbed += 1
+        return figure
 
     def perf(self, loops, *benchmark):
         """One run of a benchmark of perf: its mean."""

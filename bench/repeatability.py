@@ -88,6 +88,8 @@ def figures(summary):
 
 # Operation: kelvin's metric and case, and the tool on the same.
 SAME_WORK = [
+    ("procedure call", "cpu.call.args", "arguments=0 via=direct", "C loop call_loop",
+     lambda peers, seconds: peers.c_loop("call_loop", "call.direct", seconds, what="mean")),
     ("null call", "os.syscall.null", "call=getppid", "perf bench syscall basic",
      lambda peers, seconds: peers.perf_mean(seconds, "syscall", "basic")),
     ("pipe round trip", "os.switch.process.pipe.round_trip", "", "perf bench sched pipe, pinned",

@@ -20,6 +20,8 @@ const COSTLY_SHARE: f64 = 0.03;
 const COSTLY_ROUNDS: u32 = 2;
 /// A unit whose set-up alone would take this share of the budget over all its rounds is expensive.
 const EXPENSIVE_SHARE: f64 = 0.04;
+/// Share of the budget that all set-ups may take where the units are few.
+const MOST_SET_UP: f64 = 0.5;
 /// A unit that would need this many times its rounds to reach the target is not narrowed: no repetition will help.
 const HOPELESS_FACTOR: f64 = 8.0;
 /// First guess at the nanoseconds of a round that are not timing: a process started, set up and ended.
@@ -213,7 +215,10 @@ impl Schedule {
 
     fn is_expensive(&self, state: &State) -> bool {
         let set_ups = state.overhead * f64::from(self.wanted.rounds);
-        state.rounds > 0 && set_ups > EXPENSIVE_SHARE * self.wanted.budget
+        // Of few units each may take more.
+        let asked = self.units.iter().filter(|unit| !unit.only_input).count().max(1);
+        let share = EXPENSIVE_SHARE.max(MOST_SET_UP / asked as f64);
+        state.rounds > 0 && set_ups > share * self.wanted.budget
     }
 
     /// The rounds that a unit is given even if the budget is overrun.
@@ -301,6 +306,16 @@ mod tests {
         assert_eq!(rounds[7], 2);
         assert_eq!(schedule.short(), [7]);
         assert!(now < 1.05 * WANTED.budget, "{now}");
+    }
+
+    #[test]
+    fn a_unit_alone_may_spend_half_of_the_budget_on_set_up() {
+        let wanted = Wanted { rounds: 100, ..WANTED };
+        let (rounds, now, _) = play(wanted, &[20e6], |_, _| 1.0);
+        assert_eq!(rounds, [100]);
+        assert!(now < WANTED.budget, "{now}");
+        let (rounds, ..) = play(wanted, &[60e6], |_, _| 1.0);
+        assert_eq!(rounds, [FEWEST_ROUNDS]);
     }
 
     #[test]

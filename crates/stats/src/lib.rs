@@ -24,7 +24,7 @@ pub use interval::{
     HISTORY, HeadlineInterval, Kind, LEAST_HISTORY, LEVEL, RANGE_ROUNDS, RunToRun, Spread, headline, headline_interval,
     within_spread,
 };
-pub use modes::{Cluster, clusters, dominant_mode, half_sample_mode};
+pub use modes::{Cluster, clusters, dominant_mode, fastest_mode, half_sample_mode};
 pub use multiple::discoveries;
 pub use random::Random;
 pub use samples::{

@@ -44,6 +44,34 @@ pub fn dominant_mode(sorted: &Sorted, relative_width: f64) -> (f64, f64) {
     (middle, best_count as f64 / values.len() as f64)
 }
 
+/// The fastest steady state of positive readings: of all windows [x, x (1 + `relative_width`)] that hold at least
+/// `least_share` of the readings, three at least, and more than any window that begins up to two widths above, the lowest one's median, and
+/// the share that it holds. `None` if no window holds so many.
+///
+/// Where disturbance can only slow a reading down, this is the undisturbed state, even if most readings were disturbed.
+pub fn fastest_mode(sorted: &Sorted, relative_width: f64, least_share: f64) -> Option<(f64, f64)> {
+    let values = sorted.values();
+    let reach = |start: usize, widths: f64| {
+        let limit = values[start] * (1.0 + widths * relative_width);
+        values.partition_point(|&value| value <= limit)
+    };
+    let counts: Vec<usize> = (0..values.len()).map(|start| reach(start, 1.0) - start).collect();
+    let least = ((least_share * values.len() as f64).ceil() as usize).max(3);
+    let mut start = 0;
+    while start < values.len() {
+        // The fullest window near this one; one that is fuller still further up moves the search there.
+        let near = start..reach(start, 2.0);
+        let fullest = near.max_by_key(|&at| (counts[at], std::cmp::Reverse(at)))?;
+        if fullest == start && counts[start] >= least {
+            let window = &values[start..start + counts[start]];
+            let middle = f64::midpoint(window[(window.len() - 1) / 2], window[window.len() / 2]);
+            return Some((middle, window.len() as f64 / values.len() as f64));
+        }
+        start = if fullest > start { fullest } else { start + 1 };
+    }
+    None
+}
+
 /// A cluster of values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cluster {
@@ -304,6 +332,32 @@ mod tests {
     fn found(values: Vec<f64>) -> Vec<Cluster> {
         let n = values.len() as f64;
         clusters(&sorted(values), n)
+    }
+
+    #[test]
+    fn the_fastest_mode_is_found_though_most_readings_are_slower() {
+        let mut random = Random::new(3);
+        // A single passing reading at 50, a tenth steady at 100, the rest slower in two ways.
+        let values: Vec<f64> = (0..2000)
+            .map(|i| match (i, i % 10) {
+                (17, _) => 50.0,
+                (_, 0) => 100.0 + 0.4 * random.normal(),
+                (_, 1..=5) => 130.0 + 1.0 * random.normal(),
+                _ => 112.0 + 30.0 * random.uniform(),
+            })
+            .collect();
+        let values = sorted(values);
+        let (mode, share) = fastest_mode(&values, 0.02, 0.05).unwrap();
+        assert!((mode - 100.0).abs() < 0.2 && (0.08..0.11).contains(&share), "{mode} {share}");
+        assert!(dominant_mode(&values, 0.02).0 > 125.0);
+        // One state alone is found at its middle, not at its edge.
+        let one = sorted((0..2000).map(|_| 100.0 + 1.5 * random.normal()).collect());
+        let (mode, _) = fastest_mode(&one, 0.02, 0.05).unwrap();
+        assert!((mode - 100.0).abs() < 0.7, "{mode}");
+        // Where nothing is steady, there is no state.
+        let spread = sorted((0..200).map(|i| 1.1f64.powi(i)).collect());
+        assert_eq!(fastest_mode(&spread, 0.02, 0.05), None);
+        assert_eq!(fastest_mode(&sorted(vec![1.0, 1.0]), 0.02, 0.05), None);
     }
 
     #[test]
