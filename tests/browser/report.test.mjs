@@ -100,7 +100,7 @@ test('the theme goes from automatic to light to dark and is kept', () => withRep
 
 test('axes, bands and series can be switched', () => withReport({}, async (page) => {
   await drawAll(page);
-  for (const figure of await page.locator('figure[data-figure]').all()) {
+  for (const figure of await page.locator('figure[data-kind="plot"]').all()) {
     const id = await figure.getAttribute('id');
     const picture = () => figure.locator('.chart svg').innerHTML();
     for (const action of ['log-x', 'log-y', 'bands']) {
@@ -143,6 +143,60 @@ test('dragging zooms and Escape shows all', () => withReport({}, async (page) =>
   await page.keyboard.press('ArrowRight');
   await page.waitForFunction(() => /: .*\d/.test(document.getElementById('live').textContent));
   assert.ok(await figure.locator('.tip').isVisible(), 'the point that is read is shown');
+}));
+
+test('heat maps are read by arrow keys, in the legend and as a table', () => withReport({}, async (page) => {
+  for (const figure of await page.locator('figure[data-kind="heat"]').all()) {
+    const id = await figure.getAttribute('id');
+    await figure.scrollIntoViewIfNeeded();
+    const chart = figure.locator('.chart');
+    await chart.locator('svg').waitFor();
+    const cells = await figure.locator('.static rect').count();
+    const colours = await figure.locator('.heat-legend li').count();
+    assert.ok(cells > 0 && colours > 0, `${id}: ${cells} cells, ${colours} colours`);
+    const fills = await chart.locator('svg path').evaluateAll((paths) => paths.map((path) => path.getAttribute('fill')));
+    const light = await page.evaluate(() => getComputedStyle(document.documentElement).getPropertyValue('--h0').trim());
+    assert.ok(fills.includes(light), `${id}: the lowest value has the first colour`);
+    const rows = await figure.locator('.data table tbody tr').evaluateAll((all) => all.map((row) => [
+      row.querySelector('th').textContent, ...[...row.querySelectorAll('td')].map((cell) => cell.textContent)]));
+    const said = () => page.evaluate(() => document.getElementById('live').textContent);
+    await chart.focus();
+    // From the first cell along the first row: what is said is what the table says.
+    for (let column = 0; column < rows.length; column += 1) {
+      await page.evaluate(() => { document.getElementById('live').textContent = ''; });
+      await page.keyboard.press('ArrowRight');
+      await page.waitForFunction(() => document.getElementById('live').textContent !== '');
+      const value = rows[0][column + 1];
+      const spoken = (await said()).split(': ')[1];
+      // The table has three digits, the voice four.
+      const same = value === '' ? spoken === 'no number' : Math.abs(parseFloat(spoken) / parseFloat(value) - 1) < 0.006;
+      assert.ok(same, `${id}: "${spoken}" is what the table says: "${value}"`);
+      assert.equal(await figure.locator('.tip').isVisible(), value !== '', `${id}: a value that is read is shown`);
+    }
+    await page.keyboard.press('ArrowDown');
+    await page.waitForFunction((name) => document.getElementById('live').textContent.includes(` ${name} `), rows[1][0]);
+    assert.equal(await figure.locator('.controls [data-action="log-x"]').count(), 0, 'there are no axes to switch');
+  }
+}));
+
+test('heat maps are exported as PNG, SVG and CSV', () => withReport({ acceptDownloads: true }, async (page) => {
+  for (const figure of await page.locator('figure[data-kind="heat"]').all()) {
+    await figure.scrollIntoViewIfNeeded();
+    await figure.locator('.chart svg').waitFor();
+    const cells = await figure.locator('.static rect').count();
+    const saved = {};
+    for (const kind of ['png', 'svg', 'csv']) {
+      await figure.locator('.menu summary').click();
+      const [download] = await Promise.all([page.waitForEvent('download'), figure.locator(`[data-action="save-${kind}"]`).click()]);
+      saved[kind] = await readFile(await download.path());
+    }
+    assert.deepEqual(saved.png.subarray(0, 4), Buffer.from([0x89, 0x50, 0x4e, 0x47]));
+    const wrong = (text) => new DOMParser().parseFromString(text, 'image/svg+xml').querySelector('parsererror')?.textContent;
+    assert.equal(await page.evaluate(wrong, saved.svg.toString()), undefined, 'the SVG is well-formed');
+    const lines = saved.csv.toString().trimEnd().split('\r\n');
+    assert.equal(lines[0], 'from,to,value,low,high,predicted');
+    assert.equal(lines.length, cells + 1, 'a line for each cell');
+  }
 }));
 
 test('rows open by keyboard', () => withReport({}, async (page) => {
@@ -259,7 +313,7 @@ test('without script all rows, drawings and tables are there', () => withReport(
   assert.ok(figures.length > 0);
   for (const figure of figures) {
     assert.ok(await figure.locator('.static svg').isVisible());
-    assert.ok(await figure.locator('.static svg path').count() > 3);
+    assert.ok(await figure.locator('.static svg :is(path, rect, text)').count() > 3);
     assert.ok(!(await figure.locator('.controls').isVisible()));
     await figure.locator('details.data > summary').click();
     assert.ok(await figure.locator('.data table').isVisible());

@@ -6,6 +6,8 @@ use crate::bounds::{broken_bound, implausible};
 use crate::findings;
 use crate::gather::Gathered;
 use crate::headlines::{Desk, core_hertz, metrics_of};
+use crate::levels;
+use crate::pages::pages;
 use crate::predicted::compare;
 use crate::result::{Analysis, MetricResult, Outcome};
 use crate::study;
@@ -25,6 +27,7 @@ pub fn analyse(run: &Run) -> Analysis {
         }
     }
     let mut analysis = Analysis {
+        levels: levels::of_results(&results, &run.outline.machine),
         results,
         canaries: desk.references.histories(run),
         studies: all_studies(run),
@@ -39,7 +42,7 @@ pub fn analyse(run: &Run) -> Analysis {
 
 /// The conclusions that analysis draws from the measurements of a run, study by study; empty without a study.
 pub fn studies(run: &Run) -> Vec<StudyResult> {
-    study::tasks(run).into_iter().collect()
+    [study::tasks(run), pages(run)].into_iter().flatten().collect()
 }
 
 /// The studies that a run carries, and those that it has measured but not concluded.

@@ -6,13 +6,17 @@ use kelvin_model::{
     Attempt, Batches, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, CanaryPoint, Case, Measurement, Name, Readings, Round,
     Run,
 };
-use kelvin_stats::{Samples, Sorted, dominant_mode};
+use kelvin_stats::{Samples, Sorted, dominant_mode, fastest_mode};
 
 use crate::result::CanaryHistory;
 
 /// Relative width of the window whose fullest place is the steady state: wide enough for the jitter of a reading of a
 /// few microseconds, narrow enough to part two steps of a frequency ladder (100 MHz at 4 GHz).
 const MODE_WIDTH: f64 = 0.02;
+/// Least share of the readings of the block canary that make a steady state. A busy sibling thread can only slow the
+/// block, so the fastest state that is no accident is the undisturbed one, even where a neighbour was there most of the
+/// time.
+const LEAST_MODE: f64 = 0.05;
 /// Readings further than this from the reference are no part of the dominant mode and say nothing of its spread.
 const MODE_REACH: f64 = 0.1;
 /// Tolerance in standard deviations of the dominant mode.
@@ -30,20 +34,32 @@ const FREQUENCY_RANGE: (f64, f64) = (0.4, 2.5);
 /// Steady state and tolerance of one canary.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Reference {
-    /// Dominant steady state, in nanoseconds.
+    /// Steady state, in nanoseconds: the dominant one, of the block canary the fastest.
     pub nanoseconds: f64,
     /// Relative distance up to which a reading is steady.
     pub tolerance: f64,
 }
 
 impl Reference {
-    fn of(readings: Vec<f64>) -> Option<Self> {
-        let sorted = Samples::new(readings).ok()?.sorted();
-        let (nanoseconds, _) = dominant_mode(&sorted, MODE_WIDTH);
+    /// The dominant steady state of readings.
+    fn dominant(readings: &[f64]) -> Option<Self> {
+        let sorted = thinned_evenly(readings)?;
+        Self::around(dominant_mode(&sorted, MODE_WIDTH).0, &sorted)
+    }
+
+    /// The fastest steady state of readings, or the dominant one if no state is steady.
+    fn fastest(readings: &[f64]) -> Option<Self> {
+        let sorted = thinned_evenly(readings)?;
+        let (nanoseconds, _) =
+            fastest_mode(&sorted, MODE_WIDTH, LEAST_MODE).unwrap_or_else(|| dominant_mode(&sorted, MODE_WIDTH));
+        Self::around(nanoseconds, &sorted)
+    }
+
+    fn around(nanoseconds: f64, sorted: &Sorted) -> Option<Self> {
         if nanoseconds <= 0.0 {
             return None;
         }
-        let tolerance = (TOLERANCE_STDS * mode_std(&sorted, nanoseconds) / nanoseconds).clamp(TOLERANCE.0, TOLERANCE.1);
+        let tolerance = (TOLERANCE_STDS * mode_std(sorted, nanoseconds) / nanoseconds).clamp(TOLERANCE.0, TOLERANCE.1);
         Some(Self { nanoseconds, tolerance })
     }
 
@@ -57,7 +73,14 @@ impl Reference {
     }
 }
 
-/// Spread of the dominant mode: on each side the distance that 68 % of the nearby readings keep to the reference, and of
+/// The finite ones of some readings in order, at most [`READINGS_FOR_REFERENCE`] of them.
+fn thinned_evenly(readings: &[f64]) -> Option<Sorted> {
+    let step = readings.len().div_ceil(READINGS_FOR_REFERENCE).max(1);
+    let some = readings.iter().step_by(step).copied().filter(|reading| reading.is_finite()).collect();
+    Some(Samples::new(some).ok()?.sorted())
+}
+
+/// Spread of a steady state: on each side the distance that 68 % of the nearby readings keep to the reference, and of
 /// both sides the smaller, since disturbance only ever adds to a side.
 fn mode_std(sorted: &Sorted, reference: f64) -> f64 {
     let values = sorted.values();
@@ -81,6 +104,37 @@ const OF_A_CASE: [Canary; 2] = [Canary::Cache, Canary::Kernel];
 /// With fewer readings beside a case the steady state over the run stands in.
 const LEAST_OF_A_CASE: usize = 12;
 
+/// The readings of a canary where `wanted` says so of the columns and the place in them.
+fn readings<'r>(
+    all: impl Iterator<Item = &'r Batches>,
+    canary: Canary,
+    wanted: impl Fn(&Batches, usize) -> bool,
+) -> Vec<f64> {
+    let mut found = Vec::new();
+    for batches in all {
+        let column = batches.canaries.get(&canary).map_or(&[][..], Vec::as_slice);
+        let here = column.iter().enumerate().filter(|&(at, _)| wanted(batches, at));
+        found.extend(here.map(|(_, &reading)| f64::from(reading)));
+    }
+    found
+}
+
+/// The readings of the block canary as they would be at the reference frequency, by the chain that was read just before
+/// each; only those beside a steady chain, because one that was interrupted shows no frequency.
+fn block_at_reference(all: &[&Batches], chain: Option<&Reference>) -> Vec<f64> {
+    let mut found = Vec::new();
+    for batches in all {
+        let chains = batches.canaries.get(&Canary::Chain);
+        for (at, &block) in batches.canaries.get(&Canary::Block).into_iter().flatten().enumerate() {
+            let slowness = chains.and_then(|column| column.get(at)).zip(chain).map(|(&own, chain)| chain.relative(own));
+            if slowness.zip(chain).is_none_or(|(slowness, chain)| chain.is_steady(slowness)) {
+                found.push(f64::from(block) / slowness.unwrap_or(1.0));
+            }
+        }
+    }
+    found
+}
+
 /// The references of all canaries of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct References {
@@ -90,8 +144,47 @@ pub(crate) struct References {
 
 impl References {
     pub fn of(run: &Run) -> Self {
-        let of_case = |measurement: &Measurement| (key(measurement), Self::beside(measurement));
-        Self { of_run: Self::over(run), of_cases: run.measurements.iter().map(of_case).collect() }
+        let all: Vec<&Batches> = run.measurements.iter().flat_map(|m| &m.rounds).flat_map(distinct_columns).collect();
+        let of_run = Self::over(&all);
+        let of_case = |measurement: &Measurement| (key(measurement), Self::beside(measurement, &of_run));
+        Self { of_cases: run.measurements.iter().map(of_case).collect(), of_run }
+    }
+
+    /// The steady states over all columns of a run: the core's frequency first, the block at that frequency, and the
+    /// others as they are when the block is steady.
+    fn over(all: &[&Batches]) -> BTreeMap<Canary, Reference> {
+        let mut references = BTreeMap::new();
+        let chain = readings(all.iter().copied(), Canary::Chain, |_, _| true);
+        references.extend(Reference::dominant(&chain).map(|found| (Canary::Chain, found)));
+        let block = block_at_reference(all, references.get(&Canary::Chain));
+        references.extend(Reference::fastest(&block).map(|found| (Canary::Block, found)));
+        for canary in OF_A_CASE {
+            let found = Self::beside_a_steady_block(all, canary, references.get(&Canary::Block));
+            references.extend(found.map(|found| (canary, found)));
+        }
+        references
+    }
+
+    /// The steady states beside one case of the canaries that see what it leaves behind.
+    fn beside(measurement: &Measurement, of_run: &BTreeMap<Canary, Reference>) -> BTreeMap<Canary, Reference> {
+        let all: Vec<&Batches> = measurement.rounds.iter().flat_map(distinct_columns).collect();
+        let block = of_run.get(&Canary::Block);
+        let found = |canary| Some((canary, Self::beside_a_steady_block(&all, canary, block)?));
+        OF_A_CASE.into_iter().filter_map(found).collect()
+    }
+
+    /// The steady state of a canary among its readings beside a steady block, or among all if those are too few.
+    fn beside_a_steady_block(all: &[&Batches], canary: Canary, block: Option<&Reference>) -> Option<Reference> {
+        let is_steady = |batches: &Batches, at: usize| {
+            let reading = batches.canaries.get(&Canary::Block).and_then(|column| column.get(at));
+            block.zip(reading).is_none_or(|(block, &reading)| block.is_steady(block.relative(reading)))
+        };
+        let steady = readings(all.iter().copied(), canary, is_steady);
+        if steady.len() >= LEAST_OF_A_CASE {
+            return Reference::dominant(&steady);
+        }
+        let every = readings(all.iter().copied(), canary, |_, _| true);
+        if every.len() < LEAST_OF_A_CASE { None } else { Reference::dominant(&every) }
     }
 
     /// The references that judge one measurement.
@@ -99,32 +192,6 @@ impl References {
         let mut of_run = self.of_run.clone();
         of_run.extend(self.of_cases.get(&key(measurement)).into_iter().flatten());
         Self { of_run, of_cases: BTreeMap::new() }
-    }
-
-    /// The steady states beside one case of the canaries that see what it leaves behind.
-    fn beside(measurement: &Measurement) -> BTreeMap<Canary, Reference> {
-        let mut readings: BTreeMap<Canary, Vec<f64>> = BTreeMap::new();
-        for batches in measurement.rounds.iter().flat_map(distinct_columns) {
-            for canary in OF_A_CASE {
-                let column = batches.canaries.get(&canary).into_iter().flatten();
-                let finite = column.map(|&reading| f64::from(reading)).filter(|reading| reading.is_finite());
-                readings.entry(canary).or_default().extend(finite);
-            }
-        }
-        readings.retain(|_, all| all.len() >= LEAST_OF_A_CASE);
-        readings.into_iter().filter_map(|(canary, all)| Some((canary, Reference::of(all)?))).collect()
-    }
-
-    fn over(run: &Run) -> BTreeMap<Canary, Reference> {
-        let mut totals: BTreeMap<Canary, usize> = BTreeMap::new();
-        for_each_column(run, |_, _, canary, column| *totals.entry(canary).or_default() += column.len());
-        let mut readings: BTreeMap<Canary, Vec<f64>> = BTreeMap::new();
-        for_each_column(run, |_, _, canary, column| {
-            let step = totals[&canary].div_ceil(READINGS_FOR_REFERENCE).max(1);
-            let finite = column.iter().step_by(step).map(|&reading| f64::from(reading)).filter(|r| r.is_finite());
-            readings.entry(canary).or_default().extend(finite);
-        });
-        readings.into_iter().filter_map(|(canary, all)| Some((canary, Reference::of(all)?))).collect()
     }
 
     pub fn get(&self, canary: Canary) -> Option<Reference> {

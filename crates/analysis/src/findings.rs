@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use kelvin_model::{Fact, Hazard, Machine, Run, RunStatus, Severity};
 
+use crate::levels;
 use crate::result::{Analysis, Finding, Importance, MetricResult, Outcome, Verdict, Warning};
 use crate::summary::ALPHA;
 use crate::words::{amount, digits, metric_at, percent};
@@ -27,6 +28,7 @@ pub(crate) fn findings(run: &Run, analysis: &Analysis) -> Vec<Finding> {
     all.extend(quiet_finding(analysis));
     all.extend(invalid_findings(analysis));
     all.extend(count_findings(analysis));
+    all.extend(levels_finding(analysis));
     all.extend(gap_findings(run, analysis));
     all.extend(KINDS.iter().filter_map(|kind| warning_finding(analysis, kind)));
     all.sort_by_key(|finding: &Finding| Reverse(finding.importance));
@@ -183,6 +185,17 @@ fn counted(importance: Importance, results: &[(&MetricResult, String)], what: &s
         because: format!("first: {}: {reason}", metric_at(&first.metric.id, &first.case)),
         metrics,
     }
+}
+
+/// The memory hierarchy in one line.
+fn levels_finding(analysis: &Analysis) -> Option<Finding> {
+    let found = analysis.levels.as_ref()?;
+    Some(Finding {
+        importance: Importance::Notable,
+        text: levels::line(found)?,
+        because: found.conclusions.first()?.test.clone(),
+        metrics: vec![levels::METRIC],
+    })
 }
 
 /// Gaps between measured and predicted, the largest first; of the points of a curve only the largest.

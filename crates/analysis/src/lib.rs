@@ -9,7 +9,8 @@ mod canaries;
 mod findings;
 mod gather;
 mod headlines;
-mod learn;
+mod levels;
+mod pages;
 mod predicted;
 pub mod reference;
 mod result;
@@ -21,10 +22,12 @@ mod words;
 
 pub use analyse::{analyse, studies};
 pub use headlines::{Headlines, Measured, headline};
-pub use learn::{learn, learn_for};
+pub use levels::{CurvePoint, levels};
+pub use pages::pages;
 pub use reference::{beside, file_server_lan, references, transfer_2020};
 pub use result::{
-    Analysis, CanaryCorrelation, CanaryHistory, Ceiling, Distribution, Figure, Finding, Importance, Interval,
-    IntervalKind, MetricResult, Mode, Outcome, Summary, TagCount, Verdict, Warning,
+    Analysis, CanaryCorrelation, CanaryHistory, Capacity, Ceiling, Distribution, Figure, Finding, Importance, Interval,
+    IntervalKind, MemoryLevel, MemoryLevels, MetricResult, Mode, Outcome, Summary, TagCount, Translation, Verdict,
+    Warning,
 };
 pub use study::tasks;

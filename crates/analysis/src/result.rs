@@ -1,6 +1,6 @@
 //! What analysis says of a run: the types that every report is drawn from.
 
-use kelvin_model::{Canary, CanaryPoint, Case, Metric, Name, Prediction, Reason, StudyResult, Treatment};
+use kelvin_model::{Canary, CanaryPoint, Case, Conclusion, Metric, Name, Prediction, Reason, StudyResult, Treatment};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,9 @@ pub struct Analysis {
     pub canaries: Vec<CanaryHistory>,
     /// Studies, with conclusions.
     pub studies: Vec<StudyResult>,
+    /// The levels of the memory hierarchy, where the run measured the curve that shows them.
+    #[serde(default)]
+    pub levels: Option<MemoryLevels>,
     /// What is worth knowing, most important first.
     pub findings: Vec<Finding>,
     /// The run in at most ten lines: what this machine is, what is odd and why.
@@ -315,7 +318,7 @@ impl Warning {
 pub struct CanaryHistory {
     /// Which.
     pub canary: Canary,
-    /// Its dominant steady state over the run, in nanoseconds.
+    /// Its steady state over the run, in nanoseconds: the dominant one, of the block canary the fastest.
     pub reference: f64,
     /// Relative distance from the reference up to which a batch counts as undisturbed.
     pub tolerance: f64,
@@ -323,6 +326,62 @@ pub struct CanaryHistory {
     pub steady_share: f64,
     /// Its readings, thinned to at most a few thousand (median, and extremes, of neighbouring ones).
     pub points: Vec<CanaryPoint>,
+}
+
+/// The levels of the memory hierarchy, found from the latency of loads against the working set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MemoryLevels {
+    /// The levels with base pages, innermost first; a single one where the curve has no step.
+    pub levels: Vec<MemoryLevel>,
+    /// What base pages cost beyond huge ones, where both were measured.
+    pub translation: Option<Translation>,
+    /// One sentence for each level, for each reported cache that no level shows, and for translation.
+    pub conclusions: Vec<Conclusion>,
+}
+
+/// One level: a plateau of the curve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MemoryLevel {
+    /// `L1`, `L2`, `L3` or `DRAM`.
+    pub name: String,
+    /// Median latency over its working sets, in nanoseconds.
+    pub latency: f64,
+    /// From the lowest to the highest interval over its working sets, in nanoseconds.
+    pub interval: Interval,
+    /// The smallest working set on the plateau, in bytes.
+    pub from_bytes: u64,
+    /// The largest working set on the plateau, in bytes.
+    pub to_bytes: u64,
+    /// Between which working sets it ends; `None` for the last one, of which no end was measured.
+    pub capacity: Option<Capacity>,
+    /// The cache that the machine reports for it, in bytes.
+    pub reported_bytes: Option<u64>,
+    /// Whether the reported size lies within the capacity; `None` without either.
+    pub agrees: Option<bool>,
+}
+
+/// Two working sets between which a level ends, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Capacity {
+    /// The largest one that still fits: by its latency at most a quarter of the loads miss.
+    pub low: u64,
+    /// The smallest one that does not: by its latency at least half of the loads miss.
+    pub high: u64,
+}
+
+/// What base pages cost beyond huge ones at the same working set: misses of the TLB.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Translation {
+    /// The largest working set that was measured with both, in bytes.
+    pub bytes: u64,
+    /// Latency there with base pages, in nanoseconds.
+    pub base: f64,
+    /// Latency there with huge pages, in nanoseconds.
+    pub huge: f64,
+    /// Whether base pages are slower there beyond both intervals.
+    pub apart: bool,
+    /// The smallest working set at which they are slower by a tenth or more, in bytes.
+    pub shows_from: Option<u64>,
 }
 
 /// A sentence worth knowing, with the test that carries it.

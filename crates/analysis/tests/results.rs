@@ -1,9 +1,7 @@
-//! Outcomes, warnings, predictions, cycles, learning: each rule on a run built for it.
+//! Outcomes, warnings, predictions, cycles: each rule on a run built for it.
 
 use kelvin_analysis::testing::{self, add, add_rounds, add_scalars, attempt};
-use kelvin_analysis::{
-    Analysis, Importance, IntervalKind, MetricResult, Outcome, Summary, Verdict, Warning, analyse, learn, learn_for,
-};
+use kelvin_analysis::{Analysis, Importance, IntervalKind, MetricResult, Outcome, Summary, Verdict, Warning, analyse};
 use kelvin_model::{
     Attempt, Basis, Better, Case, Fact, Hazard, Learned, Metric, Name, NoPrediction, Prediction, PredictionRecord,
     Reason, Run, RunStatus, Severity, Unit,
@@ -92,21 +90,6 @@ fn what_earlier_runs_taught_widens_the_interval() {
     assert!(alone < 0.02 && (0.8..1.5).contains(&taught), "{alone} {taught}");
     run.outline.learned[0].case = Case::new().with("size", 1);
     assert_eq!(summary(&run).learned_runs, 0, "another case teaches nothing");
-}
-
-#[test]
-fn learning_takes_one_method_version() {
-    let old = scalars(&[5.0, 5.1, 4.9, 5.0]);
-    let mut new = scalars(&[10.0, 10.1, 9.9, 10.0]);
-    new.outline.metrics[0].version = 2;
-    let newer = { Run { ..new.clone() } };
-    let learned = learn(&[&old, &new, &newer]);
-    assert_eq!(learned.len(), 1);
-    assert_eq!((learned[0].metric, &learned[0].headlines), (VALUE.id, &vec![10.0, 10.0]));
-    assert!(learned[0].within.iter().all(|&within| within > 0.0));
-    assert_eq!(learn_for(&[&old, &new], &[VALUE])[0].headlines, [5.0]);
-    assert_eq!(learn(&[]), []);
-    assert_eq!(learn(&[&scalars(&[1.0])]), [], "one round knows nothing of its spread");
 }
 
 #[test]

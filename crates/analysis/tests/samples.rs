@@ -3,8 +3,11 @@
 use kelvin_analysis::testing::{self, BLOCK, CHAIN, CLOCK_PAIR, ITERATIONS, LOOP};
 use kelvin_analysis::{Analysis, Headlines, Outcome, Summary, Warning, analyse};
 use kelvin_model::{Batches, Better, Canaries, Canary, Case, Metric, Overhead, Readings, Run, Tags, Treatment, Unit};
+use kelvin_stats::Random;
 
 const CALL: Metric = Metric::duration("test.call", "One call");
+const GUARDED_BY_THE_KERNEL: Metric = Metric::duration("test.guarded", "Guarded by three canaries")
+    .canaries(Canaries::of(&[Canary::Chain, Canary::Block, Canary::Kernel]));
 
 fn near(value: f64, expected: f64) -> bool {
     (value - expected).abs() <= 1e-9 * expected.abs()
@@ -224,6 +227,25 @@ fn the_tolerance_follows_the_spread_of_the_steady_state() {
     assert_eq!(tolerance(0.001), 0.015, "no narrower than the clock's grain allows");
     assert!((0.024..0.036).contains(&tolerance(0.01)), "{}", tolerance(0.01));
     assert_eq!(tolerance(0.04), 0.05, "no wider than a change of frequency");
+}
+
+#[test]
+fn a_neighbour_who_is_there_most_of_the_time_does_not_become_the_reference() {
+    // In four fifths of the batches a sibling thread is busy: everything but the chain is slower, by no fixed amount.
+    let mut random = Random::new(11);
+    let slowness: Vec<f64> = (0..400).map(|i| if i % 100 < 20 { 1.0 } else { 1.25 + 0.2 * random.uniform() }).collect();
+    let values: Vec<f64> = slowness.iter().map(|slowness| 100.0 * slowness).collect();
+    let mut batches = testing::batches(&values);
+    for canary in [Canary::Block, Canary::Kernel] {
+        let column =
+            (0..=400).map(|at| (f64::from(BLOCK) * slowness[at.min(399)] * (1.0 + 0.003 * random.normal())) as f32);
+        batches.canaries.insert(canary, column.collect());
+    }
+    let analysis = analyse(&run_of(&GUARDED_BY_THE_KERNEL, &batches));
+    let found = summary(&analysis);
+    assert!((found.headline - 100.0).abs() < 1.0, "{}", found.headline);
+    assert!((0.17..0.2).contains(&found.kept_share), "{}", found.kept_share);
+    assert!(found.as_found.value > 125.0);
 }
 
 #[test]

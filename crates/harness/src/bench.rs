@@ -132,22 +132,45 @@ impl<'a> Bench<'a> {
         self.sample(metrics, &sampling, &mut operation)
     }
 
-    /// Times work that `count` threads do at once, each on a CPU of its own as far as there are: every one prepares
-    /// itself, all wait for one start line, and the sample is the time until the last one is done.
+    /// Times work that threads do at once, one on each of these CPUs: all wait for one start line, and the sample is the
+    /// time until the last one is done. The operation is told which of the CPUs it is on, counted from 0, and does the
+    /// given number of iterations.
     pub fn time_together(
         &mut self,
         metric: &Metric,
         work_per_round: f64,
         cpus: &[u32],
-        operation: impl Fn(u64) + Sync,
+        operation: impl Fn(usize, u64) + Sync,
     ) -> Result<(), Stop> {
-        let crew = Crew::new(cpus.len());
+        self.together(cpus, operation, |bench, round| bench.time_work(metric, work_per_round, round))
+    }
+
+    /// The same for several measurements by the same threads: `lead` is given a function that has them all do a number
+    /// of iterations, and returns when the last one has.
+    ///
+    /// The calling thread does the part of its own CPU itself: a thread that waited there for the next start would take
+    /// the CPU from it meanwhile.
+    pub fn together(
+        &mut self,
+        cpus: &[u32],
+        operation: impl Fn(usize, u64) + Sync,
+        lead: impl FnOnce(&mut Self, &mut dyn FnMut(u64) -> Result<(), Stop>) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        let own = cpus.iter().position(|&cpu| cpu == self.cpu());
+        let others = || cpus.iter().enumerate().filter(|&(member, _)| Some(member) != own);
+        let crew = Crew::new(others().count());
         std::thread::scope(|scope| {
-            for &cpu in cpus {
+            for (member, &cpu) in others() {
                 let (crew, operation) = (&crew, &operation);
-                scope.spawn(move || crew.work(cpu, operation));
+                scope.spawn(move || crew.work(cpu, &|iterations| operation(member, iterations)));
             }
-            let outcome = self.time_work(metric, work_per_round, |iterations| crew.round(iterations));
+            let outcome = lead(self, &mut |iterations| {
+                crew.round(iterations, || {
+                    if let Some(member) = own {
+                        operation(member, iterations);
+                    }
+                })
+            });
             crew.dismiss();
             outcome
         })

@@ -50,11 +50,12 @@ impl Crew {
         }
     }
 
-    /// Starts a round and waits, on a CPU of the crew or another, until every member has finished it.
-    pub(crate) fn round(&self, iterations: u64) -> Result<(), Stop> {
+    /// Starts a round, does the caller's `own` part of it, and waits until every member has finished.
+    pub(crate) fn round(&self, iterations: u64, own: impl FnOnce()) -> Result<(), Stop> {
         self.iterations.store(iterations, Ordering::Relaxed);
         self.finished.store(0, Ordering::Relaxed);
         self.round.fetch_add(1, Ordering::Release);
+        own();
         while self.finished.load(Ordering::Acquire) < self.size {
             std::thread::yield_now();
         }
@@ -75,7 +76,7 @@ mod tests {
     #[test]
     fn every_member_does_every_round() {
         let crew = Crew::new(3);
-        let done = AtomicU64::new(0);
+        let (done, own) = (AtomicU64::new(0), std::cell::Cell::new(false));
         let here = cpu::allowed().unwrap()[0];
         std::thread::scope(|scope| {
             for _ in 0..3 {
@@ -85,11 +86,12 @@ mod tests {
                     })
                 });
             }
-            crew.round(5).unwrap();
-            crew.round(7).unwrap();
+            crew.round(5, || {}).unwrap();
+            crew.round(7, || own.set(true)).unwrap();
             crew.dismiss();
         });
         assert_eq!(done.load(Ordering::Relaxed), 36);
+        assert!(own.get());
     }
 
     #[test]
@@ -97,7 +99,7 @@ mod tests {
         let crew = Crew::new(1);
         std::thread::scope(|scope| {
             scope.spawn(|| crew.work(8000, &|_| {}));
-            assert!(matches!(crew.round(1), Err(Stop::Fail(_))));
+            assert!(matches!(crew.round(1, || {}), Err(Stop::Fail(_))));
             crew.dismiss();
         });
     }

@@ -102,7 +102,7 @@ pub struct DestinationArgs {
 /// How to measure.
 #[derive(Debug, Args)]
 pub struct MeasureArgs {
-    /// Time for everything, such as 45s or 10m [default: 30 s for the areas built in, 10 s with --quick]
+    /// Time for everything, such as 45s or 10m [default: 30 s for cpu and os, 30 s for mem; 10 s each with --quick]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,
     /// Fresh processes for each case at least, 2 to 1000 [default: 6; 3 with --quick, 20 with --thorough]

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod cpu;
+mod memory;
 mod os;
 mod predict;
 mod published;
@@ -16,5 +17,5 @@ use kelvin_harness::Probe;
 
 /// All probes, in the order of reports.
 pub fn all() -> Vec<&'static Probe> {
-    [cpu::PROBES, os::PROBES, truth::PROBES].concat()
+    [cpu::PROBES, os::PROBES, memory::PROBES, truth::PROBES].concat()
 }

@@ -8,107 +8,30 @@ function kelvinFigures(data, say) {
   // Characters that XML forbids, or that turn the direction of what follows: an exported SVG must be well-formed.
   const clean = (label) => label.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, '\ufffd');
   for (const figure of data.figures) figure.title = clean(figure.title);
-  for (const series of data.figures.flatMap((figure) => figure.series)) {
+  for (const series of data.figures.flatMap((figure) => figure.series ?? [])) {
     series.label = clean(series.label);
     series.points = series.points.map(([x, y, low, high]) => ({ x, y, low, high }));
   }
 
-  // ---- Units: the same scales as the text of the page.
-  const SCALES = {
-    nanoseconds: [[1, 'ns'], [1e3, 'µs'], [1e6, 'ms'], [1e9, 's']],
-    cycles: [[1, 'cycles'], [1e5, 'kcycles', 1e3], [1e8, 'Mcycles', 1e6]],
-    hertz: [[1, 'Hz'], [1e3, 'kHz'], [1e6, 'MHz'], [1e9, 'GHz']],
-    bytes: [[1, 'B'], [1024, 'KiB'], [1048576, 'MiB'], [1073741824, 'GiB'], [1099511627776, 'TiB']],
-    bytes_per_second: [[1, 'B/s'], [1e3, 'kB/s'], [1e6, 'MB/s'], [1e9, 'GB/s']],
-    per_second: [[1, '/s'], [1e3, 'k/s'], [1e6, 'M/s']],
-    number: [[1, '']],
-    seconds: [[1, 's']],
-    share: [[0.01, '%']],
-  };
-
-  function scaled(kind, value) {
-    let found = SCALES[kind][0];
-    for (const scale of SCALES[kind]) if (Math.abs(value) >= scale[0] * 0.9995) found = scale;
-    return [value / (found[2] || found[0]), found[1]];
+  const { text, makeAxis, extent, ticks } = kelvinAxes();
+  const heat = kelvinHeat({ text });
+  for (const figure of data.figures) {
+    if (figure.kind !== 'heat') continue;
+    heat.unpack(figure);
+    figure.names = figure.names.map(clean);
+    for (const label of ['row_label', 'column_label', 'symbol']) figure[label] = clean(figure[label]);
   }
-
-  function text(kind, value, digits) {
-    if (value === 0) return '0';
-    const [number, unit] = scaled(kind, value);
-    const short = String(Number(number.toPrecision(digits)));
-    return unit ? short + ' ' + unit : short;
-  }
-
-  // ---- Axes: placed as the drawings of the page place them (see scale.rs).
-  const ZERO_STEP = 2;
-
-  function makeAxis(kind, logarithmic, values) {
-    const positive = values.filter((value) => value > 0);
-    const least = Math.min(...positive);
-    const log = logarithmic && positive.length > 0;
-    const zero = log && values.includes(0) ? Math.log10(least / ZERO_STEP) : null;
-    const to = (value) => (!log ? value : value > 0 ? Math.log10(value) : zero);
-    return { kind, log, zero, to };
-  }
-
-  function extent(axis, values, room, fromZero) {
-    const places = values.map(axis.to).filter((place) => place !== null && Number.isFinite(place));
-    let low = Math.min(...places);
-    let high = Math.max(...places);
-    if (!Number.isFinite(low)) return [0, 1];
-    if (fromZero && !axis.log && low > 0 && low < 0.6 * high) low = 0;
-    const length = high > low ? high - low : low === 0 ? 1 : Math.abs(low) * 0.2;
-    return [!axis.log && low === 0 ? 0 : low - room * length, high + room * length];
-  }
-
-  function linearTicks(low, high, kind) {
-    const rough = (high - low) / 8;
-    let step;
-    if (kind === 'bytes') {
-      step = Math.pow(2, Math.ceil(Math.log2(rough)));
-    } else {
-      const power = Math.pow(10, Math.floor(Math.log10(rough)));
-      step = power * [1, 2, 5, 10].find((mantissa) => mantissa * power >= rough * 0.999);
-    }
-    const ticks = [];
-    for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i += 1) ticks.push(i * step);
-    return ticks;
-  }
-
-  function logarithmicTicks(axis, low, high) {
-    const from = Math.pow(10, low);
-    const to = Math.pow(10, high);
-    const ticks = [];
-    if ((axis.kind === 'bytes' || axis.kind === 'number') && to / from >= 4) {
-      const first = Math.ceil(Math.log2(from));
-      const last = Math.floor(Math.log2(to));
-      const step = Math.floor((last - first) / 9) + 1;
-      for (let power = Math.ceil(first / step) * step; power <= last; power += step) ticks.push(Math.pow(2, power));
-      return ticks;
-    }
-    if (high - low < 0.7) return linearTicks(from, to, axis.kind);
-    const mantissas = high - low > 3 ? [1] : [1, 2, 5];
-    for (let power = Math.floor(low); power <= Math.ceil(high); power += 1) {
-      for (const mantissa of mantissas) ticks.push(mantissa * Math.pow(10, power));
-    }
-    return ticks;
-  }
-
-  /** Ticks of an axis between two places: a label for each place. */
-  function ticks(axis, low, high) {
-    const values = axis.log ? logarithmicTicks(axis, low, high) : linearTicks(low, high, axis.kind);
-    if (axis.zero !== null) values.unshift(0);
-    const hair = 1e-9 * (high - low);
-    const within = values.filter((value) => axis.to(value) >= low - hair && axis.to(value) <= high + hair);
-    // Steps add up to a little more than the tick: nine digits are the tick.
-    return new Map(within.map((value) => [axis.to(value), text(axis.kind, value, 9)]));
-  }
+  for (const mark of data.figures.flatMap((figure) => figure.marks ?? [])) mark.label = clean(mark.label);
 
   // ---- Figures
   const SYMBOLS = ['circle', 'rect', 'triangle', 'diamond'];
   const color = (name) => getComputedStyle(root).getPropertyValue('--' + name).trim();
   const LIGHT = {
     ink: '#1c2127', soft: '#555f6a', grid: '#e6e9ed', panel: '#fff',
+    heat: [
+      ['#dce9f6', '#1c2127'], ['#c0d8ee', '#1c2127'], ['#9ecae1', '#1c2127'], ['#6baed6', '#1c2127'],
+      ['#4a98c9', '#1c2127'], ['#2171b5', '#ffffff'], ['#084594', '#ffffff'],
+    ],
     series: ['#0072b2', '#c75300', '#007a5a', '#a8467f', '#7d6300', '#5a4fcf', '#2b7f97', '#5f6368'],
   };
 
@@ -116,6 +39,7 @@ function kelvinFigures(data, say) {
     return {
       ink: color('ink'), soft: color('soft'), grid: color('grid'), panel: color('panel'),
       series: LIGHT.series.map((_, index) => color('s' + index)),
+      heat: LIGHT.heat.map((_, step) => [color('h' + step), color('ht' + step)]),
     };
   }
 
@@ -176,11 +100,13 @@ function kelvinFigures(data, say) {
   function lineSeries(series, index, axes, tone, colors) {
     const hollow = series.role === 'as_found' || series.role === 'reference';
     const line = !hollow;
-    const marks = hollow || (series.role === 'measured' && series.points.length <= 60);
+    // A line of one point would not be seen: a prediction for it is a dash.
+    const dash = series.role === 'predicted' && series.points.length === 1;
+    const marks = hollow || dash || (series.role === 'measured' && series.points.length <= 60);
     return {
       type: 'line', id: 'series' + index, name: series.label, clip: true, z: 3, animation: false,
       data: series.points.map((point) => ({ value: [axes.x.to(point.x), axes.y.to(point.y)], point })),
-      symbol: SYMBOLS[series.style % SYMBOLS.length], symbolSize: hollow ? 10 : 6, showSymbol: marks,
+      symbol: dash ? 'rect' : SYMBOLS[series.style % SYMBOLS.length], symbolSize: dash ? [16, 2] : hollow ? 10 : 6, showSymbol: marks,
       itemStyle: hollow ? { color: colors.panel, borderColor: tone, borderWidth: 2 } : { color: tone },
       lineStyle: {
         color: tone, width: !line ? 0 : series.role === 'measured' ? 2 : series.role === 'history' ? 1.2 : 1.6,
@@ -196,6 +122,22 @@ function kelvinFigures(data, say) {
       markArea: {
         silent: true, itemStyle: { color: colors.soft, opacity: 0.15 },
         data: [[{ yAxis: axes.y.to(guide.low) ?? axes.bottom }, { yAxis: axes.y.to(guide.high) }]],
+      },
+    };
+  }
+
+  /** A vertical line with its band and its name: where a cache ends. */
+  function markSeries(mark, axes, colors) {
+    return {
+      type: 'line', data: [], silent: true, tooltip: { show: false }, z: 1,
+      markArea: {
+        silent: true, itemStyle: { color: colors.soft, opacity: 0.15 },
+        data: [[{ xAxis: axes.x.to(mark.low) }, { xAxis: axes.x.to(mark.high) }]],
+      },
+      markLine: {
+        silent: true, symbol: 'none', animation: false, lineStyle: { color: colors.soft, type: [2, 3], width: 1 },
+        label: { formatter: () => mark.label, position: 'end', distance: 3, color: colors.soft, fontSize: 11 },
+        data: [{ xAxis: axes.x.to(mark.at) }],
       },
     };
   }
@@ -226,6 +168,8 @@ function kelvinFigures(data, say) {
   function option(figure, state, colors, exported) {
     const axes = layout(figure, state);
     const series = figure.guides.map((guide) => guideSeries(guide, axes, colors));
+    const marks = figure.marks.filter((mark) => axes.x.to(mark.at) > axes.left && axes.x.to(mark.at) < axes.right);
+    series.push(...marks.map((mark) => markSeries(mark, axes, colors)));
     const predictions = figure.series.filter((one, index) => one.role === 'predicted' && state.on[index]).length;
     figure.series.forEach((one, index) => {
       if (!state.on[index]) return;
@@ -243,7 +187,7 @@ function kelvinFigures(data, say) {
       backgroundColor: exported ? colors.panel : 'transparent',
       // No quotes: the library writes the name into an attribute of the SVG as it is.
       textStyle: { fontFamily: 'system-ui, -apple-system, Roboto, sans-serif', color: colors.ink },
-      grid: { left: 78, right: 22, top: exported ? 44 : 14, bottom: exported ? 96 : 50, outerBoundsMode: 'none' },
+      grid: { left: 78, right: 22, top: (exported ? 44 : 14) + (marks.length > 0 ? 8 : 0), bottom: exported ? 96 : 50, outerBoundsMode: 'none' },
       xAxis: { ...x, name: figure.x.label, nameLocation: 'middle', nameGap: 30, nameTextStyle: { color: colors.soft } },
       yAxis: y,
       series,
@@ -266,6 +210,7 @@ function kelvinFigures(data, say) {
   // ---- Export
   function csv(figure, state) {
     const quote = (field) => (/[",\r\n]/.test(field) ? '"' + field.replace(/"/g, '""') + '"' : field);
+    if (figure.kind === 'heat') return heat.csv(figure, quote);
     const lines = ['series,role,x,y,low,high'];
     figure.series.forEach((series, index) => {
       if (!state.on[index]) return;
@@ -279,7 +224,8 @@ function kelvinFigures(data, say) {
   function svg(figure, state) {
     const size = { width: 960, height: 560 };
     const chart = echarts.init(null, null, { renderer: 'svg', ssr: true, ...size });
-    chart.setOption(option(figure, state, LIGHT, true).option);
+    const drawn = figure.kind === 'heat' ? heat.option(figure, state, LIGHT, size, true) : option(figure, state, LIGHT, true);
+    chart.setOption(drawn.option);
     const drawing = chart.renderToSVGString();
     chart.dispose();
     return drawing;
@@ -331,16 +277,25 @@ function kelvinFigures(data, say) {
   // ---- One figure: state, drawing, controls
   function setUp(element) {
     const figure = data.figures[Number(element.dataset.figure)];
-    const state = {
+    const isHeat = figure.kind === 'heat';
+    const state = isHeat ? { cursor: null } : {
       logX: figure.x.logarithmic, logY: figure.y.logarithmic, bands: true, view: null, on: figure.series.map(() => true),
     };
     let chart = null;
+    let box = null;
     let axes = null;
     const canvas = element.querySelector('.canvas');
     const reset = element.querySelector('[data-action="reset"]');
 
     const draw = () => {
       if (!chart) return;
+      if (isHeat) {
+        const drawn = heat.option(figure, state, palette(), { width: box.clientWidth }, false);
+        box.style.height = drawn.height + 'px';
+        chart.resize();
+        chart.setOption(drawn.option, { notMerge: true });
+        return;
+      }
       const drawn = option(figure, state, palette(), false);
       axes = drawn.axes;
       chart.setOption(drawn.option, { notMerge: true });
@@ -349,18 +304,23 @@ function kelvinFigures(data, say) {
 
     const start = () => {
       if (chart) return;
-      const box = document.createElement('div');
+      box = document.createElement('div');
       box.className = 'chart';
       box.tabIndex = 0;
       box.setAttribute('role', 'group');
-      box.setAttribute('aria-label', figure.title + ' Left and right arrow keys read the values; drag to zoom, Escape shows all.');
+      const keys = isHeat ? ' Arrow keys read the cells.' : ' Left and right arrow keys read the values; drag to zoom, Escape shows all.';
+      box.setAttribute('aria-label', figure.title + keys);
       canvas.append(box);
       element.classList.add('drawn');
       chart = echarts.init(box, null, { renderer: 'svg' });
       draw();
-      inspect(figure, state, box, chart, () => { state.view = null; draw(); });
-      zoom(canvas, box, chart, () => axes, (view) => { state.view = view; draw(); });
-      new ResizeObserver(() => chart.resize()).observe(box);
+      if (isHeat) {
+        heat.inspect(figure, state, box, chart, draw, say);
+      } else {
+        inspect(figure, state, box, chart, () => { state.view = null; draw(); });
+        zoom(canvas, box, chart, () => axes, (view) => { state.view = view; draw(); });
+      }
+      watchWidth(box, () => { if (isHeat) draw(); else chart.resize(); });
     };
 
     for (const button of all('button[data-action]', element)) {
@@ -401,6 +361,16 @@ function kelvinFigures(data, say) {
       }
     }
     return { element, start, draw };
+  }
+
+  /** Calls `changed` when the width of a box has changed; its height is the figure's own. */
+  function watchWidth(box, changed) {
+    let width = box.clientWidth;
+    new ResizeObserver(() => {
+      if (box.clientWidth === width) return;
+      width = box.clientWidth;
+      changed();
+    }).observe(box);
   }
 
   /** Arrow keys go from point to point and say what is there. */

@@ -5,7 +5,7 @@ use std::io;
 use kelvin_analysis::{Figure as Value, Interval, IntervalKind, MetricResult, Outcome, Summary};
 use kelvin_model::{Canary, Readings, Tags};
 
-use crate::figures::{Figure, Role};
+use crate::figures::{Drawing, Figure, Heat, Plot, Role};
 use crate::{Render, Report, words};
 
 /// One row for each metric at each case.
@@ -218,13 +218,30 @@ fn samples(out: &mut dyn io::Write, head: &[String; 5], reading: &kelvin_model::
     Ok(())
 }
 
-/// The points of one figure, one row each.
+/// The points of one figure, or the pairs of a heat map, one row each.
 ///
 /// # Errors
 /// Those of the writer.
 pub fn figure(figure: &Figure, out: &mut dyn io::Write) -> io::Result<()> {
+    match &figure.drawing {
+        Drawing::Plot(plot) => points(plot, out),
+        Drawing::Heat(heat) => pairs(heat, out),
+    }
+}
+
+fn pairs(heat: &Heat, out: &mut dyn io::Write) -> io::Result<()> {
+    line(out, ["from", "to", "value", "low", "high", "predicted"])?;
+    for cell in &heat.cells {
+        let names = [cell.row, cell.column].map(|index| heat.names[index].clone());
+        let predicted = cell.predicted.map(number).unwrap_or_default();
+        line(out, names.into_iter().chain([cell.value, cell.low, cell.high].map(number)).chain([predicted]))?;
+    }
+    Ok(())
+}
+
+fn points(plot: &Plot, out: &mut dyn io::Write) -> io::Result<()> {
     line(out, ["series", "role", "x", "y", "low", "high"])?;
-    for series in &figure.series {
+    for series in &plot.series {
         for point in &series.points {
             let role = role(series.role);
             let cells = [point.x, point.y, point.low, point.high].map(number);

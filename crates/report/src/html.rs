@@ -11,8 +11,8 @@ use std::io;
 
 use serde::Serialize;
 
-use crate::figures::{Figure, canary_figure, curve_figure};
-use crate::sections::{Entry, Section, sections};
+use crate::figures::{Figure, of_sections};
+use crate::sections::{Section, sections};
 use crate::text::{html as esc, script_json};
 use crate::{Render, Report, words};
 
@@ -22,6 +22,8 @@ pub struct Html;
 
 /// Apache ECharts as its authors build it; see `assets/README.md`.
 const CHARTS: &str = include_str!("../assets/echarts.min.js");
+const AXES: &str = include_str!("../assets/axes.js");
+const HEAT: &str = include_str!("../assets/heat.js");
 const FIGURES: &str = include_str!("../assets/figures.js");
 const SCRIPT: &str = include_str!("../assets/report.js");
 const STYLE: &str = include_str!("../assets/report.css");
@@ -52,7 +54,7 @@ impl Part {
 impl Render for Html {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         let sections = sections(report);
-        let figures = all_figures(report, &sections);
+        let figures = of_sections(report, &sections);
         let parts = parts(report, &sections, &figures);
         head(report, out)?;
         write!(out, "<div class=\"frame\">{}", navigation(&parts))?;
@@ -69,16 +71,6 @@ impl Render for Html {
         foot(report, out)?;
         script(report, &figures, out)
     }
-}
-
-/// The canaries' figure, then one for each curve, in the order of the page.
-fn all_figures(report: &Report<'_>, sections: &[Section<'_>]) -> Vec<Figure> {
-    let entries = sections.iter().flat_map(|section| &section.entries);
-    let curves = entries.filter_map(|entry| match entry {
-        Entry::Curve(curve) => curve_figure(curve, report.references),
-        Entry::Single(_) => None,
-    });
-    canary_figure(report).into_iter().chain(curves).collect()
 }
 
 fn parts(report: &Report<'_>, sections: &[Section<'_>], figures: &[Figure]) -> Vec<Part> {
@@ -143,7 +135,7 @@ fn script(report: &Report<'_>, figures: &[Figure], out: &mut dyn io::Write) -> i
     let data = Data { run: &report.run.outline.id, figures };
     let data = script_json(&serde_json::to_string(&data)?);
     write!(out, "<script type=\"application/json\" id=\"data\">{data}</script>")?;
-    write!(out, "<script>\n{CHARTS}\n{FIGURES}\n{SCRIPT}</script></body></html>")?;
+    write!(out, "<script>\n{CHARTS}\n{AXES}\n{HEAT}\n{FIGURES}\n{SCRIPT}</script></body></html>")?;
     writeln!(out)
 }
 

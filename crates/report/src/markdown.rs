@@ -121,9 +121,10 @@ fn row(result: &MetricResult, out: &mut dyn io::Write) -> io::Result<()> {
     let predicted = result.prediction.as_ref().map(|prediction| units::plain(prediction.value, result.metric.unit));
     writeln!(
         out,
-        "| {}{} | {measured} | {} | {} | {} | {}{} |",
+        "| {}{} | {measured}{} | {} | {} | {} | {}{} |",
         label(result),
         if result.only_input { " (input only)" } else { "" },
+        words::best(result).map(|best| format!("; {best}")).unwrap_or_default(),
         units::cycles(result),
         predicted.unwrap_or_default(),
         result.ratio.map(units::ratio).unwrap_or_default(),

@@ -1,6 +1,6 @@
 //! Axes: where a value lies on one, linear or logarithmic, and which ticks it has.
 //!
-//! `report.js` draws the same axes; the two agree because both place ticks by the rules below.
+//! `axes.js` draws the same axes; the two agree because both place ticks by the rules below.
 
 use crate::figures::{AxisKind, FigureAxis};
 

@@ -1,4 +1,6 @@
-//! How a report is cut: areas in their order, single rows, and curves that stand for many rows.
+//! How a report is cut: areas in their order, single rows, and curves and matrices that stand for many rows.
+
+use std::collections::BTreeSet;
 
 use kelvin_analysis::MetricResult;
 use kelvin_model::{Axis, AxisScale, Case, Metric, Name, Value};
@@ -7,6 +9,9 @@ use crate::{Report, units, words};
 
 /// Fewest points that make a curve; two points are two rows.
 const LEAST_POINTS: usize = 3;
+
+/// The axes of a metric that is measured from one thing to another.
+const PAIR: [&str; 2] = ["from", "to"];
 
 /// One area of a report.
 #[derive(Clone, Debug)]
@@ -19,13 +24,15 @@ pub struct Section<'a> {
     pub entries: Vec<Entry<'a>>,
 }
 
-/// A row, or a curve.
+/// A row, a curve, or a matrix.
 #[derive(Clone, Debug)]
 pub enum Entry<'a> {
     /// One metric at one case.
     Single(&'a MetricResult),
     /// One metric over a numeric axis.
     Curve(Curve<'a>),
+    /// One metric over pairs.
+    Matrix(Matrix<'a>),
 }
 
 /// One metric over a numeric axis.
@@ -48,6 +55,46 @@ pub struct CurveSeries<'a> {
     pub points: Vec<(u64, &'a MetricResult)>,
 }
 
+/// One metric over pairs of the same things, such as CPUs: from one to the other.
+#[derive(Clone, Debug)]
+pub struct Matrix<'a> {
+    /// The metric.
+    pub metric: &'a Metric,
+    /// The other axes' values; empty where there is no other axis.
+    pub label: String,
+    /// The axis of the rows.
+    pub from: Axis,
+    /// The axis of the columns.
+    pub to: Axis,
+    /// Everything that stands on either side of a pair, numbers by size.
+    pub names: Vec<Value>,
+    /// The pairs, row by row.
+    pub cells: Vec<Pair<'a>>,
+}
+
+/// One pair of a matrix.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair<'a> {
+    /// Index of its row among the names.
+    pub from: usize,
+    /// Index of its column among the names.
+    pub to: usize,
+    /// What came of it.
+    pub result: &'a MetricResult,
+}
+
+impl<'a> Matrix<'a> {
+    /// All results of the matrix.
+    pub fn results(&self) -> impl Iterator<Item = &'a MetricResult> {
+        self.cells.iter().map(|cell| cell.result)
+    }
+
+    /// The name of a row or column as people read it.
+    pub fn name(&self, index: usize) -> String {
+        units::axis_value(self.names[index], self.from.scale)
+    }
+}
+
 impl<'a> Curve<'a> {
     /// All results of the curve.
     pub fn results(&self) -> impl Iterator<Item = &'a MetricResult> {
@@ -61,6 +108,7 @@ impl<'a> Entry<'a> {
         match self {
             Self::Single(result) => &result.metric,
             Self::Curve(curve) => curve.metric,
+            Self::Matrix(matrix) => matrix.metric,
         }
     }
 
@@ -69,6 +117,7 @@ impl<'a> Entry<'a> {
         match self {
             Self::Single(result) => vec![result],
             Self::Curve(curve) => curve.results().collect(),
+            Self::Matrix(matrix) => matrix.results().collect(),
         }
     }
 
@@ -106,18 +155,54 @@ fn entries<'a>(results: &[&'a MetricResult]) -> Vec<Entry<'a>> {
     for metric in metrics {
         let of_metric: Vec<&MetricResult> =
             results.iter().copied().filter(|result| result.metric.id == metric).collect();
-        match curve(&of_metric) {
-            Some(curve) => entries.push(Entry::Curve(curve)),
-            None => entries.extend(of_metric.into_iter().map(Entry::Single)),
+        if let Some(matrices) = matrices(&of_metric) {
+            entries.extend(matrices.into_iter().map(Entry::Matrix));
+        } else if let Some(curve) = curve(&of_metric) {
+            entries.push(Entry::Curve(curve));
+        } else {
+            entries.extend(of_metric.into_iter().map(Entry::Single));
         }
     }
     entries
 }
 
-/// The results of one metric as a curve over its first numeric axis, if they are one.
-fn curve<'a>(results: &[&'a MetricResult]) -> Option<Curve<'a>> {
+/// From what to what, and what came of it.
+type Ends<'a> = Vec<(Value, Value, &'a MetricResult)>;
+
+/// The results of one metric over pairs, one matrix for each combination of the other axes' values, if they are any.
+fn matrices<'a>(results: &[&'a MetricResult]) -> Option<Vec<Matrix<'a>>> {
     let metric = &results.first()?.metric;
-    let axis = *metric.axes().find(|axis| axis.scale != AxisScale::Category)?;
+    let axis = |name: &str| metric.axes().find(|axis| axis.name == *name).copied();
+    let (from, to) = (axis(PAIR[0])?, axis(PAIR[1])?);
+    let mut parts: Vec<(Case, Ends<'a>)> = Vec::new();
+    for result in results {
+        let pair = (result.case.get(&from.name)?, result.case.get(&to.name)?, *result);
+        let rest: Case = result.case.iter().filter(|(name, _)| !PAIR.contains(&name.as_str())).collect();
+        match parts.iter_mut().find(|(case, _)| *case == rest) {
+            Some((_, pairs)) => pairs.push(pair),
+            None => parts.push((rest, vec![pair])),
+        }
+    }
+    let matrix = |(rest, pairs): (Case, Ends<'a>)| {
+        let names: BTreeSet<Value> = pairs.iter().flat_map(|&(from, to, _)| [from, to]).collect();
+        let names: Vec<Value> = names.into_iter().collect();
+        let index = |value: Value| names.iter().position(|name| *name == value).unwrap_or_default();
+        let mut cells: Vec<Pair<'a>> =
+            pairs.into_iter().map(|(from, to, result)| Pair { from: index(from), to: index(to), result }).collect();
+        cells.sort_by_key(|cell| (cell.from, cell.to));
+        Matrix { metric, label: units::case(metric, &rest), from, to, names, cells }
+    };
+    Some(parts.into_iter().map(matrix).collect())
+}
+
+/// The results of one metric as a curve over its first numeric axis that has enough values, if they are one.
+fn curve<'a>(results: &[&'a MetricResult]) -> Option<Curve<'a>> {
+    let numeric = results.first()?.metric.axes().filter(|axis| axis.scale != AxisScale::Category);
+    numeric.copied().find_map(|axis| curve_over(axis, results))
+}
+
+fn curve_over<'a>(axis: Axis, results: &[&'a MetricResult]) -> Option<Curve<'a>> {
+    let metric = &results.first()?.metric;
     let mut series: Vec<(Case, CurveSeries<'a>)> = Vec::new();
     for result in results {
         // A case without the axis (a variant that has no size) makes this a list of rows.

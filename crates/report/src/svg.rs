@@ -1,8 +1,10 @@
 //! Figures as SVG: standing alone, or inside a page whose style sheet gives the colours.
 
+mod heat;
+
 use std::fmt::Write as _;
 
-use crate::figures::{Figure, Guide, Point, Role, Series};
+use crate::figures::{Drawing, Figure, Guide, Mark, Plot, Point, Role, Series};
 use crate::scale::Scale;
 use crate::text::html;
 
@@ -15,7 +17,7 @@ const STYLE: &str = "text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,sa
     .title{font-size:14px;font-weight:600;fill:#1f2328}.grid{stroke:#e3e6ea;stroke-width:1}.axis{stroke:#8b939c}\
     .line{fill:none;stroke-width:2;stroke-linejoin:round}.thin{stroke-width:1.2}.predicted{stroke-dasharray:6 4;stroke-width:1.6}\
     .band{stroke:none;fill-opacity:.18}.range{stroke:none;fill-opacity:.08}.guide{fill:#8b939c;fill-opacity:.16}\
-    .hollow{fill:#fff;stroke-width:1.6}";
+    .hollow{fill:#fff;stroke-width:1.6}.mark-line{stroke:#5f6872;stroke-dasharray:2 3}";
 
 const WIDTH: f64 = 720.0;
 const PLOT_HEIGHT: f64 = 300.0;
@@ -44,8 +46,15 @@ pub fn standalone(figure: &Figure) -> String {
             ".s{index}{{stroke:{color};fill:{color}}}.line.s{index}{{fill:none}}.hollow.s{index}{{fill:#fff}}"
         );
     }
+    for (step, (color, ink)) in heat::COLORS.iter().enumerate() {
+        let _ = write!(style, ".h{step}{{fill:{color}}}text.ht{step}{{fill:{ink}}}");
+    }
     let title = 26.0;
-    let height = figure_height(figure) + title;
+    let (drawn, height) = match &figure.drawing {
+        Drawing::Plot(plot) => (body(plot), plot_height(plot)),
+        Drawing::Heat(heat) => (heat::body(heat) + &heat::legend(heat), heat::height(heat) + heat::LEGEND),
+    };
+    let height = height + title;
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
          role=\"img\"><title>{}</title><desc>{}</desc><style>{style}</style><rect width=\"100%\" height=\"100%\" \
@@ -53,22 +62,24 @@ pub fn standalone(figure: &Figure) -> String {
         html(&figure.title),
         html(&figure.description.join(" ")),
         html(&format!("{}: {}", figure.id, figure.title)),
-        body(figure)
+        drawn
     )
 }
 
-/// A figure for the inside of a page: classes, no colours.
+/// A figure for the inside of a page: classes, no colours; the page has the legend of a heat map.
 pub fn inline(figure: &Figure) -> String {
+    let (drawn, height) = match &figure.drawing {
+        Drawing::Plot(plot) => (body(plot), plot_height(plot)),
+        Drawing::Heat(heat) => (heat::body(heat), heat::height(heat)),
+    };
     format!(
-        "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{}\">{}</svg>",
-        figure_height(figure),
+        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">{drawn}</svg>",
         html(&format!("{} {}", figure.title, figure.description.join(" "))),
-        body(figure)
     )
 }
 
-fn figure_height(figure: &Figure) -> f64 {
-    let lines = legend(figure).last().map_or(0.0, |item| item.line as f64 + 1.0);
+fn plot_height(plot: &Plot) -> f64 {
+    let lines = legend(plot).last().map_or(0.0, |item| item.line as f64 + 1.0);
     TOP + PLOT_HEIGHT + BOTTOM + lines * LEGEND_LINE
 }
 
@@ -79,20 +90,20 @@ struct Frame {
 }
 
 impl Frame {
-    fn of(figure: &Figure) -> Self {
-        let points = || figure.series.iter().flat_map(|series| &series.points);
+    fn of(plot: &Plot) -> Self {
+        let points = || plot.series.iter().flat_map(|series| &series.points);
         // Intervals and predictions' values are to be seen whole; the range around a prediction may leave the frame.
         let ends = |series: &Series, point: &Point| match series.role {
             Role::Predicted => [point.y, point.y],
             _ => [point.low, point.high],
         };
-        let guides = figure.guides.iter().flat_map(|guide| [guide.low, guide.high]);
+        let guides = plot.guides.iter().flat_map(|guide| [guide.low, guide.high]);
         let values =
-            figure.series.iter().flat_map(|series| series.points.iter().flat_map(move |point| ends(series, point)));
-        let values: Vec<f64> = values.chain(guides).filter(|value| !figure.y.logarithmic || *value > 0.0).collect();
+            plot.series.iter().flat_map(|series| series.points.iter().flat_map(move |point| ends(series, point)));
+        let values: Vec<f64> = values.chain(guides).filter(|value| !plot.y.logarithmic || *value > 0.0).collect();
         Self {
-            x: Scale::over(points().map(|point| point.x), &figure.x, 0.02),
-            y: Scale::over(values.iter().copied(), &figure.y, 0.05),
+            x: Scale::over(points().map(|point| point.x), &plot.x, 0.02),
+            y: Scale::over(values.iter().copied(), &plot.y, 0.05),
         }
     }
 
@@ -105,21 +116,24 @@ impl Frame {
     }
 }
 
-fn body(figure: &Figure) -> String {
-    let frame = Frame::of(figure);
+fn body(plot: &Plot) -> String {
+    let frame = Frame::of(plot);
     let mut svg = String::new();
-    for guide in &figure.guides {
+    for guide in &plot.guides {
         draw_guide(&mut svg, &frame, guide);
     }
-    axes(&mut svg, &frame, figure);
-    let ranges = figure.series.iter().filter(|series| series.role == Role::Predicted).count() <= MOST_RANGES;
-    for series in &figure.series {
+    axes(&mut svg, &frame, plot);
+    for mark in &plot.marks {
+        draw_mark(&mut svg, &frame, mark);
+    }
+    let ranges = plot.series.iter().filter(|series| series.role == Role::Predicted).count() <= MOST_RANGES;
+    for series in &plot.series {
         draw_band(&mut svg, &frame, series, ranges);
     }
-    for series in &figure.series {
+    for series in &plot.series {
         draw_series(&mut svg, &frame, series);
     }
-    draw_legend(&mut svg, figure);
+    draw_legend(&mut svg, plot);
     svg
 }
 
@@ -133,7 +147,22 @@ fn draw_guide(svg: &mut String, frame: &Frame, guide: &Guide) {
     );
 }
 
-fn axes(svg: &mut String, frame: &Frame, figure: &Figure) {
+/// A vertical line with its band, and its name above it.
+fn draw_mark(svg: &mut String, frame: &Frame, mark: &Mark) {
+    let (x, from, to) = (frame.x(mark.at), frame.x(mark.low), frame.x(mark.high));
+    let bottom = TOP + PLOT_HEIGHT;
+    let _ = write!(
+        svg,
+        "<rect class=\"guide\" x=\"{from:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{PLOT_HEIGHT}\"/>\
+         <path class=\"mark-line\" d=\"M{x:.1} {TOP}V{bottom}\"/><text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+        to - from,
+        x,
+        TOP - 3.0,
+        html(&mark.label)
+    );
+}
+
+fn axes(svg: &mut String, frame: &Frame, plot: &Plot) {
     let (right, bottom) = (WIDTH - RIGHT, TOP + PLOT_HEIGHT);
     for tick in frame.y.ticks() {
         let y = TOP + (1.0 - tick.at) * PLOT_HEIGHT;
@@ -161,7 +190,7 @@ fn axes(svg: &mut String, frame: &Frame, figure: &Figure) {
         svg,
         "<path class=\"axis\" d=\"M{LEFT} {bottom}H{right}\"/><text x=\"{right}\" y=\"{}\" text-anchor=\"end\">{}</text>",
         bottom + 38.0,
-        html(&figure.x.label)
+        html(&plot.x.label)
     );
 }
 
@@ -190,7 +219,14 @@ fn draw_series(svg: &mut String, frame: &Frame, series: &Series) {
     };
     if let Some(class) = line {
         let points = series.points.iter().map(|point| (point.x, point.y));
-        let _ = write!(svg, "<path class=\"{class} {style}\" d=\"{}\"/>", path(frame, points));
+        let line = match series.points[..] {
+            // A line of one point would not be seen: a dash as wide as a marker is.
+            [point] if series.role == Role::Predicted => {
+                format!("M{:.1} {:.1}h16", frame.x(point.x) - 8.0, frame.y(point.y))
+            }
+            _ => path(frame, points),
+        };
+        let _ = write!(svg, "<path class=\"{class} {style}\" d=\"{line}\"/>");
     }
     let marked = match series.role {
         Role::Measured => series.points.len() <= MOST_MARKERS,
@@ -245,13 +281,13 @@ struct LegendItem {
 }
 
 /// The items of the legend, in lines as wide as the figure; a single series needs none.
-fn legend(figure: &Figure) -> Vec<LegendItem> {
-    if figure.series.len() < 2 {
+fn legend(plot: &Plot) -> Vec<LegendItem> {
+    if plot.series.len() < 2 {
         return Vec::new();
     }
     let (mut x, mut line) = (LEFT, 0);
     let mut items = Vec::new();
-    for (series, of) in figure.series.iter().enumerate() {
+    for (series, of) in plot.series.iter().enumerate() {
         let width = 34.0 + of.label.chars().count() as f64 * CHARACTER + 14.0;
         if x > LEFT && x + width > WIDTH - RIGHT {
             (x, line) = (LEFT, line + 1);
@@ -262,9 +298,9 @@ fn legend(figure: &Figure) -> Vec<LegendItem> {
     items
 }
 
-fn draw_legend(svg: &mut String, figure: &Figure) {
-    for item in legend(figure) {
-        let series = &figure.series[item.series];
+fn draw_legend(svg: &mut String, plot: &Plot) {
+    for item in legend(plot) {
+        let series = &plot.series[item.series];
         let y = TOP + PLOT_HEIGHT + BOTTOM + item.line as f64 * LEGEND_LINE + 8.0;
         svg.push_str(&swatch(series, item.x, y));
         let _ = write!(svg, "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", item.x + 34.0, y + 4.0, html(&series.label));

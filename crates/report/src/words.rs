@@ -44,6 +44,24 @@ pub fn is_gap(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::Above | Verdict::Below)
 }
 
+/// The best sample of a result in bytes per second of which more is better: `best 23.3 GB/s`.
+///
+/// A rate's median says what a program gets, its best what the machine can do: with the median alone, a simple tool that
+/// keeps its best of many would seem to move more bytes than the machine can.
+pub fn best(result: &MetricResult) -> Option<String> {
+    best_span(&[result])
+}
+
+/// The same for several results, from the lowest best to the highest: `best 8.9 to 131 GB/s`.
+pub fn best_span(results: &[&MetricResult]) -> Option<String> {
+    let of = |result: &MetricResult| (result.metric.unit, result.metric.better);
+    let rates = results.iter().filter(|result| of(result) == (Unit::BytesPerSecond, Better::Higher));
+    let best: Vec<f64> = rates.filter_map(|result| Some(result.outcome.summary()?.distribution.best)).collect();
+    let least = best.iter().copied().reduce(f64::min)?;
+    let most = best.iter().copied().reduce(f64::max)?;
+    Some(format!("best {}", units::span(least, most, Unit::BytesPerSecond)))
+}
+
 /// What came of a metric, in one or two words, and why.
 pub fn no_number(outcome: &Outcome, metric_unit: Unit) -> Option<(&'static str, String)> {
     match outcome {

@@ -4,6 +4,7 @@
 //! architecture. Everything else is a thin safe wrapper over a system call that reports its errors.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod bounce;
 pub mod calls;
 pub mod child;
 pub mod clock;
@@ -14,9 +15,11 @@ pub mod fs;
 pub mod image;
 pub mod interrupt;
 pub mod kernels;
+pub mod mapping;
 #[cfg(feature = "mathematics")]
 mod mathematics;
 pub mod memory;
+pub mod pagemap;
 pub mod peer;
 pub mod process;
 pub mod shared;

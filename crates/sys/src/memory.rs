@@ -1,6 +1,7 @@
 //! Memory of a chosen page size, touched before it is timed.
 
 use std::ptr::NonNull;
+use std::sync::atomic::{Ordering, fence};
 
 use crate::{Error, Result};
 
@@ -100,6 +101,12 @@ impl Arena {
         Ok(())
     }
 
+    /// Writes an address at a place that is counted from the first byte.
+    fn point(&mut self, place: usize, address: usize) {
+        let pointer = address.to_ne_bytes();
+        self.as_mut_slice()[place..place + pointer.len()].copy_from_slice(&pointer);
+    }
+
     /// Its bytes.
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: the mapping is readable for `bytes` and lives as long as `self`.
@@ -135,10 +142,9 @@ impl Drop for Arena {
     }
 }
 
-/// A ring of pointers through a working set in random order, a pointer a cache line, to be chased.
+/// A ring of pointers through a working set, to be chased: each load waits for the one before.
 ///
-/// The order is one cycle over all lines (Sattolo's algorithm), so that no prefetcher can follow and no line is left
-/// out.
+/// However the places lie, the order is one cycle over all of them, so that none is left out.
 #[derive(Debug)]
 pub struct Ring {
     arena: Arena,
@@ -146,50 +152,142 @@ pub struct Ring {
     at: usize,
 }
 
-/// Bytes between two pointers of a [`Ring`].
+/// Bytes between two pointers of a dense [`Ring`] in random order.
 pub const LINE: usize = 64;
+/// Most pointers of a [`Ring`]: their numbers are kept in 32 bits while it is built.
+const MOST: usize = u32::MAX as usize;
 
 impl Ring {
-    /// A ring through `bytes` of memory; `seed` decides the order.
+    /// A ring through `bytes` of memory, a pointer a cache line, in random order; `seed` decides the order.
+    ///
+    /// Every cycle through all lines is equally likely (Sattolo's algorithm), so that no prefetcher can follow and no
+    /// page is visited more often than another. While it is built it takes a sixteenth more memory than it holds.
     pub fn new(bytes: usize, pages: Pages, seed: u64) -> Result<Self> {
         let lines = (bytes / LINE).max(2);
-        let mut arena = Arena::resident(lines * LINE, pages)?;
-        let base = arena.address();
-        let order = sattolo(lines, seed);
-        let memory = arena.as_mut_slice();
-        for (line, &next) in order.iter().enumerate() {
-            let pointer = (base + next as usize * LINE).to_ne_bytes();
-            memory[line * LINE..line * LINE + pointer.len()].copy_from_slice(&pointer);
-        }
-        Ok(Self { arena, lines, at: base })
+        Self::random(lines, lines * LINE, pages, seed, |line| line * LINE)
     }
 
-    /// Number of lines.
+    /// A ring through `count` base pages in random order, one line a page.
+    ///
+    /// The line within the page moves on by one from page to page, so that the lines spread over the sets of a cache
+    /// whose set is chosen by the address within a page, as those of the same number of lines side by side do.
+    pub fn one_line_a_page(count: usize, seed: u64) -> Result<Self> {
+        const PAGE: usize = 4096;
+        let place = |page: usize| page * PAGE + page % (PAGE / LINE) * LINE;
+        let count = count.max(2);
+        Self::random(count, count * PAGE, Pages::Base, seed, place)
+    }
+
+    /// A ring through `bytes` of memory backwards, each pointer to the place `stride` bytes before it.
+    ///
+    /// A stride of more than a line passes over the memory several times, each time one line further on, so that every
+    /// line of it is in the ring whatever the stride. The stride is at least the size of a pointer; up to a line it
+    /// divides the line, and from there on it is a multiple of it.
+    pub fn backwards(bytes: usize, stride: usize, pages: Pages) -> Result<Self> {
+        let whole = if stride <= LINE { LINE.is_multiple_of(stride.max(1)) } else { stride.is_multiple_of(LINE) };
+        if stride < size_of::<usize>() || !whole {
+            return Err(Error::other(format!("stride {stride}: must divide {LINE} or be a multiple of it")));
+        }
+        let strides = (bytes / stride).max(2);
+        let mut arena = Arena::populated(strides * stride, pages)?;
+        let base = arena.address();
+        let apart = stride.min(LINE);
+        let (last, top) = (stride - apart, (strides - 1) * stride);
+        for place in (0..strides * stride).step_by(apart) {
+            let next = match place.checked_sub(stride) {
+                Some(before) => before,
+                None if place == last => top,
+                None => top + place + apart,
+            };
+            arena.point(place, base + next);
+        }
+        Ok(Self { arena, lines: strides * (stride / apart), at: base })
+    }
+
+    /// A ring through `count` places in random order, in an arena of `bytes`.
+    fn random(count: usize, bytes: usize, pages: Pages, seed: u64, place: impl Fn(usize) -> usize) -> Result<Self> {
+        if count > MOST {
+            return Err(Error::other(format!("a ring of {count} pointers: at most {MOST} can be put in order")));
+        }
+        let order = sattolo(count, seed);
+        let mut arena = Arena::populated(bytes, pages)?;
+        let base = arena.address();
+        for (from, &to) in order.iter().enumerate() {
+            arena.point(place(from), base + place(to as usize));
+        }
+        Ok(Self { arena, lines: count, at: base + place(0) })
+    }
+
+    /// Takes its last `bytes` out of every cache: what building it left there, which no later chase would.
+    pub fn evict_end(&mut self, bytes: usize) {
+        let memory = self.arena.as_slice();
+        let first = memory.len().saturating_sub(bytes) / LINE * LINE;
+        for line in memory[first..].chunks(LINE) {
+            evict(line);
+        }
+        fence(Ordering::SeqCst);
+    }
+
+    /// Number of pointers.
     pub fn lines(&self) -> usize {
         self.lines
+    }
+
+    /// The memory that it goes through.
+    pub fn arena(&self) -> &Arena {
+        &self.arena
     }
 
     /// Follows `hops` pointers from where the last chase ended, each load waiting for the one before.
     #[inline(always)]
     pub fn chase(&mut self, hops: u64) {
-        // SAFETY: `at` is the address of a line of this ring, and every line holds the address of another one.
+        // SAFETY: `at` is the address of a pointer of this ring, and every pointer holds the address of another one.
         self.at = unsafe { crate::kernels::chase(self.at, hops) };
+    }
+
+    /// Bytes from the start of its memory to the pointer where the last chase ended.
+    pub fn offset(&self) -> usize {
+        self.at - self.arena.address()
     }
 
     /// The line where the last chase ended, counted from the first.
     pub fn line(&self) -> usize {
-        (self.at - self.arena.address()) / LINE
+        self.offset() / LINE
+    }
+}
+
+/// Takes the cache line of the first byte out of every cache, written back if need be.
+fn evict(line: &[u8]) {
+    // SAFETY: the instruction changes no memory, and the address is one that may be read. CLFLUSH is part of SSE2, which
+    // every x86-64 processor has.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::x86_64::_mm_clflush(line.as_ptr());
+    }
+    // SAFETY: as above; Linux lets user space clean and invalidate by address (SCTLR_EL1.UCI).
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        std::arch::asm!("dc civac, {line}", line = in(reg) line.as_ptr(), options(nostack, preserves_flags));
     }
 }
 
 /// For each of `n` elements its successor in one random cycle through all of them (Sattolo 1986).
+///
+/// The swaps do not wait for each other, for the random numbers come from a counter; with four bytes an element most of
+/// what they touch stays in the cache.
 fn sattolo(n: usize, seed: u64) -> Vec<u32> {
     let mut order: Vec<u32> = (0..n as u32).collect();
     let mut state = seed;
     for i in (1..n).rev() {
-        order.swap(i, (split_mix(&mut state) % i as u64) as usize);
+        order.swap(i, below(i as u64, &mut state));
     }
     order
+}
+
+/// A random number below `bound`, which is less than 2^32: the upper half of a product instead of a remainder (Lemire
+/// 2019), each number likely to within one part in 2^32 over the bound.
+fn below(bound: u64, state: &mut u64) -> usize {
+    (((split_mix(state) >> 32) * bound) >> 32) as usize
 }
 
 /// The next number of the splitmix64 generator (Steele, Lea, Flood 2014).
@@ -214,6 +312,53 @@ mod tests {
                 assert_eq!(ring.line() == 0, hop == ring.lines(), "lines {lines} hop {hop}");
             }
         }
+    }
+
+    #[test]
+    fn a_ring_over_pages_has_one_line_in_each_and_spreads_them_over_the_sets() {
+        let mut ring = Ring::one_line_a_page(200, 11).unwrap();
+        let mut pages = [false; 200];
+        let mut sets = [0; 64];
+        for _ in 0..200 {
+            ring.chase(1);
+            let page = ring.offset() / 4096;
+            assert!(!pages[page], "page {page} twice");
+            pages[page] = true;
+            sets[ring.offset() % 4096 / LINE] += 1;
+        }
+        assert!(sets.iter().all(|&lines| lines == 3 || lines == 4), "{sets:?}");
+    }
+
+    #[test]
+    fn a_ring_goes_backwards_over_every_line() {
+        for stride in [16, 32, 64, 192, 4096] {
+            let mut ring = Ring::backwards(1 << 16, stride, Pages::Base).unwrap();
+            ring.evict_end(1 << 15);
+            let size = ring.arena().len() / stride * stride;
+            let apart = stride.min(LINE);
+            let mut seen = vec![false; size.div_ceil(apart)];
+            let mut steps = 0;
+            for _ in 0..ring.lines() {
+                let before = ring.offset();
+                ring.chase(1);
+                steps += usize::from(before.checked_sub(stride) == Some(ring.offset()));
+                assert!(!std::mem::replace(&mut seen[ring.offset() / apart], true), "stride {stride}");
+            }
+            assert_eq!(ring.offset(), 0);
+            assert!(steps >= ring.lines() - stride.div_ceil(apart), "stride {stride}: {steps}");
+        }
+        let refused = Ring::backwards(1 << 16, 48, Pages::Base).unwrap_err().to_string();
+        assert_eq!(refused, "stride 48: must divide 64 or be a multiple of it");
+    }
+
+    #[test]
+    fn successors_are_spread_over_the_whole_set() {
+        // The mean distance of two uniform draws is a third of the range; a blocked order would give far less.
+        let n = 100_000;
+        let order = sattolo(n, 5);
+        let total: f64 = order.iter().enumerate().map(|(from, &to)| (from as f64 - f64::from(to)).abs()).sum();
+        let mean = total / (n as f64).powi(2);
+        assert!((mean - 1.0 / 3.0).abs() < 0.005, "{mean}");
     }
 
     #[test]

@@ -3,11 +3,10 @@
 use std::fmt::Write as _;
 
 use kelvin_analysis::{MetricResult, Outcome, Summary};
-use kelvin_model::{Case, Metric, Prediction, Unit, Value};
+use kelvin_model::{Case, Metric, Prediction, Unit};
 
-use super::results::verdict;
+use super::results::{Group, verdict};
 use super::{esc, list, plots, scrolling, terms};
-use crate::sections::{Curve, CurveSeries};
 use crate::{ProbeText, Report, units, words};
 
 /// Behind the row of one metric at one case.
@@ -24,10 +23,10 @@ pub(super) fn single(report: &Report<'_>, result: &MetricResult) -> String {
     page
 }
 
-/// Behind the row of a line of a curve: its points; the method once for the whole curve.
-pub(super) fn line(report: &Report<'_>, curve: &Curve<'_>, line: &CurveSeries<'_>, first: bool) -> String {
-    let results: Vec<&MetricResult> = line.points.iter().map(|(_, result)| *result).collect();
-    let mut page = format!("<p class=\"lead\">{}</p>", esc(&curve.metric.summary));
+/// Behind the row of several results: each of them; the method once for the whole metric.
+pub(super) fn group(report: &Report<'_>, group: &Group<'_>, first: bool) -> String {
+    let results = group.results();
+    let mut page = format!("<p class=\"lead\">{}</p>", esc(&group.metric.summary));
     if let Some(prediction) = results.iter().find_map(|result| result.prediction.as_ref()) {
         let sources = prediction.sources.join("; ");
         page.push_str(&terms([
@@ -36,10 +35,10 @@ pub(super) fn line(report: &Report<'_>, curve: &Curve<'_>, line: &CurveSeries<'_
             ("Sources", esc(&sources)),
         ]));
     }
-    page.push_str(&points(curve, line));
+    page.push_str(&points(group));
     page.push_str(&warnings(&results));
     if first {
-        page.push_str(&published(report, curve.metric, None));
+        page.push_str(&published(report, group.metric, None));
         if let Some(result) = results.first() {
             page.push_str(&method(report, result));
         }
@@ -171,10 +170,11 @@ fn triple(a: f64, b: f64, c: f64, unit: Unit) -> String {
     [a, b, c].map(|value| units::plain(value, unit)).join(", ")
 }
 
-/// The points of a line of a curve, each with its derivation.
-fn points(curve: &Curve<'_>, line: &CurveSeries<'_>) -> String {
+/// The results of a group, each with its derivation; of a rate also the best sample.
+fn points(group: &Group<'_>) -> String {
     let mut rows = String::new();
-    for (position, result) in &line.points {
+    let with_best = group.points.iter().any(|(_, result)| words::best(result).is_some());
+    for (position, result) in &group.points {
         let unit = result.metric.unit;
         let prediction = result.prediction.as_ref();
         let measured = match &result.outcome {
@@ -188,13 +188,15 @@ fn points(curve: &Curve<'_>, line: &CurveSeries<'_>) -> String {
         let as_found = result.outcome.summary().map(|summary| {
             esc(&format!("{} ({})", units::plain(summary.as_found.value, unit), units::share(summary.kept_share)))
         });
+        let best = result.outcome.summary().map(|summary| esc(&units::plain(summary.distribution.best, unit)));
+        let best = if with_best { format!("<td>{}</td>", best.unwrap_or_default()) } else { String::new() };
         let why = prediction
             .map_or(result.none_because.as_deref().unwrap_or(""), |prediction| prediction.derivation.as_str());
         let _ = write!(
             rows,
-            "<tr><th scope=\"row\">{}</th><td>{measured}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td \
+            "<tr><th scope=\"row\">{}</th><td>{measured}</td>{best}<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td \
              class=\"text\">{}</td></tr>",
-            esc(&units::axis_value(Value::Integer(*position), curve.axis.scale)),
+            esc(position),
             as_found.unwrap_or_default(),
             units::cycles(result),
             prediction.map(|prediction| esc(&units::plain(prediction.value, unit))).unwrap_or_default(),
@@ -204,16 +206,17 @@ fn points(curve: &Curve<'_>, line: &CurveSeries<'_>) -> String {
         );
     }
     let columns: String =
-        ["Measured", "As found (undisturbed)", "Cycles", "Predicted", "Ratio", "Verdict", "Derivation"]
+        ["Measured", "Best", "As found (undisturbed)", "Cycles", "Predicted", "Ratio", "Verdict", "Derivation"]
             .iter()
+            .filter(|name| with_best || **name != "Best")
             .map(|name| format!("<th scope=\"col\">{name}</th>"))
             .collect();
-    let title = format!("{} {}", curve.metric.id, line.label);
+    let title = format!("{} {}", group.metric.id, group.label);
     let table = format!(
         "<table class=\"plain numbers\"><caption class=\"unseen\">{}</caption><thead><tr><th scope=\"col\">{}</th>{columns}</tr></thead>\
          <tbody>{rows}</tbody></table>",
         esc(&title),
-        esc(&curve.axis.label)
+        esc(&group.axis)
     );
     scrolling(&format!("Points of {title}"), &table)
 }

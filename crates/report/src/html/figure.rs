@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{esc, list, scrolling};
-use crate::figures::{Figure, Role, Series};
+use crate::figures::{Drawing, Figure, Heat, Plot, Role, Series};
 use crate::svg;
 
 /// Most rows of a figure's table; beyond them every n-th is shown, and said so. The CSV has all.
@@ -12,34 +12,31 @@ const MOST_ROWS: usize = 120;
 /// A figure; `index` is its place in the script's data.
 pub(super) fn figure(figure: &Figure, index: usize) -> String {
     let id = format!("figure-{}", esc(&figure.id));
+    let (kind, controls, legend, table) = match &figure.drawing {
+        Drawing::Plot(plot) => ("plot", plot_controls(plot), plot_legend(plot), plot_table(&figure.title, plot)),
+        Drawing::Heat(heat) => ("heat", String::new(), heat_legend(heat), heat_table(&figure.title, heat)),
+    };
     format!(
-        "<figure id=\"{id}\" class=\"figure\" data-figure=\"{index}\"><figcaption><strong>{}</strong> <span \
+        "<figure id=\"{id}\" class=\"figure\" data-figure=\"{index}\" data-kind=\"{kind}\"><figcaption><strong>{}</strong> <span \
          class=\"why\">{}</span></figcaption>{}<div class=\"canvas\"><div class=\"static\">{}</div></div>{}{}\
          <details class=\"data\"><summary>Data as a table</summary>{}</details></figure>",
         esc(&figure.title),
         if figure.id == "canaries" { String::new() } else { format!("<code>{}</code>", esc(&figure.id)) },
-        controls(figure),
+        with_export(&controls),
         svg::inline(figure),
-        legend(figure),
+        legend,
         list("reading", figure.description.iter().map(|sentence| esc(sentence))),
-        data_table(figure)
+        table
     )
 }
 
 /// Buttons of a figure; of use with the script only.
-fn controls(figure: &Figure) -> String {
-    let toggle = |action: &str, label: &str, on: bool| {
-        format!("<button type=\"button\" data-action=\"{action}\" aria-pressed=\"{on}\">{label}</button>")
-    };
+fn with_export(controls: &str) -> String {
     let button =
         |action: &str, label: &str| format!("<button type=\"button\" data-action=\"{action}\">{label}</button>");
     format!(
-        "<div class=\"controls js-only\" role=\"group\" aria-label=\"Controls of the figure\">{}{}{}{}\
+        "<div class=\"controls js-only\" role=\"group\" aria-label=\"Controls of the figure\">{controls}\
          <details class=\"menu\"><summary>Export</summary><div>{}{}{}{}{}{}</div></details></div>",
-        toggle("log-x", "Log x", figure.x.logarithmic),
-        toggle("log-y", "Log y", figure.y.logarithmic),
-        toggle("bands", "Bands", true),
-        "<button type=\"button\" data-action=\"reset\" disabled>Whole range</button>",
         button("copy-png", "Copy PNG"),
         button("copy-svg", "Copy SVG"),
         button("copy-csv", "Copy CSV"),
@@ -49,10 +46,23 @@ fn controls(figure: &Figure) -> String {
     )
 }
 
+/// How the axes of a plot can be switched.
+fn plot_controls(plot: &Plot) -> String {
+    let toggle = |action: &str, label: &str, on: bool| {
+        format!("<button type=\"button\" data-action=\"{action}\" aria-pressed=\"{on}\">{label}</button>")
+    };
+    format!(
+        "{}{}{}<button type=\"button\" data-action=\"reset\" disabled>Whole range</button>",
+        toggle("log-x", "Log x", plot.x.logarithmic),
+        toggle("log-y", "Log y", plot.y.logarithmic),
+        toggle("bands", "Bands", true),
+    )
+}
+
 /// A check box for each series; without the script the drawing has its own legend.
-fn legend(figure: &Figure) -> String {
+fn plot_legend(plot: &Plot) -> String {
     let mut items = String::new();
-    for (index, series) in figure.series.iter().enumerate() {
+    for (index, series) in plot.series.iter().enumerate() {
         let _ = write!(
             items,
             "<label><input type=\"checkbox\" checked data-series=\"{index}\">{}{}</label>",
@@ -65,25 +75,96 @@ fn legend(figure: &Figure) -> String {
     )
 }
 
-fn data_table(figure: &Figure) -> String {
-    let points: usize = figure.series.iter().map(|series| series.points.len()).sum();
+/// What each colour stands for, with the script and without, and on paper.
+fn heat_legend(heat: &Heat) -> String {
+    let item = |(step, label): (usize, &String)| {
+        format!(
+            "<svg viewBox=\"0 0 14 14\" width=\"14\" height=\"14\" aria-hidden=\"true\"><rect class=\"h{step}\" width=\"14\" \
+             height=\"14\" rx=\"2\"/></svg>{}",
+            esc(label)
+        )
+    };
+    list("heat-legend", heat.steps.iter().enumerate().map(item))
+}
+
+/// Most rows and columns of a heat map's table that stand as a grid; a wider one is a list.
+const WIDEST_GRID: usize = 32;
+
+/// The pairs of a heat map as a table: a grid as the drawing, where it is not too wide to be read.
+fn heat_table(title: &str, heat: &Heat) -> String {
+    let table = if heat.names.len() <= WIDEST_GRID { heat_grid(title, heat) } else { heat_list(title, heat) };
+    scrolling(&format!("Data of {title}"), &table)
+}
+
+fn heat_grid(title: &str, heat: &Heat) -> String {
+    let columns: String = heat.names.iter().map(|name| format!("<th scope=\"col\">{}</th>", esc(name))).collect();
+    let mut rows = String::new();
+    for (row, name) in heat.names.iter().enumerate() {
+        let cell = |column: usize| {
+            let text = heat.cell(row, column).map(|cell| heat.unit.text(cell.value));
+            format!("<td>{}</td>", esc(&text.unwrap_or_default()))
+        };
+        let cells: String = (0..heat.names.len()).map(cell).collect();
+        let _ = write!(rows, "<tr><th scope=\"row\">{}</th>{cells}</tr>", esc(name));
+    }
+    format!(
+        "<table class=\"plain numbers grid-table\"><caption>{}: {} down, {} across</caption><thead><tr><th scope=\"col\">{}</th>\
+         {columns}</tr></thead><tbody>{rows}</tbody></table>",
+        esc(title),
+        esc(&heat.row_label),
+        esc(&heat.column_label),
+        esc(&heat.row_label),
+    )
+}
+
+fn heat_list(title: &str, heat: &Heat) -> String {
+    let step = heat.cells.len().div_ceil(MOST_ROWS).max(1);
+    let mut rows = String::new();
+    for cell in heat.cells.iter().step_by(step) {
+        let _ = write!(
+            rows,
+            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td></tr>",
+            esc(&heat.names[cell.row]),
+            esc(&heat.names[cell.column]),
+            esc(&heat.unit.text(cell.value)),
+            esc(&cell.predicted.map(|value| heat.unit.text(value)).unwrap_or_default())
+        );
+    }
+    format!(
+        "<table class=\"plain numbers\"><caption>{}{}</caption><thead><tr><th scope=\"col\">{}</th><th scope=\"col\">{}</th><th \
+         scope=\"col\">Value</th><th scope=\"col\">Predicted</th></tr></thead><tbody>{rows}</tbody></table>",
+        esc(title),
+        thinned(step, heat.cells.len(), "pairs"),
+        esc(&heat.row_label),
+        esc(&heat.column_label),
+    )
+}
+
+/// What a table says of rows that it leaves out.
+fn thinned(step: usize, of: usize, what: &str) -> String {
+    if step == 1 { String::new() } else { format!(", every {step}th of {of} {what}") }
+}
+
+/// The points of a plot as a table.
+fn plot_table(title: &str, plot: &Plot) -> String {
+    let points: usize = plot.series.iter().map(|series| series.points.len()).sum();
     let step = points.div_ceil(MOST_ROWS).max(1);
-    let rows: String = figure.series.iter().map(|series| rows(figure, series, step)).collect();
-    let said = if step == 1 { String::new() } else { format!(", every {step}th of {points} points") };
+    let rows: String = plot.series.iter().map(|series| rows(plot, series, step)).collect();
+    let said = thinned(step, points, "points");
     let table = format!(
         "<table class=\"plain numbers\"><caption>{}{said}</caption><thead><tr><th scope=\"col\">Series</th><th \
          scope=\"col\">{}</th><th scope=\"col\">Value</th><th scope=\"col\">Low</th><th scope=\"col\">High</th></tr></thead>\
          <tbody>{rows}</tbody></table>",
-        esc(&figure.title),
-        esc(&figure.x.label),
+        esc(title),
+        esc(&plot.x.label),
     );
-    scrolling(&format!("Data of {}", figure.title), &table)
+    scrolling(&format!("Data of {title}"), &table)
 }
 
-fn rows(figure: &Figure, series: &Series, step: usize) -> String {
+fn rows(plot: &Plot, series: &Series, step: usize) -> String {
     let mut rows = String::new();
     for point in series.points.iter().step_by(step) {
-        let text = |value: f64| esc(&figure.y.kind.text(value));
+        let text = |value: f64| esc(&plot.y.kind.text(value));
         let ends = if point.low == point.high || series.role == Role::Reference {
             "<td></td><td></td>".to_owned()
         } else {
@@ -93,7 +174,7 @@ fn rows(figure: &Figure, series: &Series, step: usize) -> String {
             rows,
             "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td>{ends}</tr>",
             esc(&series.label),
-            esc(&figure.x.kind.text(point.x)),
+            esc(&plot.x.kind.text(point.x)),
             text(point.y),
         );
     }

@@ -1,13 +1,13 @@
-//! The prediction table of an area: a row for each metric or line of a curve, and below each what stands behind it.
+//! The prediction table of an area: a row for each metric, line of a curve or matrix, and what stands behind it.
 
 use std::fmt::Write as _;
 
 use kelvin_analysis::{MetricResult, Outcome, Verdict};
-use kelvin_model::{Metric, Treatment, Unit};
+use kelvin_model::{Metric, Treatment, Unit, Value};
 
 use super::{detail, esc, figure, heading, plots};
 use crate::figures::Figure;
-use crate::sections::{Curve, CurveSeries, Entry, Section};
+use crate::sections::{Curve, CurveSeries, Entry, Matrix, Pair, Section};
 use crate::{Report, units, words};
 
 /// Columns of the table; the names are repeated in each cell for narrow screens, where rows become cards.
@@ -29,18 +29,14 @@ pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure
     );
     let mut number = 0;
     for entry in &section.entries {
-        let figure = figures.iter().any(|figure| figure.id == *entry.metric().id);
-        for row in rows(report, entry, figure) {
+        for row in rows(report, entry, figures) {
             number += 1;
             page.push_str(&row.html(&format!("{id}-{number}")));
         }
     }
     page.push_str("</table>");
-    for entry in &section.entries {
-        let index = figures.iter().position(|figure| figure.id == *entry.metric().id);
-        if let (Entry::Curve(_), Some(index)) = (entry, index) {
-            page.push_str(&figure::figure(&figures[index], index));
-        }
+    for (index, figure) in figures.iter().enumerate().filter(|(_, figure)| figure.is_of(section.area)) {
+        page.push_str(&figure::figure(figure, index));
     }
     page
 }
@@ -53,10 +49,12 @@ struct Row {
 }
 
 impl Row {
-    /// The row with a note on how many points it stands for, which leads to the figure of its metric if there is one.
-    fn of_points(mut self, points: &str, figure_of: Option<&str>) -> Self {
-        let note = match figure_of {
-            Some(metric) => format!(" <a class=\"to-figure\" href=\"#figure-{}\">{points}, figure</a>", esc(metric)),
+    /// The row with a note on how many points it stands for, which leads to the figure that shows them if there is one.
+    fn of_points(mut self, points: &str, figure: Option<&Figure>) -> Self {
+        let note = match figure {
+            Some(figure) => {
+                format!(" <a class=\"to-figure\" href=\"#figure-{}\">{points}, figure</a>", esc(&figure.id))
+            }
             None => format!(" <span class=\"other\">{points}</span>"),
         };
         self.name.push_str(&note);
@@ -108,15 +106,72 @@ impl Cells {
     }
 }
 
-/// The rows of an entry; `figure` says whether the page has a figure of it.
-fn rows(report: &Report<'_>, entry: &Entry<'_>, figure: bool) -> Vec<Row> {
-    match entry {
-        Entry::Single(result) => vec![single(report, result)],
-        Entry::Curve(curve) => {
-            let figure_of = figure.then_some(curve.metric.id.as_str());
-            let row = |(index, line)| line_row(report, curve, line, index == 0).of_points(&points(line), figure_of);
-            curve.series.iter().enumerate().map(row).collect()
+/// The rows of an entry; `figures` are those of the page.
+fn rows(report: &Report<'_>, entry: &Entry<'_>, figures: &[Figure]) -> Vec<Row> {
+    let groups = match entry {
+        Entry::Single(result) => return vec![single(report, result)],
+        Entry::Curve(curve) => Group::of_curve(curve),
+        Entry::Matrix(matrix) => vec![Group::of_matrix(matrix)],
+    };
+    let row = |(index, group): (usize, &Group<'_>)| {
+        let figure = figures.iter().find(|figure| figure.has(group.metric.id, &group.label));
+        let row = match group.points.as_slice() {
+            [(_, result)] if groups.len() == 1 => single(report, result),
+            _ => group_row(report, group, index == 0),
+        };
+        row.of_points(&group.counted(), figure)
+    };
+    groups.iter().enumerate().map(row).collect()
+}
+
+/// Results that are one row together: a line of a curve, or a matrix.
+pub(super) struct Group<'a> {
+    /// The metric.
+    pub(super) metric: &'a Metric,
+    /// What sets it apart from the other groups of the metric.
+    pub(super) label: String,
+    /// What the positions are.
+    pub(super) axis: String,
+    /// What the results are called: points, pairs.
+    unit: &'static str,
+    /// Each result with its position.
+    pub(super) points: Vec<(String, &'a MetricResult)>,
+}
+
+impl<'a> Group<'a> {
+    fn of_curve(curve: &Curve<'a>) -> Vec<Self> {
+        let at = |position: u64| units::axis_value(Value::Integer(position), curve.axis.scale);
+        let group = |line: &CurveSeries<'a>| Self {
+            metric: curve.metric,
+            label: line.label.clone(),
+            axis: curve.axis.label.to_string(),
+            unit: "point",
+            points: line.points.iter().map(|(position, result)| (at(*position), *result)).collect(),
+        };
+        curve.series.iter().map(group).collect()
+    }
+
+    fn of_matrix(matrix: &Matrix<'a>) -> Self {
+        let pair = |cell: &Pair<'a>| (format!("{} to {}", matrix.name(cell.from), matrix.name(cell.to)), cell.result);
+        Self {
+            metric: matrix.metric,
+            label: matrix.label.clone(),
+            axis: format!("{}, {}", matrix.from.label, matrix.to.label),
+            unit: "pair",
+            points: matrix.cells.iter().map(pair).collect(),
         }
+    }
+
+    /// All its results.
+    pub(super) fn results(&self) -> Vec<&'a MetricResult> {
+        self.points.iter().map(|(_, result)| *result).collect()
+    }
+
+    /// How many there are, and how many of them came to a number where that differs.
+    fn counted(&self) -> String {
+        let measured = self.points.iter().filter(|(_, result)| result.outcome.summary().is_some()).count();
+        let all = words::plural(self.points.len() as u64, self.unit);
+        if measured == self.points.len() { all } else { format!("{measured} of {all}") }
     }
 }
 
@@ -168,7 +223,12 @@ fn other_figure(result: &MetricResult) -> String {
         (Treatment::AsFound, None) => "as found".into(),
         _ => format!("as found {}; {kept}", units::figure(&summary.as_found, unit)),
     };
-    format!("<span class=\"other\">{}</span>", esc(&text))
+    format!("{}{}", other(&words::best(result).unwrap_or_default()), other(&text))
+}
+
+/// A second figure below the first; nothing for no text.
+fn other(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("<span class=\"other\">{}</span>", esc(text)) }
 }
 
 /// A result without a number: the word and the reason.
@@ -203,9 +263,10 @@ pub(super) fn verdict(result: &MetricResult) -> String {
     }
 }
 
-/// One line of a curve as a row.
-fn line_row(report: &Report<'_>, curve: &Curve<'_>, line: &CurveSeries<'_>, first: bool) -> Row {
-    let results: Vec<&MetricResult> = line.points.iter().map(|(_, result)| *result).collect();
+/// Several results as one row.
+fn group_row(report: &Report<'_>, group: &Group<'_>, first: bool) -> Row {
+    let results = group.results();
+    let unit = group.metric.unit;
     let of = |value: fn(&MetricResult) -> Option<f64>| -> Option<(f64, f64)> {
         let values: Vec<f64> = results.iter().filter_map(|result| value(result)).collect();
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -215,26 +276,20 @@ fn line_row(report: &Report<'_>, curve: &Curve<'_>, line: &CurveSeries<'_>, firs
         range.map(|(low, high)| esc(&units::span(low, high, unit))).unwrap_or_default()
     };
     let measured = of(|result| result.outcome.summary().map(|summary| summary.headline));
+    let best = words::best_span(&results);
     let warned = results.iter().any(|result| !result.warnings.is_empty());
     let extra = if warned { " <span class=\"pill odd\">note</span>" } else { "" };
     let cells = match measured {
         None => Cells::Missing(missing(results[0])),
         measured => Cells::Number {
-            measured: format!("<strong>{}</strong>", span(measured, curve.metric.unit)),
+            measured: format!("<strong>{}</strong>{}", span(measured, unit), other(&best.unwrap_or_default())),
             cycles: units::without_cycles(&span(of(|result| result.cycles), Unit::Cycles)),
-            predicted: span(of(|result| Some(result.prediction.as_ref()?.value)), curve.metric.unit),
+            predicted: span(of(|result| Some(result.prediction.as_ref()?.value)), unit),
             ratio: ratio(&results),
             verdict: line_verdict(&results),
         },
     };
-    Row { name: name(curve.metric, &line.label, extra), cells, detail: detail::line(report, curve, line, first) }
-}
-
-/// How many points a line has, and how many of them came to a number where that differs.
-fn points(line: &CurveSeries<'_>) -> String {
-    let measured = line.points.iter().filter(|(_, result)| result.outcome.summary().is_some()).count();
-    let points = words::plural(line.points.len() as u64, "point");
-    if measured == line.points.len() { points } else { format!("{measured} of {points}") }
+    Row { name: name(group.metric, &group.label, extra), cells, detail: detail::group(report, group, first) }
 }
 
 /// The verdicts of a line's points in one word.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::io;
 
 use kelvin_analysis::{MetricResult, Outcome, Verdict, Warning};
-use kelvin_model::Value;
+use kelvin_model::{Unit, Value};
 
 use super::{Paint, Terminal};
-use crate::sections::{Curve, CurveSeries, Entry, Section};
+use crate::sections::{Curve, CurveSeries, Entry, Matrix, Section};
 use crate::text::{clean, columns, left, right, wrap};
 use crate::{units, words};
 
@@ -108,6 +108,7 @@ impl Terminal {
             match entry {
                 Entry::Single(result) => self.row(result, columns, &mut footnotes, out)?,
                 Entry::Curve(curve) => self.curve(curve, columns, &mut footnotes, out)?,
+                Entry::Matrix(matrix) => self.matrix(matrix, columns, &mut footnotes, out)?,
             }
         }
         self.inputs(section, out)?;
@@ -165,7 +166,14 @@ impl Terminal {
             right(&predicted.unwrap_or_default(), PREDICTED),
             right(&result.ratio.map(units::ratio).unwrap_or_default(), RATIO),
         );
-        self.with_verdict(&line, verdict_paint(result.verdict), words::verdict(result), gap, out)
+        self.with_verdict(&line, verdict_paint(result.verdict), words::verdict(result), gap, out)?;
+        self.best(words::best(result), columns, out)
+    }
+
+    /// The best sample of a rate, below its median.
+    fn best(&self, best: Option<String>, at: Columns, out: &mut dyn io::Write) -> io::Result<()> {
+        let Some(best) = best else { return Ok(()) };
+        writeln!(out, "{}", self.paint(Paint::Faint, &right(&best, at.label + at.gap.len() + MEASURED)))
     }
 
     /// The end of a line; a line without a verdict ends where its text does.
@@ -223,7 +231,7 @@ impl Terminal {
         for line in &curve.series {
             self.curve_line(curve, line, columns, out)?;
         }
-        self.missing_points(curve, out)
+        self.missing_points(&results, out)
     }
 
     fn curve_line(
@@ -233,32 +241,60 @@ impl Terminal {
         columns: Columns,
         out: &mut dyn io::Write,
     ) -> io::Result<()> {
-        let measured: Vec<f64> =
-            line.points.iter().filter_map(|(_, result)| Some(result.outcome.summary()?.headline)).collect();
         let (Some((first, _)), Some((last, _))) = (line.points.first(), line.points.last()) else { return Ok(()) };
         let at = |x: u64| units::axis_value(Value::Integer(x), curve.axis.scale);
         let label = if line.label.is_empty() { format!("{} to {}", at(*first), at(*last)) } else { clean(&line.label) };
-        let label = format!("  {label}");
-        if measured.is_empty() {
-            return Ok(());
+        let results: Vec<&MetricResult> = line.points.iter().map(|(_, result)| *result).collect();
+        self.span_of(&Span { label, plot: sparkline(line), results }, columns, out)
+    }
+
+    /// A matrix: its range in one line, then the pairs, where the terminal has room for them.
+    fn matrix(
+        &self,
+        matrix: &Matrix<'_>,
+        columns: Columns,
+        footnotes: &mut Footnotes,
+        out: &mut dyn io::Write,
+    ) -> io::Result<()> {
+        let results: Vec<&MetricResult> = matrix.results().collect();
+        if let [result] = results[..] {
+            return self.row(result, columns, footnotes, out);
         }
-        self.label_and_value(&label, &units::span(least(&measured), most(&measured), curve.metric.unit), columns, out)?;
-        let ratios: Vec<f64> = line.points.iter().filter_map(|(_, result)| result.ratio).collect();
+        let over = format!("{}, {}", matrix.from.label, matrix.to.label);
+        writeln!(out, "{}{} over {}", short(&matrix.metric.id), footnotes.marks(&results), clean(&over))?;
+        let count = words::plural(results.len() as u64, "pair");
+        let label = if matrix.label.is_empty() { count } else { format!("{} ({count})", clean(&matrix.label)) };
+        self.span_of(&Span { label, plot: String::new(), results: results.clone() }, columns, out)?;
+        for line in grid(matrix, self.width()) {
+            writeln!(out, "{line}")?;
+        }
+        self.missing_points(&results, out)
+    }
+
+    /// Several results in one line: from the lowest to the highest, and how they stand to their predictions.
+    fn span_of(&self, span: &Span<'_>, columns: Columns, out: &mut dyn io::Write) -> io::Result<()> {
+        let measured: Vec<f64> =
+            span.results.iter().filter_map(|result| Some(result.outcome.summary()?.headline)).collect();
+        let (Some(first), false) = (span.results.first(), measured.is_empty()) else { return Ok(()) };
+        let label = format!("  {}", span.label);
+        self.label_and_value(&label, &units::span(least(&measured), most(&measured), first.metric.unit), columns, out)?;
+        let ratios: Vec<f64> = span.results.iter().filter_map(|result| result.ratio).collect();
         let range = match (units::ratio(least(&ratios)), units::ratio(most(&ratios))) {
             _ if ratios.is_empty() => String::new(),
             (low, high) if low == high => low,
             (low, high) => format!("{low}-{high}"),
         };
-        let (paint, verdict) = standing(line);
-        let plot = left(&sparkline(line), PLOT);
+        let (paint, verdict) = standing(&span.results);
+        let plot = left(&span.plot, PLOT);
         let middle = format!("{}{}{}", columns.gap, plot, right(&range, columns.middle() - PLOT));
-        self.with_verdict(&middle, paint, &verdict, columns.gap, out)
+        self.with_verdict(&middle, paint, &verdict, columns.gap, out)?;
+        self.best(words::best_span(&span.results), columns, out)
     }
 
-    /// The points of a curve that did not come to a number, together where the reason is the same.
-    fn missing_points(&self, curve: &Curve<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+    /// The points of a curve, or pairs of a matrix, that did not come to a number, together where the reason is the same.
+    fn missing_points(&self, results: &[&MetricResult], out: &mut dyn io::Write) -> io::Result<()> {
         let mut reasons: Vec<(&'static str, String, Vec<String>)> = Vec::new();
-        for result in curve.results() {
+        for result in results {
             let Some((word, reason)) = words::no_number(&result.outcome, result.metric.unit) else { continue };
             let case = units::case(&result.metric, &result.case);
             match reasons.iter_mut().find(|(of, because, _)| *of == word && *because == reason) {
@@ -314,20 +350,47 @@ fn verdict_paint(verdict: Verdict) -> Paint {
     }
 }
 
-/// The verdicts of a line's points in one word: `expected`, `3 slower`, `4 differ`.
-fn standing(line: &CurveSeries<'_>) -> (Paint, String) {
-    let gaps: Vec<&str> = line
-        .points
-        .iter()
-        .filter(|(_, result)| words::is_gap(result.verdict))
-        .map(|(_, result)| words::verdict(result))
-        .collect();
+/// Results that share a line of the table.
+struct Span<'a> {
+    label: String,
+    plot: String,
+    results: Vec<&'a MetricResult>,
+}
+
+/// A matrix as lines of text, rows from, columns to, in one unit; nothing where it is too wide.
+fn grid(matrix: &Matrix<'_>, width: usize) -> Vec<String> {
+    let value = |result: &MetricResult| Some(result.outcome.summary()?.headline);
+    let most = most(&matrix.results().filter_map(value).collect::<Vec<f64>>());
+    let scale = units::scale_for(most, matrix.metric.unit);
+    let names: Vec<String> = (0..matrix.names.len()).map(|index| clean(&matrix.name(index))).collect();
+    let text = |from: usize, to: usize| {
+        let cell = matrix.cells.iter().find(|cell| (cell.from, cell.to) == (from, to));
+        cell.and_then(|cell| value(cell.result))
+            .map_or("-".into(), |value| units::plain(value / scale.factor, Unit::Ratio))
+    };
+    let rows: Vec<Vec<String>> =
+        (0..names.len()).map(|from| (0..names.len()).map(|to| text(from, to)).collect()).collect();
+    let widest = rows.iter().flatten().chain(&names).map(|cell| columns(cell)).max().unwrap_or(0) + 2;
+    let first = names.iter().map(|name| columns(name)).max().unwrap_or(0).max(columns(scale.symbol)) + 4;
+    if first + names.len() * widest > width || !most.is_finite() {
+        return Vec::new();
+    }
+    let line = |head: &str, cells: &[String]| {
+        let cells: String = cells.iter().map(|cell| right(cell, widest)).collect();
+        format!("{}{cells}", right(head, first))
+    };
+    let body = names.iter().zip(&rows).map(|(name, cells)| line(name, cells));
+    std::iter::once(line(scale.symbol, &names)).chain(body).collect()
+}
+
+/// The verdicts of several results in one word: `expected`, `3 slower`, `4 differ`.
+fn standing(results: &[&MetricResult]) -> (Paint, String) {
+    let gaps: Vec<&str> =
+        results.iter().filter(|result| words::is_gap(result.verdict)).map(|result| words::verdict(result)).collect();
     match gaps.first() {
         Some(first) if gaps.iter().all(|word| word == first) => (Paint::Odd, format!("{} {first}", gaps.len())),
         Some(_) => (Paint::Odd, format!("{} differ", gaps.len())),
-        None if line.points.iter().any(|(_, result)| result.verdict == Verdict::AsPredicted) => {
-            (Paint::Good, "expected".into())
-        }
+        None if results.iter().any(|result| result.verdict == Verdict::AsPredicted) => (Paint::Good, "expected".into()),
         None => (Paint::Faint, String::new()),
     }
 }

@@ -12,7 +12,10 @@ const PROCESSES: Axis = Axis::new("processes", "processes in the ring", AxisScal
 const CALL: Axis = Axis::new("call", "call", AxisScale::Category);
 const TASK_COUNT: Axis = Axis::new("tasks", "tasks", AxisScale::Linear);
 const KIND: Axis = Axis::new("kind", "kind of task", AxisScale::Category);
-const CPUS: Axis = Axis::new("cpus", "CPUs", AxisScale::Linear);
+const CPUS: Axis = Axis::new("cpus", "CPUs", AxisScale::Category);
+const LOAD: Axis = Axis::new("load", "share of the load, percent", AxisScale::Linear);
+const FROM: Axis = Axis::new("from", "from CPU", AxisScale::Linear);
+const TO: Axis = Axis::new("to", "to CPU", AxisScale::Linear);
 
 pub const CLOCK_PAIR: Metric = Metric::duration("cpu.clock.pair", "One empty start and stop of the clock.").seed();
 pub const FREQUENCY: Metric =
@@ -60,9 +63,29 @@ pub const LATENCY: Metric = Metric::duration("mem.latency", "One dependent load,
     .seed()
     .canaries(Canaries::CORE_AND_CACHE)
     .over([Some(WORKING_SET), Some(PAGES), None]);
-pub const READ_RATE: Metric = Metric::rate("mem.bandwidth.read", "Bytes read in a second.").seed().over_one(CPUS);
-pub const COPY_RATE: Metric = Metric::rate("mem.bandwidth.copy", "Bytes copied in a second.");
+pub const BANDWIDTH: [Metric; 6] = [
+    bandwidth("mem.bandwidth.read", "Bytes read in a second.").seed(),
+    bandwidth("mem.bandwidth.write", "Bytes written in a second.").seed(),
+    bandwidth("mem.bandwidth.copy", "Bytes copied in a second, each counted once."),
+    bandwidth("mem.bandwidth.fill", "Bytes filled with one value in a second."),
+    bandwidth("mem.bandwidth.ntwrite", "Bytes written past the caches in a second."),
+    bandwidth("mem.bandwidth.triad", "Bytes that a triad moves in a second, each array counted once."),
+];
+pub const LOADED_LATENCY: Metric =
+    Metric::duration("mem.loaded.latency", "One dependent load while other CPUs load the memory.")
+        .not_in_cycles()
+        .over_one(LOAD);
+pub const LOADED_RATE: Metric = Metric::rate("mem.loaded.bandwidth", "Bytes that memory moved in a second meanwhile.")
+    .unit(Unit::BytesPerSecond, Better::Neither)
+    .over_one(LOAD);
+pub const CORE_TO_CORE: Metric = Metric::duration("mem.core_to_core", "One cache line handed from one CPU to another.")
+    .not_in_cycles()
+    .over([Some(FROM), Some(TO), None]);
 pub const FAULT_MINOR: Metric = Metric::duration("mem.fault.minor", "A fault on a page of zeros.");
 pub const FAULT_MAJOR: Metric =
     Metric::duration("mem.fault.major", "A fault on a page of a file that is not cached.").seed().not_in_cycles();
 pub const TLB_MISS: Metric = Metric::duration("mem.tlb.miss", "One miss of the translation look-aside buffer.");
+
+const fn bandwidth(id: &'static str, summary: &'static str) -> Metric {
+    Metric::rate(id, summary).canaries(Canaries::CORE_AND_CACHE).over([Some(WORKING_SET), Some(CPUS), None])
+}

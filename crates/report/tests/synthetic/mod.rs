@@ -5,7 +5,9 @@ mod machine;
 mod metrics;
 mod results;
 
-use kelvin_analysis::{Analysis, CanaryHistory, Finding, Importance, Outcome};
+use kelvin_analysis::{
+    Analysis, CanaryHistory, Capacity, Finding, Importance, Interval, IntervalKind, MemoryLevel, MemoryLevels, Outcome,
+};
 use kelvin_model::*;
 use kelvin_report::{ProbeText, Report};
 
@@ -48,6 +50,7 @@ pub fn full() -> Sample {
     run.notes = vec!["2 of 46 metrics did not reach the target of 2 % within the budget.".into()];
     let analysis = Analysis {
         results,
+        levels: Some(levels()),
         canaries: canaries(),
         studies: studies(),
         findings: findings(),
@@ -79,6 +82,7 @@ pub fn partial() -> Sample {
 pub fn empty() -> Sample {
     let analysis = Analysis {
         results: Vec::new(),
+        levels: None,
         canaries: Vec::new(),
         studies: Vec::new(),
         findings: Vec::new(),
@@ -111,6 +115,10 @@ pub fn hostile() -> Sample {
         hazard.source = HOSTILE.into();
     }
     sample.analysis.verdict = vec![HOSTILE.into()];
+    if let Some(levels) = &mut sample.analysis.levels {
+        levels.levels[0].name = HOSTILE.into();
+        levels.conclusions[0].text = HOSTILE.into();
+    }
     for finding in &mut sample.analysis.findings {
         finding.text = HOSTILE.into();
         finding.because = HOSTILE.into();
@@ -254,6 +262,39 @@ fn canaries() -> Vec<CanaryHistory> {
         history(Canary::Cache, 898.0, 0.25),
         history(Canary::Kernel, 57.2, 0.4),
     ]
+}
+
+fn levels() -> MemoryLevels {
+    let level = |name: &str, latency: f64, from: u64, to: u64, end: Option<u64>| MemoryLevel {
+        name: name.into(),
+        latency,
+        interval: Interval {
+            kind: IntervalKind::Confidence,
+            level: 0.95,
+            lower: 0.98 * latency,
+            upper: 1.02 * latency,
+        },
+        from_bytes: from,
+        to_bytes: to,
+        capacity: end.map(|high| Capacity { low: to, high }),
+        reported_bytes: None,
+        agrees: None,
+    };
+    let (kib, mib) = (1 << 10, 1 << 20);
+    MemoryLevels {
+        levels: vec![
+            level("L1", 1.0, 4 * kib, 46_341, Some(64 * kib)),
+            level("L2", 3.5, 64 * kib, mib, Some(1_482_910)),
+            level("L3", 12.9, 1_482_910, 32 * mib, Some(47_453_133)),
+            level("DRAM", 131.9, 47_453_133, 256 * mib, None),
+        ],
+        translation: None,
+        conclusions: vec![Conclusion {
+            text: "L1 ends between 45.3 KiB and 64 KiB; the machine reports 48 KiB".into(),
+            holds: Some(true),
+            test: "latency rises from 1.00 to 3.50 ns, a step of 3.5 times".into(),
+        }],
+    }
 }
 
 fn studies() -> Vec<StudyResult> {

@@ -276,7 +276,7 @@ fn switches() -> Vec<MetricResult> {
 
 fn memory() -> Vec<MetricResult> {
     let mut results = Vec::new();
-    for (pages, penalty) in [("4k", 1.0), ("huge", 0.0)] {
+    for (pages, penalty) in [("base", 1.0), ("huge", 0.0)] {
         for step in 0..=32u32 {
             let bytes = (4096.0 * 2f64.powf(f64::from(step) / 2.0)).round() as u64;
             let at = |level: u64, latency: f64| if bytes > level { latency } else { 0.0 };
@@ -286,18 +286,10 @@ fn memory() -> Vec<MetricResult> {
             results.push(predicted(m::LATENCY, case, value, 0.02, expected));
         }
     }
+    results.extend(bandwidths());
+    results.extend(loaded());
+    results.extend(core_to_core());
     results.extend([
-        predicted(m::READ_RATE, Case::new().with("cpus", 1), 21.4e9, 0.011, 19.0e9),
-        without_number(
-            m::READ_RATE,
-            Case::new().with("cpus", 2),
-            Outcome::Invalid(Ceiling {
-                value: 391e9,
-                bound: 307.2e9,
-                likely_cause: "the working set was served from a cache".into(),
-            }),
-        ),
-        predicted(m::COPY_RATE, Case::new(), 5.1e9, 0.018, 10.2e9),
         predicted(m::FAULT_MINOR, Case::new(), 512.0, 0.015, 470.0),
         without_number(
             m::FAULT_MAJOR,
@@ -310,6 +302,66 @@ fn memory() -> Vec<MetricResult> {
     let mut input = predicted(m::TLB_MISS, Case::new(), 6.9, 0.04, 7.2);
     input.only_input = true;
     results.push(input);
+    results
+}
+
+/// Six operations over working sets, on one CPU and on all; one of them beyond what is possible.
+fn bandwidths() -> Vec<MetricResult> {
+    /// Working set, and gigabytes per second that one CPU reads from it.
+    const LEVELS: [(u64, f64); 5] =
+        [(16 << 10, 242.0), (256 << 10, 118.0), (4 << 20, 51.0), (16 << 20, 44.0), (128 << 20, 19.4)];
+    /// What each operation makes of it, from the caches and from memory.
+    const FACTORS: [(f64, f64); 6] = [(1.0, 1.0), (0.52, 0.55), (0.61, 0.49), (0.55, 0.58), (0.07, 0.92), (0.71, 0.62)];
+    let mut results = Vec::new();
+    for (metric, (cached, far)) in m::BANDWIDTH.into_iter().zip(FACTORS) {
+        for (cpus, times) in [("one", 1.0), ("all", 1.8)] {
+            for (bytes, read) in LEVELS {
+                let value = 1e9 * read * times * if bytes > 32 << 20 { far } else { cached };
+                let case = Case::new().with("bytes", bytes).with_word("cpus", cpus);
+                let impossible = metric.id == "mem.bandwidth.fill" && cpus == "all" && bytes == 128 << 20;
+                results.push(if impossible {
+                    let likely_cause = "the working set was served from a cache".into();
+                    let ceiling = Ceiling { value: 391e9, bound: 307.2e9, likely_cause };
+                    without_number(metric, case, Outcome::Invalid(ceiling))
+                } else if bytes == 128 << 20 && metric.id != "mem.bandwidth.triad" {
+                    predicted(metric, case, value, 0.011, if cpus == "one" { 21e9 } else { 38e9 })
+                } else {
+                    measured(metric, case, value, 0.011)
+                });
+            }
+        }
+    }
+    results
+}
+
+/// A load that grows in tenths: the delay rises slowly, then with every byte more.
+fn loaded() -> Vec<MetricResult> {
+    let at = |share: u64| {
+        let offered = share as f64 / 100.0;
+        let carried = 34e9 * offered.min(0.5 + 0.5 * offered) + 0.3e9;
+        (carried, 96.0 / (1.0 - 0.72 * offered.powi(4)))
+    };
+    let case = |share: u64| Case::new().with("load", share);
+    let shares = || (0..=10u64).map(|tenth| 10 * tenth);
+    let delays = shares().map(|share| predicted(m::LOADED_LATENCY, case(share), at(share).1, 0.02, 110.0));
+    delays.chain(shares().map(|share| measured(m::LOADED_RATE, case(share), at(share).0, 0.015))).collect()
+}
+
+/// Two groups of three CPUs, each with a cache of its own; one pair could not be measured.
+fn core_to_core() -> Vec<MetricResult> {
+    let mut results = Vec::new();
+    for from in 0..6u64 {
+        for to in from + 1..6u64 {
+            let case = Case::new().with("from", from).with("to", to);
+            if (from, to) == (1, 4) {
+                let reason = Reason::new("CPU 4 went offline during the run");
+                results.push(without_number(m::CORE_TO_CORE, case, Outcome::Skipped(reason)));
+                continue;
+            }
+            let value = if from / 3 == to / 3 { 41.0 } else { 136.0 } + 2.3 * from as f64 + 1.1 * to as f64;
+            results.push(predicted(m::CORE_TO_CORE, case, value, 0.03, if from / 3 == to / 3 { 45.0 } else { 130.0 }));
+        }
+    }
     results
 }
 

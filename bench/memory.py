@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Whether anything moves more bytes than kelvin says this machine can.
+
+One round is a kelvin run of mem.bandwidth alone and, in random order around it, each of the programs that move memory:
+plain loops in C (bench/peers/stream_loop.c: STREAM's copy and triad, a sum, a constant stored, memset; gcc -O3
+-march=native -fopenmp), sysbench memory and mbw from Debian. Kelvin's figure and a program's figure of one round make a
+pair. All work on the same working set (the largest of kelvin's, in all arrays together), on one CPU and on all.
+
+What is judged is the ratio kelvin / other over the pairs: its Hodges-Lehmann estimate and the exact 90 % interval of the
+signed-rank test, median against median and best against best where the other program tells both. Of a program that tells
+a mean only, the mean stands against kelvin's best: what it moved on average kelvin must have seen at its best. The lower
+bound of the interval must be above 0.97.
+
+As elsewhere here a side counts only if the core was whole right before and right after it, by a kernel that has no part
+in the measurement, and is measured again otherwise; how often none was quiet is said.
+
+Exit status: 0 nothing moves more, 1 something does, 2 it could not be done.
+"""
+import argparse
+import random
+import re
+import shutil
+import statistics
+from dataclasses import dataclass, field
+from typing import Callable
+
+import common
+from peers import Peers
+
+BOUND = 0.97
+MIB = 1 << 20
+STREAM_FIGURE = re.compile(r"^stream\.\S+ best=(\S+) median=(\S+) n=\d+$", re.MULTILINE)
+MBW_FIGURE = re.compile(r"^\d+\s+Method: MEMCPY\s.*Copy: (\S+) MiB/s$", re.MULTILINE)
+SYSBENCH_FIGURE = re.compile(r"transferred \((\S+) MiB/sec\)")
+
+
+@dataclass
+class Figures:
+    """Bytes per second: the median and the best of the samples; of a program that tells a mean, that alone."""
+
+    median: float | None
+    best: float | None
+    mean: float | None = None
+
+
+class Movers:
+    """The programs beside kelvin, on CPUs from the last allowed one down."""
+
+    def __init__(self, peers, seconds):
+        self.peers, self.seconds = peers, seconds
+        self.stream_program = f"{peers.directory.name}/stream_loop"
+        flags = ["-O3", "-march=native", "-fopenmp", "-Wall", "-Wextra", "-Werror"]
+        source = common.PEERS / "stream_loop.c"
+        common.run([common.need("cc", "gcc"), *flags, "-o", self.stream_program, source])
+
+    def pinned(self, threads, *command):
+        first = self.peers.cpu - threads + 1
+        return common.run([common.need("taskset", "util-linux"), "-c", f"{first}-{self.peers.cpu}", *command])
+
+    def stream(self, loop, threads, total):
+        """A loop of stream_loop over so many bytes in all."""
+        output = common.run([self.stream_program, self.peers.cpu, threads, self.seconds, total, loop])
+        best, median = STREAM_FIGURE.search(output).groups()
+        return Figures(float(median), float(best))
+
+    def mbw(self, _, threads, total):
+        """Copies by memcpy between two arrays; each byte counts twice, as STREAM counts."""
+        output = self.pinned(threads, "mbw", "-q", "-a", "-t0", "-n", max(int(self.seconds / 0.03), 5), total // 2 // MIB)
+        rates = [2 * MIB * float(rate) for rate in MBW_FIGURE.findall(output)]
+        return Figures(statistics.median(rates), max(rates))
+
+    def sysbench(self, operation, threads, total):
+        """Reads or writes of 8 bytes each, in order, over a block for each thread."""
+        block = total // threads
+        # The least amount that lasts: sysbench ends at whichever comes first.
+        output = self.pinned(
+            threads, "sysbench", "memory", f"--threads={threads}", f"--time={max(round(self.seconds), 1)}",
+            f"--memory-block-size={block}", "--memory-total-size=1T", "--memory-scope=local",
+            f"--memory-oper={operation}", "--memory-access-mode=seq", "run",
+        )
+        return Figures(None, None, MIB * float(SYSBENCH_FIGURE.search(output)[1]))
+
+
+@dataclass
+class Comparison:
+    """One metric of kelvin, on one CPU or all, beside one program."""
+
+    metric: str
+    cpus: str
+    program: str
+    measure: Callable
+    pairs: list = field(default_factory=list)
+
+    def rows(self):
+        """A row of the table for each figure that both tell, with whether its bound is kept."""
+        kinds = [("median", "median", "median"), ("best", "best", "best"), ("best", "mean", "best / its mean")]
+        for ours, theirs, label in kinds:
+            pairs = [(getattr(a, ours), getattr(b, theirs)) for a, b in self.pairs]
+            if any(other is None for _, other in pairs):
+                continue
+            left, right = zip(*pairs)
+            ratio, lower, upper = common.ratio_of_pairs(left, right)
+            rate = lambda values: f"{statistics.median(values) / 1e9:.2f} GB/s"
+            kept = lower > BOUND
+            yield kept, [
+                self.metric.removeprefix("mem.bandwidth."), self.cpus, self.program, label, rate(left), rate(right),
+                f"{ratio:.3f}", f"{lower:.3f}..{upper:.3f}", len(pairs), "holds" if kept else "exceeded",
+            ]
+
+
+def comparisons(movers):
+    """Every metric beside every program that does the same, as far as it is installed."""
+    loops = {"copy": "copy", "triad": "triad", "read": "read", "write": "write", "fill": "fill"}
+    chosen = [(name, "C loop", "one all", lambda t, n, loop=loop: movers.stream(loop, t, n)) for name, loop in loops.items()]
+    if shutil.which("sysbench"):
+        chosen += [(name, "sysbench memory", "one all", lambda t, n, name=name: movers.sysbench(name, t, n)) for name in ("read", "write")]
+    else:
+        common.say("sysbench is not here and is left out; on Debian: apt-get install sysbench")
+    if shutil.which("mbw"):
+        chosen.append(("copy", "mbw, memcpy", "one", lambda t, n: movers.mbw(None, t, n)))
+    else:
+        common.say("mbw is not here and is left out; on Debian: apt-get install mbw")
+    return [
+        Comparison(f"mem.bandwidth.{metric}", cpus, program, measure)
+        for metric, program, where, measure in chosen
+        for cpus in where.split()
+    ]
+
+
+def kelvin_figures(report):
+    """By metric and cpus: the figures at the largest working set, and its bytes for each CPU."""
+    found = {}
+    for (metric, _), result in common.results(report).items():
+        if not metric.startswith("mem.bandwidth."):
+            continue
+        outcome = result["outcome"]
+        summary = outcome.get("measured") or outcome.get("not_known") if isinstance(outcome, dict) else None
+        if summary is None:
+            raise RuntimeError(f"{metric} was not measured: {outcome}")
+        key, size = (metric, result["case"]["cpus"]), result["case"]["bytes"]
+        if key not in found or size > found[key][1]:
+            found[key] = (Figures(summary["as_found"]["value"], summary["distribution"]["best"]), size)
+    return found
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    common.add_common_arguments(parser)
+    parser.add_argument("--pairs", type=int, default=15, help="pairs of each comparison [default: %(default)s]")
+    parser.add_argument("--seconds", type=float, default=0.5, help="time of each program in a pair [default: %(default)s]")
+    arguments = parser.parse_args()
+    if arguments.pairs < 5:
+        parser.error("--pairs must be at least 5: fewer give no 90 % interval")
+    return arguments
+
+
+def benchmark():
+    arguments = parse()
+    kelvin = common.kelvin_program(arguments.kelvin)
+    cpus, order = sorted(common.os.sched_getaffinity(0)), random.Random(arguments.seed)
+    peers = Peers(common.last_allowed_cpu())
+    contiguous = cpus == list(range(cpus[0], cpus[-1] + 1))
+    many = len(cpus) if contiguous else 1
+    if not contiguous:
+        common.say("the allowed CPUs are not in one row: compared on one CPU only")
+    chosen = [one for one in comparisons(Movers(peers, arguments.seconds)) if one.cpus == "one" or many > 1]
+    run = [kelvin, "run", "mem.bandwidth.copy", "--quick", "--json", "--no-store", "--no-report", "--cpu", str(peers.cpu)]
+    sizes = {}
+
+    def ours():
+        found = peers.in_quiet(lambda: kelvin_figures(common.json.loads(common.run(run))))
+        sizes.update({key: size for key, (_, size) in found.items()})
+        return found
+
+    ours()
+    for done in range(arguments.pairs):
+        theirs = {}
+        order.shuffle(chosen)
+        before = order.randrange(len(chosen) + 1)
+        figures = ours() if before == 0 else None
+        for number, one in enumerate(chosen, 1):
+            threads = 1 if one.cpus == "one" else many
+            total = sizes[one.metric, one.cpus] * threads
+            theirs[number] = peers.in_quiet(lambda: one.measure(threads, total))
+            figures = figures or (ours() if number == before else None)
+        for number, one in enumerate(chosen, 1):
+            one.pairs.append((figures[one.metric, one.cpus][0], theirs[number]))
+        common.say(f"{done + 1} of {arguments.pairs} rounds")
+    rows = [row for one in sorted(chosen, key=lambda one: (one.metric, one.cpus, one.program)) for row in one.rows()]
+    header = ["operation", "CPUs", "beside it", "figures", "kelvin", "its figure", "ratio", "90 % interval", "pairs", f"above {BOUND:g}"]
+    print(f"Bandwidth of memory, CPU {peers.cpu} or all: {common.describe_machine()}\n")
+    print(common.table(header, [cells for _, cells in rows]))
+    print(f"\n{peers.sides} sides were measured, {peers.again} more were disturbed and measured again, "
+          f"{peers.disturbed} of those that count were disturbed all the same.")
+    return all(kept for kept, _ in rows)
+
+
+if __name__ == "__main__":
+    common.main(benchmark)

@@ -1,0 +1,420 @@
+//! The levels of the memory hierarchy, found from the curve of latency against working set alone, then compared with
+//! what the machine reports.
+//!
+//! The curve on logarithmic scales is plateaus with ramps between them. The best such description is found by dynamic
+//! programming over all places where plateaus can begin and end (optimal partitioning: Jackson and others, IEEE Signal
+//! Processing Letters 12, 2005), with a price for each further plateau and for each point on none, so that noise does
+//! not buy a level. A step of less than [`LEAST_STEP`] is none: the second-level TLB adds up to half to a cache's
+//! latency, while one level of cache to the next is a factor of two or more.
+
+use kelvin_model::{Cache, CacheKind, Conclusion, Machine, Name, Unit};
+use kelvin_stats::{MAD_TO_STD, median};
+
+use crate::result::{Capacity, Interval, IntervalKind, MemoryLevel, MemoryLevels, MetricResult, Translation};
+use crate::words::{amount, digits, percent};
+
+/// Id of the metric whose curve is read.
+pub(crate) const METRIC: Name = Name::new("mem.latency");
+/// Points below which a curve tells nothing.
+const LEAST_POINTS: usize = 6;
+/// Octaves that a plateau spans at least.
+const LEAST_SPAN: f64 = 1.0;
+/// Factor from one level to the next, at least.
+const LEAST_STEP: f64 = 1.6;
+/// Spread of the points of one plateau, as a standard deviation of the logarithm, that is no reason to split it: a
+/// level-one TLB that is missed, page-walk caches, conflicts in sets.
+const SPREAD: f64 = 0.15;
+/// Prices, in units of half a squared standard deviation: of a plateau, of a point on none, and of a wild point on one.
+const PLATEAU_PRICE: f64 = 3.0;
+const LOOSE_PRICE: f64 = 3.0;
+const WILD_PRICE: f64 = 4.5;
+/// A step is no level unless it is this many standard errors of the points' own noise.
+const SIGNIFICANT: f64 = 5.0;
+/// Share of loads that miss, by latency between two levels, up to which a working set fits, and from which it does not.
+const FITS: f64 = 0.25;
+const MISSES: f64 = 0.5;
+/// The same as factors of the level's own latency, which decide where the next level that shows is not the next one that
+/// there is.
+const FITS_FACTOR: f64 = LEAST_STEP;
+const MISSES_FACTOR: f64 = 2.5;
+/// The last plateau is main memory where working sets this many times the last cache were measured.
+const BEYOND_CACHES: f64 = 2.0;
+/// Where no cache is reported: no main memory answers faster than this, in nanoseconds.
+const FASTEST_MEMORY: f64 = 40.0;
+/// Share by which base pages must be slower than huge ones for translation to count.
+const TRANSLATION_SHOWS: f64 = 0.1;
+
+/// One point of a curve of latency against working set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CurvePoint {
+    /// Working set in bytes.
+    pub bytes: u64,
+    /// Latency of one load in nanoseconds.
+    pub latency: f64,
+    /// Lower end of its interval, or the latency itself where there is none.
+    pub lower: f64,
+    /// Upper end of its interval, or the latency itself where there is none.
+    pub upper: f64,
+}
+
+impl CurvePoint {
+    /// A point without an interval.
+    pub fn exact(bytes: u64, latency: f64) -> Self {
+        Self { bytes, latency, lower: latency, upper: latency }
+    }
+}
+
+/// The levels that the results of a run show; `None` where it measured no curve of `mem.latency` or too short a one.
+pub(crate) fn of_results(results: &[MetricResult], machine: &Machine) -> Option<MemoryLevels> {
+    let (base, huge) = (curve(results, "base"), curve(results, "huge"));
+    let reported = machine.topology.caches.get().map_or(&[][..], Vec::as_slice);
+    let mut found = levels(&base, reported)?;
+    found.translation = translation(&base, &huge);
+    found.conclusions.extend(found.translation.as_ref().map(|found| translation_conclusion(found, machine)));
+    Some(found)
+}
+
+fn curve(results: &[MetricResult], pages: &str) -> Vec<CurvePoint> {
+    let of_metric = results.iter().filter(|result| result.metric.id == METRIC);
+    of_metric
+        .filter(|result| result.case.word("pages") == Some(pages))
+        .filter_map(|result| {
+            let summary = result.outcome.summary()?;
+            let (lower, upper) =
+                summary.interval.map_or((summary.headline, summary.headline), |ends| (ends.lower, ends.upper));
+            Some(CurvePoint { bytes: result.case.integer("bytes")?, latency: summary.headline, lower, upper })
+        })
+        .collect()
+}
+
+/// The levels of one curve, named and compared with the caches that the machine reports (of which those for
+/// instructions alone are left out); `None` with fewer than six points of positive latency.
+pub fn levels(curve: &[CurvePoint], reported: &[Cache]) -> Option<MemoryLevels> {
+    let mut points: Vec<CurvePoint> =
+        curve.iter().copied().filter(|point| point.bytes > 0 && point.latency > 0.0).collect();
+    points.sort_by_key(|point| point.bytes);
+    points.dedup_by_key(|point| point.bytes);
+    if points.len() < LEAST_POINTS {
+        return None;
+    }
+    let mut caches: Vec<(u32, u64)> = reported
+        .iter()
+        .filter(|cache| cache.kind != CacheKind::Instruction)
+        .map(|cache| (cache.level, cache.bytes))
+        .collect();
+    caches.sort_unstable();
+    let shape = Shape::of(&points);
+    let plateaus = shape.plateaus();
+    let mut levels: Vec<MemoryLevel> = plateaus.iter().map(|plateau| level(&points[plateau.clone()])).collect();
+    for index in 1..levels.len() {
+        let (from, to) = (levels[index - 1].latency, levels[index].latency);
+        levels[index - 1].capacity = Some(capacity(&points, from, to));
+    }
+    name(&mut levels, &caches, points[points.len() - 1].bytes);
+    let conclusions = conclusions(&levels, &caches, &points, &shape);
+    Some(MemoryLevels { levels, translation: None, conclusions })
+}
+
+/// A plateau as a level without a name.
+fn level(points: &[CurvePoint]) -> MemoryLevel {
+    let latencies: Vec<f64> = points.iter().map(|point| point.latency).collect();
+    let lower = points.iter().map(|point| point.lower).fold(f64::INFINITY, f64::min);
+    let upper = points.iter().map(|point| point.upper).fold(0.0, f64::max);
+    MemoryLevel {
+        name: String::new(),
+        latency: median(&latencies),
+        interval: Interval { kind: IntervalKind::Range, level: 1.0, lower, upper },
+        from_bytes: points[0].bytes,
+        to_bytes: points[points.len() - 1].bytes,
+        capacity: None,
+        reported_bytes: None,
+        agrees: None,
+    }
+}
+
+/// Between which working sets a level ends: the largest one of which nearly all loads still have its latency, and the
+/// smallest one beyond from which most have that of the next level.
+fn capacity(points: &[CurvePoint], from: f64, to: f64) -> Capacity {
+    let bound = |share: f64, factor: f64| (from + share * (to - from)).min(from * factor);
+    let (fitting, missing) = (bound(FITS, FITS_FACTOR), bound(MISSES, MISSES_FACTOR));
+    let over = points.iter().position(|point| point.latency >= missing).unwrap_or(points.len() - 1);
+    let fits = points[..over].iter().rposition(|point| point.latency <= fitting).unwrap_or(over.saturating_sub(1));
+    Capacity { low: points[fits].bytes, high: points[over].bytes }
+}
+
+/// A curve on logarithmic scales, and how much its points scatter.
+struct Shape {
+    octaves: Vec<f64>,
+    logs: Vec<f64>,
+    /// Standard deviation of the logarithm of a point, by its neighbours.
+    noise: f64,
+}
+
+impl Shape {
+    fn of(points: &[CurvePoint]) -> Self {
+        let octaves: Vec<f64> = points.iter().map(|point| (point.bytes as f64).log2()).collect();
+        let logs: Vec<f64> = points.iter().map(|point| point.latency.ln()).collect();
+        // What a point lies off the line between its neighbours is nothing on plateaus and on even ramps; of noise
+        // alone it has three halves of the variance of one point. The median does not see the few corners.
+        let off = |i: usize| {
+            let share = (octaves[i] - octaves[i - 1]) / (octaves[i + 1] - octaves[i - 1]);
+            (logs[i] - logs[i - 1] - share * (logs[i + 1] - logs[i - 1])).abs()
+        };
+        let off: Vec<f64> = (1..points.len() - 1).map(off).collect();
+        let noise = median(&off) * MAD_TO_STD / 1.5f64.sqrt();
+        Self { octaves, logs, noise }
+    }
+
+    /// The plateaus of the cheapest description, as ranges of points.
+    fn plateaus(&self) -> Vec<std::ops::Range<usize>> {
+        let count = self.logs.len();
+        let candidates: Vec<Candidate> = self.candidates();
+        // The cheapest description that ends with a candidate, the points before it included; and the one before it.
+        let mut best: Vec<(f64, Option<usize>)> = Vec::with_capacity(candidates.len());
+        for candidate in &candidates {
+            let alone = (candidate.start as f64 * LOOSE_PRICE, None);
+            let after = |(index, earlier): (usize, &Candidate)| {
+                let loose = candidate.start.checked_sub(earlier.end)?;
+                self.steps(earlier, candidate).then(|| (best[index].0 + loose as f64 * LOOSE_PRICE, Some(index)))
+            };
+            let others = candidates[..best.len()].iter().enumerate().filter_map(after);
+            let (before, previous) = others.fold(alone, |least, other| if other.0 < least.0 { other } else { least });
+            best.push((before + candidate.price, previous));
+        }
+        let whole = |index: usize| best[index].0 + (count - candidates[index].end) as f64 * LOOSE_PRICE;
+        let mut last = (0..candidates.len()).min_by(|&a, &b| whole(a).total_cmp(&whole(b)));
+        let mut found = Vec::new();
+        while let Some(index) = last {
+            found.push(candidates[index].start..candidates[index].end);
+            last = best[index].1;
+        }
+        found.reverse();
+        found
+    }
+
+    /// Every run of points that is wide enough for a plateau, ordered by its end.
+    fn candidates(&self) -> Vec<Candidate> {
+        let count = self.logs.len();
+        let mut all = Vec::new();
+        for end in 2..=count {
+            for start in 0..end - 1 {
+                if self.octaves[end - 1] - self.octaves[start] >= LEAST_SPAN - 1e-9 {
+                    all.push(self.candidate(start, end));
+                }
+            }
+        }
+        all
+    }
+
+    fn candidate(&self, start: usize, end: usize) -> Candidate {
+        let logs = &self.logs[start..end];
+        let center = median(logs);
+        let scale = SPREAD.max(self.noise);
+        let price = |log: &f64| (((log - center) / scale).powi(2) / 2.0).min(WILD_PRICE);
+        Candidate { start, end, center, price: PLATEAU_PRICE + logs.iter().map(price).sum::<f64>() }
+    }
+
+    /// Whether one plateau lies so far above another one that it is a level of its own.
+    fn steps(&self, low: &Candidate, high: &Candidate) -> bool {
+        let points = |candidate: &Candidate| (candidate.end - candidate.start) as f64;
+        let error = self.noise * (1.0 / points(low) + 1.0 / points(high)).sqrt();
+        high.center - low.center >= LEAST_STEP.ln().max(SIGNIFICANT * error)
+    }
+}
+
+/// A run of points as a plateau, with the price of describing them so.
+struct Candidate {
+    start: usize,
+    end: usize,
+    center: f64,
+    price: f64,
+}
+
+/// Names the levels, and puts beside each the cache that the machine reports for it.
+fn name(levels: &mut [MemoryLevel], caches: &[(u32, u64)], largest: u64) {
+    let Some(last) = levels.last_mut() else { return };
+    let beyond = match caches.last() {
+        Some(&(_, bytes)) => largest as f64 >= BEYOND_CACHES * bytes as f64,
+        None => last.latency >= FASTEST_MEMORY,
+    };
+    if beyond {
+        last.name = "DRAM".into();
+    }
+    let count = levels.len() - usize::from(beyond);
+    let of_caches = assigned(&levels[..count], caches);
+    for (index, (level, cache)) in levels.iter_mut().zip(of_caches).enumerate() {
+        let Some((number, bytes)) = cache else {
+            level.name = format!("L{}", index + 1);
+            continue;
+        };
+        level.name = format!("L{number}");
+        level.reported_bytes = Some(bytes);
+        level.agrees = level.capacity.map(|capacity| (capacity.low..=capacity.high).contains(&bytes));
+    }
+}
+
+/// For each level the reported cache that it is: one after the other where there are as many or more levels than
+/// caches; with fewer levels the choice, in order, whose sizes come closest.
+fn assigned(levels: &[MemoryLevel], caches: &[(u32, u64)]) -> Vec<Option<(u32, u64)>> {
+    if levels.len() >= caches.len() {
+        return (0..levels.len()).map(|index| caches.get(index).copied()).collect();
+    }
+    let distance = |chosen: &[(u32, u64)]| -> f64 {
+        let of = |(level, cache): (&MemoryLevel, &(u32, u64))| {
+            let size = level.capacity.map_or(level.to_bytes as f64, |c| (c.low as f64 * c.high as f64).sqrt());
+            (size / cache.1 as f64).ln().abs()
+        };
+        levels.iter().zip(chosen).map(of).sum()
+    };
+    let best = choices(caches, levels.len()).into_iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
+    best.unwrap_or_default().into_iter().map(Some).collect()
+}
+
+/// All ways to choose `count` of some items in their order.
+fn choices<T: Copy>(items: &[T], count: usize) -> Vec<Vec<T>> {
+    if count == 0 {
+        return vec![Vec::new()];
+    }
+    let Some((&first, rest)) = items.split_first() else { return Vec::new() };
+    let with_first = choices(rest, count - 1).into_iter().map(|mut chosen| {
+        chosen.insert(0, first);
+        chosen
+    });
+    with_first.chain(choices(rest, count)).collect()
+}
+
+fn conclusions(levels: &[MemoryLevel], caches: &[(u32, u64)], points: &[CurvePoint], shape: &Shape) -> Vec<Conclusion> {
+    let (first, last) = (points[0].bytes, points[points.len() - 1].bytes);
+    let span = format!("{} to {}", bytes(first), bytes(last));
+    let test = format!(
+        "plateaus and ramps of log latency against log size by optimal partitioning, {} points from {span}; points \
+         lie off the line between their neighbours by {}, a level is a step of {LEAST_STEP} or more",
+        points.len(),
+        percent(shape.noise)
+    );
+    let conclude = |text: String, holds| Conclusion { text, holds, test: test.clone() };
+    match levels {
+        [] => vec![conclude(format!("no level of the memory hierarchy can be told from the curve from {span}"), None)],
+        [only] => vec![conclude(
+            format!("the curve is flat from {span}, at {}: no change of level is in it", nanoseconds(only.latency)),
+            None,
+        )],
+        several => {
+            let of_levels = several.iter().map(|level| conclude(sentence(level), level.agrees));
+            let unseen = caches.iter().filter(|(number, _)| several.iter().all(|l| l.name != format!("L{number}")));
+            let of_unseen = unseen.map(|&(number, size)| {
+                let text = format!(
+                    "L{number}: the machine reports {}, and the curve shows no plateau of its own for it",
+                    bytes(size)
+                );
+                conclude(text, Some(false))
+            });
+            of_levels.chain(of_unseen).collect()
+        }
+    }
+}
+
+/// One level in one sentence.
+fn sentence(level: &MemoryLevel) -> String {
+    let latency = format!(
+        "{}: {} a load ({} to {})",
+        level.name,
+        nanoseconds(level.latency),
+        nanoseconds(level.interval.lower),
+        nanoseconds(level.interval.upper)
+    );
+    let Some(capacity) = level.capacity else {
+        return format!("{latency}, up to the largest working set, {}", bytes(level.to_bytes));
+    };
+    let ends = format!("{latency}, ending between {} and {}", bytes(capacity.low), bytes(capacity.high));
+    let Some(reported) = level.reported_bytes else {
+        return format!("{ends}; the machine reports no such cache");
+    };
+    let stated = bytes(reported);
+    if reported > capacity.high {
+        format!(
+            "{ends}: less than the {stated} that the machine reports, as where a cache is shared or given in slices"
+        )
+    } else if reported < capacity.low {
+        format!("{ends}: more than the {stated} that the machine reports")
+    } else {
+        format!("{ends}, as the {stated} that the machine reports")
+    }
+}
+
+/// What base pages cost beyond huge ones, where both were measured at the same working sets.
+fn translation(base: &[CurvePoint], huge: &[CurvePoint]) -> Option<Translation> {
+    let beside = |point: &CurvePoint| Some((*point, *huge.iter().find(|other| other.bytes == point.bytes)?));
+    let mut pairs: Vec<(CurvePoint, CurvePoint)> = base.iter().filter_map(beside).collect();
+    pairs.sort_by_key(|pair| pair.0.bytes);
+    let &(base, huge) = pairs.last()?;
+    let shows = |(base, huge): &&(CurvePoint, CurvePoint)| {
+        base.lower > huge.upper && base.latency > huge.latency * (1.0 + TRANSLATION_SHOWS)
+    };
+    Some(Translation {
+        bytes: base.bytes,
+        base: base.latency,
+        huge: huge.latency,
+        apart: base.lower > huge.upper,
+        shows_from: pairs.iter().find(shows).map(|pair| pair.0.bytes),
+    })
+}
+
+fn translation_conclusion(found: &Translation, machine: &Machine) -> Conclusion {
+    let extra = found.base - found.huge;
+    let reach = machine.cpu.tlbs.get().and_then(|tlbs| {
+        let data = tlbs.iter().filter(|tlb| tlb.kind != CacheKind::Instruction && tlb.page_bytes <= 64 << 10);
+        data.map(|tlb| u64::from(tlb.entries) * tlb.page_bytes).max()
+    });
+    let reaches = reach.map_or_else(String::new, |reach| format!("; its TLBs state a reach of {}", bytes(reach)));
+    let text = match found.shows_from {
+        Some(from) => format!(
+            "base pages cost {} a load more than huge ones at {} ({}), and show from {} on{reaches}",
+            nanoseconds(extra),
+            bytes(found.bytes),
+            percent(extra / found.huge),
+            bytes(from)
+        ),
+        None => format!("base pages cost no more than huge ones up to {}{reaches}", bytes(found.bytes)),
+    };
+    Conclusion {
+        text,
+        holds: found.apart.then_some(found.shows_from.is_some()),
+        test: format!(
+            "{} with base pages against {} with huge ones; intervals {}, ratio {}",
+            nanoseconds(found.base),
+            nanoseconds(found.huge),
+            if found.apart { "apart" } else { "overlapping" },
+            digits(found.base / found.huge)
+        ),
+    }
+}
+
+/// The whole hierarchy in one line, for the verdict; `None` where no levels were told apart.
+pub(crate) fn line(found: &MemoryLevels) -> Option<String> {
+    if found.levels.len() < 2 {
+        return None;
+    }
+    let each = found.levels.iter().map(|level| {
+        let latency = format!("{} {}", level.name, nanoseconds(level.latency));
+        match level.capacity {
+            Some(ends) => format!("{latency} up to {}-{}", bytes(ends.low), bytes(ends.high)),
+            None => latency,
+        }
+    });
+    let odd = found.levels.iter().filter(|level| level.agrees == Some(false));
+    let odd: Vec<String> = odd.map(|level| level.name.clone()).collect();
+    let differs = match odd.as_slice() {
+        [] => String::new(),
+        names => format!("; {} not of the size that the machine reports", names.join(" and ")),
+    };
+    Some(format!("Latency by working set: {}{differs}.", each.collect::<Vec<_>>().join(", ")))
+}
+
+fn bytes(value: u64) -> String {
+    amount(value as f64, Unit::Bytes)
+}
+
+fn nanoseconds(value: f64) -> String {
+    amount(value, Unit::Nanoseconds)
+}

@@ -1,0 +1,226 @@
+//! Levels of the memory hierarchy, found on published curves of other machines and on curves without any.
+
+use kelvin_analysis::testing::{add_scalars, run};
+use kelvin_analysis::{CurvePoint, MemoryLevels, analyse, levels};
+use kelvin_model::{Axis, AxisScale, Cache, CacheKind, Canaries, Case, Fact, Metric, Tlb, Treatment};
+use kelvin_stats::Random;
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Published {
+    machine: String,
+    source: String,
+    reported: Vec<Reported>,
+    expected: Vec<Expected>,
+    curve: Vec<(u64, f64)>,
+}
+
+#[derive(Deserialize)]
+struct Reported {
+    level: u32,
+    bytes: u64,
+}
+
+/// A level that must be found: bounds of its latency, and the size that its capacity must hold.
+#[derive(Deserialize)]
+struct Expected {
+    name: String,
+    least: f64,
+    most: f64,
+    bytes: Option<u64>,
+}
+
+fn published() -> Vec<Published> {
+    serde_json::from_str(include_str!("data/latency-curves.json")).unwrap()
+}
+
+fn caches(reported: &[Reported]) -> Vec<Cache> {
+    reported.iter().map(|cache| unified(cache.level, cache.bytes)).collect()
+}
+
+fn unified(level: u32, bytes: u64) -> Cache {
+    let kind = if level == 1 { CacheKind::Data } else { CacheKind::Unified };
+    Cache { level, kind, bytes, ways: None, line_bytes: None, shared_by: vec![0] }
+}
+
+fn points(curve: &[(u64, f64)]) -> Vec<CurvePoint> {
+    curve.iter().map(|&(bytes, latency)| CurvePoint::exact(bytes, latency)).collect()
+}
+
+fn names(found: &MemoryLevels) -> Vec<&str> {
+    found.levels.iter().map(|level| level.name.as_str()).collect()
+}
+
+fn found_on(published: &Published) -> MemoryLevels {
+    levels(&points(&published.curve), &caches(&published.reported)).unwrap()
+}
+
+#[test]
+fn the_levels_of_published_machines_are_found() {
+    let all = published();
+    assert!(all.len() >= 5);
+    for published in all {
+        let found = found_on(&published);
+        let machine = format!("{} ({}): {found:#?}", published.machine, published.source);
+        let expected: Vec<&str> = published.expected.iter().map(|level| level.name.as_str()).collect();
+        assert_eq!(names(&found), expected, "{machine}");
+        for (level, expected) in found.levels.iter().zip(&published.expected) {
+            assert!((expected.least..=expected.most).contains(&level.latency), "{} of {machine}", level.name);
+            if let Some(bytes) = expected.bytes {
+                let ends = level.capacity.unwrap();
+                assert!((ends.low..=ends.high).contains(&bytes), "{} of {machine}", level.name);
+                // Points are an octave apart, and a cache serves sets near its size in part: two octaves at most.
+                assert!(ends.high <= 4 * ends.low, "{} of {machine}", level.name);
+                assert_ne!(level.agrees, Some(false), "{} of {machine}", level.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_slice_of_a_shared_cache_is_told_from_the_cache() {
+    let vm = published().into_iter().find(|published| published.machine.starts_with("Hetzner")).unwrap();
+    let found = found_on(&vm);
+    let third = &found.levels[2];
+    let ends = third.capacity.unwrap();
+    assert_eq!((ends.low, ends.high), (4 << 20, 8 << 20));
+    assert_eq!((third.reported_bytes, third.agrees), (Some(32 << 20), Some(false)));
+    let conclusion = &found.conclusions[2];
+    assert_eq!(conclusion.holds, Some(false));
+    assert!(conclusion.text.starts_with("L3: "), "{}", conclusion.text);
+    assert!(
+        conclusion
+            .text
+            .contains("ending between 4.00 MiB and 8.00 MiB: less than the 32.0 MiB that the machine reports"),
+        "{}",
+        conclusion.text
+    );
+}
+
+#[test]
+fn levels_are_found_where_the_machine_reports_none() {
+    for published in published() {
+        let found = levels(&points(&published.curve), &[]).unwrap();
+        let latencies: Vec<f64> = found.levels.iter().map(|level| level.latency).collect();
+        let with: Vec<f64> = found_on(&published).levels.iter().map(|level| level.latency).collect();
+        assert_eq!(latencies, with, "what is reported must not move what is found: {}", published.machine);
+        assert_eq!(names(&found)[0], "L1");
+        assert_eq!(*names(&found).last().unwrap(), "DRAM", "{}", published.machine);
+        assert!(found.levels.iter().all(|level| level.agrees.is_none()));
+    }
+}
+
+#[test]
+fn a_cache_without_a_plateau_is_said_to_be_unseen() {
+    let n100 = published().into_iter().find(|published| published.machine.starts_with("Intel N100")).unwrap();
+    let found = found_on(&n100);
+    let last = found.conclusions.last().unwrap();
+    assert_eq!(last.text, "L3: the machine reports 6.00 MiB, and the curve shows no plateau of its own for it");
+}
+
+/// Sizes from 4 KiB to 256 MiB, two an octave.
+fn sizes() -> Vec<u64> {
+    (12..=28).flat_map(|power| [1u64 << power, 3 << (power - 1)]).collect()
+}
+
+#[test]
+fn a_flat_curve_has_no_level() {
+    let flat: Vec<CurvePoint> = sizes().into_iter().map(|bytes| CurvePoint::exact(bytes, 5.0)).collect();
+    let found = levels(&flat, &[unified(1, 32 << 10), unified(2, 1 << 20)]).unwrap();
+    assert_eq!(found.levels.len(), 1);
+    assert_eq!(found.conclusions.len(), 1);
+    assert!(found.conclusions[0].text.starts_with("the curve is flat from 4.00 KiB to 384 MiB, at 5.00 ns"));
+    assert_eq!(found.conclusions[0].holds, None);
+    assert!(levels(&flat[..5], &[]).is_none());
+}
+
+#[test]
+fn noise_makes_no_level() {
+    let mut random = Random::new(11);
+    for noise in [0.02, 0.1, 0.3, 0.6] {
+        let phantoms = (0..200)
+            .filter(|_| {
+                let of = |bytes| CurvePoint::exact(bytes, 80.0 * (noise * random.normal()).exp());
+                let curve: Vec<CurvePoint> = sizes().into_iter().map(of).collect();
+                levels(&curve, &[]).unwrap().levels.len() > 1
+            })
+            .count();
+        assert!(phantoms <= 1, "{phantoms} of 200 flat curves with noise {noise} show a level");
+    }
+}
+
+#[test]
+fn a_level_survives_noise_and_one_wild_point() {
+    let mut random = Random::new(5);
+    let mut right = 0;
+    for _ in 0..100 {
+        let mut curve: Vec<CurvePoint> = sizes()
+            .into_iter()
+            .map(|bytes| {
+                let latency = match bytes {
+                    0..=0xC000 => 1.0,
+                    0xC001..=0x10_0000 => 3.4,
+                    0x10_0001..=0x200_0000 => 12.0,
+                    _ => 110.0,
+                };
+                CurvePoint::exact(bytes, latency * (0.05 * random.normal()).exp())
+            })
+            .collect();
+        let wild = random.below(curve.len());
+        curve[wild].latency *= 1.5;
+        let found = levels(&curve, &[unified(1, 48 << 10), unified(2, 1 << 20), unified(3, 32 << 20)]).unwrap();
+        right += usize::from(names(&found) == ["L1", "L2", "L3", "DRAM"]);
+    }
+    assert!(right >= 95, "{right} of 100");
+}
+
+static METRIC: Metric = Metric::duration("mem.latency", "A load at the address just loaded")
+    .over([
+        Some(Axis::new("pages", "page size", AxisScale::Category)),
+        Some(Axis::new("bytes", "working set", AxisScale::Bytes)),
+        None,
+    ])
+    .headline(Treatment::AsFound)
+    .canaries(Canaries::NONE);
+
+#[test]
+fn a_run_says_its_levels_and_what_base_pages_cost() {
+    let mut run = run(&[METRIC]);
+    run.outline.machine.topology.caches = Fact::known(vec![unified(1, 32 << 10), unified(2, 1 << 20)], "a test");
+    let tlb = Tlb { level: 2, kind: CacheKind::Unified, page_bytes: 4096, entries: 1024, ways: 8 };
+    run.outline.machine.cpu.tlbs = Fact::known(vec![tlb], "a test");
+    let latency = |bytes: u64| match bytes {
+        0..=0x8000 => 1.0,
+        0x8001..=0x10_0000 => 4.0,
+        _ => 100.0,
+    };
+    let mut add = |pages, bytes: u64, latency: f64| {
+        let case = Case::new().with_word("pages", pages).with("bytes", bytes);
+        add_scalars(&mut run, &METRIC, case, &[0.99 * latency, latency, 1.01 * latency, latency]);
+    };
+    for bytes in (12..=25).map(|power| 1u64 << power) {
+        add("base", bytes, latency(bytes));
+    }
+    add("huge", 4 << 20, 97.0);
+    add("huge", 32 << 20, 80.0);
+    let analysis = analyse(&run);
+    let found = analysis.levels.unwrap();
+    assert_eq!(names(&found), ["L1", "L2", "DRAM"]);
+    let ends: Vec<(u64, u64)> =
+        found.levels.iter().filter_map(|level| Some((level.capacity?.low, level.capacity?.high))).collect();
+    assert_eq!(ends, [(32 << 10, 64 << 10), (1 << 20, 2 << 20)]);
+    assert!(found.levels[0].interval.lower < 1.0 && found.levels[0].interval.upper > 1.0);
+    let translation = found.translation.unwrap();
+    assert_eq!((translation.bytes, translation.base, translation.huge), (32 << 20, 100.0, 80.0));
+    assert_eq!((translation.apart, translation.shows_from), (true, Some(32 << 20)));
+    let last = found.conclusions.last().unwrap();
+    assert_eq!(last.holds, Some(true));
+    assert_eq!(
+        last.text,
+        "base pages cost 20.0 ns a load more than huge ones at 32.0 MiB (25 %), and show from 32.0 MiB on; its TLBs \
+         state a reach of 4.00 MiB"
+    );
+    let line =
+        "Latency by working set: L1 1.00 ns up to 32.0 KiB-64.0 KiB, L2 4.00 ns up to 1.00 MiB-2.00 MiB, DRAM 100 ns.";
+    assert!(analysis.verdict.iter().any(|said| said == line), "{:#?}", analysis.verdict);
+}

@@ -1,0 +1,76 @@
+//! How much memory a measure may touch, and which working sets fit into it.
+
+use kelvin_model::{CacheKind, Machine};
+
+/// Share of the memory that is available, and of what the cgroup allows, that a measure touches at most.
+const SHARE: f64 = 0.5;
+/// Last-level cache that is assumed where the machine states none: more than most have.
+const ASSUMED_LAST_LEVEL: u64 = 64 << 20;
+/// The largest working set is this many times the last-level cache, and at least this many bytes, memory permitting.
+const TIMES_LAST_LEVEL: u64 = 4;
+const LEAST_LARGEST: u64 = 256 << 20;
+
+/// Bytes that a measure may touch, from the machine's facts: half of what is available, and half of the cgroup's limit.
+/// Where neither is known, 128 MiB.
+pub(crate) fn allowance(machine: &Machine) -> u64 {
+    let limit = machine.limits.memory_bytes.get().copied().flatten();
+    let known = [machine.memory.available_bytes.get().copied(), limit];
+    let least = known.into_iter().flatten().min();
+    least.map_or(128 << 20, |bytes| (bytes as f64 * SHARE) as u64)
+}
+
+/// The last-level cache that the machine states, or the one that is assumed where it states none.
+pub(crate) fn last_level(machine: &Machine) -> u64 {
+    let caches = machine.topology.caches.get().map_or(&[][..], Vec::as_slice);
+    let data = caches.iter().filter(|cache| cache.kind != CacheKind::Instruction);
+    data.max_by_key(|cache| cache.level).map_or(ASSUMED_LAST_LEVEL, |cache| cache.bytes)
+}
+
+/// The largest working set of a measure that has it `copies` times: four times the last-level cache, at least 256 MiB,
+/// and no more than the allowance holds.
+pub(crate) fn largest(machine: &Machine, copies: u64) -> u64 {
+    (TIMES_LAST_LEVEL * last_level(machine)).max(LEAST_LARGEST).min(allowance(machine) / copies.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use kelvin_model::{Cache, Fact};
+
+    fn machine(available: u64, limit: Option<u64>, last_level: Option<u64>) -> Machine {
+        let mut machine = testing::machine();
+        machine.memory.available_bytes = Fact::known(available, "a test");
+        machine.limits.memory_bytes = Fact::known(limit, "a test");
+        machine.topology.caches = match last_level {
+            None => Fact::unknown("a test"),
+            Some(bytes) => {
+                let cache =
+                    |level, kind, bytes| Cache { level, kind, bytes, ways: None, line_bytes: None, shared_by: vec![0] };
+                let all = vec![
+                    cache(1, CacheKind::Data, 32 << 10),
+                    cache(1, CacheKind::Instruction, 64 << 20),
+                    cache(3, CacheKind::Unified, bytes),
+                ];
+                Fact::known(all, "a test")
+            }
+        };
+        machine
+    }
+
+    #[test]
+    fn half_of_what_there_is_may_be_touched() {
+        assert_eq!(allowance(&machine(8 << 30, None, None)), 4 << 30);
+        assert_eq!(allowance(&machine(8 << 30, Some(512 << 20), None)), 256 << 20);
+        assert_eq!(allowance(&testing::machine()), 128 << 20);
+    }
+
+    #[test]
+    fn the_largest_working_set_is_four_times_the_last_level_where_it_fits() {
+        assert_eq!(largest(&machine(64 << 30, None, Some(96 << 20)), 1), 384 << 20);
+        assert_eq!(largest(&machine(64 << 30, None, Some(8 << 20)), 1), 256 << 20);
+        assert_eq!(largest(&machine(64 << 30, None, None), 1), 256 << 20);
+        assert_eq!(largest(&machine(512 << 20, None, Some(96 << 20)), 1), 256 << 20);
+        assert_eq!(largest(&machine(512 << 20, None, Some(96 << 20)), 3), (256 << 20) / 3);
+    }
+}

@@ -1,0 +1,105 @@
+//! The parameters that measures of memory share, what the words of a case mean, and what the kernel gave.
+
+use kelvin_harness::Stop;
+use kelvin_model::{Axis, AxisScale, Case, Machine};
+use kelvin_sys::image::resident_around;
+use kelvin_sys::memory::{Arena, Pages};
+
+/// Bytes that a measure goes through again and again.
+pub(crate) const BYTES: Axis = Axis::new("bytes", "working set", AxisScale::Bytes);
+/// Base pages (`base`) or transparent huge pages (`huge`).
+pub(crate) const PAGES: Axis = Axis::new("pages", "page size", AxisScale::Category);
+/// One CPU (`one`) or all that are allowed (`all`).
+pub(crate) const CPUS: Axis = Axis::new("cpus", "CPUs", AxisScale::Category);
+/// Bytes from one load to the next.
+pub(crate) const STRIDE: Axis = Axis::new("stride", "stride", AxisScale::Bytes);
+
+/// The page sizes that make sense on a machine: base, and huge where the kernel may give them.
+pub(crate) fn page_words(machine: &Machine) -> &'static [&'static str] {
+    let never = machine.memory.transparent_huge_pages.get().is_some_and(|mode| mode == "never");
+    if never { &["base"] } else { &["base", "huge"] }
+}
+
+/// The pages that a case asks for.
+pub(crate) fn pages(case: &Case) -> Result<Pages, Stop> {
+    match case.word(&PAGES.name) {
+        Some("base") => Ok(Pages::Base),
+        Some("huge") => Ok(Pages::Huge),
+        other => Err(Stop::fail(format!("the case has pages {other:?}; base and huge are known"))),
+    }
+}
+
+/// A number that a case must have.
+pub(crate) fn number(case: &Case, axis: &Axis) -> Result<usize, Stop> {
+    let value = case.integer(&axis.name).ok_or_else(|| Stop::fail(format!("the case has no {}", axis.name)))?;
+    usize::try_from(value).map_err(|_| Stop::fail(format!("{} {value} is beyond this machine's addresses", axis.name)))
+}
+
+/// Memory that could not be had is no failure of the measure: it is declined, with what it would need.
+pub(crate) fn obtained<T>(bytes: usize, made: kelvin_sys::Result<T>) -> Result<T, Stop> {
+    made.map_err(|error| Stop::skip(format!("needs {bytes} bytes of memory, which cannot be had: {error}")))
+}
+
+/// What was asked and what is resident, in words, if it is what was asked for: all of it, in huge pages or in none.
+pub(crate) fn check_pages(arena: &Arena, pages: Pages) -> Result<String, Stop> {
+    let asked = arena.len() as u64;
+    let resident = resident_around(arena.address())?;
+    if resident.bytes < asked {
+        return Err(Stop::fail(format!(
+            "{} of {asked} bytes are resident by smaps: swapped or reclaimed",
+            resident.bytes
+        )));
+    }
+    match pages {
+        Pages::Base if resident.huge > 0 => {
+            Err(Stop::fail(format!("{} bytes are in huge pages, which were refused", resident.huge)))
+        }
+        Pages::Huge if resident.huge < asked => Err(Stop::skip(format!(
+            "needs {asked} bytes in huge pages, and the kernel gave {}: fragmented memory, or transparent huge pages off",
+            resident.huge
+        ))),
+        _ => Ok(format!(
+            "asked for {asked} bytes; {} resident by smaps, {} in huge pages",
+            resident.bytes, resident.huge
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use kelvin_model::Fact;
+
+    #[test]
+    fn words_of_a_case_are_understood() {
+        assert_eq!(pages(&Case::new().with_word("pages", "huge")), Ok(Pages::Huge));
+        assert_eq!(
+            pages(&Case::new().with_word("pages", "big")),
+            Err(Stop::fail("the case has pages Some(\"big\"); base and huge are known"))
+        );
+        assert_eq!(number(&Case::new().with("bytes", 64), &BYTES), Ok(64));
+        assert_eq!(number(&Case::new(), &BYTES), Err(Stop::fail("the case has no bytes")));
+    }
+
+    #[test]
+    fn what_is_refused_is_not_tried() {
+        let mut machine = testing::machine();
+        assert_eq!(page_words(&machine), ["base", "huge"]);
+        machine.memory.transparent_huge_pages = Fact::known("never".into(), "a test");
+        assert_eq!(page_words(&machine), ["base"]);
+    }
+
+    #[test]
+    fn what_was_obtained_is_told_from_what_was_asked() {
+        let arena = Arena::populated(64 << 10, Pages::Base).unwrap();
+        let note = check_pages(&arena, Pages::Base).unwrap();
+        assert!(note.starts_with("asked for 65536 bytes; ") && note.ends_with(" 0 in huge pages"), "{note}");
+        let refused = check_pages(&arena, Pages::Huge);
+        assert!(
+            matches!(&refused, Err(Stop::Skip(reason)) if reason.0.starts_with("needs 65536 bytes")),
+            "{refused:?}"
+        );
+        assert!(check_pages(&Arena::map(64 << 10, Pages::Base).unwrap(), Pages::Base).is_err());
+    }
+}

@@ -1,0 +1,429 @@
+//! How many bytes a second one CPU, and all of them, read, write, copy, fill and combine in each level of memory.
+//!
+//! It is what the best loop moves that this processor has instructions for. It must not be taken for what a program
+//! gets that walks memory in another order, or for what the bus carries: a line that is read only to be written over is
+//! not counted.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use kelvin_harness::{Bench, Effort, Kind, Method, Probe, Stop};
+use kelvin_model::{Cache, CacheKind, Canaries, Case, Machine, Metric};
+use kelvin_sys::image::resident_around;
+use kelvin_sys::kernels::bandwidth::{Arrays, Kernel, Operation, TURN, Window};
+use kelvin_sys::memory::Pages;
+
+use super::allowance::{allowance, largest, last_level};
+use super::axes::{BYTES, CPUS, number};
+use super::{latency, limits};
+use crate::cpu::frequency;
+
+const fn metric(id: &'static str, summary: &'static str) -> Metric {
+    Metric::rate(id, summary).over([Some(BYTES), Some(CPUS), None]).canaries(Canaries::CORE_AND_CACHE)
+}
+
+pub(super) static READ: Metric = metric("mem.bandwidth.read", "Bytes read per second, each once, in order");
+static WRITE: Metric =
+    metric("mem.bandwidth.write", "Bytes written per second by ordinary stores, each once, in order");
+static COPY: Metric = metric("mem.bandwidth.copy", "Bytes per second of a copy, those read and those written");
+static FILL: Metric = metric("mem.bandwidth.fill", "Bytes per second of memory set to a constant by the fastest means");
+static NTWRITE: Metric =
+    metric("mem.bandwidth.ntwrite", "Bytes written per second by non-temporal stores, which pass the caches by");
+static TRIAD: Metric =
+    metric("mem.bandwidth.triad", "Bytes per second of a[i] = b[i] + s * c[i], those read and those written");
+
+/// The operations in the order in which they are measured, each with its metric.
+pub(super) static MEASURED: [(Operation, &Metric); 6] = [
+    (Operation::Read, &READ),
+    (Operation::Write, &WRITE),
+    (Operation::Copy, &COPY),
+    (Operation::Fill, &FILL),
+    (Operation::NonTemporalWrite, &NTWRITE),
+    (Operation::Triad, &TRIAD),
+];
+
+pub(crate) static PROBE: Probe = Probe {
+    id: "mem.bandwidth",
+    summary: "Bytes per second of read, write, copy, fill, non-temporal write and triad, in each level of memory",
+    kind: Kind::Measure,
+    method: Method {
+        how: "Each CPU that takes part has memory of its own of the size of the working set, touched first by the thread \
+              that uses it, in huge pages where the kernel gives them (noted by smaps). An operation divides the working \
+              set among its arrays: one for read, write, fill and ntwrite, two for copy, three for triad. Loops in \
+              assembly, 512 bytes to a turn, by every means that the processor is found to have at run time: SSE2, AVX2, \
+              AVX-512 or NEON, with prefetches, with non-temporal stores, rep stosb and rep movsb, dc zva. Before an \
+              operation is timed, every means of it goes four times over parts of the working set, in turn; the one with \
+              the shortest time is used, and the figures of all are noted. What fits into 2 MiB is gone through again \
+              and again; more than that in parts, each as long after its last use as there is working set, so that no \
+              cache holds it. Bytes count in STREAM's way: those read and those written by the program, not those that \
+              a cache reads before they are written. All CPUs start together, and a batch ends when the last is done.",
+        prediction: "Within the first and the second level: published bytes per cycle times the measured frequency, times \
+                     the CPUs. Beyond: Little's law, the lines that a core can wait for at a time over the latency of \
+                     that level, measured in this run; of memory, at most the peak of its channels where the machine \
+                     states it, less the lines that are read before they are written. A limit in each case.",
+        not_for: "Random access; the traffic on the bus, which with ordinary stores is a half more than what counts for \
+                  a copy, a third more for a triad, and twice as much for a write or fill.",
+        pitfalls: &[
+            "A working set of which the cache keeps a part: the largest one is four times the last-level cache.",
+            "Write-allocate traffic: a store to a line that is not in a cache reads it first, unless it is non-temporal.",
+            "One buffer for all threads: memory lies on the node of the thread that touched it first. Here each has its \
+             own.",
+            "The best loop is another one on another processor, in another level, and with more CPUs: it is found anew \
+             each time, at the same working set and with all the CPUs that take part.",
+            "A median beside another tool's best: both the median and the best batch are reported.",
+        ],
+        sources: &[
+            "McCalpin: Memory bandwidth and machine balance in current high performance computers, 1995 (STREAM)",
+            "lmbench bw_mem; tinymembench; sysbench memory",
+        ],
+    },
+    metrics: &[&READ, &WRITE, &COPY, &FILL, &NTWRITE, &TRIAD],
+    inputs: &[frequency::ID, latency::ID],
+    cases,
+    run,
+    predict: limits::predict,
+};
+
+/// Working sets where the machine states no caches: within any first-level and any second-level cache of today.
+const ASSUMED_INNER: [u64; 2] = [16 << 10, 128 << 10];
+
+/// Data caches, innermost first.
+pub(super) fn data_caches(machine: &Machine) -> Vec<&Cache> {
+    let all = machine.topology.caches.get().map_or(&[][..], Vec::as_slice);
+    let mut caches: Vec<&Cache> = all.iter().filter(|cache| cache.kind != CacheKind::Instruction).collect();
+    caches.sort_by_key(|cache| cache.level);
+    caches
+}
+
+/// CPUs that this process may use.
+pub(super) fn allowed(machine: &Machine) -> u64 {
+    machine.topology.allowed.get().map_or(1, |cpus| cpus.len() as u64).max(1)
+}
+
+/// How many of the allowed CPUs share a cache; at least one.
+fn sharers(machine: &Machine, cache: &Cache) -> u64 {
+    let allowed = machine.topology.allowed.get().map_or(&[][..], Vec::as_slice);
+    cache.shared_by.iter().filter(|cpu| allowed.contains(cpu)).count().max(1) as u64
+}
+
+/// Working sets of each CPU that lie in a cache: half of the first and of the second level, and of an outer level a
+/// quarter of the share of one CPU, but more than the level within it holds. `many` is whether all CPUs work at once,
+/// and their sets must fit together.
+fn cached_sets(machine: &Machine, many: bool) -> Vec<u64> {
+    let caches = data_caches(machine);
+    if caches.is_empty() {
+        return ASSUMED_INNER.to_vec();
+    }
+    let mut sets = Vec::new();
+    for (index, cache) in caches.iter().enumerate() {
+        let sharers = sharers(machine, cache);
+        let within = index.checked_sub(1).map_or(0, |inner| caches[inner].bytes);
+        let bytes = if cache.level <= 2 { cache.bytes / 2 } else { (cache.bytes / sharers / 4).max(2 * within) };
+        let together = bytes * if many { sharers } else { 1 };
+        if bytes > within && together <= cache.bytes {
+            sets.push(bytes);
+        }
+    }
+    sets
+}
+
+/// The largest working set of each CPU: of one CPU four times the last-level cache, of all of them together four times
+/// all their last-level caches; less where memory does not allow that.
+fn largest_set(machine: &Machine, many: bool) -> u64 {
+    let cpus = if many { allowed(machine) } else { 1 };
+    let sharing = data_caches(machine).last().map_or(1, |cache| sharers(machine, cache)).min(cpus);
+    let own = largest(machine, 1).div_ceil(cpus).max(4 * last_level(machine) / sharing);
+    let most = allowance(machine) / cpus;
+    // A power of two, so that two runs with a little more and a little less memory have the same working set.
+    if own < most { own } else { 1 << most.max(1).ilog2() }
+}
+
+/// The case of main memory and one CPU, which every run has.
+pub(super) fn in_memory(machine: &Machine) -> Case {
+    Case::new().with(&BYTES.name, largest_set(machine, false)).with_word(&CPUS.name, "one")
+}
+
+fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
+    let of = |many: bool| {
+        let word = if many { "all" } else { "one" };
+        let mut sets = cached_sets(machine, many);
+        if effort == Effort::Quick {
+            sets.truncate(if many { 0 } else { 1 });
+        }
+        sets.retain(|&bytes| bytes < largest_set(machine, many));
+        sets.push(largest_set(machine, many));
+        sets.into_iter().map(move |bytes| Case::new().with(&BYTES.name, bytes).with_word(&CPUS.name, word))
+    };
+    let all = (allowed(machine) > 1).then(|| of(true));
+    of(false).chain(all.into_iter().flatten()).collect()
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let bytes = number(case, &BYTES)?;
+    let cpus = match case.word(&CPUS.name) {
+        Some("one") => vec![bench.cpu()],
+        Some("all") if bench.allowed_cpus().len() < 2 => {
+            return Err(Stop::skip("needs two CPUs, and this process may use one"));
+        }
+        Some("all") => bench.allowed_cpus().to_vec(),
+        other => return Err(Stop::fail(format!("the case has cpus {other:?}; one and all are known"))),
+    };
+    let crew = Movers::new(bytes, cpus.len());
+    bench.together(
+        &cpus,
+        |member, iterations| crew.work(member, iterations),
+        |bench, round| {
+            round(1)?;
+            bench.note(crew.obtained()?);
+            for (operation, metric) in MEASURED {
+                let note = crew.choose(operation, bench, round)?;
+                bench.note(note);
+                let work = crew.iteration_bytes(operation)? * cpus.len();
+                bench.time_work(metric, work as f64, &mut *round)?;
+            }
+            Ok(())
+        },
+    )
+}
+
+/// Bytes of a working set that is gone through as a whole in one iteration; larger ones part by part. Long beside the
+/// start of a kernel and of the prefetchers (a fraction of a microsecond), short beside the time of an operation.
+const PART: usize = 2 << 20;
+/// Bytes of one trial of one means, at least one iteration.
+const TRIAL: usize = 2 * PART;
+/// Trials of each means; the first of them also warms up.
+const TRIALS: u32 = 4;
+
+/// The memory of one CPU and how far it has been gone through.
+#[derive(Debug)]
+pub(super) struct Mover {
+    arrays: Arrays,
+    part: usize,
+    parts_done: usize,
+}
+
+impl Mover {
+    /// Maps the memory, and touches it on the CPU that calls. A working set of more than `part` bytes is gone through in
+    /// parts of so many.
+    pub(super) fn new(bytes: usize, part: usize) -> kelvin_sys::Result<Self> {
+        Ok(Self { arrays: Arrays::new(bytes, Pages::Huge)?, part, parts_done: 0 })
+    }
+
+    /// Bytes of each array that one iteration of an operation goes through.
+    fn part(&self, operation: Operation) -> usize {
+        let most = self.part / operation.arrays() / TURN * TURN;
+        self.arrays.array_bytes(operation).min(most)
+    }
+
+    /// Bytes that one iteration counts.
+    pub(super) fn iteration_bytes(&self, operation: Operation) -> usize {
+        self.part(operation) * operation.arrays()
+    }
+
+    /// Does iterations: passes over all of a small working set, or the next parts of a large one.
+    #[inline]
+    pub(super) fn run(&mut self, operation: Operation, kernel: &Kernel, iterations: u64) {
+        let bytes = self.part(operation);
+        let parts = self.arrays.array_bytes(operation) / bytes;
+        if parts == 1 {
+            self.arrays.run(operation, kernel, Window { start: 0, bytes }, iterations);
+            return;
+        }
+        for _ in 0..iterations {
+            let window = Window { start: self.parts_done % parts * bytes, bytes };
+            self.arrays.run(operation, kernel, window, 1);
+            self.parts_done += 1;
+        }
+    }
+
+    /// What was asked for and what was obtained, in words.
+    pub(super) fn obtained(&self) -> Result<String, Stop> {
+        let resident = resident_around(self.arrays.address())?;
+        Ok(format!(
+            "huge pages asked for {} bytes; resident by smaps {} bytes, {} of them in huge pages",
+            self.arrays.mapped(),
+            resident.bytes,
+            resident.huge
+        ))
+    }
+}
+
+/// What the members of a crew have: their memory, and what they are to do next.
+struct Movers {
+    bytes: usize,
+    /// Number of the job in `jobs`; 0 is to map the memory and touch it.
+    job: AtomicUsize,
+    jobs: Vec<(Operation, Kernel)>,
+    movers: Vec<Mutex<Option<kelvin_sys::Result<Mover>>>>,
+}
+
+impl Movers {
+    fn new(bytes: usize, members: usize) -> Self {
+        let of = |operation: Operation| operation.kernels().into_iter().map(move |kernel| (operation, kernel));
+        Self {
+            bytes,
+            job: AtomicUsize::new(0),
+            jobs: Operation::ALL.into_iter().flat_map(of).collect(),
+            movers: (0..members).map(|_| Mutex::new(None)).collect(),
+        }
+    }
+
+    /// One member's share of a round. What it could not map is found by whoever asks for the memory afterwards.
+    fn work(&self, member: usize, iterations: u64) {
+        let mut mover = lock(&self.movers[member]);
+        match (self.job.load(Ordering::Acquire), &mut *mover) {
+            (0, _) => *mover = Some(Mover::new(self.bytes, PART)),
+            (job, Some(Ok(mover))) => {
+                let (operation, kernel) = &self.jobs[job - 1];
+                mover.run(*operation, kernel, iterations);
+            }
+            (_, _) => {}
+        }
+    }
+
+    /// What a look at the first member's memory says, once all members have theirs.
+    fn look<R>(&self, look: impl FnOnce(&Mover) -> R) -> Result<R, Stop> {
+        for mover in &self.movers {
+            if let Some(Err(error)) = &*lock(mover) {
+                let (members, bytes) = (self.movers.len(), self.bytes);
+                return Err(Stop::skip(format!("needs {members} times {bytes} bytes of memory: {error}")));
+            }
+        }
+        match &*lock(&self.movers[0]) {
+            Some(Ok(mover)) => Ok(look(mover)),
+            _ => Err(Stop::fail("the first touch did not happen")),
+        }
+    }
+
+    fn obtained(&self) -> Result<String, Stop> {
+        self.look(Mover::obtained)?
+    }
+
+    fn iteration_bytes(&self, operation: Operation) -> Result<usize, Stop> {
+        self.look(|mover| mover.iteration_bytes(operation))
+    }
+
+    /// Tries every means of an operation, all members at once, leaves the fastest as the next job, and says what each
+    /// came to.
+    fn choose(
+        &self,
+        operation: Operation,
+        bench: &Bench<'_>,
+        round: &mut dyn FnMut(u64) -> Result<(), Stop>,
+    ) -> Result<String, Stop> {
+        let each = self.iteration_bytes(operation)?;
+        let iterations = TRIAL.div_ceil(each) as u64;
+        let candidates: Vec<usize> = (0..self.jobs.len()).filter(|&job| self.jobs[job].0 == operation).collect();
+        let mut least = vec![f64::INFINITY; candidates.len()];
+        for _ in 0..TRIALS {
+            for (&job, least) in candidates.iter().zip(&mut least) {
+                self.job.store(job + 1, Ordering::Release);
+                let begun = bench.clock().start();
+                round(iterations)?;
+                let took = bench.nanoseconds(bench.clock().stop().wrapping_sub(begun));
+                *least = least.min(took);
+            }
+        }
+        let mut ranking: Vec<(f64, usize)> = least.into_iter().zip(candidates).collect();
+        ranking.sort_by(|left, right| left.0.total_cmp(&right.0));
+        let &(_, best) = ranking.first().ok_or_else(|| Stop::fail(format!("no kernel does {operation:?}")))?;
+        self.job.store(best + 1, Ordering::Release);
+        let bytes = (each as u64 * iterations) as f64 * self.movers.len() as f64;
+        let figure = |&(time, job): &(f64, usize)| format!("{} {:.1} GB/s", self.jobs[job].1.name(), bytes / time);
+        let figures: Vec<String> = ranking.iter().map(figure).collect();
+        Ok(format!("{}; best of {TRIALS} trials of each: {}", counting(operation), figures.join(", ")))
+    }
+}
+
+/// What counts as moved.
+fn counting(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Read => "each byte read counts once",
+        Operation::Copy => "each byte copied counts twice, read and written; lines read before they are written do not",
+        Operation::Triad => "each triple counts as two read and one written; lines read before they are written do not",
+        Operation::Write | Operation::Fill => {
+            "each byte written counts once; lines read before they are written do not"
+        }
+        Operation::NonTemporalWrite => "each byte written counts once",
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::testing;
+    use kelvin_model::Fact;
+
+    /// A machine with caches of 48 KiB, 1 MiB, and a last level that its CPUs share.
+    pub(in crate::memory) fn machine(cpus: u32, last_level: u64, available: u64) -> Machine {
+        let mut machine = testing::machine();
+        let all: Vec<u32> = (0..cpus).collect();
+        let cache = |level, bytes, shared_by: &[u32]| Cache {
+            level,
+            kind: if level == 1 { CacheKind::Data } else { CacheKind::Unified },
+            bytes,
+            ways: None,
+            line_bytes: Some(64),
+            shared_by: shared_by.to_vec(),
+        };
+        let caches = vec![cache(1, 48 << 10, &[0]), cache(2, 1 << 20, &[0]), cache(3, last_level, &all)];
+        machine.topology.caches = Fact::known(caches, "a test");
+        machine.topology.allowed = Fact::known(all, "a test");
+        machine.memory.available_bytes = Fact::known(available, "a test");
+        machine
+    }
+
+    fn sets(machine: &Machine, effort: Effort, word: &str) -> Vec<u64> {
+        let all = cases(machine, effort);
+        let of = all.iter().filter(|case| case.word("cpus") == Some(word));
+        of.filter_map(|case| case.integer("bytes")).collect()
+    }
+
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn working_sets_lie_in_one_level_each() {
+        let two = machine(2, 32 * MIB, 24 << 30);
+        assert_eq!(sets(&two, Effort::Default, "one"), [24 * KIB, 512 * KIB, 4 * MIB, 256 * MIB]);
+        assert_eq!(sets(&two, Effort::Default, "all"), [24 * KIB, 512 * KIB, 4 * MIB, 128 * MIB]);
+        assert_eq!(sets(&two, Effort::Quick, "one"), [24 * KIB, 256 * MIB]);
+        assert_eq!(sets(&two, Effort::Quick, "all"), [128 * MIB]);
+        assert!(sets(&machine(1, 32 * MIB, 24 << 30), Effort::Default, "all").is_empty());
+    }
+
+    #[test]
+    fn a_share_of_the_last_level_is_more_than_the_level_within_it() {
+        let many = machine(32, 32 * MIB, 64 << 30);
+        // A quarter of a share would be 256 KiB: the second level holds that. Twice the second level fits once, not 32
+        // times.
+        assert_eq!(sets(&many, Effort::Default, "one"), [24 * KIB, 512 * KIB, 2 * MIB, 256 * MIB]);
+        assert_eq!(sets(&many, Effort::Default, "all"), [24 * KIB, 512 * KIB, 8 * MIB]);
+    }
+
+    #[test]
+    fn half_of_a_small_memory_is_all_that_is_touched() {
+        let small = machine(2, 96 * MIB, 512 * MIB);
+        assert_eq!(largest_set(&small, false), 256 * MIB);
+        assert_eq!(largest_set(&small, true), 128 * MIB);
+        let odd = machine(2, 32 * MIB, 500 * MIB + 12_345);
+        assert_eq!(largest_set(&odd, true), 64 * MIB);
+    }
+
+    #[test]
+    fn a_large_working_set_is_gone_through_part_by_part() {
+        let mut mover = Mover::new(2 * PART + 3 * TURN, PART).unwrap();
+        let kernel = Operation::Copy.kernels()[0];
+        assert_eq!(mover.iteration_bytes(Operation::Copy), PART);
+        mover.run(Operation::Copy, &kernel, 3);
+        assert_eq!(mover.parts_done, 3);
+        let mut small = Mover::new(48 << 10, PART).unwrap();
+        assert_eq!(small.iteration_bytes(Operation::Triad), 48 << 10);
+        small.run(Operation::Copy, &kernel, 3);
+        assert_eq!(small.parts_done, 0);
+    }
+}

@@ -1,0 +1,471 @@
+//! How long a cache line takes from one core to another.
+//!
+//! The matrix shows which CPUs share what: a core, a cache, a socket. It must not be used as the cost of a lock, which
+//! is several such transfers, nor of waking a task that sleeps.
+
+use std::sync::Arc;
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Axis, AxisScale, Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_sys::bounce::Line;
+use kelvin_sys::cpu;
+
+use super::opponent::{Opponent, SETTLE, between_cpus};
+use crate::predict::Predicting;
+
+const FROM: Axis = Axis::new("from", "from CPU", AxisScale::Linear);
+const TO: Axis = Axis::new("to", "to CPU", AxisScale::Linear);
+
+static ONE_WAY: Metric = between_cpus(
+    "mem.core_to_core",
+    "From one CPU's store to a cache line until another CPU's load sees it: half of a round trip",
+)
+.over([Some(FROM), Some(TO), None]);
+
+pub(crate) static PROBE: Probe = Probe {
+    id: "mem.core_to_core",
+    summary: "A cache line bounced between each pair of CPUs, one way",
+    kind: Kind::Measure,
+    method: Method {
+        how: "Two threads, each pinned to a CPU of its own, hand a cache line to and fro: one stores the next number in it, \
+              the other waits for that number by loading the line again and again, and stores the one after it. Loops in \
+              assembly, plain loads and stores, no pause between loads. The figure is half of a round trip, so the mean of \
+              both directions: a pair is measured once, from the lower CPU number to the higher, and stands for both. \
+              Batches are whole round trips, 128 more go before each untimed, and between batches the second thread sleeps, \
+              so that the canaries are read undisturbed. All pairs of up to 16 allowed CPUs; of more CPUs 16 are taken \
+              (quick: 4), the first with a thread of its core and a neighbour in its cache, the others spread evenly, \
+              which a note says.",
+        prediction: "Published medians of one way by microarchitecture and by what the two CPUs share, as the machine \
+                     reports it: a core, the last-level cache, a socket, or nothing. Unremarkable within a factor of 1.5. \
+                     They were measured with compare-and-exchange in a loop, where both CPUs fight for the line that one only reads here.",
+        not_for: "The latency of a lock or a queue; the wake-up of a task that sleeps; bandwidth between cores.",
+        pitfalls: &[
+            "A virtual machine may hide which CPUs share a core or a cache, and the host may move its CPUs meanwhile: the \
+             figures then have modes.",
+            "Half of a round trip is the mean of two directions that need not be alike.",
+            "The home of the line (which slice of the cache, which node of memory) moves the figure: every round has a \
+             fresh page.",
+            "Two threads on one CPU would only wait for the scheduler: with a single CPU this is skipped.",
+        ],
+        sources: &[NVIENNOT, ANANDTECH],
+    },
+    metrics: &[&ONE_WAY],
+    inputs: &[],
+    cases,
+    run,
+    predict,
+};
+
+/// CPUs of which all pairs are measured.
+const MOST_CPUS: usize = 16;
+const QUICK_CPUS: usize = 4;
+const THOROUGH_CPUS: usize = 32;
+fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
+    let mut cpus = in_order_of_use(machine);
+    cpus.truncate(match effort {
+        Effort::Quick => QUICK_CPUS,
+        Effort::Default => MOST_CPUS,
+        Effort::Thorough => THOROUGH_CPUS,
+    });
+    cpus.sort_unstable();
+    let case = |from: u32, to: u32| Case::new().with("from", from.into()).with("to", to.into());
+    if let &[only] = cpus.as_slice() {
+        // One case that says why there is none.
+        return vec![case(only, only)];
+    }
+    let pairs = cpus.iter().enumerate().flat_map(|(i, &from)| cpus[i + 1..].iter().map(move |&to| (from, to)));
+    pairs.map(|(from, to)| case(from, to)).collect()
+}
+
+/// The allowed CPUs in the order in which they are taken up when not all are: the first, a thread of its core, a
+/// neighbour in its last-level cache, and then halves, quarters, eighths of the list, so that any beginning of it is
+/// spread over the machine and holds what a shorter one holds.
+fn in_order_of_use(machine: &Machine) -> Vec<u32> {
+    let topology = &machine.topology;
+    let known = topology.allowed.get().filter(|cpus| !cpus.is_empty());
+    let mut allowed = known.cloned().unwrap_or_else(|| vec![0, 1]);
+    allowed.sort_unstable();
+    let first = allowed[0];
+    let thread = siblings(machine, first).iter().find(|&&cpu| cpu != first && allowed.contains(&cpu)).copied();
+    let near = last_level(machine)
+        .iter()
+        .find(|&&cpu| cpu != first && allowed.contains(&cpu) && !siblings(machine, first).contains(&cpu));
+    let mut order = vec![first];
+    order.extend(thread);
+    order.extend(near);
+    let bits = allowed.len().next_power_of_two().trailing_zeros();
+    let spread = (0..1usize << bits).map(|i| if bits == 0 { 0 } else { i.reverse_bits() >> (usize::BITS - bits) });
+    order.extend(spread.filter_map(|place| allowed.get(place).copied()));
+    let mut seen = Vec::new();
+    order.retain(|cpu| {
+        let fresh = !seen.contains(cpu);
+        seen.push(*cpu);
+        fresh
+    });
+    order
+}
+
+/// The CPUs of a CPU's core; none where that is not known.
+fn siblings(machine: &Machine, cpu: u32) -> &[u32] {
+    let groups = machine.topology.siblings.get().map_or(&[][..], Vec::as_slice);
+    groups.iter().find(|group| group.contains(&cpu)).map_or(&[], Vec::as_slice)
+}
+
+/// The CPUs that share the last-level cache of the first allowed CPU; none where that is not known.
+fn last_level(machine: &Machine) -> &[u32] {
+    let caches = machine.topology.caches.get().map_or(&[][..], Vec::as_slice);
+    caches.iter().max_by_key(|cache| cache.level).map_or(&[], |cache| cache.shared_by.as_slice())
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let of = |axis: &str| case.integer(axis).and_then(|cpu| u32::try_from(cpu).ok());
+    let (Some(from), Some(to)) = (of("from"), of("to")) else {
+        return Err(Stop::fail(format!("the case needs from and to, CPU numbers, not {case}")));
+    };
+    if from == to {
+        return Err(Stop::skip("needs two CPUs, and this process may use one"));
+    }
+    move_to(from)?;
+    let line = Line::new()?;
+    let far = Arc::clone(&line);
+    let other = Opponent::start(to, move |trips| far.answer(trips))?;
+    let allowed = bench.allowed_cpus().len();
+    if allowed > MOST_CPUS {
+        bench.note(format!("pairs of some of the {allowed} allowed CPUs, spread over them"));
+    }
+    bench.time_parts([&ONE_WAY], |clock, trips| {
+        other.begin(SETTLE + trips)?;
+        line.serve(SETTLE);
+        let begun = clock.start();
+        line.serve(trips);
+        let ticks = clock.stop().wrapping_sub(begun);
+        other.end()?;
+        Ok([ticks as f64 / 2.0])
+    })?;
+    other.dismiss()
+}
+
+/// Puts this thread on a CPU.
+fn move_to(target: u32) -> Result<(), Stop> {
+    cpu::pin(&[target]).map_err(|error| Stop::fail(format!("cannot run on CPU {target}: {error}")))
+}
+
+/// One way between two CPUs in nanoseconds, as published: lowest and highest of the medians by what they share.
+#[derive(Debug)]
+struct Published {
+    names: &'static [&'static str],
+    /// Two threads of one core.
+    core: Option<(f64, f64)>,
+    /// One last-level cache.
+    cache: (f64, f64),
+    /// One socket, another last-level cache.
+    socket: Option<(f64, f64)>,
+    /// Two sockets.
+    sockets: Option<(f64, f64)>,
+    source: &'static str,
+}
+
+const NVIENNOT: &str = "Viennot: core-to-core-latency, github.com/nviennot/core-to-core-latency, README.md: tables of \
+                        medians, single socket, dual sockets, and hyper-threads";
+const ANANDTECH: &str = "AnandTech: AMD Zen 4 Ryzen 9 7950X and Ryzen 5 7600X Review, 2022, Core-to-Core Latency; \
+                         core-to-core-latency's README.md (hyper-threads)";
+
+static PUBLISHED: &[Published] = &[
+    // Threadripper 1950X
+    Published {
+        names: &["Zen"],
+        core: Some((10.0, 10.0)),
+        cache: (25.0, 25.0),
+        socket: Some((154.0, 154.0)),
+        sockets: None,
+        source: NVIENNOT,
+    },
+    // Ryzen 7 2700X
+    Published {
+        names: &["Zen+"],
+        core: Some((9.7, 9.7)),
+        cache: (24.0, 24.0),
+        socket: Some((92.0, 92.0)),
+        sockets: None,
+        source: NVIENNOT,
+    },
+    // Threadripper 3960X
+    Published {
+        names: &["Zen 2"],
+        core: Some((6.5, 6.5)),
+        cache: (24.0, 24.0),
+        socket: Some((94.0, 94.0)),
+        sockets: None,
+        source: NVIENNOT,
+    },
+    // Ryzen 9 5900X to EPYC 7R13
+    Published {
+        names: &["Zen 3"],
+        core: Some((7.6, 9.8)),
+        cache: (16.0, 23.0),
+        socket: Some((84.0, 107.0)),
+        sockets: Some((197.0, 197.0)),
+        source: NVIENNOT,
+    },
+    // Ryzen 9 7950X
+    Published {
+        names: &["Zen 4"],
+        core: Some((5.3, 5.3)),
+        cache: (15.0, 19.0),
+        socket: Some((79.5, 79.5)),
+        sockets: None,
+        source: ANANDTECH,
+    },
+    // Core i5-4590, without hyper-threads
+    Published { names: &["Haswell"], core: None, cache: (21.0, 21.0), socket: None, sockets: None, source: NVIENNOT },
+    // Xeon E5-2695 v4
+    Published {
+        names: &["Broadwell-EP"],
+        core: Some((7.6, 7.6)),
+        cache: (44.0, 44.0),
+        socket: None,
+        sockets: Some((118.0, 118.0)),
+        source: NVIENNOT,
+    },
+    // Core i7-6700K
+    Published {
+        names: &["Skylake"],
+        core: Some((6.9, 6.9)),
+        cache: (20.0, 20.0),
+        socket: None,
+        sockets: None,
+        source: NVIENNOT,
+    },
+    // Core i9-9900K
+    Published {
+        names: &["Coffee Lake"],
+        core: Some((6.2, 6.2)),
+        cache: (21.0, 21.0),
+        socket: None,
+        sockets: None,
+        source: NVIENNOT,
+    },
+    // Core i5-10310U
+    Published {
+        names: &["Comet Lake", "Whiskey Lake or Comet Lake"],
+        core: Some((7.3, 7.3)),
+        cache: (21.0, 21.0),
+        socket: None,
+        sockets: None,
+        source: NVIENNOT,
+    },
+    // Xeon Platinum 8275CL and Xeon Gold 6242
+    Published {
+        names: &["Cascade Lake"],
+        core: Some((7.4, 7.6)),
+        cache: (47.0, 48.0),
+        socket: None,
+        sockets: Some((134.0, 136.0)),
+        source: NVIENNOT,
+    },
+    // Xeon Platinum 8375C
+    Published {
+        names: &["Ice Lake-SP"],
+        core: Some((8.1, 8.1)),
+        cache: (51.0, 51.0),
+        socket: None,
+        sockets: Some((108.0, 108.0)),
+        source: NVIENNOT,
+    },
+    // Core i7-1165G7
+    Published {
+        names: &["Tiger Lake"],
+        core: Some((5.9, 5.9)),
+        cache: (27.0, 27.0),
+        socket: None,
+        sockets: None,
+        source: NVIENNOT,
+    },
+    // Graviton2
+    Published {
+        names: &["Neoverse N1"],
+        core: None,
+        cache: (47.0, 47.0),
+        socket: None,
+        sockets: None,
+        source: NVIENNOT,
+    },
+    // Graviton3
+    Published {
+        names: &["Neoverse V1"],
+        core: None,
+        cache: (46.0, 46.0),
+        socket: None,
+        sockets: None,
+        source: NVIENNOT,
+    },
+];
+
+/// Factor beyond the published medians within which a figure is unremarkable: clocks of core and interconnect differ by
+/// that much between models of one microarchitecture.
+const SPREAD: f64 = 1.5;
+
+/// What two CPUs have in common, as the machine reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Common {
+    Core,
+    Cache,
+    Socket,
+    Nothing,
+}
+
+impl Common {
+    /// What two CPUs share; `None` where the machine does not tell.
+    fn of(machine: &Machine, a: u32, b: u32) -> Option<Self> {
+        if siblings(machine, a).contains(&b) {
+            return Some(Self::Core);
+        }
+        // Only the caches of the first allowed CPU are known.
+        let cache = last_level(machine);
+        match (cache.contains(&a), cache.contains(&b)) {
+            (true, true) => Some(Self::Cache),
+            (false, false) => None,
+            _ if machine.topology.sockets.get() == Some(&1) => Some(Self::Socket),
+            _ => {
+                let nodes = machine.topology.nodes.get()?;
+                let node = |cpu| nodes.iter().find(|node| node.cpus.contains(&cpu)).map(|node| node.id);
+                // With as many nodes as sockets a node is a socket.
+                let one_each = machine.topology.sockets.get().is_some_and(|&sockets| nodes.len() == sockets as usize);
+                one_each.then(|| if node(a) == node(b) { Self::Socket } else { Self::Nothing })
+            }
+        }
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Core => "two threads of one core",
+            Self::Cache => "one last-level cache",
+            Self::Socket => "one socket, two last-level caches",
+            Self::Nothing => "two sockets",
+        }
+    }
+}
+
+fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let machine = facts.machine();
+    let of = |axis: &str| case.integer(axis).and_then(|cpu| u32::try_from(cpu).ok());
+    let (Some(from), Some(to)) = (of("from"), of("to")) else {
+        return Err(NoPrediction::because("the case names no two CPUs"));
+    };
+    let name = machine.cpu.microarchitecture.get().map(String::as_str);
+    let name = name.ok_or_else(|| NoPrediction::because("this processor's microarchitecture is not known"))?;
+    let row = PUBLISHED.iter().find(|row| row.names.contains(&name)).ok_or_else(|| {
+        NoPrediction::because(format!("no checked publication gives the latency between cores of {name}"))
+    })?;
+    let common = Common::of(machine, from, to).ok_or_else(|| {
+        NoPrediction::because(format!("the machine does not tell what CPU {from} and CPU {to} share"))
+    })?;
+    let figure = match common {
+        Common::Core => row.core,
+        Common::Cache => Some(row.cache),
+        Common::Socket => row.socket,
+        Common::Nothing => row.sockets,
+    };
+    let (low, high) = figure
+        .ok_or_else(|| NoPrediction::because(format!("nothing is published for {} of {name}", common.words())))?;
+    let value = (low + high) / 2.0;
+    let span = if low == high { format!("{low} ns") } else { format!("the middle of {low} and {high} ns") };
+    Ok(Predicting::between(Basis::Published, value, low / SPREAD, high * SPREAD)
+        .formula("published median of one way, by what the two CPUs share")
+        .constant(format!("{name}, {}", common.words()), value, Unit::Nanoseconds, row.source)
+        .source(row.source)
+        .derived_as(format!("{}: {span}; unremarkable within a factor of {SPREAD}", common.words())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use kelvin_model::{Cache, CacheKind, Fact};
+
+    /// A machine of `cores` cores with two threads each, numbered core by core, and a cache for every four cores.
+    fn machine(cores: u32) -> Machine {
+        let mut machine = testing::machine();
+        let cpus: Vec<u32> = (0..2 * cores).collect();
+        let topology = &mut machine.topology;
+        topology.siblings = Fact::known(cpus.iter().map(|&cpu| vec![cpu & !1, cpu | 1]).collect(), "a test");
+        let cache = |level, shared_by: &[u32]| Cache {
+            level,
+            kind: CacheKind::Unified,
+            bytes: 1 << 20,
+            ways: None,
+            line_bytes: None,
+            shared_by: shared_by.to_vec(),
+        };
+        topology.caches = Fact::known(vec![cache(2, &cpus[..2]), cache(3, &cpus[..8.min(cpus.len())])], "a test");
+        topology.sockets = Fact::known(1, "a test");
+        topology.allowed = Fact::known(cpus, "a test");
+        machine.cpu.microarchitecture = Fact::known("Zen 3".into(), "a test");
+        machine
+    }
+
+    fn pairs(machine: &Machine, effort: Effort) -> Vec<(u64, u64)> {
+        let cases = cases(machine, effort);
+        cases.iter().map(|case| (case.integer("from").unwrap(), case.integer("to").unwrap())).collect()
+    }
+
+    #[test]
+    fn all_pairs_of_a_small_machine_and_a_spread_of_a_large_one() {
+        assert_eq!(pairs(&machine(1), Effort::Default), [(0, 1)]);
+        assert_eq!(pairs(&machine(2), Effort::Default), [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);
+        assert_eq!(pairs(&machine(8), Effort::Default).len(), 16 * 15 / 2);
+        let large = pairs(&machine(64), Effort::Default);
+        assert_eq!(large.len(), 16 * 15 / 2);
+        // a thread of the same core, a core of the same cache, one half of the machine away
+        assert!([(0, 1), (0, 2), (0, 64)].iter().all(|pair| large.contains(pair)), "{large:?}");
+        let quick = pairs(&machine(64), Effort::Quick);
+        assert_eq!(quick.len(), 6);
+        assert!(quick.iter().all(|pair| large.contains(pair)), "{quick:?}");
+    }
+
+    #[test]
+    fn a_single_cpu_is_a_case_that_is_skipped() {
+        let mut machine = machine(1);
+        machine.topology.allowed = Fact::known(vec![3], "a test");
+        assert_eq!(pairs(&machine, Effort::Thorough), [(3, 3)]);
+    }
+
+    #[test]
+    fn what_cpus_share_decides_what_is_predicted() {
+        let machine = machine(8);
+        let facts = Facts::new(&machine, &|_, _| None);
+        let predicted = |from, to| predict(&facts, &ONE_WAY, &Case::new().with("from", from).with("to", to));
+        assert_eq!(predicted(0, 1).unwrap().value, (7.6 + 9.8) / 2.0);
+        let near = predicted(0, 2).unwrap();
+        assert_eq!((near.value, near.low, near.high), (19.5, 16.0 / 1.5, 34.5));
+        assert_eq!(predicted(0, 8).unwrap().value, 95.5);
+        // Neither is in the one cache that is known.
+        assert!(predicted(8, 10).is_err());
+    }
+
+    #[test]
+    fn sockets_are_told_apart_by_their_nodes() {
+        let mut machine = machine(8);
+        machine.topology.sockets = Fact::known(2, "a test");
+        assert_eq!(Common::of(&machine, 0, 8), None);
+        let node = |id, cpus: std::ops::Range<u32>| kelvin_model::NumaNode {
+            id,
+            cpus: cpus.collect(),
+            bytes: None,
+            distances: Vec::new(),
+        };
+        machine.topology.nodes = Fact::known(vec![node(0, 0..12), node(1, 12..16)], "a test");
+        assert_eq!(Common::of(&machine, 0, 8), Some(Common::Socket));
+        assert_eq!(Common::of(&machine, 0, 12), Some(Common::Nothing));
+    }
+
+    #[test]
+    fn published_figures_rise_with_distance() {
+        for row in PUBLISHED {
+            let figures = [row.core, Some(row.cache), row.socket, row.sockets];
+            let known: Vec<(f64, f64)> = figures.into_iter().flatten().collect();
+            assert!(known.iter().all(|(low, high)| low <= high), "{:?}", row.names);
+            assert!(known.windows(2).all(|pair| pair[0].1 < pair[1].0), "{:?}", row.names);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What it costs two cores to write to one cache line at once, each to a word of its own.
+//!
+//! It shows what two counters of two threads pay for lying side by side. It must not be used as the cost of a lock.
+
+use std::sync::Arc;
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Axis, AxisScale, Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_sys::bounce::{Counters, Increment, Line, Places};
+
+use super::opponent::{Opponent, SETTLE, between_cpus};
+
+const LINES: Axis = Axis::new("lines", "lines of the two words", AxisScale::Category);
+const INCREMENT: Axis = Axis::new("increment", "kind of increment", AxisScale::Category);
+
+static METRIC: Metric = between_cpus(
+    "mem.false_sharing",
+    "One increment by each of two CPUs at once, to words in the same line or 128 bytes apart",
+)
+.over([Some(LINES), Some(INCREMENT), None]);
+
+pub(crate) static PROBE: Probe = Probe {
+    id: "mem.false_sharing",
+    summary: "Increments by two CPUs at once, in one cache line and apart",
+    kind: Kind::Measure,
+    method: Method {
+        how: "Two threads, each pinned to a CPU of its own, count up a word each, as often as the other: lines=same puts the \
+              words side by side in one cache line, lines=apart 128 bytes from each other. increment=plain is a load, an add \
+              and a store (one instruction on x86-64), increment=atomic one atomic add. Both start by handing each other a \
+              line; the time runs from there until both are done, over the increments of one of them. In the end both \
+              words must hold what was counted.",
+        prediction: "None: how many increments a core makes before it loses the line again depends on its store buffer and \
+                     on the interconnect's arbitration, of which nothing is published. lines=apart is what there would be \
+                     without sharing: compare with that.",
+        not_for: "A lock that is fought for; more than two CPUs, where it is worse.",
+        pitfalls: &[
+            "Words 64 bytes apart may still disturb each other: some cores fetch lines in pairs.",
+            "Plain increments hide most of it: a core collects them in its store buffer while it waits for the line.",
+            "With two threads of one core the line never moves, and both share the core's units instead.",
+        ],
+        sources: &[
+            "Bolosky, Scott: False Sharing and its Effect on Shared Memory Performance, USENIX SEDMS 1993",
+            "Linux kernel documentation, kernel-hacking/false-sharing.rst",
+        ],
+    },
+    metrics: &[&METRIC],
+    inputs: &[],
+    cases,
+    run,
+    predict,
+};
+
+fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
+    let increments: &[&'static str] = if effort == Effort::Quick { &["plain"] } else { &["plain", "atomic"] };
+    let case = |&increment: &&'static str| {
+        ["same", "apart"].map(|lines| Case::new().with_word("lines", lines).with_word("increment", increment))
+    };
+    increments.iter().flat_map(case).collect()
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let places = match case.word("lines") {
+        Some("same") => Places::SameLine,
+        Some("apart") => Places::Apart,
+        _ => return Err(Stop::fail(format!("the case needs lines=same or lines=apart, not {case}"))),
+    };
+    let increment = match case.word("increment") {
+        Some("plain") => Increment::Plain,
+        Some("atomic") => Increment::Atomic,
+        _ => return Err(Stop::fail(format!("the case needs increment=plain or increment=atomic, not {case}"))),
+    };
+    let to = bench.peer_cpu()?;
+    let (line, counters) = (Line::new()?, Counters::new(places)?);
+    let (far_line, far_counters) = (Arc::clone(&line), Arc::clone(&counters));
+    let other = Opponent::start(to, move |times| {
+        far_line.answer(SETTLE);
+        far_counters.count_up(true, increment, times);
+        far_line.answer(1);
+    })?;
+    bench.note(format!("CPU {} and CPU {to}", bench.cpu()));
+    let mut total = 0;
+    bench.time_parts([&METRIC], |clock, times| {
+        other.begin(times)?;
+        line.serve(SETTLE);
+        let begun = clock.start();
+        counters.count_up(false, increment, times);
+        line.serve(1);
+        let ticks = clock.stop().wrapping_sub(begun);
+        other.end()?;
+        total += times;
+        Ok([ticks as f64])
+    })?;
+    other.dismiss()?;
+    let values = [counters.value(false), counters.value(true)];
+    if values != [total; 2] {
+        return Err(Stop::fail(format!("the words hold {values:?} after {total} increments of each")));
+    }
+    Ok(())
+}
+
+fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::because(
+        "nothing is published of how many increments a core makes before it loses a line that two of them write to",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::machine;
+
+    #[test]
+    fn every_case_in_one_line_has_one_apart() {
+        for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
+            let cases = cases(&machine(), effort);
+            let count = |lines| cases.iter().filter(|case| case.word("lines") == Some(lines)).count();
+            assert_eq!(count("same"), count("apart"));
+            assert_eq!(count("same") + count("apart"), cases.len());
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! What a page fault costs that needs no disk: the first touch of anonymous, huge and cached file pages.
+//!
+//! It is what a process pays for memory and mapped files as it begins to use them. It must not be used as the cost of
+//! the touches that follow, nor for pages that another process or a fork shares and a write must copy.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Axis, AxisScale, Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_sys::clock::Clock;
+use kelvin_sys::image::resident_around;
+use kelvin_sys::mapping::{self, FileMapping, page_bytes};
+use kelvin_sys::memory::{Arena, Pages};
+use kelvin_sys::usage::{Who, usage};
+
+use crate::cpu::frequency;
+use crate::predict::Predicting;
+use crate::published;
+
+/// Id of the probe and of its metric.
+pub(crate) const ID: &str = "mem.fault.minor";
+
+const KIND: Axis = Axis::new("kind", "kind of page", AxisScale::Category);
+
+pub(crate) static METRIC: Metric =
+    Metric::duration(ID, "One page fault that needs no disk, the touch that causes it included").over_one(KIND);
+
+pub(crate) static PROBE: Probe = Probe {
+    id: ID,
+    summary: "The first touch of an anonymous, a huge, and a cached file page",
+    kind: Kind::Measure,
+    method: Method {
+        how: "Pages are touched one after the other, up to 256 (4 huge ones) between two readings of the clock; getrusage \
+              of the thread counts the faults outside of it, and the figure is time over counted faults. Giving the pages \
+              back (MADV_DONTNEED) is not timed. kind=anonymous writes a byte to each page of private memory that refuses \
+              huge pages. kind=huge writes to both halves of every 2 MiB of memory that asks for huge pages: with a huge \
+              page that is one fault, with smaller ones two, so the count proves what was obtained, and \
+              /proc/self/smaps is read as well. kind=file_around reads a byte of each page of a file in the page cache, \
+              mapped as one area: one fault maps all cached pages of a window around it, by default 64 KiB, and the note \
+              states how many pages that was and the time for each. kind=file maps every page of the same file as an area \
+              of its own, in reverse order so that the kernel cannot join them: a fault maps nothing beyond its area, and \
+              the count is one a page. A count that differs from the touches expected to fault by more than 1 % fails the \
+              round.",
+        prediction: "Exception, return, and the kernel's own work, as Torvalds measured and published them on a Haswell \
+                     core (715 + 330 cycles, which were 80.7 % of a fault that maps the zero page), over the measured \
+                     frequency; for anonymous memory also 4096 bytes cleared at the 32 bytes a cycle that a first-level \
+                     cache takes. A huge page is 2 MiB cleared between that rate and a published 6.32 GB/s of one thread \
+                     into memory, and the geometric middle of the two. Unremarkable within a factor of 2.5: other cores, \
+                     accounting to a cgroup, and nested page tables.",
+        not_for: "Copy-on-write faults; faults of many threads at once, which contend for locks of the address space; \
+                  freshly booted or fragmented memory, where a huge page may first have to be made by compaction.",
+        pitfalls: &[
+            "Time divided by pages although one fault maps many: here by the counted faults.",
+            "Transparent huge pages that are silently on or off: asked for or refused, and what was obtained is proven by \
+             counting.",
+            "MADV_RANDOM does not switch fault-around off: do_fault_around looks at the area and the page table, not at \
+             that advice.",
+            "Pages just given back are given out again, and may still lie in the cache: a process that grows finds colder \
+             ones.",
+            "On a virtual machine memory that the host has not backed yet costs a second fault there; the first, untimed \
+             passes touch it before.",
+            "The page tables themselves are not part of it: they were made in the untimed passes, and since Linux 6.14 are \
+             freed only where all that one of them maps is given back at once, which here it is not.",
+            "A file that was written or read in large pieces lies in large folios, of which one fault may map up to 2 MiB: \
+             this one is written page by page.",
+        ],
+        sources: &[
+            TORVALDS,
+            SKYLAKE,
+            "Linux mm/memory.c: do_anonymous_page, do_fault_around, should_fault_around; mm/filemap.c: filemap_map_pages",
+            "lmbench lat_pagefault",
+        ],
+    },
+    metrics: &[&METRIC],
+    inputs: &[frequency::ID],
+    cases,
+    run,
+    predict,
+};
+
+/// Pages that are touched between two readings of the clock: some hundred microseconds. Giving back less than one
+/// page-table page maps (512 pages) leaves the page tables as they are.
+const MOST_PAGES: usize = 256;
+/// Huge pages that are: 8 MiB.
+const MOST_HUGE_PAGES: usize = 4;
+/// A huge page of 4096-byte base pages.
+const HUGE_BYTES: usize = 2 << 20;
+/// Largest share of counted faults that may be missing or too many: a page that was busy, or a fault taken twice.
+const MISCOUNT: f64 = 0.01;
+
+/// What is touched, by the word in the case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Touched {
+    Anonymous,
+    Huge,
+    File,
+    FileAround,
+}
+
+impl Touched {
+    const ALL: [Self; 4] = [Self::Anonymous, Self::Huge, Self::File, Self::FileAround];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Anonymous => "anonymous",
+            Self::Huge => "huge",
+            Self::File => "file",
+            Self::FileAround => "file_around",
+        }
+    }
+
+    fn of(case: &Case) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| case.word("kind") == Some(kind.word()))
+    }
+}
+
+/// The case of a file page that is mapped by a fault of its own.
+pub(super) fn cached_file() -> Case {
+    Case::new().with_word("kind", Touched::File.word())
+}
+
+fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
+    let offers_huge = machine.memory.transparent_huge_pages.get().is_none_or(|mode| mode != "never");
+    let wanted = |kind: &Touched| match kind {
+        Touched::Huge => offers_huge,
+        Touched::FileAround => effort > Effort::Quick,
+        _ => true,
+    };
+    Touched::ALL.into_iter().filter(wanted).map(|kind| Case::new().with_word("kind", kind.word())).collect()
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let kind =
+        Touched::of(case).ok_or_else(|| Stop::fail("the case needs kind=anonymous, huge, file or file_around"))?;
+    let mut subject = Subject::make(kind, bench)?;
+    subject.settle(bench)?;
+    let (mut expected, mut counted) = (0, 0);
+    bench.time_parts([&METRIC], |clock, faults| {
+        let batch = subject.fault(clock, faults)?;
+        expected += faults;
+        counted += batch.faults;
+        // Time over the faults that were counted, as the time of the faults that were asked for.
+        Ok([batch.ticks as f64 * faults as f64 / batch.faults.max(1) as f64])
+    })?;
+    agree(expected, counted)
+}
+
+/// Fails if the faults counted are not those that were to be timed.
+fn agree(expected: u64, counted: u64) -> Result<(), Stop> {
+    let miscount = (counted as f64 - expected as f64).abs() / expected.max(1) as f64;
+    if miscount <= MISCOUNT {
+        return Ok(());
+    }
+    Err(Stop::fail(format!("{counted} faults by getrusage where {expected} were to be timed: the time is not theirs")))
+}
+
+/// Touches under the clock and the counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Touches {
+    ticks: u64,
+    pages: u64,
+    faults: u64,
+}
+
+/// Memory to be touched, and how.
+struct Subject {
+    memory: Memory,
+    kind: Touched,
+    /// Bytes from one touch to the next.
+    step: usize,
+    /// Touches that all of it takes.
+    touches: usize,
+    /// Touches that take one fault.
+    touches_per_fault: u64,
+}
+
+enum Memory {
+    Anonymous(Arena),
+    Mapped(FileMapping),
+}
+
+impl Subject {
+    fn make(kind: Touched, bench: &Bench<'_>) -> Result<Self, Stop> {
+        let page = page_bytes();
+        let (memory, step, touches, touches_per_fault) = match kind {
+            Touched::Anonymous => (Memory::Anonymous(Arena::map(MOST_PAGES * page, Pages::Base)?), page, MOST_PAGES, 1),
+            Touched::Huge if page != 4096 => {
+                return Err(Stop::skip(format!(
+                    "needs base pages of 4096 bytes, of which a huge page is 2 MiB; here they have {page}"
+                )));
+            }
+            Touched::Huge => {
+                let arena = Arena::map(MOST_HUGE_PAGES * HUGE_BYTES, Pages::Huge)?;
+                (Memory::Anonymous(arena), HUGE_BYTES / 2, 2 * MOST_HUGE_PAGES, 2)
+            }
+            Touched::File => {
+                let mapping = FileMapping::page_by_page(&cached_pages(bench)?, MOST_PAGES * page)?;
+                (Memory::Mapped(mapping), page, MOST_PAGES, 1)
+            }
+            Touched::FileAround => {
+                let mapping = FileMapping::whole(&cached_pages(bench)?, MOST_PAGES * page)?;
+                (Memory::Mapped(mapping), page, MOST_PAGES, 1)
+            }
+        };
+        Ok(Self { memory, kind, step, touches, touches_per_fault })
+    }
+
+    /// Touches everything twice: what was cold is warm then, and the second pass shows how many touches a fault takes.
+    fn settle(&mut self, bench: &mut Bench<'_>) -> Result<(), Stop> {
+        self.pass(bench.clock(), self.touches)?;
+        let pass = self.pass(bench.clock(), self.touches)?;
+        if pass.faults == 0 {
+            return Err(Stop::fail(format!("{} touches of pages given back took no fault at all", pass.pages)));
+        }
+        let nanoseconds = bench.nanoseconds(pass.ticks);
+        let mut note = format!("{} faults by getrusage for {} touches", pass.faults, pass.pages);
+        match self.kind {
+            Touched::Huge => {
+                let huge = self.huge_bytes()?;
+                note.push_str(&format!(
+                    ", one in each half of {MOST_HUGE_PAGES} huge pages; by smaps {huge} of {} bytes are in huge pages",
+                    MOST_HUGE_PAGES * HUGE_BYTES
+                ));
+            }
+            Touched::FileAround => {
+                self.touches_per_fault = (pass.pages as f64 / pass.faults as f64).round().max(1.0) as u64;
+                note.push_str(&format!(
+                    ": fault-around maps {} pages a fault, in a trial {:.0} ns a page",
+                    self.touches_per_fault,
+                    nanoseconds / pass.pages as f64
+                ));
+            }
+            Touched::Anonymous | Touched::File => note.push_str(", a page each"),
+        }
+        bench.note(note);
+        Ok(())
+    }
+
+    /// Bytes in huge pages after all of them were touched.
+    fn huge_bytes(&mut self) -> Result<u64, Stop> {
+        let Memory::Anonymous(arena) = &mut self.memory else {
+            return Err(Stop::fail("only anonymous memory is asked to be in huge pages"));
+        };
+        mapping::write(arena, self.step, self.touches);
+        let huge = resident_around(arena.address())?.huge;
+        let asked = arena.len() as u64;
+        mapping::discard(arena, usize::MAX)?;
+        if huge < asked {
+            return Err(Stop::skip(format!(
+                "needs {asked} bytes in huge pages, and the kernel gave {huge}: fragmented memory, or transparent huge \
+                 pages off"
+            )));
+        }
+        Ok(huge)
+    }
+
+    /// Causes this many faults.
+    fn fault(&mut self, clock: Clock, faults: u64) -> Result<Touches, Stop> {
+        let mut all = Touches::default();
+        let wanted = faults * self.touches_per_fault;
+        while all.pages < wanted {
+            let touches = (wanted - all.pages).min(self.touches as u64) as usize;
+            let pass = self.pass(clock, touches)?;
+            all.ticks += pass.ticks;
+            all.pages += pass.pages;
+            all.faults += pass.faults;
+        }
+        Ok(all)
+    }
+
+    /// Touches the first pages and gives them back; only the touches are timed.
+    fn pass(&mut self, clock: Clock, touches: usize) -> Result<Touches, Stop> {
+        let before = usage(Who::Thread);
+        let (begun, ended);
+        match &mut self.memory {
+            Memory::Anonymous(arena) => {
+                begun = clock.start();
+                mapping::write(arena, self.step, touches);
+                ended = clock.stop();
+            }
+            Memory::Mapped(mapping) => {
+                begun = clock.start();
+                mapping.read(0, self.step, touches);
+                ended = clock.stop();
+            }
+        }
+        let after = usage(Who::Thread);
+        let touched = touches * self.step;
+        match &mut self.memory {
+            Memory::Anonymous(arena) => mapping::discard(arena, touched)?,
+            Memory::Mapped(mapping) => mapping.forget(touched)?,
+        }
+        if after.major_faults > before.major_faults {
+            return Err(Stop::fail("a page of the file left the page cache meanwhile: memory is short"));
+        }
+        Ok(Touches {
+            ticks: ended.wrapping_sub(begun),
+            pages: touches as u64,
+            faults: after.minor_faults - before.minor_faults,
+        })
+    }
+}
+
+/// A file of the scratch directory, all of whose pages are in the page cache and clean. It has no name any more.
+fn cached_pages(bench: &Bench<'_>) -> Result<File, Stop> {
+    let path: PathBuf = bench.scratch().join(format!("kelvin-minor-faults-{}", std::process::id()));
+    let failed = |error: std::io::Error| Stop::fail(format!("cannot make {}: {error}", path.display()));
+    let mut file = File::options().read(true).write(true).create_new(true).open(&path).map_err(failed)?;
+    std::fs::remove_file(&path).map_err(failed)?;
+    let page = vec![1; page_bytes()];
+    (0..MOST_PAGES).try_for_each(|_| file.write_all(&page)).map_err(failed)?;
+    // A page on its way to the disk may be locked, and fault-around leaves locked pages out.
+    file.sync_data().map_err(failed)?;
+    Ok(file)
+}
+
+/// Where the cost of an exception and of the kernel's own work comes from.
+const TORVALDS: &str = "Torvalds: the cost of page faults, Google+, 2014-04-30: on Haswell 715 cycles a fault and 330 its \
+                        iret, together 80.7 % of a fault that maps the zero page";
+/// Cycles of the exception and of the return from it.
+const EXCEPTION_CYCLES: f64 = 715.0;
+const RETURN_CYCLES: f64 = 330.0;
+/// Their share of a fault that maps the zero page; the rest is the kernel's work and the loop that touches.
+const HARDWARE_SHARE: f64 = 0.807;
+/// Where the rate of clearing comes from.
+const SKYLAKE: &str = "Intel 64 and IA-32 Architectures Optimization Reference Manual, cache parameters of the Skylake \
+                       microarchitecture: the first-level data cache takes one store of 32 bytes a cycle";
+/// Bytes cleared a cycle as long as the first-level cache takes them.
+const CLEARED_PER_CYCLE: f64 = 32.0;
+/// Bytes a second that one thread writes to memory.
+const WRITTEN_PER_SECOND: f64 = 6.32e9;
+const BANDWIDTH: &str = "reference machine zenbook-2011, memory write bandwidth of one thread";
+/// Factor either way within which a fault is unremarkable.
+const SPREAD: f64 = 2.5;
+
+fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let kind = Touched::of(case).ok_or_else(|| NoPrediction::because(format!("no prediction is made for {case}")))?;
+    if facts.machine().architecture != *"x86_64" {
+        return Err(NoPrediction::because(
+            "no publication in the built-in table gives the cost of a fault on this processor",
+        ));
+    }
+    let frequency = published::frequency(facts)?;
+    let nanoseconds = |cycles: f64| cycles * 1e9 / frequency.value;
+    let hardware = EXCEPTION_CYCLES + RETURN_CYCLES;
+    let software = hardware / HARDWARE_SHARE - hardware;
+    let fault = nanoseconds(hardware + software);
+    let clearing = clearing(kind, &nanoseconds);
+    let [least, middle, most] = clearing.map(|time| fault + time);
+    let mut predicting = Predicting::between(Basis::Published, middle, least / SPREAD, most * SPREAD)
+        .formula(if kind == Touched::Anonymous || kind == Touched::Huge {
+            "(exception + return + kernel's work) / core frequency + clearing the page"
+        } else {
+            "(exception + return + kernel's work) / core frequency"
+        })
+        .input(published::cycles("exception and return", hardware, TORVALDS))
+        .input(published::cycles("kernel's work", software, TORVALDS))
+        .input(frequency.clone())
+        .source(TORVALDS);
+    let clears = match kind {
+        Touched::Anonymous => {
+            predicting =
+                predicting.constant("bytes cleared a cycle", CLEARED_PER_CYCLE, Unit::Bytes, SKYLAKE).source(SKYLAKE);
+            format!(" + {:.0} ns for 4096 B at {CLEARED_PER_CYCLE} B a cycle", clearing[1])
+        }
+        Touched::Huge => {
+            predicting = predicting
+                .constant("bytes cleared a cycle", CLEARED_PER_CYCLE, Unit::Bytes, SKYLAKE)
+                .constant("bytes written to memory", WRITTEN_PER_SECOND, Unit::BytesPerSecond, BANDWIDTH)
+                .source(SKYLAKE);
+            format!(
+                " + {:.0} us for 2 MiB, the geometric middle of {:.0} us in the cache and {:.0} us to memory",
+                clearing[1] / 1e3,
+                clearing[0] / 1e3,
+                clearing[2] / 1e3
+            )
+        }
+        Touched::File | Touched::FileAround => String::new(),
+    };
+    Ok(predicting.derived_as(format!(
+        "({hardware:.0} + {software:.0}) cycles / {:.3} GHz = {fault:.0} ns{clears} = {middle:.0} ns; unremarkable within a \
+         factor of {SPREAD}",
+        frequency.value / 1e9
+    )))
+}
+
+/// Nanoseconds to clear a page: least, middle, most.
+fn clearing(kind: Touched, nanoseconds: &impl Fn(f64) -> f64) -> [f64; 3] {
+    match kind {
+        Touched::Anonymous => [nanoseconds(4096.0 / CLEARED_PER_CYCLE); 3],
+        Touched::Huge => {
+            let least = nanoseconds(HUGE_BYTES as f64 / CLEARED_PER_CYCLE);
+            let most = HUGE_BYTES as f64 / WRITTEN_PER_SECOND * 1e9;
+            [least, (least * most).sqrt(), most]
+        }
+        Touched::File | Touched::FileAround => [0.0; 3],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{facts_about, machine};
+    use kelvin_model::Fact;
+
+    #[test]
+    fn a_fault_is_exception_work_and_clearing() {
+        facts_about(&[("cpu.frequency", Some(4e9))], |facts| {
+            let predicted =
+                |kind: Touched| predict(facts, &METRIC, &Case::new().with_word("kind", kind.word())).unwrap();
+            // 1045 cycles are 80.7 % of 1294.9 at 4 GHz
+            let file = predicted(Touched::File);
+            assert!((file.value - 323.7).abs() < 0.1, "{}", file.value);
+            assert!((file.high / file.value - SPREAD).abs() < 1e-9);
+            // and 4096 / 32 = 128 cycles
+            assert!((predicted(Touched::Anonymous).value - 355.7).abs() < 0.1);
+            // 2 MiB in 16.4 us at best and 331.8 us to memory: 73.8 us between
+            let huge = predicted(Touched::Huge);
+            assert!((huge.value / 1e3 - 74.1).abs() < 0.1, "{}", huge.value);
+            assert!(huge.low < 7e3 && huge.high > 800e3);
+        });
+        facts_about(&[], |facts| assert!(predict(facts, &METRIC, &cached_file()).is_err()));
+    }
+
+    #[test]
+    fn a_machine_without_huge_pages_has_no_case_of_them() {
+        let mut machine = machine();
+        let words = |machine: &Machine, effort| -> Vec<&'static str> {
+            cases(machine, effort).iter().filter_map(|case| case.word("kind")).collect()
+        };
+        assert_eq!(words(&machine, Effort::Default), ["anonymous", "huge", "file", "file_around"]);
+        assert_eq!(words(&machine, Effort::Quick), ["anonymous", "huge", "file"]);
+        machine.memory.transparent_huge_pages = Fact::known("never".into(), "a test");
+        assert_eq!(words(&machine, Effort::Default), ["anonymous", "file", "file_around"]);
+    }
+
+    #[test]
+    fn faults_that_are_not_those_to_be_timed_are_refused() {
+        assert_eq!(agree(1000, 1005), Ok(()));
+        for counted in [500, 1011] {
+            let Err(Stop::Fail(reason)) = agree(1000, counted) else { panic!("{counted} was accepted") };
+            assert!(reason.starts_with(&counted.to_string()), "{reason}");
+        }
+    }
+}

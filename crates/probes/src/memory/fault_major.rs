@@ -1,0 +1,354 @@
+//! What the touch of a mapped file page costs that must come from the disk.
+//!
+//! It is the latency that a program pays for cold mapped data. It must not be used as the speed of the disk: the kernel
+//! reads ahead or not, and a host below may hold the page in memory.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{
+    Axis, AxisScale, Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment,
+};
+use kelvin_sys::clock::Clock;
+use kelvin_sys::fs::room;
+use kelvin_sys::mapping::{FileMapping, cached_pages, drop_cached, page_bytes};
+use kelvin_sys::usage::{Who, usage};
+
+use super::fault;
+
+const READ_AHEAD: Axis = Axis::new("read_ahead", "read-ahead", AxisScale::Category);
+const STEP: Axis = Axis::new("step_bytes", "bytes from touch to touch", AxisScale::Bytes);
+
+/// The disk is the point: samples count as found, and going to the disk is no disturbance.
+static METRIC: Metric =
+    Metric::duration("mem.fault.major", "The first touch of a page of a mapped file that is not in memory")
+        .over([Some(READ_AHEAD), Some(STEP), None])
+        .headline(Treatment::AsFound)
+        .overhead(Overhead::None)
+        .canaries(Canaries::NONE)
+        .contaminants(Tags::NONE)
+        .not_in_cycles();
+
+pub(crate) static PROBE: Probe = Probe {
+    id: "mem.fault.major",
+    summary: "The touch of a mapped file page that must come from the disk, with and without read-ahead",
+    kind: Kind::Measure,
+    method: Method {
+        how: "A file of 64 MiB that does not compress is written to the scratch directory once a run, and flushed. Before \
+              each pass over it the page cache is told to drop it (posix_fadvise), mincore, and cachestat where there is \
+              one, must say that none of it is in memory, and it is opened and mapped afresh, so that the kernel remembers nothing of earlier reads. \
+              read_ahead=off, a page at a step: one page after another in random order under MADV_RANDOM, each timed alone, \
+              after mincore has said that it is absent. read_ahead=on, a page at a step: 1024 pages in a row, the figure \
+              being the time over the pages touched; the faults among them are noted. read_ahead=on, 16 MiB at a step: one \
+              touch in each 16 MiB, each timed alone. getrusage of the thread counts major faults outside of the timed \
+              region: a touch timed alone that was not exactly one fails the round, one in a hundred excepted.",
+        prediction: "None yet: it is a minor fault, as measured in this run, plus the device's read of one page, or of what \
+                     is read ahead, and no measure of the scratch directory's device gives that here.",
+        not_for: "The latency of the disk itself; pages of a file system that lives in memory, which have no major faults.",
+        pitfalls: &[
+            "A page that is still in the page cache costs a minor fault: residence is checked before each pass.",
+            "After a hundred misses in a row the kernel stops reading around a fault (MMAP_LOTSAMISS): each pass opens the \
+             file afresh.",
+            "Read-ahead brings a hundred kilobytes or more for one touch; what it costs and what it saves are two figures.",
+            "On a virtual machine the host's page cache may answer instead of a disk.",
+            "tmpfs and ramfs cannot drop pages: there it is skipped, with the reason.",
+        ],
+        sources: &[
+            "Linux mm/filemap.c: filemap_fault, do_sync_mmap_readahead",
+            "posix_fadvise(2), mincore(2), cachestat in Linux include/uapi/linux/mman.h",
+            "The study of 2011 that the reference machine zenbook-2011 stands for: one touch in 16 MiB of a mapping of 4 GiB",
+        ],
+    },
+    metrics: &[&METRIC],
+    inputs: &[fault::ID],
+    cases,
+    run,
+    predict,
+};
+
+const MIB: usize = 1 << 20;
+/// Size of the file: four touches at the longest step, little to write, and less than any cache that it might wear out.
+const FILE_BYTES: usize = 64 * MIB;
+/// Its name in the scratch directory.
+const FILE_NAME: &str = "kelvin-major-faults";
+const LONG_STEP: usize = 16 * MIB;
+/// Pages of a sequential pass.
+const ROW_PAGES: usize = 1024;
+/// Free room that the scratch directory must have, as a multiple of the file.
+const ROOM: u64 = 4;
+/// Times that the page cache is asked to drop the file, and the pause between them: what is still being read ahead is
+/// not dropped, nor does mincore call it resident.
+const ATTEMPTS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(1);
+/// Largest share of touches that are not exactly one major fault.
+const MISCOUNT: f64 = 0.01;
+
+fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
+    let case =
+        |read_ahead, step: usize| Case::new().with_word("read_ahead", read_ahead).with("step_bytes", step as u64);
+    let page = page_bytes();
+    let mut cases = vec![case("on", LONG_STEP), case("off", page)];
+    if effort > Effort::Quick {
+        cases.push(case("on", page));
+    }
+    cases
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let step = case.integer("step_bytes").map(|step| step as usize).filter(|step| step.is_multiple_of(page_bytes()));
+    let order = match (case.word("read_ahead"), step) {
+        (Some("on"), Some(step)) if step == page_bytes() => None,
+        (Some("on"), Some(step)) if step > 0 && step < FILE_BYTES => Some(in_steps(step)),
+        (Some("off"), Some(step)) if step == page_bytes() => Some(shuffled(FILE_BYTES / step, bench.seed())),
+        _ => return Err(Stop::fail(format!("there is no order of touches for the case {case}"))),
+    };
+    let path = cold_file(bench.scratch())?;
+    let mut cold = Cold { read_ahead: case.word("read_ahead") == Some("on"), path, mapping: None };
+    let proof = cold.renew()?;
+    match order {
+        Some(order) => one_by_one(bench, cold, &order, &proof),
+        None => in_a_row(bench, cold, &proof),
+    }
+}
+
+/// Times touches alone, each of a page that is not resident.
+fn one_by_one(bench: &mut Bench<'_>, mut cold: Cold, order: &[usize], proof: &str) -> Result<(), Stop> {
+    let clock = bench.clock();
+    let trial = cold.touch(clock, order[0], 1)?;
+    let read = cold.resident()?.iter().filter(|&&page| page).count();
+    bench.note(format!("{proof}; a first touch was {} major fault and left {read} pages in memory", trial.major));
+    let mut places = order[1..].iter();
+    let (mut touches, mut single) = (0u64, 0u64);
+    bench.time_each([&METRIC], |clock| {
+        let place = loop {
+            match places.next() {
+                Some(&place) if cold.is_absent(place)? => break place,
+                // Brought in by an earlier touch, in a file system that reads several pages at a time.
+                Some(_) => {}
+                None => {
+                    cold.renew()?;
+                    places = order.iter();
+                }
+            }
+        };
+        let touch = cold.touch(clock, place, 1)?;
+        touches += 1;
+        single += u64::from(touch.major == 1);
+        Ok([touch.ticks])
+    })?;
+    let others = touches - single;
+    if others as f64 > MISCOUNT * touches as f64 {
+        return Err(Stop::fail(format!(
+            "{others} of {touches} touches of absent pages were not one major fault by getrusage: the time is not that of a \
+             major fault"
+        )));
+    }
+    Ok(())
+}
+
+/// Times rows of pages, each row in a file of which nothing is resident.
+fn in_a_row(bench: &mut Bench<'_>, mut cold: Cold, proof: &str) -> Result<(), Stop> {
+    let row_bytes = ROW_PAGES * page_bytes();
+    // Backwards, for the kernel reads ahead beyond the end of a row: none begins where that was.
+    let mut rows = (0..FILE_BYTES / row_bytes).rev().cycle();
+    let trial = cold.touch(bench.clock(), 0, ROW_PAGES)?;
+    if trial.major == 0 {
+        return Err(Stop::fail(format!("{ROW_PAGES} touches of absent pages were no major fault by getrusage")));
+    }
+    bench.note(format!(
+        "{proof}; {ROW_PAGES} pages in a row took {} major and {} minor faults in a trial",
+        trial.major, trial.minor
+    ));
+    bench.time_each([&METRIC], |clock| {
+        cold.renew()?;
+        let row = rows.next().unwrap_or(0);
+        let touched = cold.touch(clock, row * row_bytes, ROW_PAGES)?;
+        if touched.major == 0 {
+            return Err(Stop::fail(format!("{ROW_PAGES} touches of absent pages were no major fault by getrusage")));
+        }
+        Ok([touched.ticks / ROW_PAGES as u64])
+    })
+}
+
+/// Touches under the clock and the counters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Touch {
+    ticks: u64,
+    major: u64,
+    minor: u64,
+}
+
+/// The file, of which nothing is in the page cache after [`Cold::renew`] but what is touched.
+struct Cold {
+    path: PathBuf,
+    read_ahead: bool,
+    mapping: Option<FileMapping>,
+}
+
+impl Cold {
+    /// Drops the file from the page cache and maps it afresh; says how it is known that nothing of it is left.
+    fn renew(&mut self) -> Result<String, Stop> {
+        // A mapped page is not dropped.
+        self.mapping = None;
+        let mut left = 0;
+        for _ in 0..ATTEMPTS {
+            let file = File::open(&self.path)?;
+            drop_cached(&file, FILE_BYTES)?;
+            let mapping = FileMapping::whole(&file, FILE_BYTES)?;
+            let resident = mapping.resident(0, FILE_BYTES)?.iter().filter(|&&page| page).count() as u64;
+            let cached = cached_pages(&file, FILE_BYTES)?;
+            left = cached.unwrap_or(resident).max(resident);
+            if left == 0 {
+                if !self.read_ahead {
+                    mapping.read_in_no_order()?;
+                }
+                self.mapping = Some(mapping);
+                return Ok(match cached {
+                    Some(_) => "before a pass mincore and cachestat find no page in memory".into(),
+                    None => "before a pass mincore finds no page in memory; cachestat is not to be had".into(),
+                });
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Err(Stop::skip(format!(
+            "needs a scratch directory whose pages leave memory: {left} of {} stay after posix_fadvise, as on tmpfs; set \
+             TMPDIR to a directory on a disk",
+            FILE_BYTES / page_bytes()
+        )))
+    }
+
+    fn mapping(&self) -> Result<&FileMapping, Stop> {
+        self.mapping.as_ref().ok_or_else(|| Stop::fail("the file is not mapped"))
+    }
+
+    fn resident(&self) -> Result<Vec<bool>, Stop> {
+        Ok(self.mapping()?.resident(0, FILE_BYTES)?)
+    }
+
+    fn is_absent(&self, place: usize) -> Result<bool, Stop> {
+        Ok(self.mapping()?.resident(place, page_bytes())? == [false])
+    }
+
+    /// Touches `pages` pages in a row.
+    fn touch(&self, clock: Clock, place: usize, pages: usize) -> Result<Touch, Stop> {
+        let (mapping, page) = (self.mapping()?, page_bytes());
+        let before = usage(Who::Thread);
+        let begun = clock.start();
+        mapping.read(place, page, pages);
+        let ticks = clock.stop().wrapping_sub(begun);
+        let after = usage(Who::Thread);
+        Ok(Touch {
+            ticks,
+            major: after.major_faults - before.major_faults,
+            minor: after.minor_faults - before.minor_faults,
+        })
+    }
+}
+
+/// The file that all rounds of a run share: complete, and on the disk, if it is there at all.
+fn cold_file(scratch: &Path) -> Result<PathBuf, Stop> {
+    let path = scratch.join(FILE_NAME);
+    if path.metadata().is_ok_and(|found| found.len() == FILE_BYTES as u64) {
+        return Ok(path);
+    }
+    let available = room(scratch)?.available_bytes;
+    if available < ROOM * FILE_BYTES as u64 {
+        return Err(Stop::skip(format!(
+            "needs {} bytes of free room in the scratch directory, which has {available}; set TMPDIR to another",
+            ROOM * FILE_BYTES as u64
+        )));
+    }
+    let unfinished = scratch.join(format!("{FILE_NAME}-{}", std::process::id()));
+    let failed = |error: std::io::Error| {
+        // The error tells more than a failure to tidy up after it.
+        let _ = std::fs::remove_file(&unfinished);
+        Stop::fail(format!("cannot write {}: {error}", unfinished.display()))
+    };
+    write_noise(&unfinished).map_err(failed)?;
+    std::fs::rename(&unfinished, &path).map_err(failed)?;
+    Ok(path)
+}
+
+/// Writes the file with numbers that neither compress nor repeat, and flushes it to the disk.
+fn write_noise(path: &Path) -> std::io::Result<()> {
+    let mut file = File::create_new(path)?;
+    let mut state = 0;
+    let mut chunk = vec![0; MIB];
+    for _ in 0..FILE_BYTES / MIB {
+        for word in chunk.chunks_exact_mut(8) {
+            word.copy_from_slice(&split_mix(&mut state).to_ne_bytes());
+        }
+        file.write_all(&chunk)?;
+    }
+    file.sync_all()
+}
+
+/// The next number of the splitmix64 generator (Steele, Lea, Flood 2014).
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// Places a step apart.
+fn in_steps(step: usize) -> Vec<usize> {
+    (0..FILE_BYTES).step_by(step).collect()
+}
+
+/// The places of all pages in random order (Fisher and Yates).
+fn shuffled(pages: usize, seed: u64) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..pages).map(|page| page * page_bytes()).collect();
+    let mut state = seed;
+    for last in (1..pages).rev() {
+        places.swap(last, (split_mix(&mut state) % (last as u64 + 1)) as usize);
+    }
+    places
+}
+
+fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    let minor = match facts.measured(&fault::METRIC, &fault::cached_file()) {
+        Ok(minor) => format!("a minor fault ({:.0} ns in this run)", minor.value),
+        Err(_) => "a minor fault".into(),
+    };
+    Err(NoPrediction::because(format!(
+        "it is {minor} plus the device's read of a page, and this run measured no reads of the scratch directory's device"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{facts_about, machine};
+
+    #[test]
+    fn random_order_is_every_page_once() {
+        let order = shuffled(1000, 7);
+        assert_ne!(order, shuffled(1000, 8));
+        let mut sorted = order;
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..1000).map(|page| page * page_bytes()).collect::<Vec<_>>());
+        assert_eq!(in_steps(LONG_STEP), [0, LONG_STEP, 2 * LONG_STEP, 3 * LONG_STEP]);
+    }
+
+    #[test]
+    fn the_seed_case_is_part_of_every_run() {
+        let seed = Case::new().with_word("read_ahead", "on").with("step_bytes", 16 << 20);
+        for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
+            assert!(cases(&machine(), effort).contains(&seed));
+        }
+    }
+
+    #[test]
+    fn the_reason_for_no_prediction_names_what_was_measured() {
+        let reason = |minor: Option<f64>| {
+            facts_about(&[(fault::ID, minor)], |facts| predict(facts, &METRIC, &Case::new())).unwrap_err().0
+        };
+        assert!(reason(Some(321.4)).starts_with("it is a minor fault (321 ns in this run) plus"));
+        assert!(reason(None).starts_with("it is a minor fault plus"));
+    }
+}

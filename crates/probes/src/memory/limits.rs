@@ -1,0 +1,227 @@
+//! What bandwidth should be: widths of caches, lines outstanding, and the peak of the memory channels.
+
+use kelvin_harness::Facts;
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_sys::kernels::bandwidth::Operation;
+
+use super::axes::{BYTES, CPUS, PAGES};
+use super::bandwidth::{MEASURED, allowed, data_caches};
+use super::widths::widths;
+use super::{latency, published as hierarchy};
+use crate::predict::Predicting;
+use crate::published;
+
+/// Share of the published width of a cache from which on a measurement is unremarkable, and the share beyond it that
+/// errors of the frequency explain.
+const OF_WIDTH: [f64; 2] = [0.7, 1.02];
+/// The same of the way to the second level, which prefetches and write-backs share with what is counted.
+const OF_SECOND_WIDTH: [f64; 2] = [0.4, 1.02];
+/// The same of the peak of the memory channels: refresh, turn-arounds and bank conflicts take the rest.
+const OF_PEAK: [f64; 2] = [0.5, 1.0];
+/// Factor either way within which a limit by outstanding lines is unremarkable: prefetchers of outer caches keep lines
+/// of their own outstanding, and latency grows under load.
+const OF_OUTSTANDING: f64 = 2.0;
+/// Bytes of a line.
+const LINE: f64 = 64.0;
+
+/// The limit of one operation at one working set.
+pub(super) fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let bytes = case.integer(&BYTES.name).ok_or_else(|| NoPrediction::because("the case has no bytes"))?;
+    let measured = MEASURED.iter().find(|(_, of)| of.id == metric.id);
+    let &(operation, _) = measured.ok_or_else(|| NoPrediction::because("no operation has this metric"))?;
+    let cpus = if case.word(&CPUS.name) == Some("all") { allowed(facts.machine()) } else { 1 };
+    let caches = data_caches(facts.machine());
+    let level = caches.iter().find(|cache| bytes <= cache.bytes).map_or(u32::MAX, |cache| cache.level);
+    match level {
+        _ if caches.is_empty() => Err(NoPrediction::because("the machine reports no caches")),
+        _ if operation == Operation::NonTemporalWrite && level != u32::MAX => {
+            Err(NoPrediction::because("non-temporal stores go to memory, however small the working set is"))
+        }
+        1 => in_first_level(facts, operation, cpus),
+        2 => in_second_level(facts, cpus),
+        _ => beyond(facts, operation, bytes, cpus, level == u32::MAX),
+    }
+}
+
+fn in_first_level(facts: &Facts<'_>, operation: Operation, cpus: u64) -> Result<Prediction, NoPrediction> {
+    let row = widths(facts)?;
+    by_width(facts, row.first_level(operation), cpus, row.source, OF_WIDTH)
+}
+
+fn in_second_level(facts: &Facts<'_>, cpus: u64) -> Result<Prediction, NoPrediction> {
+    let row = widths(facts)?;
+    let width = row.second.ok_or_else(|| NoPrediction::because("no width of the second level is published"))?;
+    by_width(facts, width, cpus, row.source, OF_SECOND_WIDTH)
+}
+
+/// Bytes a cycle, times the frequency, times the CPUs.
+fn by_width(
+    facts: &Facts<'_>,
+    width: f64,
+    cpus: u64,
+    source: &'static str,
+    [least, most]: [f64; 2],
+) -> Result<Prediction, NoPrediction> {
+    let frequency = published::frequency(facts)?;
+    let value = width * frequency.value * cpus as f64;
+    Ok(Predicting::between(Basis::Published, value, least * value, most * value)
+        .formula("published bytes per cycle x core frequency x CPUs")
+        .constant("bytes per cycle", width, Unit::Bytes, source)
+        .input(frequency.clone())
+        .constant("CPUs", cpus as f64, Unit::Count, "the case")
+        .source(source)
+        .derived_as(format!("{width} B/cycle x {:.3} GHz x {cpus} = {:.1} GB/s", frequency.value / 1e9, value / 1e9)))
+}
+
+/// Beyond the second level: Little's law, and at most the peak of the memory channels.
+fn beyond(
+    facts: &Facts<'_>,
+    operation: Operation,
+    bytes: u64,
+    cpus: u64,
+    in_memory: bool,
+) -> Result<Prediction, NoPrediction> {
+    let outstanding = if operation == Operation::NonTemporalWrite {
+        Err(NoPrediction::because(
+            "the latency of a non-temporal store is not measured, and the channels' peak not known",
+        ))
+    } else {
+        by_outstanding(facts, bytes, cpus, in_memory)
+    };
+    let peak = if in_memory { by_peak(facts, operation) } else { None };
+    match (outstanding, peak) {
+        (Ok(outstanding), Some(peak)) if outstanding.value <= peak.value => Ok(outstanding),
+        (_, Some(peak)) => Ok(peak),
+        (outstanding, None) => outstanding,
+    }
+}
+
+/// Little's law: as many lines outstanding as a core can wait for, each for the latency. A line that is fetched only to
+/// be written over waits in the same place, so the limit is the same for all that counts.
+fn by_outstanding(facts: &Facts<'_>, bytes: u64, cpus: u64, in_memory: bool) -> Result<Prediction, NoPrediction> {
+    let row = hierarchy::hierarchy(facts)?;
+    let lines = row.outstanding.ok_or_else(|| {
+        NoPrediction::because(
+            "how many lines this core can wait for at a time is not in the table of published figures",
+        )
+    })?;
+    let latency = facts.measured(&latency::METRIC, &latency_case(facts.machine(), bytes, in_memory))?;
+    let value = cpus as f64 * lines * LINE / latency.value * 1e9;
+    Ok(Predicting::within_factor(Basis::Derived, value, OF_OUTSTANDING)
+        .formula("Little's law: CPUs x lines outstanding x 64 B / latency")
+        .constant("lines outstanding", lines, Unit::Count, row.source)
+        .input(latency.clone())
+        .constant("CPUs", cpus as f64, Unit::Count, "the case")
+        .source(row.source)
+        .source("Little: A proof for the queuing formula L = λW, Operations Research 9, 1961")
+        .derived_as(format!("{cpus} x {lines} lines x 64 B / {:.1} ns = {:.1} GB/s", latency.value, value / 1e9)))
+}
+
+/// The point of the latency curve that stands for a working set: of main memory the largest one, in base pages, which
+/// every run has.
+fn latency_case(machine: &Machine, bytes: u64, in_memory: bool) -> Case {
+    if in_memory {
+        return latency::in_memory(machine);
+    }
+    Case::new().with_word(&PAGES.name, "base").with(&BYTES.name, 1 << bytes.max(1).ilog2())
+}
+
+/// The peak of the memory channels, less the bytes on the bus that do not count: lines read before they are written.
+/// No limit of one CPU, but one that it cannot exceed either.
+fn by_peak(facts: &Facts<'_>, operation: Operation) -> Option<Prediction> {
+    let fact = &facts.machine().memory.peak_bytes_per_second;
+    let &peak = fact.get()?;
+    let counted = operation.arrays() as f64;
+    let on_bus = match operation {
+        Operation::Read | Operation::NonTemporalWrite => counted,
+        Operation::Write | Operation::Fill | Operation::Copy | Operation::Triad => counted + 1.0,
+    };
+    let value = peak * counted / on_bus;
+    // A fill, copy or triad by non-temporal stores counts every byte on the bus.
+    let most = if operation == Operation::Write { value } else { peak * OF_PEAK[1] };
+    Some(
+        Predicting::between(Basis::Spec, value, OF_PEAK[0] * value, most.max(value))
+            .formula("peak of the memory channels x bytes that count / bytes on the bus")
+            .constant("peak", peak, Unit::BytesPerSecond, fact.source_or_reason())
+            .constant("bytes that count", counted, Unit::Count, "arrays of the operation, as STREAM counts")
+            .constant("bytes on the bus", on_bus, Unit::Count, "and the lines read before they are written")
+            .source(fact.source_or_reason())
+            .derived_as(format!("{:.1} GB/s x {counted} / {on_bus} = {:.1} GB/s", peak / 1e9, value / 1e9)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::bandwidth::tests::machine;
+    use kelvin_harness::MeasuredValue;
+    use kelvin_model::Fact;
+
+    /// What is predicted for an operation on a machine of 4 GHz and 100 ns to any level.
+    fn predicted(machine: &Machine, metric: &str, bytes: u64, cpus: &'static str) -> Result<Prediction, NoPrediction> {
+        let measured = |id: &str, _: &Case| {
+            let value = if id == "cpu.frequency" { 4e9 } else { 100.0 };
+            Some(MeasuredValue { value, half_width: 0.0 })
+        };
+        let (_, metric) = MEASURED.iter().find(|(_, of)| of.id == *metric).unwrap();
+        let case = Case::new().with("bytes", bytes).with_word("cpus", cpus);
+        predict(&Facts::new(machine, &measured), metric, &case)
+    }
+
+    fn zen5() -> Machine {
+        let mut machine = machine(2, 32 << 20, 24 << 30);
+        machine.cpu.microarchitecture = Fact::known("Zen 5".into(), "a test");
+        machine
+    }
+
+    #[test]
+    fn caches_are_as_wide_as_published() {
+        let machine = zen5();
+        let value = |metric, bytes, cpus| predicted(&machine, metric, bytes, cpus).unwrap().value;
+        assert_eq!(value("mem.bandwidth.read", 24 << 10, "one"), 512e9);
+        assert_eq!(value("mem.bandwidth.write", 24 << 10, "all"), 512e9);
+        assert_eq!(value("mem.bandwidth.triad", 24 << 10, "one"), 768e9);
+        assert_eq!(value("mem.bandwidth.copy", 512 << 10, "one"), 256e9);
+        assert!(predicted(&machine, "mem.bandwidth.ntwrite", 24 << 10, "one").is_err());
+    }
+
+    #[test]
+    fn memory_is_limited_by_the_channels_where_they_are_known() {
+        let mut machine = zen5();
+        let at = |machine: &Machine, metric| predicted(machine, metric, 256 << 20, "all");
+        assert!(at(&machine, "mem.bandwidth.ntwrite").is_err());
+        machine.memory.peak_bytes_per_second = Fact::known(120e9, "a test");
+        // Whatever the lines outstanding allow, no more than the channels carry: the bus moves four bytes for three that
+        // count in a triad, and two for one in a write.
+        assert!(at(&machine, "mem.bandwidth.read").unwrap().value <= 120e9);
+        assert!(at(&machine, "mem.bandwidth.triad").unwrap().value <= 90e9);
+        assert_eq!(by_peak_value(&machine, "mem.bandwidth.triad"), 90e9);
+        assert_eq!(by_peak_value(&machine, "mem.bandwidth.write"), 60e9);
+        assert_eq!(at(&machine, "mem.bandwidth.ntwrite").unwrap().value, 120e9);
+    }
+
+    fn by_peak_value(machine: &Machine, metric: &str) -> f64 {
+        let (operation, _) = MEASURED.iter().find(|(_, of)| of.id == *metric).unwrap();
+        by_peak(&Facts::new(machine, &|_, _| None), *operation).unwrap().value
+    }
+
+    #[test]
+    fn lines_outstanding_over_latency_are_the_limit_of_one_cpu() {
+        let mut machine = machine(2, 16 << 20, 24 << 30);
+        let at = |machine: &Machine, cpus| predicted(machine, "mem.bandwidth.copy", 256 << 20, cpus);
+        machine.cpu.microarchitecture = Fact::known("Sapphire Rapids".into(), "a test");
+        // 16 lines of 64 bytes in 100 ns.
+        assert!((at(&machine, "one").unwrap().value - 10.24e9).abs() < 1.0);
+        assert!((at(&machine, "all").unwrap().value - 20.48e9).abs() < 1.0);
+        machine.cpu.microarchitecture = Fact::known("Zen 9".into(), "a test");
+        assert!(at(&machine, "one").unwrap_err().0.contains("no row for Zen 9"));
+    }
+
+    #[test]
+    fn a_working_set_is_set_beside_the_latency_of_its_level() {
+        let machine = zen5();
+        let case = |bytes, in_memory| latency_case(&machine, bytes, in_memory);
+        assert_eq!(case(6 << 20, false), Case::new().with_word("pages", "base").with("bytes", 4 << 20));
+        assert_eq!(case(128 << 20, true), Case::new().with_word("pages", "base").with("bytes", 256 << 20));
+    }
+}

@@ -1,0 +1,316 @@
+//! What a load from memory takes while other CPUs keep the memory busy, from idle to all that they can.
+//!
+//! It shows how much of the bandwidth can be used before latency suffers. It must not be taken for the latency that the
+//! busy CPUs themselves see.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Axis, AxisScale, Better, Case, Machine, Metric, NoPrediction, Prediction, Treatment, Unit};
+use kelvin_sys::clock::Clock;
+use kelvin_sys::cpu;
+use kelvin_sys::kernels::bandwidth::{Kernel, Operation};
+use kelvin_sys::memory::{LINE, Pages, Ring};
+
+use super::allowance::{allowance, last_level};
+use super::axes::{BYTES, number, obtained};
+use super::bandwidth::Mover;
+
+const LOAD: Axis = Axis::new("load", "share of full injection, %", AxisScale::Linear);
+
+static LATENCY: Metric =
+    Metric::duration("mem.loaded.latency", "A load from memory while other CPUs stream through theirs").over([
+        Some(LOAD),
+        Some(BYTES),
+        None,
+    ]);
+static BANDWIDTH: Metric = Metric::rate(
+    "mem.loaded.bandwidth",
+    "Bytes per second that memory moved meanwhile: those that were injected, and the lines of the loads that were timed",
+)
+.over([Some(LOAD), Some(BYTES), None])
+.unit(Unit::BytesPerSecond, Better::Neither)
+.headline(Treatment::AsFound);
+
+pub(crate) static PROBE: Probe = Probe {
+    id: "mem.bandwidth.loaded",
+    summary: "Latency of memory against the bandwidth that other CPUs take from it",
+    kind: Kind::Measure,
+    method: Method {
+        how: "This CPU follows pointers through a working set of twice the last-level cache or more, in huge pages where \
+              the kernel gives them, in random order, each load waiting for the one before. Every other allowed CPU \
+              streams through memory of its own, together as much as the working set, half of the bytes read and half \
+              written, in pieces of 16 KiB. First all of them do that as fast as they can for 4 ms, the best of which is full injection; then each waits \
+              between pieces until the share of that rate is kept which the case asks for. What was moved during the \
+              timed part is counted by the injectors and given as a metric of its own: the share is what is asked, the \
+              bandwidth what is achieved.",
+        prediction: "None: how latency grows with load is a matter of the queues in the memory controller, of which \
+                     nothing is published.",
+        not_for: "The latency of a mix of reads alone; latency as the busy CPUs see it; machines with one CPU.",
+        pitfalls: &[
+            "An injector whose data stay in its cache injects nothing: each goes through more than the last-level cache \
+             holds.",
+            "The requested load taken for the achieved one: under load the injectors slow down too. Both are given.",
+            "A chase that finds in the cache what set-up left there: all of it is flushed, and a round is too short to come back often to lines that it has loaded.",
+            "A sibling thread of this CPU's core among the injectors: it takes from the core as well as from memory.",
+        ],
+        sources: &[
+            "Intel Memory Latency Checker, loaded latencies",
+            "Little: A proof for the queuing formula L = λW, 1961",
+        ],
+    },
+    metrics: &[&LATENCY, &BANDWIDTH],
+    inputs: &[],
+    cases,
+    run,
+    predict,
+};
+
+const LOADS: [u64; 5] = [0, 25, 50, 75, 100];
+/// Points of a quick run: both ends.
+const QUICK_LOADS: [u64; 2] = [0, 100];
+/// Least working set: more than twice what most last-level caches hold of one machine's share.
+const LEAST_SET: u64 = 64 << 20;
+/// Least memory of an injector: more than any second-level cache.
+const LEAST_INJECTED: usize = 8 << 20;
+/// Bytes that an injector moves between two looks at the clock.
+const PIECE: usize = 16 << 10;
+/// Nanoseconds of one moment of full injection before the timed part; how many there are, and how many at most while
+/// nothing moves because other programs have the injectors' CPUs.
+const MOMENT_NANOSECONDS: f64 = 1e6;
+const MOMENTS: u32 = 4;
+const MOST_MOMENTS: u32 = 100;
+
+fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
+    let loads: &[u64] = if effort == Effort::Quick { &QUICK_LOADS } else { &LOADS };
+    // The working set, as much again for the injectors, and what building the one takes beside it.
+    let most = 1 << (allowance(machine) / 3).max(1).ilog2();
+    let bytes = (2 * last_level(machine)).max(LEAST_SET).min(most);
+    loads.iter().map(|&load| Case::new().with(&LOAD.name, load).with(&BYTES.name, bytes)).collect()
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let load = case.integer(&LOAD.name).filter(|&load| load <= 100);
+    let load = load.ok_or_else(|| Stop::fail("the case needs a load of 0 to 100 %"))?;
+    let bytes = number(case, &BYTES)?;
+    let others: Vec<u32> = bench.allowed_cpus().iter().copied().filter(|&cpu| cpu != bench.cpu()).collect();
+    if others.is_empty() {
+        return Err(Stop::skip("needs two CPUs, and this process may use one"));
+    }
+    let mut ring = obtained(bytes, Ring::new(bytes, Pages::Huge, bench.seed()))?;
+    // What the making of the ring left in the caches goes.
+    ring.evict_end(usize::MAX);
+    let injection = Injection::new(bench.clock(), others.len())?;
+    let own = (bytes / others.len()).max(LEAST_INJECTED);
+    std::thread::scope(|scope| {
+        let injection = &injection;
+        let threads: Vec<_> = others.iter().map(|&cpu| scope.spawn(move || injection.live(cpu, own))).collect();
+        let outcome = injection.await_all().and_then(|()| measure(bench, injection, &mut ring, load));
+        injection.over.store(true, Ordering::Release);
+        let ends: Vec<_> = threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+        for end in ends {
+            end.map_err(|_| Stop::fail("a thread that injects ended badly"))??;
+        }
+        outcome
+    })
+}
+
+/// Full injection for a moment, then the chase beside the share of it that is asked for.
+fn measure(bench: &mut Bench<'_>, injection: &Injection, ring: &mut Ring, load: u64) -> Result<(), Stop> {
+    let clock = bench.clock();
+    let full = full_injection(bench, injection)?;
+    bench.note(format!(
+        "{} injectors, full injection {:.2} GB/s; {load} % of it asked for",
+        injection.injectors,
+        full / bench.nanoseconds(1)
+    ));
+    let ticks_per_piece = injection.piece_bytes as f64 * injection.injectors as f64 / full;
+    injection.interval.store(interval(load, ticks_per_piece), Ordering::Release);
+    let (begun, moved_before, mut hops_done) = (clock.start(), injection.moved(), 0);
+    bench.time(&LATENCY, |hops| {
+        ring.chase(hops);
+        hops_done += hops;
+        Ok(())
+    })?;
+    let ticks = clock.stop() - begun;
+    let injected = (injection.moved() - moved_before) as f64 / ticks as f64;
+    bench.note(format!("injected {:.0} % of full injection", 100.0 * injected / full));
+    let chased = (hops_done * LINE as u64) as f64 / ticks as f64;
+    bench.record(&BANDWIDTH, vec![1e9 * (injected + chased) / bench.nanoseconds(1)]);
+    Ok(())
+}
+
+/// Bytes per tick that the injectors move when nothing holds them back: the best of a few moments.
+fn full_injection(bench: &Bench<'_>, injection: &Injection) -> Result<f64, Stop> {
+    let clock = bench.clock();
+    let moment = (MOMENT_NANOSECONDS / bench.nanoseconds(1)) as u64;
+    injection.interval.store(0, Ordering::Release);
+    let mut best = 0.0f64;
+    for number in 1..=MOST_MOMENTS {
+        let (begun, moved_before) = (clock.start(), injection.moved());
+        while clock.stop() - begun < moment {
+            std::hint::spin_loop();
+        }
+        best = best.max((injection.moved() - moved_before) as f64 / (clock.stop() - begun) as f64);
+        if number >= MOMENTS && best > 0.0 {
+            injection.interval.store(IDLE, Ordering::Release);
+            return Ok(best);
+        }
+    }
+    Err(Stop::fail("the injectors moved nothing in their first moments: their CPUs were busy elsewhere"))
+}
+
+/// Ticks from one piece of an injector to its next, for a share of what it does in `full` ticks a piece.
+fn interval(load: u64, full: f64) -> u64 {
+    match load {
+        0 => IDLE,
+        100 => 0,
+        share => ((full * 100.0 / share as f64) as u64).clamp(1, IDLE - 1),
+    }
+}
+
+/// The interval of an injector that does nothing.
+const IDLE: u64 = u64::MAX;
+/// An injector that is so many intervals late gives up the lost ones rather than catch up in a burst.
+const LATE: u64 = 8;
+
+/// What the injectors and the thread that commands them share.
+struct Injection {
+    clock: Clock,
+    injectors: usize,
+    read: Kernel,
+    write: Kernel,
+    /// Bytes of a piece, read and written.
+    piece_bytes: u64,
+    /// Ticks from piece to piece: 0 is without a pause, [`IDLE`] is none at all.
+    interval: AtomicU64,
+    /// Injectors that have their memory.
+    ready: AtomicUsize,
+    /// Bytes moved, a counter for each injector on a line of its own.
+    moved: Vec<Counter>,
+    over: AtomicBool,
+}
+
+/// A counter that shares its cache line with nothing.
+#[derive(Default)]
+#[repr(align(128))]
+struct Counter(AtomicU64);
+
+impl Injection {
+    fn new(clock: Clock, injectors: usize) -> Result<Self, Stop> {
+        // The widest ordinary loads and stores; which are a little faster than others matters less than that they stay
+        // the same.
+        let widest = |operation: Operation| {
+            let kernels = operation.kernels();
+            let plain = kernels.iter().rev().find(|kernel| !kernel.name().contains(' ')).copied();
+            plain.ok_or_else(|| Stop::fail(format!("no kernel does {operation:?}")))
+        };
+        Ok(Self {
+            clock,
+            injectors,
+            read: widest(Operation::Read)?,
+            write: widest(Operation::Write)?,
+            piece_bytes: 2 * PIECE as u64,
+            interval: AtomicU64::new(IDLE),
+            ready: AtomicUsize::new(0),
+            moved: (0..injectors).map(|_| Counter::default()).collect(),
+            over: AtomicBool::new(false),
+        })
+    }
+
+    /// Bytes that all injectors have moved until now.
+    fn moved(&self) -> u64 {
+        self.moved.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Waits until every injector has its memory, or one has none.
+    fn await_all(&self) -> Result<(), Stop> {
+        while self.ready.load(Ordering::Acquire) < self.injectors {
+            if self.over.load(Ordering::Acquire) {
+                return Err(Stop::fail("an injector could not begin"));
+            }
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
+        Ok(())
+    }
+
+    /// The life of one injector.
+    fn live(&self, cpu: u32, bytes: usize) -> Result<(), Stop> {
+        let begin = || {
+            cpu::pin(&[cpu])?;
+            Mover::new(bytes, PIECE)
+        };
+        let mut mover = obtained(bytes, begin()).inspect_err(|_| self.over.store(true, Ordering::Release))?;
+        let counter = &self.moved[self.ready.fetch_add(1, Ordering::AcqRel)].0;
+        let mut due = self.clock.stop();
+        while !self.over.load(Ordering::Relaxed) {
+            let interval = self.interval.load(Ordering::Relaxed);
+            let now = self.clock.stop();
+            if interval == IDLE || interval > 0 && now < due {
+                std::hint::spin_loop();
+                continue;
+            }
+            mover.run(Operation::Read, &self.read, 1);
+            mover.run(Operation::Write, &self.write, 1);
+            counter.fetch_add(self.piece_bytes, Ordering::Relaxed);
+            due = due.max(now.saturating_sub(LATE.saturating_mul(interval))).saturating_add(interval);
+        }
+        Ok(())
+    }
+}
+
+fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::because(
+        "how latency grows with load depends on the queues of the memory controller, of which nothing is published",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use kelvin_model::Fact;
+
+    #[test]
+    fn less_load_means_longer_intervals() {
+        assert_eq!(interval(0, 1000.0), IDLE);
+        assert_eq!(interval(100, 1000.0), 0);
+        assert_eq!(interval(50, 1000.0), 2000);
+        assert_eq!(interval(25, 1000.0), 4000);
+    }
+
+    #[test]
+    fn the_working_set_fits_into_what_may_be_touched() {
+        let mut machine = testing::machine();
+        let bytes = |machine: &Machine| cases(machine, Effort::Default)[0].integer("bytes").unwrap();
+        machine.memory.available_bytes = Fact::known(24 << 30, "a test");
+        assert_eq!(bytes(&machine), 128 << 20);
+        machine.memory.available_bytes = Fact::known(512 << 20, "a test");
+        assert_eq!(bytes(&machine), 64 << 20);
+        assert_eq!(cases(&machine, Effort::Quick).len(), 2);
+    }
+
+    #[test]
+    fn injectors_move_bytes_only_when_told_to() {
+        let injection = Injection::new(Clock::MonotonicRaw, 1).unwrap();
+        let cpu = kelvin_sys::cpu::allowed().unwrap()[0];
+        let wait_for = |more: u64| {
+            let before = injection.moved();
+            while injection.moved() < before + more {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        };
+        std::thread::scope(|scope| {
+            let injector = scope.spawn(|| injection.live(cpu, LEAST_INJECTED));
+            injection.await_all().unwrap();
+            assert_eq!(injection.moved(), 0);
+            injection.interval.store(0, Ordering::Release);
+            wait_for(1 << 20);
+            injection.interval.store(1_000, Ordering::Release);
+            wait_for(1 << 20);
+            injection.over.store(true, Ordering::Release);
+            injector.join().unwrap().unwrap();
+        });
+        assert_eq!(injection.moved() % injection.piece_bytes, 0);
+    }
+}

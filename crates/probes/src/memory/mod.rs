@@ -1,0 +1,33 @@
+//! Memory: latency and levels of caches, bandwidth, faults, and cores that talk to each other.
+
+pub(crate) mod allowance;
+pub(crate) mod axes;
+mod bandwidth;
+mod core_to_core;
+mod false_sharing;
+mod fault;
+mod fault_major;
+mod latency;
+mod limits;
+mod loaded;
+mod opponent;
+mod page;
+pub(crate) mod published;
+mod stride;
+mod tlb;
+mod widths;
+
+use kelvin_harness::Probe;
+
+pub(crate) static PROBES: &[&Probe] = &[
+    &latency::PROBE,
+    &stride::PROBE,
+    &tlb::PROBE,
+    &fault::PROBE,
+    &fault_major::PROBE,
+    &bandwidth::PROBE,
+    &loaded::PROBE,
+    &core_to_core::PROBE,
+    &false_sharing::PROBE,
+    &page::PROBE,
+];

@@ -1,0 +1,84 @@
+//! A thread on another CPU, for measures in which two cores take part: it does its share of every batch, and sleeps
+//! between batches.
+
+use std::sync::Arc;
+
+use kelvin_harness::Stop;
+use kelvin_model::{Metric, Overhead, Tags, Treatment};
+use kelvin_sys::peer::{Board, Peer, Task};
+use kelvin_sys::shared::{Scope, Shared};
+use kelvin_sys::token::{Channel, Means, Side};
+
+/// The CPUs of a pair are chosen here, not by the harness: being on another one than usual is no disturbance. Headlines
+/// are as found, because on a machine with two kinds of cores no one reference of a canary is right for both.
+pub(super) const fn between_cpus(id: &'static str, summary: &'static str) -> Metric {
+    Metric::duration(id, summary)
+        .headline(Treatment::AsFound)
+        .overhead(Overhead::None)
+        .contaminants(Tags::PREEMPTED)
+        .not_in_cycles()
+}
+
+/// Round trips, or increments, before a batch: until both CPUs are awake and the line is on its way.
+pub(super) const SETTLE: u64 = 128;
+
+/// A thread on another CPU that does its part of every batch and sleeps between batches.
+pub(super) struct Opponent {
+    channel: Arc<Channel>,
+    board: Arc<Shared<Board>>,
+    peer: Option<Peer>,
+}
+
+impl Opponent {
+    /// Starts it; `work` is given the amount of each batch.
+    pub(super) fn start(cpu: u32, work: impl Fn(u64) + Send + 'static) -> Result<Self, Stop> {
+        let starting = |error| Stop::fail(format!("cannot start a thread on CPU {cpu}: {error}"));
+        let channel = Arc::new(Channel::new(Means::Futex, Scope::Threads).map_err(starting)?);
+        let board = Board::new().map_err(starting)?;
+        let far = Arc::clone(&channel);
+        let peer = Peer::start(Task::Thread, cpu, &board, move |board| {
+            loop {
+                far.take(Side::Far)?;
+                if board.stopping() {
+                    return Ok(());
+                }
+                work(board.ordered());
+                far.pass(Side::Far)?;
+            }
+        })
+        .map_err(starting)?;
+        Ok(Self { channel, board, peer: Some(peer) })
+    }
+
+    /// Wakes it to do an amount of work.
+    pub(super) fn begin(&self, amount: u64) -> Result<(), Stop> {
+        self.board.check()?;
+        self.board.order(amount);
+        Ok(self.channel.pass(Side::Near)?)
+    }
+
+    /// Waits until it has done so.
+    pub(super) fn end(&self) -> Result<(), Stop> {
+        Ok(self.channel.take(Side::Near)?)
+    }
+
+    /// Ends it.
+    pub(super) fn dismiss(mut self) -> Result<(), Stop> {
+        self.board.stop();
+        self.channel.pass(Side::Near)?;
+        match self.peer.take() {
+            Some(peer) => Ok(peer.join(&self.board)?),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Opponent {
+    fn drop(&mut self) {
+        if self.peer.is_some() {
+            // It sees that it is to stop when it has the token, and ends; then the peer is joined.
+            self.board.stop();
+            let _ = self.channel.pass(Side::Near);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Study: what a mapped page is, by what the kernel tells of it in its page tables.
+//!
+//! It shows which touches make a page a process's own, and which leave it to the kernel, a file or another process. It
+//! holds no times, and must not be used as one.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{
+    Axis, AxisScale, Basis, Better, Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags,
+    Treatment, Unit,
+};
+use kelvin_sys::mapping::{self, FileMapping, memory_file, page_bytes};
+use kelvin_sys::memory::{Arena, Pages};
+use kelvin_sys::pagemap::{Page, frame_flags, pages};
+use kelvin_sys::peer::{Board, Peer, Task};
+use kelvin_sys::token::{Channel, Means, Side};
+
+use crate::predict::Predicting;
+
+const KIND: Axis = Axis::new("kind", "kind of page", AxisScale::Category);
+
+const fn share(id: &'static str, summary: &'static str) -> Metric {
+    Metric::duration(id, summary)
+        .over_one(KIND)
+        .unit(Unit::Ratio, Better::Neither)
+        .headline(Treatment::AsFound)
+        .overhead(Overhead::None)
+        .canaries(Canaries::NONE)
+        .contaminants(Tags::NONE)
+        .bounds(Some(0.0), Some(1.0))
+}
+
+static PRESENT: Metric = share("mem.page.present", "Share of the pages that have a frame of memory");
+static FILE: Metric = share("mem.page.file", "Share of the pages that belong to a file or to shared memory");
+static EXCLUSIVE: Metric = share("mem.page.exclusive", "Share of the pages that nobody else maps");
+static HUGE: Metric = share("mem.page.huge", "Share of the pages that a huge page maps");
+static ZERO: Metric = share("mem.page.zero", "Share of the pages that are the kernel's page of zeros");
+
+pub(crate) static PROBE: Probe = Probe {
+    id: "mem.page",
+    summary: "What a mapped page is: present, shared, huge, zeros, by kind of mapping and touch",
+    kind: Kind::Study,
+    method: Method {
+        how: "For each kind of mapping some pages are mapped and touched, and their entries are read from \
+              /proc/self/pagemap: present, of a file or shared memory (bit 61), mapped by nobody else (bit 56), soft-dirty \
+              (bit 55). Whether a huge page or the page of zeros is behind them is asked of its scan (PAGEMAP_SCAN, Linux \
+              6.7). Frame numbers and /proc/kpageflags are read where this process may (CAP_SYS_ADMIN), and a note says \
+              where it may not. untouched, read, written: private anonymous memory. forked: the same, written, while a \
+              child has a copy. shared: memory behind a memfd, read. file: a file of the scratch directory, read. huge: \
+              private anonymous memory that asks for huge pages, written.",
+        prediction: "What the documentation of pagemap says of each kind: all pages of it or none.",
+        not_for: "Times, and the memory that a process takes: a page that is shared counts once and is seen by all.",
+        pitfalls: &[
+            "A private page that was only read takes no memory: it is the kernel's page of zeros.",
+            "A page that a child shares is not this process's own any more, until one of them writes to it.",
+            "A new area counts as soft-dirty as a whole until that is cleared by /proc/self/clear_refs.",
+            "Without CAP_SYS_ADMIN the frame numbers read as zero: they are hidden, not zero.",
+        ],
+        sources: &[DOCUMENTATION, "Linux include/uapi/linux/fs.h: PAGEMAP_SCAN; fs/proc/task_mmu.c"],
+    },
+    metrics: &[&PRESENT, &FILE, &EXCLUSIVE, &HUGE, &ZERO],
+    inputs: &[],
+    cases,
+    run,
+    predict,
+};
+
+const DOCUMENTATION: &str = "Linux Documentation/admin-guide/mm/pagemap.rst";
+/// Base pages of each kind: those of one huge page, so that all kinds are looked at alike.
+const PAGES: usize = 512;
+
+/// What each kind of page must be: present, file, exclusive, huge, zero.
+const KINDS: [(&str, [bool; 5]); 7] = [
+    ("untouched", [false, false, false, false, false]),
+    ("read", [true, false, false, false, true]),
+    ("written", [true, false, true, false, false]),
+    ("forked", [true, false, false, false, false]),
+    ("shared", [true, true, true, false, false]),
+    ("file", [true, true, true, false, false]),
+    ("huge", [true, false, true, true, false]),
+];
+
+fn cases(machine: &Machine, _: Effort) -> Vec<Case> {
+    let offers_huge = machine.memory.transparent_huge_pages.get().is_none_or(|mode| mode != "never");
+    let words = KINDS.into_iter().map(|(word, _)| word).filter(|&word| word != "huge" || offers_huge);
+    words.map(|word| Case::new().with_word("kind", word)).collect()
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let page = page_bytes();
+    let kind = case.word("kind").ok_or_else(|| Stop::fail("the case has no kind"))?;
+    let Found { pages: found, text } = match kind {
+        "untouched" => look(Arena::map(PAGES * page, Pages::Base)?.address())?,
+        "read" => {
+            let arena = Arena::map(PAGES * page, Pages::Base)?;
+            mapping::read(&arena, page, PAGES);
+            look(arena.address())?
+        }
+        "written" => look(written(Pages::Base)?.address())?,
+        "forked" => forked(bench)?,
+        "shared" => of_file(memory_file()?)?,
+        "file" => {
+            let path = bench.scratch().join(format!("kelvin-pages-{}", std::process::id()));
+            let file = std::fs::File::options().read(true).write(true).create_new(true).open(&path)?;
+            std::fs::remove_file(&path)?;
+            of_file(file)?
+        }
+        "huge" => look(written(Pages::Huge)?.address())?,
+        other => return Err(Stop::fail(format!("there is no kind of page called {other}"))),
+    };
+    if kind == "huge" && found.iter().any(|page| page.huge == Some(false)) {
+        return Err(Stop::skip("needs a huge page, which the kernel did not give: fragmented memory, or they are off"));
+    }
+    bench.note(text);
+    bench.record(&PRESENT, vec![share_of(&found, |page| page.present)]);
+    bench.record(&FILE, vec![share_of(&found, |page| page.file)]);
+    bench.record(&EXCLUSIVE, vec![share_of(&found, |page| page.exclusive)]);
+    if found.iter().all(|page| page.huge.is_some()) {
+        bench.record(&HUGE, vec![share_of(&found, |page| page.huge == Some(true))]);
+        bench.record(&ZERO, vec![share_of(&found, |page| page.zero == Some(true))]);
+    }
+    Ok(())
+}
+
+/// What the pages were while they were mapped.
+struct Found {
+    pages: Vec<Page>,
+    text: String,
+}
+
+fn look(address: usize) -> Result<Found, Stop> {
+    let pages = pages(address, PAGES)?;
+    let text = describe(&pages)?;
+    Ok(Found { pages, text })
+}
+
+fn written(kind: Pages) -> Result<Arena, Stop> {
+    let mut arena = Arena::map(PAGES * page_bytes(), kind)?;
+    mapping::write(&mut arena, page_bytes(), PAGES);
+    Ok(arena)
+}
+
+/// Written pages while a child has a copy of the page tables.
+fn forked(bench: &Bench<'_>) -> Result<Found, Stop> {
+    let arena = written(Pages::Base)?;
+    let channel = Arc::new(Channel::new(Means::Pipe, Task::Process.scope())?);
+    let (board, far) = (Board::new()?, Arc::clone(&channel));
+    // It waits for a token that never comes, and is ended when it is dropped.
+    let _child = Peer::start(Task::Process, bench.cpu(), &board, move |_| far.take(Side::Far))?;
+    look(arena.address())
+}
+
+/// Pages of a file, written page by page, mapped and read.
+fn of_file(mut file: std::fs::File) -> Result<Found, Stop> {
+    let (page, bytes) = (page_bytes(), vec![1; page_bytes()]);
+    (0..PAGES).try_for_each(|_| file.write_all(&bytes))?;
+    let mapping = FileMapping::whole(&file, PAGES * page)?;
+    mapping.read(0, page, PAGES);
+    look(mapping.address())
+}
+
+fn share_of(pages: &[Page], is: impl Fn(&Page) -> bool) -> f64 {
+    pages.iter().filter(|page| is(page)).count() as f64 / pages.len().max(1) as f64
+}
+
+/// What was found, in words.
+fn describe(pages: &[Page]) -> Result<String, Stop> {
+    let count = |is: fn(&Page) -> bool| pages.iter().filter(|page| is(page)).count();
+    let mut text = format!(
+        "of {} pages {} present, {} of a file or shared memory, {} mapped by nobody else, {} swapped, {} soft-dirty",
+        pages.len(),
+        count(|page| page.present),
+        count(|page| page.file),
+        count(|page| page.exclusive),
+        count(|page| page.swapped),
+        count(|page| page.soft_dirty)
+    );
+    if pages.iter().all(|page| page.huge.is_some()) {
+        let (huge, zero) = (count(|page| page.huge == Some(true)), count(|page| page.zero == Some(true)));
+        text.push_str(&format!(", {huge} of huge pages, {zero} the page of zeros"));
+    } else {
+        text.push_str("; huge pages and the page of zeros are not told before Linux 6.7");
+    }
+    text.push_str(&match pages.iter().find_map(|page| page.frame) {
+        Some(frame) => match frame_flags(frame)? {
+            Some(flags) => format!("; frame {frame:#x}: {}", flags.join(", ")),
+            None => format!("; frame {frame:#x}, whose flags this process may not read"),
+        },
+        None if count(|page| page.present) > 0 => {
+            "; frame numbers are hidden from this process (they need CAP_SYS_ADMIN)".into()
+        }
+        None => String::new(),
+    });
+    Ok(text)
+}
+
+fn predict(_: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let kind = case.word("kind").unwrap_or_default();
+    let column = [&PRESENT, &FILE, &EXCLUSIVE, &HUGE, &ZERO].iter().position(|known| known.id == metric.id);
+    let row = KINDS.iter().find(|(word, _)| *word == kind);
+    let (Some(column), Some((_, row))) = (column, row) else {
+        return Err(NoPrediction::because(format!("nothing is documented of {} of {case}", metric.id)));
+    };
+    if !row[column] {
+        return Err(NoPrediction::because(format!(
+            "none of the pages is expected to be that, and of nothing no ratio can be taken ({DOCUMENTATION})"
+        )));
+    }
+    // A page may be moved or looked at by the kernel at that very moment; one in a hundred is no finding.
+    Ok(Predicting::between(Basis::Spec, 1.0, 0.99, 1.0)
+        .formula("all pages of the kind")
+        .constant("pages", PAGES as f64, Unit::Count, "the case")
+        .source(DOCUMENTATION)
+        .derived_as(format!("{PAGES} of {PAGES} pages = 1")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::facts_about;
+
+    #[test]
+    fn all_or_none_is_predicted() {
+        facts_about(&[], |facts| {
+            let predicted = |metric, kind| predict(facts, metric, &Case::new().with_word("kind", kind));
+            assert_eq!(predicted(&ZERO, "read").unwrap().value, 1.0);
+            assert!(predicted(&ZERO, "written").is_err() && predicted(&PRESENT, "untouched").is_err());
+            assert!(predicted(&PRESENT, "leaf").unwrap_err().0.contains("kind=leaf"));
+        });
+    }
+
+    #[test]
+    fn what_was_found_is_told_in_words() {
+        let page = Page { present: true, exclusive: true, ..Page::default() };
+        let text = describe(&[page, Page::default()]).unwrap();
+        assert!(
+            text.starts_with("of 2 pages 1 present, 0 of a file or shared memory, 1 mapped by nobody else"),
+            "{text}"
+        );
+        assert!(text.contains("before Linux 6.7") && text.ends_with("CAP_SYS_ADMIN)"), "{text}");
+    }
+}

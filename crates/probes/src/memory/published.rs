@@ -1,0 +1,186 @@
+//! Published latencies of caches beyond the first level, and outstanding misses, by microarchitecture, in core cycles.
+//!
+//! The first level's latency is the load of [`crate::published`]. As there, a figure that no publication gives is
+//! absent, and none is measured here.
+
+use kelvin_harness::Facts;
+use kelvin_model::{CacheKind, Machine, NoPrediction};
+
+/// What is published about the memory hierarchy of one or a few microarchitectures, in core cycles.
+#[derive(Debug)]
+pub(crate) struct Hierarchy {
+    /// Names, as the machine's facts give them.
+    names: &'static [&'static str],
+    /// Latency of a load that hits the second-level cache.
+    pub second: Option<f64>,
+    /// Latency of a load that hits the third-level cache: lowest and highest that are published for the parts.
+    pub third: Option<[f64; 2]>,
+    /// Lines that one core can wait for at a time beyond its first-level data cache: line fill buffers, miss address
+    /// buffers.
+    pub outstanding: Option<f64>,
+    /// Where they come from.
+    pub source: &'static str,
+}
+
+/// Agner Fog's manual in the edition that was read.
+macro_rules! fog {
+    ($table:literal) => {
+        concat!("Agner Fog, The microarchitecture of Intel, AMD, and VIA CPUs (2020-09-02), ", $table)
+    };
+}
+
+static HIERARCHIES: &[Hierarchy] = &[
+    Hierarchy {
+        names: &["Sandy Bridge", "Ivy Bridge"],
+        second: Some(11.0),
+        third: Some([28.0, 28.0]),
+        outstanding: None,
+        source: fog!("table 9.5, Cache sizes on Sandy Bridge"),
+    },
+    Hierarchy {
+        names: &["Haswell", "Broadwell", "Broadwell-DE"],
+        second: Some(12.0),
+        third: Some([34.0, 34.0]),
+        outstanding: None,
+        source: fog!("table 10.2, Cache sizes on Haswell and Broadwell"),
+    },
+    Hierarchy {
+        names: &[
+            "Skylake",
+            "Kaby Lake",
+            "Coffee Lake",
+            "Comet Lake",
+            "Whiskey Lake or Comet Lake",
+            "Skylake-SP",
+            "Cascade Lake",
+            "Cooper Lake",
+        ],
+        second: Some(14.0),
+        third: Some([34.0, 85.0]),
+        outstanding: None,
+        source: fog!("table 11.2, Cache sizes on Skylake"),
+    },
+    Hierarchy {
+        names: &["Zen"],
+        second: Some(17.0),
+        third: Some([40.0, 90.0]),
+        outstanding: None,
+        source: fog!("table 20.2, Cache sizes on AMD Zen 1"),
+    },
+    Hierarchy {
+        names: &["Zen 2"],
+        second: Some(12.0),
+        third: Some([40.0, 40.0]),
+        outstanding: None,
+        source: fog!("table 20.3, Cache sizes on AMD Zen 2"),
+    },
+    Hierarchy {
+        names: &["Sapphire Rapids", "Emerald Rapids", "Alder Lake", "Raptor Lake"],
+        second: None,
+        third: None,
+        outstanding: Some(16.0),
+        source: "Bakhvalov, Performance Analysis and Tuning on Modern CPUs, second edition, 2024, load-store unit of the \
+                 Golden Cove core",
+    },
+    Hierarchy {
+        names: &["Zen 5"],
+        second: Some(14.0),
+        third: Some([47.0, 47.0]),
+        outstanding: None,
+        source: "Lam, Intel's Lion Cove P-Core and Gaming Workloads, Chips and Cheese, 2025-07-06: data caches of Lion \
+                 Cove, Raptor Cove and Zen 5, measured on a desktop part",
+    },
+];
+
+/// Idle latency of main memory, in nanoseconds, least and most, of the servers of a microarchitecture.
+struct MainMemory {
+    names: &'static [&'static str],
+    nanoseconds: [f64; 2],
+    source: &'static str,
+}
+
+static MAIN_MEMORY: &[MainMemory] = &[
+    MainMemory {
+        names: &["Zen 2"],
+        nanoseconds: [113.0, 134.0],
+        source: "AnandTech, AMD Rome Second Generation EPYC Review, 2019, Memory Subsystem: Latency: EPYC 7742, random over \
+                 128 MB and 512 MB, four nodes and one to a socket",
+    },
+    MainMemory {
+        names: &["Neoverse N1"],
+        nanoseconds: [81.0, 83.0],
+        source: "AnandTech, Cloud Clash: Amazon Graviton2 Arm against Intel and AMD, 2020, Memory Subsystem & Latency: \
+                 measured, and published by Arm",
+    },
+];
+
+/// Idle latency of main memory, in nanoseconds, least and most, and where from: the machine's microarchitecture's, or
+/// the span of all rows where it has none.
+pub(crate) fn main_memory(machine: &Machine) -> ([f64; 2], &'static str) {
+    let name = machine.cpu.microarchitecture.get().map(String::as_str);
+    let own = MAIN_MEMORY.iter().find(|row| name.is_some_and(|name| row.names.contains(&name)));
+    let span = MAIN_MEMORY.iter().fold([f64::INFINITY, 0.0], |[least, most]: [f64; 2], row| {
+        [least.min(row.nanoseconds[0]), most.max(row.nanoseconds[1])]
+    });
+    own.map_or(
+        (span, "the span of published servers, from Amazon Graviton2 to AMD EPYC 7742 (AnandTech, 2019 and 2020)"),
+        |row| (row.nanoseconds, row.source),
+    )
+}
+
+/// The row of this machine's cores.
+pub(crate) fn hierarchy(facts: &Facts<'_>) -> Result<&'static Hierarchy, NoPrediction> {
+    let name = facts.machine().cpu.microarchitecture.get().map(String::as_str);
+    let name = name.ok_or_else(|| NoPrediction::because("this processor's microarchitecture is not known"))?;
+    HIERARCHIES.iter().find(|row| row.names.contains(&name)).ok_or_else(|| {
+        NoPrediction::because(format!("the table of published latencies of caches has no row for {name}"))
+    })
+}
+
+/// The size of the cache for data of a level that the machine reports.
+pub(crate) fn cache_bytes(machine: &Machine, level: u32) -> Option<u64> {
+    let caches = machine.topology.caches.get()?;
+    let data = caches.iter().find(|cache| cache.level == level && cache.kind != CacheKind::Instruction);
+    data.map(|cache| cache.bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use kelvin_model::Fact;
+
+    #[test]
+    fn rows_are_in_order_and_no_name_is_in_two_of_them() {
+        let mut names: Vec<&str> = HIERARCHIES.iter().flat_map(|row| row.names).copied().collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        for row in HIERARCHIES {
+            assert!(row.second.is_none_or(|cycles| (9.0..=20.0).contains(&cycles)), "{row:?}");
+            assert!(row.third.is_none_or(|[low, high]| row.second.is_some_and(|near| 2.0 * near < low) && low <= high));
+            assert!(row.outstanding.is_none_or(|lines| (8.0..=256.0).contains(&lines)), "{row:?}");
+            assert!(!row.source.is_empty());
+        }
+    }
+
+    #[test]
+    fn main_memory_is_that_of_the_servers_of_the_core_or_the_span_of_all() {
+        let mut machine = testing::machine();
+        machine.cpu.microarchitecture = Fact::known("Zen 9".into(), "a test");
+        assert_eq!(main_memory(&machine).0, [81.0, 134.0]);
+        machine.cpu.microarchitecture = Fact::known("Zen 2".into(), "a test");
+        assert_eq!(main_memory(&machine).0, [113.0, 134.0]);
+    }
+
+    #[test]
+    fn a_core_without_a_row_is_told_so() {
+        let mut machine = testing::machine();
+        machine.cpu.microarchitecture = Fact::known("Zen 9".into(), "a test");
+        let none = hierarchy(&Facts::new(&machine, &|_, _| None)).unwrap_err();
+        assert_eq!(none.0, "the table of published latencies of caches has no row for Zen 9");
+        machine.cpu.microarchitecture = Fact::known("Zen 2".into(), "a test");
+        assert_eq!(hierarchy(&Facts::new(&machine, &|_, _| None)).unwrap().second, Some(12.0));
+    }
+}

@@ -1,0 +1,137 @@
+//! Latency of dependent loads by a constant backward stride over a set that no cache holds: line size and prefetching.
+//!
+//! The curve shows what prefetchers make of a regular walk. It must not be used as the latency of memory, which a
+//! regular walk hides.
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_sys::memory::{LINE, Pages, Ring};
+
+use super::axes::{BYTES, STRIDE, check_pages, number, obtained};
+use super::{allowance, bandwidth, latency};
+use crate::cpu::frequency;
+use crate::predict::Predicting;
+use crate::published;
+
+static METRIC: Metric =
+    Metric::duration("mem.latency.stride", "A load at the address just loaded, this many bytes before the last one")
+        .over([Some(BYTES), Some(STRIDE), None])
+        .seed();
+
+pub(crate) static PROBE: Probe = Probe {
+    id: "mem.latency.stride",
+    summary: "Latency of dependent loads by backward stride, 16 B to 4 KiB, over more than the last-level cache",
+    kind: Kind::Measure,
+    method: Method {
+        how: "Pointers a stride apart, each to the one before it in memory, followed by a chain of loads in assembly. A \
+              stride of more than a line passes over the set several times, each pass one line further on, so that \
+              every line of the set takes part and none is met again while it is cached. The set is twice the \
+              last-level cache, at least 64 MiB, in base pages, memory permitting; what building it left in the caches \
+              is flushed first. Its size and pages are noted.",
+        prediction: "As if the prefetchers kept up: the bytes of lines that a load newly needs (a line, or the stride where \
+                     that is less) over the measured bandwidth of reading such a set on one CPU, and at least a load that \
+                     hits the first-level cache. Unremarkable up to where they do nothing: each new line at \
+                     the latency of random access. Where between the two a core lies is what this metric shows; it is \
+                     published for no core in enough detail for a figure.",
+        not_for: "The latency of memory: that is mem.latency, where no prefetcher can follow.",
+        pitfalls: &[
+            "A stride below the line size shares each line's miss among several loads: the rise to 64 B is the line.",
+            "Few touched lines of a large set fit into a cache at large strides: here all lines are touched.",
+            "Prefetchers stop at the end of a page (of 4 KiB, or of what the core takes for one).",
+        ],
+        sources: &["lmbench lat_mem_rd, which walks backwards by a constant stride"],
+    },
+    metrics: &[&METRIC],
+    inputs: &[frequency::ID, latency::ID, "mem.bandwidth"],
+    cases,
+    run,
+    predict,
+};
+
+const STRIDES: [u64; 9] = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
+const QUICK: [u64; 3] = [16, 64, 1024];
+const USUAL: [u64; 6] = [16, 32, 64, 256, 1024, 4096];
+/// Least set where memory permits, in bytes.
+const LEAST: u64 = 64 << 20;
+
+fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
+    let strides: &[u64] = match effort {
+        Effort::Quick => &QUICK,
+        Effort::Default => &USUAL,
+        Effort::Thorough => &STRIDES,
+    };
+    let bytes = set(machine);
+    strides.iter().map(|&stride| Case::new().with("bytes", bytes).with("stride", stride)).collect()
+}
+
+/// Twice the last-level cache and at least 64 MiB, as far as there is memory, in whole steps of the largest stride.
+fn set(machine: &Machine) -> u64 {
+    let largest_stride = STRIDES[STRIDES.len() - 1];
+    let wanted = (2 * allowance::last_level(machine)).max(LEAST).min(allowance::largest(machine, 1));
+    (wanted / largest_stride).max(2) * largest_stride
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let (bytes, stride) = (number(case, &BYTES)?, number(case, &STRIDE)?);
+    let mut ring = obtained(bytes, Ring::backwards(bytes, stride, Pages::Base))?;
+    bench.note(check_pages(ring.arena(), Pages::Base)?);
+    ring.evict_end(usize::MAX);
+    bench.time(&METRIC, |loads| {
+        ring.chase(loads);
+        Ok(())
+    })
+}
+
+/// Relative distance from the bounds in which a measurement is unremarkable.
+const TOLERANCE: f64 = 0.1;
+
+fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let stride = case.integer(&STRIDE.name).ok_or_else(|| NoPrediction::because("the case has no stride"))? as f64;
+    let line = LINE as f64;
+    let core = published::core(facts)?;
+    let frequency = published::frequency(facts)?;
+    let bandwidth = facts.measured(&bandwidth::READ, &bandwidth::in_memory(facts.machine()))?;
+    let random = facts.measured(&latency::METRIC, &latency::in_memory(facts.machine()))?;
+    let load = core.load * 1e9 / frequency.value;
+    let fresh = stride.min(line);
+    let moved = fresh / bandwidth.value * 1e9;
+    let value = moved.max(load);
+    let most = load + random.value * fresh / line;
+    let (low, high) = (load * (1.0 - TOLERANCE), most.max(value) * (1.0 + TOLERANCE));
+    Ok(Predicting::between(Basis::Derived, value, low, high)
+        .formula("the larger of min(stride, line) / bandwidth of reading, and load / core frequency")
+        .input(published::cycles("load", core.load, core.source))
+        .input(frequency)
+        .input(bandwidth.clone())
+        .input(random.clone())
+        .constant("line", line, Unit::Bytes, "machine facts")
+        .source(core.source)
+        .derived_as(format!(
+            "{fresh} B / {:.2} GB/s = {moved:.2} ns against {load:.2} ns; with no prefetching {load:.2} + {:.1} ns x \
+             {fresh}/{line} = {most:.1} ns",
+            bandwidth.value / 1e9,
+            random.value
+        )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use kelvin_model::Fact;
+
+    #[test]
+    fn the_set_is_beyond_the_caches_where_memory_permits() {
+        let mut machine = testing::machine();
+        machine.memory.available_bytes = Fact::known(8 << 30, "a test");
+        assert_eq!(set(&machine), 128 << 20);
+        machine.memory.available_bytes = Fact::known((64 << 20) + 4097, "a test");
+        assert_eq!(set(&machine), 32 << 20);
+    }
+
+    #[test]
+    fn less_effort_has_fewer_of_the_same_strides() {
+        assert!(USUAL.iter().all(|stride| STRIDES.contains(stride)));
+        assert!(QUICK.iter().all(|stride| USUAL.contains(stride)));
+    }
+}

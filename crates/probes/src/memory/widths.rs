@@ -1,0 +1,117 @@
+//! Published widths of the ways between a core and its caches, by microarchitecture, in bytes per core cycle.
+//!
+//! They are limits: what a core does not exceed, and comes near to in a loop that does nothing else. A figure that no
+//! publication gives is absent.
+
+use kelvin_harness::Facts;
+use kelvin_model::NoPrediction;
+use kelvin_sys::kernels::bandwidth::Operation;
+
+/// What is published about one or a few microarchitectures, in bytes per core cycle.
+#[derive(Debug)]
+pub(super) struct Widths {
+    /// Names, as the machine's facts give them.
+    names: &'static [&'static str],
+    /// Loads from the first-level cache.
+    pub load: f64,
+    /// Stores to the first-level cache.
+    pub store: f64,
+    /// Between the first and the second level, in each direction.
+    pub second: Option<f64>,
+    /// Where they come from.
+    pub source: &'static str,
+}
+
+static WIDTHS: &[Widths] = &[
+    Widths {
+        names: &["Haswell", "Haswell-EP", "Broadwell", "Broadwell-EP", "Broadwell-DE"],
+        load: 64.0,
+        store: 32.0,
+        second: None,
+        source: "Agner Fog, The microarchitecture of Intel, AMD, and VIA CPUs, Haswell and Broadwell pipeline, Read and \
+                 write bandwidth: two 256-bit reads and one 256-bit write a cycle",
+    },
+    Widths {
+        names: &["Skylake-SP", "Cascade Lake", "Cooper Lake"],
+        load: 128.0,
+        store: 64.0,
+        second: None,
+        source: "Chips and Cheese, Skylake: Intel's Longest Serving Architecture, 2022: two 512-bit loads and a 512-bit \
+                 store a cycle (Skylake-X)",
+    },
+    Widths {
+        names: &["Zen"],
+        load: 32.0,
+        store: 16.0,
+        second: None,
+        source: "WikiChip, Zen microarchitecture, memory subsystem: two loads of 16 bytes and one store of 16 bytes a \
+                 cycle",
+    },
+    Widths {
+        names: &["Zen 2", "Zen 3", "Zen 4"],
+        load: 64.0,
+        store: 32.0,
+        second: None,
+        source: "Chips and Cheese, AMD's Zen 4 Part 1: Frontend and Execution Engine, 2022: two 256-bit loads and one \
+                 256-bit store a cycle, unchanged from Zen 2",
+    },
+    Widths {
+        names: &["Zen 5"],
+        load: 128.0,
+        store: 64.0,
+        second: Some(64.0),
+        source: "AMD Software Optimization Guide for the Zen5 Microarchitecture (58455): two 512-bit loads and one 512-bit \
+                 store a cycle, 64 bytes a cycle between L2 and L1 in each direction (Cohen, Subramony: Zen 5, Hot Chips \
+                 2024, the same)",
+    },
+];
+
+/// The row of this machine's cores.
+pub(super) fn widths(facts: &Facts<'_>) -> Result<&'static Widths, NoPrediction> {
+    let name = facts.machine().cpu.microarchitecture.get().map(String::as_str);
+    let name = name.ok_or_else(|| NoPrediction::because("this processor's microarchitecture is not known"))?;
+    WIDTHS
+        .iter()
+        .find(|row| row.names.contains(&name))
+        .ok_or_else(|| NoPrediction::because(format!("the table of published widths has no row for {name}")))
+}
+
+impl Widths {
+    /// Most bytes that an operation counts in a core cycle within the first level: loads and stores go side by side, and
+    /// the slower of the two decides.
+    pub(super) fn first_level(&self, operation: Operation) -> f64 {
+        let (read, written) = match operation {
+            Operation::Read => (1.0, 0.0),
+            Operation::Write | Operation::Fill | Operation::NonTemporalWrite => (0.0, 1.0),
+            Operation::Copy => (1.0, 1.0),
+            Operation::Triad => (2.0, 1.0),
+        };
+        (read + written) / f64::max(read / self.load, written / self.store)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use kelvin_model::Fact;
+
+    #[test]
+    fn no_name_is_in_two_rows_and_loads_are_wider_than_stores() {
+        let mut names: Vec<&str> = WIDTHS.iter().flat_map(|row| row.names).copied().collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        assert!(WIDTHS.iter().all(|row| row.load == 2.0 * row.store && !row.source.is_empty()));
+    }
+
+    #[test]
+    fn the_slower_way_decides() {
+        let mut machine = testing::machine();
+        assert!(widths(&Facts::new(&machine, &|_, _| None)).is_err());
+        machine.cpu.microarchitecture = Fact::known("Zen 5".into(), "a test");
+        let row = widths(&Facts::new(&machine, &|_, _| None)).unwrap();
+        assert_eq!(Operation::ALL.map(|operation| row.first_level(operation)), [128.0, 64.0, 128.0, 64.0, 64.0, 192.0]);
+    }
+}

@@ -1,0 +1,140 @@
+// Heat maps, drawn by Apache ECharts: coloured cells with their values, reading by keyboard, export.
+/** Makes what a figure needs to be a heat map; `words` are the units' texts that all figures share. */
+function kelvinHeat(words) {
+  'use strict';
+
+  const LARGEST_CELL = 56;
+  const LEAST_FOR_TEXT = 34;
+  const ROOM = { left: 78, right: 22, bottom: 50 };
+
+  /** The cells of the data as objects. */
+  function unpack(figure) {
+    const names = ['row', 'column', 'step', 'value', 'low', 'high', 'predicted'];
+    figure.cells = figure.cells.map((cell) => Object.fromEntries(names.map((name, index) => [name, cell[index]])));
+  }
+
+  /** Side of a cell, and the height of the whole, in a box of this size. */
+  function size(figure, width, height, top) {
+    const count = figure.names.length;
+    const side = Math.min(LARGEST_CELL, (width - ROOM.left - ROOM.right) / count, (height - top - ROOM.bottom) / count);
+    return { side, height: top + side * count + ROOM.bottom };
+  }
+
+  const place = (figure, row, column) =>
+    figure.row_label + ' ' + figure.names[row] + ' ' + figure.column_label + ' ' + figure.names[column];
+
+  /** What a cell holds, in words. */
+  function cellText(figure, cell) {
+    const one = (value) => words.text(figure.unit, value, 4);
+    const interval = cell.low === cell.high ? '' : ' (' + one(cell.low) + ' to ' + one(cell.high) + ')';
+    const predicted = cell.predicted === null ? '' : ', predicted ' + one(cell.predicted);
+    return one(cell.value) + interval + predicted;
+  }
+
+  function tooltip(figure, cell) {
+    const box = document.createElement('div');
+    box.className = 'tip';
+    const head = document.createElement('b');
+    head.textContent = place(figure, cell.row, cell.column);
+    const line = document.createElement('span');
+    line.textContent = cellText(figure, cell);
+    box.append(head, line);
+    return box;
+  }
+
+  /** One cell; the one that the keyboard is at has a frame. */
+  function renderCell(figure, colors, cursor, side) {
+    return (params, api) => {
+      const cell = figure.cells[params.dataIndex];
+      const [x, y] = api.coord([cell.column, cell.row]);
+      const gap = Math.min(side / 40, 1);
+      const [fill, ink] = colors.heat[cell.step];
+      const at = cursor && cursor.row === cell.row && cursor.column === cell.column;
+      const label = (cell.value / figure.factor).toPrecision(3);
+      return {
+        type: 'rect',
+        shape: { x: x - side / 2 + gap, y: y - side / 2 + gap, width: side - 2 * gap, height: side - 2 * gap },
+        style: { fill, stroke: at ? colors.ink : 'none', lineWidth: at ? 3 : 0 },
+        textContent: side >= LEAST_FOR_TEXT ? { style: { text: label, fill: ink, fontSize: 12 } } : undefined,
+        textConfig: { position: 'inside' },
+      };
+    };
+  }
+
+  function axis(figure, label, colors, more) {
+    return {
+      type: 'category', data: figure.names, name: label, nameLocation: 'middle', nameTextStyle: { color: colors.soft },
+      axisLabel: { color: colors.soft, hideOverlap: true }, axisTick: { show: false }, axisLine: { show: false },
+      splitLine: { show: false }, ...more,
+    };
+  }
+
+  /** The chart in a box of this size; an exported one has title and legend. */
+  function option(figure, state, colors, box, exported) {
+    const top = exported ? 44 : 14;
+    const { side, height } = size(figure, box.width, exported ? box.height - 44 : Infinity, top);
+    const whole = side * figure.names.length;
+    const cursor = exported ? null : state.cursor;
+    const result = {
+      animation: false,
+      backgroundColor: exported ? colors.panel : 'transparent',
+      textStyle: { fontFamily: 'system-ui, -apple-system, Roboto, sans-serif', color: colors.ink },
+      grid: { left: ROOM.left, top, width: whole, height: whole, outerBoundsMode: 'none' },
+      xAxis: axis(figure, figure.column_label + ' (values in ' + figure.symbol + ')', colors, { nameGap: 28 }),
+      yAxis: axis(figure, figure.row_label, colors, { nameGap: 44, inverse: true }),
+      series: [{
+        type: 'custom', id: 'cells', renderItem: renderCell(figure, colors, cursor, side), animation: false,
+        data: figure.cells.map((cell) => [cell.column, cell.row]), encode: { x: 0, y: 1 },
+      }],
+      tooltip: {
+        trigger: 'item', confine: true, transitionDuration: 0, backgroundColor: colors.panel, borderColor: colors.grid,
+        textStyle: { color: colors.ink }, formatter: (item) => tooltip(figure, figure.cells[item.dataIndex]),
+      },
+      aria: { enabled: false },
+    };
+    if (exported) {
+      result.title = { text: figure.title, left: 12, top: 8, textStyle: { fontSize: 14, color: colors.ink } };
+      result.visualMap = {
+        type: 'piecewise', orient: 'horizontal', left: 'center', bottom: 6, selectedMode: false, seriesIndex: [],
+        itemWidth: 14, itemHeight: 14, textStyle: { color: colors.soft, fontSize: 11 },
+        pieces: figure.steps.map((label, step) => ({ value: step, label, color: colors.heat[step][0] })),
+      };
+    }
+    return { option: result, height };
+  }
+
+  function csv(figure, quote) {
+    const lines = ['from,to,value,low,high,predicted'];
+    for (const cell of figure.cells) {
+      const names = [cell.row, cell.column].map((index) => quote(figure.names[index]));
+      lines.push([...names, cell.value, cell.low, cell.high, cell.predicted ?? ''].join(','));
+    }
+    return lines.join('\r\n') + '\r\n';
+  }
+
+  /** Arrow keys go from cell to cell in all four directions and say what is there. */
+  function inspect(figure, state, box, chart, draw, say) {
+    const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+    const last = figure.names.length - 1;
+    const within = (index) => Math.max(0, Math.min(last, index));
+    box.addEventListener('keydown', (event) => {
+      if (!(event.key in steps)) return;
+      event.preventDefault();
+      const [down, right] = steps[event.key];
+      const from = state.cursor ?? { row: 0, column: right > 0 ? -1 : 0 };
+      state.cursor = { row: within(from.row + down), column: within(from.column + right) };
+      draw();
+      const { row, column } = state.cursor;
+      const dataIndex = figure.cells.findIndex((cell) => cell.row === row && cell.column === column);
+      chart.dispatchAction(dataIndex < 0 ? { type: 'hideTip' } : { type: 'showTip', seriesIndex: 0, dataIndex });
+      say(place(figure, row, column) + ': ' + (dataIndex < 0 ? 'no number' : cellText(figure, figure.cells[dataIndex])));
+    });
+    box.addEventListener('blur', () => {
+      state.cursor = null;
+      chart.dispatchAction({ type: 'hideTip' });
+      draw();
+    });
+  }
+
+  return { unpack, option, csv, inspect };
+}

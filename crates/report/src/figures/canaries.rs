@@ -1,0 +1,83 @@
+//! The canaries over the run: how quiet the machine was.
+
+use kelvin_analysis::CanaryHistory;
+use kelvin_model::Unit;
+
+use super::{AxisKind, Drawing, Figure, FigureAxis, Guide, Plot, Point, Role, Series};
+use crate::{Report, units, words};
+
+/// Bins over time into which a canary's readings are drawn: about one for every two pixels.
+const CANARY_BINS: usize = 360;
+
+/// The canaries over the run, each relative to its reference: a quiet machine is a flat line at 1.
+pub fn canary_figure(report: &Report<'_>) -> Option<Figure> {
+    let canaries: Vec<&CanaryHistory> = report
+        .analysis
+        .canaries
+        .iter()
+        .filter(|history| !history.points.is_empty() && history.reference > 0.0)
+        .collect();
+    if canaries.is_empty() {
+        return None;
+    }
+    let mut series = Vec::new();
+    let mut sentences = Vec::new();
+    for (style, history) in canaries.iter().enumerate() {
+        let label = words::canary(history.canary);
+        series.push(Series { label: label.into(), role: Role::History, style, points: thinned(history) });
+        sentences.push(format!(
+            "{label}: {} of readings within {} of {}.",
+            units::share(history.steady_share),
+            units::share(history.tolerance),
+            units::plain(history.reference, Unit::Nanoseconds)
+        ));
+    }
+    let tolerance = canaries.iter().map(|history| history.tolerance).fold(0.0, f64::max);
+    let label = format!("undisturbed (±{})", units::share(tolerance));
+    Some(Figure {
+        id: "canaries".into(),
+        title: "How quiet the machine was: canaries over the run".into(),
+        description: sentences,
+        shows: Vec::new(),
+        drawing: Drawing::Plot(Plot {
+            x: FigureAxis {
+                label: "time since the start of the run".into(),
+                kind: AxisKind::Seconds,
+                logarithmic: false,
+                from_zero: true,
+            },
+            y: FigureAxis {
+                label: "canary's time over its reference".into(),
+                kind: AxisKind::Number,
+                // A single interruption takes a thousand times a canary's time, and must not flatten all the rest.
+                logarithmic: true,
+                from_zero: false,
+            },
+            guides: vec![Guide { label, low: 1.0 - tolerance, high: 1.0 + tolerance }],
+            marks: Vec::new(),
+            series,
+        }),
+    })
+}
+
+/// Readings of a canary relative to its reference, in bins over time: the median, with lowest and highest as its band.
+fn thinned(history: &CanaryHistory) -> Vec<Point> {
+    let end = history.points.iter().map(|point| point.at).fold(0.0, f64::max);
+    let width = end / CANARY_BINS as f64;
+    let mut bins: Vec<(f64, Vec<f64>)> = Vec::new();
+    let mut bin_of_last = None;
+    for point in &history.points {
+        let bin = if width > 0.0 { (point.at / width) as usize } else { 0 };
+        let value = point.nanoseconds / history.reference;
+        match bins.last_mut() {
+            Some((_, values)) if bin_of_last == Some(bin) => values.push(value),
+            _ => bins.push((point.at, vec![value])),
+        }
+        bin_of_last = Some(bin);
+    }
+    let point = |(x, mut values): (f64, Vec<f64>)| {
+        values.sort_by(f64::total_cmp);
+        Point { x, y: values[values.len() / 2], low: values[0], high: values[values.len() - 1] }
+    };
+    bins.into_iter().map(point).filter(Point::is_finite).collect()
+}

@@ -1,0 +1,229 @@
+//! The figure of one curve, and what every figure made of curves shares: series, their predictions, their words.
+
+use kelvin_analysis::{MemoryLevel, MemoryLevels, MetricResult, Outcome};
+use kelvin_model::{AxisScale, Case, Conclusion, Name, Reference, Value};
+
+use super::{AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Role, Series, spans_wide};
+use crate::sections::{Curve, CurveSeries};
+use crate::{Report, units, words};
+
+/// The figure of a curve; `None` where nothing of it was measured.
+pub(super) fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Figure> {
+    let mut series = Vec::new();
+    for (style, line) in curve.series.iter().enumerate() {
+        series.extend(measured_series(line, &line.label, style));
+    }
+    if !is_measured(&series) {
+        return None;
+    }
+    let published = |(index, reference): (usize, &Reference)| {
+        let style = curve.series.len() + index;
+        reference_series(curve, None, reference, Series::published(reference.title.clone(), style))
+    };
+    series.extend(report.references.iter().enumerate().filter_map(published));
+    Some(Figure {
+        id: curve.metric.id.to_string(),
+        title: curve.metric.summary.to_string(),
+        description: [describe(curve), conclusions(report, curve)].concat(),
+        shows: lines_of(curve),
+        drawing: Drawing::Plot(Plot {
+            x: x_axis(curve),
+            y: FigureAxis {
+                label: "measured".into(),
+                kind: curve.metric.unit.into(),
+                logarithmic: spans_wide(&series),
+                from_zero: true,
+            },
+            guides: Vec::new(),
+            marks: marks(report, curve),
+            series,
+        }),
+    })
+}
+
+/// The curve that the levels of memory are read from.
+const LEVELS_CURVE: Name = Name::new("mem.latency");
+
+/// What analysis made of the levels of memory, for the curve that it read them from.
+fn levels<'a>(report: &Report<'a>, curve: &Curve<'_>) -> Option<&'a MemoryLevels> {
+    report.analysis.levels.as_ref().filter(|_| curve.metric.id == LEVELS_CURVE)
+}
+
+/// The working sets between which the levels of memory end; the line in their middle as the axis shows it.
+fn marks(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Mark> {
+    let end = |level: &MemoryLevel| {
+        let capacity = level.capacity?;
+        let (low, high) = (capacity.low as f64, capacity.high as f64);
+        Some(Mark { label: format!("end of {}", level.name), at: (low * high).sqrt(), low, high })
+    };
+    levels(report, curve).iter().flat_map(|found| &found.levels).filter_map(end).collect()
+}
+
+/// What analysis concludes from a curve, with the test that carries it, said once for neighbours that share it.
+fn conclusions(report: &Report<'_>, curve: &Curve<'_>) -> Vec<String> {
+    let all = levels(report, curve).map_or(&[][..], |found| &found.conclusions);
+    let sentence = |(index, conclusion): (usize, &Conclusion)| {
+        let shared = all.get(index + 1).is_some_and(|next| next.test == conclusion.test);
+        let test = if shared { String::new() } else { format!(" ({})", conclusion.test) };
+        format!("{}{test}.", conclusion.text)
+    };
+    all.iter().enumerate().map(sentence).collect()
+}
+
+/// The lines of a curve, as a figure remembers what it shows.
+pub(super) fn lines_of(curve: &Curve<'_>) -> Vec<(Name, String)> {
+    curve.series.iter().map(|line| (curve.metric.id, line.label.clone())).collect()
+}
+
+/// The axis that a curve runs over.
+pub(super) fn x_axis(curve: &Curve<'_>) -> FigureAxis {
+    let kind = if curve.axis.scale == AxisScale::Bytes { AxisKind::Bytes } else { AxisKind::Number };
+    let logarithmic = curve.axis.scale != AxisScale::Linear;
+    FigureAxis { label: curve.axis.label.to_string(), kind, logarithmic, from_zero: true }
+}
+
+/// Whether there is a point that came of this run.
+pub(super) fn is_measured(series: &[Series]) -> bool {
+    series.iter().any(|line| matches!(line.role, Role::Measured | Role::AsFound))
+}
+
+/// The label of a series: its name, what it is, or both.
+pub(super) fn named(name: &str, suffix: &str) -> String {
+    match (name.is_empty(), suffix.is_empty()) {
+        (true, true) => "measured".to_owned(),
+        (true, false) => suffix.to_owned(),
+        (false, true) => name.to_owned(),
+        (false, false) => format!("{name}, {suffix}"),
+    }
+}
+
+/// The value and interval of a result that came to a number.
+pub(super) fn headline(result: &MetricResult) -> Option<[f64; 3]> {
+    let summary = result.outcome.summary()?;
+    let (low, high) = summary.interval.map_or((summary.headline, summary.headline), |i| (i.lower, i.upper));
+    Some([summary.headline, low, high])
+}
+
+/// The same as found, for a result that was too disturbed to come to a number.
+pub(super) fn as_found(result: &MetricResult) -> Option<[f64; 3]> {
+    let Outcome::NotKnown(summary) = &result.outcome else { return None };
+    let figure = summary.as_found;
+    let (low, high) = figure.interval.map_or((figure.value, figure.value), |i| (i.lower, i.upper));
+    Some([figure.value, low, high])
+}
+
+/// The prediction of a result with the range around it.
+pub(super) fn foreseen(result: &MetricResult) -> Option<[f64; 3]> {
+    let prediction = result.prediction.as_ref()?;
+    Some([prediction.value, prediction.low, prediction.high])
+}
+
+/// What a result's value and range are read from.
+pub(super) type Reading = fn(&MetricResult) -> Option<[f64; 3]>;
+
+/// The three kinds of series that a line of results can have.
+pub(super) const KINDS: [(Role, &str, Reading); 3] = [
+    (Role::Measured, "", headline),
+    (Role::AsFound, "as found, too disturbed for a headline", as_found),
+    (Role::Predicted, "predicted", foreseen),
+];
+
+/// The measured, as-found and predicted series of one line of a curve; those without points are left out.
+pub(super) fn measured_series(line: &CurveSeries<'_>, name: &str, style: usize) -> Vec<Series> {
+    let of = |(role, suffix, read): (Role, &str, Reading)| {
+        let point = |(x, result): &(u64, &MetricResult)| {
+            let [y, low, high] = read(result)?;
+            Some(Point { x: *x as f64, y, low, high })
+        };
+        Series { label: named(name, suffix), role, style, points: Vec::new() }
+            .with(line.points.iter().filter_map(point))
+    };
+    KINDS.into_iter().filter_map(of).collect()
+}
+
+impl Series {
+    /// A series, still without points, of what a reference machine published.
+    pub(super) fn published(label: String, style: usize) -> Self {
+        Self { label, role: Role::Reference, style, points: Vec::new() }
+    }
+
+    /// The series with those of these points that can be drawn; `None` where there are none.
+    pub(super) fn with(self, points: impl Iterator<Item = Point>) -> Option<Self> {
+        let points: Vec<Point> = points.filter(Point::is_finite).collect();
+        (!points.is_empty()).then_some(Self { points, ..self })
+    }
+}
+
+/// Published values of the same quantity, of one line only where it is given; values that span something else are never
+/// drawn beside ours.
+pub(super) fn reference_series(
+    curve: &Curve<'_>,
+    line: Option<&str>,
+    reference: &Reference,
+    series: Series,
+) -> Option<Series> {
+    let metric = curve.metric;
+    let of_line = |case: &Case| {
+        let rest: Case = case.iter().filter(|(name, _)| *name != curve.axis.name).collect();
+        line.is_none_or(|line| units::case(metric, &rest) == line)
+    };
+    let comparable = reference.values.iter().filter(|value| {
+        value.metric == metric.id && value.spans.is_none() && value.unit == metric.unit && of_line(&value.case)
+    });
+    let mut points: Vec<Point> = comparable
+        .filter_map(|value| {
+            let x = value.case.integer(&curve.axis.name)? as f64;
+            Some(Point { x, y: value.value, low: value.value, high: value.value })
+        })
+        .collect();
+    points.sort_by(|a, b| a.x.total_cmp(&b.x));
+    series.with(points.into_iter())
+}
+
+/// A curve in words: for each series, from what to what it goes, and how it stands to its prediction.
+fn describe(curve: &Curve<'_>) -> Vec<String> {
+    let sentences: Vec<String> =
+        curve.series.iter().filter_map(|line| describe_line(curve, line, &line.label)).collect();
+    if sentences.is_empty() { vec!["No point came to a number.".into()] } else { sentences }
+}
+
+/// A line of a curve in words; `None` where nothing of it was measured.
+pub(super) fn describe_line(curve: &Curve<'_>, line: &CurveSeries<'_>, name: &str) -> Option<String> {
+    let measured: Vec<(u64, f64)> =
+        line.points.iter().filter_map(|(x, result)| Some((*x, result.outcome.summary()?.headline))).collect();
+    let (first, last) = (measured.first()?, measured.last()?);
+    let at = |x: u64| units::axis_value(Value::Integer(x), curve.axis.scale);
+    Some(format!(
+        "{}from {} at {} to {} at {}{}.",
+        prefix(name),
+        units::plain(first.1, curve.metric.unit),
+        at(first.0),
+        units::plain(last.1, curve.metric.unit),
+        at(last.0),
+        standing(line.points.iter().map(|(_, result)| *result))
+    ))
+}
+
+/// The name of a line as the beginning of a sentence about it.
+pub(super) fn prefix(name: &str) -> String {
+    if name.is_empty() { String::new() } else { format!("{name}: ") }
+}
+
+/// How points stand to their predictions, as the end of a sentence.
+pub(super) fn standing<'a>(results: impl Iterator<Item = &'a MetricResult>) -> String {
+    let compared: Vec<(f64, bool)> =
+        results.filter_map(|result| Some((result.ratio?, words::is_gap(result.verdict)))).collect();
+    if compared.is_empty() {
+        return String::new();
+    }
+    let gaps = compared.iter().filter(|(_, gap)| *gap).count();
+    let low = compared.iter().map(|(ratio, _)| *ratio).fold(f64::INFINITY, f64::min);
+    let high = compared.iter().map(|(ratio, _)| *ratio).fold(0.0, f64::max);
+    let points = words::plural(compared.len() as u64, "predicted point");
+    let outside = if gaps == 0 { "none".to_owned() } else { gaps.to_string() };
+    let ratios = match (units::ratio(low), units::ratio(high)) {
+        (low, high) if low == high => low,
+        (low, high) => format!("{low} to {high}"),
+    };
+    format!("; {ratios} times the prediction, {outside} of {points} out of range")
+}

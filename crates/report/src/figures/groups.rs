@@ -1,0 +1,232 @@
+//! Which curves of an area share a figure: operations of one family, and a delay against the rate it was suffered at.
+
+use kelvin_analysis::MetricResult;
+use kelvin_model::{Name, Unit, Value};
+
+use super::curves::{
+    KINDS, Reading, curve_figure, describe_line, foreseen, headline, is_measured, lines_of, measured_series, named,
+    prefix, reference_series, standing, x_axis,
+};
+use super::heat::heat_figure;
+use super::{Drawing, Figure, FigureAxis, Plot, Point, Role, Series, file_name, spans_wide};
+use crate::sections::{Curve, CurveSeries, Entry};
+use crate::{Report, units};
+
+/// Fewest parts of an id whose children can be a family: below an area alone, everything would be related.
+const LEAST_PARTS: usize = 2;
+
+/// The figures of an area, each where the first of what it shows stands.
+pub(super) fn figures(report: &Report<'_>, entries: &[Entry<'_>]) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    let mut drawn: Vec<Name> = Vec::new();
+    for entry in entries {
+        match entry {
+            Entry::Single(_) => {}
+            Entry::Matrix(matrix) => figures.extend(heat_figure(matrix)),
+            Entry::Curve(curve) if drawn.contains(&curve.metric.id) => {}
+            Entry::Curve(curve) => {
+                let group = group(curve, entries);
+                drawn.extend(group.iter().map(|member| member.metric.id));
+                figures.extend(group_figures(report, &group));
+            }
+        }
+    }
+    figures
+}
+
+/// The curves that are drawn with this one, itself among them, in the order of the report.
+///
+/// They are children of one id over the same parameters. All of one unit are a family; a duration and a rate are drawn
+/// against each other; with anything else a curve is alone.
+fn group<'c, 'a>(curve: &'c Curve<'a>, entries: &'c [Entry<'a>]) -> Vec<&'c Curve<'a>> {
+    let related = |other: &Curve<'_>| {
+        parent(curve).is_some_and(|id| parent(other) == Some(id)) && other.metric.axes == curve.metric.axes
+    };
+    let curves = entries.iter().filter_map(|entry| if let Entry::Curve(curve) = entry { Some(curve) } else { None });
+    let group: Vec<&Curve<'a>> = curves.filter(|other| related(other)).collect();
+    let one_unit = group.iter().all(|member| member.metric.unit == curve.metric.unit);
+    if one_unit && group.len() > 1 || against(&group).is_some() { group } else { vec![curve] }
+}
+
+/// The id above a curve's, if it is long enough to name a family.
+fn parent(curve: &Curve<'_>) -> Option<&'static str> {
+    let (parent, _) = curve.metric.id.as_str().rsplit_once('.')?;
+    (parent.split('.').count() >= LEAST_PARTS).then_some(parent)
+}
+
+/// The last part of a curve's id: what sets it apart in its family.
+fn own_name(curve: &Curve<'_>) -> &'static str {
+    let id = curve.metric.id.as_str();
+    id.rsplit_once('.').map_or(id, |(_, own)| own)
+}
+
+fn group_figures(report: &Report<'_>, group: &[&Curve<'_>]) -> Vec<Figure> {
+    match (group, against(group)) {
+        ([curve], _) => curve_figure(report, curve).into_iter().collect(),
+        (_, Some(pair)) => loaded_figure(&pair).into_iter().collect(),
+        _ => family_figures(report, group),
+    }
+}
+
+// ---- A family: one figure for each combination of the other parameters, one series for each member.
+
+fn family_figures(report: &Report<'_>, family: &[&Curve<'_>]) -> Vec<Figure> {
+    let mut labels: Vec<&str> = Vec::new();
+    for line in family.iter().flat_map(|curve| &curve.series) {
+        if !labels.contains(&line.label.as_str()) {
+            labels.push(&line.label);
+        }
+    }
+    labels.into_iter().filter_map(|label| family_figure(report, family, label)).collect()
+}
+
+fn family_figure(report: &Report<'_>, family: &[&Curve<'_>], label: &str) -> Option<Figure> {
+    let (mut series, mut description, mut shows) = (Vec::new(), Vec::new(), Vec::new());
+    let mut published = Vec::new();
+    for (style, curve) in family.iter().enumerate() {
+        let Some(line) = curve.series.iter().find(|line| line.label == label) else { continue };
+        let name = own_name(curve);
+        series.extend(measured_series(line, name, style));
+        description.extend(describe_line(curve, line, name));
+        shows.push((curve.metric.id, line.label.clone()));
+        published.extend(report.references.iter().filter_map(|reference| {
+            let empty = Series::published(format!("{}, {name}", reference.title), style);
+            reference_series(curve, Some(label), reference, empty)
+        }));
+    }
+    if !is_measured(&series) {
+        return None;
+    }
+    series.extend(published);
+    let first = family.first()?;
+    let logarithmic = spans_wide(&series);
+    let y = FigureAxis { label: "measured".into(), kind: first.metric.unit.into(), logarithmic, from_zero: true };
+    let (guides, marks) = (Vec::new(), Vec::new());
+    Some(Figure {
+        id: family_id(family, label),
+        title: family_title(family, label),
+        description,
+        shows,
+        drawing: Drawing::Plot(Plot { x: x_axis(first), y, guides, marks, series }),
+    })
+}
+
+/// The family's id and what sets this figure apart; without that the members, for the bare id may be a metric's.
+fn family_id(family: &[&Curve<'_>], label: &str) -> String {
+    let id = family.first().and_then(|curve| parent(curve)).unwrap_or_default();
+    let names: Vec<&str> = family.iter().map(|curve| own_name(curve)).collect();
+    file_name(&format!("{id} {}", if label.is_empty() { names.join(" ") } else { label.to_owned() }))
+}
+
+/// `Bandwidth of read, write and copy over working set, cpus=one`.
+fn family_title(family: &[&Curve<'_>], label: &str) -> String {
+    let what =
+        family.first().and_then(|curve| parent(curve)).and_then(|id| id.rsplit_once('.')).map_or("", |(_, own)| own);
+    let names: Vec<&str> = family.iter().map(|curve| own_name(curve)).collect();
+    let names = match names.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => names.concat(),
+    };
+    let over = family.first().map_or("", |curve| curve.axis.label.as_str());
+    let which = if label.is_empty() { String::new() } else { format!(", {label}") };
+    format!("{} of {names} over {over}{which}", capitalised(what))
+}
+
+fn capitalised(word: &str) -> String {
+    let mut characters = word.chars();
+    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
+}
+
+// ---- A delay against the rate at which it was suffered: both are measured, the parameter only sets them.
+
+/// A duration and a rate over the same parameters.
+struct Against<'c, 'a> {
+    delay: &'c Curve<'a>,
+    rate: &'c Curve<'a>,
+}
+
+fn against<'c, 'a>(group: &[&'c Curve<'a>]) -> Option<Against<'c, 'a>> {
+    let [a, b] = group else { return None };
+    let is = |curve: &Curve<'_>, unit| curve.metric.unit == unit;
+    let pair = |delay, rate| {
+        (is(delay, Unit::Nanoseconds) && is(rate, Unit::BytesPerSecond)).then_some(Against { delay, rate })
+    };
+    pair(*a, *b).or_else(|| pair(*b, *a))
+}
+
+fn loaded_figure(pair: &Against<'_, '_>) -> Option<Figure> {
+    let (mut series, mut description) = (Vec::new(), Vec::new());
+    for (style, line) in pair.delay.series.iter().enumerate() {
+        let Some(rates) = pair.rate.series.iter().find(|rates| rates.label == line.label) else { continue };
+        series.extend(loaded_series(line, rates, style));
+        description.extend(describe_loaded(pair, line, rates));
+    }
+    if !is_measured(&series) {
+        return None;
+    }
+    let (delay, rate) = (pair.delay.metric, pair.rate.metric);
+    let (what, by) = (own_name(pair.delay), own_name(pair.rate));
+    let y =
+        FigureAxis { label: what.into(), kind: delay.unit.into(), logarithmic: spans_wide(&series), from_zero: true };
+    let x = FigureAxis { label: format!("measured {by}"), kind: rate.unit.into(), logarithmic: false, from_zero: true };
+    let (guides, marks) = (Vec::new(), Vec::new());
+    Some(Figure {
+        id: format!("{}.{what}-{by}", parent(pair.delay)?),
+        title: format!("{} against the {by} at which it was measured, by {}", capitalised(what), pair.delay.axis.label),
+        description,
+        shows: [lines_of(pair.delay), lines_of(pair.rate)].concat(),
+        drawing: Drawing::Plot(Plot { x, y, guides, marks, series }),
+    })
+}
+
+/// The result of the other curve at the same position.
+fn partner<'a>(rates: &CurveSeries<'a>, position: u64) -> Option<&'a MetricResult> {
+    rates.points.iter().find(|(other, _)| *other == position).map(|(_, result)| *result)
+}
+
+/// The series of one line, by the parameter: what was measured at what was measured, what was predicted at what was
+/// predicted (at the measured rate where only the delay was predicted).
+fn loaded_series(line: &CurveSeries<'_>, rates: &CurveSeries<'_>, style: usize) -> Vec<Series> {
+    let of = |(role, suffix, read): (Role, &str, Reading)| {
+        let point = |(position, result): &(u64, &MetricResult)| {
+            let rate = partner(rates, *position)?;
+            let [x, ..] = match role {
+                Role::Predicted => foreseen(rate).or_else(|| headline(rate))?,
+                _ => headline(rate)?,
+            };
+            let [y, low, high] = read(result)?;
+            Some(Point { x, y, low, high })
+        };
+        let empty = Series { label: named(&line.label, suffix), role, style, points: Vec::new() };
+        empty.with(line.points.iter().filter_map(point))
+    };
+    KINDS.into_iter().filter_map(of).collect()
+}
+
+/// Both ends of a line in words, and how far the delay rose.
+fn describe_loaded(pair: &Against<'_, '_>, line: &CurveSeries<'_>, rates: &CurveSeries<'_>) -> Option<String> {
+    let both = |(position, result): &(u64, &MetricResult)| {
+        let [delay, ..] = headline(result)?;
+        let [rate, ..] = headline(partner(rates, *position)?)?;
+        Some((*position, delay, rate))
+    };
+    let points: Vec<(u64, f64, f64)> = line.points.iter().filter_map(both).collect();
+    let (first, last) = (points.first()?, points.last()?);
+    let end = |(position, delay, rate): &(u64, f64, f64)| {
+        format!(
+            "{} at {} ({} {})",
+            units::plain(*delay, pair.delay.metric.unit),
+            units::plain(*rate, pair.rate.metric.unit),
+            pair.delay.axis.name,
+            units::axis_value(Value::Integer(*position), pair.delay.axis.scale)
+        )
+    };
+    Some(format!(
+        "{}from {} to {}, {} times as long{}.",
+        prefix(&line.label),
+        end(first),
+        end(last),
+        units::ratio(last.1 / first.1),
+        standing(line.points.iter().map(|(_, result)| *result))
+    ))
+}

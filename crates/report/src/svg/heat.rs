@@ -1,0 +1,166 @@
+//! Heat maps as SVG: a grid of coloured cells with their values, and the legend of the colours.
+
+use std::fmt::Write as _;
+
+use super::{BOTTOM, CHARACTER, LEFT, RIGHT, TOP, WIDTH};
+use crate::figures::{HEAT_STEPS, Heat};
+use crate::text::html;
+
+/// Colours of the steps, lowest first, and of the text on each: one hue from light to dark, so that the order is seen
+/// without the legend, by colour-blind readers and on grey paper too. After ColorBrewer's Blues.
+pub(super) const COLORS: [(&str, &str); HEAT_STEPS] = [
+    ("#dce9f6", "#1c2127"),
+    ("#c0d8ee", "#1c2127"),
+    ("#9ecae1", "#1c2127"),
+    ("#6baed6", "#1c2127"),
+    ("#4a98c9", "#1c2127"),
+    ("#2171b5", "#ffffff"),
+    ("#084594", "#ffffff"),
+];
+
+/// Largest side of a cell: a few CPUs need no poster.
+const LARGEST_CELL: f64 = 56.0;
+
+/// Least side of a cell that has room for its value.
+const LEAST_FOR_TEXT: f64 = 34.0;
+
+/// Height of the legend.
+pub(super) const LEGEND: f64 = 54.0;
+
+/// Side of a cell of a heat map with this many columns.
+fn side(columns: usize) -> f64 {
+    ((WIDTH - LEFT - RIGHT) / columns.max(1) as f64).min(LARGEST_CELL)
+}
+
+pub(super) fn height(heat: &Heat) -> f64 {
+    TOP + side(heat.names.len()) * heat.names.len() as f64 + BOTTOM
+}
+
+/// The grid with its axes; a pair without a number has no cell.
+pub(super) fn body(heat: &Heat) -> String {
+    let mut svg = String::new();
+    let side = side(heat.names.len());
+    axes(&mut svg, heat, side);
+    for cell in &heat.cells {
+        let (x, y) = (LEFT + cell.column as f64 * side, TOP + cell.row as f64 * side);
+        let gap = (side / 40.0).min(1.0);
+        let _ = write!(
+            svg,
+            "<rect class=\"h{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{w:.1}\" height=\"{w:.1}\"><title>{}</title></rect>",
+            cell.step,
+            x + gap,
+            y + gap,
+            html(&format!(
+                "{} {} {} {}: {}",
+                heat.row_label,
+                heat.names[cell.row],
+                heat.column_label,
+                heat.names[cell.column],
+                heat.unit.text(cell.value)
+            )),
+            w = side - 2.0 * gap
+        );
+        if side >= LEAST_FOR_TEXT {
+            let _ = write!(
+                svg,
+                "<text class=\"ht{}\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                cell.step,
+                x + side / 2.0,
+                y + side / 2.0 + 4.0,
+                html(&heat.digits(cell.value))
+            );
+        }
+    }
+    svg
+}
+
+/// Names of rows and columns, as many as there is room for, and what they are.
+fn axes(svg: &mut String, heat: &Heat, side: f64) {
+    let count = heat.names.len();
+    let end = TOP + side * count as f64;
+    let widest = heat.names.iter().map(|name| name.chars().count()).max().unwrap_or(1) as f64 * CHARACTER;
+    let every = |room: f64| ((room / side).ceil() as usize).max(1);
+    for index in (0..count).step_by(every(16.0)) {
+        let y = TOP + (index as f64 + 0.5) * side + 4.0;
+        let name = html(&heat.names[index]);
+        let _ = write!(svg, "<text x=\"{:.0}\" y=\"{y:.1}\" text-anchor=\"end\">{name}</text>", LEFT - 8.0);
+    }
+    for index in (0..count).step_by(every(widest + CHARACTER)) {
+        let x = LEFT + (index as f64 + 0.5) * side;
+        let name = html(&heat.names[index]);
+        let _ = write!(svg, "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{name}</text>", end + 18.0);
+    }
+    let middle = TOP + side * count as f64 / 2.0;
+    let _ = write!(
+        svg,
+        "<text x=\"{:.1}\" y=\"{:.1}\">{}</text><text transform=\"translate(16 {middle:.1}) rotate(-90)\" \
+         text-anchor=\"middle\">{}</text>",
+        LEFT,
+        end + 38.0,
+        html(&heat.column_caption()),
+        html(&heat.row_label)
+    );
+}
+
+/// The colours with their ranges, in as many columns as the figure has room for.
+pub(super) fn legend(heat: &Heat) -> String {
+    const COLUMNS: usize = 4;
+    let mut svg = String::new();
+    let width = (WIDTH - LEFT - RIGHT) / COLUMNS as f64;
+    for (step, label) in heat.steps.iter().enumerate() {
+        let (x, y) = (LEFT + (step % COLUMNS) as f64 * width, height(heat) + (step / COLUMNS) as f64 * 20.0 + 4.0);
+        let _ = write!(
+            svg,
+            "<rect class=\"h{step}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"14\" height=\"14\"/><text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            x + 20.0,
+            y + 11.5,
+            html(label)
+        );
+    }
+    svg
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Relative luminance of `#rrggbb` (WCAG 2.2).
+    fn luminance(color: &str) -> f64 {
+        let part = |at: usize| f64::from(u8::from_str_radix(&color[at..at + 2], 16).unwrap()) / 255.0;
+        let linear = |c: f64| if c <= 0.04045 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) };
+        0.2126 * linear(part(1)) + 0.7152 * linear(part(3)) + 0.0722 * linear(part(5))
+    }
+
+    fn contrast(a: &str, b: &str) -> f64 {
+        let (a, b) = (luminance(a), luminance(b));
+        (a.max(b) + 0.05) / (a.min(b) + 0.05)
+    }
+
+    /// The themes of the page's style sheet: the values of `--h0` and `--ht0` and so on, once for each theme.
+    fn themes() -> Vec<Vec<(String, String)>> {
+        let css = include_str!("../../assets/report.css");
+        let values = |name: &str| -> Vec<String> {
+            css.split(&format!("--{name}:")).skip(1).map(|rest| rest.trim_start()[..7].to_owned()).collect()
+        };
+        let steps: Vec<(Vec<String>, Vec<String>)> =
+            (0..HEAT_STEPS).map(|step| (values(&format!("h{step}")), values(&format!("ht{step}")))).collect();
+        (0..steps[0].0.len())
+            .map(|theme| steps.iter().map(|(color, ink)| (color[theme].clone(), ink[theme].clone())).collect())
+            .collect()
+    }
+
+    #[test]
+    fn values_are_legible_on_every_colour_of_every_theme() {
+        let own = COLORS.iter().map(|(color, ink)| ((*color).to_owned(), (*ink).to_owned())).collect();
+        let themes: Vec<Vec<(String, String)>> = themes().into_iter().chain([own]).collect();
+        assert_eq!(themes.len(), 4, "light, dark twice, and files");
+        assert_eq!(themes[0], themes[3], "files look as the light page");
+        for theme in themes {
+            for (color, ink) in &theme {
+                assert!(contrast(color, ink) >= 4.5, "{ink} on {color}: {:.2}", contrast(color, ink));
+            }
+            let order: Vec<f64> = theme.iter().map(|(color, _)| luminance(color)).collect();
+            assert!(order.is_sorted() || order.iter().rev().is_sorted(), "lightness tells the order");
+        }
+    }
+}

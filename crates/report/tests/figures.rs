@@ -1,0 +1,166 @@
+//! Which figures a report has, and that they show what was measured.
+
+mod synthetic;
+
+use kelvin_analysis::MetricResult;
+use kelvin_model::{Axis, AxisScale, Better, Case, Unit};
+use kelvin_report::figures::{Drawing, Figure, Heat, Plot, Role, figures};
+use kelvin_report::sections::{Entry, sections};
+use kelvin_report::{Html, Render, Terminal, svg};
+use synthetic::Sample;
+
+fn figure(sample: &Sample, id: &str) -> Figure {
+    figures(&sample.report()).into_iter().find(|figure| figure.id == id).unwrap_or_else(|| panic!("no figure {id}"))
+}
+
+fn plot(sample: &Sample, id: &str) -> Plot {
+    match figure(sample, id).drawing {
+        Drawing::Plot(plot) => plot,
+        Drawing::Heat(_) => panic!("{id} is a heat map"),
+    }
+}
+
+fn heat(sample: &Sample, id: &str) -> Heat {
+    match figure(sample, id).drawing {
+        Drawing::Heat(heat) => heat,
+        Drawing::Plot(_) => panic!("{id} is a plot"),
+    }
+}
+
+fn result<'a>(sample: &'a Sample, metric: &str, case: &Case) -> &'a MetricResult {
+    let found = sample.analysis.results.iter().find(|result| result.metric.id == *metric && result.case == *case);
+    found.unwrap_or_else(|| panic!("no {metric} at {case}"))
+}
+
+fn value(result: &MetricResult) -> Option<f64> {
+    Some(result.outcome.summary()?.headline)
+}
+
+#[test]
+fn operations_of_one_family_share_a_figure_for_each_number_of_cpus() {
+    let sample = synthetic::full();
+    for cpus in ["one", "all"] {
+        let plot = plot(&sample, &format!("mem.bandwidth-cpus={cpus}"));
+        let measured: Vec<&str> =
+            plot.series.iter().filter(|series| series.role == Role::Measured).map(|series| &*series.label).collect();
+        assert_eq!(measured, ["read", "write", "copy", "fill", "ntwrite", "triad"]);
+        for series in plot.series.iter().filter(|series| series.role == Role::Measured) {
+            for point in &series.points {
+                let case = Case::new().with("bytes", point.x as u64).with_word("cpus", cpus);
+                assert_eq!(value(result(&sample, &format!("mem.bandwidth.{}", series.label), &case)), Some(point.y));
+            }
+            let predicted = format!("{}, predicted", series.label);
+            for other in plot.series.iter().filter(|other| other.label == predicted) {
+                assert_eq!(other.style, series.style, "a prediction looks like its measurement");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_delay_stands_over_the_rate_at_which_it_was_measured() {
+    let sample = synthetic::full();
+    let plot = plot(&sample, "mem.loaded.latency-bandwidth");
+    let measured = plot.series.iter().find(|series| series.role == Role::Measured).unwrap();
+    let loads: Vec<Case> = (0..=10).map(|tenth| Case::new().with("load", 10 * tenth)).collect();
+    let expected: Vec<(f64, f64)> = loads
+        .iter()
+        .map(|case| {
+            let of = |metric| value(result(&sample, metric, case)).unwrap();
+            (of("mem.loaded.bandwidth"), of("mem.loaded.latency"))
+        })
+        .collect();
+    assert_eq!(measured.points.iter().map(|point| (point.x, point.y)).collect::<Vec<_>>(), expected);
+    let predicted = plot.series.iter().find(|series| series.role == Role::Predicted).unwrap();
+    assert_eq!(predicted.points.len(), 11);
+    assert!(figures(&sample.report()).iter().all(|figure| figure.id != "mem.loaded.latency"), "drawn once");
+}
+
+#[test]
+fn a_heat_map_has_a_cell_for_each_pair_with_a_number() {
+    let sample = synthetic::full();
+    let heat = heat(&sample, "mem.core_to_core");
+    assert_eq!(heat.names, ["0", "1", "2", "3", "4", "5"]);
+    assert_eq!(heat.cells.len(), 14, "15 pairs, one of them skipped");
+    assert!(heat.cell(1, 4).is_none() && heat.cell(0, 0).is_none());
+    for cell in &heat.cells {
+        let case = Case::new().with("from", cell.row as u64).with("to", cell.column as u64);
+        let result = result(&sample, "mem.core_to_core", &case);
+        assert_eq!(value(result), Some(cell.value));
+        assert_eq!(result.prediction.as_ref().map(|prediction| prediction.value), cell.predicted);
+    }
+    let mut by_value = heat.cells.clone();
+    by_value.sort_by(|a, b| a.value.total_cmp(&b.value));
+    assert!(by_value.is_sorted_by_key(|cell| cell.step), "a higher value never has a lower colour");
+    assert_eq!((by_value[0].step, by_value[13].step), (0, heat.steps.len() - 1));
+    let drawn = svg::standalone(&figure(&sample, "mem.core_to_core"));
+    assert_eq!(drawn.matches("<rect class=\"h").count(), heat.cells.len() + heat.steps.len(), "cells and legend");
+    assert!(figure(&sample, "mem.core_to_core").description.concat().contains("1 pair came to no number: 1 to 4."));
+}
+
+#[test]
+fn where_a_level_of_memory_ends_is_marked_in_its_curve_alone() {
+    let sample = synthetic::full();
+    let marks = plot(&sample, "mem.latency").marks;
+    let labels: Vec<&str> = marks.iter().map(|mark| &*mark.label).collect();
+    assert_eq!(labels, ["end of L1", "end of L2", "end of L3"], "the last level has no end");
+    assert!(marks.iter().all(|mark| mark.low < mark.at && mark.at < mark.high));
+    assert_eq!((marks[0].low, marks[0].high), (46_341.0, 65_536.0));
+    for figure in figures(&sample.report()) {
+        let lines = svg::standalone(&figure).matches("<path class=\"mark-line\"").count();
+        assert_eq!(lines, if figure.id == "mem.latency" { 3 } else { 0 }, "{}", figure.id);
+    }
+    let mut without = synthetic::full();
+    without.analysis.levels = None;
+    assert!(plot(&without, "mem.latency").marks.is_empty());
+}
+
+/// The first numeric parameter may have one value only, as where a stride is swept over one working set.
+#[test]
+fn a_curve_runs_over_the_parameter_that_has_values() {
+    let mut sample = synthetic::full();
+    let curve: Vec<MetricResult> =
+        sample.analysis.results.iter().filter(|result| result.case.word("pages") == Some("base")).cloned().collect();
+    let axis = |name, scale| Some(Axis::new(name, name, scale));
+    sample.analysis.results = curve
+        .into_iter()
+        .map(|mut result| {
+            let bytes = result.case.integer("bytes").unwrap();
+            result.metric.axes = [axis("bytes", AxisScale::Bytes), axis("stride", AxisScale::Bytes), None];
+            result.case = Case::new().with("bytes", 1 << 30).with("stride", bytes);
+            result
+        })
+        .collect();
+    let report = sample.report();
+    let sections = sections(&report);
+    let [Entry::Curve(curve)] = &sections[0].entries[..] else { panic!("{:?}", sections[0].entries) };
+    assert_eq!(curve.axis.name, *"stride");
+    assert_eq!(curve.series.len(), 1);
+}
+
+/// Whatever tool a reader compares with, the most that the machine was seen to move is on the page beside the median.
+#[test]
+fn the_best_of_a_rate_stands_beside_its_median() {
+    let sample = synthetic::full();
+    let mut terminal = Vec::new();
+    Terminal { width: 100, color: false }.render(&sample.report(), &mut terminal).unwrap();
+    let terminal = String::from_utf8(terminal).unwrap();
+    let mut html = Vec::new();
+    Html.render(&sample.report(), &mut html).unwrap();
+    let html = String::from_utf8(html).unwrap();
+    for format in [&terminal, &html] {
+        assert!(format.contains("best 4.62 GB/s"), "a single figure");
+        assert!(format.contains("best 21.1 to 263 GB/s"), "a curve");
+    }
+    let rates = sample.analysis.results.iter().filter(|result| result.metric.unit == Unit::BytesPerSecond);
+    let rates: Vec<&MetricResult> = rates.filter(|result| result.metric.better == Better::Higher).collect();
+    assert!(rates.len() > 50);
+    for result in rates {
+        let Some(summary) = result.outcome.summary() else { continue };
+        let best = kelvin_report::units::plain(summary.distribution.best, Unit::BytesPerSecond);
+        assert!(summary.distribution.best > summary.headline);
+        let detail = format!("<td>{best}</td>");
+        assert!(result.case.is_empty() || html.contains(&detail), "{} {}: {best}", result.metric.id, result.case);
+    }
+    assert!(!terminal.contains("loaded.bandwidth over share of the load, percent\n  best"));
+}

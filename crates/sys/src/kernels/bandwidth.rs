@@ -1,0 +1,233 @@
+//! Memory moved in bulk: read, write, fill, copy, non-temporal write and triad, each by every means that this processor
+//! has.
+
+#[cfg(target_arch = "aarch64")]
+use super::bandwidth_aarch64 as arch;
+#[cfg(target_arch = "x86_64")]
+use super::bandwidth_x86_64 as arch;
+use crate::Result;
+use crate::memory::{Arena, Pages};
+
+/// What is done with each byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Load it.
+    Read,
+    /// Store a constant over it, by ordinary stores.
+    Write,
+    /// Set it by the fastest means, as a C library's memset would: a string instruction or any kind of store.
+    Fill,
+    /// Load it and store it elsewhere.
+    Copy,
+    /// Store a constant over it, past the caches.
+    NonTemporalWrite,
+    /// `a[i] = b[i] + s * c[i]` in doubles.
+    Triad,
+}
+
+impl Operation {
+    /// All of them.
+    pub const ALL: [Self; 6] = [Self::Read, Self::Write, Self::Copy, Self::Fill, Self::NonTemporalWrite, Self::Triad];
+
+    /// Arrays that take part, which is also how often a byte of one of them counts in STREAM's way: what is read and
+    /// what is written, and not what a cache reads by itself before it is written.
+    pub const fn arrays(self) -> usize {
+        match self {
+            Self::Read | Self::Write | Self::Fill | Self::NonTemporalWrite => 1,
+            Self::Copy => 2,
+            Self::Triad => 3,
+        }
+    }
+
+    /// The means that this processor has for it.
+    pub fn kernels(self) -> Vec<Kernel> {
+        arch::kernels(self)
+    }
+}
+
+/// A routine in assembly: see the file of the architecture for what it must be given.
+pub(super) type Routine =
+    unsafe extern "C" fn(to: *mut u8, from: *const u8, other: *const u8, bytes: usize, passes: u64);
+
+/// One means of one operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel {
+    name: &'static str,
+    routine: Routine,
+}
+
+impl Kernel {
+    pub(super) const fn new(name: &'static str, routine: Routine) -> Self {
+        Self { name, routine }
+    }
+
+    /// Its name: `avx512 non-temporal`.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+/// Bytes that a kernel moves in one turn of its loop: arrays are a multiple of it.
+pub const TURN: usize = 512;
+/// Bytes by which an array starts later in its page than the one before it: a third of a page in whole lines, so that no
+/// store lies at the page offset of a load that follows it (some cores take the two for the same address).
+const SKEW: usize = 1344;
+/// Bytes of a page, for the skew.
+const PAGE: usize = 4096;
+
+/// Memory that one CPU works on: as many bytes in all as it is asked for, whatever the operation, which divides them
+/// among its arrays.
+#[derive(Debug)]
+pub struct Arrays {
+    arena: Arena,
+    bytes: usize,
+}
+
+/// A part of every array of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Its first byte in each array, a multiple of [`TURN`].
+    pub start: usize,
+    /// Its bytes in each array, a multiple of [`TURN`], not zero.
+    pub bytes: usize,
+}
+
+impl Arrays {
+    /// Maps memory for a working set of `bytes`, and touches all of it on the CPU that calls.
+    ///
+    /// # Errors
+    /// No memory, or fewer than three turns of it asked for.
+    pub fn new(bytes: usize, pages: Pages) -> Result<Self> {
+        if bytes < 3 * TURN {
+            return Err(crate::Error::other(format!("a working set of {bytes} bytes: at least {} wanted", 3 * TURN)));
+        }
+        let arena = Arena::populated(bytes + Operation::Triad.arrays() * (PAGE + SKEW), pages)?;
+        let mut arrays = Self { arena, bytes };
+        arrays.arena.as_mut_slice().fill(0x3f);
+        Ok(arrays)
+    }
+
+    /// Its first address.
+    pub fn address(&self) -> usize {
+        self.arena.address()
+    }
+
+    /// Bytes mapped.
+    pub fn mapped(&self) -> usize {
+        self.arena.len()
+    }
+
+    /// Bytes of each array of an operation.
+    pub fn array_bytes(&self, operation: Operation) -> usize {
+        self.bytes / operation.arrays() / TURN * TURN
+    }
+
+    /// Does the operation, by one of its kernels, over a window of its arrays, `passes` times (at least once).
+    ///
+    /// # Panics
+    /// If the window is empty, not made of whole turns, or does not lie in the arrays: a bug of the caller.
+    #[inline]
+    pub fn run(&mut self, operation: Operation, kernel: &Kernel, window: Window, passes: u64) {
+        let each = self.array_bytes(operation);
+        assert!(
+            window.bytes > 0
+                && window.bytes.is_multiple_of(TURN)
+                && window.start.is_multiple_of(TURN)
+                && window.start + window.bytes <= each,
+            "{window:?} of arrays of {each} bytes"
+        );
+        let distance = each.next_multiple_of(PAGE) + SKEW;
+        let first = self.arena.as_mut_slice()[window.start..].as_mut_ptr();
+        // The arrays of one operation: the one written to first, then those read from. A kernel uses as many as it has;
+        // what reads or writes a single array is given that one.
+        let place = |array: usize| if operation.arrays() > array { array * distance } else { 0 };
+        // SAFETY: `place` is at most twice the distance of this operation's arrays, so that window and array lie in the
+        // arena, which was made with room for three skews and round-ups; it is borrowed exclusively, aligned to a page
+        // and so are windows to 512 bytes and skews to 64, as vector loads want it; size and passes are not zero; and
+        // `kernels` gives only routines that this processor can run.
+        unsafe { (kernel.routine)(first, first.add(place(1)), first.add(place(2)), window.bytes, passes.max(1)) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What an operation leaves in the array that it writes to, from arrays of which each byte tells where it is.
+    fn outcome(operation: Operation, kernel: &Kernel, bytes: usize, passes: u64) -> (Arrays, Vec<u8>) {
+        let mut arrays = Arrays::new(bytes, Pages::Base).unwrap();
+        for (at, double) in arrays.arena.as_mut_slice().chunks_exact_mut(8).enumerate() {
+            double.copy_from_slice(&(at as f64).to_le_bytes());
+        }
+        let before = arrays.arena.as_slice().to_vec();
+        let window = Window { start: 0, bytes: arrays.array_bytes(operation) };
+        arrays.run(operation, kernel, window, passes);
+        (arrays, before)
+    }
+
+    fn doubles(bytes: &[u8]) -> Vec<f64> {
+        bytes.chunks_exact(8).map(|double| f64::from_le_bytes(double.try_into().unwrap())).collect()
+    }
+
+    #[test]
+    fn every_kernel_writes_what_its_operation_says_and_nothing_else() {
+        for operation in Operation::ALL {
+            let kernels = operation.kernels();
+            assert!(!kernels.is_empty());
+            for (kernel, passes) in kernels.iter().flat_map(|kernel| [(kernel, 1), (kernel, 3)]) {
+                let (arrays, before) = outcome(operation, kernel, 3 * 5 * TURN, passes);
+                let (after, each) = (arrays.arena.as_slice(), arrays.array_bytes(operation));
+                let distance = each.next_multiple_of(PAGE) + SKEW;
+                let wanted = match operation {
+                    Operation::Read => before[..each].to_vec(),
+                    Operation::Copy => before[distance..distance + each].to_vec(),
+                    Operation::Write | Operation::NonTemporalWrite => vec![0x3f; each],
+                    Operation::Fill => vec![if kernel.name() == "dc zva" { 0 } else { 0x3f }; each],
+                    Operation::Triad => {
+                        let scale = f64::from_le_bytes([0x3f; 8]);
+                        let (b, c) = (doubles(&before[distance..][..each]), doubles(&before[2 * distance..][..each]));
+                        let sums = b.iter().zip(&c).map(|(b, c)| c.mul_add(scale, *b));
+                        // A multiply and an add round twice, an instruction for both once.
+                        let twice = b.iter().zip(&c).map(|(b, c)| b + scale * c);
+                        let found = doubles(&after[..each]);
+                        let right = found.iter().zip(sums.zip(twice));
+                        assert!(right.clone().all(|(found, (one, two))| *found == one || *found == two));
+                        after[..each].to_vec()
+                    }
+                };
+                assert_eq!(after[..each], wanted, "{operation:?} {}", kernel.name());
+                assert_eq!(after[each..], before[each..], "{operation:?} {} wrote beyond", kernel.name());
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_is_all_that_is_touched() {
+        for operation in [Operation::Write, Operation::Fill, Operation::NonTemporalWrite] {
+            for kernel in operation.kernels() {
+                let mut arrays = Arrays::new(8 * TURN, Pages::Base).unwrap();
+                arrays.arena.as_mut_slice().fill(7);
+                arrays.run(operation, &kernel, Window { start: 2 * TURN, bytes: 3 * TURN }, 1);
+                let touched = arrays.arena.as_slice().iter().filter(|&&byte| byte != 7).count();
+                assert_eq!(touched, 3 * TURN, "{operation:?} {}", kernel.name());
+                assert!(arrays.arena.as_slice()[2 * TURN..5 * TURN].iter().all(|&byte| byte != 7));
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "of arrays of 1024 bytes")]
+    fn a_window_beyond_the_arrays_is_refused() {
+        let mut arrays = Arrays::new(3 * 1024, Pages::Base).unwrap();
+        let kernel = Operation::Triad.kernels()[0];
+        arrays.run(Operation::Triad, &kernel, Window { start: 0, bytes: 1536 }, 1);
+    }
+
+    #[test]
+    fn a_working_set_is_divided_among_the_arrays() {
+        let arrays = Arrays::new(48 << 10, Pages::Base).unwrap();
+        let each = Operation::ALL.map(|operation| arrays.array_bytes(operation));
+        assert_eq!(each, [48 << 10, 48 << 10, 24 << 10, 48 << 10, 48 << 10, 16 << 10]);
+        assert!(Arrays::new(1024, Pages::Base).is_err());
+    }
+}

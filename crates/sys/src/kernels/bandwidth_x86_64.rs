@@ -1,0 +1,250 @@
+//! Loops that move memory, for x86-64: SSE2, AVX2 and AVX-512, string instructions, and stores that pass the caches by.
+//!
+//! Each is a function in the System V calling convention:
+//!
+//! ```text
+//! rdi to, rsi from, rdx other, rcx bytes of each array (a multiple of 512, not zero), r8 passes (not zero)
+//! ```
+//!
+//! and moves 512 bytes of each array in one turn of its inner loop. Nothing is done with what is loaded except where
+//! the operation says so: a load that nobody uses is still a load.
+
+use std::arch::global_asm;
+
+use super::bandwidth::{Kernel, Operation, Routine};
+
+// `\v` is a kind of vector register, `\w` its bytes, `\move` the instruction that loads and stores a whole one.
+global_asm!(
+    ".pushsection .text.kelvin_bandwidth, \"ax\", @progbits",
+    ".macro kelvin_begin name",
+    ".p2align 6",
+    ".globl kelvin_\\name",
+    ".hidden kelvin_\\name",
+    ".type kelvin_\\name, @function",
+    "kelvin_\\name:",
+    // The inner loop counts from minus the size to zero, with pointers to the ends of the arrays.
+    "add rdi, rcx",
+    "add rsi, rcx",
+    "add rdx, rcx",
+    "neg rcx",
+    // Every 64-bit word is 3f3f...: an ordinary floating-point number, and no pattern that a core stores more cheaply.
+    "mov rax, 0x3f3f3f3f3f3f3f3f",
+    "movq xmm0, rax",
+    "punpcklqdq xmm0, xmm0",
+    ".endm",
+    ".macro kelvin_broadcast v",
+    ".ifc \\v, ymm; vbroadcastsd ymm0, xmm0; .endif",
+    ".ifc \\v, zmm; vbroadcastsd zmm0, xmm0; .endif",
+    ".endm",
+    ".macro kelvin_turn",
+    "3:",
+    "mov rax, rcx",
+    ".p2align 6",
+    "2:",
+    ".set kelvin_at, 0",
+    ".endm",
+    ".macro kelvin_end name, v",
+    "add rax, 512",
+    "jnz 2b",
+    "dec r8",
+    "jnz 3b",
+    "sfence",
+    ".ifnc \\v, xmm; vzeroupper; .endif",
+    "ret",
+    ".size kelvin_\\name, . - kelvin_\\name",
+    ".endm",
+    // Loads; with a distance, a prefetch of each line so many bytes ahead.
+    ".macro kelvin_read name, v, w, move, ahead=0",
+    "kelvin_begin \\name",
+    "kelvin_turn",
+    ".rept 512 / (4 * \\w)",
+    ".if \\ahead; .if (kelvin_at % 64) == 0; prefetcht0 [rsi + rax + kelvin_at + \\ahead]; .endif; .endif",
+    "\\move \\v\\()0, [rsi + rax + kelvin_at]",
+    "\\move \\v\\()1, [rsi + rax + kelvin_at + \\w]",
+    ".if \\ahead; .if \\w >= 32; prefetcht0 [rsi + rax + kelvin_at + \\ahead + 2 * \\w]; .endif; .endif",
+    "\\move \\v\\()2, [rsi + rax + kelvin_at + 2 * \\w]",
+    "\\move \\v\\()3, [rsi + rax + kelvin_at + 3 * \\w]",
+    ".set kelvin_at, kelvin_at + 4 * \\w",
+    ".endr",
+    "kelvin_end \\name, \\v",
+    ".endm",
+    // Stores of a constant, with ordinary or non-temporal stores.
+    ".macro kelvin_write name, v, w, store",
+    "kelvin_begin \\name",
+    "kelvin_broadcast \\v",
+    "kelvin_turn",
+    ".rept 512 / \\w",
+    "\\store [rdi + rax + kelvin_at], \\v\\()0",
+    ".set kelvin_at, kelvin_at + \\w",
+    ".endr",
+    "kelvin_end \\name, \\v",
+    ".endm",
+    // Loads from one array, stores to the other.
+    ".macro kelvin_copy name, v, w, move, store",
+    "kelvin_begin \\name",
+    "kelvin_turn",
+    ".rept 512 / (4 * \\w)",
+    "\\move \\v\\()0, [rsi + rax + kelvin_at]",
+    "\\move \\v\\()1, [rsi + rax + kelvin_at + \\w]",
+    "\\move \\v\\()2, [rsi + rax + kelvin_at + 2 * \\w]",
+    "\\move \\v\\()3, [rsi + rax + kelvin_at + 3 * \\w]",
+    "\\store [rdi + rax + kelvin_at], \\v\\()0",
+    "\\store [rdi + rax + kelvin_at + \\w], \\v\\()1",
+    "\\store [rdi + rax + kelvin_at + 2 * \\w], \\v\\()2",
+    "\\store [rdi + rax + kelvin_at + 3 * \\w], \\v\\()3",
+    ".set kelvin_at, kelvin_at + 4 * \\w",
+    ".endr",
+    "kelvin_end \\name, \\v",
+    ".endm",
+    // to = from + s * other, in doubles, s in register 15; a multiply and an add where there is no instruction for both.
+    ".macro kelvin_triad_one v, w, move, store, register",
+    "\\move \\v\\()\\register, [rdx + rax + kelvin_at]",
+    ".ifc \\v, xmm",
+    "mulpd xmm\\register, xmm15",
+    "addpd xmm\\register, [rsi + rax + kelvin_at]",
+    ".else",
+    "vfmadd213pd \\v\\()\\register, \\v\\()15, [rsi + rax + kelvin_at]",
+    ".endif",
+    "\\store [rdi + rax + kelvin_at], \\v\\()\\register",
+    ".set kelvin_at, kelvin_at + \\w",
+    ".endm",
+    ".macro kelvin_triad name, v, w, move, store",
+    "kelvin_begin \\name",
+    "kelvin_broadcast \\v",
+    ".ifc \\v, xmm; movapd xmm15, xmm0; .else; \\move \\v\\()15, \\v\\()0; .endif",
+    "kelvin_turn",
+    ".rept 512 / (4 * \\w)",
+    "kelvin_triad_one \\v, \\w, \\move, \\store, 1",
+    "kelvin_triad_one \\v, \\w, \\move, \\store, 2",
+    "kelvin_triad_one \\v, \\w, \\move, \\store, 3",
+    "kelvin_triad_one \\v, \\w, \\move, \\store, 4",
+    ".endr",
+    "kelvin_end \\name, \\v",
+    ".endm",
+    "kelvin_read read_sse2, xmm, 16, movaps",
+    "kelvin_read read_avx2, ymm, 32, vmovaps",
+    "kelvin_read read_avx512, zmm, 64, vmovaps",
+    "kelvin_read read_sse2_ahead, xmm, 16, movaps, 1024",
+    "kelvin_read read_avx2_ahead, ymm, 32, vmovaps, 1024",
+    "kelvin_write write_sse2, xmm, 16, movaps",
+    "kelvin_write write_avx2, ymm, 32, vmovaps",
+    "kelvin_write write_avx512, zmm, 64, vmovaps",
+    "kelvin_write ntwrite_sse2, xmm, 16, movntps",
+    "kelvin_write ntwrite_avx2, ymm, 32, vmovntps",
+    "kelvin_write ntwrite_avx512, zmm, 64, vmovntps",
+    "kelvin_copy copy_sse2, xmm, 16, movaps, movaps",
+    "kelvin_copy copy_avx2, ymm, 32, vmovaps, vmovaps",
+    "kelvin_copy copy_avx512, zmm, 64, vmovaps, vmovaps",
+    "kelvin_copy ntcopy_sse2, xmm, 16, movaps, movntps",
+    "kelvin_copy ntcopy_avx2, ymm, 32, vmovaps, vmovntps",
+    "kelvin_copy ntcopy_avx512, zmm, 64, vmovaps, vmovntps",
+    "kelvin_triad triad_sse2, xmm, 16, movapd, movapd",
+    "kelvin_triad triad_avx2, ymm, 32, vmovapd, vmovapd",
+    "kelvin_triad triad_avx512, zmm, 64, vmovapd, vmovapd",
+    "kelvin_triad nttriad_sse2, xmm, 16, movapd, movntpd",
+    "kelvin_triad nttriad_avx2, ymm, 32, vmovapd, vmovntpd",
+    "kelvin_triad nttriad_avx512, zmm, 64, vmovapd, vmovntpd",
+    // The string instructions count by themselves: rdi, rsi and rcx are theirs.
+    ".macro kelvin_string name, instruction",
+    ".p2align 6",
+    ".globl kelvin_\\name",
+    ".hidden kelvin_\\name",
+    ".type kelvin_\\name, @function",
+    "kelvin_\\name:",
+    "mov r9, rdi",
+    "mov r10, rsi",
+    "mov r11, rcx",
+    "mov eax, 0x3f",
+    "2:",
+    "mov rdi, r9",
+    "mov rsi, r10",
+    "mov rcx, r11",
+    "rep \\instruction",
+    "dec r8",
+    "jnz 2b",
+    "ret",
+    ".size kelvin_\\name, . - kelvin_\\name",
+    ".endm",
+    "kelvin_string fill_string, stosb",
+    "kelvin_string copy_string, movsb",
+    ".purgem kelvin_begin",
+    ".purgem kelvin_broadcast",
+    ".purgem kelvin_turn",
+    ".purgem kelvin_end",
+    ".purgem kelvin_read",
+    ".purgem kelvin_write",
+    ".purgem kelvin_copy",
+    ".purgem kelvin_triad_one",
+    ".purgem kelvin_triad",
+    ".purgem kelvin_string",
+    ".popsection",
+);
+
+/// The kernels of a list, with their routines in the assembly above; one routine may serve two operations.
+macro_rules! kernels {
+    ($($name:literal $set:ident $symbol:ident $operation:ident),* $(,)?) => {
+        [$({
+            unsafe extern "C" {
+                fn $symbol(to: *mut u8, from: *const u8, other: *const u8, bytes: usize, passes: u64);
+            }
+            (Operation::$operation, Set::$set, Kernel::new($name, $symbol as Routine))
+        }),*]
+    };
+}
+
+/// What a core must have to run a kernel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Set {
+    Any,
+    Avx2,
+    Avx512,
+}
+
+impl Set {
+    fn is_here(self) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            Self::Avx512 => is_x86_feature_detected!("avx512f"),
+        }
+    }
+}
+
+/// The kernels of an operation that this processor can run.
+pub(super) fn kernels(operation: Operation) -> Vec<Kernel> {
+    // Fill is what a library does to set memory: any of the stores, or the string instruction.
+    let all = kernels![
+        "sse2" Any kelvin_read_sse2 Read,
+        "avx2" Avx2 kelvin_read_avx2 Read,
+        "avx512" Avx512 kelvin_read_avx512 Read,
+        "sse2 prefetching" Any kelvin_read_sse2_ahead Read,
+        "avx2 prefetching" Avx2 kelvin_read_avx2_ahead Read,
+        "sse2" Any kelvin_write_sse2 Write,
+        "avx2" Avx2 kelvin_write_avx2 Write,
+        "avx512" Avx512 kelvin_write_avx512 Write,
+        "rep stosb" Any kelvin_fill_string Fill,
+        "sse2" Any kelvin_write_sse2 Fill,
+        "avx2" Avx2 kelvin_write_avx2 Fill,
+        "avx512" Avx512 kelvin_write_avx512 Fill,
+        "sse2 non-temporal" Any kelvin_ntwrite_sse2 Fill,
+        "avx512 non-temporal" Avx512 kelvin_ntwrite_avx512 Fill,
+        "rep movsb" Any kelvin_copy_string Copy,
+        "sse2" Any kelvin_copy_sse2 Copy,
+        "avx2" Avx2 kelvin_copy_avx2 Copy,
+        "avx512" Avx512 kelvin_copy_avx512 Copy,
+        "sse2 non-temporal" Any kelvin_ntcopy_sse2 Copy,
+        "avx2 non-temporal" Avx2 kelvin_ntcopy_avx2 Copy,
+        "avx512 non-temporal" Avx512 kelvin_ntcopy_avx512 Copy,
+        "sse2" Any kelvin_ntwrite_sse2 NonTemporalWrite,
+        "avx2" Avx2 kelvin_ntwrite_avx2 NonTemporalWrite,
+        "avx512" Avx512 kelvin_ntwrite_avx512 NonTemporalWrite,
+        "sse2" Any kelvin_triad_sse2 Triad,
+        "avx2" Avx2 kelvin_triad_avx2 Triad,
+        "avx512" Avx512 kelvin_triad_avx512 Triad,
+        "sse2 non-temporal" Any kelvin_nttriad_sse2 Triad,
+        "avx2 non-temporal" Avx2 kelvin_nttriad_avx2 Triad,
+        "avx512 non-temporal" Avx512 kelvin_nttriad_avx512 Triad,
+    ];
+    let runs = |&(of, set, _): &(Operation, Set, Kernel)| of == operation && set.is_here();
+    all.into_iter().filter(runs).map(|(_, _, kernel)| kernel).collect()
+}

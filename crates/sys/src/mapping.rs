@@ -1,0 +1,342 @@
+//! Memory that is made to be touched page by page: mappings of files, what of them is resident, and giving pages back.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::ptr::NonNull;
+
+use crate::memory::Arena;
+use crate::{Error, Result, check};
+
+/// Alignment of a mapping: more than any window of fault-around.
+const ALIGNMENT: usize = 2 << 20;
+
+/// Bytes of a base page.
+pub fn page_bytes() -> usize {
+    // SAFETY: takes no pointers.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(4096)
+}
+
+/// The beginning of a file, mapped shared and to be read only; unmapped when dropped.
+///
+/// Whoever maps a file must not shorten it meanwhile: a touch of a page behind its end is a SIGBUS.
+#[derive(Debug)]
+pub struct FileMapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: it owns its mapping, which nobody writes through.
+unsafe impl Send for FileMapping {}
+
+impl FileMapping {
+    /// Maps the first `bytes` of a file as one area, at an address that is a multiple of 2 MiB: windows of addresses, as
+    /// fault-around has them, are then windows of the file.
+    ///
+    /// # Errors
+    /// Those of mmap.
+    pub fn whole(file: &File, bytes: usize) -> Result<Self> {
+        let mapping = Self::reserved(bytes)?;
+        mapping.put(file, 0, 0, bytes)?;
+        Ok(mapping)
+    }
+
+    /// Maps the first `bytes` of a file so that every page is an area of its own, the last page of the file first: in
+    /// that order no two neighbours can be merged into one area. A fault maps nothing beyond the area in which it
+    /// happened (`do_fault_around` in mm/memory.c), and so one page.
+    ///
+    /// # Errors
+    /// Those of mmap; ENOMEM where the process may not have as many areas (vm.max_map_count).
+    pub fn page_by_page(file: &File, bytes: usize) -> Result<Self> {
+        let page = page_bytes();
+        let bytes = bytes / page * page;
+        let mapping = Self::reserved(bytes)?;
+        (0..bytes).step_by(page).try_for_each(|place| mapping.put(file, place, bytes - page - place, page))?;
+        Ok(mapping)
+    }
+
+    /// Addresses for `bytes`, a multiple of 2 MiB the first of them, with nothing behind them yet.
+    fn reserved(bytes: usize) -> Result<Self> {
+        let bytes = bytes.max(1).next_multiple_of(page_bytes());
+        let padded = bytes + ALIGNMENT;
+        // SAFETY: a fresh reservation at an address of the kernel's choice touches nothing that exists.
+        let address = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            libc::mmap(std::ptr::null_mut(), padded, libc::PROT_NONE, flags, -1, 0)
+        };
+        if address == libc::MAP_FAILED {
+            return Err(Error::last_os_error());
+        }
+        let first = address as usize;
+        let aligned = first.next_multiple_of(ALIGNMENT);
+        // SAFETY: what is cut off lies in the reservation just made, before and behind the part that is kept.
+        unsafe {
+            if aligned > first {
+                libc::munmap(address, aligned - first);
+            }
+            libc::munmap((aligned + bytes) as *mut _, first + padded - aligned - bytes);
+        }
+        let start = NonNull::new(aligned as *mut u8).ok_or_else(|| Error::other("mmap returned address zero"))?;
+        Ok(Self { start, bytes })
+    }
+
+    /// Maps a part of the file in the place of a part of the reservation.
+    fn put(&self, file: &File, place: usize, offset: usize, bytes: usize) -> Result<()> {
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        // SAFETY: the callers stay inside the reservation, which nobody has a reference into.
+        let mapped = unsafe {
+            let address = self.start.as_ptr().add(place).cast();
+            libc::mmap(address, bytes, libc::PROT_READ, flags, file.as_raw_fd(), offset as libc::off_t)
+        };
+        if mapped == libc::MAP_FAILED { Err(Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Its size in bytes.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether it is empty; it never is.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Its first address.
+    pub fn address(&self) -> usize {
+        self.start.as_ptr() as usize
+    }
+
+    /// Reads one byte at `offset` and at every `step` bytes from there, `count` times in all.
+    ///
+    /// # Panics
+    /// If that goes beyond the mapping.
+    #[inline(always)]
+    pub fn read(&self, offset: usize, step: usize, count: usize) {
+        assert!(fits(offset, step, count, self.bytes), "{count} reads from {offset} leave the mapping");
+        for touch in 0..count {
+            // SAFETY: inside the mapping, as just checked, and readable.
+            unsafe { self.start.as_ptr().add(offset + touch * step).read_volatile() };
+        }
+    }
+
+    /// Says that pages are read in no order, so that the kernel reads none ahead (MADV_RANDOM).
+    ///
+    /// # Errors
+    /// Those of madvise.
+    pub fn read_in_no_order(&self) -> Result<()> {
+        advise(self.start, self.bytes, libc::MADV_RANDOM)
+    }
+
+    /// Forgets where the pages of the first `bytes` are, so that the next touch of each is a fault; they stay in the page
+    /// cache (MADV_DONTNEED).
+    ///
+    /// # Errors
+    /// Those of madvise.
+    pub fn forget(&self, bytes: usize) -> Result<()> {
+        advise(self.start, bytes.min(self.bytes), libc::MADV_DONTNEED)
+    }
+
+    /// For each page from `offset` on, `bytes` long, whether the page cache holds it (mincore). The kernel tells the
+    /// truth only to who owns the file or may write it, and to others that all of it is there.
+    ///
+    /// # Errors
+    /// Those of mincore; a range that is not inside.
+    pub fn resident(&self, offset: usize, bytes: usize) -> Result<Vec<bool>> {
+        if !offset.is_multiple_of(page_bytes()) || offset.checked_add(bytes).is_none_or(|end| end > self.bytes) {
+            return Err(Error::other(format!("{bytes} bytes at {offset} are not whole pages of the mapping")));
+        }
+        let mut pages = vec![0u8; bytes.div_ceil(page_bytes())];
+        // SAFETY: the range is inside the mapping, and the vector has a byte for each page of it.
+        check(unsafe { libc::mincore(self.start.as_ptr().add(offset).cast(), bytes, pages.as_mut_ptr()) })?;
+        Ok(pages.into_iter().map(|page| page & 1 == 1).collect())
+    }
+}
+
+impl Drop for FileMapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nothing borrows it any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// Writes one byte at the start of an arena and at every `step` bytes from there, `count` times in all.
+///
+/// # Panics
+/// If that goes beyond the arena.
+#[inline(always)]
+pub fn write(arena: &mut Arena, step: usize, count: usize) {
+    assert!(fits(0, step, count, arena.len()), "{count} writes leave the arena");
+    let start = arena.as_mut_slice().as_mut_ptr();
+    for touch in 0..count {
+        // SAFETY: inside the arena, as just checked, which is borrowed exclusively.
+        unsafe { start.add(touch * step).write_volatile(1) };
+    }
+}
+
+/// Reads one byte at the start of an arena and at every `step` bytes from there, `count` times in all.
+///
+/// # Panics
+/// If that goes beyond the arena.
+#[inline(always)]
+pub fn read(arena: &Arena, step: usize, count: usize) {
+    assert!(fits(0, step, count, arena.len()), "{count} reads leave the arena");
+    let start = arena.as_slice().as_ptr();
+    for touch in 0..count {
+        // SAFETY: inside the arena, as just checked.
+        unsafe { start.add(touch * step).read_volatile() };
+    }
+}
+
+/// Gives the pages of the first `bytes` of an arena back to the kernel; they read as zeros, and the next touch of each is
+/// a fault (MADV_DONTNEED).
+///
+/// # Errors
+/// Those of madvise.
+pub fn discard(arena: &mut Arena, bytes: usize) -> Result<()> {
+    let bytes = bytes.min(arena.len());
+    let start = NonNull::new(arena.as_mut_slice().as_mut_ptr()).ok_or_else(|| Error::other("an arena at zero"))?;
+    advise(start, bytes, libc::MADV_DONTNEED)
+}
+
+/// Whether `count` touches, `step` bytes apart, lie within `bytes`.
+#[inline(always)]
+fn fits(offset: usize, step: usize, count: usize, bytes: usize) -> bool {
+    let last = count.saturating_sub(1).saturating_mul(step).saturating_add(offset);
+    count == 0 || last < bytes
+}
+
+fn advise(start: NonNull<u8>, bytes: usize, advice: libc::c_int) -> Result<()> {
+    // SAFETY: the callers hand in a mapping of theirs, and advice that keeps it mapped.
+    check(unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) }).map(drop)
+}
+
+/// A file that is memory only, without a name: what lies behind shared anonymous memory (memfd_create).
+///
+/// # Errors
+/// Those of memfd_create.
+pub fn memory_file() -> Result<File> {
+    // SAFETY: the name is a NUL-terminated string.
+    let descriptor = check(unsafe { libc::memfd_create(c"kelvin".as_ptr(), libc::MFD_CLOEXEC) })?;
+    // SAFETY: the descriptor is new and owned by nobody else.
+    Ok(unsafe { File::from_raw_fd(descriptor) })
+}
+
+/// Asks the kernel to drop the first `bytes` of a file from the page cache (POSIX_FADV_DONTNEED). It drops what is clean,
+/// not mapped and not in use, and says nothing of the rest.
+///
+/// # Errors
+/// Those of posix_fadvise.
+pub fn drop_cached(file: &File, bytes: usize) -> Result<()> {
+    // SAFETY: takes no pointers.
+    let code = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, bytes as libc::off_t, libc::POSIX_FADV_DONTNEED) };
+    if code == 0 { Ok(()) } else { Err(Error::from_raw_os_error(code)) }
+}
+
+/// cachestat(2), since Linux 6.5, of the same number on every architecture; see include/uapi/asm-generic/unistd.h.
+const SYS_CACHESTAT: libc::c_long = 451;
+
+/// `struct cachestat_range` of include/uapi/linux/mman.h.
+#[repr(C)]
+struct CacheRange {
+    offset: u64,
+    length: u64,
+}
+
+/// `struct cachestat` of include/uapi/linux/mman.h.
+#[repr(C)]
+#[derive(Default)]
+struct CacheCounts {
+    cached: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+/// Pages of the first `bytes` of a file that the page cache holds, by cachestat; `None` where the kernel or a filter of
+/// system calls does not know or allow that call.
+///
+/// # Errors
+/// Any other error of it.
+pub fn cached_pages(file: &File, bytes: usize) -> Result<Option<u64>> {
+    let range = CacheRange { offset: 0, length: bytes as u64 };
+    let mut counts = CacheCounts::default();
+    let descriptor: RawFd = file.as_raw_fd();
+    // SAFETY: both structures are laid out as the call has them, and outlive it.
+    let result = unsafe { libc::syscall(SYS_CACHESTAT, descriptor, &raw const range, &raw mut counts, 0) };
+    if result == 0 {
+        return Ok(Some(counts.cached));
+    }
+    let error = Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::ENOSYS | libc::EPERM | libc::EOPNOTSUPP) => Ok(None),
+        _ => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Pages;
+    use crate::usage::{Who, usage};
+    use std::io::Write;
+
+    /// An open file of this many pages, which has no name any more.
+    fn file(pages: usize) -> File {
+        let path = std::env::temp_dir().join(format!(
+            "kelvin-mapping-{}-{:?}",
+            std::process::id(),
+            std::thread::current().id()
+        ));
+        let mut file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        file.write_all(&vec![7; pages * page_bytes()]).unwrap();
+        file
+    }
+
+    fn faults_of(work: impl FnOnce()) -> u64 {
+        let before = usage(Who::Thread).minor_faults;
+        work();
+        usage(Who::Thread).minor_faults - before
+    }
+
+    #[test]
+    fn a_page_of_its_own_area_is_a_fault_of_its_own() {
+        let file = file(64);
+        let mapping = FileMapping::page_by_page(&file, 64 * page_bytes()).unwrap();
+        for _ in 0..2 {
+            assert_eq!(faults_of(|| mapping.read(0, page_bytes(), 64)), 64);
+            assert_eq!(faults_of(|| mapping.read(0, page_bytes(), 64)), 0);
+            mapping.forget(mapping.len()).unwrap();
+        }
+    }
+
+    #[test]
+    fn written_pages_are_in_the_page_cache() {
+        let file = file(8);
+        let mapping = FileMapping::whole(&file, 8 * page_bytes()).unwrap();
+        assert_eq!(mapping.resident(0, mapping.len()).unwrap(), [true; 8]);
+        assert_eq!(mapping.resident(page_bytes(), 2 * page_bytes()).unwrap(), [true; 2]);
+        assert!(matches!(cached_pages(&file, mapping.len()).unwrap(), None | Some(8)));
+        assert!(mapping.resident(1, 2).is_err() && mapping.resident(0, mapping.len() + 1).is_err());
+    }
+
+    #[test]
+    fn discarded_pages_fault_again_and_are_zero() {
+        let mut arena = Arena::map(16 * page_bytes(), Pages::Base).unwrap();
+        for _ in 0..2 {
+            assert_eq!(faults_of(|| write(&mut arena, page_bytes(), 16)), 16);
+            discard(&mut arena, 4 * page_bytes()).unwrap();
+            assert_eq!(faults_of(|| read(&arena, page_bytes(), 16)), 4);
+            assert_eq!((arena.as_slice()[0], arena.as_slice()[4 * page_bytes()]), (0, 1));
+            discard(&mut arena, usize::MAX).unwrap();
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "leave the mapping")]
+    fn a_touch_beyond_the_end_is_refused() {
+        let file = file(1);
+        FileMapping::whole(&file, page_bytes()).unwrap().read(0, page_bytes(), 2);
+    }
+}
