@@ -34,6 +34,8 @@ pub fn analyse(run: &Run) -> Analysis {
         findings: Vec::new(),
         verdict: Vec::new(),
         undisturbed_share: batches.undisturbed_share(),
+        block_over_chain: desk.references.block_over_chain,
+        core_shared: desk.references.shared,
     };
     analysis.findings = findings::findings(run, &analysis);
     analysis.verdict = findings::verdict(run, &analysis);

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use kelvin_model::{
-    Attempt, Batches, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, CanaryPoint, Case, Measurement, Name, Readings, Round,
-    Run,
+    Attempt, Batches, Better, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, CanaryPoint, Case, Measurement, Metric, Name,
+    Readings, Round, Run, Unit,
 };
 use kelvin_stats::{Samples, Sorted, dominant_mode, fastest_mode};
 
@@ -30,6 +30,18 @@ const READINGS_FOR_REFERENCE: usize = 20_000;
 const HISTORY_POINTS: usize = 2000;
 /// A chain reading beyond this factor of the reference is an interruption, not a frequency.
 const FREQUENCY_RANGE: (f64, f64) = (0.4, 2.5);
+
+/// The block canary over the chain canary, each in its steady state. A busy sibling thread slows the block and leaves the
+/// chain alone, so this is least where the core is whole. Each run keeps it for later ones, which know by it a core that
+/// was shared from their beginning to their end.
+pub static BLOCK_OVER_CHAIN: Metric =
+    Metric::duration("canary.block_over_chain", "The block canary over the chain canary, each in its steady state")
+        .unit(Unit::Ratio, Better::Lower);
+/// Earlier runs that say what a whole core is, at most: were it ever to change for good, so many runs unlearn it.
+const EARLIER_RUNS: usize = 10;
+/// Share by which the block must be slower than that for the whole run to count as disturbed: the same program on the same
+/// machine repeats it to 1 %, and a sibling thread takes 15 % or more.
+const SHARED: f64 = 0.06;
 
 /// Steady state and tolerance of one canary.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -104,6 +116,16 @@ const OF_A_CASE: [Canary; 2] = [Canary::Cache, Canary::Kernel];
 /// With fewer readings beside a case the steady state over the run stands in.
 const LEAST_OF_A_CASE: usize = 12;
 
+/// [`BLOCK_OVER_CHAIN`] of a whole core by earlier runs of this machine: the least but one of the newest, since what was
+/// seen twice is no accident.
+fn whole_core(run: &Run) -> Option<f64> {
+    let learned = run.outline.learned.iter().find(|learned| learned.metric == BLOCK_OVER_CHAIN.id)?;
+    let newest = learned.headlines.len().saturating_sub(EARLIER_RUNS);
+    let mut ratios = learned.headlines[newest..].to_vec();
+    ratios.sort_unstable_by(f64::total_cmp);
+    ratios.get(1).copied()
+}
+
 /// The readings of a canary where `wanted` says so of the columns and the place in them.
 fn readings<'r>(
     all: impl Iterator<Item = &'r Batches>,
@@ -138,6 +160,10 @@ fn block_at_reference(all: &[&Batches], chain: Option<&Reference>) -> Vec<f64> {
 /// The references of all canaries of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct References {
+    /// [`BLOCK_OVER_CHAIN`] of this run.
+    pub block_over_chain: Option<f64>,
+    /// That over what it is by earlier runs, where the core was shared throughout.
+    pub shared: Option<f64>,
     of_run: BTreeMap<Canary, Reference>,
     of_cases: BTreeMap<(Name, Case), BTreeMap<Canary, Reference>>,
 }
@@ -145,24 +171,36 @@ pub(crate) struct References {
 impl References {
     pub fn of(run: &Run) -> Self {
         let all: Vec<&Batches> = run.measurements.iter().flat_map(|m| &m.rounds).flat_map(distinct_columns).collect();
-        let of_run = Self::over(&all);
-        let of_case = |measurement: &Measurement| (key(measurement), Self::beside(measurement, &of_run));
-        Self { of_cases: run.measurements.iter().map(of_case).collect(), of_run }
+        let mut found = Self::of_core(&all, whole_core(run));
+        for canary in OF_A_CASE {
+            let reference = Self::beside_a_steady_block(&all, canary, found.get(Canary::Block).as_ref());
+            found.of_run.extend(reference.map(|reference| (canary, reference)));
+        }
+        let of_case = |measurement: &Measurement| (key(measurement), Self::beside(measurement, &found.of_run));
+        found.of_cases = run.measurements.iter().map(of_case).collect();
+        found
     }
 
-    /// The steady states over all columns of a run: the core's frequency first, the block at that frequency, and the
-    /// others as they are when the block is steady.
-    fn over(all: &[&Batches]) -> BTreeMap<Canary, Reference> {
-        let mut references = BTreeMap::new();
-        let chain = readings(all.iter().copied(), Canary::Chain, |_, _| true);
-        references.extend(Reference::dominant(&chain).map(|found| (Canary::Chain, found)));
-        let block = block_at_reference(all, references.get(&Canary::Chain));
-        references.extend(Reference::fastest(&block).map(|found| (Canary::Block, found)));
-        for canary in OF_A_CASE {
-            let found = Self::beside_a_steady_block(all, canary, references.get(&Canary::Block));
-            references.extend(found.map(|found| (canary, found)));
+    /// The steady states of the core over all columns of a run: its frequency, and the block at that frequency. A block
+    /// that was never as fast as on a `whole` core is set beside that one.
+    fn of_core(all: &[&Batches], whole: Option<f64>) -> Self {
+        let mut found = Self::default();
+        let Some(chain) = Reference::dominant(&readings(all.iter().copied(), Canary::Chain, |_, _| true)) else {
+            let block = Reference::fastest(&block_at_reference(all, None));
+            found.of_run.extend(block.map(|block| (Canary::Block, block)));
+            return found;
+        };
+        found.of_run.insert(Canary::Chain, chain);
+        if let Some(mut block) = Reference::fastest(&block_at_reference(all, Some(&chain))) {
+            let own = block.nanoseconds / chain.nanoseconds;
+            found.block_over_chain = Some(own);
+            if let Some(whole) = whole.filter(|whole| own > whole * (1.0 + SHARED)) {
+                found.shared = Some(own / whole);
+                block.nanoseconds = whole * chain.nanoseconds;
+            }
+            found.of_run.insert(Canary::Block, block);
         }
-        references
+        found
     }
 
     /// The steady states beside one case of the canaries that see what it leaves behind.
@@ -191,7 +229,7 @@ impl References {
     pub fn at(&self, measurement: &Measurement) -> Self {
         let mut of_run = self.of_run.clone();
         of_run.extend(self.of_cases.get(&key(measurement)).into_iter().flatten());
-        Self { of_run, of_cases: BTreeMap::new() }
+        Self { of_run, ..Self::default() }
     }
 
     pub fn get(&self, canary: Canary) -> Option<Reference> {

@@ -25,6 +25,7 @@ pub(crate) fn findings(run: &Run, analysis: &Analysis) -> Vec<Finding> {
     let (busy, others): (Vec<&Hazard>, Vec<&Hazard>) = serious.partition(|hazard| BUSY.contains(&hazard.id.as_str()));
     all.extend(others.into_iter().map(|hazard| hazard_finding(hazard, analysis)));
     all.extend(busy_finding(&busy));
+    all.extend(shared_finding(analysis));
     all.extend(quiet_finding(analysis));
     all.extend(invalid_findings(analysis));
     all.extend(count_findings(analysis));
@@ -102,6 +103,22 @@ fn hazard_finding(hazard: &Hazard, analysis: &Analysis) -> Finding {
         because: hazard.source.clone(),
         metrics,
     }
+}
+
+/// The core was never whole, by what earlier runs of the machine saw of it.
+fn shared_finding(analysis: &Analysis) -> Option<Finding> {
+    let (slower, ratio) = (analysis.core_shared?, analysis.block_over_chain?);
+    Some(Finding {
+        importance: Importance::Major,
+        text: "Another thread had part of this core during the whole run, as earlier runs show: measure again later."
+            .into(),
+        because: format!(
+            "the block canary took {} times the chain canary at its best, {} more than in earlier runs",
+            digits(ratio),
+            percent(slower - 1.0)
+        ),
+        metrics: Vec::new(),
+    })
 }
 
 fn quiet_finding(analysis: &Analysis) -> Option<Finding> {
@@ -209,7 +226,7 @@ fn gap_findings(run: &Run, analysis: &Analysis) -> Vec<Finding> {
         seen.push(result.metric.id);
         new
     });
-    gaps.into_iter().filter_map(|(_, result)| gap_finding(run, result)).collect()
+    gaps.into_iter().filter_map(|(_, result)| gap_finding(run, analysis, result)).collect()
 }
 
 /// How far a measurement is outside of the unremarkable range, as the logarithm of a factor.
@@ -224,13 +241,15 @@ fn gap(result: &MetricResult) -> Option<f64> {
     (factor > 0.0).then(|| factor.ln())
 }
 
-fn gap_finding(run: &Run, result: &MetricResult) -> Option<Finding> {
+fn gap_finding(run: &Run, analysis: &Analysis, result: &MetricResult) -> Option<Finding> {
     let prediction = result.prediction.as_ref()?;
     let summary = result.outcome.summary()?;
     let unit = result.metric.unit;
     let hazards = result.explained_by.iter().filter_map(|id| run.outline.hazards.iter().find(|h| h.id == *id));
     let causes: Vec<&str> = hazards.take(2).map(|hazard| hazard.summary.as_str()).collect();
-    let because = if causes.is_empty() {
+    let because = if let Some(found) = analysis.levels.as_ref().and_then(|found| levels::explanation(found, result)) {
+        found
+    } else if causes.is_empty() {
         "no hazard of this machine explains it".to_owned()
     } else {
         format!("{} can explain it", causes.join("; "))

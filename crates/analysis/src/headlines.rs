@@ -134,6 +134,16 @@ pub(crate) struct Settled<'g> {
     pub within_variance: f64,
 }
 
+/// Times, rates and shares are not negative, however much they scatter: where no round was below zero, the interval of
+/// their headline is not either.
+fn above_zero(interval: Interval, rounds: &[f64]) -> Interval {
+    if rounds.iter().any(|&round| round < 0.0) {
+        interval
+    } else {
+        Interval { lower: interval.lower.max(0.0), ..interval }
+    }
+}
+
 impl<'g> Settled<'g> {
     /// `None` if there are no samples, or too few undisturbed ones.
     pub fn of(gathered: &'g Gathered, treatment: Treatment, history: Option<&RunToRun>) -> Option<Self> {
@@ -142,7 +152,9 @@ impl<'g> Settled<'g> {
         let within = within_spread(&round_headlines);
         Some(Self {
             headline: kelvin_stats::headline(&round_headlines),
-            interval: headline_interval(&round_headlines, history).map(labelled),
+            interval: headline_interval(&round_headlines, history)
+                .map(labelled)
+                .map(|found| above_zero(found, &round_headlines)),
             round_headlines,
             round_times: selected.iter().map(|(at, _)| *at).collect(),
             samples: selected.into_iter().map(|(_, samples)| samples).collect(),

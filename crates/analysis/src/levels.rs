@@ -411,10 +411,74 @@ pub(crate) fn line(found: &MemoryLevels) -> Option<String> {
     Some(format!("Latency by working set: {}{differs}.", each.collect::<Vec<_>>().join(", ")))
 }
 
+/// Why a latency may lie above what the reported caches let expect: a cache of which the curve shows less. `None` for any
+/// other result.
+pub(crate) fn explanation(found: &MemoryLevels, result: &MetricResult) -> Option<String> {
+    let set = result.case.integer("bytes").filter(|_| result.metric.id == METRIC)?;
+    found.levels.iter().find_map(|level| {
+        let (ends, reported) = (level.capacity?, level.reported_bytes?);
+        let explains = ends.high < reported && (ends.low..=reported).contains(&set);
+        explains.then(|| {
+            let (low, high) = (bytes(ends.low), bytes(ends.high));
+            format!(
+                "of the {} of {} that the machine reports this process has {low} to {high}",
+                bytes(reported),
+                level.name
+            )
+        })
+    })
+}
+
 fn bytes(value: u64) -> String {
     amount(value as f64, Unit::Bytes)
 }
 
 fn nanoseconds(value: f64) -> String {
     amount(value, Unit::Nanoseconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{add_scalars, run};
+    use kelvin_model::{Axis, AxisScale, Case, Metric};
+
+    static CURVE: Metric =
+        Metric::duration("mem.latency", "A load").over_one(Axis::new("bytes", "working set", AxisScale::Bytes));
+
+    #[test]
+    fn a_cache_of_which_there_is_less_explains_what_lies_beyond_it() {
+        let mut run = run(&[CURVE]);
+        for bytes in [1u64 << 20, 4 << 20, 8 << 20, 32 << 20, 64 << 20] {
+            add_scalars(&mut run, &CURVE, Case::new().with("bytes", bytes), &[9.0, 10.0, 11.0]);
+        }
+        let results = crate::analyse(&run).results;
+        let curve: Vec<CurvePoint> = (12..28)
+            .map(|power| {
+                CurvePoint::exact(
+                    1 << power,
+                    if power <= 15 {
+                        1.0
+                    } else if power <= 22 {
+                        12.0
+                    } else {
+                        120.0
+                    },
+                )
+            })
+            .collect();
+        let cache = |level, bytes| Cache {
+            level,
+            kind: CacheKind::Unified,
+            bytes,
+            ways: None,
+            line_bytes: None,
+            shared_by: vec![0],
+        };
+        let found = levels(&curve, &[cache(1, 32 << 10), cache(2, 32 << 20)]).unwrap();
+        let explained: Vec<Option<String>> = results.iter().map(|result| explanation(&found, result)).collect();
+        let because =
+            Some("of the 32.0 MiB of L2 that the machine reports this process has 4.00 MiB to 8.00 MiB".to_owned());
+        assert_eq!(explained, [None, because.clone(), because.clone(), because, None]);
+    }
 }

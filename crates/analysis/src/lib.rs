@@ -21,6 +21,7 @@ pub mod testing;
 mod words;
 
 pub use analyse::{analyse, studies};
+pub use canaries::BLOCK_OVER_CHAIN;
 pub use headlines::{Headlines, Measured, headline};
 pub use levels::{CurvePoint, levels};
 pub use pages::pages;

@@ -22,6 +22,13 @@ pub struct Analysis {
     pub verdict: Vec<String>,
     /// Share of all batches that were undisturbed; `None` without canaries.
     pub undisturbed_share: Option<f64>,
+    /// The block canary over the chain canary, each in its steady state; `None` if they were not read.
+    #[serde(default)]
+    pub block_over_chain: Option<f64>,
+    /// That over what it was in earlier runs, where it never was as low as there: another thread had part of the core
+    /// from the beginning of the run to its end.
+    #[serde(default)]
+    pub core_shared: Option<f64>,
 }
 
 /// One metric at one case: measured, predicted, compared.

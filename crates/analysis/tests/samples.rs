@@ -1,8 +1,10 @@
 //! From raw batches to samples and headlines: arithmetic, warm-up, contamination, disturbance, normalising.
 
 use kelvin_analysis::testing::{self, BLOCK, CHAIN, CLOCK_PAIR, ITERATIONS, LOOP};
-use kelvin_analysis::{Analysis, Headlines, Outcome, Summary, Warning, analyse};
-use kelvin_model::{Batches, Better, Canaries, Canary, Case, Metric, Overhead, Readings, Run, Tags, Treatment, Unit};
+use kelvin_analysis::{Analysis, BLOCK_OVER_CHAIN, Headlines, Outcome, Summary, Warning, analyse};
+use kelvin_model::{
+    Batches, Better, Canaries, Canary, Case, Learned, Metric, Overhead, Readings, Run, Tags, Treatment, Unit,
+};
 use kelvin_stats::Random;
 
 const CALL: Metric = Metric::duration("test.call", "One call");
@@ -246,6 +248,41 @@ fn a_neighbour_who_is_there_most_of_the_time_does_not_become_the_reference() {
     assert!((found.headline - 100.0).abs() < 1.0, "{}", found.headline);
     assert!((0.17..0.2).contains(&found.kept_share), "{}", found.kept_share);
     assert!(found.as_found.value > 125.0);
+}
+
+#[test]
+fn a_core_that_was_shared_all_along_is_known_by_earlier_runs() {
+    let batches = |slowness: f32| {
+        let mut batches = testing::batches(&[100.0; 400]);
+        batches.canaries.insert(Canary::Chain, vec![CHAIN; 401]);
+        batches.canaries.insert(Canary::Block, vec![BLOCK * slowness; 401]);
+        batches
+    };
+    let alone = analyse(&run_of(&GUARDED_BY_THE_KERNEL, &batches(1.0)));
+    let whole = f64::from(BLOCK / CHAIN);
+    assert!((alone.block_over_chain.unwrap() / whole - 1.0).abs() < 1e-6);
+    let after = |earlier: Vec<f64>, slowness: f32| {
+        let mut run = run_of(&GUARDED_BY_THE_KERNEL, &batches(slowness));
+        let within = vec![0.0; earlier.len()];
+        run.outline.learned =
+            vec![Learned { metric: BLOCK_OVER_CHAIN.id, case: Case::new(), headlines: earlier, within }];
+        analyse(&run)
+    };
+    // Two earlier runs saw the core whole; that one of them all was faster still is an accident.
+    let shared = after(vec![0.5 * whole, whole, 1.3 * whole, whole], 1.25);
+    assert!((shared.core_shared.unwrap() - 1.25).abs() < 1e-6, "{:?}", shared.core_shared);
+    assert!(matches!(shared.results[0].outcome, Outcome::NotKnown(_)), "{:?}", shared.results[0].outcome);
+    assert!(shared.verdict.iter().any(|line| line.contains("during the whole run")), "{:?}", shared.verdict);
+    // As whole as ever, and a run that no two earlier ones contradict.
+    for (earlier, slowness) in [(vec![whole; 3], 1.03), (vec![whole], 1.25), (vec![whole, 1.25 * whole], 1.25)] {
+        let analysis = after(earlier, slowness);
+        assert_eq!(analysis.core_shared, None);
+        assert!(matches!(analysis.results[0].outcome, Outcome::Measured(_)));
+    }
+    // What two runs of long ago saw is forgotten.
+    let mut long_ago = vec![whole; 2];
+    long_ago.extend([1.25 * whole; 10]);
+    assert_eq!(after(long_ago, 1.25).core_shared, None);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use kelvin_analysis::{Analysis, Headlines, analyse};
+use kelvin_analysis::{Analysis, BLOCK_OVER_CHAIN, Headlines, analyse};
 use kelvin_harness::{Effort, Facts, MeasuredValue, Options, Plan, Probe, multiply_cycles, supervise};
 use kelvin_model::{
     Case, ClockInfo, ClockKind, FORMAT, Fact, Machine, Metric, Name, Outline, PredictionRecord, Run, RunSettings,
@@ -75,7 +75,7 @@ pub fn measure(here: Here, plan: &Plan, wishes: &Wishes<'_>, store: Option<&Stor
     let hazards = kelvin_machine::hazards(root, &here.machine, scratch.path());
     let learned = match store {
         Some(store) => store
-            .learned(&here.machine.identity, &metrics, LEARN_FROM)
+            .learned(&here.machine.identity, &[&metrics[..], &[BLOCK_OVER_CHAIN]].concat(), LEARN_FROM)
             .map_err(|error| Fault::new("cannot learn from earlier runs", error))?,
         None => Vec::new(),
     };
@@ -157,6 +157,13 @@ fn keep(store: &Store, run: &Run, analysis: &Analysis) -> Result<(), AppendError
     store.amend(&run.outline)?;
     store.finish(&run.outline.id, &run.predictions, &run.studies, &[])?;
     if run.status == RunStatus::Complete {
+        let of_core = analysis.block_over_chain.map(|value| Headline {
+            metric: BLOCK_OVER_CHAIN.id,
+            version: BLOCK_OVER_CHAIN.version,
+            case: Case::new(),
+            value,
+            within_variance: 0.0,
+        });
         let headlines: Vec<Headline> = analysis
             .results
             .iter()
@@ -171,6 +178,7 @@ fn keep(store: &Store, run: &Run, analysis: &Analysis) -> Result<(), AppendError
                     within_variance: summary.within_variance,
                 })
             })
+            .chain(of_core)
             .collect();
         store.record_headlines(&run.outline.id, &headlines)?;
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::{Error, Result, check};
+use crate::{Error, Result, check, process};
 
 /// Whether a [`SmallImage`] exists.
 static IN_FORCE: AtomicBool = AtomicBool::new(false);
@@ -25,8 +25,11 @@ pub struct Copied {
 
 /// While it lives, fork leaves out of the child what a small dynamically linked C program would not have either: heap,
 /// other anonymous memory, libraries other than the C library and its loader, and most of the executable's larger data
-/// (MADV_DONTFORK). What stays: the executable's code and constants, the pages of its data through which it calls the C
-/// library, the C library, the loader, this thread's own data, the stack, shared memory.
+/// and code (MADV_DONTFORK). What stays: the executable's constants, the code that children run, the pages of its data
+/// through which it calls the C library, the C library, the loader, this thread's own data, the stack, shared memory.
+///
+/// The code matters because a child's first step in it is a page fault, which maps the pages around as well: of a small
+/// program one or two, of this one sixteen, at as much as a third of a fault each.
 ///
 /// Children forked meanwhile may touch only what stays, so only [`crate::process`]'s own may be forked.
 #[derive(Debug)]
@@ -175,6 +178,8 @@ struct Landmarks {
     loader: usize,
     /// This thread's own data, and its stack.
     thread: [usize; 2],
+    /// The pages of the executable's code that children run, if nothing else of it is needed.
+    children: Option<(usize, usize)>,
 }
 
 fn landmarks() -> Landmarks {
@@ -186,7 +191,19 @@ fn landmarks() -> Landmarks {
         library: libc::fork as *const () as usize,
         loader,
         thread: [thread, &raw const on_stack as usize],
+        // Without optimisation the routines call helpers that lie anywhere in the code: all of it stays.
+        children: if cfg!(debug_assertions) { None } else { Some(pages_of(&process::routines_of_children())) },
     }
+}
+
+/// Bytes of a routine whose children run this program's code, at most.
+const ROUTINE: usize = 512;
+
+/// The pages of some routines that lie side by side.
+fn pages_of(routines: &[usize]) -> (usize, usize) {
+    let first = routines.iter().copied().min().unwrap_or(0);
+    let last = routines.iter().copied().max().unwrap_or(0);
+    (first & !(KEPT_DATA - 1), (last + ROUTINE).next_multiple_of(KEPT_DATA))
 }
 
 /// Bytes that stay of each part of the executable's data: a small program has a page of each.
@@ -212,6 +229,10 @@ fn to_hide(mappings: &[Mapping<'_>], landmarks: &Landmarks, kept_calls: KeptCall
     // Where the data behind the last file that stays must begin, and whether that file is the executable.
     let mut behind = (0, false);
     for mapping in mappings {
+        if let Some((from, to)) = landmarks.children.filter(|&(from, to)| mapping.from <= from && to <= mapping.to) {
+            let parts = [(mapping.from, from), (to, mapping.to)];
+            hidden.extend(parts.into_iter().filter(|(from, to)| to - from >= WORTH_HIDING));
+        }
         let file = !mapping.name.is_empty() && files.contains(&Some(mapping.name));
         let zeroed = mapping.name.is_empty() && mapping.from == behind.0;
         let special = mapping.name.starts_with('[') && mapping.name != "[heap]";
@@ -337,7 +358,8 @@ mod tests {
         let zero =
             Mapping { from: 0x60000, to: 0x61000, shared: true, code: false, own: true, name: "/dev/zero (deleted)" };
         assert_eq!(mappings[13], zero);
-        let landmarks = Landmarks { executable: 0x2010, library: 0x50010, loader: 0, thread: [0x40010, 0x70010] };
+        let landmarks =
+            Landmarks { executable: 0x2010, library: 0x50010, loader: 0, thread: [0x40010, 0x70010], children: None };
         let others =
             [(0x20000, 0x21000), (0x22000, 0x30000), (0x30000, 0x31000), (0x31000, 0x32000), (0x55000, 0x56000)];
         let mut expected = vec![(0x3000, 0x1e000)];
@@ -354,6 +376,25 @@ mod tests {
         let linked_in = Landmarks { library: 0x2020, ..landmarks };
         let hidden = to_hide(&mappings, &linked_in, &|_, _| None);
         assert!(hidden.contains(&(0x50000, 0x51000)) && !hidden.contains(&(0x3000, 0x1e000)), "{hidden:x?}");
+    }
+
+    #[test]
+    fn of_the_code_only_what_children_run_stays() {
+        let code = |to| Mapping { from: 0x1000, to, shared: false, code: true, own: false, name: "/usr/bin/probe" };
+        let landmarks = Landmarks {
+            executable: 0x2010,
+            library: 0,
+            loader: 0,
+            thread: [0; 2],
+            children: Some(pages_of(&[0x40ff0, 0x40020])),
+        };
+        assert_eq!(landmarks.children, Some((0x40000, 0x42000)));
+        // Before and behind it, where that is worth a mapping of its own.
+        assert_eq!(to_hide(&[code(0x80000)], &landmarks, &|_, _| None), [(0x1000, 0x40000), (0x42000, 0x80000)]);
+        assert_eq!(to_hide(&[code(0x50000)], &landmarks, &|_, _| None), [(0x1000, 0x40000)]);
+        // Not where children need all of it, or the routines lie elsewhere.
+        assert_eq!(to_hide(&[code(0x80000)], &Landmarks { children: None, ..landmarks }, &|_, _| None), []);
+        assert_eq!(to_hide(&[code(0x41000)], &landmarks, &|_, _| None), []);
     }
 
     static CALLED: unsafe extern "C" fn() -> libc::pid_t = libc::fork;

@@ -132,7 +132,8 @@ impl Drop for SharedCell {
 ///
 /// # Errors
 /// Those of fork: `EAGAIN` at the limit of processes, `ENOMEM`. A scripted clock, which a child cannot read.
-#[inline(always)]
+#[inline(never)]
+#[unsafe(link_section = ".text.kelvin_child")]
 pub fn fork_and_stamp(clock: Clock, cell: &SharedCell) -> Result<Child> {
     if let Clock::Scripted(_) = clock {
         return Err(Error::other("a scripted clock lives in the parent's memory: a child cannot read it"));
@@ -156,7 +157,8 @@ pub fn fork_and_stamp(clock: Clock, cell: &SharedCell) -> Result<Child> {
 ///
 /// # Errors
 /// Those of fork: `EAGAIN` at the limit of processes, `ENOMEM`.
-#[inline(always)]
+#[inline(never)]
+#[unsafe(link_section = ".text.kelvin_child")]
 pub fn fork_and_exit() -> Result<Child> {
     // SAFETY: the child only calls `_exit`.
     let pid = unsafe { libc::fork() };
@@ -201,6 +203,16 @@ impl Drop for ExitOnDrop {
         // SAFETY: ends the process without running anything of ours.
         unsafe { libc::_exit(101) };
     }
+}
+
+/// First addresses of the routines whose children run this program's code while a [`image::SmallImage`] is in force. They
+/// are in one section, so that they share their pages with little else.
+pub(crate) fn routines_of_children() -> [usize; 3] {
+    [
+        fork_and_stamp as *const () as usize,
+        fork_and_exit as *const () as usize,
+        Program::fork_and_execute as *const () as usize,
+    ]
 }
 
 /// Makes a child by vfork that exits at once with status 0: it borrows this process's memory until then, and this
@@ -291,7 +303,8 @@ impl Program {
     ///
     /// # Errors
     /// Those of fork.
-    #[inline(always)]
+    #[inline(never)]
+    #[unsafe(link_section = ".text.kelvin_child")]
     pub fn fork_and_execute(&self) -> Result<Child> {
         // On the stack before the fork, whatever the optimiser would like: the program itself may lie on the heap.
         let (path, arguments, environment) =

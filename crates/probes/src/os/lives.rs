@@ -85,8 +85,8 @@ fn describe(copied: Copied) -> String {
 macro_rules! small_image_text {
     () => {
         "The probe's process first tells the kernel to leave out of its children what a small dynamically linked C \
-         program would not have (MADV_DONTFORK on heap, other anonymous memory, and libraries other than the C \
-         library and its loader), so that the figure does not depend on how large kelvin is; a note says what is left."
+         program would not have (MADV_DONTFORK on heap, other anonymous memory, libraries other than the C library and \
+         its loader, and code that no child runs), so that the figure does not depend on how large kelvin is; a note says what is left."
     };
 }
 pub(crate) use small_image_text;

@@ -56,6 +56,8 @@ pub fn full() -> Sample {
         findings: findings(),
         verdict: verdict(),
         undisturbed_share: Some(0.71),
+        block_over_chain: None,
+        core_shared: None,
     };
     Sample { run, analysis, references: references(), probes: probes() }
 }
@@ -88,6 +90,8 @@ pub fn empty() -> Sample {
         findings: Vec::new(),
         verdict: Vec::new(),
         undisturbed_share: None,
+        block_over_chain: None,
+        core_shared: None,
     };
     let mut outline = outline(Vec::new(), Vec::new());
     outline.hazards.clear();
