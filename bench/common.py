@@ -97,13 +97,14 @@ ROUNDS_PER_SECOND = 16
 
 
 def measure(kelvin, names, seconds, *flags):
-    """The JSON report of a kelvin run that is neither stored nor drawn.
+    """The JSON report of a kelvin run that is not drawn, nor stored unless the flags name a store.
 
     kelvin would end as soon as its interval is narrow enough; as many rounds as fit make it take the whole time, so that
     it meets the same disturbances as a program beside it.
     """
     rounds = str(max(round(seconds * ROUNDS_PER_SECOND), 3))
-    command = [kelvin, "run", *names, "--json", "--no-store", "--no-report", "--budget", f"{seconds:g}s"]
+    command = [kelvin, "run", *names, "--json", "--no-report", "--budget", f"{seconds:g}s"]
+    command += [] if "--store" in flags else ["--no-store"]
     command += ["--rounds", rounds, *flags]
     return json.loads(run(command))
 

@@ -14,7 +14,8 @@ threads below 5 %; coverage over all (metric, run) pairs 90..98 %; median width 
 
 With --peers, also: other tools given the same wall time (--seconds) on the same operation and CPU as kelvin, interleaved
 with it in random order, N times: kelvin's coefficient of variation must be below half of theirs. Each tool is used as it
-is by hand: perf bench one run with its mean, a C loop the mean of its operations.
+is by hand: perf bench one run with its mean, a C loop the mean of its operations; kelvin's figure is left out, and the other
+tool's beside it, where it says that it is not known.
 
 The figures of every run are kept in a file (--output), from which the tables can be made again (--from).
 
@@ -99,14 +100,16 @@ SAME_WORK = [
 ]  # fmt: skip
 
 
-def measured_pair(kelvin, peers, work, seconds, chance):
-    """Kelvin and the other tool on one operation, in random order."""
+def measured_pair(kelvin, store, peers, work, seconds, chance):
+    """Kelvin and the other tool on one operation, in random order. Where kelvin says that the figure is not known, there is
+    none: a tool that knows when it does not know is used by heeding it.
+    """
     _, metric, case, _, theirs = work
     pair = {"metric": metric}
     for side in chance.sample(["kelvin", "peer"], 2):
         if side == "kelvin":
-            report = common.measure(kelvin, [metric], seconds, "--cpu", str(peers.cpu))
-            pair["kelvin"] = common.find(report, metric, case)["headline"]
+            report = common.measure(kelvin, [metric], seconds, "--cpu", str(peers.cpu), "--store", store)
+            pair["kelvin"] = figures(common.summary(common.results(report)[metric, case]))["headline"]
         else:
             pair["peer"] = theirs(peers, seconds)
     return pair
@@ -120,10 +123,11 @@ def collect(arguments):
     with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as directory:
         for number in range(arguments.runs):
             common.say(f"run {number + 1} of {arguments.runs}")
-            data["runs"].append(measured_run(kelvin, Path(directory) / "runs.sqlite", arguments.quick))
+            store = Path(directory) / "runs.sqlite"
+            data["runs"].append(measured_run(kelvin, store, arguments.quick))
             if peers:
                 works = chance.sample(SAME_WORK, len(SAME_WORK))
-                data["pairs"] += [measured_pair(kelvin, peers, work, arguments.seconds, chance) for work in works]
+                data["pairs"] += [measured_pair(kelvin, store, peers, work, arguments.seconds, chance) for work in works]
             # After each run, so that what was measured survives an interruption.
             arguments.output.write_text(json.dumps(data))
     return data
@@ -238,7 +242,8 @@ def judge_pairs(data):
     """The table of kelvin beside other tools; whether its deviation is below half of theirs."""
     rows, kept = [], True
     for name, metric, _, peer, _ in SAME_WORK:
-        pairs = [pair for pair in data["pairs"] if pair["metric"] == metric]
+        all_pairs = [pair for pair in data["pairs"] if pair["metric"] == metric]
+        pairs = [pair for pair in all_pairs if pair["kelvin"] is not None]
         if len(pairs) < 3:
             continue
         deviation = lambda side: statistics.stdev(p[side] for p in pairs) / statistics.fmean(p[side] for p in pairs)
@@ -246,8 +251,9 @@ def judge_pairs(data):
         good = ours < AGAINST_PEERS * theirs
         kept = kept and good
         median = lambda side: common.time_text(statistics.median(p[side] for p in pairs))
-        rows.append([name, median("kelvin"), common.percent(ours), peer, median("peer"), common.percent(theirs), f"{ours / theirs:.2f}", "yes" if good else "NO"])
-    header = ["operation", "kelvin", "its CV", "beside it", "its figure", "its CV", "CV over CV", f"below {AGAINST_PEERS:g}"]
+        unknown = len(all_pairs) - len(pairs)
+        rows.append([name, median("kelvin"), unknown, common.percent(ours), peer, median("peer"), common.percent(theirs), f"{ours / theirs:.2f}", "yes" if good else "NO"])
+    header = ["operation", "kelvin", "not known", "its CV", "beside it", "its figure", "its CV", "CV over CV", f"below {AGAINST_PEERS:g}"]
     print(f"\nThe same operation, {data['seconds']:g} s each, interleaved:\n")
     print(common.table(header, rows))
     return kept

@@ -119,9 +119,8 @@ const LEAST_OF_A_CASE: usize = 12;
 /// [`BLOCK_OVER_CHAIN`] of a whole core by earlier runs of this machine: the least but one of the newest, since what was
 /// seen twice is no accident.
 fn whole_core(run: &Run) -> Option<f64> {
-    let learned = run.outline.learned.iter().find(|learned| learned.metric == BLOCK_OVER_CHAIN.id)?;
-    let newest = learned.headlines.len().saturating_sub(EARLIER_RUNS);
-    let mut ratios = learned.headlines[newest..].to_vec();
+    let learned = &run.outline.learned_core;
+    let mut ratios = learned[learned.len().saturating_sub(EARLIER_RUNS)..].to_vec();
     ratios.sort_unstable_by(f64::total_cmp);
     ratios.get(1).copied()
 }

@@ -12,8 +12,8 @@ use kelvin_stats::spearman;
 use crate::canaries::{Judged, References};
 use crate::result::{CanaryCorrelation, TagCount};
 
-/// A round counts for an undisturbed headline with this many undisturbed samples, or half of what it has if it has fewer
-/// than twice as many.
+/// A round counts for an undisturbed headline with this many undisturbed samples, or a fifth of what it has if that is
+/// less: of operations that take milliseconds a round has but a few.
 const LEAST_KEPT: usize = 5;
 /// An undisturbed headline needs this many such rounds (or all, where a run made fewer).
 const LEAST_ROUNDS: usize = 2;
@@ -35,7 +35,7 @@ pub(crate) struct RoundSamples {
 
 impl RoundSamples {
     fn counts_as_undisturbed(&self) -> bool {
-        !self.kept.is_empty() && self.kept.len() >= LEAST_KEPT.min(self.found.len().div_ceil(2))
+        !self.kept.is_empty() && self.kept.len() >= LEAST_KEPT.min(self.found.len().div_ceil(LEAST_KEPT))
     }
 }
 

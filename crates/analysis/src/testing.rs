@@ -52,6 +52,7 @@ pub fn run(metrics: &[Metric]) -> Run {
         metrics: metrics.to_vec(),
         plan: Vec::new(),
         learned: Vec::new(),
+        learned_core: Vec::new(),
     };
     Run { status: RunStatus::Complete, seconds: 60.0, ..Run::begin(outline) }
 }

@@ -1,10 +1,8 @@
 //! From raw batches to samples and headlines: arithmetic, warm-up, contamination, disturbance, normalising.
 
 use kelvin_analysis::testing::{self, BLOCK, CHAIN, CLOCK_PAIR, ITERATIONS, LOOP};
-use kelvin_analysis::{Analysis, BLOCK_OVER_CHAIN, Headlines, Outcome, Summary, Warning, analyse};
-use kelvin_model::{
-    Batches, Better, Canaries, Canary, Case, Learned, Metric, Overhead, Readings, Run, Tags, Treatment, Unit,
-};
+use kelvin_analysis::{Analysis, Headlines, Outcome, Summary, Warning, analyse};
+use kelvin_model::{Batches, Better, Canaries, Canary, Case, Metric, Overhead, Readings, Run, Tags, Treatment, Unit};
 use kelvin_stats::Random;
 
 const CALL: Metric = Metric::duration("test.call", "One call");
@@ -263,9 +261,7 @@ fn a_core_that_was_shared_all_along_is_known_by_earlier_runs() {
     assert!((alone.block_over_chain.unwrap() / whole - 1.0).abs() < 1e-6);
     let after = |earlier: Vec<f64>, slowness: f32| {
         let mut run = run_of(&GUARDED_BY_THE_KERNEL, &batches(slowness));
-        let within = vec![0.0; earlier.len()];
-        run.outline.learned =
-            vec![Learned { metric: BLOCK_OVER_CHAIN.id, case: Case::new(), headlines: earlier, within }];
+        run.outline.learned_core = earlier;
         analyse(&run)
     };
     // Two earlier runs saw the core whole; that one of them all was faster still is an accident.

@@ -73,12 +73,14 @@ pub fn measure(here: Here, plan: &Plan, wishes: &Wishes<'_>, store: Option<&Stor
     let root = Path::new("/");
     let metrics = metrics_of(plan);
     let hazards = kelvin_machine::hazards(root, &here.machine, scratch.path());
-    let learned = match store {
+    let learned_of = |metrics: &[Metric]| match store {
         Some(store) => store
-            .learned(&here.machine.identity, &[&metrics[..], &[BLOCK_OVER_CHAIN]].concat(), LEARN_FROM)
-            .map_err(|error| Fault::new("cannot learn from earlier runs", error))?,
-        None => Vec::new(),
+            .learned(&here.machine.identity, metrics, LEARN_FROM)
+            .map_err(|error| Fault::new("cannot learn from earlier runs", error)),
+        None => Ok(Vec::new()),
     };
+    let learned = learned_of(&metrics)?;
+    let learned_core = learned_of(&[BLOCK_OVER_CHAIN])?.pop().map_or_else(Vec::new, |learned| learned.headlines);
     let outline = Outline {
         format: FORMAT,
         id: run_id(),
@@ -92,6 +94,7 @@ pub fn measure(here: Here, plan: &Plan, wishes: &Wishes<'_>, store: Option<&Stor
         metrics,
         plan: plan.planned(),
         learned,
+        learned_core,
     };
     let options = Options {
         program: ("/proc/self/exe".into(), vec!["probe-process".into()]),

@@ -230,6 +230,22 @@ fn what_is_listed_can_be_explained() {
 }
 
 #[test]
+fn a_run_learns_from_those_before_it() {
+    let place = Place::new();
+    let run = || place.run(&["run", "os.syscall.null", "--quick", "--budget", "1s", "--no-report"]);
+    for earlier in 0..2 {
+        let output = run();
+        assert!(output.status.success(), "{}{}", stderr(&output), stdout(&output));
+        let exported: serde_json::Value =
+            serde_json::from_slice(&place.run(&["runs", "export", "last"]).stdout).unwrap();
+        let learned = exported["learned"].as_array().unwrap();
+        assert_eq!(learned.is_empty(), earlier == 0, "{learned:?}");
+        assert!(learned.iter().all(|of| of["headlines"].as_array().unwrap().len() == earlier), "{learned:?}");
+        assert_eq!(exported["learned_core"].as_array().unwrap().len(), earlier);
+    }
+}
+
+#[test]
 fn one_probe_is_measured_stored_and_reported() {
     let place = Place::new();
     let run = place.run(&["run", "os.syscall.null", "--quick", "--budget", "2s", "--seed", "7"]);

@@ -35,6 +35,9 @@ pub struct Outline {
     pub plan: Vec<Planned>,
     /// What earlier runs of this machine taught about the spread between runs.
     pub learned: Vec<Learned>,
+    /// The block canary over the chain canary, each in its steady state, in earlier runs of this machine, oldest first:
+    /// what a whole core is.
+    pub learned_core: Vec<f64>,
 }
 
 /// One probe at one case that a run sets out to measure.

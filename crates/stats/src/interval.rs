@@ -29,7 +29,7 @@ pub const HISTORY: usize = 20;
 pub const LEAST_HISTORY: usize = 3;
 
 /// Degrees of freedom that earlier runs may lend to the variance within a run of few rounds.
-const LENT_DEGREES: f64 = 8.0;
+const LENT_DEGREES: f64 = 24.0;
 
 /// A variance so many times the usual one is not the usual one: about the 97.5 % point of F with 3 degrees of freedom
 /// against many, 1 % with 5.
@@ -159,7 +159,7 @@ impl RunToRun {
 
     /// The variance of this run's headline: its own rounds' and the component between runs.
     ///
-    /// The own variance is pooled with that of earlier runs, which count no more than the run itself or than eight
+    /// The own variance is pooled with that of earlier runs, which count no more than the run itself or than 24
     /// degrees of freedom, and not at all if this run is clearly noisier.
     pub fn join(&self, own: Spread) -> Spread {
         // Earlier runs had about as many rounds as this one.
@@ -312,7 +312,7 @@ mod tests {
         assert!((3.0..4.0).contains(&joined.degrees), "{}", joined.degrees);
         let explained = RunToRun::learn(&[100.0, 101.0, 99.0], &[4.0; 3]).unwrap();
         assert_eq!(explained.component, 0.0);
-        assert_eq!(explained.join(Spread { variance: 4.0, degrees: 5.0 }), Spread { variance: 4.0, degrees: 13.0 });
+        assert_eq!(explained.join(Spread { variance: 4.0, degrees: 5.0 }), Spread { variance: 4.0, degrees: 20.0 });
     }
 
     #[test]

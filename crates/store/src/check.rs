@@ -62,6 +62,9 @@ pub(crate) fn outline(outline: &Outline) -> Checked {
     for (i, row) in outline.learned.iter().enumerate() {
         learned(row, &defined, &format!("learned[{i}]"))?;
     }
+    for (i, &ratio) in outline.learned_core.iter().enumerate() {
+        not_negative(&format!("learned_core[{i}]"), ratio)?;
+    }
     Ok(())
 }
 

@@ -91,6 +91,7 @@ fn outline(plan: &Plan) -> Outline {
         metrics: vec![METRIC],
         plan: plan.planned(),
         learned: Vec::new(),
+        learned_core: Vec::new(),
     }
 }
 

@@ -211,6 +211,7 @@ fn outline(metrics: Vec<Metric>, plan: Vec<Planned>) -> Outline {
         metrics,
         plan,
         learned: Vec::new(),
+        learned_core: Vec::new(),
     }
 }
 

@@ -121,6 +121,7 @@ pub fn sample_outline(id: &str) -> Outline {
             headlines: vec![60.25, 61.0, 59.5],
             within: vec![0.25, 0.5, 0.125],
         }],
+        learned_core: vec![0.39, 0.41],
     }
 }
 
