@@ -85,6 +85,8 @@ $(DEBUG): need-cargo need-cc
 bench: build ## how right, repeatable, cheap and sturdy the numbers are: about an hour, on a machine left alone
 	$(PYTHON) bench/agreement.py --kelvin $(KELVIN)
 	$(PYTHON) bench/repeatability.py --kelvin $(KELVIN) --peers
+	$(PYTHON) bench/latency.py --kelvin $(KELVIN)
+	$(PYTHON) bench/memory.py --kelvin $(KELVIN)
 	$(PYTHON) bench/canaries.py --kelvin $(KELVIN)
 	$(PYTHON) bench/cost.py --kelvin $(KELVIN)
 	$(PYTHON) bench/faults.py --kelvin $(KELVIN)

@@ -102,10 +102,10 @@ def measure(kelvin, names, seconds, *flags):
     kelvin would end as soon as its interval is narrow enough; as many rounds as fit make it take the whole time, so that
     it meets the same disturbances as a program beside it.
     """
-    rounds = str(max(round(seconds * ROUNDS_PER_SECOND), 3))
+    rounds = [] if "--rounds" in flags else ["--rounds", str(max(round(seconds * ROUNDS_PER_SECOND), 3))]
     command = [kelvin, "run", *names, "--json", "--no-report", "--budget", f"{seconds:g}s"]
     command += [] if "--store" in flags else ["--no-store"]
-    command += ["--rounds", rounds, *flags]
+    command += [*rounds, *flags]
     return json.loads(run(command))
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whether a second run of kelvin says the same as the first, and whether its error bars promise no more and no less.
 
-N runs of the CPU and the operating system, default settings, one after the other into one fresh store (so that later
+N runs of the CPU and the operating system (or of other areas), default settings, one after the other into one fresh store (so that later
 runs learn from earlier ones how much runs differ, as they do for a user). Of every metric at every case:
 
   deviation   the coefficient of variation of its N headlines, and a robust one from the median absolute deviation
@@ -10,12 +10,13 @@ runs learn from earlier ones how much runs differ, as they do for a user). Of ev
               interval of a normal value is 1.96 of them to each side
 
 Bounds: every case of the groups calls, loops and clock below 1 %; system calls below 2 %; switches on one CPU, fork and
-threads below 5 %; coverage over all (metric, run) pairs 90..98 %; median width at most 2.
+threads below 5 %; latency of the first and second level below 1 %, of main memory below 2 %, bandwidth of memory below 3 %;
+coverage over all (metric, run) pairs 90..98 %; median width at most 2.
 
 With --peers, also: other tools given the same wall time (--seconds) on the same operation and CPU as kelvin, interleaved
-with it in random order, N times: kelvin's coefficient of variation must be below half of theirs. Each tool is used as it
-is by hand: perf bench one run with its mean, a C loop the mean of its operations; kelvin's figure is left out, and the other
-tool's beside it, where it says that it is not known.
+with it in random order after each run from the third on: kelvin's coefficient of variation must be below half of theirs.
+Each tool is used as it is by hand: perf bench one run with its mean, a C loop the mean of its operations; kelvin's figure is
+left out, and the other tool's beside it, where it says that it is not known.
 
 The figures of every run are kept in a file (--output), from which the tables can be made again (--from).
 
@@ -32,47 +33,69 @@ from pathlib import Path
 import common
 from peers import Peers
 
-# Groups of metrics by ids or the parts of ids up to a dot, and the bound of their coefficients of variation.
+def below(*ids):
+    """Whether a metric is one of these, or lies below one; whatever its working set is."""
+    return lambda metric, _, __: any(metric == id or metric.startswith(f"{id}.") for id in ids)
+
+
+def latency(where):
+    """Whether it is the latency of a working set: half of the second level at most, or four times the last one at least."""
+    inside = {"caches": lambda bytes, caches: bytes <= caches[1] / 2, "memory": lambda bytes, caches: bytes >= 4 * caches[-1]}[where]
+    return lambda metric, bytes, caches: metric == "mem.latency" and len(caches) > 1 and inside(bytes, caches)
+
+
+# Groups: name, whether a metric at a working set belongs to it, and the bound of the coefficients of variation. The first
+# one that fits counts.
 GROUPS = [
-    ("calls, loops, clock", ("cpu.call", "cpu.loop", "cpu.clock", "cpu.frequency", "cpu.latency"), 0.01),
-    ("system calls", ("os.syscall",), 0.02),
+    ("calls, loops, clock", below("cpu.call", "cpu.loop", "cpu.clock", "cpu.frequency", "cpu.latency"), 0.01),
+    ("system calls", below("os.syscall"), 0.02),
     (
         "switches on one CPU, fork, threads",
-        ("os.switch.process", "os.switch.thread", "os.process.fork", "os.process.vfork", "os.thread"),
+        below("os.switch.process", "os.switch.thread", "os.process.fork", "os.process.vfork", "os.thread"),
         0.05,
     ),
-    ("everything else", (), None),
+    ("latency, first and second level", latency("caches"), 0.01),
+    ("latency, main memory", latency("memory"), 0.02),
+    ("bandwidth of memory", below("mem.bandwidth"), 0.03),
+    ("everything else", lambda *_: True, None),
 ]
 COVERAGE = (0.90, 0.98)
 WIDTH = 2.0
 AGAINST_PEERS = 0.5
+# Runs before the first pair.
+KNOWN_FROM = 2
 
 
-def group_of(metric):
-    """The first group whose ids the metric is, or lies below; the last one takes all others."""
-    for name, ids, _ in GROUPS:
-        if any(metric == id or metric.startswith(f"{id}.") for id in ids):
-            return name
-    return GROUPS[-1][0]
+def group_of(one, caches):
+    """The first group that a series fits into; `caches` are the sizes of the data caches, innermost first."""
+    bytes = next((int(part.removeprefix("bytes=")) for part in one.case.split() if part.startswith("bytes=")), 0)
+    return next(name for name, fits, _ in GROUPS if fits(one.metric, bytes, caches))
 
 
 # ---- measuring
 
 
-def measured_run(kelvin, store, quick):
+def measured_run(kelvin, areas, store, quick):
     """The headlines and intervals of one more run."""
     begun = time.monotonic()
     flags = ["--quick"] if quick else []
-    output = common.run([kelvin, "run", "cpu", "os", "--json", "--no-report", "--store", store, *flags], timeout=900)
+    output = common.run([kelvin, "run", *areas, "--json", "--no-report", "--store", store, *flags], timeout=900)
     report = json.loads(output)
     return {
         "seconds": time.monotonic() - begun,
         "undisturbed_share": report["analysis"]["undisturbed_share"],
+        "caches": data_caches(report["run"]["machine"]["topology"]["caches"]),
         "results": [
             {"metric": metric, "case": case, **figures(common.summary(result))}
             for (metric, case), result in common.results(report).items()
         ],
     }
+
+
+def data_caches(fact):
+    """Sizes of the caches that hold data, innermost first, as far as the machine reports them."""
+    known = fact.get("known", {}).get("value", [])
+    return [cache["bytes"] for cache in sorted(known, key=lambda cache: cache["level"]) if cache["kind"] != "instruction"]
 
 
 def figures(summary):
@@ -118,14 +141,15 @@ def measured_pair(kelvin, store, peers, work, seconds, chance):
 def collect(arguments):
     kelvin = common.kelvin_program(arguments.kelvin)
     chance = random.Random(arguments.seed)
-    data = {"machine": common.describe_machine(), "quick": arguments.quick, "runs": [], "pairs": [], "seconds": arguments.seconds}
+    data = {"machine": common.describe_machine(), "areas": arguments.area, "quick": arguments.quick, "runs": [], "pairs": [], "seconds": arguments.seconds}
     peers = Peers(common.last_allowed_cpu()) if arguments.peers else None
     with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as directory:
         for number in range(arguments.runs):
             common.say(f"run {number + 1} of {arguments.runs}")
             store = Path(directory) / "runs.sqlite"
-            data["runs"].append(measured_run(kelvin, store, arguments.quick))
-            if peers:
+            data["runs"].append(measured_run(kelvin, arguments.area, store, arguments.quick))
+            # A core that is shared all along is known by two runs before.
+            if peers and number >= KNOWN_FROM:
                 works = chance.sample(SAME_WORK, len(SAME_WORK))
                 data["pairs"] += [measured_pair(kelvin, store, peers, work, arguments.seconds, chance) for work in works]
             # After each run, so that what was measured survives an interruption.
@@ -175,11 +199,11 @@ def series_of(data):
     return [Series(metric, case, results) for (metric, case), results in by_key.items()]
 
 
-def judge_groups(series, every):
+def judge_groups(series, caches, every):
     """The table of groups; whether every bound was kept."""
     rows, kept = [], True
     for name, _, bound in GROUPS:
-        members = [one for one in series if group_of(one.metric) == name]
+        members = [one for one in series if group_of(one, caches) == name]
         usable = [one for one in members if one.is_usable()]
         if not usable:
             continue
@@ -269,7 +293,9 @@ def parse():
     parser.add_argument("--every", action="store_true", help="also a line for every metric at every case")
     parser.add_argument("--output", type=Path, default=Path("repeatability.json"), help="where the figures are kept [default: %(default)s]")
     parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="judge the figures in FILE; measure nothing")
+    parser.add_argument("--area", action="append", help="an area to run; may be given more than once [default: cpu and os]")
     arguments = parser.parse_args()
+    arguments.area = arguments.area or ["cpu", "os"]
     if arguments.runs < 3:
         parser.error("--runs must be at least 3")
     return arguments
@@ -280,10 +306,10 @@ def benchmark():
     data = json.loads(arguments.source.read_text()) if arguments.source else collect(arguments)
     seconds = statistics.median(run["seconds"] for run in data["runs"])
     mode = "quick" if data["quick"] else "default"
-    print(f"{len(data['runs'])} {mode} runs of cpu and os, {seconds:.1f} s each: {data['machine']}\n")
+    print(f"{len(data['runs'])} {mode} runs of {' and '.join(data.get('areas', ['cpu', 'os']))}, {seconds:.1f} s each: {data['machine']}\n")
     series = series_of(data)
     # All of them, so that every table is printed whatever the first one says.
-    verdicts = [judge_groups(series, arguments.every), judge_intervals(series)]
+    verdicts = [judge_groups(series, data["runs"][0].get("caches", []), arguments.every), judge_intervals(series)]
     if data["pairs"]:
         verdicts.append(judge_pairs(data))
     return all(verdicts)

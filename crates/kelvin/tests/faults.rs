@@ -267,3 +267,76 @@ fn without_root_a_run_does_its_work() {
     assert!(place.path().join("report.html").exists());
     assert!(place.path().join("data/kelvin/runs.sqlite").exists());
 }
+
+/// A control group that limits memory, with nothing in it when it is dropped.
+struct MemoryGroup {
+    path: PathBuf,
+    /// What counts the processes that the kernel killed for want of memory: file and key.
+    kills: (&'static str, &'static str),
+}
+
+impl MemoryGroup {
+    /// A group of so many bytes, in whichever version of control groups there is; why not, if there can be none.
+    fn new(bytes: u64) -> Result<Self, String> {
+        let root = Path::new("/sys/fs/cgroup");
+        let second = root.join("cgroup.controllers").exists();
+        let parent = if second { root.to_path_buf() } else { root.join("memory") };
+        let path = parent.join(format!("kelvin-test-{}", std::process::id()));
+        let said = |error: std::io::Error| format!("{}: {error}", path.display());
+        if second {
+            std::fs::write(parent.join("cgroup.subtree_control"), "+memory").map_err(said)?;
+        }
+        std::fs::create_dir(&path).map_err(said)?;
+        let (limit, kills) = if second {
+            ("memory.max", ("memory.events", "oom_kill "))
+        } else {
+            ("memory.limit_in_bytes", ("memory.oom_control", "oom_kill "))
+        };
+        let group = Self { path, kills };
+        std::fs::write(group.path.join(limit), bytes.to_string()).map_err(|error| format!("{limit}: {error}"))?;
+        Ok(group)
+    }
+
+    fn kills(&self) -> u64 {
+        let text = std::fs::read_to_string(self.path.join(self.kills.0)).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(self.kills.1)).unwrap();
+        line.trim().parse().unwrap()
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        // A process that has just ended may still be counted for a moment.
+        within(Duration::from_secs(5), || std::fs::remove_dir(&self.path).is_ok());
+    }
+}
+
+#[test]
+fn with_512_mib_of_memory_nothing_is_killed() {
+    let group = match MemoryGroup::new(512 << 20) {
+        Ok(group) => group,
+        Err(reason) => return skipped("with 512 MiB", &reason),
+    };
+    let place = Place::new();
+    // The shell joins the group and becomes kelvin.
+    let script = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", group.path.display());
+    let asked = [KELVIN, "run", "mem", "--quick", "--budget", "8s", "--no-store", "--no-report", "--json"];
+    let output = place.command("sh", &[&["-c", &script, "sh"][..], &asked].concat()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(group.kills(), 0);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        report["run"]["machine"]["limits"]["memory_bytes"]["known"]["value"],
+        512 << 20,
+        "{}",
+        report["run"]["machine"]["limits"]
+    );
+    for result in report["analysis"]["results"].as_array().unwrap() {
+        let (metric, case) = (&result["metric"]["id"], &result["case"]);
+        assert!(result["outcome"].get("failed").is_none(), "{metric} {case}: {}", result["outcome"]);
+        // Half of the limit at most, for all CPUs together.
+        let cpus = if case["cpus"] == "all" { std::thread::available_parallelism().unwrap().get() as u64 } else { 1 };
+        let bytes = case["bytes"].as_u64().unwrap_or(0) * cpus;
+        assert!(bytes <= 256 << 20, "{metric} {case}");
+    }
+}

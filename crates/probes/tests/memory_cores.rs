@@ -24,13 +24,19 @@ fn two_cpus_of_the_pair() -> (u64, u64) {
     (peer.into(), last.into())
 }
 
+/// Says what is not tested on this machine, and why.
+#[allow(clippy::print_stderr)]
+fn skipped(what: &str, reason: &str) {
+    eprintln!("{what} skipped: {reason}");
+}
+
 fn between(from: u64, to: u64) -> Attempt {
     common::run_probe("mem.core_to_core", &Case::new().with("from", from).with("to", to), SLICE)
 }
 
 #[test]
 fn a_line_takes_as_long_either_way() {
-    let Some((a, b)) = two_cpus() else { return };
+    let Some((a, b)) = two_cpus() else { return skipped("pairs of CPUs", "this process may use one") };
     let one_way = |from, to| match between(from, to) {
         Attempt::Measured(readings) => common::median(&readings[0]),
         other => panic!("{from} {to}: {other:?}"),
@@ -78,5 +84,23 @@ fn two_cores_that_count_in_one_line_disturb_each_other() {
     // Two threads of one core share all lines anyway; on two cores a shared line costs several times as much.
     if one_way > THREADS_OF_ONE_CORE {
         assert!(same > 1.5 * apart, "{same} ns in one line, {apart} ns apart, {one_way} ns between the cores");
+    }
+}
+
+#[test]
+fn memory_of_nodes_is_measured_where_there_are_two() {
+    let case = |to: u64| Case::new().with("from", 0).with("to", to).with("bytes", 64 << 20);
+    let nodes = kelvin_sys::numa::nodes();
+    if nodes.len() < 2 {
+        let attempt = common::run_probe("mem.node", &case(0), SLICE);
+        assert!(matches!(&attempt, Attempt::Skipped(reason) if reason.0.contains("two nodes")), "{attempt:?}");
+        return skipped("the figures of nodes", "this machine shows one");
+    }
+    for &to in &nodes {
+        match common::run_probe("mem.node", &case(to.into()), SLICE) {
+            Attempt::Measured(readings) => assert_eq!(readings.len(), 2),
+            Attempt::Skipped(reason) => skipped("a node", &reason.0),
+            other => panic!("{to}: {other:?}"),
+        }
     }
 }

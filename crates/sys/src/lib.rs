@@ -19,6 +19,7 @@ pub mod mapping;
 #[cfg(feature = "mathematics")]
 mod mathematics;
 pub mod memory;
+pub mod numa;
 pub mod pagemap;
 pub mod peer;
 pub mod process;

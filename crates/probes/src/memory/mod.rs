@@ -10,6 +10,7 @@ mod fault_major;
 mod latency;
 mod limits;
 mod loaded;
+mod node;
 mod opponent;
 mod page;
 pub(crate) mod published;
@@ -29,5 +30,6 @@ pub(crate) static PROBES: &[&Probe] = &[
     &loaded::PROBE,
     &core_to_core::PROBE,
     &false_sharing::PROBE,
+    &node::PROBE,
     &page::PROBE,
 ];

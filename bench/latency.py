@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Whether kelvin's latency of memory is that of a plain loop that follows the same kind of ring.
+
+One round is a quick kelvin run of mem.latency alone and, in random order around it, a loop in C (bench/peers/chase_loop.c)
+over working sets of 16 KiB and 256 KiB in base pages and over kelvin's largest one in huge pages. Kelvin's figure, as found,
+and the loop's of one round make a pair; the ratio over the pairs, its Hodges-Lehmann estimate and the exact 90 % interval of
+the signed-rank test, must lie within 3 % in the caches and 5 % in memory.
+
+As elsewhere here a side counts only if the core was whole right before and right after it.
+
+Exit status: 0 all agree, 1 one does not, 2 it could not be done.
+"""
+import argparse
+import json
+import random
+import statistics
+
+import common
+from peers import Peers
+
+METRIC = "mem.latency"
+IN_CACHE, IN_MEMORY = 0.03, 0.05
+
+
+def sets(report):
+    """The cases that are compared: case of kelvin, bytes, pages, bound."""
+    sizes = [result["case"]["bytes"] for (metric, _), result in common.results(report).items() if metric == METRIC and result["case"]["pages"] == "huge"]
+    if not sizes:
+        raise common.Missing("this machine gives no huge pages, in which memory is compared")
+    chosen = [(16 << 10, "base", IN_CACHE), (256 << 10, "base", IN_CACHE), (max(sizes), "huge", IN_MEMORY)]
+    return [(f"bytes={size} pages={pages}", size, pages, bound) for size, pages, bound in chosen]
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    common.add_common_arguments(parser)
+    parser.add_argument("--pairs", type=int, default=15, help="pairs of each comparison [default: %(default)s]")
+    parser.add_argument("--seconds", type=float, default=0.5, help="time of the loop at each working set [default: %(default)s]")
+    parser.add_argument("--budget", type=float, default=6, help="time of a kelvin run [default: %(default)s]")
+    arguments = parser.parse_args()
+    if arguments.pairs < 5:
+        parser.error("--pairs must be at least 5: fewer give no 90 % interval")
+    return arguments
+
+
+def benchmark():
+    arguments = parse()
+    kelvin = common.kelvin_program(arguments.kelvin)
+    peers, order = Peers(common.last_allowed_cpu()), random.Random(arguments.seed)
+    command = [kelvin, "run", METRIC, "--quick", "--json", "--no-store", "--no-report", "--cpu", str(peers.cpu)]
+    command += ["--budget", f"{arguments.budget:g}s"]
+    run = lambda: json.loads(common.run(command))
+    chosen = sets(run())
+    pairs = {case: [] for case, *_ in chosen}
+    for done in range(arguments.pairs):
+        sides = order.sample([None, *chosen], 1 + len(chosen))
+        theirs = {}
+        for side in sides:
+            if side is None:
+                report = peers.in_quiet(run)
+            else:
+                case, size, pages, _ = side
+                loop = lambda: peers.c_loop("chase_loop", "chase.load", arguments.seconds, str(size), pages)
+                theirs[case] = peers.in_quiet(loop)
+        for case in pairs:
+            pairs[case].append((common.find(report, METRIC, case)["as_found"]["value"], theirs[case]))
+        common.say(f"{done + 1} of {arguments.pairs} rounds")
+    rows, kept = [], True
+    for case, _, _, bound in chosen:
+        ours, others = zip(*pairs[case])
+        ratio, lower, upper = common.ratio_of_pairs(ours, others)
+        good = 1 - bound <= lower and upper <= 1 + bound
+        kept = kept and good
+        text = lambda values: common.time_text(statistics.median(values))
+        rows.append([case, text(ours), text(others), f"{ratio:.4f}", f"{lower:.4f}..{upper:.4f}", f"{bound * 100:g} %", len(ours), "agrees" if good else "NO"])
+    print(f"Latency of memory, CPU {peers.cpu}: {common.describe_machine()}\n")
+    print(common.table(["working set", "kelvin, as found", "C loop", "ratio", "90 % interval", "bound", "pairs", "verdict"], rows))
+    print(f"\n{peers.sides} sides were measured, {peers.again} more were disturbed and measured again, "
+          f"{peers.disturbed} of those that count were disturbed all the same.")
+    return kept
+
+
+if __name__ == "__main__":
+    common.main(benchmark)

@@ -1,0 +1,257 @@
+//! What memory of another node costs: latency and bandwidth from the CPUs of each node to the memory of each.
+//!
+//! The matrix shows what is lost when a task and its memory part. It must not be used as the cost of page migration, nor
+//! of lines that another node's cache holds (that is mem.core_to_core).
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{
+    Axis, AxisScale, Basis, Case, Machine, Metric, NoPrediction, NumaNode, Prediction, Tags, Treatment, Unit,
+};
+use kelvin_sys::cpu;
+use kelvin_sys::kernels::bandwidth::Operation;
+use kelvin_sys::memory::{Arena, Pages, Ring};
+use kelvin_sys::numa::{self, Bound, is_of_node, nodes_of};
+
+use super::allowance;
+use super::axes::{BYTES, number, obtained};
+use super::bandwidth::Mover;
+use crate::predict::Predicting;
+
+const FROM: Axis = Axis::new("from", "node of the CPU", AxisScale::Linear);
+const TO: Axis = Axis::new("to", "node of the memory", AxisScale::Linear);
+
+/// The CPU is chosen here, not by the harness, and one reference of a canary need not be right for all nodes.
+const fn across(metric: Metric) -> Metric {
+    metric
+        .over([Some(FROM), Some(TO), Some(BYTES)])
+        .headline(Treatment::AsFound)
+        .contaminants(Tags::PREEMPTED)
+        .not_in_cycles()
+}
+
+static LATENCY: Metric =
+    across(Metric::duration("mem.node.latency", "A load from memory at the address that the load before it returned"));
+static BANDWIDTH: Metric = across(Metric::rate("mem.node.bandwidth", "Bytes read from memory per second by one CPU"));
+
+pub(crate) static PROBE: Probe = Probe {
+    id: "mem.node",
+    summary: "Latency and bandwidth of memory from the CPUs of each node to the memory of each node",
+    kind: Kind::Measure,
+    method: Method {
+        how: "The thread moves to a CPU of one node and takes memory from another one alone (set_mempolicy, MPOL_BIND), \
+              twice the last-level cache and at least 64 MiB, in huge pages where there are any; move_pages is asked where 256 of \
+              its pages are, and one that lies elsewhere fails the round. Then a random ring is followed as in \
+              mem.latency, and the memory read in order by the widest loads as in mem.bandwidth.read, one CPU at work. A \
+              node without CPUs is only read from.",
+        prediction: "Of a node's own memory none here: see mem.latency and mem.bandwidth. Of another node's: that of the own \
+                     as measured in this run, times the ratio of the distances that the firmware states (over it for bandwidth). \
+                     Unremarkable within a factor of 1.6: firmware rounds, and often states a default.",
+        not_for: "The bandwidth of a link between nodes, which takes more than one CPU to fill.",
+        pitfalls: &[
+            "Memory lies where it was touched first, not where it was asked for: here it is bound, and that is checked.",
+            "Automatic NUMA balancing moves pages to the CPU that uses them: pages that are bound stay.",
+            "A virtual machine may show one node and lie on several.",
+        ],
+        sources: &["set_mempolicy(2), move_pages(2)", "ACPI specification, System Locality Information Table"],
+    },
+    metrics: &[&LATENCY, &BANDWIDTH],
+    inputs: &[],
+    cases,
+    run,
+    predict,
+};
+
+/// Nodes of which all pairs are measured, by effort.
+const QUICK_NODES: usize = 2;
+const USUAL_NODES: usize = 4;
+/// Least memory, in bytes.
+const LEAST: u64 = 64 << 20;
+/// Pages whose node is asked for.
+const ASKED: usize = 256;
+
+fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
+    let all = machine.topology.nodes.get().map_or(&[][..], Vec::as_slice);
+    let allowed = machine.topology.allowed.get().map_or(&[][..], Vec::as_slice);
+    let bytes = set(machine);
+    let case =
+        |from: u32, to: u32| Case::new().with("from", from.into()).with("to", to.into()).with(&BYTES.name, bytes);
+    let most = match effort {
+        Effort::Quick => QUICK_NODES,
+        Effort::Default => USUAL_NODES,
+        Effort::Thorough => usize::MAX,
+    };
+    let with_cpus = all.iter().filter(|node| node.cpus.iter().any(|cpu| allowed.contains(cpu))).take(most);
+    let with_memory: Vec<&NumaNode> = all.iter().filter(|node| node.bytes != Some(0)).take(most).collect();
+    let pairs: Vec<Case> = with_cpus.flat_map(|from| with_memory.iter().map(move |to| case(from.id, to.id))).collect();
+    // One case that says why there is no matrix.
+    if pairs.len() < 2 { vec![case(0, 0)] } else { pairs }
+}
+
+/// Twice the last-level cache and at least 64 MiB, as far as there is memory: a node is taken to have its share of it.
+fn set(machine: &Machine) -> u64 {
+    let nodes = machine.topology.nodes.get().map_or(1, Vec::len).max(1) as u64;
+    // Whole parts, so that all of it is read.
+    let most = allowance::allowance(machine) / nodes / PART as u64 * PART as u64;
+    (2 * allowance::last_level(machine)).max(LEAST).next_multiple_of(PART as u64).min(most.max(PART as u64))
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let of = |axis: &str| case.integer(axis).and_then(|node| u32::try_from(node).ok());
+    let (Some(from), Some(to)) = (of("from"), of("to")) else {
+        return Err(Stop::fail(format!("the case needs from and to, numbers of nodes, not {case}")));
+    };
+    if !has_nodes(2) {
+        return Err(Stop::skip("needs two nodes of memory, and this machine shows one"));
+    }
+    let cpu = bench.allowed_cpus().iter().copied().find(|&cpu| is_of_node(cpu, from));
+    let cpu = cpu.ok_or_else(|| Stop::skip(format!("needs a CPU of node {from}, and this process may use none")))?;
+    cpu::pin(&[cpu]).map_err(|error| Stop::fail(format!("cannot run on CPU {cpu}: {error}")))?;
+    measure(bench, to, number(case, &BYTES)?)
+}
+
+/// Whether the kernel shows this many nodes.
+fn has_nodes(count: usize) -> bool {
+    numa::nodes().len() >= count
+}
+
+/// Both figures of memory of a node, from the CPU that this thread is on.
+fn measure(bench: &mut Bench<'_>, node: u32, bytes: usize) -> Result<(), Stop> {
+    let bound = Bound::to(node)
+        .map_err(|error| Stop::skip(format!("needs memory of node {node}, which this process cannot have: {error}")))?;
+    let mut ring = obtained(bytes, Ring::new(bytes, Pages::Huge, bench.seed()))?;
+    bench.note(check_node(ring.arena(), node)?);
+    ring.evict_end(usize::MAX);
+    bench.time(&LATENCY, |loads| {
+        ring.chase(loads);
+        Ok(())
+    })?;
+    drop(ring);
+    let mut mover = obtained(bytes, Mover::new(bytes, PART))?;
+    drop(bound);
+    let kernels = Operation::Read.kernels();
+    let kernel = kernels.iter().rev().find(|kernel| !kernel.name().contains(' '));
+    let kernel = *kernel.ok_or_else(|| Stop::fail("no kernel reads"))?;
+    let work = mover.iteration_bytes(Operation::Read) as f64;
+    bench.time_work(&BANDWIDTH, work, |parts| {
+        mover.run(Operation::Read, &kernel, parts);
+        Ok(())
+    })
+}
+
+/// Bytes that one iteration reads, as in mem.bandwidth.
+const PART: usize = 2 << 20;
+
+/// What move_pages says of the memory, if all of it is of the node.
+fn check_node(arena: &Arena, node: u32) -> Result<String, Stop> {
+    let found = nodes_of(arena, ASKED)?;
+    let elsewhere = found.iter().filter(|&&of| of != node as i32).count();
+    if elsewhere > 0 {
+        return Err(Stop::fail(format!("{elsewhere} of {} pages asked for are not on node {node}", found.len())));
+    }
+    Ok(format!("all of {} pages asked for are on node {node} by move_pages", found.len()))
+}
+
+/// Factor beyond the ratio of distances within which a figure is unremarkable.
+const SPREAD: f64 = 1.6;
+
+fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let of = |axis: &str| case.integer(axis).unwrap_or(0);
+    let (from, to) = (of("from"), of("to"));
+    if from == to {
+        return Err(NoPrediction::because("a node's own memory is what mem.latency and mem.bandwidth predict"));
+    }
+    let (own, other) = distances(facts.machine(), from, to).ok_or_else(|| {
+        NoPrediction::because(format!("the firmware states no distance from node {from} to node {to}"))
+    })?;
+    let local = facts.measured(metric, &case.clone().with("to", from))?;
+    let ratio = f64::from(other) / f64::from(own);
+    let times = if metric.id == LATENCY.id { ratio } else { 1.0 / ratio };
+    let value = local.value * times;
+    Ok(Predicting::within_factor(Basis::Derived, value, SPREAD)
+        .formula(if metric.id == LATENCY.id {
+            "own memory's latency x distance / own distance"
+        } else {
+            "own memory's bandwidth x own distance / distance"
+        })
+        .input(local.clone())
+        .constant("distance", f64::from(other), Unit::Count, DISTANCES)
+        .constant("own distance", f64::from(own), Unit::Count, DISTANCES)
+        .source(DISTANCES)
+        .derived_as(format!("{:.4e} x {times:.2} = {value:.4e} (distances {other} and {own})", local.value)))
+}
+
+const DISTANCES: &str = "distances of nodes as the firmware states them, /sys/devices/system/node";
+
+/// The stated distances from a node to itself and to another one.
+fn distances(machine: &Machine, from: u64, to: u64) -> Option<(u32, u32)> {
+    let nodes = machine.topology.nodes.get()?;
+    let place = |id: u64| nodes.iter().position(|node| u64::from(node.id) == id);
+    let all = &nodes[place(from)?].distances;
+    let (own, other) = (*all.get(place(from)?)?, *all.get(place(to)?)?);
+    (own > 0 && other > 0).then_some((own, other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use kelvin_harness::MeasuredValue;
+    use kelvin_model::Fact;
+
+    /// Two nodes with four CPUs each, and one with memory alone.
+    fn machine() -> Machine {
+        let mut machine = testing::machine();
+        let node = |id, cpus: std::ops::Range<u32>, distances: [u32; 3]| NumaNode {
+            id,
+            cpus: cpus.collect(),
+            bytes: Some(64 << 30),
+            distances: distances.to_vec(),
+        };
+        let nodes = vec![node(0, 0..4, [10, 21, 17]), node(1, 4..8, [21, 10, 28]), node(4, 0..0, [17, 28, 10])];
+        machine.topology.nodes = Fact::known(nodes, "a test");
+        machine.topology.allowed = Fact::known((0..8).collect(), "a test");
+        machine.memory.available_bytes = Fact::known(96 << 30, "a test");
+        machine
+    }
+
+    fn pairs(machine: &Machine, effort: Effort) -> Vec<(u64, u64)> {
+        let cases = cases(machine, effort);
+        cases.iter().map(|case| (case.integer("from").unwrap(), case.integer("to").unwrap())).collect()
+    }
+
+    #[test]
+    fn every_node_with_cpus_is_paired_with_every_node_with_memory() {
+        let mut machine = machine();
+        assert_eq!(pairs(&machine, Effort::Default), [(0, 0), (0, 1), (0, 4), (1, 0), (1, 1), (1, 4)]);
+        assert_eq!(pairs(&machine, Effort::Quick), [(0, 0), (0, 1), (1, 0), (1, 1)]);
+        machine.topology.allowed = Fact::known((4..8).collect(), "a test");
+        assert_eq!(pairs(&machine, Effort::Default), [(1, 0), (1, 1), (1, 4)]);
+        machine.topology.nodes = Fact::unknown("a test");
+        assert_eq!(pairs(&machine, Effort::Default), [(0, 0)]);
+    }
+
+    #[test]
+    fn the_set_is_beyond_the_caches_and_within_a_nodes_share() {
+        let mut machine = machine();
+        assert_eq!(set(&machine), 128 << 20);
+        machine.memory.available_bytes = Fact::known(99 << 20, "a test");
+        assert_eq!(set(&machine), 16 << 20);
+    }
+
+    #[test]
+    fn the_own_memory_and_the_distance_give_the_other() {
+        let machine = machine();
+        let measured = |metric: &str, case: &Case| {
+            assert_eq!(case.integer("to"), Some(0));
+            Some(MeasuredValue { value: if metric == "mem.node.latency" { 100.0 } else { 21e9 }, half_width: 1.0 })
+        };
+        let facts = Facts::new(&machine, &measured);
+        let case = |to| Case::new().with("from", 0).with("to", to).with("bytes", 64 << 20);
+        let latency = predict(&facts, &LATENCY, &case(1)).unwrap();
+        assert!((latency.value - 210.0).abs() < 1e-9);
+        assert!((predict(&facts, &BANDWIDTH, &case(1)).unwrap().value - 10e9).abs() < 1.0);
+        assert!((predict(&facts, &LATENCY, &case(4)).unwrap().value - 170.0).abs() < 1e-9);
+        assert!(predict(&facts, &LATENCY, &case(0)).is_err());
+        assert!(predict(&facts, &LATENCY, &case(7)).unwrap_err().0.contains("no distance"));
+    }
+}

@@ -1,0 +1,114 @@
+//! Nodes of memory: whose CPUs are whose, and memory of a chosen node.
+
+use std::marker::PhantomData;
+use std::path::Path;
+
+use crate::memory::Arena;
+use crate::{Error, Result};
+
+/// Nodes that the kernel shows: none where it is built without them.
+pub fn nodes() -> Vec<u32> {
+    (0..MOST_NODES as u32).filter(|id| Path::new(&format!("/sys/devices/system/node/node{id}")).exists()).collect()
+}
+
+/// Whether a CPU belongs to a node.
+pub fn is_of_node(cpu: u32, node: u32) -> bool {
+    Path::new(&format!("/sys/devices/system/node/node{node}/cpu{cpu}")).exists()
+}
+
+/// Bits of a mask of nodes: more than any kernel is built for.
+const MOST_NODES: usize = 1024;
+const WORD: usize = 64;
+
+/// While it lives, pages that the calling thread touches first come from one node, or not at all.
+#[derive(Debug)]
+pub struct Bound {
+    /// The policy is the thread's: it cannot be ended on another one.
+    of_thread: PhantomData<*const ()>,
+}
+
+impl Bound {
+    /// Takes pages from this node from now on (set_mempolicy, MPOL_BIND).
+    ///
+    /// # Errors
+    /// A node that is not there or that this process may not use, or a kernel without NUMA.
+    pub fn to(node: u32) -> Result<Self> {
+        let at = node as usize;
+        if at >= MOST_NODES {
+            return Err(Error::other(format!("node {node} is beyond the {MOST_NODES} that can be named")));
+        }
+        let mut mask = [0u64; MOST_NODES / WORD];
+        mask[at / WORD] = 1 << (at % WORD);
+        set(libc::MPOL_BIND, mask.as_ptr(), MOST_NODES + 1)?;
+        Ok(Self { of_thread: PhantomData })
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        // The default policy takes no mask; there is nothing that could fail.
+        let _ = set(libc::MPOL_DEFAULT, std::ptr::null(), 0);
+    }
+}
+
+/// The call counts the bits of a mask from one, hence a bit more than there are.
+fn set(mode: i32, mask: *const u64, bits: usize) -> Result<()> {
+    // SAFETY: the mask is valid for as many bits as are said, or null with none; the call changes the policy of this
+    // thread alone.
+    if unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::c_long::from(mode), mask, bits) } == -1 {
+        return Err(Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// The nodes of up to `most` pages of an arena, evenly taken: each page's node, or why it has none as a negative error
+/// number (move_pages, which moves nothing without a list of nodes).
+///
+/// # Errors
+/// Those of move_pages: a kernel without it.
+pub fn nodes_of(arena: &Arena, most: usize) -> Result<Vec<i32>> {
+    const PAGE: usize = 4096;
+    let count = (arena.len() / PAGE).clamp(1, most.max(1));
+    let apart = arena.len() / PAGE / count * PAGE;
+    let pages: Vec<usize> = (0..count).map(|index| arena.address() + index * apart).collect();
+    let mut nodes = vec![-1i32; count];
+    // SAFETY: both lists have `count` entries; without a list of nodes the call only writes where each page is.
+    let result = unsafe {
+        libc::syscall(libc::SYS_move_pages, 0, count, pages.as_ptr(), std::ptr::null::<i32>(), nodes.as_mut_ptr(), 0)
+    };
+    if result < 0 {
+        return Err(Error::last_os_error());
+    }
+    Ok(nodes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Pages;
+
+    #[test]
+    fn memory_comes_from_the_node_that_it_is_bound_to() {
+        for node in nodes() {
+            // Memory that this process may not use, or a node without any, is refused and not taken from elsewhere.
+            let Ok(bound) = Bound::to(node) else { continue };
+            let arena = Arena::resident(1 << 20, Pages::Base).unwrap();
+            drop(bound);
+            let found = nodes_of(&arena, 64).unwrap();
+            assert_eq!(found, vec![node as i32; 64]);
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_not_there_is_an_error() {
+        assert!(Bound::to(MOST_NODES as u32 - 1).is_err());
+        assert!(Bound::to(u32::MAX).is_err());
+        assert!(!is_of_node(0, MOST_NODES as u32));
+    }
+
+    #[test]
+    fn pages_never_touched_have_no_node() {
+        let arena = Arena::map(1 << 20, Pages::Base).unwrap();
+        assert!(nodes_of(&arena, 8).unwrap().iter().all(|&node| node < 0));
+    }
+}
