@@ -53,8 +53,8 @@ pub(crate) static PROBE: Probe = Probe {
               set among its arrays: one for read, write, fill and ntwrite, two for copy, three for triad. Loops in \
               assembly, 512 bytes to a turn, by every means that the processor is found to have at run time: SSE2, AVX2, \
               AVX-512 or NEON, with prefetches, with non-temporal stores, rep stosb and rep movsb, dc zva. Before an \
-              operation is timed, every means of it goes four times over parts of the working set, in turn; the one with \
-              the shortest time is used, and the figures of all are noted. What fits into 2 MiB is gone through again \
+              operation is timed, every means of it goes three times over parts of the working set, in turn; the one with \
+              the shortest median is used, and the figures of all are noted. What fits into 16 MiB is gone through again \
               and again; more than that in parts, each as long after its last use as there is working set, so that no \
               cache holds it. Bytes count in STREAM's way: those read and those written by the program, not those that \
               a cache reads before they are written. All CPUs start together, and a batch ends when the last is done.",
@@ -187,13 +187,14 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     )
 }
 
-/// Bytes of a working set that is gone through as a whole in one iteration; larger ones part by part. Long beside the
-/// start of a kernel and of the prefetchers (a fraction of a microsecond), short beside the time of an operation.
-const PART: usize = 2 << 20;
+/// Bytes of a working set that is gone through as a whole in one iteration; larger ones part by part. So long that string
+/// instructions take it for what they would stream past the caches, and that what the caches have yet to write back does
+/// not count; short beside the time of an operation.
+const PART: usize = 16 << 20;
 /// Bytes of one trial of one means, at least one iteration.
-const TRIAL: usize = 2 * PART;
-/// Trials of each means; the first of them also warms up.
-const TRIALS: u32 = 4;
+const TRIAL: usize = PART;
+/// Trials of each means, of which the one in the middle counts: not a lucky one, nor a disturbed one.
+const TRIALS: usize = 3;
 
 /// The memory of one CPU and how far it has been gone through.
 #[derive(Debug)]
@@ -315,24 +316,27 @@ impl Movers {
         let each = self.iteration_bytes(operation)?;
         let iterations = TRIAL.div_ceil(each) as u64;
         let candidates: Vec<usize> = (0..self.jobs.len()).filter(|&job| self.jobs[job].0 == operation).collect();
-        let mut least = vec![f64::INFINITY; candidates.len()];
+        let mut times = vec![Vec::new(); candidates.len()];
         for _ in 0..TRIALS {
-            for (&job, least) in candidates.iter().zip(&mut least) {
+            for (&job, times) in candidates.iter().zip(&mut times) {
                 self.job.store(job + 1, Ordering::Release);
                 let begun = bench.clock().start();
                 round(iterations)?;
-                let took = bench.nanoseconds(bench.clock().stop().wrapping_sub(begun));
-                *least = least.min(took);
+                times.push(bench.nanoseconds(bench.clock().stop().wrapping_sub(begun)));
             }
         }
-        let mut ranking: Vec<(f64, usize)> = least.into_iter().zip(candidates).collect();
+        let middle = |mut times: Vec<f64>| {
+            times.sort_by(f64::total_cmp);
+            times[TRIALS / 2]
+        };
+        let mut ranking: Vec<(f64, usize)> = times.into_iter().map(middle).zip(candidates).collect();
         ranking.sort_by(|left, right| left.0.total_cmp(&right.0));
         let &(_, best) = ranking.first().ok_or_else(|| Stop::fail(format!("no kernel does {operation:?}")))?;
         self.job.store(best + 1, Ordering::Release);
         let bytes = (each as u64 * iterations) as f64 * self.movers.len() as f64;
         let figure = |&(time, job): &(f64, usize)| format!("{} {:.1} GB/s", self.jobs[job].1.name(), bytes / time);
         let figures: Vec<String> = ranking.iter().map(figure).collect();
-        Ok(format!("{}; best of {TRIALS} trials of each: {}", counting(operation), figures.join(", ")))
+        Ok(format!("{}; median of {TRIALS} trials of each: {}", counting(operation), figures.join(", ")))
     }
 }
 
