@@ -118,8 +118,11 @@ pub fn levels(curve: &[CurvePoint], reported: &[Cache]) -> Option<MemoryLevels> 
 /// A plateau as a level without a name.
 fn level(points: &[CurvePoint]) -> MemoryLevel {
     let latencies: Vec<f64> = points.iter().map(|point| point.latency).collect();
-    let lower = points.iter().map(|point| point.lower).fold(f64::INFINITY, f64::min);
-    let upper = points.iter().map(|point| point.upper).fold(0.0, f64::max);
+    // What the points span, and what one of them is uncertain by: a single one at the edge of a cache, which is now in and
+    // now out of it, says nothing of the level.
+    let ends = |end: fn(&CurvePoint) -> f64| median(&points.iter().map(end).collect::<Vec<f64>>());
+    let lower = latencies.iter().copied().fold(ends(|point| point.lower), f64::min);
+    let upper = latencies.iter().copied().fold(ends(|point| point.upper), f64::max);
     MemoryLevel {
         name: String::new(),
         latency: median(&latencies),

@@ -121,7 +121,7 @@ fn a_virtual_machine_recorded() {
     assert_eq!(summary(&found, "mitigations"), "mitigations in force: spectre_v1, spectre_v2");
     assert_eq!(summary(&found, "unknown_facts"), "not known here: the peak memory bandwidth");
     let touched = found.iter().find(|hazard| hazard.id == "page_reporting").unwrap();
-    assert!(touched.touches("mem.latency") && !touched.touches("cpu.call"));
+    assert!(touched.touches("mem.fault.minor") && !touched.touches("mem.latency"));
 }
 
 #[test]

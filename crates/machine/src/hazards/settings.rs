@@ -43,7 +43,7 @@ fn proactive_reclaim(look: &Look<'_>) -> Option<Hazard> {
         "file cache and memory that rest are taken away within seconds to minutes: what was cached may be cold";
     Some(
         hazard("proactive_reclaim", Severity::Warning, "idle memory is reclaimed proactively (DAMON)", effect)
-            .touching(&["file.", "mem."])
+            .touching(&["file.", "mem.fault", "mem.page"])
             .remedy("kelvin tune --apply")
             .read_in(file),
     )
@@ -60,7 +60,7 @@ fn page_reporting(look: &Look<'_>) -> Option<Hazard> {
     let effect = "the first touch of fresh memory may cost an exit to the host for each page, ten times a later touch";
     Some(
         hazard("page_reporting", Severity::Warning, "free memory is given back to the host (balloon)", effect)
-            .touching(&["mem.", "os.process", "os.fork", "os.thread"])
+            .touching(&["mem.fault", "os.process", "os.fork", "os.thread"])
             .read_in(format!("{DEVICES}/{balloon}/features")),
     )
 }
