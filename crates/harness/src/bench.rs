@@ -97,6 +97,16 @@ impl<'a> Bench<'a> {
     pub fn time_each<const K: usize>(
         &mut self,
         metrics: [&Metric; K],
+        operation: impl FnMut(Clock) -> Result<[u64; K], Stop>,
+    ) -> Result<(), Stop> {
+        self.time_each_work(metrics, 0.0, operation)
+    }
+
+    /// The same for rates: each operation does `work` bytes (or other units).
+    pub fn time_each_work<const K: usize>(
+        &mut self,
+        metrics: [&Metric; K],
+        work: f64,
         mut operation: impl FnMut(Clock) -> Result<[u64; K], Stop>,
     ) -> Result<(), Stop> {
         let slice = self.share(K);
@@ -112,7 +122,7 @@ impl<'a> Bench<'a> {
         }
         let stride = (CANARY_PERIOD / whole).ceil().max(1.0) as usize;
         let rewarm = u64::from(whole < REWARM_LIMIT);
-        let sampling = Sampling { begun, slice, iterations: 1, rewarm, stride, work: 0.0 };
+        let sampling = Sampling { begun, slice, iterations: 1, rewarm, stride, work };
         self.sample(metrics, &sampling, &mut timed)
     }
 
@@ -235,6 +245,15 @@ impl<'a> Bench<'a> {
     /// A directory in which files may be made; they are removed when the run ends.
     pub fn scratch(&self) -> &Path {
         Path::new(&self.request.scratch)
+    }
+
+    /// Asks for leave to write so many bytes to files, and counts them: all rounds of a run together write no more than was
+    /// allowed.
+    ///
+    /// # Errors
+    /// That it would be more than that, as a reason to skip.
+    pub fn may_write(&self, bytes: u64) -> Result<(), Stop> {
+        crate::ledger::enter(self.scratch(), self.request.write_limit, bytes)
     }
 
     /// What has been read.
@@ -422,6 +441,7 @@ mod tests {
             seed: 1,
             throttle_file: None,
             scratch: String::new(),
+            write_limit: 0,
             parent: 0,
         }
     }

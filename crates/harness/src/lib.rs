@@ -9,6 +9,7 @@ mod canary;
 mod crew;
 mod cycle;
 mod launch;
+mod ledger;
 mod plan;
 mod probe;
 mod protocol;

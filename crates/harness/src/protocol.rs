@@ -34,6 +34,8 @@ pub(crate) struct Request {
     pub throttle_file: Option<String>,
     /// Directory in which the probe may make files.
     pub scratch: String,
+    /// Most bytes that all rounds of the run may write to files.
+    pub write_limit: u64,
     /// The process that asks; the probe dies with it.
     pub parent: u32,
 }

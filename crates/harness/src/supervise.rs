@@ -33,6 +33,8 @@ pub struct Options {
     pub throttle_file: Option<String>,
     /// Directory in which probes may make files.
     pub scratch: String,
+    /// Most bytes that all rounds together may write to files there.
+    pub write_limit: u64,
     /// CPUs that probes of many CPUs may use.
     pub allowed_cpus: Vec<u32>,
 }
@@ -130,6 +132,7 @@ fn request(unit: &Unit, next: Next, outline: &Outline, options: &Options, seed: 
         seed,
         throttle_file: options.throttle_file.clone(),
         scratch: options.scratch.clone(),
+        write_limit: options.write_limit,
         parent: std::process::id(),
     }
 }

@@ -1,10 +1,14 @@
 //! The command line: flags and sub-commands as plain data. Parsed first; the world is touched later.
 
+mod file;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub use file::{AutosizeArgs, DigestArgs, FileArgs, FileCommand, HowArgs, ReadArgs};
 
 use crate::fault::Fault;
 
@@ -32,6 +36,14 @@ pub enum Command {
     /// Run one of the long experiments
     #[command(after_help = "Examples:\n  kelvin study tasks\n  kelvin study os.tasks --budget 2m")]
     Study(StudyArgs),
+    /// Read a file of yours in any way, and see where its bytes come from
+    #[command(after_help = "Examples:\n  kelvin file read data.bin --block 4k\n  \
+                            kelvin file autosize data.bin --seconds 10")]
+    File(FileArgs),
+    /// The exclusive or of all 32-bit words of a file, as fast as the machine can read it
+    #[command(after_help = "Examples:\n  kelvin digest data.bin\n  kelvin digest *.bin > digests\n  \
+                            kelvin digest --check digests")]
+    Digest(DigestArgs),
     /// Stored runs: list, show, delete, export, import
     #[command(
         after_help = "Examples:\n  kelvin runs list\n  kelvin runs export last > run.json\n  kelvin runs delete 0192"
@@ -111,6 +123,12 @@ pub struct MeasureArgs {
     /// Half-width of the 95 % interval at which a metric is precise enough, in percent
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent)]
     pub target: f64,
+    /// Where files are made and measured: on any file system
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub dir: PathBuf,
+    /// Most that probes may write to files, all together
+    #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = file::bytes)]
+    pub write_limit: u64,
     /// CPU for single-CPU probes [default: the last allowed one]
     #[arg(long, value_name = "CPU")]
     pub cpu: Option<u32>,

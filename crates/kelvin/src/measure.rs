@@ -68,8 +68,7 @@ pub fn measure(here: Here, plan: &Plan, wishes: &Wishes<'_>, store: Option<&Stor
     kelvin_sys::interrupt::watch().map_err(|error| Fault::new("cannot watch for signals", error))?;
     let args = wishes.args;
     let placement = place::choose(&here.machine, &here.allowed, args.cpu)?;
-    let temporary = std::env::temp_dir();
-    let scratch = Scratch::create(&temporary)?;
+    let scratch = Scratch::create(&args.dir)?;
     let root = Path::new("/");
     let metrics = metrics_of(plan);
     let hazards = kelvin_machine::hazards(root, &here.machine, scratch.path());
@@ -101,6 +100,7 @@ pub fn measure(here: Here, plan: &Plan, wishes: &Wishes<'_>, store: Option<&Stor
         round_limit: args.round_limit,
         throttle_file: kelvin_machine::throttle_file(root),
         scratch: scratch.path().to_string_lossy().into_owned(),
+        write_limit: args.write_limit,
         allowed_cpus: here.allowed,
     };
     let watch = kelvin_machine::Watch::begin(root);
@@ -214,9 +214,8 @@ fn settings(wishes: &Wishes<'_>, placement: Placement) -> RunSettings {
     }
 }
 
-/// Chooses the best clock, pins this thread where the probes will run, and calibrates.
-fn calibrated(cpu: u32) -> Result<ClockInfo, Fault> {
-    let root = Path::new("/");
+/// The best clock that is to be had here, and why it is not the counter if it is another.
+pub fn best_clock() -> (ClockKind, Clock, Option<String>) {
     let sources = std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/available_clocksource").ok();
     let note = clock::counter_unusable(sources.as_deref());
     let (kind, chosen) = match (&note, cfg!(target_arch = "aarch64")) {
@@ -224,6 +223,13 @@ fn calibrated(cpu: u32) -> Result<ClockInfo, Fault> {
         (None, true) => (ClockKind::VirtualCounter, Clock::Counter),
         (None, false) => (ClockKind::Tsc, Clock::Counter),
     };
+    (kind, chosen, note)
+}
+
+/// Chooses the best clock, pins this thread where the probes will run, and calibrates.
+fn calibrated(cpu: u32) -> Result<ClockInfo, Fault> {
+    let root = Path::new("/");
+    let (kind, chosen, note) = best_clock();
     // In a thread of its own, so that this process keeps all its CPUs.
     let thread = std::thread::spawn(move || {
         kelvin_sys::cpu::pin(&[cpu])?;

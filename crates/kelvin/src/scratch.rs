@@ -21,6 +21,8 @@ const LOCK: &str = "lock";
 impl Scratch {
     /// Makes a fresh directory below `base`, after removing those that dead processes left there.
     pub fn create(base: &Path) -> Result<Self, Fault> {
+        // What is relative now would be elsewhere for a process that goes to another directory.
+        let base = &fs::canonicalize(base).map_err(|error| Fault::new(format!("--dir {}", base.display()), error))?;
         sweep(base);
         let path = base.join(format!("{PREFIX}{}", std::process::id()));
         let make = || -> io::Result<File> {
@@ -30,7 +32,10 @@ impl Scratch {
             Ok(lock)
         };
         let lock = make().map_err(|error| {
-            Fault::new(format!("cannot make a scratch directory in {} (set TMPDIR to another)", base.display()), error)
+            Fault::new(
+                format!("cannot make a scratch directory in {} (choose another by --dir)", base.display()),
+                error,
+            )
         })?;
         Ok(Self { path, _lock: lock })
     }

@@ -16,14 +16,16 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("sys", &[]),
     ("machine", &["model", "sys"]),
     ("harness", &["model", "stats", "sys"]),
-    ("probes", &["model", "harness", "sys"]),
+    ("file", &["stats", "sys"]),
+    ("probes", &["model", "harness", "sys", "file"]),
     ("analysis", &["model", "stats"]),
     ("store", &["model"]),
     ("report", &["model", "stats", "analysis"]),
 ];
 
 /// Dependencies that only one crate may have: a flag parser belongs to the command line, a database to the store.
-const KEPT_BEHIND: &[(&str, &str)] = &[("clap", "kelvin"), ("rusqlite", "kelvin-store")];
+const KEPT_BEHIND: &[(&str, &str)] =
+    &[("clap", "kelvin"), ("rusqlite", "kelvin-store"), ("io-uring", "kelvin-sys"), ("hdrhistogram", "kelvin-stats")];
 
 /// The only crate with unsafe code.
 const UNSAFE: &str = "kelvin-sys";

@@ -19,7 +19,7 @@ pub mod scale;
 pub mod sections;
 pub mod svg;
 pub mod terminal;
-mod text;
+pub mod text;
 pub mod units;
 mod words;
 

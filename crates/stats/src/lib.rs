@@ -7,6 +7,7 @@ mod autocorrelation;
 mod bootstrap;
 mod change;
 mod fit;
+mod histogram;
 mod interval;
 mod modes;
 mod multiple;
@@ -20,6 +21,7 @@ pub use autocorrelation::effective_samples;
 pub use bootstrap::{Resampling, bootstrap_interval};
 pub use change::{ChangePoint, ChangeSearch, change_points};
 pub use fit::{Line, line, ranks, spearman};
+pub use histogram::Histogram;
 pub use interval::{
     HISTORY, HeadlineInterval, Kind, LEAST_HISTORY, LEVEL, RANGE_ROUNDS, RunToRun, Spread, headline, headline_interval,
     within_spread,

@@ -1,4 +1,4 @@
-//! What a file system says of its own room.
+//! What a file system says of its own room, and of which kind it is.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -52,6 +52,85 @@ pub fn free_share(path: &Path) -> Result<f64> {
     Ok(if room.total_bytes == 0 { 0.0 } else { room.available_bytes as f64 / room.total_bytes as f64 })
 }
 
+/// The kind of a file system, as the magic number of statfs(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind(u32);
+
+/// Magic numbers and names (statfs(2), include/uapi/linux/magic.h), and whether files live in memory only.
+const KINDS: &[(u32, &str, bool)] = &[
+    (0xef53, "ext4", false),
+    (0x5846_5342, "xfs", false),
+    (0x9123_683e, "btrfs", false),
+    (0xf2f5_2010, "f2fs", false),
+    (0x2fc1_2fc1, "zfs", false),
+    (0xca45_1a4e, "bcachefs", false),
+    (0x0102_1994, "tmpfs", true),
+    (0x8584_58f6, "ramfs", true),
+    (0x9584_58f6, "hugetlbfs", true),
+    (0x794c_7630, "overlay", false),
+    (0x6573_5546, "fuse", false),
+    (0x6969, "nfs", false),
+    (0xff53_4d42, "cifs", false),
+    (0xfe53_4d42, "smb2", false),
+    (0x0102_1997, "9p", false),
+    (0x6a65_6a63, "virtiofs", false),
+    (0x4d44, "vfat", false),
+    (0x2011_bab0, "exfat", false),
+    (0x7366_746e, "ntfs3", false),
+    (0x7371_7368, "squashfs", false),
+    (0x6e73_6673, "nsfs", true),
+    (0x9fa0, "proc", true),
+    (0x6265_6572, "sysfs", true),
+];
+
+impl Kind {
+    /// Its name, or its number where that is not known.
+    pub fn name(self) -> String {
+        match KINDS.iter().find(|(magic, ..)| *magic == self.0) {
+            Some((_, name, _)) => (*name).to_owned(),
+            None => format!("kind {:#x}", self.0),
+        }
+    }
+
+    /// Whether its files are in memory and nowhere else.
+    pub fn lives_in_memory(self) -> bool {
+        KINDS.iter().any(|(magic, _, memory)| *magic == self.0 && *memory)
+    }
+
+    /// Whether another program or another machine serves it.
+    pub fn is_served(self) -> bool {
+        ["fuse", "nfs", "cifs", "smb2", "9p", "virtiofs"].contains(&self.name().as_str())
+    }
+}
+
+/// The kind of the file system that holds a path (statfs(2)).
+///
+/// # Errors
+/// Those of statfs; `InvalidInput` for a path with a NUL byte.
+pub fn kind(path: &Path) -> Result<Kind> {
+    let name = CString::new(path.as_os_str().as_bytes()).map_err(Error::from)?;
+    let mut answer = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: `name` is a NUL-terminated string and `answer` has room for what statfs writes.
+    check(unsafe { libc::statfs(name.as_ptr(), answer.as_mut_ptr()) })?;
+    // SAFETY: statfs succeeded, so it has filled the structure.
+    let answer = unsafe { answer.assume_init() };
+    // The numbers have 32 bits, in a field whose type differs from target to target.
+    Ok(Kind(answer.f_type as u32))
+}
+
+/// The major part of a device number, as `st_dev` has it.
+pub fn major(device: u64) -> u32 {
+    libc::major(device)
+}
+
+/// The minor part of a device number.
+pub fn minor(device: u64) -> u32 {
+    libc::minor(device)
+}
+
+/// The flag of open(2) by which a pipe is opened without waiting for its other end.
+pub const NONBLOCK: i32 = libc::O_NONBLOCK;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +140,16 @@ mod tests {
         let room = room(Path::new("/")).unwrap();
         assert!(room.total_bytes > 0 && room.available_bytes <= room.total_bytes);
         assert!((0.0..=1.0).contains(&free_share(Path::new("/")).unwrap()));
+    }
+
+    #[test]
+    fn kinds_have_names() {
+        assert_eq!(kind(Path::new("/proc")).unwrap().name(), "proc");
+        assert!(kind(Path::new("/proc")).unwrap().lives_in_memory());
+        assert_eq!((Kind(0x1234_5678).name(), Kind(0x6969).is_served()), ("kind 0x12345678".into(), true));
+        let mut magic: Vec<u32> = KINDS.iter().map(|(magic, ..)| *magic).collect();
+        magic.sort_unstable();
+        assert!(magic.windows(2).all(|pair| pair[0] != pair[1]));
     }
 
     #[test]

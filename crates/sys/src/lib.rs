@@ -5,11 +5,13 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod bounce;
+pub mod bus;
 pub mod calls;
 pub mod child;
 pub mod clock;
 pub mod cpu;
 pub mod cpuid;
+pub mod direct;
 pub mod ethtool;
 pub mod fs;
 pub mod image;
@@ -25,10 +27,12 @@ pub mod peer;
 pub mod process;
 pub mod shared;
 pub mod signals;
+pub mod stdio;
 pub mod stream;
 pub mod terminal;
 pub mod thread;
 pub mod token;
+pub mod uring;
 pub mod usage;
 
 /// The errors of system calls, as the standard library has them.

@@ -36,8 +36,16 @@ impl FileMapping {
     /// # Errors
     /// Those of mmap.
     pub fn whole(file: &File, bytes: usize) -> Result<Self> {
+        Self::of(file, 0, bytes)
+    }
+
+    /// Maps the `bytes` of a file that begin at `offset`, a multiple of the page.
+    ///
+    /// # Errors
+    /// Those of mmap: EINVAL for another offset.
+    pub fn of(file: &File, offset: u64, bytes: usize) -> Result<Self> {
         let mapping = Self::reserved(bytes)?;
-        mapping.put(file, 0, 0, bytes)?;
+        mapping.put(file, 0, offset as usize, bytes)?;
         Ok(mapping)
     }
 
@@ -117,6 +125,42 @@ impl FileMapping {
             // SAFETY: inside the mapping, as just checked, and readable.
             unsafe { self.start.as_ptr().add(offset + touch * step).read_volatile() };
         }
+    }
+
+    /// The bytes of a part of the file, in place.
+    ///
+    /// Another process may write the file meanwhile: what is read is then some mixture of old and new. A file that becomes
+    /// shorter is what [`crate::bus::Guard`] is for.
+    ///
+    /// # Panics
+    /// If that goes beyond the mapping.
+    #[inline]
+    pub fn part(&self, offset: usize, bytes: usize) -> &[u8] {
+        assert!(offset <= self.bytes && bytes <= self.bytes - offset, "{bytes} bytes at {offset} leave the mapping");
+        // SAFETY: inside the mapping, as just checked, readable, and mapped for as long as it is borrowed.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(offset), bytes) }
+    }
+
+    /// Has the kernel map the pages of a part that begins at a page, reading what is not in memory (MADV_POPULATE_READ,
+    /// since Linux 5.14).
+    ///
+    /// # Errors
+    /// Those of madvise: EFAULT for a part behind the end of the file, EINVAL for an older kernel.
+    pub fn populate(&self, offset: usize, bytes: usize) -> Result<()> {
+        if offset > self.bytes || bytes > self.bytes - offset {
+            return Err(Error::other(format!("{bytes} bytes at {offset} leave the mapping")));
+        }
+        // SAFETY: inside the mapping, as just checked.
+        let start = unsafe { self.start.add(offset) };
+        advise(start, bytes, libc::MADV_POPULATE_READ)
+    }
+
+    /// Says that pages are read one after another, so that the kernel reads far ahead (MADV_SEQUENTIAL).
+    ///
+    /// # Errors
+    /// Those of madvise.
+    pub fn read_in_order(&self) -> Result<()> {
+        advise(self.start, self.bytes, libc::MADV_SEQUENTIAL)
     }
 
     /// Says that pages are read in no order, so that the kernel reads none ahead (MADV_RANDOM).
@@ -229,6 +273,18 @@ pub fn memory_file() -> Result<File> {
 pub fn drop_cached(file: &File, bytes: usize) -> Result<()> {
     // SAFETY: takes no pointers.
     let code = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, bytes as libc::off_t, libc::POSIX_FADV_DONTNEED) };
+    if code == 0 { Ok(()) } else { Err(Error::from_raw_os_error(code)) }
+}
+
+/// Tells the kernel whether a file will be read in order or in none, so that it reads ahead far or not at all
+/// (POSIX_FADV_SEQUENTIAL, POSIX_FADV_RANDOM).
+///
+/// # Errors
+/// Those of posix_fadvise.
+pub fn expect(file: &File, in_order: bool) -> Result<()> {
+    let advice = if in_order { libc::POSIX_FADV_SEQUENTIAL } else { libc::POSIX_FADV_RANDOM };
+    // SAFETY: takes no pointers.
+    let code = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, advice) };
     if code == 0 { Ok(()) } else { Err(Error::from_raw_os_error(code)) }
 }
 

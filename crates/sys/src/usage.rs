@@ -24,6 +24,21 @@ pub struct Usage {
     pub peak_resident: u64,
 }
 
+impl Usage {
+    /// What was used since an earlier reading; the peak is that of now.
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            user: self.user.saturating_sub(earlier.user),
+            system: self.system.saturating_sub(earlier.system),
+            voluntary_switches: self.voluntary_switches - earlier.voluntary_switches,
+            involuntary_switches: self.involuntary_switches - earlier.involuntary_switches,
+            minor_faults: self.minor_faults - earlier.minor_faults,
+            major_faults: self.major_faults - earlier.major_faults,
+            peak_resident: self.peak_resident,
+        }
+    }
+}
+
 /// Whose counters.
 #[derive(Clone, Copy, Debug)]
 pub enum Who {

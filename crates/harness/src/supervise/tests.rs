@@ -109,6 +109,7 @@ fn play(effort: Effort, answer: impl FnMut(u64, u32) -> Option<Attempt>) -> (Run
         round_limit: Duration::from_secs(5),
         throttle_file: None,
         scratch: String::new(),
+        write_limit: 0,
         allowed_cpus: vec![1],
     };
     let mut kept = Kept::default();

@@ -1,6 +1,8 @@
 //! One file per sub-command.
 
+mod digest;
 mod explain;
+mod file;
 mod list;
 mod machine;
 mod report;
@@ -23,6 +25,8 @@ pub fn dispatch(command: Command) -> Done {
     match command {
         Command::Run(args) => run::run(&args),
         Command::Study(args) => study::study(&args),
+        Command::File(args) => file::file(&args),
+        Command::Digest(args) => digest::digest(&args),
         Command::Runs(args) => runs::runs(&args),
         Command::Selfcheck(args) => selfcheck::selfcheck(&args),
         Command::List(args) => list::list(&args),

@@ -4,10 +4,10 @@
 //! reads ahead or not, and a host below may hold the page in memory.
 
 use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kelvin_file::{Order, Requests, noise};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{
     Axis, AxisScale, Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment,
@@ -72,6 +72,8 @@ pub(crate) static PROBE: Probe = Probe {
 const MIB: usize = 1 << 20;
 /// Size of the file: four touches at the longest step, little to write, and less than any cache that it might wear out.
 const FILE_BYTES: usize = 64 * MIB;
+/// Seed of its content.
+const SEED: u64 = 1;
 /// Its name in the scratch directory.
 const FILE_NAME: &str = "kelvin-major-faults";
 const LONG_STEP: usize = 16 * MIB;
@@ -257,42 +259,13 @@ fn cold_file(scratch: &Path) -> Result<PathBuf, Stop> {
     let available = room(scratch)?.available_bytes;
     if available < ROOM * FILE_BYTES as u64 {
         return Err(Stop::skip(format!(
-            "needs {} bytes of free room in the scratch directory, which has {available}; set TMPDIR to another",
+            "needs {} bytes of free room in the scratch directory, which has {available}; choose another by --dir",
             ROOM * FILE_BYTES as u64
         )));
     }
-    let unfinished = scratch.join(format!("{FILE_NAME}-{}", std::process::id()));
-    let failed = |error: std::io::Error| {
-        // The error tells more than a failure to tidy up after it.
-        let _ = std::fs::remove_file(&unfinished);
-        Stop::fail(format!("cannot write {}: {error}", unfinished.display()))
-    };
-    write_noise(&unfinished).map_err(failed)?;
-    std::fs::rename(&unfinished, &path).map_err(failed)?;
+    noise::file(&path, FILE_BYTES as u64, SEED)
+        .map_err(|error| Stop::fail(format!("cannot write {}: {error}", path.display())))?;
     Ok(path)
-}
-
-/// Writes the file with numbers that neither compress nor repeat, and flushes it to the disk.
-fn write_noise(path: &Path) -> std::io::Result<()> {
-    let mut file = File::create_new(path)?;
-    let mut state = 0;
-    let mut chunk = vec![0; MIB];
-    for _ in 0..FILE_BYTES / MIB {
-        for word in chunk.chunks_exact_mut(8) {
-            word.copy_from_slice(&split_mix(&mut state).to_ne_bytes());
-        }
-        file.write_all(&chunk)?;
-    }
-    file.sync_all()
-}
-
-/// The next number of the splitmix64 generator (Steele, Lea, Flood 2014).
-fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 /// Places a step apart.
@@ -300,14 +273,10 @@ fn in_steps(step: usize) -> Vec<usize> {
     (0..FILE_BYTES).step_by(step).collect()
 }
 
-/// The places of all pages in random order (Fisher and Yates).
+/// The places of all pages in random order.
 fn shuffled(pages: usize, seed: u64) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..pages).map(|page| page * page_bytes()).collect();
-    let mut state = seed;
-    for last in (1..pages).rev() {
-        places.swap(last, (split_mix(&mut state) % (last as u64 + 1)) as usize);
-    }
-    places
+    let bytes = (pages * page_bytes()) as u64;
+    Requests::new(0..bytes, page_bytes(), Order::Random { seed }).map(|request| request.offset as usize).collect()
 }
 
 fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {

@@ -87,6 +87,7 @@ fn request(id: &str, case: &Case, slice_ms: u64) -> String {
         "seed": 42,
         "throttle_file": null,
         "scratch": std::env::temp_dir(),
+        "write_limit": 1u64 << 30,
         "parent": std::process::id(),
     });
     text.to_string()

@@ -23,6 +23,7 @@ use calls_x86_64 as calls_arch;
 mod procedure;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
+mod xor;
 #[cfg(target_arch = "x86_64")]
 use x86_64 as arch;
 
@@ -35,6 +36,7 @@ pub use arch::{
 use calls_arch::emitted;
 pub(crate) use calls_arch::{system_call, system_calls};
 pub use procedure::{Calls, MOST_ARGUMENTS, Via};
+pub use xor::xor;
 
 /// Adds in one iteration of [`chain_add`], multiplies of [`chain_multiply`], loads of [`chain_load`].
 pub const CHAIN: u64 = 64;

@@ -1,0 +1,253 @@
+//! The state of the page cache for one file: brought about, and proven.
+
+use std::fmt;
+use std::time::Duration;
+
+use kelvin_sys::mapping::{FileMapping, cached_pages, drop_cached, page_bytes};
+
+use crate::engine::{Engine, How};
+use crate::observe::Tally;
+use crate::requests::{Order, Requests};
+use crate::target::{Access, Target};
+use crate::{Error, Result};
+
+/// What of a file shall be in memory when it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Whatever is there.
+    AsFound,
+    /// All of it: it is read once before.
+    Cached,
+    /// Nothing: it is dropped before.
+    Uncached,
+    /// It does not matter, for it is read past the page cache. Nothing of it is in memory either: the kernel would have to
+    /// look there first.
+    Direct,
+}
+
+impl State {
+    /// How the file is opened for it.
+    pub fn access(self) -> Access {
+        match self {
+            Self::AsFound | Self::Cached | Self::Uncached => Access::Buffered,
+            Self::Direct => Access::Direct,
+        }
+    }
+
+    /// Its name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AsFound => "as found",
+            Self::Cached => "cached",
+            Self::Uncached => "uncached",
+            Self::Direct => "direct",
+        }
+    }
+}
+
+/// How much of a file is in memory, by each of two calls that can tell.
+///
+/// Neither is right everywhere: mincore(2) tells who does not own a file, nor may write it, that all of it is there;
+/// cachestat(2) says of a file on overlayfs that nothing is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Residency {
+    /// Pages of the file.
+    pub pages: u64,
+    /// Pages in memory, by mincore.
+    pub mincore: u64,
+    /// Pages in memory, by cachestat, where the kernel has it.
+    pub cachestat: Option<u64>,
+}
+
+impl Residency {
+    /// The share in memory, 0 to 1, where both calls agree or only one is there; `None` where they do not.
+    pub fn share(&self) -> Option<f64> {
+        let share = |pages: u64| if self.pages == 0 { 1.0 } else { pages as f64 / self.pages as f64 };
+        match self.cachestat {
+            None => Some(share(self.mincore)),
+            Some(cachestat) => {
+                let apart = cachestat.abs_diff(self.mincore);
+                (apart as f64 <= AGREEMENT * self.pages as f64).then(|| share(cachestat.min(self.mincore)))
+            }
+        }
+    }
+
+    /// Whether all pages are in memory, by every call that knows.
+    pub fn is_whole(&self) -> bool {
+        let (mincore, cachestat) = (self.mincore >= self.pages, self.cachestat.map(|pages| pages >= self.pages));
+        // On overlayfs cachestat says 0 of a file that is all there.
+        mincore && (cachestat != Some(false) || self.cachestat == Some(0))
+    }
+
+    /// Whether no page is in memory, by every call that knows.
+    pub fn is_none(&self) -> bool {
+        self.mincore == 0 && self.cachestat.unwrap_or(0) == 0
+    }
+}
+
+/// By how much of all pages the two calls may differ: they do not look at the same moment.
+const AGREEMENT: f64 = 0.01;
+
+impl fmt::Display for Residency {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} of {} pages in memory by mincore", self.mincore, self.pages)?;
+        match self.cachestat {
+            Some(pages) => write!(out, ", {pages} by cachestat"),
+            None => out.write_str(", cachestat is not to be had"),
+        }
+    }
+}
+
+/// Bytes of a file that are mapped at a time to ask what of them is in memory.
+const WINDOW: u64 = 1 << 30;
+
+/// How much of a file is in memory now.
+///
+/// # Errors
+/// A file that cannot be opened or mapped.
+pub fn residency(target: &Target) -> Result<Residency> {
+    let file = target.open(Access::Buffered)?;
+    let failed = |error| Error::call("ask what is in memory of", target.path(), error);
+    let page = page_bytes() as u64;
+    let mut mincore = 0;
+    for start in (0..target.bytes()).step_by(WINDOW as usize) {
+        let bytes = (target.bytes() - start).min(WINDOW);
+        let mapping = FileMapping::of(&file, start, bytes as usize).map_err(failed)?;
+        mincore += mapping.resident(0, bytes as usize).map_err(failed)?.iter().filter(|&&page| page).count() as u64;
+    }
+    let cachestat = match target.bytes() {
+        // A length of 0 means to the end for cachestat.
+        0 => Some(0),
+        bytes => cached_pages(&file, bytes as usize).map_err(failed)?,
+    };
+    Ok(Residency { pages: target.bytes().div_ceil(page), mincore, cachestat })
+}
+
+/// Times that the page cache is asked to drop a file, and the pause between them: what is still being read ahead or
+/// written is not dropped.
+const ATTEMPTS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(5);
+/// Bytes of a block by which a file is brought into memory.
+const BLOCK: usize = 1 << 20;
+
+/// Brings about a state, and proves it.
+///
+/// # Errors
+/// That it could not be reached: memory too small for the file, a file system that lives in memory, pages that somebody
+/// holds.
+pub fn bring(target: &Target, state: State) -> Result<Residency> {
+    match state {
+        State::AsFound => residency(target),
+        State::Cached => fill(target),
+        State::Uncached | State::Direct => empty(target, state),
+    }
+}
+
+/// Reads what is missing in memory.
+fn fill(target: &Target) -> Result<Residency> {
+    let mut found = residency(target)?;
+    // Twice: what was read first may have been dropped while the rest was.
+    for _ in 0..2 {
+        if found.is_whole() {
+            return Ok(found);
+        }
+        let how = How { access: Access::Buffered, block: BLOCK, order: Order::Sequential };
+        let mut reader = Engine::Pread.open(target, how)?;
+        reader.read(&mut Requests::new(0..target.bytes(), BLOCK, Order::Sequential), &mut Tally::default())?;
+        found = residency(target)?;
+    }
+    if found.is_whole() {
+        return Ok(found);
+    }
+    Err(Error::Cache {
+        path: target.path().to_owned(),
+        wanted: "cached",
+        found: format!("after it was read, {found}; is there memory enough for it?"),
+    })
+}
+
+/// Has the page cache drop the file.
+fn empty(target: &Target, state: State) -> Result<Residency> {
+    let file = target.open(Access::Buffered)?;
+    let failed = |error| Error::call("drop from memory", target.path(), error);
+    let mut found = residency(target)?;
+    for attempt in 0..ATTEMPTS {
+        if found.is_none() {
+            return Ok(found);
+        }
+        if attempt == 0 {
+            // What is not yet written cannot be dropped.
+            file.sync_all().map_err(failed)?;
+        } else {
+            std::thread::sleep(PAUSE);
+        }
+        drop_cached(&file, target.bytes() as usize).map_err(failed)?;
+        found = residency(target)?;
+    }
+    if found.is_none() {
+        return Ok(found);
+    }
+    let why = match kelvin_sys::fs::kind(target.path()) {
+        Ok(kind) if kind.lives_in_memory() => format!(": {} lives in memory", kind.name()),
+        _ => String::new(),
+    };
+    Err(Error::Cache {
+        path: target.path().to_owned(),
+        wanted: state.name(),
+        found: format!("after it was dropped, {found}{why}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(bytes: usize) -> (tempfile::NamedTempFile, Target) {
+        let file = tempfile::NamedTempFile::new_in(".").unwrap();
+        std::fs::write(file.path(), vec![3; bytes]).unwrap();
+        let target = Target::find(file.path()).unwrap();
+        (file, target)
+    }
+
+    #[test]
+    fn a_file_is_dropped_and_brought_back() {
+        let (_file, target) = file(5_000_001);
+        let pages = 5_000_001u64.div_ceil(page_bytes() as u64);
+        for _ in 0..3 {
+            let none = bring(&target, State::Uncached).unwrap();
+            assert!(none.is_none() && none.pages == pages && none.share() == Some(0.0), "{none}");
+            let whole = bring(&target, State::Cached).unwrap();
+            assert!(whole.is_whole() && whole.mincore == pages && whole.share() == Some(1.0), "{whole}");
+        }
+    }
+
+    #[test]
+    fn an_empty_file_is_in_any_state() {
+        let (_file, target) = file(0);
+        for state in [State::Cached, State::Uncached] {
+            assert_eq!(bring(&target, state).unwrap().pages, 0);
+        }
+    }
+
+    #[test]
+    fn what_lives_in_memory_is_not_dropped() {
+        if !std::path::Path::new("/dev/shm").is_dir() {
+            return;
+        }
+        let file = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
+        std::fs::write(file.path(), [1; 10_000]).unwrap();
+        let error = bring(&Target::find(file.path()).unwrap(), State::Uncached).unwrap_err().to_string();
+        assert!(error.contains("is not uncached") && error.contains("tmpfs lives in memory"), "{error}");
+    }
+
+    #[test]
+    fn two_witnesses_that_differ_prove_nothing() {
+        let of = |mincore, cachestat| Residency { pages: 1000, mincore, cachestat };
+        assert_eq!(of(1000, Some(995)).share(), Some(0.995));
+        assert_eq!(of(1000, Some(0)).share(), None);
+        assert_eq!(of(250, None).share(), Some(0.25));
+        // As on overlayfs: all there, though cachestat says nothing is.
+        assert!(of(1000, Some(0)).is_whole() && !of(1000, Some(0)).is_none());
+        assert!(!of(1000, Some(500)).is_whole() && !of(999, None).is_whole() && of(0, None).is_none());
+    }
+}

@@ -1,0 +1,132 @@
+//! The block device below a file, and its own count of what it moved.
+
+use std::path::{Path, PathBuf};
+
+use crate::target::Target;
+
+/// Bytes that a block device has moved since the system started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Bytes read from it.
+    pub read: u64,
+    /// Bytes written to it.
+    pub written: u64,
+}
+
+impl Moved {
+    /// What was moved since an earlier look.
+    pub fn since(self, earlier: Self) -> Self {
+        Self { read: self.read.wrapping_sub(earlier.read), written: self.written.wrapping_sub(earlier.written) }
+    }
+}
+
+/// The block device below a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its name: `vda`, `nvme0n1p2`, `loop0`.
+    pub name: String,
+    stat: PathBuf,
+}
+
+/// The unit of the counters of a block device, whatever its sector (Documentation/block/stat.rst).
+const SECTOR: u64 = 512;
+
+impl Device {
+    /// The device of a file; the reason, where there is none or it cannot be told.
+    ///
+    /// # Errors
+    /// A file system that is on no block device, or on one that the kernel does not show here.
+    pub fn below(target: &Target) -> Result<Self, String> {
+        Self::find(
+            Path::new("/"),
+            target.device(),
+            &std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default(),
+        )
+    }
+
+    fn find(root: &Path, device: u64, mounts: &str) -> Result<Self, String> {
+        let numbers = format!("{}:{}", kelvin_sys::fs::major(device), kelvin_sys::fs::minor(device));
+        let directory = root.join("sys/dev/block").join(&numbers);
+        if let Some(found) = Self::at(&directory) {
+            return Ok(found);
+        }
+        // A file system with devices of its own numbers (btrfs) names its source in the list of mounts.
+        let source = mounts
+            .lines()
+            .find_map(|line| source_of(line, &numbers))
+            .ok_or_else(|| format!("its file system has device number {numbers}, which is that of no block device"))?;
+        let Some(name) = source.strip_prefix("/dev/") else {
+            return Err(format!("its file system is on {source}, which is no block device"));
+        };
+        Self::at(&root.join("sys/class/block").join(name))
+            .ok_or_else(|| format!("the kernel does not show the counters of {source} here"))
+    }
+
+    fn at(directory: &Path) -> Option<Self> {
+        let name = std::fs::canonicalize(directory).ok()?.file_name()?.to_string_lossy().into_owned();
+        let stat = directory.join("stat");
+        stat.exists().then_some(Self { name, stat })
+    }
+
+    /// What it has moved so far.
+    ///
+    /// # Errors
+    /// Counters that cannot be read.
+    pub fn moved(&self) -> std::io::Result<Moved> {
+        let text = std::fs::read_to_string(&self.stat)?;
+        parse(&text).ok_or_else(|| std::io::Error::other(format!("{} is not what it should be", self.stat.display())))
+    }
+}
+
+/// The counters of a `stat` file: reads, merged, sectors read, ms, writes, merged, sectors written, ...
+fn parse(text: &str) -> Option<Moved> {
+    let field = |index: usize| text.split_ascii_whitespace().nth(index)?.parse::<u64>().ok()?.checked_mul(SECTOR);
+    Some(Moved { read: field(2)?, written: field(6)? })
+}
+
+/// The source of the mount on a line of mountinfo, if it has this device number.
+fn source_of<'a>(line: &'a str, numbers: &str) -> Option<&'a str> {
+    let (before, after) = line.split_once(" - ")?;
+    (before.split(' ').nth(2)? == numbers).then(|| after.split(' ').nth(1))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_sectors_of_512_bytes() {
+        let text = "  1000  20  3000  40  5  6  700  8  0  10  11  0 0 0 0 1 2\n";
+        assert_eq!(parse(text), Some(Moved { read: 3000 * 512, written: 700 * 512 }));
+        for wrong in ["", "1 2 3", "1 2 x 4 5 6 7", "1 2 18446744073709551615 4 5 6 7"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+        let earlier = Moved { read: 10, written: 30 };
+        assert_eq!(Moved { read: 25, written: 30 }.since(earlier), Moved { read: 15, written: 0 });
+    }
+
+    #[test]
+    fn a_device_is_found_by_its_number_or_by_the_source_of_its_mount() {
+        let root = tempfile::tempdir().unwrap();
+        let real = root.path().join("sys/devices/virtual/block/loop3");
+        for directory in ["sys/dev/block", "sys/class/block"] {
+            std::fs::create_dir_all(root.path().join(directory)).unwrap();
+        }
+        std::fs::create_dir_all(&real).unwrap();
+        std::fs::write(real.join("stat"), "1 0 8 0 2 0 16 0 0 0 0").unwrap();
+        std::os::unix::fs::symlink(&real, root.path().join("sys/dev/block/7:3")).unwrap();
+        std::os::unix::fs::symlink(&real, root.path().join("sys/class/block/loop3")).unwrap();
+        let mounts = "36 35 0:45 /sub /mnt rw shared:1 - btrfs /dev/loop3 rw,space_cache=v2\n\
+                      37 35 0:46 / /remote rw - fuse.sshfs host:/dir rw\n";
+        let number = |major: u64, minor: u64| (major << 8) | minor;
+        let by_number = Device::find(root.path(), number(7, 3), mounts).unwrap();
+        assert_eq!(
+            (by_number.name.as_str(), by_number.moved().unwrap()),
+            ("loop3", Moved { read: 4096, written: 8192 })
+        );
+        assert_eq!(Device::find(root.path(), number(0, 45), mounts).unwrap().name, "loop3");
+        let says = |device| Device::find(root.path(), device, mounts).unwrap_err();
+        assert!(says(number(0, 46)).contains("host:/dir, which is no block device"));
+        assert!(says(number(0, 47)).contains("0:47, which is that of no block device"));
+    }
+}

@@ -1,0 +1,104 @@
+//! The exclusive or of all 32-bit little-endian words of a file, from blocks in any order.
+
+use std::fmt;
+use std::ops::ControlFlow;
+
+use kelvin_sys::kernels::xor;
+
+use crate::observe::Observer;
+use crate::requests::Request;
+
+/// The exclusive or of all 32-bit little-endian words of what was added; what does not fill its last word is filled up
+/// with zeros.
+///
+/// It finds a file that was read wrongly, or not wholly, by accident; it is no protection against anyone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Digest(u32);
+
+impl Digest {
+    /// Adds a block that begins at `offset`, whatever the order of blocks and wherever they begin.
+    #[inline(always)]
+    pub fn add(&mut self, offset: u64, block: &[u8]) {
+        // A block that begins inside of a word has each of its bytes that much further in theirs.
+        self.0 ^= xor(block).rotate_left(8 * (offset % 4) as u32);
+    }
+
+    /// Adds what another one has of other blocks.
+    pub fn merge(&mut self, other: Self) {
+        self.0 ^= other.0;
+    }
+
+    /// Its value.
+    pub fn value(self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:08x}", self.0)
+    }
+}
+
+/// Adds the digest to what another observer wants.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Digesting<O> {
+    /// The other one.
+    pub inner: O,
+    /// The digest so far.
+    pub digest: Digest,
+}
+
+impl<O: Observer> Observer for Digesting<O> {
+    type Stamp = O::Stamp;
+
+    #[inline(always)]
+    fn begin(&mut self) -> O::Stamp {
+        self.inner.begin()
+    }
+
+    #[inline(always)]
+    fn end(&mut self, stamp: O::Stamp, request: Request, data: &[u8]) -> ControlFlow<()> {
+        self.digest.add(request.offset, data);
+        self.inner.end(stamp, request, data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::requests::{Order, Requests};
+    use proptest::prelude::*;
+
+    /// The definition: zeros behind the end, words from the beginning.
+    fn defined(bytes: &[u8]) -> u32 {
+        let mut padded = bytes.to_vec();
+        padded.resize(bytes.len().next_multiple_of(4), 0);
+        padded.chunks_exact(4).fold(0, |sum, word| sum ^ u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+    }
+
+    #[test]
+    fn known_answers() {
+        let of = |bytes: &[u8]| {
+            let mut digest = Digest::default();
+            digest.add(0, bytes);
+            digest.to_string()
+        };
+        assert_eq!(of(b""), "00000000");
+        assert_eq!(of(b"a"), "00000061");
+        assert_eq!(of(b"abcd"), "64636261");
+        assert_eq!(of(b"abcdabcd"), "00000000");
+        assert_eq!(of(b"abcde"), "64636204");
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_of_any_size_in_any_order_make_the_same_digest(bytes: Vec<u8>, block in 1usize..300, seed: u64) {
+            let mut digest = Digest::default();
+            for request in Requests::new(0..bytes.len() as u64, block, Order::Random { seed }) {
+                digest.add(request.offset, &bytes[request.offset as usize..][..request.bytes]);
+            }
+            prop_assert_eq!(digest.value(), defined(&bytes));
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The ways of getting blocks of a file into memory, by name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use kelvin_sys::mapping::expect;
+
+use crate::engines::{buffered, mapped, plain, ring, streamed};
+use crate::observe::Observer;
+use crate::requests::{Order, Requests};
+use crate::target::{Access, Target};
+use crate::{Error, Result};
+
+/// A way of getting blocks of a file into memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Engine {
+    /// read(2), with lseek(2) before it where the order asks for it.
+    Read,
+    /// pread(2).
+    Pread,
+    /// readv(2) into four parts of the buffer, with lseek(2) where the order asks for it.
+    Readv,
+    /// fread(3) of the C library, with its usual buffer.
+    Stdio,
+    /// Rust's `BufReader`, with its usual buffer.
+    BufReader,
+    /// A mapping, copied out of by memcpy(3).
+    Mmap,
+    /// The same, its pages mapped ahead 2 MiB at a time (MADV_POPULATE_READ).
+    MmapPopulate,
+    /// A mapping, mapped ahead in the same way, and looked at in place: nothing is read unless the observer looks, and so
+    /// it stands in no list.
+    MmapInPlace,
+    /// io_uring, with this many requests under way.
+    Uring {
+        /// Requests under way.
+        depth: u32,
+        /// Whether file and buffers are registered beforehand.
+        registered: bool,
+    },
+}
+
+impl Engine {
+    /// Every one that gets blocks into memory of ours, io_uring at depth 1.
+    pub const ALL: [Self; 9] = [
+        Self::Read,
+        Self::Pread,
+        Self::Readv,
+        Self::Stdio,
+        Self::BufReader,
+        Self::Mmap,
+        Self::MmapPopulate,
+        Self::Uring { depth: 1, registered: false },
+        Self::Uring { depth: 1, registered: true },
+    ];
+
+    /// Its name on the command line and in reports, without the depth.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Pread => "pread",
+            Self::Readv => "readv",
+            Self::Stdio => "fread",
+            Self::BufReader => "bufreader",
+            Self::Mmap => "mmap",
+            Self::MmapPopulate => "mmap-populate",
+            Self::MmapInPlace => "mmap-in-place",
+            Self::Uring { registered: false, .. } => "io_uring",
+            Self::Uring { registered: true, .. } => "io_uring-fixed",
+        }
+    }
+
+    /// The same with this many requests under way.
+    ///
+    /// # Errors
+    /// More than one for a way that waits for each.
+    pub fn with_depth(self, depth: u32) -> Result<Self> {
+        match self {
+            Self::Uring { registered, .. } => Ok(Self::Uring { depth, registered }),
+            other if depth == 1 => Ok(other),
+            other => Err(Error::Settings(format!(
+                "{other} has one request under way at a time, not {depth}: only io_uring has more"
+            ))),
+        }
+    }
+
+    /// Requests that it has under way at most.
+    pub fn depth(self) -> u32 {
+        match self {
+            Self::Uring { depth, .. } => depth,
+            _ => 1,
+        }
+    }
+
+    /// Whether it can read past the page cache.
+    pub fn can_be_direct(self) -> bool {
+        matches!(self, Self::Read | Self::Pread | Self::Readv | Self::Uring { .. })
+    }
+
+    /// Opens a file to be read in this way. The kernel is told of the order, and reads ahead accordingly.
+    ///
+    /// # Errors
+    /// What keeps the file from being opened so.
+    pub fn open(self, target: &Target, how: How) -> Result<Reader> {
+        let How { access, block, order } = how;
+        if access == Access::Direct && !self.can_be_direct() {
+            return Err(Error::Settings(format!("{self} reads through the page cache, and cannot go past it")));
+        }
+        if block == 0 {
+            return Err(Error::Settings("a block has at least one byte".into()));
+        }
+        let file = target.open(access)?;
+        if access == Access::Buffered {
+            expect(&file, order == Order::Sequential)
+                .map_err(|error| Error::call("advise on", target.path(), error))?;
+        }
+        let direct = access == Access::Direct;
+        Ok(Reader(match self {
+            Self::Read | Self::Pread | Self::Readv => {
+                Kind::Plain(plain::Plain::new(self, target.clone(), file, block, direct)?)
+            }
+            Self::Stdio => Kind::Streamed(streamed::Streamed::new(target.clone(), file, block)?),
+            Self::BufReader => Kind::Buffered(buffered::Buffered::new(target.clone(), file, block)),
+            Self::Mmap | Self::MmapPopulate | Self::MmapInPlace => {
+                Kind::Mapped(mapped::Mapped::new(self, target.clone(), &file, how)?)
+            }
+            Self::Uring { depth, registered } => {
+                Kind::Ring(Box::new(ring::Ringed::new(target.clone(), file, block, depth, registered)?))
+            }
+        }))
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uring { depth, .. } if *depth != 1 => write!(out, "{} depth {depth}", self.name()),
+            _ => out.write_str(self.name()),
+        }
+    }
+}
+
+impl FromStr for Engine {
+    type Err = String;
+
+    fn from_str(name: &str) -> std::result::Result<Self, String> {
+        Self::ALL.into_iter().find(|engine| engine.name() == name).ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|engine| engine.name()).collect();
+            format!("no such way of reading; there is: {}", names.join(", "))
+        })
+    }
+}
+
+/// How a file is opened to be read.
+#[derive(Clone, Copy, Debug)]
+pub struct How {
+    /// Through the page cache or past it.
+    pub access: Access,
+    /// Bytes of a block at most.
+    pub block: usize,
+    /// The order in which blocks will be asked for.
+    pub order: Order,
+}
+
+/// A file that is open to be read in one way.
+#[derive(Debug)]
+pub struct Reader(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Plain(plain::Plain),
+    Streamed(streamed::Streamed),
+    Buffered(buffered::Buffered),
+    Mapped(mapped::Mapped),
+    Ring(Box<ring::Ringed>),
+}
+
+impl Reader {
+    /// Makes requests until there are no more or the observer has enough.
+    ///
+    /// # Errors
+    /// A request that failed, or found less than was asked for.
+    #[inline]
+    pub fn read<O: Observer>(&mut self, requests: &mut Requests, observer: &mut O) -> Result<()> {
+        match &mut self.0 {
+            Kind::Plain(plain) => plain.read(requests, observer),
+            Kind::Streamed(streamed) => streamed.read(requests, observer),
+            Kind::Buffered(buffered) => buffered.read(requests, observer),
+            Kind::Mapped(mapped) => mapped.read(requests, observer),
+            Kind::Ring(ring) => ring.read(requests, observer),
+        }
+    }
+
+    /// What the way did that its name does not say.
+    pub fn notes(&self) -> Vec<String> {
+        match &self.0 {
+            Kind::Ring(ring) => ring.notes(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The mean number of requests that were under way when one was done; `None` where it is one by nature.
+    pub fn achieved_depth(&self) -> Option<f64> {
+        match &self.0 {
+            Kind::Ring(ring) => ring.achieved_depth(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! A mapping of the file, copied out of block by block, or looked at in place.
+
+use std::fs::File;
+
+use kelvin_sys::bus::Guard;
+use kelvin_sys::mapping::FileMapping;
+
+use crate::engine::{Engine, How};
+use crate::observe::Observer;
+use crate::requests::{Order, Requests};
+use crate::target::Target;
+use crate::{Error, Result};
+
+/// Bytes that are mapped ahead at a time: a huge page, of which the kernel may map a file's large folios at once.
+const WINDOW: usize = 2 << 20;
+
+/// A mapping, and a buffer for one block.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    target: Target,
+    /// Watches over the mapping, and so is dropped before it. Both are missing for an empty file, which has no mapping.
+    view: Option<(Guard, FileMapping)>,
+    /// Empty if blocks are looked at in place.
+    buffer: Vec<u8>,
+    populate: bool,
+    /// The part that was mapped ahead last.
+    ahead: std::ops::Range<usize>,
+}
+
+impl Mapped {
+    pub(crate) fn new(engine: Engine, target: Target, file: &File, how: How) -> Result<Self> {
+        let failed = |error| Error::call("map", target.path(), error);
+        let bytes = usize::try_from(target.bytes()).map_err(|_| failed(std::io::ErrorKind::FileTooLarge.into()))?;
+        let view = match bytes {
+            0 => None,
+            _ => {
+                let mapping = FileMapping::whole(file, bytes).map_err(failed)?;
+                match how.order {
+                    Order::Sequential => mapping.read_in_order(),
+                    Order::Random { .. } => mapping.read_in_no_order(),
+                }
+                .map_err(failed)?;
+                Some((Guard::over(mapping.address(), mapping.len()).map_err(failed)?, mapping))
+            }
+        };
+        let buffer = vec![0; if engine == Engine::MmapInPlace { 0 } else { how.block }];
+        Ok(Self { target, view, buffer, populate: engine != Engine::Mmap, ahead: 0..0 })
+    }
+
+    pub(crate) fn read<O: Observer>(&mut self, requests: &mut Requests, observer: &mut O) -> Result<()> {
+        let Some((guard, mapping)) = &self.view else { return Ok(()) };
+        for request in requests {
+            let stamp = observer.begin();
+            let offset = request.offset as usize;
+            let end = offset + request.bytes;
+            if self.populate && !(self.ahead.start <= offset && end <= self.ahead.end) {
+                let start = offset / WINDOW * WINDOW;
+                let until = end.next_multiple_of(WINDOW).min(mapping.len());
+                match mapping.populate(start, until - start) {
+                    Ok(()) => self.ahead = start..until,
+                    // What EFAULT says here is that nothing is behind the mapping.
+                    Err(_) if shorter(&self.target) => return Err(self.target.truncated(request.offset)),
+                    Err(error) => return Err(self.target.read_error(request.offset, until - start, error)),
+                }
+            }
+            let block = mapping.part(offset, request.bytes);
+            let ended = if self.buffer.is_empty() {
+                observer.end(stamp, request, block)
+            } else {
+                let copy = &mut self.buffer[..request.bytes];
+                copy.copy_from_slice(block);
+                observer.end(stamp, request, copy)
+            };
+            if guard.tripped() {
+                return Err(self.target.truncated(request.offset));
+            }
+            if ended.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the file has fewer bytes than when it was found.
+fn shorter(target: &Target) -> bool {
+    std::fs::metadata(target.path()).is_ok_and(|found| found.len() < target.bytes())
+}

@@ -1,0 +1,134 @@
+//! io_uring: many requests under way at once.
+
+use std::fs::File;
+use std::io::ErrorKind;
+
+use kelvin_sys::uring::{Direction, Ring, Setup};
+
+use crate::observe::Observer;
+use crate::requests::{Request, Requests};
+use crate::target::Target;
+use crate::{Error, Result};
+
+/// Most requests under way: what the kernel takes at least (IORING_MAX_ENTRIES is 32768, registered buffers 16384).
+pub(crate) const DEEPEST: u32 = 4096;
+/// Most bytes of all buffers together.
+const MOST_BUFFERS: usize = 1 << 30;
+
+/// A ring, and what is under way in it.
+#[derive(Debug)]
+pub(crate) struct Ringed {
+    target: Target,
+    ring: Ring,
+    /// What lengths are rounded up to: 1, or what direct I/O asks for.
+    alignment: usize,
+    /// Buffers that have no request.
+    free: Vec<usize>,
+    /// What was asked for in each buffer, and how much of it has come.
+    slots: Vec<Slot>,
+    /// Completions, and the requests under way when each came.
+    done: u64,
+    depths: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    request: Request,
+    filled: usize,
+}
+
+impl Ringed {
+    pub(crate) fn new(target: Target, file: File, block: usize, depth: u32, registered: bool) -> Result<Self> {
+        if !(1..=DEEPEST).contains(&depth) {
+            return Err(Error::Settings(format!("a depth of {depth} is not between 1 and {DEEPEST}")));
+        }
+        if block.saturating_mul(depth as usize) > MOST_BUFFERS {
+            return Err(Error::Settings(format!(
+                "{depth} buffers of {block} bytes are more than 1 GiB: choose a smaller depth or block"
+            )));
+        }
+        let direct = kelvin_sys::direct::is_direct(&file).map_err(|error| target.read_error(0, block, error))?;
+        let alignment = if direct { super::plain::aligned(&target, block)? } else { 1 };
+        let ring = Ring::new(file, Setup { depth, block, registered }).map_err(|error| absence(&error))?;
+        let slots = vec![Slot { request: Request { offset: 0, bytes: 0 }, filled: 0 }; depth as usize];
+        Ok(Self { target, ring, alignment, free: (0..depth as usize).rev().collect(), slots, done: 0, depths: 0 })
+    }
+
+    pub(crate) fn read<O: Observer>(&mut self, requests: &mut Requests, observer: &mut O) -> Result<()> {
+        let mut stamps = vec![O::Stamp::default(); self.slots.len()];
+        let mut enough = false;
+        loop {
+            while !enough && let Some(&slot) = self.free.last() {
+                let Some(request) = requests.next() else { break };
+                self.free.pop();
+                stamps[slot] = observer.begin();
+                self.slots[slot] = Slot { request, filled: 0 };
+                self.ask(slot);
+            }
+            if self.ring.under_way() == 0 {
+                return Ok(());
+            }
+            self.ring.wait(1).map_err(|error| Error::NoRing(error.to_string()))?;
+            while let Some((slot, moved)) = self.ring.done() {
+                self.done += 1;
+                self.depths += self.ring.under_way() as u64 + 1;
+                if !self.took(slot, moved)? {
+                    self.ask(slot);
+                    continue;
+                }
+                let request = self.slots[slot].request;
+                self.free.push(slot);
+                enough |= observer.end(stamps[slot], request, &self.ring.buffer(slot)[..request.bytes]).is_break();
+            }
+        }
+    }
+
+    /// Queues what is missing of a request.
+    #[inline]
+    fn ask(&mut self, slot: usize) {
+        let Slot { request, filled } = self.slots[slot];
+        let end = request.bytes.next_multiple_of(self.alignment);
+        self.ring.queue(Direction::Read, slot, request.offset + filled as u64, filled..end);
+    }
+
+    /// Takes note of what came; whether that was all of the request.
+    #[inline]
+    fn took(&mut self, slot: usize, moved: std::io::Result<usize>) -> Result<bool> {
+        let Slot { request, filled } = &mut self.slots[slot];
+        let offset = request.offset + *filled as u64;
+        match moved {
+            Ok(0) => return Err(self.target.truncated(offset)),
+            Ok(read) => *filled += read,
+            Err(error) if error.kind() == ErrorKind::Interrupted || error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(self.target.read_error(offset, request.bytes - *filled, error)),
+        }
+        Ok(*filled >= request.bytes)
+    }
+
+    pub(crate) fn achieved_depth(&self) -> Option<f64> {
+        (self.done > 0).then(|| self.depths as f64 / self.done as f64)
+    }
+
+    pub(crate) fn notes(&self) -> Vec<String> {
+        if self.ring.is_deferred() {
+            Vec::new()
+        } else {
+            vec![
+                "this kernel has no deferred completions (IORING_SETUP_DEFER_TASKRUN): each interrupts the thread"
+                    .into(),
+            ]
+        }
+    }
+}
+
+/// Why there is no ring, in words a user can act on.
+fn absence(error: &std::io::Error) -> Error {
+    Error::NoRing(match error.kind() {
+        ErrorKind::Unsupported => "the kernel does not have it".into(),
+        ErrorKind::PermissionDenied => {
+            "it is forbidden, by kernel.io_uring_disabled or by a filter of system calls (seccomp)".into()
+        }
+        ErrorKind::OutOfMemory => "its buffers are more than may be locked in memory: see ulimit -l".into(),
+        _ => error.to_string(),
+    })
+}

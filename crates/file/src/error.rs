@@ -1,0 +1,84 @@
+//! What can go wrong with a file, as one sentence that names it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a file could not be worked on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A system call failed.
+    #[error("cannot {doing} {}: {source}", path.display())]
+    Call {
+        /// What was being done: `open`, `read 4096 bytes at 8192 of`.
+        doing: String,
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It is no regular file.
+    #[error("{} is {kind}: only regular files are read", path.display())]
+    Special {
+        /// The file.
+        path: PathBuf,
+        /// `a directory`, `a pipe`.
+        kind: &'static str,
+    },
+    /// It became shorter while it was read.
+    #[error("{} became shorter while it was read: nothing at byte {offset} of {bytes}", path.display())]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// The first byte that was not there.
+        offset: u64,
+        /// Its size when it was opened.
+        bytes: u64,
+    },
+    /// It changed while it was read, so that the result is of neither the old nor the new one.
+    #[error("{} was changed while it was read: {what}", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// What changed.
+        what: String,
+    },
+    /// Direct I/O is not to be had, or is none.
+    #[error("{} cannot be read past the page cache: {why}", path.display())]
+    NoDirect {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// io_uring is not to be had.
+    #[error("io_uring is not to be had here: {0}")]
+    NoRing(String),
+    /// Settings that do not go together.
+    #[error("{0}")]
+    Settings(String),
+    /// The state of the page cache that was asked for could not be reached, or not be proven.
+    #[error("{} is not {wanted}: {found}", path.display())]
+    Cache {
+        /// The file.
+        path: PathBuf,
+        /// `cached`, `uncached`.
+        wanted: &'static str,
+        /// What was found instead.
+        found: String,
+    },
+    /// It was asked to stop.
+    #[error("interrupted by {0}")]
+    Interrupted(&'static str),
+}
+
+impl Error {
+    /// A failed call on a file.
+    pub fn call(doing: impl Into<String>, path: &Path, source: io::Error) -> Self {
+        Self::Call { doing: doing.into(), path: path.to_owned(), source }
+    }
+
+    /// Whether it says that something cannot be had here, instead of that something broke.
+    pub fn is_absence(&self) -> bool {
+        matches!(self, Self::NoDirect { .. } | Self::NoRing(_))
+    }
+}

@@ -1,0 +1,29 @@
+//! Files read and written in every way there is, with proof of where the bytes came from.
+//!
+//! A [`Target`] is a file that may be read; [`Requests`] say which blocks of it in which order; an [`Engine`] is a way of
+//! getting them; an [`Observer`] is told of each. [`job`] puts these together for many threads, with the state of the
+//! page cache before and after, the device's own count of bytes, and every latency.
+#![forbid(unsafe_code)]
+
+pub mod cache;
+pub mod device;
+pub mod digest;
+mod engine;
+mod engines;
+mod error;
+pub mod fast;
+pub mod job;
+pub mod noise;
+mod observe;
+mod requests;
+mod target;
+
+pub use digest::Digest;
+pub use engine::{Engine, How, Reader};
+pub use error::Error;
+pub use observe::{Latencies, Observer, Tally, recording_cost};
+pub use requests::{Order, Request, Requests};
+pub use target::{Access, Target};
+
+/// The result of work on a file.
+pub type Result<T> = std::result::Result<T, Error>;

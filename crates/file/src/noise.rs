@@ -1,0 +1,108 @@
+//! Files of numbers that neither compress nor repeat, so that no drive and no file system can cheat.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Bytes that are written at a time.
+const CHUNK: usize = 1 << 20;
+
+/// Numbers of the splitmix64 generator (Steele, Lea, Flood 2014): the same for the same seed.
+#[derive(Clone, Debug)]
+pub struct Noise(u64);
+
+impl Noise {
+    /// The numbers of a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Fills a buffer with what comes next; what does not fill a number of eight bytes is a part of one.
+    pub fn fill(&mut self, buffer: &mut [u8]) {
+        let (words, rest) = buffer.as_chunks_mut::<8>();
+        for word in words {
+            *word = self.number().to_le_bytes();
+        }
+        let last = self.number().to_le_bytes();
+        rest.copy_from_slice(&last[..rest.len()]);
+    }
+
+    fn number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+}
+
+/// Has a file of so many bytes of noise at a path: it is there whole, and on its device, or not at all. One that is there
+/// already with this size is left as it is.
+///
+/// # Errors
+/// Those of writing and renaming; nothing is left behind then.
+pub fn file(path: &Path, bytes: u64, seed: u64) -> io::Result<()> {
+    if path.metadata().is_ok_and(|found| found.len() == bytes) {
+        return Ok(());
+    }
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(format!(".{}", std::process::id()));
+    let unfinished = PathBuf::from(unfinished);
+    let result = write(&unfinished, bytes, seed).and_then(|()| std::fs::rename(&unfinished, path));
+    if result.is_err() {
+        // The error tells more than a failure to tidy up after it.
+        let _ = std::fs::remove_file(&unfinished);
+    }
+    result
+}
+
+fn write(path: &Path, bytes: u64, seed: u64) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    let mut noise = Noise::new(seed);
+    let mut chunk = vec![0; CHUNK];
+    let mut left = bytes;
+    while left > 0 {
+        let part = &mut chunk[..left.min(CHUNK as u64) as usize];
+        noise.fill(part);
+        file.write_all(part)?;
+        left -= part.len() as u64;
+    }
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn noise_is_what_its_seed_says_and_has_every_byte_alike() {
+        let mut first = vec![0; 100_003];
+        Noise::new(1).fill(&mut first);
+        let mut again = vec![0; 100_003];
+        Noise::new(1).fill(&mut again);
+        assert_eq!(first, again);
+        Noise::new(2).fill(&mut again);
+        assert_ne!(first, again);
+        let mut counts = [0; 256];
+        first.iter().for_each(|&byte| counts[usize::from(byte)] += 1);
+        // 391 of each expected, deviation 20.
+        assert!(counts.iter().all(|count| (300..480).contains(count)));
+        // The first number of the generator for seed 0, as published with it.
+        let mut word = [0; 8];
+        Noise::new(0).fill(&mut word);
+        assert_eq!(u64::from_le_bytes(word), 0xE220_A839_7B1D_CDAF);
+    }
+
+    #[test]
+    fn a_file_is_whole_or_not_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("noise");
+        file(&path, 3_000_001, 5).unwrap();
+        assert_eq!(path.metadata().unwrap().len(), 3_000_001);
+        let modified = path.metadata().unwrap().modified().unwrap();
+        file(&path, 3_000_001, 5).unwrap();
+        assert_eq!(path.metadata().unwrap().modified().unwrap(), modified);
+        assert!(file(&directory.path().join("no/such"), 1, 1).is_err());
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+}

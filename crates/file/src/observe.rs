@@ -1,0 +1,120 @@
+//! What is told of each request, and what it makes of it.
+
+use std::ops::ControlFlow;
+
+use kelvin_stats::Histogram;
+use kelvin_sys::clock::Clock;
+
+use crate::requests::Request;
+
+/// Is told of each request; one type for each thing that a reader can want, so that nothing is paid for what nobody wants.
+pub trait Observer {
+    /// What it keeps of a request while that is under way.
+    type Stamp: Copy + Default;
+
+    /// A request is about to be made.
+    fn begin(&mut self) -> Self::Stamp;
+
+    /// A request is done, and this is what was read. No further request is made after a `Break`.
+    fn end(&mut self, stamp: Self::Stamp, request: Request, data: &[u8]) -> ControlFlow<()>;
+}
+
+/// Counts bytes and requests, and no more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Requests that were made.
+    pub requests: u64,
+}
+
+impl Observer for Tally {
+    type Stamp = ();
+
+    #[inline(always)]
+    fn begin(&mut self) {}
+
+    #[inline(always)]
+    fn end(&mut self, (): (), request: Request, _: &[u8]) -> ControlFlow<()> {
+        self.bytes += request.bytes as u64;
+        self.requests += 1;
+        ControlFlow::Continue(())
+    }
+}
+
+/// Adds the latency of each request to what another observer wants.
+#[derive(Debug)]
+pub struct Latencies<O> {
+    /// The other one.
+    pub inner: O,
+    /// Times from a request to its data, in nanoseconds.
+    pub histogram: Histogram,
+    clock: Clock,
+    /// Nanoseconds of a tick, as a fixed-point number of 32 bits behind the point.
+    scale: u64,
+}
+
+impl<O> Latencies<O> {
+    /// Latencies by a clock of this many ticks a second.
+    pub fn new(inner: O, clock: Clock, hertz: f64) -> Self {
+        Self { inner, histogram: Histogram::new(), clock, scale: (1e9 / hertz * 2f64.powi(32)) as u64 }
+    }
+}
+
+impl<O: Observer> Observer for Latencies<O> {
+    type Stamp = (u64, O::Stamp);
+
+    #[inline(always)]
+    fn begin(&mut self) -> Self::Stamp {
+        let inner = self.inner.begin();
+        (self.clock.start(), inner)
+    }
+
+    #[inline(always)]
+    fn end(&mut self, (begun, inner): Self::Stamp, request: Request, data: &[u8]) -> ControlFlow<()> {
+        let ticks = self.clock.stop().wrapping_sub(begun);
+        self.histogram.record(((u128::from(ticks) * u128::from(self.scale)) >> 32) as u64);
+        self.inner.end(inner, request, data)
+    }
+}
+
+/// What timing and counting one request costs, in nanoseconds: that much of each latency and of each request's time is not
+/// the file's.
+pub fn recording_cost(clock: Clock, hertz: f64) -> f64 {
+    const REQUESTS: u64 = 1 << 14;
+    const REPEATS: usize = 9;
+    let request = Request { offset: 0, bytes: 1 };
+    let costs: Vec<f64> = (0..REPEATS)
+        .map(|_| {
+            let mut observer = Latencies::new(Tally::default(), clock, hertz);
+            let begun = clock.start();
+            for _ in 0..REQUESTS {
+                let stamp = observer.begin();
+                let _ = std::hint::black_box(observer.end(stamp, request, &[]));
+            }
+            clock.stop().wrapping_sub(begun) as f64 * 1e9 / hertz / REQUESTS as f64
+        })
+        .collect();
+    kelvin_stats::median(&costs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kelvin_sys::clock::Script;
+
+    #[test]
+    fn latencies_are_those_of_the_clock() {
+        let script = Script::leak(0);
+        // Two ticks a nanosecond.
+        let mut observer = Latencies::new(Tally::default(), Clock::Scripted(script), 2e9);
+        for time in [200, 400, 600] {
+            let stamp = observer.begin();
+            script.advance(time);
+            assert!(observer.end(stamp, Request { offset: 0, bytes: 10 }, &[0; 10]).is_continue());
+        }
+        assert_eq!(observer.inner, Tally { bytes: 30, requests: 3 });
+        let buckets: Vec<(f64, u64)> = observer.histogram.buckets().collect();
+        assert_eq!(buckets, [(100.0, 1), (200.0, 1), (300.0, 1)]);
+    }
+}

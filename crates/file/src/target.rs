@@ -1,0 +1,199 @@
+//! A regular file that may be read, and how it is opened.
+
+use std::fs::{File, Metadata};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use kelvin_sys::direct::{self, Support};
+
+use crate::{Error, Result};
+
+/// Whether the page cache takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Through the page cache.
+    Buffered,
+    /// Past it (O_DIRECT).
+    Direct,
+}
+
+/// A regular file as it was when it was found.
+#[derive(Clone, Debug)]
+pub struct Target {
+    path: PathBuf,
+    bytes: u64,
+    /// Device and inode: what is opened later must be the same file.
+    identity: (u64, u64),
+    /// Time of the last change, in seconds and nanoseconds.
+    modified: (i64, i64),
+}
+
+impl Target {
+    /// Finds a file. It is not opened before it is known to be regular: to open a pipe would wait for a writer.
+    ///
+    /// # Errors
+    /// A path that is not there, may not be read, or is no regular file.
+    pub fn find(path: &Path) -> Result<Self> {
+        let found = std::fs::metadata(path).map_err(|error| Error::call("find", path, error))?;
+        if let Some(kind) = special(&found) {
+            return Err(Error::Special { path: path.to_owned(), kind });
+        }
+        let target = Self {
+            path: path.to_owned(),
+            bytes: found.len(),
+            identity: (found.dev(), found.ino()),
+            modified: (found.mtime(), found.mtime_nsec()),
+        };
+        target.open(Access::Buffered)?;
+        Ok(target)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its size when it was found, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The number of the device that its file system is on.
+    pub fn device(&self) -> u64 {
+        self.identity.0
+    }
+
+    /// Opens it to be read.
+    ///
+    /// # Errors
+    /// Those of open; another file in its place; no direct I/O, or what only looks like it.
+    pub fn open(&self, access: Access) -> Result<File> {
+        let file = match access {
+            // Without waiting, in case a pipe has taken its place since.
+            Access::Buffered => File::options()
+                .read(true)
+                .custom_flags(NONBLOCK)
+                .open(&self.path)
+                .map_err(|error| Error::call("open", &self.path, error))?,
+            Access::Direct => {
+                self.alignment()?;
+                direct::open(&self.path).map_err(|error| self.no_direct(format!("the file system refuses: {error}")))?
+            }
+        };
+        let found = file.metadata().map_err(|error| Error::call("look at", &self.path, error))?;
+        if (found.dev(), found.ino()) != self.identity {
+            return Err(Error::Changed { path: self.path.clone(), what: "another file has taken its place".into() });
+        }
+        Ok(file)
+    }
+
+    /// What offsets and lengths of direct requests must be multiples of, in bytes.
+    ///
+    /// # Errors
+    /// A file system that has no direct I/O, or serves it from memory.
+    pub fn alignment(&self) -> Result<u64> {
+        match direct::support(&self.path).map_err(|error| Error::call("look at", &self.path, error))? {
+            Support::Aligned { offset, .. } => Ok(u64::from(offset)),
+            Support::None => Err(self.no_direct("the kernel says that this file has no direct I/O".into())),
+            // A page suits every device.
+            Support::Unknown if !self.lives_in_memory() => Ok(kelvin_sys::mapping::page_bytes() as u64),
+            Support::Unknown => Err(self.no_direct("its file system lives in memory".into())),
+        }
+    }
+
+    fn lives_in_memory(&self) -> bool {
+        kelvin_sys::fs::kind(&self.path).is_ok_and(|kind| kind.lives_in_memory())
+    }
+
+    fn no_direct(&self, why: String) -> Error {
+        Error::NoDirect { path: self.path.clone(), why }
+    }
+
+    /// An error if the file is not the one that was found: another size, or written since.
+    ///
+    /// # Errors
+    /// That it changed, and how.
+    pub fn check_unchanged(&self) -> Result<()> {
+        let found = std::fs::metadata(&self.path).map_err(|error| Error::call("find", &self.path, error))?;
+        let changed = |what: String| Err(Error::Changed { path: self.path.clone(), what });
+        if (found.dev(), found.ino()) != self.identity {
+            changed("another file has taken its place".into())
+        } else if found.len() != self.bytes {
+            changed(format!("its size went from {} to {} bytes", self.bytes, found.len()))
+        } else if (found.mtime(), found.mtime_nsec()) != self.modified {
+            changed("it was written".into())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A failed read of a part of it.
+    pub(crate) fn read_error(&self, offset: u64, bytes: usize, source: std::io::Error) -> Error {
+        Error::call(format!("read {bytes} bytes at {offset} of"), &self.path, source)
+    }
+
+    /// Nothing was there where something should be.
+    pub(crate) fn truncated(&self, offset: u64) -> Error {
+        Error::Truncated { path: self.path.clone(), offset, bytes: self.bytes }
+    }
+}
+
+/// O_NONBLOCK of open(2) on Linux: without meaning for regular files.
+const NONBLOCK: i32 = kelvin_sys::fs::NONBLOCK;
+
+/// What a file is, if it is no regular one.
+fn special(found: &Metadata) -> Option<&'static str> {
+    let kind = found.file_type();
+    match () {
+        () if kind.is_file() => None,
+        () if kind.is_dir() => Some("a directory"),
+        () if kind.is_fifo() => Some("a pipe"),
+        () if kind.is_socket() => Some("a socket"),
+        () if kind.is_block_device() => Some("a block device"),
+        () if kind.is_char_device() => Some("a character device"),
+        () => Some("no regular file"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_regular_files_are_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let says = |path: &Path| Target::find(path).unwrap_err().to_string();
+        assert!(says(directory.path()).ends_with("is a directory: only regular files are read"));
+        assert!(says(Path::new("/dev/null")).contains("a character device"));
+        assert!(says(&directory.path().join("none")).contains("No such file"));
+        let socket = directory.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        assert!(says(&socket).contains("a socket"));
+    }
+
+    #[test]
+    fn a_change_is_seen() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, "some words").unwrap();
+        let target = Target::find(&path).unwrap();
+        assert_eq!(target.bytes(), 10);
+        target.check_unchanged().unwrap();
+        std::fs::write(&path, "some more words").unwrap();
+        assert!(target.check_unchanged().unwrap_err().to_string().contains("10 to 15 bytes"));
+        std::fs::rename(&path, directory.path().join("old")).unwrap();
+        std::fs::write(&path, "some words").unwrap();
+        assert!(matches!(target.open(Access::Buffered), Err(Error::Changed { .. })));
+    }
+
+    #[test]
+    fn memory_has_no_direct_input() {
+        let shm = Path::new("/dev/shm");
+        if !shm.is_dir() {
+            return;
+        }
+        let file = tempfile::NamedTempFile::new_in(shm).unwrap();
+        let target = Target::find(file.path()).unwrap();
+        assert!(matches!(target.open(Access::Direct), Err(Error::NoDirect { .. })));
+    }
+}

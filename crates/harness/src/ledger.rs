@@ -1,0 +1,52 @@
+//! How many bytes the rounds of a run have written to files, so that all together stay within a bound.
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::path::Path;
+
+use crate::probe::Stop;
+
+/// The name of the ledger in the scratch directory.
+const NAME: &str = "written";
+
+/// Enters so many bytes, if the bound allows.
+pub(crate) fn enter(scratch: &Path, limit: u64, bytes: u64) -> Result<(), Stop> {
+    let path = scratch.join(NAME);
+    let failed =
+        |error: std::io::Error| Stop::fail(format!("cannot count what is written in {}: {error}", path.display()));
+    let mut file = File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+    // Other rounds may be writing: the lock ends with the file.
+    file.lock().map_err(failed)?;
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(failed)?;
+    let written: u64 =
+        if text.is_empty() { 0 } else { text.trim().parse().map_err(|_| Stop::fail("the ledger is spoiled"))? };
+    let total = written.saturating_add(bytes);
+    if total > limit {
+        return Err(Stop::skip(format!(
+            "needs to write {bytes} bytes more, and {written} of the {limit} that a run may write are written; allow more by \
+             --write-limit"
+        )));
+    }
+    file.rewind().map_err(failed)?;
+    // The number never gets shorter, so nothing of an older one is left behind it.
+    write!(file, "{total}").map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_add_up_to_the_bound_and_no_further() {
+        let directory = std::env::temp_dir().join(format!("kelvin-ledger-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        assert_eq!(enter(&directory, 1000, 9), Ok(()));
+        assert_eq!(enter(&directory, 1000, 900), Ok(()));
+        assert!(matches!(enter(&directory, 1000, 92), Err(Stop::Skip(reason)) if reason.0.contains("909 of the 1000")));
+        assert_eq!(enter(&directory, 1000, 91), Ok(()));
+        assert_eq!(std::fs::read_to_string(directory.join(NAME)).unwrap(), "1000");
+        std::fs::remove_dir_all(directory).unwrap();
+        assert!(matches!(enter(Path::new("/no such directory"), 1, 1), Err(Stop::Fail(_))));
+    }
+}

@@ -1,0 +1,210 @@
+//! The arguments of `kelvin file` and `kelvin digest`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use kelvin_file::Engine;
+use kelvin_file::cache::State;
+
+use super::duration;
+
+/// `kelvin file`.
+#[derive(Debug, Args)]
+pub struct FileArgs {
+    /// What to do
+    #[command(subcommand)]
+    pub command: FileCommand,
+}
+
+/// What to do with a file.
+#[derive(Debug, Subcommand)]
+pub enum FileCommand {
+    /// Read a file in one way, and tell its digest, rate and latencies, and where its bytes came from
+    #[command(after_help = "Examples:\n  kelvin file read data.bin --block 4k\n  \
+                            kelvin file read data.bin --cache direct --engine io_uring --depth 32 --random --seconds 5\n\n\
+                            Sizes: 4096, 4k or 4KiB (1024 bytes each), 4kB (1000 each); M, G, T alike.")]
+    Read(ReadArgs),
+    /// Find how many blocks can be read in a given time, and so which size of file takes a reasonable time
+    #[command(after_help = "Example:\n  kelvin file autosize data.bin --block 4k --seconds 10")]
+    Autosize(AutosizeArgs),
+}
+
+/// `kelvin file read`.
+#[derive(Debug, Args)]
+pub struct ReadArgs {
+    /// The file
+    pub file: PathBuf,
+    /// How
+    #[command(flatten)]
+    pub how: HowArgs,
+    /// Blocks to read, from the beginning again at the end of the file [default: all of the file, once]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "seconds")]
+    pub count: Option<u64>,
+    /// Read for so long, from the beginning again at the end of the file
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub seconds: Option<Duration>,
+    /// Only the first part of the file, of this size [default: all of it]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub size: Option<u64>,
+    /// Blocks in random order, each once in a pass
+    #[arg(long)]
+    pub random: bool,
+    /// Seed of the random order [default: from the clock]
+    #[arg(long, value_name = "N", requires = "random")]
+    pub seed: Option<u64>,
+    /// Do not time each request: saves two readings of the clock
+    #[arg(long)]
+    pub no_latency: bool,
+    /// Do not compute the digest
+    #[arg(long)]
+    pub no_digest: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How a file is read.
+#[derive(Debug, Args)]
+pub struct HowArgs {
+    /// Bytes of a block
+    #[arg(long, value_name = "BYTES", default_value = "4k", value_parser = block)]
+    pub block: usize,
+    /// The way: read, pread, readv, fread, bufreader, mmap, mmap-populate, io_uring, io_uring-fixed
+    #[arg(long, value_name = "WAY", default_value = "pread", value_parser = engine)]
+    pub engine: Engine,
+    /// Requests under way at once, for io_uring
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub depth: u32,
+    /// Threads, each with its own part of the file
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: u32,
+    /// State of the page cache: all of the file in it, nothing of it, or past it; proven before and after
+    #[arg(long, value_enum, default_value = "as-found")]
+    pub cache: CacheArg,
+}
+
+/// `kelvin file autosize`.
+#[derive(Debug, Args)]
+pub struct AutosizeArgs {
+    /// The file
+    pub file: PathBuf,
+    /// How
+    #[command(flatten)]
+    pub how: HowArgs,
+    /// For how long
+    #[arg(long, value_name = "TIME", default_value = "10", value_parser = duration)]
+    pub seconds: Duration,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `kelvin digest`.
+#[derive(Debug, Args)]
+pub struct DigestArgs {
+    /// The files, or - for standard input [default: standard input]
+    pub files: Vec<PathBuf>,
+    /// Read digests from the files, as this command prints them, and check them
+    #[arg(long)]
+    pub check: bool,
+    /// With --check: say nothing of files that are as they should be
+    #[arg(long, requires = "check")]
+    pub quiet: bool,
+    /// Most threads to read a file with [default: one for each CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// Also say on standard error how each file was read, and how fast
+    #[arg(long, short)]
+    pub verbose: bool,
+}
+
+/// A state of the page cache on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CacheArg {
+    /// Whatever is there
+    AsFound,
+    /// All of the file, read once before
+    Cached,
+    /// Nothing of it, dropped before
+    Uncached,
+    /// Past the page cache
+    Direct,
+}
+
+impl From<CacheArg> for State {
+    fn from(cache: CacheArg) -> Self {
+        match cache {
+            CacheArg::AsFound => Self::AsFound,
+            CacheArg::Cached => Self::Cached,
+            CacheArg::Uncached => Self::Uncached,
+            CacheArg::Direct => Self::Direct,
+        }
+    }
+}
+
+/// A number of bytes such as `4096`, `4k`, `4KiB`, `4kB`, `1.5G`.
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
+    const WRONG: &str = "a size is a number of bytes, such as 4096, 4k or 4KiB (1024 each), 4kB (1000 each), 1M, 1G";
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: f64 = number.parse().map_err(|_| WRONG.to_owned())?;
+    let (prefix, base) = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => ("", 1.0),
+        "kib" | "mib" | "gib" | "tib" => (&unit[..1], 1024.0),
+        "kb" | "mb" | "gb" | "tb" => (&unit[..1], 1000.0),
+        "k" | "m" | "g" | "t" => (unit, 1024.0f64),
+        _ => return Err(WRONG.into()),
+    };
+    let power = match prefix.to_ascii_lowercase().as_str() {
+        "k" => 1,
+        "m" => 2,
+        "g" => 3,
+        "t" => 4,
+        _ => 0,
+    };
+    let value = number * base.powi(power);
+    if value.fract() != 0.0 || !(1.0..9e15).contains(&value) {
+        return Err("it must be a whole number of bytes, at least one and less than 8 PiB".into());
+    }
+    Ok(value as u64)
+}
+
+/// A block: at most 1 GiB.
+fn block(text: &str) -> Result<usize, String> {
+    match bytes(text)? {
+        large if large > 1 << 30 => Err("a block has at most 1 GiB".into()),
+        bytes => Ok(bytes as usize),
+    }
+}
+
+fn engine(name: &str) -> Result<Engine, String> {
+    name.parse()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, expected) in [
+            ("1", 1),
+            ("512b", 512),
+            ("4k", 4096),
+            ("4K", 4096),
+            ("4KiB", 4096),
+            ("4kB", 4000),
+            ("1.5M", 1_572_864),
+            ("2MB", 2_000_000),
+            ("1G", 1 << 30),
+            ("1t", 1 << 40),
+        ] {
+            assert_eq!(bytes(text), Ok(expected), "{text}");
+        }
+        for wrong in ["", "k", "-4k", "0", "4x", "4kk", "1e3", "0.3", "nan", "9999999T", "4 k", "٤k"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+        assert!(block("1G").is_ok() && block("1025M").is_err());
+    }
+}

@@ -1,0 +1,290 @@
+//! `kelvin digest`: the digest of files as fast as the machine can read them, and checking them against a list.
+
+use std::io::{self, BufRead, BufReader, ErrorKind, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use kelvin_file::fast::{self, Digested};
+use kelvin_file::{Access, Digest, Target};
+use kelvin_report::units;
+
+use crate::cli::DigestArgs;
+use crate::fault::{Done, Fault, WITH_FAILURES};
+use crate::output::{self, remark};
+
+/// The name of standard input.
+const STANDARD_INPUT: &str = "-";
+/// Bytes of standard input that are read at a time.
+const BLOCK: usize = 256 << 10;
+
+/// `kelvin digest`.
+pub fn digest(args: &DigestArgs) -> Done {
+    kelvin_sys::interrupt::watch().map_err(|error| Fault::new("cannot watch for signals", error))?;
+    let allowed =
+        kelvin_sys::cpu::allowed().map_err(|error| Fault::new("cannot tell which CPUs may be used", error))?;
+    let reader = Reader { threads: args.threads.unwrap_or(allowed.len() as u32), verbose: args.verbose };
+    let standard_input = [PathBuf::from(STANDARD_INPUT)];
+    let files = if args.files.is_empty() { &standard_input[..] } else { &args.files };
+    if args.check { check(&reader, files, args.quiet) } else { print(&reader, files) }
+}
+
+/// Prints the digest of each file. One that cannot be read is said, and the others are read all the same.
+fn print(reader: &Reader, files: &[PathBuf]) -> Done {
+    let mut failed = false;
+    for file in files {
+        match reader.digest(file) {
+            Ok(digest) => output::print(|out| writeln!(out, "{}", line(digest, file)))?,
+            Err(fault) if reader.interrupted() => return Err(fault),
+            Err(fault) => {
+                fault.report();
+                failed = true;
+            }
+        }
+    }
+    Ok(if failed { ExitCode::from(WITH_FAILURES) } else { ExitCode::SUCCESS })
+}
+
+/// `1a2b3c4d  name`; a name with a line break in it is escaped, and the line begins with a backslash, as sha256sum has it.
+fn line(digest: Digest, file: &Path) -> String {
+    let name = file.to_string_lossy();
+    if name.contains(['\n', '\r', '\\']) {
+        let escaped = name.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r");
+        format!("\\{digest}  {escaped}")
+    } else {
+        format!("{digest}  {name}")
+    }
+}
+
+/// The digest and the name on a line, or nothing if it is not of that form.
+fn parse(line: &str) -> Option<(u32, String)> {
+    let (line, escaped) = line.strip_prefix('\\').map_or((line, false), |rest| (rest, true));
+    let (digest, name) = line.split_at_checked(8)?;
+    let name = name.strip_prefix("  ").or_else(|| name.strip_prefix(" *"))?;
+    // A sign would be taken for a part of the number.
+    let digits = digest.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let digest = digits.then(|| u32::from_str_radix(digest, 16).ok())??;
+    (!name.is_empty()).then(|| (digest, if escaped { unescaped(name) } else { name.to_owned() }))
+}
+
+fn unescaped(name: &str) -> String {
+    let mut text = String::new();
+    let mut letters = name.chars();
+    while let Some(letter) = letters.next() {
+        match (letter, letter == '\\') {
+            (_, true) => match letters.next() {
+                Some('n') => text.push('\n'),
+                Some('r') => text.push('\r'),
+                Some(other) => text.push(other),
+                None => text.push('\\'),
+            },
+            (letter, false) => text.push(letter),
+        }
+    }
+    text
+}
+
+/// What checking has found so far.
+#[derive(Default)]
+struct Checked {
+    lines: u64,
+    malformed: u64,
+    different: u64,
+    unreadable: u64,
+}
+
+/// Checks the files that lists name.
+fn check(reader: &Reader, lists: &[PathBuf], quiet: bool) -> Done {
+    let mut checked = Checked::default();
+    for list in lists {
+        let before = checked.lines;
+        for text in lines_of(list)? {
+            let text = text.map_err(|error| Fault::new(format!("cannot read {}", list.display()), error))?;
+            let Some((expected, name)) = parse(text.trim_end_matches('\r')) else {
+                checked.malformed += u64::from(!text.is_empty());
+                continue;
+            };
+            checked.lines += 1;
+            check_one(reader, expected, &name, quiet, &mut checked)?;
+        }
+        if checked.lines == before {
+            return Err(Fault::because(format!(
+                "{}: not one line of it is a digest of eight digits, two spaces and a name, as `kelvin digest` prints it",
+                list.display()
+            )));
+        }
+    }
+    warn(checked.malformed, "line is not a digest and a name", "lines are not a digest and a name");
+    warn(checked.unreadable, "file could not be read", "files could not be read");
+    warn(checked.different, "file is not what it was", "files are not what they were");
+    let failed = checked.different + checked.unreadable > 0;
+    Ok(if failed { ExitCode::from(WITH_FAILURES) } else { ExitCode::SUCCESS })
+}
+
+fn check_one(reader: &Reader, expected: u32, name: &str, quiet: bool, checked: &mut Checked) -> Result<(), Fault> {
+    let says = match reader.digest(Path::new(name)) {
+        Ok(digest) if digest.value() == expected => "OK",
+        Ok(_) => {
+            checked.different += 1;
+            "FAILED"
+        }
+        Err(fault) if reader.interrupted() => return Err(fault),
+        Err(fault) => {
+            fault.report();
+            checked.unreadable += 1;
+            "FAILED open or read"
+        }
+    };
+    if quiet && says == "OK" { Ok(()) } else { output::print(|out| writeln!(out, "{name}: {says}")) }
+}
+
+fn warn(count: u64, one: &str, many: &str) {
+    match count {
+        0 => {}
+        1 => remark(format_args!("kelvin: warning: 1 {one}")),
+        count => remark(format_args!("kelvin: warning: {count} {many}")),
+    }
+}
+
+fn lines_of(list: &Path) -> Result<Box<dyn Iterator<Item = io::Result<String>>>, Fault> {
+    if list == Path::new(STANDARD_INPUT) {
+        return Ok(Box::new(io::stdin().lines()));
+    }
+    let target = Target::find(list).map_err(Fault::because)?;
+    let file = target.open(Access::Buffered).map_err(Fault::because)?;
+    Ok(Box::new(BufReader::new(file).lines()))
+}
+
+/// Reads files, and says how if that is wanted.
+struct Reader {
+    threads: u32,
+    verbose: bool,
+}
+
+impl Reader {
+    fn digest(&self, file: &Path) -> Result<Digest, Fault> {
+        if file == Path::new(STANDARD_INPUT) {
+            return standard_input();
+        }
+        let target = Target::find(file).map_err(Fault::because)?;
+        let progress = Progress::new(target.bytes());
+        let found = fast::digest(&target, self.threads, &|done| progress.show(done));
+        drop(progress);
+        let found = found.map_err(Fault::because)?;
+        if self.verbose {
+            remark(verbose_line(file, &found));
+        }
+        Ok(found.digest)
+    }
+
+    fn interrupted(&self) -> bool {
+        kelvin_sys::interrupt::requested().is_some()
+    }
+}
+
+/// `data.bin: 4 GiB in 0.31 s, 13.1 GiB/s, by pread of 128 KiB, 2 threads; 100 % of it was in memory`.
+fn verbose_line(file: &Path, found: &Digested) -> String {
+    let way = found.way;
+    let past = if way.access == Access::Direct { " past the page cache" } else { "" };
+    format!(
+        "{}: {} in {}, {}, by {} of {}{past}, {}; {} of it was in memory",
+        file.display(),
+        units::bytes(found.bytes),
+        units::seconds(found.nanoseconds as f64 / 1e9),
+        units::plain(found.rate(), kelvin_model::Unit::BytesPerSecond),
+        way.engine,
+        units::bytes(way.block as u64),
+        if way.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", way.threads) },
+        units::share(found.cached),
+    )
+}
+
+/// The digest of standard input, which may be anything that bytes come from.
+fn standard_input() -> Result<Digest, Fault> {
+    let (mut digest, mut offset) = (Digest::default(), 0);
+    let mut block = vec![0; BLOCK];
+    let mut input = io::stdin().lock();
+    loop {
+        match input.read(&mut block) {
+            Ok(0) => return Ok(digest),
+            Ok(read) => {
+                digest.add(offset, &block[..read]);
+                offset += read as u64;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {
+                if let Some(signal) = kelvin_sys::interrupt::requested() {
+                    return Err(Fault::because(format!("interrupted by {signal}")));
+                }
+            }
+            Err(error) => return Err(Fault::new("cannot read standard input", error)),
+        }
+    }
+}
+
+/// A line on the terminal that says how far a file has been read, if it takes long; erased when dropped.
+struct Progress {
+    bytes: u64,
+    begun: Instant,
+    drawn: Option<Mutex<Option<Instant>>>,
+}
+
+/// Time after which a file takes long, and from one drawing to the next.
+const PATIENCE: Duration = Duration::from_secs(1);
+const PERIOD: Duration = Duration::from_millis(200);
+
+impl Progress {
+    fn new(bytes: u64) -> Self {
+        let drawn = io::stderr().is_terminal().then(Mutex::default);
+        Self { bytes, begun: Instant::now(), drawn }
+    }
+
+    fn show(&self, done: u64) {
+        let elapsed = self.begun.elapsed();
+        let Some(drawn) = self.drawn.as_ref().filter(|_| elapsed >= PATIENCE) else { return };
+        // Whoever else is drawing draws as good a line.
+        let Ok(mut last) = drawn.try_lock() else { return };
+        if last.is_some_and(|last| last.elapsed() < PERIOD) {
+            return;
+        }
+        *last = Some(Instant::now());
+        let rate = done as f64 / elapsed.as_secs_f64();
+        let _ = write!(
+            io::stderr(),
+            "\r\x1b[2K{} of {}, {}, {} left",
+            units::share(done as f64 / self.bytes.max(1) as f64),
+            units::bytes(self.bytes),
+            units::plain(rate, kelvin_model::Unit::BytesPerSecond),
+            units::seconds((self.bytes - done) as f64 / rate),
+        );
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        let shown = self.drawn.as_ref().and_then(|drawn| drawn.lock().ok().and_then(|drawn| *drawn));
+        if shown.is_some() {
+            let _ = write!(io::stderr(), "\r\x1b[2K");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_back() {
+        for name in ["data.bin", "a b", "  x", "with\nbreak", "back\\slash", "ünï"] {
+            let mut digest = Digest::default();
+            digest.add(0, name.as_bytes());
+            assert_eq!(parse(&line(digest, Path::new(name))), Some((digest.value(), name.to_owned())));
+        }
+        assert_eq!(parse("0000ABCD *x"), Some((0xabcd, "x".into())));
+        for wrong in
+            ["", "0000abcd", "0000abcd  ", "0000abc  x", "+000abcd  x", "0000abcg  x", "0000abcdx  x", "é000abc  x"]
+        {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Latencies of many single requests, in little room and with a bounded error: a high dynamic range histogram.
+
+use hdrhistogram::Histogram as Inner;
+
+/// Significant decimal digits that a value keeps.
+const DIGITS: u8 = 3;
+/// Longest time that is told from a longer one: an hour, in nanoseconds.
+const LONGEST: u64 = 3_600_000_000_000;
+
+/// How often which time was seen, in nanoseconds, each to 0.1 %.
+///
+/// The buckets are those of HdrHistogram (Gil Tene), of constant relative width.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Histogram(Inner<u64>);
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Histogram {
+    /// An empty one.
+    pub fn new() -> Self {
+        // The bounds are constants for which the library has buckets.
+        Self(Inner::new_with_bounds(1, LONGEST, DIGITS).expect("bounds that the library takes"))
+    }
+
+    /// Counts a time, in nanoseconds; one longer than an hour counts as an hour.
+    #[inline]
+    pub fn record(&mut self, nanoseconds: u64) {
+        self.0.saturating_record(nanoseconds);
+    }
+
+    /// Adds what another one has counted.
+    pub fn merge(&mut self, other: &Self) {
+        // Both have the same bounds, so nothing is out of range.
+        self.0 += &other.0;
+    }
+
+    /// How many times were counted.
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// The time that a share (0 to 1) of all do not exceed, in nanoseconds; `None` of an empty one.
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        (!self.0.is_empty()).then(|| self.0.value_at_quantile(share) as f64)
+    }
+
+    /// Their mean, in nanoseconds; `None` of an empty one.
+    pub fn mean(&self) -> Option<f64> {
+        (!self.0.is_empty()).then(|| self.0.mean())
+    }
+
+    /// The shortest, in nanoseconds.
+    pub fn shortest(&self) -> Option<f64> {
+        (!self.0.is_empty()).then(|| self.0.min() as f64)
+    }
+
+    /// The longest, in nanoseconds.
+    pub fn longest(&self) -> Option<f64> {
+        (!self.0.is_empty()).then(|| self.0.max() as f64)
+    }
+
+    /// The buckets in which something was counted, as their highest time in nanoseconds and the count, shortest first.
+    pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
+        self.0.iter_recorded().map(|bucket| (bucket.value_iterated_to() as f64, bucket.count_since_last_iteration()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_the_sorted_times_within_a_thousandth() {
+        let mut histogram = Histogram::new();
+        let mut times: Vec<u64> = (1..=10_000u64).map(|i| i * i % 1_000_003 + 100).collect();
+        times.iter().for_each(|&time| histogram.record(time));
+        times.sort_unstable();
+        for share in [0.01, 0.25, 0.5, 0.9, 0.99, 0.999, 1.0] {
+            let exact = times[((share * times.len() as f64).ceil() as usize).max(1) - 1] as f64;
+            let found = histogram.quantile(share).unwrap();
+            assert!((found / exact - 1.0).abs() <= 1e-3, "{share}: {found} and {exact}");
+        }
+        assert_eq!(histogram.count(), 10_000);
+        assert_eq!(histogram.buckets().map(|(_, count)| count).sum::<u64>(), 10_000);
+    }
+
+    #[test]
+    fn two_of_them_are_as_one_and_an_empty_one_has_no_times() {
+        let (mut one, mut other, mut both) = (Histogram::new(), Histogram::new(), Histogram::new());
+        assert_eq!((one.quantile(0.5), one.mean(), one.longest()), (None, None, None));
+        for time in 0..1000 {
+            if time % 3 == 0 { &mut one } else { &mut other }.record(time * 17);
+            both.record(time * 17);
+        }
+        one.merge(&other);
+        assert_eq!(one, both);
+        one.record(u64::MAX);
+        assert!(one.longest().unwrap() >= LONGEST as f64);
+    }
+}

@@ -1,0 +1,82 @@
+//! Files read and written past the page cache (O_DIRECT), and what that asks of requests.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use crate::{Result, check};
+
+/// What the kernel says of direct I/O on a file (statx, STATX_DIOALIGN, since Linux 6.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Support {
+    /// It is done, with requests whose buffers and places in the file are multiples of these, in bytes.
+    Aligned {
+        /// Of the address of a buffer.
+        memory: u32,
+        /// Of offset and length.
+        offset: u32,
+    },
+    /// It is not done for this file.
+    None,
+    /// The kernel or the file system does not say.
+    Unknown,
+}
+
+/// What is known of direct I/O on a file.
+///
+/// # Errors
+/// Those of statx, but not that the kernel does not have it.
+pub fn support(path: &Path) -> Result<Support> {
+    let name = CString::new(path.as_os_str().as_bytes())?;
+    let mut answer = std::mem::MaybeUninit::<libc::statx>::zeroed();
+    // SAFETY: the name is NUL-terminated, and the answer has room for what is written.
+    let result = unsafe { libc::statx(libc::AT_FDCWD, name.as_ptr(), 0, libc::STATX_DIOALIGN, answer.as_mut_ptr()) };
+    if let Err(error) = check(result) {
+        return if error.raw_os_error() == Some(libc::ENOSYS) { Ok(Support::Unknown) } else { Err(error) };
+    }
+    // SAFETY: all zeros are valid, and statx has filled in the rest.
+    let answer = unsafe { answer.assume_init() };
+    Ok(match (answer.stx_mask & libc::STATX_DIOALIGN != 0, answer.stx_dio_mem_align, answer.stx_dio_offset_align) {
+        (false, ..) => Support::Unknown,
+        (true, 0, _) | (true, _, 0) => Support::None,
+        (true, memory, offset) => Support::Aligned { memory, offset },
+    })
+}
+
+/// Opens a file to read past the page cache.
+///
+/// # Errors
+/// Those of open: EINVAL where the file system has no direct I/O.
+pub fn open(path: &Path) -> Result<File> {
+    File::options().read(true).custom_flags(libc::O_DIRECT).open(path)
+}
+
+/// Whether an open file is read and written past the page cache.
+///
+/// # Errors
+/// Those of fcntl.
+pub fn is_direct(file: &File) -> Result<bool> {
+    // SAFETY: takes no pointers.
+    Ok(check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) })? & libc::O_DIRECT != 0)
+}
+
+/// The flag of open(2), for files that are opened in other ways.
+pub const FLAG: i32 = libc::O_DIRECT;
+/// The flag of open(2) by which each write returns only when its data is on the device (O_DSYNC).
+pub const DSYNC: i32 = libc::O_DSYNC;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_has_no_direct_input_and_a_missing_file_is_an_error() {
+        assert_ne!(support(Path::new("/proc/self/status")).ok(), Some(Support::Aligned { memory: 1, offset: 1 }));
+        assert_eq!(support(Path::new("/no such file")).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+        let plain = File::open("/proc/self/status").unwrap();
+        assert!(!is_direct(&plain).unwrap());
+    }
+}

@@ -1,0 +1,288 @@
+//! An io_uring with buffers of its own: reads and writes of whole blocks, many at a time.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, RawFd};
+
+use io_uring::{IoUring, opcode, types};
+
+use crate::memory::{Arena, Pages};
+use crate::{Error, Result};
+
+/// How a ring is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// Requests that may be under way at once, and so the number of buffers.
+    pub depth: u32,
+    /// Bytes of a buffer.
+    pub block: usize,
+    /// Whether file and buffers are registered with the kernel beforehand, instead of being looked up at each request.
+    pub registered: bool,
+}
+
+/// What a request does with its buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Fills it from the file.
+    Read,
+    /// Writes it to the file.
+    Write,
+}
+
+/// A ring on one file. Each of its buffers has one request under way, or none.
+pub struct Ring {
+    ring: IoUring,
+    file: File,
+    setup: Setup,
+    buffers: Arena,
+    /// Which buffers belong to the kernel just now.
+    busy: Vec<bool>,
+    under_way: usize,
+    /// Queued but not yet told to the kernel.
+    queued: usize,
+    deferred: bool,
+}
+
+impl Ring {
+    /// Sets up a ring on a file.
+    ///
+    /// # Errors
+    /// Those of io_uring_setup and io_uring_register: ENOSYS for a kernel without it, EPERM where kernel.io_uring_disabled
+    /// or a filter of system calls forbids it, ENOMEM for more registered memory than RLIMIT_MEMLOCK allows.
+    pub fn new(file: File, setup: Setup) -> Result<Self> {
+        let (ring, deferred) = ring(setup.depth)?;
+        let count = setup.depth as usize;
+        let mut buffers = Arena::map(spacing(setup.block) * count, Pages::Base)?;
+        buffers.populate()?;
+        let mut ring = Self { ring, file, setup, buffers, busy: vec![false; count], under_way: 0, queued: 0, deferred };
+        if setup.registered {
+            ring.register()?;
+        }
+        Ok(ring)
+    }
+
+    fn register(&mut self) -> Result<()> {
+        let vectors: Vec<libc::iovec> = (0..self.busy.len())
+            .map(|slot| libc::iovec { iov_base: self.place(slot).cast(), iov_len: self.setup.block })
+            .collect();
+        let submitter = self.ring.submitter();
+        submitter.register_files(&[self.file.as_raw_fd()])?;
+        // SAFETY: the buffers lie in the arena, which outlives the ring: see the drop of it.
+        unsafe { submitter.register_buffers(&vectors) }
+    }
+
+    /// Where a buffer begins.
+    fn place(&mut self, slot: usize) -> *mut u8 {
+        let spacing = spacing(self.setup.block);
+        self.buffers.as_mut_slice()[slot * spacing..][..spacing].as_mut_ptr()
+    }
+
+    /// How it was set up.
+    pub fn setup(&self) -> Setup {
+        self.setup
+    }
+
+    /// Whether completions are worked off only when they are waited for (IORING_SETUP_DEFER_TASKRUN, since Linux 6.1).
+    pub fn is_deferred(&self) -> bool {
+        self.deferred
+    }
+
+    /// Requests under way.
+    pub fn under_way(&self) -> usize {
+        self.under_way
+    }
+
+    /// A buffer that is not in use.
+    ///
+    /// # Panics
+    /// If it is in use.
+    pub fn buffer(&self, slot: usize) -> &[u8] {
+        assert!(!self.busy[slot], "buffer {slot} is in use");
+        &self.buffers.as_slice()[slot * spacing(self.setup.block)..][..self.setup.block]
+    }
+
+    /// The same, to fill before a write.
+    ///
+    /// # Panics
+    /// If it is in use.
+    pub fn buffer_mut(&mut self, slot: usize) -> &mut [u8] {
+        assert!(!self.busy[slot], "buffer {slot} is in use");
+        &mut self.buffers.as_mut_slice()[slot * spacing(self.setup.block)..][..self.setup.block]
+    }
+
+    /// Queues a request for the bytes `within` a buffer; the file's place for the first of them is `offset`. The kernel is
+    /// told by [`Ring::wait`].
+    ///
+    /// # Panics
+    /// If the buffer is in use, or the bytes are not inside it.
+    #[inline]
+    pub fn queue(&mut self, direction: Direction, slot: usize, offset: u64, within: std::ops::Range<usize>) {
+        assert!(!self.busy[slot] && within.start <= within.end && within.end <= self.setup.block, "buffer {slot}");
+        let length = (within.end - within.start) as u32;
+        let place = self.place(slot).wrapping_add(within.start);
+        let (plain, fixed, index) = (types::Fd(self.file.as_raw_fd() as RawFd), types::Fixed(0), slot as u16);
+        let entry = match (direction, self.setup.registered) {
+            (Direction::Read, false) => opcode::Read::new(plain, place, length).offset(offset).build(),
+            (Direction::Read, true) => opcode::ReadFixed::new(fixed, place, length, index).offset(offset).build(),
+            (Direction::Write, false) => opcode::Write::new(plain, place, length).offset(offset).build(),
+            (Direction::Write, true) => opcode::WriteFixed::new(fixed, place, length, index).offset(offset).build(),
+        };
+        // SAFETY: the buffer belongs to this ring and stays untouched while it is busy; the file is open as long as the
+        // ring is; the queue has a place for each buffer, of which none is queued twice.
+        let pushed = unsafe { self.ring.submission().push(&entry.user_data(slot as u64)) };
+        assert!(pushed.is_ok(), "the queue has a place for each buffer");
+        self.busy[slot] = true;
+        self.under_way += 1;
+        self.queued += 1;
+    }
+
+    /// Tells the kernel what is queued, and waits until at least `count` requests are done.
+    ///
+    /// # Errors
+    /// Those of io_uring_enter; interruptions are not among them.
+    #[inline]
+    pub fn wait(&mut self, count: usize) -> Result<()> {
+        loop {
+            match self.ring.submit_and_wait(count.min(self.under_way)) {
+                Ok(submitted) => {
+                    self.queued -= submitted.min(self.queued);
+                    return Ok(());
+                }
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// A request that is done: its buffer, and how many bytes were moved.
+    #[inline]
+    pub fn done(&mut self) -> Option<(usize, Result<usize>)> {
+        let entry = self.ring.completion().next()?;
+        let slot = entry.user_data() as usize;
+        self.busy[slot] = false;
+        self.under_way -= 1;
+        let result = entry.result();
+        Some((slot, usize::try_from(result).map_err(|_| Error::from_raw_os_error(-result))))
+    }
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Ring").field("setup", &self.setup).field("under_way", &self.under_way).finish()
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // The kernel writes into the buffers until the last request is done.
+        while self.under_way > 0 {
+            if self.wait(1).is_err() {
+                break;
+            }
+            while self.done().is_some() {}
+        }
+        if self.under_way > 0 {
+            // It could not be waited for: memory that is lost is better than memory that is written into.
+            let buffers = std::mem::replace(&mut self.buffers, empty());
+            std::mem::forget(buffers);
+        }
+    }
+}
+
+/// Bytes from one buffer to the next: whole pages, as direct I/O wants them.
+fn spacing(block: usize) -> usize {
+    block.max(1).next_multiple_of(crate::mapping::page_bytes())
+}
+
+fn empty() -> Arena {
+    // One page; there is nothing to be done if even that is not to be had.
+    Arena::map(1, Pages::Base).expect("a page of memory")
+}
+
+/// A ring, and whether its completions are deferred: the newest way to set it up that the kernel knows.
+fn ring(depth: u32) -> Result<(IoUring, bool)> {
+    let newest = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(depth);
+    match newest {
+        Ok(ring) => Ok((ring, true)),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok((IoUring::new(depth)?, false)),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::fs::FileExt;
+
+    fn file(bytes: usize) -> File {
+        let file = crate::mapping::memory_file().unwrap();
+        let content: Vec<u8> = (0..bytes).map(|i| (i / 512) as u8).collect();
+        file.write_all_at(&content, 0).unwrap();
+        file
+    }
+
+    /// A ring, or the reason why there is none here, printed.
+    #[allow(clippy::print_stderr)]
+    fn ring_on(file: File, registered: bool) -> Option<Ring> {
+        match Ring::new(file, Setup { depth: 4, block: 512, registered }) {
+            Ok(ring) => Some(ring),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
+                eprintln!("skipped: no io_uring here: {error}");
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn blocks_arrive_in_their_buffers_registered_or_not() {
+        for registered in [false, true] {
+            let Some(mut ring) = ring_on(file(8 * 512), registered) else { return };
+            let mut seen = vec![];
+            let mut next = 0;
+            while seen.len() < 8 {
+                while next < 8 && ring.under_way() < 4 {
+                    let slot = (0..4).find(|&slot| !ring.busy[slot]).unwrap();
+                    ring.queue(Direction::Read, slot, next * 512, 0..512);
+                    next += 1;
+                }
+                ring.wait(1).unwrap();
+                while let Some((slot, moved)) = ring.done() {
+                    assert_eq!(moved.unwrap(), 512);
+                    assert!(ring.buffer(slot).iter().all(|&byte| byte == ring.buffer(slot)[0]));
+                    seen.push(ring.buffer(slot)[0]);
+                }
+            }
+            seen.sort_unstable();
+            assert_eq!(seen, [0, 1, 2, 3, 4, 5, 6, 7]);
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_in_the_file_and_an_error_is_that_of_its_request() {
+        let file = file(512);
+        let Some(mut ring) = ring_on(file.try_clone().unwrap(), true) else { return };
+        ring.buffer_mut(2).fill(9);
+        ring.queue(Direction::Write, 2, 512, 0..100);
+        ring.wait(1).unwrap();
+        assert_eq!(ring.done().map(|(slot, moved)| (slot, moved.unwrap())), Some((2, 100)));
+        let mut read = vec![];
+        (&file).read_to_end(&mut read).unwrap();
+        let mut at = [0; 100];
+        file.read_exact_at(&mut at, 512).unwrap();
+        assert_eq!(at, [9; 100]);
+        drop(ring);
+        let Some(mut ring) = ring_on(File::open("/").unwrap(), false) else { return };
+        ring.queue(Direction::Read, 0, 0, 0..512);
+        ring.wait(1).unwrap();
+        let (_, error) = ring.done().unwrap();
+        assert_eq!(error.unwrap_err().raw_os_error(), Some(libc::EISDIR));
+    }
+
+    #[test]
+    fn a_ring_that_is_dropped_waits_for_what_is_under_way() {
+        let Some(mut ring) = ring_on(file(512), false) else { return };
+        ring.queue(Direction::Read, 0, 0, 0..512);
+        drop(ring);
+    }
+}
