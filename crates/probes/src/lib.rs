@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod cpu;
+mod file;
 mod memory;
 mod os;
 mod predict;
@@ -17,5 +18,5 @@ use kelvin_harness::Probe;
 
 /// All probes, in the order of reports.
 pub fn all() -> Vec<&'static Probe> {
-    [cpu::PROBES, os::PROBES, memory::PROBES, truth::PROBES].concat()
+    [cpu::PROBES, os::PROBES, memory::PROBES, file::PROBES, truth::PROBES].concat()
 }

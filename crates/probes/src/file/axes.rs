@@ -1,0 +1,27 @@
+//! The parameters that measures of files share, and what the words of a case mean.
+
+use kelvin_file::cache::State;
+use kelvin_harness::Stop;
+use kelvin_model::{Axis, AxisScale, Case};
+
+/// Bytes of a request.
+pub(super) const BLOCK: Axis = Axis::new("block", "block", AxisScale::Bytes);
+/// State of the page cache: `cached`, `uncached`, `direct`.
+pub(super) const CACHE: Axis = Axis::new("cache", "page cache", AxisScale::Category);
+/// `sequential` or `random`.
+pub(super) const ORDER: Axis = Axis::new("order", "order", AxisScale::Category);
+
+/// The state that a case asks for.
+pub(super) fn state(case: &Case) -> Result<State, Stop> {
+    match case.word(&CACHE.name) {
+        Some("cached") => Ok(State::Cached),
+        Some("uncached") => Ok(State::Uncached),
+        Some("direct") => Ok(State::Direct),
+        other => Err(Stop::fail(format!("the case has cache {other:?}; cached, uncached and direct are known"))),
+    }
+}
+
+/// A number that a case must have.
+pub(super) fn number(case: &Case, axis: &Axis) -> Result<u64, Stop> {
+    case.integer(&axis.name).ok_or_else(|| Stop::fail(format!("the case has no {}", axis.name)))
+}
