@@ -87,6 +87,7 @@ bench: build ## how right, repeatable, cheap and sturdy the numbers are: about a
 	$(PYTHON) bench/repeatability.py --kelvin $(KELVIN) --peers
 	$(PYTHON) bench/latency.py --kelvin $(KELVIN)
 	$(PYTHON) bench/memory.py --kelvin $(KELVIN)
+	$(PYTHON) bench/file.py --kelvin $(KELVIN)
 	$(PYTHON) bench/canaries.py --kelvin $(KELVIN)
 	$(PYTHON) bench/cost.py --kelvin $(KELVIN)
 	$(PYTHON) bench/faults.py --kelvin $(KELVIN)

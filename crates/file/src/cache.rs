@@ -123,6 +123,30 @@ pub fn residency(target: &Target) -> Result<Residency> {
     Ok(Residency { pages: target.bytes().div_ceil(page), mincore, cachestat })
 }
 
+/// Places of a file that a glance looks at, and the bytes that it looks at from each.
+const PLACES: u64 = 64;
+const LOOK: u64 = 256 << 10;
+
+/// About which share of a file is in memory, 0 to 1, from a look at a few places of it: enough to choose a way to read it,
+/// and much faster than [`residency`].
+///
+/// # Errors
+/// A file that cannot be opened or mapped.
+pub fn glance(target: &Target) -> Result<f64> {
+    let file = target.open(Access::Buffered)?;
+    let failed = |error| Error::call("ask what is in memory of", target.path(), error);
+    let step = (target.bytes() / PLACES).max(LOOK).next_multiple_of(LOOK);
+    let (mut seen, mut resident) = (0, 0);
+    for start in (0..target.bytes()).step_by(step as usize) {
+        let bytes = (target.bytes() - start).min(LOOK) as usize;
+        let pages =
+            FileMapping::of(&file, start, bytes).and_then(|mapping| mapping.resident(0, bytes)).map_err(failed)?;
+        seen += pages.len();
+        resident += pages.iter().filter(|&&page| page).count();
+    }
+    Ok(if seen == 0 { 1.0 } else { resident as f64 / seen as f64 })
+}
+
 /// Times that the page cache is asked to drop a file, and the pause between them: what is still being read ahead or
 /// written is not dropped.
 const ATTEMPTS: u32 = 20;
@@ -215,9 +239,11 @@ mod tests {
         let pages = 5_000_001u64.div_ceil(page_bytes() as u64);
         for _ in 0..3 {
             let none = bring(&target, State::Uncached).unwrap();
+            assert_eq!(glance(&target).unwrap(), 0.0);
             assert!(none.is_none() && none.pages == pages && none.share() == Some(0.0), "{none}");
             let whole = bring(&target, State::Cached).unwrap();
             assert!(whole.is_whole() && whole.mincore == pages && whole.share() == Some(1.0), "{whole}");
+            assert_eq!(glance(&target).unwrap(), 1.0);
         }
     }
 

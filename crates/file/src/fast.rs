@@ -45,7 +45,7 @@ const LARGE: usize = 1 << 20;
 const DEPTH: u32 = 16;
 
 /// Ways to read what is in memory.
-const CACHED: [Way; 2] = [Way::buffered(Engine::Pread, SMALL), Way::buffered(Engine::MmapInPlace, LARGE)];
+const CACHED: [Way; 2] = [Way::buffered(Engine::Pread, SMALL), Way::buffered(Engine::MmapInPlace, SMALL)];
 /// Ways to read what is not.
 const UNCACHED: [Way; 2] = [
     Way::buffered(Engine::Pread, LARGE),
@@ -54,8 +54,9 @@ const UNCACHED: [Way; 2] = [
 
 /// What a thread takes at a time: it is looked at between two of these whether to go on.
 const PIECE: u64 = 8 << 20;
-/// What each way is tried on, twice. A file in memory gives it in milliseconds.
-const TRIAL: u64 = 16 << 20;
+/// What each way is tried on, twice: a sixty-fourth of the file within these bounds. A file in memory gives it in
+/// milliseconds.
+const TRIALS: (u64, u64) = (16 << 20, 64 << 20);
 /// Files that are smaller are read without a trial.
 const WORTH_TRIALS: u64 = 256 << 20;
 /// How much faster twice as many threads must be to be worth it.
@@ -74,7 +75,7 @@ pub struct Digested {
     pub nanoseconds: u64,
     /// The way that most of it was read by.
     pub way: Way,
-    /// The share of it that was in memory before.
+    /// About which share of it was in memory before.
     pub cached: f64,
 }
 
@@ -90,9 +91,8 @@ impl Digested {
 /// # Errors
 /// A file that cannot be read, or that changes meanwhile; a signal.
 pub fn digest(target: &Target, most_threads: u32, progress: &(dyn Fn(u64) + Sync)) -> Result<Digested> {
-    let found = cache::residency(target)?;
-    let cached = found.mincore as f64 / found.pages.max(1) as f64;
     let begun = monotonic();
+    let cached = cache::glance(target)?;
     let mut work = Work { target, digest: Digest::default(), done: 0, progress };
     let candidates = if cached >= MOSTLY { &CACHED } else { &UNCACHED };
     let way = work.best(candidates, most_threads.max(1))?;
@@ -142,7 +142,8 @@ impl Work<'_> {
     /// Reads the next part in one way; bytes a nanosecond.
     fn trial(&mut self, way: Way) -> Result<f64> {
         let (before, begun) = (self.done, monotonic());
-        self.read(way, TRIAL * u64::from(way.threads))?;
+        let bytes = (self.target.bytes() / 64).clamp(TRIALS.0, TRIALS.1);
+        self.read(way, bytes * u64::from(way.threads))?;
         Ok((self.done - before) as f64 / (monotonic() - begun).max(1) as f64)
     }
 

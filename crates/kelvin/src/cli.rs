@@ -374,6 +374,14 @@ fn one_line(error: &clap::Error) -> Fault {
 
 /// A time such as `90`, `45s`, `10m`, `1.5h`; from one second to a week.
 fn duration(text: &str) -> Result<Duration, String> {
+    match any_duration(text)? {
+        short if short < Duration::from_secs(1) => Err("it must be one second at least".into()),
+        duration => Ok(duration),
+    }
+}
+
+/// The same from a hundredth of a second.
+fn any_duration(text: &str) -> Result<Duration, String> {
     const WRONG: &str = "a time is a number with s, m or h behind it, such as 45s or 10m";
     let (number, factor) = match text.strip_suffix(['s', 'm', 'h']) {
         Some(number) if text.ends_with('m') => (number, 60.0),
@@ -382,8 +390,8 @@ fn duration(text: &str) -> Result<Duration, String> {
         None => (text, 1.0),
     };
     let seconds = number.parse::<f64>().map_err(|_| WRONG.to_owned())? * factor;
-    if !(1.0..=7.0 * 86400.0).contains(&seconds) {
-        return Err("it must lie between one second and a week".into());
+    if !(0.01..=7.0 * 86400.0).contains(&seconds) {
+        return Err("it must lie between a hundredth of a second and a week".into());
     }
     Ok(Duration::from_secs_f64(seconds))
 }
@@ -416,7 +424,9 @@ mod tests {
         assert_eq!(duration("10m"), Ok(Duration::from_secs(600)));
         assert_eq!(duration("1.5h"), Ok(Duration::from_secs(5400)));
         assert_eq!(duration("90"), Ok(Duration::from_secs(90)));
-        for wrong in ["", "m", "-5s", "0s", "1e99", "nan", "8000h", "5x", "µ"] {
+        assert_eq!(any_duration("0.25"), Ok(Duration::from_millis(250)));
+        assert!(any_duration("0.001s").is_err());
+        for wrong in ["", "m", "-5s", "0s", "0.5s", "1e99", "nan", "8000h", "5x", "µ"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
         assert_eq!(percent("2"), Ok(0.02));

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use kelvin_file::Engine;
 use kelvin_file::cache::State;
 
-use super::duration;
+use super::any_duration;
 
 /// `kelvin file`.
 #[derive(Debug, Args)]
@@ -42,7 +42,7 @@ pub struct ReadArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "seconds")]
     pub count: Option<u64>,
     /// Read for so long, from the beginning again at the end of the file
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = any_duration)]
     pub seconds: Option<Duration>,
     /// Only the first part of the file, of this size [default: all of it]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
@@ -93,7 +93,7 @@ pub struct AutosizeArgs {
     #[command(flatten)]
     pub how: HowArgs,
     /// For how long
-    #[arg(long, value_name = "TIME", default_value = "10", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "10", value_parser = any_duration)]
     pub seconds: Duration,
     /// Print JSON
     #[arg(long)]

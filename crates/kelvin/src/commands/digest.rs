@@ -188,7 +188,7 @@ fn verbose_line(file: &Path, found: &Digested) -> String {
     let way = found.way;
     let past = if way.access == Access::Direct { " past the page cache" } else { "" };
     format!(
-        "{}: {} in {}, {}, by {} of {}{past}, {}; {} of it was in memory",
+        "{}: {} in {}, {}, by {} of {}{past}, {}; about {} of it was in memory",
         file.display(),
         units::bytes(found.bytes),
         units::seconds(found.nanoseconds as f64 / 1e9),

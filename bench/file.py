@@ -1,0 +1,313 @@
+#!/usr/bin/env python3
+"""Whether kelvin reads files at least as fast as the tools that people read files with, and its digest.
+
+Every side reads the same file. Before each side that reads from memory, `fincore` must find all of the file there; kelvin
+proves it by itself as well. The sides of a pair are measured one right after the other, in random order, on one CPU unless
+said otherwise, and count only if the core was whole before and after. The ratio is kelvin / other of the rates over the
+pairs: its Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank test.
+
+Requests: `kelvin file read` beside fio (psync and io_uring) and dd at the same block, without latencies on either side and
+with them on both. What is judged is that the lower end of the interval lies above 0.97.
+
+Direct: sequential and random reads past the page cache beside fio at the same block, depth and way, on a file system on a
+loop device over memory, which is steady. The interval must lie within 5 %. Needs root.
+
+Digest: whole programs by the wall clock, from start to end: `kelvin digest` beside cat to /dev/null, dd, cksum, sha256sum,
+xxhsum and a plain C++ loop over a mapping, on all CPUs; above 1 for all, above 3 for sha256sum. Its rate beside the best that
+`kelvin file read` gets by any way: above 0.90.
+
+Exit status: 0 all bounds are kept, 1 one is not, 2 it could not be done.
+"""
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable
+
+import common
+from peers import Peers
+
+FASTER = 0.97
+MIB = 1 << 20
+DD_RATE = re.compile(r"(\d+) bytes .* copied, (\S+) s")
+
+
+@dataclass
+class Comparison:
+    """A kind of reading, by kelvin and by another program; both give a rate."""
+
+    what: str
+    program: str
+    ours: Callable
+    theirs: Callable
+    # Bounds of the interval: lowest lower end, highest upper end.
+    least: float = FASTER
+    most: float | None = None
+    unit: str = "requests"
+    pairs: list = field(default_factory=list)
+
+    def row(self):
+        ours, theirs = zip(*self.pairs)
+        ratio, lower, upper = common.ratio_of_pairs(ours, theirs)
+        kept = lower > self.least and (self.most is None or upper < self.most)
+        text = lambda values: rate_text(statistics.median(values), self.unit)
+        bound = f"above {self.least:g}" if self.most is None else f"{self.least:g} to {self.most:g}"
+        cells = [self.what, self.program, text(ours), text(theirs), f"{ratio:.3f}", f"{lower:.3f}..{upper:.3f}", bound, len(ours), "holds" if kept else "MISSED"]
+        return kept, cells
+
+    def is_open(self):
+        """Whether the interval straddles a bound that the estimate keeps."""
+        ratio, lower, upper = common.ratio_of_pairs(*zip(*self.pairs))
+        inside = ratio > self.least and (self.most is None or ratio < self.most)
+        return inside and not self.row()[0]
+
+
+def rate_text(rate, unit):
+    if unit == "requests":
+        return f"{rate / 1e3:.1f} k/s"
+    return f"{rate / 1e9:.2f} GB/s"
+
+
+class Sides:
+    """Programs that read a file, each giving its rate."""
+
+    def __init__(self, kelvin, peers, path, seconds):
+        self.kelvin, self.peers, self.path, self.seconds = kelvin, peers, path, seconds
+
+    def pinned(self, *command, check=True):
+        command = [common.need("taskset", "util-linux"), "-c", str(self.peers.cpu), *map(str, command)]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
+        if check and done.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+        return done
+
+    def prove(self):
+        """That all of the file is in memory."""
+        resident = lambda: int(common.run([common.need("fincore", "util-linux"), "-b", "-n", "-o", "RES", self.path]))
+        # Memory may be wanted elsewhere, or idle pages be reclaimed: it is read again, but not for ever.
+        for _ in range(5):
+            if resident() >= self.path.stat().st_size:
+                return
+            subprocess.run(["cat", self.path], stdout=subprocess.DEVNULL, check=True)
+        raise RuntimeError(f"{self.path} does not stay in memory")
+
+    def ours(self, figure, *flags, cache="cached"):
+        output = self.pinned(self.kelvin, "file", "read", self.path, "--json", "--cache", cache, "--seconds", self.seconds, *flags).stdout
+        return json.loads(output)[figure]
+
+    def fio(self, figure, block, engine="psync", depth=1, pattern="read", latencies=False, direct=False):
+        if not direct:
+            self.prove()
+        command = [
+            common.need("fio", "fio"), "--name=side", f"--filename={self.path}", "--readonly", "--time_based",
+            f"--runtime={self.seconds:g}", f"--rw={pattern}", f"--bs={block}", f"--ioengine={engine}", f"--iodepth={depth}",
+            f"--direct={int(direct)}", "--invalidate=0", "--norandommap=0", "--output-format=json", "--thread",
+        ]
+        if not latencies:
+            command += ["--disable_lat=1", "--disable_clat=1", "--disable_slat=1", "--disable_bw_measurement=1"]
+        output = self.pinned(*command).stdout
+        read = json.loads(output[output.index("{"):])["jobs"][0]["read"]
+        return read["iops"] if figure == "requests_per_second" else read["bw_bytes"]
+
+    def dd(self, block):
+        self.prove()
+        moved = spent = 0.0
+        while spent < self.seconds:
+            found = DD_RATE.search(self.pinned("dd", f"if={self.path}", "of=/dev/null", f"bs={block}").stderr)
+            moved, spent = moved + float(found[1]), spent + float(found[2])
+        return moved / spent
+
+    def whole(self, command, times):
+        """Bytes a second of a whole program, by the wall clock, as often as given."""
+        self.prove()
+        begun = time.perf_counter()
+        for _ in range(times):
+            subprocess.run(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+        return self.path.stat().st_size * times / (time.perf_counter() - begun)
+
+
+def cached(sides):
+    """Requests from memory, by fio and dd."""
+    bare = ("--no-latency", "--no-digest")
+    rate, bytes_rate = "requests_per_second", "bytes_per_second"
+    chosen = []
+    for latencies in (False, True):
+        flags = ("--no-digest",) if latencies else bare
+        words = "each timed" if latencies else "not timed"
+        chosen.append(Comparison(
+            f"4 KiB pread, {words}", "fio psync",
+            lambda flags=flags: sides.ours(rate, "--block", "4k", *flags),
+            lambda latencies=latencies: sides.fio(rate, "4k", latencies=latencies),
+        ))
+        chosen.append(Comparison(
+            f"4 KiB io_uring, depth 16, {words}", "fio io_uring",
+            lambda flags=flags: sides.ours(rate, "--block", "4k", "--engine", "io_uring", "--depth", "16", *flags),
+            lambda latencies=latencies: sides.fio(rate, "4k", "io_uring", 16, latencies=latencies),
+        ))
+    chosen.append(Comparison(
+        "4 KiB pread with the digest, not timed", "fio psync, which has none",
+        lambda: sides.ours(rate, "--block", "4k", "--no-latency"),
+        lambda: sides.fio(rate, "4k"), least=0.0,
+    ))
+    for block in ("128k", "256k", "1m"):
+        ours = lambda block=block: sides.ours(bytes_rate, "--block", block.upper(), *bare)
+        chosen.append(Comparison(f"{block} pread", "fio psync", ours, lambda block=block: sides.fio(bytes_rate, block), unit="bytes"))
+        chosen.append(Comparison(f"{block} pread", "dd", ours, lambda block=block: sides.dd(block.upper()), unit="bytes"))
+    return chosen
+
+
+def direct(sides):
+    """Reads past the page cache of a steady device."""
+    rate = "requests_per_second"
+    chosen = []
+    for pattern, word, order in (("read", "sequential", ()), ("randread", "random", ("--random",))):
+        for block in ("4k", "128k"):
+            for engine, depth in (("psync", 1), ("io_uring", 8)):
+                ours = "pread" if engine == "psync" else engine
+                flags = ("--block", block, "--engine", ours, "--depth", str(depth), "--no-digest", "--no-latency", *order)
+                chosen.append(Comparison(
+                    f"direct {word} {block} {ours} depth {depth}", f"fio {engine}",
+                    lambda flags=flags: sides.ours(rate, *flags, cache="direct"),
+                    lambda block=block, engine=engine, depth=depth, pattern=pattern: sides.fio(rate, block, engine, depth, pattern, direct=True),
+                    least=0.95, most=1.05,
+                ))
+    return chosen
+
+
+def digests(sides, directory):
+    """Whole programs that go through a file."""
+    ours = lambda: sides.whole([sides.kelvin, "digest", sides.path], 3)
+    programs = [
+        ("cat", ["cat", sides.path], "coreutils", 1.0),
+        ("dd, 1 MiB", ["dd", f"if={sides.path}", "of=/dev/null", "bs=1M", "status=none"], "coreutils", 1.0),
+        ("cksum", ["cksum", sides.path], "coreutils", 1.0),
+        ("sha256sum", ["sha256sum", sides.path], "coreutils", 3.0),
+        ("xxhsum -H2", ["xxhsum", "-H2", sides.path], "xxhash", 1.0),
+    ]
+    chosen = []
+    for name, command, package, least in programs:
+        if shutil.which(command[0]) is None:
+            common.say(f"{command[0]} is not here and is left out; on Debian: apt-get install {package}")
+            continue
+        times = 1 if name in ("cksum", "sha256sum") else 3
+        chosen.append(Comparison("digest", name, ours, lambda command=command, times=times: sides.whole(command, times), least=least, unit="bytes"))
+    loop = f"{directory}/xor_mmap"
+    flags = ["-O3", "-march=native", "-Wall", "-Wextra", "-Werror"]
+    common.run([common.need("g++", "g++"), *flags, "-o", loop, common.PEERS / "xor_mmap.cpp"])
+    chosen.append(Comparison("digest", "C++ loop over a mapping", ours, lambda: sides.whole([loop, sides.path], 3), least=1.0, unit="bytes"))
+
+    def best_of_ways():
+        ways = [("pread", "128k"), ("pread", "1M"), ("mmap-populate", "128k"), ("io_uring", "256k")]
+        rates = []
+        for engine, block in ways:
+            for threads in sorted({1, len(os.sched_getaffinity(0))}):
+                flags = ["--engine", engine, "--block", block, "--threads", str(threads), "--no-digest", "--no-latency", "--cache", "cached"]
+                flags += ["--depth", "4"] if engine == "io_uring" else []
+                output = common.run([sides.kelvin, "file", "read", sides.path, "--json", "--seconds", "1", *flags])
+                rates.append(json.loads(output)["bytes_per_second"])
+        return max(rates)
+
+    chosen.append(Comparison("digest", "best way of kelvin file read, no digest", ours, best_of_ways, least=0.90, unit="bytes"))
+    return chosen
+
+
+@contextmanager
+def loop_device(bytes_):
+    """A file of random bytes on ext4 on a loop device over memory."""
+    if os.geteuid() != 0:
+        raise common.Missing("a loop device needs root; --only cached digest goes without")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory, tempfile.TemporaryDirectory() as place:
+        image = Path(memory) / "image"
+        with image.open("wb") as out:
+            out.truncate(bytes_ + bytes_ // 4 + 64 * MIB)
+        device = common.run(["losetup", "--find", "--show", image]).strip()
+        try:
+            common.run(["mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", device])
+            common.run(["mount", device, place])
+            try:
+                path = Path(place) / "data"
+                fill(path, bytes_)
+                yield path
+            finally:
+                common.run(["umount", place])
+        finally:
+            common.run(["losetup", "--detach", device])
+
+
+def fill(path, bytes_):
+    """Random bytes, on the device."""
+    with path.open("wb") as out:
+        for _ in range(bytes_ // MIB):
+            out.write(os.urandom(MIB))
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def judge(chosen, peers, arguments, order):
+    """Measures until every interval is settled or pairs run out."""
+    for number in range(arguments.most_pairs):
+        todo = [one for one in chosen if number < arguments.pairs or one.is_open()]
+        if not todo:
+            break
+        order.shuffle(todo)
+        for one in todo:
+            sides = [("ours", one.ours), ("theirs", one.theirs)]
+            order.shuffle(sides)
+            figures = {name: peers.in_quiet(side) for name, side in sides}
+            one.pairs.append((figures["ours"], figures["theirs"]))
+        common.say(f"{number + 1} of {arguments.pairs} rounds, {len(todo)} comparisons")
+    return [one.row() for one in chosen]
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    common.add_common_arguments(parser)
+    parser.add_argument("--pairs", type=int, default=15, help="pairs of each comparison at least [default: %(default)s]")
+    parser.add_argument("--most-pairs", type=int, default=45, help="pairs of one that straddles its bound at most [default: %(default)s]")
+    parser.add_argument("--seconds", type=float, default=1, help="time of a side [default: %(default)s]")
+    parser.add_argument("--dir", type=Path, default=Path(), help="where files are made [default: here]")
+    parser.add_argument("--size", type=int, default=4096, help="size of the file of the digest, in MiB [default: %(default)s]")
+    parser.add_argument("--only", nargs="+", choices=["cached", "direct", "digest"], default=["cached", "direct", "digest"])
+    arguments = parser.parse_args()
+    if arguments.pairs < 5:
+        parser.error("--pairs must be at least 5: fewer give no 90 % interval")
+    return arguments
+
+
+def benchmark():
+    arguments = parse()
+    kelvin = common.kelvin_program(arguments.kelvin)
+    peers, order = Peers(common.last_allowed_cpu()), random.Random(arguments.seed)
+    rows = []
+    with tempfile.TemporaryDirectory(dir=arguments.dir) as directory:
+        if "cached" in arguments.only:
+            path = Path(directory) / "data"
+            fill(path, 256 * MIB)
+            rows += judge(cached(Sides(kelvin, peers, path, arguments.seconds)), peers, arguments, order)
+            path.unlink()
+        if "direct" in arguments.only:
+            with loop_device(512 * MIB) as path:
+                rows += judge(direct(Sides(kelvin, peers, path, arguments.seconds)), peers, arguments, order)
+        if "digest" in arguments.only:
+            path = Path(directory) / "data"
+            fill(path, arguments.size * MIB)
+            rows += judge(digests(Sides(kelvin, peers, path, arguments.seconds), directory), peers, arguments, order)
+    print(f"Files, CPU {peers.cpu} or all for the digest: {common.describe_machine()}\n")
+    header = ["what", "beside it", "kelvin", "its figure", "ratio", "90 % interval", "bound", "pairs", "verdict"]
+    print(common.table(header, [cells for _, cells in rows]))
+    print(f"\n{peers.sides} sides were measured, {peers.again} more were disturbed and measured again, "
+          f"{peers.disturbed} of those that count were disturbed all the same.")
+    return all(kept for kept, _ in rows)
+
+
+if __name__ == "__main__":
+    common.main(benchmark)
