@@ -1,6 +1,7 @@
 //! Threads that begin at once on parts of one file, and what each of them did.
 
 use std::ops::Range;
+use std::panic::resume_unwind;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -50,14 +51,15 @@ impl Share {
     /// The requests of each thread: whole blocks of the range, as evenly as can be.
     pub(crate) fn parts(&self) -> Result<Vec<Requests>> {
         let (threads, block) = (u64::from(self.threads), self.block as u64);
-        if threads == 0 || block == 0 {
-            return Err(Error::Settings("there must be a thread and a byte in a block at least".into()));
+        for (name, value) in [("threads", threads), ("block", block)] {
+            if value == 0 {
+                return Err(Error::setting(name, "there must be one at least"));
+            }
         }
         let blocks = (self.range.end - self.range.start).div_ceil(block);
         if threads > blocks.max(1) {
-            return Err(Error::Settings(format!(
-                "{threads} threads have nothing to share: there are {blocks} blocks of {block} bytes"
-            )));
+            let why = format!("{threads} have nothing to share: there are {blocks} blocks of {block} bytes");
+            return Err(Error::setting("threads", why));
         }
         let requests = |thread: u64| {
             let place = |thread| self.range.start + part(blocks, thread, threads) * block;
@@ -122,8 +124,7 @@ pub(crate) fn together<M: Mover>(
             })
         };
         let handles: Vec<_> = parts.into_iter().map(member).collect();
-        let died = || Err(Error::Settings("a thread at work on the file has panicked".into()));
-        handles.into_iter().map(|handle| handle.join().unwrap_or_else(|_| died())).collect()
+        handles.into_iter().map(|handle| handle.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
     });
     let members = results.into_iter().collect::<Result<Vec<Member>>>()?;
     match interrupt::requested() {

@@ -105,10 +105,13 @@ impl Engine {
     pub fn open(self, target: &Target, how: How) -> Result<Reader> {
         let How { access, block, order } = how;
         if access == Access::Direct && !self.can_be_direct() {
-            return Err(Error::Settings(format!("{self} reads through the page cache, and cannot go past it")));
+            return Err(Error::setting(
+                "engine",
+                format!("{self} reads through the page cache, and cannot go past it"),
+            ));
         }
         if block == 0 {
-            return Err(Error::Settings("a block has at least one byte".into()));
+            return Err(Error::setting("block", "it has at least one byte"));
         }
         let file = target.open(access)?;
         if access == Access::Buffered {

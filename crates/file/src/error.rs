@@ -59,9 +59,14 @@ pub enum Error {
     /// io_uring is not to be had.
     #[error("io_uring is not to be had here: {0}")]
     NoRing(String),
-    /// Settings that do not go together.
-    #[error("{0}")]
-    Settings(String),
+    /// A setting that is out of its range, or does not go with the others.
+    #[error("{name}: {why}")]
+    Setting {
+        /// Which: `threads`, `block`.
+        name: &'static str,
+        /// What is wrong with it, and what would be right.
+        why: String,
+    },
     /// The state of the page cache that was asked for could not be reached, or not be proven.
     #[error("{} is not {wanted}: {found}", path.display())]
     Cache {
@@ -83,9 +88,15 @@ impl Error {
         Self::Call { doing: doing.into(), path: path.to_owned(), source }
     }
 
+    /// A setting that will not do.
+    pub(crate) fn setting(name: &'static str, why: impl Into<String>) -> Self {
+        Self::Setting { name, why: why.into() }
+    }
+
     /// A depth for a way that waits for each request.
     pub(crate) fn one_at_a_time(engine: &str, depth: u32) -> Self {
-        Self::Settings(format!("{engine} has one request under way at a time, not {depth}: only io_uring has more"))
+        let why = format!("{engine} has one request under way at a time, not {depth}: only io_uring has more");
+        Self::setting("depth", why)
     }
 
     /// The same of the file by another name: the one that the user gave.
@@ -98,7 +109,7 @@ impl Error {
             | Self::Changed { path, .. }
             | Self::NoDirect { path, .. }
             | Self::Cache { path, .. } => *path = name.to_owned(),
-            Self::NoRing(_) | Self::Settings(_) | Self::Interrupted(_) => {}
+            Self::NoRing(_) | Self::Setting { .. } | Self::Interrupted(_) => {}
         }
         self
     }

@@ -59,13 +59,9 @@ pub fn run(job: &Job) -> Result<Done> {
 fn parts(job: &Job) -> Result<Vec<Requests>> {
     let Job { target, range, threads, block, order, until, .. } = job;
     if range.start > range.end || range.end > target.bytes() {
-        return Err(Error::Settings(format!(
-            "{} has {} bytes, and not those from {} to {}",
-            target.path().display(),
-            target.bytes(),
-            range.start,
-            range.end
-        )));
+        let (path, bytes) = (target.path().display(), target.bytes());
+        let why = format!("{path} has {bytes} bytes, and not those from {} to {}", range.start, range.end);
+        return Err(Error::setting("size", why));
     }
     Share { threads: *threads, block: *block, range: range.clone(), order: *order, until: *until }.parts()
 }
@@ -135,7 +131,7 @@ mod tests {
         let says = |job: Job| run(&job).unwrap_err().to_string();
         assert!(says(Job { threads: 4, ..job(&target) }).contains("there are 3 blocks"));
         assert!(says(Job { range: 0..10_001, ..job(&target) }).contains("has 10000 bytes"));
-        assert!(says(Job { block: 0, ..job(&target) }).contains("a byte in a block"));
+        assert!(says(Job { block: 0, ..job(&target) }).contains("block: there must be one"));
         let direct = Job { block: 1000, state: State::Direct, ..job(&target) };
         assert!(says(direct).contains("past the page cache"));
     }

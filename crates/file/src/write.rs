@@ -76,7 +76,7 @@ pub fn run(job: &WriteJob) -> Result<Written> {
 
 fn parts(job: &WriteJob) -> Result<Vec<Requests>> {
     if i64::try_from(job.bytes).is_err() {
-        return Err(Error::Settings(format!("no file has {} bytes: at most 2^63 - 1 are possible", job.bytes)));
+        return Err(Error::setting("size", format!("no file has {} bytes: at most 2^63 - 1 are possible", job.bytes)));
     }
     let (order, until) = (Order::Sequential, Until::Passes(1));
     Share { threads: job.threads, block: job.block, range: 0..job.bytes, order, until }.parts()
@@ -240,7 +240,7 @@ mod tests {
         let path = directory.path().join("file");
         let says = |job: WriteJob| run(&job).unwrap_err().to_string();
         assert!(says(WriteJob { threads: 26, ..job(&path) }).contains("there are 25 blocks"));
-        assert!(says(WriteJob { block: 0, ..job(&path) }).contains("a byte in a block"));
+        assert!(says(WriteJob { block: 0, ..job(&path) }).contains("block: there must be one"));
         assert!(says(WriteJob { bytes: u64::MAX, ..job(&path) }).contains("2^63"));
         let deep = WriteEngine::Uring { depth: 100_000, registered: false };
         assert!(says(WriteJob { engine: deep, ..job(&path) }).contains("100000"));

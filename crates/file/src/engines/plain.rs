@@ -175,9 +175,8 @@ pub(super) fn aligned(target: &Target, block: usize, access: Access) -> Result<u
         Access::Direct => target.alignment()? as usize,
     };
     if block == 0 || !block.is_multiple_of(alignment) {
-        return Err(Error::Settings(format!(
-            "a block of {block} bytes cannot go past the page cache: it must be a multiple of {alignment}"
-        )));
+        let why = format!("{block} bytes cannot go past the page cache: it must be a multiple of {alignment}");
+        return Err(Error::setting("block", why));
     }
     Ok(alignment)
 }

@@ -42,12 +42,11 @@ impl Ringed {
     pub(crate) fn new(target: Target, file: File, how: Setup, direction: Direction, access: Access) -> Result<Self> {
         let Setup { depth, block, .. } = how;
         if !(1..=DEEPEST).contains(&depth) {
-            return Err(Error::Settings(format!("a depth of {depth} is not between 1 and {DEEPEST}")));
+            return Err(Error::setting("depth", format!("{depth} is not between 1 and {DEEPEST}")));
         }
         if block.saturating_mul(depth as usize) > MOST_BUFFERS {
-            return Err(Error::Settings(format!(
-                "{depth} buffers of {block} bytes are more than 1 GiB: choose a smaller depth or block"
-            )));
+            let why = format!("{depth} buffers of {block} bytes are more than 1 GiB: choose a smaller depth or block");
+            return Err(Error::setting("depth", why));
         }
         let alignment = super::plain::aligned(&target, block, access)?;
         let ring = Ring::new(file, how).map_err(|error| absence(&error))?;
