@@ -4,7 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use kelvin_sys::mapping::expect;
+use kelvin_sys::uring::{Direction, Setup};
 
+use crate::crew::Mover;
+use crate::engines::plain::Call;
 use crate::engines::{buffered, mapped, plain, ring, streamed};
 use crate::observe::Observer;
 use crate::requests::{Order, Requests};
@@ -78,9 +81,7 @@ impl Engine {
         match self {
             Self::Uring { registered, .. } => Ok(Self::Uring { depth, registered }),
             other if depth == 1 => Ok(other),
-            other => Err(Error::Settings(format!(
-                "{other} has one request under way at a time, not {depth}: only io_uring has more"
-            ))),
+            other => Err(Error::one_at_a_time(other.name(), depth)),
         }
     }
 
@@ -104,28 +105,32 @@ impl Engine {
     pub fn open(self, target: &Target, how: How) -> Result<Reader> {
         let How { access, block, order } = how;
         if access == Access::Direct && !self.can_be_direct() {
-            return Err(Error::Settings(format!("{self} reads through the page cache, and cannot go past it")));
+            return Err(Error::setting(
+                "engine",
+                format!("{self} reads through the page cache, and cannot go past it"),
+            ));
         }
         if block == 0 {
-            return Err(Error::Settings("a block has at least one byte".into()));
+            return Err(Error::setting("block", "it has at least one byte"));
         }
         let file = target.open(access)?;
         if access == Access::Buffered {
             expect(&file, order == Order::Sequential)
                 .map_err(|error| Error::call("advise on", target.path(), error))?;
         }
-        let direct = access == Access::Direct;
+        let plain = |call, file| plain::Plain::new(call, target.clone(), file, block, access).map(Kind::Plain);
         Ok(Reader(match self {
-            Self::Read | Self::Pread | Self::Readv => {
-                Kind::Plain(plain::Plain::new(self, target.clone(), file, block, direct)?)
-            }
+            Self::Read => plain(Call::Read, file)?,
+            Self::Pread => plain(Call::Pread, file)?,
+            Self::Readv => plain(Call::Readv, file)?,
             Self::Stdio => Kind::Streamed(streamed::Streamed::new(target.clone(), file, block)?),
             Self::BufReader => Kind::Buffered(buffered::Buffered::new(target.clone(), file, block)),
             Self::Mmap | Self::MmapPopulate | Self::MmapInPlace => {
                 Kind::Mapped(mapped::Mapped::new(self, target.clone(), &file, how)?)
             }
             Self::Uring { depth, registered } => {
-                Kind::Ring(Box::new(ring::Ringed::new(target.clone(), file, block, depth, registered)?))
+                let setup = Setup { depth, block, registered };
+                Kind::Ring(Box::new(ring::Ringed::new(target.clone(), file, setup, Direction::Read, access)?))
             }
         }))
     }
@@ -183,11 +188,11 @@ impl Reader {
     #[inline]
     pub fn read<O: Observer>(&mut self, requests: &mut Requests, observer: &mut O) -> Result<()> {
         match &mut self.0 {
-            Kind::Plain(plain) => plain.read(requests, observer),
+            Kind::Plain(plain) => plain.make(requests, observer, |_, _| {}),
             Kind::Streamed(streamed) => streamed.read(requests, observer),
             Kind::Buffered(buffered) => buffered.read(requests, observer),
             Kind::Mapped(mapped) => mapped.read(requests, observer),
-            Kind::Ring(ring) => ring.read(requests, observer),
+            Kind::Ring(ring) => ring.make(requests, observer, |_, _| {}),
         }
     }
 
@@ -205,5 +210,19 @@ impl Reader {
             Kind::Ring(ring) => ring.achieved_depth(),
             _ => None,
         }
+    }
+}
+
+impl Mover for Reader {
+    fn make<O: Observer>(&mut self, requests: &mut Requests, observer: &mut O) -> Result<()> {
+        self.read(requests, observer)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes()
+    }
+
+    fn achieved_depth(&self) -> Option<f64> {
+        self.achieved_depth()
     }
 }

@@ -17,12 +17,18 @@ pub enum Error {
         source: io::Error,
     },
     /// It is no regular file.
-    #[error("{} is {kind}: only regular files are read", path.display())]
+    #[error("{} is {kind}, and no regular file", path.display())]
     Special {
         /// The file.
         path: PathBuf,
         /// `a directory`, `a pipe`.
         kind: &'static str,
+    },
+    /// It is there already, and was not to be replaced.
+    #[error("{} is there already, and is replaced only if that is asked for (--overwrite)", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
     },
     /// It became shorter while it was read.
     #[error("{} became shorter while it was read: nothing at byte {offset} of {bytes}", path.display())]
@@ -43,7 +49,7 @@ pub enum Error {
         what: String,
     },
     /// Direct I/O is not to be had, or is none.
-    #[error("{} cannot be read past the page cache: {why}", path.display())]
+    #[error("{} cannot be read or written past the page cache: {why}", path.display())]
     NoDirect {
         /// The file.
         path: PathBuf,
@@ -53,9 +59,14 @@ pub enum Error {
     /// io_uring is not to be had.
     #[error("io_uring is not to be had here: {0}")]
     NoRing(String),
-    /// Settings that do not go together.
-    #[error("{0}")]
-    Settings(String),
+    /// A setting that is out of its range, or does not go with the others.
+    #[error("{name}: {why}")]
+    Setting {
+        /// Which: `threads`, `block`.
+        name: &'static str,
+        /// What is wrong with it, and what would be right.
+        why: String,
+    },
     /// The state of the page cache that was asked for could not be reached, or not be proven.
     #[error("{} is not {wanted}: {found}", path.display())]
     Cache {
@@ -75,6 +86,32 @@ impl Error {
     /// A failed call on a file.
     pub fn call(doing: impl Into<String>, path: &Path, source: io::Error) -> Self {
         Self::Call { doing: doing.into(), path: path.to_owned(), source }
+    }
+
+    /// A setting that will not do.
+    pub(crate) fn setting(name: &'static str, why: impl Into<String>) -> Self {
+        Self::Setting { name, why: why.into() }
+    }
+
+    /// A depth for a way that waits for each request.
+    pub(crate) fn one_at_a_time(engine: &str, depth: u32) -> Self {
+        let why = format!("{engine} has one request under way at a time, not {depth}: only io_uring has more");
+        Self::setting("depth", why)
+    }
+
+    /// The same of the file by another name: the one that the user gave.
+    pub(crate) fn naming(mut self, name: &Path) -> Self {
+        match &mut self {
+            Self::Call { path, .. }
+            | Self::Special { path, .. }
+            | Self::Exists { path }
+            | Self::Truncated { path, .. }
+            | Self::Changed { path, .. }
+            | Self::NoDirect { path, .. }
+            | Self::Cache { path, .. } => *path = name.to_owned(),
+            Self::NoRing(_) | Self::Setting { .. } | Self::Interrupted(_) => {}
+        }
+        self
     }
 
     /// Whether it says that something cannot be had here, instead of that something broke.

@@ -4,6 +4,7 @@
 //! file are read by one way each, and the rest by the fastest.
 
 use std::ops::Range;
+use std::panic::resume_unwind;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -166,8 +167,8 @@ impl Work<'_> {
         std::thread::scope(|scope| {
             let others: Vec<_> = (1..way.threads).map(|_| scope.spawn(thread)).collect();
             let own = thread();
-            let died = || Err(Error::Settings("a thread that reads has panicked".into()));
-            others.into_iter().map(|other| other.join().unwrap_or_else(|_| died())).fold(own, Result::and)
+            let joined = others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            joined.fold(own, Result::and)
         })?;
         self.digest.merge(shared.digest.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner));
         self.done = part.end;

@@ -2,12 +2,15 @@
 //!
 //! A [`Target`] is a file that may be read; [`Requests`] say which blocks of it in which order; an [`Engine`] is a way of
 //! getting them; an [`Observer`] is told of each. [`job`] puts these together for many threads, with the state of the
-//! page cache before and after, the device's own count of bytes, and every latency.
+//! page cache before and after, the device's own count of bytes, and every latency; [`write`] does the same for a file
+//! that is made anew.
 #![forbid(unsafe_code)]
 
 pub mod cache;
+mod crew;
 pub mod device;
 pub mod digest;
+mod done;
 mod engine;
 mod engines;
 mod error;
@@ -15,8 +18,12 @@ pub mod fast;
 pub mod job;
 pub mod noise;
 mod observe;
+mod pace;
 mod requests;
 mod target;
+mod unfinished;
+pub mod write;
+mod writer;
 
 pub use digest::Digest;
 pub use engine::{Engine, How, Reader};

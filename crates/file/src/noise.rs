@@ -7,6 +7,11 @@ use std::path::{Path, PathBuf};
 /// Bytes that are written at a time.
 const CHUNK: usize = 1 << 20;
 
+/// Bytes of a number.
+const WORD: u64 = 8;
+/// From the state behind one number to that behind the next: the generator counts, and so begins anywhere.
+const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
 /// Numbers of the splitmix64 generator (Steele, Lea, Flood 2014): the same for the same seed.
 #[derive(Clone, Debug)]
 pub struct Noise(u64);
@@ -23,12 +28,25 @@ impl Noise {
         for word in words {
             *word = self.number().to_le_bytes();
         }
-        let last = self.number().to_le_bytes();
-        rest.copy_from_slice(&last[..rest.len()]);
+        if !rest.is_empty() {
+            let last = self.number().to_le_bytes();
+            rest.copy_from_slice(&last[..rest.len()]);
+        }
+    }
+
+    /// Fills a buffer with what a file of a seed's noise has at a place: the same, in whatever parts the file is made.
+    pub fn fill_at(seed: u64, offset: u64, buffer: &mut [u8]) {
+        let mut noise = Self(seed.wrapping_add((offset / WORD).wrapping_mul(STEP)));
+        let within = (offset % WORD) as usize;
+        let (first, rest) = buffer.split_at_mut(buffer.len().min((WORD as usize - within) % WORD as usize));
+        if !first.is_empty() {
+            first.copy_from_slice(&noise.number().to_le_bytes()[within..][..first.len()]);
+        }
+        noise.fill(rest);
     }
 
     fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        self.0 = self.0.wrapping_add(STEP);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -91,6 +109,23 @@ mod tests {
         let mut word = [0; 8];
         Noise::new(0).fill(&mut word);
         assert_eq!(u64::from_le_bytes(word), 0xE220_A839_7B1D_CDAF);
+    }
+
+    #[test]
+    fn parts_of_any_size_make_the_same_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("noise");
+        // Longer than what is written at a time.
+        file(&path, 2_500_003, 9).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        for part in [1usize, 7, 8, 13, 4096, 1_000_001, 3_000_000] {
+            let bytes = whole.len().min(1000 * part);
+            let mut made = vec![0; bytes];
+            for (number, block) in made.chunks_mut(part).enumerate() {
+                Noise::fill_at(9, (number * part) as u64, block);
+            }
+            assert!(made == whole[..bytes], "parts of {part}");
+        }
     }
 
     #[test]

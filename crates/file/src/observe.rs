@@ -7,7 +7,8 @@ use kelvin_sys::clock::Clock;
 
 use crate::requests::Request;
 
-/// Is told of each request; one type for each thing that a reader can want, so that nothing is paid for what nobody wants.
+/// Is told of each request; one type for each thing that can be wanted, so that nothing is paid for what nobody
+/// wants.
 pub trait Observer {
     /// What it keeps of a request while that is under way.
     type Stamp: Copy + Default;
@@ -15,14 +16,14 @@ pub trait Observer {
     /// A request is about to be made.
     fn begin(&mut self) -> Self::Stamp;
 
-    /// A request is done, and this is what was read. No further request is made after a `Break`.
+    /// A request is done, and this is what was read or written. No further request is made after a `Break`.
     fn end(&mut self, stamp: Self::Stamp, request: Request, data: &[u8]) -> ControlFlow<()>;
 }
 
 /// Counts bytes and requests, and no more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Bytes that were read.
+    /// Bytes that were moved.
     pub bytes: u64,
     /// Requests that were made.
     pub requests: u64,
@@ -47,7 +48,7 @@ impl Observer for Tally {
 pub struct Latencies<O> {
     /// The other one.
     pub inner: O,
-    /// Times from a request to its data, in nanoseconds.
+    /// Times from a request to its end, in nanoseconds.
     pub histogram: Histogram,
     clock: Clock,
     /// Nanoseconds of a tick, as a fixed-point number of 32 bits behind the point.

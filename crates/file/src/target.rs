@@ -1,11 +1,13 @@
-//! A regular file that may be read, and how it is opened.
+//! A regular file that may be read or written, and how it is opened.
 
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, OpenOptions};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use kelvin_sys::direct::{self, Support};
+use kelvin_sys::uring::Direction;
 
+use crate::requests::Request;
 use crate::{Error, Result};
 
 /// Whether the page cache takes part.
@@ -68,16 +70,30 @@ impl Target {
     /// # Errors
     /// Those of open; another file in its place; no direct I/O, or what only looks like it.
     pub fn open(&self, access: Access) -> Result<File> {
+        self.open_as(File::options().read(true), access, 0)
+    }
+
+    /// Opens it to be written, with further flags of open(2).
+    ///
+    /// # Errors
+    /// As [`Target::open`].
+    pub(crate) fn open_to_write(&self, access: Access, flags: i32) -> Result<File> {
+        self.open_as(File::options().write(true), access, flags)
+    }
+
+    fn open_as(&self, options: &mut OpenOptions, access: Access, flags: i32) -> Result<File> {
         let file = match access {
             // Without waiting, in case a pipe has taken its place since.
-            Access::Buffered => File::options()
-                .read(true)
-                .custom_flags(NONBLOCK)
+            Access::Buffered => options
+                .custom_flags(NONBLOCK | flags)
                 .open(&self.path)
                 .map_err(|error| Error::call("open", &self.path, error))?,
             Access::Direct => {
                 self.alignment()?;
-                direct::open(&self.path).map_err(|error| self.no_direct(format!("the file system refuses: {error}")))?
+                options
+                    .custom_flags(direct::FLAG | flags)
+                    .open(&self.path)
+                    .map_err(|error| self.no_direct(format!("the file system refuses: {error}")))?
             }
         };
         let found = file.metadata().map_err(|error| Error::call("look at", &self.path, error))?;
@@ -85,6 +101,11 @@ impl Target {
             return Err(Error::Changed { path: self.path.clone(), what: "another file has taken its place".into() });
         }
         Ok(file)
+    }
+
+    /// Whether a path leads to this very file, and not to another one in its place.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        std::fs::symlink_metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == self.identity)
     }
 
     /// What offsets and lengths of direct requests must be multiples of, in bytes.
@@ -129,12 +150,29 @@ impl Target {
 
     /// A failed read of a part of it.
     pub(crate) fn read_error(&self, offset: u64, bytes: usize, source: std::io::Error) -> Error {
-        Error::call(format!("read {bytes} bytes at {offset} of"), &self.path, source)
+        self.failed(Direction::Read, Request { offset, bytes }, source)
+    }
+
+    /// A failed request for a part of it.
+    pub(crate) fn failed(&self, direction: Direction, part: Request, source: std::io::Error) -> Error {
+        let doing = match direction {
+            Direction::Read => "read",
+            Direction::Write => "write",
+        };
+        Error::call(format!("{doing} {} bytes at {} of", part.bytes, part.offset), &self.path, source)
     }
 
     /// Nothing was there where something should be.
     pub(crate) fn truncated(&self, offset: u64) -> Error {
         Error::Truncated { path: self.path.clone(), offset, bytes: self.bytes }
+    }
+
+    /// A request that moved nothing, though there was something to move.
+    pub(crate) fn nothing_moved(&self, direction: Direction, part: Request) -> Error {
+        match direction {
+            Direction::Read => self.truncated(part.offset),
+            Direction::Write => self.failed(direction, part, std::io::ErrorKind::WriteZero.into()),
+        }
     }
 }
 
@@ -142,10 +180,11 @@ impl Target {
 const NONBLOCK: i32 = kelvin_sys::fs::NONBLOCK;
 
 /// What a file is, if it is no regular one.
-fn special(found: &Metadata) -> Option<&'static str> {
+pub(crate) fn special(found: &Metadata) -> Option<&'static str> {
     let kind = found.file_type();
     match () {
         () if kind.is_file() => None,
+        () if kind.is_symlink() => Some("a symbolic link"),
         () if kind.is_dir() => Some("a directory"),
         () if kind.is_fifo() => Some("a pipe"),
         () if kind.is_socket() => Some("a socket"),
@@ -163,7 +202,7 @@ mod tests {
     fn only_regular_files_are_found() {
         let directory = tempfile::tempdir().unwrap();
         let says = |path: &Path| Target::find(path).unwrap_err().to_string();
-        assert!(says(directory.path()).ends_with("is a directory: only regular files are read"));
+        assert!(says(directory.path()).ends_with("is a directory, and no regular file"));
         assert!(says(Path::new("/dev/null")).contains("a character device"));
         assert!(says(&directory.path().join("none")).contains("No such file"));
         let socket = directory.path().join("socket");

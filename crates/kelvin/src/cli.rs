@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use file::{AutosizeArgs, DigestArgs, FileArgs, FileCommand, HowArgs, ReadArgs};
+pub use file::{AutosizeArgs, DigestArgs, FileArgs, FileCommand, HowArgs, ReadArgs, WriteArgs};
 
 use crate::fault::Fault;
 
@@ -36,9 +36,10 @@ pub enum Command {
     /// Run one of the long experiments
     #[command(after_help = "Examples:\n  kelvin study tasks\n  kelvin study os.tasks --budget 2m")]
     Study(StudyArgs),
-    /// Read a file of yours in any way, and see where its bytes come from
+    /// Read or write a file in any way, and see where its bytes come from or go to
     #[command(after_help = "Examples:\n  kelvin file read data.bin --block 4k\n  \
-                            kelvin file autosize data.bin --seconds 10")]
+                            kelvin file autosize data.bin --seconds 10\n  \
+                            kelvin file write new.bin --size 1G --sync fsync")]
     File(FileArgs),
     /// The exclusive or of all 32-bit words of a file, as fast as the machine can read it
     #[command(after_help = "Examples:\n  kelvin digest data.bin\n  kelvin digest *.bin > digests\n  \

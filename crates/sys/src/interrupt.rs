@@ -11,7 +11,7 @@ extern "C" fn note(signal: libc::c_int) {
 }
 
 /// From now on SIGINT, SIGTERM and SIGHUP set a flag instead of ending the process, and interrupt waiting calls; a
-/// closed standard output is an error of the write instead of a signal.
+/// closed standard output, or a file larger than `ulimit -f` allows, is an error of the write instead of a signal.
 pub fn watch() -> Result<()> {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: an all-zero sigaction is valid (no flags, so calls are interrupted, not restarted); the handler only
@@ -23,10 +23,13 @@ pub fn watch() -> Result<()> {
         };
         check(result)?;
     }
-    Ok(())
+    // SAFETY: takes no pointers but the constant that stands for ignoring; the Rust runtime ignores SIGPIPE likewise.
+    let before = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    if before == libc::SIG_ERR { Err(crate::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// The name of the signal that asked to stop, if one has.
+#[inline]
 pub fn requested() -> Option<&'static str> {
     match SIGNAL.load(Ordering::Relaxed) {
         0 => None,

@@ -315,13 +315,26 @@ struct CacheCounts {
 /// # Errors
 /// Any other error of it.
 pub fn cached_pages(file: &File, bytes: usize) -> Result<Option<u64>> {
+    Ok(cache_counts(file, bytes)?.map(|counts| counts.cached))
+}
+
+/// Pages of the first `bytes` of a file that are in the page cache and not yet on their device: dirty, or on the way
+/// there. By cachestat, as [`cached_pages`].
+///
+/// # Errors
+/// As [`cached_pages`].
+pub fn unwritten_pages(file: &File, bytes: usize) -> Result<Option<u64>> {
+    Ok(cache_counts(file, bytes)?.map(|counts| counts.dirty + counts.writeback))
+}
+
+fn cache_counts(file: &File, bytes: usize) -> Result<Option<CacheCounts>> {
     let range = CacheRange { offset: 0, length: bytes as u64 };
     let mut counts = CacheCounts::default();
     let descriptor: RawFd = file.as_raw_fd();
     // SAFETY: both structures are laid out as the call has them, and outlive it.
     let result = unsafe { libc::syscall(SYS_CACHESTAT, descriptor, &raw const range, &raw mut counts, 0) };
     if result == 0 {
-        return Ok(Some(counts.cached));
+        return Ok(Some(counts));
     }
     let error = Error::last_os_error();
     match error.raw_os_error() {
@@ -374,6 +387,9 @@ mod tests {
         assert_eq!(mapping.resident(0, mapping.len()).unwrap(), [true; 8]);
         assert_eq!(mapping.resident(page_bytes(), 2 * page_bytes()).unwrap(), [true; 2]);
         assert!(matches!(cached_pages(&file, mapping.len()).unwrap(), None | Some(8)));
+        assert!(matches!(unwritten_pages(&file, mapping.len()).unwrap(), None | Some(0..=8)));
+        file.sync_all().unwrap();
+        assert!(matches!(unwritten_pages(&file, mapping.len()).unwrap(), None | Some(0)));
         assert!(mapping.resident(1, 2).is_err() && mapping.resident(0, mapping.len() + 1).is_err());
     }
 

@@ -1,34 +1,53 @@
-//! One system call a block: read, pread, readv.
+//! One system call a block: read, pread, readv; write, pwrite.
 
 use std::fs::File;
-use std::io::{ErrorKind, IoSliceMut, Read, Seek, SeekFrom};
+use std::io::{ErrorKind, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 
 use kelvin_sys::memory::{Arena, Pages};
+use kelvin_sys::uring::Direction;
 
-use crate::engine::Engine;
 use crate::observe::Observer;
 use crate::requests::{Request, Requests};
-use crate::target::Target;
+use crate::target::{Access, Target};
 use crate::{Error, Result};
 
 /// Parts of the buffer that readv fills at once.
 const PARTS: usize = 4;
+
+/// The system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    Read,
+    Pread,
+    Readv,
+    Write,
+    Pwrite,
+}
+
+impl Call {
+    fn direction(self) -> Direction {
+        match self {
+            Self::Read | Self::Pread | Self::Readv => Direction::Read,
+            Self::Write | Self::Pwrite => Direction::Write,
+        }
+    }
+}
 
 /// A file, and a buffer for one block.
 #[derive(Debug)]
 pub(crate) struct Plain {
     target: Target,
     file: File,
-    engine: Engine,
+    call: Call,
     buffer: Arena,
     /// What lengths are rounded up to: 1, or what direct I/O asks for.
     alignment: usize,
-    /// Where calls that have no offset read next.
+    /// Where calls that have no offset are next.
     position: u64,
 }
 
-/// Where a call reads.
+/// Where a call reads or writes.
 struct At<'a> {
     file: &'a File,
     position: &'a mut u64,
@@ -36,32 +55,50 @@ struct At<'a> {
 }
 
 impl Plain {
-    pub(crate) fn new(engine: Engine, target: Target, file: File, block: usize, direct: bool) -> Result<Self> {
-        let alignment = if direct { aligned(&target, block)? } else { 1 };
-        let mut buffer = Arena::map(block, Pages::Base).map_err(|error| target.read_error(0, block, error))?;
-        buffer.populate().map_err(|error| target.read_error(0, block, error))?;
-        Ok(Self { target, file, engine, buffer, alignment, position: 0 })
+    pub(crate) fn new(call: Call, target: Target, file: File, block: usize, access: Access) -> Result<Self> {
+        let alignment = aligned(&target, block, access)?;
+        let whole = Request { offset: 0, bytes: block };
+        let failed = |error| target.failed(call.direction(), whole, error);
+        let mut buffer = Arena::map(block, Pages::Base).map_err(failed)?;
+        buffer.populate().map_err(failed)?;
+        Ok(Self { target, file, call, buffer, alignment, position: 0 })
     }
 
-    pub(crate) fn read<O: Observer>(&mut self, requests: &mut Requests, observer: &mut O) -> Result<()> {
+    /// The buffer, to fill before the first request.
+    pub(crate) fn buffer_mut(&mut self) -> &mut [u8] {
+        self.buffer.as_mut_slice()
+    }
+
+    /// Makes requests; `prepare` is given the buffer of each before its time begins.
+    pub(crate) fn make<O: Observer>(
+        &mut self,
+        requests: &mut Requests,
+        observer: &mut O,
+        prepare: impl FnMut(Request, &mut [u8]),
+    ) -> Result<()> {
         // Each loop is compiled for its call.
-        match self.engine {
-            Engine::Read => self.read_by(requests, observer, by_read),
-            Engine::Readv => self.read_by(requests, observer, by_readv),
-            _ => self.read_by(requests, observer, by_pread),
+        match self.call {
+            Call::Read => self.make_by(requests, observer, prepare, by_read),
+            Call::Readv => self.make_by(requests, observer, prepare, by_readv),
+            Call::Pread => self.make_by(requests, observer, prepare, by_pread),
+            Call::Write => self.make_by(requests, observer, prepare, by_write),
+            Call::Pwrite => self.make_by(requests, observer, prepare, by_pwrite),
         }
     }
 
     #[inline(always)]
-    fn read_by<O: Observer>(
+    fn make_by<O: Observer>(
         &mut self,
         requests: &mut Requests,
         observer: &mut O,
+        mut prepare: impl FnMut(Request, &mut [u8]),
         call: impl Fn(&mut At<'_>, &mut [u8]) -> std::io::Result<usize>,
     ) -> Result<()> {
         for request in requests {
+            let asked = request.bytes.next_multiple_of(self.alignment);
+            prepare(request, &mut self.buffer.as_mut_slice()[..asked]);
             let stamp = observer.begin();
-            self.fill(request, &call)?;
+            self.fulfil(request, asked, &call)?;
             if observer.end(stamp, request, &self.buffer.as_slice()[..request.bytes]).is_break() {
                 break;
             }
@@ -69,23 +106,23 @@ impl Plain {
         Ok(())
     }
 
-    /// Reads all of a request, in one call unless the file system gives less at a time.
+    /// Moves all of a request, in one call unless the file system moves less at a time.
     #[inline(always)]
-    fn fill(
+    fn fulfil(
         &mut self,
         request: Request,
+        asked: usize,
         call: &impl Fn(&mut At<'_>, &mut [u8]) -> std::io::Result<usize>,
     ) -> Result<()> {
-        let asked = request.bytes.next_multiple_of(self.alignment);
-        let mut filled = 0;
-        while filled < request.bytes {
-            let offset = request.offset + filled as u64;
-            let mut at = At { file: &self.file, position: &mut self.position, offset };
-            match call(&mut at, &mut self.buffer.as_mut_slice()[filled..asked]) {
-                Ok(0) => return Err(self.target.truncated(offset)),
-                Ok(read) => filled += read,
+        let mut moved = 0;
+        while moved < request.bytes {
+            let part = Request { offset: request.offset + moved as u64, bytes: asked - moved };
+            let mut at = At { file: &self.file, position: &mut self.position, offset: part.offset };
+            match call(&mut at, &mut self.buffer.as_mut_slice()[moved..asked]) {
+                Ok(0) => return Err(self.target.nothing_moved(self.call.direction(), part)),
+                Ok(count) => moved += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.target.read_error(offset, asked - filled, error)),
+                Err(error) => return Err(self.target.failed(self.call.direction(), part, error)),
             }
         }
         Ok(())
@@ -110,25 +147,36 @@ fn by_readv(at: &mut At<'_>, buffer: &mut [u8]) -> std::io::Result<usize> {
     in_place(at, |mut file| file.read_vectored(&mut parts))
 }
 
-/// Reads where the file is, after going there if it is elsewhere.
 #[inline(always)]
-fn in_place(at: &mut At<'_>, read: impl FnOnce(&File) -> std::io::Result<usize>) -> std::io::Result<usize> {
+fn by_pwrite(at: &mut At<'_>, buffer: &mut [u8]) -> std::io::Result<usize> {
+    at.file.write_at(buffer, at.offset)
+}
+
+fn by_write(at: &mut At<'_>, buffer: &mut [u8]) -> std::io::Result<usize> {
+    in_place(at, |mut file| file.write(buffer))
+}
+
+/// Reads or writes where the file is, after going there if it is elsewhere.
+#[inline(always)]
+fn in_place(at: &mut At<'_>, call: impl FnOnce(&File) -> std::io::Result<usize>) -> std::io::Result<usize> {
     if *at.position != at.offset {
         let mut file = at.file;
         file.seek(SeekFrom::Start(at.offset))?;
     }
-    let read = read(at.file)?;
-    *at.position = at.offset + read as u64;
-    Ok(read)
+    let moved = call(at.file)?;
+    *at.position = at.offset + moved as u64;
+    Ok(moved)
 }
 
-/// The alignment that direct I/O on a file asks for, which `block` must have.
-pub(super) fn aligned(target: &Target, block: usize) -> Result<usize> {
-    let alignment = target.alignment()? as usize;
+/// What lengths are rounded up to: 1, or the alignment that direct I/O on a file asks for, which `block` must have.
+pub(super) fn aligned(target: &Target, block: usize, access: Access) -> Result<usize> {
+    let alignment = match access {
+        Access::Buffered => 1,
+        Access::Direct => target.alignment()? as usize,
+    };
     if block == 0 || !block.is_multiple_of(alignment) {
-        return Err(Error::Settings(format!(
-            "a block of {block} bytes cannot be read past the page cache: it must be a multiple of {alignment}"
-        )));
+        let why = format!("{block} bytes cannot go past the page cache: it must be a multiple of {alignment}");
+        return Err(Error::setting("block", why));
     }
     Ok(alignment)
 }

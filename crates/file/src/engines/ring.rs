@@ -7,7 +7,7 @@ use kelvin_sys::uring::{Direction, Ring, Setup};
 
 use crate::observe::Observer;
 use crate::requests::{Request, Requests};
-use crate::target::Target;
+use crate::target::{Access, Target};
 use crate::{Error, Result};
 
 /// Most requests under way: what the kernel takes at least (IORING_MAX_ENTRIES is 32768, registered buffers 16384).
@@ -20,11 +20,12 @@ const MOST_BUFFERS: usize = 1 << 30;
 pub(crate) struct Ringed {
     target: Target,
     ring: Ring,
+    direction: Direction,
     /// What lengths are rounded up to: 1, or what direct I/O asks for.
     alignment: usize,
     /// Buffers that have no request.
     free: Vec<usize>,
-    /// What was asked for in each buffer, and how much of it has come.
+    /// What was asked for in each buffer, and how much of it was moved.
     slots: Vec<Slot>,
     /// Completions, and the requests under way when each came.
     done: u64,
@@ -34,35 +35,48 @@ pub(crate) struct Ringed {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     request: Request,
-    filled: usize,
+    moved: usize,
 }
 
 impl Ringed {
-    pub(crate) fn new(target: Target, file: File, block: usize, depth: u32, registered: bool) -> Result<Self> {
+    pub(crate) fn new(target: Target, file: File, how: Setup, direction: Direction, access: Access) -> Result<Self> {
+        let Setup { depth, block, .. } = how;
         if !(1..=DEEPEST).contains(&depth) {
-            return Err(Error::Settings(format!("a depth of {depth} is not between 1 and {DEEPEST}")));
+            return Err(Error::setting("depth", format!("{depth} is not between 1 and {DEEPEST}")));
         }
         if block.saturating_mul(depth as usize) > MOST_BUFFERS {
-            return Err(Error::Settings(format!(
-                "{depth} buffers of {block} bytes are more than 1 GiB: choose a smaller depth or block"
-            )));
+            let why = format!("{depth} buffers of {block} bytes are more than 1 GiB: choose a smaller depth or block");
+            return Err(Error::setting("depth", why));
         }
-        let direct = kelvin_sys::direct::is_direct(&file).map_err(|error| target.read_error(0, block, error))?;
-        let alignment = if direct { super::plain::aligned(&target, block)? } else { 1 };
-        let ring = Ring::new(file, Setup { depth, block, registered }).map_err(|error| absence(&error))?;
-        let slots = vec![Slot { request: Request { offset: 0, bytes: 0 }, filled: 0 }; depth as usize];
-        Ok(Self { target, ring, alignment, free: (0..depth as usize).rev().collect(), slots, done: 0, depths: 0 })
+        let alignment = super::plain::aligned(&target, block, access)?;
+        let ring = Ring::new(file, how).map_err(|error| absence(&error))?;
+        let slots = vec![Slot { request: Request { offset: 0, bytes: 0 }, moved: 0 }; depth as usize];
+        let free = (0..depth as usize).rev().collect();
+        Ok(Self { target, ring, direction, alignment, free, slots, done: 0, depths: 0 })
     }
 
-    pub(crate) fn read<O: Observer>(&mut self, requests: &mut Requests, observer: &mut O) -> Result<()> {
+    /// The buffers, to fill before the first request.
+    pub(crate) fn each_buffer(&mut self, mut fill: impl FnMut(&mut [u8])) {
+        (0..self.slots.len()).for_each(|slot| fill(self.ring.buffer_mut(slot)));
+    }
+
+    /// Makes requests; `prepare` is given the buffer of each before its time begins.
+    pub(crate) fn make<O: Observer>(
+        &mut self,
+        requests: &mut Requests,
+        observer: &mut O,
+        mut prepare: impl FnMut(Request, &mut [u8]),
+    ) -> Result<()> {
         let mut stamps = vec![O::Stamp::default(); self.slots.len()];
         let mut enough = false;
         loop {
             while !enough && let Some(&slot) = self.free.last() {
                 let Some(request) = requests.next() else { break };
                 self.free.pop();
+                let asked = request.bytes.next_multiple_of(self.alignment);
+                prepare(request, &mut self.ring.buffer_mut(slot)[..asked]);
                 stamps[slot] = observer.begin();
-                self.slots[slot] = Slot { request, filled: 0 };
+                self.slots[slot] = Slot { request, moved: 0 };
                 self.ask(slot);
             }
             if self.ring.under_way() == 0 {
@@ -86,23 +100,23 @@ impl Ringed {
     /// Queues what is missing of a request.
     #[inline]
     fn ask(&mut self, slot: usize) {
-        let Slot { request, filled } = self.slots[slot];
+        let Slot { request, moved } = self.slots[slot];
         let end = request.bytes.next_multiple_of(self.alignment);
-        self.ring.queue(Direction::Read, slot, request.offset + filled as u64, filled..end);
+        self.ring.queue(self.direction, slot, request.offset + moved as u64, moved..end);
     }
 
-    /// Takes note of what came; whether that was all of the request.
+    /// Takes note of what was moved; whether that was all of the request.
     #[inline]
-    fn took(&mut self, slot: usize, moved: std::io::Result<usize>) -> Result<bool> {
-        let Slot { request, filled } = &mut self.slots[slot];
-        let offset = request.offset + *filled as u64;
-        match moved {
-            Ok(0) => return Err(self.target.truncated(offset)),
-            Ok(read) => *filled += read,
+    fn took(&mut self, slot: usize, count: std::io::Result<usize>) -> Result<bool> {
+        let Slot { request, moved } = &mut self.slots[slot];
+        let part = Request { offset: request.offset + *moved as u64, bytes: request.bytes - *moved };
+        match count {
+            Ok(0) => return Err(self.target.nothing_moved(self.direction, part)),
+            Ok(count) => *moved += count,
             Err(error) if error.kind() == ErrorKind::Interrupted || error.kind() == ErrorKind::WouldBlock => {}
-            Err(error) => return Err(self.target.read_error(offset, request.bytes - *filled, error)),
+            Err(error) => return Err(self.target.failed(self.direction, part, error)),
         }
-        Ok(*filled >= request.bytes)
+        Ok(*moved >= request.bytes)
     }
 
     pub(crate) fn achieved_depth(&self) -> Option<f64> {

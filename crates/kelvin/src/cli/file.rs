@@ -1,11 +1,13 @@
 //! The arguments of `kelvin file` and `kelvin digest`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use kelvin_file::Engine;
 use kelvin_file::cache::State;
+use kelvin_file::write::{Pattern, Sync, WriteEngine};
 
 use super::any_duration;
 
@@ -28,6 +30,16 @@ pub enum FileCommand {
     /// Find how many blocks can be read in a given time, and so which size of file takes a reasonable time
     #[command(after_help = "Example:\n  kelvin file autosize data.bin --block 4k --seconds 10")]
     Autosize(AutosizeArgs),
+    /// Write a new file in one way, and tell its rate and latencies, and how much of it is on the device
+    #[command(after_help = "Examples:\n  kelvin file write new.bin --size 1G --block 1M\n  \
+                            kelvin file write new.bin --count 1000 --sync dsync\n  \
+                            kelvin file write new.bin --size 1G --sync direct --engine io_uring --depth 32\n\n\
+                            The file is there whole in the end, or not at all: after an error or a signal it is removed.\n\
+                            With --overwrite the new file is made beside the old one, and takes its place, owner and\n\
+                            rights when it is whole and flushed: the old one is lost in no case before that.\n\
+                            Past the page cache (--sync direct) an end that does not fill a block of the device is\n\
+                            written with zeros behind it, and the file then cut to its size.")]
+    Write(WriteArgs),
 }
 
 /// `kelvin file read`.
@@ -53,6 +65,54 @@ pub struct ReadArgs {
     /// Seed of the random order [default: from the clock]
     #[arg(long, value_name = "N", requires = "random")]
     pub seed: Option<u64>,
+    /// Do not time each request: saves two readings of the clock
+    #[arg(long)]
+    pub no_latency: bool,
+    /// Do not compute the digest
+    #[arg(long)]
+    pub no_digest: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `kelvin file write`.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("amount").required(true).args(["count", "size"])))]
+pub struct WriteArgs {
+    /// The file; one that is there is replaced only with --overwrite
+    pub file: PathBuf,
+    /// Bytes of a block
+    #[arg(long, value_name = "BYTES", default_value = "4k", value_parser = block)]
+    pub block: usize,
+    /// Blocks to write
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// Bytes to write; what does not fill a block at the end is a shorter one
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub size: Option<u64>,
+    /// What is written: noise, which neither compresses nor repeats, or a byte over and over, such as 0 or 0xff
+    #[arg(long, value_name = "PATTERN", default_value = "noise", value_parser = Pattern::from_str)]
+    pub pattern: Pattern,
+    /// Seed of the noise: the same seed makes the same file [default: 0]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// When it counts as written: in memory (none), flushed once at the end (fsync), each block on the device (dsync), each
+    /// block past the page cache (direct)
+    #[arg(long, value_name = "POLICY", default_value = "fsync", value_parser = Sync::from_str)]
+    pub sync: Sync,
+    /// Let it take the place of a file that is there, when it is whole
+    #[arg(long)]
+    pub overwrite: bool,
+    /// The way: write, pwrite, io_uring, io_uring-fixed
+    #[arg(long, value_name = "WAY", default_value = "pwrite", value_parser = WriteEngine::from_str)]
+    pub engine: WriteEngine,
+    /// Requests under way at once, for io_uring
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub depth: u32,
+    /// Threads, each with its own part of the file
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: u32,
     /// Do not time each request: saves two readings of the clock
     #[arg(long)]
     pub no_latency: bool,

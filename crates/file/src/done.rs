@@ -1,0 +1,149 @@
+//! All that is known of finished work on a file.
+
+use kelvin_stats::Histogram;
+use kelvin_sys::usage::{Usage, Who, usage};
+
+use crate::cache::Residency;
+use crate::crew::{Member, Wanted};
+use crate::device::{Device, Moved};
+use crate::digest::Digest;
+use crate::observe::Tally;
+
+/// What was read or written, and all that is known of it.
+#[derive(Clone, Debug)]
+pub struct Done {
+    /// Bytes and requests of all threads.
+    pub total: Tally,
+    /// Nanoseconds from the start of the first thread to the end of the last, and of what belongs to the work after that.
+    pub nanoseconds: u64,
+    /// Each thread's own bytes and requests, and the nanoseconds that it took.
+    pub threads: Vec<(Tally, u64)>,
+    /// Passes that every thread has completed.
+    pub passes: u64,
+    /// The digest, if it was wanted; over several passes, of each byte as often as it was read.
+    pub digest: Option<Digest>,
+    /// Times of single requests, if they were wanted.
+    pub latencies: Option<Histogram>,
+    /// Bytes of each second from the start; the last second may be a part of one.
+    pub series: Vec<u64>,
+    /// What the process used: time in user mode and in the kernel, switches, faults.
+    pub used: Usage,
+    /// What was in memory before.
+    pub before: Residency,
+    /// What was in memory afterwards.
+    pub after: Residency,
+    /// What the device below says that it moved meanwhile, for this job and for whoever else uses it.
+    pub device: Result<(String, Moved), String>,
+    /// Mean number of requests that were under way, summed over threads, where the way has several.
+    pub achieved_depth: Option<f64>,
+    /// What was done that the settings do not say.
+    pub notes: Vec<String>,
+}
+
+impl Done {
+    /// Bytes a second.
+    pub fn rate(&self) -> f64 {
+        self.total.bytes as f64 * 1e9 / self.nanoseconds.max(1) as f64
+    }
+
+    /// Requests a second.
+    pub fn requests_per_second(&self) -> f64 {
+        self.total.requests as f64 * 1e9 / self.nanoseconds.max(1) as f64
+    }
+
+    /// How evenly the threads were served, by Jain's index of their rates: 1 if all had the same, 1/n if one had all
+    /// (Jain, Chiu, Hawe 1984).
+    pub fn fairness(&self) -> f64 {
+        let rates: Vec<f64> =
+            self.threads.iter().map(|(tally, time)| tally.bytes as f64 / (*time).max(1) as f64).collect();
+        let (sum, squares) = rates.iter().fold((0.0, 0.0), |(sum, squares), rate| (sum + rate, squares + rate * rate));
+        if squares == 0.0 { 1.0 } else { sum * sum / (rates.len() as f64 * squares) }
+    }
+
+    /// What all members did together.
+    pub(crate) fn of(
+        wanted: Wanted,
+        members: &[Member],
+        watched: Ended,
+        (before, after): (Residency, Residency),
+    ) -> Self {
+        let begun = members.iter().map(|member| member.begun).min().unwrap_or(0);
+        let ended = members.iter().map(|member| member.ended).max().unwrap_or(begun);
+        let mut done = Self {
+            total: Tally::default(),
+            nanoseconds: ended - begun,
+            threads: Vec::new(),
+            passes: members.iter().map(|member| member.passes).min().unwrap_or(0),
+            digest: wanted.digest.then(Digest::default),
+            latencies: wanted.latencies.map(|_| Histogram::new()),
+            series: Vec::new(),
+            used: watched.used,
+            before,
+            after,
+            device: watched.device,
+            achieved_depth: None,
+            notes: Vec::new(),
+        };
+        members.iter().for_each(|member| done.add(member));
+        done
+    }
+
+    fn add(&mut self, member: &Member) {
+        self.total.bytes += member.tally.bytes;
+        self.total.requests += member.tally.requests;
+        self.threads.push((member.tally, member.ended - member.begun));
+        if let Some(digest) = &mut self.digest {
+            digest.merge(member.digest);
+        }
+        if let (Some(all), Some(histogram)) = (&mut self.latencies, &member.latencies) {
+            all.merge(histogram);
+        }
+        self.series.resize(self.series.len().max(member.series.len()), 0);
+        self.series.iter_mut().zip(&member.series).for_each(|(all, one)| *all += one);
+        if let Some(depth) = member.achieved_depth {
+            *self.achieved_depth.get_or_insert(0.0) += depth;
+        }
+        for note in &member.notes {
+            if !self.notes.contains(note) {
+                self.notes.push(note.clone());
+            }
+        }
+    }
+}
+
+/// The counters of this process and of a device, watched from before some work to after it.
+pub(crate) struct Watched {
+    used: Usage,
+    device: Result<(Device, Moved), String>,
+}
+
+/// What the counters say of the time from one look to the other.
+pub(crate) struct Ended {
+    used: Usage,
+    device: Result<(String, Moved), String>,
+}
+
+impl Watched {
+    /// Begins now.
+    pub(crate) fn begin(device: Result<Device, String>) -> Self {
+        let device = device.and_then(|device| {
+            let moved = counted(&device)?;
+            Ok((device, moved))
+        });
+        Self { used: usage(Who::Process), device }
+    }
+
+    /// Ends now.
+    pub(crate) fn end(self) -> Ended {
+        let used = usage(Who::Process).since(self.used);
+        let device = self.device.and_then(|(device, before)| {
+            let moved = counted(&device)?.since(before);
+            Ok((device.name, moved))
+        });
+        Ended { used, device }
+    }
+}
+
+fn counted(device: &Device) -> Result<Moved, String> {
+    device.moved().map_err(|error| error.to_string())
+}

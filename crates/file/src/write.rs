@@ -1,0 +1,265 @@
+//! A file written by many threads at once, and all that is known of it afterwards.
+//!
+//! The file is new: each write also finds room for it. It is there whole in the end, or not at all; see [`run`].
+
+use std::path::PathBuf;
+
+use kelvin_sys::clock::{Clock, monotonic};
+use kelvin_sys::interrupt;
+use kelvin_sys::mapping::unwritten_pages;
+
+use crate::cache;
+use crate::crew::{self, Share, Wanted};
+use crate::device::Device;
+use crate::done::{Done, Watched};
+use crate::pace::Until;
+use crate::requests::{Order, Requests};
+use crate::target::{Access, Target};
+use crate::unfinished::Unfinished;
+use crate::writer::{HowWritten, Writer};
+pub use crate::writer::{Pattern, Sync, WriteEngine};
+use crate::{Error, Result};
+
+/// What shall be written, and how.
+#[derive(Clone, Debug)]
+pub struct WriteJob {
+    /// The file.
+    pub path: PathBuf,
+    /// Whether it may take the place of one that is there.
+    pub replace: bool,
+    /// The way.
+    pub engine: WriteEngine,
+    /// When it counts as written.
+    pub sync: Sync,
+    /// Bytes of a block. Each thread writes its part of the file block by block in order.
+    pub block: usize,
+    /// Threads, each with a file descriptor of its own.
+    pub threads: u32,
+    /// Size of the file, in bytes. What does not fill a block at its end is a shorter block; past the page cache it is
+    /// filled up with zeros to what the device takes, and the file then cut to its size.
+    pub bytes: u64,
+    /// What is written.
+    pub pattern: Pattern,
+    /// Whether the digest is wanted.
+    pub digest: bool,
+    /// The clock by which each request is timed, and its ticks a second; none if latencies are not wanted.
+    pub latencies: Option<(Clock, f64)>,
+}
+
+/// What was written, and all that is known of it.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// What the threads did. The time goes to the end of what the sync policy asks for, and the digest is that of what was
+    /// written.
+    pub done: Done,
+    /// Nanoseconds of the flush at the end, which are part of the time; `None` where the policy has none.
+    pub flush: Option<u64>,
+    /// Pages that were not yet on the device when the time ended; `None` where the kernel does not tell.
+    pub unwritten: Option<u64>,
+}
+
+/// Writes a file. On an error, and on a signal, what was made of it is removed; a file that was to be replaced stays as it
+/// was, for the new one is made beside it and renamed over it when it is whole and flushed, outside of the time. It keeps
+/// owner and rights of the old one; other hard links to that one still lead to it.
+///
+/// # Errors
+/// A file that cannot be made or written; one that is there and may not be replaced; settings that do not go together; a
+/// signal.
+pub fn run(job: &WriteJob) -> Result<Written> {
+    let parts = parts(job)?;
+    let file = Unfinished::make(&job.path, job.replace)?;
+    // It may go by a name of its own, which means nothing to the user.
+    let written = fill(job, parts, file.target()).map_err(|error| error.naming(&job.path))?;
+    file.finish().map_err(|error| error.naming(&job.path))?;
+    Ok(written)
+}
+
+fn parts(job: &WriteJob) -> Result<Vec<Requests>> {
+    if i64::try_from(job.bytes).is_err() {
+        return Err(Error::setting("size", format!("no file has {} bytes: at most 2^63 - 1 are possible", job.bytes)));
+    }
+    let (order, until) = (Order::Sequential, Until::Passes(1));
+    Share { threads: job.threads, block: job.block, range: 0..job.bytes, order, until }.parts()
+}
+
+/// Writes all of an empty file.
+fn fill(job: &WriteJob, parts: Vec<Requests>, empty: &Target) -> Result<Written> {
+    let before = cache::residency(empty)?;
+    let watched = Watched::begin(Device::below(empty));
+    let wanted = Wanted { until: Until::Passes(1), digest: job.digest, latencies: job.latencies };
+    let how = HowWritten { engine: job.engine, sync: job.sync, block: job.block, pattern: job.pattern };
+    let members = crew::together(wanted, parts, || Writer::open(empty, how))?;
+    let completed = complete(job, empty)?;
+    let watched = watched.end();
+    let unwritten = unwritten(empty)?;
+    let whole = Target::find(empty.path())?;
+    if whole.bytes() != job.bytes {
+        let what = format!("it has {} bytes, and {} were written", whole.bytes(), job.bytes);
+        return Err(Error::Changed { path: job.path.clone(), what });
+    }
+    let after = cache::residency(&whole)?;
+    let begun = members.iter().map(|member| member.begun).min();
+    let mut done = Done::of(wanted, &members, watched, (before, after));
+    if let (Some(begun), Some(ended)) = (begun, completed.ended) {
+        done.nanoseconds = ended - begun;
+    }
+    Ok(Written { done, flush: completed.flush, unwritten })
+}
+
+/// What was done after the last write.
+struct Completed {
+    /// Nanoseconds of the flush.
+    flush: Option<u64>,
+    /// When it was done, in nanoseconds of the monotonic clock; `None` if there was nothing to do.
+    ended: Option<u64>,
+}
+
+/// Does what the sync policy asks for after the last write.
+fn complete(job: &WriteJob, target: &Target) -> Result<Completed> {
+    let overhang = job.sync == Sync::Direct && !job.bytes.is_multiple_of(target.alignment()?);
+    if job.sync != Sync::Fsync && !overhang {
+        return Ok(Completed { flush: None, ended: None });
+    }
+    let file = target.open_to_write(Access::Buffered, 0)?;
+    if overhang {
+        file.set_len(job.bytes).map_err(|error| Error::call("cut to its size", target.path(), error))?;
+        return Ok(Completed { flush: None, ended: Some(monotonic()) });
+    }
+    let begun = monotonic();
+    file.sync_all().map_err(|error| Error::call("flush", target.path(), error))?;
+    let ended = monotonic();
+    // It is not cut short by a signal.
+    match interrupt::requested() {
+        Some(signal) => Err(Error::Interrupted(signal)),
+        None => Ok(Completed { flush: Some(ended - begun), ended: Some(ended) }),
+    }
+}
+
+fn unwritten(target: &Target) -> Result<Option<u64>> {
+    let file = target.open(Access::Buffered)?;
+    // To the end of the file, wherever that is now.
+    unwritten_pages(&file, 0).map_err(|error| Error::call("ask what is in memory of", target.path(), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Digest;
+    use crate::noise::Noise;
+    use std::path::Path;
+
+    fn job(path: &Path) -> WriteJob {
+        WriteJob {
+            path: path.to_owned(),
+            replace: true,
+            engine: WriteEngine::Pwrite,
+            sync: Sync::None,
+            block: 4096,
+            threads: 1,
+            bytes: 100_003,
+            pattern: Pattern::Noise { seed: 3 },
+            digest: true,
+            latencies: Some((Clock::MonotonicRaw, 1e9)),
+        }
+    }
+
+    fn expected(pattern: Pattern, bytes: u64) -> Vec<u8> {
+        let mut content = vec![0; bytes as usize];
+        match pattern {
+            Pattern::Noise { seed } => Noise::fill_at(seed, 0, &mut content),
+            Pattern::Byte(byte) => content.fill(byte),
+        }
+        content
+    }
+
+    /// Runs a job, unless what it needs is not to be had here, which is printed.
+    #[allow(clippy::print_stderr)]
+    fn written(job: &WriteJob) -> Option<Written> {
+        match run(job) {
+            Ok(written) => Some(written),
+            Err(error) if error.is_absence() => {
+                eprintln!("{} {:?} skipped: {error}", job.engine, job.sync);
+                None
+            }
+            Err(error) => panic!("{job:?}: {error}"),
+        }
+    }
+
+    #[test]
+    fn every_way_under_every_policy_writes_every_byte_in_its_place() {
+        let directory = tempfile::tempdir_in(".").unwrap();
+        let path = directory.path().join("file");
+        let deep = [3, 32].map(|depth| WriteEngine::Uring { depth, registered: depth == 3 });
+        for engine in WriteEngine::ALL.into_iter().chain(deep) {
+            for sync in Sync::ALL {
+                for (bytes, block, threads) in [(1, 4096, 1), (100_003, 4096, 3), (1_000_000, 1 << 16, 2)] {
+                    for pattern in [Pattern::Noise { seed: bytes }, Pattern::Byte(0xa5)] {
+                        let job = WriteJob { engine, sync, block, threads, bytes, pattern, ..job(&path) };
+                        let Some(found) = written(&job) else { continue };
+                        let content = expected(pattern, bytes);
+                        assert!(std::fs::read(&path).unwrap() == content, "{job:?}");
+                        let mut digest = Digest::default();
+                        digest.add(0, &content);
+                        assert_eq!(found.done.digest, Some(digest), "{job:?}");
+                        let requests = bytes.div_ceil(block as u64);
+                        assert_eq!((found.done.total.bytes, found.done.total.requests), (bytes, requests));
+                        assert_eq!(found.done.latencies.unwrap().count(), requests);
+                        assert_eq!(found.done.series.iter().sum::<u64>(), bytes);
+                        assert_eq!(found.flush.is_some(), sync == Sync::Fsync);
+                    }
+                }
+            }
+        }
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn blocks_that_are_no_multiple_of_anything_make_the_same_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        for engine in [WriteEngine::Write, WriteEngine::Uring { depth: 5, registered: false }] {
+            let Some(found) = written(&WriteJob { engine, block: 777, threads: 4, ..job(&path) }) else { continue };
+            assert!(std::fs::read(&path).unwrap() == expected(Pattern::Noise { seed: 3 }, 100_003));
+            assert_eq!(found.done.total.requests, 129);
+        }
+    }
+
+    #[test]
+    fn a_flush_is_part_of_the_time_and_leaves_nothing_to_be_written() {
+        let directory = tempfile::tempdir_in(".").unwrap();
+        let flushed = run(&WriteJob { sync: Sync::Fsync, ..job(&directory.path().join("file")) }).unwrap();
+        let writing = flushed.done.threads[0].1;
+        assert!(flushed.done.nanoseconds >= writing + flushed.flush.unwrap(), "{flushed:?}");
+        assert!(matches!(flushed.unwritten, None | Some(0)), "{flushed:?}");
+        assert!(flushed.done.before.pages == 0 && flushed.done.after.is_whole(), "{flushed:?}");
+    }
+
+    #[test]
+    fn settings_that_do_not_go_together_leave_nothing_behind() {
+        let directory = tempfile::tempdir_in(".").unwrap();
+        let path = directory.path().join("file");
+        let says = |job: WriteJob| run(&job).unwrap_err().to_string();
+        assert!(says(WriteJob { threads: 26, ..job(&path) }).contains("there are 25 blocks"));
+        assert!(says(WriteJob { block: 0, ..job(&path) }).contains("block: there must be one"));
+        assert!(says(WriteJob { bytes: u64::MAX, ..job(&path) }).contains("2^63"));
+        let deep = WriteEngine::Uring { depth: 100_000, registered: false };
+        assert!(says(WriteJob { engine: deep, ..job(&path) }).contains("100000"));
+        assert!(says(WriteJob { sync: Sync::Direct, block: 1000, ..job(&path) }).contains("past the page cache"));
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        std::fs::write(&path, "the user's").unwrap();
+        assert!(says(WriteJob { replace: false, ..job(&path) }).contains("is there already"));
+        // What fails beside a file names the file, and leaves it as it was.
+        let error = says(WriteJob { sync: Sync::Direct, block: 1000, ..job(&path) });
+        assert!(!error.contains(".partial"), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "the user's");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn memory_takes_no_direct_writes() {
+        let Ok(directory) = tempfile::tempdir_in("/dev/shm") else { return };
+        let error = run(&WriteJob { sync: Sync::Direct, ..job(&directory.path().join("file")) }).unwrap_err();
+        assert!(matches!(&error, Error::NoDirect { path, .. } if path.ends_with("file")), "{error}");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,310 @@
+//! The ways of getting blocks of memory into a file, by name, and what is written.
+
+use std::fmt;
+use std::str::FromStr;
+
+use kelvin_sys::clock::monotonic;
+use kelvin_sys::uring::{Direction, Setup};
+
+use crate::crew::Mover;
+use crate::engines::plain::{Call, Plain};
+use crate::engines::ring::Ringed;
+use crate::noise::Noise;
+use crate::observe::Observer;
+use crate::requests::{Request, Requests};
+use crate::target::{Access, Target};
+use crate::{Error, Result};
+
+/// A way of getting blocks of memory into a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteEngine {
+    /// write(2), with lseek(2) before it where a thread's part begins.
+    Write,
+    /// pwrite(2).
+    Pwrite,
+    /// io_uring, with this many requests under way.
+    Uring {
+        /// Requests under way.
+        depth: u32,
+        /// Whether file and buffers are registered beforehand.
+        registered: bool,
+    },
+}
+
+impl WriteEngine {
+    /// Every one, io_uring at depth 1.
+    pub const ALL: [Self; 4] = [
+        Self::Write,
+        Self::Pwrite,
+        Self::Uring { depth: 1, registered: false },
+        Self::Uring { depth: 1, registered: true },
+    ];
+
+    /// Its name on the command line and in reports, without the depth.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Pwrite => "pwrite",
+            Self::Uring { registered: false, .. } => "io_uring",
+            Self::Uring { registered: true, .. } => "io_uring-fixed",
+        }
+    }
+
+    /// The same with this many requests under way.
+    ///
+    /// # Errors
+    /// More than one for a way that waits for each.
+    pub fn with_depth(self, depth: u32) -> Result<Self> {
+        match self {
+            Self::Uring { registered, .. } => Ok(Self::Uring { depth, registered }),
+            other if depth == 1 => Ok(other),
+            other => Err(Error::one_at_a_time(other.name(), depth)),
+        }
+    }
+
+    /// Requests that it has under way at most.
+    pub fn depth(self) -> u32 {
+        match self {
+            Self::Uring { depth, .. } => depth,
+            _ => 1,
+        }
+    }
+}
+
+impl fmt::Display for WriteEngine {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uring { depth, .. } if *depth != 1 => write!(out, "{} depth {depth}", self.name()),
+            _ => out.write_str(self.name()),
+        }
+    }
+}
+
+impl FromStr for WriteEngine {
+    type Err = String;
+
+    fn from_str(name: &str) -> std::result::Result<Self, String> {
+        Self::ALL.into_iter().find(|engine| engine.name() == name).ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|engine| engine.name()).collect();
+            format!("no such way of writing; there is: {}", names.join(", "))
+        })
+    }
+}
+
+/// When what is written counts as written. It is part of what a figure of writing is: each is another quantity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sync {
+    /// When the kernel has it in memory; it may be lost with the power.
+    None,
+    /// When all of it was flushed to the device, once at the end (fsync).
+    Fsync,
+    /// When the device says that it has it, block by block (O_DSYNC).
+    Dsync,
+    /// When the device has taken it, block by block, past the page cache (O_DIRECT). The device's own cache is not
+    /// flushed.
+    Direct,
+}
+
+impl Sync {
+    /// Every one.
+    pub const ALL: [Self; 4] = [Self::None, Self::Fsync, Self::Dsync, Self::Direct];
+
+    /// Its name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Fsync => "fsync",
+            Self::Dsync => "dsync",
+            Self::Direct => "direct",
+        }
+    }
+
+    pub(crate) fn access(self) -> Access {
+        if self == Self::Direct { Access::Direct } else { Access::Buffered }
+    }
+
+    /// Flags of open(2) beside that of direct I/O.
+    pub(crate) fn flags(self) -> i32 {
+        if self == Self::Dsync { kelvin_sys::direct::DSYNC } else { 0 }
+    }
+}
+
+impl FromStr for Sync {
+    type Err = String;
+
+    fn from_str(name: &str) -> std::result::Result<Self, String> {
+        let wrong = || "when is it written? There is: none, fsync, dsync, direct".to_owned();
+        Self::ALL.into_iter().find(|sync| sync.name() == name).ok_or_else(wrong)
+    }
+}
+
+/// What is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// Numbers that neither compress nor repeat: the same file for the same seed, in whatever blocks it is written.
+    Noise {
+        /// Chooses them.
+        seed: u64,
+    },
+    /// The same byte over and over: a drive or a file system that compresses need hardly write it.
+    Byte(u8),
+}
+
+impl Pattern {
+    /// Fills the buffer of a request, before its time begins. It holds the byte of a [`Pattern::Byte`] from the beginning.
+    #[inline]
+    fn prepare(self, request: Request, buffer: &mut [u8]) {
+        let (block, beyond) = buffer.split_at_mut(request.bytes);
+        if let Self::Noise { seed } = self {
+            Noise::fill_at(seed, request.offset, block);
+        }
+        // Only the last block of a file is ever filled up, and no other one is written after it from the same buffer.
+        beyond.fill(0);
+    }
+
+    /// What making a block of it costs, in nanoseconds: that much of the time that a request takes is not the file's, though
+    /// it is not part of its latency.
+    pub fn cost(self, block: usize) -> f64 {
+        const REPEATS: usize = 9;
+        /// Bytes of a repeat at least, so that the clock is no part of the figure.
+        const LEAST: usize = 1 << 20;
+        let mut buffer = vec![0; block];
+        let request = Request { offset: 0, bytes: block };
+        let blocks = LEAST.div_ceil(block.max(1));
+        let costs: Vec<f64> = (0..REPEATS)
+            .map(|_| {
+                let begun = monotonic();
+                for _ in 0..blocks {
+                    self.prepare(request, std::hint::black_box(&mut buffer));
+                }
+                (monotonic() - begun) as f64 / blocks as f64
+            })
+            .collect();
+        kelvin_stats::median(&costs)
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = String;
+
+    /// `noise`, with seed 0, or a byte.
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        const WRONG: &str = "a pattern is `noise`, or a byte from 0 to 255 or 0x00 to 0xff";
+        if text == "noise" {
+            return Ok(Self::Noise { seed: 0 });
+        }
+        let (digits, radix) = text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16));
+        // A sign would be taken for a part of the number.
+        let number = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        number.then(|| u8::from_str_radix(digits, radix).ok()).flatten().map(Self::Byte).ok_or_else(|| WRONG.into())
+    }
+}
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HowWritten {
+    pub(crate) engine: WriteEngine,
+    pub(crate) sync: Sync,
+    pub(crate) block: usize,
+    pub(crate) pattern: Pattern,
+}
+
+/// A file that is open to be written in one way.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pattern: Pattern,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Plain(Plain),
+    Ring(Box<Ringed>),
+}
+
+impl Writer {
+    /// Opens a file to be written.
+    pub(crate) fn open(target: &Target, how: HowWritten) -> Result<Self> {
+        let HowWritten { engine, sync, block, pattern } = how;
+        let access = sync.access();
+        let file = target.open_to_write(access, sync.flags())?;
+        let plain = |call, file| Plain::new(call, target.clone(), file, block, access).map(Kind::Plain);
+        let mut kind = match engine {
+            WriteEngine::Write => plain(Call::Write, file)?,
+            WriteEngine::Pwrite => plain(Call::Pwrite, file)?,
+            WriteEngine::Uring { depth, registered } => {
+                let setup = Setup { depth, block, registered };
+                Kind::Ring(Box::new(Ringed::new(target.clone(), file, setup, Direction::Write, access)?))
+            }
+        };
+        if let Pattern::Byte(byte) = pattern {
+            match &mut kind {
+                Kind::Plain(plain) => plain.buffer_mut().fill(byte),
+                Kind::Ring(ring) => ring.each_buffer(|buffer| buffer.fill(byte)),
+            }
+        }
+        Ok(Self { pattern, kind })
+    }
+}
+
+impl Mover for Writer {
+    fn make<O: Observer>(&mut self, requests: &mut Requests, observer: &mut O) -> Result<()> {
+        let pattern = self.pattern;
+        let prepare = |request, buffer: &mut [u8]| pattern.prepare(request, buffer);
+        match &mut self.kind {
+            Kind::Plain(plain) => plain.make(requests, observer, prepare),
+            Kind::Ring(ring) => ring.make(requests, observer, prepare),
+        }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        match &self.kind {
+            Kind::Plain(_) => Vec::new(),
+            Kind::Ring(ring) => ring.notes(),
+        }
+    }
+
+    fn achieved_depth(&self) -> Option<f64> {
+        match &self.kind {
+            Kind::Plain(_) => None,
+            Kind::Ring(ring) => ring.achieved_depth(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for engine in WriteEngine::ALL {
+            assert_eq!(engine.name().parse(), Ok(engine));
+        }
+        for sync in Sync::ALL {
+            assert_eq!(sync.name().parse(), Ok(sync));
+        }
+        assert!("mmap".parse::<WriteEngine>().unwrap_err().contains("pwrite"));
+        assert!("later".parse::<Sync>().unwrap_err().contains("dsync"));
+        assert!(WriteEngine::Pwrite.with_depth(2).is_err());
+        let deep = WriteEngine::Uring { depth: 1, registered: true }.with_depth(8).unwrap();
+        assert_eq!((deep.to_string().as_str(), deep.depth()), ("io_uring-fixed depth 8", 8));
+    }
+
+    #[test]
+    fn patterns_are_noise_or_a_byte() {
+        for (text, expected) in [("0", 0), ("255", 255), ("0x00", 0), ("0xA5", 0xa5), ("007", 7)] {
+            assert_eq!(text.parse(), Ok(Pattern::Byte(expected)), "{text}");
+        }
+        assert_eq!("noise".parse(), Ok(Pattern::Noise { seed: 0 }));
+        for wrong in ["", "256", "-1", "+1", "0x", "0x+1", "0x100", "a5", "zero", "1.0"] {
+            assert!(wrong.parse::<Pattern>().unwrap_err().contains("0x00 to 0xff"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn making_noise_has_a_cost_and_a_byte_has_next_to_none() {
+        let noise = Pattern::Noise { seed: 1 }.cost(65536);
+        assert!(noise > 0.0 && Pattern::Byte(1).cost(65536) < noise, "{noise}");
+    }
+}

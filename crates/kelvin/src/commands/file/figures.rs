@@ -1,0 +1,244 @@
+//! What reading and writing a file have in common to show: amounts, times, rates, latencies, threads.
+
+use std::process::ExitCode;
+
+use kelvin_file::job::Done as Moved;
+use kelvin_model::Unit;
+use kelvin_report::{text, units};
+use serde::Serialize;
+
+use super::Timer;
+use crate::fault::Done;
+use crate::output;
+
+/// Columns of a label.
+const LABEL: usize = 10;
+
+/// Which way bytes went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Read,
+    Written,
+}
+
+impl Way {
+    fn done(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Written => "written",
+        }
+    }
+}
+
+/// The figures of both, for JSON.
+#[derive(Serialize)]
+pub(super) struct Figures {
+    #[serde(skip)]
+    way: Way,
+    pub bytes: u64,
+    pub requests: u64,
+    pub passes: u64,
+    pub seconds: f64,
+    pub bytes_per_second: f64,
+    pub requests_per_second: f64,
+    pub user_seconds: f64,
+    pub system_seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    pub device: DeviceBytes,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
+    pub bytes_by_second: Vec<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub achieved_depth: Option<f64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by_thread: Vec<ThreadShare>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fairness: Option<f64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// What the device below the file moved meanwhile.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum DeviceBytes {
+    Known { name: String, read: u64, written: u64 },
+    Unknown { reason: String },
+}
+
+#[derive(Serialize)]
+pub(super) struct ThreadShare {
+    bytes: u64,
+    seconds: f64,
+}
+
+/// Times of single requests, in nanoseconds.
+#[derive(Serialize)]
+pub(super) struct Latency {
+    mean: f64,
+    p50: f64,
+    p90: f64,
+    p99: f64,
+    p999: f64,
+    longest: f64,
+    recording_cost: f64,
+}
+
+impl Figures {
+    pub(super) fn new(way: Way, done: &Moved, timer: Option<&Timer>) -> Self {
+        let latency = done.latencies.as_ref().zip(timer).and_then(|(histogram, timer)| {
+            Some(Latency {
+                mean: histogram.mean()?,
+                p50: histogram.quantile(0.5)?,
+                p90: histogram.quantile(0.9)?,
+                p99: histogram.quantile(0.99)?,
+                p999: histogram.quantile(0.999)?,
+                longest: histogram.longest()?,
+                recording_cost: timer.cost,
+            })
+        });
+        let share =
+            |&(tally, time): &(kelvin_file::Tally, u64)| ThreadShare { bytes: tally.bytes, seconds: time as f64 / 1e9 };
+        let several = done.threads.len() > 1;
+        Self {
+            way,
+            bytes: done.total.bytes,
+            requests: done.total.requests,
+            passes: done.passes,
+            seconds: done.nanoseconds as f64 / 1e9,
+            bytes_per_second: done.rate(),
+            requests_per_second: done.requests_per_second(),
+            user_seconds: done.used.user as f64 / 1e9,
+            system_seconds: done.used.system as f64 / 1e9,
+            digest: done.digest.map(|digest| digest.to_string()),
+            device: match &done.device {
+                Ok((name, moved)) => {
+                    DeviceBytes::Known { name: name.clone(), read: moved.read, written: moved.written }
+                }
+                Err(reason) => DeviceBytes::Unknown { reason: reason.clone() },
+            },
+            latency,
+            bytes_by_second: done.series.clone(),
+            achieved_depth: done.achieved_depth,
+            by_thread: if several { done.threads.iter().map(share).collect() } else { Vec::new() },
+            fairness: several.then(|| done.fairness()),
+            notes: done.notes.clone(),
+        }
+    }
+
+    /// `, depth 32 (31.4 achieved), 2 threads`.
+    pub(super) fn concurrency(&self, depth: u32, threads: u32) -> String {
+        let depth = match self.achieved_depth {
+            Some(achieved) if depth > 1 => format!(", depth {depth} ({achieved:.1} achieved)"),
+            _ => String::new(),
+        };
+        let threads = if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
+        format!("{depth}, {threads}")
+    }
+
+    /// What the device moved, and how that compares with the file.
+    pub(super) fn device_line(&self) -> String {
+        match &self.device {
+            DeviceBytes::Known { name, read, written } => {
+                let (doing, moved) = match self.way {
+                    Way::Read => ("read", *read),
+                    Way::Written => ("wrote", *written),
+                };
+                format!(
+                    "{name} {doing} {}, {} of what was {}",
+                    units::bytes(moved),
+                    units::share(moved as f64 / self.bytes.max(1) as f64),
+                    self.way.done(),
+                )
+            }
+            DeviceBytes::Unknown { reason } => format!("not known: {reason}"),
+        }
+    }
+
+    /// What people read, after what is particular to one way: a label and a text.
+    pub(super) fn lines(&self) -> Vec<(String, String)> {
+        let mut lines = Vec::new();
+        let mut add = |label: &str, text: String| lines.push((label.to_owned(), text));
+        if let Some(digest) = &self.digest {
+            let passes = if self.passes > 1 { " over all passes" } else { "" };
+            add("digest", format!("{digest}{passes}"));
+        }
+        add(self.way.done(), format!("{} in {} requests", units::bytes(self.bytes), units::count(self.requests)));
+        let used = self.user_seconds + self.system_seconds;
+        add(
+            "time",
+            format!(
+                "{}; {} of a CPU, {} of that in the kernel",
+                units::seconds(self.seconds),
+                units::share(used / self.seconds),
+                units::share(if used > 0.0 { self.system_seconds / used } else { 0.0 }),
+            ),
+        );
+        add(
+            "rate",
+            format!(
+                "{}, {}",
+                units::plain(self.bytes_per_second, Unit::BytesPerSecond),
+                units::plain(self.requests_per_second, Unit::PerSecond).replace("/s", " requests/s"),
+            ),
+        );
+        if let Some(latency) = &self.latency {
+            let [latencies, cost] = latency.lines();
+            add("latency", latencies);
+            add("", cost);
+        }
+        if let Some(fairness) = self.fairness {
+            let rates = self.by_thread.iter().map(|thread| thread.bytes as f64 / thread.seconds);
+            let (least, most) =
+                rates.fold((f64::INFINITY, 0.0f64), |(least, most), rate| (least.min(rate), most.max(rate)));
+            add(
+                "threads",
+                format!("{} each; Jain's fairness {fairness:.3}", units::span(least, most, Unit::BytesPerSecond)),
+            );
+        }
+        for note in &self.notes {
+            add("note", note.clone());
+        }
+        lines
+    }
+}
+
+impl Latency {
+    fn lines(&self) -> [String; 2] {
+        let time = |value| units::plain(value, Unit::Nanoseconds);
+        let latencies = format!(
+            "median {}, 90 % {}, 99 % {}, 99.9 % {}, longest {}",
+            time(self.p50),
+            time(self.p90),
+            time(self.p99),
+            time(self.p999),
+            time(self.longest),
+        );
+        [latencies, format!("timing a request costs {} of it", time(self.recording_cost))]
+    }
+}
+
+/// The kind of the file system that holds a file, or why it is not known.
+pub(super) fn file_system(path: &std::path::Path) -> String {
+    kelvin_sys::fs::kind(path).map_or_else(|error| error.to_string(), |kind| kind.name())
+}
+
+/// Prints JSON, or labelled lines.
+pub(super) fn print<T: Serialize>(json: bool, found: &T, lines: impl FnOnce() -> Vec<(String, String)>) -> Done {
+    output::print(|out| {
+        if json {
+            serde_json::to_writer_pretty(&mut *out, found)?;
+            return writeln!(out);
+        }
+        let width = output::width();
+        for (label, text) in lines() {
+            for (number, line) in text::wrap(&text, width.saturating_sub(LABEL)).into_iter().enumerate() {
+                let label = if number == 0 { label.as_str() } else { "" };
+                writeln!(out, "{label:LABEL$}{line}")?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,53 @@
+//! `kelvin file`: files read or written in one way, with all that is known of it.
+
+mod figures;
+mod read;
+mod write;
+
+use kelvin_file::{Error, recording_cost};
+use kelvin_sys::clock::{self, Clock};
+
+use crate::cli::{FileArgs, FileCommand};
+use crate::fault::{Done, Fault};
+use crate::measure::best_clock;
+
+/// Seconds of calibrating the clock: an error of a hundredth of a percent is enough for latencies.
+const CALIBRATION: f64 = 0.01;
+
+/// `kelvin file`.
+pub fn file(args: &FileArgs) -> Done {
+    kelvin_sys::interrupt::watch().map_err(|error| Fault::new("cannot watch for signals", error))?;
+    match &args.command {
+        FileCommand::Read(args) => read::read(args),
+        FileCommand::Autosize(args) => read::autosize(args),
+        FileCommand::Write(args) => write::write(args),
+    }
+}
+
+/// Why a file could not be worked on, in the words of the command line.
+fn fault(error: Error) -> Fault {
+    match error {
+        Error::Setting { .. } => Fault::because(format!("--{error}")),
+        other => Fault::because(other),
+    }
+}
+
+/// A clock for latencies, and what it costs to use it.
+struct Timer {
+    clock: Clock,
+    hertz: f64,
+    cost: f64,
+}
+
+impl Timer {
+    fn new() -> Self {
+        let (_, clock, _) = best_clock();
+        let hertz = clock::calibrate(clock, CALIBRATION).hertz;
+        Self { clock, hertz, cost: recording_cost(clock, hertz) }
+    }
+
+    /// As a job wants it.
+    fn of_job(&self) -> (Clock, f64) {
+        (self.clock, self.hertz)
+    }
+}

@@ -1,0 +1,186 @@
+//! `kelvin file read` and `kelvin file autosize`: a file of the user's, read in one way.
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use kelvin_file::cache::{Residency, State};
+use kelvin_file::job::{self, Done as Read, Job, Until};
+use kelvin_file::{Order, Target};
+use kelvin_report::{text, units};
+use serde::Serialize;
+
+use super::figures::{self, Figures, Way};
+use super::{Timer, fault};
+use crate::cli::{AutosizeArgs, HowArgs, ReadArgs};
+use crate::fault::{Done, Fault};
+
+/// `kelvin file read`.
+pub(super) fn read(args: &ReadArgs) -> Done {
+    let until = match (args.count, args.seconds) {
+        (Some(count), _) => Until::Requests(count),
+        (None, Some(time)) => Until::Time(time),
+        (None, None) => Until::Passes(1),
+    };
+    let order =
+        if args.random { Order::Random { seed: args.seed.unwrap_or_else(any_seed) } } else { Order::Sequential };
+    let timer = (!args.no_latency).then(Timer::new);
+    let job = Job {
+        order,
+        until,
+        digest: !args.no_digest,
+        latencies: timer.as_ref().map(Timer::of_job),
+        ..described(&args.file, &args.how, args.size)?
+    };
+    let done = job::run(&job).map_err(fault)?;
+    let found = Found::new(&job, &done, timer.as_ref());
+    figures::print(args.json, &found, || found.lines(&done))
+}
+
+/// `kelvin file autosize`.
+pub(super) fn autosize(args: &AutosizeArgs) -> Done {
+    let job = Job { until: Until::Time(args.seconds), ..described(&args.file, &args.how, None)? };
+    let done = job::run(&job).map_err(fault)?;
+    let found = Found::new(&job, &done, None);
+    figures::print(args.json, &found, || {
+        let mut lines = found.lines(&done);
+        lines.insert(
+            0,
+            (
+                "file size".into(),
+                format!(
+                    "{} takes {} in blocks of {}",
+                    units::bytes(done.total.bytes),
+                    units::seconds(done.nanoseconds as f64 / 1e9),
+                    units::bytes(job.block as u64),
+                ),
+            ),
+        );
+        if done.passes > 0 {
+            let said = format!(
+                "{} whole {} over a file of {}: after the first it is the rate of what is in memory",
+                units::count(done.passes),
+                if done.passes == 1 { "pass" } else { "passes" },
+                units::bytes(job.target.bytes()),
+            );
+            lines.insert(1, ("passes".into(), said));
+        }
+        lines
+    })
+}
+
+/// What both have in common: a pass over a file in one way.
+fn described(path: &Path, how: &HowArgs, size: Option<u64>) -> Result<Job, Fault> {
+    let target = Target::find(path).map_err(fault)?;
+    let engine = how.engine.with_depth(how.depth).map_err(fault)?;
+    let range = 0..size.unwrap_or(target.bytes());
+    if range.end > target.bytes() {
+        let has = units::bytes(target.bytes());
+        return Err(Fault::because(format!("--size {}: {} has only {has}", range.end, path.display())));
+    }
+    if target.bytes() == 0 {
+        return Err(Fault::because(format!("{} is empty: there is nothing to read", path.display())));
+    }
+    Ok(Job {
+        target,
+        engine,
+        block: how.block,
+        order: Order::Sequential,
+        state: State::from(how.cache),
+        threads: how.threads,
+        range,
+        until: Until::Passes(1),
+        digest: false,
+        latencies: None,
+    })
+}
+
+fn any_seed() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
+}
+
+/// What was found, for JSON.
+#[derive(Serialize)]
+struct Found {
+    file: String,
+    file_bytes: u64,
+    file_system: String,
+    engine: &'static str,
+    block_bytes: usize,
+    depth: u32,
+    threads: u32,
+    order: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
+    cache: &'static str,
+    before: InMemory,
+    after: InMemory,
+    #[serde(flatten)]
+    figures: Figures,
+}
+
+#[derive(Serialize)]
+struct InMemory {
+    pages: u64,
+    mincore: u64,
+    cachestat: Option<u64>,
+}
+
+impl From<Residency> for InMemory {
+    fn from(found: Residency) -> Self {
+        Self { pages: found.pages, mincore: found.mincore, cachestat: found.cachestat }
+    }
+}
+
+impl Found {
+    fn new(job: &Job, done: &Read, timer: Option<&Timer>) -> Self {
+        Self {
+            file: job.target.path().display().to_string(),
+            file_bytes: job.target.bytes(),
+            file_system: figures::file_system(job.target.path()),
+            engine: job.engine.name(),
+            block_bytes: job.block,
+            depth: job.engine.depth(),
+            threads: job.threads,
+            order: if job.order == Order::Sequential { "sequential" } else { "random" },
+            seed: match job.order {
+                Order::Sequential => None,
+                Order::Random { seed } => Some(seed),
+            },
+            cache: job.state.name(),
+            before: done.before.into(),
+            after: done.after.into(),
+            figures: Figures::new(Way::Read, done, timer),
+        }
+    }
+
+    /// What people read: a label and a text.
+    fn lines(&self, done: &Read) -> Vec<(String, String)> {
+        let way = format!(
+            "{}, blocks of {}, {}{}",
+            self.engine,
+            units::bytes(self.block_bytes as u64),
+            self.order,
+            self.figures.concurrency(self.depth, self.threads)
+        );
+        let file = format!("{}, {}, {}", text::clean(&self.file), units::bytes(self.file_bytes), self.file_system);
+        let cache = format!("{}: {} before, {} after", self.cache, in_memory(done.before), in_memory(done.after));
+        let mut lines: Vec<(String, String)> = vec![
+            ("file".into(), file),
+            ("way".into(), way),
+            ("cache".into(), cache),
+            ("device".into(), self.figures.device_line()),
+        ];
+        lines.extend(self.figures.lines());
+        lines
+    }
+}
+
+/// `all in memory`, `none in memory`, `37 % in memory`, or that the two witnesses differ.
+fn in_memory(found: Residency) -> String {
+    match found.share() {
+        _ if found.is_whole() => "all in memory".into(),
+        Some(0.0) => "none in memory".into(),
+        Some(share) => format!("{} in memory", units::share(share)),
+        None => format!("not known how much in memory ({found})"),
+    }
+}

@@ -1,0 +1,168 @@
+//! `kelvin file write`: a new file, written in one way.
+
+use kelvin_file::write::{self, Pattern, Sync, WriteJob, Written};
+use kelvin_report::{text, units};
+use serde::Serialize;
+
+use super::figures::{self, Figures, Way};
+use super::{Timer, fault};
+use crate::cli::WriteArgs;
+use crate::fault::{Done, Fault};
+
+/// `kelvin file write`.
+pub(super) fn write(args: &WriteArgs) -> Done {
+    let engine = args.engine.with_depth(args.depth).map_err(fault)?;
+    let timer = (!args.no_latency).then(Timer::new);
+    let job = WriteJob {
+        path: args.file.clone(),
+        replace: args.overwrite,
+        engine,
+        sync: args.sync,
+        block: args.block,
+        threads: args.threads,
+        bytes: size(args)?,
+        pattern: pattern(args)?,
+        digest: !args.no_digest,
+        latencies: timer.as_ref().map(Timer::of_job),
+    };
+    let written = write::run(&job).map_err(fault)?;
+    let found = Found::new(&job, &written, timer.as_ref());
+    figures::print(args.json, &found, || found.lines())
+}
+
+/// The size that one of two arguments gives.
+fn size(args: &WriteArgs) -> Result<u64, Fault> {
+    let blocks = |count: u64| {
+        let bytes = count.checked_mul(args.block as u64).filter(|&bytes| i64::try_from(bytes).is_ok());
+        bytes.ok_or_else(|| Fault::because(format!("--count {count}: so many blocks are more than a file can have")))
+    };
+    match (args.size, args.count) {
+        (Some(size), _) => Ok(size),
+        (None, Some(count)) => blocks(count),
+        (None, None) => Err(Fault::because("say how much to write, by --size or --count")),
+    }
+}
+
+fn pattern(args: &WriteArgs) -> Result<Pattern, Fault> {
+    match (args.pattern, args.seed) {
+        (Pattern::Noise { seed }, given) => Ok(Pattern::Noise { seed: given.unwrap_or(seed) }),
+        (byte, None) => Ok(byte),
+        (Pattern::Byte(_), Some(_)) => Err(Fault::because("--seed chooses the noise, and --pattern asks for a byte")),
+    }
+}
+
+/// What was found, for JSON.
+#[derive(Serialize)]
+struct Found {
+    file: String,
+    file_bytes: u64,
+    file_system: String,
+    engine: &'static str,
+    block_bytes: usize,
+    depth: u32,
+    threads: u32,
+    #[serde(skip)]
+    policy: Sync,
+    sync: &'static str,
+    #[serde(flatten)]
+    pattern: PatternFound,
+    /// Seconds of the flush at the end, which are part of the time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flush_seconds: Option<f64>,
+    /// Bytes that were not yet on the device when the time ended.
+    unwritten_bytes: Option<u64>,
+    #[serde(flatten)]
+    figures: Figures,
+}
+
+/// What the pattern was, and what making a block of it cost.
+#[derive(Serialize)]
+struct PatternFound {
+    pattern: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
+    /// Nanoseconds of each request's time, outside of its latency.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pattern_cost: Option<f64>,
+}
+
+impl PatternFound {
+    fn new(job: &WriteJob) -> Self {
+        match job.pattern {
+            Pattern::Noise { seed } => {
+                Self { pattern: "noise".into(), seed: Some(seed), pattern_cost: Some(job.pattern.cost(job.block)) }
+            }
+            Pattern::Byte(byte) => Self { pattern: format!("{byte:#04x}"), seed: None, pattern_cost: None },
+        }
+    }
+
+    fn line(&self) -> String {
+        match (self.seed, self.pattern_cost) {
+            (Some(seed), Some(cost)) => format!(
+                "noise of seed {seed}; making a block of it takes {}, part of the time and of no latency",
+                units::plain(cost, kelvin_model::Unit::Nanoseconds)
+            ),
+            _ => format!("byte {}, which whoever compresses need hardly write", self.pattern),
+        }
+    }
+}
+
+impl Found {
+    fn new(job: &WriteJob, written: &Written, timer: Option<&Timer>) -> Self {
+        let page = kelvin_sys::mapping::page_bytes() as u64;
+        Self {
+            file: job.path.display().to_string(),
+            file_bytes: job.bytes,
+            file_system: figures::file_system(&job.path),
+            engine: job.engine.name(),
+            block_bytes: job.block,
+            depth: job.engine.depth(),
+            threads: job.threads,
+            policy: job.sync,
+            sync: job.sync.name(),
+            pattern: PatternFound::new(job),
+            flush_seconds: written.flush.map(|nanoseconds| nanoseconds as f64 / 1e9),
+            unwritten_bytes: written.unwritten.map(|pages| (pages * page).min(job.bytes)),
+            figures: Figures::new(Way::Written, &written.done, timer),
+        }
+    }
+
+    /// What people read: a label and a text.
+    fn lines(&self) -> Vec<(String, String)> {
+        let way = format!(
+            "{}, blocks of {}{}",
+            self.engine,
+            units::bytes(self.block_bytes as u64),
+            self.figures.concurrency(self.depth, self.threads)
+        );
+        let file = format!("{}, {}, {}", text::clean(&self.file), units::bytes(self.file_bytes), self.file_system);
+        let mut lines: Vec<(String, String)> = vec![
+            ("file".into(), file),
+            ("way".into(), way),
+            ("pattern".into(), self.pattern.line()),
+            ("sync".into(), self.promise()),
+            ("device".into(), self.figures.device_line()),
+        ];
+        lines.extend(self.figures.lines());
+        lines
+    }
+
+    /// What the sync policy promises, and what was found of it.
+    fn promise(&self) -> String {
+        let promise = match self.policy {
+            Sync::None => "taken into memory, and no more".to_owned(),
+            Sync::Fsync => {
+                let flush = units::seconds(self.flush_seconds.unwrap_or(0.0));
+                format!("all flushed to the device at the end, in {flush}, which is part of the time")
+            }
+            Sync::Dsync => "each block was on the device when its write was done".to_owned(),
+            Sync::Direct => "past the page cache; the device's own cache is not flushed".to_owned(),
+        };
+        let left = match self.unwritten_bytes {
+            Some(0) => "nothing was left in memory only".to_owned(),
+            Some(bytes) => format!("{} were in memory only when the time ended", units::bytes(bytes)),
+            None => "what was in memory only is not known, without cachestat".to_owned(),
+        };
+        format!("{}: {promise}; {left}", self.sync)
+    }
+}
