@@ -2,7 +2,10 @@
 
 pub(crate) mod axes;
 pub(crate) mod data;
+pub(crate) mod device;
+mod proof;
+mod writing;
 
 use kelvin_harness::Probe;
 
-pub(crate) static PROBES: &[&Probe] = &[];
+pub(crate) static PROBES: &[&Probe] = &[&device::PROBE, &device::WRITE_PROBE];
