@@ -118,3 +118,47 @@ fn memory_is_no_device() {
         );
     }
 }
+
+/// The rate of reading or writing in blocks of so many bytes.
+fn block_rate(
+    scratch: &Scratch,
+    direction: &str,
+    block: u64,
+    (axis, word): (&'static str, &'static str),
+) -> Option<f64> {
+    let case = Case::new().with("block", block).with_word(axis, word);
+    let readings = scratch.measure(&format!("file.blocksize.{direction}"), &case)?;
+    let reading = of(&readings, &format!("file.blocksize.{direction}"));
+    let proof = match word {
+        "cached" | "buffered" => "afterwards, 16384 of 16384 pages in memory",
+        _ => "bytes that were",
+    };
+    assert!(says(reading, proof) || says(reading, "no device's counters tell"), "{case}: {:?}", reading.notes);
+    Some(rate(reading))
+}
+
+#[test]
+fn larger_blocks_are_read_faster_and_memory_faster_than_the_disk() {
+    let scratch = Scratch::new();
+    let rate = |block, cache| block_rate(&scratch, "read", block, ("cache", cache));
+    let (small, large) = (rate(512, "cached").unwrap(), rate(1 << 20, "cached").unwrap());
+    assert!(large > 2.0 * small, "{small} and {large}");
+    let Some(uncached) = rate(4096, "uncached") else { return };
+    assert!(uncached < rate(4096, "cached").unwrap(), "{uncached}");
+    let Some(direct) = rate(4096, "direct") else { return };
+    let large = rate(1 << 20, "direct").unwrap();
+    assert!(large > 2.0 * direct, "{direct} and {large}");
+}
+
+#[test]
+fn larger_blocks_are_written_faster_and_nothing_but_the_shared_files_stays() {
+    let scratch = Scratch::new();
+    let rate = |block, sync| block_rate(&scratch, "write", block, ("sync", sync));
+    let (small, large) = (rate(512, "buffered").unwrap(), rate(1 << 20, "buffered").unwrap());
+    assert!(large > 2.0 * small, "{small} and {large}");
+    assert_eq!(scratch.left(), ["kelvin-afloat-67108864"]);
+    let Some(direct) = rate(4096, "direct") else { return };
+    let large = rate(1 << 20, "direct").unwrap();
+    assert!(large > 2.0 * direct, "{direct} and {large}");
+    assert_eq!(scratch.left(), ["kelvin-afloat-67108864", "kelvin-scrap-67108864"]);
+}

@@ -13,9 +13,13 @@ use kelvin_sys::fs::room;
 const NAME: &str = "kelvin-data";
 /// Name of the file that is written over, before its size.
 const SCRAP: &str = "kelvin-scrap";
+/// Name of the file that is written over in memory, before its size.
+const AFLOAT: &str = "kelvin-afloat";
 /// Seeds of their contents.
 const SEED: u64 = 1;
 const SCRAP_SEED: u64 = 2;
+const AFLOAT_SEED: u64 = 3;
+pub(super) const KIB: u64 = 1 << 10;
 pub(super) const MIB: u64 = 1 << 20;
 /// Free room that the scratch directory must have, as a multiple of a file that is to be written.
 const ROOM: u64 = 2;
@@ -57,6 +61,20 @@ pub(super) fn scrap(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
     if path.exists() { Target::find(&path).map_err(stopped) } else { shared(bench, &path, bytes, SCRAP_SEED) }
 }
 
+/// A file of so many bytes that all rounds of the run share and write over in memory: it is never flushed, and reaches the
+/// device when the kernel finds the time, if at all.
+pub(super) fn afloat(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
+    let path = bench.scratch().join(format!("{AFLOAT}-{bytes}"));
+    if path.metadata().is_ok_and(|found| found.len() == bytes) {
+        return Target::find(&path).map_err(stopped);
+    }
+    has_room(bench, bytes)?;
+    // Once when it is new, and once more: the kernel writes back what has been dirty for 30 seconds.
+    bench.may_write(2 * bytes)?;
+    noise::afloat(&path, bytes, AFLOAT_SEED).map_err(|error| cannot_write(&path, &error))?;
+    Target::find(&path).map_err(stopped)
+}
+
 /// Bytes a second of the first pass that was made over a file past the page cache after it was written: below the kernel
 /// it may have lain in no cache yet. `None` where the file cannot be read so.
 pub(super) fn first_pass(target: &Target) -> Result<Option<f64>, Stop> {
@@ -79,8 +97,12 @@ fn beside(path: &Path) -> PathBuf {
 fn shared(bench: &Bench<'_>, path: &Path, bytes: u64, seed: u64) -> Result<Target, Stop> {
     has_room(bench, bytes)?;
     bench.may_write(bytes)?;
-    noise::file(path, bytes, seed).map_err(|error| Stop::fail(format!("cannot write {}: {error}", path.display())))?;
+    noise::file(path, bytes, seed).map_err(|error| cannot_write(path, &error))?;
     Target::find(path).map_err(stopped)
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Stop {
+    Stop::fail(format!("cannot write {}: {error}", path.display()))
 }
 
 /// Bytes a second of one pass past the page cache; `None` where there is no way past it.
