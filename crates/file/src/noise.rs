@@ -60,13 +60,27 @@ impl Noise {
 /// # Errors
 /// Those of writing and renaming; nothing is left behind then.
 pub fn file(path: &Path, bytes: u64, seed: u64) -> io::Result<()> {
+    whole(path, bytes, seed, true)
+}
+
+/// The same, but it may be in memory only.
+///
+/// # Errors
+/// Those of writing and renaming; nothing is left behind then.
+pub fn afloat(path: &Path, bytes: u64, seed: u64) -> io::Result<()> {
+    whole(path, bytes, seed, false)
+}
+
+fn whole(path: &Path, bytes: u64, seed: u64, flushed: bool) -> io::Result<()> {
     if path.metadata().is_ok_and(|found| found.len() == bytes) {
         return Ok(());
     }
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(format!(".{}", std::process::id()));
     let unfinished = PathBuf::from(unfinished);
-    let result = write(&unfinished, bytes, seed).and_then(|()| std::fs::rename(&unfinished, path));
+    let result = write(&unfinished, bytes, seed)
+        .and_then(|file| if flushed { file.sync_all() } else { Ok(()) })
+        .and_then(|()| std::fs::rename(&unfinished, path));
     if result.is_err() {
         // The error tells more than a failure to tidy up after it.
         let _ = std::fs::remove_file(&unfinished);
@@ -74,7 +88,7 @@ pub fn file(path: &Path, bytes: u64, seed: u64) -> io::Result<()> {
     result
 }
 
-fn write(path: &Path, bytes: u64, seed: u64) -> io::Result<()> {
+fn write(path: &Path, bytes: u64, seed: u64) -> io::Result<File> {
     let mut file = File::create_new(path)?;
     let mut noise = Noise::new(seed);
     let mut chunk = vec![0; CHUNK];
@@ -85,7 +99,7 @@ fn write(path: &Path, bytes: u64, seed: u64) -> io::Result<()> {
         file.write_all(part)?;
         left -= part.len() as u64;
     }
-    file.sync_all()
+    Ok(file)
 }
 
 #[cfg(test)]

@@ -68,6 +68,11 @@ impl Requests {
         self
     }
 
+    /// Lets this many more be made, and then none until it is called again: to go on where the last one ended.
+    pub fn allow(&mut self, count: u64) {
+        self.left = count;
+    }
+
     /// Passes without end.
     pub fn endless(self) -> Self {
         self.passes(u64::MAX)
@@ -194,6 +199,16 @@ mod tests {
         assert_eq!(requests, expected.map(|(offset, bytes)| Request { offset, bytes }));
         assert_eq!(Requests::new(0..10, 4, Order::Sequential).endless().at_most(7).count(), 7);
         assert_eq!(Requests::new(0..0, 4, Order::Sequential).endless().next(), None);
+    }
+
+    #[test]
+    fn they_go_on_where_they_were_held() {
+        let mut requests = Requests::new(0..30, 10, Order::Sequential).endless();
+        let mut next = |count| {
+            requests.allow(count);
+            requests.by_ref().map(|request| request.offset).collect::<Vec<_>>()
+        };
+        assert_eq!((next(2), next(0), next(3)), (vec![0, 10], vec![], vec![20, 0, 10]));
     }
 
     #[test]

@@ -196,6 +196,14 @@ impl<'a> Bench<'a> {
         self.notes.push(text.into());
     }
 
+    /// Adds a fact to the reading that was kept last: what is known only when all is timed, such as what counters say.
+    pub fn note_on_last(&mut self, text: impl Into<String>) {
+        match self.readings.last_mut() {
+            Some(reading) => reading.notes.push(text.into()),
+            None => self.note(text),
+        }
+    }
+
     /// The clock, for what a probe must time itself.
     pub fn clock(&self) -> Clock {
         self.clock
@@ -210,6 +218,16 @@ impl<'a> Bench<'a> {
     /// Ticks of the clock in nanoseconds.
     pub fn nanoseconds(&self, ticks: u64) -> f64 {
         ticks as f64 * self.nanoseconds_per_tick
+    }
+
+    /// Ticks of the clock that a time from elsewhere would be.
+    pub fn ticks(&self, nanoseconds: u64) -> u64 {
+        (nanoseconds as f64 / self.nanoseconds_per_tick) as u64
+    }
+
+    /// Ticks of the clock in a second.
+    pub fn hertz(&self) -> f64 {
+        self.request.hertz
     }
 
     /// Nanoseconds that this round may spend on timing, all metrics together.
@@ -569,6 +587,21 @@ mod tests {
         let expected = first.len().div_ceil(first.canary_stride) + 1;
         assert_eq!(first.canaries[&Canary::Chain].len(), expected);
         assert_eq!(first.canaries, second.canaries);
+    }
+
+    #[test]
+    fn a_fact_known_afterwards_goes_to_the_reading_before() {
+        let request = Request { hertz: 2e9, ..request(1_000_000) };
+        let mut bench = Bench::new(&request, Clock::Scripted(Script::leak(1)), 1);
+        bench.note_on_last("of the first");
+        bench.note("of the first as well");
+        bench.record(&METRIC, vec![1.0]);
+        bench.note_on_last("counted");
+        bench.record(&OTHER, vec![1.0]);
+        assert_eq!((bench.ticks(500), bench.hertz()), (1000, 2e9));
+        let readings = bench.into_readings();
+        assert_eq!(readings[0].notes, ["of the first", "of the first as well", "counted"]);
+        assert!(readings[1].notes.is_empty());
     }
 
     #[test]

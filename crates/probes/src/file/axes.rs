@@ -8,6 +8,8 @@ use kelvin_model::{Axis, AxisScale, Case};
 pub(super) const BLOCK: Axis = Axis::new("block", "block", AxisScale::Bytes);
 /// State of the page cache: `cached`, `uncached`, `direct`.
 pub(super) const CACHE: Axis = Axis::new("cache", "page cache", AxisScale::Category);
+/// What a write waits for: `buffered` for memory, `direct` for the device to accept it. Neither is flushed.
+pub(super) const SYNC: Axis = Axis::new("sync", "sync policy", AxisScale::Category);
 /// `sequential` or `random`.
 pub(super) const ORDER: Axis = Axis::new("order", "order", AxisScale::Category);
 

@@ -1,15 +1,26 @@
-//! The file that measures of reading share: written once a run, of noise, in the scratch directory.
+//! The files that measures share: written once a run, of noise, in the scratch directory.
 
-use kelvin_file::{Target, noise};
+use std::path::{Path, PathBuf};
+
+use kelvin_file::cache::State;
+use kelvin_file::job::{self, Job, Until};
+use kelvin_file::{Access, Engine, How, Order, Target, noise};
 use kelvin_harness::{Bench, Effort, Stop};
 use kelvin_model::Machine;
 use kelvin_sys::fs::room;
 
-/// Name of the file in the scratch directory, before its size.
+/// Name of the file that is read, in the scratch directory, before its size.
 const NAME: &str = "kelvin-data";
-/// Seed of its content.
+/// Name of the file that is written over, before its size.
+const SCRAP: &str = "kelvin-scrap";
+/// Name of the file that is written over in memory, before its size.
+const AFLOAT: &str = "kelvin-afloat";
+/// Seeds of their contents.
 const SEED: u64 = 1;
-const MIB: u64 = 1 << 20;
+const SCRAP_SEED: u64 = 2;
+const AFLOAT_SEED: u64 = 3;
+pub(super) const KIB: u64 = 1 << 10;
+pub(super) const MIB: u64 = 1 << 20;
 /// Free room that the scratch directory must have, as a multiple of a file that is to be written.
 const ROOM: u64 = 2;
 /// Part of the available memory that a file may take in the page cache.
@@ -17,6 +28,7 @@ const PART: u64 = 8;
 
 /// Size of the file, in bytes: more than most caches of processors hold, little to write, and no more than an eighth of
 /// the memory that is free.
+#[allow(dead_code, reason = "for measures whose cases say the size of the file")]
 pub(super) fn usual_bytes(machine: &Machine, effort: Effort) -> u64 {
     let wanted = match effort {
         Effort::Quick => 64 * MIB,
@@ -30,16 +42,108 @@ pub(super) fn usual_bytes(machine: &Machine, effort: Effort) -> u64 {
 }
 
 /// A file of so many bytes of noise, on its device, that all rounds of the run share. The first one that asks for it
-/// writes it.
+/// writes it, and reads it once past the page cache: see [`first_pass`].
 pub(super) fn file(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
     let path = bench.scratch().join(format!("{NAME}-{bytes}"));
     if !path.exists() {
-        has_room(bench, bytes)?;
-        bench.may_write(bytes)?;
-        noise::file(&path, bytes, SEED)
-            .map_err(|error| Stop::fail(format!("cannot write {}: {error}", path.display())))?;
+        let target = shared(bench, &path, bytes, SEED)?;
+        if let Some(rate) = pass(&target)? {
+            std::fs::write(beside(&path), rate.to_string())?;
+        }
+        return Ok(target);
     }
     Target::find(&path).map_err(stopped)
+}
+
+/// A file of so many bytes on its device, that all rounds of the run share and write over.
+pub(super) fn scrap(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
+    let path = bench.scratch().join(format!("{SCRAP}-{bytes}"));
+    if path.exists() { Target::find(&path).map_err(stopped) } else { shared(bench, &path, bytes, SCRAP_SEED) }
+}
+
+/// A file of so many bytes that all rounds of the run share and write over in memory: it is never flushed, and reaches the
+/// device when the kernel finds the time, if at all.
+pub(super) fn afloat(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
+    let path = bench.scratch().join(format!("{AFLOAT}-{bytes}"));
+    if path.metadata().is_ok_and(|found| found.len() == bytes) {
+        return Target::find(&path).map_err(stopped);
+    }
+    has_room(bench, bytes)?;
+    // Once when it is new, and once more: the kernel writes back what has been dirty for 30 seconds.
+    bench.may_write(2 * bytes)?;
+    noise::afloat(&path, bytes, AFLOAT_SEED).map_err(|error| cannot_write(&path, &error))?;
+    Target::find(&path).map_err(stopped)
+}
+
+/// Bytes a second of the first pass that was made over a file past the page cache after it was written: below the kernel
+/// it may have lain in no cache yet. `None` where the file cannot be read so.
+pub(super) fn first_pass(target: &Target) -> Result<Option<f64>, Stop> {
+    let path = beside(target.path());
+    if !path.exists() {
+        return Ok(None);
+    }
+    let text = std::fs::read_to_string(&path)?;
+    let rate = text.parse().map_err(|_| Stop::fail(format!("{} does not hold a number: {text}", path.display())))?;
+    Ok(Some(rate))
+}
+
+/// Where the rate of the first pass over a file is kept.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".first-pass");
+    PathBuf::from(name)
+}
+
+fn shared(bench: &Bench<'_>, path: &Path, bytes: u64, seed: u64) -> Result<Target, Stop> {
+    has_room(bench, bytes)?;
+    bench.may_write(bytes)?;
+    noise::file(path, bytes, seed).map_err(|error| cannot_write(path, &error))?;
+    Target::find(path).map_err(stopped)
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Stop {
+    Stop::fail(format!("cannot write {}: {error}", path.display()))
+}
+
+/// Bytes a second of one pass past the page cache; `None` where there is no way past it.
+fn pass(target: &Target) -> Result<Option<f64>, Stop> {
+    if can_be_direct(target, MIB).is_err() {
+        return Ok(None);
+    }
+    let Wide { engine, threads, .. } = wide(target, WIDTH)?;
+    let (block, range) = (MIB as usize, 0..target.bytes());
+    let (order, state, until) = (Order::Sequential, State::Direct, Until::Passes(1));
+    let target = target.clone();
+    let job = Job { target, engine, block, order, state, threads, range, until, digest: false, latencies: None };
+    job::run(&job).map(|done| Some(done.rate())).map_err(stopped)
+}
+
+/// Requests under way in the way that gets most out of a device.
+pub(super) const WIDTH: u32 = 16;
+
+/// A way of keeping so many requests under way past the page cache.
+#[derive(Debug)]
+pub(super) struct Wide {
+    pub engine: Engine,
+    pub threads: u32,
+    /// What it is, and why it is not another, in words.
+    pub words: String,
+}
+
+/// The way that gets most out of a device with `depth` requests under way: one thread and io_uring; where that is not to be
+/// had, as many threads, and it is said.
+pub(super) fn wide(target: &Target, depth: u32) -> Result<Wide, Stop> {
+    let ring = Engine::Uring { depth, registered: false };
+    let how = How { access: Access::Buffered, block: 1, order: Order::Sequential };
+    match ring.open(target, how) {
+        Ok(_) => Ok(Wide { engine: ring, threads: 1, words: format!("io_uring, {depth} requests under way") }),
+        Err(error @ kelvin_file::Error::NoRing(_)) => Ok(Wide {
+            engine: Engine::Pread,
+            threads: depth,
+            words: format!("{depth} threads of pread, because {error}"),
+        }),
+        Err(error) => Err(stopped(error)),
+    }
 }
 
 /// That the scratch directory has room for a file of so many bytes, and as many again.
@@ -51,6 +155,18 @@ pub(super) fn has_room(bench: &Bench<'_>, bytes: u64) -> Result<(), Stop> {
     Err(Stop::skip(format!(
         "needs {} bytes of free room in the scratch directory, which has {available}; choose another by --dir",
         ROOM * bytes
+    )))
+}
+
+/// That a file can be read and written past the page cache in blocks of so many bytes.
+pub(super) fn can_be_direct(target: &Target, block: u64) -> Result<(), Stop> {
+    let alignment = target.alignment().map_err(stopped)?;
+    if block.is_multiple_of(alignment) {
+        return Ok(());
+    }
+    Err(Stop::skip(format!(
+        "needs direct I/O in blocks of {block} bytes, and here they must be multiples of {alignment}; choose another \
+         directory by --dir"
     )))
 }
 

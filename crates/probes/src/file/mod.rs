@@ -1,8 +1,14 @@
 //! Files and disks: every way to read and write, what the device can do, and what its file system adds.
 
 pub(crate) mod axes;
+mod blocksize;
 pub(crate) mod data;
+pub(crate) mod device;
+mod expected;
+mod proof;
+mod writing;
 
 use kelvin_harness::Probe;
 
-pub(crate) static PROBES: &[&Probe] = &[];
+pub(crate) static PROBES: &[&Probe] =
+    &[&device::PROBE, &device::WRITE_PROBE, &blocksize::READ_PROBE, &blocksize::WRITE_PROBE];

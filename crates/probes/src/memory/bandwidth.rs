@@ -18,15 +18,19 @@ use super::axes::{BYTES, CPUS, number};
 use super::{latency, limits};
 use crate::cpu::frequency;
 
+/// Id of the probe.
+pub(crate) const ID: &str = "mem.bandwidth";
+
 /// Guarded by the core's canaries alone: what an operation leaves in the caches is no disturbance.
 const fn metric(id: &'static str, summary: &'static str) -> Metric {
     Metric::rate(id, summary).over([Some(BYTES), Some(CPUS), None])
 }
 
-pub(super) static READ: Metric = metric("mem.bandwidth.read", "Bytes read per second, each once, in order");
-static WRITE: Metric =
+pub(crate) static READ: Metric = metric("mem.bandwidth.read", "Bytes read per second, each once, in order");
+pub(crate) static WRITE: Metric =
     metric("mem.bandwidth.write", "Bytes written per second by ordinary stores, each once, in order");
-static COPY: Metric = metric("mem.bandwidth.copy", "Bytes per second of a copy, those read and those written");
+pub(crate) static COPY: Metric =
+    metric("mem.bandwidth.copy", "Bytes per second of a copy, those read and those written");
 static FILL: Metric = metric("mem.bandwidth.fill", "Bytes per second of memory set to a constant by the fastest means");
 static NTWRITE: Metric =
     metric("mem.bandwidth.ntwrite", "Bytes written per second by non-temporal stores, which pass the caches by");
@@ -44,7 +48,7 @@ pub(super) static MEASURED: [(Operation, &Metric); 6] = [
 ];
 
 pub(crate) static PROBE: Probe = Probe {
-    id: "mem.bandwidth",
+    id: ID,
     summary: "Bytes per second of read, write, copy, fill, non-temporal write and triad, in each level of memory",
     kind: Kind::Measure,
     method: Method {
@@ -89,7 +93,7 @@ pub(crate) static PROBE: Probe = Probe {
 const ASSUMED_INNER: [u64; 2] = [16 << 10, 128 << 10];
 
 /// Data caches, innermost first.
-pub(super) fn data_caches(machine: &Machine) -> Vec<&Cache> {
+pub(crate) fn data_caches(machine: &Machine) -> Vec<&Cache> {
     let all = machine.topology.caches.get().map_or(&[][..], Vec::as_slice);
     let mut caches: Vec<&Cache> = all.iter().filter(|cache| cache.kind != CacheKind::Instruction).collect();
     caches.sort_by_key(|cache| cache.level);
@@ -140,7 +144,7 @@ fn largest_set(machine: &Machine, many: bool) -> u64 {
 }
 
 /// The case of main memory and one CPU, which every run has.
-pub(super) fn in_memory(machine: &Machine) -> Case {
+pub(crate) fn in_memory(machine: &Machine) -> Case {
     Case::new().with(&BYTES.name, largest_set(machine, false)).with_word(&CPUS.name, "one")
 }
 

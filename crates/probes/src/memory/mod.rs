@@ -2,7 +2,7 @@
 
 pub(crate) mod allowance;
 pub(crate) mod axes;
-mod bandwidth;
+pub(crate) mod bandwidth;
 mod core_to_core;
 mod false_sharing;
 mod fault;

@@ -1,0 +1,265 @@
+//! What the device below the scratch directory can do, past the page cache.
+//!
+//! Reading and writing of files are explained by these figures. They must not be taken for those of the medium: a drive, a
+//! controller or a hypervisor may answer from a cache of its own, below the kernel.
+
+use std::cell::Cell;
+
+use kelvin_file::cache::State;
+use kelvin_file::job::{self, Job, Until};
+use kelvin_file::{Access, Engine, How, Order, Requests, Tally, Target};
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment};
+
+use super::data::{self, MIB, WIDTH, Wide};
+use super::proof::Counters;
+use super::writing::{Overwriter, stream};
+
+/// Id of the probe of reading, and of that of writing.
+pub(crate) const ID: &str = "file.device";
+pub(crate) const WRITE_ID: &str = "file.device.write";
+
+/// The disk is the point: samples count as found, and waiting for it is no disturbance.
+const fn of_disk(metric: Metric) -> Metric {
+    metric
+        .headline(Treatment::AsFound)
+        .overhead(Overhead::None)
+        .canaries(Canaries::NONE)
+        .contaminants(Tags::NONE)
+        .not_in_cycles()
+}
+
+pub(crate) static READ: Metric = of_disk(Metric::rate(
+    "file.device.read",
+    "Bytes read per second from the device, in order, with 16 requests of 1 MiB under way",
+));
+pub(crate) static LATENCY: Metric = of_disk(Metric::duration(
+    "file.device.latency",
+    "One read of 4 KiB from the device at a random place, with nothing else under way",
+));
+pub(crate) static WRITE: Metric = of_disk(Metric::rate(
+    WRITE_ID,
+    "Bytes per second that the device accepts, in order, with 16 requests of 1 MiB under way, not flushed",
+));
+pub(crate) static ACCEPT: Metric = of_disk(Metric::duration(
+    "file.device.accept",
+    "One write of 4 KiB at a random place, until the device has accepted it, perhaps only in its cache",
+));
+pub(crate) static WRITE_LATENCY: Metric = of_disk(Metric::duration(
+    "file.device.write_latency",
+    "One write of 4 KiB at a random place and fdatasync, until the device has it for good",
+));
+
+pub(crate) static PROBE: Probe = Probe {
+    id: ID,
+    summary: "What the device below the scratch directory gives past the page cache: its rate and its latency",
+    kind: Kind::Measure,
+    method: Method {
+        how: "A file of 64 MiB of noise is written to the scratch directory once a run, and flushed. It is read past the page \
+              cache (O_DIRECT) after none of it is left in memory, by mincore and cachestat. Rate: parts of 16 MiB one after \
+              another, or the whole file where a part takes less than 10 ms, in blocks of 1 MiB by io_uring with 16 under \
+              way; by 16 threads of pread where io_uring is not to be had, which a note says. The time is that from the \
+              first request of a part to its last answer. Latency: blocks of 4 KiB, each once in random order, by pread, \
+              timed one by one. The device's own counters must have moved with at least 95 % of the bytes; their share is \
+              noted. The rate of the first pass over the file after it was written is noted beside that of the round: where \
+              later passes are more than twice as fast, a note says that a cache below the kernel answers them.",
+        prediction: "None: what a device can do is where explanations of file measures begin; what its bus could carry is a \
+                     bound, and no prediction.",
+        not_for: "The medium itself, where a drive's, a controller's or a hypervisor's cache answers; a busy device; reads \
+                  that are neither sequential nor 4 KiB.",
+        pitfalls: &[
+            "The page cache taken for the disk: nothing is read through it, and the device's counters must agree.",
+            "O_DIRECT that succeeds and reads memory (tmpfs, some overlays): refused by what statx says, or by the counters.",
+            "A hypervisor that keeps the disk in its memory: a repeated pass is then faster than a first one; but what was \
+             just written may be in its memory from the beginning, and then nothing inside the guest can tell.",
+            "One request at a time measures latency, not rate: 16 of 1 MiB are under way.",
+        ],
+        sources: &[
+            "open(2) on O_DIRECT, statx(2) on STATX_DIOALIGN, io_uring(7)",
+            "Documentation/block/stat.rst in Linux",
+            "fio --direct=1 --ioengine=io_uring, which measures the same",
+        ],
+    },
+    metrics: &[&READ, &LATENCY],
+    inputs: &[],
+    cases,
+    run: read,
+    predict,
+};
+
+pub(crate) static WRITE_PROBE: Probe = Probe {
+    id: WRITE_ID,
+    summary: "What the device below the scratch directory takes past the page cache: its rate and its latencies",
+    kind: Kind::Measure,
+    method: Method {
+        how: "A file of 64 MiB of noise is written to the scratch directory once a run, and flushed, so that writing it over \
+              allocates nothing. It is written over past the page cache (O_DIRECT) with noise of which no 4 KiB are like any \
+              other. Rate: blocks of 1 MiB by io_uring with 16 under way; when 16 are done the time begins, and it ends \
+              with the last of 32 more, or of those begun within 400 ms; one figure a round, and what it comes to with the \
+              flush that follows is noted. By 16 threads of pwrite where io_uring is not to be had, which a note says. \
+              Latency: blocks of 4 KiB in random order by pwrite and fdatasync, timed one by one, with the time from the \
+              call to the answer of pwrite apart. The device's own counters must have moved with at least 95 % of the bytes.",
+        prediction: "None: what a device can do is where explanations of file measures begin; what its bus could carry is a \
+                     bound, and no prediction.",
+        not_for: "Writing for a long time, when a drive's cache is full; new files, which a file system must find room for; \
+                  a busy device.",
+        pitfalls: &[
+            "Writes acknowledged in a cache: the rate is of what the device accepts; the latency with fdatasync is of what \
+             it has for good, if it is honest about its flushes.",
+            "Drives and file systems that compress or find duplicates: every 4 KiB is different.",
+            "The first write of a place costs the file system more than the second: the file is there, whole, before.",
+            "Wear: a round writes some 50 MiB, counted against --write-limit.",
+        ],
+        sources: &[
+            "open(2) on O_DIRECT, fdatasync(2), io_uring(7)",
+            "Documentation/block/writeback_cache_control.rst in Linux",
+            "fio --direct=1 --rw=write, and --rw=randwrite --fdatasync=1, which measure the same",
+        ],
+    },
+    metrics: &[&WRITE, &ACCEPT, &WRITE_LATENCY],
+    inputs: &[],
+    cases,
+    run: write,
+    predict,
+};
+
+/// Size of the files: many parts and many random places, little to write.
+const BYTES: u64 = 64 * MIB;
+/// A block of a stream: what devices are given at a time at most, or several times that.
+const LARGE: usize = MIB as usize;
+/// A block of a random access: a page of memory, and of most file systems.
+const SMALL: usize = 4096;
+/// Bytes of a part: as many as are under way.
+const PART: u64 = WIDTH as u64 * MIB;
+/// Nanoseconds that a part must take, for its beginning and its end not to count.
+const LEAST_TIME: u64 = 10_000_000;
+/// How much faster than the first pass a later one may be before a cache must have answered it.
+const CACHE_FACTOR: f64 = 2.0;
+/// Most writes of 4 KiB in a round; the bench takes 800 samples of a slow operation at most.
+const MOST_WRITES: u64 = 1000;
+
+fn cases(_: &Machine, _: Effort) -> Vec<Case> {
+    vec![Case::new()]
+}
+
+fn read(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+    let target = data::file(bench, BYTES)?;
+    data::can_be_direct(&target, SMALL as u64)?;
+    rate(bench, &target)?;
+    latency(bench, &target)
+}
+
+/// Reads part after part, many blocks at a time.
+fn rate(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
+    let Wide { engine, threads, words } = data::wide(target, WIDTH)?;
+    let part = |range| {
+        let (target, until) = (target.clone(), Until::Passes(1));
+        let (order, state, block) = (Order::Sequential, State::Direct, LARGE);
+        let job = Job { target, engine, block, order, state, threads, range, until, digest: false, latencies: None };
+        job::run(&job).map_err(data::stopped)
+    };
+    let trial = part(0..PART)?;
+    let bytes = if trial.nanoseconds < LEAST_TIME { BYTES } else { PART };
+    bench.note(words);
+    let counters = Counters::look(target);
+    let mut starts = (0..BYTES).step_by(bytes as usize).cycle().skip(1);
+    let mut times = Vec::new();
+    let ticks = bench.ticks(1_000_000) as f64 / 1e6;
+    bench.time_each_work([&READ], bytes as f64, |_| {
+        let start = starts.next().unwrap_or(0);
+        let done = part(start..start + bytes)?;
+        times.push(done.nanoseconds as f64);
+        Ok([(done.nanoseconds as f64 * ticks) as u64])
+    })?;
+    bench.note_on_last(counters.have_read(bytes * times.len() as u64)?);
+    let mean = (bytes as usize * times.len()) as f64 * 1e9 / times.iter().sum::<f64>();
+    if let Some(first) = data::first_pass(target)? {
+        bench.note_on_last(beside_the_first(first, mean));
+    }
+    Ok(())
+}
+
+/// The rate of a round beside that of the first pass, and what follows, in words.
+fn beside_the_first(first: f64, now: f64) -> String {
+    let rates = format!(
+        "the first pass over the file after it was written ran at {:.0} MB/s, those of this round at {:.0} MB/s",
+        first / 1e6,
+        now / 1e6
+    );
+    if now > CACHE_FACTOR * first {
+        format!("{rates}: a cache below the kernel, a hypervisor's or a drive's, answers what was read before")
+    } else {
+        format!("{rates}: no cache below the kernel shows")
+    }
+}
+
+/// Reads small blocks in random order, one by one.
+fn latency(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
+    let order = Order::Random { seed: bench.seed() };
+    let how = How { access: Access::Direct, block: SMALL, order };
+    let mut reader = Engine::Pread.open(target, how).map_err(data::stopped)?;
+    let mut requests = Requests::new(0..BYTES, SMALL, order).endless();
+    let mut tally = Tally::default();
+    let counters = Counters::look(target);
+    bench.time_each([&LATENCY], |clock| {
+        requests.allow(1);
+        let begun = clock.start();
+        reader.read(&mut requests, &mut tally).map_err(data::stopped)?;
+        Ok([clock.stop().wrapping_sub(begun)])
+    })?;
+    bench.note_on_last(counters.have_read(tally.bytes)?);
+    Ok(())
+}
+
+fn write(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+    let target = data::scrap(bench, BYTES)?;
+    data::can_be_direct(&target, SMALL as u64)?;
+    bench.may_write(2 * PART + PART + MOST_WRITES * SMALL as u64)?;
+    let counters = Counters::look(&target);
+    let streamed = stream(&target, bench.seed())?;
+    bench.note(streamed.words.clone());
+    bench.note(format!("with the flush that followed it was {:.0} MB/s", streamed.flushed_rate / 1e6));
+    bench.note(counters.have_written(streamed.bytes)?);
+    bench.record(&WRITE, vec![streamed.rate]);
+    write_one_by_one(bench, &target)
+}
+
+/// Writes small blocks in random order, one by one, each flushed.
+fn write_one_by_one(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
+    let order = Order::Random { seed: bench.seed() };
+    let mut writer = Overwriter::open(target, Access::Direct, SMALL, bench.seed())?;
+    let mut requests = Requests::new(0..BYTES, SMALL, order).endless();
+    let (written, counters) = (Cell::new(0), Counters::look(target));
+    bench.time_each([&ACCEPT, &WRITE_LATENCY], |clock| {
+        let request = requests.next().ok_or_else(|| Stop::fail("the file has no blocks"))?;
+        writer.renew();
+        let begun = clock.start();
+        writer.write(request)?;
+        let accepted = clock.stop();
+        writer.flush()?;
+        let flushed = clock.stop();
+        written.set(written.get() + request.bytes as u64);
+        Ok([accepted.wrapping_sub(begun), flushed.wrapping_sub(begun)])
+    })?;
+    bench.note_on_last(counters.have_written(written.get())?);
+    Ok(())
+}
+
+fn predict(_: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::because(format!(
+        "{} is a property of the device, on which the predictions of other file measures rest; no device states it",
+        metric.id
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeated_pass_that_is_far_faster_shows_a_cache() {
+        let says = |now| beside_the_first(200e6, now);
+        assert!(says(850e6).contains("at 200 MB/s, those of this round at 850 MB/s: a cache below the kernel"));
+        assert!(says(380e6).ends_with("no cache below the kernel shows"));
+    }
+}

@@ -1,0 +1,209 @@
+//! What a block should take to move between a file and a buffer: what predictions of many measures of files are made of.
+
+use kelvin_harness::Facts;
+use kelvin_model::{Input, Metric, NoPrediction, Unit};
+
+use super::data::{KIB, MIB};
+use super::device;
+use crate::memory::bandwidth;
+use crate::os::syscall_null;
+
+/// The direction in which a block moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Read,
+    Write,
+}
+
+/// A time with its derivation.
+#[derive(Clone, Debug)]
+pub(super) struct Expected {
+    pub nanoseconds: f64,
+    /// The formula, in words.
+    pub formula: String,
+    /// The formula with the figures put in, up to the equals sign.
+    pub derivation: String,
+    pub inputs: Vec<Input>,
+}
+
+/// The time of one call that moves a block between the page cache and a buffer: a system call, and a copy.
+///
+/// The other end of the copy is in memory, for files are larger than caches. The buffer is used again by each call: it stays
+/// in the second-level cache if a half of that holds it, and is read or written as fast as memory is at the other end; a
+/// larger one is in memory too, and the bytes cross it twice.
+pub(super) fn cached(facts: &Facts<'_>, block: u64, way: Way) -> Result<Expected, NoPrediction> {
+    let call = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
+    let memory = bandwidth::in_memory(facts.machine());
+    let second = bandwidth::data_caches(facts.machine()).iter().find(|cache| cache.level == 2).map(|cache| cache.bytes);
+    let (copy, rate, of) = match (second.is_some_and(|bytes| block <= bytes / 2), way) {
+        (true, Way::Read) => one_way(facts.measured(&bandwidth::READ, &memory)?),
+        (true, Way::Write) => one_way(facts.measured(&bandwidth::WRITE, &memory)?),
+        (false, _) => {
+            let copy = facts.measured(&bandwidth::COPY, &memory)?;
+            (copy.clone(), copy.value / 2.0, "half of it, for it counts bytes read and bytes written")
+        }
+    };
+    let nanoseconds = call.value + nanoseconds_of(block, rate);
+    Ok(Expected {
+        nanoseconds,
+        formula: format!("null system call + block / {} ({of})", copy.name),
+        derivation: format!("{} system call + {} / {} copy", time(call.value), bytes(block), per_second(rate)),
+        inputs: vec![call, copy],
+    })
+}
+
+/// A bandwidth that counts as it is: the buffer is in a cache.
+fn one_way(measured: Input) -> (Input, f64, &'static str) {
+    let rate = measured.value;
+    (measured, rate, "the buffer stays in the second-level cache")
+}
+
+/// The time of one request past the page cache with nothing else under way: the device's latency for the first 4 KiB, and
+/// the rest at its rate.
+pub(super) fn direct(facts: &Facts<'_>, block: u64, way: Way) -> Result<Expected, NoPrediction> {
+    let (latency, rate) = of_device(way);
+    let (latency, rate) = (none(facts, latency)?, none(facts, rate)?);
+    let rest = block.saturating_sub(FIRST);
+    let nanoseconds = latency.value + nanoseconds_of(rest, rate.value);
+    Ok(Expected {
+        nanoseconds,
+        formula: format!("{} + (block - 4 KiB) / {}", latency.name, rate.name),
+        derivation: format!("{} latency + {} / {} device", time(latency.value), bytes(rest), per_second(rate.value)),
+        inputs: vec![latency, rate],
+    })
+}
+
+/// The time of a block at the device's rate, with much under way.
+pub(super) fn streamed(facts: &Facts<'_>, block: u64, way: Way) -> Result<Expected, NoPrediction> {
+    let rate = none(facts, of_device(way).1)?;
+    Ok(Expected {
+        nanoseconds: nanoseconds_of(block, rate.value),
+        formula: format!("block / {}", rate.name),
+        derivation: format!("{} / {} device", bytes(block), per_second(rate.value)),
+        inputs: vec![rate],
+    })
+}
+
+/// Bytes that the latency of a device includes.
+const FIRST: u64 = 4 * KIB;
+
+/// Latency and rate of the device.
+fn of_device(way: Way) -> (&'static Metric, &'static Metric) {
+    match way {
+        Way::Read => (&device::LATENCY, &device::READ),
+        Way::Write => (&device::ACCEPT, &device::WRITE),
+    }
+}
+
+/// A metric without parameters.
+fn none(facts: &Facts<'_>, metric: &Metric) -> Result<Input, NoPrediction> {
+    debug_assert!(metric.axes().next().is_none() && matches!(metric.unit, Unit::Nanoseconds | Unit::BytesPerSecond));
+    facts.measured(metric, &kelvin_model::Case::new())
+}
+
+/// Nanoseconds of so many bytes at a rate in bytes per second.
+pub(super) fn nanoseconds_of(bytes: u64, rate: f64) -> f64 {
+    bytes as f64 * 1e9 / rate
+}
+
+/// A time for people.
+pub(super) fn time(nanoseconds: f64) -> String {
+    match nanoseconds {
+        long if long >= 1e6 => format!("{:.2} ms", long / 1e6),
+        middle if middle >= 1e4 => format!("{:.1} us", middle / 1e3),
+        short => format!("{short:.0} ns"),
+    }
+}
+
+/// A rate for people.
+pub(super) fn per_second(rate: f64) -> String {
+    if rate >= 1e9 { format!("{:.2} GB/s", rate / 1e9) } else { format!("{:.1} MB/s", rate / 1e6) }
+}
+
+/// A number of bytes for people.
+pub(super) fn bytes(count: u64) -> String {
+    match count {
+        0 => "0 B".into(),
+        large if large % MIB == 0 => format!("{} MiB", large / MIB),
+        middle if middle % KIB == 0 => format!("{} KiB", middle / KIB),
+        small => format!("{small} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use kelvin_harness::MeasuredValue;
+    use kelvin_model::{Cache, CacheKind, Case, Fact};
+
+    /// Looks at facts of a machine with a second-level cache of 1 MiB and these measured values.
+    fn with<R>(known: &[(&str, f64)], look: impl FnOnce(&Facts<'_>) -> R) -> R {
+        let mut machine = testing::machine();
+        let cache = Cache {
+            level: 2,
+            kind: CacheKind::Unified,
+            bytes: MIB,
+            ways: None,
+            line_bytes: Some(64),
+            shared_by: vec![0],
+        };
+        machine.topology.caches = Fact::known(vec![cache], "a test");
+        let measured = |id: &str, _: &Case| {
+            let &(_, value) = known.iter().find(|(name, _)| *name == id)?;
+            Some(MeasuredValue { value, half_width: 0.0 })
+        };
+        look(&Facts::new(&machine, &measured))
+    }
+
+    const KNOWN: [(&str, f64); 8] = [
+        ("os.syscall.null", 61.0),
+        ("mem.bandwidth.read", 11.8e9),
+        ("mem.bandwidth.write", 8e9),
+        ("mem.bandwidth.copy", 20e9),
+        ("file.device.read", 500e6),
+        ("file.device.latency", 80_000.0),
+        ("file.device.write", 250e6),
+        ("file.device.accept", 40_000.0),
+    ];
+
+    #[test]
+    fn a_cached_block_is_a_call_and_a_copy() {
+        with(&KNOWN, |facts| {
+            // The example of the book: 61 ns and 4096 B at 11.8 GB/s are 408 ns.
+            let read = cached(facts, 4096, Way::Read).unwrap();
+            assert_eq!(read.nanoseconds.round(), 408.0);
+            assert_eq!(read.derivation, "61 ns system call + 4 KiB / 11.80 GB/s copy");
+            assert_eq!(cached(facts, 4096, Way::Write).unwrap().nanoseconds, 61.0 + 512.0);
+            // A buffer of half of the cache is the last that stays there; of a copy half the bytes count.
+            assert!(cached(facts, MIB / 2, Way::Read).unwrap().formula.contains("bandwidth.read"));
+            let large = cached(facts, 10 * MIB, Way::Read).unwrap();
+            assert!((large.nanoseconds - 61.0 - 1_048_576.0).abs() < 1e-6, "{large:?}");
+        });
+    }
+
+    #[test]
+    fn a_direct_block_is_a_latency_and_what_is_more_than_4_kib_at_the_rate() {
+        with(&KNOWN, |facts| {
+            assert_eq!(direct(facts, 4096, Way::Read).unwrap().nanoseconds, 80_000.0);
+            let large = direct(facts, 4096 + 1_000_000, Way::Write).unwrap();
+            assert_eq!(large.nanoseconds, 40_000.0 + 4_000_000.0);
+            assert_eq!(streamed(facts, 1_000_000, Way::Read).unwrap().nanoseconds, 2_000_000.0);
+        });
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        with(&KNOWN[..1], |facts| {
+            assert!(cached(facts, 4096, Way::Read).unwrap_err().0.contains("mem.bandwidth.read"));
+            assert!(direct(facts, 4096, Way::Write).unwrap_err().0.contains("file.device.accept"));
+        });
+    }
+
+    #[test]
+    fn amounts_read_well() {
+        assert_eq!([bytes(512), bytes(4096), bytes(3 * MIB), bytes(0)], ["512 B", "4 KiB", "3 MiB", "0 B"]);
+        assert_eq!([time(61.4), time(80_000.0), time(2.5e7)], ["61 ns", "80.0 us", "25.00 ms"]);
+        assert_eq!([per_second(1.5e9), per_second(4e8)], ["1.50 GB/s", "400.0 MB/s"]);
+    }
+}

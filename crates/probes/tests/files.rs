@@ -1,0 +1,164 @@
+//! The measures of files run once for real, on the disk that holds the build: what they claim is what the counters say.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use kelvin_model::{Attempt, Case, Reading, Readings};
+
+/// Milliseconds of the timed part.
+const SLICE: u64 = 10;
+
+/// A scratch directory on the disk that holds the build, removed when dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("files-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// What a probe reads; `None`, and said, where this disk has not what it needs.
+    #[allow(clippy::print_stderr)]
+    fn measure(&self, id: &str, case: &Case) -> Option<Vec<Reading>> {
+        match common::run_probe_in(&self.0, id, case, SLICE) {
+            Attempt::Measured(readings) => Some(readings),
+            Attempt::Skipped(reason) => {
+                eprintln!("{id} {case} skipped: {reason}");
+                None
+            }
+            Attempt::Failed(reason) => panic!("{id} {case}: {reason}"),
+        }
+    }
+
+    /// Names of the files that are left, without the ledger.
+    fn left(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
+        names.retain(|name| name != "written");
+        names.sort_unstable();
+        names
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The reading of a metric.
+fn of<'a>(readings: &'a [Reading], metric: &str) -> &'a Reading {
+    readings.iter().find(|reading| reading.metric == *metric).unwrap_or_else(|| panic!("no {metric}"))
+}
+
+/// The median of a reading as a rate in bytes per second.
+fn rate(reading: &Reading) -> f64 {
+    match &reading.readings {
+        Readings::Batches(batches) => batches.work_per_iteration * 1e9 / common::median(reading),
+        Readings::Scalars(_) => common::median(reading),
+    }
+}
+
+/// Whether a note of a reading says this.
+fn says(reading: &Reading, words: &str) -> bool {
+    reading.notes.iter().any(|note| note.contains(words))
+}
+
+const MIB: f64 = 1048576.0;
+
+#[test]
+fn the_device_counts_what_is_read_from_it() {
+    let scratch = Scratch::new();
+    let Some(readings) = scratch.measure("file.device", &Case::new()) else { return };
+    let (stream, single) = (of(&readings, "file.device.read"), of(&readings, "file.device.latency"));
+    for reading in [stream, single] {
+        assert!(says(reading, "bytes that were read"), "{:?}", reading.notes);
+    }
+    assert!(says(stream, "the first pass over the file after it was written ran at"), "{:?}", stream.notes);
+    // From a memory card to the fastest of buses; more than a system call takes.
+    assert!((MIB..100e9).contains(&rate(stream)), "{}", rate(stream));
+    assert!((1e3..1e9).contains(&common::median(single)), "{}", common::median(single));
+    // One small block at a time never gets what many large ones do.
+    assert!(4096.0 * 1e9 / common::median(single) < rate(stream));
+    assert_eq!(scratch.left(), ["kelvin-data-67108864", "kelvin-data-67108864.first-pass"]);
+}
+
+#[test]
+fn the_device_counts_what_is_written_to_it() {
+    let scratch = Scratch::new();
+    let Some(readings) = scratch.measure("file.device.write", &Case::new()) else { return };
+    let stream = of(&readings, "file.device.write");
+    assert!(says(stream, "bytes that were written"), "{:?}", stream.notes);
+    assert!((MIB..100e9).contains(&rate(stream)), "{}", rate(stream));
+    let [accepted, durable] =
+        ["accept", "write_latency"].map(|metric| common::median(of(&readings, &format!("file.device.{metric}"))));
+    // What is flushed was accepted before.
+    assert!(1e3 < accepted && accepted < durable, "{accepted} ns and {durable} ns");
+    assert_eq!(scratch.left(), ["kelvin-scrap-67108864"]);
+}
+
+#[test]
+fn memory_is_no_device() {
+    let shm = Path::new("/dev/shm");
+    if !shm.is_dir() {
+        return;
+    }
+    let scratch = Scratch(shm.join(format!("kelvin-files-{}", std::process::id())));
+    std::fs::create_dir_all(&scratch.0).unwrap();
+    for id in ["file.device", "file.device.write"] {
+        let attempt = common::run_probe_in(&scratch.0, id, &Case::new(), SLICE);
+        assert!(
+            matches!(&attempt, Attempt::Skipped(reason) if reason.0.contains("past the page cache")),
+            "{id}: {attempt:?}"
+        );
+    }
+}
+
+/// The rate of reading or writing in blocks of so many bytes.
+fn block_rate(
+    scratch: &Scratch,
+    direction: &str,
+    block: u64,
+    (axis, word): (&'static str, &'static str),
+) -> Option<f64> {
+    let case = Case::new().with("block", block).with_word(axis, word);
+    let readings = scratch.measure(&format!("file.blocksize.{direction}"), &case)?;
+    let reading = of(&readings, &format!("file.blocksize.{direction}"));
+    let proof = match word {
+        "cached" | "buffered" => "afterwards, 16384 of 16384 pages in memory",
+        _ => "bytes that were",
+    };
+    assert!(says(reading, proof) || says(reading, "no device's counters tell"), "{case}: {:?}", reading.notes);
+    Some(rate(reading))
+}
+
+#[test]
+fn larger_blocks_are_read_faster_and_memory_faster_than_the_disk() {
+    let scratch = Scratch::new();
+    let rate = |block, cache| block_rate(&scratch, "read", block, ("cache", cache));
+    let (small, large) = (rate(512, "cached").unwrap(), rate(1 << 20, "cached").unwrap());
+    assert!(large > 2.0 * small, "{small} and {large}");
+    let Some(uncached) = rate(4096, "uncached") else { return };
+    assert!(uncached < rate(4096, "cached").unwrap(), "{uncached}");
+    let Some(direct) = rate(4096, "direct") else { return };
+    let large = rate(1 << 20, "direct").unwrap();
+    assert!(large > 2.0 * direct, "{direct} and {large}");
+}
+
+#[test]
+fn larger_blocks_are_written_faster_and_nothing_but_the_shared_files_stays() {
+    let scratch = Scratch::new();
+    let rate = |block, sync| block_rate(&scratch, "write", block, ("sync", sync));
+    let (small, large) = (rate(512, "buffered").unwrap(), rate(1 << 20, "buffered").unwrap());
+    assert!(large > 2.0 * small, "{small} and {large}");
+    assert_eq!(scratch.left(), ["kelvin-afloat-67108864"]);
+    let Some(direct) = rate(4096, "direct") else { return };
+    let large = rate(1 << 20, "direct").unwrap();
+    assert!(large > 2.0 * direct, "{direct} and {large}");
+    assert_eq!(scratch.left(), ["kelvin-afloat-67108864", "kelvin-scrap-67108864"]);
+}
