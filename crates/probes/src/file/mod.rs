@@ -4,7 +4,9 @@ pub(crate) mod axes;
 mod byte_calls;
 mod cached;
 pub(crate) mod data;
+mod engines;
+mod ways;
 
 use kelvin_harness::Probe;
 
-pub(crate) static PROBES: &[&Probe] = &[&byte_calls::PROBE];
+pub(crate) static PROBES: &[&Probe] = &[&byte_calls::PROBE, &engines::PROBE];

@@ -23,10 +23,11 @@ const fn metric(id: &'static str, summary: &'static str) -> Metric {
     Metric::rate(id, summary).over([Some(BYTES), Some(CPUS), None])
 }
 
-pub(super) static READ: Metric = metric("mem.bandwidth.read", "Bytes read per second, each once, in order");
+pub(crate) static READ: Metric = metric("mem.bandwidth.read", "Bytes read per second, each once, in order");
 static WRITE: Metric =
     metric("mem.bandwidth.write", "Bytes written per second by ordinary stores, each once, in order");
-static COPY: Metric = metric("mem.bandwidth.copy", "Bytes per second of a copy, those read and those written");
+pub(crate) static COPY: Metric =
+    metric("mem.bandwidth.copy", "Bytes per second of a copy, those read and those written");
 static FILL: Metric = metric("mem.bandwidth.fill", "Bytes per second of memory set to a constant by the fastest means");
 static NTWRITE: Metric =
     metric("mem.bandwidth.ntwrite", "Bytes written per second by non-temporal stores, which pass the caches by");
@@ -142,6 +143,15 @@ fn largest_set(machine: &Machine, many: bool) -> u64 {
 /// The case of main memory and one CPU, which every run has.
 pub(super) fn in_memory(machine: &Machine) -> Case {
     Case::new().with(&BYTES.name, largest_set(machine, false)).with_word(&CPUS.name, "one")
+}
+
+/// The case of one CPU that goes through memory where a set of so many bytes lies: the outermost cache if that can hold
+/// it, else main memory.
+pub(crate) fn lying_where(machine: &Machine, bytes: u64) -> Case {
+    match cached_sets(machine, false).last() {
+        Some(&set) if bytes <= last_level(machine) => Case::new().with(&BYTES.name, set).with_word(&CPUS.name, "one"),
+        _ => in_memory(machine),
+    }
 }
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
@@ -408,6 +418,13 @@ pub(super) mod tests {
         // times.
         assert_eq!(sets(&many, Effort::Default, "one"), [24 * KIB, 512 * KIB, 2 * MIB, 256 * MIB]);
         assert_eq!(sets(&many, Effort::Default, "all"), [24 * KIB, 512 * KIB, 8 * MIB]);
+    }
+
+    #[test]
+    fn a_set_lies_in_the_outermost_cache_that_can_hold_it_or_in_memory() {
+        let two = machine(2, 32 * MIB, 24 << 30);
+        assert_eq!(lying_where(&two, 32 * MIB), Case::new().with("bytes", 4 * MIB).with_word("cpus", "one"));
+        assert_eq!(lying_where(&two, 33 * MIB), in_memory(&two));
     }
 
     #[test]

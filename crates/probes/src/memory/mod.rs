@@ -2,10 +2,10 @@
 
 pub(crate) mod allowance;
 pub(crate) mod axes;
-mod bandwidth;
+pub(crate) mod bandwidth;
 mod core_to_core;
 mod false_sharing;
-mod fault;
+pub(crate) mod fault;
 mod fault_major;
 mod latency;
 mod limits;
