@@ -1,5 +1,9 @@
 //! Conclusions of the tasks study: a fixed amount of work split over 1 to 2P threads, and over as many processes.
 
+mod crossing;
+mod engines;
+
+pub use engines::engines;
 use kelvin_model::{Case, Conclusion, Name, Run, StudyResult, Unit};
 use kelvin_stats::{LEVEL, headline, headline_interval, mean_test, median_ratio};
 

@@ -196,6 +196,18 @@ impl Reader {
         }
     }
 
+    /// Has a mapping forget which pages are mapped, so that it meets them as it did when it was opened; other ways keep
+    /// nothing that could be forgotten.
+    ///
+    /// # Errors
+    /// Those of madvise.
+    pub fn forget(&mut self) -> Result<()> {
+        match &mut self.0 {
+            Kind::Mapped(mapped) => mapped.forget(),
+            Kind::Plain(_) | Kind::Streamed(_) | Kind::Buffered(_) | Kind::Ring(_) => Ok(()),
+        }
+    }
+
     /// What the way did that its name does not say.
     pub fn notes(&self) -> Vec<String> {
         match &self.0 {

@@ -113,6 +113,37 @@ pub fn reads(from: BorrowedFd<'_>, calls: u64) -> Result<()> {
     Ok(())
 }
 
+/// One byte read at each of these places of a file (pread).
+#[inline(always)]
+pub fn reads_at(from: BorrowedFd<'_>, places: impl Iterator<Item = u64>) -> Result<()> {
+    let mut byte = 0u8;
+    let (from, address) = (from.as_raw_fd() as usize, (&raw mut byte) as usize);
+    for place in places {
+        // SAFETY: the second argument points to one writable byte that lives to the end of the loop.
+        match checked(unsafe { system_call(libc::SYS_pread64, [from, address, 1, place as usize, 0, 0]) })? {
+            1 => {}
+            bytes => return Err(moved(bytes, 1)),
+        }
+    }
+    Ok(())
+}
+
+/// Goes to each of these places of a file, and reads nothing (lseek).
+#[inline(always)]
+pub fn seeks(within: BorrowedFd<'_>, places: impl Iterator<Item = u64>) -> Result<()> {
+    let within = within.as_raw_fd() as usize;
+    for place in places {
+        // SAFETY: lseek takes no pointers.
+        let found = checked(unsafe {
+            system_call(libc::SYS_lseek, [within, place as usize, libc::SEEK_SET as usize, 0, 0, 0])
+        })?;
+        if found as u64 != place {
+            return Err(Error::other(format!("it went to {found} instead of {place}")));
+        }
+    }
+    Ok(())
+}
+
 /// `calls` writes of one byte.
 #[inline(always)]
 pub fn writes(to: BorrowedFd<'_>, calls: u64) -> Result<()> {
@@ -272,6 +303,7 @@ pub fn set_timer_slack(nanoseconds: u64) -> Result<()> {
 mod tests {
     use super::*;
     use std::fs::File;
+    use std::io::Seek;
     use std::os::fd::AsFd;
     use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -351,6 +383,13 @@ mod tests {
             library_clock_reads(clock, 3).unwrap();
         }
         assert_eq!(reads(null.as_fd(), 1).unwrap_err().to_string(), "it moved 0 bytes of 1");
+        let file = crate::mapping::memory_file().unwrap();
+        file.set_len(3).unwrap();
+        reads_at(file.as_fd(), 0..3).unwrap();
+        seeks(file.as_fd(), [2, 0, 1].into_iter()).unwrap();
+        assert_eq!((&file).stream_position().unwrap(), 1);
+        assert_eq!(reads_at(file.as_fd(), 2..4).unwrap_err().to_string(), "it moved 0 bytes of 1");
+        assert_eq!(seeks(file.as_fd(), std::iter::once(u64::MAX)).unwrap_err().raw_os_error(), Some(libc::EINVAL));
         assert_eq!(writes(zero.as_fd(), 1).unwrap_err().raw_os_error(), Some(libc::EBADF));
         assert_eq!(stats(c"/nowhere", 1).unwrap_err().raw_os_error(), Some(libc::ENOENT));
         assert_eq!(opens_and_closes(c"/nowhere", 1).unwrap_err().raw_os_error(), Some(libc::ENOENT));

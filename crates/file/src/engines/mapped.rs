@@ -47,6 +47,12 @@ impl Mapped {
         Ok(Self { target, view, buffer, populate: engine != Engine::Mmap, ahead: 0..0 })
     }
 
+    pub(crate) fn forget(&mut self) -> Result<()> {
+        self.ahead = 0..0;
+        let Some((_, mapping)) = &self.view else { return Ok(()) };
+        mapping.forget(mapping.len()).map_err(|error| Error::call("unmap the pages of", self.target.path(), error))
+    }
+
     pub(crate) fn read<O: Observer>(&mut self, requests: &mut Requests, observer: &mut O) -> Result<()> {
         let Some((guard, mapping)) = &self.view else { return Ok(()) };
         for request in requests {

@@ -2,13 +2,23 @@
 
 pub(crate) mod axes;
 mod blocksize;
+mod byte_calls;
+mod cached;
 pub(crate) mod data;
 pub(crate) mod device;
+mod engines;
 mod expected;
 mod proof;
+mod ways;
 mod writing;
 
 use kelvin_harness::Probe;
 
-pub(crate) static PROBES: &[&Probe] =
-    &[&device::PROBE, &device::WRITE_PROBE, &blocksize::READ_PROBE, &blocksize::WRITE_PROBE];
+pub(crate) static PROBES: &[&Probe] = &[
+    &device::PROBE,
+    &device::WRITE_PROBE,
+    &blocksize::READ_PROBE,
+    &blocksize::WRITE_PROBE,
+    &byte_calls::PROBE,
+    &engines::PROBE,
+];

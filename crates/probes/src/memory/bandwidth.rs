@@ -148,6 +148,15 @@ pub(crate) fn in_memory(machine: &Machine) -> Case {
     Case::new().with(&BYTES.name, largest_set(machine, false)).with_word(&CPUS.name, "one")
 }
 
+/// The case of one CPU that goes through memory where a set of so many bytes lies: the outermost cache if that can hold
+/// it, else main memory.
+pub(crate) fn lying_where(machine: &Machine, bytes: u64) -> Case {
+    match cached_sets(machine, false).last() {
+        Some(&set) if bytes <= last_level(machine) => Case::new().with(&BYTES.name, set).with_word(&CPUS.name, "one"),
+        _ => in_memory(machine),
+    }
+}
+
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let of = |many: bool| {
         let word = if many { "all" } else { "one" };
@@ -412,6 +421,13 @@ pub(super) mod tests {
         // times.
         assert_eq!(sets(&many, Effort::Default, "one"), [24 * KIB, 512 * KIB, 2 * MIB, 256 * MIB]);
         assert_eq!(sets(&many, Effort::Default, "all"), [24 * KIB, 512 * KIB, 8 * MIB]);
+    }
+
+    #[test]
+    fn a_set_lies_in_the_outermost_cache_that_can_hold_it_or_in_memory() {
+        let two = machine(2, 32 * MIB, 24 << 30);
+        assert_eq!(lying_where(&two, 32 * MIB), Case::new().with("bytes", 4 * MIB).with_word("cpus", "one"));
+        assert_eq!(lying_where(&two, 33 * MIB), in_memory(&two));
     }
 
     #[test]

@@ -120,8 +120,13 @@ impl Touched {
 }
 
 /// The case of a file page that is mapped by a fault of its own.
-pub(super) fn cached_file() -> Case {
+pub(crate) fn cached_file() -> Case {
     Case::new().with_word("kind", Touched::File.word())
+}
+
+/// The case of a file page that is mapped together with those around it.
+pub(crate) fn cached_file_around() -> Case {
+    Case::new().with_word("kind", Touched::FileAround.word())
 }
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
@@ -402,8 +407,8 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
 }
 
 /// Pages that a fault maps around the one touched, unless it was set otherwise.
-const PAGES_AROUND: f64 = 16.0;
-const AROUND: &str = "Linux mm/memory.c: fault_around_pages is 65536 bytes by default";
+pub(crate) const PAGES_AROUND: f64 = 16.0;
+pub(crate) const AROUND: &str = "Linux mm/memory.c: fault_around_pages is 65536 bytes by default";
 
 /// A fault that maps the pages around: more than one that maps a single page, less than as many of those.
 fn around(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {

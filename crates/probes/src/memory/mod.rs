@@ -5,7 +5,7 @@ pub(crate) mod axes;
 pub(crate) mod bandwidth;
 mod core_to_core;
 mod false_sharing;
-mod fault;
+pub(crate) mod fault;
 mod fault_major;
 mod latency;
 mod limits;

@@ -188,9 +188,9 @@ fn select(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 
 /// Instructions beyond the entry for a call that goes straight to a driver: finding the file, checking permission and
 /// range, the hooks of security modules and of notification, the driver.
-const SHORT_WAY_INSTRUCTIONS: f64 = 150.0;
+pub(crate) const SHORT_WAY_INSTRUCTIONS: f64 = 150.0;
 /// Two a cycle at 3 GHz, a cycle at which servers of today run.
-const NANOSECONDS_AN_INSTRUCTION: f64 = 1.0 / (2.0 * 3.0);
+pub(crate) const NANOSECONDS_AN_INSTRUCTION: f64 = 1.0 / (2.0 * 3.0);
 
 fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     if ![READ.id, WRITE.id, FSTAT.id].contains(&metric.id) {

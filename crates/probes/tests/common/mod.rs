@@ -3,7 +3,7 @@
 //! A test that wants it says `mod common;` and calls [`run_probe`]. The process is the test binary itself, started
 //! again to run nothing but [`serve_round`].
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kelvin_model::{Attempt, Case, Readings};
@@ -29,15 +29,38 @@ fn serve_round() {
 ///
 /// Panics if the process crashes, hangs, or answers garbage.
 pub fn run_probe(id: &str, case: &Case, slice_ms: u64) -> Attempt {
-    run_probe_in(&std::env::temp_dir(), id, case, slice_ms)
+    run_probe_in(&Directories { scratch: std::env::temp_dir(), remote: None }, id, case, slice_ms)
 }
 
-/// The same with this scratch directory.
-pub fn run_probe_in(scratch: &Path, id: &str, case: &Case, slice_ms: u64) -> Attempt {
+/// The directories that a probe may use.
+#[derive(Clone, Debug)]
+pub struct Directories {
+    /// Where it makes files.
+    pub scratch: PathBuf,
+    /// The one that `--remote` names.
+    pub remote: Option<PathBuf>,
+}
+
+#[allow(dead_code)]
+impl Directories {
+    /// A scratch directory alone.
+    pub fn scratch(scratch: &Path) -> Self {
+        Self { scratch: scratch.to_owned(), remote: None }
+    }
+}
+
+/// A fresh directory on the disk that holds what is built, removed with all that is in it when dropped.
+#[allow(dead_code)]
+pub fn on_disk() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// The same as [`run_probe`] with directories of the test's choice.
+pub fn run_probe_in(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> Attempt {
     let program = std::env::current_exe().unwrap();
     let arguments = ["common::serve_round", "--exact", "--ignored", "--test-threads=1"];
     let mut child = Guarded::spawn(program.as_os_str(), &arguments, [("KELVIN_TEST", "1")]).unwrap();
-    child.give(request(scratch, id, case, slice_ms).as_bytes());
+    child.give(request(directories, id, case, slice_ms).as_bytes());
     let ending = child.wait(LIMIT, MOST_BYTES).unwrap();
     // A probe that fails is an answer; the process itself must end well in any case.
     assert_eq!(
@@ -59,6 +82,15 @@ pub fn measure(id: &str, case: &Case, slice_ms: u64) -> Vec<kelvin_model::Readin
     }
 }
 
+/// The same in directories of the test's choice.
+#[allow(dead_code)]
+pub fn measure_in(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> Vec<kelvin_model::Reading> {
+    match run_probe_in(directories, id, case, slice_ms) {
+        Attempt::Measured(readings) => readings,
+        other => panic!("{id} {case}: {other:?}"),
+    }
+}
+
 /// Median over the batches of a reading, in nanoseconds per operation, nothing subtracted; of scalars, in their unit.
 #[allow(dead_code)]
 pub fn median(reading: &kelvin_model::Reading) -> f64 {
@@ -72,7 +104,7 @@ pub fn median(reading: &kelvin_model::Reading) -> f64 {
     values[values.len() / 2]
 }
 
-fn request(scratch: &Path, id: &str, case: &Case, slice_ms: u64) -> String {
+fn request(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> String {
     let counter = counter_unusable(None).is_none();
     let clock = if counter { Clock::Counter } else { Clock::MonotonicRaw };
     let allowed = cpu::allowed().unwrap();
@@ -92,7 +124,8 @@ fn request(scratch: &Path, id: &str, case: &Case, slice_ms: u64) -> String {
         "realtime": false,
         "seed": 42,
         "throttle_file": null,
-        "scratch": scratch,
+        "scratch": directories.scratch,
+        "remote": directories.remote,
         "write_limit": 1u64 << 30,
         "parent": std::process::id(),
     });

@@ -1,0 +1,263 @@
+//! Where the lines of one metric cross: from which position on one is surely below the other.
+
+use std::cmp::Ordering;
+
+use kelvin_model::{Case, Run, Value};
+use kelvin_stats::{LEVEL, mean_test, median, t_quantile};
+
+use crate::gather::Gathered;
+use crate::headlines::{Desk, Settled};
+
+/// A metric along one axis, all other parameters held.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Line {
+    /// The other parameters, in words.
+    pub name: String,
+    /// Ascending, each position once.
+    pub points: Vec<Point>,
+}
+
+/// The headlines of the rounds at one position.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Point {
+    pub at: u64,
+    pub rounds: Vec<f64>,
+}
+
+impl Line {
+    fn add(&mut self, at: u64, rounds: Vec<f64>) {
+        let place = self.points.partition_point(|point| point.at < at);
+        self.points.insert(place, Point { at, rounds });
+    }
+
+    /// The rounds at a position.
+    pub fn at(&self, at: u64) -> Option<&[f64]> {
+        self.points.iter().find(|point| point.at == at).map(|point| point.rounds.as_slice())
+    }
+}
+
+/// The lines of a metric along one of its axes, in the order in which they were planned.
+pub(super) fn lines(run: &Run, desk: &Desk<'_>, metric: &str, axis: &str) -> Vec<Line> {
+    let Some(definition) = run.metric(metric) else { return Vec::new() };
+    let mut lines: Vec<Line> = Vec::new();
+    for measurement in run.measurements.iter().filter(|measurement| measurement.readings(metric).next().is_some()) {
+        let case = &measurement.planned.case;
+        let Some(at) = case.integer(axis) else { continue };
+        let gathered = Gathered::of(measurement, definition, &desk.references);
+        let Some(settled) = Settled::of(&gathered, definition.headline, None) else { continue };
+        let name = name(case, axis);
+        let place = lines.iter().position(|line| line.name == name).unwrap_or_else(|| {
+            lines.push(Line { name, points: Vec::new() });
+            lines.len() - 1
+        });
+        lines[place].add(at, settled.round_headlines);
+    }
+    lines
+}
+
+/// All parameters of a case but one: a word alone, a number with its name.
+fn name(case: &Case, axis: &str) -> String {
+    let others = case.iter().filter(|(name, _)| **name != *axis);
+    let words = others.map(|(name, value)| match value {
+        Value::Word(word) => word.to_string(),
+        Value::Integer(number) => format!("{name}={number}"),
+    });
+    words.collect::<Vec<String>>().join(" ")
+}
+
+/// How the second of two lines stands to the first at one position.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Standing {
+    pub at: u64,
+    /// Median of the second over that of the first.
+    pub ratio: f64,
+    /// Its interval, of a level at which all positions hold together.
+    pub low: f64,
+    pub high: f64,
+}
+
+impl Standing {
+    /// Whether the second is below or above; `Equal` if that is not certain.
+    pub fn side(&self) -> Ordering {
+        if self.high < 1.0 {
+            Ordering::Less
+        } else if self.low > 1.0 {
+            Ordering::Greater
+        } else {
+            Ordering::Equal
+        }
+    }
+}
+
+/// A change of sides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Crossing {
+    /// The last position at which the second was surely on its old side, and the first at which it surely was on its new one.
+    pub between: (u64, u64),
+    /// Where the ratio of the medians is one, on a straight line of logarithms.
+    pub near: f64,
+    /// The new side of the second.
+    pub to: Ordering,
+}
+
+/// How the second of two lines stands to the first at all positions that both have.
+///
+/// The interval at each position is Welch's on logarithms, at a level (Bonferroni's) at which all of them hold at once with
+/// 95 %: a line against its equal changes sides by accident in far less than one case in twenty.
+pub(super) fn standings(first: &Line, second: &Line) -> Vec<Standing> {
+    let both: Vec<(u64, &[f64], &[f64])> = first
+        .points
+        .iter()
+        .filter_map(|point| Some((point.at, point.rounds.as_slice(), second.at(point.at)?)))
+        .filter(|(_, first, second)| first.iter().chain(*second).all(|&value| value > 0.0))
+        .collect();
+    let all = both.len() as f64;
+    both.into_iter().filter_map(|(at, first, second)| standing(at, first, second, all)).collect()
+}
+
+/// The same at one position of so many.
+pub(super) fn standing(at: u64, first: &[f64], second: &[f64], of: f64) -> Option<Standing> {
+    let logarithms = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<f64>>();
+    let test = mean_test(&logarithms(first), &logarithms(second))?;
+    let tail = (1.0 - LEVEL) / 2.0;
+    let wider = t_quantile(1.0 - tail / of, test.degrees) / t_quantile(1.0 - tail, test.degrees);
+    let ratio = median(second) / median(first);
+    let factor = (test.half_width * wider).exp();
+    Some(Standing { at, ratio, low: ratio / factor, high: ratio * factor })
+}
+
+/// Where the second line changes sides: positions at which neither side is certain are passed over.
+pub(super) fn crossings(standings: &[Standing]) -> Vec<Crossing> {
+    let certain: Vec<usize> = (0..standings.len()).filter(|&i| standings[i].side() != Ordering::Equal).collect();
+    certain
+        .windows(2)
+        .filter(|pair| standings[pair[0]].side() != standings[pair[1]].side())
+        .map(|pair| Crossing {
+            between: (standings[pair[0]].at, standings[pair[1]].at),
+            near: near(&standings[pair[0]..=pair[1]]),
+            to: standings[pair[1]].side(),
+        })
+        .collect()
+}
+
+/// Where the ratio is one between the first and the last of these, which lie on different sides of it.
+fn near(standings: &[Standing]) -> f64 {
+    let point = |standing: &Standing| ((standing.at.max(1) as f64).ln(), standing.ratio.ln());
+    let changes = |pair: &&[Standing]| (pair[0].ratio < 1.0) != (pair[1].ratio < 1.0);
+    let pair = standings.windows(2).find(changes).unwrap_or(standings);
+    let ((x0, y0), (x1, y1)) = (point(&pair[0]), point(&pair[pair.len() - 1]));
+    if y0 == y1 { ((x0 + x1) / 2.0).exp() } else { (x0 + (x1 - x0) * y0 / (y0 - y1)).exp() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kelvin_stats::Random;
+    use proptest::prelude::*;
+
+    const SIZES: [u64; 9] = [1, 10, 100, 1000, 4096, 10_000, 65_536, 262_144, 1_048_576];
+
+    /// A line of fixed and proportional cost, in rounds with so much relative noise.
+    fn line(fixed: f64, each: f64, noise: f64, random: &mut Random) -> Line {
+        let mut line = Line::default();
+        for at in SIZES {
+            let value = fixed + each * at as f64;
+            line.add(at, (0..6).map(|_| value * (noise * random.normal()).exp()).collect());
+        }
+        line
+    }
+
+    #[test]
+    fn equal_noisy_lines_do_not_cross() {
+        const PAIRS: usize = 4000;
+        let mut random = Random::new(1);
+        let (mut crossed, mut apart) = (0, 0);
+        for _ in 0..PAIRS {
+            let [first, second] = [(); 2].map(|()| line(100.0, 0.1, 0.05, &mut random));
+            let standings = standings(&first, &second);
+            crossed += usize::from(!crossings(&standings).is_empty());
+            apart += usize::from(standings.iter().any(|standing| standing.side() != Ordering::Equal));
+        }
+        // One pair in twenty may come out apart somewhere: 200 of 4000, deviation 14. To cross takes two such accidents.
+        assert!(apart < 250, "{apart} of {PAIRS} equal pairs came out apart");
+        assert!(crossed < 12, "{crossed} of {PAIRS} equal pairs came out crossing");
+        // The test is not blind: as much noise does not hide twice the cost.
+        let standings = standings(&line(100.0, 0.1, 0.05, &mut random), &line(200.0, 0.2, 0.05, &mut random));
+        assert!(standings.iter().all(|standing| standing.side() == Ordering::Greater), "{standings:?}");
+    }
+
+    #[test]
+    fn a_crossing_lies_where_medians_meet() {
+        // 100 + x / 10 and 10 + x meet at 100, where both have a point that is certain of nothing.
+        let line = |fixed: f64, each: f64| {
+            let mut line = Line::default();
+            for at in [1, 10, 100, 1000, 10_000] {
+                let noise = |round: u32| 1.0 + 0.01 * (f64::from(round) - 2.5);
+                line.add(at, (0..6).map(|round| (fixed + each * at as f64) * noise(round)).collect());
+            }
+            line
+        };
+        let (call, cheap) = (line(100.0, 0.1), line(10.0, 1.0));
+        let found = crossings(&standings(&call, &cheap));
+        let [Crossing { between: (10, 1000), near, to: Ordering::Greater }] = found[..] else { panic!("{found:?}") };
+        assert!((99.0..101.0).contains(&near), "{near}");
+    }
+
+    #[test]
+    fn positions_of_one_line_alone_and_single_rounds_tell_nothing() {
+        let mut random = Random::new(3);
+        let (mut first, mut second) = (line(100.0, 0.1, 0.01, &mut random), line(10.0, 1.0, 0.01, &mut random));
+        first.points.truncate(2);
+        second.points.remove(0);
+        assert_eq!(standings(&first, &second).len(), 1);
+        second.points[0].rounds.truncate(1);
+        assert!(standings(&first, &second).is_empty() && crossings(&[]).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn lines_of_known_costs_cross_where_they_must(
+            fixed in 20.0f64..500.0, cheaper in 0.01f64..0.5, each in 0.01f64..1.0, dearer in 2.0f64..50.0, seed: u64,
+        ) {
+            let mut random = Random::new(seed);
+            let first = line(fixed, each, 0.001, &mut random);
+            let second = line(fixed * cheaper, each * dearer, 0.001, &mut random);
+            let truth = fixed * (1.0 - cheaper) / (each * (dearer - 1.0));
+            let found = crossings(&standings(&first, &second));
+            // Within a hundredth of equality a point may be certain of neither side.
+            let certain = |at: u64| {
+                let ratio = (fixed * cheaper + each * dearer * at as f64) / (fixed + each * at as f64);
+                (ratio.ln().abs() > 0.02).then_some(ratio < 1.0)
+            };
+            let sides: Vec<bool> = SIZES.into_iter().filter_map(certain).collect();
+            if sides.contains(&true) && sides.contains(&false) {
+                prop_assert_eq!(found.len(), 1);
+                let (after, until) = found[0].between;
+                prop_assert!(after as f64 <= truth * 1.05 && truth * 0.95 <= until as f64, "{truth} {found:?}");
+                prop_assert!(after as f64 <= found[0].near && found[0].near <= until as f64 * 1.000001);
+                prop_assert_eq!(found[0].to, Ordering::Greater);
+            }
+            // Seen from the other line it is the same crossing to the other side.
+            let mirrored = crossings(&standings(&second, &first));
+            prop_assert_eq!(mirrored.len(), found.len());
+            for (one, other) in found.iter().zip(&mirrored) {
+                prop_assert_eq!(one.between, other.between);
+                prop_assert_eq!(one.to, other.to.reverse());
+                prop_assert!((one.near / other.near - 1.0).abs() < 1e-9);
+            }
+        }
+
+        #[test]
+        fn parallel_and_identical_lines_do_not_cross(
+            fixed in 1.0f64..1000.0, each in 0.001f64..1.0, factor in 1.1f64..10.0, seed: u64,
+        ) {
+            let mut random = Random::new(seed);
+            let first = line(fixed, each, 0.005, &mut random);
+            prop_assert!(crossings(&standings(&first, &first)).is_empty());
+            let second = line(fixed * factor, each * factor, 0.005, &mut random);
+            let standings = standings(&first, &second);
+            prop_assert!(standings.iter().all(|standing| standing.side() == Ordering::Greater));
+            prop_assert!(crossings(&standings).is_empty());
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Conclusions on the ways of reading a file.
+
+use kelvin_analysis::engines;
+use kelvin_analysis::testing::{self, add_scalars};
+use kelvin_model::{Axis, AxisScale, Case, Conclusion, Metric, Run, Treatment};
+
+const METRIC: Metric =
+    Metric::duration("file.engines", "The time of a request by a way of reading").headline(Treatment::AsFound).over([
+        Some(Axis::new("engine", "way of reading", AxisScale::Category)),
+        Some(Axis::new("block", "block", AxisScale::Bytes)),
+        None,
+    ]);
+
+/// A run in which each way has a fixed cost and one for each byte, each size in six rounds with 0.5 % of noise.
+fn run(ways: &[(&'static str, f64, f64)], sizes: &[u64]) -> Run {
+    let mut run = testing::run(&[METRIC]);
+    for (way, &(name, fixed, each)) in ways.iter().enumerate() {
+        for &block in sizes {
+            let case = Case::new().with_word("engine", name).with("block", block);
+            let value = fixed + each * block as f64;
+            let noise = |round: usize| 0.0025 * ((round * 5 + way * 3 + block as usize) % 6) as f64;
+            let rounds: Vec<f64> = (0..6).map(|round| value * (1.0 + noise(round))).collect();
+            add_scalars(&mut run, &METRIC, case, &rounds);
+        }
+    }
+    run
+}
+
+const SIZES: [u64; 5] = [1, 100, 10_000, 100_000, 1_000_000];
+
+fn conclusion<'a>(all: &'a [Conclusion], words: &str) -> &'a Conclusion {
+    let found = all.iter().find(|conclusion| conclusion.text.contains(words));
+    found.unwrap_or_else(|| panic!("no conclusion about {words:?} in {all:#?}"))
+}
+
+#[test]
+fn ways_cross_where_their_costs_are_equal() {
+    // read and fread meet at 9900 bytes, read and mmap never, fread and mmap between 100 and 10,000.
+    let ways = [("read", 100.0, 0.1), ("fread", 1.0, 0.11), ("mmap", 50.0, 0.05), ("pread", 100.0, 0.1)];
+    let study = engines(&run(&ways, &SIZES)).unwrap();
+    let all = &study.conclusions;
+    assert!(study.design.contains("4 ways") && study.design.contains("1.00 B to 977 KiB"), "{}", study.design);
+    let fread = conclusion(all, "fread beats read");
+    assert!(
+        fread.text.contains("up to requests of about") && fread.text.contains("(between 100 B and 97.7 KiB)"),
+        "{fread:?}"
+    );
+    assert_eq!(fread.holds, Some(true));
+    let mmap = conclusion(all, "mmap beats read");
+    assert_eq!((mmap.text.as_str(), mmap.holds), ("mmap beats read at all 5 sizes of a request", Some(true)));
+    assert!(mmap.test.contains("0.50"), "{}", mmap.test);
+    let pread = conclusion(all, "pread and read differ");
+    assert_eq!(pread.holds, None);
+    let other = conclusion(all, "mmap beats fread from");
+    assert!(other.text.ends_with("(between 100 B and 9.77 KiB) on"), "{}", other.text);
+    assert_eq!(conclusion(all, "of 4 ways fread is the fastest at requests of 1.00 B").holds, Some(true));
+    assert_eq!(conclusion(all, "of 4 ways mmap is the fastest at requests of 977 KiB").holds, Some(true));
+}
+
+#[test]
+fn a_way_that_never_wins_and_ways_that_are_alike_are_told() {
+    let ways = [("read", 100.0, 0.1), ("readv", 130.0, 0.13), ("pread", 100.0, 0.1)];
+    let study = engines(&run(&ways, &SIZES)).unwrap();
+    let all = &study.conclusions;
+    let readv = conclusion(all, "readv beats read");
+    assert!(readv.text.ends_with("read wins at all 5"), "{}", readv.text);
+    assert_eq!(readv.holds, Some(false));
+    let first = conclusion(all, "is the fastest at requests of 1.00 B");
+    assert!(first.text.contains("as fast may be") && !first.text.ends_with("readv"), "{}", first.text);
+    assert_eq!(first.holds, None);
+}
+
+#[test]
+fn without_enough_sizes_or_without_read_there_is_no_study() {
+    assert_eq!(engines(&testing::run(&[])), None);
+    assert_eq!(engines(&run(&[("read", 100.0, 0.1), ("mmap", 50.0, 0.1)], &[1])), None);
+    assert_eq!(engines(&run(&[("pread", 100.0, 0.1), ("mmap", 50.0, 0.1)], &SIZES)), None);
+    let whole = run(&[("read", 100.0, 0.1), ("mmap", 50.0, 0.1)], &SIZES);
+    assert!(kelvin_analysis::studies(&whole).iter().any(|study| study.id == *"file.engines"));
+}

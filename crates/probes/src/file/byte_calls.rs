@@ -1,0 +1,294 @@
+//! What one system call on a cached file costs when it moves a single byte, or none.
+//!
+//! It is the price of asking, which a program pays again for each request however small. It must not be used as the
+//! cost a byte: a call for a page costs little more.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::os::fd::AsFd;
+
+use kelvin_file::{Access, Target};
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{
+    Axis, AxisScale, Basis, Canaries, Canary, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Unit,
+};
+use kelvin_sys::calls;
+
+use super::axes::number;
+use super::cached::Cached;
+use super::data;
+use crate::memory::{allowance, published as hierarchy};
+use crate::os::syscall_null;
+use crate::os::syscall_work::{NANOSECONDS_AN_INSTRUCTION, SHORT_WAY_INSTRUCTIONS};
+use crate::predict::Predicting;
+
+/// Id of the probe and of its metric.
+pub(crate) const ID: &str = "file.byte_calls";
+
+const CALL: Axis = Axis::new("call", "system call", AxisScale::Category);
+const FILE: Axis = Axis::new("file_bytes", "size of the file", AxisScale::Bytes);
+
+/// Guarded by the way into the kernel as well, which is most of each call.
+pub(crate) static METRIC: Metric =
+    Metric::duration(ID, "One system call on a cached file that reads one byte, or goes to another")
+        .over([Some(CALL), Some(FILE), None])
+        .overhead(Overhead::ClockPairAndLoop)
+        .canaries(Canaries::of(&[Canary::Chain, Canary::Block, Canary::Kernel]))
+        .seed();
+
+pub(crate) static PROBE: Probe = Probe {
+    id: ID,
+    summary: "One-byte requests on a cached file by read, pread and lseek, and what the size of the file changes",
+    kind: Kind::Measure,
+    method: Method {
+        how: "Loops of the bare system call on a file of noise in the scratch directory, all of which is in the page cache \
+              (mincore and cachestat say so before and after, and a round in which they do not fails). call=read and \
+              call=pread read the next byte each, call=lseek goes to the next byte and reads nothing; the first two must \
+              return one byte, the last the place that it was sent to. In order nearly all calls meet the same page as the \
+              one before. call=pread_anywhere reads one byte at a place drawn anew each time, of which a generator of \
+              two instructions makes the next: there the size of the file tells, since the byte and what leads to its page \
+              have to come from further away in a large one. The loop is subtracted. A note gives the calls and MiB a \
+              second that a trial came to.",
+        prediction: "The measured os.syscall.null, and the instructions of the way that were counted in the source: 150 to \
+                     the file (descriptor, permission, hooks), and for a read 300 more through the page cache (finding \
+                     the page, taking and giving back a reference, copying, the time of access), at two a cycle and 3 GHz. A \
+                     byte anywhere in a file that the last-level cache cannot hold waits once for main memory, by the \
+                     published latency. Unremarkable from the null call to three times of it and all the rest.",
+        not_for: "The cost of a byte; files that are not in memory; file systems that ask a server or another program at \
+                  each call.",
+        pitfalls: &[
+            "A call that fails, or meets the end of the file, is fast: every one is checked, and the last byte is followed \
+             by the first.",
+            "A position that two descriptors share is locked at each read and lseek: here it is not shared.",
+            "relatime and noatime spare the time of access; a file system mounted strictatime does not.",
+            "A library's stream answers most one-byte requests from its buffer: that is file.engines.",
+        ],
+        sources: &[
+            "lmbench lat_syscall read",
+            "Linux mm/filemap.c: filemap_read; fs/read_write.c: ksys_read, ksys_lseek",
+        ],
+    },
+    metrics: &[&METRIC],
+    inputs: &[syscall_null::ID],
+    cases,
+    run,
+    predict,
+};
+
+const MIB: u64 = 1 << 20;
+/// The smallest file: in the second-level cache of most processors.
+const SMALL: u64 = MIB;
+/// A file beyond the last-level cache of most.
+const LARGE: u64 = 64 * MIB;
+/// Sizes of a thorough run.
+const SIZES: [u64; 5] = [SMALL, 4 * MIB, 16 * MIB, LARGE, 256 * MIB];
+/// Calls of the trial.
+const TRIAL: u64 = 1 << 13;
+
+/// A call, by its word in the case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    Read,
+    Pread,
+    Lseek,
+    PreadAnywhere,
+}
+
+impl Call {
+    const ALL: [Self; 4] = [Self::Read, Self::Pread, Self::Lseek, Self::PreadAnywhere];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Pread => "pread",
+            Self::Lseek => "lseek",
+            Self::PreadAnywhere => "pread_anywhere",
+        }
+    }
+
+    fn of(case: &Case) -> Option<Self> {
+        Self::ALL.into_iter().find(|call| case.word(&CALL.name) == Some(call.word()))
+    }
+
+    fn at(self, bytes: u64) -> Case {
+        Case::new().with_word(CALL.name.as_str(), self.word()).with(FILE.name.as_str(), bytes)
+    }
+}
+
+/// The case of a read of the next byte, whose value stands for the cost of a call in other predictions.
+pub(super) fn next_byte() -> Case {
+    Call::Read.at(SMALL)
+}
+
+fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
+    let most = data::usual_bytes(machine, Effort::Thorough);
+    let fitting = |sizes: &[u64]| sizes.iter().copied().filter(|&bytes| bytes <= most).collect::<Vec<u64>>();
+    let sizes = |call: Call| match (effort, call) {
+        (Effort::Quick, Call::PreadAnywhere) => Vec::new(),
+        (Effort::Quick, _) => vec![SMALL],
+        (Effort::Default, Call::Lseek | Call::Pread) => vec![SMALL],
+        (Effort::Default, Call::Read | Call::PreadAnywhere) => fitting(&[SMALL, LARGE]),
+        (Effort::Thorough, _) => fitting(&SIZES),
+    };
+    Call::ALL.into_iter().flat_map(|call| sizes(call).into_iter().map(move |bytes| call.at(bytes))).collect()
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let call = Call::of(case).ok_or_else(|| Stop::fail(format!("there is no call for the case {case}")))?;
+    let cached = Cached::open(bench, number(case, &FILE)?)?;
+    let mut caller = Caller::new(cached.target(), call, bench.seed())?;
+    let clock = bench.clock();
+    let begun = clock.start();
+    caller.call(TRIAL)?;
+    let nanoseconds = bench.nanoseconds(clock.stop().wrapping_sub(begun)) / TRIAL as f64;
+    bench.note(format!("{}; {}", cached.proof(), rates(call, nanoseconds)));
+    bench.time(&METRIC, |calls| Ok(caller.call(calls)?))?;
+    cached.check()
+}
+
+/// What so many nanoseconds a call come to.
+fn rates(call: Call, nanoseconds: f64) -> String {
+    let calls = 1e9 / nanoseconds;
+    let bytes = match call {
+        Call::Lseek => "no bytes".into(),
+        _ => format!("{:.2} MiB/s", calls / MIB as f64),
+    };
+    format!("in a trial {calls:.0} calls a second, {bytes}")
+}
+
+/// A file, and where the next call goes.
+struct Caller {
+    file: File,
+    call: Call,
+    bytes: u64,
+    position: u64,
+    random: u64,
+}
+
+impl Caller {
+    fn new(target: &Target, call: Call, seed: u64) -> Result<Self, Stop> {
+        let bytes = target.bytes();
+        if bytes == 0 || bytes > 1 << 32 {
+            return Err(Stop::fail(format!("a file of {bytes} bytes is not between 1 byte and 4 GiB")));
+        }
+        let file = target.open(Access::Buffered).map_err(data::stopped)?;
+        Ok(Self { file, call, bytes, position: 0, random: seed })
+    }
+
+    /// Makes so many calls, from the beginning again at the end of the file.
+    fn call(&mut self, calls: u64) -> std::io::Result<()> {
+        let file = self.file.as_fd();
+        if self.call == Call::PreadAnywhere {
+            let (random, bytes) = (&mut self.random, self.bytes);
+            return calls::reads_at(file, (0..calls).map(|_| place(random, bytes)));
+        }
+        let mut left = calls;
+        while left > 0 {
+            let run = left.min(self.bytes - self.position);
+            let places = self.position..self.position + run;
+            match self.call {
+                Call::Read => calls::reads(file, run)?,
+                Call::Lseek => calls::seeks(file, places)?,
+                Call::Pread | Call::PreadAnywhere => calls::reads_at(file, places)?,
+            }
+            left -= run;
+            self.position += run;
+            if self.position == self.bytes {
+                self.position = 0;
+                (&self.file).seek(SeekFrom::Start(0))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The next place below `bytes`, which are 2^32 at most: the upper half of Knuth's linear congruential generator.
+#[inline(always)]
+fn place(random: &mut u64, bytes: u64) -> u64 {
+    *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    ((*random >> 32) * bytes) >> 32
+}
+
+/// Instructions through the page cache: finding the page, a reference to it, copying, the time of access.
+const PAGE_CACHE_INSTRUCTIONS: f64 = 300.0;
+const COUNTED: &str = "Linux mm/filemap.c and fs/read_write.c, read for the length of the way";
+
+fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let call = Call::of(case).ok_or_else(|| NoPrediction::because("no such call is known"))?;
+    let bytes = case.integer(&FILE.name).ok_or_else(|| NoPrediction::because("the case has no size of a file"))?;
+    let null = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
+    let instructions = match call {
+        Call::Lseek => SHORT_WAY_INSTRUCTIONS,
+        _ => SHORT_WAY_INSTRUCTIONS + PAGE_CACHE_INSTRUCTIONS,
+    };
+    let work = instructions * NANOSECONDS_AN_INSTRUCTION;
+    let far = call == Call::PreadAnywhere && bytes > allowance::last_level(facts.machine());
+    let ([least, most], source) = hierarchy::main_memory(facts.machine());
+    let (wait, longest) = if far { ((least * most).sqrt(), most) } else { (0.0, 0.0) };
+    let value = null.value + work + wait;
+    let mut predicting =
+        Predicting::between(Basis::Derived, value, null.value, 3.0 * null.value + work + 2.0 * longest)
+            .formula(
+                "os.syscall.null + instructions at two a cycle and 3 GHz + a load from memory where the file is large",
+            )
+            .input(null.clone())
+            .constant("instructions beyond the null call", instructions, Unit::Count, COUNTED)
+            .source(COUNTED);
+    let mut waits = String::new();
+    if far {
+        predicting = predicting.constant("load from main memory", wait, Unit::Nanoseconds, source).source(source);
+        waits = format!(" + {wait:.0} ns");
+    }
+    Ok(predicting.derived_as(format!("{:.1} ns + {work:.0} ns{waits} = {value:.1} ns", null.value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{facts_about, machine};
+    use kelvin_model::Fact;
+
+    #[test]
+    fn a_call_is_the_null_call_and_what_it_does() {
+        facts_about(&[(syscall_null::ID, Some(60.0))], |facts| {
+            let value = |call: Call, bytes| predict(facts, &METRIC, &call.at(bytes)).unwrap();
+            // 150 and 450 instructions at six a nanosecond.
+            assert!((value(Call::Lseek, SMALL).value - 85.0).abs() < 1e-9);
+            assert!((value(Call::Read, SMALL).value - 135.0).abs() < 1e-9);
+            assert!((value(Call::Pread, LARGE).value - 135.0).abs() < 1e-9);
+            assert_eq!((value(Call::Pread, SMALL).low, value(Call::Pread, SMALL).high), (60.0, 255.0));
+        });
+        facts_about(&[], |facts| assert!(predict(facts, &METRIC, &next_byte()).is_err()));
+    }
+
+    #[test]
+    fn a_byte_anywhere_waits_for_memory_where_no_cache_holds_the_file() {
+        facts_about(&[(syscall_null::ID, Some(60.0))], |facts| {
+            // A machine that states no caches is taken to have a last level of 64 MiB.
+            let value = |bytes| predict(facts, &METRIC, &Call::PreadAnywhere.at(bytes)).unwrap();
+            assert!((value(LARGE).value - 135.0).abs() < 1e-9);
+            let far = value(256 * MIB);
+            assert!(far.value > 135.0 + 50.0 && far.derivation.matches('+').count() == 2, "{}", far.derivation);
+        });
+    }
+
+    #[test]
+    fn files_are_no_larger_than_memory_allows() {
+        let mut machine = machine();
+        assert_eq!(cases(&machine, Effort::Quick).len(), 3);
+        assert_eq!(cases(&machine, Effort::Default).len(), 6);
+        assert_eq!(cases(&machine, Effort::Thorough).len(), 20);
+        machine.memory.available_bytes = Fact::known(256 * MIB, "a test");
+        let largest = cases(&machine, Effort::Thorough).iter().filter_map(|case| case.integer(&FILE.name)).max();
+        assert_eq!(largest, Some(16 * MIB));
+    }
+
+    #[test]
+    fn places_are_all_over_the_file_and_never_behind_it() {
+        let (mut random, mut counts) = (7, [0u32; 10]);
+        (0..10_000).for_each(|_| counts[place(&mut random, 10) as usize] += 1);
+        // A thousand of each expected, deviation 30.
+        assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?}");
+        assert_eq!(place(&mut random, 1), 0);
+    }
+}

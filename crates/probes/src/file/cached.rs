@@ -1,0 +1,45 @@
+//! The shared file in the page cache: brought there before a measurement, and proven to be there after it.
+
+use kelvin_file::Target;
+use kelvin_file::cache::{self, State};
+use kelvin_harness::{Bench, Stop};
+
+use super::data;
+
+/// A file that was in the page cache as a whole when it was opened.
+pub(super) struct Cached {
+    target: Target,
+    proof: String,
+}
+
+impl Cached {
+    /// The shared file of so many bytes, read until all of it is in memory.
+    pub(super) fn open(bench: &Bench<'_>, bytes: u64) -> Result<Self, Stop> {
+        let target = data::file(bench, bytes)?;
+        let found = cache::bring(&target, State::Cached).map_err(data::stopped)?;
+        Ok(Self { target, proof: format!("before: {found}") })
+    }
+
+    /// The file.
+    pub(super) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// What was found in memory before, in words.
+    pub(super) fn proof(&self) -> &str {
+        &self.proof
+    }
+
+    /// That all of it still is in memory: else some of what was timed came from the device.
+    pub(super) fn check(&self) -> Result<(), Stop> {
+        let found = cache::residency(&self.target).map_err(data::stopped)?;
+        if found.is_whole() {
+            return Ok(());
+        }
+        Err(Stop::fail(format!(
+            "the kernel dropped a part of {} while it was read: {found}; free some memory, or switch off what reclaims \
+             idle cache",
+            self.target.path().display()
+        )))
+    }
+}

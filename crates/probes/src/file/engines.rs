@@ -1,0 +1,262 @@
+//! What one request for the next bytes of a cached file costs by each way of reading, from one byte to a mebibyte.
+//!
+//! The flat left of a curve is the price of asking, the slope on its right the price of copying, and where two curves
+//! cross is where one way begins to beat the other. It must not be used for files that are not in memory, where the
+//! device decides, nor for requests in random order.
+
+use kelvin_file::{Access, Engine, How, Order, Reader, Requests, Tally, Target};
+use kelvin_harness::{Bench, Effort, Kind, Method, Probe, Stop};
+use kelvin_model::{Axis, AxisScale, Case, Machine, Metric};
+use kelvin_sys::clock::Clock;
+
+use super::axes::{BLOCK, number};
+use super::cached::Cached;
+use super::{byte_calls, data, ways};
+use crate::os::syscall_null;
+
+/// Id of the probe and of its metric.
+pub(crate) const ID: &str = "file.engines";
+
+pub(super) const ENGINE: Axis = Axis::new("engine", "way of reading", AxisScale::Category);
+
+/// A time, not a rate: the two parts of a request, asking and copying, add up in it, and the curves of all ways start
+/// apart and meet where copying is all that is left.
+pub(super) static METRIC: Metric =
+    Metric::duration(ID, "One request for the next bytes of a cached file, until they are in a buffer of the program")
+        .over([Some(ENGINE), Some(BLOCK), None])
+        .seed();
+
+pub(crate) static PROBE: Probe = Probe {
+    id: ID,
+    summary: "Reading a cached file by every way there is, by the size of a request",
+    kind: Kind::Measure,
+    method: Method {
+        how: "A file of 64 MiB of noise, all of it in the page cache (mincore and cachestat say so before and after), is \
+              read from its beginning to its end and again, by requests of one size, each copied into a buffer of that \
+              size: by read, pread, readv into four parts, the C library's fread and Rust's BufReader with their usual \
+              buffers, memcpy out of a mapping, the same with its pages mapped ahead 2 MiB at a time, and io_uring with \
+              1, 8 or 64 requests under way, with and without file and buffers registered beforehand. Each is told that \
+              the order is sequential. The figure is the time of a batch over its requests, the making of the next request \
+              included. Before each pass over a mapping its pages are forgotten, which is not timed, so that each page \
+              is met for the first time as in a file just mapped. A note gives the time that 100 MB would take by a \
+              trial, which is the figure of older tables: the time of a request times 100 MB over its size.",
+        prediction: "From lower figures of the same run. Each call costs file.byte_calls, copying a byte lies between \
+                     reading it (mem.bandwidth.read) and copying it from memory to memory (half of mem.bandwidth.copy), each where \
+                     64 MiB lie. read, pread, readv: a call, and for each further page up to as much as a \
+                     one-byte read costs beyond the null call. fread and BufReader: a buffer's call shared by its \
+                     requests, and the library's instructions for each. Mappings: a fault for each 16 pages (mem.fault.minor, \
+                     kind=file_around), or for mapping ahead as much work without the exception. io_uring: the null call \
+                     shared by the requests under way, 50 to 83 ns for a request that does nothing as its author \
+                     published, and the file's part of a call.",
+        not_for: "Files that are not in memory; random order; many threads at once; programs that look at a mapping in \
+                  place, for here it is always copied.",
+        pitfalls: &[
+            "A file read into a mapping a second time has no faults any more: here every pass has them.",
+            "A library's buffer answers small requests and steps aside for large ones: a curve bends at 4 KiB (glibc) and \
+             8 KiB (BufReader).",
+            "glibc reads whole multiples of its buffer directly and the rest through the buffer: a request that is no \
+             multiple takes two calls.",
+            "A compiler may leave out a copy that nobody looks at: the buffers are reached through calls it cannot see \
+             into, and outlive the loop.",
+            "A file of the size of the last-level cache makes copying look faster than it is for large ones: 64 MiB is \
+             beyond most.",
+        ],
+        sources: &[
+            ways::AXBOE,
+            "Linux mm/filemap.c: filemap_read, filemap_map_pages; io_uring/rw.c",
+            "glibc libio/fileops.c: _IO_file_xsgetn; Rust library/std/src/io/buffered/bufreader.rs",
+            "lmbench bw_file_rd",
+        ],
+    },
+    metrics: &[&METRIC],
+    inputs: &[byte_calls::ID, syscall_null::ID, "mem.bandwidth", "mem.fault.minor"],
+    cases,
+    run,
+    predict: ways::predict,
+};
+
+/// Size of the file, in bytes.
+pub(super) const FILE_BYTES: u64 = 64 << 20;
+
+const fn ring(depth: u32, registered: bool) -> Engine {
+    Engine::Uring { depth, registered }
+}
+
+/// The ways, by the word in the case.
+const WAYS: [(&str, Engine); 13] = [
+    ("read", Engine::Read),
+    ("pread", Engine::Pread),
+    ("readv", Engine::Readv),
+    ("fread", Engine::Stdio),
+    ("bufreader", Engine::BufReader),
+    ("mmap", Engine::Mmap),
+    ("mmap-populate", Engine::MmapPopulate),
+    ("io_uring-1", ring(1, false)),
+    ("io_uring-8", ring(8, false)),
+    ("io_uring-64", ring(64, false)),
+    ("io_uring-fixed-1", ring(1, true)),
+    ("io_uring-fixed-8", ring(8, true)),
+    ("io_uring-fixed-64", ring(64, true)),
+];
+
+/// Those of the older study, which every run has at every size it measures.
+const CLASSICS: [&str; 3] = ["read", "fread", "mmap"];
+/// Sizes of a request, in bytes: those of the older study, and powers of two on to a mebibyte.
+const SIZES: [u64; 9] = [1, 10, 100, 1000, 4096, 10_000, 64 << 10, 256 << 10, 1 << 20];
+/// The size at which every way is measured in a usual run: neither the call nor the copy is all.
+const BETWEEN: u64 = 10_000;
+
+/// The way that a case asks for.
+pub(super) fn way(case: &Case) -> Option<Engine> {
+    WAYS.iter().find(|(word, _)| case.word(&ENGINE.name) == Some(word)).map(|&(_, engine)| engine)
+}
+
+pub(super) fn case(word: &'static str, block: u64) -> Case {
+    Case::new().with_word(ENGINE.name.as_str(), word).with(BLOCK.name.as_str(), block)
+}
+
+fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
+    let wanted = |word: &str, block: u64| {
+        let classic = CLASSICS.contains(&word);
+        match effort {
+            Effort::Quick => classic && [1, BETWEEN].contains(&block),
+            Effort::Default => classic && [1, 100, BETWEEN, 1 << 20].contains(&block) || block == BETWEEN,
+            Effort::Thorough => true,
+        }
+    };
+    let of = |&(word, _): &(&'static str, Engine)| {
+        SIZES.into_iter().filter(move |&block| wanted(word, block)).map(move |block| case(word, block))
+    };
+    WAYS.iter().flat_map(of).collect()
+}
+
+/// Bytes of the trial at most, and requests.
+const TRIAL_BYTES: u64 = 4 << 20;
+const TRIAL_REQUESTS: u64 = 4096;
+/// Bytes of the older study's file.
+const OLDER_FILE: f64 = 100e6;
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let engine = way(case).ok_or_else(|| Stop::fail(format!("there is no way of reading for the case {case}")))?;
+    let block = number(case, &BLOCK)?;
+    let cached = Cached::open(bench, FILE_BYTES)?;
+    let mut passes = Passes::open(cached.target(), engine, block)?;
+    let requests = (TRIAL_BYTES / block).clamp(1, TRIAL_REQUESTS);
+    // Untimed, so that buffers of ours are touched and what is loaded late is loaded.
+    passes.read(bench.clock(), requests)?;
+    let ticks = passes.read(bench.clock(), requests)?;
+    let whole = bench.nanoseconds(ticks) / requests as f64 * OLDER_FILE / block as f64;
+    bench.note(format!("{}; {}by a trial, 100 MB would take {:.4} s", cached.proof(), passes.achieved(), whole / 1e9));
+    passes.reader.notes().into_iter().for_each(|note| bench.note(note));
+    bench.time_parts([&METRIC], |clock, requests| Ok([passes.read(clock, requests)? as f64]))?;
+    cached.check()
+}
+
+/// A file read from its beginning to its end, again and again.
+struct Passes {
+    reader: Reader,
+    requests: Requests,
+    /// Requests of a pass, and those that are left of this one.
+    blocks: u64,
+    left: u64,
+}
+
+impl Passes {
+    fn open(target: &Target, engine: Engine, block: u64) -> Result<Self, Stop> {
+        let order = Order::Sequential;
+        let bytes = usize::try_from(block).map_err(|_| Stop::fail(format!("a block of {block} bytes is no block")))?;
+        let how = How { access: Access::Buffered, block: bytes, order };
+        let reader = engine.open(target, how).map_err(data::stopped)?;
+        // Whole requests only: a rest would count as one.
+        let blocks = target.bytes() / block.max(1);
+        let requests = Requests::new(0..blocks * block, bytes, order).endless();
+        Ok(Self { reader, requests, blocks, left: blocks })
+    }
+
+    /// Makes so many requests; the ticks that they took. What is done from pass to pass is not among them.
+    fn read(&mut self, clock: Clock, requests: u64) -> Result<u64, Stop> {
+        let (mut ticks, mut wanted) = (0, requests);
+        while wanted > 0 {
+            let part = wanted.min(self.left);
+            let mut next = self.requests.clone().at_most(part);
+            let mut tally = Tally::default();
+            let begun = clock.start();
+            let outcome = self.reader.read(&mut next, &mut tally);
+            ticks += clock.stop().wrapping_sub(begun);
+            outcome.map_err(data::stopped)?;
+            let bytes = part * next.block() as u64;
+            if tally != (Tally { bytes, requests: part }) {
+                return Err(Stop::fail(format!("{part} requests for {bytes} bytes came to {tally:?}")));
+            }
+            self.requests = next;
+            wanted -= part;
+            self.left -= part;
+            if self.left == 0 {
+                self.left = self.blocks;
+                self.reader.forget().map_err(data::stopped)?;
+            }
+        }
+        Ok(ticks)
+    }
+
+    /// How many requests were under way, in words, where that is more than one at a time.
+    fn achieved(&self) -> String {
+        self.reader.achieved_depth().map_or_else(String::new, |depth| format!("{depth:.1} requests under way; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::machine;
+    use kelvin_sys::usage::{Who, usage};
+
+    #[test]
+    fn the_seeds_sizes_and_ways_are_part_of_a_thorough_run_and_few_of_a_quick_one() {
+        let thorough = cases(&machine(), Effort::Thorough);
+        for word in CLASSICS {
+            for block in [1, 10, 100, 1000, 10_000] {
+                assert!(thorough.contains(&case(word, block)), "{word} {block}");
+            }
+        }
+        assert_eq!(cases(&machine(), Effort::Quick).len(), 6);
+        assert_eq!(cases(&machine(), Effort::Default).len(), 12 + 10);
+        assert!(thorough.iter().all(|case| way(case).is_some()));
+    }
+
+    #[test]
+    fn every_pass_over_a_mapping_meets_its_pages_for_the_first_time() {
+        let file = tempfile::NamedTempFile::new_in(".").unwrap();
+        let bytes = 4 << 20;
+        std::fs::write(file.path(), vec![1; bytes]).unwrap();
+        let target = Target::find(file.path()).unwrap();
+        let block = 10_000;
+        for (engine, faulting) in [(Engine::Mmap, true), (Engine::Read, false)] {
+            let mut passes = Passes::open(&target, engine, block).unwrap();
+            let whole = bytes as u64 / block;
+            // The first pass also touches what the engine itself needs.
+            passes.read(Clock::MonotonicRaw, whole).unwrap();
+            for _ in 0..2 {
+                let before = usage(Who::Thread).minor_faults;
+                assert!(passes.read(Clock::MonotonicRaw, whole).unwrap() > 0);
+                let faults = usage(Who::Thread).minor_faults - before;
+                // 64 windows of 64 KiB; far fewer where large folios are mapped at once, but never none.
+                assert_eq!(faults > 0, faulting, "{engine}: {faults} faults");
+            }
+            // From the middle of one pass into the next.
+            passes.read(Clock::MonotonicRaw, whole + whole / 2).unwrap();
+            assert_eq!(passes.left, whole - whole / 2);
+        }
+    }
+
+    #[test]
+    fn words_say_which_way_they_mean() {
+        for (word, engine) in WAYS {
+            let expected = match engine {
+                Engine::Uring { depth, .. } => format!("{}-{depth}", engine.name()),
+                other => other.name().into(),
+            };
+            assert_eq!(word, expected);
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! What a request of each way of reading a cached file should cost, from calls, copies, faults and the ring's own work.
+
+use std::ops::Add;
+
+use kelvin_file::Engine;
+use kelvin_harness::Facts;
+use kelvin_model::{Basis, Case, Input, Metric, NoPrediction, Prediction, Unit};
+
+use super::axes::BLOCK;
+use super::byte_calls;
+use super::engines::{FILE_BYTES, way};
+use crate::memory::{bandwidth, fault};
+use crate::os::syscall_null;
+use crate::os::syscall_work::NANOSECONDS_AN_INSTRUCTION;
+use crate::predict::Predicting;
+
+pub(super) const AXBOE: &str =
+    "Axboe: Efficient IO with io_uring, 2019: 12 to 20 million requests that do nothing a second on one core";
+
+/// Nanoseconds of a request that does nothing: least and most of what is published.
+const NO_OPERATION: [f64; 2] = [1e9 / 20e6, 1e9 / 12e6];
+/// Bytes that mappings are populated at a time.
+const AHEAD: f64 = (2u64 << 20) as f64;
+/// Bytes of a page, of the buffer of Rust's `BufReader`, and of that of the C library's streams: st_blksize for glibc,
+/// BUFSIZ for musl.
+const PAGE: u64 = 4096;
+const RUST_BUFFER: u64 = 8 << 10;
+const STDIO_BUFFER: u64 = if cfg!(target_env = "musl") { 1 << 10 } else { 4 << 10 };
+/// Instructions of making a request and being told of its end; beside that, of a library's call that is answered from its
+/// buffer. Counted in the source to within the factor.
+const LOOP_INSTRUCTIONS: f64 = 30.0;
+const RUST_INSTRUCTIONS: f64 = 20.0;
+const STDIO_INSTRUCTIONS: f64 = 90.0;
+const COUNTED_WITHIN: f64 = 3.0;
+const COUNTED: &str = "instructions counted in the source, at two a cycle and 3 GHz";
+/// Factor either way by which the sum may be off: what was measured of each part was measured apart.
+const SPREAD: f64 = 1.3;
+
+/// Nanoseconds of a part of a request: what is expected, and the least and the most that are unremarkable.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Part {
+    least: f64,
+    value: f64,
+    most: f64,
+}
+
+impl Part {
+    const fn exactly(value: f64) -> Self {
+        Self { least: value, value, most: value }
+    }
+
+    /// Between two bounds, expected at their geometric middle.
+    fn between(least: f64, most: f64) -> Self {
+        Self { least, value: (least * most).sqrt(), most }
+    }
+
+    fn within_factor(value: f64, factor: f64) -> Self {
+        Self { least: value / factor, value, most: value * factor }
+    }
+
+    fn times(self, factor: f64) -> Self {
+        Self { least: self.least * factor, value: self.value * factor, most: self.most * factor }
+    }
+}
+
+impl Add for Part {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { least: self.least + other.least, value: self.value + other.value, most: self.most + other.most }
+    }
+}
+
+/// The lower figures that requests are put together from.
+struct Costs {
+    /// A one-byte read.
+    call: Input,
+    /// A null call.
+    null: Input,
+    /// Bytes read a second, and bytes copied, both those read and those written.
+    read: Input,
+    copy: Input,
+}
+
+impl Costs {
+    fn of(facts: &Facts<'_>) -> Result<Self, NoPrediction> {
+        let place = bandwidth::lying_where(facts.machine(), FILE_BYTES);
+        Ok(Self {
+            call: facts.measured(&byte_calls::METRIC, &byte_calls::next_byte())?,
+            null: facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?,
+            read: facts.measured(&bandwidth::READ, &place)?,
+            copy: facts.measured(&bandwidth::COPY, &place)?,
+        })
+    }
+
+    /// Copying: the bytes come from memory and go to a buffer that lies in a cache, unless it is as large as that.
+    fn copying(&self, bytes: f64) -> Part {
+        let (read, copied) = (bytes * 1e9 / self.read.value, 2.0 * bytes * 1e9 / self.copy.value);
+        Part::between(read.min(copied), read.max(copied))
+    }
+
+    /// The file's part of a call: what a one-byte read costs beyond the null call.
+    fn file(&self) -> f64 {
+        (self.call.value - self.null.value).max(0.0)
+    }
+
+    /// The pages of a request beyond the first: from nothing, where they are of one folio, to as much as the first.
+    fn further_pages(&self, bytes: u64) -> Part {
+        let pages = (bytes.div_ceil(PAGE) - 1) as f64;
+        Part { least: 0.0, value: pages * self.file() / 2.0, most: pages * self.file() }
+    }
+
+    /// A call that reads so many bytes.
+    fn calling(&self, bytes: u64) -> Part {
+        Part::exactly(self.call.value) + self.further_pages(bytes) + self.copying(bytes as f64)
+    }
+}
+
+/// Instructions that were counted in the source.
+fn counted(instructions: f64) -> Part {
+    Part::within_factor(instructions * NANOSECONDS_AN_INSTRUCTION, COUNTED_WITHIN)
+}
+
+/// A request through a library's buffer.
+struct Library {
+    buffer: u64,
+    instructions: f64,
+    /// Whether a request that is larger than the buffer and no multiple of it takes a second call.
+    rests: bool,
+}
+
+const STDIO: Library = Library { buffer: STDIO_BUFFER, instructions: STDIO_INSTRUCTIONS, rests: true };
+const RUST: Library = Library { buffer: RUST_BUFFER, instructions: RUST_INSTRUCTIONS, rests: false };
+
+impl Library {
+    fn request(&self, costs: &Costs, bytes: u64) -> (Part, &'static str) {
+        let own = counted(self.instructions);
+        if bytes < self.buffer {
+            let shared = costs.calling(self.buffer).times(bytes as f64 / self.buffer as f64);
+            return (shared + own, "a call for a buffer, shared by its requests, + the library's instructions");
+        }
+        let rest = self.rests && !bytes.is_multiple_of(self.buffer);
+        let second = if rest { Part { least: 0.0, ..Part::exactly(costs.call.value) } } else { Part::default() };
+        (
+            costs.calling(bytes) + second + own,
+            "a call (two if no multiple of the buffer) + copy + the library's instructions",
+        )
+    }
+}
+
+/// Nanoseconds of a fault that maps the pages around, and how it is known.
+fn fault_around(facts: &Facts<'_>) -> Result<(Part, Input), NoPrediction> {
+    if let Ok(around) = facts.measured(&fault::METRIC, &fault::cached_file_around()) {
+        return Ok((Part::within_factor(around.value, 2.0), around));
+    }
+    let one = facts.measured(&fault::METRIC, &fault::cached_file())?;
+    Ok((Part::between(one.value, one.value * fault::PAGES_AROUND), one))
+}
+
+/// The prediction of a request.
+pub(super) fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let engine = way(case).ok_or_else(|| NoPrediction::because("no such way of reading is known"))?;
+    let bytes = case.integer(&BLOCK.name).filter(|&bytes| bytes > 0);
+    let bytes = bytes.ok_or_else(|| NoPrediction::because("the case has no size of a request"))?;
+    let costs = Costs::of(facts)?;
+    let mut inputs = vec![costs.call.clone(), costs.null.clone(), costs.read.clone(), costs.copy.clone()];
+    let mut sources = vec![COUNTED];
+    let (part, formula) = match engine {
+        Engine::Read | Engine::Pread | Engine::Readv => {
+            (costs.calling(bytes), "file.byte_calls + further pages + bytes / copy rate")
+        }
+        Engine::Stdio => STDIO.request(&costs, bytes),
+        Engine::BufReader => RUST.request(&costs, bytes),
+        Engine::Mmap | Engine::MmapPopulate | Engine::MmapInPlace => {
+            let (fault, input) = fault_around(facts)?;
+            inputs.push(input);
+            sources.push(fault::AROUND);
+            let faults = fault.times(bytes as f64 / (fault::PAGES_AROUND * PAGE as f64));
+            let copying = costs.copying(bytes as f64);
+            if engine == Engine::Mmap {
+                (faults + copying, "a fault for each 16 pages + bytes / copy rate")
+            } else {
+                // At most the work of the faults; at least next to nothing, where large folios are mapped at once.
+                let ahead = Part { least: 0.0, ..faults };
+                let calls = Part::exactly(costs.null.value * bytes as f64 / AHEAD);
+                (ahead + calls + copying, "a null call for each 2 MiB + mapping each 16 pages + bytes / copy rate")
+            }
+        }
+        Engine::Uring { depth, .. } => {
+            sources.push(AXBOE);
+            let entering = Part::exactly(costs.null.value / f64::from(depth));
+            let ring = Part::between(NO_OPERATION[0], NO_OPERATION[1]);
+            let reading = Part::exactly(costs.file()) + costs.further_pages(bytes) + costs.copying(bytes as f64);
+            (
+                entering + ring + reading,
+                "null call / depth + a request that does nothing + the file's part of a call + copy",
+            )
+        }
+    };
+    let whole = part + counted(LOOP_INSTRUCTIONS);
+    let mut predicting =
+        Predicting::between(Basis::Derived, whole.value, whole.least / SPREAD, whole.most * SPREAD).formula(formula);
+    for input in inputs {
+        predicting = predicting.input(input);
+    }
+    for source in sources {
+        predicting = predicting.source(source);
+    }
+    let copying = costs.copying(bytes as f64).value;
+    Ok(predicting.constant("instructions of the loop", LOOP_INSTRUCTIONS, Unit::Count, COUNTED).derived_as(format!(
+        "copying {bytes} B takes {copying:.1} ns, all else {:.1} ns: {:.1} ns; from {:.1} to {:.1} ns by the bounds of \
+             the parts, and a factor of {SPREAD}",
+        whole.value - copying,
+        whole.value,
+        whole.least,
+        whole.most
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::engines::{METRIC, case};
+    use super::*;
+    use crate::testing::facts_about;
+
+    /// Predictions where a null call takes 60 ns, a one-byte read 130 ns, memory is read at 20 GB/s and copied at 20 GB/s
+    /// of bytes read and written, and a fault around 4 us.
+    fn predicted(word: &'static str, bytes: u64) -> Prediction {
+        let known = [
+            (syscall_null::ID, Some(60.0)),
+            (byte_calls::ID, Some(130.0)),
+            ("mem.bandwidth.read", Some(20e9)),
+            ("mem.bandwidth.copy", Some(20e9)),
+            (fault::ID, Some(4000.0)),
+        ];
+        facts_about(&known, |facts| predict(facts, &METRIC, &case(word, bytes)).unwrap())
+    }
+
+    /// A byte is copied in between 0.05 and 0.1 ns.
+    const BYTE: f64 = 0.070_710_678;
+    const LOOP: f64 = 5.0;
+
+    fn is(prediction: &Prediction, expected: f64) {
+        assert!((prediction.value / expected - 1.0).abs() < 1e-6, "{} is not {expected}", prediction.value);
+        assert!(prediction.low < prediction.value && prediction.value < prediction.high);
+    }
+
+    #[test]
+    fn a_call_is_paid_for_each_request() {
+        for word in ["read", "pread", "readv"] {
+            is(&predicted(word, 1), 130.0 + BYTE + LOOP);
+            // Of three pages two are further ones, each between nothing and 70 ns.
+            is(&predicted(word, 10_000), 130.0 + 70.0 + 10_000.0 * BYTE + LOOP);
+        }
+    }
+
+    #[test]
+    fn a_buffers_call_is_shared_by_its_requests() {
+        // 20 instructions are 3.33 ns; a buffer is two pages.
+        let buffer = 130.0 + 35.0 + 8192.0 * BYTE;
+        is(&predicted("bufreader", 1), buffer / 8192.0 + 10.0 / 3.0 + LOOP);
+        is(&predicted("bufreader", 1000), buffer * 1000.0 / 8192.0 + 10.0 / 3.0 + LOOP);
+        is(&predicted("bufreader", 10_000), 130.0 + 70.0 + 10_000.0 * BYTE + 10.0 / 3.0 + LOOP);
+        if STDIO_BUFFER == 4096 {
+            is(&predicted("fread", 1), (130.0 + 4096.0 * BYTE) / 4096.0 + 15.0 + LOOP);
+            is(&predicted("fread", 10_000), 260.0 + 70.0 + 10_000.0 * BYTE + 15.0 + LOOP);
+            is(&predicted("fread", 4096), 130.0 + 4096.0 * BYTE + 15.0 + LOOP);
+        }
+    }
+
+    #[test]
+    fn faults_are_spread_over_the_pages_that_they_map() {
+        is(&predicted("mmap", 64 << 10), 4000.0 + 65_536.0 * BYTE + LOOP);
+        is(&predicted("mmap", 1), 4000.0 / 65_536.0 + BYTE + LOOP);
+        is(&predicted("mmap-populate", 2 << 20), 32.0 * 4000.0 + 60.0 + 2_097_152.0 * BYTE + LOOP);
+    }
+
+    #[test]
+    fn a_rings_call_is_shared_by_what_is_under_way() {
+        let ring = (50.0f64 * 1e9 / 12e6).sqrt();
+        is(&predicted("io_uring-1", 1), 60.0 + ring + 70.0 + BYTE + LOOP);
+        is(&predicted("io_uring-fixed-64", 1), 60.0 / 64.0 + ring + 70.0 + BYTE + LOOP);
+    }
+
+    #[test]
+    fn without_its_lower_figures_there_is_a_reason() {
+        let none = facts_about(&[(syscall_null::ID, Some(60.0))], |facts| predict(facts, &METRIC, &case("read", 1)));
+        assert!(none.unwrap_err().0.contains("file.byte_calls"));
+    }
+}
