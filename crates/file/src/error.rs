@@ -53,6 +53,9 @@ pub enum Error {
     /// io_uring is not to be had.
     #[error("io_uring is not to be had here: {0}")]
     NoRing(String),
+    /// A control group of our own is not to be had.
+    #[error("a control group of our own is not to be had here: {0}")]
+    NoGroup(String),
     /// Settings that do not go together.
     #[error("{0}")]
     Settings(String),
@@ -79,6 +82,6 @@ impl Error {
 
     /// Whether it says that something cannot be had here, instead of that something broke.
     pub fn is_absence(&self) -> bool {
-        matches!(self, Self::NoDirect { .. } | Self::NoRing(_))
+        matches!(self, Self::NoDirect { .. } | Self::NoRing(_) | Self::NoGroup(_))
     }
 }

@@ -6,12 +6,14 @@
 #![forbid(unsafe_code)]
 
 pub mod cache;
+pub mod capacity;
 pub mod device;
 pub mod digest;
 mod engine;
 mod engines;
 mod error;
 pub mod fast;
+pub mod group;
 pub mod job;
 pub mod noise;
 mod observe;

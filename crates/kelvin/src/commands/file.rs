@@ -25,6 +25,7 @@ pub fn file(args: &FileArgs) -> Done {
     match &args.command {
         FileCommand::Read(args) => read(args),
         FileCommand::Autosize(args) => autosize(args),
+        FileCommand::Cache(args) => super::file_cache::cache(args),
     }
 }
 
@@ -365,7 +366,7 @@ fn in_memory(found: Residency) -> String {
 }
 
 /// Prints JSON, or labelled lines.
-fn print(json: bool, found: &Found, lines: impl FnOnce(&Found) -> Vec<(String, String)>) -> Done {
+pub(super) fn print<T: Serialize>(json: bool, found: &T, lines: impl FnOnce(&T) -> Vec<(String, String)>) -> Done {
     output::print(|out| {
         if json {
             serde_json::to_writer_pretty(&mut *out, found)?;

@@ -3,6 +3,7 @@
 mod digest;
 mod explain;
 mod file;
+mod file_cache;
 mod list;
 mod machine;
 mod report;
@@ -38,6 +39,7 @@ pub fn dispatch(command: Command) -> Done {
         Command::ProbeProcess => {
             kelvin_harness::serve(&kelvin_probes::all()).map_err(Fault::because).map(|()| ExitCode::SUCCESS)
         }
+        Command::FileCacheProcess => file_cache::process(),
         Command::Nothing => Ok(ExitCode::SUCCESS),
     }
 }
