@@ -69,6 +69,11 @@ const OF_GROUP: &[&str] = &[
     "memory.usage_in_bytes",
     "memory.stat",
     "pids.max",
+    "io.max",
+    "blkio.throttle.read_bps_device",
+    "blkio.throttle.write_bps_device",
+    "blkio.throttle.read_iops_device",
+    "blkio.throttle.write_iops_device",
 ];
 
 /// Files below each CPU.

@@ -175,6 +175,7 @@ fn a_bare_server_with_two_sockets() {
     assert_eq!(
         ids(&found),
         [
+            ("block_io_limit", Severity::Serious),
             ("boost", Severity::Warning),
             ("governor", Severity::Warning),
             ("idle_states", Severity::Note),
@@ -188,6 +189,16 @@ fn a_bare_server_with_two_sockets() {
     assert_eq!(summary(&found, "smt"), "CPU 0 shares its core with CPU 4");
     assert_eq!(summary(&found, "idle_states"), "an idle CPU may sleep as deep as C6, which takes 170 us to leave");
     assert!(summary(&found, "thermal_throttling").contains("24 times"));
+
+    let limit = found.iter().find(|hazard| hazard.id == "block_io_limit").unwrap();
+    let expected =
+        "the control group may use block devices only so much: nvme0n1 writes 104.9 MB/s, 8:0 reads 120 times a second";
+    assert_eq!(limit.summary, expected);
+    let remedy = limit.remedy.as_deref().unwrap();
+    let file = "/sys/fs/cgroup/user.slice/user-1000.slice/io.max";
+    assert_eq!(remedy, format!("echo '259:0 wbps=max' | sudo tee {file}; echo '8:0 riops=max' | sudo tee {file}"));
+    assert_eq!(limit.source, file);
+    assert!(limit.touches("file.seqrand") && !limit.touches("mem.latency"));
 
     let plan = kelvin_machine::tune::plan(tree.root());
     let required = plan.iter().filter(|change| !change.optional).count();
@@ -306,6 +317,7 @@ fn nested_limits_of_cgroup_version_1() {
     assert_eq!(
         ids(&found),
         [
+            ("block_io_limit", Severity::Serious),
             ("clock_source", Severity::Warning),
             ("cpu_quota", Severity::Serious),
             ("idle_states", Severity::Note),
@@ -320,6 +332,8 @@ fn nested_limits_of_cgroup_version_1() {
             ("virtual_machine", Severity::Warning),
         ]
     );
+    // The limit of the group around is not in force in this version.
+    assert!(summary(&found, "block_io_limit").ends_with(": 253:0 reads 21.0 MB/s, 253:0 reads 500 times a second"));
     assert!(summary(&found, "steal").ends_with("0.44 % since boot"), "{}", summary(&found, "steal"));
     assert!(found.iter().find(|hazard| hazard.id == "clock_source").unwrap().remedy.is_none());
 }
