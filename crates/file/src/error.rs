@@ -67,6 +67,9 @@ pub enum Error {
         /// What is wrong with it, and what would be right.
         why: String,
     },
+    /// A control group of our own is not to be had.
+    #[error("a control group of our own is not to be had here: {0}")]
+    NoGroup(String),
     /// The state of the page cache that was asked for could not be reached, or not be proven.
     #[error("{} is not {wanted}: {found}", path.display())]
     Cache {
@@ -109,13 +112,13 @@ impl Error {
             | Self::Changed { path, .. }
             | Self::NoDirect { path, .. }
             | Self::Cache { path, .. } => *path = name.to_owned(),
-            Self::NoRing(_) | Self::Setting { .. } | Self::Interrupted(_) => {}
+            Self::NoRing(_) | Self::NoGroup(_) | Self::Setting { .. } | Self::Interrupted(_) => {}
         }
         self
     }
 
     /// Whether it says that something cannot be had here, instead of that something broke.
     pub fn is_absence(&self) -> bool {
-        matches!(self, Self::NoDirect { .. } | Self::NoRing(_))
+        matches!(self, Self::NoDirect { .. } | Self::NoRing(_) | Self::NoGroup(_))
     }
 }

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cache;
+pub mod capacity;
 mod crew;
 pub mod device;
 pub mod digest;
@@ -15,6 +16,7 @@ mod engine;
 mod engines;
 mod error;
 pub mod fast;
+pub mod group;
 pub mod job;
 pub mod noise;
 mod observe;

@@ -94,6 +94,9 @@ fn write(path: &Path, bytes: u64, seed: u64) -> io::Result<File> {
     let mut chunk = vec![0; CHUNK];
     let mut left = bytes;
     while left > 0 {
+        if let Some(signal) = kelvin_sys::interrupt::requested() {
+            return Err(io::Error::new(io::ErrorKind::Interrupted, format!("interrupted by {signal}")));
+        }
         let part = &mut chunk[..left.min(CHUNK as u64) as usize];
         noise.fill(part);
         file.write_all(part)?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use file::{AutosizeArgs, DigestArgs, FileArgs, FileCommand, HowArgs, ReadArgs, WriteArgs};
+pub use file::{AutosizeArgs, CacheArgs, DigestArgs, FileArgs, FileCommand, HowArgs, ReadArgs, WriteArgs};
 
 use crate::fault::Fault;
 
@@ -76,6 +76,9 @@ pub enum Command {
     /// Run one probe once, for the supervisor
     #[command(name = "probe-process", hide = true)]
     ProbeProcess,
+    /// Read one file under a limit, for `file cache`
+    #[command(name = "file-cache-process", hide = true)]
+    FileCacheProcess,
     /// Print the pages of the book that the probes' own texts make
     #[command(name = "book-page", hide = true)]
     BookPage {

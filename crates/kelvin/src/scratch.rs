@@ -22,7 +22,8 @@ impl Scratch {
     /// Makes a fresh directory below `base`, after removing those that dead processes left there.
     pub fn create(base: &Path) -> Result<Self, Fault> {
         // What is relative now would be elsewhere for a process that goes to another directory.
-        let base = &fs::canonicalize(base).map_err(|error| Fault::new(format!("--dir {}", base.display()), error))?;
+        let base =
+            &fs::canonicalize(base).map_err(|error| Fault::new(format!("directory {}", base.display()), error))?;
         sweep(base);
         let path = base.join(format!("{PREFIX}{}", std::process::id()));
         let make = || -> io::Result<File> {
@@ -32,10 +33,7 @@ impl Scratch {
             Ok(lock)
         };
         let lock = make().map_err(|error| {
-            Fault::new(
-                format!("cannot make a scratch directory in {} (choose another by --dir)", base.display()),
-                error,
-            )
+            Fault::new(format!("cannot make a scratch directory in {} (choose another)", base.display()), error)
         })?;
         Ok(Self { path, _lock: lock })
     }

@@ -53,7 +53,27 @@ const DIRECTORIES: &[(&str, usize, &[&str])] = &[
     ("sys/kernel/mm/hugepages", 1, &["nr_hugepages"]),
     ("sys/kernel/mm/damon/admin/kdamonds", 2, &["nr_kdamonds", "state"]),
     ("sys/module/page_reporting/parameters", 0, &["page_reporting_order"]),
-    ("sys/fs/cgroup", 1, &["cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.stat", "memory.max", "pids.max"]),
+    ("sys/fs/cgroup", 1, OF_GROUP),
+];
+
+/// Files of a control group, of both versions.
+const OF_GROUP: &[&str] = &[
+    "cpu.max",
+    "cpu.cfs_quota_us",
+    "cpu.cfs_period_us",
+    "cpu.stat",
+    "memory.max",
+    "memory.high",
+    "memory.current",
+    "memory.limit_in_bytes",
+    "memory.usage_in_bytes",
+    "memory.stat",
+    "pids.max",
+    "io.max",
+    "blkio.throttle.read_bps_device",
+    "blkio.throttle.write_bps_device",
+    "blkio.throttle.read_iops_device",
+    "blkio.throttle.write_iops_device",
 ];
 
 /// Files below each CPU.

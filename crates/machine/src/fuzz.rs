@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::text::{Root, boot_option, bracketed, cpu_list, suffixed_size, value};
-use crate::{Watch, counters, cpu, disks, gzip, hazards, memory, read, smbios, tune};
+use crate::{Watch, counters, cpu, disks, file_cache, gzip, hazards, memory, read, smbios, tune};
 
 /// Files whose text is taken apart, one of each kind.
 const FILES: [&str; 41] = [
@@ -122,6 +122,7 @@ proptest! {
         prop_assert_eq!(machine.identity.len(), 32);
         machine.rows();
         hazards(root, &machine, Path::new("/tmp"));
+        let _ = file_cache(root);
         Watch::begin(root).end(root);
         tune::plan(root);
     }

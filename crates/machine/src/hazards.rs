@@ -1,5 +1,6 @@
 //! Hazards that can be found before a run: what they are, what they do to which metrics, and what removes them.
 
+mod block_io;
 mod power;
 mod processor;
 mod scratch;
@@ -27,6 +28,7 @@ pub fn hazards(root: &Path, machine: &Machine, scratch: &Path) -> Vec<Hazard> {
     found.extend(processor::hazards(&look));
     found.extend(power::hazards(&look));
     found.extend(settings::hazards(&look));
+    found.extend(block_io::hazards(&look));
     found.extend(state::hazards(&look));
     found.extend(scratch::hazards(&look, scratch));
     // Stable, so that hazards of one severity stay in the order above.

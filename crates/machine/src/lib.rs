@@ -10,6 +10,7 @@ mod counters;
 mod cpu;
 mod cpuid;
 mod disks;
+mod file_cache;
 #[cfg(test)]
 mod fuzz;
 mod gzip;
@@ -36,6 +37,7 @@ use crate::cpuid::Cpuid;
 use crate::smbios::Smbios;
 use crate::text::Root;
 
+pub use file_cache::{Bound, FileCache, Term, file_cache};
 pub use hazards::hazards;
 pub use watch::Watch;
 

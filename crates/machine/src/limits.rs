@@ -70,7 +70,7 @@ fn share(quota: &str, period: &str) -> Option<f64> {
 }
 
 /// A number, where `max` and the huge figure of version 1 are none.
-fn amount(text: &str) -> Option<u64> {
+pub(crate) fn amount(text: &str) -> Option<u64> {
     text.parse().ok().filter(|&value| value < NO_LIMIT)
 }
 

@@ -5,7 +5,7 @@ use kelvin_model::{Fact, Memory, Name};
 use crate::smbios::{Module, Smbios, TABLE};
 use crate::text::{Root, bracketed, shown, value};
 
-const MEMINFO: &str = "/proc/meminfo";
+pub(crate) const MEMINFO: &str = "/proc/meminfo";
 const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
 /// Key of the page size in the auxiliary vector (`linux/auxvec.h`).
 const AT_PAGESZ: u64 = 6;

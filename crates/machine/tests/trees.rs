@@ -5,7 +5,7 @@ mod support;
 use std::fmt::Debug;
 use std::path::Path;
 
-use kelvin_machine::{hazards, read};
+use kelvin_machine::{Bound, file_cache, hazards, read};
 use kelvin_model::{CacheKind, Fact, Hazard, Machine, Severity, Tlb};
 use support::Tree;
 
@@ -175,6 +175,7 @@ fn a_bare_server_with_two_sockets() {
     assert_eq!(
         ids(&found),
         [
+            ("block_io_limit", Severity::Serious),
             ("boost", Severity::Warning),
             ("governor", Severity::Warning),
             ("idle_states", Severity::Note),
@@ -188,6 +189,16 @@ fn a_bare_server_with_two_sockets() {
     assert_eq!(summary(&found, "smt"), "CPU 0 shares its core with CPU 4");
     assert_eq!(summary(&found, "idle_states"), "an idle CPU may sleep as deep as C6, which takes 170 us to leave");
     assert!(summary(&found, "thermal_throttling").contains("24 times"));
+
+    let limit = found.iter().find(|hazard| hazard.id == "block_io_limit").unwrap();
+    let expected =
+        "the control group may use block devices only so much: nvme0n1 writes 104.9 MB/s, 8:0 reads 120 times a second";
+    assert_eq!(limit.summary, expected);
+    let remedy = limit.remedy.as_deref().unwrap();
+    let file = "/sys/fs/cgroup/user.slice/user-1000.slice/io.max";
+    assert_eq!(remedy, format!("echo '259:0 wbps=max' | sudo tee {file}; echo '8:0 riops=max' | sudo tee {file}"));
+    assert_eq!(limit.source, file);
+    assert!(limit.touches("file.seqrand") && !limit.touches("mem.latency"));
 
     let plan = kelvin_machine::tune::plan(tree.root());
     let required = plan.iter().filter(|change| !change.optional).count();
@@ -306,6 +317,7 @@ fn nested_limits_of_cgroup_version_1() {
     assert_eq!(
         ids(&found),
         [
+            ("block_io_limit", Severity::Serious),
             ("clock_source", Severity::Warning),
             ("cpu_quota", Severity::Serious),
             ("idle_states", Severity::Note),
@@ -320,8 +332,35 @@ fn nested_limits_of_cgroup_version_1() {
             ("virtual_machine", Severity::Warning),
         ]
     );
+    // The limit of the group around is not in force in this version.
+    assert!(summary(&found, "block_io_limit").ends_with(": 253:0 reads 21.0 MB/s, 253:0 reads 500 times a second"));
     assert!(summary(&found, "steal").ends_with("0.44 % since boot"), "{}", summary(&found, "steal"));
     assert!(found.iter().find(|hazard| hazard.id == "clock_source").unwrap().remedy.is_none());
+}
+
+#[test]
+fn the_file_cache_is_bounded_by_the_machine_and_by_every_group() {
+    let of = |name: &str| file_cache(Tree::named(name).root()).unwrap();
+    let sum = |bound: &Bound| bound.terms.iter().map(|term| term.bytes).sum::<i64>();
+    let machine = of("x86-64-vm");
+    assert_eq!(machine.now, Some((468_560 + 845_756) << 10));
+    let [bound] = machine.bounds.as_slice() else { panic!("{machine:?}") };
+    assert_eq!((bound.bytes, bound.of.as_str()), (24_091_664 << 10, "the machine"));
+    assert_eq!((sum(bound) as u64, bound.terms[3].bytes), (bound.bytes, -278_396 << 10));
+
+    // 256 MiB, of which 192 are used, of which 96 are pages of files; the machine has less to give.
+    let nested = of("cgroup-v1");
+    assert_eq!((nested.bounds.len(), nested.now), (2, None));
+    assert_eq!((nested.bounds[1].bytes, nested.bounds[0].bytes), (180_000 << 10, (256 - 96) << 20));
+    assert_eq!(nested.bounds[0].of, "the control group /sys/fs/cgroup/memory/batch/job7");
+    assert_eq!(nested.bounds[0].source, "/sys/fs/cgroup/memory/batch/job7/memory.limit_in_bytes");
+
+    // 512 MiB, of which 384 are used, of which 156 are pages of files and 16 caches that can be given up.
+    let container = of("container");
+    assert_eq!((container.bounds[0].bytes, sum(&container.bounds[0]) as u64), (300 << 20, 300 << 20));
+    assert_eq!(container.bounds[0].source, "/sys/fs/cgroup/memory.max");
+    let empty = tempfile::tempdir().unwrap();
+    assert!(file_cache(empty.path()).unwrap_err().contains("there is no /proc/meminfo"));
 }
 
 #[test]

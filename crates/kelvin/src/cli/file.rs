@@ -40,6 +40,16 @@ pub enum FileCommand {
                             Past the page cache (--sync direct) an end that does not fill a block of the device is\n\
                             written with zeros behind it, and the file then cut to its size.")]
     Write(WriteArgs),
+    /// How large the file cache can become; with --measure, proven under a limit
+    #[command(
+        after_help = "Examples:\n  kelvin file cache .\n  sudo kelvin file cache /data --measure --limit 512M\n\n\
+                            With --measure, files of growing size are read twice inside of a control group whose memory is \
+                            limited. Of a file that is a little too large, the second reading finds nothing: the kernel gives \
+                            up what it has not seen for longest, which is what will be read next. So the time of a block jumps \
+                            where the file cache ends, and that must be the limit. Needs the right to make a control group \
+                            (root); exit status 1 where no end was found, or not near the limit."
+    )]
+    Cache(CacheArgs),
 }
 
 /// `kelvin file read`.
@@ -155,6 +165,23 @@ pub struct AutosizeArgs {
     /// For how long
     #[arg(long, value_name = "TIME", default_value = "10", value_parser = any_duration)]
     pub seconds: Duration,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `kelvin file cache`.
+#[derive(Debug, Args)]
+pub struct CacheArgs {
+    /// Where the files that are read are made, and removed again
+    #[arg(value_name = "DIR", default_value = ".")]
+    pub directory: PathBuf,
+    /// Prove it, by reading files of growing size under a limit
+    #[arg(long)]
+    pub measure: bool,
+    /// With --measure: the limit [default: 256M]
+    #[arg(long, value_name = "BYTES", value_parser = bytes, requires = "measure")]
+    pub limit: Option<u64>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

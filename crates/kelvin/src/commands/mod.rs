@@ -38,6 +38,7 @@ pub fn dispatch(command: Command) -> Done {
         Command::ProbeProcess => {
             kelvin_harness::serve(&kelvin_probes::all()).map_err(Fault::because).map(|()| ExitCode::SUCCESS)
         }
+        Command::FileCacheProcess => file::cache_process(),
         Command::Nothing => Ok(ExitCode::SUCCESS),
     }
 }

@@ -1,11 +1,14 @@
 //! `kelvin file`: files read or written in one way, with all that is known of it.
 
+mod cache;
 mod figures;
 mod read;
 mod write;
 
 use kelvin_file::{Error, recording_cost};
 use kelvin_sys::clock::{self, Clock};
+
+pub use cache::process as cache_process;
 
 use crate::cli::{FileArgs, FileCommand};
 use crate::fault::{Done, Fault};
@@ -21,6 +24,7 @@ pub fn file(args: &FileArgs) -> Done {
         FileCommand::Read(args) => read::read(args),
         FileCommand::Autosize(args) => read::autosize(args),
         FileCommand::Write(args) => write::write(args),
+        FileCommand::Cache(args) => cache::cache(args),
     }
 }
 

@@ -1,0 +1,343 @@
+//! The size of the file cache, found by reading: the size from which on a file that was just read is not there any more.
+//!
+//! A file of some size is dropped from memory, read once from its beginning to its end, and then once more, block by block.
+//! The kernel gives up the pages that it has not seen for longest. Of a file slightly larger than the cache, those are the
+//! ones that come next: each block that is read pushes out the one that will be needed soonest, and so the second reading
+//! finds nothing at all, not just the little that was too much. The time of a block therefore jumps between two sizes that
+//! are close to each other, and the cache ends between them.
+//!
+//! Times alone prove nothing: a busy neighbour makes a jump too. So each size also has its pages counted before and after it
+//! was read again, and a jump counts only where the file was in memory at every size before it, and whole at none behind it.
+
+use std::fmt;
+use std::ops::Range;
+
+use kelvin_stats::{ChangePoint, ChangeSearch, change_points, median};
+use kelvin_sys::clock::monotonic;
+use kelvin_sys::mapping::page_bytes;
+
+use crate::Result;
+use crate::cache::{self, State};
+use crate::engine::{Engine, How, Reader};
+use crate::observe::Tally;
+use crate::requests::{Order, Requests};
+use crate::target::{Access, Target};
+
+/// Bytes of a block: large enough that a request to a device is worth it, small enough that thousands of them are in a file.
+pub const BLOCK: usize = 64 << 10;
+/// Bytes of a block when a file is read for the first time, which is not timed.
+const FIRST_BLOCK: usize = 1 << 20;
+/// Parts of a file whose blocks are timed together: each gives one value, so that a jump rests on several.
+pub const PARTS: usize = 6;
+/// The first and the last size, as shares of the limit that is to be found.
+const FIRST: f64 = 0.25;
+const LAST: f64 = 1.7;
+/// How much larger each size is than the one before: four steps are a factor of two.
+const GROWTH: f64 = 1.189_207_115_002_721;
+/// Sizes between the last that stayed and the first that did not. With the growth above they are 3 % apart.
+const FINER: u64 = 5;
+/// Least ratio of two levels that counts as a jump. Where a file leaves the caches of the processor, or a neighbour begins to
+/// use the memory, copying a block takes up to about twice as long; a request to a device, at 50 us and more, takes five times
+/// as long and more. Where a device is faster than that, nothing can be told by times.
+const JUMP: f64 = 4.0;
+/// Least share of a file that is in memory where it stays there: a system that takes idle memory away may take a few pages
+/// even of a file that was just read.
+const STAYED: f64 = 0.99;
+/// The smallest limit that can be found, in bytes: below it, the process that reads is a large part of what is limited.
+pub const LEAST_LIMIT: u64 = 64 << 20;
+/// By how much of the limit the size that is found may differ from it.
+pub const TOLERANCE: f64 = 0.1;
+
+/// A file of one size, read twice.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// Its size.
+    pub bytes: u64,
+    /// Mean nanoseconds of a block in each part of it, when it was read again.
+    pub block_nanoseconds: Vec<f64>,
+    /// Bytes of it that were in memory, by mincore(2): before it was read again or afterwards, whichever is less.
+    pub resident: u64,
+}
+
+impl Sample {
+    /// Whether it was in memory, but for single pages.
+    pub fn stayed(&self) -> bool {
+        self.resident as f64 >= STAYED * self.bytes as f64
+    }
+
+    /// Whether all of it was, to the last page, as it cannot be of a file that is too large.
+    fn is_whole(&self) -> bool {
+        self.resident >= self.bytes
+    }
+}
+
+/// Where the file cache ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Capacity {
+    /// The largest file that stayed, in bytes.
+    pub stays: u64,
+    /// The smallest one that did not.
+    pub leaves: u64,
+    /// Nanoseconds of a block in memory.
+    pub in_memory: f64,
+    /// Nanoseconds of a block that is not.
+    pub missing: f64,
+    /// Probability of such a jump in a sequence without one.
+    pub p: f64,
+    /// What of larger files was in memory, in bytes: another way to the same size.
+    pub resident: u64,
+}
+
+impl Capacity {
+    /// The size in the middle, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.stays.midpoint(self.leaves)
+    }
+
+    /// By how much of a limit it lies above it (or below, if negative).
+    pub fn error(&self, limit: u64) -> f64 {
+        self.bytes() as f64 / limit as f64 - 1.0
+    }
+
+    /// Whether it is the limit, as nearly as can be asked for.
+    pub fn agrees(&self, limit: u64) -> bool {
+        self.error(limit).abs() <= TOLERANCE
+    }
+}
+
+/// Why no end of the file cache was found. None of these is a size.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Doubt {
+    /// Times do not jump.
+    #[error(
+        "the time of a block does not jump anywhere between files of {} and {}: {}",
+        mebibytes(range.0), mebibytes(range.1),
+        if *all_stayed { "all of them stayed in memory" } else { "the device below is about as fast as memory" }
+    )]
+    NoJump {
+        /// The smallest and the largest file.
+        range: (u64, u64),
+        /// Whether all were in memory when they were read again.
+        all_stayed: bool,
+    },
+    /// They jump more than once, so that something else took part.
+    #[error("the time of a block jumps more than once: {}", list(jumps))]
+    Several {
+        /// Each of them.
+        jumps: Vec<Jump>,
+    },
+    /// They jump down.
+    #[error("larger files are read faster: {0}")]
+    Falls(Jump),
+    /// They jump, but not because the file was no longer in memory.
+    #[error(
+        "the time of a block jumps {jump}, but that is not the end of the cache: of a file of {}, {} were in memory",
+        mebibytes(*bytes), mebibytes(*resident)
+    )]
+    Residency {
+        /// The jump.
+        jump: Jump,
+        /// The size of a file that contradicts it.
+        bytes: u64,
+        /// What of that was in memory.
+        resident: u64,
+    },
+}
+
+/// A jump of the time of a block between two sizes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Jump {
+    /// The last size before it.
+    pub stays: u64,
+    /// The first size after it.
+    pub leaves: u64,
+    /// Nanoseconds of a block before.
+    pub before: f64,
+    /// Nanoseconds of a block after.
+    pub after: f64,
+    /// Probability of such a jump in a sequence without one.
+    pub p: f64,
+}
+
+impl Jump {
+    fn is_large(&self) -> bool {
+        self.after >= JUMP * self.before || self.before >= JUMP * self.after
+    }
+}
+
+impl fmt::Display for Jump {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { stays, leaves, before, after, .. } = self;
+        let (stays, leaves) = (mebibytes(*stays), mebibytes(*leaves));
+        write!(out, "from {before:.0} to {after:.0} ns between {stays} and {leaves}")
+    }
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+fn list(jumps: &[Jump]) -> String {
+    jumps.iter().map(Jump::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Sizes of files to begin with, in bytes, growing: from a quarter of a limit to well above it.
+pub fn sizes(limit: u64) -> Vec<u64> {
+    let grown = std::iter::successors(Some(FIRST), |share| Some(share * GROWTH));
+    grown.take_while(|share| *share <= LAST).map(|share| whole_parts(share * limit as f64)).collect()
+}
+
+/// The size of the largest of them.
+pub fn largest(limit: u64) -> u64 {
+    sizes(limit).last().copied().unwrap_or(0)
+}
+
+/// What is read at most to find a limit, in bytes: each size twice, and the finer ones as if all were as large as can be.
+pub fn most_read(limit: u64) -> u64 {
+    2 * (sizes(limit).iter().sum::<u64>() + FINER * largest(limit))
+}
+
+/// More sizes, between the last one that stayed and the first one that did not; none where there is no such place.
+pub fn finer(samples: &[Sample]) -> Vec<u64> {
+    let Ok(found) = find(samples) else { return Vec::new() };
+    let step = (found.leaves - found.stays) as f64 / (FINER + 1) as f64;
+    let between = (1..=FINER).map(|number| whole_parts(found.stays as f64 + number as f64 * step));
+    let mut sizes: Vec<u64> = between.filter(|bytes| (found.stays + 1..found.leaves).contains(bytes)).collect();
+    sizes.dedup();
+    sizes
+}
+
+/// The next size of whole blocks in each part.
+fn whole_parts(bytes: f64) -> u64 {
+    let unit = (BLOCK * PARTS) as f64;
+    (bytes / unit).round().max(1.0) as u64 * unit as u64
+}
+
+/// Reads the first `bytes` of a file twice, after it was dropped from memory.
+///
+/// # Errors
+/// A file that cannot be dropped, or not be read.
+pub fn sample(target: &Target, bytes: u64) -> Result<Sample> {
+    // Pages that are there already belong to whoever read them first, and are not counted against the limit of this process.
+    cache::bring(target, State::Uncached)?;
+    // Opened as for blocks in no order, so that the kernel does not read ahead: what it reads beyond the last block, up to
+    // many MiB, would push out what is to stay, and a block that is missing would cost a share of a large request.
+    let open =
+        |block| Engine::Pread.open(target, How { access: Access::Buffered, block, order: Order::Random { seed: 0 } });
+    open(FIRST_BLOCK)?.read(&mut Requests::new(0..bytes, FIRST_BLOCK, Order::Sequential), &mut Tally::default())?;
+    let between = resident(target)?;
+    let mut again = open(BLOCK)?;
+    let part = bytes / PARTS as u64;
+    let parts = (0..PARTS as u64).map(|number| number * part..(number + 1) * part);
+    let block_nanoseconds = parts.map(|part| time(&mut again, part)).collect::<Result<_>>()?;
+    Ok(Sample { bytes, block_nanoseconds, resident: between.min(resident(target)?).min(bytes) })
+}
+
+/// Bytes of a file that are in memory.
+fn resident(target: &Target) -> Result<u64> {
+    Ok(cache::residency(target)?.mincore * page_bytes() as u64)
+}
+
+/// Mean nanoseconds of a block of a part.
+fn time(reader: &mut Reader, part: Range<u64>) -> Result<f64> {
+    let mut tally = Tally::default();
+    let begun = monotonic();
+    reader.read(&mut Requests::new(part, BLOCK, Order::Sequential), &mut tally)?;
+    Ok((monotonic() - begun) as f64 / tally.requests.max(1) as f64)
+}
+
+/// Where the file cache ends, from samples in any order.
+///
+/// # Errors
+/// Why that cannot be told from them.
+pub fn find(samples: &[Sample]) -> std::result::Result<Capacity, Doubt> {
+    let mut samples: Vec<&Sample> = samples.iter().collect();
+    samples.sort_by_key(|sample| sample.bytes);
+    let jumps: Vec<Jump> = jumps(&samples).into_iter().filter(Jump::is_large).collect();
+    let jump = match jumps.as_slice() {
+        [] => {
+            return Err(Doubt::NoJump {
+                range: (samples.first().map_or(0, |one| one.bytes), samples.last().map_or(0, |one| one.bytes)),
+                all_stayed: samples.iter().all(|one| one.stayed()),
+            });
+        }
+        [jump] if jump.after < jump.before => return Err(Doubt::Falls(*jump)),
+        [jump] => *jump,
+        _ => return Err(Doubt::Several { jumps }),
+    };
+    // What lies inside of a jump is of neither side.
+    let contradicts =
+        |one: &&&Sample| one.bytes <= jump.stays && !one.stayed() || one.bytes >= jump.leaves && one.is_whole();
+    if let Some(one) = samples.iter().find(contradicts) {
+        return Err(Doubt::Residency { jump, bytes: one.bytes, resident: one.resident });
+    }
+    let beyond: Vec<f64> =
+        samples.iter().filter(|one| one.bytes >= jump.leaves).map(|one| one.resident as f64).collect();
+    Ok(Capacity {
+        stays: jump.stays,
+        leaves: jump.leaves,
+        in_memory: jump.before,
+        missing: jump.after,
+        p: jump.p,
+        resident: median(&beyond) as u64,
+    })
+}
+
+/// All changes of level along growing sizes. Two in the same direction with one size between them are one: a file at the
+/// edge may be in part in memory.
+fn jumps(samples: &[&Sample]) -> Vec<Jump> {
+    let values: Vec<f64> = samples.iter().flat_map(|sample| sample.block_nanoseconds.iter().copied()).collect();
+    // The sample that each value belongs to.
+    let owners: Vec<usize> = samples
+        .iter()
+        .enumerate()
+        .flat_map(|(number, one)| one.block_nanoseconds.iter().map(move |_| number))
+        .collect();
+    let search = ChangeSearch { least_segment: PARTS, ..ChangeSearch::default() };
+    let mut jumps: Vec<(Jump, usize)> = Vec::new();
+    let changes = change_points(&values, &search);
+    for (number, change) in changes.iter().enumerate() {
+        let from = number.checked_sub(1).map_or(0, |before| changes[before].index);
+        let to = changes.get(number + 1).map_or(values.len(), |after| after.index);
+        let index = place(&values, change, from..to);
+        // A change inside of a file leaves that one between the sides.
+        let (last, first) = (owners[index - 1], owners[index]);
+        let (last, first) =
+            if last == first { (last.saturating_sub(1), (first + 1).min(samples.len() - 1)) } else { (last, first) };
+        let jump = Jump {
+            stays: samples[last].bytes,
+            leaves: samples[first].bytes,
+            before: change.before,
+            after: change.after,
+            p: change.p,
+        };
+        match jumps.last_mut() {
+            Some((earlier, at))
+                if index.saturating_sub(*at) <= PARTS
+                    && (earlier.after > earlier.before) == (jump.after > jump.before) =>
+            {
+                *earlier = Jump { leaves: jump.leaves, after: jump.after, p: earlier.p.max(jump.p), ..*earlier };
+                *at = index;
+            }
+            _ => jumps.push((jump, index)),
+        }
+    }
+    jumps.into_iter().map(|(jump, _)| jump).collect()
+}
+
+/// Where a change is, among the values of both its levels. Ranks tell that there is one, but of its place they prefer what
+/// is nearer to the middle; it is where fewest values are on the wrong side of the middle between the levels.
+fn place(values: &[f64], change: &ChangePoint, range: Range<usize>) -> usize {
+    let middle = (change.before * change.after).sqrt();
+    let rises = change.after > change.before;
+    let is_late = |value: f64| (value > middle) == rises;
+    let wrong = |index: usize| {
+        let early = values[range.start..index].iter().filter(|&&value| is_late(value)).count();
+        early + values[index..range.end].iter().filter(|&&value| !is_late(value)).count()
+    };
+    let places = range.start + 1..range.end;
+    places.min_by_key(|&index| (wrong(index), index.abs_diff(change.index))).unwrap_or(change.index)
+}
+
+#[cfg(test)]
+mod tests;

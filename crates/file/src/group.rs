@@ -1,0 +1,297 @@
+//! A control group of our own, in which work runs under a limit that is known; removed when dropped.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::{Error, Result};
+
+/// What a group limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Controller {
+    /// Memory, pages of files included.
+    Memory,
+    /// What block devices move.
+    BlockIo,
+}
+
+impl Controller {
+    /// Its name in each version of control groups.
+    fn name(self, version: u32) -> &'static str {
+        match (self, version) {
+            (Self::Memory, _) => "memory",
+            (Self::BlockIo, 1) => "blkio",
+            (Self::BlockIo, _) => "io",
+        }
+    }
+}
+
+/// A control group of this process's own.
+#[derive(Debug)]
+pub struct Group {
+    path: PathBuf,
+    version: u32,
+    /// The group that this process was in before it entered.
+    home: PathBuf,
+}
+
+/// How the names of groups begin that are ours; the controller and the process follow.
+const PREFIX: &str = "kelvin-";
+
+impl Group {
+    /// Makes a group: below the one that this process is in, or, where that cannot have any with this controller (version 2),
+    /// below the nearest one around it that has. What processes left behind that were killed is removed first.
+    ///
+    /// # Errors
+    /// [`Error::NoGroup`], with what would be needed.
+    pub fn make(controller: Controller) -> Result<Self> {
+        let read = |path: &str| fs::read_to_string(path).map_err(|error| Error::NoGroup(format!("{path}: {error}")));
+        let (membership, mounts) = (read("/proc/self/cgroup")?, read("/proc/self/mountinfo")?);
+        Self::below(&locate(&membership, &mounts, controller).map_err(Error::NoGroup)?, controller)
+    }
+
+    fn below(place: &Place, controller: Controller) -> Result<Self> {
+        let parent = place.parent(controller.name(place.version)).map_err(Error::NoGroup)?;
+        sweep(&parent);
+        let name = format!("{PREFIX}{}-{}", controller.name(place.version), std::process::id());
+        let path = parent.join(name);
+        fs::create_dir(&path)
+            .map_err(|error| Error::NoGroup(format!("may not make one in {} (root may): {error}", parent.display())))?;
+        Ok(Self { path, version: place.version, home: place.group.clone() })
+    }
+
+    /// 1 or 2.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// The file into which a process writes itself to be in the group.
+    pub fn door(&self) -> PathBuf {
+        self.path.join("cgroup.procs")
+    }
+
+    /// Moves this process into it, until it is dropped.
+    ///
+    /// # Errors
+    /// [`Error::NoGroup`].
+    pub fn enter(&self) -> Result<()> {
+        enter(&self.door())
+    }
+
+    /// Limits the memory of the group, pages of files included.
+    ///
+    /// # Errors
+    /// [`Error::NoGroup`].
+    pub fn limit_memory(&self, bytes: u64) -> Result<()> {
+        let file = if self.version == 1 { "memory.limit_in_bytes" } else { "memory.max" };
+        self.set(file, &bytes.to_string())
+    }
+
+    /// Limits what the group may read from a block device, given as `major:minor`, in bytes a second.
+    ///
+    /// # Errors
+    /// [`Error::NoGroup`].
+    pub fn limit_reading(&self, device: &str, bytes_per_second: u64) -> Result<()> {
+        match self.version {
+            1 => self.set("blkio.throttle.read_bps_device", &format!("{device} {bytes_per_second}")),
+            _ => self.set("io.max", &format!("{device} rbps={bytes_per_second}")),
+        }
+    }
+
+    /// Bytes that the group has read from a block device, by its own count.
+    ///
+    /// # Errors
+    /// [`Error::NoGroup`].
+    pub fn bytes_read(&self, device: &str) -> Result<u64> {
+        let file = self.path.join(if self.version == 1 { "blkio.throttle.io_service_bytes" } else { "io.stat" });
+        let text = fs::read_to_string(&file).map_err(|error| Error::NoGroup(format!("{}: {error}", file.display())))?;
+        Ok(bytes_read(&text, device))
+    }
+
+    fn set(&self, file: &str, value: &str) -> Result<()> {
+        let path = self.path.join(file);
+        let refused = |error| Error::NoGroup(format!("may not write '{value}' into {}: {error}", path.display()));
+        fs::write(&path, value).map_err(refused)
+    }
+}
+
+/// Moves this process into the group whose file of processes this is.
+///
+/// # Errors
+/// [`Error::NoGroup`].
+pub fn enter(door: &Path) -> Result<()> {
+    // 0 is the process that writes.
+    fs::write(door, "0").map_err(|error| Error::NoGroup(format!("may not enter {}: {error}", door.display())))
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let own = std::process::id().to_string();
+        if fs::read_to_string(self.door()).is_ok_and(|inside| inside.lines().any(|one| one == own)) {
+            let _ = enter(&self.home.join("cgroup.procs"));
+        }
+        // The kernel may take a moment to call a group empty whose last process has just left or ended.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.path).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// Removes groups of ours whose process is gone; one in which another process is cannot be removed.
+fn sweep(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(process) = owner(&name.to_string_lossy()) else { continue };
+        if !Path::new(&format!("/proc/{process}")).exists() {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+/// The process that made a group of this name, if it is one of ours.
+fn owner(name: &str) -> Option<u32> {
+    name.strip_prefix(PREFIX)?.rsplit_once('-')?.1.parse().ok()
+}
+
+/// The group of a process in the hierarchy of a controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    version: u32,
+    mount: PathBuf,
+    group: PathBuf,
+}
+
+impl Place {
+    /// The group below which one can be made that has the controller.
+    fn parent(&self, controller: &str) -> std::result::Result<PathBuf, String> {
+        if self.version == 1 {
+            return Ok(self.group.clone());
+        }
+        // A group that has processes hands no controller on (version 2, "no internal process constraint"), but what is
+        // around it does, or it would have none itself.
+        let around = self.group.ancestors().take_while(|path| path.starts_with(&self.mount));
+        let hands_on = |path: &&Path| {
+            fs::read_to_string(path.join("cgroup.subtree_control"))
+                .is_ok_and(|text| text.split_ascii_whitespace().any(|one| one == controller))
+        };
+        around.into_iter().find(hands_on).map(Path::to_owned).ok_or_else(|| {
+            format!("no control group around {} hands on its controller '{controller}'", self.group.display())
+        })
+    }
+}
+
+/// Finds the group of a process in the texts of /proc/self/cgroup and /proc/self/mountinfo.
+fn locate(membership: &str, mounts: &str, controller: Controller) -> std::result::Result<Place, String> {
+    let v1 = membership.lines().find_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        controllers.split(',').any(|one| one == controller.name(1)).then_some((path, 1))
+    });
+    let v2 = || membership.lines().find_map(|line| Some((line.strip_prefix("0::")?, 2)));
+    let (path, version) = v1.or_else(v2).ok_or("this process is in none that has the controller")?;
+    let mount = mounts.lines().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        let mut fields = after.split(' ');
+        let (kind, options) = (fields.next()?, fields.nth(1)?);
+        let wanted = match version {
+            1 => kind == "cgroup" && options.split(',').any(|option| option == controller.name(1)),
+            _ => kind == "cgroup2",
+        };
+        let mut fields = before.split(' ').skip(3);
+        wanted.then(|| Some((fields.next()?, fields.next()?))).flatten()
+    });
+    let (root, target) =
+        mount.ok_or_else(|| format!("the hierarchy of '{}' is not mounted", controller.name(version)))?;
+    // A mount may show a part of the hierarchy only.
+    let inner = if root == "/" { path } else { path.strip_prefix(root).unwrap_or("") };
+    let mount = PathBuf::from(target);
+    Ok(Place { version, group: mount.join(inner.trim_start_matches('/')), mount })
+}
+
+/// What a group has read from a device, in either version's list: `7:0 Read 4096` or `7:0 rbytes=4096 ...`. A device that it
+/// never used is not in it.
+fn bytes_read(text: &str, device: &str) -> u64 {
+    let lines = text.lines().filter_map(|line| line.strip_prefix(device)?.strip_prefix(' '));
+    let count = |line: &str| {
+        let mut fields = line.split_ascii_whitespace();
+        match line.strip_prefix("Read ") {
+            Some(bytes) => bytes.trim().parse().ok(),
+            None => fields.find_map(|field| field.strip_prefix("rbytes="))?.parse().ok(),
+        }
+    };
+    lines.filter_map(count).next().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "30 25 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+                          32 25 0:28 /docker/x /sys/fs/cgroup/blkio rw - cgroup cgroup rw,blkio\n\
+                          31 25 0:27 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+
+    #[test]
+    fn groups_are_found_in_both_versions() {
+        let found = |membership, controller| locate(membership, MOUNTS, controller);
+        let path = |place: &Place| place.group.display().to_string();
+        let v1 = found("4:memory:/jobs\n7:blkio:/docker/x/y\n0::/\n", Controller::Memory).unwrap();
+        assert_eq!((path(&v1).as_str(), v1.version), ("/sys/fs/cgroup/memory/jobs", 1));
+        assert_eq!(v1.parent("memory").unwrap(), v1.group);
+        let part = found("4:memory:/jobs\n7:blkio:/docker/x/y\n0::/\n", Controller::BlockIo).unwrap();
+        assert_eq!(path(&part), "/sys/fs/cgroup/blkio/y");
+        let v2 = found("0::/user.slice/a\n", Controller::BlockIo).unwrap();
+        assert_eq!((path(&v2).as_str(), v2.version), ("/sys/fs/cgroup/unified/user.slice/a", 2));
+        assert!(found("", Controller::Memory).unwrap_err().contains("in none"));
+        assert!(locate("0::/", "", Controller::BlockIo).unwrap_err().contains("'io' is not mounted"));
+    }
+
+    #[test]
+    fn version_2_makes_groups_where_the_controller_is_handed_on() {
+        let mount = tempfile::tempdir().unwrap();
+        let group = mount.path().join("user.slice/session");
+        fs::create_dir_all(&group).unwrap();
+        let place = Place { version: 2, mount: mount.path().into(), group: group.clone() };
+        let hand_on = |path: &Path, text: &str| fs::write(path.join("cgroup.subtree_control"), text).unwrap();
+        hand_on(mount.path(), "cpu io memory pids\n");
+        hand_on(&group, "\n");
+        hand_on(&mount.path().join("user.slice"), "memory pids\n");
+        assert_eq!(place.parent("memory").unwrap(), mount.path().join("user.slice"));
+        assert_eq!(place.parent("io").unwrap(), mount.path());
+        assert!(place.parent("cpuset").unwrap_err().contains("hands on its controller 'cpuset'"));
+    }
+
+    #[test]
+    fn what_a_dead_process_left_is_removed_and_nothing_else() {
+        let parent = tempfile::tempdir().unwrap();
+        let place = Place { version: 1, mount: parent.path().into(), group: parent.path().into() };
+        let alive = format!("{PREFIX}memory-{}", std::process::id());
+        for name in [format!("{PREFIX}memory-4194999"), "kelvin-other".into(), "jobs-4194999".into()] {
+            fs::create_dir(parent.path().join(name)).unwrap();
+        }
+        let group = Group::below(&place, Controller::Memory).unwrap();
+        group.limit_memory(1 << 30).unwrap();
+        assert_eq!(fs::read_to_string(group.path.join("memory.limit_in_bytes")).unwrap(), "1073741824");
+        let mut left: Vec<String> = fs::read_dir(parent.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        assert_eq!(left, ["jobs-4194999".to_owned(), alive, "kelvin-other".to_owned()]);
+        assert!(matches!(Group::below(&place, Controller::Memory), Err(Error::NoGroup(_))));
+        // An ordinary directory, unlike a group, is not removed with files in it.
+        fs::remove_file(group.path.join("memory.limit_in_bytes")).unwrap();
+        let path = group.path.clone();
+        drop(group);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_group_s_own_count_is_read_in_both_versions() {
+        let v1 = "7:0 Read 4096\n7:0 Write 8\n7:0 Sync 4096\n7:0 Total 4104\n254:0 Read 5\nTotal 4109\n";
+        assert_eq!((bytes_read(v1, "7:0"), bytes_read(v1, "254:0"), bytes_read(v1, "7:1")), (4096, 5, 0));
+        let v2 = "7:0 rbytes=4096 wbytes=8 rios=1 wios=1 dbytes=0 dios=0\n254:0 rbytes=5 wbytes=0\n";
+        assert_eq!((bytes_read(v2, "7:0"), bytes_read(v2, "254:0"), bytes_read(v2, "7")), (4096, 5, 0));
+    }
+}

@@ -1,0 +1,112 @@
+//! The hazard that the control group of this process limits its block I/O, so that a limit is measured instead of a disk.
+
+use kelvin_model::{Hazard, Severity};
+
+use super::{Look, With, hazard};
+use crate::cgroups::Groups;
+use crate::text::Root;
+
+/// Files of version 1, what they limit, and whether that is a number of bytes a second or of requests.
+const FILES_V1: [(&str, &str, bool); 4] = [
+    ("blkio.throttle.read_bps_device", "reads", true),
+    ("blkio.throttle.write_bps_device", "writes", true),
+    ("blkio.throttle.read_iops_device", "reads", false),
+    ("blkio.throttle.write_iops_device", "writes", false),
+];
+/// The same as keys in the one file of version 2.
+const FILE_V2: &str = "io.max";
+const KEYS_V2: [(&str, &str, bool); 4] =
+    [("rbps", "reads", true), ("wbps", "writes", true), ("riops", "reads", false), ("wiops", "writes", false)];
+
+/// One limit on one device.
+struct Limit {
+    /// `major:minor`.
+    device: String,
+    /// `reads`, `writes`.
+    what: &'static str,
+    is_bytes: bool,
+    per_second: u64,
+    /// Where it is set, and what there takes it away.
+    file: String,
+    none: String,
+}
+
+pub(super) fn hazards(look: &Look<'_>) -> Vec<Hazard> {
+    let limits = limits(look.root);
+    let Some(first) = limits.first() else { return Vec::new() };
+    let said: Vec<String> = limits.iter().map(|limit| limit.said(look.root)).collect();
+    let commands: Vec<String> =
+        limits.iter().map(|limit| format!("echo '{}' | sudo tee {}", limit.none, limit.file)).collect();
+    let effect = "what is measured is this limit, not the disk; writes escape it until they are synced";
+    let summary = format!("the control group may use block devices only so much: {}", said.join(", "));
+    vec![
+        hazard("block_io_limit", Severity::Serious, summary, effect)
+            .touching(&["file.", "mem.fault.major"])
+            .remedy(commands.join("; "))
+            .read_in(first.file.as_str()),
+    ]
+}
+
+/// All limits that are in force on this process.
+fn limits(root: Root<'_>) -> Vec<Limit> {
+    let Ok(groups) = Groups::read(root) else { return Vec::new() };
+    let place = |controller| groups.place(controller).ok().flatten();
+    let mut found = Vec::new();
+    match place("blkio") {
+        Some(place) if place.version == 1 => {
+            for (file, what, is_bytes) in FILES_V1 {
+                // Without a hierarchy of limits in version 1 only those of the group itself are in force
+                // (Documentation/admin-guide/cgroup-v1/blkio-controller.rst).
+                if let Some((file, text)) = groups.chain(&place, file).into_iter().next() {
+                    found.extend(text.lines().filter_map(|line| limit_v1(line, &file, (what, is_bytes))));
+                }
+            }
+        }
+        Some(place) => {
+            for (file, text) in groups.chain(&place, FILE_V2) {
+                found.extend(text.lines().flat_map(|line| limits_v2(line, &file)));
+            }
+        }
+        None => {}
+    }
+    found
+}
+
+/// `254:0 1048576`
+fn limit_v1(line: &str, file: &str, (what, is_bytes): (&'static str, bool)) -> Option<Limit> {
+    let (device, value) = line.split_once(' ')?;
+    let per_second = value.trim().parse().ok()?;
+    let none = format!("{device} 0");
+    Some(Limit { device: device.into(), what, is_bytes, per_second, file: file.into(), none })
+}
+
+/// `254:0 rbps=1048576 wbps=max riops=max wiops=120`
+fn limits_v2(line: &str, file: &str) -> Vec<Limit> {
+    let Some((device, settings)) = line.split_once(' ') else { return Vec::new() };
+    let limit = |setting: &str| {
+        let (key, value) = setting.split_once('=')?;
+        let &(_, what, is_bytes) = KEYS_V2.iter().find(|(name, ..)| *name == key)?;
+        let per_second = value.parse().ok()?;
+        let none = format!("{device} {key}=max");
+        Some(Limit { device: device.into(), what, is_bytes, per_second, file: file.into(), none })
+    };
+    settings.split_ascii_whitespace().filter_map(limit).collect()
+}
+
+impl Limit {
+    /// `vda reads 20.0 MB/s`, `254:16 writes 120 times a second`
+    fn said(&self, root: Root<'_>) -> String {
+        let name = root
+            .names(BLOCK)
+            .into_iter()
+            .find(|name| root.text(&format!("{BLOCK}/{name}/dev")).is_some_and(|numbers| numbers == self.device));
+        let name = name.as_deref().unwrap_or(&self.device);
+        let Self { what, per_second, .. } = self;
+        match self.is_bytes {
+            true => format!("{name} {what} {:.1} MB/s", *per_second as f64 / 1e6),
+            false => format!("{name} {what} {per_second} times a second"),
+        }
+    }
+}
+
+const BLOCK: &str = "/sys/block";
