@@ -151,6 +151,8 @@ pub fn glance(target: &Target) -> Result<f64> {
 /// written is not dropped.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(5);
+/// Times that a file is read before it counts as one that does not stay in memory.
+const FILLS: u32 = 5;
 /// Bytes of a block by which a file is brought into memory.
 const BLOCK: usize = 1 << 20;
 
@@ -170,8 +172,8 @@ pub fn bring(target: &Target, state: State) -> Result<Residency> {
 /// Reads what is missing in memory.
 fn fill(target: &Target) -> Result<Residency> {
     let mut found = residency(target)?;
-    // Twice: what was read first may have been dropped while the rest was.
-    for _ in 0..2 {
+    // Several times: what was read first may have been dropped while the rest was, and idle pages may be reclaimed.
+    for _ in 0..FILLS {
         if found.is_whole() {
             return Ok(found);
         }
