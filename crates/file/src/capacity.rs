@@ -41,8 +41,8 @@ const FINER: u64 = 5;
 /// as long and more. Where a device is faster than that, nothing can be told by times.
 const JUMP: f64 = 4.0;
 /// Least share of a file that is in memory where it stays there: a system that takes idle memory away may take a few pages
-/// even of a file that was just read.
-const STAYED: f64 = 0.99;
+/// even of a file that was just read. Of one that is too large nothing is there when it comes to be read again.
+const STAYED: f64 = 0.95;
 /// The smallest limit that can be found, in bytes: below it, the process that reads is a large part of what is limited.
 pub const LEAST_LIMIT: u64 = 64 << 20;
 /// By how much of the limit the size that is found may differ from it.
