@@ -2,7 +2,7 @@
 """Whether anything moves more bytes than kelvin says this machine can.
 
 One round is a kelvin run of mem.bandwidth alone and, in random order around it, each of the programs that move memory:
-plain loops in C (bench/peers/stream_loop.c: STREAM's copy and triad, a sum, a constant stored, memset; gcc -O3
+plain loops in C (bench/peers/stream_loop.c: STREAM's copy and triad, a sum, a constant stored, memset of a byte and of zero; gcc -O3
 -march=native -fopenmp), sysbench memory and mbw from Debian. Kelvin's figure and a program's figure of one round make a
 pair. All work on the same working set (the largest of kelvin's, in all arrays together), on one CPU and on all.
 
@@ -116,7 +116,7 @@ class Comparison:
 
 def comparisons(movers):
     """Every metric beside every program that does the same, as far as it is installed."""
-    loops = {"copy": "copy", "triad": "triad", "read": "read", "write": "write", "fill": "fill"}
+    loops = {"copy": "copy", "triad": "triad", "read": "read", "write": "write", "fill": "fill", "zero": "zero"}
     chosen = [(name, "C loop", "one all", lambda t, n, loop=loop: movers.stream(loop, t, n)) for name, loop in loops.items()]
     if shutil.which("sysbench"):
         chosen += [(name, "sysbench memory", "one all", lambda t, n, name=name: movers.sysbench(name, t, n)) for name in ("read", "write")]

@@ -1,8 +1,8 @@
-/* Loops over arrays of doubles as anyone would write them: STREAM's copy and triad, a sum, a constant stored, memset.
+/* Loops over arrays of doubles as anyone would write them: STREAM's copy and triad, a sum, a constant stored, memset of a byte and of zero.
  * What the compiler makes of them is the point, so this one is built with -O3 -march=native -fopenmp.
  *
  * usage: stream_loop FIRST_CPU THREADS SECONDS BYTES LOOP
- * LOOP is copy, triad, read, write or fill; BYTES is the size of all its arrays together. Threads run on FIRST_CPU and
+ * LOOP is copy, triad, read, write, fill or zero; BYTES is the size of all its arrays together. Threads run on FIRST_CPU and
  * the CPUs below it. Prints stream.LOOP best=B median=M n=N, in bytes per second, counted as STREAM does: bytes that the
  * loop reads and bytes that it writes. Each sample is one pass, at least 20 us of it (more passes of small arrays).
  *
@@ -59,11 +59,21 @@ static void fill(void)
 	}
 }
 
+static void zero(void)
+{
+#pragma omp parallel
+	{
+		size_t threads = (size_t)omp_get_num_threads(), own = length / threads;
+
+		memset(a + own * (size_t)omp_get_thread_num(), 0, own * sizeof *a);
+	}
+}
+
 static const struct loop {
 	const char *name;
 	void (*run)(void);
 	int arrays;
-} loops[] = { { "copy", copy, 2 }, { "triad", triad, 3 }, { "read", read_all, 1 }, { "write", write_all, 1 }, { "fill", fill, 1 } };
+} loops[] = { { "copy", copy, 2 }, { "triad", triad, 3 }, { "read", read_all, 1 }, { "write", write_all, 1 }, { "fill", fill, 1 }, { "zero", zero, 1 } };
 
 static double *array(void)
 {
@@ -96,7 +106,7 @@ int main(int argc, char **argv)
 			if (strcmp(argv[5], loops[i].name) == 0)
 				loop = &loops[i];
 	if (loop == NULL) {
-		fprintf(stderr, "usage: %s FIRST_CPU THREADS SECONDS BYTES copy|triad|read|write|fill\n", argv[0]);
+		fprintf(stderr, "usage: %s FIRST_CPU THREADS SECONDS BYTES copy|triad|read|write|fill|zero\n", argv[0]);
 		return 2;
 	}
 	int first = atoi(argv[1]), threads = atoi(argv[2]);

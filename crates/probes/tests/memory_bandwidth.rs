@@ -8,7 +8,7 @@ use kelvin_model::{Attempt, Case, Reading, Readings};
 
 /// Milliseconds for the timed part of a probe.
 const SLICE: u64 = 12;
-const METRICS: [&str; 6] = ["read", "write", "copy", "fill", "ntwrite", "triad"];
+const METRICS: [&str; 7] = ["read", "write", "copy", "fill", "zero", "ntwrite", "triad"];
 
 /// One test at a time: what another one moves meanwhile would be missing here.
 fn alone() -> MutexGuard<'static, ()> {

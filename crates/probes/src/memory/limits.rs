@@ -134,7 +134,7 @@ fn by_peak(facts: &Facts<'_>, operation: Operation) -> Option<Prediction> {
     let counted = operation.arrays() as f64;
     let on_bus = match operation {
         Operation::Read | Operation::NonTemporalWrite => counted,
-        Operation::Write | Operation::Fill | Operation::Copy | Operation::Triad => counted + 1.0,
+        Operation::Write | Operation::Fill | Operation::Zero | Operation::Copy | Operation::Triad => counted + 1.0,
     };
     let value = peak * counted / on_bus;
     // A fill, copy or triad by non-temporal stores counts every byte on the bus.

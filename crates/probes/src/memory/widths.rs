@@ -82,7 +82,7 @@ impl Widths {
     pub(super) fn first_level(&self, operation: Operation) -> f64 {
         let (read, written) = match operation {
             Operation::Read => (1.0, 0.0),
-            Operation::Write | Operation::Fill | Operation::NonTemporalWrite => (0.0, 1.0),
+            Operation::Write | Operation::Fill | Operation::Zero | Operation::NonTemporalWrite => (0.0, 1.0),
             Operation::Copy => (1.0, 1.0),
             Operation::Triad => (2.0, 1.0),
         };
@@ -112,6 +112,9 @@ mod tests {
         assert!(widths(&Facts::new(&machine, &|_, _| None)).is_err());
         machine.cpu.microarchitecture = Fact::known("Zen 5".into(), "a test");
         let row = widths(&Facts::new(&machine, &|_, _| None)).unwrap();
-        assert_eq!(Operation::ALL.map(|operation| row.first_level(operation)), [128.0, 64.0, 128.0, 64.0, 64.0, 192.0]);
+        assert_eq!(
+            Operation::ALL.map(|operation| row.first_level(operation)),
+            [128.0, 64.0, 128.0, 64.0, 64.0, 64.0, 192.0]
+        );
     }
 }

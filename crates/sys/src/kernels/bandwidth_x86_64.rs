@@ -16,7 +16,7 @@ use super::bandwidth::{Kernel, Operation, Routine};
 // `\v` is a kind of vector register, `\w` its bytes, `\move` the instruction that loads and stores a whole one.
 global_asm!(
     ".pushsection .text.kelvin_bandwidth, \"ax\", @progbits",
-    ".macro kelvin_begin name",
+    ".macro kelvin_begin name, word=0x3f3f3f3f3f3f3f3f",
     ".p2align 6",
     ".globl kelvin_\\name",
     ".hidden kelvin_\\name",
@@ -27,8 +27,9 @@ global_asm!(
     "add rsi, rcx",
     "add rdx, rcx",
     "neg rcx",
-    // Every 64-bit word is 3f3f...: an ordinary floating-point number, and no pattern that a core stores more cheaply.
-    "mov rax, 0x3f3f3f3f3f3f3f3f",
+    // Every 64-bit word is 3f3f...: an ordinary floating-point number, and no pattern that is stored more cheaply, as zeros
+    // may be.
+    "mov rax, \\word",
     "movq xmm0, rax",
     "punpcklqdq xmm0, xmm0",
     ".endm",
@@ -69,8 +70,8 @@ global_asm!(
     "kelvin_end \\name, \\v",
     ".endm",
     // Stores of a constant, with ordinary or non-temporal stores.
-    ".macro kelvin_write name, v, w, store",
-    "kelvin_begin \\name",
+    ".macro kelvin_write name, v, w, store, word=0x3f3f3f3f3f3f3f3f",
+    "kelvin_begin \\name, \\word",
     "kelvin_broadcast \\v",
     "kelvin_turn",
     ".rept 512 / \\w",
@@ -132,6 +133,11 @@ global_asm!(
     "kelvin_write ntwrite_sse2, xmm, 16, movntps",
     "kelvin_write ntwrite_avx2, ymm, 32, vmovntps",
     "kelvin_write ntwrite_avx512, zmm, 64, vmovntps",
+    "kelvin_write zero_sse2, xmm, 16, movaps, 0",
+    "kelvin_write zero_avx2, ymm, 32, vmovaps, 0",
+    "kelvin_write zero_avx512, zmm, 64, vmovaps, 0",
+    "kelvin_write ntzero_sse2, xmm, 16, movntps, 0",
+    "kelvin_write ntzero_avx512, zmm, 64, vmovntps, 0",
     "kelvin_copy copy_sse2, xmm, 16, movaps, movaps",
     "kelvin_copy copy_avx2, ymm, 32, vmovaps, vmovaps",
     "kelvin_copy copy_avx512, zmm, 64, vmovaps, vmovaps",
@@ -145,7 +151,7 @@ global_asm!(
     "kelvin_triad nttriad_avx2, ymm, 32, vmovapd, vmovntpd",
     "kelvin_triad nttriad_avx512, zmm, 64, vmovapd, vmovntpd",
     // The string instructions count by themselves: rdi, rsi and rcx are theirs.
-    ".macro kelvin_string name, instruction",
+    ".macro kelvin_string name, instruction, byte=0x3f",
     ".p2align 6",
     ".globl kelvin_\\name",
     ".hidden kelvin_\\name",
@@ -154,7 +160,7 @@ global_asm!(
     "mov r9, rdi",
     "mov r10, rsi",
     "mov r11, rcx",
-    "mov eax, 0x3f",
+    "mov eax, \\byte",
     "2:",
     "mov rdi, r9",
     "mov rsi, r10",
@@ -166,6 +172,7 @@ global_asm!(
     ".size kelvin_\\name, . - kelvin_\\name",
     ".endm",
     "kelvin_string fill_string, stosb",
+    "kelvin_string zero_string, stosb, 0",
     "kelvin_string copy_string, movsb",
     ".purgem kelvin_begin",
     ".purgem kelvin_broadcast",
@@ -212,7 +219,7 @@ impl Set {
 
 /// The kernels of an operation that this processor can run.
 pub(super) fn kernels(operation: Operation) -> Vec<Kernel> {
-    // Fill is what a library does to set memory: any of the stores, or the string instruction.
+    // Fill and zero are what a library does to set memory: any of the stores, or the string instruction.
     let all = kernels![
         "sse2" Any kelvin_read_sse2 Read,
         "avx2" Avx2 kelvin_read_avx2 Read,
@@ -228,6 +235,12 @@ pub(super) fn kernels(operation: Operation) -> Vec<Kernel> {
         "avx512" Avx512 kelvin_write_avx512 Fill,
         "sse2 non-temporal" Any kelvin_ntwrite_sse2 Fill,
         "avx512 non-temporal" Avx512 kelvin_ntwrite_avx512 Fill,
+        "rep stosb" Any kelvin_zero_string Zero,
+        "sse2" Any kelvin_zero_sse2 Zero,
+        "avx2" Avx2 kelvin_zero_avx2 Zero,
+        "avx512" Avx512 kelvin_zero_avx512 Zero,
+        "sse2 non-temporal" Any kelvin_ntzero_sse2 Zero,
+        "avx512 non-temporal" Avx512 kelvin_ntzero_avx512 Zero,
         "rep movsb" Any kelvin_copy_string Copy,
         "sse2" Any kelvin_copy_sse2 Copy,
         "avx2" Avx2 kelvin_copy_avx2 Copy,
