@@ -1,6 +1,7 @@
 //! Known truths: things whose answer is set by construction, measured by the same harness as everything else, so that
 //! kelvin's own error can be seen. And known faults, to see that a probe that goes wrong costs only itself.
 
+mod disk;
 mod faults;
 mod latency_ratio;
 mod pipe_rate;
@@ -17,6 +18,7 @@ pub(crate) static PROBES: &[&Probe] = &[
     &latency_ratio::PROBE,
     &pipe_rate::PROBE,
     &quota::PROBE,
+    &disk::PROBE,
     &faults::HANG,
     &faults::CRASH,
     &faults::PANIC,
