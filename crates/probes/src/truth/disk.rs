@@ -82,9 +82,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     };
     unmount_what_is_left();
     let disk = Disk::open(&image(bench)?, bench.scratch())?;
-    let group = Group::make(Controller::BlockIo).map_err(stopped)?;
-    group.limit_reading(&disk.numbers, RATE).map_err(stopped)?;
-    group.enter().map_err(stopped)?;
+    let group = Group::make(Controller::BlockIo).map_err(super::stopped)?;
+    group.limit_reading(&disk.numbers, RATE).map_err(super::stopped)?;
+    group.enter().map_err(super::stopped)?;
     let held = read(&disk, &group, (state, bench.seed()))?;
     let (first, last) = window(&held).ok_or_else(|| {
         Stop::fail(format!("the kernel held reading back only {} times: the limit is not in force", held.len()))
@@ -148,12 +148,12 @@ impl Observer for Holds<'_> {
 fn read(disk: &Disk, group: &Group, (state, seed): (State, u64)) -> Result<Vec<Held>, Stop> {
     // In no order, so that the kernel does not read ahead: what it has asked for is counted, though nobody has it yet.
     let order = Order::Random { seed };
-    cache::bring(&disk.target, state).map_err(stopped)?;
+    cache::bring(&disk.target, state).map_err(super::stopped)?;
     let how = How { access: state.access(), block: BLOCK, order };
-    let mut reader = Engine::Pread.open(&disk.target, how).map_err(stopped)?;
+    let mut reader = Engine::Pread.open(&disk.target, how).map_err(super::stopped)?;
     let mut holds = Holds { group, device: &disk.numbers, last: monotonic(), bytes: 0, found: Ok(Vec::new()) };
-    reader.read(&mut Requests::new(0..FILE, BLOCK, order), &mut holds).map_err(stopped)?;
-    holds.found.map_err(stopped)
+    reader.read(&mut Requests::new(0..FILE, BLOCK, order), &mut holds).map_err(super::stopped)?;
+    holds.found.map_err(super::stopped)
 }
 
 /// The ends of the first and of the last stretch of waiting. One that is far shorter than the usual one was something else: a
@@ -173,11 +173,6 @@ fn predict(_: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPre
         }
         _ => super::known(1.0, EXACT, Unit::Ratio, "what was read is what the device gave"),
     })
-}
-
-/// What cannot be had here is skipped, anything else has failed.
-fn stopped(error: kelvin_file::Error) -> Stop {
-    if error.is_absence() { Stop::skip(error.to_string()) } else { Stop::fail(error.to_string()) }
 }
 
 /// An image of a file system with the file in it, made by the first round that asks for it.

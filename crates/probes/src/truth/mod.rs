@@ -8,7 +8,7 @@ mod pipe_rate;
 mod quota;
 mod wait;
 
-use kelvin_harness::{Facts, Method, Probe};
+use kelvin_harness::{Facts, Method, Probe, Stop};
 use kelvin_model::{Basis, Case, Metric, NoPrediction, Prediction, Unit};
 
 use crate::predict::Predicting;
@@ -32,6 +32,11 @@ fn known(value: f64, share: f64, unit: Unit, construction: &str) -> Prediction {
         .formula("set by construction")
         .constant("known value", value, unit, "construction")
         .derived_as(format!("{construction}; the construction itself is good to {} %", share * 100.0))
+}
+
+/// What cannot be had here is skipped, anything else has failed.
+fn stopped(error: kelvin_file::Error) -> Stop {
+    if error.is_absence() { Stop::skip(error.to_string()) } else { Stop::fail(error.to_string()) }
 }
 
 /// The method of a known truth.
