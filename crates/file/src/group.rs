@@ -9,6 +9,8 @@ use crate::{Error, Result};
 /// What a group limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Controller {
+    /// Time on CPUs.
+    Cpu,
     /// Memory, pages of files included.
     Memory,
     /// What block devices move.
@@ -19,6 +21,7 @@ impl Controller {
     /// Its name in each version of control groups.
     fn name(self, version: u32) -> &'static str {
         match (self, version) {
+            (Self::Cpu, _) => "cpu",
             (Self::Memory, _) => "memory",
             (Self::BlockIo, 1) => "blkio",
             (Self::BlockIo, _) => "io",
@@ -76,6 +79,21 @@ impl Group {
     /// [`Error::NoGroup`].
     pub fn enter(&self) -> Result<()> {
         enter(&self.door())
+    }
+
+    /// Limits the group to so many microseconds on CPUs in each period of so many.
+    ///
+    /// # Errors
+    /// [`Error::NoGroup`].
+    pub fn limit_cpu(&self, microseconds: u64, period: Duration) -> Result<()> {
+        let period = period.as_micros();
+        match self.version {
+            1 => {
+                self.set("cpu.cfs_period_us", &period.to_string())?;
+                self.set("cpu.cfs_quota_us", &microseconds.to_string())
+            }
+            _ => self.set("cpu.max", &format!("{microseconds} {period}")),
+        }
     }
 
     /// Limits the memory of the group, pages of files included.

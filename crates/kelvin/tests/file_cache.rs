@@ -77,6 +77,7 @@ fn mistakes_are_refused_before_anything_is_written() {
 
 /// One test for all that makes a group, so that none sees the groups of another.
 #[test]
+#[allow(clippy::print_stderr)]
 fn a_limit_of_128_mib_is_found_within_a_tenth_and_nothing_is_left() {
     let directory = on_disk();
     let output = run(directory.path(), &["--measure", "--limit", "128M", "--json"]);

@@ -61,7 +61,7 @@ fn write_terminal(out: &mut dyn Write, run: &Run, analysis: &Analysis, peak: u64
         clock.pair_nanoseconds
     )?;
     writeln!(out, "memory       {:.1} MiB at most in this process\n", peak as f64 / f64::from(1 << 20))?;
-    writeln!(out, "{:14} {:>14} {:>14} {:>9}  verdict", "truth", "known", "measured", "error")?;
+    writeln!(out, "{:28} {:>14} {:>14} {:>9}  verdict", "truth", "known", "measured", "error")?;
     for result in &analysis.results {
         write_truth(out, result)?;
     }
@@ -69,7 +69,8 @@ fn write_terminal(out: &mut dyn Write, run: &Run, analysis: &Analysis, peak: u64
 }
 
 fn write_truth(out: &mut dyn Write, result: &MetricResult) -> io::Result<()> {
-    let id = result.metric.id;
+    let case = result.case.iter().map(|(_, value)| format!(" {value}")).collect::<String>();
+    let id = format!("{}{case}", result.metric.id);
     match (&result.outcome, &result.prediction) {
         (Outcome::Measured(summary), Some(known)) => {
             let verdict = match result.verdict {
@@ -78,13 +79,13 @@ fn write_truth(out: &mut dyn Write, result: &MetricResult) -> io::Result<()> {
             };
             let text = |value| units::plain(value, result.metric.unit);
             let error = (summary.headline / known.value - 1.0) * 100.0;
-            writeln!(out, "{id:14} {:>14} {:>14} {error:>+8.3}%  {verdict}", text(known.value), text(summary.headline))
+            writeln!(out, "{id:28} {:>14} {:>14} {error:>+8.3}%  {verdict}", text(known.value), text(summary.headline))
         }
         (Outcome::Measured(_), None) => {
-            writeln!(out, "{id:14} not judged: {}", result.none_because.as_deref().unwrap_or("no known value"))
+            writeln!(out, "{id:28} not judged: {}", result.none_because.as_deref().unwrap_or("no known value"))
         }
-        (Outcome::Skipped(reason), _) => writeln!(out, "{id:14} skipped: {reason}"),
-        (Outcome::Failed(reason), _) => writeln!(out, "{:14} failed: {reason}", result.probe),
-        _ => writeln!(out, "{id:14} not known: {}", result.probe),
+        (Outcome::Skipped(reason), _) => writeln!(out, "{id:28} skipped: {reason}"),
+        (Outcome::Failed(reason), _) => writeln!(out, "{:28} failed: {reason}", result.probe),
+        _ => writeln!(out, "{id:28} not known: {}", result.probe),
     }
 }

@@ -1,13 +1,14 @@
 //! Known truths: things whose answer is set by construction, measured by the same harness as everything else, so that
 //! kelvin's own error can be seen. And known faults, to see that a probe that goes wrong costs only itself.
 
+mod disk;
 mod faults;
 mod latency_ratio;
 mod pipe_rate;
 mod quota;
 mod wait;
 
-use kelvin_harness::{Facts, Method, Probe};
+use kelvin_harness::{Facts, Method, Probe, Stop};
 use kelvin_model::{Basis, Case, Metric, NoPrediction, Prediction, Unit};
 
 use crate::predict::Predicting;
@@ -17,6 +18,7 @@ pub(crate) static PROBES: &[&Probe] = &[
     &latency_ratio::PROBE,
     &pipe_rate::PROBE,
     &quota::PROBE,
+    &disk::PROBE,
     &faults::HANG,
     &faults::CRASH,
     &faults::PANIC,
@@ -30,6 +32,11 @@ fn known(value: f64, share: f64, unit: Unit, construction: &str) -> Prediction {
         .formula("set by construction")
         .constant("known value", value, unit, "construction")
         .derived_as(format!("{construction}; the construction itself is good to {} %", share * 100.0))
+}
+
+/// What cannot be had here is skipped, anything else has failed.
+fn stopped(error: kelvin_file::Error) -> Stop {
+    if error.is_absence() { Stop::skip(error.to_string()) } else { Stop::fail(error.to_string()) }
 }
 
 /// The method of a known truth.

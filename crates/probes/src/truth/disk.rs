@@ -1,0 +1,338 @@
+//! A disk of known rate: a loop device whose reading a control group limits, read past the page cache and through it.
+//!
+//! The file system is mounted only for the moment in which its directory is opened: what is open stays usable, and with the
+//! process, however that ends, the kernel takes away both the mount and the loop device.
+
+use std::fs::{self, File};
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use kelvin_file::cache::{self, State};
+use kelvin_file::group::{Controller, Group};
+use kelvin_file::{Engine, How, Observer, Order, Request, Requests, Target, noise};
+use kelvin_harness::{Bench, Effort, Facts, Kind, Probe, Stop};
+use kelvin_model::{
+    Axis, AxisScale, Better, Canaries, Case, Machine, Metric, NoPrediction, Prediction, Tags, Treatment, Unit,
+};
+use kelvin_sys::clock::monotonic;
+use kelvin_sys::fs::{major, minor, room};
+
+const CACHE: Axis = Axis::new("cache", "page cache", AxisScale::Category);
+
+/// Bytes a second that the group may read: far below what memory, on which the loop device rests, can do.
+const RATE: u64 = 32 << 20;
+/// Bytes of a block: some fifty are read at once when the kernel lets the group go on, so that one more or less does not matter.
+const BLOCK: usize = 64 << 10;
+/// Size of the file: six stretches of a tenth of a second.
+const FILE: u64 = 20 << 20;
+/// Size of the file system that holds it.
+const IMAGE: u64 = FILE + (8 << 20);
+/// Nanoseconds that a block must take at least to have been held back: two steps of the kernel's timer at 250 Hz.
+const HELD: u64 = 8_000_000;
+/// Stretches that a figure is made of at least.
+const STRETCHES: usize = 3;
+/// What the construction itself allows: at both ends of what is timed, a step of the kernel's timer of 4 ms and a block, of half
+/// a second.
+const EXACT: f64 = 0.02;
+
+/// How the names of mount points begin; the process that made it follows.
+const MOUNT: &str = "kelvin-truth-disk-";
+
+static METRIC: Metric = Metric::rate("truth.disk", "Bytes per second from a disk that may give 32 MiB a second")
+    .over_one(CACHE)
+    .headline(Treatment::AsFound)
+    .canaries(Canaries::NONE)
+    .contaminants(Tags::NONE);
+
+static COUNTED: Metric =
+    Metric::rate("truth.disk.counted", "Bytes that were read over those that the control group counted meanwhile")
+        .unit(Unit::Ratio, Better::Neither)
+        .over_one(CACHE)
+        .headline(Treatment::AsFound)
+        .canaries(Canaries::NONE)
+        .contaminants(Tags::NONE);
+
+pub(super) static PROBE: Probe = Probe {
+    id: "truth.disk",
+    summary: "A loop device in a cgroup that may read 32 MiB a second of it",
+    kind: Kind::Truth,
+    method: super::method(
+        "An image of ext4 with a file of noise is made once a run in the scratch directory. Each round mounts it on a loop \
+         device, read-only and without a place in the tree of files, makes a cgroup that may read 32 MiB a second of that \
+         device (blkio.throttle.read_bps_device or io.max), moves into it, and reads with pread in blocks of 64 KiB in \
+         random order, past the page cache or through it after the file was dropped. The kernel lets the group read a tenth of a second's \
+         worth at once, and then holds it back: the figure is from the end of the first stretch of waiting to the end of \
+         the last one, at each of which the cgroup's own count of bytes is read too. Needs root, mkfs.ext4 and mount.",
+    ),
+    metrics: &[&METRIC, &COUNTED],
+    inputs: &[],
+    cases: |_: &Machine, _: Effort| ["direct", "uncached"].map(|state| Case::new().with_word("cache", state)).to_vec(),
+    run,
+    predict,
+};
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let state = match case.word("cache") {
+        Some("direct") => State::Direct,
+        Some("uncached") => State::Uncached,
+        other => return Err(Stop::fail(format!("the case has cache {other:?}; direct and uncached are known"))),
+    };
+    unmount_what_is_left();
+    let disk = Disk::open(&image(bench)?, bench.scratch())?;
+    let group = Group::make(Controller::BlockIo).map_err(super::stopped)?;
+    group.limit_reading(&disk.numbers, RATE).map_err(super::stopped)?;
+    group.enter().map_err(super::stopped)?;
+    let held = read(&disk, &group, (state, bench.seed()))?;
+    let (first, last) = window(&held).ok_or_else(|| {
+        Stop::fail(format!("the kernel held reading back only {} times: the limit is not in force", held.len()))
+    })?;
+    let (bytes, counted) = (last.bytes - first.bytes, last.counted - first.counted);
+    let nanoseconds = last.time - first.time;
+    bench.note(format!(
+        "device {}, cgroup version {}: {bytes} bytes read and {counted} counted in {:.3} s",
+        disk.numbers,
+        group.version(),
+        nanoseconds as f64 / 1e9
+    ));
+    bench.record(&METRIC, vec![bytes as f64 * 1e9 / nanoseconds as f64]);
+    bench.record(&COUNTED, vec![bytes as f64 / counted.max(1) as f64]);
+    Ok(())
+}
+
+/// The end of a stretch in which the kernel held reading back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Held {
+    /// Nanoseconds that it lasted.
+    lasted: u64,
+    /// When it ended, in nanoseconds.
+    time: u64,
+    /// Bytes that were read until then.
+    bytes: u64,
+    /// Bytes that the group has counted until then.
+    counted: u64,
+}
+
+/// Notes when a block was held back.
+struct Holds<'a> {
+    group: &'a Group,
+    device: &'a str,
+    last: u64,
+    bytes: u64,
+    found: kelvin_file::Result<Vec<Held>>,
+}
+
+impl Observer for Holds<'_> {
+    type Stamp = ();
+
+    fn begin(&mut self) {}
+
+    fn end(&mut self, (): (), request: Request, _: &[u8]) -> ControlFlow<()> {
+        self.bytes += request.bytes as u64;
+        let time = monotonic();
+        let lasted = time - std::mem::replace(&mut self.last, time);
+        if lasted < HELD {
+            return ControlFlow::Continue(());
+        }
+        match (self.group.bytes_read(self.device), &mut self.found) {
+            (Ok(counted), Ok(found)) => found.push(Held { lasted, time, bytes: self.bytes, counted }),
+            (Err(error), found) => *found = Err(error),
+            (Ok(_), Err(_)) => return ControlFlow::Break(()),
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn read(disk: &Disk, group: &Group, (state, seed): (State, u64)) -> Result<Vec<Held>, Stop> {
+    // In no order, so that the kernel does not read ahead: what it has asked for is counted, though nobody has it yet.
+    let order = Order::Random { seed };
+    cache::bring(&disk.target, state).map_err(super::stopped)?;
+    let how = How { access: state.access(), block: BLOCK, order };
+    let mut reader = Engine::Pread.open(&disk.target, how).map_err(super::stopped)?;
+    let mut holds = Holds { group, device: &disk.numbers, last: monotonic(), bytes: 0, found: Ok(Vec::new()) };
+    reader.read(&mut Requests::new(0..FILE, BLOCK, order), &mut holds).map_err(super::stopped)?;
+    holds.found.map_err(super::stopped)
+}
+
+/// The ends of the first and of the last stretch of waiting. One that is far shorter than the usual one was something else: a
+/// processor that was busy elsewhere.
+fn window(held: &[Held]) -> Option<(Held, Held)> {
+    let mut times: Vec<u64> = held.iter().map(|one| one.lasted).collect();
+    times.sort_unstable();
+    let usual = *times.get(times.len() / 2)?;
+    let kept: Vec<&Held> = held.iter().filter(|one| one.lasted > usual / 2).collect();
+    (kept.len() > STRETCHES).then(|| (*kept[0], *kept[kept.len() - 1]))
+}
+
+fn predict(_: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Ok(match metric.unit {
+        Unit::BytesPerSecond => {
+            super::known(RATE as f64, EXACT, Unit::BytesPerSecond, "the cgroup may read 32 MiB a second of the device")
+        }
+        _ => super::known(1.0, EXACT, Unit::Ratio, "what was read is what the device gave"),
+    })
+}
+
+/// An image of a file system with the file in it, made by the first round that asks for it.
+fn image(bench: &Bench<'_>) -> Result<PathBuf, Stop> {
+    let path = bench.scratch().join("kelvin-truth-disk.image");
+    if path.exists() {
+        return Ok(path);
+    }
+    // The file is written twice: by itself, and into the image.
+    let bytes = FILE + IMAGE;
+    let available = room(bench.scratch())?.available_bytes;
+    if available < bytes {
+        return Err(Stop::skip(format!(
+            "needs {bytes} bytes of free room in the scratch directory, which has {available}; choose another by --dir"
+        )));
+    }
+    bench.may_write(bytes)?;
+    let content = bench.scratch().join(format!("{MOUNT}{}.content", std::process::id()));
+    let unfinished = bench.scratch().join(format!("{MOUNT}{}.image", std::process::id()));
+    let made = make_image(&content, &unfinished).and_then(|()| Ok(fs::rename(&unfinished, &path)?));
+    // What is left of it is of no use to anyone; the error tells more than a failure to tidy up after it.
+    let _ = fs::remove_dir_all(&content);
+    let _ = fs::remove_file(&unfinished);
+    made.map(|()| path)
+}
+
+fn make_image(content: &Path, image: &Path) -> Result<(), Stop> {
+    fs::create_dir(content)?;
+    noise::file(&content.join(DATA), FILE, 1)?;
+    File::create_new(image)?.set_len(IMAGE)?;
+    // Without a journal, which a read-only mount would want to replay, and without what is done later in the background.
+    let mut command = Command::new("mkfs.ext4");
+    command.args(["-q", "-F", "-O", "^has_journal", "-m", "0", "-E", "lazy_itable_init=0,nodiscard", "-d"]);
+    done(command.arg(content).arg(image), "mkfs.ext4")
+}
+
+/// Name of the file in the image.
+const DATA: &str = "data";
+
+/// A file on a loop device that is there for as long as it is open.
+struct Disk {
+    /// Keeps the file system, by its directory.
+    _root: File,
+    target: Target,
+    /// Its device, as `major:minor`.
+    numbers: String,
+}
+
+impl Disk {
+    fn open(image: &Path, scratch: &Path) -> Result<Self, Stop> {
+        let mounted = Mounted::make(image, scratch.join(format!("{MOUNT}{}", std::process::id())))?;
+        let root = File::open(&mounted.0)?;
+        drop(mounted);
+        let target = Target::find(&PathBuf::from(format!("/proc/self/fd/{}/{DATA}", root.as_raw_fd())))
+            .map_err(|error| Stop::fail(error.to_string()))?;
+        let device = target.device();
+        let numbers = format!("{}:{}", major(device), minor(device));
+        let backed = fs::read_to_string(format!("/sys/dev/block/{numbers}/loop/backing_file"));
+        // To limit any other device would hurt somebody else.
+        backed.map_err(|error| {
+            Stop::fail(format!("{numbers}, on which the image was mounted, is no loop device: {error}"))
+        })?;
+        Ok(Self { _root: root, target, numbers })
+    }
+}
+
+/// A place in the tree of files where a file system is mounted; taken out of the tree when dropped.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn make(image: &Path, place: PathBuf) -> Result<Self, Stop> {
+        fs::create_dir(&place)?;
+        let mounted = Self(place);
+        done(Command::new("mount").args(["-o", "loop,ro,nosuid,nodev,noexec"]).arg(image).arg(&mounted.0), "mount")?;
+        Ok(mounted)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        unmount(&self.0);
+    }
+}
+
+/// Takes a mount out of the tree, whoever uses it, and removes its place.
+fn unmount(place: &Path) {
+    let _ = Command::new("umount").arg("-l").arg(place).output();
+    let _ = fs::remove_dir(place);
+}
+
+/// Takes mounts away that processes left behind which were killed between mounting and unmounting.
+fn unmount_what_is_left() {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    abandoned(&mounts, |process| Path::new(&format!("/proc/{process}")).exists())
+        .iter()
+        .for_each(|place| unmount(place));
+}
+
+/// The mount points of ours in the text of /proc/self/mountinfo whose process is gone.
+fn abandoned(mounts: &str, lives: impl Fn(u32) -> bool) -> Vec<PathBuf> {
+    let places = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    let is_left = |place: &&str| {
+        let name = place.rsplit('/').next().and_then(|name| name.strip_prefix(MOUNT));
+        name.and_then(|process| process.parse().ok()).is_some_and(|process| !lives(process))
+    };
+    // Blanks are written as octal numbers there; a place with others of them is left to who made it.
+    places.filter(is_left).map(|place| PathBuf::from(place.replace("\\040", " "))).collect()
+}
+
+/// Runs a program to its end; that it is not there, or may not, is a reason to skip.
+fn done(command: &mut Command, name: &str) -> Result<(), Stop> {
+    // Where users are not root, these programs are often out of their way.
+    let path = std::env::var("PATH").unwrap_or_default();
+    let output =
+        command.env("PATH", format!("{path}:/usr/sbin:/sbin")).output().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Stop::skip(format!("needs the program {name}")),
+            _ => Stop::fail(format!("cannot start {name}: {error}")),
+        })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    Err(Stop::skip(format!("needs {name} of a loop device (root may), which says: {said}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_timed_is_from_one_end_of_waiting_to_another() {
+        let held =
+            |lasted: u64, time: u64| Held { lasted: lasted * 1_000_000, time, bytes: time * 2, counted: time * 3 };
+        let usual = [held(90, 1), held(95, 2), held(97, 3), held(96, 4)];
+        assert_eq!(window(&usual), Some((usual[0], usual[3])));
+        // A short pause at either end is none of the kernel's.
+        let more = [&[held(9, 0)], &usual[..], &[held(12, 5)]].concat();
+        assert_eq!(window(&more), Some((usual[0], usual[3])));
+        assert_eq!((window(&usual[1..]), window(&[])), (None, None));
+    }
+
+    #[test]
+    fn only_mounts_of_dead_processes_are_taken_away() {
+        let mounts = "36 35 7:0 / /home/me/a\\040b/kelvin-scratch-7/kelvin-truth-disk-41 ro - ext4 /dev/loop0 ro\n\
+                      37 35 7:1 / /tmp/kelvin-truth-disk-42 ro - ext4 /dev/loop1 ro\n\
+                      38 35 7:2 / /tmp/kelvin-truth-disk-x ro - ext4 /dev/loop2 ro\n\
+                      39 35 7:3 / /tmp/kelvin-truth-disk-43/below ro - ext4 /dev/loop3 ro\n";
+        let found = abandoned(mounts, |process| process == 42);
+        assert_eq!(found, [PathBuf::from("/home/me/a b/kelvin-scratch-7/kelvin-truth-disk-41")]);
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_or_fails_is_a_reason_to_skip() {
+        let reason = |name: &str, arguments: &[&str]| match done(Command::new(name).args(arguments), name) {
+            Err(Stop::Skip(reason)) => format!("{reason:?}"),
+            other => panic!("{other:?}"),
+        };
+        assert!(reason("kelvin-no-such-program", &[]).contains("needs the program kelvin-no-such-program"));
+        assert!(reason("ls", &["/no/such/file"]).contains("No such file"));
+        assert_eq!(done(&mut Command::new("true"), "true"), Ok(()));
+    }
+}
