@@ -2,7 +2,9 @@
 
 pub(crate) mod axes;
 pub(crate) mod data;
+mod metadata;
+mod sync;
 
 use kelvin_harness::Probe;
 
-pub(crate) static PROBES: &[&Probe] = &[];
+pub(crate) static PROBES: &[&Probe] = &[&sync::PROBE, &metadata::PROBE];

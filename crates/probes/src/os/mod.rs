@@ -11,7 +11,7 @@ mod signal;
 mod spawn;
 mod switch;
 pub(crate) mod syscall_null;
-mod syscall_work;
+pub(crate) mod syscall_work;
 mod tasks;
 mod thread_create;
 mod timer;

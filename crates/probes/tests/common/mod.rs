@@ -3,6 +3,7 @@
 //! A test that wants it says `mod common;` and calls [`run_probe`]. The process is the test binary itself, started
 //! again to run nothing but [`serve_round`].
 
+use std::path::Path;
 use std::time::Duration;
 
 use kelvin_model::{Attempt, Case, Readings};
@@ -28,10 +29,15 @@ fn serve_round() {
 ///
 /// Panics if the process crashes, hangs, or answers garbage.
 pub fn run_probe(id: &str, case: &Case, slice_ms: u64) -> Attempt {
+    run_probe_in(&std::env::temp_dir(), id, case, slice_ms)
+}
+
+/// The same with this scratch directory.
+pub fn run_probe_in(scratch: &Path, id: &str, case: &Case, slice_ms: u64) -> Attempt {
     let program = std::env::current_exe().unwrap();
     let arguments = ["common::serve_round", "--exact", "--ignored", "--test-threads=1"];
     let mut child = Guarded::spawn(program.as_os_str(), &arguments, [("KELVIN_TEST", "1")]).unwrap();
-    child.give(request(id, case, slice_ms).as_bytes());
+    child.give(request(scratch, id, case, slice_ms).as_bytes());
     let ending = child.wait(LIMIT, MOST_BYTES).unwrap();
     // A probe that fails is an answer; the process itself must end well in any case.
     assert_eq!(
@@ -66,7 +72,7 @@ pub fn median(reading: &kelvin_model::Reading) -> f64 {
     values[values.len() / 2]
 }
 
-fn request(id: &str, case: &Case, slice_ms: u64) -> String {
+fn request(scratch: &Path, id: &str, case: &Case, slice_ms: u64) -> String {
     let counter = counter_unusable(None).is_none();
     let clock = if counter { Clock::Counter } else { Clock::MonotonicRaw };
     let allowed = cpu::allowed().unwrap();
@@ -86,7 +92,7 @@ fn request(id: &str, case: &Case, slice_ms: u64) -> String {
         "realtime": false,
         "seed": 42,
         "throttle_file": null,
-        "scratch": std::env::temp_dir(),
+        "scratch": scratch,
         "write_limit": 1u64 << 30,
         "parent": std::process::id(),
     });
