@@ -23,7 +23,7 @@ const FILES: Axis = Axis::new("files", "files there", AxisScale::Logarithmic);
 /// Where they are: all in `one` directory, or spread evenly over `many`.
 const DIRECTORIES: Axis = Axis::new("directories", "directories", AxisScale::Category);
 
-/// Operations of one kind are timed together, a few milliseconds long, in which a journal may be written: all count.
+/// Operations of one kind are timed together, and a journal may be written among them: all figures count as found.
 const fn each(id: &'static str, summary: &'static str) -> Metric {
     Metric::duration(id, summary)
         .over([Some(FILES), Some(DIRECTORIES), None])
@@ -45,12 +45,13 @@ pub(crate) static PROBE: Probe = Probe {
     kind: Kind::Measure,
     method: Method {
         how: "A tree with so many empty files is made once a run in the scratch directory: all in one directory, or spread \
-              evenly over 100. Into it each pass makes 128 files of its own, looks at them all, opens and closes them, \
-              renames them, lists every directory, and removes them; each of the six is timed as a whole and divided by \
-              the files it was done to, which for the list are all that are there. The calls are those of Rust's standard \
-              library (openat, close, statx, rename, getdents64, unlink, with whole paths), each checked; the listing must \
-              find all files. In the directories everything is in memory by then. Nothing is flushed: what a journal \
-              writes meanwhile falls into some passes, and counts.",
+              evenly over 100. Each round makes 64 more in it, renames them within their directories, and removes them, in \
+              batches of 16, of which each is timed as a whole: a figure is the time of a batch over 16. Then, pass after \
+              pass, it looks at 128 files spread over the tree, opens and closes them, and lists every directory: a figure \
+              is the time of a pass over the files, which for the list are all that are there. The calls are those of \
+              Rust's standard library (openat, close, statx, rename, getdents64, unlink, with whole paths), each checked; \
+              a listing must find all files. The first pass, which is not timed, brings the directories into memory. \
+              Nothing is flushed: what a journal writes meanwhile falls into some figures, and counts.",
         prediction: "A look and an opening are the calls that os.syscall.stat and os.syscall.open_close time on /dev/null, \
                      on a longer path and in another file system: predicted to cost what those do, and unremarkable up to \
                      three times that, as for other short calls. Making, renaming, listing and removing have no prediction: \
@@ -58,15 +59,18 @@ pub(crate) static PROBE: Probe = Probe {
         not_for: "Directories that are not in memory. Files with content. What is flushed, for which see file.sync. Network \
                   file systems between whose clients names are kept coherent.",
         pitfalls: &[
-            "A lookup of a name that was just made or seen is answered from memory; a first one reads the directory.",
-            "The files that are worked on are few and were just made: looks at many others miss the processor's caches.",
+            "A lookup of a name that was seen before is answered from memory; a first one reads the directory.",
+            "The files that are looked at are few: looks at many others miss the processor's caches.",
+            "ext4 without a journal gives no inode again for some minutes after its file was removed, and passes over all \
+             such in a group one by one: the more files were removed lately, the dearer is a new one, and figures rise \
+             over a run. Few are made and removed here for that reason. In many directories they lie in more groups.",
             "Removing an empty file frees no blocks.",
             "A longer path costs more: the scratch directory's is walked each time.",
         ],
         sources: &[
             "lmbench lat_fs: creation and removal of small files",
             "mdtest; fs_mark; bonnie++: creation, stat, removal per second",
-            "Linux Documentation/filesystems/path-lookup.rst",
+            "Linux Documentation/filesystems/path-lookup.rst; fs/ext4/ialloc.c: recently_deleted",
         ],
     },
     metrics: &[&CREATE, &STAT, &OPEN, &RENAME, &LIST, &UNLINK],
@@ -76,14 +80,17 @@ pub(crate) static PROBE: Probe = Probe {
     predict,
 };
 
-/// Files that each pass makes, works on and removes: enough that a clock reading is nothing, few enough for a short pass.
-const OWN: usize = 128;
+/// Files that a round makes and removes, and how many at a time: few, for some file systems remember each; see the pitfalls.
+const OWN: usize = 64;
+const BATCH: usize = 16;
+/// Files that are looked at in a pass: enough that a clock reading is nothing, few enough for a short pass.
+const LOOKS: u64 = 128;
 /// Directories where files are spread over many.
 const MANY: u64 = 100;
 /// Bytes to ask leave for, for each file that is made once: an inode and an entry, with what is around them.
 const FILE_BYTES: u64 = 1024;
-/// The same for all passes of a round: the blocks that hold the pass's own files, for a few transactions of a journal.
-const PASSES_BYTES: u64 = 4 << 20;
+/// The same for a round's own files: the blocks that hold them, once for each batch that makes, renames or removes some.
+const ROUND_BYTES: u64 = 1 << 20;
 
 fn case(files: u64, directories: &'static str) -> Case {
     Case::new().with(FILES.name.as_str(), files).with_word(DIRECTORIES.name.as_str(), directories)
@@ -108,16 +115,27 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         _ => return Err(Stop::fail(format!("there is no tree for the case {case}; directories is one or many"))),
     };
     let tree = Tree::of(bench, files, directories)?;
-    bench.may_write(PASSES_BYTES)?;
-    let mut own = Own::in_tree(&tree);
-    // A first pass brings the directories into memory.
-    let (_, found) = own.pass(bench.clock(), &tree)?;
-    let components = own.made[0].components().count();
+    bench.may_write(ROUND_BYTES)?;
+    let looks = Looks::at(&tree);
+    let (_, found) = looks.pass(bench.clock())?;
+    let components = looks.files.first().map_or(0, |path| path.components().count());
     bench.note(format!(
         "{}; a listing found {found} files in {directories} directories; paths have {components} components",
         kind(bench.scratch())?.name()
     ));
-    bench.time_each([&CREATE, &STAT, &OPEN, &RENAME, &LIST, &UNLINK], |clock| Ok(own.pass(clock, &tree)?.0))
+    change(bench, &Own::in_tree(&tree))?;
+    bench.time_each([&STAT, &OPEN, &LIST], |clock| Ok(looks.pass(clock)?.0))
+}
+
+/// Makes, renames and removes files, batch by batch, each as often as the others.
+fn change(bench: &mut Bench<'_>, own: &Own) -> Result<(), Stop> {
+    let clock = bench.clock();
+    let [created, renamed, removed] = own.changes(clock)?;
+    for (metric, ticks) in [(&CREATE, created), (&RENAME, renamed), (&UNLINK, removed)] {
+        let values = ticks.into_iter().map(|ticks| bench.nanoseconds(ticks) / BATCH as f64).collect();
+        bench.record(metric, values);
+    }
+    Ok(())
 }
 
 /// Directories with files in them that nobody touches.
@@ -145,6 +163,18 @@ impl Tree {
     }
 }
 
+impl Tree {
+    /// The path of one of its files.
+    fn file(&self, number: u64) -> PathBuf {
+        let directory = &self.directories[(number % self.directories.len() as u64) as usize];
+        directory.join(file_name(number))
+    }
+}
+
+fn file_name(number: u64) -> String {
+    format!("file-{number}")
+}
+
 fn directory(root: &Path, number: u64) -> PathBuf {
     root.join(format!("directory-{number}"))
 }
@@ -154,10 +184,8 @@ fn plant(root: &Path, files: u64, directories: u64) -> std::io::Result<()> {
     for number in 0..directories {
         fs::create_dir_all(directory(root, number))?;
     }
-    (0..files).try_for_each(|file| {
-        let path = directory(root, file % directories).join(format!("file-{file}"));
-        File::create_new(path).map(drop)
-    })
+    (0..files)
+        .try_for_each(|file| File::create_new(directory(root, file % directories).join(file_name(file))).map(drop))
 }
 
 /// That the file system can hold so many more files; one that names no bound can.
@@ -173,10 +201,7 @@ fn has_inodes(scratch: &Path, files: u64) -> Result<(), Stop> {
     )))
 }
 
-/// Ticks of each kind of operation, for one file.
-type Ticks = [u64; 6];
-
-/// The files that a pass makes and removes; what a failed one leaves is removed when dropped.
+/// The files that a round makes and removes; what a failed one leaves is removed when dropped.
 struct Own {
     made: Vec<PathBuf>,
     renamed: Vec<PathBuf>,
@@ -193,34 +218,59 @@ impl Own {
         Self { made: named("own"), renamed: named("new") }
     }
 
-    /// Does everything once to each file; the ticks for one, and the files that a listing found.
-    fn pass(&mut self, clock: Clock, tree: &Tree) -> Result<(Ticks, u64), Stop> {
-        let create = timed(clock, &self.made, "make", |path| File::create_new(path).map(drop))?;
-        let stat = timed(clock, &self.made, "look at", |path| match fs::symlink_metadata(path)?.is_file() {
-            true => Ok(()),
-            false => Err(Error::from(ErrorKind::InvalidData)),
-        })?;
-        let open = timed(clock, &self.made, "open", |path| File::open(path).map(drop))?;
+    /// Makes them all, renames them all, removes them all; the ticks of each batch.
+    fn changes(&self, clock: Clock) -> Result<[Vec<u64>; 3], Stop> {
+        let batches = |paths: &[PathBuf],
+                       doing,
+                       operation: &mut dyn FnMut(&Path) -> std::io::Result<()>|
+         -> Result<Vec<u64>, Stop> {
+            paths.chunks(BATCH).map(|batch| timed(clock, batch, doing, &mut *operation)).collect()
+        };
+        let created = batches(&self.made, "make", &mut |path| File::create_new(path).map(drop))?;
         let mut names = self.renamed.iter();
-        let rename = timed(clock, &self.made, "rename", |path| match names.next() {
+        let renamed = batches(&self.made, "rename", &mut |path| match names.next() {
             Some(name) => fs::rename(path, name),
             None => Err(Error::from(ErrorKind::InvalidInput)),
         })?;
+        let removed = batches(&self.renamed, "remove", &mut |path| fs::remove_file(path))?;
+        Ok([created, renamed, removed])
+    }
+}
+
+/// What is looked at pass after pass: some of the files, and all of the directories.
+struct Looks<'a> {
+    tree: &'a Tree,
+    files: Vec<PathBuf>,
+}
+
+impl<'a> Looks<'a> {
+    fn at(tree: &'a Tree) -> Self {
+        let count = LOOKS.min(tree.files);
+        // Evenly spread, and over the directories too.
+        let files = (0..count).map(|number| tree.file(number * tree.files / count)).collect();
+        Self { tree, files }
+    }
+
+    /// Looks at everything once; the ticks for one file by status, by opening, by listing; the files that were listed.
+    fn pass(&self, clock: Clock) -> Result<([u64; 3], u64), Stop> {
+        let stat = timed(clock, &self.files, "look at", |path| match fs::symlink_metadata(path)?.is_file() {
+            true => Ok(()),
+            false => Err(Error::from(ErrorKind::InvalidData)),
+        })?;
+        let open = timed(clock, &self.files, "open", |path| File::open(path).map(drop))?;
         let mut found = 0;
-        let list = timed(clock, &tree.directories, "list", |directory| {
+        let list = timed(clock, &self.tree.directories, "list", |directory| {
             for entry in fs::read_dir(directory)? {
                 entry?;
                 found += 1;
             }
             Ok(())
         })?;
-        let unlink = timed(clock, &self.renamed, "remove", |path| fs::remove_file(path))?;
-        if found < tree.files + OWN as u64 {
-            let expected = tree.files + OWN as u64;
-            return Err(Stop::fail(format!("a listing found {found} of {expected} files")));
+        if found < self.tree.files || found == 0 {
+            return Err(Stop::fail(format!("a listing found {found} of {} files", self.tree.files)));
         }
-        let of_own = [create, stat, open, rename, list, unlink].map(|ticks| ticks / OWN as u64);
-        Ok(([of_own[0], of_own[1], of_own[2], of_own[3], list / found, of_own[5]], found))
+        let looks = self.files.len().max(1) as u64;
+        Ok(([stat / looks, open / looks, list / found], found))
     }
 }
 
@@ -298,31 +348,38 @@ mod tests {
     }
 
     #[test]
-    fn files_are_spread_evenly_and_a_pass_leaves_them_alone() {
-        for (files, directories, expected) in [(7, 1, vec![7]), (7, 3, vec![3, 2, 2])] {
+    fn files_are_spread_evenly_looked_at_and_left_alone() {
+        for (files, directories, expected) in [(7, 1, vec![7]), (7, 3, vec![3, 2, 2]), (300, 1, vec![300])] {
             let (_root, tree) = tree(files, directories);
-            let clock = Clock::Scripted(Script::leak(OWN as u64 * 6));
-            let mut own = Own::in_tree(&tree);
+            let looks = Looks::at(&tree);
+            let looked = files.min(LOOKS);
+            assert_eq!(looks.files.len() as u64, looked);
+            // The script gives each pair of readings so many ticks.
+            let clock = Clock::Scripted(Script::leak(LOOKS * 6));
             for _ in 0..2 {
-                let (ticks, found) = own.pass(clock, &tree).unwrap();
-                assert_eq!(found, files + OWN as u64);
-                // The script gives each pair of readings 768 ticks.
-                assert_eq!(ticks, [6, 6, 6, 6, 768 / found, 6]);
+                assert_eq!(looks.pass(clock).unwrap(), ([768 / looked, 768 / looked, 768 / files], files));
+            }
+            let own = Own::in_tree(&tree);
+            for _ in 0..2 {
+                assert_eq!(own.changes(clock).unwrap(), [[768; OWN / BATCH]; 3]);
                 assert_eq!(files_of(&tree), expected);
             }
         }
     }
 
     #[test]
-    fn a_pass_that_fails_names_the_file_and_leaves_none_of_its_own() {
+    fn what_fails_names_the_file_and_leaves_nothing_of_its_own() {
         let (_root, tree) = tree(1, 2);
-        let mut own = Own::in_tree(&tree);
-        fs::create_dir(&own.renamed[70]).unwrap();
-        let Err(Stop::Fail(reason)) = own.pass(Clock::MonotonicRaw, &tree) else { panic!("renamed over a directory") };
-        assert!(reason.starts_with("cannot rename ") && reason.contains("-70"), "{reason}");
-        fs::remove_dir(&own.renamed[70]).unwrap();
+        let own = Own::in_tree(&tree);
+        fs::create_dir(&own.renamed[37]).unwrap();
+        let Err(Stop::Fail(reason)) = own.changes(Clock::MonotonicRaw) else { panic!("renamed over a directory") };
+        assert!(reason.starts_with("cannot rename ") && reason.contains("-37"), "{reason}");
+        fs::remove_dir(&own.renamed[37]).unwrap();
         drop(own);
         assert_eq!(files_of(&tree), [1, 0]);
+        fs::remove_file(tree.file(0)).unwrap();
+        let Err(Stop::Fail(reason)) = Looks::at(&tree).pass(Clock::MonotonicRaw) else { panic!("a file is missing") };
+        assert!(reason.starts_with("cannot look at ") && reason.contains("file-0"), "{reason}");
     }
 
     #[test]
