@@ -36,7 +36,8 @@ pub struct WriteJob {
     /// Threads, each with a file descriptor of its own.
     pub threads: u32,
     /// Size of the file, in bytes. What does not fill a block at its end is a shorter block; past the page cache it is
-    /// filled up with zeros to what the device takes, and the file then cut to its size.
+    /// filled up with zeros to what the device takes, and the file then cut to its size, which leaves its last page in
+    /// memory.
     pub bytes: u64,
     /// What is written.
     pub pattern: Pattern,

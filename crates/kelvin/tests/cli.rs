@@ -135,6 +135,11 @@ fn a_mistake_leaves_nothing_behind() {
 const COMMANDS: &[&[&str]] = &[
     &["run"],
     &["study"],
+    &["file"],
+    &["file", "read"],
+    &["file", "autosize"],
+    &["file", "write"],
+    &["digest"],
     &["runs"],
     &["runs", "list"],
     &["runs", "show"],

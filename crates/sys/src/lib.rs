@@ -13,6 +13,7 @@ pub mod cpu;
 pub mod cpuid;
 pub mod direct;
 pub mod ethtool;
+pub mod filter;
 pub mod fs;
 pub mod image;
 pub mod interrupt;

@@ -38,7 +38,7 @@ pub enum FileCommand {
                             With --overwrite the new file is made beside the old one, and takes its place, owner and\n\
                             rights when it is whole and flushed: the old one is lost in no case before that.\n\
                             Past the page cache (--sync direct) an end that does not fill a block of the device is\n\
-                            written with zeros behind it, and the file then cut to its size.")]
+                            written with zeros behind it, and the file then cut to its size, its last page in memory.")]
     Write(WriteArgs),
     /// How large the file cache can become; with --measure, proven under a limit
     #[command(

@@ -8,7 +8,9 @@ pub(crate) mod data;
 pub(crate) mod device;
 mod engines;
 mod expected;
+mod metadata;
 mod proof;
+mod sync;
 mod ways;
 mod writing;
 
@@ -21,4 +23,6 @@ pub(crate) static PROBES: &[&Probe] = &[
     &blocksize::WRITE_PROBE,
     &byte_calls::PROBE,
     &engines::PROBE,
+    &sync::PROBE,
+    &metadata::PROBE,
 ];

@@ -27,9 +27,10 @@ const DESCRIPTORS: Axis = Axis::new("descriptors", "descriptors watched", AxisSc
 
 static READ: Metric = call("os.syscall.read", "One read of one byte from /dev/zero");
 static WRITE: Metric = call("os.syscall.write", "One write of one byte to /dev/null");
-static STAT: Metric = call("os.syscall.stat", "One look at a file's status by its path, /dev/null");
+pub(crate) static STAT: Metric = call("os.syscall.stat", "One look at a file's status by its path, /dev/null");
 static FSTAT: Metric = call("os.syscall.fstat", "One look at the status of an open file, /dev/null");
-static OPEN_CLOSE: Metric = call("os.syscall.open_close", "One opening of /dev/null for reading, and closing it");
+pub(crate) static OPEN_CLOSE: Metric =
+    call("os.syscall.open_close", "One opening of /dev/null for reading, and closing it");
 static SELECT: Metric =
     call("os.syscall.select", "One look at descriptors of which none is ready, without waiting").over_one(DESCRIPTORS);
 static MMAP_MUNMAP: Metric =

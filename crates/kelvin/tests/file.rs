@@ -1,0 +1,733 @@
+//! The whole program on files: what is read and written is right to the byte, every mistake and every failure is one line,
+//! and nothing is left behind.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
+
+/// Longest time that anything here may take before it counts as hanging.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A directory of its own, on the file system of the build: what lies in memory has no direct I/O and is never uncached.
+struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap() }
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(self.path()).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.env("HOME", self.path()).env("XDG_DATA_HOME", self.path().join("data"));
+        command.env("TMPDIR", self.path()).env_remove("COLUMNS");
+        command
+    }
+
+    fn start(&self, arguments: &[&str]) -> Child {
+        self.command(KELVIN, arguments).spawn().unwrap()
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        finished(self.start(arguments), arguments)
+    }
+
+    /// What it prints as JSON.
+    fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.run(&[arguments, &["--json"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// The digest that `kelvin digest` prints of one file.
+    fn digest(&self, name: &str) -> String {
+        let output = self.run(&["digest", name]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output).split("  ").next().unwrap().to_owned()
+    }
+
+    /// A file of bytes that tell where they are, and its digest by the definition.
+    fn file(&self, name: &str, bytes: usize) -> String {
+        let content: Vec<u8> = (0..bytes as u32).map(|i| (i.wrapping_mul(0x9E37_79B9) >> 11) as u8).collect();
+        fs::write(self.path().join(name), &content).unwrap();
+        defined(&content)
+    }
+
+    /// All that is in it, by name, sorted.
+    fn names(&self) -> Vec<String> {
+        names(self.path())
+    }
+}
+
+/// Waits for the end of a program that must not hang.
+fn finished(mut child: Child, what: &[&str]) -> Output {
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begun.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("{what:?} hangs");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
+/// The digest by its definition: the exclusive or of all little-endian words, zeros behind the end.
+fn defined(content: &[u8]) -> String {
+    let mut padded = content.to_vec();
+    padded.resize(content.len().next_multiple_of(4), 0);
+    let words = padded.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
+    format!("{:08x}", words.fold(0, |all, word| all ^ word))
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+/// That it could not be done, said in one line that contains these words.
+#[track_caller]
+fn assert_refused(output: &Output, words: &[&str]) {
+    let said = stderr(output);
+    assert_eq!(output.status.code(), Some(2), "{said}{}", stdout(output));
+    assert!(said.lines().count() == 1 && said.starts_with("kelvin: "), "{said}");
+    for word in words {
+        assert!(said.contains(word), "no {word:?} in {said}");
+    }
+}
+
+fn is_root() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("Uid:")).unwrap();
+    line.split_whitespace().nth(2) == Some("0")
+}
+
+/// Says why a test does nothing here: it is run where the rights are.
+#[allow(clippy::print_stderr)]
+fn skipped(test: &str, reason: &str) {
+    eprintln!("{test} skipped: {reason}");
+}
+
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status().unwrap();
+    assert!(status.success());
+}
+
+/// Whether something comes true in time.
+fn within(time: Duration, mut happened: impl FnMut() -> bool) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        if happened() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    happened()
+}
+
+// ---- what is right
+
+#[test]
+fn a_file_is_read_to_the_byte_by_every_engine() {
+    let place = Place::new();
+    let digest = place.file("data", 1_000_003);
+    for engine in
+        ["read", "pread", "readv", "fread", "bufreader", "mmap", "mmap-populate", "io_uring", "io_uring-fixed"]
+    {
+        for more in [&["--block", "4k"][..], &["--block", "777", "--random", "--seed", "1", "--threads", "3"]] {
+            let asked = [&["file", "read", "data", "--engine", engine, "--cache", "cached"], more].concat();
+            let output = place.run(&[&asked[..], &["--json"]].concat());
+            if stderr(&output).contains("io_uring is not to be had") {
+                skipped(engine, stderr(&output));
+                continue;
+            }
+            let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(found["digest"], digest, "{asked:?}");
+            assert_eq!((&found["bytes"], &found["passes"]), (&1_000_003.into(), &1.into()), "{asked:?}");
+            assert_eq!(found["before"]["mincore"], found["before"]["pages"], "{asked:?}");
+            assert!(found["latency"]["p50"].as_f64().unwrap() > 0.0, "{asked:?}");
+            assert!(found["bytes_by_second"].as_array().unwrap().iter().map(|b| b.as_u64().unwrap()).sum::<u64>() > 0);
+        }
+    }
+}
+
+#[test]
+fn a_part_of_a_file_a_number_of_blocks_and_a_time() {
+    let place = Place::new();
+    place.file("data", 100_000);
+    let content = fs::read(place.path().join("data")).unwrap();
+    let part = place.json(&["file", "read", "data", "--size", "50000"]);
+    assert_eq!((&part["bytes"], &part["digest"]), (&50_000.into(), &defined(&content[..50_000]).into()));
+    // From the beginning again: two passes and 100 bytes.
+    let counted = place.json(&["file", "read", "data", "--count", "2001", "--block", "100"]);
+    assert_eq!((&counted["requests"], &counted["passes"]), (&2001.into(), &2.into()));
+    assert_eq!(counted["digest"], defined(&content[..100]), "two passes cancel out");
+    let plain = place.json(&["file", "read", "data", "--no-latency", "--no-digest"]);
+    assert!(plain.get("latency").is_none() && plain.get("digest").is_none());
+    let timed = place.json(&["file", "autosize", "data", "--seconds", "1", "--block", "64k"]);
+    let seconds = timed["seconds"].as_f64().unwrap();
+    assert!((1.0..2.0).contains(&seconds) && timed["passes"].as_u64().unwrap() > 0, "{timed}");
+    assert_eq!(timed["bytes"].as_u64().unwrap() / 100_000, timed["passes"].as_u64().unwrap());
+    let said = place.run(&["file", "autosize", "data", "--seconds", "1"]);
+    assert!(stdout(&said).starts_with("file size") && stdout(&said).contains("in memory"), "{}", stdout(&said));
+}
+
+#[test]
+fn what_is_written_is_what_was_said_by_every_engine_and_policy() {
+    let place = Place::new();
+    let mut digests = Vec::new();
+    for engine in ["write", "pwrite", "io_uring", "io_uring-fixed"] {
+        for sync in ["none", "fsync", "dsync", "direct"] {
+            let depth = if engine.starts_with("io_uring") { "8" } else { "1" };
+            let how = ["--engine", engine, "--sync", sync, "--depth", depth, "--threads", "2", "--seed", "7"];
+            let amount = ["file", "write", "new", "--size", "300001", "--block", "16k", "--overwrite", "--json"];
+            let output = place.run(&[&amount[..], &how].concat());
+            if ["io_uring is not to be had", "past the page cache"].iter().any(|no| stderr(&output).contains(no)) {
+                skipped(engine, stderr(&output));
+                continue;
+            }
+            let found: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+            assert_eq!(fs::metadata(place.path().join("new")).unwrap().len(), 300_001);
+            assert_eq!(found["digest"], place.digest("new"), "{how:?}");
+            assert_eq!((&found["bytes"], &found["requests"]), (&300_001.into(), &19.into()), "{how:?}");
+            assert_eq!(found.get("flush_seconds").is_some(), sync == "fsync", "{how:?}");
+            // Where the kernel tells: nothing is in memory only, but the page at which the file was cut to its size.
+            let most = match sync {
+                "none" => 300_001,
+                "direct" => kelvin_sys::mapping::page_bytes() as u64,
+                _ => 0,
+            };
+            assert!(found["unwritten_bytes"].as_u64().unwrap_or(0) <= most, "{found}");
+            digests.push(found["digest"].clone());
+        }
+    }
+    assert!(digests.len() >= 6 && digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
+    assert_eq!(place.names(), ["new"]);
+    // Noise is another for another seed, does not compress, and a byte is what it says.
+    place.json(&["file", "write", "other", "--size", "300001", "--seed", "8"]);
+    assert_ne!(place.digest("other"), digests[0]);
+    let counted = place.json(&["file", "write", "byte", "--count", "3", "--block", "5", "--pattern", "0xa5"]);
+    assert_eq!((&counted["bytes"], &counted["pattern"]), (&15.into(), &"0xa5".into()));
+    assert_eq!(fs::read(place.path().join("byte")).unwrap(), [0xa5; 15]);
+}
+
+#[test]
+fn a_file_that_is_there_is_replaced_only_if_that_was_asked_for_and_keeps_its_rights() {
+    let place = Place::new();
+    let file = place.path().join("mine");
+    fs::write(&file, "the user's").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o604)).unwrap();
+    assert_refused(&place.run(&["file", "write", "mine", "--size", "1M"]), &["mine", "--overwrite"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "the user's");
+    place.json(&["file", "write", "mine", "--size", "1M", "--overwrite"]);
+    let found = file.metadata().unwrap();
+    assert_eq!((found.len(), found.permissions().mode() & 0o7777), (1 << 20, 0o604));
+    assert_eq!(place.names(), ["mine"]);
+}
+
+#[test]
+fn nothing_is_written_outside_the_directory_of_the_named_file() {
+    let place = Place::new();
+    fs::create_dir_all(place.path().join("a/b")).unwrap();
+    place.file("a/other", 1000);
+    place.file("mine", 1000);
+    let before = (place.digest("a/other"), place.digest("mine"));
+    std::os::unix::fs::symlink("../../mine", place.path().join("a/b/link")).unwrap();
+    for name in ["a/b/new", "a/b/new"] {
+        let arguments = ["file", "write", name, "--size", "20M", "--overwrite", "--sync", "dsync", "--block", "1M"];
+        let child = place.start(&arguments);
+        // While it is at work it has a file in that directory and nowhere else.
+        assert!(within(PATIENCE, || names(&place.path().join("a/b")).len() > 1), "nothing was made");
+        assert_eq!(
+            (names(&place.path().join("a")), place.names()),
+            (vec!["b".into(), "other".into()], vec!["a".into(), "mine".into()])
+        );
+        assert_eq!(finished(child, &arguments).status.code(), Some(0));
+        assert_eq!(names(&place.path().join("a/b")), ["link", "new"]);
+    }
+    // A link could lead anywhere: it is neither followed nor replaced.
+    for more in [&[][..], &["--overwrite"]] {
+        let output = place.run(&[&["file", "write", "a/b/link", "--size", "1M"], more].concat());
+        assert_refused(&output, &["a/b/link", "symbolic link"]);
+    }
+    assert_eq!((place.digest("a/other"), place.digest("mine")), before);
+    assert!(fs::symlink_metadata(place.path().join("a/b/link")).unwrap().is_symlink());
+}
+
+#[test]
+fn digests_of_several_files_of_standard_input_and_of_holes() {
+    let place = Place::new();
+    let (first, second) = (place.file("first", 1_000_001), place.file("with space", 12_345));
+    let several = place.run(&["digest", "first", "with space", "none", "first"]);
+    // One that cannot be read costs only itself.
+    assert_eq!(several.status.code(), Some(1));
+    assert_eq!(stdout(&several), format!("{first}  first\n{second}  with space\n{first}  first\n"));
+    assert!(stderr(&several).starts_with("kelvin: ") && stderr(&several).contains("none"), "{}", stderr(&several));
+
+    let from = |arguments: &[&str]| {
+        let file = fs::File::open(place.path().join("first")).unwrap();
+        place.command(KELVIN, arguments).stdin(file).output().unwrap()
+    };
+    assert_eq!(stdout(&from(&["digest"])), format!("{first}  -\n"));
+    assert_eq!(stdout(&from(&["digest", "with space", "-"])), format!("{second}  with space\n{first}  -\n"));
+    // A pipe hands over what there is, in parts that are no multiple of a word.
+    let mut child = place.command(KELVIN, &["digest", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    let content = fs::read(place.path().join("first")).unwrap();
+    let mut input = child.stdin.take().unwrap();
+    for part in content.chunks(9_999) {
+        input.write_all(part).unwrap();
+        input.flush().unwrap();
+    }
+    drop(input);
+    assert_eq!(stdout(&finished(child, &["digest", "-"])), format!("{first}  -\n"));
+
+    // Holes read as zeros.
+    let sparse = fs::File::create(place.path().join("sparse")).unwrap();
+    sparse.set_len(100_000_001).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&sparse, &[0xef, 0xbe, 0xad, 0xde], 50_000_000).unwrap();
+    assert_eq!(place.digest("sparse"), "deadbeef");
+    fs::write(place.path().join("empty"), "").unwrap();
+    assert_eq!(place.digest("empty"), "00000000");
+}
+
+#[test]
+fn digests_are_checked_against_a_list() {
+    let place = Place::new();
+    let odd = ["first", "with space", "with\nbreak", "back\\slash"];
+    for (number, name) in odd.iter().enumerate() {
+        place.file(name, 1000 + number);
+    }
+    let list = place.run(&[&["digest"], &odd[..]].concat());
+    fs::write(place.path().join("list"), &list.stdout).unwrap();
+    let check = |arguments: &[&str]| place.run(&[&["digest", "--check"], arguments].concat());
+    let right = check(&["list"]);
+    assert_eq!(right.status.code(), Some(0), "{}", stderr(&right));
+    assert_eq!(stdout(&right).matches(": OK").count(), 4, "{}", stdout(&right));
+    let quiet = check(&["list", "--quiet"]);
+    assert!(quiet.status.success() && quiet.stdout.is_empty() && quiet.stderr.is_empty());
+
+    // One byte of one, and another one gone.
+    fs::write(place.path().join("first"), vec![1; 1000]).unwrap();
+    fs::remove_file(place.path().join("with space")).unwrap();
+    let wrong = check(&["list", "--quiet"]);
+    assert_eq!(wrong.status.code(), Some(1));
+    assert_eq!(stdout(&wrong), "first: FAILED\nwith space: FAILED open or read\n");
+    assert!(stderr(&wrong).contains("1 file is not what it was"), "{}", stderr(&wrong));
+
+    fs::write(place.path().join("list"), "no digest\n").unwrap();
+    assert_refused(&check(&["list"]), &["list", "eight digits"]);
+    assert_refused(&check(&["no-such-list"]), &["no-such-list"]);
+}
+
+// ---- what is refused
+
+/// A wrong command line on the file `data` of 10,000 bytes, and what the one line about it must name.
+const MISTAKES: &[(&[&str], &str)] = &[
+    (&["file"], "kelvin"),
+    (&["file", "burn"], "burn"),
+    (&["file", "read"], "<FILE>"),
+    (&["file", "read", "no-such-file"], "no-such-file"),
+    (&["file", "read", ""], "<FILE>"),
+    (&["file", "read", "data", "extra"], "extra"),
+    (&["file", "read", "data", "--block", "0"], "--block"),
+    (&["file", "read", "data", "--block=-1"], "--block"),
+    (&["file", "read", "data", "--block", "4x"], "--block"),
+    (&["file", "read", "data", "--block", "2G"], "--block"),
+    (&["file", "read", "data", "--block"], "--block"),
+    (&["file", "read", "data", "--count", "0"], "--count"),
+    (&["file", "read", "data", "--count", "many"], "--count"),
+    (&["file", "read", "data", "--count", "1", "--seconds", "1"], "--count"),
+    (&["file", "read", "data", "--seconds", "0"], "--seconds"),
+    (&["file", "read", "data", "--seconds", "soon"], "--seconds"),
+    (&["file", "read", "data", "--size", "10001"], "--size"),
+    (&["file", "read", "data", "--size", "none"], "--size"),
+    (&["file", "read", "data", "--engine", "dd"], "--engine"),
+    (&["file", "read", "data", "--engine", "mmap", "--cache", "direct"], "--engine"),
+    (&["file", "read", "data", "--depth", "0"], "--depth"),
+    (&["file", "read", "data", "--depth", "5000"], "--depth"),
+    (&["file", "read", "data", "--depth", "2"], "--depth"),
+    (&["file", "read", "data", "--engine", "io_uring", "--block", "1G", "--depth", "2"], "--depth"),
+    (&["file", "read", "data", "--threads", "0"], "--threads"),
+    (&["file", "read", "data", "--threads", "1025"], "--threads"),
+    (&["file", "read", "data", "--threads", "4"], "--threads"),
+    (&["file", "read", "data", "--cache", "warm"], "--cache"),
+    (&["file", "read", "data", "--cache", "direct", "--block", "1000"], "--block"),
+    (&["file", "read", "data", "--seed", "1"], "--random"),
+    (&["file", "read", "data", "--random", "--seed", "dice"], "--seed"),
+    (&["file", "read", "data", "--frobnicate"], "--frobnicate"),
+    (&["file", "autosize"], "<FILE>"),
+    (&["file", "autosize", "no-such-file"], "no-such-file"),
+    (&["file", "autosize", "data", "--seconds", "0"], "--seconds"),
+    (&["file", "autosize", "data", "--block", "0"], "--block"),
+    (&["file", "autosize", "data", "--engine", "dd"], "--engine"),
+    (&["file", "autosize", "data", "--depth", "2"], "--depth"),
+    (&["file", "autosize", "data", "--threads", "4"], "--threads"),
+    (&["file", "autosize", "data", "--cache", "warm"], "--cache"),
+    (&["file", "write"], "<FILE>"),
+    (&["file", "write", "new"], "--size"),
+    (&["file", "write", "new", "--size", "0"], "--size"),
+    (&["file", "write", "new", "--size", "9P"], "--size"),
+    (&["file", "write", "new", "--count", "0"], "--count"),
+    (&["file", "write", "new", "--count", "18446744073709551615"], "--count"),
+    (&["file", "write", "new", "--count", "9223372036854775807", "--block", "2"], "--count"),
+    (&["file", "write", "new", "--size", "1", "--count", "1"], "--count"),
+    (&["file", "write", "new", "--size", "1M", "--block", "0"], "--block"),
+    (&["file", "write", "new", "--size", "1M", "--sync", "direct", "--block", "1000"], "--block"),
+    (&["file", "write", "new", "--size", "1M", "--pattern", "256"], "--pattern"),
+    (&["file", "write", "new", "--size", "1M", "--pattern", "zero"], "--pattern"),
+    (&["file", "write", "new", "--size", "1M", "--pattern", "0", "--seed", "1"], "--seed"),
+    (&["file", "write", "new", "--size", "1M", "--seed", "dice"], "--seed"),
+    (&["file", "write", "new", "--size", "1M", "--sync", "later"], "--sync"),
+    (&["file", "write", "new", "--size", "1M", "--engine", "mmap"], "--engine"),
+    (&["file", "write", "new", "--size", "1M", "--depth", "2"], "--depth"),
+    (&["file", "write", "new", "--size", "1M", "--depth", "0"], "--depth"),
+    (&["file", "write", "new", "--size", "1M", "--threads", "0"], "--threads"),
+    (&["file", "write", "new", "--size", "10000", "--threads", "4"], "--threads"),
+    (&["file", "write", "new", "--size", "1M", "--overwrite=yes"], "--overwrite"),
+    (&["file", "write", "data", "--size", "1M"], "data"),
+    (&["file", "write", "no-such-directory/new", "--size", "1M"], "no-such-directory/new"),
+    (&["file", "write", "data/new", "--size", "1M"], "data/new"),
+    (&["file", "write", "", "--size", "1M"], "<FILE>"),
+    (&["digest", "no-such-file"], "no-such-file"),
+    (&["digest", "data", "--threads", "0"], "--threads"),
+    (&["digest", "data", "--quiet"], "--check"),
+    (&["digest", "--frobnicate"], "--frobnicate"),
+    (&["digest", "--check", "data"], "data"),
+];
+
+#[test]
+fn every_mistake_is_one_line_that_names_it_and_leaves_nothing_behind() {
+    let place = Place::new();
+    let digest = place.file("data", 10_000);
+    let mut problems = Vec::new();
+    for (arguments, expected) in MISTAKES {
+        let output = place.run(arguments);
+        let said = stderr(&output);
+        // A file of several that cannot be read is a failure, and the work is done all the same.
+        let status = if *arguments == ["digest", "no-such-file"] { 1 } else { 2 };
+        let right = output.status.code() == Some(status)
+            && said.lines().count() == 1
+            && said.starts_with("kelvin: ")
+            && said.contains(expected)
+            && output.stdout.is_empty();
+        if !right {
+            problems.push(format!("{arguments:?}: {}: {said:?} {:?}", output.status, stdout(&output)));
+        }
+    }
+    assert!(problems.is_empty(), "{problems:#?}");
+    assert_eq!((place.names(), place.digest("data")), (vec!["data".into()], digest));
+}
+
+#[test]
+fn only_regular_files_are_read_and_written_and_nothing_waits_for_a_pipe() {
+    let place = Place::new();
+    let pipe = place.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    fs::create_dir(place.path().join("directory")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(place.path().join("socket")).unwrap();
+    for (name, kind) in [
+        ("pipe", "a pipe"),
+        ("directory", "a directory"),
+        (".", "a directory"),
+        ("socket", "a socket"),
+        ("/dev/null", "a character device"),
+    ] {
+        for arguments in [
+            &["file", "read", name][..],
+            &["file", "autosize", name, "--seconds", "1"],
+            &["file", "write", name, "--size", "1M"],
+            &["file", "write", name, "--size", "1M", "--overwrite"],
+        ] {
+            assert_refused(&place.run(arguments), &[name, kind]);
+        }
+        let digest = place.run(&["digest", name]);
+        assert_eq!(digest.status.code(), Some(1));
+        assert!(stderr(&digest).contains(kind) && digest.stdout.is_empty(), "{}", stderr(&digest));
+    }
+    // What a link leads to is read, if it is there.
+    let digest = place.file("data", 100);
+    std::os::unix::fs::symlink("data", place.path().join("link")).unwrap();
+    std::os::unix::fs::symlink("nowhere", place.path().join("dangling")).unwrap();
+    assert_eq!(place.digest("link"), digest);
+    assert_refused(&place.run(&["file", "read", "dangling"]), &["dangling", "No such file"]);
+    fs::write(place.path().join("empty"), "").unwrap();
+    assert_refused(&place.run(&["file", "read", "empty"]), &["empty", "nothing to read"]);
+}
+
+#[test]
+fn a_file_that_becomes_shorter_while_it_is_read_is_said() {
+    let place = Place::new();
+    for engine in ["pread", "fread", "mmap", "io_uring"] {
+        place.file("data", 4_000_000);
+        let arguments = ["file", "read", "data", "--seconds", "20", "--engine", engine];
+        let child = place.start(&arguments);
+        std::thread::sleep(Duration::from_millis(200));
+        fs::File::options().write(true).open(place.path().join("data")).unwrap().set_len(1_000_000).unwrap();
+        let output = finished(child, &arguments);
+        if stderr(&output).contains("io_uring is not to be had") {
+            skipped(engine, stderr(&output));
+            continue;
+        }
+        assert_refused(&output, &["data", "became shorter"]);
+    }
+}
+
+#[test]
+fn a_file_that_grows_while_its_digest_is_made_is_said() {
+    let place = Place::new();
+    // Longer at each attempt, until it is still being read when it is stopped.
+    for gibibytes in [1u64, 4, 16] {
+        let file = fs::File::create(place.path().join("data")).unwrap();
+        file.set_len(gibibytes << 30).unwrap();
+        let child = place.start(&["digest", "data"]);
+        std::thread::sleep(Duration::from_millis(60));
+        signal(&child, "STOP");
+        std::os::unix::fs::FileExt::write_all_at(&file, b"more", gibibytes << 30).unwrap();
+        signal(&child, "CONT");
+        let output = finished(child, &["digest", "data"]);
+        // It ended, or had not begun, before the file grew.
+        if output.status.success() {
+            continue;
+        }
+        assert_eq!((output.status.code(), stdout(&output)), (Some(1), ""));
+        assert!(
+            stderr(&output).contains("data was changed while it was read: its size went from"),
+            "{}",
+            stderr(&output)
+        );
+        return;
+    }
+    panic!("the digest of 16 GiB was made in no time");
+}
+
+/// Runs kelvin as one who has no rights of root's: as nobody, or as it is where the tests do not run as root.
+fn without_rights(place: &Place, arguments: &[&str]) -> Output {
+    if !is_root() {
+        return place.run(arguments);
+    }
+    // The build directory may lie where only root may look: a copy is run.
+    let program = place.path().join("open/kelvin");
+    fs::copy(KELVIN, &program).unwrap();
+    let mut command = place.command(program.to_str().unwrap(), arguments);
+    command.uid(65534).gid(65534);
+    let output = finished(command.spawn().unwrap(), arguments);
+    fs::remove_file(program).unwrap();
+    output
+}
+
+#[test]
+fn without_rights_it_is_said_and_nothing_is_lost() {
+    // Open to all, and in the usual place for temporary files, for the build directory may be closed to others.
+    let place = Place { directory: tempfile::tempdir().unwrap() };
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let digest = place.file("secret", 1000);
+    place.file("fixed", 1000);
+    let mode =
+        |name: &str, mode| fs::set_permissions(place.path().join(name), fs::Permissions::from_mode(mode)).unwrap();
+    mode("secret", 0);
+    mode("fixed", 0o444);
+    fs::create_dir(place.path().join("open")).unwrap();
+    mode("open", 0o777);
+    fs::copy(place.path().join("fixed"), place.path().join("open/fixed")).unwrap();
+    mode("open/fixed", 0o444);
+    let denied = "Permission denied";
+    assert_refused(&without_rights(&place, &["file", "read", "secret"]), &["secret", denied]);
+    let several = without_rights(&place, &["digest", "secret", "fixed"]);
+    assert_eq!(several.status.code(), Some(1), "{}", stderr(&several));
+    assert!(stderr(&several).contains("secret") && stdout(&several).ends_with("  fixed\n"), "{}", stderr(&several));
+    // A file that may not be written is not replaced, though its directory may be written.
+    let replace = ["file", "write", "open/fixed", "--size", "1M", "--overwrite"];
+    assert_refused(&without_rights(&place, &replace), &["open/fixed", denied]);
+    if is_root() {
+        let new = ["file", "write", "new", "--size", "1M"];
+        assert_refused(&without_rights(&place, &new), &["new", denied]);
+    }
+    assert_eq!(names(&place.path().join("open")), ["fixed"]);
+    assert_eq!(place.names(), ["fixed", "open", "secret"]);
+    mode("secret", 0o600);
+    assert_eq!(place.digest("secret"), digest);
+}
+
+// ---- what fails
+
+/// Runs a script in a mount namespace of its own: what it mounts is gone when it ends. `$0` is kelvin.
+fn in_namespace(place: &Place, script: &str) -> Output {
+    let arguments = ["--mount", "sh", "-c", script, KELVIN];
+    finished(place.command("unshare", &arguments).spawn().unwrap(), &arguments)
+}
+
+/// Each line that kelvin said in a script, which printed `refused` and what was left behind after it.
+fn assert_all_refused(output: &Output, count: usize, words: &[&str], left: &str) {
+    let said: Vec<&str> = stderr(output).lines().collect();
+    assert_eq!(said.len(), count, "{said:#?}{}", stdout(output));
+    for line in said {
+        assert!(line.starts_with("kelvin: ") && words.iter().all(|word| line.contains(word)), "{line}");
+    }
+    assert_eq!(stdout(output), format!("refused 2\n{left}").repeat(count));
+}
+
+#[test]
+fn a_full_file_system_is_said_and_what_was_written_is_removed() {
+    if !is_root() {
+        return skipped("a full file system", "mounting a small file system needs root");
+    }
+    let place = Place::new();
+    fs::create_dir(place.path().join("small")).unwrap();
+    let script = "mount -t tmpfs -o size=2m kelvin-test small && echo old > small/old && \
+                  for how in 'new --engine pwrite' 'new --engine io_uring --depth 4' 'new --threads 2' 'old --overwrite'; do \
+                  \"$0\" file write small/$how --size 4M --sync none; echo refused $?; cat small/*; done";
+    assert_all_refused(&in_namespace(&place, script), 4, &["small/", "write", "No space left"], "old\n");
+}
+
+#[test]
+fn a_failing_device_is_said_and_what_was_written_is_removed() {
+    if !is_root() {
+        return skipped("a failing device", "mounting a loop device needs root");
+    }
+    let place = Place::new();
+    fs::create_dir(place.path().join("disk")).unwrap();
+    // A device that has become shorter than its file system: what lies beyond its end cannot be read or written. Without a
+    // journal, so that it is the file that fails.
+    let prepare = "truncate -s 64M image && mkfs.ext4 -q -O ^has_journal image && mount -o loop image disk && \
+                   \"$0\" file write disk/old --size 32M --block 1M > old && \
+                   truncate -s 4M image && losetup -c \"$(losetup -n -O NAME -j image)\"";
+    let check = in_namespace(&place, prepare);
+    if !check.status.success() {
+        return skipped("a failing device", stderr(&check));
+    }
+    fs::remove_file(place.path().join("image")).unwrap();
+    let writing = format!(
+        "{prepare} && for how in 'new --sync fsync' 'new --sync dsync' 'new --sync direct' 'old --sync fsync --overwrite' \
+         'new --sync direct --engine io_uring --depth 8'; do \
+         \"$0\" file write disk/$how --size 20M --block 64k; echo refused $?; ls disk; done"
+    );
+    let output = in_namespace(&place, &writing);
+    assert_all_refused(&output, 5, &["disk/", "Input/output error"], "lost+found\nold\n");
+    fs::remove_file(place.path().join("image")).unwrap();
+    let reading = format!(
+        "{prepare} && for how in '--cache direct' '--cache uncached' '--cache direct --engine io_uring --depth 8'; do \
+         \"$0\" file read disk/old --block 64k $how; echo refused $?; done"
+    );
+    assert_all_refused(&in_namespace(&place, &reading), 3, &["disk/old", "read", "Input/output error"], "");
+}
+
+#[test]
+fn a_file_larger_than_the_shell_allows_is_an_error_and_no_signal() {
+    let place = Place::new();
+    let script = "ulimit -f 8 && \"$0\" file write new --size 1M; echo refused $?; ls";
+    let output = place.command("sh", &["-c", script, KELVIN]).output().unwrap();
+    assert_all_refused(&output, 1, &["new", "File too large"], "");
+}
+
+#[test]
+fn without_io_uring_it_is_said_and_the_digest_is_made_all_the_same() {
+    let place = Place::new();
+    let digest = place.file("data", 10_000);
+    let run = |arguments: &[&str]| {
+        // What a thread may not do, the programs that it starts may not do either.
+        std::thread::scope(|scope| {
+            let started = scope.spawn(|| {
+                kelvin_sys::filter::refuse(kelvin_sys::filter::IO_URING_SETUP).unwrap();
+                place.run(arguments)
+            });
+            started.join().unwrap()
+        })
+    };
+    for arguments in [
+        &["file", "read", "data", "--engine", "io_uring", "--depth", "4"][..],
+        &["file", "read", "data", "--engine", "io_uring-fixed"],
+        &["file", "write", "new", "--size", "1M", "--engine", "io_uring", "--depth", "4", "--threads", "2"],
+    ] {
+        assert_refused(&run(arguments), &["io_uring is not to be had here", "seccomp"]);
+    }
+    assert_eq!(stdout(&run(&["digest", "data"])), format!("{digest}  data\n"));
+    // Large and not in memory, so that reading past the page cache by io_uring would be tried first.
+    let large = fs::File::create(place.path().join("large")).unwrap();
+    large.set_len(300 << 20).unwrap();
+    assert_eq!(stdout(&run(&["digest", "large"])), "00000000  large\n");
+    assert_eq!(place.names(), ["data", "large"]);
+}
+
+#[test]
+fn a_signal_while_writing_leaves_nothing_behind_and_the_old_file_as_it_was() {
+    let place = Place::new();
+    for (name, engine, sync) in [
+        ("INT", "pwrite", "dsync"),
+        ("TERM", "io_uring", "dsync"),
+        ("HUP", "write", "none"),
+        ("INT", "pwrite", "fsync"),
+    ] {
+        for replaced in [false, true] {
+            if replaced {
+                fs::write(place.path().join("file"), "the user's").unwrap();
+            }
+            let size = if sync == "dsync" { "1G" } else { "8G" };
+            let mut arguments = vec!["file", "write", "file", "--size", size, "--sync", sync, "--engine", engine];
+            arguments.extend(replaced.then_some("--overwrite"));
+            let child = place.start(&arguments);
+            let growing = || largest(place.path()) > 20_000;
+            if !within(PATIENCE, growing) {
+                let output = finished(child, &arguments);
+                assert!(stderr(&output).contains("io_uring is not to be had"), "{}", stderr(&output));
+                continue;
+            }
+            let asked = Instant::now();
+            signal(&child, name);
+            let output = finished(child, &arguments);
+            assert!(asked.elapsed() < Duration::from_secs(10), "it took {:?} to stop", asked.elapsed());
+            assert_refused(&output, &["interrupted by", name]);
+            if replaced {
+                assert_eq!(place.names(), ["file"]);
+                assert_eq!(fs::read_to_string(place.path().join("file")).unwrap(), "the user's");
+                fs::remove_file(place.path().join("file")).unwrap();
+            } else {
+                assert!(place.names().is_empty(), "{:?}", place.names());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_killed_writer_has_not_touched_the_file_that_it_was_to_replace() {
+    let place = Place::new();
+    fs::write(place.path().join("file"), "the user's").unwrap();
+    let mut child = place.start(&["file", "write", "file", "--size", "1G", "--sync", "dsync", "--overwrite"]);
+    assert!(within(PATIENCE, || largest(place.path()) > 20_000));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(fs::read_to_string(place.path().join("file")).unwrap(), "the user's");
+}
+
+/// Bytes of the largest file in a directory.
+fn largest(directory: &Path) -> u64 {
+    let files: Vec<PathBuf> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    // One may be gone by now.
+    files.iter().filter_map(|path| path.metadata().ok()).map(|found| found.len()).max().unwrap_or(0)
+}

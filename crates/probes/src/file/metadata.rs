@@ -1,0 +1,396 @@
+//! What files cost as such, without their content: made, looked at, opened, renamed, listed, removed.
+//!
+//! It is what a build, a mail store or a backup of small files pays for each of them. It must not be used for files whose
+//! directory is not in memory, nor for what is to outlast a loss of power: the journal is written later.
+
+use std::fs::{self, File};
+use std::io::{Error, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{
+    Axis, AxisScale, Basis, Case, Input, Machine, Metric, NoPrediction, Overhead, Prediction, Treatment,
+};
+use kelvin_sys::clock::Clock;
+use kelvin_sys::fs::{kind, room};
+
+use super::axes::number;
+use crate::os::syscall_work;
+use crate::predict::Predicting;
+
+/// Files that are there beside those that are worked on.
+const FILES: Axis = Axis::new("files", "files there", AxisScale::Logarithmic);
+/// Where they are: all in `one` directory, or spread evenly over `many`.
+const DIRECTORIES: Axis = Axis::new("directories", "directories", AxisScale::Category);
+
+/// Operations of one kind are timed together, and a journal may be written among them: all figures count as found.
+const fn each(id: &'static str, summary: &'static str) -> Metric {
+    Metric::duration(id, summary)
+        .over([Some(FILES), Some(DIRECTORIES), None])
+        .headline(Treatment::AsFound)
+        .overhead(Overhead::None)
+        .not_in_cycles()
+}
+
+static CREATE: Metric = each("file.metadata.create", "One new, empty file made, and closed");
+static STAT: Metric = each("file.metadata.stat", "One look at a file's status by its path");
+static OPEN: Metric = each("file.metadata.open", "One opening of a file for reading, and closing it");
+static RENAME: Metric = each("file.metadata.rename", "One file given another name in the same directory");
+static LIST: Metric = each("file.metadata.list", "One name read from a directory");
+static UNLINK: Metric = each("file.metadata.unlink", "One empty file removed");
+
+pub(crate) static PROBE: Probe = Probe {
+    id: "file.metadata",
+    summary: "Files made, looked at, opened, renamed, listed and removed, in one directory and in many",
+    kind: Kind::Measure,
+    method: Method {
+        how: "A tree with so many empty files is made once a run in the scratch directory: all in one directory, or spread \
+              evenly over 100. Each round makes 64 more in it, renames them within their directories, and removes them, in \
+              batches of 16, of which each is timed as a whole: a figure is the time of a batch over 16. Then, pass after \
+              pass, it looks at 128 files spread over the tree, opens and closes them, and lists every directory: a figure \
+              is the time of a pass over the files, which for the list are all that are there. The calls are those of \
+              Rust's standard library (openat, close, statx, rename, getdents64, unlink, with whole paths), each checked; \
+              a listing must find all files. The first pass, which is not timed, brings the directories into memory. \
+              Nothing is flushed: what a journal writes meanwhile falls into some figures, and counts.",
+        prediction: "A look and an opening are the calls that os.syscall.stat and os.syscall.open_close time on /dev/null, \
+                     on a longer path and in another file system: predicted to cost what those do, and unremarkable up to \
+                     three times that, as for other short calls. Making, renaming, listing and removing have no prediction: \
+                     what a file system does for them to its directories and its journal has no published cost.",
+        not_for: "Directories that are not in memory. Files with content. What is flushed, for which see file.sync. Network \
+                  file systems between whose clients names are kept coherent.",
+        pitfalls: &[
+            "A lookup of a name that was seen before is answered from memory; a first one reads the directory.",
+            "The files that are looked at are few: looks at many others miss the processor's caches.",
+            "ext4 without a journal gives no inode again for some minutes after its file was removed, and passes over all \
+             such in a group one by one: the more files were removed lately, the dearer is a new one, and figures rise \
+             over a run. Few are made and removed here for that reason. In many directories they lie in more groups.",
+            "Removing an empty file frees no blocks.",
+            "A longer path costs more: the scratch directory's is walked each time.",
+        ],
+        sources: &[
+            "lmbench lat_fs: creation and removal of small files",
+            "mdtest; fs_mark; bonnie++: creation, stat, removal per second",
+            "Linux Documentation/filesystems/path-lookup.rst; fs/ext4/ialloc.c: recently_deleted",
+        ],
+    },
+    metrics: &[&CREATE, &STAT, &OPEN, &RENAME, &LIST, &UNLINK],
+    inputs: &["os.syscall.stat", "os.syscall.open_close"],
+    cases,
+    run,
+    predict,
+};
+
+/// Files that a round makes and removes, and how many at a time: few, for some file systems remember each; see the pitfalls.
+const OWN: usize = 64;
+const BATCH: usize = 16;
+/// Files that are looked at in a pass: enough that a clock reading is nothing, few enough for a short pass.
+const LOOKS: u64 = 128;
+/// Directories where files are spread over many.
+const MANY: u64 = 100;
+/// Bytes to ask leave for, for each file that is made once: an inode and an entry, with what is around them.
+const FILE_BYTES: u64 = 1024;
+/// The same for a round's own files: the blocks that hold them, once for each batch that makes, renames or removes some.
+const ROUND_BYTES: u64 = 1 << 20;
+
+fn case(files: u64, directories: &'static str) -> Case {
+    Case::new().with(FILES.name.as_str(), files).with_word(DIRECTORIES.name.as_str(), directories)
+}
+
+fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
+    let mut cases = vec![case(1000, "one")];
+    if effort > Effort::Quick {
+        cases.extend([case(10_000, "one"), case(10_000, "many")]);
+    }
+    if effort == Effort::Thorough {
+        cases.extend([case(100, "one"), case(1000, "many")]);
+    }
+    cases
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let files = number(case, &FILES)?;
+    let directories = match case.word(&DIRECTORIES.name) {
+        Some("one") => 1,
+        Some("many") => MANY,
+        _ => return Err(Stop::fail(format!("there is no tree for the case {case}; directories is one or many"))),
+    };
+    let tree = Tree::of(bench, files, directories)?;
+    bench.may_write(ROUND_BYTES)?;
+    let looks = Looks::at(&tree);
+    let (_, found) = looks.pass(bench.clock())?;
+    let components = looks.files.first().map_or(0, |path| path.components().count());
+    bench.note(format!(
+        "{}; a listing found {found} files in {directories} directories; paths have {components} components",
+        kind(bench.scratch())?.name()
+    ));
+    change(bench, &Own::in_tree(&tree))?;
+    bench.time_each([&STAT, &OPEN, &LIST], |clock| Ok(looks.pass(clock)?.0))
+}
+
+/// Makes, renames and removes files, batch by batch, each as often as the others.
+fn change(bench: &mut Bench<'_>, own: &Own) -> Result<(), Stop> {
+    let clock = bench.clock();
+    let [created, renamed, removed] = own.changes(clock)?;
+    for (metric, ticks) in [(&CREATE, created), (&RENAME, renamed), (&UNLINK, removed)] {
+        let values = ticks.into_iter().map(|ticks| bench.nanoseconds(ticks) / BATCH as f64).collect();
+        bench.record(metric, values);
+    }
+    Ok(())
+}
+
+/// Directories with files in them that nobody touches.
+struct Tree {
+    directories: Vec<PathBuf>,
+    files: u64,
+}
+
+impl Tree {
+    /// The tree of a case, which all rounds of the run share: the first one that asks for it makes it.
+    fn of(bench: &Bench<'_>, files: u64, directories: u64) -> Result<Self, Stop> {
+        let root = bench.scratch().join(format!("kelvin-tree-{files}-{directories}"));
+        if !root.exists() {
+            has_inodes(bench.scratch(), files + directories + OWN as u64)?;
+            bench.may_write(files * FILE_BYTES)?;
+            // Whole or not at all, whatever becomes of this round.
+            let unfinished = root.with_extension(std::process::id().to_string());
+            let made = plant(&unfinished, files, directories).and_then(|()| fs::rename(&unfinished, &root));
+            made.map_err(|error| {
+                let _ = fs::remove_dir_all(&unfinished);
+                cannot("make", &root, &error)
+            })?;
+        }
+        Ok(Self { directories: (0..directories).map(|number| directory(&root, number)).collect(), files })
+    }
+}
+
+impl Tree {
+    /// The path of one of its files.
+    fn file(&self, number: u64) -> PathBuf {
+        let directory = &self.directories[(number % self.directories.len() as u64) as usize];
+        directory.join(file_name(number))
+    }
+}
+
+fn file_name(number: u64) -> String {
+    format!("file-{number}")
+}
+
+fn directory(root: &Path, number: u64) -> PathBuf {
+    root.join(format!("directory-{number}"))
+}
+
+/// Makes directories below `root`, and files that are spread evenly over them.
+fn plant(root: &Path, files: u64, directories: u64) -> std::io::Result<()> {
+    for number in 0..directories {
+        fs::create_dir_all(directory(root, number))?;
+    }
+    (0..files)
+        .try_for_each(|file| File::create_new(directory(root, file % directories).join(file_name(file))).map(drop))
+}
+
+/// That the file system can hold so many more files; one that names no bound can.
+fn has_inodes(scratch: &Path, files: u64) -> Result<(), Stop> {
+    let room = room(scratch)?;
+    if room.total_files == 0 || room.free_files >= 2 * files {
+        return Ok(());
+    }
+    Err(Stop::skip(format!(
+        "needs room for {} files in the scratch directory's file system, which has {}; choose another by --dir",
+        2 * files,
+        room.free_files
+    )))
+}
+
+/// The files that a round makes and removes; what a failed one leaves is removed when dropped.
+struct Own {
+    made: Vec<PathBuf>,
+    renamed: Vec<PathBuf>,
+}
+
+impl Own {
+    fn in_tree(tree: &Tree) -> Self {
+        let directories = || tree.directories.iter().cycle().zip(0..OWN);
+        let named = |name: &'static str| -> Vec<PathBuf> {
+            // No two rounds have the same names, though one may have been killed.
+            let process = std::process::id();
+            directories().map(|(directory, number)| directory.join(format!("{name}-{process}-{number}"))).collect()
+        };
+        Self { made: named("own"), renamed: named("new") }
+    }
+
+    /// Makes them all, renames them all, removes them all; the ticks of each batch.
+    fn changes(&self, clock: Clock) -> Result<[Vec<u64>; 3], Stop> {
+        let batches = |paths: &[PathBuf],
+                       doing,
+                       operation: &mut dyn FnMut(&Path) -> std::io::Result<()>|
+         -> Result<Vec<u64>, Stop> {
+            paths.chunks(BATCH).map(|batch| timed(clock, batch, doing, &mut *operation)).collect()
+        };
+        let created = batches(&self.made, "make", &mut |path| File::create_new(path).map(drop))?;
+        let mut names = self.renamed.iter();
+        let renamed = batches(&self.made, "rename", &mut |path| match names.next() {
+            Some(name) => fs::rename(path, name),
+            None => Err(Error::from(ErrorKind::InvalidInput)),
+        })?;
+        let removed = batches(&self.renamed, "remove", &mut |path| fs::remove_file(path))?;
+        Ok([created, renamed, removed])
+    }
+}
+
+/// What is looked at pass after pass: some of the files, and all of the directories.
+struct Looks<'a> {
+    tree: &'a Tree,
+    files: Vec<PathBuf>,
+}
+
+impl<'a> Looks<'a> {
+    fn at(tree: &'a Tree) -> Self {
+        let count = LOOKS.min(tree.files);
+        // Evenly spread, and over the directories too.
+        let files = (0..count).map(|number| tree.file(number * tree.files / count)).collect();
+        Self { tree, files }
+    }
+
+    /// Looks at everything once; the ticks for one file by status, by opening, by listing; the files that were listed.
+    fn pass(&self, clock: Clock) -> Result<([u64; 3], u64), Stop> {
+        let stat = timed(clock, &self.files, "look at", |path| match fs::symlink_metadata(path)?.is_file() {
+            true => Ok(()),
+            false => Err(Error::from(ErrorKind::InvalidData)),
+        })?;
+        let open = timed(clock, &self.files, "open", |path| File::open(path).map(drop))?;
+        let mut found = 0;
+        let list = timed(clock, &self.tree.directories, "list", |directory| {
+            for entry in fs::read_dir(directory)? {
+                entry?;
+                found += 1;
+            }
+            Ok(())
+        })?;
+        if found < self.tree.files || found == 0 {
+            return Err(Stop::fail(format!("a listing found {found} of {} files", self.tree.files)));
+        }
+        let looks = self.files.len().max(1) as u64;
+        Ok(([stat / looks, open / looks, list / found], found))
+    }
+}
+
+/// The ticks of an operation on each of some paths.
+fn timed(
+    clock: Clock,
+    paths: &[PathBuf],
+    doing: &str,
+    mut operation: impl FnMut(&Path) -> std::io::Result<()>,
+) -> Result<u64, Stop> {
+    let begun = clock.start();
+    for path in paths {
+        operation(path).map_err(|error| cannot(doing, path, &error))?;
+    }
+    Ok(clock.stop().wrapping_sub(begun))
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        for path in self.made.iter().chain(&self.renamed) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+#[cold]
+fn cannot(doing: &str, path: &Path, error: &Error) -> Stop {
+    Stop::fail(format!("cannot {doing} {}: {error}", path.display()))
+}
+
+/// How much more than the call on /dev/null is unremarkable: as for other short calls (os.syscall.read and its kin), which
+/// leaves room for a longer path and for a file system of its own.
+const MORE: f64 = 3.0;
+
+fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    let call = match metric.id {
+        id if id == STAT.id => &syscall_work::STAT,
+        id if id == OPEN.id => &syscall_work::OPEN_CLOSE,
+        _ => {
+            return Err(NoPrediction::because(
+                "what a file system does to its directories and its journal for it has no published cost",
+            ));
+        }
+    };
+    Ok(of_call(facts.measured(call, &Case::new())?))
+}
+
+/// The prediction of an operation that is one call, as measured on /dev/null.
+fn of_call(call: Input) -> Prediction {
+    let (value, name) = (call.value, call.name.clone());
+    Predicting::between(Basis::Derived, value, value / 1.2, MORE * value)
+        .formula(format!("{name}: the same call on /dev/null, a path of two components"))
+        .input(call)
+        .source("Linux fs/namei.c: link_path_walk, once for each component")
+        .derived_as(format!(
+            "{value:.0} ns; unremarkable up to {MORE} times that, for a longer path in another file system"
+        ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::facts_about;
+    use kelvin_sys::clock::Script;
+
+    fn tree(files: u64, directories: u64) -> (tempfile::TempDir, Tree) {
+        let root = tempfile::tempdir().unwrap();
+        plant(root.path(), files, directories).unwrap();
+        let directories = (0..directories).map(|number| directory(root.path(), number)).collect();
+        (root, Tree { directories, files })
+    }
+
+    fn files_of(tree: &Tree) -> Vec<usize> {
+        tree.directories.iter().map(|directory| fs::read_dir(directory).unwrap().count()).collect()
+    }
+
+    #[test]
+    fn files_are_spread_evenly_looked_at_and_left_alone() {
+        for (files, directories, expected) in [(7, 1, vec![7]), (7, 3, vec![3, 2, 2]), (300, 1, vec![300])] {
+            let (_root, tree) = tree(files, directories);
+            let looks = Looks::at(&tree);
+            let looked = files.min(LOOKS);
+            assert_eq!(looks.files.len() as u64, looked);
+            // The script gives each pair of readings so many ticks.
+            let clock = Clock::Scripted(Script::leak(LOOKS * 6));
+            for _ in 0..2 {
+                assert_eq!(looks.pass(clock).unwrap(), ([768 / looked, 768 / looked, 768 / files], files));
+            }
+            let own = Own::in_tree(&tree);
+            for _ in 0..2 {
+                assert_eq!(own.changes(clock).unwrap(), [[768; OWN / BATCH]; 3]);
+                assert_eq!(files_of(&tree), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn what_fails_names_the_file_and_leaves_nothing_of_its_own() {
+        let (_root, tree) = tree(1, 2);
+        let own = Own::in_tree(&tree);
+        fs::create_dir(&own.renamed[37]).unwrap();
+        let Err(Stop::Fail(reason)) = own.changes(Clock::MonotonicRaw) else { panic!("renamed over a directory") };
+        assert!(reason.starts_with("cannot rename ") && reason.contains("-37"), "{reason}");
+        fs::remove_dir(&own.renamed[37]).unwrap();
+        drop(own);
+        assert_eq!(files_of(&tree), [1, 0]);
+        fs::remove_file(tree.file(0)).unwrap();
+        let Err(Stop::Fail(reason)) = Looks::at(&tree).pass(Clock::MonotonicRaw) else { panic!("a file is missing") };
+        assert!(reason.starts_with("cannot look at ") && reason.contains("file-0"), "{reason}");
+    }
+
+    #[test]
+    fn short_calls_are_predicted_and_the_others_say_why_not() {
+        facts_about(&[("os.syscall.stat", Some(600.0)), ("os.syscall.open_close", None)], |facts| {
+            let stat = predict(facts, &STAT, &case(1000, "one")).unwrap();
+            assert_eq!((stat.value, stat.low, stat.high), (600.0, 500.0, 1800.0));
+            assert!(predict(facts, &OPEN, &case(1000, "one")).unwrap_err().0.contains("os.syscall.open_close"));
+            for metric in [&CREATE, &RENAME, &LIST, &UNLINK] {
+                assert!(predict(facts, metric, &case(1000, "one")).unwrap_err().0.contains("published"));
+            }
+        });
+    }
+}

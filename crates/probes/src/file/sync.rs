@@ -1,0 +1,337 @@
+//! What it costs that a write outlasts a loss of power: 4 KiB written and flushed, by each of the calls that do it.
+//!
+//! It is the floor under every transaction that is kept on this file system. It must not be used as the time that the device
+//! takes for a write: the file system adds its own writes and flushes, and those of other files wait in the same journal.
+
+use std::fs::File;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use kelvin_file::device::{Device, Moved};
+use kelvin_file::noise::{self, Noise};
+use kelvin_file::{Order, Requests, Target};
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{
+    Axis, AxisScale, Basis, Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment,
+};
+use kelvin_sys::clock::Clock;
+use kelvin_sys::fs::kind;
+
+use super::data::{has_room, stopped};
+use crate::predict::Predicting;
+
+/// Id of the probe and of its metric.
+const ID: &str = "file.sync";
+
+/// What follows the write, or makes it wait: `none`, `fdatasync`, `fsync`, `dsync`.
+const BY: Axis = Axis::new("by", "flushed by", AxisScale::Category);
+/// Where is written: `in_place`, over a block that is there, or `append`, which makes the file longer.
+const PLACE: Axis = Axis::new("place", "place of the write", AxisScale::Category);
+
+/// The disk is the point: samples count as found, and going to the disk is no disturbance.
+static METRIC: Metric =
+    Metric::duration(ID, "A write of 4 KiB, and what follows it so that it outlasts a loss of power")
+        .over([Some(BY), Some(PLACE), None])
+        .headline(Treatment::AsFound)
+        .overhead(Overhead::ClockPair)
+        .canaries(Canaries::NONE)
+        .contaminants(Tags::NONE)
+        .not_in_cycles();
+
+pub(crate) static PROBE: Probe = Probe {
+    id: ID,
+    summary: "A write of 4 KiB made to last by fsync, fdatasync or O_DSYNC, and one that is not",
+    kind: Kind::Measure,
+    method: Method {
+        how: "One pwrite of 4 KiB of fresh noise, and the call that flushes it, timed together and one by one, so that the \
+              distribution has its tails. by=fdatasync and by=fsync call that after the write; by=dsync writes to a file \
+              that was opened with O_DSYNC; by=none only writes, into memory, and is the base that the others stand on. \
+              place=in_place writes over blocks of a file of 4 MiB in random order, each of which is on the device already; \
+              place=append makes the file longer with each write, so that its size must be kept too. Each call is checked. \
+              The device's own counter must have seen at least the bytes that were flushed, or the round is skipped: a \
+              flush that goes nowhere is no flush. What it counted beyond them, the journal's blocks among it, is noted. \
+              A file system that lives in memory is skipped.",
+        prediction: "O_DSYNC is defined as a write with fdatasync after it (open(2)), and the kernel makes it so \
+                     (generic_write_sync): by=dsync is predicted to be what by=fdatasync is in the same place, and is \
+                     unremarkable within half as much again either way, since both are the disk's to say. The others have \
+                     no prediction: how many writes and flushes a file system makes of one, and how long a flush takes this \
+                     device, is published for neither.",
+        not_for: "The device's own write latency. Throughput of many writers, whose flushes a journal joins into one. What \
+                  is safe: a device or a host that answers a flush before it is done cannot be found out from here.",
+        pitfalls: &[
+            "A flush in memory (tmpfs) costs next to nothing and keeps nothing.",
+            "In place fdatasync need not write the inode, while fsync also keeps the time of change, by a journal commit: \
+             the two differ by more than their names.",
+            "A virtual disk may answer when the host has it in memory.",
+            "Flushed blocks wait for whatever else is in the journal: a busy file system makes them slow.",
+        ],
+        sources: &[
+            "open(2): O_DSYNC; fsync(2)",
+            "Linux include/linux/fs.h: generic_write_sync; fs/ext4/fsync.c: ext4_sync_file",
+            "fio fsync=1, fdatasync=1, sync=dsync; pg_test_fsync of PostgreSQL",
+        ],
+    },
+    metrics: &[&METRIC],
+    inputs: &[],
+    cases,
+    run,
+    predict,
+};
+
+/// Bytes of a write: a page, and a block of most file systems and databases.
+const BLOCK: usize = 4096;
+/// Bytes of the file in place: enough blocks that none is written twice soon.
+const FILE_BYTES: u64 = 4 << 20;
+/// Flushed writes in the trial that tells how many will fit into the slice.
+const TRIAL: u64 = 3;
+/// Bytes to ask leave for, as a multiple of what the trial makes expect: later ones may be faster.
+const MARGIN: f64 = 4.0;
+/// More writes than the bench makes of operations as short as a write into memory.
+const MOST_WRITES: f64 = 20_000.0;
+
+/// What makes a write last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    None,
+    Fdatasync,
+    Fsync,
+    Dsync,
+}
+
+impl By {
+    fn of(case: &Case) -> Result<Self, Stop> {
+        match case.word(&BY.name) {
+            Some("none") => Ok(Self::None),
+            Some("fdatasync") => Ok(Self::Fdatasync),
+            Some("fsync") => Ok(Self::Fsync),
+            Some("dsync") => Ok(Self::Dsync),
+            _ => Err(Stop::fail(format!("nothing flushes for the case {case}; by is none, fdatasync, fsync or dsync"))),
+        }
+    }
+}
+
+fn case(by: &'static str, place: &'static str) -> Case {
+    Case::new().with_word(BY.name.as_str(), by).with_word(PLACE.name.as_str(), place)
+}
+
+fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
+    let mut cases = vec![case("none", "in_place"), case("fdatasync", "in_place")];
+    if effort > Effort::Quick {
+        cases.extend([case("fsync", "in_place"), case("dsync", "in_place"), case("fsync", "append")]);
+    }
+    if effort == Effort::Thorough {
+        cases.extend([case("none", "append"), case("fdatasync", "append"), case("dsync", "append")]);
+    }
+    cases
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let by = By::of(case)?;
+    let append = match case.word(&PLACE.name) {
+        Some("in_place") => false,
+        Some("append") => true,
+        _ => return Err(Stop::fail(format!("nothing is written for the case {case}; place is in_place or append"))),
+    };
+    let system = kind(bench.scratch())?;
+    if system.lives_in_memory() && by != By::None {
+        return Err(Stop::skip(format!(
+            "needs a scratch directory on a disk: {} lives in memory, where a flush keeps nothing; choose another by --dir",
+            system.name()
+        )));
+    }
+    has_room(bench, FILE_BYTES)?;
+    bench.may_write(FILE_BYTES)?;
+    let mut writes = Writes::new(bench, by, append)?;
+    let trial = try_out(bench, &mut writes)?;
+    bench.note(format!("{}: in a trial {trial}", system.name()));
+    let (before, done) = (writes.counted(), writes.done);
+    bench.time_each([&METRIC], |clock| Ok([writes.one(clock)?]))?;
+    writes.prove(writes.done - done, before).map(drop)
+}
+
+/// Makes a few writes, asks leave for as many as they make expect, and says where they went.
+fn try_out(bench: &Bench<'_>, writes: &mut Writes) -> Result<String, Stop> {
+    let before = writes.counted();
+    let mut ticks = 0;
+    for _ in 0..TRIAL {
+        ticks += writes.one(bench.clock())?;
+    }
+    let each = bench.nanoseconds(ticks) / TRIAL as f64;
+    let expected = (MARGIN * bench.slice() / each.max(1.0)).min(MOST_WRITES) * BLOCK as f64;
+    // What is written in place, in memory, reaches the device once.
+    let bytes = if writes.by == By::None && !writes.append { FILE_BYTES } else { expected as u64 };
+    has_room(bench, bytes)?;
+    bench.may_write(bytes)?;
+    writes.prove(TRIAL, before)
+}
+
+/// The file, and what was written to it; removed when dropped.
+struct Writes {
+    path: PathBuf,
+    file: File,
+    by: By,
+    append: bool,
+    places: Requests,
+    /// Where the next block is appended.
+    end: u64,
+    block: Vec<u8>,
+    seed: u64,
+    /// Blocks that were written.
+    done: u64,
+    device: Result<Device, String>,
+}
+
+impl Writes {
+    fn new(bench: &Bench<'_>, by: By, append: bool) -> Result<Self, Stop> {
+        let path = bench.scratch().join(format!("kelvin-sync-{}", std::process::id()));
+        noise::file(&path, FILE_BYTES, bench.seed()).map_err(|error| cannot("write", &path, &error))?;
+        let flags = if by == By::Dsync { kelvin_sys::direct::DSYNC } else { 0 };
+        let opened = File::options().write(true).custom_flags(flags).open(&path);
+        let file = opened.map_err(|error| cannot("open", &path, &error))?;
+        let device = Device::below(&Target::find(&path).map_err(stopped)?);
+        let order = Order::Random { seed: bench.seed() };
+        Ok(Self {
+            path,
+            file,
+            by,
+            append,
+            places: Requests::new(0..FILE_BYTES, BLOCK, order).endless(),
+            end: FILE_BYTES,
+            block: vec![0; BLOCK],
+            seed: bench.seed(),
+            done: 0,
+            device,
+        })
+    }
+
+    /// Writes the next block, and makes it last; the ticks of both.
+    fn one(&mut self, clock: Clock) -> Result<u64, Stop> {
+        // No block is like another, nor like what was in its place.
+        self.seed = self.seed.wrapping_add(1);
+        Noise::new(self.seed).fill(&mut self.block);
+        let offset = if self.append { self.end } else { self.places.next().map_or(0, |request| request.offset) };
+        let begun = clock.start();
+        let written = self.file.write_at(&self.block, offset);
+        let flushed = match self.by {
+            By::None | By::Dsync => Ok(()),
+            By::Fdatasync => self.file.sync_data(),
+            By::Fsync => self.file.sync_all(),
+        };
+        let ticks = clock.stop().wrapping_sub(begun);
+        match written {
+            Ok(BLOCK) => {}
+            Ok(part) => return Err(Stop::fail(format!("a write took {part} of {BLOCK} bytes"))),
+            Err(error) => return Err(cannot("write", &self.path, &error)),
+        }
+        flushed.map_err(|error| cannot("flush", &self.path, &error))?;
+        self.end += u64::from(self.append) * BLOCK as u64;
+        self.done += 1;
+        Ok(ticks)
+    }
+
+    /// What the device has counted so far.
+    fn counted(&self) -> Result<Moved, String> {
+        self.device.clone().and_then(|device| device.moved().map_err(|error| error.to_string()))
+    }
+
+    /// What the device says of so many writes since an earlier look, in words.
+    fn prove(&self, writes: u64, before: Result<Moved, String>) -> Result<String, Stop> {
+        let bytes = writes * BLOCK as u64;
+        let written = match before.and_then(|before| Ok(self.counted()?.since(before).written)) {
+            Ok(written) => written,
+            Err(reason) => return Ok(format!("no device's counter tells where the blocks went: {reason}")),
+        };
+        judge(self.by, bytes, written)
+    }
+}
+
+/// What a device's count says of so many bytes.
+fn judge(by: By, bytes: u64, written: u64) -> Result<String, Stop> {
+    if by == By::None {
+        return Ok(format!("the device wrote {written} bytes while {bytes} were written into memory"));
+    }
+    if written < bytes {
+        return Err(Stop::skip(format!(
+            "needs a file system that flushes to its device: that counts {written} of {bytes} bytes that were flushed; \
+             choose another directory by --dir"
+        )));
+    }
+    let times = written as f64 / bytes.max(1) as f64;
+    Ok(format!("the device wrote {times:.1} times the {bytes} bytes that were flushed, journal and others' included"))
+}
+
+impl Drop for Writes {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn cannot(doing: &str, path: &Path, error: &std::io::Error) -> Stop {
+    Stop::fail(format!("cannot {doing} {}: {error}", path.display()))
+}
+
+/// How far O_DSYNC and fdatasync may lie apart, as a factor: they do the same, on a disk that varies.
+const APART: f64 = 1.5;
+
+fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    match case.word(&BY.name) {
+        Some("dsync") => dsync(facts, case),
+        Some("none") => Err(NoPrediction::because(
+            "what a file system does of its own for a write into memory has no published cost; os.syscall.write is its floor",
+        )),
+        _ => Err(NoPrediction::because(
+            "it is the file system's to say how many writes and flushes it makes of one, and the device's how long a flush \
+             takes: no figures are published for either",
+        )),
+    }
+}
+
+/// A write to a file with O_DSYNC is one with fdatasync after it.
+fn dsync(facts: &Facts<'_>, of: &Case) -> Result<Prediction, NoPrediction> {
+    let place = if of.word(&PLACE.name) == Some("append") { "append" } else { "in_place" };
+    let fdatasync = facts.measured(&METRIC, &case("fdatasync", place))?;
+    let value = fdatasync.value;
+    Ok(Predicting::within_factor(Basis::Derived, value, APART)
+        .formula("a write and fdatasync in the same place")
+        .input(fdatasync)
+        .source("open(2): O_DSYNC; Linux include/linux/fs.h: generic_write_sync")
+        .derived_as(format!("{:.1} us, as with fdatasync; unremarkable within a factor of {APART}", value / 1000.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{facts_about, machine};
+
+    #[test]
+    fn dsync_is_predicted_to_be_fdatasync_and_the_others_say_why_not() {
+        facts_about(&[(ID, Some(3e6))], |facts| {
+            for place in ["in_place", "append"] {
+                let prediction = predict(facts, &METRIC, &case("dsync", place)).unwrap();
+                assert_eq!((prediction.value, prediction.low, prediction.high), (3e6, 2e6, 4.5e6));
+                assert_eq!(prediction.inputs[0].name, format!("file.sync (by=fdatasync place={place})"));
+                for by in ["none", "fsync", "fdatasync"] {
+                    assert!(predict(facts, &METRIC, &case(by, place)).unwrap_err().0.contains("published"));
+                }
+            }
+        });
+        facts_about(&[(ID, None)], |facts| assert!(predict(facts, &METRIC, &case("dsync", "append")).is_err()));
+    }
+
+    #[test]
+    fn what_dsync_is_compared_with_is_measured_with_it() {
+        for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
+            let cases = cases(&machine(), effort);
+            for place in ["in_place", "append"] {
+                assert!(!cases.contains(&case("dsync", place)) || cases.contains(&case("fdatasync", place)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_flush_that_the_device_does_not_see_is_none() {
+        assert!(judge(By::Fsync, 8192, 20480).unwrap().contains("2.5 times the 8192 bytes"));
+        assert!(matches!(judge(By::Dsync, 8192, 4096), Err(Stop::Skip(reason)) if reason.0.contains("4096 of 8192")));
+        assert!(judge(By::None, 8192, 0).unwrap().contains("wrote 0 bytes"));
+    }
+}

@@ -1,0 +1,133 @@
+//! The measures of flushes and of files as such run once for real: what they claim is what the file system did, and nothing
+//! of theirs is left.
+
+mod common;
+
+use std::path::Path;
+
+use kelvin_model::{Attempt, Case, Reading};
+use tempfile::TempDir;
+
+/// Milliseconds of the timed part.
+const SLICE: u64 = 20;
+
+/// A scratch directory on the disk that holds the build.
+fn scratch() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+fn sync(by: &'static str, place: &'static str) -> Case {
+    Case::new().with_word("by", by).with_word("place", place)
+}
+
+fn tree(files: u64, directories: &'static str) -> Case {
+    Case::new().with("files", files).with_word("directories", directories)
+}
+
+/// What a probe reads; `None`, and said, where this disk has not what it needs.
+#[allow(clippy::print_stderr)]
+fn measure(scratch: &Path, id: &str, case: &Case) -> Option<Vec<Reading>> {
+    match common::run_probe_in(&common::Directories::scratch(scratch), id, case, SLICE) {
+        Attempt::Measured(readings) => Some(readings),
+        Attempt::Skipped(reason) => {
+            eprintln!("{id} {case} skipped: {reason}");
+            None
+        }
+        Attempt::Failed(reason) => panic!("{id} {case}: {reason}"),
+    }
+}
+
+/// Names in a directory, but that of the ledger.
+fn left(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
+    names.retain(|name| name != "written");
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn a_write_that_is_flushed_takes_longer_than_one_that_is_not_and_reaches_the_device() {
+    let scratch = scratch();
+    for place in ["in_place", "append"] {
+        let Some(base) = measure(scratch.path(), "file.sync", &sync("none", place)) else { return };
+        // More than a system call that does nothing.
+        let base = common::median(&base[0]);
+        assert!((100.0..1e7).contains(&base), "{base} ns");
+        for by in ["fdatasync", "fsync", "dsync"] {
+            let Some(readings) = measure(scratch.path(), "file.sync", &sync(by, place)) else { continue };
+            let (flushed, note) = (common::median(&readings[0]), &readings[0].notes[0]);
+            assert!(flushed > 2.0 * base, "{by} {place}: {flushed} ns, without a flush {base} ns");
+            assert!(
+                note.contains("the 12288 bytes that were flushed") || note.contains("no device's counter"),
+                "{note}"
+            );
+        }
+        assert!(left(scratch.path()).is_empty(), "{:?}", left(scratch.path()));
+    }
+}
+
+#[test]
+fn nothing_is_flushed_in_memory() {
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else { return };
+    let flushed = common::run_probe_in(
+        &common::Directories::scratch(memory.path()),
+        "file.sync",
+        &sync("fsync", "in_place"),
+        SLICE,
+    );
+    assert!(matches!(&flushed, Attempt::Skipped(reason) if reason.0.contains("tmpfs lives in memory")), "{flushed:?}");
+    let base = common::run_probe_in(
+        &common::Directories::scratch(memory.path()),
+        "file.sync",
+        &sync("none", "in_place"),
+        SLICE,
+    );
+    assert!(matches!(&base, Attempt::Measured(readings) if readings[0].notes[0].starts_with("tmpfs")), "{base:?}");
+    assert!(left(memory.path()).is_empty());
+}
+
+#[test]
+fn files_are_made_worked_on_and_removed_in_one_directory_and_in_many() {
+    let scratch = scratch();
+    for (case, name, directories) in
+        [(tree(300, "one"), "kelvin-tree-300-1", 1), (tree(300, "many"), "kelvin-tree-300-100", 100)]
+    {
+        for _ in 0..2 {
+            let Some(readings) = measure(scratch.path(), "file.metadata", &case) else { return };
+            assert_eq!(readings.len(), 6);
+            for reading in &readings {
+                let value = common::median(reading);
+                // More than reading a name from a buffer, less than a disk for each.
+                assert!((5.0..5e6).contains(&value), "{} {case}: {value} ns", reading.metric);
+            }
+            let of = |operation: &str| {
+                let reading = readings.iter().find(|reading| reading.metric.as_str().ends_with(operation)).unwrap();
+                common::median(reading)
+            };
+            assert!(of(".create") > of(".stat"), "making a file is more than looking at it");
+            assert!(of(".open") > of(".list") || directories > 1, "a listing gives many names for one call");
+            let note = &readings[0].notes[0];
+            assert!(note.contains(&format!("found 300 files in {directories} directories")), "{note}");
+            // The second round finds the tree of the first, and leaves it as it was.
+            let root = scratch.path().join(name);
+            let counts: usize = left(&root).iter().map(|directory| left(&root.join(directory)).len()).sum();
+            assert_eq!((left(&root).len(), counts), (directories, 300));
+        }
+    }
+    assert_eq!(left(scratch.path()), ["kelvin-tree-300-1", "kelvin-tree-300-100"]);
+}
+
+#[test]
+fn unknown_cases_fail_with_a_reason() {
+    let scratch = scratch();
+    for (id, case, expected) in [
+        ("file.sync", sync("prayer", "in_place"), "by is none, fdatasync, fsync or dsync"),
+        ("file.sync", sync("fsync", "elsewhere"), "place is in_place or append"),
+        ("file.metadata", tree(10, "no"), "directories is one or many"),
+    ] {
+        let attempt = common::run_probe_in(&common::Directories::scratch(scratch.path()), id, &case, SLICE);
+        assert!(matches!(&attempt, Attempt::Failed(reason) if reason.contains(expected)), "{attempt:?}");
+    }
+    assert!(left(scratch.path()).is_empty());
+}
