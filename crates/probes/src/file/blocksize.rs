@@ -6,17 +6,16 @@
 use kelvin_file::cache::{self, State};
 use kelvin_file::{Access, Engine, How, Order, Requests, Tally};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Basis, Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment};
+use kelvin_model::{Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment};
 
 use super::axes::{BLOCK, CACHE, SYNC, number, state};
 use super::data::{self, KIB, MIB};
 use super::device;
-use super::expected::{self, Expected, Way, per_second, time};
+use super::expected::{self, Way};
 use super::proof::Counters;
 use super::writing::Overwriter;
 use crate::memory::bandwidth;
 use crate::os::syscall_null;
-use crate::predict::Predicting;
 
 /// One curve for memory and disk: samples count as found, and waiting is no disturbance.
 const fn of_both(metric: Metric) -> Metric {
@@ -262,52 +261,17 @@ fn write_direct(bench: &mut Bench<'_>, block: u64) -> Result<(), Stop> {
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let block = case.integer(&BLOCK.name).ok_or_else(|| NoPrediction::because("the case does not name a block"))?;
     match (case.word(&CACHE.name), case.word(&SYNC.name)) {
-        (Some("cached"), _) => Ok(rate(block, expected::cached(facts, block, Way::Read)?)),
+        (Some("cached"), _) => Ok(expected::cached(facts, block, Way::Read)?.into_rate(block)),
         (Some("uncached"), _) => {
             let (copy, device) =
                 (expected::cached(facts, block, Way::Read)?, expected::streamed(facts, block, Way::Read)?);
-            Ok(rate(block, slower(copy, device)))
+            Ok(expected::slower(copy, device).into_rate(block))
         }
-        (Some("direct"), _) => Ok(rate(block, expected::direct(facts, block, Way::Read)?)),
-        (_, Some("buffered")) => Ok(rate(block, expected::cached(facts, block, Way::Write)?)),
-        (_, Some("direct")) => Ok(rate(block, expected::direct(facts, block, Way::Write)?)),
+        (Some("direct"), _) => Ok(expected::direct(facts, block, Way::Read)?.into_rate(block)),
+        (_, Some("buffered")) => Ok(expected::cached(facts, block, Way::Write)?.into_rate(block)),
+        (_, Some("direct")) => Ok(expected::direct(facts, block, Way::Write)?.into_rate(block)),
         _ => Err(NoPrediction::because(format!("there is no formula for the case {case}"))),
     }
-}
-
-/// Two things that are done at the same time: the slower one counts.
-fn slower(one: Expected, other: Expected) -> Expected {
-    let words = format!(
-        "{} for {}, {} for {}",
-        time(one.nanoseconds),
-        one.derivation,
-        time(other.nanoseconds),
-        other.derivation
-    );
-    Expected {
-        nanoseconds: one.nanoseconds.max(other.nanoseconds),
-        formula: format!("the longer of {} and {}, for the kernel reads ahead", one.formula, other.formula),
-        derivation: format!("the longer of {words}"),
-        inputs: [one.inputs, other.inputs].concat(),
-        source: one.source.or(other.source),
-    }
-}
-
-/// The factor either way within which a rate is unremarkable: what the kernel does for each page besides is in no formula.
-const FACTOR: f64 = 2.0;
-
-/// The rate at which blocks move that take so long.
-fn rate(block: u64, expected: Expected) -> Prediction {
-    let Expected { nanoseconds, formula, derivation, inputs, source } = expected;
-    let rate = block as f64 * 1e9 / nanoseconds;
-    let predicting = Predicting::within_factor(Basis::Derived, rate, FACTOR).formula(format!("block / ({formula})"));
-    let predicting = source.into_iter().fold(predicting, Predicting::source);
-    inputs.into_iter().fold(predicting, Predicting::input).derived_as(format!(
-        "{} block: {derivation} = {}, so {}",
-        expected::bytes(block),
-        time(nanoseconds),
-        per_second(rate)
-    ))
 }
 
 #[cfg(test)]
@@ -355,7 +319,7 @@ mod tests {
             "4 KiB block: 100 ns system call + 50 ns on the way + 4 KiB / 10.00 GB/s copy = 560 ns, so 7.32 GB/s"
         );
         assert_eq!(prediction.inputs.len(), 2);
-        assert!((prediction.high / prediction.value - FACTOR).abs() < 1e-9);
+        assert!((prediction.high / prediction.value - expected::FACTOR).abs() < 1e-9);
     }
 
     #[test]

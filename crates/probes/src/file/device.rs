@@ -18,7 +18,7 @@ pub(crate) const ID: &str = "file.device";
 pub(crate) const WRITE_ID: &str = "file.device.write";
 
 /// The disk is the point: samples count as found, and waiting for it is no disturbance.
-const fn of_disk(metric: Metric) -> Metric {
+pub(super) const fn of_disk(metric: Metric) -> Metric {
     metric
         .headline(Treatment::AsFound)
         .overhead(Overhead::None)

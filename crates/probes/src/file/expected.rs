@@ -1,12 +1,13 @@
 //! What a block should take to move between a file and a buffer: what predictions of many measures of files are made of.
 
 use kelvin_harness::Facts;
-use kelvin_model::{Input, Metric, NoPrediction, Unit};
+use kelvin_model::{Basis, Input, Metric, NoPrediction, Prediction, Unit};
 
 use super::data::{KIB, MIB};
 use super::device;
 use crate::memory::bandwidth;
 use crate::os::syscall_null;
+use crate::predict::Predicting;
 
 /// The direction in which a block moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +120,82 @@ pub(super) fn streamed(facts: &Facts<'_>, block: u64, way: Way) -> Result<Expect
     })
 }
 
+/// Two things that are done at the same time: the longer one counts.
+pub(super) fn slower(one: Expected, other: Expected) -> Expected {
+    let (first, second) = (time(one.nanoseconds), time(other.nanoseconds));
+    Expected {
+        nanoseconds: one.nanoseconds.max(other.nanoseconds),
+        formula: format!("the longer of {} and {}", one.formula, other.formula),
+        derivation: format!("the longer of {first} for {}, {second} for {}", one.derivation, other.derivation),
+        inputs: joined(one.inputs, other.inputs),
+        source: one.source.or(other.source),
+    }
+}
+
+/// One thing after another.
+pub(super) fn one_by_one(first: Expected, second: Expected) -> Expected {
+    Expected {
+        nanoseconds: first.nanoseconds + second.nanoseconds,
+        formula: format!("{} + {}", first.formula, second.formula),
+        derivation: format!("{} + {}", first.derivation, second.derivation),
+        inputs: joined(first.inputs, second.inputs),
+        source: first.source.or(second.source),
+    }
+}
+
+/// The same thing so many times, one after another.
+pub(super) fn times(count: u64, once: Expected) -> Expected {
+    Expected {
+        nanoseconds: count as f64 * once.nanoseconds,
+        formula: format!("{count} x ({})", once.formula),
+        derivation: format!("{count} x ({})", once.derivation),
+        ..once
+    }
+}
+
+/// All inputs, each once.
+fn joined(first: Vec<Input>, second: Vec<Input>) -> Vec<Input> {
+    let mut all = first;
+    for input in second {
+        if all.iter().all(|known| known.name != input.name) {
+            all.push(input);
+        }
+    }
+    all
+}
+
+/// The factor either way within which a figure is unremarkable: what file systems do besides is in no formula.
+pub(super) const FACTOR: f64 = 2.0;
+
+impl Expected {
+    /// The prediction of the time itself.
+    pub(super) fn into_time(self) -> Prediction {
+        let derivation = format!("{} = {}", self.derivation, time(self.nanoseconds));
+        self.predicting(|nanoseconds| nanoseconds, |formula| formula).derived_as(derivation)
+    }
+
+    /// The prediction of the rate at which blocks of so many bytes move, each of which takes this time.
+    pub(super) fn into_rate(self, block: u64) -> Prediction {
+        let nanoseconds = self.nanoseconds;
+        let rate = |nanoseconds: f64| block as f64 * 1e9 / nanoseconds;
+        let derivation = format!(
+            "{} block: {} = {}, so {}",
+            bytes(block),
+            self.derivation,
+            time(nanoseconds),
+            per_second(rate(nanoseconds))
+        );
+        self.predicting(rate, |formula| format!("block / ({formula})")).derived_as(derivation)
+    }
+
+    fn predicting(self, value: impl Fn(f64) -> f64, formula: impl Fn(String) -> String) -> Predicting {
+        let predicting =
+            Predicting::within_factor(Basis::Derived, value(self.nanoseconds), FACTOR).formula(formula(self.formula));
+        let predicting = self.source.into_iter().fold(predicting, Predicting::source);
+        self.inputs.into_iter().fold(predicting, Predicting::input)
+    }
+}
+
 /// Bytes that the latency of a device includes.
 const FIRST: u64 = 4 * KIB;
 
@@ -225,6 +302,20 @@ mod tests {
             let large = direct(facts, 4096 + 1_000_000, Way::Write).unwrap();
             assert_eq!(large.nanoseconds, 40_000.0 + 4_000_000.0);
             assert_eq!(streamed(facts, 1_000_000, Way::Read).unwrap().nanoseconds, 2_000_000.0);
+        });
+    }
+
+    #[test]
+    fn times_are_put_together_and_inputs_are_named_once() {
+        with(&KNOWN, |facts| {
+            let (latency, stream) =
+                (direct(facts, 4096, Way::Read).unwrap(), streamed(facts, 1_000_000, Way::Read).unwrap());
+            let sum = one_by_one(latency.clone(), stream.clone());
+            assert_eq!(sum.nanoseconds, 80_000.0 + 2_000_000.0);
+            assert_eq!(sum.inputs.len(), 2);
+            let slow = slower(latency, times(3, stream)).into_time();
+            assert_eq!((slow.value, slow.low, slow.high), (6e6, 3e6, 12e6));
+            assert!(slow.derivation.ends_with("6.00 ms for 3 x (1000000 B / 500.0 MB/s device) = 6.00 ms"), "{slow:?}");
         });
     }
 

@@ -101,7 +101,7 @@ pub(crate) fn data_caches(machine: &Machine) -> Vec<&Cache> {
 }
 
 /// CPUs that this process may use.
-pub(super) fn allowed(machine: &Machine) -> u64 {
+pub(crate) fn allowed(machine: &Machine) -> u64 {
     machine.topology.allowed.get().map_or(1, |cpus| cpus.len() as u64).max(1)
 }
 
@@ -146,6 +146,12 @@ fn largest_set(machine: &Machine, many: bool) -> u64 {
 /// The case of main memory and one CPU, which every run has.
 pub(crate) fn in_memory(machine: &Machine) -> Case {
     Case::new().with(&BYTES.name, largest_set(machine, false)).with_word(&CPUS.name, "one")
+}
+
+/// The case of main memory and all CPUs, which every run on more than one has.
+pub(crate) fn in_memory_of_all(machine: &Machine) -> Option<Case> {
+    let case = || Case::new().with(&BYTES.name, largest_set(machine, true)).with_word(&CPUS.name, "all");
+    (allowed(machine) > 1).then(case)
 }
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
