@@ -51,13 +51,11 @@ impl Done {
         self.total.requests as f64 * 1e9 / self.nanoseconds.max(1) as f64
     }
 
-    /// How evenly the threads were served, by Jain's index of their rates: 1 if all had the same, 1/n if one had all
-    /// (Jain, Chiu, Hawe 1984).
+    /// How evenly the threads were served: see [`fairness`].
     pub fn fairness(&self) -> f64 {
         let rates: Vec<f64> =
             self.threads.iter().map(|(tally, time)| tally.bytes as f64 / (*time).max(1) as f64).collect();
-        let (sum, squares) = rates.iter().fold((0.0, 0.0), |(sum, squares), rate| (sum + rate, squares + rate * rate));
-        if squares == 0.0 { 1.0 } else { sum * sum / (rates.len() as f64 * squares) }
+        fairness(&rates)
     }
 
     /// What all members did together.
@@ -146,4 +144,11 @@ impl Watched {
 
 fn counted(device: &Device) -> Result<Moved, String> {
     device.moved().map_err(|error| error.to_string())
+}
+
+/// How evenly something was shared, by Jain's index of what each got: 1 if all had the same, 1/n if one had all (Jain, Chiu,
+/// Hawe 1984).
+pub fn fairness(rates: &[f64]) -> f64 {
+    let (sum, squares) = rates.iter().fold((0.0, 0.0), |(sum, squares), rate| (sum + rate, squares + rate * rate));
+    if squares == 0.0 { 1.0 } else { sum * sum / (rates.len() as f64 * squares) }
 }

@@ -7,7 +7,7 @@ use kelvin_sys::clock::Clock;
 use crate::cache::{self, State};
 use crate::crew::{self, Share, Wanted};
 use crate::device::Device;
-pub use crate::done::Done;
+pub use crate::done::{Done, fairness};
 use crate::done::Watched;
 use crate::engine::{Engine, How};
 pub use crate::pace::Until;

@@ -1,8 +1,11 @@
 //! What a run sets out to measure: probes at cases, in the order of reports, and what is left out and why.
 
-use kelvin_model::{Case, Machine, Name, Planned, Reason};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 
-use crate::{Effort, Kind, Probe};
+use kelvin_model::{Case, Machine, Name, Planned, Reason, Unit as Measure};
+
+use crate::{Effort, Facts, Kind, MeasuredValue, Probe};
 
 /// One probe at one case.
 #[derive(Clone, Debug)]
@@ -65,21 +68,55 @@ impl Plan {
             |probe: &Probe| probe.kind == kind && (names.is_empty() || names.iter().any(|name| selects(name, probe)));
         let needed = with_inputs(probes, probes.iter().filter(|probe| asked(probe)).map(|probe| probe.id).collect());
         let mut plan = Self { units: Vec::new(), left_out: Vec::new() };
-        for probe in probes.iter().copied().filter(|probe| needed.contains(&probe.id)) {
-            plan.add(probe, machine, effort, !asked(probe));
+        let chosen: Vec<&'static Probe> = probes.iter().copied().filter(|probe| needed.contains(&probe.id)).collect();
+        let mut rests_on = BTreeSet::new();
+        loop {
+            plan.units.clear();
+            for &probe in &chosen {
+                let cases = if asked(probe) {
+                    (probe.cases)(machine, effort)
+                } else {
+                    input_cases(probe, machine, effort, &rests_on)
+                };
+                plan.units.extend(cases.into_iter().map(|case| Unit { probe, case, only_input: !asked(probe) }));
+            }
+            // An input may rest on inputs of its own.
+            let found = plan.asked_for(probes, machine);
+            if found.is_subset(&rests_on) {
+                break;
+            }
+            rests_on.extend(found);
+        }
+        if effort < Effort::Default {
+            chosen.iter().filter(|probe| asked(probe)).for_each(|probe| plan.leave_out(probe, machine, effort));
         }
         Ok(plan)
     }
 
-    fn add(&mut self, probe: &'static Probe, machine: &Machine, effort: Effort, only_input: bool) {
-        let chosen = (probe.cases)(machine, effort);
-        if !only_input && effort < Effort::Default {
-            let usual = (probe.cases)(machine, Effort::Default);
-            let left_out = usual.into_iter().filter(|case| !chosen.contains(case));
-            let reason = || Reason::new("left out by --quick; a default run measures it");
-            self.left_out.extend(left_out.map(|case| (Name::new(probe.id), case, reason())));
+    /// What the predictions of all units ask for: ids of metrics, each with a case.
+    fn asked_for(&self, probes: &[&'static Probe], machine: &Machine) -> BTreeSet<(String, Case)> {
+        let asked_for = RefCell::new(BTreeSet::new());
+        let measured = |id: &str, case: &Case| {
+            asked_for.borrow_mut().insert((id.to_owned(), case.clone()));
+            plausible(probes, id)
+        };
+        let facts = Facts::new(machine, &measured);
+        for unit in &self.units {
+            for metric in unit.probe.metrics {
+                // Only what it asks for counts; whether there is a prediction is seen when all is measured.
+                let _ = (unit.probe.predict)(&facts, metric, &unit.case);
+            }
         }
-        self.units.extend(chosen.into_iter().map(|case| Unit { probe, case, only_input }));
+        asked_for.into_inner()
+    }
+
+    /// Takes note of what a default run would measure of a probe, and this one does not.
+    fn leave_out(&mut self, probe: &'static Probe, machine: &Machine, effort: Effort) {
+        let chosen = (probe.cases)(machine, effort);
+        let usual = (probe.cases)(machine, Effort::Default);
+        let left_out = usual.into_iter().filter(|case| !chosen.contains(case));
+        let reason = || Reason::new("left out by --quick; a default run measures it");
+        self.left_out.extend(left_out.map(|case| (Name::new(probe.id), case, reason())));
     }
 
     /// The plan as it is stored with the run; what is left out is part of it.
@@ -95,6 +132,32 @@ impl Plan {
         }
         planned
     }
+}
+
+/// The cases of a probe that is measured only as an input: those that predictions ask for, and those of a quick run if
+/// none does.
+fn input_cases(probe: &Probe, machine: &Machine, effort: Effort, rests_on: &BTreeSet<(String, Case)>) -> Vec<Case> {
+    let is_asked_for = |case: &Case| {
+        probe.metrics.iter().any(|metric| rests_on.contains(&(metric.id.as_str().to_owned(), case.clone())))
+    };
+    let asked_for: Vec<Case> = (probe.cases)(machine, effort).into_iter().filter(is_asked_for).collect();
+    if asked_for.is_empty() { (probe.cases)(machine, Effort::Quick) } else { asked_for }
+}
+
+/// A value that a metric might have, for a prediction to go on to the next thing that it asks for.
+fn plausible(probes: &[&'static Probe], id: &str) -> Option<MeasuredValue> {
+    let metric = probes.iter().flat_map(|probe| probe.metrics).find(|metric| metric.id == *id)?;
+    let value = match metric.unit {
+        Measure::Nanoseconds => 100.0,
+        Measure::Cycles => 400.0,
+        Measure::Hertz => 4e9,
+        Measure::Bytes => 4096.0,
+        Measure::BytesPerSecond => 1e10,
+        Measure::PerSecond => 1e7,
+        Measure::Ratio => 1.0,
+        Measure::Count => 2.0,
+    };
+    Some(MeasuredValue { value, half_width: 0.0 })
 }
 
 fn planned(probe: &Probe, case: Case, only_input: bool) -> Planned {
@@ -152,6 +215,90 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    mod inputs {
+        use super::*;
+        use crate::{Bench, Method, Stop};
+        use kelvin_model::{Axis, AxisScale, Metric, NoPrediction, Prediction};
+
+        const SIZE: Axis = Axis::new("size", "size", AxisScale::Bytes);
+        static BASE: Metric = Metric::duration("test.base", "a base").over_one(SIZE);
+        static MIDDLE: Metric = Metric::duration("test.middle", "in the middle");
+        static TOP: Metric = Metric::duration("test.top", "on top").over_one(SIZE);
+        const METHOD: Method = Method { how: "", prediction: "", not_for: "", pitfalls: &[], sources: &[] };
+
+        fn of_size(size: u64) -> Case {
+            Case::new().with("size", size)
+        }
+
+        fn sizes(_: &Machine, effort: Effort) -> Vec<Case> {
+            let all = [1, 2, 3, 4].map(of_size);
+            if effort == Effort::Quick { all[..1].to_vec() } else { all.to_vec() }
+        }
+
+        fn nothing(_: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+            Ok(())
+        }
+
+        fn none(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+            Err(NoPrediction::because("a test"))
+        }
+
+        /// Asks for the middle, and for the base at the size 4 once it has that.
+        fn of_top(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+            facts.measured(&MIDDLE, &Case::new())?;
+            facts.measured(&BASE, &of_size(4))?;
+            Err(NoPrediction::because("a test"))
+        }
+
+        fn of_middle(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+            facts.measured(&BASE, &of_size(2))?;
+            Err(NoPrediction::because("a test"))
+        }
+
+        const fn probe(
+            id: &'static str,
+            metrics: &'static [&'static Metric],
+            inputs: &'static [&'static str],
+        ) -> Probe {
+            let (summary, kind) = ("", Kind::Measure);
+            Probe { id, summary, kind, method: METHOD, metrics, inputs, cases: sizes, run: nothing, predict: none }
+        }
+
+        static BASE_PROBE: Probe = probe("test.base", &[&BASE], &[]);
+        static MIDDLE_PROBE: Probe = Probe {
+            cases: |_, _| vec![Case::new()],
+            predict: of_middle,
+            ..probe("test.middle", &[&MIDDLE], &["test.base"])
+        };
+        static TOP_PROBE: Probe =
+            Probe { predict: of_top, ..probe("test.top", &[&TOP], &["test.middle", "test.base"]) };
+        static SILENT_PROBE: Probe = probe("other.top", &[&TOP], &["test.base"]);
+
+        fn base_sizes(name: &str) -> Vec<u64> {
+            let probes = [&BASE_PROBE, &MIDDLE_PROBE, &TOP_PROBE, &SILENT_PROBE];
+            let (names, machine) = ([name.to_owned()], Machine::unknown("a test"));
+            let plan = Plan::new(&probes, Kind::Measure, &names, &machine, Effort::Default).unwrap();
+            let base = plan.units.iter().filter(|unit| unit.probe.id == "test.base");
+            base.filter_map(|unit| unit.case.integer("size")).collect()
+        }
+
+        #[test]
+        fn an_input_is_measured_where_predictions_ask_for_it_and_no_more() {
+            assert_eq!(base_sizes("test.middle"), [2]);
+            assert_eq!(base_sizes("test.top"), [2, 4]);
+        }
+
+        #[test]
+        fn an_input_that_no_prediction_asks_for_is_measured_as_in_a_quick_run() {
+            assert_eq!(base_sizes("other.top"), [1]);
+        }
+
+        #[test]
+        fn what_is_asked_for_by_name_is_measured_in_full() {
+            assert_eq!(base_sizes("test"), [1, 2, 3, 4]);
+        }
+    }
 
     #[test]
     fn edit_distances_are_levenshteins() {

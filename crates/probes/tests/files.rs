@@ -162,3 +162,75 @@ fn larger_blocks_are_written_faster_and_nothing_but_the_shared_files_stays() {
     assert!(large > 2.0 * direct, "{direct} and {large}");
     assert_eq!(scratch.left(), ["kelvin-afloat-67108864", "kelvin-scrap-67108864"]);
 }
+
+fn value(readings: &[Reading], metric: &str) -> f64 {
+    common::median(of(readings, metric))
+}
+
+#[test]
+fn read_ahead_makes_reading_in_order_faster_and_the_tail_is_no_shorter_than_the_mean() {
+    let scratch = Scratch::new();
+    let read = |order, cache| {
+        let case = Case::new().with("bytes", 16 << 20).with_word("order", order).with_word("cache", cache);
+        scratch.measure("file.seqrand", &case)
+    };
+    let (Some(in_order), Some(random)) = (read("sequential", "uncached"), read("random", "uncached")) else { return };
+    let (fast, slow) = (value(&in_order, "file.seqrand"), value(&random, "file.seqrand"));
+    assert!(2.0 * fast < slow, "{fast} ns and {slow} ns");
+    for readings in [in_order, random] {
+        let mean = of(&readings, "file.seqrand");
+        assert!(says(mean, "bytes that were read") && says(mean, "reads half took at most"), "{:?}", mean.notes);
+    }
+    let Some(direct) = read("random", "direct") else { return };
+    assert!(value(&direct, "file.seqrand.p99") >= 0.5 * value(&direct, "file.seqrand"));
+    assert_eq!(scratch.left(), ["kelvin-data-16777216", "kelvin-data-16777216.first-pass"]);
+}
+
+#[test]
+fn more_requests_under_way_are_more_requests_a_second_by_littles_law() {
+    let scratch = Scratch::new();
+    let read = |depth| scratch.measure("file.depth", &Case::new().with("depth", depth));
+    let (Some(one), Some(many)) = (read(1), read(16)) else { return };
+    for (readings, depth) in [(&one, 1.0), (&many, 16.0)] {
+        let [rate, latency, achieved] =
+            ["rate", "latency", "achieved"].map(|metric| value(readings, &format!("file.depth.{metric}")));
+        assert!((rate * latency / 1e9 / achieved - 1.0).abs() < 1e-9);
+        assert!(achieved > 0.8 * depth && achieved < 1.05 * depth, "{achieved} of {depth}");
+        let first = of(readings, "file.depth.rate");
+        assert!(says(first, "requests were asked to be under way"), "{:?}", first.notes);
+    }
+    // A device that served one at a time would be no faster; none is that slow with 16.
+    assert!(value(&many, "file.depth.rate") > value(&one, "file.depth.rate"));
+}
+
+#[test]
+fn a_device_that_many_read_from_makes_each_wait() {
+    let scratch = Scratch::new();
+    let read = |threads, files| {
+        let case = Case::new().with("threads", threads).with_word("files", files);
+        scratch.measure("file.contention", &case)
+    };
+    let (Some(one), Some(many)) = (read(1, "own"), read(8, "own")) else { return };
+    let (alone, together) = (value(&one, "file.contention"), value(&many, "file.contention"));
+    assert!(together > alone, "{alone} ns and {together} ns");
+    assert!(says(of(&one, "file.contention"), "Jain's index: 1.000"));
+    // One file for each thread, of which the first is that of other measures.
+    assert_eq!(scratch.left().len(), 8 + 1);
+    let shared = read(3, "shared").unwrap();
+    assert!(says(of(&shared, "file.contention"), "fairness among 3 threads"));
+}
+
+#[test]
+fn threads_read_from_memory_faster_than_from_the_disk() {
+    let scratch = Scratch::new();
+    let read = |threads, cache| {
+        let case = Case::new().with("threads", threads).with("block", 65536).with_word("cache", cache);
+        scratch.measure("file.threads", &case)
+    };
+    let cached = read(4, "cached").unwrap();
+    let note = "16384 of 16384 pages in memory by mincore";
+    assert!(says(of(&cached, "file.threads"), &format!("before, {note}")), "{:?}", cached[0].notes);
+    let Some(uncached) = read(4, "uncached") else { return };
+    assert!(says(of(&uncached, "file.threads"), "before, 0 of 16384 pages"), "{:?}", uncached[0].notes);
+    assert!(value(&uncached, "file.threads") < value(&cached, "file.threads"));
+}

@@ -83,9 +83,11 @@ impl Ringed {
                 return Ok(());
             }
             self.ring.wait(1).map_err(|error| Error::NoRing(error.to_string()))?;
+            // All of these were under way until now, also those whose answers are taken a moment before others.
+            let under_way = self.ring.under_way() as u64;
             while let Some((slot, moved)) = self.ring.done() {
                 self.done += 1;
-                self.depths += self.ring.under_way() as u64 + 1;
+                self.depths += under_way;
                 if !self.took(slot, moved)? {
                     self.ask(slot);
                     continue;

@@ -19,6 +19,7 @@ const AFLOAT: &str = "kelvin-afloat";
 const SEED: u64 = 1;
 const SCRAP_SEED: u64 = 2;
 const AFLOAT_SEED: u64 = 3;
+const SEVERAL_SEED: u64 = 1000;
 pub(super) const KIB: u64 = 1 << 10;
 pub(super) const MIB: u64 = 1 << 20;
 /// Free room that the scratch directory must have, as a multiple of a file that is to be written.
@@ -53,6 +54,18 @@ pub(super) fn file(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
         return Ok(target);
     }
     Target::find(&path).map_err(stopped)
+}
+
+/// The same for measures that need several: that of this number, counted from 0, which is [`file`].
+pub(super) fn one_of_several(bench: &Bench<'_>, bytes: u64, number: u64) -> Result<Target, Stop> {
+    if number == 0 {
+        return file(bench, bytes);
+    }
+    let path = bench.scratch().join(format!("{NAME}-{bytes}-{number}"));
+    if path.exists() {
+        return Target::find(&path).map_err(stopped);
+    }
+    shared(bench, &path, bytes, SEVERAL_SEED + number)
 }
 
 /// A file of so many bytes on its device, that all rounds of the run share and write over.

@@ -4,13 +4,17 @@ pub(crate) mod axes;
 mod blocksize;
 mod byte_calls;
 mod cached;
+mod contention;
 pub(crate) mod data;
+mod depth;
 pub(crate) mod device;
 mod engines;
 mod expected;
 mod metadata;
 mod proof;
+mod seqrand;
 mod sync;
+mod threads;
 mod ways;
 mod writing;
 
@@ -21,6 +25,10 @@ pub(crate) static PROBES: &[&Probe] = &[
     &device::WRITE_PROBE,
     &blocksize::READ_PROBE,
     &blocksize::WRITE_PROBE,
+    &seqrand::PROBE,
+    &depth::PROBE,
+    &contention::PROBE,
+    &threads::PROBE,
     &byte_calls::PROBE,
     &engines::PROBE,
     &sync::PROBE,

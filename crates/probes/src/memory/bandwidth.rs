@@ -110,7 +110,7 @@ pub(crate) fn data_caches(machine: &Machine) -> Vec<&Cache> {
 }
 
 /// CPUs that this process may use.
-pub(super) fn allowed(machine: &Machine) -> u64 {
+pub(crate) fn allowed(machine: &Machine) -> u64 {
     machine.topology.allowed.get().map_or(1, |cpus| cpus.len() as u64).max(1)
 }
 
@@ -164,6 +164,12 @@ pub(crate) fn lying_where(machine: &Machine, bytes: u64) -> Case {
         Some(&set) if bytes <= last_level(machine) => Case::new().with(&BYTES.name, set).with_word(&CPUS.name, "one"),
         _ => in_memory(machine),
     }
+}
+
+/// The case of main memory and all CPUs, which every run on more than one has.
+pub(crate) fn in_memory_of_all(machine: &Machine) -> Option<Case> {
+    let case = || Case::new().with(&BYTES.name, largest_set(machine, true)).with_word(&CPUS.name, "all");
+    (allowed(machine) > 1).then(case)
 }
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {

@@ -1,0 +1,192 @@
+//! What a read takes when several threads read from one device at the same time.
+//!
+//! It shows whether a device is shared evenly, and whether many readers make it slower altogether. It must not be used for
+//! cached files, which share processors and memory instead.
+
+use std::sync::Barrier;
+
+use kelvin_file::{Access, Engine, How, Order, Requests, Tally, Target, job};
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_sys::clock::monotonic;
+use kelvin_sys::cpu;
+
+use super::axes::{FILES, THREADS, number};
+use super::data::{self, MIB};
+use super::device::{self, of_disk};
+use super::expected::{self, Way};
+use super::proof::Counters;
+
+pub(super) static METRIC: Metric = of_disk(Metric::duration(
+    "file.contention",
+    "One read of 1 MiB past the page cache, with as many threads reading, the mean over threads and round",
+))
+.over([Some(THREADS), Some(FILES), None])
+.seed();
+
+pub(super) static PROBE: Probe = Probe {
+    id: "file.contention",
+    summary: "Reads of 1 MiB past the page cache by 1 to 16 threads, each in a file of its own or all in one",
+    kind: Kind::Measure,
+    method: Method {
+        how: "So many threads read past the page cache (O_DIRECT) in blocks of 1 MiB by pread, in order, from the beginning \
+              again at the end: each a file of 16 MiB of its own, or each its part of one file of 64 MiB. They may run on \
+              all CPUs that are allowed, begin together, and end after the time of the round, 60 ms at least, each with the \
+              read that it has begun. The figure is the mean time of a read of the threads. A note says how evenly they \
+              were served, by Jain's index: 1 if all had the same, 1/n if one had all. The device's own counters must show \
+              95 % of the bytes.",
+        prediction: "Linear sharing: the longer of one read alone (file.device.latency and 1 MiB less 4 KiB at \
+                     file.device.read) and as many reads as there are threads at file.device.read. Unremarkable within a \
+                     factor of two.",
+        not_for: "Cached files; small blocks, of which a device serves many at a time: see file.depth.",
+        pitfalls: &[
+            "Files that share more than the device, such as a lock of one inode: own files and one file are set side by side.",
+            "Threads that begin one after another: they wait for each other at one line.",
+            "A mean over threads that hides one that gets nothing: fairness is noted.",
+        ],
+        sources: &[
+            "Jain, Chiu, Hawe: A quantitative measure of fairness and discrimination for resource allocation in shared \
+             computer systems, DEC-TR-301, 1984",
+            "fio --numjobs, which measures the same",
+        ],
+    },
+    metrics: &[&METRIC],
+    inputs: &[device::ID],
+    cases,
+    run,
+    predict,
+};
+
+const BLOCK: u64 = MIB;
+/// A file of each thread's own: small, for there are many.
+const OWN: u64 = 16 * MIB;
+/// The file that all share: the one that others read too.
+const SHARED: u64 = 64 * MIB;
+/// Nanoseconds of a round at least: a few reads of each of many threads.
+const LEAST: f64 = 60e6;
+
+fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
+    let (own, shared): (&[u64], &[u64]) = match effort {
+        Effort::Quick => (&[1, 4], &[]),
+        Effort::Default => (&[1, 2, 4, 8, 16], &[4, 16]),
+        Effort::Thorough => (&[1, 2, 3, 4, 6, 8, 12, 16], &[1, 2, 3, 4, 6, 8, 12, 16]),
+    };
+    let of = |threads: &[u64], files: &'static str| -> Vec<Case> {
+        let case = |&threads: &u64| Case::new().with(&THREADS.name, threads).with_word(&FILES.name, files);
+        threads.iter().map(case).collect()
+    };
+    [of(own, "own"), of(shared, "shared")].concat()
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let threads = number(case, &THREADS)?;
+    let parts = match case.word(&FILES.name) {
+        Some("own") => (0..threads).map(|thread| own(bench, thread)).collect::<Result<Vec<Part>, Stop>>()?,
+        Some("shared") => shared(data::file(bench, SHARED)?, threads),
+        other => return Err(Stop::fail(format!("the case has files {other:?}; own and shared are known"))),
+    };
+    for part in &parts {
+        data::can_be_direct(&part.target, BLOCK)?;
+    }
+    // This process is pinned to one CPU, and is about to end.
+    cpu::pin(bench.allowed_cpus())?;
+    let counters = Counters::look(&parts[0].target);
+    let all = together(&parts, bench.slice().max(LEAST) as u64)?;
+    let bytes = all.iter().map(|(tally, _)| tally.bytes).sum();
+    bench.note(counters.have_read(bytes)?);
+    let rates: Vec<f64> = all.iter().map(|(tally, time)| tally.bytes as f64 / (*time).max(1) as f64).collect();
+    bench.note(format!("fairness among {threads} threads, by Jain's index: {:.3}", job::fairness(&rates)));
+    bench.record(&METRIC, vec![mean_time(&all)]);
+    Ok(())
+}
+
+/// The mean time of a read over all threads, in nanoseconds.
+fn mean_time(all: &[(Tally, u64)]) -> f64 {
+    let (reads, time) = all.iter().fold((0, 0), |(reads, time), (tally, own)| (reads + tally.requests, time + own));
+    time as f64 / reads.max(1) as f64
+}
+
+/// What one thread reads.
+struct Part {
+    target: Target,
+    range: std::ops::Range<u64>,
+}
+
+/// A thread's own file.
+fn own(bench: &Bench<'_>, thread: u64) -> Result<Part, Stop> {
+    Ok(Part { target: data::one_of_several(bench, OWN, thread)?, range: 0..OWN })
+}
+
+/// The parts of one file, whole blocks each.
+fn shared(target: Target, threads: u64) -> Vec<Part> {
+    let blocks = target.bytes() / BLOCK;
+    let start = |thread| thread * blocks / threads * BLOCK;
+    (0..threads).map(|thread| Part { target: target.clone(), range: start(thread)..start(thread + 1) }).collect()
+}
+
+/// Has a thread read each part for so many nanoseconds: what each has read, and the time that it took.
+fn together(parts: &[Part], nanoseconds: u64) -> Result<Vec<(Tally, u64)>, Stop> {
+    let line = Barrier::new(parts.len());
+    std::thread::scope(|scope| {
+        let line = &line;
+        let members: Vec<_> = parts.iter().map(|part| scope.spawn(move || member(part, nanoseconds, line))).collect();
+        let died = || Err(Stop::fail("a thread that reads has panicked"));
+        members.into_iter().map(|member| member.join().unwrap_or_else(|_| died())).collect()
+    })
+}
+
+fn member(part: &Part, nanoseconds: u64, line: &Barrier) -> Result<(Tally, u64), Stop> {
+    let order = Order::Sequential;
+    let how = How { access: Access::Direct, block: BLOCK as usize, order };
+    let reader = Engine::Pread.open(&part.target, how);
+    // Whoever cannot read must come to the line as well, or the others would wait for ever.
+    line.wait();
+    let mut reader = reader.map_err(data::stopped)?;
+    let mut requests = Requests::new(part.range.clone(), BLOCK as usize, order).endless();
+    let (mut tally, begun) = (Tally::default(), monotonic());
+    while monotonic() - begun < nanoseconds {
+        requests.allow(1);
+        reader.read(&mut requests, &mut tally).map_err(data::stopped)?;
+    }
+    Ok((tally, monotonic() - begun))
+}
+
+fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let threads = case.integer(&THREADS.name).ok_or_else(|| NoPrediction::because("the case does not name threads"))?;
+    let alone = expected::direct(facts, BLOCK, Way::Read)?;
+    let shared = expected::times(threads, expected::streamed(facts, BLOCK, Way::Read)?);
+    Ok(expected::slower(alone, shared).into_time())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::facts_about;
+
+    #[test]
+    fn a_device_is_shared_in_equal_parts() {
+        let known = [("file.device.read", Some(1048.576e6)), ("file.device.latency", Some(500_000.0))];
+        facts_about(&known, |facts| {
+            let time = |threads| predict(facts, &METRIC, &Case::new().with("threads", threads)).unwrap().value;
+            // A millisecond for a mebibyte; alone, half of one more, less what 4 KiB take.
+            assert!((time(1) - 1_496_093.75).abs() < 1e-6);
+            assert_eq!((time(2), time(16)), (2e6, 16e6));
+        });
+    }
+
+    #[test]
+    fn a_file_is_divided_among_threads_without_rest() {
+        let path = std::env::current_dir().unwrap().join(format!("kelvin-shared-{}", std::process::id()));
+        std::fs::File::create(&path).unwrap().set_len(7 * BLOCK).unwrap();
+        let parts = shared(Target::find(&path).unwrap(), 3);
+        std::fs::remove_file(&path).unwrap();
+        let ranges: Vec<_> = parts.into_iter().map(|part| part.range.start / BLOCK..part.range.end / BLOCK).collect();
+        assert_eq!(ranges, [0..2, 2..4, 4..7]);
+    }
+
+    #[test]
+    fn the_mean_is_over_reads_and_not_over_threads() {
+        let of = |requests| (Tally { bytes: 0, requests }, 900);
+        assert_eq!(mean_time(&[of(1), of(8)]), 200.0);
+    }
+}

@@ -1,0 +1,216 @@
+//! What a device makes of many requests at once: reads of 4 KiB in random order, with so many under way.
+//!
+//! It shows from which depth on requests only wait for each other. It must not be taken for what a program gets that waits
+//! for each answer.
+
+use std::time::Duration;
+
+use kelvin_file::cache::State;
+use kelvin_file::job::{self, Done, Job, Until};
+use kelvin_file::{Engine, Order};
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Basis, Better, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+
+use super::axes::{DEPTH, number};
+use super::data::{self, MIB};
+use super::device::{self, of_disk};
+use super::expected::{nanoseconds_of, per_second, time};
+use super::proof::Counters;
+use crate::predict::Predicting;
+
+pub(super) static RATE: Metric = of_disk(Metric::rate("file.depth.rate", "Random reads of 4 KiB per second"))
+    .unit(Unit::PerSecond, Better::Higher)
+    .over_one(DEPTH);
+pub(super) static LATENCY: Metric =
+    of_disk(Metric::duration("file.depth.latency", "From a random read of 4 KiB to its answer, the mean over a round"))
+        .over_one(DEPTH);
+pub(super) static ACHIEVED: Metric = of_disk(Metric::rate(
+    "file.depth.achieved",
+    "Requests that were under way, the mean over a round: the rate times the latency, by Little's law",
+))
+.unit(Unit::Count, Better::Neither)
+.over_one(DEPTH);
+
+pub(super) static PROBE: Probe = Probe {
+    id: "file.depth",
+    summary: "Random reads of 4 KiB past the page cache, with 1 to 256 under way: rate and latency",
+    kind: Kind::Measure,
+    method: Method {
+        how: "One thread keeps so many reads of 4 KiB under way by io_uring, past the page cache (O_DIRECT), on a file of \
+              64 MiB of which none is in memory, each block once in random order, for the time of the round and 20 ms at \
+              least. The rate is the number of reads over the time from the first request to the last answer; the latency \
+              is from the time that a request is queued to the time that its answer is taken. Little's law ties them: the \
+              rate times the latency is the mean number under way. The engine counts that number by itself at each answer; \
+              where the two differ by more than a tenth, the round fails. The device's own counters must show 95 % of the \
+              bytes.",
+        prediction: "The rate is the depth over file.device.latency, and no more than file.device.read has blocks of 4 KiB a \
+                     second; the latency is the depth over that rate. How many requests a device serves at a time is \
+                     stated nowhere, so that the rate may be as low as that of one request at a time, and the latency as \
+                     long as the depth times it.",
+        not_for: "Programs that wait for each answer; writes.",
+        pitfalls: &[
+            "A depth that is asked for and not reached: what was reached is measured, twice.",
+            "A latency counted from when the device began: it is from when the request was queued.",
+            "At great depth one CPU may be the limit, and not the device: its time per request is in the rate.",
+            "A file that is small beside a drive's cache.",
+        ],
+        sources: &[
+            "Little: A proof for the queuing formula L = lambda W, 1961",
+            "fio --ioengine=io_uring --iodepth, which measures the same",
+        ],
+    },
+    metrics: &[&RATE, &LATENCY, &ACHIEVED],
+    inputs: &[device::ID],
+    cases,
+    run,
+    predict,
+};
+
+const BYTES: u64 = 64 * MIB;
+const BLOCK: usize = 4096;
+/// Nanoseconds of a round at least: several times what the deepest queue takes.
+const LEAST: f64 = 20e6;
+/// By how much the two counts of requests under way may differ: the queue is filled at the beginning and runs empty at
+/// the end.
+const AGREEMENT: f64 = 0.1;
+
+fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
+    let depths: &[u64] = match effort {
+        Effort::Quick => &[1, 16],
+        Effort::Default => &[1, 4, 16, 64, 256],
+        Effort::Thorough => &[1, 2, 4, 8, 16, 32, 64, 128, 256],
+    };
+    depths.iter().map(|&depth| Case::new().with(&DEPTH.name, depth)).collect()
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let depth = number(case, &DEPTH)? as u32;
+    let target = data::file(bench, BYTES)?;
+    data::can_be_direct(&target, BLOCK as u64)?;
+    let counters = Counters::look(&target);
+    let job = Job {
+        target,
+        engine: Engine::Uring { depth, registered: false },
+        block: BLOCK,
+        order: Order::Random { seed: bench.seed() },
+        state: State::Direct,
+        threads: 1,
+        range: 0..BYTES,
+        until: Until::Time(Duration::from_nanos(bench.slice().max(LEAST) as u64)),
+        digest: false,
+        latencies: Some((bench.clock(), bench.hertz())),
+    };
+    let done = job::run(&job).map_err(data::stopped)?;
+    let law = Law::of(&done).ok_or_else(|| Stop::fail("no request was answered"))?;
+    law.check()?;
+    bench.note(counters.have_read(done.total.bytes)?);
+    bench.note(format!("{depth} requests were asked to be under way, {:.1} were, counted at each answer", law.counted));
+    done.notes.iter().for_each(|note| bench.note(note.clone()));
+    bench.record(&RATE, vec![law.rate]);
+    bench.record(&LATENCY, vec![law.latency]);
+    bench.record(&ACHIEVED, vec![law.under_way()]);
+    Ok(())
+}
+
+/// What Little's law ties together.
+struct Law {
+    /// Requests a second.
+    rate: f64,
+    /// Nanoseconds from a request to its answer.
+    latency: f64,
+    /// Requests under way, as they were counted.
+    counted: f64,
+}
+
+impl Law {
+    fn of(done: &Done) -> Option<Self> {
+        let latency = done.latencies.as_ref()?.mean()?;
+        Some(Self { rate: done.requests_per_second(), latency, counted: done.achieved_depth? })
+    }
+
+    /// Requests under way by the law.
+    fn under_way(&self) -> f64 {
+        self.rate * self.latency / 1e9
+    }
+
+    fn check(&self) -> Result<(), Stop> {
+        let ratio = self.under_way() / self.counted;
+        if (ratio - 1.0).abs() <= AGREEMENT {
+            return Ok(());
+        }
+        Err(Stop::fail(format!(
+            "Little's law does not hold: {:.0} requests a second of {} are {:.2} under way, and {:.2} were counted",
+            self.rate,
+            time(self.latency),
+            self.under_way(),
+            self.counted
+        )))
+    }
+}
+
+fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let depth = case.integer(&DEPTH.name).ok_or_else(|| NoPrediction::because("the case does not name a depth"))?;
+    if metric.id == ACHIEVED.id {
+        return Err(NoPrediction::because("it is what was reached, to be set beside the depth that was asked for"));
+    }
+    let single = facts.measured(&device::LATENCY, &Case::new())?;
+    let stream = facts.measured(&device::READ, &Case::new())?;
+    // Nanoseconds from answer to answer: none waits for another, or the device is as busy as it can be.
+    let alone = single.value / depth as f64;
+    let busy = nanoseconds_of(BLOCK as u64, stream.value);
+    let apart = alone.max(busy);
+    let apart_words = format!(
+        "the longer of {} latency / {depth} = {} and 4 KiB / {} = {}",
+        time(single.value),
+        time(alone),
+        per_second(stream.value),
+        time(busy)
+    );
+    // Half or twice as good as this, or no better than one by one.
+    let (value, low, high, formula, derivation) = if metric.id == RATE.id {
+        let (rate, worst) = (1e9 / apart, 1e9 / single.value);
+        let words = format!("1 / ({apart_words}) = {rate:.0}/s");
+        (rate, (rate / 2.0).min(worst / 2.0), 2.0 * rate, "1 / answer to answer", words)
+    } else {
+        let (latency, worst) = (depth as f64 * apart, depth as f64 * single.value);
+        let words = format!("{depth} x ({apart_words}) = {}", time(latency));
+        (latency, latency / 2.0, 2.0 * latency.max(worst), "depth x answer to answer", words)
+    };
+    Ok(Predicting::between(Basis::Derived, value, low, high)
+        .formula(format!(
+            "{formula}; answer to answer is the longer of {} / depth and 4 KiB / {}",
+            single.name, stream.name
+        ))
+        .input(single)
+        .input(stream)
+        .derived_as(derivation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::facts_about;
+
+    #[test]
+    fn depth_helps_until_the_device_is_busy() {
+        let known = [("file.device.read", Some(409.6e6)), ("file.device.latency", Some(80_000.0))];
+        facts_about(&known, |facts| {
+            let of = |metric, depth| predict(facts, metric, &Case::new().with("depth", depth)).unwrap();
+            assert_eq!(of(&RATE, 1).value, 12_500.0);
+            assert_eq!((of(&RATE, 4).value, of(&LATENCY, 4).value), (50_000.0, 80_000.0));
+            // 409.6 MB/s are a hundred thousand blocks a second: at depth 16 each waits for 16 of them.
+            assert_eq!((of(&RATE, 16).value, of(&LATENCY, 16).value), (100_000.0, 160_000.0));
+            assert_eq!((of(&RATE, 16).low, of(&LATENCY, 16).high), (6250.0, 2_560_000.0));
+            assert!(predict(facts, &ACHIEVED, &Case::new().with("depth", 4)).is_err());
+        });
+    }
+
+    #[test]
+    fn a_round_in_which_littles_law_fails_is_no_result() {
+        let law = |counted| Law { rate: 50_000.0, latency: 160_000.0, counted };
+        assert!(law(8.0).check().is_ok() && law(7.6).check().is_ok());
+        assert!(
+            matches!(law(16.0).check(), Err(Stop::Fail(reason)) if reason.contains("are 8.00 under way, and 16.00"))
+        );
+    }
+}

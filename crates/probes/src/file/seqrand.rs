@@ -1,0 +1,199 @@
+//! What reading a block of 4 KiB takes in order and in random order, in files of several sizes.
+//!
+//! It shows what order, read-ahead and the page cache are worth. It must not be used for devices with many requests under
+//! way: here there is one.
+
+use kelvin_file::cache::{self, State};
+use kelvin_file::{Engine, How, Latencies, Order, Requests, Tally, Target, recording_cost};
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
+
+use super::axes::{BYTES, CACHE, ORDER, number, order, state};
+use super::data::{self, MIB};
+use super::device::{self, of_disk};
+use super::expected::{self, Way, time};
+use super::proof::Counters;
+use crate::memory::bandwidth;
+use crate::os::syscall_null;
+
+pub(super) static MEAN: Metric =
+    of_disk(Metric::duration("file.seqrand", "One read of 4 KiB, the mean over a round, one at a time"))
+        .over([Some(BYTES), Some(ORDER), Some(CACHE)])
+        .seed();
+pub(super) static TAIL: Metric =
+    of_disk(Metric::duration("file.seqrand.p99", "One read of 4 KiB that is longer than 99 in 100 of a round")).over([
+        Some(BYTES),
+        Some(ORDER),
+        Some(CACHE),
+    ]);
+
+pub(super) static PROBE: Probe = Probe {
+    id: "file.seqrand",
+    summary: "Reading blocks of 4 KiB in order and in random order, through an empty page cache and past it",
+    kind: Kind::Measure,
+    method: Method {
+        how: "One thread reads a file of noise in blocks of 4 KiB by pread, in order or each block once in random order, for \
+              the time of the round. uncached: before each pass the file is dropped by posix_fadvise until mincore and \
+              cachestat find no page of it, and opened afresh; the kernel is told of the order (POSIX_FADV_SEQUENTIAL, \
+              POSIX_FADV_RANDOM), and reads ahead accordingly. direct: O_DIRECT, with none of it in memory. The mean is the \
+              time of all reads over their number. Each read is timed as well, into a histogram of 0.1 %, of which a note \
+              says the quantiles and what the timing of one costs. The device's own counters must show 95 % of the bytes.",
+        prediction: "direct: file.device.latency, in either order: a drive that has to seek, or that reads ahead by itself, \
+                     is faster in order. uncached, random: the same, and a null system call, the kernel's way, and a copy. \
+                     uncached, sequential: the longer of the copy and 4 KiB at file.device.read, for the kernel reads ahead. \
+                     Unremarkable within a factor of two. The tail: none.",
+        not_for: "What a device can do with many requests under way: see file.depth.",
+        pitfalls: &[
+            "Random offsets with repetition meet what is cached: each block is read once.",
+            "The median of reads in order is that of a copy, since most of them find what was read ahead: the mean counts.",
+            "Read-ahead of an earlier pass: each pass begins with an empty cache and a file opened afresh.",
+        ],
+        sources: &["fio --rw=read and --rw=randread", "posix_fadvise(2)", "Gil Tene: HdrHistogram"],
+    },
+    metrics: &[&MEAN, &TAIL],
+    inputs: &[syscall_null::ID, bandwidth::ID, device::ID],
+    cases,
+    run,
+    predict,
+};
+
+const BLOCK: usize = 4096;
+/// Reads between two looks at the clock, to see whether the time is over.
+const CHUNK: u64 = 16;
+/// Reads of which one in a hundred can be told, for which a round is made longer, up to so many nanoseconds.
+const ENOUGH: u64 = 100;
+const LONGEST: f64 = 100e6;
+
+fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
+    let sizes: &[u64] = match effort {
+        Effort::Quick => &[16],
+        Effort::Default => &[1, 16, 128],
+        Effort::Thorough => &[1, 4, 16, 64, 128],
+    };
+    let of_size = |&size: &u64| {
+        ["direct", "uncached"].into_iter().flat_map(move |cache| {
+            ["sequential", "random"].map(|order| {
+                Case::new().with(&BYTES.name, size * MIB).with_word(&ORDER.name, order).with_word(&CACHE.name, cache)
+            })
+        })
+    };
+    sizes.iter().flat_map(of_size).collect()
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let state = state(case)?;
+    let target = data::file(bench, number(case, &BYTES)?)?;
+    if state == State::Direct {
+        data::can_be_direct(&target, BLOCK as u64)?;
+    }
+    let counters = Counters::look(&target);
+    let reads = Latencies::new(Tally::default(), bench.clock(), bench.hertz());
+    let (mut round, mut passes) = (Round { reads, spent: 0.0 }, 0);
+    while !round.is_over(bench.slice()) {
+        let order = order(case, bench.seed().wrapping_add(passes))?;
+        round.pass(bench, &target, state, order)?;
+        passes += 1;
+    }
+    let Round { reads, spent } = round;
+    bench.note(counters.have_read(reads.inner.bytes)?);
+    bench.note(distribution(&reads, recording_cost(bench.clock(), bench.hertz())));
+    bench.record(&MEAN, vec![spent / reads.inner.requests as f64]);
+    if reads.histogram.count() >= ENOUGH {
+        bench.record(&TAIL, reads.histogram.quantile(0.99).into_iter().collect());
+    }
+    Ok(())
+}
+
+/// What was read so far, and the nanoseconds that it took.
+struct Round {
+    reads: Latencies<Tally>,
+    spent: f64,
+}
+
+impl Round {
+    fn is_over(&self, slice: f64) -> bool {
+        self.spent >= slice && (self.reads.histogram.count() >= ENOUGH || self.spent >= LONGEST)
+    }
+
+    /// One pass over a file, or as much of it as there is time for.
+    fn pass(&mut self, bench: &Bench<'_>, target: &Target, state: State, order: Order) -> Result<(), Stop> {
+        cache::bring(target, state).map_err(data::stopped)?;
+        let how = How { access: state.access(), block: BLOCK, order };
+        let mut reader = Engine::Pread.open(target, how).map_err(data::stopped)?;
+        let mut requests = Requests::new(0..target.bytes(), BLOCK, order);
+        let clock = bench.clock();
+        while requests.complete_passes() == 0 && !self.is_over(bench.slice()) {
+            requests.allow(CHUNK);
+            let begun = clock.start();
+            reader.read(&mut requests, &mut self.reads).map_err(data::stopped)?;
+            self.spent += bench.nanoseconds(clock.stop().wrapping_sub(begun));
+        }
+        Ok(())
+    }
+}
+
+/// The quantiles of the reads of a round, in words.
+fn distribution(reads: &Latencies<Tally>, cost: f64) -> String {
+    let at = |share: f64| time(reads.histogram.quantile(share).unwrap_or_default());
+    format!(
+        "of {} reads half took at most {}, 90 % {}, 99 % {}, the longest {}; timing one costs {}",
+        reads.histogram.count(),
+        at(0.5),
+        at(0.9),
+        at(0.99),
+        at(1.0),
+        time(cost)
+    )
+}
+
+fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    if metric.id == TAIL.id {
+        return Err(NoPrediction::because("how long the longest of a device's answers take follows from no mean"));
+    }
+    let block = BLOCK as u64;
+    let direct = || expected::direct(facts, block, Way::Read);
+    let copy = || expected::cached(facts, block, Way::Read);
+    match (case.word(&CACHE.name), case.word(&ORDER.name)) {
+        (Some("direct"), _) => Ok(direct()?.into_time()),
+        (Some("uncached"), Some("random")) => Ok(expected::one_by_one(direct()?, copy()?).into_time()),
+        (Some("uncached"), _) => {
+            Ok(expected::slower(copy()?, expected::streamed(facts, block, Way::Read)?).into_time())
+        }
+        _ => Err(NoPrediction::because(format!("there is no formula for the case {case}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::facts_about;
+
+    #[test]
+    fn times_are_those_worked_out_by_hand() {
+        let known = [
+            ("os.syscall.null", Some(100.0)),
+            ("mem.bandwidth.copy", Some(8.192e9)),
+            ("file.device.read", Some(409.6e6)),
+            ("file.device.latency", Some(80_000.0)),
+        ];
+        facts_about(&known, |facts| {
+            let time = |order, cache| {
+                let case = Case::new().with("bytes", MIB).with_word("order", order).with_word("cache", cache);
+                predict(facts, &MEAN, &case).unwrap().value
+            };
+            assert_eq!(time("random", "direct"), 80_000.0);
+            assert_eq!(time("sequential", "direct"), 80_000.0);
+            // 100 ns of call, 50 ns of way, and 4096 bytes at 4.096 a nanosecond.
+            assert!((time("random", "uncached") - 81_150.0).abs() < 1e-6);
+            assert!((time("sequential", "uncached") - 10_000.0).abs() < 1e-6);
+        });
+    }
+
+    #[test]
+    fn every_size_is_read_in_both_orders_and_both_states() {
+        let cases = cases(&crate::testing::machine(), Effort::Default);
+        assert_eq!(cases.len(), 12);
+        let large = Case::new().with("bytes", 128 * MIB).with_word("order", "random").with_word("cache", "uncached");
+        assert!(cases.contains(&large));
+    }
+}
