@@ -5,8 +5,9 @@ mod byte_calls;
 mod cached;
 pub(crate) mod data;
 mod engines;
+mod remote;
 mod ways;
 
 use kelvin_harness::Probe;
 
-pub(crate) static PROBES: &[&Probe] = &[&byte_calls::PROBE, &engines::PROBE];
+pub(crate) static PROBES: &[&Probe] = &[&byte_calls::PROBE, &engines::PROBE, &remote::ROUND_TRIP_PROBE, &remote::PROBE];
