@@ -12,6 +12,7 @@ mod engine;
 mod engines;
 mod error;
 pub mod fast;
+pub mod halving;
 pub mod job;
 pub mod noise;
 mod observe;

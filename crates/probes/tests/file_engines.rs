@@ -241,3 +241,31 @@ fn a_directory_that_another_program_serves_takes_longer_and_says_by_how_much() {
         }
     }
 }
+
+#[test]
+fn a_search_ends_with_a_setting_that_was_measured_again() {
+    let disk = common::on_disk();
+    let directories = Directories::scratch(disk.path());
+    for (cache, way) in [("cached", "pread"), ("direct", "io_uring")] {
+        let case = Case::new().with_word("cache", cache).with_word("engine", way);
+        let readings = match common::run_probe_in(&directories, "file.tune", &case, SLICE) {
+            Attempt::Measured(readings) => readings,
+            Attempt::Skipped(reason) => {
+                assert!(cache == "direct" && reason.0.contains("needs") || reason.0.contains("cannot"), "{reason}");
+                continue;
+            }
+            Attempt::Failed(reason) => panic!("{case}: {reason}"),
+        };
+        let figure = |id: &str| common::median(readings.iter().find(|reading| reading.metric == *id).unwrap());
+        let [rate, gain, block, threads, depth] =
+            ["file.tune", "file.tune.gain", "file.tune.block", "file.tune.threads", "file.tune.depth"].map(figure);
+        let note = readings.iter().flat_map(|reading| reading.notes.clone()).collect::<Vec<_>>().join("; ");
+        assert!(note.contains(&format!("blocks of {block} bytes, {threads} threads")), "{note}");
+        assert!((4096.0..=4194304.0).contains(&block) && (1.0..=16.0).contains(&threads), "{note}");
+        assert!(depth == 1.0 || way == "io_uring", "{note}");
+        // The search had the plain setting's like among its candidates: it ends with nothing far below.
+        assert!(rate > 1e6 && gain > 0.4, "{rate} B/s, {gain} times the plain rate: {note}");
+        let whole = note.contains("before: 16384 of 16384 pages in memory");
+        assert_eq!(whole, cache == "cached", "{note}");
+    }
+}

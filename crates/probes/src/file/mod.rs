@@ -6,8 +6,10 @@ mod cached;
 pub(crate) mod data;
 mod engines;
 mod remote;
+mod tune;
 mod ways;
 
 use kelvin_harness::Probe;
 
-pub(crate) static PROBES: &[&Probe] = &[&byte_calls::PROBE, &engines::PROBE, &remote::ROUND_TRIP_PROBE, &remote::PROBE];
+pub(crate) static PROBES: &[&Probe] =
+    &[&byte_calls::PROBE, &engines::PROBE, &remote::ROUND_TRIP_PROBE, &remote::PROBE, &tune::PROBE];
