@@ -2,8 +2,11 @@
 
 mod crossing;
 mod engines;
+mod remote;
 
 pub use engines::engines;
+pub use remote::remote;
+
 use kelvin_model::{Case, Conclusion, Name, Run, StudyResult, Unit};
 use kelvin_stats::{LEVEL, headline, headline_interval, mean_test, median_ratio};
 

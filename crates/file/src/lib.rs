@@ -17,6 +17,7 @@ mod engines;
 mod error;
 pub mod fast;
 pub mod group;
+pub mod halving;
 pub mod job;
 pub mod noise;
 mod observe;

@@ -265,6 +265,16 @@ impl<'a> Bench<'a> {
         Path::new(&self.request.scratch)
     }
 
+    /// A second directory in which files may be made, removed in the same way: behind a network, beside the scratch
+    /// directory.
+    ///
+    /// # Errors
+    /// That none was named, as a reason to skip.
+    pub fn remote(&self) -> Result<&Path, Stop> {
+        let named = self.request.remote.as_deref().map(Path::new);
+        named.ok_or_else(|| Stop::skip("needs a mounted directory of another machine: name one by --remote DIR"))
+    }
+
     /// Asks for leave to write so many bytes to files, and counts them: all rounds of a run together write no more than was
     /// allowed.
     ///
@@ -459,6 +469,7 @@ mod tests {
             seed: 1,
             throttle_file: None,
             scratch: String::new(),
+            remote: None,
             write_limit: 0,
             parent: 0,
         }

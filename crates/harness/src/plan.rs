@@ -119,6 +119,23 @@ impl Plan {
         self.left_out.extend(left_out.map(|case| (Name::new(probe.id), case, reason())));
     }
 
+    /// This plan and what another one measures beside it. What both measure is measured once, in full if either does.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        for unit in other.units {
+            let same = |known: &&mut Unit| known.probe.id == unit.probe.id && known.case == unit.case;
+            match self.units.iter_mut().find(same) {
+                Some(known) => known.only_input &= unit.only_input,
+                None => self.units.push(unit),
+            }
+        }
+        let measured =
+            |probe: Name, case: &Case| self.units.iter().any(|unit| *probe == *unit.probe.id && unit.case == *case);
+        self.left_out.extend(other.left_out);
+        self.left_out.retain(|(probe, case, _)| !measured(*probe, case));
+        self
+    }
+
     /// The plan as it is stored with the run; what is left out is part of it.
     pub fn planned(&self) -> Vec<Planned> {
         let units = self.units.iter().map(|unit| (unit.probe, unit.case.clone(), unit.only_input));
@@ -298,6 +315,32 @@ mod tests {
         fn what_is_asked_for_by_name_is_measured_in_full() {
             assert_eq!(base_sizes("test"), [1, 2, 3, 4]);
         }
+    }
+
+    #[test]
+    fn two_plans_measure_once_what_both_measure() {
+        static PROBE: Probe = Probe {
+            id: "a.probe",
+            summary: "",
+            kind: Kind::Measure,
+            method: crate::Method { how: "", prediction: "", not_for: "", pitfalls: &[], sources: &[] },
+            metrics: &[],
+            inputs: &[],
+            cases: |_, _| Vec::new(),
+            run: |_, _| Ok(()),
+            predict: |_, _, _| Err(kelvin_model::NoPrediction::because("a test")),
+        };
+        let case = |n| Case::new().with("n", n);
+        let plan = |cases: &[(u64, bool)], left_out: &[u64]| Plan {
+            units: cases.iter().map(|&(n, only_input)| Unit { probe: &PROBE, case: case(n), only_input }).collect(),
+            left_out: left_out.iter().map(|&n| (Name::new(PROBE.id), case(n), Reason::new("a test"))).collect(),
+        };
+        let both = plan(&[(1, true), (2, false)], &[3]).and(plan(&[(1, false), (2, true), (3, true)], &[4]));
+        let units: Vec<(u64, bool)> =
+            both.units.iter().map(|unit| (unit.case.integer("n").unwrap(), unit.only_input)).collect();
+        assert_eq!(units, [(1, false), (2, false), (3, true)]);
+        let left_out: Vec<u64> = both.left_out.iter().map(|(_, case, _)| case.integer("n").unwrap()).collect();
+        assert_eq!(left_out, [4]);
     }
 
     #[test]

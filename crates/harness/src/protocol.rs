@@ -34,6 +34,9 @@ pub(crate) struct Request {
     pub throttle_file: Option<String>,
     /// Directory in which the probe may make files.
     pub scratch: String,
+    /// A second such directory, behind a network, if one was named.
+    #[serde(default)]
+    pub remote: Option<String>,
     /// Most bytes that all rounds of the run may write to files.
     pub write_limit: u64,
     /// The process that asks; the probe dies with it.

@@ -33,6 +33,8 @@ pub struct Options {
     pub throttle_file: Option<String>,
     /// Directory in which probes may make files.
     pub scratch: String,
+    /// A second such directory, behind a network, if one was named.
+    pub remote: Option<String>,
     /// Most bytes that all rounds together may write to files there.
     pub write_limit: u64,
     /// CPUs that probes of many CPUs may use.
@@ -132,6 +134,7 @@ fn request(unit: &Unit, next: Next, outline: &Outline, options: &Options, seed: 
         seed,
         throttle_file: options.throttle_file.clone(),
         scratch: options.scratch.clone(),
+        remote: options.remote.clone(),
         write_limit: options.write_limit,
         parent: std::process::id(),
     }

@@ -130,6 +130,9 @@ pub struct MeasureArgs {
     /// Where files are made and measured: on any file system
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
+    /// A mounted directory of another machine, to be measured beside --dir: see `kelvin explain file.remote`
+    #[arg(long, value_name = "DIR")]
+    pub remote: Option<PathBuf>,
     /// Most that probes may write to files, all together
     #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = file::bytes)]
     pub write_limit: u64,

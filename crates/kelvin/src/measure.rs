@@ -68,7 +68,8 @@ pub fn measure(here: Here, plan: &Plan, wishes: &Wishes<'_>, store: Option<&Stor
     kelvin_sys::interrupt::watch().map_err(|error| Fault::new("cannot watch for signals", error))?;
     let args = wishes.args;
     let placement = place::choose(&here.machine, &here.allowed, args.cpu)?;
-    let scratch = Scratch::create(&args.dir)?;
+    let scratch = Scratch::create(&args.dir, "--dir")?;
+    let remote = args.remote.as_deref().map(Scratch::create_remote).transpose()?;
     let root = Path::new("/");
     let metrics = metrics_of(plan);
     let hazards = kelvin_machine::hazards(root, &here.machine, scratch.path());
@@ -100,6 +101,7 @@ pub fn measure(here: Here, plan: &Plan, wishes: &Wishes<'_>, store: Option<&Stor
         round_limit: args.round_limit,
         throttle_file: kelvin_machine::throttle_file(root),
         scratch: scratch.path().to_string_lossy().into_owned(),
+        remote: remote.as_ref().map(|remote| remote.path().to_string_lossy().into_owned()),
         write_limit: args.write_limit,
         allowed_cpus: here.allowed,
     };

@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::fault::Fault;
 
@@ -12,19 +13,19 @@ use crate::fault::Fault;
 pub struct Scratch {
     path: PathBuf,
     /// Held for as long as the directory is in use; the kernel releases it however this process ends.
-    _lock: File,
+    _lock: Option<File>,
 }
 
 const PREFIX: &str = "kelvin-scratch-";
+const REMOTE_PREFIX: &str = "kelvin-remote-";
 const LOCK: &str = "lock";
 
 impl Scratch {
     /// Makes a fresh directory below `base`, after removing those that dead processes left there.
-    pub fn create(base: &Path) -> Result<Self, Fault> {
-        // What is relative now would be elsewhere for a process that goes to another directory.
-        let base =
-            &fs::canonicalize(base).map_err(|error| Fault::new(format!("directory {}", base.display()), error))?;
-        sweep(base);
+    /// `argument` is what chose it on the command line.
+    pub fn create(base: &Path, argument: &str) -> Result<Self, Fault> {
+        let base = whole(base, argument)?;
+        sweep(&base);
         let path = base.join(format!("{PREFIX}{}", std::process::id()));
         let make = || -> io::Result<File> {
             fs::create_dir(&path)?;
@@ -32,10 +33,18 @@ impl Scratch {
             lock.try_lock()?;
             Ok(lock)
         };
-        let lock = make().map_err(|error| {
-            Fault::new(format!("cannot make a scratch directory in {} (choose another)", base.display()), error)
-        })?;
-        Ok(Self { path, _lock: lock })
+        let lock = make().map_err(|error| cannot_make(&base, argument, error))?;
+        Ok(Self { path, _lock: Some(lock) })
+    }
+
+    /// Makes a fresh directory below `base`, which other machines may use as well: without a lock, which not every network
+    /// file system has or shows to all, and so without removing what others left there.
+    pub fn create_remote(base: &Path) -> Result<Self, Fault> {
+        let base = whole(base, "--remote")?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let path = base.join(format!("{REMOTE_PREFIX}{}-{:x}", std::process::id(), now.as_nanos()));
+        fs::create_dir(&path).map_err(|error| cannot_make(&base, "--remote", error))?;
+        Ok(Self { path, _lock: None })
     }
 
     /// Where it is.
@@ -48,6 +57,16 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.path);
     }
+}
+
+/// The whole path of a directory: what is relative now would be elsewhere for a process that goes to another directory.
+fn whole(base: &Path, argument: &str) -> Result<PathBuf, Fault> {
+    fs::canonicalize(base).map_err(|error| Fault::new(format!("{argument} {}", base.display()), error))
+}
+
+fn cannot_make(base: &Path, argument: &str, error: io::Error) -> Fault {
+    let place = base.display();
+    Fault::new(format!("cannot make a scratch directory in {place} (choose another by {argument})"), error)
 }
 
 /// Removes scratch directories that nobody holds a lock on. What cannot be removed belongs to someone else.
@@ -88,12 +107,16 @@ mod tests {
         fs::write(dead.join("data"), "x").unwrap();
         let foreign = base.path().join("something-else");
         fs::create_dir(&foreign).unwrap();
-        let scratch = Scratch::create(base.path()).unwrap();
+        let scratch = Scratch::create(base.path(), "--dir").unwrap();
         assert!(!dead.exists());
         assert!(foreign.exists());
         sweep(base.path());
         assert!(scratch.path().exists());
         let path = scratch.path().to_owned();
+        let remote = Scratch::create_remote(base.path()).unwrap();
+        sweep(base.path());
+        assert!(remote.path().exists() && remote.path() != path);
+        drop(remote);
         drop(scratch);
         assert!(!path.exists());
     }

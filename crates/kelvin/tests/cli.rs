@@ -251,6 +251,23 @@ fn a_run_learns_from_those_before_it() {
 }
 
 #[test]
+fn a_remote_directory_is_measured_beside_the_scratch_directory_and_left_as_it_was() {
+    let (place, remote) = (Place::new(), tempfile::tempdir().unwrap());
+    let directory = remote.path().to_str().unwrap();
+    let common = ["--quick", "--budget", "2s", "--no-store", "--no-report", "--json"];
+    let output = place.run(&[&["run", "os.syscall.null", "--remote", directory], &common[..]].concat());
+    let text = stdout(&output);
+    assert!(text.contains("file.remote.round_trip") && text.contains("os.syscall.null"), "{}", stderr(&output));
+    assert_eq!(std::fs::read_dir(directory).unwrap().count(), 0);
+    // It is no part of a run without the argument.
+    let without = place.run(&[&["run", "os.syscall.null"], &common[..]].concat());
+    assert!(!stdout(&without).contains("file.remote.round_trip"));
+    let missing = place.run(&[&["run", "os.syscall.null", "--remote", "no/such"], &common[..]].concat());
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(stderr(&missing).contains("--remote no/such"), "{}", stderr(&missing));
+}
+
+#[test]
 fn one_probe_is_measured_stored_and_reported() {
     let place = Place::new();
     let run = place.run(&["run", "os.syscall.null", "--quick", "--budget", "2s", "--seed", "7"]);

@@ -47,8 +47,9 @@ pub fn engines(run: &Run) -> Option<StudyResult> {
     (!conclusions.is_empty()).then_some(StudyResult { id: Name::new(METRIC), design, conclusions })
 }
 
+/// A size in words; up to a kibibyte to the byte.
 fn size(bytes: u64) -> String {
-    amount(bytes as f64, Unit::Bytes)
+    if bytes < 1024 { format!("{bytes} B") } else { amount(bytes as f64, Unit::Bytes) }
 }
 
 /// What a way comes to against the base; `None` where too few sizes were measured by both.
@@ -64,7 +65,7 @@ fn against(base: &Line, other: &Line) -> Option<Conclusion> {
     let (first, second) = (&base.name, &other.name);
     let on = |side: Ordering| standings.iter().filter(|standing| standing.side() == side).collect::<Vec<&Standing>>();
     let (below, above) = (on(Ordering::Less), on(Ordering::Greater));
-    let (all, sizes) = (standings.len(), |found: &[&Standing]| sizes(found));
+    let all = standings.len();
     let (text, holds) = match (below.len(), above.len()) {
         (0, 0) => {
             (format!("{second} and {first} differ at some size of a request: at none of {all} is that certain"), None)

@@ -27,9 +27,20 @@ pub fn run(args: &RunArgs) -> Done {
     let references = report::references(&args.beside)?;
     let plan =
         Plan::new(&kelvin_probes::all(), Kind::Measure, &args.names, &here.machine, effort).map_err(Fault::because)?;
+    let plan = match args.measure.remote {
+        Some(_) => plan.and(beside_remote(&here, effort)?),
+        None => plan,
+    };
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan));
     let wishes = Wishes { mode, budget, rounds, args: &args.measure };
     carry_out(here, &plan, &wishes, &Destination::new(&args.to, references))
+}
+
+/// The study that `--remote` asks for, whatever else is measured.
+const REMOTE: &str = "file.remote";
+
+fn beside_remote(here: &Here, effort: Effort) -> Result<Plan, Fault> {
+    Plan::new(&kelvin_probes::all(), Kind::Study, &[REMOTE.to_owned()], &here.machine, effort).map_err(Fault::because)
 }
 
 /// Where a run goes.

@@ -6,6 +6,10 @@ use kelvin_harness::{Bench, Stop};
 
 use super::data;
 
+/// Share of the pages that may be gone afterwards: as many batches at most had to wait for a device, and their median
+/// does not move.
+const RECLAIMED: f64 = 0.01;
+
 /// A file that was in the page cache as a whole when it was opened.
 pub(super) struct Cached {
     target: Target,
@@ -30,10 +34,12 @@ impl Cached {
         &self.proof
     }
 
-    /// That all of it still is in memory: else some of what was timed came from the device.
+    /// That all of it still is in memory, but for a page here and there that the kernel reclaimed meanwhile: else some of
+    /// what was timed came from the device.
     pub(super) fn check(&self) -> Result<(), Stop> {
         let found = cache::residency(&self.target).map_err(data::stopped)?;
-        if found.is_whole() {
+        let missing = found.pages.saturating_sub(found.mincore);
+        if missing as f64 <= RECLAIMED * found.pages as f64 {
             return Ok(());
         }
         Err(Stop::fail(format!(

@@ -44,8 +44,9 @@ pub(crate) static PROBE: Probe = Probe {
                      reading it (mem.bandwidth.read) and copying it from memory to memory (half of mem.bandwidth.copy), each where \
                      64 MiB lie. read, pread, readv: a call, and for each further page up to as much as a \
                      one-byte read costs beyond the null call. fread and BufReader: a buffer's call shared by its \
-                     requests, and the library's instructions for each. Mappings: a fault for each 16 pages (mem.fault.minor, \
-                     kind=file_around), or for mapping ahead as much work without the exception. io_uring: the null call \
+                     requests, and the library's instructions for each. Mappings: a fault for each 16 pages, \
+                     between one that maps one page and one that maps 16 (mem.fault.minor), or for mapping ahead up to \
+                     as much work. io_uring: the null call \
                      shared by the requests under way, 50 to 83 ns for a request that does nothing as its author \
                      published, and the file's part of a call.",
         not_for: "Files that are not in memory; random order; many threads at once; programs that look at a mapping in \

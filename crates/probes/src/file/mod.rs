@@ -12,9 +12,11 @@ mod engines;
 mod expected;
 mod metadata;
 mod proof;
+mod remote;
 mod seqrand;
 mod sync;
 mod threads;
+mod tune;
 mod ways;
 mod writing;
 
@@ -33,4 +35,7 @@ pub(crate) static PROBES: &[&Probe] = &[
     &engines::PROBE,
     &sync::PROBE,
     &metadata::PROBE,
+    &remote::ROUND_TRIP_PROBE,
+    &remote::PROBE,
+    &tune::PROBE,
 ];

@@ -148,13 +148,15 @@ impl Library {
     }
 }
 
-/// Nanoseconds of a fault that maps the pages around, and how it is known.
-fn fault_around(facts: &Facts<'_>) -> Result<(Part, Input), NoPrediction> {
-    if let Ok(around) = facts.measured(&fault::METRIC, &fault::cached_file_around()) {
-        return Ok((Part::within_factor(around.value, 2.0), around));
-    }
+/// Nanoseconds of a fault that maps the pages around: from one that maps a single page, where the pages around are of one
+/// folio and mapped in one go, to one that maps each of them for itself, or as many of the former where a quick run has
+/// not measured that.
+fn fault_around(facts: &Facts<'_>) -> Result<(Part, Vec<Input>), NoPrediction> {
     let one = facts.measured(&fault::METRIC, &fault::cached_file())?;
-    Ok((Part::between(one.value, one.value * fault::PAGES_AROUND), one))
+    Ok(match facts.measured(&fault::METRIC, &fault::cached_file_around()) {
+        Ok(around) => (Part::between(one.value.min(around.value), one.value.max(around.value)), vec![one, around]),
+        Err(_) => (Part::between(one.value, one.value * fault::PAGES_AROUND), vec![one]),
+    })
 }
 
 /// The prediction of a request.
@@ -172,8 +174,8 @@ pub(super) fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Pred
         Engine::Stdio => STDIO.request(&costs, bytes),
         Engine::BufReader => RUST.request(&costs, bytes),
         Engine::Mmap | Engine::MmapPopulate | Engine::MmapInPlace => {
-            let (fault, input) = fault_around(facts)?;
-            inputs.push(input);
+            let (fault, found) = fault_around(facts)?;
+            inputs.extend(found);
             sources.push(fault::AROUND);
             let faults = fault.times(bytes as f64 / (fault::PAGES_AROUND * PAGE as f64));
             let copying = costs.copying(bytes as f64);

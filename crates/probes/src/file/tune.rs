@@ -1,0 +1,234 @@
+//! Which block, how many threads and how many requests under way read a file fastest, by each way of reading.
+//!
+//! It is the setting that a program which reads whole files should start from on this machine. It must not be used for
+//! random access, nor for another device than that of the scratch directory.
+
+use std::time::Duration;
+
+use kelvin_file::cache::State;
+use kelvin_file::job::{self, Done, Job, Until};
+use kelvin_file::{Engine, Order, Target, halving};
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{
+    Better, Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment, Unit,
+};
+
+use super::axes::{CACHE, state};
+use super::data;
+use super::engines::ENGINE;
+
+const ID: &str = "file.tune";
+
+const fn figure(id: &'static str, summary: &'static str, unit: Unit, better: Better) -> Metric {
+    Metric::duration(id, summary)
+        .unit(unit, better)
+        .over([Some(CACHE), Some(ENGINE), None])
+        .headline(Treatment::AsFound)
+        .overhead(Overhead::None)
+        .canaries(Canaries::NONE)
+        .contaminants(Tags::NONE)
+}
+
+static RATE: Metric =
+    figure(ID, "Bytes a second by the setting that a search found best", Unit::BytesPerSecond, Better::Higher);
+static GAIN: Metric = figure(
+    "file.tune.gain",
+    "How many times as fast that is as pread of 128 KiB by one thread, in turn with it",
+    Unit::Ratio,
+    Better::Higher,
+);
+static BLOCK: Metric = figure("file.tune.block", "Bytes of a request in that setting", Unit::Bytes, Better::Neither);
+static THREADS: Metric = figure("file.tune.threads", "Threads in that setting", Unit::Count, Better::Neither);
+static DEPTH: Metric =
+    figure("file.tune.depth", "Requests of a thread under way in that setting", Unit::Count, Better::Neither);
+
+pub(crate) static PROBE: Probe = Probe {
+    id: ID,
+    summary: "The block, threads and depth that read a file fastest, by successive halving, for each way of reading",
+    kind: Kind::Study,
+    method: Method {
+        how: "Every setting of a way (blocks of 4 KiB to 4 MiB, 1 to 16 threads, io_uring with 1 to 64 requests under way, \
+              but no more than 16 MiB under way in all) reads the shared file of 64 MiB in order for a few milliseconds, \
+              each thread its own part, from the beginning again at the end. The better half reads for twice as long, and so \
+              on until one is left. That one is then measured anew, in turn with pread of 128 KiB by one thread, which is what a \
+              plain program does: a figure from the search itself would be too good, for luck helped to choose it. Each \
+              round searches for itself, so that rounds which agree are evidence. Threads may use every CPU that is \
+              allowed. cache=cached: the file is in memory (mincore and cachestat). cache=direct: past the page cache; a \
+              note gives the bytes that the device below counted for those that were read.",
+        prediction: "None: a search takes the best of what other measures explain one by one. Memory bandwidth \
+                     (mem.bandwidth.copy) bounds it in the page cache, and the device past it.",
+        not_for: "Random access; files on other devices; a machine that does other work meanwhile, for more threads take \
+                  from that.",
+        pitfalls: &[
+            "The best of many noisy figures is too good: the winner is measured again.",
+            "Settings that are alike within the noise win by turns: the rounds say how often each did.",
+            "Below a virtual machine the host may hold the file in its memory, and direct reads then tune for that.",
+        ],
+        sources: &[
+            "Karnin, Koren, Somekh: Almost Optimal Exploration in Multi-Armed Bandits, ICML 2013 (successive halving)",
+            "fio: numjobs, iodepth, bs",
+        ],
+    },
+    metrics: &[&RATE, &GAIN, &BLOCK, &THREADS, &DEPTH],
+    inputs: &[],
+    cases,
+    run,
+    predict,
+};
+
+/// Size of the file, in bytes.
+const FILE_BYTES: u64 = super::engines::FILE_BYTES;
+const KIB: usize = 1 << 10;
+const BLOCKS: [usize; 6] = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, 1024 * KIB, 4096 * KIB];
+const MOST_THREADS: u32 = 16;
+const DEPTHS: [u32; 4] = [1, 4, 16, 64];
+/// Bytes under way at most: their buffers are touched anew for each trial.
+const UNDER_WAY: usize = 16 << 20;
+/// Nanoseconds of the first trial of a setting at least: some requests of any device.
+const LEAST_TRIAL: f64 = 2e6;
+/// Nanoseconds of one measurement of the winner at least, and how many there are.
+const LEAST_FINAL: f64 = 15e6;
+const FINALS: usize = 5;
+
+/// The ways that are tuned in each state of the page cache.
+const TUNED: [(&str, &str, Engine); 5] = [
+    ("cached", "pread", Engine::Pread),
+    ("cached", "mmap-populate", Engine::MmapPopulate),
+    ("cached", "io_uring", Engine::Uring { depth: 1, registered: false }),
+    ("direct", "pread", Engine::Pread),
+    ("direct", "io_uring", Engine::Uring { depth: 1, registered: false }),
+];
+
+fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
+    let of = |&(cache, way, _): &(&'static str, &'static str, Engine)| {
+        Case::new().with_word(CACHE.name.as_str(), cache).with_word(ENGINE.name.as_str(), way)
+    };
+    let usual = |way: &&(&str, &str, Engine)| effort > Effort::Quick || way.1 == "pread";
+    TUNED.iter().filter(usual).map(of).collect()
+}
+
+/// How a file is read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Setting {
+    engine: Engine,
+    block: usize,
+    threads: u32,
+}
+
+/// What a plain program does.
+const PLAIN: Setting = Setting { engine: Engine::Pread, block: 128 * KIB, threads: 1 };
+
+/// Every setting of a way that makes sense with so many CPUs.
+fn settings(engine: Engine, state: State, cpus: u32) -> Vec<Setting> {
+    // What waits for a device needs no CPU meanwhile.
+    let most = if state == State::Direct { MOST_THREADS } else { (2 * cpus).min(MOST_THREADS) };
+    let threads: Vec<u32> = (0..).map(|power| 1 << power).take_while(|&threads| threads <= most).collect();
+    let depths = if matches!(engine, Engine::Uring { .. }) { &DEPTHS[..] } else { &DEPTHS[..1] };
+    let mut all = Vec::new();
+    for &threads in &threads {
+        for &block in &BLOCKS {
+            for &depth in depths {
+                let fits = block * threads as usize * depth as usize <= UNDER_WAY;
+                if let (true, Ok(engine)) = (fits, engine.with_depth(depth)) {
+                    all.push(Setting { engine, block, threads });
+                }
+            }
+        }
+    }
+    all
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let state = state(case)?;
+    let tuned = TUNED
+        .iter()
+        .find(|(cache, way, _)| case.word(&CACHE.name) == Some(cache) && case.word(&ENGINE.name) == Some(way));
+    let &(_, _, engine) = tuned.ok_or_else(|| Stop::fail(format!("there is no way to tune for the case {case}")))?;
+    let target = data::file(bench, FILE_BYTES)?;
+    // The threads of the jobs inherit it.
+    kelvin_sys::cpu::pin(bench.allowed_cpus())?;
+    let candidates = settings(engine, state, bench.allowed_cpus().len() as u32);
+    let (count, trial) = (candidates.len(), bench.slice() / halving::shares(candidates.len()) as f64);
+    let trial = trial.max(LEAST_TRIAL);
+    let reading = |setting: &Setting, nanoseconds: f64| read(&target, state, *setting, nanoseconds);
+    let found = halving::best(candidates, |setting, doublings| {
+        match reading(setting, trial * f64::from(1u32 << doublings)) {
+            Ok(done) => Ok(Some(done.rate())),
+            // A block that is not aligned, a ring that needs more memory than may be locked.
+            Err(Stop::Skip(_)) => Ok(None),
+            Err(stop) => Err(stop),
+        }
+    })?;
+    let Some((best, _)) = found else {
+        // Whatever keeps the plain setting from being read is what keeps all of them.
+        reading(&PLAIN, trial)?;
+        return Err(Stop::skip(format!("needs a way of reading that is to be had here: none of {count} settings is")));
+    };
+    let (mut tuned, mut plain) = (Vec::new(), Vec::new());
+    let mut told = String::new();
+    for _ in 0..FINALS {
+        let done = reading(&best, (8.0 * trial).max(LEAST_FINAL))?;
+        told = proof(&done);
+        tuned.push(done.rate());
+        plain.push(reading(&PLAIN, (8.0 * trial).max(LEAST_FINAL))?.rate());
+    }
+    bench.note(format!(
+        "the best of {count} settings: {}, blocks of {} bytes, {} threads; {told}",
+        best.engine, best.block, best.threads
+    ));
+    let gains = tuned.iter().zip(&plain).map(|(tuned, plain)| tuned / plain).collect();
+    bench.record(&RATE, tuned);
+    bench.record(&GAIN, gains);
+    bench.record(&BLOCK, vec![best.block as f64]);
+    bench.record(&THREADS, vec![f64::from(best.threads)]);
+    bench.record(&DEPTH, vec![f64::from(best.engine.depth())]);
+    Ok(())
+}
+
+/// Reads for so long.
+fn read(target: &Target, state: State, setting: Setting, nanoseconds: f64) -> Result<Done, Stop> {
+    let Setting { engine, block, threads } = setting;
+    let until = Until::Time(Duration::from_nanos(nanoseconds as u64));
+    let (target, range) = (target.clone(), 0..target.bytes());
+    let order = Order::Sequential;
+    job::run(&Job { target, engine, block, order, state, threads, range, until, digest: false, latencies: None })
+        .map_err(data::stopped)
+}
+
+/// Where the bytes came from, in words.
+fn proof(done: &Done) -> String {
+    let device = match &done.device {
+        Ok((name, moved)) => format!("{name} counted {} bytes for {} that were read", moved.read, done.total.bytes),
+        Err(reason) => format!("no device to ask: {reason}"),
+    };
+    format!("before: {}; {device}", done.before)
+}
+
+fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::because("a search takes the best of what other measures explain one by one"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::machine;
+
+    #[test]
+    fn settings_are_all_that_make_sense() {
+        let direct = settings(Engine::Pread, State::Direct, 2);
+        // Five numbers of threads and six blocks, but for sixteen and eight threads with 4 MiB each.
+        assert_eq!(direct.len(), 5 * 6 - 2);
+        let cached = settings(Engine::Pread, State::Cached, 2);
+        assert!(cached.iter().all(|setting| setting.threads <= 4) && cached.len() == 3 * 6);
+        let ring = settings(Engine::Uring { depth: 1, registered: false }, State::Direct, 2);
+        let under_way = |setting: &Setting| setting.block * (setting.threads * setting.engine.depth()) as usize;
+        assert!(ring.iter().all(|setting| under_way(setting) <= UNDER_WAY));
+        assert!(ring.iter().any(|setting| setting.engine.depth() == 64 && setting.threads == 16));
+    }
+
+    #[test]
+    fn every_way_that_is_tuned_is_a_case() {
+        assert_eq!(cases(&machine(), Effort::Default).len(), TUNED.len());
+        assert_eq!(cases(&machine(), Effort::Quick).len(), 2);
+    }
+}
