@@ -49,7 +49,7 @@ fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<Measured, 
         Ok(group) => group,
         Err(error) => return Ok(Measured::of(limit, Vec::new(), Outcome::NotPossible(error.to_string()))),
     };
-    let scratch = Scratch::create(directory)?;
+    let scratch = Scratch::create(directory, "DIR")?;
     let largest = capacity::largest(limit);
     output::remark(format!(
         "kelvin: writes one file of {} in {}, which is removed afterwards, and reads up to {} of it, with {} of memory",
