@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use kelvin_file::cache::{Residency, State};
+use kelvin_file::cache::{self, Residency, State};
 use kelvin_file::job::{self, Done as Read, Job, Until};
 use kelvin_file::{Order, Target, recording_cost};
 use kelvin_model::Unit;
@@ -45,9 +45,28 @@ fn read(args: &ReadArgs) -> Done {
         latencies: timer.as_ref().map(|timer| (timer.clock, timer.hertz)),
         ..described(&args.file, &args.how, args.size)?
     };
+    if args.drop_caches {
+        drop_caches(&job)?;
+    }
     let done = job::run(&job).map_err(Fault::because)?;
-    let found = Found::new(&job, &done, timer.as_ref());
+    let mut found = Found::new(&job, &done, timer.as_ref());
+    if args.drop_caches {
+        found
+            .notes
+            .push(format!("all caches of the machine were dropped before (3 written to {})", cache::DROP_CACHES));
+    }
     print(args.json, &found, |found| found.lines(&done))
+}
+
+/// Drops all caches of the machine, for a job that asks for a file that is not in memory.
+fn drop_caches(job: &Job) -> Result<(), Fault> {
+    if job.state != State::Uncached {
+        return Err(Fault::because(format!(
+            "--drop-caches: it goes with --cache uncached, not with --cache {}",
+            job.state.name().replace(' ', "-")
+        )));
+    }
+    cache::drop_all(&job.target).map_err(|error| Fault::new("--drop-caches", error))
 }
 
 fn autosize(args: &AutosizeArgs) -> Done {
