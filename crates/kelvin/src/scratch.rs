@@ -19,11 +19,16 @@ const PREFIX: &str = "kelvin-scratch-";
 const LOCK: &str = "lock";
 
 impl Scratch {
-    /// Makes a fresh directory below `base`, after removing those that dead processes left there.
+    /// Makes a fresh directory below the one that `--dir` names, after removing those that dead processes left there.
     pub fn create(base: &Path) -> Result<Self, Fault> {
+        Self::below(base, "--dir")
+    }
+
+    /// The same where another argument names the directory.
+    pub fn below(base: &Path, argument: &str) -> Result<Self, Fault> {
         // What is relative now would be elsewhere for a process that goes to another directory.
         let base =
-            &fs::canonicalize(base).map_err(|error| Fault::new(format!("directory {}", base.display()), error))?;
+            &fs::canonicalize(base).map_err(|error| Fault::new(format!("{argument} {}", base.display()), error))?;
         sweep(base);
         let path = base.join(format!("{PREFIX}{}", std::process::id()));
         let make = || -> io::Result<File> {
@@ -33,7 +38,10 @@ impl Scratch {
             Ok(lock)
         };
         let lock = make().map_err(|error| {
-            Fault::new(format!("cannot make a scratch directory in {} (choose another)", base.display()), error)
+            Fault::new(
+                format!("cannot make a scratch directory in {} (choose another by {argument})", base.display()),
+                error,
+            )
         })?;
         Ok(Self { path, _lock: lock })
     }

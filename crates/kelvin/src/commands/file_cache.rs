@@ -49,7 +49,7 @@ fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<Measured, 
         Ok(group) => group,
         Err(error) => return Ok(Measured::of(limit, Vec::new(), Outcome::NotPossible(error.to_string()))),
     };
-    let scratch = Scratch::create(directory)?;
+    let scratch = Scratch::below(directory, "DIR")?;
     let largest = capacity::largest(limit);
     output::remark(format!(
         "kelvin: writes one file of {} in {}, which is removed afterwards, and reads up to {} of it, with {} of memory",
@@ -114,7 +114,13 @@ struct Request {
 }
 
 fn sample_all(request: &Request, sizes: Vec<u64>) -> Result<Vec<Sample>, Fault> {
-    sizes.into_iter().map(|bytes| sample(&Request { bytes, ..request.clone() })).collect()
+    let line = output::Line::new();
+    let count = sizes.len();
+    let one = |(number, bytes)| {
+        line.show(format_args!("{}/{count} sizes: {}", number + 1, mebibytes(bytes)));
+        sample(&Request { bytes, ..request.clone() })
+    };
+    sizes.into_iter().enumerate().map(one).collect()
 }
 
 /// Has a process of its own enter the group and read: pages belong to the group of whoever reads them first.
