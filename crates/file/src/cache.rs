@@ -1,6 +1,8 @@
 //! The state of the page cache for one file: brought about, and proven.
 
 use std::fmt;
+use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use kelvin_sys::mapping::{FileMapping, cached_pages, drop_cached, page_bytes};
@@ -224,6 +226,27 @@ fn empty(target: &Target, state: State) -> Result<Residency> {
     })
 }
 
+/// The switch by which the kernel drops what it caches (Documentation/admin-guide/sysctl/vm.rst).
+pub const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
+
+/// Has the kernel drop all that it caches and need not write first, of every file on the machine: 1 stands for pages of
+/// files, 2 for dentries and inodes, 3 for both. Without the second, names and attributes would still be found in memory.
+///
+/// The file itself is written to its device before, so that nothing of it is held back.
+///
+/// # Errors
+/// That it may not: only root may.
+pub fn drop_all(target: &Target) -> Result<()> {
+    let file = target.open(Access::Buffered)?;
+    file.sync_all().map_err(|error| Error::call("write back", target.path(), error))?;
+    drop_by(Path::new(DROP_CACHES))
+}
+
+fn drop_by(switch: &Path) -> Result<()> {
+    let written = std::fs::File::options().write(true).open(switch).and_then(|mut file| file.write_all(b"3\n"));
+    written.map_err(|error| Error::call("drop the caches of the machine by (root may)", switch, error))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,6 +289,16 @@ mod tests {
         std::fs::write(file.path(), [1; 10_000]).unwrap();
         let error = bring(&Target::find(file.path()).unwrap(), State::Uncached).unwrap_err().to_string();
         assert!(error.contains("is not uncached") && error.contains("tmpfs lives in memory"), "{error}");
+    }
+
+    #[test]
+    fn all_caches_are_dropped_by_a_three_and_not_without_a_switch() {
+        // The real switch would hurt whatever else is running.
+        let switch = tempfile::NamedTempFile::new().unwrap();
+        drop_by(switch.path()).unwrap();
+        assert_eq!(std::fs::read_to_string(switch.path()).unwrap(), "3\n");
+        let error = drop_by(&switch.path().join("none")).unwrap_err().to_string();
+        assert!(error.starts_with("cannot drop the caches of the machine by (root may) /"), "{error}");
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! was read again, and a jump counts only where the file was in memory at every size before it, and whole at none behind it.
 
 use std::fmt;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use kelvin_stats::{ChangePoint, ChangeSearch, change_points, median};
 use kelvin_sys::clock::monotonic;
@@ -19,8 +19,8 @@ use kelvin_sys::mapping::page_bytes;
 use crate::Result;
 use crate::cache::{self, State};
 use crate::engine::{Engine, How, Reader};
-use crate::observe::Tally;
-use crate::requests::{Order, Requests};
+use crate::observe::{Observer, Tally};
+use crate::requests::{Order, Request, Requests};
 use crate::target::{Access, Target};
 
 /// Bytes of a block: large enough that a request to a device is worth it, small enough that thousands of them are in a file.
@@ -40,9 +40,9 @@ const FINER: u64 = 5;
 /// use the memory, copying a block takes up to about twice as long; a request to a device, at 50 us and more, takes five times
 /// as long and more. Where a device is faster than that, nothing can be told by times.
 const JUMP: f64 = 4.0;
-/// Least share of a file that is in memory where it stays there: a system that takes idle memory away may take a few pages
-/// even of a file that was just read. Of one that is too large nothing is there when it comes to be read again.
-const STAYED: f64 = 0.95;
+/// Least share of a file that is in memory where it stays there: a system that takes idle memory away takes some even of a file
+/// that was just read. A cache that is smaller than a file by as much is found within the distance of two sizes.
+const STAYED: f64 = 0.97;
 /// The smallest limit that can be found, in bytes: below it, the process that reads is a large part of what is limited.
 pub const LEAST_LIMIT: u64 = 64 << 20;
 /// By how much of the limit the size that is found may differ from it.
@@ -53,14 +53,14 @@ pub const TOLERANCE: f64 = 0.1;
 pub struct Sample {
     /// Its size.
     pub bytes: u64,
-    /// Mean nanoseconds of a block in each part of it, when it was read again.
+    /// Nanoseconds of a block in each part of it, when it was read again: the median of the part.
     pub block_nanoseconds: Vec<f64>,
     /// Bytes of it that were in memory, by mincore(2): before it was read again or afterwards, whichever is less.
     pub resident: u64,
 }
 
 impl Sample {
-    /// Whether it was in memory, but for single pages.
+    /// Whether it was in memory, but for a few pages.
     pub fn stayed(&self) -> bool {
         self.resident as f64 >= STAYED * self.bytes as f64
     }
@@ -238,12 +238,29 @@ fn resident(target: &Target) -> Result<u64> {
     Ok(cache::residency(target)?.mincore * page_bytes() as u64)
 }
 
-/// Mean nanoseconds of a block of a part.
+/// Nanoseconds of a block of a part: the median, for all of them are missing or none is, and one during which the processor was
+/// elsewhere tells nothing.
 fn time(reader: &mut Reader, part: Range<u64>) -> Result<f64> {
-    let mut tally = Tally::default();
-    let begun = monotonic();
-    reader.read(&mut Requests::new(part, BLOCK, Order::Sequential), &mut tally)?;
-    Ok((monotonic() - begun) as f64 / tally.requests.max(1) as f64)
+    let mut times = Times::default();
+    reader.read(&mut Requests::new(part, BLOCK, Order::Sequential), &mut times)?;
+    Ok(median(&times.0))
+}
+
+/// The nanoseconds of each block.
+#[derive(Default)]
+struct Times(Vec<f64>);
+
+impl Observer for Times {
+    type Stamp = u64;
+
+    fn begin(&mut self) -> u64 {
+        monotonic()
+    }
+
+    fn end(&mut self, begun: u64, _: Request, _: &[u8]) -> ControlFlow<()> {
+        self.0.push((monotonic() - begun) as f64);
+        ControlFlow::Continue(())
+    }
 }
 
 /// Where the file cache ends, from samples in any order.

@@ -42,6 +42,32 @@ pub fn remark(line: impl std::fmt::Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
+/// A line on standard error that says what is being done, erased when it is dropped; nothing if that is no terminal.
+#[derive(Debug)]
+pub struct Line {
+    shown: bool,
+}
+
+impl Line {
+    /// An empty line.
+    pub fn new() -> Self {
+        Self { shown: shows_progress() }
+    }
+
+    /// Puts this in the place of what it said.
+    pub fn show(&self, text: impl std::fmt::Display) {
+        if self.shown {
+            let _ = write!(io::stderr(), "\r\x1b[2K{text}");
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.show("");
+    }
+}
+
 /// Finds out, before a long run, whether a file can be written: its directory must be there and take a new file.
 pub fn check_writable(path: &Path) -> Result<(), Fault> {
     let cannot = |error| Fault::new(format!("cannot write {}", path.display()), error);

@@ -75,6 +75,45 @@ fn mistakes_are_refused_before_anything_is_written() {
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
+/// The same as a user without rights; `None` where this one cannot become another, or that one may not run the program.
+fn run_as_nobody(arguments: &[&str]) -> Option<Output> {
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65_534;
+    Command::new(KELVIN).args(arguments).uid(NOBODY).gid(NOBODY).output().ok()
+}
+
+#[test]
+#[allow(clippy::print_stderr)]
+fn without_rights_there_is_the_quick_figure_and_the_reason() {
+    let directory = on_disk();
+    let place = directory.path().to_str().unwrap();
+    let Some(output) = run_as_nobody(&["file", "cache", place, "--measure", "--limit", "64M", "--json"]) else {
+        eprintln!("skipped: needs the right to become another user, and a program that all users may run");
+        return;
+    };
+    let found = json(&output);
+    assert!(found["bytes"].as_u64().unwrap() > 1 << 20);
+    let reason = found["measured"]["outcome"]["not_possible"].as_str().unwrap();
+    assert!(reason.contains("a control group of our own is not to be had here"), "{reason}");
+    assert_eq!((output.status.code(), std::fs::read_dir(directory.path()).unwrap().count()), (Some(1), 0));
+
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), [1; 10_000]).unwrap();
+    std::fs::set_permissions(file.path(), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let name = file.path().to_str().unwrap();
+    let refused = |arguments: &[&str], words: &str| {
+        let output = run_as_nobody(&[&["file", "read", name, "--drop-caches"], arguments].concat()).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(said(&output).contains(words), "{}", said(&output));
+    };
+    refused(
+        &["--cache", "uncached"],
+        "--drop-caches: cannot drop the caches of the machine by (root may) /proc/sys/vm",
+    );
+    refused(&["--cache", "cached"], "--drop-caches: it goes with --cache uncached, not with --cache cached");
+    refused(&[], "not with --cache as-found");
+}
+
 /// One test for all that makes a group, so that none sees the groups of another.
 #[test]
 #[allow(clippy::print_stderr)]

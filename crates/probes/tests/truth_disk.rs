@@ -2,7 +2,11 @@
 
 mod common;
 
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
 use kelvin_model::{Attempt, Case};
+use kelvin_sys::child::End;
 
 /// Loop devices that are in use, with the files below them.
 fn loops() -> Vec<String> {
@@ -40,14 +44,44 @@ fn a_throttled_disk_is_read_at_its_rate_within_two_percent() {
         assert!(near(&rates), "{state}: {rates:?} of the rate that is allowed");
         assert!(near(&counted), "{state}: {counted:?} of what the group counted");
     }
-    let image = std::env::temp_dir().join("kelvin-truth-disk.image");
-    std::fs::remove_file(&image).unwrap();
-    // The kernel detaches a loop device a moment after its last user has ended.
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
-    while !loops().is_empty() {
-        assert!(std::time::Instant::now() < deadline, "{:?}", loops());
-        std::thread::sleep(std::time::Duration::from_millis(10));
+    a_killed_round_leaves_no_device_and_no_mount();
+    std::fs::remove_file(std::env::temp_dir().join("kelvin-truth-disk.image")).unwrap();
+}
+
+/// Kills rounds at several moments: in one of them at least the device is in use.
+fn a_killed_round_leaves_no_device_and_no_mount() {
+    let case = Case::new().with_word("cache", "direct");
+    for milliseconds in [50, 120, 250, 400] {
+        let end = common::kill_probe("truth.disk", &case, Duration::from_millis(milliseconds));
+        assert_eq!(end, End::TimedOut, "after {milliseconds} ms");
+        let deadline = Instant::now() + Duration::from_secs(5);
+        // The kernel detaches a loop device a moment after its last user has ended.
+        while !loops().is_empty() {
+            assert!(Instant::now() < deadline, "{milliseconds} ms: {:?}", loops());
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
+    // Whatever was killed between mounting and unmounting is taken away by the next round.
+    assert!(matches!(common::run_probe("truth.disk", &case, 400), Attempt::Measured(_)));
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains("kelvin-truth-disk"), "{mounts}");
+    assert_eq!(groups(), Vec::<PathBuf>::new());
+}
+
+/// Control groups of ours that limit block devices, wherever they are.
+fn groups() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut left = vec![PathBuf::from("/sys/fs/cgroup")];
+    while let Some(directory) = left.pop() {
+        let below = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let directories = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        for path in directories.map(|entry| entry.path()) {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if name.starts_with("kelvin-blkio-") || name.starts_with("kelvin-io-") {
+                found.push(path.clone());
+            }
+            left.push(path);
+        }
+    }
+    found
 }

@@ -75,6 +75,16 @@ pub struct ReadArgs {
     /// Seed of the random order [default: from the clock]
     #[arg(long, value_name = "N", requires = "random")]
     pub seed: Option<u64>,
+    /// With --cache uncached: have the kernel drop all that it caches, of every file on the machine; needs root
+    ///
+    /// Writes 3 to /proc/sys/vm/drop_caches before the file is dropped by itself. 1 drops pages of files: what was read or
+    /// written. 2 drops dentries and inodes, which are names, attributes and places on the disk, so that opening and the first
+    /// read of each part of a file go to the disk for them too; an inode that still has pages is kept, and so 3 drops pages
+    /// first, then the rest. Nothing that is not yet written is dropped, and nothing is lost. Everything that runs on the
+    /// machine is slower afterwards, until its files are read again: without this, only the named file is dropped
+    /// (posix_fadvise), which is enough to time its content.
+    #[arg(long)]
+    pub drop_caches: bool,
     /// Do not time each request: saves two readings of the clock
     #[arg(long)]
     pub no_latency: bool,

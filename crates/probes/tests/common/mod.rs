@@ -57,9 +57,7 @@ pub fn on_disk() -> tempfile::TempDir {
 
 /// The same as [`run_probe`] with directories of the test's choice.
 pub fn run_probe_in(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> Attempt {
-    let program = std::env::current_exe().unwrap();
-    let arguments = ["common::serve_round", "--exact", "--ignored", "--test-threads=1"];
-    let mut child = Guarded::spawn(program.as_os_str(), &arguments, [("KELVIN_TEST", "1")]).unwrap();
+    let mut child = spawn();
     child.give(request(directories, id, case, slice_ms).as_bytes());
     let ending = child.wait(LIMIT, MOST_BYTES).unwrap();
     // A probe that fails is an answer; the process itself must end well in any case.
@@ -73,7 +71,22 @@ pub fn run_probe_in(directories: &Directories, id: &str, case: &Case, slice_ms: 
     unframe(&ending.output).unwrap_or_else(|reason| panic!("{id} {case}: {reason}"))
 }
 
-/// The same, and the readings of each metric by id; panics with the reason if it was skipped or failed.
+/// Starts a probe, and kills it after this long; how it ended.
+#[allow(dead_code)]
+pub fn kill_probe(id: &str, case: &Case, after: Duration) -> End {
+    let mut child = spawn();
+    let directories = Directories { scratch: std::env::temp_dir(), remote: None };
+    child.give(request(&directories, id, case, 1000).as_bytes());
+    child.wait(after, MOST_BYTES).unwrap().end
+}
+
+fn spawn() -> Guarded {
+    let program = std::env::current_exe().unwrap();
+    let arguments = ["common::serve_round", "--exact", "--ignored", "--test-threads=1"];
+    Guarded::spawn(program.as_os_str(), &arguments, [("KELVIN_TEST", "1")]).unwrap()
+}
+
+/// The same as [`run_probe`], and the readings of each metric by id; panics with the reason if it was skipped or failed.
 #[allow(dead_code)]
 pub fn measure(id: &str, case: &Case, slice_ms: u64) -> Vec<kelvin_model::Reading> {
     match run_probe(id, case, slice_ms) {

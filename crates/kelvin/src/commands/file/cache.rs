@@ -114,7 +114,13 @@ struct Request {
 }
 
 fn sample_all(request: &Request, sizes: Vec<u64>) -> Result<Vec<Sample>, Fault> {
-    sizes.into_iter().map(|bytes| sample(&Request { bytes, ..request.clone() })).collect()
+    let line = output::Line::new();
+    let count = sizes.len();
+    let one = |(number, bytes)| {
+        line.show(format_args!("{}/{count} sizes: {}", number + 1, mebibytes(bytes)));
+        sample(&Request { bytes, ..request.clone() })
+    };
+    sizes.into_iter().enumerate().map(one).collect()
 }
 
 /// Has a process of its own enter the group and read: pages belong to the group of whoever reads them first.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use kelvin_file::cache::{Residency, State};
+use kelvin_file::cache::{self, Residency, State};
 use kelvin_file::job::{self, Done as Read, Job, Until};
 use kelvin_file::{Order, Target};
 use kelvin_report::{text, units};
@@ -31,9 +31,27 @@ pub(super) fn read(args: &ReadArgs) -> Done {
         latencies: timer.as_ref().map(Timer::of_job),
         ..described(&args.file, &args.how, args.size)?
     };
-    let done = job::run(&job).map_err(fault)?;
+    if args.drop_caches {
+        drop_caches(&job)?;
+    }
+    let mut done = job::run(&job).map_err(fault)?;
+    if args.drop_caches {
+        let said = format!("all caches of the machine were dropped before (3 written to {})", cache::DROP_CACHES);
+        done.notes.push(said);
+    }
     let found = Found::new(&job, &done, timer.as_ref());
     figures::print(args.json, &found, || found.lines(&done))
+}
+
+/// Drops all caches of the machine, for a job that asks for a file that is not in memory.
+fn drop_caches(job: &Job) -> Result<(), Fault> {
+    if job.state != State::Uncached {
+        return Err(Fault::because(format!(
+            "--drop-caches: it goes with --cache uncached, not with --cache {}",
+            job.state.name().replace(' ', "-")
+        )));
+    }
+    cache::drop_all(&job.target).map_err(|error| Fault::new("--drop-caches", error))
 }
 
 /// `kelvin file autosize`.
