@@ -48,8 +48,8 @@ pub(crate) static PROBE: Probe = Probe {
     kind: Kind::Measure,
     method: Method {
         how: "A tree with so many empty files is made once a run in the scratch directory: all in one directory, or spread \
-              evenly over 100. Each round makes 32 more in it, renames them within their directories, and removes them, in \
-              batches of 16, of which each is timed as a whole: a figure is the time of a batch over 16. Then, pass after \
+              evenly over 100. Each round makes 16 more in it, renames them within their directories, and removes them: a figure is \
+              the time of the 16, over 16. Then, pass after \
               pass, it looks at 128 files spread over the tree, opens and closes them, and lists every directory: a figure \
               is the time of a pass over the files, which for the list are all that are there. The calls are those of \
               Rust's standard library (openat, close, statx, rename, getdents64, unlink, with whole paths), each checked; \
@@ -83,9 +83,9 @@ pub(crate) static PROBE: Probe = Probe {
     predict,
 };
 
-/// Files that a round makes and removes, and how many at a time: few, for some file systems remember each; see the pitfalls.
-const OWN: usize = 32;
-const BATCH: usize = 16;
+/// Files that a round makes and removes: enough that a clock reading is nothing, and few, for some file systems remember
+/// each; see the pitfalls.
+const OWN: usize = 16;
 /// Files that are looked at in a pass: enough that a clock reading is nothing, few enough for a short pass.
 const LOOKS: u64 = 128;
 /// Directories where files are spread over many.
@@ -94,7 +94,7 @@ const MANY: u64 = 100;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes to ask leave for, for each file that is made once: an inode and an entry, with what is around them.
 const FILE_BYTES: u64 = 1024;
-/// The same for a round's own files: the blocks that hold them, once for each batch that makes, renames or removes some.
+/// The same for a round's own files: the blocks that hold them, once for each of the three changes.
 const ROUND_BYTES: u64 = 1 << 20;
 
 fn case(files: u64, directories: &'static str) -> Case {
@@ -155,13 +155,11 @@ fn has_journal(journals: &[String], device: &str) -> bool {
     journals.iter().any(|journal| journal.rsplit_once('-').is_some_and(|(name, _)| name == device) || journal == device)
 }
 
-/// Makes, renames and removes files, batch by batch, each as often as the others.
+/// Makes, renames and removes files, all of them once.
 fn change(bench: &mut Bench<'_>, own: &Own) -> Result<(), Stop> {
-    let clock = bench.clock();
-    let [created, renamed, removed] = own.changes(clock)?;
-    for (metric, ticks) in [(&CREATE, created), (&RENAME, renamed), (&UNLINK, removed)] {
-        let values = ticks.into_iter().map(|ticks| bench.nanoseconds(ticks) / BATCH as f64).collect();
-        bench.record(metric, values);
+    let ticks = own.changes(bench.clock())?;
+    for (metric, ticks) in [&CREATE, &RENAME, &UNLINK].into_iter().zip(ticks) {
+        bench.record(metric, vec![bench.nanoseconds(ticks) / OWN as f64]);
     }
     Ok(())
 }
@@ -259,21 +257,15 @@ impl Own {
         Self { made: named("own"), renamed: named("new") }
     }
 
-    /// Makes them all, renames them all, removes them all; the ticks of each batch.
-    fn changes(&self, clock: Clock) -> Result<[Vec<u64>; 3], Stop> {
-        let batches = |paths: &[PathBuf],
-                       doing,
-                       operation: &mut dyn FnMut(&Path) -> std::io::Result<()>|
-         -> Result<Vec<u64>, Stop> {
-            paths.chunks(BATCH).map(|batch| timed(clock, batch, doing, &mut *operation)).collect()
-        };
-        let created = batches(&self.made, "make", &mut |path| File::create_new(path).map(drop))?;
+    /// Makes them all, renames them all, removes them all; the ticks of each.
+    fn changes(&self, clock: Clock) -> Result<[u64; 3], Stop> {
+        let created = timed(clock, &self.made, "make", |path| File::create_new(path).map(drop))?;
         let mut names = self.renamed.iter();
-        let renamed = batches(&self.made, "rename", &mut |path| match names.next() {
+        let renamed = timed(clock, &self.made, "rename", |path| match names.next() {
             Some(name) => fs::rename(path, name),
             None => Err(Error::from(ErrorKind::InvalidInput)),
         })?;
-        let removed = batches(&self.renamed, "remove", &mut |path| fs::remove_file(path))?;
+        let removed = timed(clock, &self.renamed, "remove", |path| fs::remove_file(path))?;
         Ok([created, renamed, removed])
     }
 }
@@ -402,7 +394,7 @@ mod tests {
             }
             let own = Own::in_tree(&tree);
             for _ in 0..2 {
-                assert_eq!(own.changes(clock).unwrap(), [[768; OWN / BATCH]; 3]);
+                assert_eq!(own.changes(clock).unwrap(), [768; 3]);
                 assert_eq!(files_of(&tree), expected);
             }
         }
@@ -412,10 +404,10 @@ mod tests {
     fn what_fails_names_the_file_and_leaves_nothing_of_its_own() {
         let (_root, tree) = tree(1, 2);
         let own = Own::in_tree(&tree);
-        fs::create_dir(&own.renamed[27]).unwrap();
+        fs::create_dir(&own.renamed[7]).unwrap();
         let Err(Stop::Fail(reason)) = own.changes(Clock::MonotonicRaw) else { panic!("renamed over a directory") };
-        assert!(reason.starts_with("cannot rename ") && reason.contains("-27"), "{reason}");
-        fs::remove_dir(&own.renamed[27]).unwrap();
+        assert!(reason.starts_with("cannot rename ") && reason.contains("-7"), "{reason}");
+        fs::remove_dir(&own.renamed[7]).unwrap();
         drop(own);
         assert_eq!(files_of(&tree), [1, 0]);
         fs::remove_file(tree.file(0)).unwrap();
