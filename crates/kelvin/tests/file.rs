@@ -632,10 +632,11 @@ fn a_failing_device_is_said_and_what_was_written_is_removed() {
     assert_all_refused(&output, 5, &["disk/", "Input/output error"], "lost+found\nold\n");
     fs::remove_file(place.path().join("image")).unwrap();
     let reading = format!(
-        "{prepare} && for how in '--cache direct' '--cache uncached' '--cache direct --engine io_uring --depth 8'; do \
+        "{prepare} && for how in '--cache direct' '--cache uncached' '--cache direct --engine io_uring --depth 8' \
+         '--cache uncached --engine fread' '--cache uncached --engine mmap' '--cache uncached --engine mmap-populate'; do \
          \"$0\" file read disk/old --block 64k $how; echo refused $?; done"
     );
-    assert_all_refused(&in_namespace(&place, &reading), 3, &["disk/old", "read", "Input/output error"], "");
+    assert_all_refused(&in_namespace(&place, &reading), 6, &["disk/old", "read", "Input/output error"], "");
 }
 
 #[test]

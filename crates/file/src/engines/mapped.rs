@@ -7,12 +7,15 @@ use kelvin_sys::mapping::FileMapping;
 
 use crate::engine::{Engine, How};
 use crate::observe::Observer;
-use crate::requests::{Order, Requests};
+use crate::requests::{Order, Request, Requests};
 use crate::target::Target;
 use crate::{Error, Result};
 
 /// Bytes that are mapped ahead at a time: a huge page, of which the kernel may map a file's large folios at once.
 const WINDOW: usize = 2 << 20;
+
+/// EFAULT of errno(3) on Linux: of a mapping it says that there is nothing behind it.
+const FAULT: i32 = 14;
 
 /// A mapping, and a buffer for one block.
 #[derive(Debug)]
@@ -64,8 +67,7 @@ impl Mapped {
                 let until = end.next_multiple_of(WINDOW).min(mapping.len());
                 match mapping.populate(start, until - start) {
                     Ok(()) => self.ahead = start..until,
-                    // What EFAULT says here is that nothing is behind the mapping.
-                    Err(_) if shorter(&self.target) => return Err(self.target.truncated(request.offset)),
+                    Err(error) if error.raw_os_error() == Some(FAULT) => return Err(absent(&self.target, request)),
                     Err(error) => return Err(self.target.read_error(request.offset, until - start, error)),
                 }
             }
@@ -78,7 +80,7 @@ impl Mapped {
                 observer.end(stamp, request, copy)
             };
             if guard.tripped() {
-                return Err(self.target.truncated(request.offset));
+                return Err(absent(&self.target, request));
             }
             if ended.is_break() {
                 break;
@@ -88,7 +90,12 @@ impl Mapped {
     }
 }
 
-/// Whether the file has fewer bytes than when it was found.
-fn shorter(target: &Target) -> bool {
-    std::fs::metadata(target.path()).is_ok_and(|found| found.len() < target.bytes())
+/// Why pages of a mapping are not there: the file has become shorter, or its device does not give them. The kernel does not
+/// tell the two apart.
+fn absent(target: &Target, request: Request) -> Error {
+    if std::fs::metadata(target.path()).is_ok_and(|found| found.len() < target.bytes()) {
+        return target.truncated(request.offset);
+    }
+    let why = std::io::Error::other("Input/output error: its pages could not be brought into memory");
+    target.read_error(request.offset, request.bytes, why)
 }

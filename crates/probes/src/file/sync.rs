@@ -46,8 +46,8 @@ pub(crate) static PROBE: Probe = Probe {
         how: "One pwrite of 4 KiB of fresh noise, and the call that flushes it, timed together and one by one, so that the \
               distribution has its tails. by=fdatasync and by=fsync call that after the write; by=dsync writes to a file \
               that was opened with O_DSYNC; by=none only writes, into memory, and is the base that the others stand on. \
-              place=in_place writes over blocks of a file of 4 MiB in random order, each of which is on the device already; \
-              place=append makes the file longer with each write, so that its size must be kept too. Each call is checked. \
+              place=in_place writes over blocks of a file of 1 MiB in random order, each of which is on the device already; \
+              place=append makes a new file longer with each write, so that its size must be kept too. Each call is checked. \
               The device's own counter must have seen at least the bytes that were flushed, or the round is skipped: a \
               flush that goes nowhere is no flush. What it counted beyond them, the journal's blocks among it, is noted. \
               A file system that lives in memory is skipped.",
@@ -80,8 +80,8 @@ pub(crate) static PROBE: Probe = Probe {
 
 /// Bytes of a write: a page, and a block of most file systems and databases.
 const BLOCK: usize = 4096;
-/// Bytes of the file in place: enough blocks that none is written twice soon.
-const FILE_BYTES: u64 = 4 << 20;
+/// Bytes of the file that is written over: enough blocks that none is written twice soon, and little to write.
+const FILE_BYTES: u64 = 1 << 20;
 /// Flushed writes in the trial that tells how many will fit into the slice.
 const TRIAL: u64 = 3;
 /// Bytes to ask leave for, as a multiple of what the trial makes expect: later ones may be faster.
@@ -139,8 +139,6 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
             system.name()
         )));
     }
-    has_room(bench, FILE_BYTES)?;
-    bench.may_write(FILE_BYTES)?;
     let mut writes = Writes::new(bench, by, append)?;
     let trial = try_out(bench, &mut writes)?;
     bench.note(format!("{}: in a trial {trial}", system.name()));
@@ -165,12 +163,13 @@ fn try_out(bench: &Bench<'_>, writes: &mut Writes) -> Result<String, Stop> {
     writes.prove(TRIAL, before)
 }
 
-/// The file, and what was written to it; removed when dropped.
+/// The file, and what was written to it. One that was appended to is removed when dropped.
 struct Writes {
     path: PathBuf,
     file: File,
     by: By,
     append: bool,
+    /// Where blocks are written over.
     places: Requests,
     /// Where the next block is appended.
     end: u64,
@@ -183,8 +182,7 @@ struct Writes {
 
 impl Writes {
     fn new(bench: &Bench<'_>, by: By, append: bool) -> Result<Self, Stop> {
-        let path = bench.scratch().join(format!("kelvin-sync-{}", std::process::id()));
-        noise::file(&path, FILE_BYTES, bench.seed()).map_err(|error| cannot("write", &path, &error))?;
+        let path = if append { new_file(bench.scratch())? } else { shared_file(bench, by)? };
         let flags = if by == By::Dsync { kelvin_sys::direct::DSYNC } else { 0 };
         let opened = File::options().write(true).custom_flags(flags).open(&path);
         let file = opened.map_err(|error| cannot("open", &path, &error))?;
@@ -196,7 +194,7 @@ impl Writes {
             by,
             append,
             places: Requests::new(0..FILE_BYTES, BLOCK, order).endless(),
-            end: FILE_BYTES,
+            end: 0,
             block: vec![0; BLOCK],
             seed: bench.seed(),
             done: 0,
@@ -245,6 +243,26 @@ impl Writes {
     }
 }
 
+/// The file that is written over, which all rounds of the run share: one for writes that are flushed, and one for those that
+/// are not, for a flush would have to do theirs too.
+fn shared_file(bench: &Bench<'_>, by: By) -> Result<PathBuf, Stop> {
+    let name = if by == By::None { "kelvin-sync-unflushed" } else { "kelvin-sync-flushed" };
+    let path = bench.scratch().join(name);
+    if !path.exists() {
+        has_room(bench, FILE_BYTES)?;
+        bench.may_write(FILE_BYTES)?;
+        noise::file(&path, FILE_BYTES, bench.seed()).map_err(|error| cannot("write", &path, &error))?;
+    }
+    Ok(path)
+}
+
+/// An empty file of this round's own.
+fn new_file(scratch: &Path) -> Result<PathBuf, Stop> {
+    let path = scratch.join(format!("kelvin-sync-{}", std::process::id()));
+    File::create_new(&path).map_err(|error| cannot("make", &path, &error))?;
+    Ok(path)
+}
+
 /// What a device's count says of so many bytes.
 fn judge(by: By, bytes: u64, written: u64) -> Result<String, Stop> {
     if by == By::None {
@@ -262,7 +280,9 @@ fn judge(by: By, bytes: u64, written: u64) -> Result<String, Stop> {
 
 impl Drop for Writes {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        if self.append {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
