@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind, IoSliceMut, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
-use kelvin_sys::memory::{Arena, Pages};
+use kelvin_sys::memory::Arena;
 
 use crate::engine::Engine;
 use crate::observe::Observer;
@@ -38,8 +38,7 @@ struct At<'a> {
 impl Plain {
     pub(crate) fn new(engine: Engine, target: Target, file: File, block: usize, direct: bool) -> Result<Self> {
         let alignment = if direct { aligned(&target, block)? } else { 1 };
-        let mut buffer = Arena::map(block, Pages::Base).map_err(|error| target.read_error(0, block, error))?;
-        buffer.populate().map_err(|error| target.read_error(0, block, error))?;
+        let buffer = Arena::for_files(block).map_err(|error| target.read_error(0, block, error))?;
         Ok(Self { target, file, engine, buffer, alignment, position: 0 })
     }
 
