@@ -3,6 +3,7 @@
 use kelvin_model::{Attempt, Measurement, Metric, PredictionRecord, Reason, Run, StudyResult, Unit};
 
 use crate::bounds::{broken_bound, implausible};
+use crate::files;
 use crate::findings;
 use crate::gather::Gathered;
 use crate::headlines::{Desk, core_hertz, metrics_of};
@@ -44,7 +45,15 @@ pub fn analyse(run: &Run) -> Analysis {
 
 /// The conclusions that analysis draws from the measurements of a run, study by study; empty without a study.
 pub fn studies(run: &Run) -> Vec<StudyResult> {
-    [study::tasks(run), pages(run), study::engines(run), study::remote(run)].into_iter().flatten().collect()
+    let studies = [
+        study::tasks(run),
+        pages(run),
+        files::block_sizes(run),
+        files::depths(run),
+        study::engines(run),
+        study::remote(run),
+    ];
+    studies.into_iter().flatten().collect()
 }
 
 /// The studies that a run carries, and those that it has measured but not concluded.

@@ -6,6 +6,7 @@
 mod analyse;
 mod bounds;
 mod canaries;
+mod files;
 mod findings;
 mod gather;
 mod headlines;
@@ -22,6 +23,7 @@ mod words;
 
 pub use analyse::{analyse, studies};
 pub use canaries::BLOCK_OVER_CHAIN;
+pub use files::{block_sizes, depths};
 pub use headlines::{Headlines, Measured, headline};
 pub use levels::{CurvePoint, levels};
 pub use pages::pages;

@@ -67,6 +67,14 @@ impl Arena {
         Ok(Self { start, bytes })
     }
 
+    /// A buffer for reading and writing files, resident: from 256 KiB on in huge pages, if the kernel gives them. What is in
+    /// one piece in memory goes to the device in one piece; of scattered pages a large direct request has hundreds, which
+    /// are more than some devices take at a time.
+    pub fn for_files(bytes: usize) -> Result<Self> {
+        const LARGE: usize = 256 << 10;
+        Self::populated(bytes, if bytes >= LARGE { Pages::Huge } else { Pages::Base })
+    }
+
     /// Maps and touches every page, so that all of it is resident.
     pub fn resident(bytes: usize, pages: Pages) -> Result<Self> {
         let mut arena = Self::map(bytes, pages)?;
@@ -363,6 +371,8 @@ mod tests {
 
     #[test]
     fn an_arena_is_writable_to_its_last_byte() {
+        assert_eq!(Arena::for_files(4096).unwrap().len(), 4096);
+        assert_eq!(Arena::for_files(1 << 20).unwrap().len(), HUGE);
         let mut arena = Arena::map(3 << 20, Pages::Huge).unwrap();
         assert_eq!(arena.len(), 4 << 20);
         *arena.as_mut_slice().last_mut().unwrap() = 7;

@@ -51,8 +51,7 @@ impl Ring {
     pub fn new(file: File, setup: Setup) -> Result<Self> {
         let (ring, deferred) = ring(setup.depth)?;
         let count = setup.depth as usize;
-        let mut buffers = Arena::map(spacing(setup.block) * count, Pages::Base)?;
-        buffers.populate()?;
+        let buffers = Arena::for_files(spacing(setup.block) * count)?;
         let mut ring = Self { ring, file, setup, buffers, busy: vec![false; count], under_way: 0, queued: 0, deferred };
         if setup.registered {
             ring.register()?;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind, IoSliceMut, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 
-use kelvin_sys::memory::{Arena, Pages};
+use kelvin_sys::memory::Arena;
 use kelvin_sys::uring::Direction;
 
 use crate::observe::Observer;
@@ -59,8 +59,7 @@ impl Plain {
         let alignment = aligned(&target, block, access)?;
         let whole = Request { offset: 0, bytes: block };
         let failed = |error| target.failed(call.direction(), whole, error);
-        let mut buffer = Arena::map(block, Pages::Base).map_err(failed)?;
-        buffer.populate().map_err(failed)?;
+        let buffer = Arena::for_files(block).map_err(failed)?;
         Ok(Self { target, file, call, buffer, alignment, position: 0 })
     }
 

@@ -85,7 +85,7 @@ pub(super) static WRITE_PROBE: Probe = Probe {
         prediction: "buffered: block / (null system call + 2000 instructions + block / copy), the copy being as fast as memory is written while \
                      a half of the second-level cache holds the buffer, beyond it half of what a copy in memory counts. \
                      direct: block / (file.device.accept + what is beyond 4 KiB / file.device.write). Unremarkable within a \
-                     factor of two.",
+                     factor of three when buffered, for the way leads through the file system, and of two when direct.",
         not_for: "How soon data is safe: nothing is flushed. New files, for which room must be found.",
         pitfalls: &[
             "Writes acknowledged in memory taken for writes to the disk: the sync policy is part of the case.",

@@ -71,6 +71,8 @@ pub(crate) static PROBE: Probe = Probe {
             "A hypervisor that keeps the disk in its memory: a repeated pass is then faster than a first one; but what was \
              just written may be in its memory from the beginning, and then nothing inside the guest can tell.",
             "One request at a time measures latency, not rate: 16 of 1 MiB are under way.",
+            "Buffers of scattered pages: a request of 1 MiB is then 256 pieces, which some devices serve at half the rate. \
+             They lie in huge pages, if the kernel gives them.",
         ],
         sources: &[
             "open(2) on O_DIRECT, statx(2) on STATX_DIOALIGN, io_uring(7)",

@@ -27,6 +27,8 @@ pub(super) struct Expected {
     pub inputs: Vec<Input>,
     /// Where a constant in it comes from.
     pub source: Option<&'static str>,
+    /// The factor either way within which a measured time is unremarkable.
+    pub factor: f64,
 }
 
 /// The time of one call that moves a block between the page cache and a buffer: a system call, and a copy.
@@ -64,6 +66,7 @@ pub(super) fn cached(facts: &Facts<'_>, block: u64, way: Way) -> Result<Expected
         ),
         inputs: vec![call, copy],
         source: Some(source),
+        factor: if way == Way::Write { WRITE_FACTOR } else { FACTOR },
     })
 }
 
@@ -105,6 +108,7 @@ pub(super) fn direct(facts: &Facts<'_>, block: u64, way: Way) -> Result<Expected
         derivation: format!("{} latency + {} / {} device", time(latency.value), bytes(rest), per_second(rate.value)),
         inputs: vec![latency, rate],
         source: None,
+        factor: FACTOR,
     })
 }
 
@@ -117,6 +121,7 @@ pub(super) fn streamed(facts: &Facts<'_>, block: u64, way: Way) -> Result<Expect
         derivation: format!("{} / {} device", bytes(block), per_second(rate.value)),
         inputs: vec![rate],
         source: None,
+        factor: FACTOR,
     })
 }
 
@@ -129,6 +134,7 @@ pub(super) fn slower(one: Expected, other: Expected) -> Expected {
         derivation: format!("the longer of {first} for {}, {second} for {}", one.derivation, other.derivation),
         inputs: joined(one.inputs, other.inputs),
         source: one.source.or(other.source),
+        factor: one.factor.max(other.factor),
     }
 }
 
@@ -140,6 +146,7 @@ pub(super) fn one_by_one(first: Expected, second: Expected) -> Expected {
         derivation: format!("{} + {}", first.derivation, second.derivation),
         inputs: joined(first.inputs, second.inputs),
         source: first.source.or(second.source),
+        factor: first.factor.max(second.factor),
     }
 }
 
@@ -166,6 +173,8 @@ fn joined(first: Vec<Input>, second: Vec<Input>) -> Vec<Input> {
 
 /// The factor either way within which a figure is unremarkable: what file systems do besides is in no formula.
 pub(super) const FACTOR: f64 = 2.0;
+/// The same of a write into memory: its way leads through the file system, of which there are many.
+const WRITE_FACTOR: f64 = 3.0;
 
 impl Expected {
     /// The prediction of the time itself.
@@ -189,8 +198,8 @@ impl Expected {
     }
 
     fn predicting(self, value: impl Fn(f64) -> f64, formula: impl Fn(String) -> String) -> Predicting {
-        let predicting =
-            Predicting::within_factor(Basis::Derived, value(self.nanoseconds), FACTOR).formula(formula(self.formula));
+        let predicting = Predicting::within_factor(Basis::Derived, value(self.nanoseconds), self.factor)
+            .formula(formula(self.formula));
         let predicting = self.source.into_iter().fold(predicting, Predicting::source);
         self.inputs.into_iter().fold(predicting, Predicting::input)
     }

@@ -131,10 +131,10 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     let workers = threads.min(cpus);
     let linear = workers as f64 * block as f64 * 1e9 / one.nanoseconds;
     let value = bounds.iter().map(|bound| bound.rate).fold(linear, f64::min);
-    let Expected { nanoseconds, formula, derivation, inputs, source } = one;
+    let Expected { nanoseconds, formula, derivation, inputs, source, factor } = one;
     let names: Vec<&str> = bounds.iter().map(|bound| bound.input.name.as_str()).collect();
     let limits: Vec<&str> = bounds.iter().map(|bound| bound.words.as_str()).collect();
-    let predicting = Predicting::within_factor(Basis::Derived, value, expected::FACTOR).formula(format!(
+    let predicting = Predicting::within_factor(Basis::Derived, value, factor).formula(format!(
         "the least of min(threads, CPUs) x block / ({formula}){}{}",
         if names.is_empty() { "" } else { " and " },
         names.join(" and ")

@@ -9,7 +9,7 @@ use kelvin_file::{Access, Request, Target};
 use kelvin_harness::Stop;
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::direct::FLAG;
-use kelvin_sys::memory::{Arena, Pages};
+use kelvin_sys::memory::Arena;
 use kelvin_sys::uring::{Direction, Ring, Setup};
 
 use super::data::{MIB, WIDTH};
@@ -41,20 +41,21 @@ fn renew(buffer: &mut [u8], number: &mut u64) {
 pub(super) struct Overwriter {
     file: File,
     buffer: Arena,
+    block: usize,
     number: u64,
 }
 
 impl Overwriter {
     /// Opens a file to be written over in blocks of so many bytes.
     pub(super) fn open(target: &Target, access: Access, block: usize, seed: u64) -> Result<Self, Stop> {
-        let mut buffer = Arena::map(block, Pages::Base)?;
-        Noise::new(seed).fill(buffer.as_mut_slice());
-        Ok(Self { file: open(target, access)?, buffer, number: seed })
+        let mut buffer = Arena::for_files(block)?;
+        Noise::new(seed).fill(&mut buffer.as_mut_slice()[..block]);
+        Ok(Self { file: open(target, access)?, buffer, block, number: seed })
     }
 
     /// Makes the next block one that was never written.
     pub(super) fn renew(&mut self) {
-        renew(self.buffer.as_mut_slice(), &mut self.number);
+        renew(&mut self.buffer.as_mut_slice()[..self.block], &mut self.number);
     }
 
     /// Writes a block.

@@ -1,0 +1,77 @@
+//! Conclusions from measures of files.
+
+use kelvin_analysis::testing::{self, add_scalars};
+use kelvin_analysis::{analyse, block_sizes, depths};
+use kelvin_model::{Better, Case, Conclusion, Metric, Run, Treatment, Unit};
+
+const READ: Metric = Metric::rate("file.blocksize.read", "A rate of blocks").headline(Treatment::AsFound);
+const DEPTH: Metric =
+    Metric::rate("file.depth.rate", "Requests").unit(Unit::PerSecond, Better::Higher).headline(Treatment::AsFound);
+
+/// Six rounds about a rate, with so much noise.
+fn rounds(rate: f64, noise: f64) -> Vec<f64> {
+    (0..6).map(|i| rate * (1.0 + noise * f64::from(i * 5 % 6 - 2) / 3.0)).collect()
+}
+
+fn blocks(rates: &[(u64, f64)], noise: f64) -> Run {
+    let mut run = testing::run(&[READ]);
+    for &(block, rate) in rates {
+        let case = Case::new().with("block", block).with_word("cache", "cached");
+        add_scalars(&mut run, &READ, case, &rounds(rate, noise));
+    }
+    run
+}
+
+fn conclusions(run: &Run) -> Vec<Conclusion> {
+    block_sizes(run).map_or_else(Vec::new, |study| study.conclusions)
+}
+
+#[test]
+fn the_first_block_that_is_enough_and_the_one_before_that_is_not() {
+    let run = blocks(&[(1 << 20, 10e9), (4096, 6e9), (65_536, 9.5e9), (16 << 20, 9.8e9)], 0.01);
+    let found = conclusions(&run);
+    assert_eq!(found.len(), 2, "{found:#?}");
+    assert!(found[0].text.starts_with("reads from the page cache in blocks of 64 KiB are enough: they reach 95 %"));
+    assert!(found[0].text.ends_with("of the rate with 1 MiB, 10.0 GB/s"), "{}", found[0].text);
+    assert!(found[1].text.contains("4 KiB are not enough: they reach 60 %"), "{}", found[1].text);
+    assert_eq!((found[0].holds, found[1].holds), (Some(true), Some(true)));
+    assert!(found[0].test.contains("6 against 6 rounds"));
+    // A finished run carries them.
+    assert_eq!(analyse(&run).studies.iter().map(|study| study.id.as_str()).collect::<Vec<_>>(), ["file.blocksize"]);
+}
+
+#[test]
+fn noise_leaves_it_open() {
+    let found = conclusions(&blocks(&[(4096, 8.9e9), (65_536, 9.1e9), (1 << 20, 10e9)], 0.3));
+    assert_eq!(found.len(), 2, "{found:#?}");
+    assert!(found.iter().all(|conclusion| conclusion.holds.is_none()), "{found:#?}");
+}
+
+#[test]
+fn the_best_is_not_tested_against_itself() {
+    let found = conclusions(&blocks(&[(512, 1e9), (4096, 3e9), (65_536, 9e9)], 0.01));
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert!(found[0].text.contains("4 KiB are not enough: they reach 33 %"), "{}", found[0].text);
+    assert!(found[0].text.ends_with("with 64 KiB, 9.02 GB/s") && found[0].holds == Some(true), "{}", found[0].text);
+}
+
+#[test]
+fn two_points_are_no_curve_and_other_states_no_part_of_it() {
+    let mut run = blocks(&[(4096, 3e9), (65_536, 9e9)], 0.01);
+    assert!(block_sizes(&run).is_none());
+    let case = Case::new().with("block", 1 << 20).with_word("cache", "direct");
+    add_scalars(&mut run, &READ, case, &rounds(1e9, 0.01));
+    assert!(block_sizes(&run).is_none());
+}
+
+#[test]
+fn the_knee_of_a_depth_curve() {
+    let mut run = testing::run(&[DEPTH]);
+    for (depth, rate) in [(1, 10e3), (4, 38e3), (16, 60e3), (64, 61e3), (256, 59e3)] {
+        add_scalars(&mut run, &DEPTH, Case::new().with("depth", depth), &rounds(rate, 0.01));
+    }
+    let found = depths(&run).unwrap().conclusions;
+    assert!(found[0].text.contains("with a depth of 16 are enough: they reach 98 %"), "{}", found[0].text);
+    assert!(found[1].text.contains("with a depth of 4 are not enough: they reach 62 %"), "{}", found[1].text);
+    assert!(depths(&testing::run(&[DEPTH])).is_none());
+}
