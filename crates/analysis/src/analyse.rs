@@ -44,7 +44,10 @@ pub fn analyse(run: &Run) -> Analysis {
 
 /// The conclusions that analysis draws from the measurements of a run, study by study; empty without a study.
 pub fn studies(run: &Run) -> Vec<StudyResult> {
-    [study::tasks(run), pages(run), study::engines(run), study::remote(run)].into_iter().flatten().collect()
+    [study::tasks(run), pages(run), study::engines(run), study::remote(run), study::tune(run)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// The studies that a run carries, and those that it has measured but not concluded.
