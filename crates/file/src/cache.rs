@@ -127,6 +127,9 @@ pub fn residency(target: &Target) -> Result<Residency> {
 /// written is not dropped.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(5);
+/// Times that a file is read to have all of it in memory: what was read first may be dropped while the rest is, and what
+/// reclaims idle memory may take a page at any moment.
+const FILLS: u32 = 5;
 /// Bytes of a block by which a file is brought into memory.
 const BLOCK: usize = 1 << 20;
 
@@ -146,8 +149,7 @@ pub fn bring(target: &Target, state: State) -> Result<Residency> {
 /// Reads what is missing in memory.
 fn fill(target: &Target) -> Result<Residency> {
     let mut found = residency(target)?;
-    // Twice: what was read first may have been dropped while the rest was.
-    for _ in 0..2 {
+    for _ in 0..FILLS {
         if found.is_whole() {
             return Ok(found);
         }
