@@ -84,10 +84,12 @@ const MOST_THREADS: u32 = 16;
 /// Threads where each has many requests under way.
 const MOST_RING_THREADS: u32 = 4;
 const DEPTHS: [u32; 4] = [1, 4, 16, 64];
+/// How many of them where nothing waits for a device: what is under way is done one after another there.
+const CACHED_DEPTHS: usize = 2;
 /// Bytes under way at most: their buffers are touched anew for each trial.
 const UNDER_WAY: usize = 16 << 20;
 /// Nanoseconds of the first trial of a setting at least: some requests of any device.
-const LEAST_TRIAL: f64 = 2e6;
+const LEAST_TRIAL: f64 = 1e6;
 /// Measurements of the winner, and how many times as long as a first trial each is.
 const FINALS: usize = 5;
 const FINAL_TRIALS: f64 = 8.0;
@@ -125,6 +127,7 @@ fn settings(engine: Engine, state: State, cpus: u32) -> Vec<Setting> {
     // What waits for a device needs no CPU meanwhile.
     let most = if state == State::Direct { MOST_THREADS } else { (2 * cpus).min(MOST_THREADS) };
     let (most, depths) = match engine {
+        Engine::Uring { .. } if state == State::Cached => (most.min(MOST_RING_THREADS), &DEPTHS[..CACHED_DEPTHS]),
         Engine::Uring { .. } => (most.min(MOST_RING_THREADS), &DEPTHS[..]),
         _ => (most, &DEPTHS[..1]),
     };
