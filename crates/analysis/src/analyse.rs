@@ -52,6 +52,7 @@ pub fn studies(run: &Run) -> Vec<StudyResult> {
         files::depths(run),
         study::engines(run),
         study::remote(run),
+        study::tune(run),
     ];
     studies.into_iter().flatten().collect()
 }

@@ -33,4 +33,4 @@ pub use result::{
     IntervalKind, MemoryLevel, MemoryLevels, MetricResult, Mode, Outcome, Summary, TagCount, Translation, Verdict,
     Warning,
 };
-pub use study::{engines, remote, tasks};
+pub use study::{engines, remote, tasks, tune};

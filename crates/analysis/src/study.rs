@@ -3,9 +3,11 @@
 mod crossing;
 mod engines;
 mod remote;
+mod tune;
 
 pub use engines::engines;
 pub use remote::remote;
+pub use tune::tune;
 
 use kelvin_model::{Case, Conclusion, Name, Run, StudyResult, Unit};
 use kelvin_stats::{LEVEL, headline, headline_interval, mean_test, median_ratio};

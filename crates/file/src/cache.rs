@@ -153,7 +153,8 @@ pub fn glance(target: &Target) -> Result<f64> {
 /// written is not dropped.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(5);
-/// Times that a file is read before it counts as one that does not stay in memory.
+/// Times that a file is read to have all of it in memory: what was read first may be dropped while the rest is, and what
+/// reclaims idle memory may take a page at any moment.
 const FILLS: u32 = 5;
 /// Bytes of a block by which a file is brought into memory.
 const BLOCK: usize = 1 << 20;
@@ -174,7 +175,6 @@ pub fn bring(target: &Target, state: State) -> Result<Residency> {
 /// Reads what is missing in memory.
 fn fill(target: &Target) -> Result<Residency> {
     let mut found = residency(target)?;
-    // Several times: what was read first may have been dropped while the rest was, and idle pages may be reclaimed.
     for _ in 0..FILLS {
         if found.is_whole() {
             return Ok(found);

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use kelvin_model::{Case, Run, Value};
+use kelvin_model::{Case, Measurement, Run, Value};
 use kelvin_stats::{LEVEL, mean_test, median, t_quantile};
 
 use crate::gather::Gathered;
@@ -36,21 +36,29 @@ impl Line {
     }
 }
 
+/// The headlines of the rounds of a metric at each case, in the order in which they were planned.
+pub(super) fn rounds<'r>(run: &'r Run, desk: &Desk<'_>, metric: &str) -> Vec<(&'r Case, Vec<f64>)> {
+    let Some(definition) = run.metric(metric) else { return Vec::new() };
+    let measured = run.measurements.iter().filter(|measurement| measurement.readings(metric).next().is_some());
+    let of = |measurement: &'r Measurement| {
+        let gathered = Gathered::of(measurement, definition, &desk.references);
+        let settled = Settled::of(&gathered, definition.headline, None)?;
+        Some((&measurement.planned.case, settled.round_headlines))
+    };
+    measured.filter_map(of).collect()
+}
+
 /// The lines of a metric along one of its axes, in the order in which they were planned.
 pub(super) fn lines(run: &Run, desk: &Desk<'_>, metric: &str, axis: &str) -> Vec<Line> {
-    let Some(definition) = run.metric(metric) else { return Vec::new() };
     let mut lines: Vec<Line> = Vec::new();
-    for measurement in run.measurements.iter().filter(|measurement| measurement.readings(metric).next().is_some()) {
-        let case = &measurement.planned.case;
+    for (case, rounds) in rounds(run, desk, metric) {
         let Some(at) = case.integer(axis) else { continue };
-        let gathered = Gathered::of(measurement, definition, &desk.references);
-        let Some(settled) = Settled::of(&gathered, definition.headline, None) else { continue };
         let name = name(case, axis);
         let place = lines.iter().position(|line| line.name == name).unwrap_or_else(|| {
             lines.push(Line { name, points: Vec::new() });
             lines.len() - 1
         });
-        lines[place].add(at, settled.round_headlines);
+        lines[place].add(at, rounds);
     }
     lines
 }

@@ -47,8 +47,8 @@ pub(crate) static PROBE: Probe = Probe {
     summary: "The block, threads and depth that read a file fastest, by successive halving, for each way of reading",
     kind: Kind::Study,
     method: Method {
-        how: "Every setting of a way (blocks of 4 KiB to 4 MiB, 1 to 16 threads, io_uring with 1 to 64 requests under way, \
-              but no more than 16 MiB under way in all) reads the shared file of 64 MiB in order for a few milliseconds, \
+        how: "Every setting of a way (blocks of 4 KiB to 4 MiB, 1 to 16 threads, io_uring with 1 to 64 requests under way in each of up to \
+              4, but no more than 16 MiB under way in all) reads the shared file of 64 MiB in order for a few milliseconds, \
               each thread its own part, from the beginning again at the end. The better half reads for twice as long, and so \
               on until one is left. That one is then measured anew, in turn with pread of 128 KiB by one thread, which is what a \
               plain program does: a figure from the search itself would be too good, for luck helped to choose it. Each \
@@ -79,16 +79,20 @@ pub(crate) static PROBE: Probe = Probe {
 /// Size of the file, in bytes.
 const FILE_BYTES: u64 = super::engines::FILE_BYTES;
 const KIB: usize = 1 << 10;
-const BLOCKS: [usize; 6] = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, 1024 * KIB, 4096 * KIB];
+const BLOCKS: [usize; 5] = [4 * KIB, 64 * KIB, 256 * KIB, 1024 * KIB, 4096 * KIB];
 const MOST_THREADS: u32 = 16;
+/// Threads where each has many requests under way.
+const MOST_RING_THREADS: u32 = 4;
 const DEPTHS: [u32; 4] = [1, 4, 16, 64];
+/// How many of them where nothing waits for a device: what is under way is done one after another there.
+const CACHED_DEPTHS: usize = 2;
 /// Bytes under way at most: their buffers are touched anew for each trial.
 const UNDER_WAY: usize = 16 << 20;
 /// Nanoseconds of the first trial of a setting at least: some requests of any device.
-const LEAST_TRIAL: f64 = 2e6;
-/// Nanoseconds of one measurement of the winner at least, and how many there are.
-const LEAST_FINAL: f64 = 15e6;
+const LEAST_TRIAL: f64 = 1e6;
+/// Measurements of the winner, and how many times as long as a first trial each is.
 const FINALS: usize = 5;
+const FINAL_TRIALS: f64 = 8.0;
 
 /// The ways that are tuned in each state of the page cache.
 const TUNED: [(&str, &str, Engine); 5] = [
@@ -122,8 +126,12 @@ const PLAIN: Setting = Setting { engine: Engine::Pread, block: 128 * KIB, thread
 fn settings(engine: Engine, state: State, cpus: u32) -> Vec<Setting> {
     // What waits for a device needs no CPU meanwhile.
     let most = if state == State::Direct { MOST_THREADS } else { (2 * cpus).min(MOST_THREADS) };
+    let (most, depths) = match engine {
+        Engine::Uring { .. } if state == State::Cached => (most.min(MOST_RING_THREADS), &DEPTHS[..CACHED_DEPTHS]),
+        Engine::Uring { .. } => (most.min(MOST_RING_THREADS), &DEPTHS[..]),
+        _ => (most, &DEPTHS[..1]),
+    };
     let threads: Vec<u32> = (0..).map(|power| 1 << power).take_while(|&threads| threads <= most).collect();
-    let depths = if matches!(engine, Engine::Uring { .. }) { &DEPTHS[..] } else { &DEPTHS[..1] };
     let mut all = Vec::new();
     for &threads in &threads {
         for &block in &BLOCKS {
@@ -148,8 +156,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     // The threads of the jobs inherit it.
     kelvin_sys::cpu::pin(bench.allowed_cpus())?;
     let candidates = settings(engine, state, bench.allowed_cpus().len() as u32);
-    let (count, trial) = (candidates.len(), bench.slice() / halving::shares(candidates.len()) as f64);
-    let trial = trial.max(LEAST_TRIAL);
+    let count = candidates.len();
+    let trials = halving::shares(count) as f64 + 2.0 * FINALS as f64 * FINAL_TRIALS;
+    let trial = (bench.slice() / trials).max(LEAST_TRIAL);
     let reading = |setting: &Setting, nanoseconds: f64| read(&target, state, *setting, nanoseconds);
     let found = halving::best(candidates, |setting, doublings| {
         match reading(setting, trial * f64::from(1u32 << doublings)) {
@@ -167,10 +176,10 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let (mut tuned, mut plain) = (Vec::new(), Vec::new());
     let mut told = String::new();
     for _ in 0..FINALS {
-        let done = reading(&best, (8.0 * trial).max(LEAST_FINAL))?;
+        let done = reading(&best, FINAL_TRIALS * trial)?;
         told = proof(&done);
         tuned.push(done.rate());
-        plain.push(reading(&PLAIN, (8.0 * trial).max(LEAST_FINAL))?.rate());
+        plain.push(reading(&PLAIN, FINAL_TRIALS * trial)?.rate());
     }
     bench.note(format!(
         "the best of {count} settings: {}, blocks of {} bytes, {} threads; {told}",
@@ -216,14 +225,14 @@ mod tests {
     #[test]
     fn settings_are_all_that_make_sense() {
         let direct = settings(Engine::Pread, State::Direct, 2);
-        // Five numbers of threads and six blocks, but for sixteen and eight threads with 4 MiB each.
-        assert_eq!(direct.len(), 5 * 6 - 2);
+        // Five numbers of threads and five blocks, but for sixteen and eight threads with 4 MiB each.
+        assert_eq!(direct.len(), 5 * 5 - 2);
         let cached = settings(Engine::Pread, State::Cached, 2);
-        assert!(cached.iter().all(|setting| setting.threads <= 4) && cached.len() == 3 * 6);
+        assert!(cached.iter().all(|setting| setting.threads <= 4) && cached.len() == 3 * 5);
         let ring = settings(Engine::Uring { depth: 1, registered: false }, State::Direct, 2);
         let under_way = |setting: &Setting| setting.block * (setting.threads * setting.engine.depth()) as usize;
         assert!(ring.iter().all(|setting| under_way(setting) <= UNDER_WAY));
-        assert!(ring.iter().any(|setting| setting.engine.depth() == 64 && setting.threads == 16));
+        assert!(ring.iter().any(|setting| setting.engine.depth() == 64 && setting.threads == 4));
     }
 
     #[test]

@@ -1,0 +1,68 @@
+//! Conclusions on the search for the best setting.
+
+use kelvin_analysis::testing::{self, add_scalars};
+use kelvin_analysis::tune;
+use kelvin_model::{Better, Case, Conclusion, Metric, Run, Treatment, Unit};
+
+const fn metric(id: &'static str, unit: Unit) -> Metric {
+    Metric::duration(id, "What a search found").unit(unit, Better::Neither).headline(Treatment::AsFound)
+}
+
+const RATE: Metric = metric("file.tune", Unit::BytesPerSecond);
+const GAIN: Metric = metric("file.tune.gain", Unit::Ratio);
+const BLOCK: Metric = metric("file.tune.block", Unit::Bytes);
+const THREADS: Metric = metric("file.tune.threads", Unit::Count);
+const DEPTH: Metric = metric("file.tune.depth", Unit::Count);
+
+/// A way in a state, its rate and its gain (in five rounds with 1 % of noise), and the blocks that its searches found.
+type Way = (&'static str, &'static str, f64, f64, [f64; 5]);
+
+fn run(ways: &[Way]) -> Run {
+    let mut run = testing::run(&[RATE, GAIN, BLOCK, THREADS, DEPTH]);
+    for &(cache, engine, rate, gain, blocks) in ways {
+        let case = Case::new().with_word("cache", cache).with_word("engine", engine);
+        let noisy = |value: f64| [0.99, 1.0, 1.01, 1.0, 0.99].map(|noise| value * noise);
+        add_scalars(&mut run, &RATE, case.clone(), &noisy(rate));
+        add_scalars(&mut run, &GAIN, case.clone(), &noisy(gain));
+        add_scalars(&mut run, &BLOCK, case.clone(), &blocks);
+        add_scalars(&mut run, &THREADS, case.clone(), &[2.0; 5]);
+        add_scalars(&mut run, &DEPTH, case, &[16.0; 5]);
+    }
+    run
+}
+
+const KIB: f64 = 1024.0;
+
+fn conclusion<'a>(all: &'a [Conclusion], words: &str) -> &'a Conclusion {
+    let found = all.iter().find(|conclusion| conclusion.text.contains(words));
+    found.unwrap_or_else(|| panic!("no conclusion about {words:?} in {all:#?}"))
+}
+
+#[test]
+fn the_best_setting_of_each_state_is_told_with_what_it_gains() {
+    let blocks = [256.0 * KIB, 256.0 * KIB, 64.0 * KIB, 256.0 * KIB, 1024.0 * KIB];
+    let study = tune(&run(&[
+        ("cached", "pread", 20e9, 1.8, blocks),
+        ("cached", "io_uring", 15e9, 1.3, [64.0 * KIB; 5]),
+        ("direct", "pread", 2e9, 1.0, [64.0 * KIB; 5]),
+        ("direct", "io_uring", 2.005e9, 1.0, [64.0 * KIB; 5]),
+    ]))
+    .unwrap();
+    let all = &study.conclusions;
+    assert_eq!(all.len(), 4);
+    let cached = conclusion(all, "cached: pread (");
+    assert!(cached.text.contains("blocks of 256 KiB, threads: 2, requests under way in each: 16"), "{}", cached.text);
+    assert!(cached.text.contains("1.80 times as fast (1.7") && cached.text.ends_with("20.0 GB/s"), "{}", cached.text);
+    assert!(cached.test.contains("3 of 5, 5 of 5, 5 of 5"), "{}", cached.test);
+    assert_eq!(cached.holds, Some(true));
+    assert_eq!(conclusion(all, "cached: pread is the fastest of 2 ways").holds, Some(true));
+    assert_eq!(conclusion(all, "direct: io_uring (").holds, None);
+    let alike = conclusion(all, "direct: io_uring is the fastest");
+    assert!(alike.text.ends_with("as fast may be pread") && alike.holds.is_none(), "{alike:?}");
+}
+
+#[test]
+fn without_a_search_there_is_no_study() {
+    assert_eq!(tune(&testing::run(&[])), None);
+    assert_eq!(tune(&run(&[])), None);
+}
