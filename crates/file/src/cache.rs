@@ -3,12 +3,14 @@
 use std::fmt;
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use kelvin_sys::interrupt;
 use kelvin_sys::mapping::{FileMapping, cached_pages, drop_cached, page_bytes};
 
 use crate::engine::{Engine, How};
-use crate::observe::Tally;
+use crate::pace::{Paced, Until};
 use crate::requests::{Order, Requests};
 use crate::target::{Access, Target};
 use crate::{Error, Result};
@@ -181,7 +183,12 @@ fn fill(target: &Target) -> Result<Residency> {
         }
         let how = How { access: Access::Buffered, block: BLOCK, order: Order::Sequential };
         let mut reader = Engine::Pread.open(target, how)?;
-        reader.read(&mut Requests::new(0..target.bytes(), BLOCK, Order::Sequential), &mut Tally::default())?;
+        let (requests, never) =
+            (&mut Requests::new(0..target.bytes(), BLOCK, Order::Sequential), AtomicBool::new(false));
+        reader.read(requests, &mut Paced::new(Until::Passes(1), &never))?;
+        if let Some(signal) = interrupt::requested() {
+            return Err(Error::Interrupted(signal));
+        }
         found = residency(target)?;
     }
     if found.is_whole() {

@@ -2,7 +2,7 @@
 //!
 //! A [`Target`] is a file that may be read; [`Requests`] say which blocks of it in which order; an [`Engine`] is a way of
 //! getting them; an [`Observer`] is told of each. [`job`] puts these together for many threads, with the state of the
-//! page cache before and after, the device's own count of bytes, and every latency; [`write`] does the same for a file
+//! page cache before and after, the device's own count of bytes, and every latency; [`mod@write`] does the same for a file
 //! that is made anew.
 #![forbid(unsafe_code)]
 

@@ -140,6 +140,18 @@ fn signal(child: &Child, name: &str) {
     assert!(status.success());
 }
 
+/// Waits until a program is at work on a file: it watches for signals by then, and has it open or mapped.
+fn wait_until_at_work(child: &Child, file: &Path) {
+    let process = PathBuf::from(format!("/proc/{}", child.id()));
+    let file = file.canonicalize().unwrap();
+    let at_work = || {
+        let entries = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        let open = entries.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|path| path == file);
+        open || fs::read_to_string(process.join("maps")).is_ok_and(|maps| maps.contains(file.to_str().unwrap()))
+    };
+    assert!(within(PATIENCE, at_work), "{} is not at work on {}", child.id(), file.display());
+}
+
 /// Whether something comes true in time.
 fn within(time: Duration, mut happened: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
@@ -488,7 +500,7 @@ fn a_file_that_becomes_shorter_while_it_is_read_is_said() {
         place.file("data", 4_000_000);
         let arguments = ["file", "read", "data", "--seconds", "20", "--engine", engine];
         let child = place.start(&arguments);
-        std::thread::sleep(Duration::from_millis(200));
+        wait_until_at_work(&child, &place.path().join("data"));
         fs::File::options().write(true).open(place.path().join("data")).unwrap().set_len(1_000_000).unwrap();
         let output = finished(child, &arguments);
         if stderr(&output).contains("io_uring is not to be had") {
@@ -507,12 +519,12 @@ fn a_file_that_grows_while_its_digest_is_made_is_said() {
         let file = fs::File::create(place.path().join("data")).unwrap();
         file.set_len(gibibytes << 30).unwrap();
         let child = place.start(&["digest", "data"]);
-        std::thread::sleep(Duration::from_millis(60));
+        wait_until_at_work(&child, &place.path().join("data"));
         signal(&child, "STOP");
         std::os::unix::fs::FileExt::write_all_at(&file, b"more", gibibytes << 30).unwrap();
         signal(&child, "CONT");
         let output = finished(child, &["digest", "data"]);
-        // It ended, or had not begun, before the file grew.
+        // It ended before the file grew.
         if output.status.success() {
             continue;
         }
@@ -712,6 +724,26 @@ fn a_signal_while_writing_leaves_nothing_behind_and_the_old_file_as_it_was() {
                 assert!(place.names().is_empty(), "{:?}", place.names());
             }
         }
+    }
+}
+
+#[test]
+fn a_signal_ends_a_reader_also_while_it_brings_the_file_into_memory() {
+    let place = Place::new();
+    // Longer than can be read in the time that is given.
+    fs::File::create(place.path().join("data")).unwrap().set_len(64 << 30).unwrap();
+    for arguments in [
+        &["file", "read", "data", "--cache", "cached"][..],
+        &["file", "read", "data", "--engine", "mmap"],
+        &["file", "autosize", "data", "--seconds", "60"],
+        &["digest", "data"],
+    ] {
+        let child = place.start(arguments);
+        wait_until_at_work(&child, &place.path().join("data"));
+        let asked = Instant::now();
+        signal(&child, "INT");
+        assert_refused(&finished(child, arguments), &["interrupted by SIGINT"]);
+        assert!(asked.elapsed() < Duration::from_secs(10), "{arguments:?} took {:?} to stop", asked.elapsed());
     }
 }
 
