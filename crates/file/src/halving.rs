@@ -1,12 +1,13 @@
 //! Successive halving: the best of many settings, with most of the time spent on the good ones.
 //!
-//! All are measured briefly, the better half again for twice as long, and so on until one is left (Karnin, Koren, Somekh:
-//! Almost Optimal Exploration in Multi-Armed Bandits, 2013).
+//! All are measured briefly, the better half again for twice as long, and so on until one is left (Karnin, Koren,
+//! Somekh: Almost Optimal Exploration in Multi-Armed Bandits, 2013).
 
 /// The best of some candidates and its figure when it was measured last; `None` if no candidate could be measured.
 ///
-/// `measure` is told how often the first time is to be doubled, and gives a figure of which more is better, or none where a
-/// candidate is not to be had. Every other time the candidates are gone through backwards, so that a drift favours none.
+/// `measure` is told how often the first time is to be doubled, and gives a figure of which more is better, or none
+/// where a candidate is not to be had. Every other time the candidates are gone through backwards, so that a drift
+/// favours none.
 ///
 /// # Errors
 /// The first one of `measure`.

@@ -37,8 +37,8 @@ impl Scratch {
         Ok(Self { path, _lock: Some(lock) })
     }
 
-    /// Makes a fresh directory below `base`, which other machines may use as well: without a lock, which not every network
-    /// file system has or shows to all, and so without removing what others left there.
+    /// Makes a fresh directory below `base`, which other machines may use as well: without a lock, which not every
+    /// network file system has or shows to all, and so without removing what others left there.
     pub fn create_remote(base: &Path) -> Result<Self, Fault> {
         let base = whole(base, "--remote")?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -17,7 +17,7 @@ const MIB: u64 = 1 << 20;
 /// The nanoseconds of a one-byte call on a cached file of so many bytes, and the notes.
 fn byte_call(directories: &Directories, call: &'static str, bytes: u64) -> (f64, Reading) {
     let case = Case::new().with_word("call", call).with("file_bytes", bytes);
-    let mut readings = common::measure_in(directories, "file.byte_calls", &case, SLICE);
+    let mut readings = common::measure_at(directories, "file.byte_calls", &case, SLICE);
     assert_eq!(readings.len(), 1);
     let reading = readings.remove(0);
     (common::median(&reading), reading)
@@ -66,7 +66,7 @@ const WAYS: [&str; 13] = [
 /// The nanoseconds of a request by one way; `None` where that way is not to be had, which only a ring may be.
 fn request(directories: &Directories, way: &'static str, block: u64) -> Option<f64> {
     let case = Case::new().with_word("engine", way).with("block", block);
-    match common::run_probe_in(directories, "file.engines", &case, SLICE) {
+    match common::run_probe_at(directories, "file.engines", &case, SLICE) {
         Attempt::Measured(readings) => {
             let note = readings[0].notes.join("; ");
             assert!(note.contains("pages in memory") && note.contains("100 MB would take"), "{note}");
@@ -113,7 +113,7 @@ fn compare(
     order: &'static str,
 ) -> Result<(f64, f64, f64, String), String> {
     let case = Case::new().with_word("cache", cache).with_word("order", order);
-    match common::run_probe_in(directories, "file.remote", &case, SLICE) {
+    match common::run_probe_at(directories, "file.remote", &case, SLICE) {
         Attempt::Measured(readings) => {
             let figure = |id: &str| common::median(readings.iter().find(|reading| reading.metric == *id).unwrap());
             let notes = readings.iter().flat_map(|reading| reading.notes.clone()).collect::<Vec<_>>().join("; ");
@@ -127,7 +127,7 @@ fn compare(
 /// The nanoseconds of a question to one of the two directories.
 fn round_trip(directories: &Directories, place: &'static str) -> f64 {
     let case = Case::new().with_word("place", place);
-    common::median(&common::measure_in(directories, "file.remote.round_trip", &case, SLICE)[0])
+    common::median(&common::measure_at(directories, "file.remote.round_trip", &case, SLICE)[0])
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn a_search_ends_with_a_setting_that_was_measured_again() {
     let directories = Directories::scratch(disk.path());
     for (cache, way) in [("cached", "pread"), ("direct", "io_uring")] {
         let case = Case::new().with_word("cache", cache).with_word("engine", way);
-        let readings = match common::run_probe_in(&directories, "file.tune", &case, SLICE) {
+        let readings = match common::run_probe_at(&directories, "file.tune", &case, SLICE) {
             Attempt::Measured(readings) => readings,
             Attempt::Skipped(reason) => {
                 assert!(cache == "direct" && reason.0.contains("needs") || reason.0.contains("cannot"), "{reason}");

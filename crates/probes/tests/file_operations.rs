@@ -27,7 +27,7 @@ fn tree(files: u64, directories: &'static str) -> Case {
 /// What a probe reads; `None`, and said, where this disk has not what it needs.
 #[allow(clippy::print_stderr)]
 fn measure(scratch: &Path, id: &str, case: &Case) -> Option<Vec<Reading>> {
-    match common::run_probe_in(&common::Directories::scratch(scratch), id, case, SLICE) {
+    match common::run_probe_in(scratch, id, case, SLICE) {
         Attempt::Measured(readings) => Some(readings),
         Attempt::Skipped(reason) => {
             eprintln!("{id} {case} skipped: {reason}");
@@ -127,7 +127,7 @@ fn unknown_cases_fail_with_a_reason() {
         ("file.sync", sync("fsync", "elsewhere"), "place is in_place or append"),
         ("file.metadata", tree(10, "no"), "directories is one or many"),
     ] {
-        let attempt = common::run_probe_in(&common::Directories::scratch(scratch.path()), id, &case, SLICE);
+        let attempt = common::run_probe_in(scratch.path(), id, &case, SLICE);
         assert!(matches!(&attempt, Attempt::Failed(reason) if reason.contains(expected)), "{attempt:?}");
     }
     assert!(left(scratch.path()).is_empty());

@@ -25,7 +25,7 @@ impl Scratch {
     /// What a probe reads; `None`, and said, where this disk has not what it needs.
     #[allow(clippy::print_stderr)]
     fn measure(&self, id: &str, case: &Case) -> Option<Vec<Reading>> {
-        match common::run_probe_in(&common::Directories::scratch(&self.0), id, case, SLICE) {
+        match common::run_probe_in(&self.0, id, case, SLICE) {
             Attempt::Measured(readings) => Some(readings),
             Attempt::Skipped(reason) => {
                 eprintln!("{id} {case} skipped: {reason}");
@@ -111,7 +111,7 @@ fn memory_is_no_device() {
     let scratch = Scratch(shm.join(format!("kelvin-files-{}", std::process::id())));
     std::fs::create_dir_all(&scratch.0).unwrap();
     for id in ["file.device", "file.device.write"] {
-        let attempt = common::run_probe_in(&common::Directories::scratch(&scratch.0), id, &Case::new(), SLICE);
+        let attempt = common::run_probe_in(&scratch.0, id, &Case::new(), SLICE);
         assert!(
             matches!(&attempt, Attempt::Skipped(reason) if reason.0.contains("past the page cache")),
             "{id}: {attempt:?}"

@@ -250,12 +250,20 @@ fn style(series: &Series) -> String {
     format!("s{}", series.style % COLORS.len())
 }
 
-/// A marker: its shape goes with the colour; hollow where the value is no headline or not ours.
+/// Shapes of markers.
+const SHAPES: usize = 4;
+
+/// The shape of a series: it goes with the colour, and is another one where the colours begin anew.
+fn shape(style: usize) -> usize {
+    (style + style / COLORS.len()) % SHAPES
+}
+
+/// A marker; hollow where the value is no headline or not ours.
 fn marker(series: &Series, x: f64, y: f64) -> String {
     let hollow = if matches!(series.role, Role::AsFound | Role::Reference) { "hollow " } else { "" };
     let class = format!("{hollow}{}", style(series));
     let r = if hollow.is_empty() { 3.0 } else { 4.0 };
-    match series.style % 4 {
+    match shape(series.style) {
         0 => format!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r}\"/>"),
         1 => format!("<path class=\"{class}\" d=\"M{:.1} {:.1}h{w}v{w}h-{w}z\"/>", x - r, y - r, w = 2.0 * r),
         2 => format!(
@@ -326,4 +334,18 @@ pub(crate) fn swatch_icon(series: &Series) -> String {
         "<svg class=\"swatch\" viewBox=\"0 0 30 12\" width=\"30\" height=\"12\" aria-hidden=\"true\">{}</svg>",
         swatch(series, 2.0, 6.0)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn as_many_series_as_colours_times_shapes_can_be_told_apart() {
+        let looks: BTreeSet<(usize, usize)> =
+            (0..COLORS.len() * SHAPES).map(|style| (style % COLORS.len(), shape(style))).collect();
+        assert_eq!(looks.len(), COLORS.len() * SHAPES);
+    }
 }

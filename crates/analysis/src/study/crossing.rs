@@ -100,7 +100,8 @@ impl Standing {
 /// A change of sides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Crossing {
-    /// The last position at which the second was surely on its old side, and the first at which it surely was on its new one.
+    /// The last position at which the second was surely on its old side, and the first at which it surely was on its
+    /// new one.
     pub between: (u64, u64),
     /// Where the ratio of the medians is one, on a straight line of logarithms.
     pub near: f64,
@@ -110,8 +111,8 @@ pub(super) struct Crossing {
 
 /// How the second of two lines stands to the first at all positions that both have.
 ///
-/// The interval at each position is Welch's on logarithms, at a level (Bonferroni's) at which all of them hold at once with
-/// 95 %: a line against its equal changes sides by accident in far less than one case in twenty.
+/// The interval at each position is Welch's on logarithms, at a level (Bonferroni's) at which all of them hold at once
+/// with 95 %: a line against its equal changes sides by accident in far less than one case in twenty.
 pub(super) fn standings(first: &Line, second: &Line) -> Vec<Standing> {
     let both: Vec<(u64, &[f64], &[f64])> = first
         .points
@@ -186,7 +187,8 @@ mod tests {
             crossed += usize::from(!crossings(&standings).is_empty());
             apart += usize::from(standings.iter().any(|standing| standing.side() != Ordering::Equal));
         }
-        // One pair in twenty may come out apart somewhere: 200 of 4000, deviation 14. To cross takes two such accidents.
+        // One pair in twenty may come out apart somewhere: 200 of 4000, deviation 14. To cross takes two such
+        // accidents.
         assert!(apart < 250, "{apart} of {PAIRS} equal pairs came out apart");
         assert!(crossed < 12, "{crossed} of {PAIRS} equal pairs came out crossing");
         // The test is not blind: as much noise does not hide twice the cost.

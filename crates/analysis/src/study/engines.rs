@@ -19,8 +19,8 @@ const LEAST_SIZES: usize = 2;
 /// Fewest ways of which it makes sense to say which is fastest.
 const LEAST_WAYS: usize = 3;
 
-/// Conclusions on the ways of reading, from the metric `file.engines`; `None` if the run has not measured read and another
-/// way at two sizes of a request.
+/// Conclusions on the ways of reading, from the metric `file.engines`; `None` if the run has not measured read and
+/// another way at two sizes of a request.
 pub fn engines(run: &Run) -> Option<StudyResult> {
     run.metric(METRIC)?;
     let lines = lines(run, &Desk::of(run), METRIC, AXIS);
@@ -121,8 +121,8 @@ fn test(standings: &[Standing]) -> String {
     };
     let figures: Vec<String> = standings.iter().map(figure).collect();
     format!(
-        "ratio of median times at each of {} sizes, its interval by Welch's test on logarithms of rounds such that all hold \
-         together with 95 %: {}",
+        "ratio of median times at each of {} sizes, its interval by Welch's test on logarithms of rounds such that all \
+         hold together with 95 %: {}",
         standings.len(),
         figures.join(", ")
     )
@@ -161,8 +161,8 @@ fn fastest_at(lines: &[Line], at: u64) -> Option<Conclusion> {
         text,
         holds: rivals.is_empty().then_some(true),
         test: format!(
-            "{runner_up} takes {} times as long as {best} ({} to {}); Welch's test on logarithms of rounds against each of \
-             {} other ways such that all hold together with 95 %",
+            "{runner_up} takes {} times as long as {best} ({} to {}); Welch's test on logarithms of rounds against \
+             each of {} other ways such that all hold together with 95 %",
             digits(nearest.ratio),
             digits(nearest.low),
             digits(nearest.high),

@@ -1,5 +1,5 @@
-//! Conclusions on the search for the best setting: what it is for each state of the page cache, what it gains, and whether
-//! another way is as good.
+//! Conclusions on the search for the best setting: what it is for each state of the page cache, what it gains, and
+//! whether another way is as good.
 
 use std::cmp::Ordering;
 
@@ -28,10 +28,11 @@ pub fn tune(run: &Run) -> Option<StudyResult> {
     caches.sort_unstable();
     caches.dedup();
     let conclusions: Vec<Conclusion> = caches.into_iter().flat_map(|cache| search.of(cache, &rates)).collect();
-    let design = "For each way of reading, the best block, number of threads and depth were searched for by successive \
-                  halving in every round anew, and what was found was measured again, in turn with pread of 128 KiB by one \
-                  thread."
-        .into();
+    let design =
+        "For each way of reading, the best block, number of threads and depth were searched for by successive \
+                  halving in every round anew, and what was found was measured again, in turn with pread of 128 KiB by \
+                  one thread."
+            .into();
     (!conclusions.is_empty()).then_some(StudyResult { id: Name::new(RATE), design, conclusions })
 }
 
@@ -68,7 +69,8 @@ impl<'r> Search<'r> {
         let rate = amount(headline(rates), Unit::BytesPerSecond);
         Some(Conclusion {
             text: format!(
-                "{cache}: {} ({setting}) reads faster than pread of 128 KiB by one thread: {} times as fast ({} to {}), {rate}",
+                "{cache}: {} ({setting}) reads faster than pread of 128 KiB by one thread: {} times as fast ({} to {}), \
+                 {rate}",
                 way(best),
                 digits(headline(&gains)),
                 digits(low),
@@ -119,8 +121,8 @@ fn fastest(cache: &str, best: &Case, rounds: &[f64], others: &[&(&Case, Vec<f64>
         text,
         holds: rivals.is_empty().then_some(true),
         test: format!(
-            "{} times the rate of {next} ({} to {}), by Welch's test on logarithms of {} rounds at a level at which the \
-             comparisons with all ways hold together with 95 %",
+            "{} times the rate of {next} ({} to {}), by Welch's test on logarithms of {} rounds at a level at which \
+             the comparisons with all ways hold together with 95 %",
             digits(nearest.ratio),
             digits(nearest.low),
             digits(nearest.high),

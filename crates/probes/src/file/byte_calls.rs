@@ -41,25 +41,25 @@ pub(crate) static PROBE: Probe = Probe {
     summary: "One-byte requests on a cached file by read, pread and lseek, and what the size of the file changes",
     kind: Kind::Measure,
     method: Method {
-        how: "Loops of the bare system call on a file of noise in the scratch directory, all of which is in the page cache \
-              (mincore and cachestat say so before and after, and a round in which they do not fails). call=read and \
-              call=pread read the next byte each, call=lseek goes to the next byte and reads nothing; the first two must \
-              return one byte, the last the place that it was sent to. In order nearly all calls meet the same page as the \
-              one before. call=pread_anywhere reads one byte at a place drawn anew each time, of which a generator of \
-              two instructions makes the next: there the size of the file tells, since the byte and what leads to its page \
-              have to come from further away in a large one. The loop is subtracted. A note gives the calls and MiB a \
-              second that a trial came to.",
-        prediction: "The measured os.syscall.null, and the instructions of the way that were counted in the source: 150 to \
-                     the file (descriptor, permission, hooks), and for a read 300 more through the page cache (finding \
-                     the page, taking and giving back a reference, copying, the time of access), at two a cycle and 3 GHz. A \
-                     byte anywhere in a file that the last-level cache cannot hold waits once for main memory, by the \
-                     published latency. Unremarkable from four fifths of the null call, which does a little work of its own, to \
-                     three times of it and all the rest.",
-        not_for: "The cost of a byte; files that are not in memory; file systems that ask a server or another program at \
-                  each call.",
+        how: "Loops of the bare system call on a file of noise in the scratch directory, all of which is in the page \
+              cache (mincore and cachestat say so before and after, and a round in which they do not fails). call=read \
+              and call=pread read the next byte each, call=lseek goes to the next byte and reads nothing; the first \
+              two must return one byte, the last the place that it was sent to. In order nearly all calls meet the \
+              same page as the one before. call=pread_anywhere reads one byte at a place drawn anew each time, of \
+              which a generator of two instructions makes the next: there the size of the file tells, since the byte \
+              and what leads to its page have to come from further away in a large one. The loop is subtracted. A note \
+              gives the calls and MiB a second that a trial came to.",
+        prediction: "The measured os.syscall.null, and the instructions of the way that were counted in the source: \
+                     150 to the file (descriptor, permission, hooks), and for a read 300 more through the page cache \
+                     (finding the page, taking and giving back a reference, copying, the time of access), at two a \
+                     cycle and 3 GHz. A byte anywhere in a file that the last-level cache cannot hold waits once for \
+                     main memory, by the published latency. Unremarkable from four fifths of the null call, which does \
+                     a little work of its own, to three times of it and all the rest.",
+        not_for: "The cost of a byte; files that are not in memory; file systems that ask a server or another program \
+                  at each call.",
         pitfalls: &[
-            "A call that fails, or meets the end of the file, is fast: every one is checked, and the last byte is followed \
-             by the first.",
+            "A call that fails, or meets the end of the file, is fast: every one is checked, and the last byte is \
+             followed by the first.",
             "A position that two descriptors share is locked at each read and lseek: here it is not shared.",
             "relatime and noatime spare the time of access; a file system mounted strictatime does not.",
             "A library's stream answers most one-byte requests from its buffer: that is file.engines.",

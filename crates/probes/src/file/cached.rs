@@ -34,8 +34,8 @@ impl Cached {
         &self.proof
     }
 
-    /// That all of it still is in memory, but for a page here and there that the kernel reclaimed meanwhile: else some of
-    /// what was timed came from the device.
+    /// That all of it still is in memory, but for a page here and there that the kernel reclaimed meanwhile: else some
+    /// of what was timed came from the device.
     pub(super) fn check(&self) -> Result<(), Stop> {
         let found = cache::residency(&self.target).map_err(data::stopped)?;
         let missing = found.pages.saturating_sub(found.mincore);

@@ -31,30 +31,30 @@ pub(crate) static PROBE: Probe = Probe {
     summary: "Reading a cached file by every way there is, by the size of a request",
     kind: Kind::Measure,
     method: Method {
-        how: "A file of 64 MiB of noise, all of it in the page cache (mincore and cachestat say so before and after), is \
-              read from its beginning to its end and again, by requests of one size, each copied into a buffer of that \
-              size: by read, pread, readv into four parts, the C library's fread and Rust's BufReader with their usual \
-              buffers, memcpy out of a mapping, the same with its pages mapped ahead 2 MiB at a time, and io_uring with \
-              1, 8 or 64 requests under way, with and without file and buffers registered beforehand. Each is told that \
-              the order is sequential. The figure is the time of a batch over its requests, the making of the next request \
-              included. Before each pass over a mapping its pages are forgotten, which is not timed, so that each page \
-              is met for the first time as in a file just mapped. A note gives the time that 100 MB would take by a \
-              trial, which is the figure of older tables: the time of a request times 100 MB over its size.",
+        how: "A file of 64 MiB of noise, all of it in the page cache (mincore and cachestat say so before and after), \
+              is read from its beginning to its end and again, by requests of one size, each copied into a buffer of \
+              that size: by read, pread, readv into four parts, the C library's fread and Rust's BufReader with their \
+              usual buffers, memcpy out of a mapping, the same with its pages mapped ahead 2 MiB at a time, and \
+              io_uring with 1, 8 or 64 requests under way, with and without file and buffers registered beforehand. \
+              Each is told that the order is sequential. The figure is the time of a batch over its requests, the \
+              making of the next request included. Before each pass over a mapping its pages are forgotten, which is \
+              not timed, so that each page is met for the first time as in a file just mapped. A note gives the time \
+              that 100 MB would take by a trial, which is the figure of older tables: the time of a request times 100 \
+              MB over its size.",
         prediction: "From lower figures of the same run. Each call costs file.byte_calls, copying a byte lies between \
-                     reading it (mem.bandwidth.read) and copying it from memory to memory (half of mem.bandwidth.copy), each where \
-                     64 MiB lie. read, pread, readv: a call, and for each further page up to as much as a \
-                     one-byte read costs beyond the null call. fread and BufReader: a buffer's call shared by its \
-                     requests, and the library's instructions for each. Mappings: a fault for each 16 pages, \
-                     between one that maps one page and one that maps 16 (mem.fault.minor), or for mapping ahead up to \
-                     as much work. io_uring: the null call \
-                     shared by the requests under way, 50 to 83 ns for a request that does nothing as its author \
-                     published, and the file's part of a call.",
+                     reading it (mem.bandwidth.read) and copying it from memory to memory (half of \
+                     mem.bandwidth.copy), each where 64 MiB lie. read, pread, readv: a call, and for each further page \
+                     up to as much as a one-byte read costs beyond the null call. fread and BufReader: a buffer's call \
+                     shared by its requests, and the library's instructions for each. Mappings: a fault for each 16 \
+                     pages, between one that maps one page and one that maps 16 (mem.fault.minor), or for mapping \
+                     ahead up to as much work. io_uring: the null call shared by the requests under way, 50 to 83 ns \
+                     for a request that does nothing as its author published, and the file's part of a call.",
         not_for: "Files that are not in memory; random order; many threads at once; programs that look at a mapping in \
                   place, for here it is always copied.",
         pitfalls: &[
             "A file read into a mapping a second time has no faults any more: here every pass has them.",
-            "A library's buffer answers small requests and steps aside for large ones: a curve bends at 4 KiB (glibc) and \
-             8 KiB (BufReader).",
+            "A library's buffer answers small requests and steps aside for large ones: a curve bends at 4 KiB (glibc) \
+             and 8 KiB (BufReader).",
             "glibc reads whole multiples of its buffer directly and the rest through the buffer: a request that is no \
              multiple takes two calls.",
             "A compiler may leave out a copy that nobody looks at: the buffers are reached through calls it cannot see \

@@ -1,8 +1,8 @@
 //! The same small reads on a directory of another machine and on one of this machine, and how much of each is the way
 //! between them.
 //!
-//! It is what a program pays for a file that lies behind a network, or behind another program. It must not be used as the
-//! speed of the other machine's disk, which may never have been asked: its memory answers first.
+//! It is what a program pays for a file that lies behind a network, or behind another program. It must not be used as
+//! the speed of the other machine's disk, which may never have been asked: its memory answers first.
 
 use std::path::Path;
 
@@ -56,21 +56,22 @@ pub(crate) static PROBE: Probe = Probe {
     kind: Kind::Study,
     method: Method {
         how: "A file of 8 MiB of noise is written to a fresh directory below the one that --remote names, and to the \
-              scratch directory, and flushed. Blocks of 4 KiB of the two are read in turn by pread, a remote one and a local \
-              one to each sample, in order or in an order drawn anew for each pass. cache=direct: past the page cache, each \
-              block timed alone. cache=uncached: through it, after each pass's file was dropped and mincore and cachestat \
-              say that nothing of it is in memory; in random order the kernel is told so and each block is timed alone, in \
-              order 128 blocks are timed together, for of those one in many waits for what is read ahead. The share is one less the \
-              median local time over the median remote one of a round. A note names both file systems. The round trip is \
-              lstat(2) of a name that was never used before, which must not be found: no cache can answer that.",
-        prediction: "The local block as measured in turn with it, plus the measured round trip, plus the block over the \
-                     speed that the fastest network interface claims, where one does. With read-ahead a round trip brings \
-                     128 KiB and is shared by 32 blocks. Within a factor of 3: the other machine has a disk, a memory and \
-                     work of its own. The local block itself and the round trip are what they are.",
+              scratch directory, and flushed. Blocks of 4 KiB of the two are read in turn by pread, a remote one and a \
+              local one to each sample, in order or in an order drawn anew for each pass. cache=direct: past the page \
+              cache, each block timed alone. cache=uncached: through it, after each pass's file was dropped and \
+              mincore and cachestat say that nothing of it is in memory; in random order the kernel is told so and \
+              each block is timed alone, in order 128 blocks are timed together, for of those one in many waits for \
+              what is read ahead. The share is one less the median local time over the median remote one of a round. A \
+              note names both file systems. The round trip is lstat(2) of a name that was never used before, which \
+              must not be found: no cache can answer that.",
+        prediction: "The local block as measured in turn with it, plus the measured round trip, plus the block over \
+                     the speed that the fastest network interface claims, where one does. With read-ahead a round trip \
+                     brings 128 KiB and is shared by 32 blocks. Within a factor of 3: the other machine has a disk, a \
+                     memory and work of its own. The local block itself and the round trip are what they are.",
         not_for: "Throughput with many requests under way; large blocks; the disk of the other machine.",
         pitfalls: &[
-            "A client that caches by itself (sshfs, some FUSE file systems) may answer a second read of a block: each pass reads each \
-             block once, but passes repeat.",
+            "A client that caches by itself (sshfs, some FUSE file systems) may answer a second read of a block: each \
+             pass reads each block once, but passes repeat.",
             "Direct I/O on a network file system goes past this machine's memory and not past the server's.",
             "Attributes are cached for seconds: an lstat of a known name is no round trip.",
             "The two directories may be one disk: a mount of this machine on itself shows the cost of the way alone.",
@@ -89,8 +90,8 @@ pub(crate) static ROUND_TRIP_PROBE: Probe = Probe {
     summary: "A question to the server of a mounted directory and back, without data (--remote DIR)",
     kind: Kind::Study,
     method: Method {
-        how: "lstat(2) of a name that was never used before, in a fresh directory below the one that --remote names, and in \
-              the scratch directory beside it; each timed alone. It must fail because there is no such file.",
+        how: "lstat(2) of a name that was never used before, in a fresh directory below the one that --remote names, \
+              and in the scratch directory beside it; each timed alone. It must fail because there is no such file.",
         prediction: "None: the length of the way to a server is a fact of the network, which no figure of this machine \
                      gives.",
         not_for: "The network's own round trip: the server looks into its directory, and the client may make several \

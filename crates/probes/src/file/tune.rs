@@ -47,18 +47,19 @@ pub(crate) static PROBE: Probe = Probe {
     summary: "The block, threads and depth that read a file fastest, by successive halving, for each way of reading",
     kind: Kind::Study,
     method: Method {
-        how: "Every setting of a way (blocks of 4 KiB to 4 MiB, 1 to 16 threads, io_uring with 1 to 64 requests under way in each of up to \
-              4, but no more than 16 MiB under way in all) reads the shared file of 64 MiB in order for a few milliseconds, \
-              each thread its own part, from the beginning again at the end. The better half reads for twice as long, and so \
-              on until one is left. That one is then measured anew, in turn with pread of 128 KiB by one thread, which is what a \
-              plain program does: a figure from the search itself would be too good, for luck helped to choose it. Each \
-              round searches for itself, so that rounds which agree are evidence. Threads may use every CPU that is \
-              allowed. cache=cached: the file is in memory (mincore and cachestat). cache=direct: past the page cache; a \
-              note gives the bytes that the device below counted for those that were read.",
+        how: "Every setting of a way (blocks of 4 KiB to 4 MiB, 1 to 16 threads, io_uring with 1 to 64 requests under \
+              way in each of up to 4, but no more than 16 MiB under way in all) reads the shared file of 64 MiB in \
+              order for a few milliseconds, each thread its own part, from the beginning again at the end. The better \
+              half reads for twice as long, and so on until one is left. That one is then measured anew, in turn with \
+              pread of 128 KiB by one thread, which is what a plain program does: a figure from the search itself \
+              would be too good, for luck helped to choose it. Each round searches for itself, so that rounds which \
+              agree are evidence. Threads may use every CPU that is allowed. cache=cached: the file is in memory \
+              (mincore and cachestat). cache=direct: past the page cache; a note gives the bytes that the device below \
+              counted for those that were read.",
         prediction: "None: a search takes the best of what other measures explain one by one. Memory bandwidth \
                      (mem.bandwidth.copy) bounds it in the page cache, and the device past it.",
-        not_for: "Random access; files on other devices; a machine that does other work meanwhile, for more threads take \
-                  from that.",
+        not_for: "Random access; files on other devices; a machine that does other work meanwhile, for more threads \
+                  take from that.",
         pitfalls: &[
             "The best of many noisy figures is too good: the winner is measured again.",
             "Settings that are alike within the noise win by turns: the rounds say how often each did.",

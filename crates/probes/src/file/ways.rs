@@ -26,8 +26,8 @@ const AHEAD: f64 = (2u64 << 20) as f64;
 const PAGE: u64 = 4096;
 const RUST_BUFFER: u64 = 8 << 10;
 const STDIO_BUFFER: u64 = if cfg!(target_env = "musl") { 1 << 10 } else { 4 << 10 };
-/// Instructions of making a request and being told of its end; beside that, of a library's call that is answered from its
-/// buffer. Counted in the source to within the factor.
+/// Instructions of making a request and being told of its end; beside that, of a library's call that is answered from
+/// its buffer. Counted in the source to within the factor.
 const LOOP_INSTRUCTIONS: f64 = 30.0;
 const RUST_INSTRUCTIONS: f64 = 20.0;
 const STDIO_INSTRUCTIONS: f64 = 90.0;
@@ -148,9 +148,9 @@ impl Library {
     }
 }
 
-/// Nanoseconds of a fault that maps the pages around: from one that maps a single page, where the pages around are of one
-/// folio and mapped in one go, to one that maps each of them for itself, or as many of the former where a quick run has
-/// not measured that.
+/// Nanoseconds of a fault that maps the pages around: from one that maps a single page, where the pages around are of
+/// one folio and mapped in one go, to one that maps each of them for itself, or as many of the former where a quick run
+/// has not measured that.
 fn fault_around(facts: &Facts<'_>) -> Result<(Part, Vec<Input>), NoPrediction> {
     let one = facts.measured(&fault::METRIC, &fault::cached_file())?;
     Ok(match facts.measured(&fault::METRIC, &fault::cached_file_around()) {
@@ -225,8 +225,8 @@ mod tests {
     use super::*;
     use crate::testing::facts_about;
 
-    /// Predictions where a null call takes 60 ns, a one-byte read 130 ns, memory is read at 20 GB/s and copied at 20 GB/s
-    /// of bytes read and written, and a fault around 4 us.
+    /// Predictions where a null call takes 60 ns, a one-byte read 130 ns, memory is read at 20 GB/s and copied at 20
+    /// GB/s of bytes read and written, and a fault around 4 us.
     fn predicted(word: &'static str, bytes: u64) -> Prediction {
         let known = [
             (syscall_null::ID, Some(60.0)),

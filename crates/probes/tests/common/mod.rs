@@ -29,7 +29,12 @@ fn serve_round() {
 ///
 /// Panics if the process crashes, hangs, or answers garbage.
 pub fn run_probe(id: &str, case: &Case, slice_ms: u64) -> Attempt {
-    run_probe_in(&Directories { scratch: std::env::temp_dir(), remote: None }, id, case, slice_ms)
+    run_probe_in(&std::env::temp_dir(), id, case, slice_ms)
+}
+
+/// The same with this scratch directory.
+pub fn run_probe_in(scratch: &Path, id: &str, case: &Case, slice_ms: u64) -> Attempt {
+    run_probe_at(&Directories::scratch(scratch), id, case, slice_ms)
 }
 
 /// The directories that a probe may use.
@@ -41,7 +46,6 @@ pub struct Directories {
     pub remote: Option<PathBuf>,
 }
 
-#[allow(dead_code)]
 impl Directories {
     /// A scratch directory alone.
     pub fn scratch(scratch: &Path) -> Self {
@@ -55,8 +59,8 @@ pub fn on_disk() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// The same as [`run_probe`] with directories of the test's choice.
-pub fn run_probe_in(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> Attempt {
+/// The same with directories of the test's choice.
+pub fn run_probe_at(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> Attempt {
     let mut child = spawn();
     child.give(request(directories, id, case, slice_ms).as_bytes());
     let ending = child.wait(LIMIT, MOST_BYTES).unwrap();
@@ -97,8 +101,8 @@ pub fn measure(id: &str, case: &Case, slice_ms: u64) -> Vec<kelvin_model::Readin
 
 /// The same in directories of the test's choice.
 #[allow(dead_code)]
-pub fn measure_in(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> Vec<kelvin_model::Reading> {
-    match run_probe_in(directories, id, case, slice_ms) {
+pub fn measure_at(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> Vec<kelvin_model::Reading> {
+    match run_probe_at(directories, id, case, slice_ms) {
         Attempt::Measured(readings) => readings,
         other => panic!("{id} {case}: {other:?}"),
     }
