@@ -71,19 +71,9 @@ fn a_write_that_is_flushed_takes_longer_than_one_that_is_not_and_reaches_the_dev
 #[test]
 fn nothing_is_flushed_in_memory() {
     let Ok(memory) = tempfile::tempdir_in("/dev/shm") else { return };
-    let flushed = common::run_probe_in(
-        &common::Directories::scratch(memory.path()),
-        "file.sync",
-        &sync("fsync", "in_place"),
-        SLICE,
-    );
+    let flushed = common::run_probe_in(memory.path(), "file.sync", &sync("fsync", "in_place"), SLICE);
     assert!(matches!(&flushed, Attempt::Skipped(reason) if reason.0.contains("tmpfs lives in memory")), "{flushed:?}");
-    let base = common::run_probe_in(
-        &common::Directories::scratch(memory.path()),
-        "file.sync",
-        &sync("none", "in_place"),
-        SLICE,
-    );
+    let base = common::run_probe_in(memory.path(), "file.sync", &sync("none", "in_place"), SLICE);
     assert!(matches!(&base, Attempt::Measured(readings) if readings[0].notes[0].starts_with("tmpfs")), "{base:?}");
     assert_eq!(left(memory.path()), ["kelvin-sync-unflushed"]);
 }
