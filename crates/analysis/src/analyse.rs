@@ -45,7 +45,10 @@ pub fn analyse(run: &Run) -> Analysis {
 
 /// The conclusions that analysis draws from the measurements of a run, study by study; empty without a study.
 pub fn studies(run: &Run) -> Vec<StudyResult> {
-    [study::tasks(run), pages(run), files::block_sizes(run), files::depths(run)].into_iter().flatten().collect()
+    [study::tasks(run), pages(run), files::cache_below(run), files::block_sizes(run), files::depths(run)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// The studies that a run carries, and those that it has measured but not concluded.
