@@ -48,6 +48,7 @@ pub fn studies(run: &Run) -> Vec<StudyResult> {
     let studies = [
         study::tasks(run),
         pages(run),
+        files::cache_below(run),
         files::block_sizes(run),
         files::depths(run),
         study::engines(run),

@@ -1,11 +1,12 @@
-//! Conclusions from measures of files: the block, and the number of requests under way, that are enough.
+//! Conclusions from measures of files: whether a cache below the kernel answers, and which block and which number of requests
+//! under way are enough.
 
 use kelvin_model::{Case, Conclusion, Metric, Name, Run, StudyResult, Unit};
-use kelvin_stats::{headline, median_ratio};
+use kelvin_stats::{headline, headline_interval, median_ratio};
 
 use crate::gather::Gathered;
 use crate::headlines::{Desk, Settled};
-use crate::words::{amount, percent};
+use crate::words::{amount, digits, percent};
 
 /// A part of the best rate that counts as enough.
 const ENOUGH: f64 = 0.9;
@@ -43,6 +44,41 @@ static DEPTHS: [Curve; 1] = [Curve {
     held: None,
     what: "random reads of 4 KiB with a depth of",
 }];
+
+/// How much faster than the first pass a later one may be before a cache must have answered it.
+const CACHE_FACTOR: f64 = 2.0;
+
+/// Whether a cache below the kernel answers, from the metric `file.device.repeat`; `None` if it was not measured in two
+/// rounds at least.
+pub fn cache_below(run: &Run) -> Option<StudyResult> {
+    const METRIC: &str = "file.device.repeat";
+    let definition = run.metric(METRIC)?;
+    let desk = Desk::of(run);
+    let measurement = run.measurements.iter().find(|measurement| measurement.readings(METRIC).next().is_some())?;
+    let gathered = Gathered::of(measurement, definition, &desk.references);
+    let ratios = Settled::of(&gathered, definition.headline, None)?.round_headlines;
+    let interval = headline_interval(&ratios, None)?;
+    let conclusion = Conclusion {
+        text: format!(
+            "a cache below the kernel (a hypervisor's, a controller's or a drive's) answers what was read before, for later \
+             passes over a file are more than {CACHE_FACTOR} times as fast as the first: they are {} ({} to {}) times",
+            digits(headline(&ratios)),
+            digits(interval.lower),
+            digits(interval.upper)
+        ),
+        holds: match (interval.lower > CACHE_FACTOR, interval.upper < CACHE_FACTOR) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        },
+        test: format!("median of {} rounds and its interval", ratios.len()),
+    };
+    let design =
+        "A file was written, flushed, and read past the page cache once, and then again in several rounds. What was \
+                  just written may lie in such a cache from the beginning: then no pass is slow, and nothing shows."
+            .into();
+    Some(StudyResult { id: Name::new("file.device"), design, conclusions: vec![conclusion] })
+}
 
 /// Conclusions about blocks, from the metrics `file.blocksize.*`; `None` without curves of three points at least.
 pub fn block_sizes(run: &Run) -> Option<StudyResult> {

@@ -23,7 +23,7 @@ mod words;
 
 pub use analyse::{analyse, studies};
 pub use canaries::BLOCK_OVER_CHAIN;
-pub use files::{block_sizes, depths};
+pub use files::{block_sizes, cache_below, depths};
 pub use headlines::{Headlines, Measured, headline};
 pub use levels::{CurvePoint, levels};
 pub use pages::pages;

@@ -1,7 +1,7 @@
 //! Conclusions from measures of files.
 
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_analysis::{analyse, block_sizes, depths};
+use kelvin_analysis::{analyse, block_sizes, cache_below, depths};
 use kelvin_model::{Better, Case, Conclusion, Metric, Run, Treatment, Unit};
 
 const READ: Metric = Metric::rate("file.blocksize.read", "A rate of blocks").headline(Treatment::AsFound);
@@ -74,4 +74,20 @@ fn the_knee_of_a_depth_curve() {
     assert!(found[0].text.contains("with a depth of 16 are enough: they reach 98 %"), "{}", found[0].text);
     assert!(found[1].text.contains("with a depth of 4 are not enough: they reach 62 %"), "{}", found[1].text);
     assert!(depths(&testing::run(&[DEPTH])).is_none());
+}
+
+#[test]
+fn repeated_passes_that_are_far_faster_show_a_cache() {
+    const REPEAT: Metric = Metric::rate("file.device.repeat", "A ratio of passes")
+        .unit(Unit::Ratio, Better::Neither)
+        .headline(Treatment::AsFound);
+    let of = |ratio: f64, noise: f64| {
+        let mut run = testing::run(&[REPEAT]);
+        add_scalars(&mut run, &REPEAT, Case::new(), &rounds(ratio, noise));
+        cache_below(&run).unwrap().conclusions.remove(0)
+    };
+    let (cached, not, open) = (of(6.0, 0.05), of(1.1, 0.05), of(2.1, 0.5));
+    assert_eq!((cached.holds, not.holds, open.holds), (Some(true), Some(false), None));
+    assert!(cached.text.contains("as fast as the first: they are 6."), "{}", cached.text);
+    assert!(cache_below(&testing::run(&[REPEAT])).is_none());
 }

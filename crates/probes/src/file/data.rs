@@ -185,9 +185,12 @@ pub(super) fn can_be_direct(target: &Target, block: u64) -> Result<(), Stop> {
 
 /// What keeps a file from being measured: something that cannot be had here is skipped, anything else has failed.
 pub(super) fn stopped(error: kelvin_file::Error) -> Stop {
-    if error.is_absence() || matches!(error, kelvin_file::Error::Cache { .. }) {
-        Stop::skip(error.to_string())
-    } else {
-        Stop::fail(error.to_string())
+    use kelvin_file::Error;
+    match error {
+        Error::NoDirect { .. } | Error::Cache { .. } => {
+            Stop::skip(format!("needs a directory on a disk, chosen by --dir, and memory enough: {error}"))
+        }
+        absent if absent.is_absence() => Stop::skip(absent.to_string()),
+        failed => Stop::fail(failed.to_string()),
     }
 }

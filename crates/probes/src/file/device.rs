@@ -7,7 +7,9 @@ use kelvin_file::cache::State;
 use kelvin_file::job::{self, Job, Until};
 use kelvin_file::{Access, Engine, How, Order, Requests, Tally, Target};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment};
+use kelvin_model::{
+    Better, Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment, Unit,
+};
 
 use super::data::{self, MIB, WIDTH, Wide};
 use super::proof::Counters;
@@ -35,6 +37,11 @@ pub(crate) static LATENCY: Metric = of_disk(Metric::duration(
     "file.device.latency",
     "One read of 4 KiB from the device at a random place, with nothing else under way",
 ));
+static REPEAT: Metric = of_disk(Metric::rate(
+    "file.device.repeat",
+    "How many times as fast as the first pass over a file, after it was written, later ones are",
+))
+.unit(Unit::Ratio, Better::Neither);
 pub(crate) static WRITE: Metric = of_disk(Metric::rate(
     WRITE_ID,
     "Bytes per second that the device accepts, in order, with 16 requests of 1 MiB under way, not flushed",
@@ -59,8 +66,8 @@ pub(crate) static PROBE: Probe = Probe {
               way; by 16 threads of pread where io_uring is not to be had, which a note says. The time is that from the \
               first request of a part to its last answer. Latency: blocks of 4 KiB, each once in random order, by pread, \
               timed one by one. The device's own counters must have moved with at least 95 % of the bytes; their share is \
-              noted. The rate of the first pass over the file after it was written is noted beside that of the round: where \
-              later passes are more than twice as fast, a note says that a cache below the kernel answers them.",
+              noted. Whoever writes the file reads it once in the same way; the rate of a round over that of this first pass is \
+              file.device.repeat, and where it is above 2 a note says that a cache below the kernel answers.",
         prediction: "None: what a device can do is where explanations of file measures begin; what its bus could carry is a \
                      bound, and no prediction.",
         not_for: "The medium itself, where a drive's, a controller's or a hypervisor's cache answers; a busy device; reads \
@@ -80,7 +87,7 @@ pub(crate) static PROBE: Probe = Probe {
             "fio --direct=1 --ioengine=io_uring, which measures the same",
         ],
     },
-    metrics: &[&READ, &LATENCY],
+    metrics: &[&READ, &REPEAT, &LATENCY],
     inputs: &[],
     cases,
     run: read,
@@ -174,7 +181,8 @@ fn rate(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
     bench.note_on_last(counters.have_read(bytes * times.len() as u64)?);
     let mean = (bytes as usize * times.len()) as f64 * 1e9 / times.iter().sum::<f64>();
     if let Some(first) = data::first_pass(target)? {
-        bench.note_on_last(beside_the_first(first, mean));
+        bench.note(beside_the_first(first, mean));
+        bench.record(&REPEAT, vec![mean / first]);
     }
     Ok(())
 }
