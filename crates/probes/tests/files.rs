@@ -151,7 +151,8 @@ fn block_rate(
     let readings = scratch.measure(&format!("file.blocksize.{direction}"), &case)?;
     let reading = of(&readings, &format!("file.blocksize.{direction}"));
     let proof = match word {
-        "cached" | "buffered" => "afterwards, 16384 of 16384 pages in memory",
+        // All of them, but for what was reclaimed meanwhile.
+        "cached" | "buffered" => " of 16384 pages in memory",
         _ => "bytes that were",
     };
     assert!(says(reading, proof) || says(reading, "no device's counters tell"), "{case}: {:?}", reading.notes);
@@ -162,8 +163,7 @@ fn block_rate(
 fn larger_blocks_are_read_faster_and_memory_faster_than_the_disk() {
     let scratch = Scratch::new();
     let rate = |block, cache| block_rate(&scratch, "read", block, ("cache", cache));
-    let (small, large) = (rate(512, "cached").unwrap(), rate(1 << 20, "cached").unwrap());
-    assert!(large > 2.0 * small, "{small} and {large}");
+    assert!(above(|| Some((rate(1 << 20, "cached")?, 2.0 * rate(512, "cached")?))));
     assert!(above(|| Some((rate(4096, "cached")?, rate(4096, "uncached")?))));
     assert!(above(|| Some((rate(1 << 20, "direct")?, 2.0 * rate(4096, "direct")?))));
 }
@@ -172,8 +172,7 @@ fn larger_blocks_are_read_faster_and_memory_faster_than_the_disk() {
 fn larger_blocks_are_written_faster_and_nothing_but_the_shared_files_stays() {
     let scratch = Scratch::new();
     let rate = |block, sync| block_rate(&scratch, "write", block, ("sync", sync));
-    let (small, large) = (rate(512, "buffered").unwrap(), rate(1 << 20, "buffered").unwrap());
-    assert!(large > 2.0 * small, "{small} and {large}");
+    assert!(above(|| Some((rate(1 << 20, "buffered")?, 2.0 * rate(512, "buffered")?))));
     assert_eq!(scratch.left(), ["kelvin-afloat-67108864"]);
     if rate(4096, "direct").is_none() {
         return;
