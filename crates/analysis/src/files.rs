@@ -1,7 +1,7 @@
 //! Conclusions from measures of files: whether a cache below the kernel answers, and which block and which number of requests
 //! under way are enough.
 
-use kelvin_model::{Case, Conclusion, Metric, Name, Run, StudyResult, Unit};
+use kelvin_model::{Case, Conclusion, Measurement, Metric, Name, Run, StudyResult, Unit};
 use kelvin_stats::{headline, headline_interval, median_ratio};
 
 use crate::gather::Gathered;
@@ -49,12 +49,14 @@ static DEPTHS: [Curve; 1] = [Curve {
 const CACHE_FACTOR: f64 = 2.0;
 
 /// Whether a cache below the kernel answers, from the metric `file.device.repeat`; `None` if it was not measured in two
-/// rounds at least.
+/// rounds at least, or only as an input.
 pub fn cache_below(run: &Run) -> Option<StudyResult> {
     const METRIC: &str = "file.device.repeat";
     let definition = run.metric(METRIC)?;
     let desk = Desk::of(run);
-    let measurement = run.measurements.iter().find(|measurement| measurement.readings(METRIC).next().is_some())?;
+    let is_asked =
+        |measurement: &&Measurement| !measurement.planned.only_input && measurement.readings(METRIC).next().is_some();
+    let measurement = run.measurements.iter().find(is_asked)?;
     let gathered = Gathered::of(measurement, definition, &desk.references);
     let ratios = Settled::of(&gathered, definition.headline, None)?.round_headlines;
     let interval = headline_interval(&ratios, None)?;
@@ -129,7 +131,7 @@ impl Curve {
 
     /// Its points, ascending.
     fn points(&self, run: &Run, desk: &Desk<'_>, definition: &Metric) -> Vec<Point> {
-        let of = |measurement: &kelvin_model::Measurement| {
+        let of = |measurement: &Measurement| {
             let case = &measurement.planned.case;
             measurement.readings(self.metric).next()?;
             let at = case.integer(self.axis).filter(|_| self.is_held(case))?;

@@ -48,8 +48,8 @@ pub(crate) static PROBE: Probe = Probe {
               touch in each 16 MiB, each timed alone. getrusage of the thread counts major faults outside of the timed \
               region: a touch timed alone that was not exactly one fails the round, one in a hundred excepted.",
         prediction: "read_ahead=off: a minor fault of a cached file, as measured in this run, plus file.device.latency. \
-                     read_ahead=on, a page at a step: the longer of that fault and a page at file.device.read. Unremarkable \
-                     within a factor of two. 16 MiB at a step: none, for how much is read around a touch is not stated.",
+                     Unremarkable within a factor of two. read_ahead=on: none, for how much is read around a touch is not \
+                     stated: it may be more than a whole row of pages.",
         not_for: "The latency of the disk itself; pages of a file system that lives in memory, which have no major faults.",
         pitfalls: &[
             "A page that is still in the page cache costs a minor fault: residence is checked before each pass.",
@@ -284,43 +284,24 @@ fn shuffled(pages: usize, seed: u64) -> Vec<usize> {
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let minor = facts.measured(&fault::METRIC, &fault::cached_file())?;
-    let page = page_bytes() as f64;
-    let alone = case.integer("step_bytes") == Some(page_bytes() as u64);
-    match (case.word("read_ahead"), alone) {
-        (Some("off"), true) => {
-            let read = facts.measured(&device::LATENCY, &Case::new())?;
-            let value = minor.value + read.value;
-            let words = format!("{:.0} ns fault + {:.0} ns read = {value:.0} ns", minor.value, read.value);
-            Ok(Predicting::within_factor(Basis::Derived, value, SPREAD)
-                .formula("minor fault of a cached file + file.device.latency")
-                .input(minor)
-                .input(read)
-                .derived_as(words))
-        }
-        (Some("on"), true) => {
-            let stream = facts.measured(&device::READ, &Case::new())?;
-            let read = page * 1e9 / stream.value;
-            let value = minor.value.max(read);
-            let words = format!(
-                "the longer of {:.0} ns fault and {page} B / {:.2} GB/s = {read:.0} ns is {value:.0} ns",
-                minor.value,
-                stream.value / 1e9
-            );
-            Ok(Predicting::within_factor(Basis::Derived, value, SPREAD)
-                .formula("the longer of a minor fault of a cached file and a page / file.device.read, for the kernel reads ahead")
-                .input(minor)
-                .input(stream)
-                .derived_as(words))
-        }
-        _ => Err(NoPrediction::because(format!(
+    if case.word("read_ahead") != Some("off") {
+        return Err(NoPrediction::because(format!(
             "it is a minor fault ({:.0} ns in this run) plus the device's read of what is read around it, and how much that \
              is, the kernel does not state",
             minor.value
-        ))),
+        )));
     }
+    let read = facts.measured(&device::LATENCY, &Case::new())?;
+    let value = minor.value + read.value;
+    let words = format!("{:.0} ns fault + {:.0} ns read = {value:.0} ns", minor.value, read.value);
+    Ok(Predicting::within_factor(Basis::Derived, value, SPREAD)
+        .formula("minor fault of a cached file + file.device.latency")
+        .input(minor)
+        .input(read)
+        .derived_as(words))
 }
 
-/// The factor either way within which a fault is unremarkable: a latency that is seldom the same, twice.
+/// The factor either way within which a fault is unremarkable: the latency of a device is seldom the same.
 const SPREAD: f64 = 2.0;
 
 #[cfg(test)]
@@ -348,19 +329,13 @@ mod tests {
 
     #[test]
     fn a_major_fault_is_a_minor_one_and_a_read() {
-        let known = [
-            (fault::ID, Some(300.0)),
-            ("file.device.latency", Some(50_000.0)),
-            ("file.device.read", Some(4.096 * page_bytes() as f64 / 4096.0 * 1e9)),
-        ];
+        let known = [(fault::ID, Some(300.0)), ("file.device.latency", Some(50_000.0))];
         facts_about(&known, |facts| {
             let of = |read_ahead, step: usize| {
                 let case = Case::new().with_word("read_ahead", read_ahead).with("step_bytes", step as u64);
                 predict(facts, &METRIC, &case)
             };
             assert_eq!(of("off", page_bytes()).unwrap().value, 50_300.0);
-            // A page comes every microsecond; a fault is shorter.
-            assert_eq!(of("on", page_bytes()).unwrap().value, 1000.0);
             assert!(of("on", LONG_STEP).unwrap_err().0.starts_with("it is a minor fault (300 ns in this run) plus"));
         });
     }
