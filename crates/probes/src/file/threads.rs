@@ -37,7 +37,7 @@ pub(super) static PROBE: Probe = Probe {
               posix_fadvise until mincore and cachestat find no page, and read once. The rate is the bytes of all over the \
               time from the first start to the last end. A note says how evenly they were served, by Jain's index. Of \
               uncached reads the device's own counters must show 95 %.",
-        prediction: "cached: as many times the rate of one thread (a null system call, the kernel's way, and a copy) as \
+        prediction: "cached: as many times the rate of one thread (a null system call and a copy) as \
                      there are threads, or CPUs if those are fewer, and no more than all CPUs together read or copy in \
                      memory. uncached: the same, and no more than file.device.read. Threads that hinder one another are in \
                      no formula. Unremarkable within a factor of two.",
@@ -131,15 +131,14 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     let workers = threads.min(cpus);
     let linear = workers as f64 * block as f64 * 1e9 / one.nanoseconds;
     let value = bounds.iter().map(|bound| bound.rate).fold(linear, f64::min);
-    let Expected { nanoseconds, formula, derivation, inputs, source, factor } = one;
+    let Expected { nanoseconds, formula, derivation, inputs } = one;
     let names: Vec<&str> = bounds.iter().map(|bound| bound.input.name.as_str()).collect();
     let limits: Vec<&str> = bounds.iter().map(|bound| bound.words.as_str()).collect();
-    let predicting = Predicting::within_factor(Basis::Derived, value, factor).formula(format!(
+    let predicting = Predicting::within_factor(Basis::Derived, value, expected::FACTOR).formula(format!(
         "the least of min(threads, CPUs) x block / ({formula}){}{}",
         if names.is_empty() { "" } else { " and " },
         names.join(" and ")
     ));
-    let predicting = source.into_iter().fold(predicting, Predicting::source);
     let predicting = inputs.into_iter().fold(predicting, Predicting::input);
     let words = format!(
         "{workers} x {} / ({derivation} = {}) = {}{}{}; the least is {}",
@@ -176,7 +175,7 @@ mod tests {
         machine.topology.allowed = Fact::known((0..cpus).collect(), "a test");
         let measured = |id: &str, case: &Case| {
             let value = match (id, case.word("cpus")) {
-                ("os.syscall.null", _) => 50.0,
+                ("os.syscall.null", _) => 100.0,
                 ("mem.bandwidth.copy", Some("one")) => 20e9,
                 ("mem.bandwidth.copy", _) => 50e9,
                 ("file.device.read", _) => 1e9,
@@ -190,7 +189,7 @@ mod tests {
 
     #[test]
     fn threads_add_up_to_the_cpus_the_memory_or_the_device() {
-        // 50 ns of call, 50 ns of way, and 1000 bytes at 10 a nanosecond: 5 GB/s a thread.
+        // 100 ns of call, and 1000 bytes at 10 a nanosecond: 5 GB/s a thread.
         let about = |value: f64, expected: f64| (value / expected - 1.0).abs() < 1e-9;
         assert!(about(predicted(4, 1, "cached"), 5e9));
         assert!(about(predicted(4, 3, "cached"), 15e9));
