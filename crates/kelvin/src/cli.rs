@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use file::{AutosizeArgs, CacheArgs, DigestArgs, FileArgs, FileCommand, HowArgs, ReadArgs, WriteArgs};
+pub use file::{AutosizeArgs, CacheArgs, DigestArgs, FileArgs, FileCommand, HowArgs, ReadArgs, SweepArgs, WriteArgs};
 
 use crate::fault::Fault;
 
@@ -33,8 +33,9 @@ pub enum Command {
     #[command(after_help = "Examples:\n  kelvin run\n  kelvin run cpu os.switch --quick\n  \
                             kelvin run os.syscall.null --budget 10s --json\n  kelvin run --beside zenbook-2011")]
     Run(RunArgs),
-    /// Run one of the long experiments
-    #[command(after_help = "Examples:\n  kelvin study tasks\n  kelvin study os.tasks --budget 2m")]
+    /// Run one of the long experiments, or a measure of a plain run with all its points
+    #[command(after_help = "Examples:\n  kelvin study tasks\n  kelvin study os.tasks --budget 2m\n  \
+                            kelvin study file.depth --dir /data")]
     Study(StudyArgs),
     /// Read or write a file in any way, and see where its bytes come from or go to
     #[command(after_help = "Examples:\n  kelvin file read data.bin --block 4k\n  \
@@ -118,7 +119,7 @@ pub struct DestinationArgs {
 /// How to measure.
 #[derive(Debug, Args)]
 pub struct MeasureArgs {
-    /// Time for everything, such as 45s or 10m [default: 30 s for cpu and os, 30 s for mem; 10 s each with --quick]
+    /// Time for everything, such as 45s or 10m [default: 30 s for cpu and os, for mem, for file; 10 s each with --quick]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,
     /// Fresh processes for each case at least, 2 to 1000 [default: 6; 3 with --quick, 20 with --thorough]

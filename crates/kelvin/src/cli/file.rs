@@ -9,7 +9,7 @@ use kelvin_file::Engine;
 use kelvin_file::cache::State;
 use kelvin_file::write::{Pattern, Sync, WriteEngine};
 
-use super::any_duration;
+use super::{DestinationArgs, MeasureArgs, any_duration};
 
 /// `kelvin file`.
 #[derive(Debug, Args)]
@@ -40,6 +40,9 @@ pub enum FileCommand {
                             Past the page cache (--sync direct) an end that does not fill a block of the device is\n\
                             written with zeros behind it, and the file then cut to its size, its last page in memory.")]
     Write(WriteArgs),
+    /// Every measure of files and disks in its full form, on the file system of a directory: table, stored run, report
+    #[command(after_help = "Examples:\n  kelvin file sweep --dir /data\n  kelvin file sweep --dir /data --budget 2m")]
+    Sweep(SweepArgs),
     /// How large the file cache can become; with --measure, proven under a limit
     #[command(
         after_help = "Examples:\n  kelvin file cache .\n  sudo kelvin file cache /data --measure --limit 512M\n\n\
@@ -162,6 +165,17 @@ pub struct HowArgs {
     /// State of the page cache: all of the file in it, nothing of it, or past it; proven before and after
     #[arg(long, value_enum, default_value = "as-found")]
     pub cache: CacheArg,
+}
+
+/// `kelvin file sweep`.
+#[derive(Debug, Args)]
+pub struct SweepArgs {
+    /// How to measure
+    #[command(flatten)]
+    pub measure: MeasureArgs,
+    /// Where it goes
+    #[command(flatten)]
+    pub to: DestinationArgs,
 }
 
 /// `kelvin file autosize`.

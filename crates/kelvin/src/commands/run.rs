@@ -10,7 +10,7 @@ use kelvin_model::{Reference, RunStatus};
 use kelvin_report::{Html, Json, Render, Report, Terminal};
 use kelvin_store::Store;
 
-use crate::cli::{DestinationArgs, RunArgs, StoreArgs};
+use crate::cli::{DestinationArgs, RunArgs, StoreArgs, SweepArgs};
 use crate::commands::{explain, open_store, report};
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::measure::{Finished, Here, Wishes, effort_defaults, measure};
@@ -34,6 +34,17 @@ pub fn run(args: &RunArgs) -> Done {
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan));
     let wishes = Wishes { mode, budget, rounds, args: &args.measure };
     carry_out(here, &plan, &wishes, &Destination::new(&args.to, references))
+}
+
+/// `kelvin file sweep`: the area of files and disks with all its points.
+pub fn sweep(args: &SweepArgs) -> Done {
+    let here = Here::read()?;
+    let effort = Effort::Thorough;
+    let plan = Plan::new(&kelvin_probes::all(), Kind::Measure, &["file".to_owned()], &here.machine, effort)
+        .map_err(Fault::because)?;
+    let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan));
+    let wishes = Wishes { mode, budget, rounds, args: &args.measure };
+    carry_out(here, &plan, &wishes, &Destination::new(&args.to, Vec::new()))
 }
 
 /// The study that `--remote` asks for, whatever else is measured.

@@ -1,4 +1,4 @@
-//! `kelvin study`: one of the long experiments.
+//! `kelvin study`: one of the long experiments, or a measure of a plain run in its full form.
 
 use kelvin_harness::{Effort, Kind, Plan};
 
@@ -15,14 +15,22 @@ const ROUNDS: u32 = 5;
 pub fn study(args: &StudyArgs) -> Done {
     let here = Here::read()?;
     let probes = kelvin_probes::all();
-    let studies = || probes.iter().filter(|probe| probe.kind == Kind::Study);
+    let of = |kind: Kind| probes.iter().filter(move |probe| probe.kind == kind);
     let last = |id: &'static str| id.rsplit('.').next().unwrap_or(id);
-    let chosen = studies().find(|probe| probe.id == args.name || last(probe.id) == args.name).ok_or_else(|| {
-        let known: Vec<&str> = studies().map(|probe| last(probe.id)).collect();
-        Fault::because(format!("no study is called '{}'; there is: {}", args.name, known.join(", ")))
+    let study = of(Kind::Study).find(|probe| probe.id == args.name || last(probe.id) == args.name);
+    let in_full = || of(Kind::Measure).find(|probe| probe.id == args.name);
+    let chosen = study.or_else(in_full).ok_or_else(|| {
+        let known: Vec<&str> = of(Kind::Study).map(|probe| last(probe.id)).collect();
+        Fault::because(format!(
+            "no study is called '{}'; there is: {}; and any probe that `kelvin list` shows, in its full form",
+            args.name,
+            known.join(", ")
+        ))
     })?;
-    let plan = Plan::new(&probes, Kind::Study, &[chosen.id.to_owned()], &here.machine, Effort::Default)
-        .map_err(Fault::because)?;
+    // A study is what it is; a measure has points that a plain run leaves out.
+    let effort = if chosen.kind == Kind::Study { Effort::Default } else { Effort::Thorough };
+    let plan =
+        Plan::new(&probes, chosen.kind, &[chosen.id.to_owned()], &here.machine, effort).map_err(Fault::because)?;
     let wishes = Wishes { mode: "study", budget: BUDGET, rounds: ROUNDS, args: &args.measure };
     run::carry_out(here, &plan, &wishes, &Destination::new(&args.to, Vec::new()))
 }

@@ -9,6 +9,7 @@ use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment};
 
 use super::axes::{BLOCK, CACHE, SYNC, number, state};
+use super::cached;
 use super::data::{self, KIB, MIB};
 use super::device;
 use super::expected::{self, Way};
@@ -178,18 +179,10 @@ fn read_again(bench: &mut Bench<'_>, block: u64, state: State) -> Result<(), Sto
     let after = if state == State::Direct {
         counters.have_read(tally.bytes)?
     } else {
-        still_cached(cache::residency(&target).map_err(data::stopped)?)?
+        cached::still(cache::residency(&target).map_err(data::stopped)?)?
     };
     bench.note_on_last(after);
     Ok(())
-}
-
-/// That a file that was in memory still is, in words.
-fn still_cached(found: cache::Residency) -> Result<String, Stop> {
-    if found.is_whole() {
-        return Ok(format!("afterwards, {found}"));
-    }
-    Err(Stop::skip(format!("needs memory for a file of {}: afterwards, {found}", expected::bytes(BYTES))))
 }
 
 /// Reads a whole file of which nothing is in memory, again and again.
@@ -230,7 +223,7 @@ fn write_buffered(bench: &mut Bench<'_>, block: u64) -> Result<(), Stop> {
         requests.allow(iterations);
         requests.by_ref().try_for_each(|request| writer.write(request))
     })?;
-    bench.note_on_last(still_cached(cache::residency(&target).map_err(data::stopped)?)?);
+    bench.note_on_last(cached::still(cache::residency(&target).map_err(data::stopped)?)?);
     Ok(())
 }
 

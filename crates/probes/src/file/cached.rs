@@ -1,7 +1,7 @@
 //! The shared file in the page cache: brought there before a measurement, and proven to be there after it.
 
 use kelvin_file::Target;
-use kelvin_file::cache::{self, State};
+use kelvin_file::cache::{self, Residency, State};
 use kelvin_harness::{Bench, Stop};
 
 use super::data;
@@ -34,18 +34,21 @@ impl Cached {
         &self.proof
     }
 
-    /// That all of it still is in memory, but for a page here and there that the kernel reclaimed meanwhile: else some
-    /// of what was timed came from the device.
+    /// That it still is in memory: see [`still`].
     pub(super) fn check(&self) -> Result<(), Stop> {
-        let found = cache::residency(&self.target).map_err(data::stopped)?;
-        let missing = found.pages.saturating_sub(found.mincore);
-        if missing as f64 <= RECLAIMED * found.pages as f64 {
-            return Ok(());
-        }
-        Err(Stop::fail(format!(
-            "the kernel dropped a part of {} while it was read: {found}; free some memory, or switch off what reclaims \
-             idle cache",
-            self.target.path().display()
-        )))
+        still(cache::residency(&self.target).map_err(data::stopped)?).map(drop)
     }
+}
+
+/// That a file that was in memory still is, in words, but for a page here and there that the kernel reclaimed meanwhile: else
+/// some of what was timed came from the device, and the round is lost.
+pub(super) fn still(found: Residency) -> Result<String, Stop> {
+    let missing = found.pages.saturating_sub(found.mincore);
+    if missing as f64 <= RECLAIMED * found.pages as f64 {
+        return Ok(format!("afterwards, {found}"));
+    }
+    Err(Stop::fail(format!(
+        "the kernel dropped a part of the file while it was read: afterwards, {found}; free some memory, or switch off what \
+         reclaims idle cache"
+    )))
 }

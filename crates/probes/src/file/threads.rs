@@ -13,6 +13,7 @@ use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction
 use kelvin_sys::cpu;
 
 use super::axes::{BLOCK, CACHE, THREADS, number, state};
+use super::cached;
 use super::data::{self, KIB, MIB};
 use super::device::{self, of_disk};
 use super::expected::{self, Expected, Way, per_second, time};
@@ -99,10 +100,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let counters = Counters::look(&target);
     let done = job::run(&job).map_err(data::stopped)?;
     match state {
-        State::Cached if !done.after.is_whole() => {
-            return Err(Stop::skip(format!("needs memory for a file of {BYTES} bytes: afterwards, {}", done.after)));
-        }
-        State::Cached => bench.note(format!("before, {}; afterwards, {}", done.before, done.after)),
+        State::Cached => bench.note(format!("before, {}; {}", done.before, cached::still(done.after)?)),
         _ => bench.note(format!("before, {}; {}", done.before, counters.have_read(done.total.bytes)?)),
     }
     bench.note(format!("fairness among the threads, by Jain's index: {:.3}", done.fairness()));

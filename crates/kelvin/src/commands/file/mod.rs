@@ -24,6 +24,7 @@ pub fn file(args: &FileArgs) -> Done {
         FileCommand::Read(args) => read::read(args),
         FileCommand::Autosize(args) => read::autosize(args),
         FileCommand::Write(args) => write::write(args),
+        FileCommand::Sweep(args) => super::run::sweep(args),
         FileCommand::Cache(args) => cache::cache(args),
     }
 }
