@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
 
+use kelvin_report::text::clean;
+
 /// It could not be done: one line that says why, exit status 2.
 #[derive(Debug)]
 pub struct Fault(String);
@@ -27,7 +29,7 @@ impl Fault {
 
     /// Says it on standard error; the exit status to end with.
     pub fn report(&self) -> ExitCode {
-        let line = self.0.split_whitespace().collect::<Vec<_>>().join(" ");
+        let line = clean(&self.0.split_whitespace().collect::<Vec<_>>().join(" "));
         // Nothing is left to do if even standard error is gone.
         let _ = writeln!(std::io::stderr(), "kelvin: {line}");
         ExitCode::from(2)
