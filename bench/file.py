@@ -131,7 +131,7 @@ class Sides:
         self.prove()
         begun = time.perf_counter()
         for _ in range(times):
-            subprocess.run(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+            subprocess.run(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
         return self.path.stat().st_size * times / (time.perf_counter() - begun)
 
 
