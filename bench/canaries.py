@@ -33,10 +33,7 @@ def parse():
     parser.add_argument("--pairs", type=int, default=15, help="pairs [default: %(default)s]")
     parser.add_argument("--seconds", type=float, default=6, help="time of each run [default: %(default)s]")
     parser.add_argument("--bound", type=float, default=0.02, help="largest change, as a share [default: %(default)s]")
-    arguments = parser.parse_args()
-    if arguments.pairs < 5:
-        parser.error("--pairs must be at least 5: fewer give no 90 % interval")
-    return arguments
+    return common.parse_pairs(parser)
 
 
 def benchmark():

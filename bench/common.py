@@ -61,6 +61,14 @@ def add_common_arguments(parser):
     parser.add_argument("--seed", type=int, default=1, help="seed of the random orders [default: %(default)s]")
 
 
+def parse_pairs(parser):
+    """The arguments, of which --pairs must be enough for an interval."""
+    arguments = parser.parse_args()
+    if arguments.pairs < 5:
+        parser.error("--pairs must be at least 5: fewer give no 90 % interval")
+    return arguments
+
+
 def kelvin_program(path):
     """The absolute path of the kelvin to measure."""
     path = Path(path)

@@ -277,10 +277,7 @@ def parse():
     parser.add_argument("--dir", type=Path, default=Path(), help="where files are made [default: here]")
     parser.add_argument("--size", type=int, default=4096, help="size of the file of the digest, in MiB [default: %(default)s]")
     parser.add_argument("--only", nargs="+", choices=["cached", "direct", "digest"], default=["cached", "direct", "digest"])
-    arguments = parser.parse_args()
-    if arguments.pairs < 5:
-        parser.error("--pairs must be at least 5: fewer give no 90 % interval")
-    return arguments
+    return common.parse_pairs(parser)
 
 
 def benchmark():

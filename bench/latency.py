@@ -37,10 +37,7 @@ def parse():
     parser.add_argument("--pairs", type=int, default=15, help="pairs of each comparison [default: %(default)s]")
     parser.add_argument("--seconds", type=float, default=0.5, help="time of the loop at each working set [default: %(default)s]")
     parser.add_argument("--budget", type=float, default=6, help="time of a kelvin run [default: %(default)s]")
-    arguments = parser.parse_args()
-    if arguments.pairs < 5:
-        parser.error("--pairs must be at least 5: fewer give no 90 % interval")
-    return arguments
+    return common.parse_pairs(parser)
 
 
 def benchmark():

@@ -159,10 +159,7 @@ def parse():
     parser.add_argument("--pairs", type=int, default=15, help="pairs of each comparison at least [default: %(default)s]")
     parser.add_argument("--most-pairs", type=int, default=45, help="pairs of one that straddles its bound at most [default: %(default)s]")
     parser.add_argument("--seconds", type=float, default=0.5, help="time of each program in a pair [default: %(default)s]")
-    arguments = parser.parse_args()
-    if arguments.pairs < 5:
-        parser.error("--pairs must be at least 5: fewer give no 90 % interval")
-    return arguments
+    return common.parse_pairs(parser)
 
 
 def benchmark():

@@ -196,7 +196,7 @@ fn fill(target: &Target) -> Result<Residency> {
     }
     Err(Error::Cache {
         path: target.path().to_owned(),
-        wanted: "cached",
+        wanted: State::Cached,
         found: format!("after it was read, {found}; is there memory enough for it?"),
     })
 }
@@ -228,7 +228,7 @@ fn empty(target: &Target, state: State) -> Result<Residency> {
     };
     Err(Error::Cache {
         path: target.path().to_owned(),
-        wanted: state.name(),
+        wanted: state,
         found: format!("after it was dropped, {found}{why}"),
     })
 }

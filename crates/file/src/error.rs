@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::cache::State;
+
 /// Why a file could not be worked on.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -71,12 +73,12 @@ pub enum Error {
     #[error("a control group of our own is not to be had here: {0}")]
     NoGroup(String),
     /// The state of the page cache that was asked for could not be reached, or not be proven.
-    #[error("{} is not {wanted}: {found}", path.display())]
+    #[error("{} is not {}: {found}", path.display(), wanted.name())]
     Cache {
         /// The file.
         path: PathBuf,
-        /// `cached`, `uncached`.
-        wanted: &'static str,
+        /// The state that was asked for.
+        wanted: State,
         /// What was found instead.
         found: String,
     },

@@ -4,14 +4,13 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use kelvin_sys::random::{STEP, split_mix};
+
 /// Bytes that are written at a time.
 const CHUNK: usize = 1 << 20;
 
 /// Bytes of a number.
 const WORD: u64 = 8;
-/// From the state behind one number to that behind the next: the generator counts, and so begins anywhere.
-const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-
 /// Numbers of the splitmix64 generator (Steele, Lea, Flood 2014): the same for the same seed.
 #[derive(Clone, Debug)]
 pub struct Noise(u64);
@@ -46,11 +45,7 @@ impl Noise {
     }
 
     fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(STEP);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        split_mix(&mut self.0)
     }
 }
 

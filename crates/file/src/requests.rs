@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use kelvin_sys::random::{STEP, split_mix};
+
 /// The order of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -107,7 +109,7 @@ impl Requests {
 fn shuffle(order: Order, pass: u64, blocks: u64) -> Shuffle {
     let seed = match order {
         Order::Sequential => 0,
-        Order::Random { seed } => seed.wrapping_add(pass.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+        Order::Random { seed } => seed.wrapping_add(pass.wrapping_mul(STEP)),
     };
     Shuffle::new(blocks, seed)
 }
@@ -150,7 +152,7 @@ impl Shuffle {
     fn new(count: u64, seed: u64) -> Self {
         let bits = 64 - count.saturating_sub(1).leading_zeros();
         let mut state = seed;
-        let keys = std::array::from_fn(|_| mixed(&mut state));
+        let keys = std::array::from_fn(|_| split_mix(&mut state));
         Self { count, half: bits.div_ceil(2).max(1), keys }
     }
 
@@ -176,15 +178,6 @@ impl Shuffle {
         }
         left << self.half | right
     }
-}
-
-/// The next number of the splitmix64 generator (Steele, Lea, Flood 2014).
-fn mixed(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

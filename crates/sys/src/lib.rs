@@ -26,6 +26,7 @@ pub mod numa;
 pub mod pagemap;
 pub mod peer;
 pub mod process;
+pub mod random;
 pub mod shared;
 pub mod signals;
 pub mod stdio;

@@ -3,6 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
 
+use crate::random::split_mix;
 use crate::{Error, Result};
 
 /// Which pages an arena asks for.
@@ -296,15 +297,6 @@ fn sattolo(n: usize, seed: u64) -> Vec<u32> {
 /// 2019), each number likely to within one part in 2^32 over the bound.
 fn below(bound: u64, state: &mut u64) -> usize {
     (((split_mix(state) >> 32) * bound) >> 32) as usize
-}
-
-/// The next number of the splitmix64 generator (Steele, Lea, Flood 2014).
-fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

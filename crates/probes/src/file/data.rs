@@ -188,7 +188,7 @@ pub(super) fn stopped(error: kelvin_file::Error) -> Stop {
     use kelvin_file::Error;
     match error {
         // One that does not stay in memory now may do so in the next round.
-        Error::Cache { wanted, .. } if wanted == State::Cached.name() => Stop::fail(error.to_string()),
+        Error::Cache { wanted: State::Cached, .. } => Stop::fail(error.to_string()),
         Error::NoDirect { .. } | Error::Cache { .. } => {
             Stop::skip(format!("needs a directory on a disk, chosen by --dir, and memory enough: {error}"))
         }

@@ -9,15 +9,13 @@ use std::path::Path;
 use kelvin_file::cache::{self, State};
 use kelvin_file::{Engine, How, Order, Reader, Requests, Tally, Target, noise};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{
-    Axis, AxisScale, Basis, Better, Canaries, Case, Input, Machine, Metric, NoPrediction, Overhead, Prediction, Tags,
-    Treatment, Unit,
-};
+use kelvin_model::{Axis, AxisScale, Basis, Better, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::{kind, room};
 
 use super::axes::{CACHE, ORDER, state};
 use super::data;
+use super::device::of_disk;
 use crate::predict::Predicting;
 
 /// Id of the probe and of its headline.
@@ -26,18 +24,8 @@ const ROUND_TRIP_ID: &str = "file.remote.round_trip";
 
 const PLACE: Axis = Axis::new("place", "directory", AxisScale::Category);
 
-/// The way is the point: samples count as found, and waiting is no disturbance.
-const fn waiting(metric: Metric) -> Metric {
-    metric
-        .headline(Treatment::AsFound)
-        .overhead(Overhead::None)
-        .canaries(Canaries::NONE)
-        .contaminants(Tags::NONE)
-        .not_in_cycles()
-}
-
 const fn block(id: &'static str, summary: &'static str) -> Metric {
-    waiting(Metric::duration(id, summary)).over([Some(CACHE), Some(ORDER), None])
+    of_disk(Metric::duration(id, summary)).over([Some(CACHE), Some(ORDER), None])
 }
 
 static REMOTE: Metric = block(ID, "One block of 4 KiB read from the directory that --remote names").seed();
@@ -47,7 +35,7 @@ static SHARE: Metric = block("file.remote.share", "Share of a remote block's tim
     .unit(Unit::Ratio, Better::Neither)
     .bounds(None, Some(1.0));
 static ROUND_TRIP: Metric =
-    waiting(Metric::duration(ROUND_TRIP_ID, "One question to a directory that nothing but its server can answer"))
+    of_disk(Metric::duration(ROUND_TRIP_ID, "One question to a directory that nothing but its server can answer"))
         .over_one(PLACE);
 
 pub(crate) static PROBE: Probe = Probe {

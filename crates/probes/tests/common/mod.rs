@@ -65,9 +65,7 @@ pub fn run_probe_at(directories: &Directories, id: &str, case: &Case, slice_ms: 
     const TRIALS: usize = 5;
     let reclaimed = |attempt: &Attempt| {
         let text = format!("{attempt:?}");
-        ["the kernel dropped a part", "needs memory for a file", "is not cached"]
-            .iter()
-            .any(|words| text.contains(words))
+        ["the kernel dropped a part", "is not cached"].iter().any(|words| text.contains(words))
     };
     for _ in 1..TRIALS {
         let attempt = run_probe_once(directories, id, case, slice_ms);
