@@ -144,6 +144,14 @@ pub enum Doubt {
     },
 }
 
+impl Doubt {
+    /// Whether others that use the machine can be the cause, so that another try may find it. What does not jump at all will not
+    /// do so the next time.
+    pub fn is_disturbance(&self) -> bool {
+        !matches!(self, Self::NoJump { .. })
+    }
+}
+
 /// A jump of the time of a block between two sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Jump {
@@ -279,7 +287,7 @@ pub fn find(samples: &[Sample]) -> std::result::Result<Capacity, Doubt> {
             });
         }
         [jump] if jump.after < jump.before => return Err(Doubt::Falls(*jump)),
-        [jump] => *jump,
+        [jump] => without_edge(*jump, &samples),
         _ => return Err(Doubt::Several { jumps }),
     };
     // What lies inside of a jump is of neither side.
@@ -298,6 +306,16 @@ pub fn find(samples: &[Sample]) -> std::result::Result<Capacity, Doubt> {
         p: jump.p,
         resident: median(&beyond) as u64,
     })
+}
+
+/// A jump with the size before it left to neither side, where that one lost a part of its pages: a file of the size of the
+/// cache stays in some of its parts and not in others, so that its times are of both levels.
+fn without_edge(jump: Jump, samples: &[&Sample]) -> Jump {
+    let before: Vec<&&Sample> = samples.iter().filter(|one| one.bytes <= jump.stays).collect();
+    match before.as_slice() {
+        [.., last, edge] if !edge.stayed() && last.stayed() => Jump { stays: last.bytes, ..jump },
+        _ => jump,
+    }
 }
 
 /// All changes of level along growing sizes. Two in the same direction with one size between them are one: a file at the

@@ -78,16 +78,45 @@ const RECORDED: [(u64, [f64; PARTS], u64); 17] = [
     (225_705_984, [178826.0, 167034.0, 154425.5, 166012.5, 178281.0, 190854.5], 132_575_232),
 ];
 
+/// The same with a file of the size of the cache that stayed in some of its parts and not in others, and with times of both levels.
+const RECORDED_AT_THE_EDGE: [(u64, [f64; PARTS], u64); 11] = [
+    (33_423_360, [11096.0, 14181.0, 14252.0, 14281.0, 14402.0, 13721.0], 33_423_360),
+    (39_714_816, [15263.0, 19148.0, 19639.0, 20000.0, 18788.0, 17326.0], 39_714_816),
+    (47_579_136, [15023.0, 14782.0, 15022.0, 14372.0, 14992.0, 14812.0], 47_579_136),
+    (56_623_104, [20355.5, 19179.0, 19579.5, 15503.5, 14597.0, 14767.0], 56_623_104),
+    (67_239_936, [15142.0, 14472.0, 14462.0, 14111.0, 14252.0, 14572.0], 67_239_936),
+    (79_822_848, [15092.0, 15052.0, 14993.0, 14412.0, 14582.0, 14962.0], 79_822_848),
+    (94_765_056, [20270.0, 19179.0, 19580.0, 19049.0, 19850.0, 16705.0], 94_765_056),
+    (112_852_992, [18377.0, 20521.0, 19719.0, 19509.0, 19819.0, 16425.0], 112_852_992),
+    (134_086_656, [14522.0, 95472.0, 107290.0, 16234.0, 17526.0, 54822.0], 129_232_896),
+    (159_645_696, [154951.0, 178246.0, 194941.0, 183849.5, 189262.0, 180419.0], 131_641_344),
+    (189_923_328, [173900.0, 178336.0, 167630.0, 167360.0, 166378.0, 169253.0], 131_309_568),
+];
+
+fn recorded(samples: &[(u64, [f64; PARTS], u64)]) -> Vec<Sample> {
+    let sample = |(bytes, times, resident): &(u64, [f64; PARTS], u64)| Sample {
+        bytes: *bytes,
+        block_nanoseconds: times.to_vec(),
+        resident: *resident,
+    };
+    samples.iter().map(sample).collect()
+}
+
+#[test]
+fn a_file_at_the_edge_of_the_cache_is_of_neither_side() {
+    let samples = recorded(&RECORDED_AT_THE_EDGE);
+    let found = find(&samples).unwrap();
+    assert_eq!((found.stays, found.leaves), (112_852_992, 159_645_696));
+    assert!(found.agrees(LIMIT) && finer(&samples).len() == FINER as usize, "{found:?}");
+    // Two sizes that were in part in memory are no edge.
+    let mut samples = samples;
+    samples[7].resident /= 2;
+    assert!(matches!(find(&samples), Err(Doubt::Residency { bytes: 112_852_992, .. })), "{:?}", find(&samples));
+}
+
 #[test]
 fn a_limit_of_128_mib_is_found_in_what_was_recorded() {
-    let samples: Vec<Sample> = RECORDED
-        .iter()
-        .map(|(bytes, times, resident)| Sample {
-            bytes: *bytes,
-            block_nanoseconds: times.to_vec(),
-            resident: *resident,
-        })
-        .collect();
+    let samples = recorded(&RECORDED);
     let found = find(&samples).unwrap();
     assert!(found.agrees(LIMIT) && found.missing > 5.0 * found.in_memory, "{found:?}");
     let (coarse, fine): (Vec<Sample>, Vec<Sample>) =

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use kelvin_file::capacity::{self, Capacity, Sample};
+use kelvin_file::capacity::{self, Capacity, Doubt, Sample};
 use kelvin_file::group::{self, Group};
 use kelvin_file::{Target, noise};
 use kelvin_machine::{Bound, FileCache};
@@ -21,6 +21,8 @@ use crate::scratch::Scratch;
 
 /// The limit if the command line does not say: larger than any processor's caches, read in seconds.
 const LIMIT: u64 = 256 << 20;
+/// How often it is looked for: others that use the machine take pages away, or the disk, and then the figures contradict each other.
+const TRIES: u64 = 3;
 /// Longest time for one size: a disk of 50 MB/s reads the largest file of a limit of 8 GiB twice in it.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Most bytes of an answer: one sample.
@@ -47,12 +49,13 @@ fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<Measured, 
     let group = match Group::make(group::Controller::Memory).and_then(|group| group.limit_memory(limit).map(|()| group))
     {
         Ok(group) => group,
-        Err(error) => return Ok(Measured::of(limit, Vec::new(), Outcome::NotPossible(error.to_string()))),
+        Err(error) => return Ok(Measured::of(limit, Search::default(), Outcome::NotPossible(error.to_string()))),
     };
     let scratch = Scratch::create(directory, "DIR")?;
     let largest = capacity::largest(limit);
     output::remark(format!(
-        "kelvin: writes one file of {} in {}, which is removed afterwards, and reads up to {} of it, with {} of memory",
+        "kelvin: writes one file of {} in {}, which is removed afterwards, and reads up to {} of it (if others disturb it, up \
+         to {TRIES} times as much), with {} of memory",
         units::bytes(largest),
         scratch.path().display(),
         units::bytes(capacity::most_read(limit)),
@@ -61,15 +64,39 @@ fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<Measured, 
     let file = scratch.path().join("data");
     noise::file(&file, largest, 1).map_err(|error| Fault::new(format!("cannot write {}", file.display()), error))?;
     let request = Request { door: group.door(), file, bytes: 0 };
-    let mut samples = sample_all(&request, capacity::sizes(limit))?;
-    let finer = sample_all(&request, capacity::finer(&samples))?;
-    samples.extend(finer);
-    samples.sort_by_key(|sample| sample.bytes);
-    let outcome = match capacity::find(&samples) {
+    let (search, found) = search(&request, limit)?;
+    let outcome = match found {
         Ok(capacity) => Outcome::Found(Place::new(&capacity, limit)),
         Err(doubt) => Outcome::NotFound(doubt.to_string()),
     };
-    Ok(Measured::of(limit, samples, outcome))
+    Ok(Measured::of(limit, search, outcome))
+}
+
+/// What was read to find it.
+#[derive(Default)]
+struct Search {
+    samples: Vec<Sample>,
+    /// Why earlier tries found nothing.
+    doubts: Vec<Doubt>,
+}
+
+/// Looks for the end of the file cache until the figures of one try agree with each other; what one try says is never mixed with
+/// what another does.
+fn search(request: &Request, limit: u64) -> Result<(Search, Result<Capacity, Doubt>), Fault> {
+    let mut doubts = Vec::new();
+    loop {
+        let mut samples = sample_all(request, capacity::sizes(limit))?;
+        let finer = sample_all(request, capacity::finer(&samples))?;
+        samples.extend(finer);
+        samples.sort_by_key(|sample| sample.bytes);
+        match capacity::find(&samples) {
+            Err(doubt) if doubt.is_disturbance() && (doubts.len() as u64) < TRIES - 1 => {
+                output::remark(format!("kelvin: {doubt}; tries once more"));
+                doubts.push(doubt);
+            }
+            found => return Ok((Search { samples, doubts }, found)),
+        }
+    }
 }
 
 /// What can be seen beforehand to be in the way.
@@ -193,6 +220,8 @@ struct Summand {
 struct Measured {
     limit_bytes: u64,
     sizes: Vec<Size>,
+    /// Why earlier tries found nothing.
+    earlier: Vec<String>,
     outcome: Outcome,
 }
 
@@ -265,8 +294,10 @@ impl Size {
 }
 
 impl Measured {
-    fn of(limit: u64, samples: Vec<Sample>, outcome: Outcome) -> Self {
-        Self { limit_bytes: limit, sizes: samples.into_iter().map(Size::from_sample).collect(), outcome }
+    fn of(limit: u64, search: Search, outcome: Outcome) -> Self {
+        let sizes = search.samples.into_iter().map(Size::from_sample).collect();
+        let earlier = search.doubts.iter().map(Doubt::to_string).collect();
+        Self { limit_bytes: limit, sizes, earlier, outcome }
     }
 
     fn lines(&self) -> Vec<(String, String)> {
@@ -300,6 +331,7 @@ impl Measured {
                 ),
             ));
         }
+        lines.extend(self.earlier.iter().map(|why| ("earlier try".into(), format!("found nothing: {why}"))));
         for (number, size) in self.sizes.iter().enumerate() {
             let label = if number == 0 { "sizes" } else { "" };
             lines.push((label.into(), size.line()));
