@@ -144,7 +144,7 @@ fn in_cycles(metric: &Metric, outcome: &Outcome, hertz: Option<f64>) -> Option<f
 }
 
 /// Why there is no sample: skipped, failed, without this metric, or never reached.
-fn not_measured(measurement: &Measurement) -> Outcome {
+pub(crate) fn not_measured(measurement: &Measurement) -> Outcome {
     if let Some(reason) = measurement.skip_reason() {
         return Outcome::Skipped(reason.clone());
     }

@@ -5,9 +5,12 @@ use std::collections::HashMap;
 use kelvin_model::{Case, Learned, Measurement, Metric, Name, Run, Treatment};
 use kelvin_stats::{Kind, LEVEL, RunToRun, Samples, headline_interval, median, within_spread};
 
+use crate::analyse::not_measured;
+use crate::bounds::broken_bound;
 use crate::canaries::References;
 use crate::gather::Gathered;
-use crate::result::{Interval, IntervalKind};
+use crate::result::{Interval, IntervalKind, Outcome};
+use crate::words::{amount, percent};
 
 /// A measured headline.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,6 +22,28 @@ pub struct Measured {
     pub half_width: f64,
 }
 
+/// What a run has of a metric without a headline.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Lacking {
+    /// Samples, of which too few were undisturbed.
+    AsFound(Disturbed),
+    /// Nothing to go by: what became of it, as the end of a sentence on the metric: `failed: no memory`.
+    Nothing(String),
+}
+
+/// What a metric came to as found, with all that disturbed it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Disturbed {
+    /// The figure as found, in the metric's unit.
+    pub value: f64,
+    /// The 5th percentile of its samples, in the metric's unit.
+    pub low: f64,
+    /// The 95th percentile of its samples, in the metric's unit.
+    pub high: f64,
+    /// Why that is all: `never undisturbed`.
+    pub why: String,
+}
+
 /// Id of the metric that is the core's frequency.
 const FREQUENCY: &str = "cpu.frequency";
 
@@ -26,6 +51,7 @@ const FREQUENCY: &str = "cpu.frequency";
 #[derive(Clone, Debug)]
 pub struct Headlines {
     measured: HashMap<Name, Vec<(Case, Measured)>>,
+    lacking: HashMap<Name, Vec<(Case, Lacking)>>,
     chain_hertz: Option<f64>,
 }
 
@@ -37,6 +63,7 @@ impl Headlines {
 
     fn read(run: &Run, desk: &Desk<'_>, wanted: impl Fn(&Metric) -> bool) -> Self {
         let mut measured: HashMap<Name, Vec<(Case, Measured)>> = HashMap::new();
+        let mut lacking: HashMap<Name, Vec<(Case, Lacking)>> = HashMap::new();
         for measurement in &run.measurements {
             let case = &measurement.planned.case;
             for metric in metrics_of(run, measurement).into_iter().filter(|metric| wanted(metric)) {
@@ -46,16 +73,26 @@ impl Headlines {
                 if let Some(settled) = settled.filter(|settled| within_bounds(metric, settled.headline)) {
                     let value = Measured { value: settled.headline, half_width: settled.half_width() };
                     measured.entry(metric.id).or_default().push((case.clone(), value));
+                } else {
+                    let lack = lack(measurement, metric, &gathered);
+                    lacking.entry(metric.id).or_default().push((case.clone(), lack));
                 }
             }
         }
         let cycles = run.outline.clock.multiply_cycles.get();
-        Self { measured, chain_hertz: cycles.and_then(|&cycles| desk.references.core_hertz(cycles)) }
+        Self { measured, lacking, chain_hertz: cycles.and_then(|&cycles| desk.references.core_hertz(cycles)) }
     }
 
     /// The headline of a metric at a case; `None` if it was not measured, is not known, or is impossible.
     pub fn get(&self, metric: &str, case: &Case) -> Option<Measured> {
         self.cases(metric).find(|(known, _)| *known == case).map(|(_, measured)| measured)
+    }
+
+    /// What the run has of a metric at a case at which it has no headline.
+    pub fn lacking(&self, metric: &str, case: &Case) -> Lacking {
+        let known = self.lacking.iter().find(|(id, _)| **id == *metric).map(|(_, cases)| cases.as_slice());
+        let found = known.unwrap_or_default().iter().find(|(known, _)| known == case);
+        found.map_or_else(|| Lacking::Nothing("this run did not measure".into()), |(_, lack)| lack.clone())
     }
 
     /// All cases at which a metric was measured, with its headlines.
@@ -71,6 +108,34 @@ impl Headlines {
         let measured = self.cases(FREQUENCY).find(|(case, _)| on_one_cpu(case)).map(|(_, measured)| measured.value);
         measured.or(self.chain_hertz)
     }
+}
+
+/// What there is of a metric that came to no headline within its bounds.
+fn lack(measurement: &Measurement, metric: &Metric, gathered: &Gathered) -> Lacking {
+    let Some(found) = Settled::of(gathered, Treatment::AsFound, None) else {
+        return Lacking::Nothing(match not_measured(measurement) {
+            Outcome::Skipped(reason) => format!("was skipped: {reason}"),
+            Outcome::Failed(reason) => format!("failed: {reason}"),
+            _ => "this run did not reach".into(),
+        });
+    };
+    // Of a headline that is known to be impossible the figure as found is no better.
+    let headline = Settled::of(gathered, metric.headline, None).map_or(found.headline, |settled| settled.headline);
+    if let Some(ceiling) = broken_bound(metric, headline) {
+        let (value, bound) = (amount(ceiling.value, metric.unit), amount(ceiling.bound, metric.unit));
+        return Lacking::Nothing(format!("came out at {value}, beyond what is possible ({bound})"));
+    }
+    let Ok(samples) = Samples::new(found.samples.concat()) else {
+        return Lacking::Nothing("has no sample".into());
+    };
+    let sorted = samples.sorted();
+    let kept = gathered.kept_share();
+    let why = if gathered.kept() == 0 {
+        "never undisturbed".into()
+    } else {
+        format!("undisturbed in {} of its samples, which are too few", percent(kept))
+    };
+    Lacking::AsFound(Disturbed { value: found.headline, low: sorted.quantile(0.05), high: sorted.quantile(0.95), why })
 }
 
 /// As [`Headlines::core_hertz`], without the headlines of all other metrics.

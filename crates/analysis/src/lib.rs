@@ -24,7 +24,7 @@ mod words;
 pub use analyse::{analyse, studies};
 pub use canaries::BLOCK_OVER_CHAIN;
 pub use files::{block_sizes, cache_below, depths};
-pub use headlines::{Headlines, Measured, headline};
+pub use headlines::{Disturbed, Headlines, Lacking, Measured, headline};
 pub use levels::{CurvePoint, levels};
 pub use pages::pages;
 pub use reference::{beside, file_server_lan, references, transfer_2020};

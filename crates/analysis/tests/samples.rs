@@ -1,11 +1,14 @@
 //! From raw batches to samples and headlines: arithmetic, warm-up, contamination, disturbance, normalising.
 
 use kelvin_analysis::testing::{self, BLOCK, CHAIN, CLOCK_PAIR, ITERATIONS, LOOP};
-use kelvin_analysis::{Analysis, Headlines, Outcome, Summary, Warning, analyse};
-use kelvin_model::{Batches, Better, Canaries, Canary, Case, Metric, Overhead, Readings, Run, Tags, Treatment, Unit};
+use kelvin_analysis::{Analysis, Headlines, Lacking, Outcome, Summary, Warning, analyse};
+use kelvin_model::{
+    Attempt, Batches, Better, Canaries, Canary, Case, Metric, Overhead, Readings, Reason, Run, Tags, Treatment, Unit,
+};
 use kelvin_stats::Random;
 
 const CALL: Metric = Metric::duration("test.call", "One call");
+const QUIET: Metric = Metric::duration("test.quiet", "Another one");
 const GUARDED_BY_THE_KERNEL: Metric = Metric::duration("test.guarded", "Guarded by three canaries")
     .canaries(Canaries::of(&[Canary::Chain, Canary::Block, Canary::Kernel]));
 
@@ -128,6 +131,48 @@ fn too_few_undisturbed_samples_are_not_a_headline() {
     assert_eq!(found.headline, found.as_found.value);
     assert!(matches!(&unknown.results[0].warnings[..], [Warning::Disturbed { text }] if text.contains("never quiet")));
     assert_eq!(unknown.results[0].cycles, None);
+}
+
+#[test]
+fn what_there_is_without_a_headline_is_told_exactly() {
+    let shaken = |chains: std::ops::Range<usize>| {
+        let mut batches = testing::batches(&(100..141).map(f64::from).collect::<Vec<f64>>());
+        for at in chains {
+            batches.canaries.get_mut(&Canary::Chain).unwrap()[at] = CHAIN * (1.1 + at as f32 / 20.0);
+        }
+        batches
+    };
+    let lacking = |noisy: &Batches| {
+        let mut run = testing::run(&[CALL, QUIET]);
+        let calm =
+            |i| testing::round(i, vec![testing::reading(&QUIET, Readings::Batches(testing::batches(&[1.0; 40])))]);
+        let loud = |i| testing::round(i, vec![testing::reading(&CALL, Readings::Batches(noisy.clone()))]);
+        // What the canaries read in a quiet machine, that other metric tells.
+        testing::add(&mut run, &QUIET, Case::new(), (0..6).map(calm).collect());
+        testing::add(&mut run, &CALL, Case::new(), (0..6).map(loud).collect());
+        let headlines = Headlines::of(&run);
+        assert!(headlines.get("test.call", &Case::new()).is_none());
+        headlines.lacking("test.call", &Case::new())
+    };
+    let Lacking::AsFound(found) = lacking(&shaken(0..42)) else { panic!("it was measured") };
+    assert_eq!((found.value, found.why.as_str()), (120.0, "never undisturbed"));
+    assert_eq!((found.low, found.high), (102.0, 138.0), "nine in ten of 100 to 140");
+    // The last of 41 batches of each round alone has calm on either side.
+    let Lacking::AsFound(found) = lacking(&shaken(0..40)) else { panic!("it was measured") };
+    assert_eq!(found.why, "undisturbed in 2.4 % of its samples, which are too few");
+
+    let of = |attempt: Attempt| {
+        let mut run = testing::run(&[CALL]);
+        testing::add(&mut run, &CALL, Case::new(), vec![testing::attempt(0, attempt)]);
+        Headlines::of(&run).lacking("test.call", &Case::new())
+    };
+    let nothing = |what: &str| Lacking::Nothing(what.into());
+    assert_eq!(of(Attempt::Failed("no memory".into())), nothing("failed: no memory"));
+    assert_eq!(of(Attempt::Skipped(Reason::new("no disk"))), nothing("was skipped: no disk"));
+    let run = run_of(&Metric { floor: Some(200.0), ..CALL }, &testing::batches(&[95.0; 10]));
+    let impossible = Headlines::of(&run).lacking("test.call", &Case::new());
+    assert_eq!(impossible, nothing("came out at 95.0 ns, beyond what is possible (200 ns)"));
+    assert_eq!(Headlines::of(&run).lacking("test.other", &Case::new()), nothing("this run did not measure"));
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod bench;
 mod canary;
 mod crew;
 mod cycle;
+mod facts;
 mod launch;
 mod ledger;
 mod plan;
@@ -20,7 +21,8 @@ mod watch;
 
 pub use bench::Bench;
 pub use cycle::multiply_cycles;
+pub use facts::{AsFound, Facts, Lacking, MeasuredValue};
 pub use plan::{Plan, Unit, UnknownName};
-pub use probe::{Effort, Facts, Kind, MeasuredValue, Method, Probe, Stop};
+pub use probe::{Effort, Kind, Method, Probe, Stop};
 pub use serve::serve;
 pub use supervise::{Options, Sink, supervise};

@@ -1,8 +1,8 @@
 //! What a probe is: data and three functions.
 
-use kelvin_model::{Case, Input, Machine, Metric, NoPrediction, Prediction, Reason};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Reason};
 
-use crate::Bench;
+use crate::{Bench, Facts};
 
 /// Code that measures one metric, one curve, or a few metrics that one operation yields together.
 #[derive(Debug)]
@@ -91,43 +91,5 @@ impl Stop {
 impl From<std::io::Error> for Stop {
     fn from(error: std::io::Error) -> Self {
         Self::Fail(error.to_string())
-    }
-}
-
-/// A measured value that a prediction may rest on.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct MeasuredValue {
-    /// The headline, in the metric's unit.
-    pub value: f64,
-    /// Half-width of its interval, in the metric's unit.
-    pub half_width: f64,
-}
-
-/// What a prediction may use: the machine, and the headlines of this run.
-pub struct Facts<'a> {
-    machine: &'a Machine,
-    measured: &'a dyn Fn(&str, &Case) -> Option<MeasuredValue>,
-}
-
-impl<'a> Facts<'a> {
-    /// Facts from a machine and a look-up of headlines by metric id and case.
-    pub fn new(machine: &'a Machine, measured: &'a dyn Fn(&str, &Case) -> Option<MeasuredValue>) -> Self {
-        Self { machine, measured }
-    }
-
-    /// The machine.
-    pub fn machine(&self) -> &'a Machine {
-        self.machine
-    }
-
-    /// A measured headline as an input of a prediction; without it, the reason for no prediction.
-    pub fn measured(&self, metric: &Metric, case: &Case) -> Result<Input, NoPrediction> {
-        let name = if case.is_empty() { metric.id.to_string() } else { format!("{} ({case})", metric.id) };
-        match (self.measured)(metric.id.as_str(), case) {
-            Some(found) => {
-                Ok(Input { name, value: found.value, unit: metric.unit, source: "measured in this run".into() })
-            }
-            None => Err(NoPrediction::because(format!("it rests on {name}, which this run did not measure"))),
-        }
     }
 }

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use kelvin_analysis::{Analysis, BLOCK_OVER_CHAIN, Headlines, analyse};
-use kelvin_harness::{Effort, Facts, MeasuredValue, Options, Plan, Probe, multiply_cycles, supervise};
+use kelvin_harness::{
+    AsFound, Effort, Facts, Lacking, MeasuredValue, Options, Plan, Probe, multiply_cycles, supervise,
+};
 use kelvin_model::{
     Case, ClockInfo, ClockKind, FORMAT, Fact, Machine, Metric, Name, Outline, PredictionRecord, Run, RunSettings,
     RunStatus,
@@ -139,7 +141,13 @@ pub fn predict(run: &mut Run, headlines: &Headlines) {
     let measured = |metric: &str, case: &Case| {
         headlines.get(metric, case).map(|found| MeasuredValue { value: found.value, half_width: found.half_width })
     };
-    let facts = Facts::new(&run.outline.machine, &measured);
+    let lacking = |metric: &str, case: &Case| match headlines.lacking(metric, case) {
+        kelvin_analysis::Lacking::AsFound(found) => {
+            Lacking::AsFound(AsFound { value: found.value, low: found.low, high: found.high, why: found.why })
+        }
+        kelvin_analysis::Lacking::Nothing(what) => Lacking::Nothing(what),
+    };
+    let facts = Facts::new(&run.outline.machine, &measured).or(&lacking);
     let mut predictions = Vec::new();
     for planned in &run.outline.plan {
         let Some(probe) = probes.iter().find(|probe| planned.probe == *probe.id) else { continue };
@@ -150,7 +158,7 @@ pub fn predict(run: &mut Run, headlines: &Headlines) {
 }
 
 fn prediction(probe: &Probe, metric: &Metric, facts: &Facts<'_>, case: &Case) -> PredictionRecord {
-    let (prediction, none_because) = match (probe.predict)(facts, metric, case) {
+    let (prediction, none_because) = match facts.predict(probe, metric, case) {
         Ok(prediction) => (Some(prediction), None),
         Err(reason) => (None, Some(reason)),
     };

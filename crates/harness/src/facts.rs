@@ -1,0 +1,226 @@
+//! What a prediction may use, the machine and what the run has measured, and what becomes of one whose input was never
+//! undisturbed.
+
+use std::cell::RefCell;
+
+use kelvin_model::{Better, Case, Input, Machine, Metric, NoPrediction, Prediction};
+
+use crate::Probe;
+
+/// A measured value that a prediction may rest on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MeasuredValue {
+    /// The headline, in the metric's unit.
+    pub value: f64,
+    /// Half-width of its interval, in the metric's unit.
+    pub half_width: f64,
+}
+
+/// What a run has of a metric that came to no headline.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Lacking {
+    /// Samples, of which too few were undisturbed for the headline that the metric defines.
+    AsFound(AsFound),
+    /// Nothing to go by: what became of it, as the end of a sentence on the metric: `was not measured in this run`.
+    Nothing(String),
+}
+
+/// What a metric came to with all that disturbed it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AsFound {
+    /// The figure as found, in the metric's unit.
+    pub value: f64,
+    /// What one in twenty of its samples is below, in the metric's unit.
+    pub low: f64,
+    /// What one in twenty of its samples is above, in the metric's unit.
+    pub high: f64,
+    /// Why that is all: `never undisturbed`.
+    pub why: String,
+}
+
+/// A look-up by metric id and case.
+type LookUp<'a, T> = &'a dyn Fn(&str, &Case) -> T;
+
+/// What a prediction may use: the machine, and the headlines of this run.
+pub struct Facts<'a> {
+    machine: &'a Machine,
+    measured: LookUp<'a, Option<MeasuredValue>>,
+    lacking: Option<LookUp<'a, Lacking>>,
+    /// Where between the ends of its samples an input is taken that is known only as found.
+    end: End,
+    /// The inputs as found that were taken so far, each once.
+    taken: RefCell<Vec<String>>,
+}
+
+/// Where among its samples an input is taken that is known only as found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Figure,
+    /// Where the machine did best, which is nearest to undisturbed.
+    Best,
+    Worst,
+}
+
+impl<'a> Facts<'a> {
+    /// Facts from a machine and a look-up of headlines by metric id and case.
+    pub fn new(machine: &'a Machine, measured: LookUp<'a, Option<MeasuredValue>>) -> Self {
+        Self { machine, measured, lacking: None, end: End::Figure, taken: RefCell::default() }
+    }
+
+    /// The same facts, which know what the run has of a metric that came to no headline.
+    pub fn or(self, lacking: LookUp<'a, Lacking>) -> Self {
+        Self { lacking: Some(lacking), ..self }
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &'a Machine {
+        self.machine
+    }
+
+    /// A measured headline as an input of a prediction, or the figure as found where there is no headline; without
+    /// either, the reason for no prediction.
+    pub fn measured(&self, metric: &Metric, case: &Case) -> Result<Input, NoPrediction> {
+        let name = if case.is_empty() { metric.id.to_string() } else { format!("{} ({case})", metric.id) };
+        let input = |name, value, source| Input { name, value, unit: metric.unit, source };
+        if let Some(found) = (self.measured)(metric.id.as_str(), case) {
+            return Ok(input(name, found.value, "measured in this run".into()));
+        }
+        match self.lacking.map(|lacking| lacking(metric.id.as_str(), case)) {
+            Some(Lacking::AsFound(found)) => {
+                self.take(format!("{name} ({})", found.why));
+                let source = format!("measured in this run, as found: {}", found.why);
+                Ok(input(name, found.at(self.end, metric.better), source))
+            }
+            Some(Lacking::Nothing(what)) => Err(NoPrediction::because(format!("it rests on {name}, which {what}"))),
+            None => Err(NoPrediction::because(format!("it rests on {name}, which this run did not measure"))),
+        }
+    }
+
+    fn take(&self, label: String) {
+        let mut taken = self.taken.borrow_mut();
+        if !taken.contains(&label) {
+            taken.push(label);
+        }
+    }
+
+    /// The prediction of a probe for one of its metrics at one case.
+    ///
+    /// One that rests on figures as found says so, and its range is widened by what they leave open: it is the range that
+    /// the same formula has with all of them where the machine did best, where it did worst, and everything between.
+    ///
+    /// # Errors
+    /// The probe's reason for no prediction.
+    pub fn predict(&self, probe: &Probe, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+        let at = |end| {
+            let facts = Facts { end, taken: RefCell::default(), ..*self };
+            let prediction = (probe.predict)(&facts, metric, case);
+            (prediction, facts.taken.into_inner())
+        };
+        let (prediction, taken) = at(End::Figure);
+        let mut prediction = prediction?;
+        if taken.is_empty() {
+            return Ok(prediction);
+        }
+        // An end at which the formula makes no sense bounds nothing.
+        for end in [End::Best, End::Worst].into_iter().filter_map(|end| at(end).0.ok()) {
+            prediction.low = prediction.low.min(end.low);
+            prediction.high = prediction.high.max(end.high);
+        }
+        prediction.derivation.push_str(&format!(
+            "; as found: {}, so that the range is that from nearly the best to nearly the worst of those samples",
+            taken.join(", ")
+        ));
+        Ok(prediction)
+    }
+}
+
+impl AsFound {
+    fn at(&self, end: End, better: Better) -> f64 {
+        match (end, better) {
+            (End::Figure, _) => self.value,
+            (End::Best, Better::Higher) | (End::Worst, Better::Lower | Better::Neither) => self.high,
+            (End::Worst, Better::Higher) | (End::Best, Better::Lower | Better::Neither) => self.low,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_model::Basis;
+
+    use super::*;
+    use crate::{Effort, Kind, Method, Stop};
+
+    static CALL: Metric = Metric::duration("test.call", "A call");
+    static COPY: Metric = Metric::rate("test.copy", "A copy");
+    static READ: Metric = Metric::duration("test.read", "A read of 1000 bytes");
+
+    static PROBE: Probe = Probe {
+        id: "test.read",
+        summary: "A read",
+        kind: Kind::Measure,
+        method: Method { how: "", prediction: "", not_for: "", pitfalls: &[], sources: &[] },
+        metrics: &[&READ],
+        inputs: &[],
+        cases: |_, _: Effort| vec![Case::new()],
+        run: |_, _| Err(Stop::fail("it is never run")),
+        predict: |facts, _, case| {
+            let (call, copy) = (facts.measured(&CALL, case)?, facts.measured(&COPY, case)?);
+            let value = call.value + 1e12 / copy.value;
+            Ok(Prediction {
+                value,
+                low: value / 2.0,
+                high: value * 2.0,
+                basis: Basis::Derived,
+                formula: "call + bytes / copy".into(),
+                inputs: vec![call, copy],
+                derivation: format!("{value} ns"),
+                sources: Vec::new(),
+            })
+        },
+    };
+
+    fn predicted(measured: LookUp<'_, Option<f64>>, lacking: LookUp<'_, Lacking>) -> Result<Prediction, NoPrediction> {
+        let machine = Machine::unknown("a test");
+        let measured = |id: &str, case: &Case| measured(id, case).map(|value| MeasuredValue { value, half_width: 0.0 });
+        Facts::new(&machine, &measured).or(lacking).predict(&PROBE, &READ, &Case::new())
+    }
+
+    fn noisy(value: f64, low: f64, high: f64) -> Lacking {
+        Lacking::AsFound(AsFound { value, low, high, why: "never undisturbed".into() })
+    }
+
+    #[test]
+    fn an_input_that_was_never_undisturbed_is_taken_as_found_and_widens_the_range() {
+        let call = |id: &str, _: &Case| (id == "test.copy").then_some(10e9);
+        let found = predicted(&call, &|_, _| noisy(200.0, 100.0, 500.0)).unwrap();
+        // 100 ns of copy, and the call: 300 ns, of 200 to 600 ns, each with a factor of two either way.
+        assert_eq!((found.value, found.low, found.high), (300.0, 100.0, 1200.0));
+        assert_eq!(found.inputs[0].source, "measured in this run, as found: never undisturbed");
+        assert_eq!(found.inputs[0].value, 200.0);
+        assert_eq!(found.inputs[1].source, "measured in this run");
+        assert!(found.derivation.starts_with("300 ns; as found: test.call (never undisturbed), so"), "{found:?}");
+    }
+
+    #[test]
+    fn the_best_of_a_rate_goes_with_the_best_of_a_duration() {
+        let both =
+            |id: &str, _: &Case| if id == "test.call" { noisy(200.0, 100.0, 500.0) } else { noisy(10e9, 5e9, 20e9) };
+        let found = predicted(&|_, _| None, &both).unwrap();
+        // Best: 100 ns and 50 ns. Worst: 500 ns and 200 ns.
+        assert_eq!((found.value, found.low, found.high), (300.0, 75.0, 1400.0));
+        assert!(found.derivation.contains("test.call (never undisturbed), test.copy (never undisturbed)"));
+    }
+
+    #[test]
+    fn what_is_measured_is_left_alone_and_what_became_of_the_rest_is_said() {
+        let all = |id: &str, _: &Case| Some(if id == "test.call" { 200.0 } else { 10e9 });
+        let found = predicted(&all, &|_, _| panic!("nothing is lacking")).unwrap();
+        assert_eq!((found.low, found.high, found.derivation.as_str()), (150.0, 600.0, "300 ns"));
+        let failed = predicted(&|_, _| None, &|_, _| Lacking::Nothing("failed: no memory".into())).unwrap_err();
+        assert_eq!(failed.0, "it rests on test.call, which failed: no memory");
+        let machine = Machine::unknown("a test");
+        let none = Facts::new(&machine, &|_, _| None).predict(&PROBE, &READ, &Case::new()).unwrap_err();
+        assert_eq!(none.0, "it rests on test.call, which this run did not measure");
+    }
+}
