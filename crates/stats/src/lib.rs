@@ -13,6 +13,7 @@ mod modes;
 mod multiple;
 mod random;
 mod samples;
+mod scalability;
 mod special;
 mod trend;
 mod two_sample;
@@ -31,6 +32,9 @@ pub use multiple::discoveries;
 pub use random::Random;
 pub use samples::{
     MAD_TO_STD, NotSamples, Samples, Sorted, mad, mean, median, median_in_place, variance, weighted_median,
+};
+pub use scalability::{
+    CLOSE, Errors, FittedScalability, Furthest, LEAST_LOADS, Repeated, Scalability, fitted_scalability, scalability,
 };
 pub use special::{ln_gamma, normal_cdf, normal_quantile, t_quantile, t_upper_tail};
 pub use trend::{EXACT, Trend, trend};
