@@ -6,7 +6,7 @@ use kelvin_stats::{headline, headline_interval, median_ratio};
 
 use crate::gather::Gathered;
 use crate::headlines::{Desk, Settled};
-use crate::words::{amount, digits, percent};
+use crate::words::{amount, digits, percent, whole_bytes};
 
 /// A part of the best rate that counts as enough.
 const ENOUGH: f64 = 0.9;
@@ -121,12 +121,7 @@ impl Curve {
 
     /// The parameter at a point, as it is written: a number of requests, or a power of two of bytes.
     fn value(&self, point: &Point) -> String {
-        match (self.unit, point.at) {
-            (Unit::Bytes, large) if large % (1 << 20) == 0 => format!("{} MiB", large >> 20),
-            (Unit::Bytes, middle) if middle % (1 << 10) == 0 => format!("{} KiB", middle >> 10),
-            (Unit::Bytes, small) => format!("{small} bytes"),
-            (_, count) => count.to_string(),
-        }
+        if self.unit == Unit::Bytes { whole_bytes(point.at) } else { point.at.to_string() }
     }
 
     /// Its points, ascending.

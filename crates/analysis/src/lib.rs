@@ -29,8 +29,8 @@ pub use levels::{CurvePoint, levels};
 pub use pages::pages;
 pub use reference::{beside, file_server_lan, references, transfer_2020};
 pub use result::{
-    Analysis, CanaryCorrelation, CanaryHistory, Capacity, Ceiling, Distribution, Figure, Finding, Importance, Interval,
-    IntervalKind, MemoryLevel, MemoryLevels, MetricResult, Mode, Outcome, Summary, TagCount, Translation, Verdict,
-    Warning,
+    Analysis, BestCell, CanaryCorrelation, CanaryHistory, Capacity, Ceiling, Coefficient, Distribution, Figure,
+    Finding, FittedLaw, Importance, Interval, IntervalKind, MemoryLevel, MemoryLevels, MetricResult, Mode, Outcome,
+    Summary, TagCount, Translation, Verdict, Warning,
 };
-pub use study::{engines, remote, tasks, tune};
+pub use study::{engines, remote, tasks, threads, tune};

@@ -16,6 +16,12 @@ pub struct Analysis {
     /// The levels of the memory hierarchy, where the run measured the curve that shows them.
     #[serde(default)]
     pub levels: Option<MemoryLevels>,
+    /// Laws of scaling, fitted to what was measured over numbers of workers: no predictions.
+    #[serde(default)]
+    pub laws: Vec<FittedLaw>,
+    /// The best cases of metrics over two parameters.
+    #[serde(default)]
+    pub best_cells: Vec<BestCell>,
     /// What is worth knowing, most important first.
     pub findings: Vec<Finding>,
     /// The run in at most ten lines: what this machine is, what is odd and why.
@@ -58,6 +64,66 @@ pub struct MetricResult {
     pub explained_by: Vec<Name>,
     /// What the reader must know about this number.
     pub warnings: Vec<Warning>,
+}
+
+/// The universal scalability law as fitted to a rate over a number of workers: lambda n / (1 + sigma (n - 1) + kappa n (n - 1)).
+///
+/// It says how what was measured hangs together. It is fitted to it, and so is never a prediction of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FittedLaw {
+    /// The metric.
+    pub metric: Name,
+    /// The parameter that is the number of workers.
+    pub workers: Name,
+    /// The other parameters.
+    pub held: Case,
+    /// The most workers that were measured; the law says nothing beyond.
+    pub most: u64,
+    /// Rate of one worker, in the metric's unit.
+    pub lambda: Coefficient,
+    /// Contention: the share of the work for which workers wait for each other.
+    pub sigma: Coefficient,
+    /// Coherency: what keeping up with one other worker costs, as a share of the work.
+    pub kappa: Coefficient,
+    /// The number of workers with the highest rate; `None` where it never falls.
+    pub peak: Option<f64>,
+    /// Lower end of its 95 % interval; `None` where even there it never falls.
+    pub peak_lower: Option<f64>,
+    /// Upper end of its 95 % interval; `None` where it may never fall.
+    pub peak_upper: Option<f64>,
+    /// Whether it describes what was measured: with no number of workers it is off by more than a tenth and by more than that
+    /// rate's interval.
+    pub describes: bool,
+    /// The number of workers with which it is furthest from what was measured.
+    pub furthest_at: u64,
+    /// The law's rate over the measured one there.
+    pub furthest_ratio: f64,
+}
+
+/// A fitted coefficient with its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Coefficient {
+    /// The coefficient of the law that is nearest to what was measured.
+    pub value: f64,
+    /// Lower end of its interval.
+    pub lower: f64,
+    /// Upper end of its interval.
+    pub upper: f64,
+}
+
+/// The case at which a metric over two parameters was best, and those that cannot be told apart from it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BestCell {
+    /// The metric.
+    pub metric: Name,
+    /// The parameters that are held.
+    pub held: Case,
+    /// The best case.
+    pub best: Case,
+    /// The cases that may be as good.
+    pub as_good: Vec<Case>,
+    /// The sentence, and the test that carries it.
+    pub conclusion: Conclusion,
 }
 
 /// What came of one metric at one case.

@@ -3,10 +3,13 @@
 mod crossing;
 mod engines;
 mod remote;
+mod threads;
 mod tune;
 
 pub use engines::engines;
 pub use remote::remote;
+pub use threads::threads;
+pub(crate) use threads::{best_cells, laws};
 pub use tune::tune;
 
 use kelvin_model::{Case, Conclusion, Name, Run, StudyResult, Unit};

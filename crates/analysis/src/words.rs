@@ -16,6 +16,15 @@ pub(crate) fn amount(value: f64, unit: Unit) -> String {
     format!("{} {suffix}", digits(scaled))
 }
 
+/// A whole number of bytes, exactly: `512 bytes`, `64 KiB`, `2 MiB`.
+pub(crate) fn whole_bytes(bytes: u64) -> String {
+    match bytes {
+        large if large % (1 << 20) == 0 => format!("{} MiB", large >> 20),
+        middle if middle % (1 << 10) == 0 => format!("{} KiB", middle >> 10),
+        small => format!("{small} bytes"),
+    }
+}
+
 fn scale(value: f64, step: f64, suffixes: &[&'static str]) -> Option<(f64, &'static str)> {
     let mut scaled = value;
     for suffix in suffixes {

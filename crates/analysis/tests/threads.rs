@@ -1,0 +1,102 @@
+//! Conclusions on threads: how many help, by which law, and which cell of the grid is best.
+
+use kelvin_analysis::testing::{self, add_scalars};
+use kelvin_analysis::{Analysis, analyse, threads};
+use kelvin_model::{Case, Conclusion, Metric, Run, Treatment};
+use kelvin_stats::{Random, Scalability};
+
+const METRIC: Metric = Metric::rate("file.threads", "Bytes read by all threads").headline(Treatment::AsFound);
+const KIB: u64 = 1 << 10;
+
+/// A run in which so many threads in blocks of these sizes came to a rate, with a noise of one percent.
+fn run_of(threads: &[u64], blocks: &[u64], rounds: usize, rate: impl Fn(f64, u64) -> f64) -> Run {
+    let mut run = testing::run(&[METRIC]);
+    let mut random = Random::new(7);
+    for &block in blocks {
+        for &count in threads {
+            let case = Case::new().with("threads", count).with("block", block).with_word("cache", "cached");
+            let round = |random: &mut Random| rate(count as f64, block) * (0.01 * random.normal()).exp();
+            let values: Vec<f64> = (0..rounds).map(|_| round(&mut random)).collect();
+            add_scalars(&mut run, &METRIC, case, &values);
+        }
+    }
+    run
+}
+
+fn law(lambda: f64, sigma: f64, kappa: f64) -> impl Fn(f64, u64) -> f64 {
+    let law = Scalability { lambda, sigma, kappa };
+    move |n, _| law.at(n)
+}
+
+fn conclusions(run: &Run) -> Vec<Conclusion> {
+    threads(run).map_or_else(Vec::new, |study| study.conclusions)
+}
+
+/// The conclusion whose text has these words.
+fn saying<'c>(conclusions: &'c [Conclusion], words: &str) -> &'c Conclusion {
+    conclusions.iter().find(|one| one.text.contains(words)).unwrap_or_else(|| panic!("no {words:?}: {conclusions:#?}"))
+}
+
+#[test]
+fn a_law_with_a_peak_is_found_with_its_coefficients() {
+    // n* = sqrt(0.9 / 0.009) = 10.
+    let run = run_of(&[1, 2, 4, 8, 16, 32], &[64 * KIB], 6, law(1e9, 0.1, 0.009));
+    let found = conclusions(&run);
+    let contention = saying(&found, "contention takes more than 1.0 % of the work");
+    assert_eq!(contention.holds, Some(true));
+    assert!(contention.text.starts_with("cached, in blocks of 64 KiB: ") && contention.test.contains("bootstrap"));
+    let peak = saying(&found, "the rate falls before 32 threads");
+    assert_eq!(peak.holds, Some(true), "{}", peak.text);
+    let Analysis { laws, best_cells, .. } = analyse(&run);
+    let [law] = &laws[..] else { panic!("{laws:?}") };
+    assert!(law.describes && law.most == 32 && law.held.word("cache") == Some("cached"), "{law:?}");
+    for (found, truth) in [(law.lambda, 1e9), (law.sigma, 0.1), (law.kappa, 0.009)] {
+        assert!(found.lower < truth && truth < found.upper && found.upper < 1.5 * truth, "{law:?}");
+    }
+    assert!(law.peak_lower.unwrap() < 10.0 && 10.0 < law.peak_upper.unwrap(), "{law:?}");
+    assert!(best_cells.is_empty(), "one block is no grid");
+    // Eight and sixteen threads read about the same.
+    assert_eq!(saying(&found, "more than 8 threads help: 16 read").holds, Some(false));
+}
+
+#[test]
+fn without_coherency_the_rate_never_falls_and_more_threads_help() {
+    let found = conclusions(&run_of(&[1, 2, 4, 8], &[4 * KIB], 6, law(1e9, 0.0, 0.0)));
+    assert_eq!(saying(&found, "contention takes").holds, Some(false));
+    assert_eq!(saying(&found, "falls before 8 threads").holds, Some(false));
+    assert_eq!(saying(&found, "more than 4 threads help: 8 read").holds, Some(true));
+}
+
+#[test]
+fn what_no_law_describes_and_what_determines_none_is_said() {
+    let limited = run_of(&[1, 2, 4, 16], &[4 * KIB], 6, |n, _| 1e9 * n.min(2.0));
+    let found = conclusions(&limited);
+    let described = saying(&found, "the universal scalability law describes the rates");
+    assert_eq!(described.holds, Some(false));
+    assert!(found.iter().all(|one| !one.text.contains("contention")), "{found:#?}");
+    assert_eq!(saying(&found, "more than 2 threads help").holds, Some(false));
+    assert!(!analyse(&limited).laws[0].describes);
+
+    let few = run_of(&[1, 4], &[4 * KIB], 6, law(1e9, 0.1, 0.0));
+    let undetermined = conclusions(&few);
+    assert_eq!(saying(&undetermined, "2 numbers of threads in 6 rounds each, determines").holds, Some(false));
+    assert!(analyse(&few).laws.is_empty());
+    let once = run_of(&[1, 2, 4, 8], &[4 * KIB], 1, law(1e9, 0.1, 0.0));
+    saying(&conclusions(&once), "4 numbers of threads in 1 round each");
+    assert!(threads(&testing::run(&[METRIC])).is_none());
+}
+
+#[test]
+fn the_best_cell_and_those_that_are_not_told_apart_from_it() {
+    let grid = |rate: fn(f64, u64) -> f64| analyse(&run_of(&[1, 2, 4], &[4 * KIB, 64 * KIB], 6, rate)).best_cells;
+    let clear = grid(|n, block| n * block as f64);
+    let [cell] = &clear[..] else { panic!("{clear:?}") };
+    assert_eq!((cell.best.integer("threads"), cell.best.integer("block")), (Some(4), Some(64 * KIB)));
+    assert!(cell.as_good.is_empty() && cell.conclusion.holds == Some(true));
+    assert!(cell.conclusion.text.starts_with("cached: 4 threads in blocks of 64 KiB read fastest"), "{cell:?}");
+    // Two threads and four of the larger block are equal: whichever came out ahead, the other may be as good.
+    let shared = grid(|n, block| n.min(2.0) * block as f64);
+    assert_eq!(shared[0].as_good.len(), 1, "{shared:?}");
+    assert_eq!(shared[0].conclusion.holds, None);
+    assert!(shared[0].conclusion.text.contains("not told apart from "), "{shared:?}");
+}
