@@ -1,6 +1,7 @@
 //! What analysis says of a run: the types that every report is drawn from.
 
 use kelvin_model::{Canary, CanaryPoint, Case, Conclusion, Metric, Name, Prediction, Reason, StudyResult, Treatment};
+use kelvin_stats::Scalability;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -98,6 +99,13 @@ pub struct FittedLaw {
     pub furthest_at: u64,
     /// The law's rate over the measured one there.
     pub furthest_ratio: f64,
+}
+
+impl FittedLaw {
+    /// The law's rate with so many workers, in the metric's unit.
+    pub fn at(&self, workers: f64) -> f64 {
+        Scalability { lambda: self.lambda.value, sigma: self.sigma.value, kappa: self.kappa.value }.at(workers)
+    }
 }
 
 /// A fitted coefficient with its 95 % interval.

@@ -18,7 +18,7 @@ function kelvinFigures(data, say) {
   for (const figure of data.figures) {
     if (figure.kind !== 'heat') continue;
     heat.unpack(figure);
-    figure.names = figure.names.map(clean);
+    for (const side of ['rows', 'columns']) figure[side] = figure[side].map(clean);
     for (const label of ['row_label', 'column_label', 'symbol']) figure[label] = clean(figure[label]);
   }
   for (const mark of data.figures.flatMap((figure) => figure.marks ?? [])) mark.label = clean(mark.label);
@@ -109,8 +109,8 @@ function kelvinFigures(data, say) {
       symbol: dash ? 'rect' : SYMBOLS[series.style % SYMBOLS.length], symbolSize: dash ? [16, 2] : hollow ? 10 : 6, showSymbol: marks,
       itemStyle: hollow ? { color: colors.panel, borderColor: tone, borderWidth: 2 } : { color: tone },
       lineStyle: {
-        color: tone, width: !line ? 0 : series.role === 'measured' ? 2 : series.role === 'history' ? 1.2 : 1.6,
-        type: series.role === 'predicted' ? [6, 4] : 'solid',
+        color: tone, width: !line ? 0 : { measured: 2, history: 1.2, fitted: 2.6 }[series.role] ?? 1.6,
+        type: { predicted: [6, 4], fitted: [0.1, 5] }[series.role] ?? 'solid', cap: series.role === 'fitted' ? 'round' : 'butt',
       },
       emphasis: { disabled: true },
     };
@@ -382,7 +382,8 @@ function kelvinFigures(data, say) {
       if (!step) return;
       event.preventDefault();
       const shown = figure.series.filter((_, index) => state.on[index]);
-      const places = [...new Set(shown.flatMap((series) => series.points.map((point) => point.x)))].sort((a, b) => a - b);
+      const read = shown.filter((series) => series.role !== 'fitted');
+      const places = [...new Set(read.flatMap((series) => series.points.map((point) => point.x)))].sort((a, b) => a - b);
       if (places.length === 0) return;
       at = Math.max(0, Math.min(places.length - 1, at + step));
       const found = shown.map((series) => [series, series.points.findIndex((point) => point.x === places[at])])

@@ -5,30 +5,31 @@ function kelvinHeat(words) {
 
   const LARGEST_CELL = 56;
   const LEAST_FOR_TEXT = 34;
+  const FRAME = 3;
   const ROOM = { left: 78, right: 22, bottom: 50 };
 
   /** The cells of the data as objects. */
   function unpack(figure) {
-    const names = ['row', 'column', 'step', 'value', 'low', 'high', 'predicted'];
+    const names = ['row', 'column', 'step', 'value', 'low', 'high', 'predicted', 'standing'];
     figure.cells = figure.cells.map((cell) => Object.fromEntries(names.map((name, index) => [name, cell[index]])));
   }
 
   /** Side of a cell, and the height of the whole, in a box of this size. */
   function size(figure, width, height, top) {
-    const count = figure.names.length;
-    const side = Math.min(LARGEST_CELL, (width - ROOM.left - ROOM.right) / count, (height - top - ROOM.bottom) / count);
-    return { side, height: top + side * count + ROOM.bottom };
+    const [down, across] = [figure.rows.length, figure.columns.length];
+    const side = Math.min(LARGEST_CELL, (width - ROOM.left - ROOM.right) / across, (height - top - ROOM.bottom) / down);
+    return { side, height: top + side * down + ROOM.bottom };
   }
 
   const place = (figure, row, column) =>
-    figure.row_label + ' ' + figure.names[row] + ' ' + figure.column_label + ' ' + figure.names[column];
+    figure.row_label + ' ' + figure.rows[row] + ' ' + figure.column_label + ' ' + figure.columns[column];
 
   /** What a cell holds, in words. */
   function cellText(figure, cell) {
     const one = (value) => words.text(figure.unit, value, 4);
     const interval = cell.low === cell.high ? '' : ' (' + one(cell.low) + ' to ' + one(cell.high) + ')';
     const predicted = cell.predicted === null ? '' : ', predicted ' + one(cell.predicted);
-    return one(cell.value) + interval + predicted;
+    return one(cell.value) + interval + predicted + ['', ', not told apart from the best', ', the best'][cell.standing];
   }
 
   function tooltip(figure, cell) {
@@ -42,7 +43,17 @@ function kelvinHeat(words) {
     return box;
   }
 
-  /** One cell; the one that the keyboard is at has a frame. */
+  /** The frame of a cell that is best or as good, inside of it, for its neighbour may have one too. */
+  function frame(cell, colors, x, y, side) {
+    const [width, dash] = cell.standing === 2 ? [3, null] : [1.5, [3, 2]];
+    const inner = side - 2 * FRAME;
+    return {
+      type: 'rect', silent: true, shape: { x: x - inner / 2, y: y - inner / 2, width: inner, height: inner },
+      style: { fill: 'none', stroke: colors.ink, lineWidth: width, lineDash: dash },
+    };
+  }
+
+  /** One cell; the one that the keyboard is at has a frame around it. */
   function renderCell(figure, colors, cursor, side) {
     return (params, api) => {
       const cell = figure.cells[params.dataIndex];
@@ -51,19 +62,20 @@ function kelvinHeat(words) {
       const [fill, ink] = colors.heat[cell.step];
       const at = cursor && cursor.row === cell.row && cursor.column === cell.column;
       const label = (cell.value / figure.factor).toPrecision(3);
-      return {
+      const drawn = {
         type: 'rect',
         shape: { x: x - side / 2 + gap, y: y - side / 2 + gap, width: side - 2 * gap, height: side - 2 * gap },
         style: { fill, stroke: at ? colors.ink : 'none', lineWidth: at ? 3 : 0 },
         textContent: side >= LEAST_FOR_TEXT ? { style: { text: label, fill: ink, fontSize: 12 } } : undefined,
         textConfig: { position: 'inside' },
       };
+      return cell.standing ? { type: 'group', children: [drawn, frame(cell, colors, x, y, side)] } : drawn;
     };
   }
 
-  function axis(figure, label, colors, more) {
+  function axis(names, label, colors, more) {
     return {
-      type: 'category', data: figure.names, name: label, nameLocation: 'middle', nameTextStyle: { color: colors.soft },
+      type: 'category', data: names, name: label, nameLocation: 'middle', nameTextStyle: { color: colors.soft },
       axisLabel: { color: colors.soft, hideOverlap: true }, axisTick: { show: false }, axisLine: { show: false },
       splitLine: { show: false }, ...more,
     };
@@ -73,15 +85,16 @@ function kelvinHeat(words) {
   function option(figure, state, colors, box, exported) {
     const top = exported ? 44 : 14;
     const { side, height } = size(figure, box.width, exported ? box.height - 44 : Infinity, top);
-    const whole = side * figure.names.length;
     const cursor = exported ? null : state.cursor;
     const result = {
       animation: false,
       backgroundColor: exported ? colors.panel : 'transparent',
       textStyle: { fontFamily: 'system-ui, -apple-system, Roboto, sans-serif', color: colors.ink },
-      grid: { left: ROOM.left, top, width: whole, height: whole, outerBoundsMode: 'none' },
-      xAxis: axis(figure, figure.column_label + ' (values in ' + figure.symbol + ')', colors, { nameGap: 28 }),
-      yAxis: axis(figure, figure.row_label, colors, { nameGap: 44, inverse: true }),
+      grid: {
+        left: ROOM.left, top, width: side * figure.columns.length, height: side * figure.rows.length, outerBoundsMode: 'none',
+      },
+      xAxis: axis(figure.columns, figure.column_label + ' (values in ' + figure.symbol + ')', colors, { nameGap: 28 }),
+      yAxis: axis(figure.rows, figure.row_label, colors, { nameGap: 44, inverse: true }),
       series: [{
         type: 'custom', id: 'cells', renderItem: renderCell(figure, colors, cursor, side), animation: false,
         data: figure.cells.map((cell) => [cell.column, cell.row]), encode: { x: 0, y: 1 },
@@ -104,9 +117,9 @@ function kelvinHeat(words) {
   }
 
   function csv(figure, quote) {
-    const lines = ['from,to,value,low,high,predicted'];
+    const lines = [[...figure.axes, 'value,low,high,predicted'].join(',')];
     for (const cell of figure.cells) {
-      const names = [cell.row, cell.column].map((index) => quote(figure.names[index]));
+      const names = [figure.rows[cell.row], figure.columns[cell.column]].map(quote);
       lines.push([...names, cell.value, cell.low, cell.high, cell.predicted ?? ''].join(','));
     }
     return lines.join('\r\n') + '\r\n';
@@ -115,14 +128,13 @@ function kelvinHeat(words) {
   /** Arrow keys go from cell to cell in all four directions and say what is there. */
   function inspect(figure, state, box, chart, draw, say) {
     const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
-    const last = figure.names.length - 1;
-    const within = (index) => Math.max(0, Math.min(last, index));
+    const within = (index, names) => Math.max(0, Math.min(names.length - 1, index));
     box.addEventListener('keydown', (event) => {
       if (!(event.key in steps)) return;
       event.preventDefault();
       const [down, right] = steps[event.key];
       const from = state.cursor ?? { row: 0, column: right > 0 ? -1 : 0 };
-      state.cursor = { row: within(from.row + down), column: within(from.column + right) };
+      state.cursor = { row: within(from.row + down, figure.rows), column: within(from.column + right, figure.columns) };
       draw();
       const { row, column } = state.cursor;
       const dataIndex = figure.cells.findIndex((cell) => cell.row === row && cell.column === column);

@@ -218,21 +218,22 @@ fn samples(out: &mut dyn io::Write, head: &[String; 5], reading: &kelvin_model::
     Ok(())
 }
 
-/// The points of one figure, or the pairs of a heat map, one row each.
+/// The points of one figure, or the cells of a heat map, one row each.
 ///
 /// # Errors
 /// Those of the writer.
 pub fn figure(figure: &Figure, out: &mut dyn io::Write) -> io::Result<()> {
     match &figure.drawing {
         Drawing::Plot(plot) => points(plot, out),
-        Drawing::Heat(heat) => pairs(heat, out),
+        Drawing::Heat(heat) => cells(heat, out),
     }
 }
 
-fn pairs(heat: &Heat, out: &mut dyn io::Write) -> io::Result<()> {
-    line(out, ["from", "to", "value", "low", "high", "predicted"])?;
+fn cells(heat: &Heat, out: &mut dyn io::Write) -> io::Result<()> {
+    let [row, column] = &heat.axes;
+    line(out, [row, column, "value", "low", "high", "predicted"])?;
     for cell in &heat.cells {
-        let names = [cell.row, cell.column].map(|index| heat.names[index].clone());
+        let names = [heat.rows[cell.row].clone(), heat.columns[cell.column].clone()];
         let predicted = cell.predicted.map(number).unwrap_or_default();
         line(out, names.into_iter().chain([cell.value, cell.low, cell.high].map(number)).chain([predicted]))?;
     }
@@ -255,6 +256,7 @@ fn role(role: Role) -> &'static str {
     match role {
         Role::Measured => "measured",
         Role::Predicted => "predicted",
+        Role::Fitted => "fitted",
         Role::AsFound => "as_found",
         Role::Reference => "reference",
         Role::History => "history",

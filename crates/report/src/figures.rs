@@ -14,7 +14,7 @@ use crate::{Report, units};
 
 pub use canaries::canary_figure;
 pub use distribution::distribution_figure;
-pub use heat::{Cell, HEAT_STEPS, Heat};
+pub use heat::{Cell, HEAT_STEPS, Heat, Standing};
 
 /// Above this span of values an axis starts out logarithmic.
 const WIDE_SPAN: f64 = 20.0;
@@ -220,6 +220,8 @@ pub enum Role {
     Measured,
     /// Predicted: dashed line, band of the unremarkable.
     Predicted,
+    /// A law fitted to what was measured, which predicts nothing: dotted line.
+    Fitted,
     /// As found, where too few samples were undisturbed for a headline: hollow markers.
     AsFound,
     /// Published by a reference machine: markers of their own.

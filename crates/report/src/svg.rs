@@ -1,6 +1,6 @@
 //! Figures as SVG: standing alone, or inside a page whose style sheet gives the colours.
 
-mod heat;
+pub(crate) mod heat;
 
 use std::fmt::Write as _;
 
@@ -17,6 +17,8 @@ const STYLE: &str = "text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,sa
     .title{font-size:14px;font-weight:600;fill:#1f2328}.grid{stroke:#e3e6ea;stroke-width:1}.axis{stroke:#8b939c}\
     .line{fill:none;stroke-width:2;stroke-linejoin:round}.thin{stroke-width:1.2}.predicted{stroke-dasharray:6 4;stroke-width:1.6}\
     .band{stroke:none;fill-opacity:.18}.range{stroke:none;fill-opacity:.08}.guide{fill:#8b939c;fill-opacity:.16}\
+    .fitted{stroke-dasharray:.1 5;stroke-width:2.6;stroke-linecap:round}\
+    .best{fill:none;stroke:#1c2127;stroke-width:3}.as-good{fill:none;stroke:#1c2127;stroke-width:1.5;stroke-dasharray:3 2}\
     .hollow{fill:#fff;stroke-width:1.6}.mark-line{stroke:#5f6872;stroke-dasharray:2 3}";
 
 const WIDTH: f64 = 720.0;
@@ -52,7 +54,7 @@ pub fn standalone(figure: &Figure) -> String {
     let title = 26.0;
     let (drawn, height) = match &figure.drawing {
         Drawing::Plot(plot) => (body(plot), plot_height(plot)),
-        Drawing::Heat(heat) => (heat::body(heat) + &heat::legend(heat), heat::height(heat) + heat::LEGEND),
+        Drawing::Heat(heat) => (heat::body(heat) + &heat::legend(heat), heat::height(heat) + heat::legend_height(heat)),
     };
     let height = height + title;
     format!(
@@ -214,6 +216,7 @@ fn draw_series(svg: &mut String, frame: &Frame, series: &Series) {
     let line = match series.role {
         Role::Measured => Some("line"),
         Role::Predicted => Some("line predicted"),
+        Role::Fitted => Some("line fitted"),
         Role::History => Some("line thin"),
         Role::AsFound | Role::Reference => None,
     };
@@ -231,7 +234,7 @@ fn draw_series(svg: &mut String, frame: &Frame, series: &Series) {
     let marked = match series.role {
         Role::Measured => series.points.len() <= MOST_MARKERS,
         Role::AsFound | Role::Reference => true,
-        Role::Predicted | Role::History => false,
+        Role::Predicted | Role::Fitted | Role::History => false,
     };
     for point in series.points.iter().filter(|_| marked) {
         svg.push_str(&marker(series, frame.x(point.x), frame.y(point.y)));
@@ -323,6 +326,7 @@ fn swatch(series: &Series, x: f64, y: f64) -> String {
     match series.role {
         Role::Measured => format!("{}{marker}", line("")),
         Role::Predicted => line("predicted"),
+        Role::Fitted => line("fitted"),
         Role::History => line("thin"),
         Role::AsFound | Role::Reference => marker,
     }

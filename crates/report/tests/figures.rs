@@ -4,7 +4,7 @@ mod synthetic;
 
 use kelvin_analysis::MetricResult;
 use kelvin_model::{Axis, AxisScale, Better, Case, Unit};
-use kelvin_report::figures::{Drawing, Figure, Heat, Plot, Role, figures};
+use kelvin_report::figures::{Drawing, Figure, Heat, Plot, Role, Standing, figures};
 use kelvin_report::sections::{Entry, sections};
 use kelvin_report::{Html, Render, Terminal, svg};
 use synthetic::Sample;
@@ -80,7 +80,8 @@ fn a_delay_stands_over_the_rate_at_which_it_was_measured() {
 fn a_heat_map_has_a_cell_for_each_pair_with_a_number() {
     let sample = synthetic::full();
     let heat = heat(&sample, "mem.core_to_core");
-    assert_eq!(heat.names, ["0", "1", "2", "3", "4", "5"]);
+    assert_eq!(heat.rows, ["0", "1", "2", "3", "4", "5"]);
+    assert_eq!(heat.columns, heat.rows);
     assert_eq!(heat.cells.len(), 14, "15 pairs, one of them skipped");
     assert!(heat.cell(1, 4).is_none() && heat.cell(0, 0).is_none());
     for cell in &heat.cells {
@@ -96,6 +97,61 @@ fn a_heat_map_has_a_cell_for_each_pair_with_a_number() {
     let drawn = svg::standalone(&figure(&sample, "mem.core_to_core"));
     assert_eq!(drawn.matches("<rect class=\"h").count(), heat.cells.len() + heat.steps.len(), "cells and legend");
     assert!(figure(&sample, "mem.core_to_core").description.concat().contains("1 pair came to no number: 1 to 4."));
+}
+
+#[test]
+fn a_grid_of_two_parameters_marks_its_best_cell_and_those_as_good() {
+    let sample = synthetic::full();
+    let id = "file.threads-grid-cache=cached";
+    let heat = heat(&sample, id);
+    assert_eq!(heat.rows, ["1", "2", "4", "8", "16"]);
+    assert_eq!(heat.columns, ["4 KiB", "64 KiB", "1 MiB"]);
+    assert_eq!((heat.axes.map(|axis| axis.to_string()), heat.cells.len()), (["threads".into(), "block".into()], 15));
+    for cell in &heat.cells {
+        let case = Case::new()
+            .with("threads", 1 << cell.row)
+            .with("block", [4 << 10, 64 << 10, 1 << 20][cell.column])
+            .with_word("cache", "cached");
+        assert_eq!(value(result(&sample, "file.threads", &case)), Some(cell.value));
+        let standing = match (cell.row, cell.column) {
+            (4, 1) => Standing::Best,
+            (4, 2) => Standing::AsGood,
+            _ => Standing::Other,
+        };
+        assert_eq!(cell.standing, standing);
+    }
+    let figure = figure(&sample, id);
+    let words = figure.description.concat();
+    assert!(words.contains("not told apart from") && words.contains("1.01 times the rate"), "{words}");
+    let drawn = svg::standalone(&figure);
+    // Each once in the grid, and once in the legend.
+    assert_eq!(drawn.matches("<rect class=\"best\"").count(), 2);
+    assert_eq!(drawn.matches("<rect class=\"as-good\"").count(), 2);
+    // Pairs have no best: nobody looked for it.
+    let pairs = svg::standalone(&self::figure(&sample, "mem.core_to_core"));
+    assert!(!pairs.contains("<rect class=\"best\"") && !pairs.contains("<rect class=\"as-good\""));
+}
+
+#[test]
+fn a_fitted_law_is_drawn_over_its_line_alone_and_is_no_prediction() {
+    let sample = synthetic::full();
+    let plot = plot(&sample, "file.threads");
+    let fitted: Vec<_> = plot.series.iter().filter(|series| series.role == Role::Fitted).collect();
+    let [law] = fitted[..] else { panic!("{fitted:?}") };
+    let line = plot.series.iter().find(|series| series.role == Role::Measured && series.style == law.style).unwrap();
+    assert_eq!(law.label, format!("{}, law fitted to it", line.label));
+    for point in &line.points {
+        // The made-up rates follow the law exactly.
+        let on_it = law.points.iter().find(|on| on.x == point.x).unwrap();
+        assert!((on_it.y / point.y - 1.0).abs() < 1e-9);
+    }
+    assert_eq!(law.points.last().unwrap().x, 16.0, "no further than was measured");
+    let figure = figure(&sample, "file.threads");
+    assert_eq!(svg::standalone(&figure).matches("class=\"line fitted").count(), 2, "the line and its legend");
+    assert!(figure.description.concat().contains("fitted to it, no prediction: contention 5.0 %"), "{figure:?}");
+    let mut other = synthetic::full();
+    other.analysis.laws[0].describes = false;
+    assert!(self::plot(&other, "file.threads").series.iter().all(|series| series.role != Role::Fitted));
 }
 
 #[test]

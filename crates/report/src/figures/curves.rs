@@ -1,6 +1,6 @@
 //! The figure of one curve, and what every figure made of curves shares: series, their predictions, their words.
 
-use kelvin_analysis::{MemoryLevel, MemoryLevels, MetricResult, Outcome};
+use kelvin_analysis::{Coefficient, FittedLaw, MemoryLevel, MemoryLevels, MetricResult, Outcome};
 use kelvin_model::{AxisScale, Case, Conclusion, Name, Reference, Value};
 
 use super::{AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Role, Series, spans_wide};
@@ -12,6 +12,7 @@ pub(super) fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Fig
     let mut series = Vec::new();
     for (style, line) in curve.series.iter().enumerate() {
         series.extend(measured_series(line, &line.label, style));
+        series.extend(law(report, curve, line).and_then(|law| fitted_series(law, &line.label, style)));
     }
     if !is_measured(&series) {
         return None;
@@ -24,7 +25,7 @@ pub(super) fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Fig
     Some(Figure {
         id: curve.metric.id.to_string(),
         title: curve.metric.summary.to_string(),
-        description: [describe(curve), conclusions(report, curve)].concat(),
+        description: [describe(curve), laws_in_words(report, curve), conclusions(report, curve)].concat(),
         shows: lines_of(curve),
         drawing: Drawing::Plot(Plot {
             x: x_axis(curve),
@@ -39,6 +40,49 @@ pub(super) fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Fig
             series,
         }),
     })
+}
+
+/// The law that analysis fitted to a line and that describes it.
+fn law<'a>(report: &Report<'a>, curve: &Curve<'_>, line: &CurveSeries<'_>) -> Option<&'a FittedLaw> {
+    let is_its = |law: &&FittedLaw| {
+        law.metric == curve.metric.id
+            && law.workers == curve.axis.name
+            && units::case(curve.metric, &law.held) == line.label
+    };
+    report.analysis.laws.iter().find(|law| is_its(law) && law.describes)
+}
+
+/// Most points that a law is drawn with.
+const LAW_POINTS: usize = 24;
+
+/// A law as a series: at whole numbers of workers, at all of them while they are few, and no further than was measured.
+fn fitted_series(law: &FittedLaw, name: &str, style: usize) -> Option<Series> {
+    let step = |index: usize| (law.most as f64).powf(index as f64 / LAW_POINTS as f64).round();
+    let mut numbers: Vec<f64> = (0..=LAW_POINTS).map(step).collect();
+    numbers.dedup();
+    let point = |x: f64| {
+        let y = law.at(x);
+        Point { x, y, low: y, high: y }
+    };
+    let label = named(name, "law fitted to it");
+    Series { label, role: Role::Fitted, style, points: Vec::new() }.with(numbers.into_iter().map(point))
+}
+
+/// The laws that are drawn, in words.
+fn laws_in_words(report: &Report<'_>, curve: &Curve<'_>) -> Vec<String> {
+    let sentence = |line: &CurveSeries<'_>| {
+        let law = law(report, curve, line)?;
+        let share = |of: Coefficient| {
+            format!("{} ({} to {})", units::share(of.value), units::share(of.lower), units::share(of.upper))
+        };
+        Some(format!(
+            "{}dotted is the universal scalability law fitted to it, no prediction: contention {}, coherency {}.",
+            prefix(&line.label),
+            share(law.sigma),
+            share(law.kappa)
+        ))
+    };
+    curve.series.iter().filter_map(sentence).collect()
 }
 
 /// The curve that the levels of memory are read from.

@@ -7,7 +7,7 @@ use super::curves::{
     KINDS, Reading, curve_figure, describe_line, foreseen, headline, is_measured, lines_of, measured_series, named,
     prefix, reference_series, standing, x_axis,
 };
-use super::heat::heat_figure;
+use super::heat::{grid_figures, heat_figure};
 use super::{Drawing, Figure, FigureAxis, Plot, Point, Role, Series, file_name, spans_wide};
 use crate::sections::{Curve, CurveSeries, Entry};
 use crate::{Report, units};
@@ -28,6 +28,7 @@ pub(super) fn figures(report: &Report<'_>, entries: &[Entry<'_>]) -> Vec<Figure>
                 let group = group(curve, entries);
                 drawn.extend(group.iter().map(|member| member.metric.id));
                 figures.extend(group_figures(report, &group));
+                figures.extend(group.iter().flat_map(|member| grid_figures(report, member)));
             }
         }
     }

@@ -1,12 +1,15 @@
-//! Heat maps: a value for each pair of a row and a column, as one of a few colours.
+//! Heat maps: a value for each row and column, as one of a few colours, and the best cell where one was looked for.
 
-use kelvin_model::Unit;
+use std::collections::BTreeSet;
+
+use kelvin_analysis::{BestCell, MetricResult};
+use kelvin_model::{Axis, Case, Metric, Name, Unit, Value};
 use serde::{Serialize, Serializer};
 
 use super::curves::{foreseen, headline, prefix, standing};
 use super::{AxisKind, Drawing, Figure, file_name};
-use crate::sections::Matrix;
-use crate::{units, words};
+use crate::sections::{Curve, Matrix};
+use crate::{Report, units, words};
 
 /// Colours of a heat map: as many as an eye can tell apart and name by the legend.
 pub const HEAT_STEPS: usize = 7;
@@ -21,8 +24,14 @@ pub struct Heat {
     pub row_label: String,
     /// What the columns are.
     pub column_label: String,
-    /// Names of the rows and of the columns, which are the same.
-    pub names: Vec<String>,
+    /// Names of the parameters of the rows and of the columns: `from`, `to`.
+    pub axes: [Name; 2],
+    /// What a cell is called: `pair`, `cell`.
+    pub called: &'static str,
+    /// Names of the rows.
+    pub rows: Vec<String>,
+    /// Names of the columns.
+    pub columns: Vec<String>,
     /// What the values are.
     pub unit: AxisKind,
     /// What the values that stand in the cells are divided by: one unit for all of them.
@@ -31,13 +40,25 @@ pub struct Heat {
     pub symbol: String,
     /// The range of each colour in words, lowest first; never empty.
     pub steps: Vec<String>,
-    /// The pairs that came to a number.
+    /// The cells that came to a number.
     pub cells: Vec<Cell>,
 }
 
-/// One pair.
+/// How a cell stands to the best one, where that was tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// It is worse, or nobody asked.
+    Other,
+    /// It cannot be told apart from the best.
+    AsGood,
+    /// It is the best.
+    Best,
+}
+
+/// One cell.
 ///
-/// Serialised for drawing: an array of row, column, step, value, low, high, and the prediction if there is one.
+/// Serialised for drawing: an array of row, column, step, value, low, high, the prediction if there is one, and 2 for the
+/// best, 1 for one as good, 0 for any other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
     /// Index of its row.
@@ -54,13 +75,24 @@ pub struct Cell {
     pub high: f64,
     /// What was predicted.
     pub predicted: Option<f64>,
+    /// How it stands to the best.
+    pub standing: Standing,
 }
 
 impl Serialize for Cell {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let short = super::short::<S::Error>;
         let predicted = self.predicted.map(short).transpose()?;
-        (self.row, self.column, self.step, short(self.value)?, short(self.low)?, short(self.high)?, predicted)
+        (
+            self.row,
+            self.column,
+            self.step,
+            short(self.value)?,
+            short(self.low)?,
+            short(self.high)?,
+            predicted,
+            self.standing as u8,
+        )
             .serialize(serializer)
     }
 }
@@ -76,44 +108,179 @@ impl Heat {
         units::plain(value / self.factor, Unit::Ratio)
     }
 
+    /// Whether any cell is marked as the best.
+    pub fn has_best(&self) -> bool {
+        self.cells.iter().any(|cell| cell.standing == Standing::Best)
+    }
+
     /// What the columns are, and the unit of what stands in the cells.
     pub fn column_caption(&self) -> String {
         format!("{} (values in {})", self.column_label, self.symbol)
     }
 }
 
+/// What a heat map is drawn from: results by row and column.
+struct Grid<'a> {
+    metric: &'a Metric,
+    /// What sets it apart from other heat maps of the metric.
+    label: String,
+    /// What a cell is called, and the word between the names of its row and its column.
+    called: (&'static str, &'static str),
+    rows: Side,
+    columns: Side,
+    cells: Vec<(usize, usize, &'a MetricResult)>,
+}
+
+/// The rows or the columns of a grid.
+struct Side {
+    axis: Axis,
+    names: Vec<String>,
+}
+
+impl Side {
+    fn of(axis: Axis, values: &[Value]) -> Self {
+        Self { axis, names: values.iter().map(|&value| units::axis_value(value, axis.scale)).collect() }
+    }
+}
+
 /// The figure of a matrix; `None` where nothing of it was measured.
 pub(super) fn heat_figure(matrix: &Matrix<'_>) -> Option<Figure> {
-    let metric = matrix.metric;
-    let values = matrix.cells.iter().filter_map(|cell| {
-        let [value, low, high] = headline(cell.result)?;
-        let predicted = foreseen(cell.result).map(|[value, ..]| value);
-        let finite = [value, low, high].iter().all(|value| value.is_finite());
-        finite.then_some(Cell { row: cell.from, column: cell.to, step: 0, value, low, high, predicted })
-    });
-    let mut cells: Vec<Cell> = values.collect();
-    let steps = Steps::over(&cells)?;
-    for cell in &mut cells {
-        cell.step = steps.of(cell.value);
+    let grid = Grid {
+        metric: matrix.metric,
+        label: matrix.label.clone(),
+        called: ("pair", "to"),
+        rows: Side::of(matrix.from, &matrix.names),
+        columns: Side::of(matrix.to, &matrix.names),
+        cells: matrix.cells.iter().map(|cell| (cell.from, cell.to, cell.result)).collect(),
+    };
+    let title = matrix.metric.summary.to_string();
+    grid.figure(file_name(&format!("{} {}", matrix.metric.id, matrix.label)), title, matrix.label.clone(), None)
+}
+
+/// The figures of a curve of which analysis has looked for the best over two parameters, one for each combination of the
+/// others: the parameters' grid, the best cell marked, and those that cannot be told apart from it.
+pub(super) fn grid_figures(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Figure> {
+    let cells = report.analysis.best_cells.iter().filter(|cell| cell.metric == curve.metric.id);
+    cells.filter_map(|best| grid_figure(curve, best)).collect()
+}
+
+fn grid_figure(curve: &Curve<'_>, best: &BestCell) -> Option<Figure> {
+    let metric = curve.metric;
+    let mut varied = metric.axes().filter(|axis| best.held.get(&axis.name).is_none());
+    let (rows, columns) = (*varied.next()?, *varied.next()?);
+    let rest =
+        |case: &Case| -> Case { case.iter().filter(|(name, _)| *name != rows.name && *name != columns.name).collect() };
+    let here: Vec<&MetricResult> = curve.results().filter(|result| rest(&result.case) == best.held).collect();
+    let values = |axis: Name| -> Vec<Value> {
+        let values: BTreeSet<Value> = here.iter().filter_map(|result| result.case.get(&axis)).collect();
+        values.into_iter().collect()
+    };
+    let (down, across) = (values(rows.name), values(columns.name));
+    let place = |values: &[Value], result: &MetricResult, axis: Name| {
+        values.iter().position(|value| Some(*value) == result.case.get(&axis))
+    };
+    let cell =
+        |result: &&'_ MetricResult| Some((place(&down, result, rows.name)?, place(&across, result, columns.name)?));
+    let mut cells: Vec<(usize, usize, &MetricResult)> =
+        here.iter().filter_map(|result| cell(result).map(|(row, column)| (row, column, *result))).collect();
+    cells.sort_by_key(|&(row, column, _)| (row, column));
+    let label = units::case(metric, &best.held);
+    let (down, across) = (Side::of(rows, &down), Side::of(columns, &across));
+    let title = format!("{}: {} by {}, {label}", metric.summary, rows.label, columns.label);
+    let id = file_name(&format!("{} grid {label}", metric.id));
+    // No row of the table has this name: those lead to the curve.
+    let shown = format!("{} by {} {label}", rows.name, columns.name);
+    Grid { metric, label, called: ("cell", "and"), rows: down, columns: across, cells }.figure(
+        id,
+        title,
+        shown,
+        Some(best),
+    )
+}
+
+impl Grid<'_> {
+    /// `None` where nothing of it was measured.
+    fn figure(&self, id: String, title: String, shown: String, best: Option<&BestCell>) -> Option<Figure> {
+        let values = self.cells.iter().filter_map(|&(row, column, result)| {
+            let [value, low, high] = headline(result)?;
+            let predicted = foreseen(result).map(|[value, ..]| value);
+            let finite = [value, low, high].iter().all(|value| value.is_finite());
+            let standing = best.map_or(Standing::Other, |best| standing_of(best, &result.case));
+            finite.then_some(Cell { row, column, step: 0, value, low, high, predicted, standing })
+        });
+        let mut cells: Vec<Cell> = values.collect();
+        let steps = Steps::over(&cells)?;
+        for cell in &mut cells {
+            cell.step = steps.of(cell.value);
+        }
+        let unit = self.metric.unit;
+        let scale = units::scale_for(cells.iter().map(|cell| cell.value).fold(0.0, f64::max), unit);
+        let mut description = self.describe(&cells);
+        description.extend(best.map(|best| format!("{} ({}).", best.conclusion.text, best.conclusion.test)));
+        Some(Figure {
+            id,
+            title,
+            description,
+            shows: vec![(self.metric.id, shown)],
+            drawing: Drawing::Heat(Heat {
+                row_label: self.rows.axis.label.to_string(),
+                column_label: self.columns.axis.label.to_string(),
+                axes: [self.rows.axis.name, self.columns.axis.name],
+                called: self.called.0,
+                rows: self.rows.names.clone(),
+                columns: self.columns.names.clone(),
+                unit: unit.into(),
+                factor: scale.factor,
+                symbol: scale.symbol.to_owned(),
+                steps: steps.labels(unit.into()),
+                cells,
+            }),
+        })
     }
-    let most = cells.iter().map(|cell| cell.value).fold(0.0, f64::max);
-    let scale = units::scale_for(most, metric.unit);
-    Some(Figure {
-        id: file_name(&format!("{} {}", metric.id, matrix.label)),
-        title: metric.summary.to_string(),
-        description: describe(matrix, &cells),
-        shows: vec![(metric.id, matrix.label.clone())],
-        drawing: Drawing::Heat(Heat {
-            row_label: matrix.from.label.to_string(),
-            column_label: matrix.to.label.to_string(),
-            names: (0..matrix.names.len()).map(|index| matrix.name(index)).collect(),
-            unit: metric.unit.into(),
-            factor: scale.factor,
-            symbol: scale.symbol.to_owned(),
-            steps: steps.labels(metric.unit.into()),
-            cells,
-        }),
-    })
+
+    /// `0 to 1`, `4 threads and 64 KiB`.
+    fn name(&self, row: usize, column: usize) -> String {
+        format!("{} {} {}", self.rows.names[row], self.called.1, self.columns.names[column])
+    }
+
+    /// The grid in words: lowest and highest cell, how it stands to its predictions, and what is missing.
+    fn describe(&self, cells: &[Cell]) -> Vec<String> {
+        let unit = self.metric.unit;
+        let (called, between) = self.called;
+        // Of pairs the row is where it comes from.
+        let from = if between == "to" { "from " } else { "at " };
+        let one =
+            |cell: &Cell| format!("{} {from}{}", units::plain(cell.value, unit), self.name(cell.row, cell.column));
+        let by_value = |a: &&Cell, b: &&Cell| a.value.total_cmp(&b.value);
+        let (Some(lowest), Some(highest)) = (cells.iter().min_by(by_value), cells.iter().max_by(by_value)) else {
+            return Vec::new();
+        };
+        let mut sentences = vec![format!(
+            "{}lowest {}, highest {}, of {}{}.",
+            prefix(&self.label),
+            one(lowest),
+            one(highest),
+            words::plural(cells.len() as u64, called),
+            standing(self.cells.iter().map(|&(_, _, result)| result))
+        )];
+        let without = self.cells.iter().filter(|(_, _, result)| result.outcome.summary().is_none());
+        let missing: Vec<String> = without.map(|&(row, column, _)| self.name(row, column)).collect();
+        if !missing.is_empty() {
+            let which = if missing.len() > MOST_NAMED { String::new() } else { format!(": {}", missing.join(", ")) };
+            sentences.push(format!("{} came to no number{which}.", words::plural(missing.len() as u64, called)));
+        }
+        sentences
+    }
+}
+
+fn standing_of(best: &BestCell, case: &Case) -> Standing {
+    if *case == best.best {
+        Standing::Best
+    } else if best.as_good.contains(case) {
+        Standing::AsGood
+    } else {
+        Standing::Other
+    }
 }
 
 /// Equal ratios from the lowest to the highest value, so that twice as long looks the same at either end; equal
@@ -158,38 +325,6 @@ impl Steps {
     fn labels(&self, unit: AxisKind) -> Vec<String> {
         (0..self.count()).map(|step| unit.span(self.bound(step), self.bound(step + 1))).collect()
     }
-}
-
-/// The matrix in words: fastest and slowest pair, how it stands to its predictions, and what is missing.
-fn describe(matrix: &Matrix<'_>, cells: &[Cell]) -> Vec<String> {
-    let unit = matrix.metric.unit;
-    let pair = |cell: &Cell| {
-        format!("{} from {} to {}", units::plain(cell.value, unit), matrix.name(cell.row), matrix.name(cell.column))
-    };
-    let by_value = |a: &&Cell, b: &&Cell| a.value.total_cmp(&b.value);
-    let (Some(lowest), Some(highest)) = (cells.iter().min_by(by_value), cells.iter().max_by(by_value)) else {
-        return Vec::new();
-    };
-    let results = || matrix.cells.iter().map(|cell| cell.result);
-    let mut sentences = vec![format!(
-        "{}lowest {}, highest {}, of {}{}.",
-        prefix(&matrix.label),
-        pair(lowest),
-        pair(highest),
-        words::plural(cells.len() as u64, "pair"),
-        standing(results())
-    )];
-    let missing: Vec<String> = matrix
-        .cells
-        .iter()
-        .filter(|cell| cell.result.outcome.summary().is_none())
-        .map(|cell| format!("{} to {}", matrix.name(cell.from), matrix.name(cell.to)))
-        .collect();
-    if !missing.is_empty() {
-        let which = if missing.len() > MOST_NAMED { String::new() } else { format!(": {}", missing.join(", ")) };
-        sentences.push(format!("{} came to no number{which}.", words::plural(missing.len() as u64, "pair")));
-    }
-    sentences
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{esc, list, scrolling};
-use crate::figures::{Drawing, Figure, Heat, Plot, Role, Series};
+use crate::figures::{Cell, Drawing, Figure, Heat, Plot, Role, Series, Standing};
 use crate::svg;
 
 /// Most rows of a figure's table; beyond them every n-th is shown, and said so. The CSV has all.
@@ -75,36 +75,36 @@ fn plot_legend(plot: &Plot) -> String {
     )
 }
 
-/// What each colour stands for, with the script and without, and on paper.
+/// What each colour and frame stands for, with the script and without, and on paper.
 fn heat_legend(heat: &Heat) -> String {
-    let item = |(step, label): (usize, &String)| {
+    let item = |(class, label): (String, &str)| {
         format!(
-            "<svg viewBox=\"0 0 14 14\" width=\"14\" height=\"14\" aria-hidden=\"true\"><rect class=\"h{step}\" width=\"14\" \
+            "<svg viewBox=\"0 0 14 14\" width=\"14\" height=\"14\" aria-hidden=\"true\"><rect class=\"{class}\" width=\"14\" \
              height=\"14\" rx=\"2\"/></svg>{}",
             esc(label)
         )
     };
-    list("heat-legend", heat.steps.iter().enumerate().map(item))
+    list("heat-legend", svg::heat::explained(heat).into_iter().map(item))
 }
 
 /// Most rows and columns of a heat map's table that stand as a grid; a wider one is a list.
 const WIDEST_GRID: usize = 32;
 
-/// The pairs of a heat map as a table: a grid as the drawing, where it is not too wide to be read.
+/// The cells of a heat map as a table: a grid as the drawing, where it is not too wide to be read.
 fn heat_table(title: &str, heat: &Heat) -> String {
-    let table = if heat.names.len() <= WIDEST_GRID { heat_grid(title, heat) } else { heat_list(title, heat) };
+    let table = if heat.columns.len() <= WIDEST_GRID { heat_grid(title, heat) } else { heat_list(title, heat) };
     scrolling(&format!("Data of {title}"), &table)
 }
 
 fn heat_grid(title: &str, heat: &Heat) -> String {
-    let columns: String = heat.names.iter().map(|name| format!("<th scope=\"col\">{}</th>", esc(name))).collect();
+    let columns: String = heat.columns.iter().map(|name| format!("<th scope=\"col\">{}</th>", esc(name))).collect();
     let mut rows = String::new();
-    for (row, name) in heat.names.iter().enumerate() {
+    for (row, name) in heat.rows.iter().enumerate() {
         let cell = |column: usize| {
-            let text = heat.cell(row, column).map(|cell| heat.unit.text(cell.value));
+            let text = heat.cell(row, column).map(|cell| heat.unit.text(cell.value) + standing(cell));
             format!("<td>{}</td>", esc(&text.unwrap_or_default()))
         };
-        let cells: String = (0..heat.names.len()).map(cell).collect();
+        let cells: String = (0..heat.columns.len()).map(cell).collect();
         let _ = write!(rows, "<tr><th scope=\"row\">{}</th>{cells}</tr>", esc(name));
     }
     format!(
@@ -117,6 +117,15 @@ fn heat_grid(title: &str, heat: &Heat) -> String {
     )
 }
 
+/// What a table says of a cell that was found best, or as good.
+fn standing(cell: &Cell) -> &'static str {
+    match cell.standing {
+        Standing::Best => ", best",
+        Standing::AsGood => ", as good",
+        Standing::Other => "",
+    }
+}
+
 fn heat_list(title: &str, heat: &Heat) -> String {
     let step = heat.cells.len().div_ceil(MOST_ROWS).max(1);
     let mut rows = String::new();
@@ -124,8 +133,8 @@ fn heat_list(title: &str, heat: &Heat) -> String {
         let _ = write!(
             rows,
             "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td></tr>",
-            esc(&heat.names[cell.row]),
-            esc(&heat.names[cell.column]),
+            esc(&heat.rows[cell.row]),
+            esc(&heat.columns[cell.column]),
             esc(&heat.unit.text(cell.value)),
             esc(&cell.predicted.map(|value| heat.unit.text(value)).unwrap_or_default())
         );
@@ -134,7 +143,7 @@ fn heat_list(title: &str, heat: &Heat) -> String {
         "<table class=\"plain numbers\"><caption>{}{}</caption><thead><tr><th scope=\"col\">{}</th><th scope=\"col\">{}</th><th \
          scope=\"col\">Value</th><th scope=\"col\">Predicted</th></tr></thead><tbody>{rows}</tbody></table>",
         esc(title),
-        thinned(step, heat.cells.len(), "pairs"),
+        thinned(step, heat.cells.len(), &format!("{}s", heat.called)),
         esc(&heat.row_label),
         esc(&heat.column_label),
     )
@@ -147,9 +156,11 @@ fn thinned(step: usize, of: usize, what: &str) -> String {
 
 /// The points of a plot as a table.
 fn plot_table(title: &str, plot: &Plot) -> String {
-    let points: usize = plot.series.iter().map(|series| series.points.len()).sum();
+    // A fitted law is in the words below the figure; its points are nobody's data.
+    let data = || plot.series.iter().filter(|series| series.role != Role::Fitted);
+    let points: usize = data().map(|series| series.points.len()).sum();
     let step = points.div_ceil(MOST_ROWS).max(1);
-    let rows: String = plot.series.iter().map(|series| rows(plot, series, step)).collect();
+    let rows: String = data().map(|series| rows(plot, series, step)).collect();
     let said = thinned(step, points, "points");
     let table = format!(
         "<table class=\"plain numbers\"><caption>{}{said}</caption><thead><tr><th scope=\"col\">Series</th><th \

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{BOTTOM, CHARACTER, LEFT, RIGHT, TOP, WIDTH};
-use crate::figures::{HEAT_STEPS, Heat};
+use crate::figures::{Cell, HEAT_STEPS, Heat, Standing};
 use crate::text::html;
 
 /// Colours of the steps, lowest first, and of the text on each: one hue from light to dark, so that the order is seen
@@ -24,8 +24,11 @@ const LARGEST_CELL: f64 = 56.0;
 /// Least side of a cell that has room for its value.
 const LEAST_FOR_TEXT: f64 = 34.0;
 
-/// Height of the legend.
-pub(super) const LEGEND: f64 = 54.0;
+/// From the edge of a cell to the middle of its frame.
+const FRAME: f64 = 3.0;
+
+/// What a frame says.
+pub(crate) const FRAMES: [(&str, &str); 2] = [("best", "best"), ("as-good", "not told apart from the best")];
 
 /// Side of a cell of a heat map with this many columns.
 fn side(columns: usize) -> f64 {
@@ -33,13 +36,13 @@ fn side(columns: usize) -> f64 {
 }
 
 pub(super) fn height(heat: &Heat) -> f64 {
-    TOP + side(heat.names.len()) * heat.names.len() as f64 + BOTTOM
+    TOP + side(heat.columns.len()) * heat.rows.len() as f64 + BOTTOM
 }
 
-/// The grid with its axes; a pair without a number has no cell.
+/// The grid with its axes; what came to no number has no cell.
 pub(super) fn body(heat: &Heat) -> String {
     let mut svg = String::new();
-    let side = side(heat.names.len());
+    let side = side(heat.columns.len());
     axes(&mut svg, heat, side);
     for cell in &heat.cells {
         let (x, y) = (LEFT + cell.column as f64 * side, TOP + cell.row as f64 * side);
@@ -53,9 +56,9 @@ pub(super) fn body(heat: &Heat) -> String {
             html(&format!(
                 "{} {} {} {}: {}",
                 heat.row_label,
-                heat.names[cell.row],
+                heat.rows[cell.row],
                 heat.column_label,
-                heat.names[cell.column],
+                heat.columns[cell.column],
                 heat.unit.text(cell.value)
             )),
             w = side - 2.0 * gap
@@ -71,26 +74,41 @@ pub(super) fn body(heat: &Heat) -> String {
             );
         }
     }
+    // Over all cells, so that no neighbour hides a part of a frame.
+    heat.cells.iter().for_each(|cell| svg.push_str(&frame(cell, side)));
     svg
+}
+
+/// The class of the frame of a cell that is best or as good; inside the cell, for the neighbour may have one too.
+pub(super) fn frame_class(standing: Standing) -> Option<&'static str> {
+    match standing {
+        Standing::Best => Some("best"),
+        Standing::AsGood => Some("as-good"),
+        Standing::Other => None,
+    }
+}
+
+fn frame(cell: &Cell, side: f64) -> String {
+    let Some(class) = frame_class(cell.standing) else { return String::new() };
+    let (x, y) = (LEFT + cell.column as f64 * side + FRAME, TOP + cell.row as f64 * side + FRAME);
+    let side = side - 2.0 * FRAME;
+    format!("<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{side:.1}\" height=\"{side:.1}\"/>")
 }
 
 /// Names of rows and columns, as many as there is room for, and what they are.
 fn axes(svg: &mut String, heat: &Heat, side: f64) {
-    let count = heat.names.len();
-    let end = TOP + side * count as f64;
-    let widest = heat.names.iter().map(|name| name.chars().count()).max().unwrap_or(1) as f64 * CHARACTER;
+    let end = TOP + side * heat.rows.len() as f64;
+    let widest = heat.columns.iter().map(|name| name.chars().count()).max().unwrap_or(1) as f64 * CHARACTER;
     let every = |room: f64| ((room / side).ceil() as usize).max(1);
-    for index in (0..count).step_by(every(16.0)) {
+    for (index, name) in heat.rows.iter().enumerate().step_by(every(16.0)) {
         let y = TOP + (index as f64 + 0.5) * side + 4.0;
-        let name = html(&heat.names[index]);
-        let _ = write!(svg, "<text x=\"{:.0}\" y=\"{y:.1}\" text-anchor=\"end\">{name}</text>", LEFT - 8.0);
+        let _ = write!(svg, "<text x=\"{:.0}\" y=\"{y:.1}\" text-anchor=\"end\">{}</text>", LEFT - 8.0, html(name));
     }
-    for index in (0..count).step_by(every(widest + CHARACTER)) {
-        let x = LEFT + (index as f64 + 0.5) * side;
-        let name = html(&heat.names[index]);
-        let _ = write!(svg, "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{name}</text>", end + 18.0);
+    for (index, name) in heat.columns.iter().enumerate().step_by(every(widest + CHARACTER)) {
+        let (x, y) = (LEFT + (index as f64 + 0.5) * side, end + 18.0);
+        let _ = write!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>", html(name));
     }
-    let middle = TOP + side * count as f64 / 2.0;
+    let middle = TOP + side * heat.rows.len() as f64 / 2.0;
     let _ = write!(
         svg,
         "<text x=\"{:.1}\" y=\"{:.1}\">{}</text><text transform=\"translate(16 {middle:.1}) rotate(-90)\" \
@@ -102,16 +120,32 @@ fn axes(svg: &mut String, heat: &Heat, side: f64) {
     );
 }
 
-/// The colours with their ranges, in as many columns as the figure has room for.
+/// What the legend explains: the colours with their ranges, and the frames if there are any.
+pub(crate) fn explained(heat: &Heat) -> Vec<(String, &str)> {
+    let colours = heat.steps.iter().enumerate().map(|(step, label)| (format!("h{step}"), label.as_str()));
+    let frames = FRAMES.iter().filter(|_| heat.has_best()).map(|(class, label)| ((*class).to_owned(), *label));
+    colours.chain(frames).collect()
+}
+
+/// Items of the legend in a line.
+const COLUMNS: usize = 4;
+/// Height of a line of the legend.
+const LINE: f64 = 20.0;
+
+/// Height of the legend.
+pub(super) fn legend_height(heat: &Heat) -> f64 {
+    14.0 + explained(heat).len().div_ceil(COLUMNS) as f64 * LINE
+}
+
+/// The legend, in as many columns as the figure has room for.
 pub(super) fn legend(heat: &Heat) -> String {
-    const COLUMNS: usize = 4;
     let mut svg = String::new();
     let width = (WIDTH - LEFT - RIGHT) / COLUMNS as f64;
-    for (step, label) in heat.steps.iter().enumerate() {
-        let (x, y) = (LEFT + (step % COLUMNS) as f64 * width, height(heat) + (step / COLUMNS) as f64 * 20.0 + 4.0);
+    for (index, (class, label)) in explained(heat).into_iter().enumerate() {
+        let (x, y) = (LEFT + (index % COLUMNS) as f64 * width, height(heat) + (index / COLUMNS) as f64 * LINE + 4.0);
         let _ = write!(
             svg,
-            "<rect class=\"h{step}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"14\" height=\"14\"/><text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"14\" height=\"14\"/><text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
             x + 20.0,
             y + 11.5,
             html(label)

@@ -14,6 +14,9 @@ const TASK_COUNT: Axis = Axis::new("tasks", "tasks", AxisScale::Linear);
 const KIND: Axis = Axis::new("kind", "kind of task", AxisScale::Category);
 const CPUS: Axis = Axis::new("cpus", "CPUs", AxisScale::Category);
 const LOAD: Axis = Axis::new("load", "share of the load, percent", AxisScale::Linear);
+const THREADS: Axis = Axis::new("threads", "threads", AxisScale::Logarithmic);
+const BLOCK: Axis = Axis::new("block", "block", AxisScale::Bytes);
+const CACHE: Axis = Axis::new("cache", "page cache", AxisScale::Category);
 const FROM: Axis = Axis::new("from", "from CPU", AxisScale::Linear);
 const TO: Axis = Axis::new("to", "to CPU", AxisScale::Linear);
 
@@ -85,6 +88,10 @@ pub const FAULT_MINOR: Metric = Metric::duration("mem.fault.minor", "A fault on 
 pub const FAULT_MAJOR: Metric =
     Metric::duration("mem.fault.major", "A fault on a page of a file that is not cached.").seed().not_in_cycles();
 pub const TLB_MISS: Metric = Metric::duration("mem.tlb.miss", "One miss of the translation look-aside buffer.");
+pub const FILE_THREADS: Metric = Metric::rate("file.threads", "Bytes read per second by all threads together.")
+    .headline(Treatment::AsFound)
+    .canaries(Canaries::NONE)
+    .over([Some(THREADS), Some(BLOCK), Some(CACHE)]);
 
 const fn bandwidth(id: &'static str, summary: &'static str) -> Metric {
     Metric::rate(id, summary).canaries(Canaries::CORE_AND_CACHE).over([Some(WORKING_SET), Some(CPUS), None])

@@ -6,7 +6,8 @@ mod metrics;
 mod results;
 
 use kelvin_analysis::{
-    Analysis, CanaryHistory, Capacity, Finding, Importance, Interval, IntervalKind, MemoryLevel, MemoryLevels, Outcome,
+    Analysis, BestCell, CanaryHistory, Capacity, Coefficient, Finding, FittedLaw, Importance, Interval, IntervalKind,
+    MemoryLevel, MemoryLevels, Outcome,
 };
 use kelvin_model::*;
 use kelvin_report::{ProbeText, Report};
@@ -51,6 +52,8 @@ pub fn full() -> Sample {
     let analysis = Analysis {
         results,
         levels: Some(levels()),
+        laws: vec![law()],
+        best_cells: vec![best_cell()],
         canaries: canaries(),
         studies: studies(),
         findings: findings(),
@@ -60,6 +63,43 @@ pub fn full() -> Sample {
         core_shared: None,
     };
     Sample { run, analysis, references: references(), probes: probes() }
+}
+
+/// The law of the threads that read in blocks of 64 KiB.
+fn law() -> FittedLaw {
+    let coefficient = |value: f64| Coefficient { value, lower: 0.9 * value, upper: 1.1 * value };
+    FittedLaw {
+        metric: Name::new("file.threads"),
+        workers: Name::new("threads"),
+        held: Case::new().with("block", 64u64 << 10).with_word("cache", "cached"),
+        most: 16,
+        lambda: coefficient(9.0e9),
+        sigma: coefficient(0.05),
+        kappa: coefficient(0.004),
+        peak: Some(15.4),
+        peak_lower: Some(14.0),
+        peak_upper: Some(17.1),
+        describes: true,
+        furthest_at: 4,
+        furthest_ratio: 1.01,
+    }
+}
+
+/// The best of the threads and blocks, and one that is as good.
+fn best_cell() -> BestCell {
+    BestCell {
+        metric: Name::new("file.threads"),
+        held: Case::new().with_word("cache", "cached"),
+        best: results::threads_case(16, 64 << 10),
+        as_good: vec![results::threads_case(16, 1 << 20)],
+        conclusion: Conclusion {
+            text: "cached: 16 threads in blocks of 64 KiB read fastest, 53.1 GB/s; not told apart from 16 threads in blocks of \
+                   1 MiB"
+                .into(),
+            holds: None,
+            test: "1.01 times the rate of 16 threads in blocks of 1 MiB (0.98 to 1.04)".into(),
+        },
+    }
 }
 
 /// The same run, interrupted half-way: later metrics were not reached.
@@ -85,6 +125,8 @@ pub fn empty() -> Sample {
     let analysis = Analysis {
         results: Vec::new(),
         levels: None,
+        laws: Vec::new(),
+        best_cells: Vec::new(),
         canaries: Vec::new(),
         studies: Vec::new(),
         findings: Vec::new(),

@@ -151,6 +151,7 @@ pub fn all() -> Vec<MetricResult> {
     let mut all = cpu();
     all.extend(os());
     all.extend(memory());
+    all.extend(threads());
     all
 }
 
@@ -345,6 +346,24 @@ fn loaded() -> Vec<MetricResult> {
     let shares = || (0..=10u64).map(|tenth| 10 * tenth);
     let delays = shares().map(|share| predicted(m::LOADED_LATENCY, case(share), at(share).1, 0.02, 110.0));
     delays.chain(shares().map(|share| measured(m::LOADED_RATE, case(share), at(share).0, 0.015))).collect()
+}
+
+/// One file read by several threads: by a law of scaling in blocks of 64 KiB and of 1 MiB, no faster than one thread in
+/// those of 4 KiB.
+fn threads() -> Vec<MetricResult> {
+    let of = |(block, contention): (u64, f64)| {
+        [1u64, 2, 4, 8, 16].map(|threads| {
+            let n = threads as f64;
+            let rate = 9.0e9 * n / (1.0 + contention * (n - 1.0) + 0.004 * n * (n - 1.0));
+            predicted(m::FILE_THREADS, threads_case(threads, block), rate, 0.02, 9.0e9 * n.min(8.0))
+        })
+    };
+    [(4 << 10, 0.9), (64 << 10, 0.05), (1 << 20, 0.051)].into_iter().flat_map(of).collect()
+}
+
+/// So many threads that read a cached file in blocks of so many bytes.
+pub fn threads_case(threads: u64, block: u64) -> Case {
+    Case::new().with("threads", threads).with("block", block).with_word("cache", "cached")
 }
 
 /// Two groups of three CPUs, each with a cache of its own; one pair could not be measured.
