@@ -43,13 +43,13 @@ function kelvinHeat(words) {
     return box;
   }
 
-  /** The frame of a cell that is best or as good, inside of it, for its neighbour may have one too. */
-  function frame(cell, colors, x, y, side) {
+  /** The frame of a cell that is best or as good, inside of it, for its neighbour may have one too; as its text. */
+  function frame(cell, ink, x, y, side) {
     const [width, dash] = cell.standing === 2 ? [3, null] : [1.5, [3, 2]];
     const inner = side - 2 * FRAME;
     return {
       type: 'rect', silent: true, shape: { x: x - inner / 2, y: y - inner / 2, width: inner, height: inner },
-      style: { fill: 'none', stroke: colors.ink, lineWidth: width, lineDash: dash },
+      style: { fill: 'none', stroke: ink, lineWidth: width, lineDash: dash },
     };
   }
 
@@ -69,7 +69,7 @@ function kelvinHeat(words) {
         textContent: side >= LEAST_FOR_TEXT ? { style: { text: label, fill: ink, fontSize: 12 } } : undefined,
         textConfig: { position: 'inside' },
       };
-      return cell.standing ? { type: 'group', children: [drawn, frame(cell, colors, x, y, side)] } : drawn;
+      return cell.standing ? { type: 'group', children: [drawn, frame(cell, ink, x, y, side)] } : drawn;
     };
   }
 

@@ -49,7 +49,7 @@ pub fn standalone(figure: &Figure) -> String {
         );
     }
     for (step, (color, ink)) in heat::COLORS.iter().enumerate() {
-        let _ = write!(style, ".h{step}{{fill:{color}}}text.ht{step}{{fill:{ink}}}");
+        let _ = write!(style, ".h{step}{{fill:{color}}}text.ht{step}{{fill:{ink}}}rect.ht{step}{{stroke:{ink}}}");
     }
     let title = 26.0;
     let (drawn, height) = match &figure.drawing {

@@ -160,8 +160,8 @@ fn everything_is_there_without_script() {
     }
     let figures = markup.matches("<figure ").count();
     assert_eq!(
-        figures, 10,
-        "canaries, calls, fork, ring, tasks, latency, bandwidth twice, loaded latency, core to core"
+        figures, 12,
+        "canaries, calls, fork, ring, tasks, latency, bandwidth twice, loaded latency, core to core, threads twice"
     );
     assert!(markup.contains("Figures: <a href=\"#figure-os.tasks.elapsed\">"), "a study leads to its figure");
     assert_eq!(markup.matches("<div class=\"static\"><svg ").count(), figures);

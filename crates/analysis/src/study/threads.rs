@@ -96,6 +96,11 @@ fn counted(threads: u64) -> String {
     if threads == 1 { "1 thread".into() } else { format!("{threads} threads") }
 }
 
+/// A coefficient as a percentage of three digits: coherency is a small one.
+fn share(coefficient: f64) -> String {
+    format!("{} %", digits(100.0 * coefficient))
+}
+
 impl Line {
     fn what(&self) -> String {
         described(&self.held)
@@ -228,12 +233,12 @@ impl Line {
                  and kappa, the cost of keeping up with one another, {} ({} to {})",
                 self.what(),
                 percent(VISIBLE),
-                percent(fitted.law.sigma),
-                percent(low),
-                percent(high),
-                percent(fitted.law.kappa),
-                percent(fitted.kappa.0),
-                percent(fitted.kappa.1)
+                share(fitted.law.sigma),
+                share(low),
+                share(high),
+                share(fitted.law.kappa),
+                share(fitted.kappa.0),
+                share(fitted.kappa.1)
             ),
             holds: beyond(low, high, VISIBLE),
             test,

@@ -1,7 +1,7 @@
 //! The figure of one curve, and what every figure made of curves shares: series, their predictions, their words.
 
 use kelvin_analysis::{Coefficient, FittedLaw, MemoryLevel, MemoryLevels, MetricResult, Outcome};
-use kelvin_model::{AxisScale, Case, Conclusion, Name, Reference, Value};
+use kelvin_model::{AxisScale, Case, Conclusion, Name, Reference, Unit, Value};
 
 use super::{AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Role, Series, spans_wide};
 use crate::sections::{Curve, CurveSeries};
@@ -73,7 +73,8 @@ fn laws_in_words(report: &Report<'_>, curve: &Curve<'_>) -> Vec<String> {
     let sentence = |line: &CurveSeries<'_>| {
         let law = law(report, curve, line)?;
         let share = |of: Coefficient| {
-            format!("{} ({} to {})", units::share(of.value), units::share(of.lower), units::share(of.upper))
+            let percent = |share: f64| units::plain(100.0 * share, Unit::Ratio);
+            format!("{} % ({} to {})", percent(of.value), percent(of.lower), percent(of.upper))
         };
         Some(format!(
             "{}dotted is the universal scalability law fitted to it, no prediction: contention {}, coherency {}.",

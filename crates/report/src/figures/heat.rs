@@ -124,8 +124,10 @@ struct Grid<'a> {
     metric: &'a Metric,
     /// What sets it apart from other heat maps of the metric.
     label: String,
-    /// What a cell is called, and the word between the names of its row and its column.
-    called: (&'static str, &'static str),
+    /// What a cell is called.
+    called: &'static str,
+    /// What a cell's place is called, from the names of its row and its column.
+    place: fn(&Self, &str, &str) -> String,
     rows: Side,
     columns: Side,
     cells: Vec<(usize, usize, &'a MetricResult)>,
@@ -148,7 +150,8 @@ pub(super) fn heat_figure(matrix: &Matrix<'_>) -> Option<Figure> {
     let grid = Grid {
         metric: matrix.metric,
         label: matrix.label.clone(),
-        called: ("pair", "to"),
+        called: "pair",
+        place: |_, from, to| format!("{from} to {to}"),
         rows: Side::of(matrix.from, &matrix.names),
         columns: Side::of(matrix.to, &matrix.names),
         cells: matrix.cells.iter().map(|cell| (cell.from, cell.to, cell.result)).collect(),
@@ -190,7 +193,10 @@ fn grid_figure(curve: &Curve<'_>, best: &BestCell) -> Option<Figure> {
     let id = file_name(&format!("{} grid {label}", metric.id));
     // No row of the table has this name: those lead to the curve.
     let shown = format!("{} by {} {label}", rows.name, columns.name);
-    Grid { metric, label, called: ("cell", "and"), rows: down, columns: across, cells }.figure(
+    let place = |grid: &Grid<'_>, row: &str, column: &str| {
+        format!("{}={row} {}={column}", grid.rows.axis.name, grid.columns.axis.name)
+    };
+    Grid { metric, label, called: "cell", place, rows: down, columns: across, cells }.figure(
         id,
         title,
         shown,
@@ -226,7 +232,7 @@ impl Grid<'_> {
                 row_label: self.rows.axis.label.to_string(),
                 column_label: self.columns.axis.label.to_string(),
                 axes: [self.rows.axis.name, self.columns.axis.name],
-                called: self.called.0,
+                called: self.called,
                 rows: self.rows.names.clone(),
                 columns: self.columns.names.clone(),
                 unit: unit.into(),
@@ -238,19 +244,16 @@ impl Grid<'_> {
         })
     }
 
-    /// `0 to 1`, `4 threads and 64 KiB`.
+    /// `0 to 1`, `threads=4 block=64 KiB`.
     fn name(&self, row: usize, column: usize) -> String {
-        format!("{} {} {}", self.rows.names[row], self.called.1, self.columns.names[column])
+        (self.place)(self, &self.rows.names[row], &self.columns.names[column])
     }
 
     /// The grid in words: lowest and highest cell, how it stands to its predictions, and what is missing.
     fn describe(&self, cells: &[Cell]) -> Vec<String> {
         let unit = self.metric.unit;
-        let (called, between) = self.called;
-        // Of pairs the row is where it comes from.
-        let from = if between == "to" { "from " } else { "at " };
-        let one =
-            |cell: &Cell| format!("{} {from}{}", units::plain(cell.value, unit), self.name(cell.row, cell.column));
+        let called = self.called;
+        let one = |cell: &Cell| format!("{} at {}", units::plain(cell.value, unit), self.name(cell.row, cell.column));
         let by_value = |a: &&Cell, b: &&Cell| a.value.total_cmp(&b.value);
         let (Some(lowest), Some(highest)) = (cells.iter().min_by(by_value), cells.iter().max_by(by_value)) else {
             return Vec::new();

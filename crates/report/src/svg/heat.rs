@@ -79,7 +79,8 @@ pub(super) fn body(heat: &Heat) -> String {
     svg
 }
 
-/// The class of the frame of a cell that is best or as good; inside the cell, for the neighbour may have one too.
+/// The class of the frame of a cell that is best or as good. It is inside the cell, for the neighbour may have one too, and
+/// in the colour of its text, which is told apart from the cell's.
 pub(super) fn frame_class(standing: Standing) -> Option<&'static str> {
     match standing {
         Standing::Best => Some("best"),
@@ -92,7 +93,10 @@ fn frame(cell: &Cell, side: f64) -> String {
     let Some(class) = frame_class(cell.standing) else { return String::new() };
     let (x, y) = (LEFT + cell.column as f64 * side + FRAME, TOP + cell.row as f64 * side + FRAME);
     let side = side - 2.0 * FRAME;
-    format!("<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{side:.1}\" height=\"{side:.1}\"/>")
+    format!(
+        "<rect class=\"{class} ht{}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{side:.1}\" height=\"{side:.1}\"/>",
+        cell.step
+    )
 }
 
 /// Names of rows and columns, as many as there is room for, and what they are.
