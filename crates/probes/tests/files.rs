@@ -90,6 +90,9 @@ fn the_device_counts_what_is_read_from_it() {
     for reading in [stream, single] {
         assert!(says(reading, "bytes that were read"), "{:?}", reading.notes);
     }
+    let (mean, many) = (of(&readings, "file.device.mean_latency"), of(&readings, "file.device.requests"));
+    assert!((1e3..1e9).contains(&common::median(mean)), "{}", common::median(mean));
+    assert!(says(many, "bytes that were read") && common::median(many) > 1.0, "{many:?}");
     let repeat = of(&readings, "file.device.repeat");
     assert!(says(repeat, "the first pass over the file after it was written ran at"), "{:?}", repeat.notes);
     // The file was read whole once before, in the same way.
@@ -104,6 +107,21 @@ fn the_device_counts_what_is_read_from_it() {
         Some((rate(of(&again, "file.device.read")), small))
     }));
     assert_eq!(scratch.left(), ["kelvin-data-67108864", "kelvin-data-67108864.first-pass"]);
+}
+
+#[test]
+fn a_byte_in_a_page_is_more_than_a_null_call_and_pages_are_all_in_memory() {
+    let scratch = Scratch::new();
+    for (pages, order) in [(1u64, "sequential"), (2, "random")] {
+        let case = Case::new().with("pages", pages).with_word("order", order);
+        let Some(readings) = scratch.measure("file.page_write", &case) else { return };
+        let write = of(&readings, "file.page_write");
+        // No call with work takes less than 50 ns, and none in memory a hundred microseconds.
+        let time = value(&readings, "file.page_write");
+        assert!((50.0..100_000.0).contains(&time), "{case}: {time}");
+        assert!(says(write, "before, ") && says(write, "afterwards, "), "{:?}", write.notes);
+    }
+    assert_eq!(scratch.left(), ["kelvin-afloat-67108864"]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ function kelvinHeat(words) {
 
   const LARGEST_CELL = 56;
   const LEAST_FOR_TEXT = 34;
-  const FRAME = 3;
+  const FRAME = 4;
   const ROOM = { left: 78, right: 22, bottom: 50 };
 
   /** The cells of the data as objects. */

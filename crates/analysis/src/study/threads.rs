@@ -201,10 +201,11 @@ impl Line {
 
     /// What the law says, or that it is none.
     fn of_law(&self, fitted: &FittedScalability) -> Vec<Conclusion> {
+        let side = if fitted.furthest.ratio < 1.0 { "below" } else { "above" };
         let furthest = format!(
-            "{} below or above the measured rate at most, with {}",
-            percent((fitted.furthest.ratio - 1.0).abs()),
-            counted(fitted.furthest.n as u64)
+            "furthest from what was measured with {}: {} {side} it",
+            counted(fitted.furthest.n as u64),
+            percent((fitted.furthest.ratio - 1.0).abs())
         );
         let test = format!(
             "least squares on logarithms of the mean rates with {} numbers of threads; intervals by a parametric bootstrap \
@@ -212,7 +213,6 @@ impl Line {
             self.points.len()
         );
         if !fitted.describes {
-            let side = if fitted.furthest.ratio < 1.0 { "below" } else { "above" };
             let text = format!(
                 "{}: the universal scalability law describes the rates: with {} it is {} {side} what was measured, and so \
                  its coefficients mean nothing here",
@@ -249,13 +249,15 @@ impl Line {
     fn peak(&self, fitted: &FittedScalability, test: String) -> Conclusion {
         let most = self.most();
         let (low, high) = fitted.peak;
-        let at = |n: f64| if n.is_finite() { digits(n) } else { "never".into() };
+        let at = |n: f64| if n.is_finite() { digits(n) } else { "any number of".into() };
         let peak = fitted.law.peak();
         let rate = |n: f64| amount(fitted.law.at(n), Unit::BytesPerSecond);
-        let limit = if peak.is_finite() {
-            format!("it is highest, {}, with {} ({} to {}) threads", rate(peak), at(peak), at(low), at(high))
-        } else {
-            format!("it never falls; its interval begins at {} threads", at(low))
+        let limit = match (peak.is_finite(), low.is_finite()) {
+            (true, _) => {
+                format!("it is highest, {}, with {} ({} to {}) threads", rate(peak), at(peak), at(low), at(high))
+            }
+            (false, true) => format!("it never falls, though with {} threads it might", at(low)),
+            (false, false) => "it never falls".into(),
         };
         Conclusion {
             text: format!(

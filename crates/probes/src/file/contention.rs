@@ -35,7 +35,7 @@ pub(super) static PROBE: Probe = Probe {
               read that it has begun. The figure is the mean time of a read of the threads. A note says how evenly they \
               were served, by Jain's index: 1 if all had the same, 1/n if one had all. The device's own counters must show \
               95 % of the bytes.",
-        prediction: "Linear sharing: the longer of one read alone (file.device.latency and 1 MiB less 4 KiB at \
+        prediction: "Linear sharing: the longer of one read alone (file.device.mean_latency and 1 MiB less 4 KiB at \
                      file.device.read) and as many reads as there are threads at file.device.read. Unremarkable within a \
                      factor of two.",
         not_for: "Cached files; small blocks, of which a device serves many at a time: see file.depth.",
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_device_is_shared_in_equal_parts() {
-        let known = [("file.device.read", Some(1048.576e6)), ("file.device.latency", Some(500_000.0))];
+        let known = [("file.device.read", Some(1048.576e6)), ("file.device.mean_latency", Some(500_000.0))];
         facts_about(&known, |facts| {
             let time = |threads| predict(facts, &METRIC, &Case::new().with("threads", threads)).unwrap().value;
             // A millisecond for a mebibyte; alone, half of one more, less what 4 KiB take.

@@ -14,7 +14,7 @@ use kelvin_model::{Basis, Better, Case, Machine, Metric, NoPrediction, Predictio
 use super::axes::{DEPTH, number};
 use super::data::{self, MIB};
 use super::device::{self, of_disk};
-use super::expected::{nanoseconds_of, per_second, time};
+use super::expected::{self, time};
 use super::proof::Counters;
 use crate::predict::Predicting;
 
@@ -43,10 +43,12 @@ pub(super) static PROBE: Probe = Probe {
               rate times the latency is the mean number under way. The engine counts that number by itself at each answer; \
               where the two differ by more than a tenth, the round fails. The device's own counters must show 95 % of the \
               bytes.",
-        prediction: "The rate is the depth over file.device.latency, and no more than file.device.read has blocks of 4 KiB a \
-                     second; the latency is the depth over that rate. How many requests a device serves at a time is \
-                     stated nowhere, so that the rate may be as low as that of one request at a time, and the latency as \
-                     long as the depth times it.",
+        prediction: "Little's law with the device's mean latency alone, L = file.device.mean_latency, and the most that it \
+                     answers of such requests, X = file.device.requests: the rate is the depth n over L, and no more than X; \
+                     the latency is n over that rate. Those are the asymptotic bounds of a closed system. What requests lose \
+                     by waiting for each other on the way to its busiest part is bounded too: the rate is at least \
+                     n / (L + (n - 1) / X), by the balanced job bound. Unremarkable is what is between the two bounds, and a \
+                     factor of 1.5 beyond either, since the device is looked at at another time.",
         not_for: "Programs that wait for each answer; writes.",
         pitfalls: &[
             "A depth that is asked for and not reached: what was reached is measured, twice.",
@@ -56,6 +58,7 @@ pub(super) static PROBE: Probe = Probe {
         ],
         sources: &[
             "Little: A proof for the queuing formula L = lambda W, 1961",
+            "Zahorjan, Sevcik, Eager, Galler: Balanced job bound analysis of queueing networks, 1982",
             "fio --ioengine=io_uring --iodepth, which measures the same",
         ],
     },
@@ -153,37 +156,54 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     if metric.id == ACHIEVED.id {
         return Err(NoPrediction::because("it is what was reached, to be set beside the depth that was asked for"));
     }
-    let single = facts.measured(&device::LATENCY, &Case::new())?;
-    let stream = facts.measured(&device::READ, &Case::new())?;
-    // Nanoseconds from answer to answer: none waits for another, or the device is as busy as it can be.
-    let alone = single.value / depth as f64;
-    let busy = nanoseconds_of(BLOCK as u64, stream.value);
-    let apart = alone.max(busy);
-    let apart_words = format!(
-        "the longer of {} latency / {depth} = {} and 4 KiB / {} = {}",
+    let single = facts.measured(&device::MEAN_LATENCY, &Case::new())?;
+    let most = facts.measured(&device::REQUESTS, &Case::new())?;
+    let bounds = Bounds::of(depth as f64, single.value, most.value);
+    let margin = expected::SAME_REQUESTS;
+    let words = format!(
+        "{depth} / {} = {:.0}/s, and no more than {:.0}/s; by waiting no less than {depth} / ({} + {} / {:.0}/s) = {:.0}/s",
         time(single.value),
-        time(alone),
-        per_second(stream.value),
-        time(busy)
+        1e9 * depth as f64 / single.value,
+        bounds.saturated,
+        time(single.value),
+        depth - 1,
+        bounds.saturated,
+        bounds.least
     );
-    // Half or twice as good as this, or no better than one by one.
-    let (value, low, high, formula, derivation) = if metric.id == RATE.id {
-        let (rate, worst) = (1e9 / apart, 1e9 / single.value);
-        let words = format!("1 / ({apart_words}) = {rate:.0}/s");
-        (rate, (rate / 2.0).min(worst / 2.0), 2.0 * rate, "1 / answer to answer", words)
+    let (predicting, derivation) = if metric.id == RATE.id {
+        let predicting = Predicting::between(Basis::Derived, bounds.most, bounds.least / margin, bounds.most * margin);
+        (predicting.formula(format!("the lesser of depth / {} and {}", single.name, most.name)), words)
     } else {
-        let (latency, worst) = (depth as f64 * apart, depth as f64 * single.value);
-        let words = format!("{depth} x ({apart_words}) = {}", time(latency));
-        (latency, latency / 2.0, 2.0 * latency.max(worst), "depth x answer to answer", words)
+        let latency = |rate: f64| depth as f64 * 1e9 / rate;
+        let (shortest, longest) = (latency(bounds.most), latency(bounds.least));
+        let predicting = Predicting::between(Basis::Derived, shortest, shortest / margin, longest * margin);
+        let formula = format!("the longer of {} and depth / {}", single.name, most.name);
+        (predicting.formula(formula), format!("{depth} / rate = {}; rate: {words}", time(shortest)))
     };
-    Ok(Predicting::between(Basis::Derived, value, low, high)
-        .formula(format!(
-            "{formula}; answer to answer is the longer of {} / depth and 4 KiB / {}",
-            single.name, stream.name
-        ))
-        .input(single)
-        .input(stream)
-        .derived_as(derivation))
+    Ok(predicting.input(single).input(most).derived_as(derivation))
+}
+
+/// Between what a closed system with so many requests under way answers a second.
+struct Bounds {
+    /// As many as it answers with as many under way as it likes: no fewer than one by one.
+    saturated: f64,
+    /// The asymptotic bounds: no request waits for another, or the device is as busy as it can be.
+    most: f64,
+    /// The balanced job bound: each of the others is found waiting at the busiest part.
+    least: f64,
+}
+
+impl Bounds {
+    /// From the depth, the nanoseconds of one request alone, and the requests that are answered a second at most.
+    fn of(depth: f64, alone: f64, saturated: f64) -> Self {
+        let saturated = saturated.max(1e9 / alone);
+        let each = 1e9 / saturated;
+        Self {
+            saturated,
+            most: (1e9 * depth / alone).min(saturated),
+            least: 1e9 * depth / (alone + (depth - 1.0) * each),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -193,14 +213,21 @@ mod tests {
 
     #[test]
     fn depth_helps_until_the_device_is_busy() {
-        let known = [("file.device.read", Some(409.6e6)), ("file.device.latency", Some(80_000.0))];
+        let known = [("file.device.requests", Some(100_000.0)), ("file.device.mean_latency", Some(80_000.0))];
         facts_about(&known, |facts| {
             let of = |metric, depth| predict(facts, metric, &Case::new().with("depth", depth)).unwrap();
-            assert_eq!(of(&RATE, 1).value, 12_500.0);
+            // Alone there is nothing to wait for: both bounds are one.
+            let one = of(&RATE, 1);
+            assert_eq!((one.value, one.low, one.high), (12_500.0, 12_500.0 / 1.5, 18_750.0));
             assert_eq!((of(&RATE, 4).value, of(&LATENCY, 4).value), (50_000.0, 80_000.0));
-            // 409.6 MB/s are a hundred thousand blocks a second: at depth 16 each waits for 16 of them.
+            // At depth 16 it is busy: each waits for 16 of them.
             assert_eq!((of(&RATE, 16).value, of(&LATENCY, 16).value), (100_000.0, 160_000.0));
-            assert_eq!((of(&RATE, 16).low, of(&LATENCY, 16).high), (6250.0, 2_560_000.0));
+            // At the knee, eight requests, the bounds are furthest apart: 8 in 80 us, or 8 in 80 + 7 x 10 us.
+            let knee = of(&RATE, 8);
+            assert!((knee.value - 100_000.0).abs() < 1e-6 && (knee.low * 1.5 - 8e9 / 150_000.0).abs() < 1e-6);
+            assert!((of(&LATENCY, 8).high / 1.5 - 150_000.0).abs() < 1e-6);
+            // A device that answers fewer at a time than one by one answers as one by one.
+            assert_eq!(Bounds::of(4.0, 80_000.0, 5_000.0).most, 12_500.0);
             assert!(predict(facts, &ACHIEVED, &Case::new().with("depth", 4)).is_err());
         });
     }

@@ -3,6 +3,8 @@
 //! Reading and writing of files are explained by these figures. They must not be taken for those of the medium: a drive, a
 //! controller or a hypervisor may answer from a cache of its own, below the kernel.
 
+use std::time::Duration;
+
 use kelvin_file::cache::State;
 use kelvin_file::job::{self, Job, Until};
 use kelvin_file::{Access, Engine, How, Order, Requests, Tally, Target};
@@ -37,6 +39,15 @@ pub(crate) static LATENCY: Metric = of_disk(Metric::duration(
     "file.device.latency",
     "One read of 4 KiB from the device at a random place, with nothing else under way",
 ));
+pub(crate) static MEAN_LATENCY: Metric = of_disk(Metric::duration(
+    "file.device.mean_latency",
+    "The same, the mean over a round: what rates and sums of waits are made of",
+));
+pub(crate) static REQUESTS: Metric = of_disk(Metric::rate(
+    "file.device.requests",
+    "Reads of 4 KiB per second from the device, at random places, with 64 requests under way",
+))
+.unit(Unit::PerSecond, Better::Higher);
 static REPEAT: Metric = of_disk(Metric::rate(
     "file.device.repeat",
     "How many times as fast as the first pass over a file, after it was written, later ones are",
@@ -65,7 +76,9 @@ pub(crate) static PROBE: Probe = Probe {
               another, or the whole file where a part takes less than 10 ms, in blocks of 1 MiB by io_uring with 16 under \
               way; by 16 threads of pread where io_uring is not to be had, which a note says. The time is that from the \
               first request of a part to its last answer. Latency: blocks of 4 KiB, each once in random order, by pread, \
-              timed one by one. The device's own counters must have moved with at least 95 % of the bytes; their share is \
+              timed one by one; and their mean over the round, which the few long answers raise above the median. Requests: \
+              the same blocks with 64 under way, in the same way as the rate, for the time of the round and 20 ms at least. \
+              The device's own counters must have moved with at least 95 % of the bytes; their share is \
               noted. Whoever writes the file reads it once in the same way; the rate of a round over that of this first pass is \
               file.device.repeat, and where it is above 2 a note says that a cache below the kernel answers.",
         prediction: "None: what a device can do is where explanations of file measures begin; what its bus could carry is a \
@@ -77,6 +90,7 @@ pub(crate) static PROBE: Probe = Probe {
             "O_DIRECT that succeeds and reads memory (tmpfs, some overlays): refused by what statx says, or by the counters.",
             "A hypervisor that keeps the disk in its memory: a repeated pass is then faster than a first one; but what was \
              just written may be in its memory from the beginning, and then nothing inside the guest can tell.",
+            "A median taken for a mean: what many reads take together, and what Little's law ties to a rate, is the mean.",
             "One request at a time measures latency, not rate: 16 of 1 MiB are under way.",
             "Buffers of scattered pages: a request of 1 MiB is then 256 pieces, which some devices serve at half the rate. \
              They lie in huge pages, if the kernel gives them.",
@@ -87,7 +101,7 @@ pub(crate) static PROBE: Probe = Probe {
             "fio --direct=1 --ioengine=io_uring, which measures the same",
         ],
     },
-    metrics: &[&READ, &REPEAT, &LATENCY],
+    metrics: &[&READ, &REPEAT, &LATENCY, &MEAN_LATENCY, &REQUESTS],
     inputs: &[],
     cases,
     run: read,
@@ -136,6 +150,10 @@ const BYTES: u64 = 64 * MIB;
 const LARGE: usize = MIB as usize;
 /// A block of a random access: a page of memory, and of most file systems.
 const SMALL: usize = 4096;
+/// Small requests under way, to find how many a device answers at most: as many as keep a fast drive busy.
+const DEEP: u32 = 64;
+/// Nanoseconds for which they are kept under way at least: many times what as many take.
+const LEAST_DEEP: f64 = 20e6;
 /// Bytes of a part: as many as are under way.
 const PART: u64 = WIDTH as u64 * MIB;
 /// Nanoseconds that a part must take, for its beginning and its end not to count.
@@ -153,7 +171,8 @@ fn read(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     let target = data::file(bench, BYTES)?;
     data::can_be_direct(&target, SMALL as u64)?;
     rate(bench, &target)?;
-    latency(bench, &target)
+    latency(bench, &target)?;
+    requests(bench, &target)
 }
 
 /// Reads part after part, many blocks at a time.
@@ -208,14 +227,40 @@ fn latency(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
     let mut reader = Engine::Pread.open(target, how).map_err(data::stopped)?;
     let mut requests = Requests::new(0..BYTES, SMALL, order).endless();
     let mut tally = Tally::default();
-    let counters = Counters::look(target);
+    let (counters, mut spent) = (Counters::look(target), 0);
     bench.time_each([&LATENCY], |clock| {
         requests.allow(1);
         let begun = clock.start();
         reader.read(&mut requests, &mut tally).map_err(data::stopped)?;
-        Ok([clock.stop().wrapping_sub(begun)])
+        let ticks = clock.stop().wrapping_sub(begun);
+        spent += ticks;
+        Ok([ticks])
     })?;
     bench.note_on_last(counters.have_read(tally.bytes)?);
+    bench.record(&MEAN_LATENCY, vec![bench.nanoseconds(spent) / tally.requests.max(1) as f64]);
+    Ok(())
+}
+
+/// Reads small blocks in random order, many at a time.
+fn requests(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
+    let Wide { engine, threads, words } = data::wide(target, DEEP)?;
+    let counters = Counters::look(target);
+    let done = job::run(&Job {
+        target: target.clone(),
+        engine,
+        block: SMALL,
+        order: Order::Random { seed: bench.seed() },
+        state: State::Direct,
+        threads,
+        range: 0..BYTES,
+        until: Until::Time(Duration::from_nanos(bench.slice().max(LEAST_DEEP) as u64)),
+        digest: false,
+        latencies: None,
+    })
+    .map_err(data::stopped)?;
+    bench.note(words);
+    bench.note(counters.have_read(done.total.bytes)?);
+    bench.record(&REQUESTS, vec![done.requests_per_second()]);
     Ok(())
 }
 

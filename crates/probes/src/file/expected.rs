@@ -4,7 +4,7 @@ use kelvin_harness::Facts;
 use kelvin_model::{Basis, Input, Metric, NoPrediction, Prediction, Unit};
 
 use super::data::{KIB, MIB};
-use super::device;
+use super::{device, page_write};
 use crate::memory::bandwidth;
 use crate::os::syscall_null;
 use crate::predict::Predicting;
@@ -32,9 +32,53 @@ pub(super) struct Expected {
 /// The other end of the copy is in memory, for files are larger than caches. The buffer is used again by each call: it stays
 /// in the second-level cache if a half of that holds it, and is read or written as fast as memory is at the other end; a
 /// larger one is in memory too, and the bytes cross it twice. What a file system does for a call between the two is
-/// not counted: nothing that is measured tells it.
+/// not counted: of writes [`overwritten`] counts it.
 pub(super) fn cached(facts: &Facts<'_>, block: u64, way: Way) -> Result<Expected, NoPrediction> {
     let call = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
+    let Copied { input, rate, of, nanoseconds } = copied(facts, block, way)?;
+    Ok(Expected {
+        nanoseconds: call.value + nanoseconds,
+        formula: format!("null system call + block / {} ({of})", input.name),
+        derivation: format!("{} system call + {} / {} copy", time(call.value), bytes(block), per_second(rate)),
+        inputs: vec![call, input],
+    })
+}
+
+/// The time of one call that writes a block over pages that are in the page cache and dirty: what the file system does for a
+/// call with one page, and for each page more, as measured with next to nothing copied, and the copy.
+pub(super) fn overwritten(facts: &Facts<'_>, block: u64) -> Result<Expected, NoPrediction> {
+    let page = facts.machine().memory.page_bytes.get().copied().unwrap_or(4 * KIB);
+    let one = facts.measured(&page_write::METRIC, &page_write::in_order(1))?;
+    let two = facts.measured(&page_write::METRIC, &page_write::in_order(2))?;
+    let Copied { input, rate, of, nanoseconds } = copied(facts, block, Way::Write)?;
+    // Two figures of one thing may come out the wrong way round by their noise.
+    let (more, each) = (block.div_ceil(page) - 1, (two.value - one.value).max(0.0));
+    Ok(Expected {
+        nanoseconds: one.value + more as f64 * each + nanoseconds,
+        formula: format!("{} + (pages - 1) x ({} less that) + block / {} ({of})", one.name, two.name, input.name),
+        derivation: format!(
+            "{} call with one page + {more} x {} page more + {} / {} copy",
+            time(one.value),
+            time(each),
+            bytes(block),
+            per_second(rate)
+        ),
+        inputs: vec![one, two, input],
+    })
+}
+
+/// A copy between the page cache and a buffer.
+struct Copied {
+    input: Input,
+    /// Bytes a second.
+    rate: f64,
+    /// Why it is that rate, in words.
+    of: &'static str,
+    nanoseconds: f64,
+}
+
+/// The copy of a block between the page cache, which is in memory, and a buffer.
+fn copied(facts: &Facts<'_>, block: u64, way: Way) -> Result<Copied, NoPrediction> {
     let memory = bandwidth::in_memory(facts.machine());
     let second = bandwidth::data_caches(facts.machine()).iter().find(|cache| cache.level == 2).map(|cache| cache.bytes);
     let (copy, rate, of) = match (second.is_some_and(|bytes| block <= bytes / 2), way) {
@@ -45,13 +89,7 @@ pub(super) fn cached(facts: &Facts<'_>, block: u64, way: Way) -> Result<Expected
             (copy.clone(), copy.value / 2.0, "half of it, for it counts bytes read and bytes written")
         }
     };
-    let nanoseconds = call.value + nanoseconds_of(block, rate);
-    Ok(Expected {
-        nanoseconds,
-        formula: format!("null system call + block / {} ({of})", copy.name),
-        derivation: format!("{} system call + {} / {} copy", time(call.value), bytes(block), per_second(rate)),
-        inputs: vec![call, copy],
-    })
+    Ok(Copied { input: copy, rate, of, nanoseconds: nanoseconds_of(block, rate) })
 }
 
 /// A bandwidth that counts as it is: the buffer is in a cache.
@@ -131,11 +169,20 @@ fn joined(first: Vec<Input>, second: Vec<Input>) -> Vec<Input> {
 /// The factor either way within which a figure is unremarkable: what file systems do besides is in no formula.
 pub(super) const FACTOR: f64 = 2.0;
 
+/// The factor either way within which a figure is unremarkable that is nothing but requests to a device, as is the figure
+/// that it is predicted from: drives, and whoever shares them, are not steadier than that from one look to the next.
+pub(super) const SAME_REQUESTS: f64 = 1.5;
+
 impl Expected {
     /// The prediction of the time itself.
     pub(super) fn into_time(self) -> Prediction {
+        self.into_time_within(FACTOR)
+    }
+
+    /// The same, unremarkable within this factor either way.
+    pub(super) fn into_time_within(self, factor: f64) -> Prediction {
         let derivation = format!("{} = {}", self.derivation, time(self.nanoseconds));
-        self.predicting(|nanoseconds| nanoseconds, |formula| formula).derived_as(derivation)
+        self.predicting(factor, |nanoseconds| nanoseconds, |formula| formula).derived_as(derivation)
     }
 
     /// The prediction of the rate at which blocks of so many bytes move, each of which takes this time.
@@ -149,12 +196,12 @@ impl Expected {
             time(nanoseconds),
             per_second(rate(nanoseconds))
         );
-        self.predicting(rate, |formula| format!("block / ({formula})")).derived_as(derivation)
+        self.predicting(FACTOR, rate, |formula| format!("block / ({formula})")).derived_as(derivation)
     }
 
-    fn predicting(self, value: impl Fn(f64) -> f64, formula: impl Fn(String) -> String) -> Predicting {
+    fn predicting(self, factor: f64, value: impl Fn(f64) -> f64, formula: impl Fn(String) -> String) -> Predicting {
         let predicting =
-            Predicting::within_factor(Basis::Derived, value(self.nanoseconds), FACTOR).formula(formula(self.formula));
+            Predicting::within_factor(Basis::Derived, value(self.nanoseconds), factor).formula(formula(self.formula));
         self.inputs.into_iter().fold(predicting, Predicting::input)
     }
 }
@@ -162,10 +209,10 @@ impl Expected {
 /// Bytes that the latency of a device includes.
 const FIRST: u64 = 4 * KIB;
 
-/// Latency and rate of the device.
+/// Latency and rate of the device. What is predicted are sums over many requests: of reads, the mean counts.
 fn of_device(way: Way) -> (&'static Metric, &'static Metric) {
     match way {
-        Way::Read => (&device::LATENCY, &device::READ),
+        Way::Read => (&device::MEAN_LATENCY, &device::READ),
         Way::Write => (&device::ACCEPT, &device::WRITE),
     }
 }
@@ -237,7 +284,7 @@ mod tests {
         ("mem.bandwidth.write", 8e9),
         ("mem.bandwidth.copy", 20e9),
         ("file.device.read", 500e6),
-        ("file.device.latency", 80_000.0),
+        ("file.device.mean_latency", 80_000.0),
         ("file.device.write", 250e6),
         ("file.device.accept", 40_000.0),
     ];
@@ -255,6 +302,32 @@ mod tests {
             let large = cached(facts, 10 * MIB, Way::Read).unwrap();
             assert!((large.nanoseconds - 61.0 - 1_048_576.0).abs() < 1e-6, "{large:?}");
         });
+    }
+
+    #[test]
+    fn a_block_written_over_is_a_call_with_its_pages_and_a_copy() {
+        let machine = testing::machine();
+        let with = |two: f64, block: u64| {
+            let measured = |id: &str, case: &Case| {
+                let value = match (id, case.integer("pages")) {
+                    ("file.page_write", Some(1)) => 700.0,
+                    ("file.page_write", Some(2)) => two,
+                    ("mem.bandwidth.copy", _) => 20e9,
+                    _ => return None,
+                };
+                Some(MeasuredValue { value, half_width: 0.0 })
+            };
+            overwritten(&Facts::new(&machine, &measured), block).unwrap()
+        };
+        // 10 bytes a nanosecond: half of what a copy counts.
+        assert!((with(900.0, 512).nanoseconds - 751.2).abs() < 1e-9);
+        assert!((with(900.0, 4096).nanoseconds - 1109.6).abs() < 1e-9);
+        assert!((with(900.0, 3 * 4096).nanoseconds - (700.0 + 2.0 * 200.0 + 1228.8)).abs() < 1e-9);
+        assert_eq!(
+            with(900.0, 8192).derivation,
+            "700 ns call with one page + 1 x 200 ns page more + 8 KiB / 10.00 GB/s copy"
+        );
+        assert!((with(690.0, 8192).nanoseconds - 1519.2).abs() < 1e-9, "noise is no gain");
     }
 
     #[test]

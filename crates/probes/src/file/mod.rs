@@ -11,6 +11,7 @@ pub(crate) mod device;
 mod engines;
 mod expected;
 mod metadata;
+mod page_write;
 mod proof;
 mod remote;
 mod seqrand;
@@ -25,6 +26,7 @@ use kelvin_harness::Probe;
 pub(crate) static PROBES: &[&Probe] = &[
     &device::PROBE,
     &device::WRITE_PROBE,
+    &page_write::PROBE,
     &blocksize::READ_PROBE,
     &blocksize::WRITE_PROBE,
     &seqrand::PROBE,

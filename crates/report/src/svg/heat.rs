@@ -25,7 +25,7 @@ const LARGEST_CELL: f64 = 56.0;
 const LEAST_FOR_TEXT: f64 = 34.0;
 
 /// From the edge of a cell to the middle of its frame.
-const FRAME: f64 = 3.0;
+const FRAME: f64 = 4.0;
 
 /// What a frame says.
 pub(crate) const FRAMES: [(&str, &str); 2] = [("best", "best"), ("as-good", "not told apart from the best")];

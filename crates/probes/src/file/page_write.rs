@@ -1,0 +1,146 @@
+//! What a file system does for each write, and for each page of it, apart from the copy: a byte written in a page that is in
+//! the page cache and dirty, and two bytes of which each is in another page.
+//!
+//! It is what small writes into the page cache cost beyond a system call and a copy. It must not be taken for writes to new
+//! pages, for which memory and room on the device must be found.
+
+use kelvin_file::cache::{self, State};
+use kelvin_file::{Access, Request, Requests};
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{
+    Axis, AxisScale, Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment,
+};
+use kelvin_sys::mapping::page_bytes;
+
+use super::axes::{ORDER, number, order};
+use super::cached;
+use super::data::{self, MIB};
+use super::writing::Overwriter;
+
+/// Id of the probe and of its metric.
+pub(super) const ID: &str = "file.page_write";
+
+/// Pages of which a byte is written.
+const PAGES: Axis = Axis::new("pages", "pages", AxisScale::Linear);
+
+/// As the writes that it explains: samples count as found.
+pub(super) static METRIC: Metric =
+    Metric::duration(ID, "One pwrite of a byte in each of so many neighbouring pages that are in memory and dirty")
+        .over([Some(PAGES), Some(ORDER), None])
+        .headline(Treatment::AsFound)
+        .overhead(Overhead::ClockPair)
+        .canaries(Canaries::NONE)
+        .contaminants(Tags::NONE);
+
+pub(super) static PROBE: Probe = Probe {
+    id: ID,
+    summary: "Writing next to nothing into one page of the page cache, and over the border of two",
+    kind: Kind::Measure,
+    method: Method {
+        how: "One thread writes over a file of noise of 64 MiB by pwrite, timed in batches. All of it is in memory by mincore \
+              and cachestat before and after; what is written is dirty and never flushed, and writes meet dirty pages again \
+              from the second pass on. pages=1: one byte in the middle of a page. pages=2: two bytes, the last of a page and \
+              the first of the next. Nearly nothing is copied: the first is the way of a write into the file system and out \
+              of it, with one page found, locked, marked dirty and accounted for; the second less the first is that of one \
+              page more, on average over the pieces in which the cache holds the file (folios may be larger than pages). \
+              order=sequential goes from page to page, order=random to each page once, in random order.",
+        prediction: "None: the instructions of a file system's way are published nowhere. Predictions of buffered writes rest \
+                     on these figures.",
+        not_for: "The first write of a page: finding memory and room for it is much more.",
+        pitfalls: &[
+            "A page that is not in memory must be read before a byte of it is written: residency is proven.",
+            "The kernel writes dirty pages back meanwhile, and a page under writeback may have to be waited for.",
+            "The same byte again and again would always meet the same page: each write goes to the next page.",
+        ],
+        sources: &[
+            "Linux mm/filemap.c: generic_perform_write; fs/ext4/inode.c: ext4_da_write_begin, ext4_da_write_end; fs/iomap/buffered-io.c",
+            "lmbench lat_syscall write, which writes one byte to /dev/null",
+        ],
+    },
+    metrics: &[&METRIC],
+    inputs: &[],
+    cases,
+    run,
+    predict,
+};
+
+/// Size of the file: as that which file.blocksize.write writes over, of which this is to tell the cost.
+const BYTES: u64 = 64 * MIB;
+
+/// A write into so many pages, from page to page.
+pub(super) fn in_order(pages: u64) -> Case {
+    case(pages, "sequential")
+}
+
+fn case(pages: u64, order: &'static str) -> Case {
+    Case::new().with(&PAGES.name, pages).with_word(&ORDER.name, order)
+}
+
+fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
+    let mut cases = vec![in_order(1), in_order(2)];
+    if effort > Effort::Quick {
+        cases.extend([case(1, "random"), case(2, "random")]);
+    }
+    cases
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let (pages, order) = (number(case, &PAGES)?, order(case, bench.seed())?);
+    let page = page_bytes() as u64;
+    let within = place(pages, page)?;
+    let target = data::afloat(bench, BYTES)?;
+    let found = cache::bring(&target, State::Cached).map_err(data::stopped)?;
+    bench.note(format!("before, {found}"));
+    let mut writer = Overwriter::open(&target, Access::Buffered, pages as usize, bench.seed())?;
+    // Not the last page: the second byte would be beyond the end.
+    let mut requests = Requests::new(0..BYTES - page, page as usize, order).endless();
+    bench.time(&METRIC, |iterations| {
+        requests.allow(iterations);
+        requests
+            .by_ref()
+            .try_for_each(|whole| writer.write(Request { offset: whole.offset + within, bytes: pages as usize }))
+    })?;
+    bench.note_on_last(cached::still(cache::residency(&target).map_err(data::stopped)?)?);
+    Ok(())
+}
+
+/// Where in a page so many bytes begin, each of which is to be in another page.
+fn place(pages: u64, page: u64) -> Result<u64, Stop> {
+    match pages {
+        1 => Ok(page / 2),
+        2 => Ok(page - 1),
+        other => {
+            Err(Stop::fail(format!("a byte in each of {other} pages is no write of {other} bytes; 1 and 2 are known")))
+        }
+    }
+}
+
+fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::because(
+        "what a file system does for a write has no published cost; predictions of buffered writes rest on this figure",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_byte_is_in_another_page() {
+        for page in [4096, 65_536] {
+            for pages in [1, 2] {
+                let first = place(pages, page).unwrap();
+                assert_eq!((first + pages - 1) / page - first / page + 1, pages);
+            }
+        }
+        assert!(place(3, 4096).is_err());
+    }
+
+    #[test]
+    fn predictions_find_their_cases() {
+        for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
+            let cases = cases(&crate::testing::machine(), effort);
+            assert!(cases.contains(&in_order(1)) && cases.contains(&in_order(2)));
+        }
+    }
+}
