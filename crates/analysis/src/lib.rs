@@ -30,7 +30,7 @@ pub use pages::pages;
 pub use reference::{beside, file_server_lan, references, transfer_2020};
 pub use result::{
     Analysis, CanaryCorrelation, CanaryHistory, Capacity, Ceiling, Distribution, Figure, Finding, Importance, Interval,
-    IntervalKind, MemoryLevel, MemoryLevels, MetricResult, Mode, Outcome, Summary, TagCount, Translation, Verdict,
-    Warning,
+    IntervalKind, MemoryLevel, MemoryLevels, MetricResult, Mode, ModesOf, Outcome, Summary, TagCount, Translation,
+    Verdict, Warning,
 };
 pub use study::{engines, remote, tasks, tune};

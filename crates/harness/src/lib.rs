@@ -19,6 +19,7 @@ mod supervise;
 mod watch;
 
 pub use bench::Bench;
+pub use canary::MEMORY_CANARY_BYTES;
 pub use cycle::multiply_cycles;
 pub use plan::{Plan, Unit, UnknownName};
 pub use probe::{Effort, Facts, Kind, MeasuredValue, Method, Probe, Stop};

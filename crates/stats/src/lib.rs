@@ -14,6 +14,7 @@ mod multiple;
 mod random;
 mod samples;
 mod special;
+mod states;
 mod trend;
 mod two_sample;
 
@@ -33,5 +34,6 @@ pub use samples::{
     MAD_TO_STD, NotSamples, Samples, Sorted, mad, mean, median, median_in_place, variance, weighted_median,
 };
 pub use special::{ln_gamma, normal_cdf, normal_quantile, t_quantile, t_upper_tail};
+pub use states::{TwoStates, two_states};
 pub use trend::{EXACT, Trend, trend};
 pub use two_sample::{EXACT_PAIRS, MeanTest, RankTest, mean_test, median_ratio, rank_test};
