@@ -31,10 +31,10 @@ pub(crate) static WRITE: Metric =
     metric("mem.bandwidth.write", "Bytes written per second by ordinary stores, each once, in order");
 pub(crate) static COPY: Metric =
     metric("mem.bandwidth.copy", "Bytes per second of a copy, those read and those written").version(2);
-static FILL: Metric =
+pub(crate) static FILL: Metric =
     metric("mem.bandwidth.fill", "Bytes per second of memory set to a constant, not zero, by the fastest means")
         .version(3);
-static ZERO: Metric =
+pub(crate) static ZERO: Metric =
     metric("mem.bandwidth.zero", "Bytes per second of memory set to zero by the fastest means").version(2);
 static NTWRITE: Metric =
     metric("mem.bandwidth.ntwrite", "Bytes written per second by non-temporal stores, which pass the caches by")
