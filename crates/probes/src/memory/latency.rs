@@ -151,10 +151,12 @@ const IN_MEMORY: usize = 32 << 20;
 /// one that is beyond the core's own caches. They take time, and a set within those caches has nothing to fear from there.
 fn guards(bytes: usize) -> Canaries {
     const CORE: [Canary; 2] = [Canary::Chain, Canary::Block];
-    match bytes {
-        ..=INNER => Canaries::of(&CORE),
-        ..IN_MEMORY => Canaries::of(&[CORE[0], CORE[1], Canary::Shared]),
-        _ => Canaries::of(&[CORE[0], CORE[1], Canary::Memory]),
+    if bytes <= INNER {
+        Canaries::of(&CORE)
+    } else if bytes < IN_MEMORY {
+        Canaries::of(&[CORE[0], CORE[1], Canary::Shared])
+    } else {
+        Canaries::of(&[CORE[0], CORE[1], Canary::Memory])
     }
 }
 
@@ -331,6 +333,30 @@ mod tests {
         let mut machine = machine(&[(1, 32 * KIB), (2, 512 * KIB), (3, 16 * MIB)]);
         machine.cpu.microarchitecture = Fact::known("Zen 2".into(), "a test");
         machine
+    }
+
+    #[test]
+    fn a_set_is_guarded_where_it_lies() {
+        let guarded = |bytes| [Canary::Chain, Canary::Shared, Canary::Memory].map(|c| guards(bytes).contains(c));
+        assert_eq!(guarded(256 << 10), [true, false, false]);
+        assert_eq!(guarded(1 << 20), [true, false, false]);
+        assert_eq!(guarded(4 << 20), [true, true, false]);
+        assert_eq!(guarded(256 << 20), [true, false, true]);
+        // Whatever a case reads, the metric names.
+        assert!([1, 4 << 20, 1 << 30].into_iter().all(|bytes| guards(bytes).and(METRIC.canaries) == guards(bytes)));
+    }
+
+    #[test]
+    fn the_ring_and_the_canary_beside_it_stay_within_the_allowance() {
+        for limit in [64u64, 96, 130, 200, 272, 400, 512, 600, 1024, 8192].map(|mib| mib << 20) {
+            let mut machine = machine(&[(3, 32 * MIB)]);
+            machine.limits.memory_bytes = Fact::known(Some(limit), "a test");
+            let largest = largest(&machine);
+            let canary = if largest >= IN_MEMORY as u64 { MEMORY_CANARY_BYTES } else { 0 };
+            assert!(largest + largest / 16 + canary <= limit / 2, "{largest} of {limit}");
+            // And not needlessly less.
+            assert!(largest >= (limit / 16).min(256 * MIB), "{largest} of {limit}");
+        }
     }
 
     #[test]
