@@ -18,6 +18,13 @@ with it in random order after each run from the third on: kelvin's coefficient o
 Each tool is used as it is by hand: perf bench one run with its mean, a C loop the mean of its operations; kelvin's figure is
 left out, and the other tool's beside it, where it says that it is not known.
 
+A value that changes from round to round or from run to run, such as the latency of a working set near the size of a
+cache that is shared, is reported as two modes: its cases have no deviation worth the name and are named apart.
+
+With --peers and the memory area, also: plain C loops on the same work after each run (bench/peers/chase_loop.c and
+stream_loop.c, --seconds each), whose own coefficients of variation stand beside kelvin's. They are not judged: they show
+how much of its spread the machine has.
+
 The figures of every run are kept in a file (--output), from which the tables can be made again (--from).
 
 Exit status: 0 every bound was kept, 1 one was not, 2 it could not be done.
@@ -31,7 +38,9 @@ import time
 from pathlib import Path
 
 import common
+from memory import Movers
 from peers import Peers
+
 
 def below(*ids):
     """Whether a metric is one of these, or lies below one; whatever its working set is."""
@@ -101,8 +110,9 @@ def data_caches(fact):
 def figures(summary):
     """What is kept of a summary; nothing but nulls where there is no headline."""
     if summary is None:
-        return {"headline": None, "interval": None, "as_found": None, "kept_share": None}
+        return {"headline": None, "interval": None, "as_found": None, "kept_share": None, "two_modes": False}
     return {
+        "two_modes": summary["modes_of"] != "samples" and len(summary["modes"]) > 1,
         "headline": summary["headline"],
         "interval": summary["interval"],
         "as_found": summary["as_found"]["value"],
@@ -138,11 +148,48 @@ def measured_pair(kelvin, store, peers, work, seconds, chance):
     return pair
 
 
+# Operations of the memory area that have a C loop: reads and so on of stream_loop.
+STREAMED = ["read", "write", "copy", "triad", "fill", "zero"]
+
+
+def memory_loops(run, movers):
+    """For the cases of the memory area that a C loop can do: metric, case, and the loop, a function of the seconds."""
+    cases = {}
+    for result in run["results"]:
+        axes = dict(part.split("=") for part in result["case"].split())
+        cases.setdefault(result["metric"], []).append((int(axes.get("bytes", 0)), axes, result["case"]))
+    chase = lambda bytes, pages: lambda seconds: movers.peers.c_loop("chase_loop", "chase.load", seconds, str(bytes), pages)
+    stream = lambda loop, threads, bytes: lambda _: movers.stream(loop, threads, bytes * threads).median
+    loops = []
+    latencies = cases.get("mem.latency", [])
+    for pages in ("base", "huge"):
+        of_pages = [one for one in latencies if one[1]["pages"] == pages]
+        wanted = {256 << 10, max((bytes for bytes, *_ in of_pages), default=0)}
+        loops += [("mem.latency", case, chase(bytes, pages)) for bytes, _, case in of_pages if bytes in wanted]
+    for operation in STREAMED:
+        for cpus, threads in (("one", 1), ("all", movers.peers.cpu + 1)):
+            of_cpus = [one for one in cases.get(f"mem.bandwidth.{operation}", []) if one[1]["cpus"] == cpus]
+            for bytes, _, case in sorted(of_cpus, key=lambda one: one[0])[-1:]:
+                loops.append((f"mem.bandwidth.{operation}", case, stream(operation, threads, bytes)))
+    return loops
+
+
+def measured_loops(run, movers, seconds, chance):
+    """What each C loop gives now, in random order."""
+    loops = memory_loops(run, movers)
+    return [
+        {"metric": metric, "case": case, "value": loop(seconds)}
+        for metric, case, loop in chance.sample(loops, len(loops))
+    ]
+
+
 def collect(arguments):
     kelvin = common.kelvin_program(arguments.kelvin)
     chance = random.Random(arguments.seed)
     data = {"machine": common.describe_machine(), "areas": arguments.area, "quick": arguments.quick, "runs": [], "pairs": [], "seconds": arguments.seconds}
     peers = Peers(common.last_allowed_cpu()) if arguments.peers else None
+    movers = Movers(peers, arguments.seconds) if peers and "mem" in arguments.area else None
+    works = SAME_WORK if {"cpu", "os"} & set(arguments.area) else []
     with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as directory:
         for number in range(arguments.runs):
             common.say(f"run {number + 1} of {arguments.runs}")
@@ -150,8 +197,10 @@ def collect(arguments):
             data["runs"].append(measured_run(kelvin, arguments.area, store, arguments.quick))
             # A core that is shared all along is known by two runs before.
             if peers and number >= KNOWN_FROM:
-                works = chance.sample(SAME_WORK, len(SAME_WORK))
-                data["pairs"] += [measured_pair(kelvin, store, peers, work, arguments.seconds, chance) for work in works]
+                in_order = chance.sample(works, len(works))
+                data["pairs"] += [measured_pair(kelvin, store, peers, work, arguments.seconds, chance) for work in in_order]
+            if movers:
+                data["runs"][-1]["loops"] = measured_loops(data["runs"][-1], movers, arguments.seconds, chance)
             # After each run, so that what was measured survives an interruption.
             arguments.output.write_text(json.dumps(data))
     return data
@@ -168,6 +217,7 @@ class Series:
         known = [result for result in results if result["headline"] is not None]
         self.headlines = [result["headline"] for result in known]
         self.unknown = len(results) - len(known)
+        self.two_modes = sum(result.get("two_modes", False) for result in results)
         self.intervals = [i for i in (result["interval"] for result in known) if i and i["kind"] == "confidence"]
 
     def is_usable(self):
@@ -204,7 +254,8 @@ def judge_groups(series, caches, every):
     rows, kept = [], True
     for name, _, bound in GROUPS:
         members = [one for one in series if group_of(one, caches) == name]
-        usable = [one for one in members if one.is_usable()]
+        # What has two modes has no deviation of its own; a bound holds for it all the same.
+        usable = [one for one in members if one.is_usable() and (bound is not None or not one.two_modes)]
         if not usable:
             continue
         deviations = [one.deviation() for one in usable]
@@ -246,6 +297,30 @@ def every_row(series):
 
 def share(covered):
     return f"{sum(covered) / len(covered) * 100:.1f} %" if covered else "-"
+
+
+def say_two_modes(series):
+    """The cases that some run reported as two modes."""
+    told = [f"{one.metric} {one.case} ({one.two_modes})" for one in series if one.two_modes]
+    if told:
+        print(f"\nReported as two modes, in so many of the runs: {', '.join(told)}.")
+
+
+def say_loops(data, series):
+    """The table of kelvin's deviation beside that of the same work as a plain C loop."""
+    by_key = {}
+    for run in data["runs"]:
+        for loop in run.get("loops", []):
+            by_key.setdefault((loop["metric"], loop["case"]), []).append(loop["value"])
+    deviation = lambda values: statistics.stdev(values) / statistics.fmean(values)
+    rows = [
+        [one.metric, one.case, common.percent(one.deviation()), common.percent(deviation(by_key[one.metric, one.case]))]
+        for one in series
+        if len(by_key.get((one.metric, one.case), [])) >= 3 and one.is_usable()
+    ]
+    if rows:
+        print(f"\nThe machine's own spread, by C loops of {data['seconds']:g} s after each run:\n")
+        print(common.table(["metric", "case", "kelvin's CV", "the loop's CV"], rows))
 
 
 def judge_intervals(series):
@@ -310,6 +385,8 @@ def benchmark():
     series = series_of(data)
     # All of them, so that every table is printed whatever the first one says.
     verdicts = [judge_groups(series, data["runs"][0].get("caches", []), arguments.every), judge_intervals(series)]
+    say_two_modes(series)
+    say_loops(data, series)
     if data["pairs"]:
         verdicts.append(judge_pairs(data))
     return all(verdicts)

@@ -27,8 +27,12 @@ pub fn analyse(run: &Run) -> Analysis {
             results.push(result(run, measurement, metric, &gathered, &desk, hertz));
         }
     }
+    let found = levels::of_results(&results, &run.outline.machine);
+    if let Some(found) = &found {
+        results.iter_mut().for_each(|result| levels::name_modes(result, found));
+    }
     let mut analysis = Analysis {
-        levels: levels::of_results(&results, &run.outline.machine),
+        levels: found,
         results,
         canaries: desk.references.histories(run),
         studies: all_studies(run),
@@ -97,9 +101,9 @@ fn result<'r>(
     hertz: Option<f64>,
 ) -> MetricResult {
     let case = &measurement.planned.case;
-    let history = desk.history(metric.id, case);
+    let past = desk.past(metric.id, case);
     let mut warnings = Vec::new();
-    let outcome = match summarise(gathered, metric, history.as_ref(), run.outline.settings.target) {
+    let outcome = match summarise(gathered, metric, &past, run.outline.settings.target) {
         None => not_measured(measurement),
         Some(summarised) => {
             warnings = summarised.warnings;

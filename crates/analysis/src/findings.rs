@@ -6,7 +6,7 @@ use kelvin_model::{Fact, Hazard, Machine, Run, RunStatus, Severity};
 
 use crate::levels;
 use crate::result::{Analysis, Finding, Importance, MetricResult, Outcome, Verdict, Warning};
-use crate::summary::ALPHA;
+use crate::summary::{ALPHA, modes_in_words};
 use crate::words::{amount, digits, metric_at, percent};
 
 /// Lines of the verdict, at most.
@@ -254,12 +254,15 @@ fn gap_finding(run: &Run, analysis: &Analysis, result: &MetricResult) -> Option<
     } else {
         format!("{} can explain it", causes.join("; "))
     };
+    let measured = match summary.states() {
+        [] => amount(summary.headline, unit),
+        states => format!("now this, now that, {} of the {}", modes_in_words(states, unit), summary.modes_of.words()),
+    };
     Some(Finding {
         importance: Importance::Notable,
         text: sentence(&format!(
-            "{}: measured {}, {} times the predicted {}; {because}",
+            "{}: measured {measured}, {} times the predicted {}; {because}",
             metric_at(&result.metric.id, &result.case),
-            amount(summary.headline, unit),
             digits(result.ratio?),
             amount(prediction.value, unit)
         )),

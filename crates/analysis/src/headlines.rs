@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use kelvin_model::{Case, Learned, Measurement, Metric, Name, Run, Treatment};
-use kelvin_stats::{Kind, LEVEL, RunToRun, Samples, headline_interval, median, within_spread};
+use kelvin_stats::{Kind, LEVEL, RunToRun, Samples, TwoStates, headline_interval, median, two_states, within_spread};
 
 use crate::analyse::not_measured;
 use crate::bounds::broken_bound;
@@ -149,6 +149,15 @@ pub fn headline(run: &Run, metric: &str, case: &Case) -> Option<Measured> {
     Headlines::of(run).get(metric, case)
 }
 
+/// What earlier runs of the machine taught of one metric at one case.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Past<'r> {
+    /// How much runs differ.
+    pub history: Option<RunToRun>,
+    /// Their headlines, oldest first.
+    pub headlines: &'r [f64],
+}
+
 /// What every metric of a run is judged by: the references of canaries, and what earlier runs taught.
 pub(crate) struct Desk<'r> {
     pub references: References,
@@ -161,9 +170,23 @@ impl<'r> Desk<'r> {
         Self { references: References::of(run), learned }
     }
 
+    /// The spread between runs that earlier runs taught; `None` where there were too few, or where they were of two states:
+    /// how far those lie apart is no spread.
     pub fn history(&self, metric: Name, case: &'r Case) -> Option<RunToRun> {
         let learned = self.learned.get(&(metric, case))?;
+        if two_states(&learned.headlines).is_some() {
+            return None;
+        }
         RunToRun::learn(&learned.headlines, &learned.within)
+    }
+
+    /// All that earlier runs taught of a metric at a case.
+    pub fn past(&self, metric: Name, case: &'r Case) -> Past<'r> {
+        let learned = self.learned.get(&(metric, case));
+        Past {
+            history: self.history(metric, case),
+            headlines: learned.map_or(&[], |learned| learned.headlines.as_slice()),
+        }
     }
 }
 
@@ -194,8 +217,11 @@ pub(crate) struct Settled<'g> {
     pub interval: Option<Interval>,
     /// Samples of the rounds that made it.
     pub samples: Vec<&'g [f64]>,
+    /// Of every round that counts.
     pub round_headlines: Vec<f64>,
     pub round_times: Vec<f64>,
+    /// The two states that the rounds were in; then those of the dominant one make the headline.
+    pub states: Option<TwoStates>,
     pub within_variance: f64,
 }
 
@@ -214,16 +240,22 @@ impl<'g> Settled<'g> {
     pub fn of(gathered: &'g Gathered, treatment: Treatment, history: Option<&RunToRun>) -> Option<Self> {
         let selected = gathered.select(treatment)?;
         let round_headlines: Vec<f64> = selected.iter().map(|(_, samples)| median(samples)).collect();
-        let within = within_spread(&round_headlines);
+        let round_times = selected.iter().map(|(at, _)| *at).collect();
+        let states = two_states(&round_headlines);
+        let counts = |headline: f64| states.is_none_or(|states| states.are_one(headline, states.dominant().center));
+        let counting: Vec<f64> = round_headlines.iter().copied().filter(|&headline| counts(headline)).collect();
+        let samples = selected.into_iter().zip(&round_headlines).filter(|(_, headline)| counts(**headline));
+        let within = within_spread(&counting);
+        // What earlier runs taught is how far headlines of one state differ, or of both: then it says nothing of one.
+        let history = history.filter(|_| states.is_none());
         Some(Self {
-            headline: kelvin_stats::headline(&round_headlines),
-            interval: headline_interval(&round_headlines, history)
-                .map(labelled)
-                .map(|found| above_zero(found, &round_headlines)),
-            round_headlines,
-            round_times: selected.iter().map(|(at, _)| *at).collect(),
-            samples: selected.into_iter().map(|(_, samples)| samples).collect(),
+            headline: kelvin_stats::headline(&counting),
+            interval: headline_interval(&counting, history).map(labelled).map(|found| above_zero(found, &counting)),
+            samples: samples.map(|((_, samples), _)| samples).collect(),
             within_variance: within.map_or(0.0, |within| within.variance),
+            round_headlines,
+            round_times,
+            states,
         })
     }
 

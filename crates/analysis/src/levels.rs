@@ -10,7 +10,10 @@
 use kelvin_model::{Cache, CacheKind, Conclusion, Machine, Name, Unit};
 use kelvin_stats::{MAD_TO_STD, median};
 
-use crate::result::{Capacity, Interval, IntervalKind, MemoryLevel, MemoryLevels, MetricResult, Translation};
+use crate::result::{
+    Capacity, Interval, IntervalKind, MemoryLevel, MemoryLevels, MetricResult, Outcome, Translation, Warning,
+};
+use crate::summary::modes_warning;
 use crate::words::{amount, digits, percent};
 
 /// Id of the metric whose curve is read.
@@ -412,6 +415,28 @@ pub(crate) fn line(found: &MemoryLevels) -> Option<String> {
         names => format!("; {} not of the size that the machine reports", names.join(" and ")),
     };
     Some(format!("Latency by working set: {}{differs}.", each.collect::<Vec<_>>().join(", ")))
+}
+
+/// Names the level that each mode of a latency of memory is, and says so in its warning.
+pub(crate) fn name_modes(result: &mut MetricResult, found: &MemoryLevels) {
+    let (Outcome::Measured(summary) | Outcome::NotKnown(summary)) = &mut result.outcome else { return };
+    if result.metric.id != METRIC || summary.states().is_empty() {
+        return;
+    }
+    for mode in &mut summary.modes {
+        mode.level = level_of(mode.center, found);
+    }
+    if let Some(named) = modes_warning(summary, result.metric.unit) {
+        let of_modes = result.warnings.iter_mut().filter(|warning| matches!(warning, Warning::Modes { .. }));
+        of_modes.for_each(|warning| *warning = named.clone());
+    }
+}
+
+/// The level whose latency is nearest, by factor, if it lies within less than what parts two levels.
+fn level_of(latency: f64, found: &MemoryLevels) -> Option<String> {
+    let factor = |level: &MemoryLevel| (latency / level.latency).ln().abs();
+    let nearest = found.levels.iter().min_by(|a, b| factor(a).total_cmp(&factor(b)))?;
+    (factor(nearest) < LEAST_STEP.ln()).then(|| nearest.name.clone())
 }
 
 /// Why a latency may lie above what the reported caches let expect: a cache of which the curve shows less. `None` for any

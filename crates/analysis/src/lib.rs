@@ -30,7 +30,7 @@ pub use pages::pages;
 pub use reference::{beside, file_server_lan, references, transfer_2020};
 pub use result::{
     Analysis, BestCell, CanaryCorrelation, CanaryHistory, Capacity, Ceiling, Coefficient, Distribution, Figure,
-    Finding, FittedLaw, Importance, Interval, IntervalKind, MemoryLevel, MemoryLevels, MetricResult, Mode, Outcome,
-    Summary, TagCount, Translation, Verdict, Warning,
+    Finding, FittedLaw, Importance, Interval, IntervalKind, MemoryLevel, MemoryLevels, MetricResult, Mode, ModesOf,
+    Outcome, Summary, TagCount, Translation, Verdict, Warning,
 };
 pub use study::{engines, remote, tasks, threads, tune};

@@ -202,8 +202,11 @@ pub struct Summary {
     pub learned_runs: u32,
     /// Distribution of the samples that made the headline.
     pub distribution: Distribution,
-    /// Clusters of samples, if there is more than one; largest first.
+    /// Clusters of samples, or the two states of rounds or runs, if there is more than one; largest first.
     pub modes: Vec<Mode>,
+    /// What falls into them.
+    #[serde(default)]
+    pub modes_of: ModesOf,
     /// Effective number of independent samples.
     pub effective_samples: f64,
     /// How many samples carry each tag.
@@ -298,13 +301,49 @@ pub struct Distribution {
     pub std: f64,
 }
 
-/// A cluster of samples.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+impl Summary {
+    /// The modes of a value that changes from round to round or from run to run, where one value with an error bar would say
+    /// too much; empty for any other.
+    pub fn states(&self) -> &[Mode] {
+        if self.modes_of == ModesOf::Samples { &[] } else { &self.modes }
+    }
+}
+
+/// A cluster of samples, or a state that rounds or runs are in now and then.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Mode {
     /// Its centre, in the metric's unit.
     pub center: f64,
-    /// Its share of the samples.
+    /// Its share of the samples, rounds or runs.
     pub share: f64,
+    /// The level of the memory hierarchy that it is, where the metric is a latency of memory and that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<String>,
+}
+
+/// What falls into modes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ModesOf {
+    /// The samples: the value changes within a round.
+    #[default]
+    Samples,
+    /// The rounds: it changes from process to process, and each round is of one mode. The headline is that of the mode
+    /// with most rounds.
+    Rounds,
+    /// The runs, earlier ones of this machine and this one: it changes from run to run. The headline is this run's.
+    Runs,
+}
+
+impl ModesOf {
+    /// In words: `rounds`.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Samples => "samples",
+            Self::Rounds => "rounds",
+            Self::Runs => "runs",
+        }
+    }
 }
 
 /// How many samples carry a tag.

@@ -1,11 +1,14 @@
 //! The summary of one metric at one case, and what the reader must know about it.
 
 use kelvin_model::{Better, Metric, Treatment, Unit};
-use kelvin_stats::{RunToRun, Samples, Sorted, Trend, clusters, effective_samples, mean_test, rank_test, trend};
+use kelvin_stats::{
+    Cluster, RunToRun, Samples, Sorted, Trend, TwoStates, clusters, effective_samples, mean_test, rank_test, trend,
+    two_states,
+};
 
 use crate::gather::Gathered;
-use crate::headlines::Settled;
-use crate::result::{Distribution, Figure, Mode, Summary, Warning};
+use crate::headlines::{Past, Settled};
+use crate::result::{Distribution, Figure, Mode, ModesOf, Summary, Warning};
 use crate::words::{amount, digits, p_value, percent};
 
 /// Clusters whose centres differ by less of the headline are no modes that matter.
@@ -34,12 +37,8 @@ pub(crate) struct Summarised {
 }
 
 /// Summarises samples; `None` if there are none.
-pub(crate) fn summarise(
-    gathered: &Gathered,
-    metric: &Metric,
-    history: Option<&RunToRun>,
-    target: f64,
-) -> Option<Summarised> {
+pub(crate) fn summarise(gathered: &Gathered, metric: &Metric, past: &Past<'_>, target: f64) -> Option<Summarised> {
+    let history = past.history.as_ref();
     // The spread between runs was learned from headlines, and is added to the figure beside them too.
     let is_headline = metric.headline == Treatment::AsFound;
     let plain = Settled::of(gathered, Treatment::AsFound, None)?;
@@ -55,6 +54,13 @@ pub(crate) fn summarise(
         Treatment::AsFound => Settled::of(gathered, Treatment::Undisturbed, component.as_ref()),
         _ => kept.clone(),
     };
+    let states = head.states.or(as_found.states);
+    let states_of_runs = two_states(&[past.headlines, &[head.headline]].concat());
+    let (modes_of, modes) = match (states, states_of_runs) {
+        (Some(states), _) => (ModesOf::Rounds, states_as_modes(&states)),
+        (None, Some(states)) => (ModesOf::Runs, states_as_modes(&states)),
+        (None, None) => (ModesOf::Samples, modes(&sorted, head.headline, effective)),
+    };
     let summary = Summary {
         headline: head.headline,
         interval: head.interval,
@@ -69,7 +75,8 @@ pub(crate) fn summarise(
         within_variance: head.within_variance,
         learned_runs: history.map_or(0, |history| history.runs as u32),
         distribution: distribution(&pooled, &sorted, metric.better, gathered.of_batch_means),
-        modes: modes(&sorted, head.headline, effective),
+        modes,
+        modes_of,
         effective_samples: effective,
         tags: gathered.tags.clone(),
         notes: gathered.notes.clone(),
@@ -108,15 +115,27 @@ fn modes(sorted: &Sorted, headline: f64, effective: f64) -> Vec<Mode> {
     if found.len() < 2 || apart <= MODES_APART * headline.abs() {
         return Vec::new();
     }
-    found.iter().map(|cluster| Mode { center: cluster.center, share: cluster.share }).collect()
+    found.iter().map(mode).collect()
+}
+
+fn mode(cluster: &Cluster) -> Mode {
+    Mode { center: cluster.center, share: cluster.share, level: None }
+}
+
+fn states_as_modes(states: &TwoStates) -> Vec<Mode> {
+    let dominant = states.dominant();
+    let other = if dominant == states.low { states.high } else { states.low };
+    [dominant, other].iter().map(mode).collect()
 }
 
 fn warnings(gathered: &Gathered, metric: &Metric, summary: &Summary, target: f64, known: bool) -> Vec<Warning> {
     let modes = modes_warning(summary, metric.unit);
-    let drift = drift_warning(summary);
+    // Where rounds are now in one state and now in another, one state at the end of the run is no drift.
+    let steady = summary.modes_of != ModesOf::Rounds;
+    let drift = drift_warning(summary).filter(|_| steady);
     let explained = modes.is_some() || drift.is_some();
     let wide = wide_warning(summary, metric.unit, target).filter(|_| !explained);
-    let halves = halves_warning(summary).filter(|_| drift.is_none());
+    let halves = halves_warning(summary).filter(|_| drift.is_none() && steady);
     let judged_by = |treatment| treatment != Treatment::AsFound;
     let disturbed = disturbed_warning(gathered, metric, known).filter(|_| judged_by(metric.headline));
     [modes, drift, wide, disturbed, halves, effective_warning(summary), failed_warning(summary)]
@@ -125,15 +144,33 @@ fn warnings(gathered: &Gathered, metric: &Metric, summary: &Summary, target: f64
         .collect()
 }
 
-fn modes_warning(summary: &Summary, unit: Unit) -> Option<Warning> {
-    let mode = |mode: &Mode| format!("{} ({})", amount(mode.center, unit), percent(mode.share));
-    let modes: Vec<String> = summary.modes.iter().map(mode).collect();
-    let text = format!(
-        "the samples fall into {} clusters: {}; repeating does not narrow that",
-        modes.len(),
-        modes.join(" and ")
-    );
-    (!modes.is_empty()).then_some(Warning::Modes { text })
+/// The modes of a summary in a warning.
+pub(crate) fn modes_warning(summary: &Summary, unit: Unit) -> Option<Warning> {
+    let text = match summary.modes_of {
+        ModesOf::Samples => format!(
+            "the samples fall into {} clusters: {}; repeating does not narrow that",
+            summary.modes.len(),
+            modes_in_words(&summary.modes, unit)
+        ),
+        ModesOf::Rounds => format!(
+            "it changes from round to round: {} of the rounds; the headline is the first",
+            modes_in_words(&summary.modes, unit)
+        ),
+        ModesOf::Runs => format!(
+            "it changes from run to run: {} of the runs of this machine; the headline is that of this run",
+            modes_in_words(&summary.modes, unit)
+        ),
+    };
+    (!summary.modes.is_empty()).then_some(Warning::Modes { text })
+}
+
+/// Modes in words: `12.1 ns (67 %, L3) and 118 ns (33 %, DRAM)`.
+pub(crate) fn modes_in_words(modes: &[Mode], unit: Unit) -> String {
+    let mode = |mode: &Mode| {
+        let level = mode.level.as_ref().map_or_else(String::new, |level| format!(", {level}"));
+        format!("{} ({}{level})", amount(mode.center, unit), percent(mode.share))
+    };
+    modes.iter().map(mode).collect::<Vec<_>>().join(" and ")
 }
 
 fn drift_warning(summary: &Summary) -> Option<Warning> {

@@ -1,7 +1,7 @@
 //! Levels of the memory hierarchy, found on published curves of other machines and on curves without any.
 
 use kelvin_analysis::testing::{add_scalars, run};
-use kelvin_analysis::{CurvePoint, MemoryLevels, analyse, levels};
+use kelvin_analysis::{CurvePoint, MemoryLevels, Warning, analyse, levels};
 use kelvin_model::{Axis, AxisScale, Cache, CacheKind, Canaries, Case, Fact, Metric, Tlb, Treatment};
 use kelvin_stats::Random;
 use serde::Deserialize;
@@ -182,6 +182,33 @@ static METRIC: Metric = Metric::duration("mem.latency", "A load at the address j
     ])
     .headline(Treatment::AsFound)
     .canaries(Canaries::NONE);
+
+#[test]
+fn each_mode_of_a_working_set_at_a_boundary_is_named_by_its_level() {
+    let mut run = run(&[METRIC]);
+    run.outline.machine.topology.caches = Fact::known(vec![unified(1, 32 << 10), unified(2, 4 << 20)], "a test");
+    for bytes in (12..=27).map(|power| 1u64 << power) {
+        let case = Case::new().with_word("pages", "base").with("bytes", bytes);
+        let rounds = match bytes {
+            0..=0x8000 => [1.0; 6],
+            // Now the second level holds it, and now memory does.
+            0x40_0000 => [5.0, 98.0, 5.1, 102.0, 4.9, 5.0],
+            0x8001..=0x3F_FFFF => [5.0; 6],
+            _ => [100.0; 6],
+        };
+        add_scalars(&mut run, &METRIC, case, &rounds);
+    }
+    let analysis = analyse(&run);
+    assert_eq!(names(analysis.levels.as_ref().unwrap()), ["L1", "L2", "DRAM"]);
+    let at = |bytes| analysis.results.iter().find(|result| result.case.integer("bytes") == Some(bytes)).unwrap();
+    let boundary = at(4 << 20);
+    let modes = &boundary.outcome.summary().unwrap().modes;
+    let named: Vec<Option<&str>> = modes.iter().map(|mode| mode.level.as_deref()).collect();
+    assert_eq!(named, [Some("L2"), Some("DRAM")]);
+    let [Warning::Modes { text }] = &boundary.warnings[..] else { panic!("{:?}", boundary.warnings) };
+    assert!(text.contains("5.00 ns (67 %, L2) and 100 ns (33 %, DRAM) of the rounds"), "{text}");
+    assert!(at(2 << 20).outcome.summary().unwrap().modes.is_empty());
+}
 
 #[test]
 fn a_run_says_its_levels_and_what_base_pages_cost() {

@@ -1,7 +1,9 @@
 //! Outcomes, warnings, predictions, cycles: each rule on a run built for it.
 
 use kelvin_analysis::testing::{self, add, add_rounds, add_scalars, attempt};
-use kelvin_analysis::{Analysis, Importance, IntervalKind, MetricResult, Outcome, Summary, Verdict, Warning, analyse};
+use kelvin_analysis::{
+    Analysis, Importance, IntervalKind, MetricResult, ModesOf, Outcome, Summary, Verdict, Warning, analyse,
+};
 use kelvin_model::{
     Attempt, Basis, Better, Case, Fact, Hazard, Learned, Metric, Name, NoPrediction, Prediction, PredictionRecord,
     Reason, Run, RunStatus, Severity, Unit,
@@ -117,6 +119,44 @@ fn clusters_are_modes_and_explain_a_wide_interval() {
         result.warnings
     );
     assert!(!result.warnings.iter().any(|warning| matches!(warning, Warning::Wide { .. })));
+}
+
+#[test]
+fn a_value_that_changes_from_round_to_round_is_two_modes_and_no_mean() {
+    let analysis = analyse(&scalars(&[12.1, 118.0, 11.9, 12.4, 121.0, 12.0]));
+    let result = only(&analysis);
+    let summary = result.outcome.summary().unwrap();
+    let modes: Vec<(f64, f64)> = summary.modes.iter().map(|mode| (mode.center, mode.share)).collect();
+    assert_eq!(summary.modes_of, ModesOf::Rounds);
+    assert_eq!(modes, [(12.05, 4.0 / 6.0), (119.5, 2.0 / 6.0)]);
+    // The headline is of the dominant mode, and so is its interval, which reaches to nothing between the two.
+    assert_eq!(summary.headline, 12.05);
+    let interval = summary.interval.unwrap();
+    assert!(interval.lower > 11.0 && interval.upper < 13.0, "{interval:?}");
+    assert_eq!(summary.round_headlines.len(), 6);
+    let [Warning::Modes { text }] = &result.warnings[..] else { panic!("{:?}", result.warnings) };
+    assert_eq!(
+        text,
+        "it changes from round to round: 12.1 ns (67 %) and 120 ns (33 %) of the rounds; the headline is the first"
+    );
+}
+
+#[test]
+fn a_value_that_changes_from_run_to_run_is_two_modes_of_the_runs() {
+    let mut run = scalars(&[12.1, 12.0, 11.9, 12.4, 12.2, 12.0]);
+    let headlines = vec![12.0, 119.0, 12.1, 121.0, 11.9];
+    let within = vec![0.01; headlines.len()];
+    let metric = VALUE.id;
+    run.outline.learned.push(Learned { metric, case: Case::new(), headlines, within });
+    let analysis = analyse(&run);
+    let result = only(&analysis);
+    let summary = result.outcome.summary().unwrap();
+    assert_eq!(summary.modes_of, ModesOf::Runs);
+    let shares: Vec<f64> = summary.modes.iter().map(|mode| mode.share).collect();
+    assert_eq!(shares, [4.0 / 6.0, 2.0 / 6.0]);
+    // What parts the two is no error of either.
+    assert!(summary.headline > 11.9 && summary.interval.unwrap().half_width() < 1.0, "{summary:?}");
+    assert!(matches!(&result.warnings[0], Warning::Modes { text } if text.contains("from run to run")));
 }
 
 #[test]

@@ -20,6 +20,12 @@ const COSTLY_SHARE: f64 = 0.03;
 const COSTLY_ROUNDS: u32 = 2;
 /// A unit whose set-up alone would take this share of the budget over all its rounds is expensive.
 const EXPENSIVE_SHARE: f64 = 0.04;
+/// Timing of a round of an expensive unit, as a share of its set-up: of the few rounds that it gets each is worth more
+/// than the usual slice. At most so many nanoseconds, ...
+const TIMED_OF_SET_UP: f64 = 0.5;
+const MOST_SLICE_OF_EXPENSIVE: f64 = 200e6;
+/// ... and no more of the budget than this for what all of them get beyond the usual slice.
+const EXTRA_SHARE: f64 = 0.15;
 /// Share of the budget that all set-ups may take where the units are few.
 const MOST_SET_UP: f64 = 0.5;
 /// A unit that would need this many times its rounds to reach the target is not narrowed: no repetition will help.
@@ -72,6 +78,8 @@ pub(crate) struct Schedule {
     /// Rounds of each unit before intervals count: those that are wanted, or more where the budget is ample.
     rounds: u32,
     slice: f64,
+    /// Share of what expensive units want beyond that.
+    extra_share: f64,
 }
 
 impl Schedule {
@@ -86,6 +94,7 @@ impl Schedule {
             passes: 0,
             rounds: wanted.rounds,
             slice: LEAST_SLICE,
+            extra_share: 0.0,
         }
     }
 
@@ -97,8 +106,12 @@ impl Schedule {
         while let Some(unit) = self.pass.pop() {
             let state = &self.units[unit];
             // The first rounds are always made: a unit without a number is worth less than a minute too long.
-            let affordable = now + state.overhead + self.slice <= self.wanted.budget;
-            if !state.given_up && (affordable || state.rounds < self.fewest(state)) {
+            let slice = self.slice + self.extra(state);
+            let affordable = now + state.overhead + slice <= self.wanted.budget;
+            if !state.given_up && affordable {
+                return Some(Next { unit, round: state.rounds, slice });
+            }
+            if !state.given_up && state.rounds < self.fewest(state) {
                 return Some(Next { unit, round: state.rounds, slice: self.slice });
             }
         }
@@ -152,6 +165,7 @@ impl Schedule {
         // The first pass shows what the rounds cost beside timing.
         if self.passes > 0 {
             self.rounds = self.ample_rounds(now);
+            self.extra_share = self.affordable_extra();
         }
         let mut pass = if self.passes < self.rounds { self.minimum_pass(now) } else { Vec::new() };
         if pass.is_empty() {
@@ -181,7 +195,8 @@ impl Schedule {
         // The rounds that are still to come, and what of them is not timing: the rest of the time is shared evenly.
         let to_come = |&unit: &usize| f64::from(self.rounds_of(&self.units[unit]) - self.units[unit].rounds);
         let rounds: f64 = pass.iter().map(to_come).sum();
-        let overhead: f64 = pass.iter().map(|unit| to_come(unit) * self.units[*unit].overhead).sum();
+        let beside = |unit: &usize| self.units[*unit].overhead + self.extra(&self.units[*unit]);
+        let overhead: f64 = pass.iter().map(|unit| to_come(unit) * beside(unit)).sum();
         let time = (self.wanted.budget * MINIMUM_SHARE - now).max(0.0);
         self.slice = ((time - overhead) / rounds).clamp(LEAST_SLICE, MOST_SLICE);
         pass
@@ -194,18 +209,43 @@ impl Schedule {
             .wide()
             .into_iter()
             .filter(|&(_, width)| (width / self.wanted.target).powi(2) <= HOPELESS_FACTOR)
-            .map(|(unit, width)| (width / (self.units[unit].overhead + self.slice), unit))
+            .map(|(unit, width)| (width / self.cost(unit), unit))
             .collect();
         worth.sort_by(|a, b| b.0.total_cmp(&a.0));
         let mut pass = Vec::new();
         for (_, unit) in worth {
-            let cost = self.units[unit].overhead + self.slice;
+            let cost = self.cost(unit);
             if cost <= left {
                 left -= cost;
                 pass.push(unit);
             }
         }
         pass
+    }
+
+    /// Nanoseconds of one more round of a unit.
+    fn cost(&self, unit: usize) -> f64 {
+        self.units[unit].overhead + self.slice + self.extra(&self.units[unit])
+    }
+
+    /// Nanoseconds for timing that a round of a unit gets beyond the usual slice.
+    fn extra(&self, state: &State) -> f64 {
+        self.wanted_extra(state) * self.extra_share
+    }
+
+    /// The same if the budget did not matter: an expensive unit is timed for a good part of what its set-up takes.
+    fn wanted_extra(&self, state: &State) -> f64 {
+        match self.is_expensive(state) {
+            true => ((state.overhead * TIMED_OF_SET_UP).min(MOST_SLICE_OF_EXPENSIVE) - self.slice).max(0.0),
+            false => 0.0,
+        }
+    }
+
+    /// What share of it all units can have.
+    fn affordable_extra(&self) -> f64 {
+        let running = self.units.iter().filter(|state| !state.given_up);
+        let all: f64 = running.map(|state| f64::from(self.fewest(state)) * self.wanted_extra(state)).sum();
+        if all > 0.0 { (EXTRA_SHARE * self.wanted.budget / all).min(1.0) } else { 0.0 }
     }
 
     /// The rounds that a unit is to have at least.
@@ -306,6 +346,28 @@ mod tests {
         assert_eq!(rounds[7], 2);
         assert_eq!(schedule.short(), [7]);
         assert!(now < 1.05 * WANTED.budget, "{now}");
+    }
+
+    #[test]
+    fn an_expensive_unit_is_timed_longer_but_not_at_the_cost_of_the_budget() {
+        let longest = |expensive: usize| {
+            let mut schedule = Schedule::new(WANTED, &[false; 60]);
+            let (mut now, mut longest) = (0.0, [0.0f64; 2]);
+            while let Some(next) = schedule.next(now) {
+                let is_expensive = next.unit < expensive;
+                let took = next.slice + if is_expensive { 250e6 } else { 5e6 };
+                now += took;
+                longest[usize::from(is_expensive)] = longest[usize::from(is_expensive)].max(next.slice);
+                schedule.finished(next, took, &[1.0]);
+            }
+            assert!(now < 1.3 * WANTED.budget, "{now}");
+            longest
+        };
+        let [usual, one] = longest(1);
+        assert!(usual <= MOST_SLICE && (one - 125e6).abs() < 1.0, "{usual} {one}");
+        // Ten of them share what one could have.
+        let [usual, of_ten] = longest(10);
+        assert!(usual <= MOST_SLICE && of_ten < 0.6 * one && of_ten > usual, "{usual} {of_ten}");
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub(crate) fn beside<'a>(report: &Report<'a>) -> Vec<Beside<'a>> {
 
 fn rows_of(result: &MetricResult, reference: &Reference) -> Vec<Row> {
     let Some(summary) = result.outcome.summary() else { return Vec::new() };
-    let here = units::with_interval(summary.headline, summary.interval, result.metric.unit).to_string();
+    let here = units::measured(summary, result.metric.unit);
     let published = |value: &&ReferenceValue| value.metric == result.metric.id && value.case == result.case;
     let row = |value: &ReferenceValue| {
         let (ratio, remark) = match standing(value, &result.metric) {

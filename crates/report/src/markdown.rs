@@ -117,7 +117,7 @@ fn label(result: &MetricResult) -> String {
 
 fn row(result: &MetricResult, out: &mut dyn io::Write) -> io::Result<()> {
     let Some(summary) = result.outcome.summary() else { return Ok(()) };
-    let measured = units::with_interval(summary.headline, summary.interval, result.metric.unit);
+    let measured = units::measured(summary, result.metric.unit);
     let predicted = result.prediction.as_ref().map(|prediction| units::plain(prediction.value, result.metric.unit));
     writeln!(
         out,

@@ -2,7 +2,8 @@
 
 mod synthetic;
 
-use kelvin_report::{CsvSamples, CsvSummary, Json, Markdown, Render, Report, Terminal, assets, json};
+use kelvin_analysis::{Mode, ModesOf, Outcome};
+use kelvin_report::{CsvSamples, CsvSummary, Html, Json, Markdown, Render, Report, Terminal, assets, json};
 use synthetic::Sample;
 
 fn render(format: &dyn Render, sample: &Sample) -> String {
@@ -18,6 +19,26 @@ fn samples() -> [(&'static str, Sample); 4] {
         ("empty", synthetic::empty()),
         ("hostile", synthetic::hostile()),
     ]
+}
+
+#[test]
+fn what_changes_from_round_to_round_is_two_values_with_their_shares() {
+    let mut sample = synthetic::full();
+    let result = sample.analysis.results.iter_mut().find(|result| result.metric.id == *"os.syscall.null").unwrap();
+    let Outcome::Measured(summary) = &mut result.outcome else { panic!("{:?}", result.outcome) };
+    summary.modes_of = ModesOf::Rounds;
+    let mode = |center, share, level: &str| Mode { center, share, level: Some(level.into()) };
+    summary.modes = vec![mode(12.1, 0.67, "L3"), mode(118.0, 0.33, "DRAM")];
+    let both = "12.1 ns (67 %) or 118 ns (33 %)";
+    let formats: [(&str, &dyn Render); 3] =
+        [("terminal", &Terminal::default()), ("Markdown", &Markdown), ("HTML", &Html)];
+    for (name, format) in formats {
+        let text = render(format, &sample).replace('\u{a0}', " ");
+        assert!(text.contains(both), "{name}: {text}");
+    }
+    assert!(render(&Html, &sample).contains("67 % of the rounds, L3"), "the details name the level");
+    let json = render(&Json::default(), &sample);
+    assert!(json.contains(r#""modes_of":"rounds""#) && json.contains(r#""level":"DRAM""#));
 }
 
 #[test]

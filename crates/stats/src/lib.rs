@@ -15,6 +15,7 @@ mod random;
 mod samples;
 mod scalability;
 mod special;
+mod states;
 mod trend;
 mod two_sample;
 
@@ -37,5 +38,6 @@ pub use scalability::{
     CLOSE, Errors, FittedScalability, Furthest, LEAST_LOADS, Repeated, Scalability, fitted_scalability, scalability,
 };
 pub use special::{ln_gamma, normal_cdf, normal_quantile, t_quantile, t_upper_tail};
+pub use states::{TwoStates, two_states};
 pub use trend::{EXACT, Trend, trend};
 pub use two_sample::{EXACT_PAIRS, MeanTest, RankTest, mean_test, median_ratio, rank_test};

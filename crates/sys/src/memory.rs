@@ -128,6 +128,15 @@ impl Arena {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 
+    /// Takes what lies from this byte to its end out of every cache, written back if need be, and the whole line that the
+    /// byte is in.
+    pub fn evict_from(&self, first: usize) {
+        for line in self.as_slice()[first / LINE * LINE..].chunks(LINE) {
+            evict(line);
+        }
+        fence(Ordering::SeqCst);
+    }
+
     /// Its size in bytes.
     pub fn len(&self) -> usize {
         self.bytes
@@ -228,11 +237,23 @@ impl Ring {
     }
 
     /// Takes its last `bytes` out of every cache: what building it left there, which no later chase would.
-    pub fn evict_end(&mut self, bytes: usize) {
+    pub fn evict_end(&self, bytes: usize) {
+        self.arena.evict_from(self.arena.len().saturating_sub(bytes));
+    }
+
+    /// Takes the lines of this many pointers out of every cache, following them from a place that is counted in bytes from
+    /// the start of its memory, as [`Ring::offset`] counts: those of the last chase, if it began there.
+    ///
+    /// # Panics
+    /// If no pointer lies at that place: a bug of the caller.
+    pub fn evict_followed(&self, from: usize, hops: u64) {
         let memory = self.arena.as_slice();
-        let first = memory.len().saturating_sub(bytes) / LINE * LINE;
-        for line in memory[first..].chunks(LINE) {
-            evict(line);
+        let mut place = from;
+        for _ in 0..hops {
+            let mut pointer = [0; size_of::<usize>()];
+            pointer.copy_from_slice(&memory[place..place + size_of::<usize>()]);
+            evict(&memory[place..]);
+            place = usize::from_ne_bytes(pointer) - self.arena.address();
         }
         fence(Ordering::SeqCst);
     }
@@ -312,6 +333,20 @@ mod tests {
                 assert_eq!(ring.line() == 0, hop == ring.lines(), "lines {lines} hop {hop}");
             }
         }
+    }
+
+    #[test]
+    fn the_lines_of_the_last_chase_are_followed_to_its_end() {
+        let mut ring = Ring::new(64 << 10, Pages::Base, 3).unwrap();
+        ring.chase(77);
+        let begun = ring.offset();
+        ring.chase(500);
+        let before = ring.arena().as_slice().to_vec();
+        ring.evict_followed(begun, 500);
+        assert_eq!(ring.arena().as_slice(), before);
+        // From a place without a pointer it cannot go on.
+        let astray = std::panic::catch_unwind(|| ring.evict_followed(begun + 16, 2));
+        assert!(astray.is_err());
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub(crate) mod syscall_work;
 mod tasks;
 mod thread_create;
 mod timer;
-mod trap;
+pub(crate) mod trap;
 mod vfork;
 
 use kelvin_harness::Probe;

@@ -1,7 +1,7 @@
 //! The published cost of entering and leaving the kernel, with the mitigations in force: the prediction of a null call.
 
 use kelvin_harness::Facts;
-use kelvin_model::{Basis, NoPrediction, Prediction, Unit};
+use kelvin_model::{Basis, Input, Mitigation, NoPrediction, Prediction, Unit};
 
 use crate::predict::Predicting;
 use crate::published::{self, Figure};
@@ -105,8 +105,7 @@ fn mitigations(facts: &Facts<'_>) -> Result<(Vec<Added>, Vec<String>), NoPredict
         added.push(Added { what: "for clearing buffers", cycles: one.value, source: one.source });
     }
     let misprediction = published::figure(facts, |core| core.source, |core| core.misprediction)?;
-    let steered = ["Safe RET", "safe RET"].iter().any(|text| status("spec_rstack_overflow").contains(text));
-    if steered || status("retbleed").contains("untrained return thunk") {
+    if returns_are_steered(all) {
         added.push(mispredicted("for returns that are steered", RETURNS, &misprediction));
     }
     if status("spectre_v2").contains("Retpolines") && dispatches_indirectly(facts) {
@@ -119,6 +118,28 @@ fn mitigations(facts: &Facts<'_>) -> Result<(Vec<Added>, Vec<String>), NoPredict
         unknown.push("the loop that clears branch history".into());
     }
     Ok((added, unknown))
+}
+
+/// Whether every return of the kernel is led to a controlled place, and so mispredicted.
+fn returns_are_steered(mitigations: &[Mitigation]) -> bool {
+    let says = |name: &str, text: &str| mitigations.iter().any(|m| m.vulnerability == name && m.status.contains(text));
+    says("spec_rstack_overflow", "Safe RET")
+        || says("spec_rstack_overflow", "safe RET")
+        || says("retbleed", "untrained return thunk")
+}
+
+/// What so many returns inside the kernel cost more where a mitigation steers them, in core cycles; `None` where none does
+/// or it is not known.
+///
+/// # Errors
+/// That no cost of a misprediction is published.
+pub(crate) fn steered_returns(facts: &Facts<'_>, returns: f64) -> Result<Option<Input>, NoPrediction> {
+    if !facts.machine().cpu.mitigations.get().is_some_and(|all| returns_are_steered(all)) {
+        return Ok(None);
+    }
+    let misprediction = published::figure(facts, |core| core.source, |core| core.misprediction)?;
+    let added = mispredicted("returns that are steered", returns, &misprediction);
+    Ok(Some(published::cycles(added.what, added.cycles, &added.source)))
 }
 
 /// Branches that the mitigation makes mispredict on purpose.
@@ -149,7 +170,7 @@ mod tests {
     use super::*;
     use crate::testing;
     use kelvin_harness::MeasuredValue;
-    use kelvin_model::{Case, Fact, Machine, Mitigation};
+    use kelvin_model::{Case, Fact, Machine};
 
     fn machine(core: &str, release: &str, statuses: &[(&str, &str)]) -> Machine {
         let mut machine = testing::machine();

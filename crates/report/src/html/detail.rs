@@ -140,7 +140,13 @@ fn samples(summary: &Summary, metric: &Metric) -> String {
     ];
     if !summary.modes.is_empty() {
         let mode = |mode: &kelvin_analysis::Mode| {
-            format!("{} ({})", units::plain(mode.center, unit), units::share(mode.share))
+            let level = mode.level.as_ref().map_or_else(String::new, |level| format!(", {level}"));
+            format!(
+                "{} ({} of the {}{level})",
+                units::plain(mode.center, unit),
+                units::share(mode.share),
+                summary.modes_of.words()
+            )
         };
         rows.push(("Modes", esc(&summary.modes.iter().map(mode).collect::<Vec<_>>().join(", "))));
     }
@@ -178,9 +184,7 @@ fn points(group: &Group<'_>) -> String {
         let unit = result.metric.unit;
         let prediction = result.prediction.as_ref();
         let measured = match &result.outcome {
-            Outcome::Measured(summary) => {
-                esc(&units::with_interval(summary.headline, summary.interval, unit).to_string())
-            }
+            Outcome::Measured(summary) => esc(&units::measured(summary, unit)),
             other => {
                 words::no_number(other, unit).map(|(word, why)| esc(&format!("{word}: {why}"))).unwrap_or_default()
             }

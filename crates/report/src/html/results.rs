@@ -190,7 +190,7 @@ fn single(report: &Report<'_>, result: &MetricResult) -> Row {
     let warned = if result.warnings.is_empty() { "" } else { " <span class=\"pill odd\">note</span>" };
     let cells = match &result.outcome {
         Outcome::Measured(summary) => {
-            let value = units::with_interval(summary.headline, summary.interval, unit).to_string();
+            let value = units::measured(summary, unit);
             let predicted = result.prediction.as_ref().map(|prediction| esc(&units::plain(prediction.value, unit)));
             Cells::Number {
                 measured: format!("<strong>{}</strong>{}", esc(&value), other_figure(result)),

@@ -155,7 +155,7 @@ impl Terminal {
             return self.without_number(&label, word, &reason, columns, out);
         }
         let Outcome::Measured(summary) = &result.outcome else { return Ok(()) };
-        let measured = units::with_interval(summary.headline, summary.interval, result.metric.unit).to_string();
+        let measured = units::measured(summary, result.metric.unit);
         let gap = columns.gap;
         self.label_and_value(&label, &measured, columns, out)?;
         let prediction = result.prediction.as_ref();
@@ -319,7 +319,7 @@ impl Terminal {
             .flat_map(Entry::results)
             .filter_map(|result| {
                 let summary = result.outcome.summary()?;
-                let value = units::with_interval(summary.headline, summary.interval, result.metric.unit);
+                let value = units::measured(summary, result.metric.unit);
                 Some(format!("{} {value}", label(result)))
             })
             .collect();

@@ -73,6 +73,7 @@ pub fn summary(metric: &Metric, value: f64, spread: f64) -> Summary {
             std: value * spread * 1.8,
         },
         modes: Vec::new(),
+        modes_of: ModesOf::Samples,
         effective_samples: 811.0,
         tags: vec![TagCount { tag: "preempted".into(), count: 31 }, TagCount { tag: "stolen".into(), count: 9 }],
         notes: Vec::new(),
@@ -186,7 +187,8 @@ fn os() -> Vec<MetricResult> {
     null.warnings.push(Warning::HalvesDiffer { text: "the halves of the run differ by 1.8 %".into() });
     if let Outcome::Measured(summary) = &mut null.outcome {
         summary.notes = vec!["strace-like counting: 1,000,000 calls for 1,000,000 iterations".into()];
-        summary.modes = vec![Mode { center: 61.1, share: 0.83 }, Mode { center: 71.9, share: 0.17 }];
+        summary.modes =
+            vec![Mode { center: 61.1, share: 0.83, level: None }, Mode { center: 71.9, share: 0.17, level: None }];
     }
     results.extend(processes());
     results.extend(switches());
@@ -220,7 +222,10 @@ fn processes() -> Vec<MetricResult> {
     let mut vfork = measured(m::VFORK, Case::new(), 31_412.0, 0.21);
     vfork.warnings.push(Warning::Modes { text: "two modes, 27.1 µs (62 %) and 38.4 µs (38 %)".into() });
     if let Outcome::Measured(summary) = &mut vfork.outcome {
-        summary.modes = vec![Mode { center: 27_100.0, share: 0.62 }, Mode { center: 38_400.0, share: 0.38 }];
+        summary.modes = vec![
+            Mode { center: 27_100.0, share: 0.62, level: None },
+            Mode { center: 38_400.0, share: 0.38, level: None },
+        ];
         summary.interval = Some(Interval { kind: IntervalKind::Range, level: 1.0, lower: 27_900.0, upper: 38_100.0 });
         summary.rounds = 3;
     }

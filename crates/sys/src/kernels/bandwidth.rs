@@ -68,6 +68,12 @@ impl Kernel {
     pub const fn name(&self) -> &'static str {
         self.name
     }
+
+    /// Whether it is a way round the caches for an operation that has ways through them too: its stores leave nothing
+    /// there for the next pass to find.
+    pub fn passes_caches_by(&self) -> bool {
+        self.name.ends_with("non-temporal")
+    }
 }
 
 /// Bytes that a kernel moves in one turn of its loop: arrays are a multiple of it.
@@ -123,6 +129,11 @@ impl Arrays {
     /// Bytes of each array of an operation.
     pub fn array_bytes(&self, operation: Operation) -> usize {
         self.bytes / operation.arrays() / TURN * TURN
+    }
+
+    /// Takes all of it out of every cache.
+    pub fn evict(&self) {
+        self.arena.evict_from(0);
     }
 
     /// Does the operation, by one of its kernels, over a window of its arrays, `passes` times (at least once).
@@ -224,6 +235,24 @@ mod tests {
         let mut arrays = Arrays::new(3 * 1024, Pages::Base).unwrap();
         let kernel = Operation::Triad.kernels()[0];
         arrays.run(Operation::Triad, &kernel, Window { start: 0, bytes: 1536 }, 1);
+    }
+
+    #[test]
+    fn ways_round_the_caches_are_told_and_never_the_only_ones() {
+        for operation in Operation::ALL {
+            let round = operation.kernels().into_iter().filter(Kernel::passes_caches_by).count();
+            assert!(round < operation.kernels().len(), "{operation:?}");
+            let has_ways_round = !matches!(operation, Operation::Read | Operation::Write | Operation::NonTemporalWrite);
+            assert_eq!(round > 0, has_ways_round, "{operation:?}");
+        }
+    }
+
+    #[test]
+    fn eviction_changes_no_byte() {
+        let (arrays, _) = outcome(Operation::Write, &Operation::Write.kernels()[0], 3 * TURN, 1);
+        let before = arrays.arena.as_slice().to_vec();
+        arrays.evict();
+        assert_eq!(arrays.arena.as_slice(), before);
     }
 
     #[test]

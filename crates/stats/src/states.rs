@@ -1,0 +1,146 @@
+//! Whether a few values, one a round or one a run, are of two states: now this, now that, and nothing between.
+
+use crate::{Cluster, median};
+
+/// Values below which no two states are told apart.
+const LEAST_VALUES: usize = 5;
+/// Values that make a state: a single one is an outlier.
+const LEAST_OF_STATE: usize = 2;
+/// Factor from the centre of one state to that of the other, at least: what differs by less is spread.
+const LEAST_RATIO: f64 = 1.5;
+/// Distance of the centres in standard deviations within the states, at least, and of the states' nearest values as a
+/// multiple of the longer one's reach; both for many values, and more the fewer there are ([`strictness`]). Simulated with
+/// 2000 samples each of normal, uniform, lognormal, heavy-tailed and exponential values, of 5 to 40: that many at most look
+/// like two states as the tests allow.
+const LEAST_DEVIATIONS: f64 = 6.0;
+const LEAST_GAP: f64 = 1.0;
+
+/// Two states.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TwoStates {
+    /// The lower one.
+    pub low: Cluster,
+    /// The higher one.
+    pub high: Cluster,
+    /// What lies between them.
+    pub bound: f64,
+}
+
+impl TwoStates {
+    /// The one that more of the values are in; of two equal ones the lower.
+    pub fn dominant(&self) -> Cluster {
+        if self.high.share > self.low.share { self.high } else { self.low }
+    }
+
+    /// Whether two values are of the same state.
+    pub fn are_one(&self, a: f64, b: f64) -> bool {
+        (a < self.bound) == (b < self.bound)
+    }
+}
+
+/// How much more is asked of few values: with five a gap by accident is common.
+fn strictness(values: usize) -> f64 {
+    1.0 + 6.0 / values as f64
+}
+
+/// The two states that positive values are in; `None` where they are of one, or too few to tell.
+pub fn two_states(values: &[f64]) -> Option<TwoStates> {
+    if values.len() < LEAST_VALUES || !values.iter().all(|value| value.is_finite() && *value > 0.0) {
+        return None;
+    }
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let logs: Vec<f64> = sorted.iter().map(|value| value.ln()).collect();
+    let cuts = LEAST_OF_STATE..=sorted.len() - LEAST_OF_STATE;
+    let cut = cuts.max_by(|&a, &b| (logs[a] - logs[a - 1]).total_cmp(&(logs[b] - logs[b - 1])))?;
+    let (low, high) = logs.split_at(cut);
+    let distance = median(high) - median(low);
+    let reach = |part: &[f64]| part[part.len() - 1] - part[0];
+    let strictness = strictness(values.len());
+    let apart = distance >= LEAST_RATIO.ln()
+        && distance >= strictness * LEAST_DEVIATIONS * deviation_within(low, high)
+        && logs[cut] - logs[cut - 1] >= strictness * LEAST_GAP * reach(low).max(reach(high));
+    let state = |part: &[f64]| {
+        let std = (squares(part) / (part.len() - 1) as f64).sqrt();
+        Cluster { center: median(part), share: part.len() as f64 / values.len() as f64, std }
+    };
+    let (low, high) = sorted.split_at(cut);
+    apart.then(|| TwoStates { low: state(low), high: state(high), bound: (low[cut - 1] * high[0]).sqrt() })
+}
+
+/// Sum of the squared distances from the mean.
+fn squares(part: &[f64]) -> f64 {
+    let mean = part.iter().sum::<f64>() / part.len() as f64;
+    part.iter().map(|value| (value - mean).powi(2)).sum()
+}
+
+/// Standard deviation within two parts, pooled.
+fn deviation_within(low: &[f64], high: &[f64]) -> f64 {
+    ((squares(low) + squares(high)) / (low.len() + high.len() - 2) as f64).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Random;
+
+    #[test]
+    fn rounds_of_two_levels_are_told_apart_with_their_shares() {
+        let found = two_states(&[12.1, 118.0, 11.9, 12.4, 121.0, 12.0]).unwrap();
+        assert_eq!((found.low.center, found.high.center), (12.05, 119.5));
+        assert!((found.low.share - 4.0 / 6.0).abs() < 1e-12 && (found.high.share - 2.0 / 6.0).abs() < 1e-12);
+        assert_eq!(found.dominant(), found.low);
+        assert!(found.are_one(11.0, 13.0) && !found.are_one(11.0, 110.0));
+        // As many of each: the lower one.
+        assert_eq!(two_states(&[10.0, 10.1, 10.2, 99.0, 98.0, 97.0]).unwrap().dominant().center, 10.1);
+    }
+
+    #[test]
+    fn an_outlier_a_spread_and_few_values_are_no_states() {
+        assert_eq!(two_states(&[12.0, 12.1, 11.9, 12.0, 118.0]), None, "a single odd value");
+        assert_eq!(two_states(&[12.0, 12.1, 118.0, 119.0]), None, "too few");
+        assert_eq!(two_states(&[10.0, 20.0, 40.0, 80.0, 160.0, 320.0]), None, "a ramp");
+        assert_eq!(two_states(&[10.0, 10.01, 10.02, 11.0, 11.01, 11.02]), None, "too near");
+        assert_eq!(two_states(&[5.0; 9]), None);
+        assert_eq!(two_states(&[-1.0, -1.1, 5.0, 5.1, 5.2, 5.3]), None);
+        assert_eq!(two_states(&[]), None);
+    }
+
+    #[test]
+    fn noise_of_one_state_is_rarely_taken_for_two() {
+        let mut random = Random::new(17);
+        for n in [5, 6, 8, 12, 20, 40] {
+            for kind in 0..4 {
+                let alarms = (0..2000)
+                    .filter(|_| {
+                        let values: Vec<f64> = (0..n)
+                            .map(|_| match kind {
+                                0 => (0.3 * random.normal()).exp(),
+                                1 => 1.0 + random.uniform(),
+                                2 => 1.0 - 0.5 * (1.0 - random.uniform()).ln(),
+                                _ => (0.3 * random.normal() / random.uniform().max(0.05).sqrt()).exp(),
+                            })
+                            .collect();
+                        two_states(&values).is_some()
+                    })
+                    .count();
+                assert!(alarms <= 50, "{alarms} of 2000 samples of {n}, kind {kind}");
+            }
+        }
+    }
+
+    #[test]
+    fn two_levels_are_found_under_noise() {
+        let mut random = Random::new(23);
+        for n in [6, 8, 12, 20] {
+            let found = (0..500)
+                .filter(|_| {
+                    let level = |i: usize| if i < n / 3 { 1.0 } else { 4.0 };
+                    let values: Vec<f64> = (0..n).map(|i| level(i) * (0.06 * random.normal()).exp()).collect();
+                    two_states(&values).is_some_and(|found| found.low.share == (n / 3) as f64 / n as f64)
+                })
+                .count();
+            assert!(found >= 485, "{found} of 500 with {n} values");
+        }
+    }
+}
