@@ -4,6 +4,8 @@ use kelvin_model::{Canary, CanaryPoint, Case, Conclusion, Metric, Name, Predicti
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::peers::Peer;
+
 /// The analysis of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Analysis {
@@ -16,6 +18,9 @@ pub struct Analysis {
     /// The levels of the memory hierarchy, where the run measured the curve that shows them.
     #[serde(default)]
     pub levels: Option<MemoryLevels>,
+    /// The same work done by kelvin and by other programs, where the run was asked for it.
+    #[serde(default)]
+    pub peers: Vec<Peer>,
     /// What is worth knowing, most important first.
     pub findings: Vec<Finding>,
     /// The run in at most ten lines: what this machine is, what is odd and why.

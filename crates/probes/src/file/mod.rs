@@ -11,6 +11,7 @@ pub(crate) mod device;
 mod engines;
 mod expected;
 mod metadata;
+mod peers;
 mod proof;
 mod remote;
 mod seqrand;
@@ -38,4 +39,6 @@ pub(crate) static PROBES: &[&Probe] = &[
     &remote::ROUND_TRIP_PROBE,
     &remote::PROBE,
     &tune::PROBE,
+    &peers::CACHED_PROBE,
+    &peers::DIRECT_PROBE,
 ];
