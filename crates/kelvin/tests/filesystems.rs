@@ -216,6 +216,26 @@ fn a_file_system_that_bypasses_the_page_cache_is_never_called_cached() {
 }
 
 #[test]
+fn what_another_machine_may_be_using_is_left_where_it_is() {
+    // As another machine would have made it; none of its locks is seen here.
+    let theirs = "kelvin-scratch-0123456789abcdef0123456789abcdef-4026531836-4194999";
+    let run = ["run", "os.syscall.null", "--budget", "1s", "--rounds", "2", "--no-store", "--no-report"];
+    for (kind, stays) in [(Kind::Sshfs, true), (Kind::Ext4, false)] {
+        let Some(system) = System::of(kind) else { continue };
+        let path = system.0.path().join(theirs);
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("lock"), "").unwrap();
+        let output = system.run(&run);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(path.exists(), stays, "{}", kind.name());
+        // Its own directory is gone in any case.
+        let left = fs::read_dir(system.0.path()).unwrap().flatten().map(|entry| entry.file_name());
+        let ours = left.filter(|name| name.to_string_lossy().starts_with("kelvin-scratch-") && *name != *theirs);
+        assert_eq!(ours.count(), 0, "{}", kind.name());
+    }
+}
+
+#[test]
 fn what_is_mounted_for_a_test_goes_with_it_whatever_becomes_of_it() {
     let _only = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
     let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap();
