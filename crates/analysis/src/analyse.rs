@@ -9,6 +9,7 @@ use crate::gather::Gathered;
 use crate::headlines::{Desk, core_hertz, metrics_of};
 use crate::levels;
 use crate::pages::pages;
+use crate::peers::Peer;
 use crate::predicted::compare;
 use crate::result::{Analysis, MetricResult, Outcome};
 use crate::study;
@@ -33,6 +34,7 @@ pub fn analyse(run: &Run) -> Analysis {
     }
     let mut analysis = Analysis {
         levels: found,
+        peers: Peer::among(&results),
         results,
         canaries: desk.references.histories(run),
         studies: all_studies(run),

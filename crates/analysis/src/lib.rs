@@ -12,6 +12,7 @@ mod gather;
 mod headlines;
 mod levels;
 mod pages;
+mod peers;
 mod predicted;
 pub mod reference;
 mod result;
@@ -27,6 +28,7 @@ pub use files::{block_sizes, cache_below, depths};
 pub use headlines::{Disturbed, Headlines, Lacking, Measured, headline};
 pub use levels::{CurvePoint, levels};
 pub use pages::pages;
+pub use peers::{Compared, Peer, PeerOutcome};
 pub use reference::{beside, file_server_lan, references, transfer_2020};
 pub use result::{
     Analysis, BestCell, CanaryCorrelation, CanaryHistory, Capacity, Ceiling, Coefficient, Distribution, Figure,

@@ -5,6 +5,8 @@ use kelvin_stats::Scalability;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::peers::Peer;
+
 /// The analysis of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Analysis {
@@ -23,6 +25,9 @@ pub struct Analysis {
     /// The best cases of metrics over two parameters.
     #[serde(default)]
     pub best_cells: Vec<BestCell>,
+    /// The same work done by kelvin and by other programs, where the run was asked for it.
+    #[serde(default)]
+    pub peers: Vec<Peer>,
     /// What is worth knowing, most important first.
     pub findings: Vec<Finding>,
     /// The run in at most ten lines: what this machine is, what is odd and why.

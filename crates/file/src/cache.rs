@@ -194,10 +194,20 @@ fn fill(target: &Target) -> Result<Residency> {
     if found.is_whole() {
         return Ok(found);
     }
+    let why = match kelvin_sys::fs::kind(target.path()) {
+        Ok(kind) if kind.is_served() => {
+            format!(
+                "another program or machine serves this file system ({}), and may keep it out of memory, or have it dropped \
+                 whenever it is opened (mount.fuse(8): kernel_cache)",
+                kind.name()
+            )
+        }
+        _ => "is there memory enough for it?".into(),
+    };
     Err(Error::Cache {
         path: target.path().to_owned(),
         wanted: State::Cached,
-        found: format!("after it was read, {found}; is there memory enough for it?"),
+        found: format!("after it was read, {found}; {why}"),
     })
 }
 

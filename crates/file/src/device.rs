@@ -1,8 +1,9 @@
 //! The block device below a file, and its own count of what it moved.
 
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-use crate::target::Target;
+use crate::target::{Access, Target};
 
 /// Bytes that a block device has moved since the system started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,29 +38,35 @@ impl Device {
     /// # Errors
     /// A file system that is on no block device, or on one that the kernel does not show here.
     pub fn below(target: &Target) -> Result<Self, String> {
-        Self::find(
-            Path::new("/"),
-            target.device(),
-            &std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default(),
-        )
+        let mount =
+            mount_of(target).map_err(|error| format!("it cannot be told which mount its file is on: {error}"))?;
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        Self::find(Path::new("/"), target.device(), (&mount, &mounts))
     }
 
-    fn find(root: &Path, device: u64, mounts: &str) -> Result<Self, String> {
+    fn find(root: &Path, device: u64, (mount, mounts): (&str, &str)) -> Result<Self, String> {
         let numbers = format!("{}:{}", kelvin_sys::fs::major(device), kelvin_sys::fs::minor(device));
         let directory = root.join("sys/dev/block").join(&numbers);
         if let Some(found) = Self::at(&directory) {
             return Ok(found);
         }
-        // A file system with devices of its own numbers (btrfs) names its source in the list of mounts.
+        // A file system whose files have device numbers of their own (btrfs: of their subvolume, which are not those in the
+        // list of mounts either) names its source in that list.
         let source = mounts
             .lines()
-            .find_map(|line| source_of(line, &numbers))
+            .find_map(|line| source_of(line, mount))
             .ok_or_else(|| format!("its file system has device number {numbers}, which is that of no block device"))?;
         let Some(name) = source.strip_prefix("/dev/") else {
             return Err(format!("its file system is on {source}, which is no block device"));
         };
-        Self::at(&root.join("sys/class/block").join(name))
-            .ok_or_else(|| format!("the kernel does not show the counters of {source} here"))
+        let found = Self::at(&root.join("sys/class/block").join(name))
+            .ok_or_else(|| format!("the kernel does not show the counters of {source} here"))?;
+        match shared_with(root, &found.name) {
+            0 => Ok(found),
+            others => {
+                Err(format!("its file system is on {source} and {others} more, and any of them may have its bytes"))
+            }
+        }
     }
 
     fn at(directory: &Path) -> Option<Self> {
@@ -78,16 +85,35 @@ impl Device {
     }
 }
 
+/// The id of the mount through which a file was found, as it stands in the list of mounts.
+fn mount_of(target: &Target) -> std::io::Result<String> {
+    let file = target.open(Access::Buffered).map_err(std::io::Error::other)?;
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
+    let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+    id.map(|id| id.trim().to_owned()).ok_or_else(|| std::io::Error::other("the kernel does not say"))
+}
+
+/// How many devices beside this one hold the same file system (btrfs over several).
+fn shared_with(root: &Path, name: &str) -> usize {
+    let systems = std::fs::read_dir(root.join("sys/fs/btrfs")).into_iter().flatten().flatten();
+    let devices = |system: std::fs::DirEntry| -> Vec<std::ffi::OsString> {
+        let entries = std::fs::read_dir(system.path().join("devices")).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name()).collect()
+    };
+    let of_this = systems.map(devices).find(|devices| devices.iter().any(|device| device == name));
+    of_this.map_or(0, |devices| devices.len() - 1)
+}
+
 /// The counters of a `stat` file: reads, merged, sectors read, ms, writes, merged, sectors written, ...
 fn parse(text: &str) -> Option<Moved> {
     let field = |index: usize| text.split_ascii_whitespace().nth(index)?.parse::<u64>().ok()?.checked_mul(SECTOR);
     Some(Moved { read: field(2)?, written: field(6)? })
 }
 
-/// The source of the mount on a line of mountinfo, if it has this device number.
-fn source_of<'a>(line: &'a str, numbers: &str) -> Option<&'a str> {
+/// The source of the mount on a line of mountinfo, if it has this id.
+fn source_of<'a>(line: &'a str, mount: &str) -> Option<&'a str> {
     let (before, after) = line.split_once(" - ")?;
-    (before.split(' ').nth(2)? == numbers).then(|| after.split(' ').nth(1))?
+    (before.split(' ').next()? == mount).then(|| after.split(' ').nth(1))?
 }
 
 #[cfg(test)]
@@ -119,14 +145,21 @@ mod tests {
         let mounts = "36 35 0:45 /sub /mnt rw shared:1 - btrfs /dev/loop3 rw,space_cache=v2\n\
                       37 35 0:46 / /remote rw - fuse.sshfs host:/dir rw\n";
         let number = |major: u64, minor: u64| (major << 8) | minor;
-        let by_number = Device::find(root.path(), number(7, 3), mounts).unwrap();
+        let by_number = Device::find(root.path(), number(7, 3), ("36", mounts)).unwrap();
         assert_eq!(
             (by_number.name.as_str(), by_number.moved().unwrap()),
             ("loop3", Moved { read: 4096, written: 8192 })
         );
-        assert_eq!(Device::find(root.path(), number(0, 45), mounts).unwrap().name, "loop3");
-        let says = |device| Device::find(root.path(), device, mounts).unwrap_err();
-        assert!(says(number(0, 46)).contains("host:/dir, which is no block device"));
-        assert!(says(number(0, 47)).contains("0:47, which is that of no block device"));
+        // The files of a subvolume have another device number than its mount.
+        assert_eq!(Device::find(root.path(), number(0, 48), ("36", mounts)).unwrap().name, "loop3");
+        let says = |mount| Device::find(root.path(), number(0, 47), (mount, mounts)).unwrap_err();
+        assert!(says("37").contains("host:/dir, which is no block device"));
+        assert!(says("38").contains("0:47, which is that of no block device"));
+        // One of several devices does not count all that is read.
+        let devices = root.path().join("sys/fs/btrfs/0a1b/devices");
+        std::fs::create_dir_all(devices.join("loop3")).unwrap();
+        assert!(Device::find(root.path(), number(0, 48), ("36", mounts)).is_ok());
+        std::fs::create_dir_all(devices.join("loop4")).unwrap();
+        assert!(says("36").contains("is on /dev/loop3 and 1 more"));
     }
 }

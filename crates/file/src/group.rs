@@ -1,6 +1,7 @@
 //! A control group of our own, in which work runs under a limit that is known; removed when dropped.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -148,13 +149,30 @@ impl Drop for Group {
         if fs::read_to_string(self.door()).is_ok_and(|inside| inside.lines().any(|one| one == own)) {
             let _ = enter(&self.home.join("cgroup.procs"));
         }
-        // The kernel may take a moment to call a group empty whose last process has just left or ended.
-        for _ in 0..100 {
-            if fs::remove_dir(&self.path).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(2));
+        remove(&self.path);
+    }
+}
+
+/// Removes a group, if that is to be had soon: the kernel may take a moment to call one empty whose last process has just left
+/// or ended.
+fn remove(path: &Path) {
+    for _ in 0..100 {
+        match fs::remove_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => std::thread::sleep(Duration::from_millis(2)),
+            _ => return,
         }
+    }
+}
+
+/// Removes what processes left behind that were killed while they had a group of ours: for who started and ended them.
+pub fn clear_up() {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let (membership, mounts) = (read("/proc/self/cgroup"), read("/proc/self/mountinfo"));
+    for controller in [Controller::Cpu, Controller::Memory, Controller::BlockIo] {
+        // Where no group can be made, none was left behind.
+        let Ok(place) = locate(&membership, &mounts, controller) else { continue };
+        let Ok(parent) = place.parent(controller.name(place.version)) else { continue };
+        sweep(&parent);
     }
 }
 
@@ -164,7 +182,7 @@ fn sweep(parent: &Path) {
         let name = entry.file_name();
         let Some(process) = owner(&name.to_string_lossy()) else { continue };
         if !Path::new(&format!("/proc/{process}")).exists() {
-            let _ = fs::remove_dir(entry.path());
+            remove(&entry.path());
         }
     }
 }

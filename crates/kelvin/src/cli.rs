@@ -31,7 +31,7 @@ pub struct Cli {
 pub enum Command {
     /// Measure all, or the named areas and probes: table, stored run, report
     #[command(after_help = "Examples:\n  kelvin run\n  kelvin run cpu os.switch --quick\n  \
-                            kelvin run os.syscall.null --budget 10s --json\n  kelvin run --beside zenbook-2011")]
+                            kelvin run os.syscall.null --budget 10s --json\n  kelvin run --beside zenbook-2011\n  kelvin run file --peers")]
     Run(RunArgs),
     /// Run one of the long experiments, or a measure of a plain run with all its points
     #[command(after_help = "Examples:\n  kelvin study tasks\n  kelvin study os.tasks --budget 2m\n  \
@@ -171,6 +171,10 @@ pub struct RunArgs {
     /// Where it goes
     #[command(flatten)]
     pub to: DestinationArgs,
+    /// Read files by fio, dd, cat and bw_file_rd too, in turn with kelvin, where they are installed; two minutes more
+    /// (40 s with --quick, twenty minutes with --thorough)
+    #[arg(long)]
+    pub peers: bool,
     /// A published machine to set beside, by id; may be given more than once [default in HTML: all]
     #[arg(long, value_name = "MACHINE")]
     pub beside: Vec<String>,

@@ -110,6 +110,7 @@ pub fn measure(here: Here, plan: &Plan, wishes: &Wishes<'_>, store: Option<&Stor
     let watch = kelvin_machine::Watch::begin(root);
     let mut record = Record::new(store.map(Store::recorder), Progress::new(crate::output::shows_progress()));
     supervise(plan, &outline, &options, &mut record);
+    kelvin_probes::clear_up();
     let Recorded { run, trouble, open } = record.finish();
     let mut run = run.ok_or_else(|| Fault::because("the run never began"))?;
     run.outline.hazards.extend(watch.end(root));

@@ -192,6 +192,58 @@ fn an_interrupted_run_is_stored_as_partial_and_shown() {
     }
 }
 
+/// Control groups of kelvin's whose process is one of these.
+fn groups_of(processes: &[u32], below: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(below).into_iter().flatten().flatten();
+    let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let found = |entry: std::fs::DirEntry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let owner = name.strip_prefix("kelvin-").and_then(|rest| rest.rsplit_once('-')?.1.parse().ok());
+        match owner {
+            Some(owner) if processes.contains(&owner) => vec![entry.path()],
+            _ => groups_of(processes, &entry.path()),
+        }
+    };
+    directories.flat_map(found).collect()
+}
+
+#[test]
+fn an_interrupted_selfcheck_leaves_no_control_group_and_no_mount_behind() {
+    for controllers in [&["cpu"][..], &["blkio", "io"]] {
+        interrupted_with_a_group_of(controllers);
+    }
+}
+
+/// Interrupts a selfcheck while it has a control group of one of these.
+fn interrupted_with_a_group_of(controllers: &[&str]) {
+    let place = Place::new();
+    let mut child = place.kelvin(&["selfcheck"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut groups = Vec::new();
+    let is_wanted = |group: &PathBuf| {
+        let name = group.file_name().unwrap().to_string_lossy().into_owned();
+        controllers.iter().any(|controller| name.starts_with(&format!("kelvin-{controller}-")))
+    };
+    let seen = within(PATIENCE, || {
+        groups = groups_of(&place.processes(), Path::new("/sys/fs/cgroup"));
+        groups.retain(is_wanted);
+        !groups.is_empty() || child.try_wait().unwrap().is_some()
+    });
+    assert!(seen, "it hangs");
+    if groups.is_empty() {
+        let missing = format!("no control group of {controllers:?} can be made here (root may)");
+        skipped("an interrupted selfcheck", &missing);
+        return;
+    }
+    signal(&child, "INT");
+    assert!(within(PATIENCE, || child.try_wait().unwrap().is_some()), "it hangs");
+    place.assert_no_process_is_left();
+    let left: Vec<&PathBuf> = groups.iter().filter(|group| group.exists()).collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+    assert_eq!(place.scratch(), Vec::<PathBuf>::new());
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(&*place.path().to_string_lossy()), "{mounts}");
+}
+
 #[test]
 fn a_full_disk_under_the_store_costs_the_store_and_not_the_table() {
     if !is_root() {

@@ -20,3 +20,9 @@ use kelvin_harness::Probe;
 pub fn all() -> Vec<&'static Probe> {
     [cpu::PROBES, os::PROBES, memory::PROBES, file::PROBES, truth::PROBES].concat()
 }
+
+/// Takes away what probes left behind whose processes were killed, because the run was interrupted or they took too long: what
+/// the kernel does not take away with a process. To be called when no probe of this run is running any more.
+pub fn clear_up() {
+    truth::clear_up();
+}

@@ -86,6 +86,9 @@ fn parts(report: &Report<'_>, sections: &[Section<'_>], figures: &[Figure]) -> V
         let id = format!("area-{}", section.area);
         parts.push(Part::new(id.clone(), section.title.clone(), results::area(report, section, figures, &id)));
     }
+    if !report.analysis.peers.is_empty() {
+        parts.push(Part::new("peers", "Other programs", back::peers(report)));
+    }
     if !report.analysis.studies.is_empty() {
         parts.push(Part::new("studies", "Studies", back::studies(report, figures)));
     }

@@ -15,6 +15,7 @@ pub mod figures;
 pub mod html;
 pub mod json;
 pub mod markdown;
+mod peers;
 pub mod scale;
 pub mod sections;
 pub mod svg;

@@ -8,7 +8,7 @@ use kelvin_model::RunStatus;
 use crate::beside::beside;
 use crate::sections::{Entry, Section, sections};
 use crate::text::{markdown, markdown_code};
-use crate::{Render, Report, units, words};
+use crate::{Render, Report, peers, units, words};
 
 /// The Markdown report (GitHub's flavour: tables).
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,10 +30,40 @@ impl Render for Markdown {
         for section in &sections {
             write_section(section, out)?;
         }
+        write_peers(report, out)?;
         write_beside(report, out)?;
         studies(report, out)?;
         list(out, "Notes", report.run.notes.iter().map(|note| markdown(note)))
     }
+}
+
+/// Other programs beside kelvin.
+fn write_peers(report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+    let rows = peers::rows(report);
+    if rows.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "## {}\n\n{}\n", peers::TITLE, peers::LEAD)?;
+    if rows.iter().any(|row| row.sides.is_ok()) {
+        writeln!(out, "| reading | beside | kelvin | its figure | ratio | expected | verdict |")?;
+        writeln!(out, "|:--|:--|--:|--:|--:|--:|:--|")?;
+    }
+    for row in &rows {
+        let Ok(sides) = &row.sides else { continue };
+        let [what, kelvin, other, ratio, expected] =
+            [&row.what, &sides.kelvin, &sides.other, &sides.ratio, &sides.expected].map(|cell| markdown(cell));
+        let (program, verdict) = (markdown_code(row.program), sides.verdict);
+        writeln!(out, "| {what} | {program} | {kelvin} | {other} | {ratio} | {expected} | {verdict} |")?;
+    }
+    writeln!(out)?;
+    let missing = peers::missing(&rows);
+    for (which, word, reason) in &missing {
+        writeln!(out, "- {} **{word}**: {}", markdown(&which.join("; ")), markdown(reason))?;
+    }
+    if !missing.is_empty() {
+        writeln!(out)?;
+    }
+    Ok(())
 }
 
 /// What published machines have in common with the run.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use kelvin_analysis::MetricResult;
+use kelvin_analysis::{MetricResult, Peer};
 use kelvin_model::{Axis, AxisScale, Case, Metric, Name, Value};
 
 use crate::{Report, units, words};
@@ -129,15 +129,17 @@ impl<'a> Entry<'a> {
 
 /// The areas of a report, those known in their order, then any other; an area without results is left out.
 pub fn sections<'a>(report: &Report<'a>) -> Vec<Section<'a>> {
-    let results = &report.analysis.results;
+    // What is set beside other programs has a table of its own.
+    let results: Vec<&MetricResult> = report.analysis.results.iter().filter(|result| !Peer::is_part(result)).collect();
     let mut areas: Vec<&'static str> = words::AREAS.to_vec();
-    for result in results {
+    for result in &results {
         if !areas.contains(&result.metric.area()) {
             areas.push(result.metric.area());
         }
     }
     let section = |area: &'static str| {
-        let within: Vec<&MetricResult> = results.iter().filter(|result| result.metric.area() == area).collect();
+        let within: Vec<&MetricResult> =
+            results.iter().copied().filter(|result| result.metric.area() == area).collect();
         Section { area, title: words::area(area), entries: entries(&within) }
     };
     areas.into_iter().map(section).filter(|section| !section.entries.is_empty()).collect()

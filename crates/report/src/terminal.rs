@@ -9,8 +9,8 @@ use kelvin_model::{RunStatus, Severity};
 
 use crate::beside::beside;
 use crate::sections::sections;
-use crate::text::{clean, left, right, wrap};
-use crate::{Render, Report, words};
+use crate::text::{clean, columns, left, right, wrap};
+use crate::{Render, Report, peers, words};
 
 /// Fewest columns that the tables are made for; a narrower terminal wraps them itself.
 const LEAST_WIDTH: usize = 80;
@@ -34,6 +34,12 @@ impl Default for Terminal {
         Self { width: LEAST_WIDTH, color: false }
     }
 }
+
+/// Widths of the columns of the table with other programs.
+const PROGRAM: usize = 10;
+const RATE: usize = 9;
+const PEER_RATIO: usize = 16;
+const PEER_VERDICT: usize = 8;
 
 /// How words are coloured; nothing is said by colour alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +136,43 @@ impl Terminal {
         Ok(())
     }
 
+    /// Other programs beside kelvin.
+    fn peers(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        let rows = peers::rows(report);
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.heading(out, peers::TITLE)?;
+        let label = self.width() - (PROGRAM + 2 * RATE + PEER_RATIO + PEER_VERDICT + 5);
+        let line = |what: &str, [program, kelvin, other, ratio, verdict]: [&str; 5]| {
+            format!(
+                "{} {} {} {} {} {verdict}",
+                left(what, label),
+                left(program, PROGRAM),
+                right(kelvin, RATE),
+                right(other, RATE),
+                right(ratio, PEER_RATIO)
+            )
+        };
+        let titles = line("", ["beside", "kelvin", "program", "ratio", "verdict"]);
+        writeln!(out, "{}", self.paint(Paint::Faint, &titles))?;
+        for row in &rows {
+            let Ok(sides) = &row.sides else { continue };
+            let (mut what, mut program) = (clean(&row.what), clean(row.program));
+            if columns(&what) > label || columns(&program) > PROGRAM {
+                self.hanging(out, (Paint::Faint, ""), 0, &format!("{what}, {program}"))?;
+                (what, program) = Default::default();
+            }
+            let text = line(&what, [&program, &sides.kelvin, &sides.other, &sides.short_ratio, ""]);
+            let verdict = self.paint(if sides.is_gap { Paint::Odd } else { Paint::Good }, sides.verdict);
+            writeln!(out, "{}", format!("{text}{verdict}").trim_end())?;
+        }
+        for (which, word, reason) in peers::missing(&rows) {
+            self.hanging(out, (Paint::Faint, word), 12, &format!("{}: {}", clean(&which.join("; ")), clean(reason)))?;
+        }
+        Ok(())
+    }
+
     /// What published machines have in common with the run.
     fn beside(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         for table in beside(report) {
@@ -189,6 +232,7 @@ impl Render for Terminal {
         for section in &sections {
             self.section(section, out)?;
         }
+        self.peers(report, out)?;
         self.beside(report, out)?;
         self.studies(report, out)?;
         self.notes(report, out)

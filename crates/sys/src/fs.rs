@@ -74,6 +74,9 @@ const KINDS: &[(u32, &str, bool)] = &[
     (0xfe53_4d42, "smb2", false),
     (0x0102_1997, "9p", false),
     (0x6a65_6a63, "virtiofs", false),
+    (0x00c3_6400, "ceph", false),
+    (0x0bd0_0bd0, "lustre", false),
+    (0x6b41_4653, "afs", false),
     (0x4d44, "vfat", false),
     (0x2011_bab0, "exfat", false),
     (0x7366_746e, "ntfs3", false),
@@ -82,6 +85,9 @@ const KINDS: &[(u32, &str, bool)] = &[
     (0x9fa0, "proc", true),
     (0x6265_6572, "sysfs", true),
 ];
+
+/// Those that another program or another machine serves.
+const SERVED: &[&str] = &["fuse", "nfs", "cifs", "smb2", "9p", "virtiofs", "ceph", "lustre", "afs"];
 
 impl Kind {
     /// Its name, or its number where that is not known.
@@ -99,7 +105,12 @@ impl Kind {
 
     /// Whether another program or another machine serves it.
     pub fn is_served(self) -> bool {
-        ["fuse", "nfs", "cifs", "smb2", "9p", "virtiofs"].contains(&self.name().as_str())
+        SERVED.contains(&self.name().as_str())
+    }
+
+    /// Whether no other machine can use it at the same time, as far as is known.
+    pub fn is_of_one_machine(self) -> bool {
+        KINDS.iter().any(|(magic, ..)| *magic == self.0) && !self.is_served()
     }
 }
 
@@ -147,6 +158,10 @@ mod tests {
         assert_eq!(kind(Path::new("/proc")).unwrap().name(), "proc");
         assert!(kind(Path::new("/proc")).unwrap().lives_in_memory());
         assert_eq!((Kind(0x1234_5678).name(), Kind(0x6969).is_served()), ("kind 0x12345678".into(), true));
+        let of_one_machine = |magic: u32| Kind(magic).is_of_one_machine();
+        assert!(of_one_machine(0xef53) && of_one_machine(0x0102_1994) && !of_one_machine(0x6969));
+        assert!(!of_one_machine(0x1234_5678), "of what is not known nothing is claimed");
+        assert!(SERVED.iter().all(|name| KINDS.iter().any(|(_, known, _)| known == name)));
         let mut magic: Vec<u32> = KINDS.iter().map(|(magic, ..)| *magic).collect();
         magic.sort_unstable();
         assert!(magic.windows(2).all(|pair| pair[0] != pair[1]));

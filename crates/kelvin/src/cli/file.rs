@@ -170,6 +170,9 @@ pub struct HowArgs {
 /// `kelvin file sweep`.
 #[derive(Debug, Args)]
 pub struct SweepArgs {
+    /// Read files by fio, dd, cat and bw_file_rd too, in turn with kelvin, where they are installed; twenty minutes more
+    #[arg(long)]
+    pub peers: bool,
     /// How to measure
     #[command(flatten)]
     pub measure: MeasureArgs,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use kelvin_analysis::{Analysis, Outcome};
-use kelvin_harness::{Effort, Kind, Plan};
+use kelvin_harness::{Effort, Kind, Plan, Unit};
 use kelvin_model::{Reference, RunStatus};
 use kelvin_report::{Html, Json, Render, Report, Terminal};
 use kelvin_store::Store;
@@ -31,7 +31,8 @@ pub fn run(args: &RunArgs) -> Done {
         Some(_) => plan.and(beside_remote(&here, effort)?),
         None => plan,
     };
-    let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan));
+    let (plan, more) = with_peers(plan, args.peers, &here, effort)?;
+    let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan) + more);
     let wishes = Wishes { mode, budget, rounds, args: &args.measure };
     carry_out(here, &plan, &wishes, &Destination::new(&args.to, references))
 }
@@ -42,7 +43,8 @@ pub fn sweep(args: &SweepArgs) -> Done {
     let effort = Effort::Thorough;
     let plan = Plan::new(&kelvin_probes::all(), Kind::Measure, &["file".to_owned()], &here.machine, effort)
         .map_err(Fault::because)?;
-    let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan));
+    let (plan, more) = with_peers(plan, args.peers, &here, effort)?;
+    let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan) + more);
     let wishes = Wishes { mode, budget, rounds, args: &args.measure };
     carry_out(here, &plan, &wishes, &Destination::new(&args.to, Vec::new()))
 }
@@ -52,6 +54,29 @@ const REMOTE: &str = "file.remote";
 
 fn beside_remote(here: &Here, effort: Effort) -> Result<Plan, Fault> {
     Plan::new(&kelvin_probes::all(), Kind::Study, &[REMOTE.to_owned()], &here.machine, effort).map_err(Fault::because)
+}
+
+/// The studies that `--peers` asks for, the area that they belong to, and how many blocks of time they are given: starting
+/// a program such as fio takes far longer than a round of anything else.
+const PEERS: &str = "file.peers";
+const PEERS_AREA: &str = "file";
+const PEERS_BLOCKS: usize = 4;
+
+/// The plan with other programs beside kelvin, if they are asked for, and the blocks of time that they take.
+fn with_peers(plan: Plan, wanted: bool, here: &Here, effort: Effort) -> Result<(Plan, usize), Fault> {
+    if !wanted {
+        return Ok((plan, 0));
+    }
+    let is_of_area = |unit: &Unit| !unit.only_input && unit.probe.metrics[0].area() == PEERS_AREA;
+    if !plan.units.iter().any(is_of_area) {
+        return Err(Fault::because(
+            "--peers: other programs read files, and nothing of the area 'file' is to be measured; name it too (kelvin run \
+             file --peers), or leave --peers out",
+        ));
+    }
+    let peers = Plan::new(&kelvin_probes::all(), Kind::Study, &[PEERS.to_owned()], &here.machine, effort)
+        .map_err(Fault::because)?;
+    Ok((plan.and(peers), PEERS_BLOCKS))
 }
 
 /// Where a run goes.

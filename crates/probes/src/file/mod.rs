@@ -12,6 +12,7 @@ mod engines;
 mod expected;
 mod metadata;
 mod page_write;
+mod peers;
 mod proof;
 mod remote;
 mod seqrand;
@@ -40,4 +41,6 @@ pub(crate) static PROBES: &[&Probe] = &[
     &remote::ROUND_TRIP_PROBE,
     &remote::PROBE,
     &tune::PROBE,
+    &peers::CACHED_PROBE,
+    &peers::DIRECT_PROBE,
 ];

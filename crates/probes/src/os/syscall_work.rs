@@ -26,7 +26,7 @@ const fn call(id: &'static str, summary: &'static str) -> Metric {
 const DESCRIPTORS: Axis = Axis::new("descriptors", "descriptors watched", AxisScale::Logarithmic);
 
 static READ: Metric = call("os.syscall.read", "One read of one byte from /dev/zero");
-static WRITE: Metric = call("os.syscall.write", "One write of one byte to /dev/null");
+pub(crate) static WRITE: Metric = call("os.syscall.write", "One write of one byte to /dev/null");
 pub(crate) static STAT: Metric = call("os.syscall.stat", "One look at a file's status by its path, /dev/null");
 static FSTAT: Metric = call("os.syscall.fstat", "One look at the status of an open file, /dev/null");
 pub(crate) static OPEN_CLOSE: Metric =

@@ -263,6 +263,12 @@ fn unmount(place: &Path) {
     let _ = fs::remove_dir(place);
 }
 
+/// Takes away what processes left behind that were killed in the middle of it.
+pub(super) fn clear_up() {
+    unmount_what_is_left();
+    kelvin_file::group::clear_up();
+}
+
 /// Takes mounts away that processes left behind which were killed between mounting and unmounting.
 fn unmount_what_is_left() {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();

@@ -26,6 +26,11 @@ pub(crate) static PROBES: &[&Probe] = &[
     &faults::SILENCE,
 ];
 
+/// Takes away what outlives a process: control groups, also that of a quota, and mounts.
+pub(crate) fn clear_up() {
+    disk::clear_up();
+}
+
 /// The known value as a prediction: `share` is the relative error that the construction itself may have.
 fn known(value: f64, share: f64, unit: Unit, construction: &str) -> Prediction {
     Predicting::between(Basis::Spec, value, value * (1.0 - share), value * (1.0 + share))

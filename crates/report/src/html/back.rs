@@ -1,8 +1,8 @@
 //! The back of the page: studies, published machines, how it was measured, and the words.
 
-use super::{esc, heading, list, terms};
+use super::{esc, heading, list, scrolling, terms};
 use crate::figures::Figure;
-use crate::{Report, units, words};
+use crate::{Report, peers, units, words};
 
 /// Studies with their conclusions and the test that carries each.
 pub(super) fn studies(report: &Report<'_>, figures: &[Figure]) -> String {
@@ -34,6 +34,54 @@ fn figures_of(study: &str, figures: &[Figure]) -> String {
     let link = |figure: &Figure| format!("<a href=\"#figure-{0}\">{0}</a>", esc(&figure.id));
     let links: Vec<String> = figures.iter().filter(belongs).map(link).collect();
     if links.is_empty() { String::new() } else { format!("<p>Figures: {}.</p>", links.join(", ")) }
+}
+
+/// Other programs beside kelvin, with how each side was timed and proven.
+pub(super) fn peers(report: &Report<'_>) -> String {
+    let rows = peers::rows(report);
+    let columns: String = ["Reading", "Beside", "kelvin", "Its figure", "Ratio", "Expected", "Verdict", "Proof"]
+        .iter()
+        .map(|name| format!("<th scope=\"col\">{name}</th>"))
+        .collect();
+    let cells = |row: &peers::Row<'_>| match &row.sides {
+        Ok(sides) => {
+            let pill = if sides.is_gap { "odd" } else { "good" };
+            let verdict = match sides.verdict {
+                "" => String::new(),
+                word => format!("<span class=\"pill {pill}\">{word}</span>"),
+            };
+            let proof = list("notes", sides.notes.iter().map(|note| esc(note)));
+            format!(
+                "<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{verdict}</td><td class=\"text\">\
+                 <details><summary>how it was timed</summary>{proof}</details></td>",
+                esc(&sides.kelvin),
+                esc(&sides.other),
+                esc(&sides.ratio),
+                esc(&sides.expected)
+            )
+        }
+        Err((word, reason)) => {
+            format!("<td class=\"text\" colspan=\"6\"><span class=\"pill quiet\">{word}</span> {}</td>", esc(reason))
+        }
+    };
+    let body: String = rows
+        .iter()
+        .map(|row| {
+            let (what, program) = (esc(&row.what), esc(row.program));
+            format!("<tr><th scope=\"row\">{what}</th><td class=\"text\">{program}</td>{}</tr>", cells(row))
+        })
+        .collect();
+    let table = format!(
+        "<table class=\"plain numbers\"><caption class=\"unseen\">{}</caption><thead><tr>{columns}</tr></thead>\
+         <tbody>{body}</tbody></table>",
+        esc(peers::TITLE)
+    );
+    format!(
+        "{}<p class=\"lead\">{}</p>{}",
+        heading("peers", peers::TITLE),
+        esc(peers::LEAD),
+        scrolling(peers::TITLE, &table)
+    )
 }
 
 /// The published machines that stand beside this one, and what their authors found.

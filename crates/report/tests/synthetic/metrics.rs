@@ -96,3 +96,15 @@ pub const FILE_THREADS: Metric = Metric::rate("file.threads", "Bytes read per se
 const fn bandwidth(id: &'static str, summary: &'static str) -> Metric {
     Metric::rate(id, summary).canaries(Canaries::CORE_AND_CACHE).over([Some(WORKING_SET), Some(CPUS), None])
 }
+
+/// A measure of kelvin's rate over that of another program.
+pub const fn peer(id: &'static str) -> Metric {
+    const PROGRAM: Axis = Axis::new("program", "program", AxisScale::Category);
+    const BLOCK: Axis = Axis::new("block", "block", AxisScale::Bytes);
+    const ORDER: Axis = Axis::new("order", "order", AxisScale::Category);
+    Metric::rate(id, "Rate of kelvin over that of another program.").unit(Unit::Ratio, Better::Neither).over([
+        Some(PROGRAM),
+        Some(BLOCK),
+        Some(ORDER),
+    ])
+}

@@ -6,8 +6,8 @@ mod metrics;
 mod results;
 
 use kelvin_analysis::{
-    Analysis, BestCell, CanaryHistory, Capacity, Coefficient, Finding, FittedLaw, Importance, Interval, IntervalKind,
-    MemoryLevel, MemoryLevels, Outcome,
+    Analysis, BestCell, CanaryHistory, Capacity, Coefficient, Compared, Figure, Finding, FittedLaw, Importance,
+    Interval, IntervalKind, MemoryLevel, MemoryLevels, Outcome, Peer, PeerOutcome, Verdict,
 };
 use kelvin_model::*;
 use kelvin_report::{ProbeText, Report};
@@ -32,7 +32,8 @@ impl Sample {
 /// A complete run with every kind of result.
 pub fn full() -> Sample {
     let results = results::all();
-    let definitions: Vec<Metric> = distinct_metrics(&results);
+    let mut definitions: Vec<Metric> = distinct_metrics(&results);
+    definitions.extend(["file.peers.cached", "file.peers.direct"].map(metrics::peer));
     let plan: Vec<Planned> = results
         .iter()
         .map(|result| Planned {
@@ -56,6 +57,7 @@ pub fn full() -> Sample {
         best_cells: vec![best_cell()],
         canaries: canaries(),
         studies: studies(),
+        peers: peers(),
         findings: findings(),
         verdict: verdict(),
         undisturbed_share: Some(0.71),
@@ -102,6 +104,54 @@ fn best_cell() -> BestCell {
     }
 }
 
+/// Another program beside kelvin: one that is faster, one that is slower than expected, one that is not installed.
+fn peers() -> Vec<Peer> {
+    let figure = |value: f64, half: f64| Figure {
+        value,
+        interval: Some(Interval {
+            kind: IntervalKind::Confidence,
+            level: 0.95,
+            lower: value - half,
+            upper: value + half,
+        }),
+        n: 6,
+    };
+    let compared = |kelvin: f64, other: f64, verdict| {
+        PeerOutcome::Compared(Box::new(Compared {
+            kelvin: figure(kelvin, kelvin / 50.0),
+            other: figure(other, other / 50.0),
+            ratio: figure(kelvin / other, 0.02),
+            expected: Some(1.0),
+            verdict,
+            notes: vec!["kelvin: 48828 requests in 0.200 s; before, 16384 of 16384 pages in memory".into()],
+        }))
+    };
+    let of = |id: &'static str, program: &'static str, case: Case, outcome| Peer {
+        id: Name::new(id),
+        program: Name::new(program),
+        case,
+        outcome,
+    };
+    let small = || Case::new().with("block", 4096);
+    let missing = Outcome::Skipped(Reason::new("needs the program bw_file_rd; on Debian: apt-get install lmbench"));
+    vec![
+        of("file.peers.cached", "fio", small(), compared(6.4e9, 4.7e9, Verdict::Above)),
+        of("file.peers.cached", "dd", small(), compared(6.4e9, 6.2e9, Verdict::AsPredicted)),
+        of(
+            "file.peers.cached",
+            "bw_file_rd",
+            Case::new().with_word("block", "own"),
+            PeerOutcome::Missing(Box::new(missing)),
+        ),
+        of(
+            "file.peers.direct",
+            "fio",
+            small().with_word("order", "random"),
+            compared(21e6, 22e6, Verdict::AsPredicted),
+        ),
+    ]
+}
+
 /// The same run, interrupted half-way: later metrics were not reached.
 pub fn partial() -> Sample {
     let mut sample = full();
@@ -129,6 +179,7 @@ pub fn empty() -> Sample {
         best_cells: Vec::new(),
         canaries: Vec::new(),
         studies: Vec::new(),
+        peers: Vec::new(),
         findings: Vec::new(),
         verdict: Vec::new(),
         undisturbed_share: None,
@@ -168,6 +219,14 @@ pub fn hostile() -> Sample {
     for finding in &mut sample.analysis.findings {
         finding.text = HOSTILE.into();
         finding.because = HOSTILE.into();
+    }
+    for peer in &mut sample.analysis.peers {
+        match &mut peer.outcome {
+            PeerOutcome::Compared(compared) => compared.notes = vec![HOSTILE.into()],
+            PeerOutcome::Missing(outcome) => **outcome = Outcome::Failed(HOSTILE.into()),
+        }
+        peer.program = Name::new(HOSTILE);
+        peer.case = Case::new().with_word("block", HOSTILE);
     }
     for study in &mut sample.analysis.studies {
         study.design = HOSTILE.into();

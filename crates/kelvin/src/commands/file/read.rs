@@ -39,8 +39,21 @@ pub(super) fn read(args: &ReadArgs) -> Done {
         let said = format!("all caches of the machine were dropped before (3 written to {})", cache::DROP_CACHES);
         done.notes.push(said);
     }
+    done.notes.extend(served(&job));
     let found = Found::new(&job, &done, timer.as_ref());
     figures::print(args.json, &found, || found.lines(&done))
+}
+
+/// What the proof of a state does not reach: the memory of whoever serves the file system.
+fn served(job: &Job) -> Option<String> {
+    let kind = kelvin_sys::fs::kind(job.target.path()).ok().filter(|kind| kind.is_served())?;
+    matches!(job.state, State::Uncached | State::Direct).then(|| {
+        format!(
+            "another program or machine serves this file system ({}): what it has in memory itself is neither seen nor \
+             dropped",
+            kind.name()
+        )
+    })
 }
 
 /// Drops all caches of the machine, for a job that asks for a file that is not in memory.

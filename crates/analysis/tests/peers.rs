@@ -1,0 +1,52 @@
+//! Other programs beside kelvin: what belongs together stands in one row, and what is missing says why.
+
+use kelvin_analysis::testing::{self, add, add_scalars};
+use kelvin_analysis::{Outcome, Peer, PeerOutcome, Verdict, analyse};
+use kelvin_model::{Attempt, Better, Case, Metric, Reason, Treatment, Unit};
+
+const fn as_found(metric: Metric) -> Metric {
+    metric.headline(Treatment::AsFound)
+}
+
+const RATIO: Metric =
+    as_found(Metric::rate("file.peers.cached", "kelvin over the other")).unit(Unit::Ratio, Better::Neither);
+const KELVIN: Metric = as_found(Metric::rate("file.peers.cached.kelvin", "kelvin"));
+const OTHER: Metric = as_found(Metric::rate("file.peers.cached.other", "the other"));
+
+fn case(program: &'static str) -> Case {
+    Case::new().with_word("program", program).with("block", 4096)
+}
+
+#[test]
+fn the_ratio_is_that_of_pairs_and_not_of_the_two_figures() {
+    let mut run = testing::run(&[RATIO, KELVIN, OTHER]);
+    // The machine became twice as slow for both sides: each pair still says 1.25.
+    let slower = [1.0, 1.0, 0.5, 0.5, 0.5, 1.0];
+    add_scalars(&mut run, &RATIO, case("fio"), &[1.24, 1.25, 1.26, 1.25, 1.24, 1.26]);
+    add_scalars(&mut run, &KELVIN, case("fio"), &slower.map(|by| by * 5e9));
+    add_scalars(&mut run, &OTHER, case("fio"), &slower.map(|by| by * 4e9));
+    let missing = Attempt::Skipped(Reason::new("needs the program dd"));
+    for metric in [&RATIO, &KELVIN, &OTHER] {
+        add(&mut run, metric, case("dd"), vec![testing::attempt(0, missing.clone())]);
+    }
+    let analysis = analyse(&run);
+    let [fio, dd] = &analysis.peers[..] else { panic!("{:#?}", analysis.peers) };
+    assert_eq!((fio.program.as_str(), &fio.case), ("fio", &Case::new().with("block", 4096)));
+    let PeerOutcome::Compared(compared) = &fio.outcome else { panic!("{fio:#?}") };
+    let interval = compared.ratio.interval.unwrap();
+    assert!((compared.ratio.value - 1.25).abs() < 1e-9 && interval.half_width() < 0.05, "{compared:#?}");
+    let of_sides = compared.kelvin.interval.unwrap().half_width() / compared.kelvin.value;
+    assert!(of_sides > 10.0 * interval.half_width() / 1.25, "{of_sides}");
+    assert_eq!((compared.expected, compared.verdict), (None, Verdict::NotPredicted));
+    assert_eq!(dd.outcome, PeerOutcome::Missing(Box::new(Outcome::Skipped(Reason::new("needs the program dd")))));
+    assert!(analysis.results.iter().all(Peer::is_part));
+}
+
+#[test]
+fn a_run_without_other_programs_has_no_comparison() {
+    let null = Metric::duration("file.peersonal", "something else");
+    let mut run = testing::run(&[null]);
+    add_scalars(&mut run, &null, Case::new(), &[1.0, 1.1, 1.2]);
+    let analysis = analyse(&run);
+    assert!(analysis.peers.is_empty() && !analysis.results.iter().any(Peer::is_part));
+}

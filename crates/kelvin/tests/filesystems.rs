@@ -1,0 +1,264 @@
+//! The whole program on file systems of every kind: what works comes with its proof, and what a file system cannot do is said
+//! in one line that names it.
+
+mod mounted;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mounted::{Kind, Mounted};
+use serde_json::Value;
+
+const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
+/// Bytes of the file: many pages, and a last word that is not whole.
+const BYTES: u64 = (8 << 20) + 4096;
+/// Pages of it.
+const PAGES: u64 = BYTES.div_ceil(4096);
+
+/// The mounts are one at a time: what is dropped from memory by one test must not be looked for by another.
+static IN_USE: Mutex<()> = Mutex::new(());
+
+struct System(Mounted, #[allow(dead_code, reason = "held until it is dropped")] MutexGuard<'static, ()>);
+
+impl System {
+    /// A mounted file system with nothing in it; `None`, and said, where it cannot be had here.
+    #[allow(clippy::print_stderr)]
+    fn of(kind: Kind) -> Option<Self> {
+        let only = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+        match Mounted::of(kind) {
+            Ok(mounted) => Some(Self(mounted, only)),
+            Err(missing) => {
+                eprintln!("{} skipped: {missing}", kind.name());
+                None
+            }
+        }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(KELVIN);
+        command.args(arguments).current_dir(self.0.path()).stdin(Stdio::null()).env_remove("COLUMNS");
+        command.output().unwrap()
+    }
+
+    /// What it prints as JSON.
+    #[track_caller]
+    fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.run(&[arguments, &["--json"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// That it cannot be done, and the line that says so.
+    #[track_caller]
+    fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let said = stderr(&output).to_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.lines().count() == 1 && said.starts_with("kelvin: "), "{said}");
+        said
+    }
+
+    /// A file of noise that is on its device, and its digest by the definition.
+    fn file(&self) -> String {
+        let size = BYTES.to_string();
+        let written = self.json(&["file", "write", "data", "--size", &size, "--block", "64k", "--sync", "fsync"]);
+        let content = fs::read(self.0.path().join("data")).unwrap();
+        assert_eq!(content.len() as u64, BYTES);
+        let words = content.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
+        let digest = format!("{:08x}", words.fold(0, |all, word| all ^ word));
+        assert_eq!(written["digest"], digest.as_str());
+        digest
+    }
+
+    fn read(&self, cache: &str) -> Value {
+        self.json(&["file", "read", "data", "--block", "64k", "--cache", cache])
+    }
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+/// Pages in memory before and after reading, by mincore and by cachestat.
+fn pages(found: &Value) -> [(u64, Option<u64>); 2] {
+    ["before", "after"].map(|when| (found[when]["mincore"].as_u64().unwrap(), found[when]["cachestat"].as_u64()))
+}
+
+/// That it was read whole, in this state, by what the witnesses say.
+#[track_caller]
+fn was_read(found: &Value, digest: &str, cached: bool) {
+    assert_eq!((found["digest"].as_str(), found["bytes"].as_u64()), (Some(digest), Some(BYTES)), "{found:#}");
+    let [(before, _), _] = pages(found);
+    assert_eq!(before, if cached { PAGES } else { 0 }, "{found:#}");
+}
+
+fn notes(found: &Value) -> String {
+    found["notes"].to_string()
+}
+
+/// Whether a digest is found however the file lies in memory.
+fn digests(system: &System, digest: &str) {
+    for _ in 0..2 {
+        let output = system.run(&["digest", "data"]);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!((output.status.code(), said.as_str()), (Some(0), format!("{digest}  data\n").as_str()));
+    }
+}
+
+/// File systems on a block device have all three states, and the device counts what was not in memory.
+fn on_a_device(kind: Kind) {
+    let Some(system) = System::of(kind) else { return };
+    let digest = system.file();
+    digests(&system, &digest);
+    for (cache, in_memory) in [("cached", true), ("uncached", false), ("direct", false)] {
+        let found = system.read(cache);
+        was_read(&found, &digest, in_memory);
+        assert_eq!(found["file_system"], kind.name());
+        // Both witnesses agree, if the kernel has both.
+        let [(before, counted), (after, _)] = pages(&found);
+        assert!(counted.is_none_or(|counted| counted == before), "{found:#}");
+        assert!(cache != "direct" || after == 0, "{found:#}");
+        let device = &found["device"]["known"];
+        assert!(device["name"].as_str().is_some_and(|name| name.starts_with("loop")), "{found:#}");
+        let read = device["read"].as_u64().unwrap();
+        assert!(if in_memory { read < BYTES / 10 } else { read >= BYTES }, "{found:#}");
+    }
+    let written = system.json(&["file", "write", "direct", "--size", "1M", "--block", "64k", "--sync", "direct"]);
+    let counted = written["device"]["known"]["written"].as_u64().unwrap();
+    assert!(counted >= 1 << 20 && written["unwritten_bytes"] == 0, "{written:#}");
+}
+
+#[test]
+fn ext4_has_all_states_and_its_device_counts() {
+    on_a_device(Kind::Ext4);
+}
+
+#[test]
+fn xfs_has_all_states_and_its_device_counts() {
+    on_a_device(Kind::Xfs);
+}
+
+#[test]
+fn btrfs_has_all_states_and_its_device_counts() {
+    on_a_device(Kind::Btrfs);
+}
+
+#[test]
+fn tmpfs_lives_in_memory_and_nothing_else_is_claimed() {
+    let Some(system) = System::of(Kind::Tmpfs) else { return };
+    let digest = system.file();
+    digests(&system, &digest);
+    was_read(&system.read("cached"), &digest, true);
+    for cache in ["uncached", "direct"] {
+        let said = system.refused(&["file", "read", "data", "--block", "64k", "--cache", cache]);
+        assert!(said.contains(&format!("data is not {cache}")) && said.contains("tmpfs lives in memory"), "{said}");
+    }
+    let said = system.refused(&["file", "write", "direct", "--size", "1M", "--block", "64k", "--sync", "direct"]);
+    assert!(said.contains("past the page cache") && said.contains("lives in memory"), "{said}");
+    assert_eq!(fs::read_dir(system.0.path()).unwrap().count(), 1, "what could not be written is not there");
+}
+
+#[test]
+fn on_overlay_the_witness_that_is_right_is_believed() {
+    let Some(system) = System::of(Kind::Overlay) else { return };
+    let digest = system.file();
+    digests(&system, &digest);
+    let cached = system.read("cached");
+    was_read(&cached, &digest, true);
+    // cachestat looks at the file of the overlay, which has no pages of its own, unless the kernel has learned better.
+    let [(mincore, cachestat), _] = pages(&cached);
+    assert!(mincore == PAGES && cachestat.is_none_or(|counted| counted == 0 || counted == PAGES), "{cached:#}");
+    let uncached = system.read("uncached");
+    was_read(&uncached, &digest, false);
+    // It was read through the page cache, so that it is there now.
+    assert_eq!(pages(&uncached)[1].0, PAGES, "{uncached:#}");
+    was_read(&system.read("direct"), &digest, false);
+    // It is on no device itself, and does not claim one.
+    assert!(uncached["device"]["unknown"]["reason"].as_str().unwrap().contains("no block device"), "{uncached:#}");
+}
+
+#[test]
+fn sshfs_is_read_in_every_state_and_says_what_it_cannot_know() {
+    let Some(system) = System::of(Kind::Sshfs) else { return };
+    let digest = system.file();
+    digests(&system, &digest);
+    let cached = system.read("cached");
+    was_read(&cached, &digest, true);
+    assert!(!notes(&cached).contains("serves this file system"), "{cached:#}");
+    for cache in ["uncached", "direct"] {
+        let output = system.run(&["file", "read", "data", "--block", "64k", "--cache", cache, "--json"]);
+        if output.status.code() == Some(2) && cache == "direct" {
+            // Without direct I/O in this kernel's FUSE or in this sshfs.
+            assert!(stderr(&output).contains("past the page cache"), "{}", stderr(&output));
+            continue;
+        }
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        was_read(&found, &digest, false);
+        assert_eq!(found["file_system"], "fuse");
+        assert!(notes(&found).contains("another program or machine serves this file system (fuse)"), "{found:#}");
+        assert!(found["device"]["unknown"].is_object(), "{found:#}");
+    }
+}
+
+#[test]
+fn a_file_system_that_bypasses_the_page_cache_is_never_called_cached() {
+    let Some(system) = System::of(Kind::Bindfs) else { return };
+    let digest = system.file();
+    digests(&system, &digest);
+    let said = system.refused(&["file", "read", "data", "--block", "64k", "--cache", "cached"]);
+    assert!(said.contains("data is not cached") && said.contains("serves this file system (fuse)"), "{said}");
+    let found = system.read("uncached");
+    was_read(&found, &digest, false);
+    assert_eq!(pages(&found)[1].0, 0, "{found:#}");
+    assert!(notes(&found).contains("another program or machine serves this file system"), "{found:#}");
+}
+
+#[test]
+fn what_another_machine_may_be_using_is_left_where_it_is() {
+    // As another machine would have made it; none of its locks is seen here.
+    let theirs = "kelvin-scratch-0123456789abcdef0123456789abcdef-4026531836-4194999";
+    let run = ["run", "os.syscall.null", "--budget", "1s", "--rounds", "2", "--no-store", "--no-report"];
+    for (kind, stays) in [(Kind::Sshfs, true), (Kind::Ext4, false)] {
+        let Some(system) = System::of(kind) else { continue };
+        let path = system.0.path().join(theirs);
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("lock"), "").unwrap();
+        let output = system.run(&run);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(path.exists(), stays, "{}", kind.name());
+        // Its own directory is gone in any case.
+        let left = fs::read_dir(system.0.path()).unwrap().flatten().map(|entry| entry.file_name());
+        let ours = left.filter(|name| name.to_string_lossy().starts_with("kelvin-scratch-") && *name != *theirs);
+        assert_eq!(ours.count(), 0, "{}", kind.name());
+    }
+}
+
+#[test]
+fn what_is_mounted_for_a_test_goes_with_it_whatever_becomes_of_it() {
+    let _only = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap();
+    for kind in Kind::ALL {
+        let Ok(mounted) = Mounted::of(kind) else { continue };
+        let path = mounted.path();
+        assert!(mounts().contains(&*path.to_string_lossy()), "{}", kind.name());
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+            let _mounted = mounted;
+            std::panic::resume_unwind(Box::new("a test that fails"));
+        }));
+        assert!(panicked.is_err());
+        assert!(!mounts().contains(&*path.to_string_lossy()) && !path.exists(), "{}", kind.name());
+    }
+    // Of a test that was killed, the next one takes it away.
+    let base = tempfile::tempdir().unwrap();
+    let left = base.path().join("kelvin-mounted-4194999-tmpfs");
+    fs::create_dir_all(left.join("mount")).unwrap();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "tmpfs"]).arg(left.join("mount")).output();
+    let foreign = base.path().join("kelvin-mounted-x");
+    fs::create_dir(&foreign).unwrap();
+    mounted::sweep(base.path());
+    assert!(!left.exists() && foreign.exists(), "{mounted:?}");
+    assert!(!mounts().contains(&*left.to_string_lossy()));
+    assert!(Path::new(&foreign).is_dir());
+}

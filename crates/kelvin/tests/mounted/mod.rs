@@ -1,0 +1,212 @@
+//! File systems that are mounted for a test and unmounted whatever becomes of it: when the test ends, also by a panic; and,
+//! of a test that was killed, by the next one.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How the names of the places begin; the process that made one follows, and then the kind.
+const PREFIX: &str = "kelvin-mounted-";
+/// Room on a loop device: xfs and btrfs make no smaller file systems.
+const IMAGE: u64 = 512 << 20;
+/// How long a program may take to mount what it serves.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Where distributions have the program that serves files over a pipe.
+const SFTP_SERVERS: [&str; 3] =
+    ["/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/usr/lib/ssh/sftp-server"];
+
+/// A kind of file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Ext4,
+    Xfs,
+    Btrfs,
+    Tmpfs,
+    Overlay,
+    /// FUSE, whose files are in the page cache: sshfs over a pipe.
+    Sshfs,
+    /// FUSE, whose files never are in the page cache: bindfs.
+    Bindfs,
+}
+
+impl Kind {
+    pub const ALL: [Self; 7] =
+        [Self::Ext4, Self::Xfs, Self::Btrfs, Self::Tmpfs, Self::Overlay, Self::Sshfs, Self::Bindfs];
+
+    /// Its name, which is that of the program that makes or serves it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
+            Self::Tmpfs => "tmpfs",
+            Self::Overlay => "overlay",
+            Self::Sshfs => "sshfs",
+            Self::Bindfs => "bindfs",
+        }
+    }
+}
+
+/// A mounted file system; unmounted and removed when dropped.
+pub struct Mounted {
+    /// A directory for all that belongs to it.
+    place: PathBuf,
+    /// Programs that serve it.
+    programs: Vec<Child>,
+}
+
+impl Mounted {
+    /// A fresh file system of a kind.
+    ///
+    /// # Errors
+    /// What is missing for it here.
+    pub fn of(kind: Kind) -> Result<Self, String> {
+        let base = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        sweep(base);
+        let place = base.join(format!("{PREFIX}{}-{}", std::process::id(), kind.name()));
+        fs::create_dir_all(place.join("mount")).map_err(|error| format!("{}: {error}", place.display()))?;
+        let mut mounted = Self { place, programs: Vec::new() };
+        mounted.mount(kind)?;
+        Ok(mounted)
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> PathBuf {
+        self.place.join("mount")
+    }
+
+    fn mount(&mut self, kind: Kind) -> Result<(), String> {
+        match kind {
+            Kind::Ext4 => self.on_loop_device("mkfs.ext4", &["-q", "-F"]),
+            Kind::Xfs => self.on_loop_device("mkfs.xfs", &["-q"]),
+            Kind::Btrfs => self.on_loop_device("mkfs.btrfs", &["-q"]),
+            Kind::Tmpfs => self.by_mount(&["-t", "tmpfs", "-o", "size=64M", "tmpfs"]),
+            Kind::Overlay => {
+                let [lower, upper, work] = ["lower", "upper", "work"].map(|name| self.directory(name));
+                let (lower, upper, work) = (lower?, upper?, work?);
+                let layers =
+                    format!("lowerdir={},upperdir={},workdir={}", lower.display(), upper.display(), work.display());
+                self.by_mount(&["-t", "overlay", "-o", &layers, "overlay"])
+            }
+            Kind::Sshfs => self.by_sshfs(),
+            Kind::Bindfs => {
+                let behind = self.directory("behind")?;
+                let program =
+                    Command::new("bindfs").arg("-f").arg(behind).arg(self.path()).stderr(Stdio::null()).spawn();
+                self.programs.push(program.map_err(|error| format!("bindfs: {error}"))?);
+                self.served()
+            }
+        }
+    }
+
+    fn directory(&self, name: &str) -> Result<PathBuf, String> {
+        let path = self.place.join(name);
+        fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(path)
+    }
+
+    fn on_loop_device(&self, make: &str, arguments: &[&str]) -> Result<(), String> {
+        let image = self.place.join("image");
+        let made = File::create(&image).and_then(|file| file.set_len(IMAGE));
+        made.map_err(|error| format!("{}: {error}", image.display()))?;
+        done(Command::new(make).args(arguments).arg(&image))?;
+        self.by_mount(&["-o", "loop,nosuid,nodev", &image.to_string_lossy()])
+    }
+
+    fn by_mount(&self, arguments: &[&str]) -> Result<(), String> {
+        done(Command::new("mount").args(arguments).arg(self.path()))
+    }
+
+    /// sshfs speaks to the program that serves it over a pipe: no network takes part.
+    fn by_sshfs(&mut self) -> Result<(), String> {
+        let behind = self.directory("behind")?;
+        let server = SFTP_SERVERS.into_iter().find(|path| Path::new(path).exists());
+        let server = server.ok_or("no sftp-server (openssh-sftp-server)")?;
+        let piped = Command::new(server).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut server = piped.map_err(|error| format!("{server}: {error}"))?;
+        let (to, from) = (server.stdin.take(), server.stdout.take());
+        self.programs.push(server);
+        let (Some(to), Some(from)) = (to, from) else { return Err("no pipe to the server".into()) };
+        let client = Command::new("sshfs")
+            .arg(format!(":{}", behind.display()))
+            .arg(self.path())
+            // Without kernel_cache the page cache loses the file whenever it is opened.
+            .args(["-f", "-o", "passive,kernel_cache"])
+            .stdin(from)
+            .stdout(to)
+            .stderr(Stdio::null())
+            .spawn();
+        self.programs.push(client.map_err(|error| format!("sshfs: {error}"))?);
+        self.served()
+    }
+
+    /// Waits until a program has mounted what it serves.
+    fn served(&self) -> Result<(), String> {
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            if kelvin_sys::fs::kind(&self.path()).is_ok_and(|kind| kind.name() == "fuse") {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Err("it is not mounted: no /dev/fuse, or not allowed".into())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        unmount(&self.path());
+        for program in &mut self.programs {
+            let _ = program.kill();
+            let _ = program.wait();
+        }
+        let _ = fs::remove_dir_all(&self.place);
+    }
+}
+
+/// Takes a mount out of the tree, whoever uses it; root by umount, others what they mounted by FUSE.
+fn unmount(path: &Path) {
+    for (program, how) in [("umount", &["-l"][..]), ("fusermount3", &["-u", "-z"]), ("fusermount", &["-u", "-z"])] {
+        if !is_mounted(path) {
+            return;
+        }
+        let _ = with_path(Command::new(program).args(how).arg(path)).stderr(Stdio::null()).status();
+    }
+}
+
+fn is_mounted(path: &Path) -> bool {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    mounts
+        .lines()
+        .any(|line| line.split(' ').nth(4).is_some_and(|place| Path::new(&place.replace("\\040", " ")) == path))
+}
+
+/// Takes away what tests left behind that were killed.
+pub fn sweep(base: &Path) {
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let process = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+            unmount(&entry.path().join("mount"));
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// A command that finds the programs of root, which others often do not have in their path.
+fn with_path(command: &mut Command) -> &mut Command {
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{path}:/usr/sbin:/sbin"))
+}
+
+/// Runs a program to its end.
+fn done(command: &mut Command) -> Result<(), String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = with_path(command).output().map_err(|error| format!("{name}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+    Err(format!("{name} (root may): {said}"))
+}

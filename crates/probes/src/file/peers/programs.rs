@@ -1,0 +1,481 @@
+//! Programs that read files: where they are, how each is asked for the same reading, and what it says of itself.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use kelvin_file::cache::State;
+use kelvin_file::{Order, Target};
+use kelvin_harness::Stop;
+use kelvin_sys::clock::monotonic;
+
+use super::{Side, Task};
+
+/// Bytes that lmbench's programs read at a time: bench.h.
+pub(super) const XFERSIZE: u64 = 64 << 10;
+/// Longest name of a file that bw_file_rd has room for, in bytes.
+const LONGEST_NAME: usize = 255;
+/// Where Debian has lmbench's programs: there, or in a directory of the machine's kind below.
+const LMBENCH: &str = "/usr/lib/lmbench/bin";
+/// Most times that cat is given the file: far from the longest command line that there can be.
+const MOST_COPIES: u64 = 256;
+/// How long a program may take to read the file once while it is looked at.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A program that reads files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Program {
+    Fio,
+    Dd,
+    Cat,
+    BwFileRd,
+}
+
+impl Program {
+    pub(super) const ALL: [Self; 4] = [Self::Fio, Self::Dd, Self::Cat, Self::BwFileRd];
+
+    /// Its name, and that of its file.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Fio => "fio",
+            Self::Dd => "dd",
+            Self::Cat => "cat",
+            Self::BwFileRd => "bw_file_rd",
+        }
+    }
+
+    /// The package of Debian that has it.
+    const fn package(self) -> &'static str {
+        match self {
+            Self::Fio => "apt-get install fio",
+            Self::Dd | Self::Cat => "apt-get install coreutils",
+            Self::BwFileRd => "apt-get install lmbench, from non-free",
+        }
+    }
+
+    /// Whether it writes what it reads to its standard output, block by block.
+    pub(super) const fn writes(self) -> bool {
+        matches!(self, Self::Dd | Self::Cat)
+    }
+
+    /// The program that a case names.
+    pub(super) fn of(word: Option<&str>) -> Result<Self, Stop> {
+        let named = Self::ALL.into_iter().find(|program| Some(program.name()) == word);
+        named.ok_or_else(|| Stop::fail(format!("the case has program {word:?}; fio, dd, cat and bw_file_rd are known")))
+    }
+}
+
+/// A program that is installed.
+#[derive(Debug)]
+pub(super) struct Tool {
+    program: Program,
+    path: PathBuf,
+    version: String,
+}
+
+impl Tool {
+    /// The program, if it is installed.
+    pub(super) fn find(program: Program) -> Result<Self, Stop> {
+        Self::find_in(&std::env::var_os("PATH").unwrap_or_default(), program)
+    }
+
+    fn find_in(search: &OsStr, program: Program) -> Result<Self, Stop> {
+        let path = places(search, program).into_iter().find(|path| is_program(path)).ok_or_else(|| {
+            Stop::skip(format!("needs the program {}; on Debian: {}", program.name(), program.package()))
+        })?;
+        let version = match program {
+            Program::BwFileRd => "lmbench's, which tells no version".into(),
+            _ => version(&path)?,
+        };
+        Ok(Self { program, path, version })
+    }
+
+    /// What it is.
+    pub(super) fn words(&self) -> String {
+        format!("{} ({})", self.path.display(), self.version)
+    }
+
+    /// Whether it looks at each word that it has read.
+    pub(super) fn sums_up(&self) -> bool {
+        self.program == Program::BwFileRd
+    }
+
+    /// The bytes that it reads at a time where its user has no choice.
+    pub(super) fn own_block(&self, target: &Target) -> Result<u64, Stop> {
+        match self.program {
+            Program::BwFileRd => Ok(XFERSIZE),
+            _ => block_seen(&self.path, target),
+        }
+    }
+
+    /// Its side of a task.
+    pub(super) fn read(&self, task: &Task) -> Result<Side, Stop> {
+        match self.program {
+            Program::Fio => self.fio(task),
+            Program::Dd => self.dd(task),
+            Program::Cat => self.cat(task),
+            Program::BwFileRd => self.bw_file_rd(task),
+        }
+    }
+
+    fn fio(&self, task: &Task) -> Result<Side, Stop> {
+        let (pattern, seed) = match task.order {
+            Order::Sequential => ("read", 1),
+            // fio takes 32 bits of it.
+            Order::Random { seed } => ("randread", seed & u64::from(u32::MAX)),
+        };
+        let output = self.output(
+            self.command()
+                .arg(joined("--filename=", &escaped(task.target.path())))
+                .args(["--name=kelvin", "--readonly", "--thread", "--time_based", "--ioengine=psync", "--invalidate=0"])
+                .args(["--disable_lat=1", "--disable_clat=1", "--disable_slat=1", "--disable_bw_measurement=1"])
+                .args(["--output-format=terse", "--terse-version=3", "--norandommap=0", "--randrepeat=0"])
+                .arg(format!("--runtime={}ms", task.time.as_millis()))
+                .arg(format!("--rw={pattern}"))
+                .arg(format!("--randseed={seed}"))
+                .arg(format!("--bs={}", task.block))
+                .arg(format!("--size={}", task.bytes))
+                .arg(format!("--direct={}", u8::from(task.state == State::Direct))),
+        )?;
+        let (bytes, seconds) = terse(&output.printed)
+            .ok_or_else(|| Stop::fail(format!("fio says nothing of what it read: {}", output.words())))?;
+        timed(bytes, seconds, format!("by its own clock, {bytes} bytes in {seconds:.3} s"))
+    }
+
+    fn dd(&self, task: &Task) -> Result<Side, Stop> {
+        let (mut bytes, mut seconds, mut passes) = (0, 0.0, 0);
+        while seconds < task.time.as_secs_f64() {
+            let mut command = self.command();
+            command.arg(joined("if=", task.target.path().as_os_str())).arg("of=/dev/null");
+            command.arg(format!("bs={}", task.block)).arg(format!("count={}", task.bytes / task.block));
+            if task.state == State::Direct {
+                command.arg("iflag=direct");
+            }
+            let output = self.output(&mut command)?;
+            let (copied, took) = copied(&output.complaint)
+                .filter(|&(copied, took)| copied == task.bytes / task.block * task.block && took > 0.0)
+                .ok_or_else(|| Stop::fail(format!("dd was to copy {} bytes: {}", task.bytes, output.words())))?;
+            (bytes, seconds, passes) = (bytes + copied, seconds + took, passes + 1);
+        }
+        timed(bytes, seconds, format!("by its own clock, {bytes} bytes in {passes} passes and {seconds:.3} s"))
+    }
+
+    /// cat has no clock: what its start and its end take is the same for a file once and for the file many times, and so is
+    /// not in the difference.
+    fn cat(&self, task: &Task) -> Result<Side, Stop> {
+        let read = |copies: u64| -> Result<f64, Stop> {
+            let mut command = self.command();
+            command.args((0..copies).map(|_| task.target.path())).stdout(Stdio::null());
+            let begun = monotonic();
+            self.output(&mut command)?;
+            Ok((monotonic() - begun) as f64 / 1e9)
+        };
+        // The first one finds the program itself in memory or not.
+        read(1)?;
+        let once = read(1)?;
+        let copies = ((task.time.as_secs_f64() / once) as u64).clamp(2, MOST_COPIES);
+        let many = read(copies)?;
+        let more = (copies - 1) * task.bytes;
+        let words = format!("once in {:.3} s, {copies} times in {many:.3} s, by the wall clock", once);
+        let side = timed(more, many - once, words)?;
+        Ok(Side { bytes: Some((copies + 2) * task.bytes), ..side })
+    }
+
+    fn bw_file_rd(&self, task: &Task) -> Result<Side, Stop> {
+        let path = task.target.path();
+        if path.as_os_str().len() > LONGEST_NAME {
+            return Err(Stop::skip(format!(
+                "needs a name of at most {LONGEST_NAME} bytes for bw_file_rd, and not {}; choose another directory by --dir",
+                path.display()
+            )));
+        }
+        let repetitions = 2;
+        let output = self.output(
+            // Without what it would find out first about its clock, which takes it seconds and is far less than a pass.
+            self.command()
+                .envs([("TIMING_O", "0"), ("LOOP_O", "0")])
+                .env("ENOUGH", (task.time.as_micros() / repetitions).to_string())
+                .args(["-W", "0", "-N", &repetitions.to_string(), &task.bytes.to_string(), "io_only"])
+                .arg(path),
+        )?;
+        let rate = megabytes(&output.complaint)
+            .ok_or_else(|| Stop::fail(format!("bw_file_rd says no rate: {}", output.words())))?;
+        let words = format!("by its own clock, {:.2} MB a second in {repetitions} repetitions", rate / 1e6);
+        Ok(Side { rate, bytes: None, words })
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command.env("LC_ALL", "C").stdin(Stdio::null());
+        command
+    }
+
+    /// Runs it to its end.
+    fn output(&self, command: &mut Command) -> Result<Output, Stop> {
+        let cannot = |error: io::Error| Stop::fail(format!("cannot run {}: {error}", self.path.display()));
+        let done = command.output().map_err(cannot)?;
+        let output = Output {
+            printed: String::from_utf8_lossy(&done.stdout).into_owned(),
+            complaint: String::from_utf8_lossy(&done.stderr).into_owned(),
+        };
+        if done.status.success() {
+            return Ok(output);
+        }
+        Err(Stop::fail(format!("{} ended with {}: {}", self.program.name(), done.status, output.words())))
+    }
+}
+
+/// What a program printed.
+#[derive(Debug)]
+struct Output {
+    printed: String,
+    complaint: String,
+}
+
+impl Output {
+    /// In one line.
+    fn words(&self) -> String {
+        [&self.complaint, &self.printed]
+            .into_iter()
+            .flat_map(|text| text.split_whitespace())
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+}
+
+fn timed(bytes: u64, seconds: f64, words: String) -> Result<Side, Stop> {
+    if seconds > 0.0 && bytes > 0 {
+        return Ok(Side { rate: bytes as f64 / seconds, bytes: Some(bytes), words });
+    }
+    Err(Stop::fail(format!("{bytes} bytes in {seconds} s are no rate: {words}")))
+}
+
+/// Where a program may be.
+fn places(search: &OsStr, program: Program) -> Vec<PathBuf> {
+    let mut directories: Vec<PathBuf> = std::env::split_paths(search).collect();
+    if program == Program::BwFileRd {
+        directories.push(LMBENCH.into());
+        directories.extend(fs::read_dir(LMBENCH).into_iter().flatten().flatten().map(|entry| entry.path()));
+    }
+    directories.into_iter().map(|directory| directory.join(program.name())).collect()
+}
+
+fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// The first line that a program says of its version.
+fn version(path: &Path) -> Result<String, Stop> {
+    let output = Command::new(path).arg("--version").env("LC_ALL", "C").stdin(Stdio::null()).output();
+    let output = output.map_err(|error| Stop::fail(format!("cannot run {}: {error}", path.display())))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    Ok(text.lines().next().unwrap_or("tells no version").trim().to_owned())
+}
+
+fn joined(option: &str, value: &OsStr) -> OsString {
+    let mut whole = OsString::from(option);
+    whole.push(value);
+    whole
+}
+
+/// A path as fio takes it: a colon would begin the next one.
+fn escaped(path: &Path) -> OsString {
+    let bytes = path.as_os_str().as_bytes();
+    let escaped: Vec<u8> = bytes
+        .iter()
+        .flat_map(|&byte| if byte == b':' || byte == b'\\' { vec![b'\\', byte] } else { vec![byte] })
+        .collect();
+    OsStr::from_bytes(&escaped).to_owned()
+}
+
+/// Bytes and seconds of reading in fio's terse output, version 3: the sixth field is KiB, the ninth milliseconds.
+fn terse(text: &str) -> Option<(u64, f64)> {
+    let line = text.lines().find(|line| line.starts_with("3;"))?;
+    let fields: Vec<&str> = line.split(';').collect();
+    let error: u64 = fields.get(4)?.parse().ok()?;
+    let kibibytes: u64 = fields.get(5)?.parse().ok()?;
+    let milliseconds: u64 = fields.get(8)?.parse().ok()?;
+    (error == 0).then_some((kibibytes << 10, milliseconds as f64 / 1e3))
+}
+
+/// Bytes and seconds in what dd says in the end: `67108864 bytes (67 MB, 64 MiB) copied, 0.0123 s, 5.5 GB/s`.
+fn copied(text: &str) -> Option<(u64, f64)> {
+    let line = text.lines().find(|line| line.contains(" copied, "))?;
+    let bytes = line.split_whitespace().next()?.parse().ok()?;
+    let seconds = line.split_once(" copied, ")?.1.split_whitespace().next()?.parse().ok()?;
+    Some((bytes, seconds))
+}
+
+/// Bytes a second in what bw_file_rd says: megabytes of the file, and megabytes a second.
+fn megabytes(text: &str) -> Option<f64> {
+    let mut fields = text.lines().next()?.split_whitespace();
+    let (_, rate): (f64, f64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    (fields.next().is_none() && rate > 0.0).then_some(rate * 1e6)
+}
+
+/// The bytes that cat reads at a time: it is given the file and then its standard input, on which it waits while the
+/// kernel's count of its calls is looked at.
+fn block_seen(cat: &Path, target: &Target) -> Result<u64, Stop> {
+    let mut command = Command::new(cat);
+    command.arg(target.path()).arg("-").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = command.spawn().map_err(|error| Stop::fail(format!("cannot run {}: {error}", cat.display())))?;
+    let reading = Waiting(child);
+    let counters = format!("/proc/{}/io", reading.0.id());
+    let deadline = monotonic() + PATIENCE.as_nanos() as u64;
+    while monotonic() < deadline {
+        let text = fs::read_to_string(&counters).map_err(|error| {
+            Stop::skip(format!("needs {counters}, where the blocks are seen in which cat reads: {error}"))
+        })?;
+        if let Some(block) = block_of(&text, target.bytes()) {
+            return Ok(block);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Err(Stop::skip(format!(
+        "needs a cat that reads by calls which {counters} counts: after {} s it had not read {} bytes",
+        PATIENCE.as_secs(),
+        target.bytes()
+    )))
+}
+
+/// A program that waits for its standard input; ended and reaped when dropped.
+struct Waiting(Child);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The bytes of a call, a power of two, by the counts of a process that has read so many bytes of a file and little else.
+fn block_of(counters: &str, bytes: u64) -> Option<u64> {
+    let count = |name: &str| counters.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+    let (read, calls) = (count("rchar:")?, count("syscr:")?);
+    if read < bytes || calls == 0 {
+        return None;
+    }
+    Some(1 << (read as f64 / calls as f64).log2().round() as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_programs_say_of_themselves_is_understood() {
+        let fio = "fio: some notice\n3;fio-3.33;kelvin;0;0;183288;1814732;453683;101;0;0;0.000000\n";
+        assert_eq!(terse(fio), Some((183_288 << 10, 0.101)));
+        assert_eq!(terse("3;fio-3.33;kelvin;0;5;183288;1814732;453683;101;0\n"), None);
+        assert_eq!(terse("4;fio-3.33;kelvin\n"), None);
+        let gnu = "512+0 records in\n512+0 records out\n67108864 bytes (67 MB, 64 MiB) copied, 0.0123 s, 5.5 GB/s\n";
+        let busybox =
+            "512+0 records in\n512+0 records out\n67108864 bytes (64.0MB) copied, 0.023416 seconds, 2.7GB/s\n";
+        assert_eq!(copied(gnu), Some((67_108_864, 0.0123)));
+        assert_eq!(copied(busybox), Some((67_108_864, 0.023416)));
+        assert_eq!(copied("dd: failed to open\n"), None);
+        assert_eq!(megabytes("67.11 2294.28\n"), Some(2_294_280_000.0));
+        assert_eq!(megabytes("Usage: bw_file_rd [-C]\n"), None);
+        assert_eq!(megabytes("67.11 0.00\n"), None);
+    }
+
+    #[test]
+    fn the_block_is_seen_from_the_calls() {
+        let counters = |read: u64, calls: u64| format!("rchar: {read}\nwchar: 9\nsyscr: {calls}\nsyscw: 512\n");
+        // 512 calls for the file, and a few before and at its end.
+        assert_eq!(block_of(&counters((64 << 20) + 5000, 520), 64 << 20), Some(128 << 10));
+        assert_eq!(block_of(&counters((64 << 20) + 5000, 262), 64 << 20), Some(256 << 10));
+        assert_eq!(block_of(&counters(64 << 19, 262), 64 << 20), None);
+    }
+
+    #[test]
+    fn a_path_is_one_name_to_fio() {
+        assert_eq!(escaped(Path::new("/a:b\\c")), OsStr::new("/a\\:b\\\\c"));
+    }
+
+    #[test]
+    fn programs_are_looked_for_where_they_are_installed() {
+        let found = places(OsStr::new("/bin:/usr/bin"), Program::Fio);
+        assert_eq!(found, [PathBuf::from("/bin/fio"), PathBuf::from("/usr/bin/fio")]);
+        assert!(
+            places(OsStr::new("/bin"), Program::BwFileRd).contains(&PathBuf::from("/usr/lib/lmbench/bin/bw_file_rd"))
+        );
+        assert!(
+            is_program(Path::new("/bin/sh")) && !is_program(Path::new("/etc/passwd")) && !is_program(Path::new("/bin"))
+        );
+        assert!(matches!(Program::of(Some("pv")), Err(Stop::Fail(why)) if why.contains("fio, dd, cat and bw_file_rd")));
+    }
+
+    /// A program that does as the script says.
+    fn script(directory: &Path, program: Program, text: &str) -> Tool {
+        let path = directory.join(program.name());
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        Tool::find_in(directory.as_os_str(), program).unwrap()
+    }
+
+    fn task(directory: &Path) -> Task {
+        let path = directory.join("data");
+        fs::write(&path, vec![7; 1 << 20]).unwrap();
+        let target = Target::find(&path).unwrap();
+        let (order, state, time) = (Order::Sequential, State::Cached, Duration::from_millis(50));
+        Task { target, bytes: 1 << 20, block: 4096, order, state, summed: false, time }
+    }
+
+    #[test]
+    fn a_program_that_is_not_installed_is_named_with_its_package() {
+        let empty = tempfile::tempdir().unwrap();
+        for (program, package) in [(Program::Fio, "apt-get install fio"), (Program::Cat, "apt-get install coreutils")] {
+            match Tool::find_in(empty.path().as_os_str(), program) {
+                Err(Stop::Skip(reason)) => {
+                    assert!(reason.0.contains(program.name()) && reason.0.ends_with(package), "{reason}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn passes_are_added_up_until_their_time_is_enough() {
+        let directory = tempfile::tempdir().unwrap();
+        let says = "echo '1048576 bytes (1.0 MB, 1.0 MiB) copied, 0.02 s, 52 MB/s' >&2";
+        let dd = script(directory.path(), Program::Dd, says);
+        let side = dd.read(&task(directory.path())).unwrap();
+        // Three passes of 20 ms for 50.
+        assert_eq!(side.bytes, Some(3 << 20));
+        assert!((side.rate - 52_428_800.0).abs() < 1.0, "{side:?}");
+    }
+
+    #[test]
+    fn a_program_that_reads_less_or_fails_gives_no_rate() {
+        let directory = tempfile::tempdir().unwrap();
+        let fails = |program, text: &str| match script(directory.path(), program, text).read(&task(directory.path())) {
+            Err(Stop::Fail(why)) => why,
+            other => panic!("{other:?}"),
+        };
+        let short = fails(Program::Dd, "echo '1044480 bytes copied, 0.02 s, 52 MB/s' >&2");
+        assert!(short.contains("dd was to copy 1048576 bytes: 1044480 bytes"), "{short}");
+        let status = fails(Program::Dd, "echo 'dd: no' >&2; exit 3");
+        assert!(status.contains("dd ended with exit status: 3: dd: no"), "{status}");
+        assert!(fails(Program::Fio, "echo fio-9").contains("fio says nothing of what it read: fio-9"));
+        assert!(fails(Program::BwFileRd, "echo Usage >&2").contains("bw_file_rd says no rate"));
+    }
+
+    #[test]
+    fn the_start_of_a_program_is_not_in_its_rate() {
+        let directory = tempfile::tempdir().unwrap();
+        // Thirty milliseconds to start, and then ten for each file.
+        let cat = script(directory.path(), Program::Cat, "sleep 0.03; for file; do sleep 0.01; done");
+        let mut task = task(directory.path());
+        task.time = Duration::from_millis(1000);
+        let side = cat.read(&task).unwrap();
+        // 1 MiB in 10 ms and what the script needs to sleep.
+        let each = (1 << 20) as f64 / side.rate;
+        assert!((0.010..0.025).contains(&each), "{each} s: {side:?}");
+    }
+}

@@ -1,0 +1,99 @@
+//! Reading by kelvin and by other programs in turn, run once for real: each that is installed gives a rate with its proof,
+//! and each that is not is named.
+
+mod common;
+
+use common::Directories;
+use kelvin_model::{Attempt, Case, Reading};
+
+/// Milliseconds of the timed part, which these measures do not use: their sides last as long as programs need.
+const SLICE: u64 = 10;
+
+fn of(program: &'static str, block: Option<u64>) -> Case {
+    let case = Case::new().with_word("program", program);
+    match block {
+        Some(block) => case.with("block", block),
+        None => case.with_word("block", "own"),
+    }
+}
+
+/// The readings of a case; `None`, and said, where the program is not installed or the disk has not what it needs.
+#[allow(clippy::print_stderr)]
+fn measured(id: &str, case: &Case, program: &str) -> Option<Vec<Reading>> {
+    let place = common::on_disk();
+    match common::run_probe_at(&Directories::scratch(place.path()), id, case, SLICE) {
+        Attempt::Measured(readings) => Some(readings),
+        Attempt::Skipped(reason) => {
+            let installed = std::process::Command::new(program).arg("--version").output().is_ok();
+            let named = reason.0.contains(&format!("needs the program {program}; on Debian: apt-get install "));
+            assert!(named != installed || reason.0.contains("--dir"), "{reason}");
+            eprintln!("{id} {case} skipped: {reason}");
+            None
+        }
+        Attempt::Failed(reason) => panic!("{id} {case}: {reason}"),
+    }
+}
+
+/// That the ratio is that of the two rates, and that both sides say how they were timed and where the bytes came from.
+fn is_sound(id: &str, readings: &[Reading], proof: &str) {
+    let [ratio, kelvin, other] = readings else { panic!("{readings:?}") };
+    assert_eq!(
+        [&ratio.metric, &kelvin.metric, &other.metric].map(|id| id.to_string()),
+        [id.to_owned(), format!("{id}.kelvin"), format!("{id}.other")]
+    );
+    let [found, ours, theirs] = [ratio, kelvin, other].map(common::median);
+    assert!((found - ours / theirs).abs() < 1e-9 * found, "{found}: {ours} and {theirs}");
+    // No two programs that read the same are further apart, though kelvin's sums are slow where nothing is optimised; and none
+    // reads a petabyte a second.
+    assert!((0.01..30.0).contains(&found) && (1e5..1e15).contains(&ours), "{found}: {ours} and {theirs}");
+    assert!(ratio.notes.iter().any(|note| note.contains("against kelvin, in blocks of")), "{:?}", ratio.notes);
+    for side in [kelvin, other] {
+        assert!(side.notes.iter().any(|note| note.contains("before, ") && note.contains(proof)), "{:?}", side.notes);
+    }
+}
+
+#[test]
+fn programs_read_from_memory_what_kelvin_reads() {
+    for (program, block) in [
+        ("fio", Some(4096)),
+        ("fio", Some(1 << 20)),
+        ("dd", Some(4096)),
+        ("dd", Some(1 << 20)),
+        ("cat", None),
+        ("bw_file_rd", None),
+    ] {
+        if let Some(readings) = measured("file.peers.cached", &of(program, block), program) {
+            is_sound("file.peers.cached", &readings, "afterwards, ");
+        }
+    }
+}
+
+#[test]
+fn programs_read_from_the_device_what_kelvin_reads() {
+    for (program, block, order) in [
+        ("fio", 4096, "sequential"),
+        ("fio", 4096, "random"),
+        ("fio", 1 << 20, "sequential"),
+        ("dd", 1 << 20, "sequential"),
+    ] {
+        let case = of(program, Some(block)).with_word("order", order);
+        if let Some(readings) = measured("file.peers.direct", &case, program) {
+            // Where there are counters they have moved; where there are none that is said.
+            let notes = format!("{readings:?}");
+            let proof = if notes.contains("no device's counters tell") {
+                "no device's counters"
+            } else {
+                "bytes that were read"
+            };
+            is_sound("file.peers.direct", &readings, proof);
+        }
+    }
+}
+
+#[test]
+fn a_program_that_nobody_knows_is_a_failure_that_names_those_that_are() {
+    match common::run_probe("file.peers.cached", &of("pv", Some(4096)), SLICE) {
+        Attempt::Failed(reason) => assert!(reason.contains("fio, dd, cat and bw_file_rd are known"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+}

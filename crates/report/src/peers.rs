@@ -1,0 +1,102 @@
+//! Other programs beside kelvin in the same run: one table, for the formats that have a table for it.
+
+use kelvin_analysis::{Compared, Figure, Interval, Peer, PeerOutcome, Verdict};
+use kelvin_model::Unit;
+
+use crate::{Report, units, words};
+
+/// Its title.
+pub(crate) const TITLE: &str = "Other programs on the same file";
+/// What a reader must know of it.
+pub(crate) const LEAD: &str = "Each pair read the same file in the same way, one right after the other, in every round. The \
+                               ratio is kelvin's rate over the program's, over those pairs.";
+
+/// The word of a parameter that the program chooses and its user does not.
+const OWN: &str = "own";
+
+/// One comparison.
+pub(crate) struct Row<'a> {
+    /// What both did: `direct 4 KiB random`.
+    pub what: String,
+    /// The other program.
+    pub program: &'static str,
+    /// Both sides, or the word and the reason why there is nothing.
+    pub sides: Result<Sides<'a>, (&'static str, String)>,
+}
+
+/// Both sides, as they are written.
+pub(crate) struct Sides<'a> {
+    /// kelvin's rate.
+    pub kelvin: String,
+    /// The program's rate.
+    pub other: String,
+    /// kelvin over the program, with its interval.
+    pub ratio: String,
+    /// The same for a narrow column: `1.25 1.18..1.32`.
+    pub short_ratio: String,
+    /// What it should be; empty where that is not predicted.
+    pub expected: String,
+    /// `expected`, `above`, `below`, or nothing.
+    pub verdict: &'static str,
+    /// Whether the verdict is a gap.
+    pub is_gap: bool,
+    /// How each side was timed and proven.
+    pub notes: &'a [String],
+}
+
+/// The comparisons of a run, in their order; none without other programs.
+pub(crate) fn rows<'a>(report: &Report<'a>) -> Vec<Row<'a>> {
+    report.analysis.peers.iter().map(|peer| row(report, peer)).collect()
+}
+
+/// What came to no comparison, those of one reason together: what they are, the word, the reason.
+pub(crate) fn missing<'r>(rows: &'r [Row<'_>]) -> Vec<(Vec<String>, &'static str, &'r str)> {
+    let mut missing: Vec<(Vec<String>, &'static str, &str)> = Vec::new();
+    for row in rows {
+        let Err((word, reason)) = &row.sides else { continue };
+        let what = format!("{} ({})", row.program, row.what);
+        match missing.iter_mut().find(|(_, known, why)| known == word && why == reason) {
+            Some((all, ..)) => all.push(what),
+            None => missing.push((vec![what], word, reason)),
+        }
+    }
+    missing
+}
+
+fn row<'a>(report: &Report<'a>, peer: &'a Peer) -> Row<'a> {
+    let state = peer.id.as_str().rsplit('.').next().unwrap_or_default();
+    let pairs = report.run.metric(&peer.id).map(|metric| units::case_pairs(metric, &peer.case)).unwrap_or_default();
+    let values = pairs.into_iter().map(|(name, value)| if value == OWN { format!("{OWN} {name}") } else { value });
+    let what: Vec<String> = std::iter::once(state.to_owned()).chain(values).collect();
+    let sides = match &peer.outcome {
+        PeerOutcome::Compared(compared) => Ok(sides(compared)),
+        PeerOutcome::Missing(outcome) => {
+            Err(words::no_number(outcome, Unit::Ratio).unwrap_or(("not known", "one side gave no rate".into())))
+        }
+    };
+    Row { what: what.join(" "), program: peer.program.as_str(), sides }
+}
+
+/// A ratio and the ends of its interval.
+fn short(ratio: &Figure) -> String {
+    let ends = |interval: Interval| format!(" {}..{}", units::ratio(interval.lower), units::ratio(interval.upper));
+    format!("{}{}", units::ratio(ratio.value), ratio.interval.map(ends).unwrap_or_default())
+}
+
+fn sides(compared: &Compared) -> Sides<'_> {
+    Sides {
+        kelvin: units::plain(compared.kelvin.value, Unit::BytesPerSecond),
+        other: units::plain(compared.other.value, Unit::BytesPerSecond),
+        ratio: units::with_interval(compared.ratio.value, compared.ratio.interval, Unit::Ratio).to_string(),
+        short_ratio: short(&compared.ratio),
+        expected: compared.expected.map(units::ratio).unwrap_or_default(),
+        verdict: match compared.verdict {
+            Verdict::AsPredicted => "expected",
+            Verdict::Above => "above",
+            Verdict::Below => "below",
+            Verdict::NotPredicted | Verdict::NotMeasured => "",
+        },
+        is_gap: words::is_gap(compared.verdict),
+        notes: &compared.notes,
+    }
+}
