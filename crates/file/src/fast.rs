@@ -303,7 +303,6 @@ impl<'a> Work<'a> {
     fn length(&self, queue: &Queue, turn: Turn) -> u64 {
         let longest = if turn.trial { self.source.trial() } else { self.source.piece() };
         let share = (self.target.bytes() - queue.next) / (2 * u64::from(queue.search.threads()));
-        // Whole blocks of every way.
         share.next_multiple_of(AHEAD as u64).clamp(AHEAD as u64, longest)
     }
 

@@ -142,7 +142,8 @@ impl Search {
 
     /// The number of threads has been tried in every way.
     fn conclude(&mut self, room: impl Fn(u64) -> bool) {
-        let rate = |way: usize| self.ways[way].as_ref().filter(|rates| !rates.is_empty()).map_or(0.0, |rates| median(rates));
+        let rate =
+            |way: usize| self.ways[way].as_ref().filter(|rates| !rates.is_empty()).map_or(0.0, |rates| median(rates));
         let first = (self.best, rate(self.best) * WORTH);
         let (best, _) = (0..self.ways.len())
             .map(|way| (way, rate(way)))
