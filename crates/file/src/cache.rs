@@ -128,8 +128,8 @@ pub fn residency(target: &Target) -> Result<Residency> {
 }
 
 /// Places of a file that a glance looks at, and the bytes that it looks at from each.
-const PLACES: u64 = 64;
-const LOOK: u64 = 256 << 10;
+const PLACES: usize = 64;
+const LOOK: usize = 256 << 10;
 
 /// About which share of a file is in memory, 0 to 1, from a look at a few places of it: enough to choose a way to read it,
 /// and much faster than [`residency`].
@@ -139,16 +139,19 @@ const LOOK: u64 = 256 << 10;
 pub fn glance(target: &Target) -> Result<f64> {
     let file = target.open(Access::Buffered)?;
     let failed = |error| Error::call("ask what is in memory of", target.path(), error);
-    let step = (target.bytes() / PLACES).max(LOOK).next_multiple_of(LOOK);
+    let whole = usize::try_from(target.bytes()).map_err(|_| failed(std::io::ErrorKind::FileTooLarge.into()))?;
+    if whole == 0 {
+        return Ok(1.0);
+    }
+    let mapping = FileMapping::whole(&file, whole).map_err(failed)?;
+    let step = (whole / PLACES).max(LOOK).next_multiple_of(LOOK);
     let (mut seen, mut resident) = (0, 0);
-    for start in (0..target.bytes()).step_by(step as usize) {
-        let bytes = (target.bytes() - start).min(LOOK) as usize;
-        let pages =
-            FileMapping::of(&file, start, bytes).and_then(|mapping| mapping.resident(0, bytes)).map_err(failed)?;
+    for start in (0..whole).step_by(step) {
+        let pages = mapping.resident(start, LOOK.min(whole - start)).map_err(failed)?;
         seen += pages.len();
         resident += pages.iter().filter(|&&page| page).count();
     }
-    Ok(if seen == 0 { 1.0 } else { resident as f64 / seen as f64 })
+    Ok(resident as f64 / seen as f64)
 }
 
 /// Times that the page cache is asked to drop a file, and the pause between them: what is still being read ahead or

@@ -1,25 +1,26 @@
 //! The digest of a file as fast as the machine can read it: the way is found while it reads.
 //!
-//! The exclusive or does not care for the order of its words, so each trial is a part of the work: the first parts of the
-//! file are read by one way each, and the rest by the fastest.
+//! The exclusive or does not care for the order of its words, so each trial is a part of the work: threads take one piece of
+//! the file after another, first in one way and then in another, and the rest in the best.
 
-use std::ops::Range;
-use std::panic::resume_unwind;
-use std::sync::Mutex;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::Scope;
 
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::interrupt;
 
 use crate::cache;
-use crate::digest::{Digest, Digesting};
-use crate::engine::{Engine, How};
-use crate::observe::Tally;
-use crate::requests::{Order, Requests};
+use crate::digest::Digest;
+use crate::engine::{Engine, How, Reader};
+use crate::observe::Observer;
+use crate::requests::{Order, Request, Requests};
+use crate::search::{Search, Turn};
 use crate::target::{Access, Target};
 use crate::{Error, Result};
 
-/// A way to read a whole file.
+/// A way to read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
     /// How blocks are read.
@@ -28,42 +29,93 @@ pub struct Way {
     pub access: Access,
     /// Bytes of a block.
     pub block: usize,
-    /// Threads.
-    pub threads: u32,
 }
 
 impl Way {
     const fn buffered(engine: Engine, block: usize) -> Self {
-        Self { engine, access: Access::Buffered, block, threads: 1 }
+        Self { engine, access: Access::Buffered, block }
     }
 }
 
-/// A block that, with what was there before, stays in the second-level cache from its copy to its digest.
-const SMALL: usize = 128 << 10;
-/// A block that the kernel's read-ahead can be far ahead of.
-const LARGE: usize = 1 << 20;
-/// Requests under way past the page cache: enough for any one device, at this size of block.
-const DEPTH: u32 = 16;
+/// How a file is read: what is found, and can be remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The way.
+    pub way: Way,
+    /// Threads.
+    pub threads: u32,
+}
 
-/// Ways to read what is in memory.
-const CACHED: [Way; 2] = [Way::buffered(Engine::Pread, SMALL), Way::buffered(Engine::MmapInPlace, SMALL)];
+/// Where most of a file comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// From memory: half of it at least is there.
+    Memory,
+    /// From its device.
+    Device,
+}
+
+/// A block that stays in the second-level cache from its copy to its digest, and is large beside the cost of a call.
+const COPIED: usize = 256 << 10;
+/// A block of what is looked at in place: the guard of the mapping is asked after each.
+const IN_PLACE: usize = 1 << 20;
+/// A block that the kernel's read-ahead can be far ahead of.
+const AHEAD: usize = 1 << 20;
+/// Requests under way past the page cache and the bytes of each: 4 MiB, what a device of 4 GB/s moves in a millisecond.
+const DEPTH: u32 = 8;
+const PAST: usize = 512 << 10;
+
+/// Ways to read what is in memory. Which one is faster depends on the pages that hold the file: a mapping takes large ones at
+/// little cost and small ones at much.
+const CACHED: [Way; 2] = [Way::buffered(Engine::Pread, COPIED), Way::buffered(Engine::MmapInPlace, IN_PLACE)];
 /// Ways to read what is not.
 const UNCACHED: [Way; 2] = [
-    Way::buffered(Engine::Pread, LARGE),
-    Way { engine: Engine::Uring { depth: DEPTH, registered: false }, access: Access::Direct, block: LARGE, threads: 1 },
+    Way::buffered(Engine::Pread, AHEAD),
+    Way { engine: Engine::Uring { depth: DEPTH, registered: false }, access: Access::Direct, block: PAST },
 ];
 
-/// What a thread takes at a time: it is looked at between two of these whether to go on.
-const PIECE: u64 = 8 << 20;
-/// What each way is tried on, twice: a sixty-fourth of the file within these bounds. A file in memory gives it in
-/// milliseconds.
-const TRIALS: (u64, u64) = (16 << 20, 64 << 20);
-/// Files that are smaller are read without a trial.
-const WORTH_TRIALS: u64 = 256 << 20;
-/// How much faster twice as many threads must be to be worth it.
-const WORTH_THREADS: f64 = 1.05;
 /// Share of a file in memory from which on it is read as one that is.
 const MOSTLY: f64 = 0.5;
+/// Most threads: memory and devices are long saturated, and each has the file mapped under one guard of 256.
+const MOST_THREADS: u32 = 128;
+/// Bytes between two looks at how far it has come.
+const NOTED: u64 = 2 << 20;
+
+impl Source {
+    /// The ways to read it.
+    pub fn ways(self) -> &'static [Way] {
+        match self {
+            Self::Memory => &CACHED,
+            Self::Device => &UNCACHED,
+        }
+    }
+
+    /// Its name, as it is remembered.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Device => "device",
+        }
+    }
+
+    /// Bytes of a trial. From memory it is a fifth of a millisecond; from a device it must be much beside what is under way.
+    fn trial(self) -> u64 {
+        match self {
+            Self::Memory => 4 << 20,
+            Self::Device => 8 << 20,
+        }
+    }
+
+    /// Bytes that a thread takes at a time when there is nothing to be found out any more. In memory a mapping forgets as much at
+    /// a time, while what describes the pages is still in the cache; past the page cache a thread has nothing under way from
+    /// one piece to the next, which must be rare.
+    fn piece(self) -> u64 {
+        match self {
+            Self::Memory => 8 << 20,
+            Self::Device => 32 << 20,
+        }
+    }
+}
 
 /// What was read, and how.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,8 +126,12 @@ pub struct Digested {
     pub bytes: u64,
     /// The time it took, trials included.
     pub nanoseconds: u64,
-    /// The way that most of it was read by.
-    pub way: Way,
+    /// Where most of it came from.
+    pub source: Source,
+    /// How most of it was read.
+    pub setting: Setting,
+    /// Whether the setting is what a search over the ways found, and not only what it began with.
+    pub found: bool,
     /// About which share of it was in memory before.
     pub cached: f64,
 }
@@ -87,124 +143,236 @@ impl Digested {
     }
 }
 
-/// The digest of a file. `progress` is told now and then how many bytes are done.
+/// How a file may be read.
+#[derive(Clone, Copy)]
+pub struct Plan<'a> {
+    /// Most threads.
+    pub most_threads: u32,
+    /// What was found for such a file before, if anything: where the search begins.
+    pub remembered: &'a dyn Fn(Source) -> Option<Setting>,
+    /// Is told now and then how many bytes are done.
+    pub progress: &'a (dyn Fn(u64) + Sync),
+}
+
+/// The digest of a file.
 ///
 /// # Errors
 /// A file that cannot be read, or that changes meanwhile; a signal.
-pub fn digest(target: &Target, most_threads: u32, progress: &(dyn Fn(u64) + Sync)) -> Result<Digested> {
+pub fn digest(target: &Target, plan: Plan<'_>) -> Result<Digested> {
     let begun = monotonic();
     let cached = cache::glance(target)?;
-    let mut work = Work { target, digest: Digest::default(), done: 0, progress };
-    let candidates = if cached >= MOSTLY { &CACHED } else { &UNCACHED };
-    let way = work.best(candidates, most_threads.max(1))?;
-    work.read(way, target.bytes() - work.done)?;
+    let source = if cached >= MOSTLY { Source::Memory } else { Source::Device };
+    let work = Work::new(target, source, &plan);
+    work.read()?;
     let nanoseconds = monotonic() - begun;
     target.check_unchanged()?;
-    Ok(Digested { digest: work.digest, bytes: target.bytes(), nanoseconds, way, cached })
+    let (digest, setting, found) = work.result();
+    Ok(Digested { digest, bytes: target.bytes(), nanoseconds, source, setting, found, cached })
 }
 
-/// A file of which the beginning is done.
+/// A file, and what its threads share.
 struct Work<'a> {
     target: &'a Target,
-    digest: Digest,
-    done: u64,
+    source: Source,
     progress: &'a (dyn Fn(u64) + Sync),
-}
-
-impl Work<'_> {
-    /// The fastest of some ways, found by reading with each; the first one, where the file is too small for trials.
-    fn best(&mut self, candidates: &[Way], most_threads: u32) -> Result<Way> {
-        if self.target.bytes() < WORTH_TRIALS {
-            return Ok(candidates[0]);
-        }
-        let mut best = (candidates[0], 0.0);
-        // Each twice, in turn, for the first one finds everything cold.
-        for &way in [candidates, candidates].concat().iter() {
-            match self.trial(way) {
-                Ok(rate) if rate > best.1 => best = (way, rate),
-                Ok(_) => {}
-                Err(error) if error.is_absence() => {}
-                Err(error) => return Err(error),
-            }
-        }
-        let mut threads = 2;
-        while threads <= most_threads && self.target.bytes() - self.done >= WORTH_TRIALS / 2 {
-            let way = Way { threads, ..best.0 };
-            let rate = self.trial(way)?.max(self.trial(way)?);
-            if rate < WORTH_THREADS * best.1 {
-                break;
-            }
-            best = (way, rate);
-            threads *= 2;
-        }
-        Ok(best.0)
-    }
-
-    /// Reads the next part in one way; bytes a nanosecond.
-    fn trial(&mut self, way: Way) -> Result<f64> {
-        let (before, begun) = (self.done, monotonic());
-        let bytes = (self.target.bytes() / 64).clamp(TRIALS.0, TRIALS.1);
-        self.read(way, bytes * u64::from(way.threads))?;
-        Ok((self.done - before) as f64 / (monotonic() - begun).max(1) as f64)
-    }
-
-    /// Reads the next `bytes`, or to the end of the file.
-    fn read(&mut self, way: Way, bytes: u64) -> Result<()> {
-        let part = self.done..self.done.saturating_add(bytes).min(self.target.bytes());
-        let piece = PIECE.min(((part.end - part.start) / u64::from(way.threads)).max(way.block as u64));
-        let shared = Shared {
-            next: AtomicU64::new(part.start),
-            done: AtomicU64::new(0),
-            failed: AtomicBool::new(false),
-            digest: Mutex::new(Digest::default()),
-        };
-        let piece = piece / way.block as u64 * way.block as u64;
-        let thread = || {
-            let result = self.pieces(way, piece, &part, &shared);
-            shared.failed.fetch_or(result.is_err(), Ordering::Relaxed);
-            result
-        };
-        std::thread::scope(|scope| {
-            let others: Vec<_> = (1..way.threads).map(|_| scope.spawn(thread)).collect();
-            let own = thread();
-            let joined = others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)));
-            joined.fold(own, Result::and)
-        })?;
-        self.digest.merge(shared.digest.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner));
-        self.done = part.end;
-        Ok(())
-    }
-
-    /// One thread's work: pieces until there are none left.
-    fn pieces(&self, way: Way, piece: u64, part: &Range<u64>, shared: &Shared) -> Result<()> {
-        let order = Order::Sequential;
-        let mut reader = way.engine.open(self.target, How { access: way.access, block: way.block, order })?;
-        let mut observer = Digesting::<Tally>::default();
-        loop {
-            let start = shared.next.fetch_add(piece, Ordering::Relaxed);
-            if start >= part.end || shared.failed.load(Ordering::Relaxed) {
-                break;
-            }
-            if let Some(signal) = interrupt::requested() {
-                return Err(Error::Interrupted(signal));
-            }
-            let end = (start + piece).min(part.end);
-            reader.read(&mut Requests::new(start..end, way.block, order), &mut observer)?;
-            let done = shared.done.fetch_add(end - start, Ordering::Relaxed) + end - start;
-            (self.progress)(self.done + done);
-        }
-        let digest = &mut shared.digest.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        digest.merge(observer.digest);
-        Ok(())
-    }
-}
-
-/// What the threads of a part share.
-struct Shared {
-    next: AtomicU64,
+    queue: Mutex<Queue>,
     done: AtomicU64,
     failed: AtomicBool,
-    digest: Mutex<Digest>,
+    outcome: Mutex<Result<Digest>>,
+}
+
+/// What is to be read next, and how.
+struct Queue {
+    search: Search,
+    next: u64,
+    /// Threads that were started.
+    started: u32,
+}
+
+/// A part of the file for one thread.
+struct Piece {
+    range: Range<u64>,
+    turn: Turn,
+}
+
+impl<'a> Work<'a> {
+    fn new(target: &'a Target, source: Source, plan: &Plan<'a>) -> Self {
+        let ways = source.ways();
+        let remembered = (plan.remembered)(source);
+        let known = remembered.and_then(|known| Some((ways.iter().position(|way| *way == known.way)?, known.threads)));
+        let (way, threads) = known.unwrap_or((0, 1));
+        let most = plan.most_threads.clamp(1, MOST_THREADS);
+        // No more threads than there is work for.
+        let threads = u64::from(threads).min(target.bytes() / source.trial()).max(1) as u32;
+        let mut search = Search::new(ways.len(), way, threads.min(most), most);
+        if !has_room(target.bytes(), source, search.pieces(search.threads())) {
+            search.settle();
+        }
+        Self {
+            target,
+            source,
+            progress: plan.progress,
+            queue: Mutex::new(Queue { search, next: 0, started: 1 }),
+            done: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
+            outcome: Mutex::new(Ok(Digest::default())),
+        }
+    }
+
+    /// Reads all of it.
+    fn read(&self) -> Result<()> {
+        std::thread::scope(|scope| self.thread(scope, 0));
+        match &mut *lock(&self.outcome) {
+            Ok(_) => Ok(()),
+            failed => std::mem::replace(failed, Ok(Digest::default())).map(drop),
+        }
+    }
+
+    fn result(self) -> (Digest, Setting, bool) {
+        let Queue { search, .. } = self.queue.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let digest = self.outcome.into_inner().unwrap_or_else(PoisonError::into_inner).unwrap_or_default();
+        let setting = Setting { way: self.source.ways()[search.best()], threads: search.threads() };
+        (digest, setting, search.found())
+    }
+
+    /// One thread: pieces until there are none left, or one thread fewer is wanted.
+    fn thread<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, number: u32) {
+        let result = self.pieces(scope, number);
+        self.failed.fetch_or(result.is_err(), Ordering::Relaxed);
+        let mut outcome = lock(&self.outcome);
+        match (&mut *outcome, result) {
+            (Ok(all), Ok(part)) => all.merge(part),
+            (all @ Ok(_), Err(error)) => *all = Err(error),
+            // The first error is that of all.
+            (Err(_), _) => {}
+        }
+    }
+
+    fn pieces<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, number: u32) -> Result<Digest> {
+        let mut readers: Vec<Option<Reader>> = self.source.ways().iter().map(|_| None).collect();
+        let mut observer = Adding { digest: Digest::default(), noted: 0, work: self };
+        while let Some(piece) = self.take(scope, number) {
+            let way = self.source.ways()[piece.turn.way];
+            let begun = monotonic();
+            let reader = match &mut readers[piece.turn.way] {
+                Some(reader) => reader,
+                none => match self.open(way) {
+                    Ok(reader) => none.insert(reader),
+                    Err(error) if error.is_absence() && lock(&self.queue).search.leave_out(piece.turn.way) => {
+                        self.read_otherwise(piece, &mut readers, &mut observer)?;
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                },
+            };
+            self.read_piece(reader, way, &piece.range, &mut observer)?;
+            let nanoseconds = (monotonic() - begun).max(1);
+            let (bytes, left) = (piece.range.end - piece.range.start, |next| self.target.bytes() - next);
+            let mut queue = lock(&self.queue);
+            let left = left(queue.next);
+            queue.search.done(number, piece.turn, bytes as f64 / nanoseconds as f64, |pieces| {
+                has_room(left, self.source, pieces)
+            });
+        }
+        observer.note();
+        Ok(observer.digest)
+    }
+
+    /// The next piece, if this thread is still wanted; starts further threads if they are.
+    fn take<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, number: u32) -> Option<Piece> {
+        if self.failed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut queue = lock(&self.queue);
+        let turn = queue.search.next(number)?;
+        let range = queue.next..(queue.next + self.length(&queue, turn)).min(self.target.bytes());
+        if range.is_empty() {
+            return None;
+        }
+        queue.next = range.end;
+        let new = queue.started..queue.search.threads().max(queue.started);
+        queue.started = new.end;
+        drop(queue);
+        for other in new {
+            scope.spawn(move || self.thread(scope, other));
+        }
+        Some(Piece { range, turn })
+    }
+
+    /// Bytes of the next piece: smaller ones at the end, so that all threads end at about the same time.
+    fn length(&self, queue: &Queue, turn: Turn) -> u64 {
+        let longest = if turn.trial { self.source.trial() } else { self.source.piece() };
+        let share = (self.target.bytes() - queue.next) / (2 * u64::from(queue.search.threads()));
+        share.next_multiple_of(AHEAD as u64).clamp(AHEAD as u64, longest)
+    }
+
+    fn open(&self, way: Way) -> Result<Reader> {
+        way.engine.open(self.target, How { access: way.access, block: way.block, order: Order::Sequential })
+    }
+
+    fn read_piece(&self, reader: &mut Reader, way: Way, range: &Range<u64>, observer: &mut Adding<'_>) -> Result<()> {
+        reader.read(&mut Requests::new(range.clone(), way.block, Order::Sequential), observer)?;
+        match interrupt::requested() {
+            Some(signal) => Err(Error::Interrupted(signal)),
+            None => reader.forget(),
+        }
+    }
+
+    /// Reads a piece whose way is not to be had in the one that is best without it.
+    fn read_otherwise(&self, piece: Piece, readers: &mut [Option<Reader>], observer: &mut Adding<'_>) -> Result<()> {
+        let best = lock(&self.queue).search.best();
+        let way = self.source.ways()[best];
+        let reader = match &mut readers[best] {
+            Some(reader) => reader,
+            none => none.insert(self.open(way)?),
+        };
+        self.read_piece(reader, way, &piece.range, observer)
+    }
+}
+
+/// Whether a file, or what is left of it, is worth a search of so many pieces: they are half of it at most.
+fn has_room(bytes: u64, source: Source, pieces: u64) -> bool {
+    bytes / 2 >= pieces * source.trial()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Adds up one thread's blocks.
+struct Adding<'a> {
+    digest: Digest,
+    /// Bytes that are done and not yet told of.
+    noted: u64,
+    work: &'a Work<'a>,
+}
+
+impl Adding<'_> {
+    fn note(&mut self) {
+        let bytes = std::mem::take(&mut self.noted);
+        (self.work.progress)(self.work.done.fetch_add(bytes, Ordering::Relaxed) + bytes);
+    }
+}
+
+impl Observer for Adding<'_> {
+    type Stamp = ();
+
+    #[inline(always)]
+    fn begin(&mut self) {}
+
+    #[inline(always)]
+    fn end(&mut self, (): (), request: Request, data: &[u8]) -> ControlFlow<()> {
+        self.digest.add(request.offset, data);
+        self.noted += data.len() as u64;
+        if self.noted >= NOTED {
+            self.note();
+        }
+        // Whoever ends here ends as an error: part of a file has no digest.
+        match interrupt::requested().is_some() || self.work.failed.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -217,47 +385,81 @@ mod tests {
         digest
     }
 
+    fn content(bytes: usize) -> Vec<u8> {
+        (0..bytes as u32).map(|i| (i.wrapping_mul(0x9E37_79B9) >> 9) as u8).collect()
+    }
+
+    /// The digest of a file by four threads at most, with nothing remembered.
+    fn found(target: &Target, progress: &(dyn Fn(u64) + Sync)) -> Digested {
+        digest(target, Plan { most_threads: 4, remembered: &|_| None, progress }).unwrap()
+    }
+
     #[test]
     fn small_files_of_every_length_have_the_digest_of_their_content() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        for bytes in [0, 1, 2, 3, 4, 5, 4095, 4096, 4097, SMALL - 1, SMALL, SMALL + 3, 3 * LARGE + 1] {
-            let content: Vec<u8> = (0..bytes as u32).map(|i| (i.wrapping_mul(0x9E37_79B9) >> 9) as u8).collect();
+        for bytes in [0, 1, 2, 3, 4, 5, 4095, 4096, 4097, COPIED - 1, COPIED, COPIED + 3, 3 * AHEAD + 1] {
+            let content = content(bytes);
             std::fs::write(file.path(), &content).unwrap();
-            let found = digest(&Target::find(file.path()).unwrap(), 4, &|_| {}).unwrap();
+            let found = found(&Target::find(file.path()).unwrap(), &|_| {});
             assert_eq!((found.digest, found.bytes), (expected(&content), bytes as u64), "{bytes} bytes");
+            assert!(!found.found);
         }
     }
 
     #[test]
     fn every_way_with_any_number_of_threads_gives_the_same_digest() {
         let file = tempfile::NamedTempFile::new_in(".").unwrap();
-        let content: Vec<u8> = (0..20_000_001u32).map(|i| (i.wrapping_mul(0x9E37_79B9) >> 9) as u8).collect();
+        let content = content(20_000_001);
         std::fs::write(file.path(), &content).unwrap();
         file.as_file().sync_all().unwrap();
         let target = Target::find(file.path()).unwrap();
-        for way in CACHED.into_iter().chain(UNCACHED) {
-            for threads in [1, 3] {
-                let mut work = Work { target: &target, digest: Digest::default(), done: 0, progress: &|_| {} };
-                match work.read(Way { threads, ..way }, 7 << 20).and_then(|()| work.read(way, u64::MAX)) {
-                    Ok(()) => assert_eq!((work.digest, work.done), (expected(&content), 20_000_001), "{way:?}"),
-                    Err(error) => assert!(error.is_absence(), "{error}"),
+        for source in [Source::Memory, Source::Device] {
+            for way in source.ways() {
+                for threads in [1, 2, 100] {
+                    let remembered = |_| Some(Setting { way: *way, threads });
+                    let plan = Plan { most_threads: 4, remembered: &remembered, progress: &|_| {} };
+                    let work = Work::new(&target, source, &plan);
+                    work.read().unwrap();
+                    let done = work.done.load(Ordering::Relaxed);
+                    let (digest, setting, _) = work.result();
+                    assert_eq!((digest, done), (expected(&content), 20_000_001), "{way:?}");
+                    assert_eq!(setting.threads, threads.min(4).min(20_000_001 / source.trial() as u32));
                 }
             }
         }
     }
 
     #[test]
-    fn a_large_file_is_tried_and_a_sparse_one_reads_as_zeros() {
+    fn a_large_file_is_searched_and_a_sparse_one_reads_as_zeros() {
         let file = tempfile::NamedTempFile::new_in(".").unwrap();
-        file.as_file().set_len(WORTH_TRIALS + (64 << 20) + 5).unwrap();
-        std::os::unix::fs::FileExt::write_all_at(file.as_file(), &[1, 2, 3, 4], WORTH_TRIALS + 16).unwrap();
-        let most = AtomicU64::new(0);
+        file.as_file().set_len((1 << 30) + 5).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(file.as_file(), &[1, 2, 3, 4], (1 << 29) + 16).unwrap();
+        let (most, told) = (AtomicU64::new(0), AtomicU64::new(0));
         let target = Target::find(file.path()).unwrap();
-        let found = digest(&target, 4, &|done| {
+        let found = found(&target, &|done| {
             most.fetch_max(done, Ordering::Relaxed);
-        })
-        .unwrap();
+            told.fetch_add(1, Ordering::Relaxed);
+        });
         assert_eq!(found.digest.to_string(), "04030201");
+        assert!(found.found && (1..=4).contains(&found.setting.threads), "{found:?}");
+        assert!(found.source.ways().contains(&found.setting.way));
         assert_eq!(most.into_inner(), target.bytes());
+        assert!(told.into_inner() > 100);
+    }
+
+    #[test]
+    fn a_file_that_becomes_shorter_is_an_error_of_every_thread() {
+        let file = tempfile::NamedTempFile::new_in(".").unwrap();
+        std::fs::write(file.path(), content(20_000_001)).unwrap();
+        let target = Target::find(file.path()).unwrap();
+        file.as_file().set_len(10_000_000).unwrap();
+        for source in [Source::Memory, Source::Device] {
+            for way in source.ways() {
+                let remembered = |_| Some(Setting { way: *way, threads: 4 });
+                let plan = Plan { most_threads: 4, remembered: &remembered, progress: &|_| {} };
+                let error = Work::new(&target, source, &plan).read().unwrap_err();
+                assert!(matches!(error, Error::Truncated { .. }), "{way:?}: {error}");
+            }
+        }
     }
 }

@@ -23,6 +23,7 @@ pub mod noise;
 mod observe;
 mod pace;
 mod requests;
+mod search;
 mod target;
 mod unfinished;
 pub mod write;

@@ -29,10 +29,15 @@ impl Fault {
 
     /// Says it on standard error; the exit status to end with.
     pub fn report(&self) -> ExitCode {
-        let line = clean(&self.0.split_whitespace().collect::<Vec<_>>().join(" "));
         // Nothing is left to do if even standard error is gone.
-        let _ = writeln!(std::io::stderr(), "kelvin: {line}");
+        let _ = writeln!(std::io::stderr(), "kelvin: {self}");
         ExitCode::from(2)
+    }
+}
+
+impl Display for Fault {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(&clean(&self.0.split_whitespace().collect::<Vec<_>>().join(" ")))
     }
 }
 

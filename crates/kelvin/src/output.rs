@@ -86,11 +86,24 @@ fn temporary_beside(path: &Path) -> Result<PathBuf, Fault> {
 
 /// Writes a file whole or not at all: to a temporary name beside it, then renamed.
 pub fn write_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Fault> {
+    write_whole(path, write, File::sync_all)
+}
+
+/// The same without waiting for the disk: for what can be had again if the machine fails in this moment.
+pub fn write_passing_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Fault> {
+    write_whole(path, write, |_| Ok(()))
+}
+
+fn write_whole(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    keep: impl FnOnce(&File) -> io::Result<()>,
+) -> Result<(), Fault> {
     let temporary = temporary_beside(path)?;
     let result = File::create(&temporary).and_then(|file| {
         let mut out = io::BufWriter::new(file);
         write(&mut out)?;
-        out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+        keep(&out.into_inner().map_err(io::IntoInnerError::into_error)?)?;
         std::fs::rename(&temporary, path)
     });
     result.map_err(|error| {

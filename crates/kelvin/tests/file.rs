@@ -36,7 +36,7 @@ impl Place {
         command.args(arguments).current_dir(self.path()).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.env("HOME", self.path()).env("XDG_DATA_HOME", self.path().join("data"));
-        command.env("TMPDIR", self.path()).env_remove("COLUMNS");
+        command.env("TMPDIR", self.path()).env_remove("COLUMNS").env("XDG_CACHE_HOME", self.path().join("cache"));
         command
     }
 
@@ -327,6 +327,44 @@ fn digests_of_several_files_of_standard_input_and_of_holes() {
     assert_eq!(place.digest("sparse"), "deadbeef");
     fs::write(place.path().join("empty"), "").unwrap();
     assert_eq!(place.digest("empty"), "00000000");
+}
+
+#[test]
+fn how_a_file_is_read_fastest_is_remembered_for_its_file_system() {
+    let place = Place::new();
+    // Large enough for a search, and all of it holes but its end: it costs no disk.
+    let large = fs::File::create(place.path().join("large")).unwrap();
+    large.set_len(300 << 20).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&large, &[1, 2, 3, 4], 300 << 20).unwrap();
+    let digest = |arguments: &[&str]| {
+        let output = place.run(&[&["digest", "large"], arguments].concat());
+        assert_eq!((output.status.code(), stdout(&output)), (Some(0), "04030201  large\n"));
+        stderr(&output).to_owned()
+    };
+    let kept = place.path().join("cache/kelvin/digest.json");
+    let known = || serde_json::from_slice::<Value>(&fs::read(&kept).unwrap()).unwrap();
+    assert_eq!(digest(&[]), "");
+    let first = &known()["settings"];
+    assert_eq!((first.as_array().unwrap().len(), &first[0]["kelvin"]), (1, &env!("CARGO_PKG_VERSION").into()));
+
+    // What was found under other circumstances stays, and does not count here.
+    let mut other = known();
+    other["settings"][0]["kernel"] = "0.0".into();
+    fs::write(&kept, other.to_string()).unwrap();
+    assert_eq!(digest(&[]), "");
+    assert_eq!(known()["settings"].as_array().unwrap().len(), 2);
+    // Anew, all that was known is forgotten.
+    assert_eq!(digest(&["--anew"]), "");
+    assert_eq!(known()["settings"].as_array().unwrap().len(), 1);
+
+    // What cannot be read or kept is said, and the digest is right all the same.
+    fs::write(&kept, "nonsense").unwrap();
+    assert!(digest(&[]).contains("digest.json is not what kelvin writes"));
+    assert_eq!(fs::read(&kept).unwrap(), b"nonsense", "what kelvin did not write is left alone");
+    assert_eq!(digest(&["--anew"]), "");
+    fs::remove_dir_all(place.path().join("cache")).unwrap();
+    fs::write(place.path().join("cache"), "a file in the place of the directory").unwrap();
+    assert!(digest(&["--anew"]).contains("is not remembered: cannot make "));
 }
 
 #[test]

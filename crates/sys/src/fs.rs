@@ -24,12 +24,7 @@ pub struct Room {
 /// # Errors
 /// Those of statvfs, such as `NotFound`; `InvalidInput` for a path with a NUL byte.
 pub fn room(path: &Path) -> Result<Room> {
-    let name = CString::new(path.as_os_str().as_bytes()).map_err(Error::from)?;
-    let mut answer = std::mem::MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: `name` is a NUL-terminated string and `answer` has room for what statvfs writes.
-    check(unsafe { libc::statvfs(name.as_ptr(), answer.as_mut_ptr()) })?;
-    // SAFETY: statvfs succeeded, so it has filled the structure.
-    let answer = unsafe { answer.assume_init() };
+    let answer = status(path)?;
     // The fields are 64 bits wide on the targets we build for and narrower on others.
     #[allow(clippy::unnecessary_cast)]
     let (unit, total, available) = (answer.f_frsize as u64, answer.f_blocks as u64, answer.f_bavail as u64);
@@ -41,6 +36,27 @@ pub fn room(path: &Path) -> Result<Room> {
         total_files,
         free_files,
     })
+}
+
+fn status(path: &Path) -> Result<libc::statvfs> {
+    let name = CString::new(path.as_os_str().as_bytes()).map_err(Error::from)?;
+    let mut answer = std::mem::MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: `name` is a NUL-terminated string and `answer` has room for what statvfs writes.
+    check(unsafe { libc::statvfs(name.as_ptr(), answer.as_mut_ptr()) })?;
+    // SAFETY: statvfs succeeded, so it has filled the structure.
+    Ok(unsafe { answer.assume_init() })
+}
+
+/// What tells the file system that holds a path from others, for as long as it is mounted, and with most kinds for as long as
+/// it exists (f_fsid of statvfs(3)).
+///
+/// # Errors
+/// As [`room`].
+pub fn identity(path: &Path) -> Result<u64> {
+    let answer = status(path)?;
+    // 64 bits wide on the targets we build for and narrower on others.
+    #[allow(clippy::unnecessary_cast)]
+    Ok(answer.f_fsid as u64)
 }
 
 /// Share of a file system that a user without privileges may still fill, 0 to 1; 0 for one without any size.
@@ -151,6 +167,12 @@ mod tests {
         let room = room(Path::new("/")).unwrap();
         assert!(room.total_bytes > 0 && room.available_bytes <= room.total_bytes);
         assert!((0.0..=1.0).contains(&free_share(Path::new("/")).unwrap()));
+    }
+
+    #[test]
+    fn file_systems_are_told_apart() {
+        let [root, processes, again] = ["/", "/proc", "/proc/self"].map(|path| identity(Path::new(path)).unwrap());
+        assert!(root != processes && processes == again, "{root:x} {processes:x} {again:x}");
     }
 
     #[test]

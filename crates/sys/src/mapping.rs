@@ -147,12 +147,7 @@ impl FileMapping {
     /// # Errors
     /// Those of madvise: EFAULT for a part behind the end of the file, EINVAL for an older kernel.
     pub fn populate(&self, offset: usize, bytes: usize) -> Result<()> {
-        if offset > self.bytes || bytes > self.bytes - offset {
-            return Err(Error::other(format!("{bytes} bytes at {offset} leave the mapping")));
-        }
-        // SAFETY: inside the mapping, as just checked.
-        let start = unsafe { self.start.add(offset) };
-        advise(start, bytes, libc::MADV_POPULATE_READ)
+        advise(self.inside(offset, bytes)?, bytes, libc::MADV_POPULATE_READ)
     }
 
     /// Says that pages are read one after another, so that the kernel reads far ahead (MADV_SEQUENTIAL).
@@ -171,13 +166,22 @@ impl FileMapping {
         advise(self.start, self.bytes, libc::MADV_RANDOM)
     }
 
-    /// Forgets where the pages of the first `bytes` are, so that the next touch of each is a fault; they stay in the page
-    /// cache (MADV_DONTNEED).
+    /// Forgets where the pages of a part that begins at a page are, so that the next touch of each is a fault; they stay in
+    /// the page cache (MADV_DONTNEED).
     ///
     /// # Errors
-    /// Those of madvise.
-    pub fn forget(&self, bytes: usize) -> Result<()> {
-        advise(self.start, bytes.min(self.bytes), libc::MADV_DONTNEED)
+    /// Those of madvise; a part that is not inside.
+    pub fn forget(&self, offset: usize, bytes: usize) -> Result<()> {
+        advise(self.inside(offset, bytes)?, bytes, libc::MADV_DONTNEED)
+    }
+
+    /// The address of a part, if it is one.
+    fn inside(&self, offset: usize, bytes: usize) -> Result<NonNull<u8>> {
+        if offset > self.bytes || bytes > self.bytes - offset {
+            return Err(Error::other(format!("{bytes} bytes at {offset} leave the mapping")));
+        }
+        // SAFETY: inside the mapping, as just checked.
+        Ok(unsafe { self.start.add(offset) })
     }
 
     /// For each page from `offset` on, `bytes` long, whether the page cache holds it (mincore). The kernel tells the
@@ -376,7 +380,7 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(faults_of(|| mapping.read(0, page_bytes(), 64)), 64);
             assert_eq!(faults_of(|| mapping.read(0, page_bytes(), 64)), 0);
-            mapping.forget(mapping.len()).unwrap();
+            mapping.forget(0, mapping.len()).unwrap();
         }
     }
 

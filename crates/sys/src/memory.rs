@@ -68,11 +68,11 @@ impl Arena {
         Ok(Self { start, bytes })
     }
 
-    /// A buffer for reading and writing files, resident: from 256 KiB on in huge pages, if the kernel gives them. What is in
+    /// A buffer for reading and writing files, resident: from 512 KiB on in huge pages, if the kernel gives them. What is in
     /// one piece in memory goes to the device in one piece; of scattered pages a large direct request has hundreds, which
     /// are more than some devices take at a time.
     pub fn for_files(bytes: usize) -> Result<Self> {
-        const LARGE: usize = 256 << 10;
+        const LARGE: usize = 512 << 10;
         Self::populated(bytes, if bytes >= LARGE { Pages::Huge } else { Pages::Base })
     }
 

@@ -1,6 +1,7 @@
 //! A mapping of the file, copied out of block by block, or looked at in place.
 
 use std::fs::File;
+use std::ops::Range;
 
 use kelvin_sys::bus::Guard;
 use kelvin_sys::mapping::FileMapping;
@@ -27,7 +28,9 @@ pub(crate) struct Mapped {
     buffer: Vec<u8>,
     populate: bool,
     /// The part that was mapped ahead last.
-    ahead: std::ops::Range<usize>,
+    ahead: Range<usize>,
+    /// What lies around all that was asked for since the mapping was made or forgotten.
+    touched: Range<usize>,
 }
 
 impl Mapped {
@@ -47,17 +50,26 @@ impl Mapped {
             }
         };
         let buffer = vec![0; if engine == Engine::MmapInPlace { 0 } else { how.block }];
-        Ok(Self { target, view, buffer, populate: engine != Engine::Mmap, ahead: 0..0 })
+        Ok(Self { target, view, buffer, populate: engine == Engine::MmapPopulate, ahead: 0..0, touched: 0..0 })
     }
 
     pub(crate) fn forget(&mut self) -> Result<()> {
         self.ahead = 0..0;
-        let Some((_, mapping)) = &self.view else { return Ok(()) };
-        mapping.forget(mapping.len()).map_err(|error| Error::call("unmap the pages of", self.target.path(), error))
+        let touched = std::mem::take(&mut self.touched);
+        let Some((_, mapping)) = self.view.as_ref().filter(|_| !touched.is_empty()) else { return Ok(()) };
+        // Whole windows: more may have been mapped than was asked for.
+        let start = touched.start / WINDOW * WINDOW;
+        let end = touched.end.next_multiple_of(WINDOW).min(mapping.len());
+        mapping.forget(start, end - start).map_err(|error| Error::call("unmap the pages of", self.target.path(), error))
     }
 
     pub(crate) fn read<O: Observer>(&mut self, requests: &mut Requests, observer: &mut O) -> Result<()> {
         let Some((guard, mapping)) = &self.view else { return Ok(()) };
+        let (start, end) = (requests.range().start as usize, requests.range().end as usize);
+        self.touched = match self.touched.is_empty() {
+            true => start..end,
+            false => self.touched.start.min(start)..self.touched.end.max(end),
+        };
         for request in requests {
             let stamp = observer.begin();
             let offset = request.offset as usize;

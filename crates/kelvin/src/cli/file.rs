@@ -228,6 +228,9 @@ pub struct DigestArgs {
     /// Most threads to read a file with [default: one for each CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
+    /// Forget how files on their file systems were read fastest before, and find it out anew
+    #[arg(long)]
+    pub anew: bool,
     /// Also say on standard error how each file was read, and how fast
     #[arg(long, short)]
     pub verbose: bool,

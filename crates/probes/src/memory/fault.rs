@@ -313,7 +313,7 @@ impl Subject {
         let touched = touches * self.step;
         match &mut self.memory {
             Memory::Anonymous(arena) => mapping::discard(arena, touched)?,
-            Memory::Mapped(mapping) => mapping.forget(touched)?,
+            Memory::Mapped(mapping) => mapping.forget(0, touched)?,
         }
         Ok(Touches {
             ticks: ended.wrapping_sub(begun),

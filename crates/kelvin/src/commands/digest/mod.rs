@@ -1,18 +1,22 @@
 //! `kelvin digest`: the digest of files as fast as the machine can read them, and checking them against a list.
 
+mod remembered;
+
+use std::cell::RefCell;
 use std::io::{self, BufRead, BufReader, ErrorKind, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use kelvin_file::fast::{self, Digested};
+use kelvin_file::fast::{self, Digested, Plan, Source};
 use kelvin_file::{Access, Digest, Target};
 use kelvin_report::units;
 
 use crate::cli::DigestArgs;
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::output::{self, remark};
+use remembered::{Circumstances, Remembered};
 
 /// The name of standard input.
 const STANDARD_INPUT: &str = "-";
@@ -24,10 +28,31 @@ pub fn digest(args: &DigestArgs) -> Done {
     kelvin_sys::interrupt::watch().map_err(|error| Fault::new("cannot watch for signals", error))?;
     let allowed =
         kelvin_sys::cpu::allowed().map_err(|error| Fault::new("cannot tell which CPUs may be used", error))?;
-    let reader = Reader { threads: args.threads.unwrap_or(allowed.len() as u32), verbose: args.verbose };
+    let cpus = allowed.len() as u32;
+    let reader = Reader {
+        cpus,
+        threads: args.threads.unwrap_or(cpus),
+        verbose: args.verbose,
+        remembered: RefCell::new(remembered(args.anew)),
+    };
     let standard_input = [PathBuf::from(STANDARD_INPUT)];
     let files = if args.files.is_empty() { &standard_input[..] } else { &args.files };
-    if args.check { check(&reader, files, args.quiet) } else { print(&reader, files) }
+    let done = if args.check { check(&reader, files, args.quiet) } else { print(&reader, files) };
+    // The digests are right all the same, and so this is no failure.
+    if let Some(Err(fault)) = reader.remembered.borrow().as_ref().map(Remembered::keep) {
+        remark(format_args!("kelvin: how these files are read fastest is not remembered: {fault}"));
+    }
+    done
+}
+
+/// What earlier digests found, unless it is wanted anew; none where it can be neither read nor kept, which is said.
+fn remembered(anew: bool) -> Option<Remembered> {
+    let place = Remembered::place(|name| std::env::var_os(name));
+    let read = place.and_then(|path| if anew { Ok(Remembered::nothing(path)) } else { Remembered::read(path) });
+    read.map_err(|fault| {
+        remark(format_args!("kelvin: how files are read fastest is sought and not remembered here: {fault}"))
+    })
+    .ok()
 }
 
 /// Prints the digest of each file. One that cannot be read is said, and the others are read all the same.
@@ -158,8 +183,11 @@ fn lines_of(list: &Path) -> Result<Box<dyn Iterator<Item = io::Result<String>>>,
 
 /// Reads files, and says how if that is wanted.
 struct Reader {
+    /// CPUs that may be used.
+    cpus: u32,
     threads: u32,
     verbose: bool,
+    remembered: RefCell<Option<Remembered>>,
 }
 
 impl Reader {
@@ -169,13 +197,26 @@ impl Reader {
         }
         let target = Target::find(file).map_err(Fault::because)?;
         let progress = Progress::new(target.bytes());
-        let found = fast::digest(&target, self.threads, &|done| progress.show(done));
+        let remembered = |source| {
+            let known = self.remembered.borrow();
+            known.as_ref()?.find(&self.circumstances(&target, source).ok()?, source)
+        };
+        let show = |done| progress.show(done);
+        let plan = Plan { most_threads: self.threads, remembered: &remembered, progress: &show };
+        let found = fast::digest(&target, plan);
         drop(progress);
         let found = found.map_err(Fault::because)?;
+        if let (true, Some(known)) = (found.found, self.remembered.borrow_mut().as_mut()) {
+            known.note(self.circumstances(&target, found.source)?, found.setting);
+        }
         if self.verbose {
             remark(verbose_line(file, &found));
         }
         Ok(found.digest)
+    }
+
+    fn circumstances(&self, target: &Target, source: Source) -> Result<Circumstances, Fault> {
+        Circumstances::of(target, source, self.cpus.min(self.threads))
     }
 
     fn interrupted(&self) -> bool {
@@ -185,7 +226,7 @@ impl Reader {
 
 /// `data.bin: 4 GiB in 0.31 s, 13.1 GiB/s, by pread of 128 KiB, 2 threads; 100 % of it was in memory`.
 fn verbose_line(file: &Path, found: &Digested) -> String {
-    let way = found.way;
+    let (way, threads) = (found.setting.way, found.setting.threads);
     let past = if way.access == Access::Direct { " past the page cache" } else { "" };
     format!(
         "{}: {} in {}, {}, by {} of {}{past}, {}; about {} of it was in memory",
@@ -195,7 +236,7 @@ fn verbose_line(file: &Path, found: &Digested) -> String {
         units::plain(found.rate(), kelvin_model::Unit::BytesPerSecond),
         way.engine,
         units::bytes(way.block as u64),
-        if way.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", way.threads) },
+        if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") },
         units::share(found.cached),
     )
 }

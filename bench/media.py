@@ -1,0 +1,79 @@
+"""Devices whose rate is known or steady: a loop device over memory, and a control group that limits what is read from it.
+
+Needs root. All that is made is taken away again.
+"""
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import common
+
+MIB = 1 << 20
+
+
+def fill(path, bytes_):
+    """Random bytes, on the device."""
+    with path.open("wb") as out:
+        for _ in range(bytes_ // MIB):
+            out.write(os.urandom(MIB))
+        out.flush()
+        os.fsync(out.fileno())
+
+
+@contextmanager
+def loop_device(bytes_):
+    """A file of random bytes on ext4 on a loop device over memory, and the device."""
+    if os.geteuid() != 0:
+        raise common.Missing("a loop device needs root; --only cached digest goes without")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory, tempfile.TemporaryDirectory() as place:
+        image = Path(memory) / "image"
+        with image.open("wb") as out:
+            out.truncate(bytes_ + bytes_ // 4 + 64 * MIB)
+        device = common.run(["losetup", "--find", "--show", image]).strip()
+        try:
+            common.run(["mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", device])
+            common.run(["mount", device, place])
+            try:
+                path = Path(place) / "data"
+                fill(path, bytes_)
+                yield path, device
+            finally:
+                common.run(["umount", place])
+        finally:
+            common.run(["losetup", "--detach", device])
+
+
+@contextmanager
+def limited(device, bytes_, requests):
+    """A control group that may read so many bytes and requests a second from a device: what a child calls before it becomes
+    another program, to be in it. None, after saying why, where there can be no such group.
+    """
+    number = os.stat(device).st_rdev
+    numbers = f"{os.major(number)}:{os.minor(number)}"
+    first, second = Path("/sys/fs/cgroup/blkio"), Path("/sys/fs/cgroup")
+    if first.is_dir():
+        group = first / f"kelvin-bench-{os.getpid()}"
+        limits = [("blkio.throttle.read_bps_device", f"{numbers} {bytes_}"), ("blkio.throttle.read_iops_device", f"{numbers} {requests}")]
+    elif "io" in (second / "cgroup.controllers").read_text().split():
+        group = second / f"kelvin-bench-{os.getpid()}"
+        limits = [("io.max", f"{numbers} rbps={bytes_} riops={requests}")]
+    else:
+        common.say("no control groups that limit block devices are here: the loop device is judged as fast as it is")
+        yield None
+        return
+    group.mkdir()
+    try:
+        for name, text in limits:
+            (group / name).write_text(text)
+        yield lambda: (group / "cgroup.procs").write_text("0")
+    except OSError as error:
+        raise common.Missing(f"a limit on a block device: {error}") from error
+    finally:
+        group.rmdir()
+
+
+def drop(path):
+    """Takes a file out of the page cache."""
+    with path.open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

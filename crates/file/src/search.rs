@@ -1,0 +1,259 @@
+//! Which way of reading a file is the fastest, and by how many threads, found while the file is read.
+//!
+//! Pure: it is told how long each piece of the file took, and says how the next one is to be read. Each thread reads pieces in
+//! every way in turn, goes on with the best one, and when all have done so there are twice as many threads, until that is no
+//! faster. Nobody waits for anybody.
+
+use kelvin_stats::median;
+
+/// Times that each thread tries each way: once to find its buffers and mappings made, and then as often as a median needs
+/// to bear one piece that was interrupted.
+const WARM_UP: usize = 1;
+const COUNTED: usize = 3;
+/// How much faster another way must be than the one that was remembered or found first, or another number of threads than
+/// half of it: what is as good is not worth a change.
+const WORTH: f64 = 1.05;
+
+/// What a thread is to do with its next piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// The way, by its place among the candidates.
+    pub(crate) way: usize,
+    /// Whether it is a part of the search.
+    pub(crate) trial: bool,
+    stage: u32,
+    counted: bool,
+}
+
+/// A search over so many ways and up to so many threads.
+#[derive(Clone, Debug)]
+pub(crate) struct Search {
+    /// Rates of the pieces that were read in each way by this number of threads, in bytes a nanosecond; none for a way that
+    /// is not to be had.
+    ways: Vec<Option<Vec<f64>>>,
+    best: usize,
+    threads: u32,
+    most: u32,
+    stage: u32,
+    /// Pieces that each thread has begun and ended in this stage.
+    begun: Vec<usize>,
+    ended: Vec<usize>,
+    /// The setting before the last growth, and its rate.
+    before: Option<(usize, u32, f64)>,
+    settled: bool,
+    /// Whether a stage has come to its end.
+    concluded: bool,
+}
+
+impl Search {
+    /// Begins with this way and number of threads.
+    pub(crate) fn new(ways: usize, way: usize, threads: u32, most: u32) -> Self {
+        let mut search = Self {
+            ways: vec![Some(Vec::new()); ways],
+            best: way,
+            threads: threads.clamp(1, most.max(1)),
+            most: most.max(1),
+            stage: 0,
+            begun: Vec::new(),
+            ended: Vec::new(),
+            before: None,
+            settled: false,
+            concluded: false,
+        };
+        search.forget();
+        search
+    }
+
+    /// The way that is best so far.
+    pub(crate) fn best(&self) -> usize {
+        self.best
+    }
+
+    /// Threads that are to read now.
+    pub(crate) fn threads(&self) -> u32 {
+        self.threads
+    }
+
+    /// Whether it has come to its end by itself: what it says is what it found.
+    pub(crate) fn found(&self) -> bool {
+        self.concluded
+    }
+
+    /// Ends it before it has begun: what it says is what it began with.
+    pub(crate) fn settle(&mut self) {
+        self.settled = true;
+    }
+
+    /// Pieces that the stage with this number of threads takes.
+    pub(crate) fn pieces(&self, threads: u32) -> u64 {
+        self.trials() as u64 * u64::from(threads)
+    }
+
+    /// Threads of the stage after this one.
+    fn more_threads(&self) -> u32 {
+        self.threads.saturating_mul(2).min(self.most)
+    }
+
+    /// What a thread is to do next; nothing if it is one too many.
+    pub(crate) fn next(&mut self, thread: u32) -> Option<Turn> {
+        if thread >= self.threads {
+            return None;
+        }
+        let begun = if self.settled { usize::MAX } else { self.begun[thread as usize] };
+        let there: Vec<usize> = (0..self.ways.len()).filter(|&way| self.ways[way].is_some()).collect();
+        if begun >= self.trials() || there.is_empty() {
+            return Some(Turn { way: self.best, trial: false, stage: self.stage, counted: false });
+        }
+        self.begun[thread as usize] += 1;
+        // Every thread begins at another way, so that what all share is asked for in all ways at once.
+        let way = there[(begun + thread as usize) % there.len()];
+        Some(Turn { way, trial: true, stage: self.stage, counted: begun / there.len() >= WARM_UP })
+    }
+
+    /// That a way is not to be had; whether there is another one.
+    pub(crate) fn leave_out(&mut self, way: usize) -> bool {
+        self.ways[way] = None;
+        // What was begun would not come out even: the stage begins anew.
+        self.forget();
+        match self.ways.iter().position(Option::is_some) {
+            Some(first) => {
+                if self.best == way {
+                    self.best = first;
+                }
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// That a piece is done, at this rate. `room` tells whether what is left of the file is enough for so many more pieces.
+    pub(crate) fn done(&mut self, thread: u32, turn: Turn, rate: f64, room: impl Fn(u64) -> bool) {
+        if self.settled || turn.stage != self.stage || !turn.trial {
+            return;
+        }
+        if let Some(Some(rates)) = self.ways.get_mut(turn.way).filter(|_| turn.counted) {
+            rates.push(rate);
+        }
+        self.ended[thread as usize] += 1;
+        if self.ended.iter().all(|&ended| ended >= self.trials()) {
+            self.conclude(room);
+        }
+    }
+
+    /// The number of threads has been tried in every way.
+    fn conclude(&mut self, room: impl Fn(u64) -> bool) {
+        let rate =
+            |way: usize| self.ways[way].as_ref().filter(|rates| !rates.is_empty()).map_or(0.0, |rates| median(rates));
+        let first = (self.best, rate(self.best) * WORTH);
+        let (best, _) = (0..self.ways.len())
+            .map(|way| (way, rate(way)))
+            .fold(first, |best, other| if other.0 != self.best && other.1 > best.1 { other } else { best });
+        let total = rate(best) * f64::from(self.threads);
+        self.concluded = true;
+        match self.before {
+            Some((way, threads, before)) if total < WORTH * before => {
+                (self.best, self.threads, self.settled) = (way, threads, true);
+            }
+            _ => {
+                self.best = best;
+                let more = self.more_threads();
+                if more > self.threads && room(self.pieces(more)) {
+                    self.before = Some((best, self.threads, total));
+                    self.threads = more;
+                    self.forget();
+                } else {
+                    self.settled = true;
+                }
+            }
+        }
+    }
+
+    /// Pieces that each thread reads in a stage.
+    fn trials(&self) -> usize {
+        (WARM_UP + COUNTED) * self.ways.iter().flatten().count()
+    }
+
+    fn forget(&mut self) {
+        self.stage += 1;
+        self.ways.iter_mut().flatten().for_each(Vec::clear);
+        self.begun = vec![0; self.threads as usize];
+        self.ended = self.begun.clone();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A file of so many pieces, of which each takes what `time` says of way and threads, read to its end: the setting that was
+    /// found, and how many pieces were read in each way.
+    fn read(mut search: Search, pieces: u64, time: impl Fn(usize, u32) -> f64) -> (Search, Vec<u64>) {
+        let (mut left, mut counts) = (pieces, vec![0; search.ways.len()]);
+        // When each thread is next free.
+        let mut free: Vec<f64> = Vec::new();
+        while left > 0 {
+            free.resize(search.threads() as usize, free.first().copied().unwrap_or(0.0));
+            let thread = (0..free.len()).min_by(|&left, &right| free[left].total_cmp(&free[right])).unwrap();
+            let turn = search.next(thread as u32).unwrap();
+            let took = time(turn.way, search.threads());
+            free[thread] += took;
+            left -= 1;
+            counts[turn.way] += 1;
+            search.done(thread as u32, turn, 1.0 / took, |more| more <= left);
+        }
+        (search, counts)
+    }
+
+    #[test]
+    fn threads_grow_while_they_help_and_no_further() {
+        // Up to four threads are served in full, more share what four get.
+        let time = |way: usize, threads: u32| [1.0, 0.5, 2.0][way] * (f64::from(threads) / 4.0).max(1.0);
+        for (most, found) in [(1, 1), (2, 2), (3, 3), (4, 4), (64, 4)] {
+            let (search, counts) = read(Search::new(3, 0, 1, most), 10_000, time);
+            assert_eq!((search.best(), search.threads(), search.settled), (1, found, true), "up to {most}");
+            assert!(counts[1] > 9_800, "{counts:?}");
+            assert!(search.clone().next(found).is_none() || found == most);
+        }
+    }
+
+    #[test]
+    fn what_was_remembered_stays_unless_another_is_clearly_better() {
+        let found = |other: f64| read(Search::new(2, 1, 2, 2), 1000, |way, _| [other, 1.0][way]).0.best();
+        assert_eq!((found(0.97), found(0.90)), (1, 0));
+    }
+
+    #[test]
+    fn one_piece_that_was_interrupted_decides_nothing() {
+        let mut search = Search::new(2, 0, 1, 1);
+        for piece in 0..8 {
+            let turn = search.next(0).unwrap();
+            assert!(turn.trial);
+            let interrupted = piece == 5;
+            search.done(0, turn, if interrupted { 0.01 } else { [1.0, 2.0][turn.way] }, |_| true);
+        }
+        assert_eq!((search.best(), search.settled), (1, true));
+    }
+
+    #[test]
+    fn a_way_that_is_not_to_be_had_is_left_out() {
+        let mut search = Search::new(2, 0, 1, 1);
+        let turn = search.next(0).unwrap();
+        assert!(search.leave_out(turn.way));
+        let (search, counts) = read(search, 100, |_, _| 1.0);
+        assert_eq!((search.best(), counts), (1, vec![0, 100]));
+        assert!(!search.clone().leave_out(1));
+    }
+
+    proptest! {
+        #[test]
+        fn a_file_of_any_size_is_read_and_no_thread_too_many_is_asked(
+            pieces in 0u64..500, ways in 1usize..4, threads in 1u32..9, most in 1u32..9, scale in 0.1f64..2.0
+        ) {
+            let time = |way: usize, threads: u32| (1.0 + way as f64) * f64::from(threads).powf(scale - 0.1);
+            let (search, counts) = read(Search::new(ways, ways - 1, threads, most), pieces, time);
+            prop_assert_eq!(counts.iter().sum::<u64>(), pieces);
+            prop_assert!(search.threads() <= most.max(1));
+        }
+    }
+}
