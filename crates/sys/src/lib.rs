@@ -27,6 +27,7 @@ pub mod pagemap;
 pub mod peer;
 pub mod process;
 pub mod random;
+pub mod ready;
 pub mod shared;
 pub mod signals;
 pub mod stdio;
