@@ -62,7 +62,7 @@ fn an_agent_serves_whoever_knows_the_secret_and_ends_by_a_signal() {
     let mut answer = [0; 3];
     test.socket().write_all(b"abc").unwrap();
     test.socket().read_exact(&mut answer).unwrap();
-    assert_eq!((&answer, test.finish().unwrap().messages), (b"abc", 1));
+    assert_eq!((&answer, test.finish().unwrap().arrived), (b"abc", 1));
     let (status, told) = agent.end("-INT");
     assert_eq!(status, Some(0));
     for words in ["serves whoever knows the secret, 4 at one time", "came", "messages of 3 bytes back over TCP"] {

@@ -30,10 +30,12 @@ pub struct Limits {
     pub test: Duration,
     /// Bytes of a message.
     pub message: u32,
+    /// Connections of one test.
+    pub streams: u32,
 }
 
 impl Default for Limits {
-    /// Enough for a run of all there is by a few clients; a thread of 256 KiB and two messages of memory for each.
+    /// Enough for a run of all there is by a few clients; a thread of 256 KiB and a message of memory for each of their connections.
     fn default() -> Self {
         Self {
             clients: 4,
@@ -42,6 +44,7 @@ impl Default for Limits {
             idle: Duration::from_secs(30),
             test: Duration::from_secs(120),
             message: 1 << 20,
+            streams: 16,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::time::Duration;
 
 use crate::deadline::{Connection, Deadline};
-use crate::message::{Answer, Ask, Cookie, Seen, Transport};
+use crate::message::{Answer, Ask, Cookie, Counted, Seen, Transport};
 use crate::secret::Secret;
 use crate::{Error, PORT, Result, channel::Channel, handshake};
 
@@ -95,13 +95,33 @@ impl Client {
         Ok(Test { client: self, socket })
     }
 
+    /// Opens so many connections, of which the agent takes and counts all that comes.
+    ///
+    /// # Errors
+    /// An agent that refuses, or cannot be reached at the port that it names.
+    pub fn streams(&mut self, count: u32) -> Result<Test<'_, Vec<TcpStream>>> {
+        let (address, cookie) = self.ask(&Ask::Take { streams: count })?;
+        let open = |_| stream(address, &cookie);
+        let socket = (0..count).map(open).collect::<Result<_>>()?;
+        Ok(Test { client: self, socket })
+    }
+
+    /// Has the agent accept connections at an address, and close them.
+    ///
+    /// # Errors
+    /// An agent that refuses.
+    pub fn accepting(&mut self) -> Result<Test<'_, SocketAddr>> {
+        let (address, _) = self.ask(&Ask::Accept)?;
+        Ok(Test { client: self, socket: address })
+    }
+
     /// Asks for a test, and returns where it is.
     fn ask(&mut self, ask: &Ask) -> Result<(SocketAddr, Cookie)> {
         self.channel.send(ask, ANSWER)?;
         match self.channel.receive(ANSWER)? {
             Answer::Ready { port, cookie } => Ok((SocketAddr::new(self.agent.ip(), port), cookie)),
             Answer::Failed { why } => Err(Error::Refused(why)),
-            Answer::Done(_) => Err(Error::Nonsense("it ended a test that had not begun".into())),
+            Answer::Done(_) | Answer::Counted(_) => Err(unasked()),
         }
     }
 
@@ -109,9 +129,27 @@ impl Client {
         match self.channel.receive(ANSWER)? {
             Answer::Done(seen) => Ok(seen),
             Answer::Failed { why } => Err(Error::Refused(why)),
-            Answer::Ready { .. } => Err(Error::Nonsense("it began a test that had not ended".into())),
+            Answer::Ready { .. } | Answer::Counted(_) => Err(unasked()),
         }
     }
+
+    fn end(&mut self) -> Result<Seen> {
+        self.channel.send(&Ask::End, ANSWER)?;
+        self.outcome()
+    }
+}
+
+fn unasked() -> Error {
+    Error::Nonsense("it answered what was not asked".into())
+}
+
+/// A connection of a test.
+fn stream(address: SocketAddr, cookie: &Cookie) -> Result<TcpStream> {
+    let mut stream = TcpStream::connect_timeout(&address, HANDSHAKE).map_err(Error::call("connect for the test"))?;
+    stream.set_nodelay(true).map_err(Error::call("set up the test"))?;
+    Deadline::within(HANDSHAKE).drain(&mut stream, cookie, "take the cookie")?;
+    stream.wait_at_most(SILENCE).map_err(Error::call("set up the test"))?;
+    Ok(stream)
 }
 
 /// Sends the cookie until it comes back.
@@ -129,7 +167,7 @@ fn introduce(socket: &UdpSocket, cookie: &Cookie) -> Result<()> {
     Err(Error::Late { doing: "send a datagram back (does a firewall drop them?)", seconds })
 }
 
-/// A test that goes on, and the socket over which its messages travel.
+/// A test that goes on, and the socket (or sockets, or the address to connect to) over which its messages travel.
 #[derive(Debug)]
 pub struct Test<'a, S> {
     client: &'a mut Client,
@@ -160,7 +198,39 @@ impl Test<'_, UdpSocket> {
     /// # Errors
     /// A fault that the agent saw, or an agent that is gone.
     pub fn finish(self) -> Result<Seen> {
-        self.client.channel.send(&Ask::End, ANSWER)?;
-        self.client.outcome()
+        self.client.end()
+    }
+}
+
+impl Test<'_, Vec<TcpStream>> {
+    /// What has arrived by now, counted by the agent in its own time.
+    ///
+    /// # Errors
+    /// A connection that was lost, or an agent that is gone.
+    pub fn counted(&mut self) -> Result<Counted> {
+        self.client.channel.send(&Ask::Count, ANSWER)?;
+        match self.client.channel.receive(ANSWER)? {
+            Answer::Counted(counted) => Ok(counted),
+            Answer::Failed { why } => Err(Error::Refused(why)),
+            Answer::Ready { .. } | Answer::Done(_) => Err(unasked()),
+        }
+    }
+
+    /// Ends it, and returns what the agent saw: of what was still on its way, nothing.
+    ///
+    /// # Errors
+    /// A fault that the agent saw, or an agent that is gone.
+    pub fn finish(self) -> Result<Seen> {
+        self.client.end()
+    }
+}
+
+impl Test<'_, SocketAddr> {
+    /// Ends it, and returns what the agent saw.
+    ///
+    /// # Errors
+    /// A fault that the agent saw, or an agent that is gone.
+    pub fn finish(self) -> Result<Seen> {
+        self.client.end()
     }
 }

@@ -28,6 +28,15 @@ pub enum Ask {
         /// Bytes of a message.
         bytes: u32,
     },
+    /// Take what comes over so many connections of TCP, and count it.
+    Take {
+        /// The connections.
+        streams: u32,
+    },
+    /// Accept connections, and close those that were closed.
+    Accept,
+    /// Say what has arrived by now of the test that goes on.
+    Count,
     /// End the test that goes on: one over datagrams has no end of its own.
     End,
 }
@@ -36,6 +45,9 @@ impl fmt::Display for Ask {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Echo { transport, bytes } => write!(out, "asks for messages of {bytes} bytes back over {transport}"),
+            Self::Take { streams } => write!(out, "sends by {streams} connections"),
+            Self::Accept => write!(out, "asks for connections to be accepted"),
+            Self::Count => write!(out, "asks what arrived"),
             Self::End => write!(out, "asks for the end of a test"),
         }
     }
@@ -61,6 +73,8 @@ pub enum Answer {
         /// What a connection begins with.
         cookie: Cookie,
     },
+    /// What has arrived by now, in the agent's own time: a rate is a difference of two of these.
+    Counted(Counted),
     /// It is over, and this is what the agent saw of it.
     Done(Seen),
     /// It cannot be, or ended by a fault.
@@ -70,12 +84,21 @@ pub enum Answer {
     },
 }
 
+/// What has arrived at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Bytes of streams.
+    pub bytes: u64,
+    /// Nanoseconds since the test began, by the agent's clock, when they were counted.
+    pub at: u64,
+}
+
 /// What the agent saw of a test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
-    /// Messages that came, whole.
-    pub messages: u64,
-    /// Nanoseconds of CPU time of the thread that served it: in user mode, and in the kernel.
+    /// What arrived: whole messages of an echo, bytes of streams, connections.
+    pub arrived: u64,
+    /// Nanoseconds of CPU time of the threads that served it: in user mode, and in the kernel.
     pub cpu_nanoseconds: [u64; 2],
     /// Most tests that the agent served at one time, this one counted: more than one, and each had only a part of it.
     pub tests: u32,

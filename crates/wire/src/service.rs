@@ -1,5 +1,7 @@
 //! What an agent does for a client: the other end of each test.
 
+mod take;
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
@@ -24,19 +26,30 @@ const LARGEST_DATAGRAM: u32 = 65_507;
 /// Serves one test, and says what was seen of it.
 pub fn serve(ask: &Ask, channel: &mut Channel, limits: &Limits, tests: &AtomicU32) -> Result<Seen> {
     let served = Served::begin(tests);
-    let before = usage(Who::Thread);
-    let messages = match *ask {
+    let before = used();
+    let mut seen = match *ask {
         Ask::Echo { transport, bytes } => {
             check_size(transport, bytes, limits)?;
-            match transport {
+            let arrived = match transport {
                 Transport::Tcp => echo_stream(channel, bytes as usize, limits, &served)?,
                 Transport::Udp => echo_datagrams(channel, bytes as usize, limits, &served)?,
-            }
+            };
+            Seen { arrived, ..Seen::default() }
         }
-        Ask::End => return Err(Error::Refused("no test goes on".into())),
+        Ask::Take { streams } => take::serve(channel, streams, limits, &served)?,
+        Ask::Accept => Seen { arrived: accept_all(channel, limits, &served)?, ..Seen::default() },
+        Ask::Count | Ask::End => return Err(Error::Refused("no test goes on".into())),
     };
-    let used = usage(Who::Thread).since(before);
-    Ok(Seen { messages, cpu_nanoseconds: [used.user, used.system], tests: served.most() })
+    for (all, (now, before)) in seen.cpu_nanoseconds.iter_mut().zip(used().into_iter().zip(before)) {
+        *all += now - before;
+    }
+    Ok(Seen { tests: served.most(), ..seen })
+}
+
+/// CPU time of this thread in user mode and in the kernel, in nanoseconds.
+fn used() -> [u64; 2] {
+    let used = usage(Who::Thread);
+    [used.user, used.system]
 }
 
 fn check_size(transport: Transport, bytes: u32, limits: &Limits) -> Result<()> {
@@ -96,22 +109,74 @@ fn ready(channel: &mut Channel, address: SocketAddr, limits: &Limits) -> Result<
     Ok(cookie)
 }
 
-/// Waits for the client's connection; others that find the port are turned away.
-fn accept(listener: &TcpListener, channel: &mut Channel, limits: &Limits) -> Result<TcpStream> {
+/// Waits for so many connections of the client; others that find the port are turned away.
+fn accept(listener: &TcpListener, count: u32, channel: &mut Channel, limits: &Limits) -> Result<Vec<TcpStream>> {
     const DOING: &str = "connect for the test";
     let address = listener.local_addr().map_err(Error::call("see the address"))?;
     let cookie = ready(channel, address, limits)?;
     let client = channel.stream().peer_addr().map_err(Error::call("see the address"))?.ip();
     let deadline = Deadline::within(limits.handshake);
-    loop {
+    let mut streams = Vec::new();
+    while streams.len() < count as usize {
         if !readable(listener.as_fd(), deadline.left(DOING)?).map_err(Error::call(DOING))? {
             continue;
         }
         let (mut stream, from) = listener.accept().map_err(Error::call(DOING))?;
         let mut said = Cookie::default();
         if from.ip() == client && deadline.fill(&mut stream, &mut said, DOING).is_ok() && is_equal(&said, &cookie) {
-            return Ok(stream);
+            set_up(&stream, limits).map_err(Error::call("set up the test"))?;
+            streams.push(stream);
         }
+    }
+    Ok(streams)
+}
+
+fn set_up(stream: &TcpStream, limits: &Limits) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(limits.idle))?;
+    stream.set_write_timeout(Some(limits.idle))
+}
+
+fn listen(channel: &Channel) -> Result<TcpListener> {
+    TcpListener::bind(beside(channel)?).map_err(Error::call("listen for the test"))
+}
+
+/// Accepts connections and closes them, until the client says that it is over.
+fn accept_all(channel: &mut Channel, limits: &Limits, served: &Served<'_>) -> Result<u64> {
+    let listener = listen(channel)?;
+    listener.set_nonblocking(true).map_err(Error::call("listen for the test"))?;
+    ready(channel, listener.local_addr().map_err(Error::call("see the address"))?, limits)?;
+    let client = channel.stream().peer_addr().map_err(Error::call("see the address"))?.ip();
+    let begun = Instant::now();
+    let (mut accepted, mut last) = (0, begun);
+    loop {
+        if readable(listener.as_fd(), QUIET).map_err(Error::call("wait"))? {
+            // Of many that wait, none need wait for another look.
+            while let Ok((_, from)) = listener.accept() {
+                accepted += u64::from(from.ip() == client);
+            }
+            last = Instant::now();
+        } else if said_end(channel, limits)? {
+            return Ok(accepted);
+        } else if last.elapsed() > limits.idle {
+            return Err(late(limits));
+        }
+        served.look();
+        is_in_time(begun, limits)?;
+    }
+}
+
+/// How long nothing must come before the control connection is looked at.
+const QUIET: Duration = Duration::from_millis(20);
+
+/// Whether the client has said that the test is over.
+fn said_end(channel: &mut Channel, limits: &Limits) -> Result<bool> {
+    if !readable(channel.stream().as_fd(), Duration::ZERO).map_err(Error::call("wait"))? {
+        return Ok(false);
+    }
+    match channel.receive(limits.handshake)? {
+        Ask::End => Ok(true),
+        _ => Err(Error::Refused("one test must end before the next one begins".into())),
     }
 }
 
@@ -122,12 +187,7 @@ fn is_equal(one: &Cookie, other: &Cookie) -> bool {
 
 /// Sends back what comes over a connection, until the client ends it.
 fn echo_stream(channel: &mut Channel, bytes: usize, limits: &Limits, served: &Served<'_>) -> Result<u64> {
-    let listener = TcpListener::bind(beside(channel)?).map_err(Error::call("listen for the test"))?;
-    let mut stream = accept(&listener, channel, limits)?;
-    drop(listener);
-    stream.set_nodelay(true).map_err(Error::call("set up the test"))?;
-    stream.set_read_timeout(Some(limits.idle)).map_err(Error::call("set up the test"))?;
-    stream.set_write_timeout(Some(limits.idle)).map_err(Error::call("set up the test"))?;
+    let mut stream = accept(&listen(channel)?, 1, channel, limits)?.remove(0);
     let mut message = vec![0; bytes];
     let begun = Instant::now();
     for messages in 0.. {
@@ -179,8 +239,6 @@ fn echo_until_said(
     limits: &Limits,
     served: &Served<'_>,
 ) -> Result<u64> {
-    /// How long nothing must come before the control connection is looked at.
-    const QUIET: Duration = Duration::from_millis(20);
     socket.set_read_timeout(Some(QUIET)).map_err(Error::call("set up the test"))?;
     let begun = Instant::now();
     let (mut messages, mut answered, mut last) = (0, 0_u64, (begun, 0));
@@ -196,11 +254,8 @@ fn echo_until_said(
                 }
             }
             Err(error) if is_over(&error) => {
-                if readable(channel.stream().as_fd(), Duration::ZERO).map_err(Error::call("wait"))? {
-                    return match channel.receive(limits.handshake)? {
-                        Ask::End => Ok(messages),
-                        _ => Err(Error::Refused("one test must end before the next one begins".into())),
-                    };
+                if said_end(channel, limits)? {
+                    return Ok(messages);
                 }
                 if last.1 != answered {
                     last = (Instant::now(), answered);

@@ -26,6 +26,7 @@ fn short() -> Limits {
         idle: Duration::from_millis(1500),
         test: Duration::from_secs(2),
         message: 1 << 16,
+        streams: 3,
     }
 }
 
@@ -72,7 +73,7 @@ fn messages_come_back_and_are_counted() {
             let mut test = client.echo_tcp(bytes.into()).unwrap();
             round_trips(test.socket(), bytes.into(), 100);
             let seen = test.finish().unwrap();
-            assert_eq!((seen.messages, seen.tests), (100, 1), "{bytes}");
+            assert_eq!((seen.arrived, seen.tests), (100, 1), "{bytes}");
         }
         let mut test = client.echo_udp(64).unwrap();
         for number in 0..100_u8 {
@@ -82,8 +83,48 @@ fn messages_come_back_and_are_counted() {
             assert_eq!(answer, [number; 64]);
         }
         let seen = test.finish().unwrap();
-        assert_eq!(seen.messages, 100);
-        assert!(seen.cpu_nanoseconds[1] > 0, "{seen:?}");
+        assert_eq!(seen.arrived, 100);
+        assert!(seen.cpu_nanoseconds.iter().sum::<u64>() > 0, "{seen:?}");
+    });
+}
+
+#[test]
+fn streams_are_counted_where_they_arrive() {
+    beside(short(), |address, _| {
+        let mut client = Client::connect(&[address], &secret()).unwrap();
+        let mut test = client.streams(3).unwrap();
+        let before = test.counted().unwrap();
+        for stream in test.socket() {
+            stream.write_all(&[7; 100_000]).unwrap();
+        }
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let after = loop {
+            let after = test.counted().unwrap();
+            if after.bytes == 300_000 || Instant::now() > deadline {
+                break after;
+            }
+        };
+        assert_eq!((before.bytes, after.bytes), (0, 300_000));
+        assert!(after.at > before.at);
+        assert_eq!(test.finish().unwrap().arrived, 300_000);
+        // A stream that is closed early is no part of a measurement.
+        let mut test = client.streams(2).unwrap();
+        test.socket().pop();
+        let failed = (0..1000).find_map(|_| (test.counted().err(), std::thread::sleep(Duration::from_millis(1))).0);
+        assert!(failed.unwrap().to_string().contains("went away"));
+    });
+}
+
+#[test]
+fn connections_are_accepted_and_counted() {
+    beside(short(), |address, _| {
+        let mut client = Client::connect(&[address], &secret()).unwrap();
+        let mut test = client.accepting().unwrap();
+        let there = *test.socket();
+        for _ in 0..20 {
+            TcpStream::connect(there).unwrap();
+        }
+        assert_eq!(test.finish().unwrap().arrived, 20);
     });
 }
 
@@ -95,7 +136,9 @@ fn what_may_not_be_asked_is_refused_and_the_next_is_served() {
         refused(client.echo_tcp(0).unwrap_err(), "the agent refused: a message must have a byte at least");
         refused(client.echo_tcp(1 << 17).unwrap_err(), "65536 bytes at most");
         refused(client.echo_udp(65_508).unwrap_err(), "65507 bytes at most");
-        assert_eq!(client.echo_tcp(1).unwrap().finish().unwrap().messages, 0);
+        refused(client.streams(4).unwrap_err(), "one connection at least, and 3 at most");
+        refused(client.streams(0).unwrap_err(), "one connection at least, and 3 at most");
+        assert_eq!(client.echo_tcp(1).unwrap().finish().unwrap().arrived, 0);
     });
 }
 
@@ -226,7 +269,7 @@ fn a_thousand_connections_that_say_nothing_keep_nobody_out_and_cost_little() {
         // Eight that wait, the other client, and those that are about to end; tests beside this one have a few of their own.
         assert!(after.0 < before.0 + 40, "{before:?} {after:?}");
         assert!(after.1 < before.1 + 8 * 1024, "KiB: {before:?} {after:?}");
-        assert_eq!(test.finish().unwrap().messages, 1010);
+        assert_eq!(test.finish().unwrap().arrived, 1010);
     });
 }
 
