@@ -1,0 +1,11 @@
+//! The network: round trips, bandwidth and connections between two ends.
+
+mod axes;
+mod echo;
+mod link;
+mod rtt;
+mod stack;
+
+use kelvin_harness::Probe;
+
+pub(crate) static PROBES: &[&Probe] = &[&stack::TCP, &stack::UDP, &stack::UNIX, &rtt::TCP, &rtt::UDP, &rtt::UNIX];
