@@ -60,6 +60,43 @@ fn the_largest_messages_go_through_too() {
     }
 }
 
+fn rates(reading: &Reading) -> &[f64] {
+    match &reading.readings {
+        Readings::Scalars(values) => values,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn streams_are_counted_where_they_arrive() {
+    for way in ["send", "sendfile", "splice", "zerocopy"] {
+        let case = Case::new().with("message", 64 << 10).with("streams", 2).with_word("way", way);
+        let readings = common::measure("net.bandwidth.tcp", &case, SLICE);
+        assert!(rates(&readings[0]).iter().sum::<f64>() > 1e6, "{readings:?}");
+        let note = readings[0].notes.join("\n");
+        assert!(note.contains("congestion control") && note.contains("are left out"), "{note}");
+        assert_eq!(note.matches("receiver on CPU").count(), 2, "{note}");
+    }
+    let case = Case::new().with("message", 64 << 10).with("streams", 1);
+    assert!(rates(&common::measure("net.bandwidth.unix", &case, SLICE)[0])[0] > 1e6);
+}
+
+#[test]
+fn what_is_sent_over_udp_is_not_claimed_as_received() {
+    let case = Case::new().with("message", 1472).with("streams", 1);
+    let readings = common::measure("net.bandwidth.udp", &case, SLICE);
+    let ids: Vec<String> = readings.iter().map(|reading| reading.metric.to_string()).collect();
+    let all = ["net.bandwidth.udp", "net.bandwidth.udp.sent", "net.bandwidth.udp.lost", "net.bandwidth.udp.overtaken"];
+    assert_eq!(ids, all);
+    let (sent, lost, overtaken) = (rates(&readings[1])[0], rates(&readings[2])[0], rates(&readings[3])[0]);
+    assert!(sent > 1e6 && (0.0..1.0).contains(&lost) && (0.0..=1.0).contains(&overtaken), "{readings:?}");
+    let small = Case::new().with("message", 4).with("streams", 1);
+    match common::run_probe("net.bandwidth.udp", &small, SLICE) {
+        Attempt::Failed(reason) => assert!(reason.contains("no room for its number"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn a_case_that_makes_no_sense_is_refused_by_name() {
     let refused = |id: &str, case: Case| match common::run_probe(id, &case, SLICE) {

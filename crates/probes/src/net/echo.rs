@@ -8,7 +8,7 @@ use kelvin_sys::peer::{Board, Peer, Task};
 use kelvin_sys::shared::Shared;
 use kelvin_sys::usage::{Who, usage};
 
-use super::link::{Link, PATIENCE, Protocol, is_late};
+use super::link::{LOST, Link, Protocol, STUCK, is_late};
 use crate::os::partner::Counts;
 
 /// Round trips made under the counters before any is timed.
@@ -39,7 +39,8 @@ impl Echo {
     pub(super) fn start(protocol: Protocol, size: usize, cpu: u32) -> Result<Self, Stop> {
         let starting = |error| Stop::fail(format!("cannot start the other end: {error}"));
         let (link, far) = Link::pair(protocol).map_err(starting)?;
-        link.be_patient_for(PATIENCE).map_err(starting)?;
+        let limit = if protocol == Protocol::Udp { LOST } else { STUCK };
+        link.be_patient_for(limit).map_err(starting)?;
         let board = Board::new().map_err(starting)?;
         let peer = Peer::start(Task::Process, cpu, &board, move |board| give_back(&far, size, board));
         let far = Far { peer: Some(peer.map_err(starting)?), board };
@@ -58,7 +59,7 @@ impl Echo {
                 return Ok(clock.stop().wrapping_sub(start));
             }
         }
-        Err(Stop::fail(format!("{MOST_LOST} messages in a row were not answered within {PATIENCE:?} each")))
+        Err(Stop::fail(format!("{MOST_LOST} messages in a row were not answered within {LOST:?} each")))
     }
 
     /// Sends a message that carries its number, and takes the answer that carries it too; false if a datagram was lost.

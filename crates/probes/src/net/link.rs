@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -17,8 +18,11 @@ pub(super) enum Protocol {
 
 /// Largest payload of a UDP datagram over IPv4: 65535 less the headers of IP and UDP.
 pub(super) const LARGEST_DATAGRAM: u64 = 65_535 - 20 - 8;
-/// Nobody waits longer than this for what must come at once: a datagram that was lost, an end that is stuck.
-pub(super) const PATIENCE: Duration = Duration::from_millis(500);
+/// A datagram that was not answered after so long counts as lost.
+pub(super) const LOST: Duration = Duration::from_millis(500);
+/// An end from which nothing comes for so long, or to which nothing can be sent, is stuck: a process is never kept from
+/// its CPU for so long.
+pub(super) const STUCK: Duration = Duration::from_secs(5);
 /// What TCP connections are asked to use, because the default may be one that paces itself and halves a local link (BBR).
 const CONGESTION_CONTROL: &str = "cubic";
 
@@ -52,6 +56,15 @@ impl Link {
                 Ok((Self::Udp(near), Self::Udp(far)))
             }
             Protocol::Unix => UnixStream::pair().map(|(near, far)| (Self::Unix(near), Self::Unix(far))),
+        }
+    }
+
+    /// What it speaks.
+    pub(super) fn protocol(&self) -> Protocol {
+        match self {
+            Self::Tcp(_) => Protocol::Tcp,
+            Self::Udp(_) => Protocol::Udp,
+            Self::Unix(_) => Protocol::Unix,
         }
     }
 
@@ -98,20 +111,12 @@ impl Link {
 
     /// Asks for so many bytes in each buffer of this end.
     pub(super) fn set_buffers(&self, bytes: u32) -> Result<()> {
-        match self {
-            Self::Tcp(stream) => net::set_buffers(stream, bytes),
-            Self::Udp(socket) => net::set_buffers(socket, bytes),
-            Self::Unix(stream) => net::set_buffers(stream, bytes),
-        }
+        net::set_buffers(self, bytes)
     }
 
     /// What the kernel says of this end, in words.
     pub(super) fn describe(&self) -> Result<String> {
-        let buffers = match self {
-            Self::Tcp(stream) => net::buffers(stream)?,
-            Self::Udp(socket) => net::buffers(socket)?,
-            Self::Unix(stream) => net::buffers(stream)?,
-        };
+        let buffers = net::buffers(self)?;
         let buffers =
             format!("socket buffers of {} KiB to send, {} KiB to receive", buffers.send >> 10, buffers.receive >> 10);
         let Self::Tcp(stream) = self else { return Ok(buffers) };
@@ -126,6 +131,16 @@ impl Link {
             known.path_mtu,
             net::congestion_control(stream)?
         ))
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Udp(socket) => socket.as_fd(),
+            Self::Unix(stream) => stream.as_fd(),
+        }
     }
 }
 

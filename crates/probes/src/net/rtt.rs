@@ -87,7 +87,9 @@ const METHOD: Method = Method {
     prediction: "On one CPU: 2 x (sending and receiving by one process, net.stack, and a switch, os.switch.process.pipe). \
                  Between two: 2 x (net.stack and what waking a process on another CPU takes, which is os.switch.cross_cpu \
                  over pipes less the pipe's own calls). Unremarkable within a factor of 1.4 on one CPU, of 2 between two, \
-                 where the idle CPU's state decides.",
+                 where the idle CPU's state decides. Over a Unix \
+                 socket there may be one more hand-over each way: a reader that waits is also woken when the message that \
+                 it sent before is taken out at the other end.",
     not_for: "Half of it as the latency of one way; a network between two machines; what a request takes when the other \
               end is busy (see net.loaded).",
     pitfalls: &[
@@ -133,15 +135,26 @@ fn predict(facts: &Facts<'_>, case: &Case, what: &What) -> Result<Prediction, No
         _ => HandOver::wake(facts)?,
     };
     let value = 2.0 * (stack.value + hand_over.nanoseconds);
-    let derivation = format!(
+    let (low, mut high) = (value / hand_over.factor, value * hand_over.factor);
+    let mut derivation = format!(
         "2 x ({:.0} ns {} + {:.0} ns {}) = {value:.0} ns",
         stack.value, stack.name, hand_over.nanoseconds, hand_over.name
     );
-    let predicting = Predicting::within_factor(Basis::Derived, value, hand_over.factor)
+    if what.protocol == Protocol::Unix {
+        // Readers and writers of a Unix socket wait in one queue: taking a message out wakes the end that sent it.
+        high = high.max(2.0 * (stack.value + 2.0 * hand_over.nanoseconds) * MARGIN);
+        derivation.push_str(
+            "; up to one more of these each way, for a sender that waits is also woken when its message is taken",
+        );
+    }
+    let predicting = Predicting::between(Basis::Derived, value, low, high)
         .formula(format!("2 x ({} + {})", stack.name, hand_over.name))
         .input(stack);
     Ok(hand_over.inputs.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
 }
+
+/// Factor by which the parts of a round trip may be off for no reason, as far as it goes beyond another switch.
+const MARGIN: f64 = 1.1;
 
 /// What passes the CPU, or wakes another one, between a send and the receive at the other end.
 pub(super) struct HandOver {
@@ -195,10 +208,21 @@ mod tests {
             let same = predict(facts, &case("same_cpu"), &OVER_TCP).unwrap();
             assert_eq!((same.value, same.high), (9000.0, 9000.0 * 1.4));
             assert_eq!(same.derivation, "2 x (3000 ns net.stack.tcp (message=64) + 1500 ns switch) = 9000 ns");
+            assert!(predict(facts, &case("same_cpu"), &OVER_UNIX).is_err());
             let two = predict(facts, &case("two_cpus"), &OVER_TCP).unwrap();
             assert_eq!((two.value, two.low), (22_000.0, 11_000.0));
             assert_eq!(two.inputs.len(), 3);
             assert!(predict(facts, &case("same_cpu"), &OVER_UDP).is_err());
+        });
+    }
+
+    #[test]
+    fn a_unix_socket_may_switch_once_more_each_way() {
+        let known = [("net.stack.unix", Some(1000.0)), ("os.switch.process.pipe", Some(2000.0))];
+        facts_about(&known, |facts| {
+            let trip = predict(facts, &case("same_cpu"), &OVER_UNIX).unwrap();
+            assert_eq!((trip.value, trip.high), (6000.0, 10_000.0 * 1.1));
+            assert!(trip.derivation.contains("one more of these each way"), "{}", trip.derivation);
         });
     }
 

@@ -6,7 +6,7 @@ use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Tags};
 
 use super::axes::{MESSAGE, SMALL, message, round_trip_messages};
-use super::link::{Link, PATIENCE, Protocol};
+use super::link::{Link, Protocol, STUCK};
 
 const fn metric(id: &'static str, summary: &'static str) -> Metric {
     // A packet over loopback is delivered by a software interrupt, which may be left to a thread of the kernel.
@@ -66,7 +66,7 @@ const METHOD: Method = Method {
               whose sends and receives go on at the same time.",
     pitfalls: &[
         "A receive that has to wait: a call that sleeps would never return here, for nobody else sends; it fails after \
-         half a second.",
+         five seconds.",
         "Acknowledgements that cost a packet of their own: with data going one way only every second packet is answered \
          by one. Here they go along with data.",
     ],
@@ -90,7 +90,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, metric: &Metric) 
     let (near, far) = Link::pair(protocol)?;
     for end in [&near, &far] {
         end.set_buffers(BUFFER)?;
-        end.be_patient_for(PATIENCE)?;
+        end.be_patient_for(STUCK)?;
     }
     let (sent, mut arrived) = (vec![0x5a; size], vec![0; size]);
     let mut ends = [&near, &far];
