@@ -7,6 +7,7 @@
 mod cpu;
 mod file;
 mod memory;
+mod net;
 mod os;
 mod predict;
 mod published;
@@ -18,5 +19,5 @@ use kelvin_harness::Probe;
 
 /// All probes, in the order of reports.
 pub fn all() -> Vec<&'static Probe> {
-    [cpu::PROBES, os::PROBES, memory::PROBES, file::PROBES, truth::PROBES].concat()
+    [cpu::PROBES, os::PROBES, memory::PROBES, file::PROBES, net::PROBES, truth::PROBES].concat()
 }

@@ -22,6 +22,7 @@ pub mod mapping;
 #[cfg(feature = "mathematics")]
 mod mathematics;
 pub mod memory;
+pub mod net;
 pub mod numa;
 pub mod pagemap;
 pub mod peer;
