@@ -22,5 +22,6 @@ pub use bench::Bench;
 pub use cycle::multiply_cycles;
 pub use plan::{Plan, Unit, UnknownName};
 pub use probe::{Effort, Facts, Kind, MeasuredValue, Method, Probe, Stop};
+pub use protocol::OtherHost;
 pub use serve::serve;
 pub use supervise::{Options, Sink, supervise};

@@ -140,6 +140,12 @@ pub struct MeasureArgs {
     /// A mounted directory of another machine, to be measured beside --dir: see `kelvin explain file.remote`
     #[arg(long, value_name = "DIR")]
     pub remote: Option<PathBuf>,
+    /// Another host with `kelvin agent`, to measure the network between: see `kelvin explain net.peer`
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub peer: Option<String>,
+    /// The file with the secret of that agent
+    #[arg(long, value_name = "FILE", requires = "peer")]
+    pub token_file: Option<PathBuf>,
     /// Most that probes may write to files, all together
     #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = file::bytes)]
     pub write_limit: u64,

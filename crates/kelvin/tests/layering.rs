@@ -18,7 +18,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("harness", &["model", "stats", "sys"]),
     ("file", &["stats", "sys"]),
     ("wire", &["sys"]),
-    ("probes", &["model", "harness", "sys", "file"]),
+    ("probes", &["model", "harness", "sys", "file", "wire"]),
     ("analysis", &["model", "stats"]),
     ("store", &["model"]),
     ("report", &["model", "stats", "analysis"]),

@@ -20,7 +20,8 @@ const MOST_LOST: u32 = 5;
 #[derive(Debug)]
 pub(super) struct Echo {
     link: Link,
-    far: Far,
+    /// Nothing, if somebody else looks after it.
+    far: Option<Far>,
     message: Vec<u8>,
     answer: Vec<u8>,
     trips: u64,
@@ -39,12 +40,16 @@ impl Echo {
     pub(super) fn start(protocol: Protocol, size: usize, cpu: u32) -> Result<Self, Stop> {
         let starting = |error| Stop::fail(format!("cannot start the other end: {error}"));
         let (link, far) = Link::pair(protocol).map_err(starting)?;
-        let limit = if protocol == Protocol::Udp { LOST } else { STUCK };
-        link.be_patient_for(limit).map_err(starting)?;
         let board = Board::new().map_err(starting)?;
         let peer = Peer::start(Task::Process, cpu, &board, move |board| give_back(&far, size, board));
         let far = Far { peer: Some(peer.map_err(starting)?), board };
-        Ok(Self { link, far, message: vec![0x5a; size], answer: vec![0; size], trips: 0, lost: 0 })
+        Ok(Self { far: Some(far), ..Self::over(link, size)? })
+    }
+
+    /// Over a link whose other end gives every message back already.
+    pub(super) fn over(link: Link, size: usize) -> Result<Self, Stop> {
+        link.be_patient_for(if matches!(link, Link::Udp(_)) { LOST } else { STUCK })?;
+        Ok(Self { link, far: None, message: vec![0x5a; size], answer: vec![0; size], trips: 0, lost: 0 })
     }
 
     /// One round trip, in ticks: of a datagram that was lost on its way only the repetition counts.
@@ -81,7 +86,7 @@ impl Echo {
                 }
                 Err(error) => {
                     // What went wrong at the other end says more than that it is gone.
-                    self.far.board.check()?;
+                    self.far.as_ref().map_or(Ok(()), |far| far.board.check())?;
                     return Err(error.into());
                 }
             }
@@ -125,9 +130,10 @@ impl Echo {
 
     /// Ends the other end.
     pub(super) fn finish(mut self) -> Result<(), Stop> {
-        self.far.board.stop();
+        let Some(mut far) = self.far.take() else { return Ok(()) };
+        far.board.stop();
         self.link.send(&self.message)?;
-        self.far.peer.take().map_or(Ok(()), |peer| peer.join(&self.far.board).map_err(Stop::from))
+        far.peer.take().map_or(Ok(()), |peer| peer.join(&far.board).map_err(Stop::from))
     }
 }
 
@@ -166,10 +172,8 @@ mod tests {
     #[test]
     fn a_lost_datagram_is_counted_and_its_late_answer_dropped() {
         let (link, far) = Link::pair(Protocol::Udp).unwrap();
-        link.be_patient_for(std::time::Duration::from_millis(20)).unwrap();
-        let board = Board::new().unwrap();
-        let mut echo =
-            Echo { link, far: Far { board, peer: None }, message: vec![0; 8], answer: vec![0; 8], trips: 0, lost: 0 };
+        let mut echo = Echo::over(link, 8).unwrap();
+        echo.link.be_patient_for(std::time::Duration::from_millis(20)).unwrap();
         // Nobody answers the first message in time; its answer comes before that to the second.
         assert!(!echo.round_trip().unwrap());
         let answering = std::thread::spawn(move || {

@@ -5,6 +5,7 @@ mod bandwidth;
 mod bulk;
 mod echo;
 mod link;
+mod peer;
 mod rtt;
 mod sender;
 mod stack;
@@ -21,4 +22,7 @@ pub(crate) static PROBES: &[&Probe] = &[
     &bandwidth::TCP,
     &bandwidth::UDP,
     &bandwidth::UNIX,
+    &peer::connect::PROBE,
+    &peer::bandwidth::PROBE,
+    &peer::rtt::PROBE,
 ];
