@@ -1,5 +1,6 @@
 //! What sockets can be asked and told beyond the standard library: congestion control, buffers, what TCP knows.
 
+pub mod icmp;
 pub mod sending;
 
 use std::os::fd::{AsFd, AsRawFd};
@@ -92,6 +93,22 @@ pub fn set_buffers(socket: &impl AsFd, bytes: u32) -> Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)
 }
 
+/// Has a TCP socket's close reset the connection at once, so that nothing of it stays behind (no TIME_WAIT).
+pub fn reset_on_close(socket: &impl AsFd) -> Result<()> {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    // SAFETY: the structure is valid for its size.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const linger).cast(),
+            size_of::<libc::linger>() as libc::socklen_t,
+        )
+    };
+    check(result).map(drop)
+}
+
 /// An option that is an integer.
 fn set(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> Result<()> {
     let descriptor = socket.as_fd().as_raw_fd();
@@ -164,6 +181,14 @@ mod tests {
         let unknown = set_congestion_control(&near, "nosuch").unwrap_err();
         assert_eq!(unknown.raw_os_error(), Some(libc::ENOENT));
         assert_eq!(congestion_control(&near).unwrap(), "reno");
+    }
+
+    #[test]
+    fn a_close_that_resets_is_an_error_at_the_other_end() {
+        let (mut near, far) = connection();
+        reset_on_close(&far).unwrap();
+        drop(far);
+        assert_eq!(near.read(&mut [0]).unwrap_err().raw_os_error(), Some(libc::ECONNRESET));
     }
 
     #[test]
