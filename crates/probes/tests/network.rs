@@ -98,6 +98,44 @@ fn what_is_sent_over_udp_is_not_claimed_as_received() {
 }
 
 #[test]
+#[allow(clippy::print_stderr)]
+fn echo_requests_are_answered_or_the_right_that_is_missing_is_named() {
+    match common::run_probe("net.rtt.icmp", &Case::new().with("message", 64), SLICE) {
+        Attempt::Measured(readings) => {
+            assert!(common::median(&readings[0]) > 100.0);
+            assert!(readings[0].notes[0].contains("socket"), "{:?}", readings[0].notes);
+        }
+        Attempt::Skipped(reason) => {
+            eprintln!("net.rtt.icmp skipped: {reason}");
+            assert!(reason.0.contains("ping_group_range") || reason.0.contains("icmp_echo_ignore_all"), "{reason}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn connections_are_made_and_closed_wherever_the_other_end_runs() {
+    for placement in ["same_cpu", "two_cpus"] {
+        let case = Case::new().with_word("placement", placement);
+        let Some(parts) = measured_or_skipped("net.connect", &case) else { continue };
+        let Some(whole) = measured_or_skipped("net.crr", &case) else { continue };
+        let (connect, close) = (common::median(&parts[0]), common::median(&parts[1]));
+        let whole = common::median(&whole[0]);
+        assert!(connect > close && close > 100.0, "{placement}: connect {connect} ns, close {close} ns");
+        // A transaction also holds a round trip; a fifth for what neighbours do between the two measurements.
+        assert!(whole > 0.8 * (connect + close), "{placement}: {whole} ns for {connect} ns and {close} ns");
+    }
+}
+
+#[test]
+fn a_message_beside_a_stream_comes_back() {
+    let readings = common::measure("net.loaded", &Case::new(), SLICE);
+    let note = readings[0].notes.join("\n");
+    assert!(note.contains("GB/s meanwhile") && note.contains("of the messages: TCP_INFO"), "{note}");
+    assert!(common::median(&readings[0]) > 1000.0);
+}
+
+#[test]
 fn a_case_that_makes_no_sense_is_refused_by_name() {
     let refused = |id: &str, case: Case| match common::run_probe(id, &case, SLICE) {
         Attempt::Failed(reason) => reason,

@@ -1,5 +1,6 @@
 //! What sockets can be asked and told beyond the standard library: congestion control, buffers, what TCP knows.
 
+pub mod icmp;
 pub mod sending;
 
 use std::os::fd::{AsFd, AsRawFd};
@@ -180,6 +181,14 @@ mod tests {
         let unknown = set_congestion_control(&near, "nosuch").unwrap_err();
         assert_eq!(unknown.raw_os_error(), Some(libc::ENOENT));
         assert_eq!(congestion_control(&near).unwrap(), "reno");
+    }
+
+    #[test]
+    fn a_close_that_resets_is_an_error_at_the_other_end() {
+        let (mut near, far) = connection();
+        reset_on_close(&far).unwrap();
+        drop(far);
+        assert_eq!(near.read(&mut [0]).unwrap_err().raw_os_error(), Some(libc::ECONNRESET));
     }
 
     #[test]

@@ -1,10 +1,14 @@
 //! The network: round trips, bandwidth and connections between two ends.
 
+mod accepting;
 mod axes;
 mod bandwidth;
 mod bulk;
+mod connect;
 mod echo;
+mod icmp;
 mod link;
+mod loaded;
 mod peer;
 mod rtt;
 mod sender;
@@ -19,9 +23,13 @@ pub(crate) static PROBES: &[&Probe] = &[
     &rtt::TCP,
     &rtt::UDP,
     &rtt::UNIX,
+    &icmp::PROBE,
+    &connect::PROBE,
+    &connect::RATE,
     &bandwidth::TCP,
     &bandwidth::UDP,
     &bandwidth::UNIX,
+    &loaded::PROBE,
     &peer::connect::PROBE,
     &peer::bandwidth::PROBE,
     &peer::rtt::PROBE,
