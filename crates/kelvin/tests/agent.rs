@@ -18,7 +18,11 @@ struct Running {
 
 impl Running {
     fn start(arguments: &[&str]) -> Self {
-        let mut command = Command::new(KELVIN);
+        Self::by(Command::new(KELVIN), arguments)
+    }
+
+    /// The same by a command that has the program's name as its last argument, or is the program.
+    fn by(mut command: Command, arguments: &[&str]) -> Self {
         command.arg("agent").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut address = String::new();
@@ -108,4 +112,121 @@ fn what_cannot_be_is_refused_in_one_line() {
         &["--listen", "192.0.2.1:0", "--token-file", &token],
         "--listen 192.0.2.1:0: Cannot assign requested address",
     );
+}
+
+/// Another host: a network namespace, joined to this one by a pair of virtual interfaces of which this end is shaped.
+struct Host {
+    name: String,
+}
+
+impl Host {
+    const HERE: &str = "198.18.77.1/30";
+    const THERE: &str = "198.18.77.2";
+
+    /// Makes it, with so much as the rate of the link.
+    fn behind(rate: &str) -> Result<Self, String> {
+        let host = Self { name: format!("kelvin-{}", std::process::id()) };
+        let (name, near, far) =
+            (host.name.as_str(), format!("kn{}", std::process::id()), format!("kf{}", std::process::id()));
+        let there = format!("{}/30", Self::THERE);
+        let link = ["link", "add", &near, "type", "veth", "peer", "name", &far, "netns", name];
+        let steps: [&[&str]; 6] = [
+            &["ip", "netns", "add", name],
+            &[&["ip"], &link[..]].concat(),
+            &["ip", "address", "add", Self::HERE, "dev", &near],
+            &["ip", "link", "set", &near, "up"],
+            &["ip", "-netns", name, "address", "add", &there, "dev", &far],
+            &["ip", "-netns", name, "link", "set", &far, "up"],
+        ];
+        let shape =
+            ["tc", "qdisc", "add", "dev", &near, "root", "tbf", "rate", rate, "burst", "128kb", "latency", "50ms"];
+        for step in steps.into_iter().chain([&shape[..]]) {
+            let output =
+                Command::new(step[0]).args(&step[1..]).output().map_err(|error| format!("{}: {error}", step[0]))?;
+            if !output.status.success() {
+                return Err(format!("{}: {}", step.join(" "), String::from_utf8_lossy(&output.stderr).trim()));
+            }
+        }
+        Ok(host)
+    }
+
+    /// The program on that host.
+    fn kelvin(&self) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name, KELVIN]);
+        command
+    }
+}
+
+impl Drop for Host {
+    /// Its end of the pair goes with it, and so does this end.
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "delete", &self.name]).status();
+    }
+}
+
+/// What a run with an agent measured, by metric and case.
+fn measured(arguments: &[&str]) -> (Option<i32>, serde_json::Value, String) {
+    let common = ["run", "os.syscall.null", "--quick", "--budget", "8s", "--no-store", "--no-report", "--json"];
+    let output = Command::new(KELVIN).args(common).args(arguments).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    (output.status.code(), serde_json::from_slice(&output.stdout).unwrap_or_default(), said)
+}
+
+/// The result of a metric at the first case that has this word.
+fn result(run: &serde_json::Value, metric: &str, word: &str) -> serde_json::Value {
+    let is_it = |result: &&serde_json::Value| {
+        result["metric"]["id"] == metric && (word.is_empty() || result["case"].to_string().contains(word))
+    };
+    let found = run["analysis"]["results"].as_array().unwrap().iter().find(is_it);
+    found.unwrap_or_else(|| panic!("no {metric} {word}")).clone()
+}
+
+#[test]
+#[allow(clippy::print_stderr)]
+fn a_link_to_another_host_is_measured_as_fast_as_it_is() {
+    let host = match Host::behind("100mbit") {
+        Ok(host) => host,
+        Err(why) => return eprintln!("skipped: needs network namespaces, veth and tc tbf: {why}"),
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let token = token(directory.path(), "a secret of sixteen bytes, or more");
+    let agent = Running::by(host.kelvin(), &["--listen", Host::THERE, "--token-file", &token]);
+    let (status, run, said) = measured(&["--peer", Host::THERE, "--token-file", &token]);
+    assert_eq!(status, Some(0), "{said}");
+    // What the shaper lets through is headers as well: 1448 of 1514 bytes are payload.
+    let rate = result(&run, "net.peer.bandwidth", "")["outcome"]["measured"]["headline"].as_f64().unwrap() * 8.0;
+    // On a busy machine a window of 50 ms gains or loses what its ends wait for the processor.
+    assert!((93e6..99e6).contains(&rate), "{rate}");
+    for word in ["tcp", "udp"] {
+        let round_trip = result(&run, "net.peer.rtt", word);
+        assert!(round_trip["outcome"]["measured"]["headline"].as_f64().unwrap() > 1000.0, "{round_trip}");
+        assert!(round_trip["prediction"].is_object(), "{round_trip}");
+    }
+    assert_eq!(agent.end("-TERM").0, Some(0));
+    let (status, _, said) = measured(&["--peer", Host::THERE, "--token-file", &token]);
+    assert_eq!((status, said.lines().count()), (Some(2), 1), "{said}");
+    assert!(said.contains("--peer 198.18.77.2: cannot connect to the agent"), "{said}");
+}
+
+#[test]
+fn what_is_wrong_with_an_agent_is_known_before_anything_is_measured() {
+    let directory = tempfile::tempdir().unwrap();
+    let token = token(directory.path(), "a secret of sixteen bytes, or more");
+    let agent = Running::start(&["--listen", "127.0.0.1:0", "--token-file", &token]);
+    let refused = |arguments: &[&str], words: &str| {
+        let (status, _, said) = measured(arguments);
+        assert_eq!((status, said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.contains(words), "{said}");
+    };
+    refused(&["--peer", &agent.address], "the agent wants a secret: give the file with it by --token-file");
+    refused(&["--peer", &agent.address, "--token-file", "/none"], "--token-file: /none: No such file");
+    refused(&["--peer", "no such host"], "--peer no such host: ");
+    refused(&["--peer", "127.0.0.1:port"], "HOST or HOST:PORT is wanted");
+    refused(&["--token-file", &token], "--peer");
+    let other = directory.path().join("other");
+    std::fs::write(&other, "another secret, which is as long").unwrap();
+    std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let other = other.to_str().unwrap();
+    refused(&["--peer", &agent.address, "--token-file", other], "the secret is not that of the other side");
 }
