@@ -61,8 +61,8 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     messages.iter().map(|&bytes| Case::new().with(&MESSAGE.name, bytes)).collect()
 }
 
-/// A socket for echo requests to this machine, and the request that it sends.
-struct Ping {
+/// A socket for echo requests, and the request that it sends.
+pub(super) struct Ping {
     socket: UdpSocket,
     kind: icmp::Kind,
     identifier: u16,
@@ -72,22 +72,31 @@ struct Ping {
 }
 
 impl Ping {
-    fn open(bytes: usize, identifier: u16) -> Result<Self, Stop> {
+    /// Opens one for echo requests of so many bytes, header included, to an address.
+    pub(super) fn open(to: Ipv4Addr, bytes: usize, identifier: u16) -> Result<Self, Stop> {
         let (socket, kind) = icmp::socket().map_err(|error| match icmp::is_forbidden(&error) {
             true => Stop::skip(
                 "needs a ping socket (the user's group within net.ipv4.ping_group_range) or a raw one (CAP_NET_RAW)",
             ),
             false => Stop::fail(format!("cannot open a socket for echo requests: {error}")),
         })?;
-        socket.connect((Ipv4Addr::LOCALHOST, 0))?;
+        socket.connect((to, 0))?;
         socket.set_read_timeout(Some(LOST))?;
         let request = vec![0x5a; bytes];
         Ok(Self { socket, kind, identifier, number: 0, request, reply: vec![0; bytes + MOST_IP_HEADER] })
     }
 
+    /// What sends them, in words.
+    pub(super) fn describe(&self) -> &'static str {
+        match self.kind {
+            icmp::Kind::Datagram => "by a ping socket",
+            icmp::Kind::Raw => "by a raw socket, for no ping socket may be had",
+        }
+    }
+
     /// Sends a request and waits for its reply; false if none came.
     #[inline(always)]
-    fn round_trip(&mut self) -> Result<bool, Stop> {
+    pub(super) fn round_trip(&mut self) -> Result<bool, Stop> {
         self.number = self.number.wrapping_add(1);
         write_header(&mut self.request, self.identifier, self.number, self.kind);
         if self.socket.send(&self.request)? != self.request.len() {
@@ -152,17 +161,13 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     if bytes < HEADER {
         return Err(Stop::fail(format!("the case needs a message of {HEADER} bytes and more, not {case}")));
     }
-    let mut ping = Ping::open(bytes, bench.seed() as u16)?;
+    let mut ping = Ping::open(Ipv4Addr::LOCALHOST, bytes, bench.seed() as u16)?;
     if !ping.round_trip()? {
         return Err(Stop::skip(
             "needs a kernel that answers echo requests to 127.0.0.1 (net.ipv4.icmp_echo_ignore_all=0, no filter rule)",
         ));
     }
-    let words = match ping.kind {
-        icmp::Kind::Datagram => "by a ping socket",
-        icmp::Kind::Raw => "by a raw socket, for no ping socket may be had",
-    };
-    bench.note(words);
+    bench.note(ping.describe());
     bench.time_each([&METRIC], |clock| {
         let start = clock.start();
         if !ping.round_trip()? {
@@ -214,7 +219,9 @@ mod tests {
     #[test]
     #[allow(clippy::print_stderr)]
     fn only_the_own_reply_counts() {
-        let Ok(mut ping) = Ping::open(64, 0x4b4b) else { return eprintln!("skipped: no socket for echo requests") };
+        let Ok(mut ping) = Ping::open(Ipv4Addr::LOCALHOST, 64, 0x4b4b) else {
+            return eprintln!("skipped: no socket for echo requests");
+        };
         ping.number = 3;
         write_header(&mut ping.request, ping.identifier, 3, icmp::Kind::Raw);
         let mut reply = ping.request.clone();

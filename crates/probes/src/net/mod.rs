@@ -30,7 +30,9 @@ pub(crate) static PROBES: &[&Probe] = &[
     &bandwidth::UDP,
     &bandwidth::UNIX,
     &loaded::PROBE,
+    &peer::ping::PROBE,
     &peer::connect::PROBE,
     &peer::bandwidth::PROBE,
     &peer::rtt::PROBE,
+    &peer::loaded::PROBE,
 ];

@@ -77,7 +77,6 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let mut client = client(bench)?;
     let mut test = client.streams(count as u32).map_err(stopped)?;
     let sockets = test.socket().iter().map(TcpStream::try_clone).collect::<std::io::Result<Vec<_>>>()?;
-    sockets.iter().try_for_each(|socket| socket.set_write_timeout(Some(LOOK)))?;
     let slice = Duration::from_nanos(bench.slice() as u64);
     let is_over = AtomicBool::new(false);
     let counts = std::thread::scope(|scope| {
@@ -92,13 +91,14 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let known = Link::Tcp(sockets.into_iter().next().ok_or_else(|| Stop::fail("no stream was opened"))?).describe()?;
     bench.record(&METRIC, counts.windows(2).map(|pair| rate(&pair[0], &pair[1])).collect());
     let seen = test.finish().map_err(stopped)?;
-    bench.note(format!("{known}; {}", told(&seen)));
+    bench.note(format!("{known}; {}", told(&seen, 1)));
     Ok(())
 }
 
 /// Sends until it is told to stop.
-fn send(mut socket: &TcpStream, is_over: &AtomicBool) -> Result<(), Stop> {
+pub(super) fn send(mut socket: &TcpStream, is_over: &AtomicBool) -> Result<(), Stop> {
     let message = vec![0x5a; MESSAGE];
+    socket.set_write_timeout(Some(LOOK))?;
     while !is_over.load(Ordering::Relaxed) {
         match socket.write(&message) {
             Ok(_) => {}
@@ -110,20 +110,17 @@ fn send(mut socket: &TcpStream, is_over: &AtomicBool) -> Result<(), Stop> {
     Ok(net::reset_on_close(&socket)?)
 }
 
-fn rate(from: &Counted, to: &Counted) -> f64 {
+/// Bytes per second between two counts.
+pub(super) fn rate(from: &Counted, to: &Counted) -> f64 {
     (to.bytes - from.bytes) as f64 * 1e9 / (to.at - from.at).max(1) as f64
 }
 
-/// What had arrived at the beginning and at the end of each window.
-fn watch(test: &mut Test<'_, Vec<TcpStream>>, slice: Duration) -> Result<Vec<Counted>, Stop> {
-    let mut next = || {
-        std::thread::sleep(WINDOW);
-        test.counted().map_err(stopped)
-    };
-    let mut last = next()?;
+/// Waits until the rate no longer rises; what has arrived by then.
+pub(super) fn settle(test: &mut Test<'_, Vec<TcpStream>>) -> Result<Counted, Stop> {
+    let mut last = next(test)?;
     let mut before = 0.0;
     for _ in 0..MOST_SETTLING {
-        let now = next()?;
+        let now = next(test)?;
         let arriving = rate(&last, &now);
         last = now;
         if before > 0.0 && arriving <= before * (1.0 + SETTLED) {
@@ -131,10 +128,21 @@ fn watch(test: &mut Test<'_, Vec<TcpStream>>, slice: Duration) -> Result<Vec<Cou
         }
         before = arriving;
     }
+    Ok(last)
+}
+
+/// What has arrived a window later.
+fn next(test: &mut Test<'_, Vec<TcpStream>>) -> Result<Counted, Stop> {
+    std::thread::sleep(WINDOW);
+    test.counted().map_err(stopped)
+}
+
+/// What had arrived at the beginning and at the end of each window.
+fn watch(test: &mut Test<'_, Vec<TcpStream>>, slice: Duration) -> Result<Vec<Counted>, Stop> {
     let windows = (slice.as_secs_f64() / WINDOW.as_secs_f64()) as u32;
-    let mut counts = vec![last];
+    let mut counts = vec![settle(test)?];
     for _ in 0..windows.max(FEWEST) {
-        counts.push(next()?);
+        counts.push(next(test)?);
     }
     Ok(counts)
 }

@@ -58,6 +58,10 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     if seen.arrived > opened {
         return Err(Stop::fail(format!("the agent accepted {} connections of {opened}", seen.arrived)));
     }
-    bench.note_on_last(format!("{opened} connections, of which the agent accepted {}; {}", seen.arrived, told(&seen)));
+    bench.note_on_last(format!(
+        "{opened} connections, of which the agent accepted {}; {}",
+        seen.arrived,
+        told(&seen, 1)
+    ));
     Ok(())
 }

@@ -2,6 +2,8 @@
 
 pub(super) mod bandwidth;
 pub(super) mod connect;
+pub(super) mod loaded;
+pub(super) mod ping;
 pub(super) mod rtt;
 
 use std::path::Path;
@@ -29,11 +31,11 @@ fn stopped(error: kelvin_wire::Error) -> Stop {
     Stop::fail(error.to_string())
 }
 
-/// What the agent saw, in words.
-fn told(seen: &Seen) -> String {
+/// What the agent saw, in words; `own` tests at one time are those of the measure itself.
+fn told(seen: &Seen, own: u32) -> String {
     let [user, system] = seen.cpu_nanoseconds.map(|nanoseconds| nanoseconds as f64 / 1e6);
     let mut words = format!("the agent used {user:.0} ms of CPU in user mode and {system:.0} ms in the kernel");
-    if seen.tests > 1 {
+    if seen.tests > own {
         words.push_str(&format!(", AND SERVED {} TESTS AT ONE TIME: this one had a part of it", seen.tests));
     }
     words

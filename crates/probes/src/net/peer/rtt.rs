@@ -84,7 +84,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         other => return Err(Stop::fail(format!("the case has protocol {other:?}; tcp and udp are known"))),
     };
     let seen = seen.map_err(stopped)?;
-    bench.note_on_last(format!("the agent gave {} messages back; {}", seen.arrived, told(&seen)));
+    bench.note_on_last(format!("the agent gave {} messages back; {}", seen.arrived, told(&seen, 1)));
     Ok(())
 }
 
