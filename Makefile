@@ -10,7 +10,7 @@ KELVIN  := $(TARGET)/release/kelvin
 DEBUG   := $(TARGET)/debug/kelvin
 ARM     := aarch64-unknown-linux-gnu
 # One page of the book for each area, made from what its probes say of themselves.
-AREAS   := cpu os mem file
+AREAS   := cpu os mem file net
 # What the tests write: not in the tree.
 WORK    := $(TARGET)/test-work
 

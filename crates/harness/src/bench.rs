@@ -11,7 +11,7 @@ use kelvin_sys::kernels;
 use crate::canary::Canaries;
 use crate::crew::Crew;
 use crate::probe::Stop;
-use crate::protocol::Request;
+use crate::protocol::{OtherHost, Request};
 use crate::watch::Watch;
 
 /// Least time of a batch, in nanoseconds, and in clock pairs: whichever is longer.
@@ -282,6 +282,17 @@ impl<'a> Bench<'a> {
         named.ok_or_else(|| Stop::skip("needs a mounted directory of another machine: name one by --remote DIR"))
     }
 
+    /// An agent on another host, which can be the other end of what is measured.
+    ///
+    /// # Errors
+    /// That none was named, as a reason to skip.
+    pub fn agent(&self) -> Result<&OtherHost, Stop> {
+        self.request
+            .agent
+            .as_ref()
+            .ok_or_else(|| Stop::skip("needs `kelvin agent` on another host: name that host by --peer HOST"))
+    }
+
     /// Asks for leave to write so many bytes to files, and counts them: all rounds of a run together write no more than was
     /// allowed.
     ///
@@ -477,6 +488,7 @@ mod tests {
             throttle_file: None,
             scratch: String::new(),
             remote: None,
+            agent: None,
             write_limit: 0,
             parent: 0,
         }

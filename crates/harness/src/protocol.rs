@@ -10,6 +10,15 @@ use serde::{Deserialize, Serialize};
 /// First bytes of an answer.
 pub(crate) const MAGIC: &[u8] = b"kelvin-readings-1\n";
 
+/// An agent that a probe may ask to be the other end of what it measures.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OtherHost {
+    /// Its address and port.
+    pub address: std::net::SocketAddr,
+    /// The file with the secret that it wants. The secret itself is in no request and no run.
+    pub token_file: Option<String>,
+}
+
 /// One round of one probe at one case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Request {
@@ -37,6 +46,9 @@ pub(crate) struct Request {
     /// A second such directory, behind a network, if one was named.
     #[serde(default)]
     pub remote: Option<String>,
+    /// The agent of another host, if one was named.
+    #[serde(default)]
+    pub agent: Option<OtherHost>,
     /// Most bytes that all rounds of the run may write to files.
     pub write_limit: u64,
     /// The process that asks; the probe dies with it.

@@ -9,7 +9,7 @@ use kelvin_sys::{child, interrupt};
 
 use crate::launch::{Launch, Processes};
 use crate::plan::{Plan, Unit};
-use crate::protocol::Request;
+use crate::protocol::{OtherHost, Request};
 use crate::schedule::{Next, Schedule, Wanted};
 
 /// Share of the budget that is left for what is not rounds: reading the machine, analysis, the report.
@@ -35,6 +35,8 @@ pub struct Options {
     pub scratch: String,
     /// A second such directory, behind a network, if one was named.
     pub remote: Option<String>,
+    /// The agent of another host, if one was named.
+    pub agent: Option<OtherHost>,
     /// Most bytes that all rounds together may write to files there.
     pub write_limit: u64,
     /// CPUs that probes of many CPUs may use.
@@ -135,6 +137,7 @@ fn request(unit: &Unit, next: Next, outline: &Outline, options: &Options, seed: 
         throttle_file: options.throttle_file.clone(),
         scratch: options.scratch.clone(),
         remote: options.remote.clone(),
+        agent: options.agent.clone(),
         write_limit: options.write_limit,
         parent: std::process::id(),
     }

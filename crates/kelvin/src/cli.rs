@@ -2,6 +2,7 @@
 
 mod file;
 
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -46,6 +47,11 @@ pub enum Command {
     #[command(after_help = "Examples:\n  kelvin digest data.bin\n  kelvin digest *.bin > digests\n  \
                             kelvin digest --check digests")]
     Digest(DigestArgs),
+    /// Be the other end of network measurements that another kelvin makes
+    #[command(after_help = "Examples:\n  kelvin agent                       for this host only\n  \
+                            kelvin agent --listen 0.0.0.0 --token-file token\n\n\
+                            Exit status: 0 ended by Ctrl-C or SIGTERM, 2 could not be done.")]
+    Agent(AgentArgs),
     /// Stored runs: list, show, delete, export, import
     #[command(
         after_help = "Examples:\n  kelvin runs list\n  kelvin runs export last > run.json\n  kelvin runs delete 0192"
@@ -134,6 +140,12 @@ pub struct MeasureArgs {
     /// A mounted directory of another machine, to be measured beside --dir: see `kelvin explain file.remote`
     #[arg(long, value_name = "DIR")]
     pub remote: Option<PathBuf>,
+    /// Another host with `kelvin agent`, to measure the network between: see `kelvin explain net.peer`
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub peer: Option<String>,
+    /// The file with the secret of that agent
+    #[arg(long, value_name = "FILE", requires = "peer")]
+    pub token_file: Option<PathBuf>,
     /// Most that probes may write to files, all together
     #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = file::bytes)]
     pub write_limit: u64,
@@ -191,6 +203,20 @@ pub struct StudyArgs {
     /// Where it goes
     #[command(flatten)]
     pub to: DestinationArgs,
+}
+
+/// `kelvin agent`.
+#[derive(Debug, Args)]
+pub struct AgentArgs {
+    /// Where to listen: an IP address, with :PORT if it is not to be 27315; port 0 lets the system choose
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = listen_address)]
+    pub listen: SocketAddr,
+    /// A file with the secret that clients must know; needed where other hosts can reach the address
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Clients that are served at one time, 1 to 64
+    #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub clients: u32,
 }
 
 /// `kelvin selfcheck`.
@@ -408,6 +434,13 @@ fn any_duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
+/// An IP address, with or without a port.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let wrong = |_| "an IP address is wanted, such as 0.0.0.0, 192.0.2.7:5000 or [::1]:5000".to_owned();
+    let address = text.parse::<IpAddr>().map(|address| (address, kelvin_wire::PORT).into());
+    address.or_else(|_| text.parse()).map_err(wrong)
+}
+
 /// A percentage above 0 and at most 50, as a share.
 fn percent(text: &str) -> Result<f64, String> {
     let value: f64 =
@@ -446,6 +479,16 @@ mod tests {
     }
 
     #[test]
+    fn an_address_to_listen_on_has_a_port_of_its_own_or_the_usual_one() {
+        let said = |text: &str| listen_address(text).map(|address| address.to_string());
+        assert_eq!(said("127.0.0.1").as_deref(), Ok("127.0.0.1:27315"));
+        assert_eq!(said("0.0.0.0:0").as_deref(), Ok("0.0.0.0:0"));
+        assert_eq!(said("::1").as_deref(), Ok("[::1]:27315"));
+        assert_eq!(said("[::1]:5").as_deref(), Ok("[::1]:5"));
+        assert!(said("localhost").is_err() && said("").is_err() && said(":5").is_err());
+    }
+
+    #[test]
     fn a_mistake_is_one_line_that_names_the_argument() {
         let says = |arguments: &[&str], expected: &str| {
             let error = Cli::try_parse_from(arguments).unwrap_err();
@@ -459,5 +502,8 @@ mod tests {
         says(&["kelvin", "frobnicate"], "frobnicate");
         says(&["kelvin", "report", "--format", "pdf"], "--format");
         says(&["kelvin", "run", "--quick", "--thorough"], "--thorough");
+        says(&["kelvin", "agent", "--listen", "example.org"], "--listen");
+        says(&["kelvin", "agent", "--listen", "127.0.0.1:70000"], "an IP address is wanted");
+        says(&["kelvin", "agent", "--clients", "0"], "--clients");
     }
 }

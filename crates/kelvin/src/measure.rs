@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use kelvin_analysis::{Analysis, BLOCK_OVER_CHAIN, Headlines, analyse};
 use kelvin_harness::{
-    AsFound, Effort, Facts, Lacking, MeasuredValue, Options, Plan, Probe, multiply_cycles, supervise,
+    AsFound, Effort, Facts, Lacking, MeasuredValue, Options, OtherHost, Plan, Probe, multiply_cycles, supervise,
 };
 use kelvin_model::{
     Case, ClockInfo, ClockKind, FORMAT, Fact, Machine, Metric, Name, Outline, PredictionRecord, Run, RunSettings,
@@ -13,6 +13,8 @@ use kelvin_model::{
 };
 use kelvin_store::{AppendError, Headline, Store};
 use kelvin_sys::clock::{self, Clock};
+use kelvin_wire::client;
+use kelvin_wire::secret::Secret;
 
 use crate::cli::MeasureArgs;
 use crate::fault::Fault;
@@ -66,7 +68,13 @@ pub struct Finished {
 }
 
 /// Measures a plan.
-pub fn measure(here: Here, plan: &Plan, wishes: &Wishes<'_>, store: Option<&Store>) -> Result<Finished, Fault> {
+pub fn measure(
+    here: Here,
+    plan: &Plan,
+    wishes: &Wishes<'_>,
+    agent: Option<OtherHost>,
+    store: Option<&Store>,
+) -> Result<Finished, Fault> {
     kelvin_sys::interrupt::watch().map_err(|error| Fault::new("cannot watch for signals", error))?;
     let args = wishes.args;
     let placement = place::choose(&here.machine, &here.allowed, args.cpu)?;
@@ -104,6 +112,7 @@ pub fn measure(here: Here, plan: &Plan, wishes: &Wishes<'_>, store: Option<&Stor
         throttle_file: kelvin_machine::throttle_file(root),
         scratch: scratch.path().to_string_lossy().into_owned(),
         remote: remote.as_ref().map(|remote| remote.path().to_string_lossy().into_owned()),
+        agent,
         write_limit: args.write_limit,
         allowed_cpus: here.allowed,
     };
@@ -124,6 +133,27 @@ pub fn measure(here: Here, plan: &Plan, wishes: &Wishes<'_>, store: Option<&Stor
         _ => trouble,
     };
     Ok(Finished { run, analysis, trouble })
+}
+
+impl Wishes<'_> {
+    /// The agent that is asked for, which has shaken hands: what is wrong with it is better known before anything is measured.
+    ///
+    /// # Errors
+    /// What is wrong with it, or with the file of its secret.
+    pub fn agent(&self) -> Result<Option<OtherHost>, Fault> {
+        self.args.peer.as_deref().map(|peer| agent(peer, self.args.token_file.as_deref())).transpose()
+    }
+}
+
+fn agent(peer: &str, token_file: Option<&Path>) -> Result<OtherHost, Fault> {
+    let addresses = client::addresses(peer).map_err(|why| Fault::new(format!("--peer {peer}"), why))?;
+    let secret = match token_file {
+        Some(file) => Secret::read(file).map_err(|error| Fault::new("--token-file", error))?,
+        None => Secret::none(),
+    };
+    let client = client::Client::connect(&addresses, &secret);
+    let address = client.map_err(|error| Fault::new(format!("--peer {peer}"), error))?.agent();
+    Ok(OtherHost { address, token_file: token_file.map(|file| file.to_string_lossy().into_owned()) })
 }
 
 /// What can be said only when all rounds are made: the measured frequency, predictions, studies.

@@ -12,6 +12,10 @@ const LOOPBACK: &str = "772";
 const VIRTIO_OFFLOADS: [(usize, &str); 5] =
     [(0, "tx-checksum"), (1, "rx-checksum"), (11, "tso"), (15, "mergeable-rx-buffers"), (22, "multiqueue")];
 
+/// Interfaces without a device of their own that claim the rates of those below them. Others without one claim what they like:
+/// a pair of virtual ones (veth) says 10 Gbit/s, whatever it does.
+const OVER_OTHERS: [&str; 3] = ["bond", "team", "vlan"];
+
 pub(crate) fn read(root: Root<'_>) -> Vec<Nic> {
     let names = root.names(INTERFACES).into_iter();
     // `bonding_masters` is a plain file among the interfaces.
@@ -56,6 +60,10 @@ fn kind(root: Root<'_>, name: &str) -> Option<String> {
 fn speed(root: Root<'_>, name: &str, loopback: bool) -> Fact<f64> {
     if loopback {
         return Fact::unknown("loopback is memory: it has no line rate");
+    }
+    let behind = format!("{INTERFACES}/{name}/device");
+    if !root.exists(&behind) && !kind(root, name).is_some_and(|kind| OVER_OTHERS.contains(&kind.as_str())) {
+        return Fact::unknown(format!("{name} has no device behind it: what such an interface claims is no line rate"));
     }
     let file = format!("{INTERFACES}/{name}/speed");
     // The file cannot be read while the interface is down, and says -1 where the driver states no speed.

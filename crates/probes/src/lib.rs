@@ -7,6 +7,7 @@
 mod cpu;
 mod file;
 mod memory;
+mod net;
 mod os;
 mod predict;
 mod published;
@@ -18,7 +19,7 @@ use kelvin_harness::Probe;
 
 /// All probes, in the order of reports.
 pub fn all() -> Vec<&'static Probe> {
-    [cpu::PROBES, os::PROBES, memory::PROBES, file::PROBES, truth::PROBES].concat()
+    [cpu::PROBES, os::PROBES, memory::PROBES, file::PROBES, net::PROBES, truth::PROBES].concat()
 }
 
 /// Takes away what probes left behind whose processes were killed, because the run was interrupted or they took too long: what

@@ -140,7 +140,7 @@ fn without_a_remote_directory_the_reason_says_how_to_name_one() {
 #[test]
 fn two_directories_of_one_disk_differ_by_no_network() {
     let (here, there) = (common::on_disk(), common::on_disk());
-    let directories = Directories { scratch: here.path().into(), remote: Some(there.path().into()) };
+    let directories = Directories { scratch: here.path().into(), remote: Some(there.path().into()), agent: None };
     for (cache, order) in COMPARED {
         match compare(&directories, cache, order) {
             Ok((remote, local, share, notes)) => {
@@ -226,7 +226,8 @@ fn a_directory_that_another_program_serves_takes_longer_and_says_by_how_much() {
         }
     };
     let here = common::on_disk();
-    let directories = Directories { scratch: here.path().into(), remote: Some(served.mount.path().into()) };
+    let directories =
+        Directories { scratch: here.path().into(), remote: Some(served.mount.path().into()), agent: None };
     let (remote, local) = (round_trip(&directories, "remote"), round_trip(&directories, "local"));
     // A question to the server wakes another program and comes back, a local one asks the kernel alone.
     assert!(remote > 2.0 * local, "{remote} and {local}");

@@ -13,7 +13,8 @@ use kelvin_probes::all;
 const LEAST_TEXT: usize = 40;
 
 /// The areas: how the ids of their probes begin, and the directories that hold them.
-const AREAS: &[(&str, &str)] = &[("cpu", "cpu"), ("os", "os"), ("mem", "memory"), ("file", "file"), ("truth", "truth")];
+const AREAS: &[(&str, &str)] =
+    &[("cpu", "cpu"), ("os", "os"), ("mem", "memory"), ("file", "file"), ("net", "net"), ("truth", "truth")];
 
 /// The names of the probes that a source file defines.
 fn defined_in(source: &str) -> Vec<&str> {

@@ -22,11 +22,13 @@ pub mod mapping;
 #[cfg(feature = "mathematics")]
 mod mathematics;
 pub mod memory;
+pub mod net;
 pub mod numa;
 pub mod pagemap;
 pub mod peer;
 pub mod process;
 pub mod random;
+pub mod ready;
 pub mod shared;
 pub mod signals;
 pub mod stdio;

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::{Error, Result};
 
@@ -23,6 +23,8 @@ pub(crate) unsafe trait Zeroed: Sync {}
 
 // SAFETY: a zero.
 unsafe impl Zeroed for AtomicU32 {}
+// SAFETY: zeros.
+unsafe impl<const N: usize> Zeroed for [AtomicU64; N] {}
 
 /// A value in memory that a forked child shares with its parent; zero at first, unmapped when dropped.
 #[derive(Debug)]

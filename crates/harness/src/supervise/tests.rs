@@ -108,6 +108,7 @@ fn play(effort: Effort, answer: impl FnMut(u64, u32) -> Option<Attempt>) -> (Run
         program: ("none".into(), Vec::new()),
         round_limit: Duration::from_secs(5),
         remote: None,
+        agent: None,
         throttle_file: None,
         scratch: String::new(),
         write_limit: 0,

@@ -1,5 +1,6 @@
 //! One file per sub-command.
 
+mod agent;
 mod digest;
 mod explain;
 mod file;
@@ -27,6 +28,7 @@ pub fn dispatch(command: Command) -> Done {
         Command::Study(args) => study::study(&args),
         Command::File(args) => file::file(&args),
         Command::Digest(args) => digest::digest(&args),
+        Command::Agent(args) => agent::agent(&args),
         Command::Runs(args) => runs::runs(&args),
         Command::Selfcheck(args) => selfcheck::selfcheck(&args),
         Command::List(args) => list::list(&args),

@@ -27,10 +27,7 @@ pub fn run(args: &RunArgs) -> Done {
     let references = report::references(&args.beside)?;
     let plan =
         Plan::new(&kelvin_probes::all(), Kind::Measure, &args.names, &here.machine, effort).map_err(Fault::because)?;
-    let plan = match args.measure.remote {
-        Some(_) => plan.and(beside_remote(&here, effort)?),
-        None => plan,
-    };
+    let plan = beside(plan, args, &here, effort)?;
     let (plan, more) = with_peers(plan, args.peers, &here, effort)?;
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan) + more);
     let wishes = Wishes { mode, budget, rounds, args: &args.measure };
@@ -49,11 +46,18 @@ pub fn sweep(args: &SweepArgs) -> Done {
     carry_out(here, &plan, &wishes, &Destination::new(&args.to, Vec::new()))
 }
 
-/// The study that `--remote` asks for, whatever else is measured.
+/// The studies that `--remote` and `--peer` ask for, whatever else is measured.
 const REMOTE: &str = "file.remote";
+const OTHER_HOST: &str = "net.peer";
 
-fn beside_remote(here: &Here, effort: Effort) -> Result<Plan, Fault> {
-    Plan::new(&kelvin_probes::all(), Kind::Study, &[REMOTE.to_owned()], &here.machine, effort).map_err(Fault::because)
+fn beside(plan: Plan, args: &RunArgs, here: &Here, effort: Effort) -> Result<Plan, Fault> {
+    let asked = [(REMOTE, args.measure.remote.is_some()), (OTHER_HOST, args.measure.peer.is_some())];
+    let names: Vec<String> = asked.iter().filter(|(_, asked)| *asked).map(|(name, _)| (*name).to_owned()).collect();
+    if names.is_empty() {
+        return Ok(plan);
+    }
+    let studies = Plan::new(&kelvin_probes::all(), Kind::Study, &names, &here.machine, effort);
+    Ok(plan.and(studies.map_err(Fault::because)?))
 }
 
 /// The studies that `--peers` asks for, the area that they belong to, and how many blocks of time they are given: starting
@@ -108,8 +112,9 @@ pub fn carry_out(here: Here, plan: &Plan, wishes: &Wishes<'_>, to: &Destination<
     place::choose(&here.machine, &here.allowed, wishes.args.cpu)?;
     to.page.map(output::check_writable).transpose()?;
     let store = to.store.map(open_store).transpose()?;
+    let agent = wishes.agent()?;
     announce(plan, wishes, store.as_ref(), to.page);
-    let finished = measure(here, plan, wishes, store.as_ref())?;
+    let finished = measure(here, plan, wishes, agent, store.as_ref())?;
     show(finished, to)
 }
 

@@ -33,7 +33,7 @@ pub fn selfcheck(args: &SelfcheckArgs) -> Done {
     let kind = if args.faults { Kind::Fault } else { Kind::Truth };
     let plan = Plan::new(&kelvin_probes::all(), kind, &[], &here.machine, Effort::Default).map_err(Fault::because)?;
     let wishes = Wishes { mode: "selfcheck", budget: BUDGET, rounds: ROUNDS, args: &args.measure };
-    let Finished { run, analysis, .. } = measure(here, &plan, &wishes, None)?;
+    let Finished { run, analysis, .. } = measure(here, &plan, &wishes, None, None)?;
     let peak = usage(Who::Process).peak_resident;
     output::print(|out| {
         if args.json {

@@ -3,13 +3,13 @@
 mod exec;
 mod fork;
 mod fork_rss;
-mod ipc;
+pub(crate) mod ipc;
 mod lives;
-mod partner;
+pub(crate) mod partner;
 mod shell;
 mod signal;
 mod spawn;
-mod switch;
+pub(crate) mod switch;
 pub(crate) mod syscall_null;
 pub(crate) mod syscall_work;
 mod tasks;

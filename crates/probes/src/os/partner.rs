@@ -21,7 +21,7 @@ pub(super) struct Partner {
 
 /// What the counters say of a number of round trips.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     /// Round trips.
     pub trips: u64,
     /// Context switches of this task, asked for by sleeping.
@@ -34,18 +34,18 @@ pub(super) struct Counts {
 
 impl Counts {
     /// Context switches of this task for each round trip.
-    pub(super) fn switches_per_trip(&self) -> f64 {
+    pub(crate) fn switches_per_trip(&self) -> f64 {
         (self.voluntary + self.involuntary) as f64 / self.trips.max(1) as f64
     }
 
     /// Fails unless each round trip took this task off its CPU once: fewer, and the token moved without a switch; many
     /// more, and a hand-over is more than one switch. A busy machine preempts now and then, hence the tolerance above.
-    pub(super) fn proves_one_switch_each_way(&self) -> Result<(), Stop> {
+    pub(crate) fn proves_one_switch_each_way(&self) -> Result<(), Stop> {
         self.proves_switches(1.25)
     }
 
     /// Fails unless each round trip took this task off its CPU at least once, however often.
-    pub(super) fn proves_a_switch_each_way(&self) -> Result<(), Stop> {
+    pub(crate) fn proves_a_switch_each_way(&self) -> Result<(), Stop> {
         self.proves_switches(f64::INFINITY)
     }
 
@@ -62,7 +62,7 @@ impl Counts {
     }
 
     /// The proof in words.
-    pub(super) fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let per_trip = |count: u64| count as f64 / self.trips.max(1) as f64;
         let mut text = format!(
             "{:.2} context switches of this task per round trip by getrusage ({:.2} voluntary, {:.2} involuntary)",

@@ -44,12 +44,14 @@ pub struct Directories {
     pub scratch: PathBuf,
     /// The one that `--remote` names.
     pub remote: Option<PathBuf>,
+    /// The agent that `--peer` names.
+    pub agent: Option<std::net::SocketAddr>,
 }
 
 impl Directories {
     /// A scratch directory alone.
     pub fn scratch(scratch: &Path) -> Self {
-        Self { scratch: scratch.to_owned(), remote: None }
+        Self { scratch: scratch.to_owned(), remote: None, agent: None }
     }
 }
 
@@ -95,7 +97,7 @@ fn run_probe_once(directories: &Directories, id: &str, case: &Case, slice_ms: u6
 #[allow(dead_code)]
 pub fn kill_probe(id: &str, case: &Case, after: Duration) -> End {
     let mut child = spawn();
-    let directories = Directories { scratch: std::env::temp_dir(), remote: None };
+    let directories = Directories { scratch: std::env::temp_dir(), remote: None, agent: None };
     child.give(request(&directories, id, case, 1000).as_bytes());
     child.wait(after, MOST_BYTES).unwrap().end
 }
@@ -159,6 +161,7 @@ fn request(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> S
         "throttle_file": null,
         "scratch": directories.scratch,
         "remote": directories.remote,
+        "agent": directories.agent.map(|address| serde_json::json!({ "address": address, "token_file": null })),
         "write_limit": 1u64 << 30,
         "parent": std::process::id(),
     });

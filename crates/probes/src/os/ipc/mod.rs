@@ -7,13 +7,13 @@ use kelvin_harness::{Bench, Stop};
 use kelvin_model::{Axis, AxisScale, Case};
 
 /// Where the two processes run.
-const PLACEMENT: Axis = Axis::new("placement", "placement of the two processes", AxisScale::Category);
+pub(crate) const PLACEMENT: Axis = Axis::new("placement", "placement of the two processes", AxisScale::Category);
 
 /// Both on one CPU, and each on a CPU of its own.
-const PLACEMENTS: [&str; 2] = ["same_cpu", "two_cpus"];
+pub(crate) const PLACEMENTS: [&str; 2] = ["same_cpu", "two_cpus"];
 
 /// The CPU for the other process.
-fn peer_cpu(bench: &Bench<'_>, case: &Case) -> Result<u32, Stop> {
+pub(crate) fn peer_cpu(bench: &Bench<'_>, case: &Case) -> Result<u32, Stop> {
     match case.word("placement") {
         Some("same_cpu") => Ok(bench.cpu()),
         Some("two_cpus") => bench.peer_cpu(),

@@ -11,9 +11,9 @@ use kelvin_sys::token::Means;
 use super::super::partner::Partner;
 use super::pipe;
 
-const MEANS: Axis = Axis::new("means", "means of passing the token", AxisScale::Category);
+pub(crate) const MEANS: Axis = Axis::new("means", "means of passing the token", AxisScale::Category);
 
-static METRIC: Metric = Metric::duration(
+pub(crate) static METRIC: Metric = Metric::duration(
     "os.switch.cross_cpu",
     "From passing a token until a process on another CPU has it: half of a single round trip",
 )

@@ -4,10 +4,10 @@
 //! One engine serves them all; a file for each means says what it is.
 
 pub(super) mod condvar;
-pub(super) mod cross_cpu;
+pub(crate) mod cross_cpu;
 pub(super) mod eventfd;
 pub(super) mod futex;
-pub(super) mod pipe;
+pub(crate) mod pipe;
 mod predict;
 pub(super) mod ring;
 pub(super) mod yielding;

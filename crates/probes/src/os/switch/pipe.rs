@@ -10,7 +10,7 @@ use kelvin_sys::token::Means;
 
 use super::{Switching, difference, handing_over, predict, shared_text};
 
-pub(in crate::os) static PROCESS_SWITCH: Metric = difference(
+pub(crate) static PROCESS_SWITCH: Metric = difference(
     "os.switch.process.pipe",
     "One switch of a CPU between two processes: half a round trip over two pipes, less the pipe's own write and read",
 )
@@ -19,7 +19,7 @@ static PROCESS_ROUND_TRIP: Metric = handing_over(
     "os.switch.process.pipe.round_trip",
     "A byte to another process on the same CPU and back over two pipes, nothing subtracted",
 );
-pub(in crate::os) static PROCESS_OWN: Metric = handing_over(
+pub(crate) static PROCESS_OWN: Metric = handing_over(
     "os.switch.process.pipe.own",
     "Writing a byte to a pipe and reading it again in one task, as subtracted from a switch between processes",
 );
@@ -52,7 +52,7 @@ static THREAD_WHAT: Switching = Switching {
     own: Some(&THREAD_OWN),
 };
 
-pub(in crate::os) static PROCESS: Probe = Probe {
+pub(crate) static PROCESS: Probe = Probe {
     id: "os.switch.process.pipe",
     summary: "Switching a CPU between two processes that pass a byte over pipes",
     kind: Kind::Measure,

@@ -1,0 +1,237 @@
+//! `kelvin agent` as a whole program: whom it serves, what it refuses, how it ends.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use kelvin_wire::client::{Client, addresses};
+use kelvin_wire::secret::Secret;
+
+const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
+
+/// An agent that is killed if the test does not end it.
+struct Running {
+    child: Child,
+    address: String,
+}
+
+impl Running {
+    fn start(arguments: &[&str]) -> Self {
+        Self::by(Command::new(KELVIN), arguments)
+    }
+
+    /// The same by a command that has the program's name as its last argument, or is the program.
+    fn by(mut command: Command, arguments: &[&str]) -> Self {
+        command.arg("agent").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut address = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut address).unwrap();
+        Self { child, address: address.trim().to_owned() }
+    }
+
+    /// Ends it by a signal, and returns its status and what it told.
+    fn end(mut self, signal: &str) -> (Option<i32>, String) {
+        assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
+        let mut told = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+        (self.child.wait().unwrap().code(), told)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn token(directory: &Path, content: &str) -> String {
+    let file = directory.join("token");
+    std::fs::write(&file, content).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_agent_serves_whoever_knows_the_secret_and_ends_by_a_signal() {
+    let directory = tempfile::tempdir().unwrap();
+    let token = token(directory.path(), "a secret of sixteen bytes, or more");
+    let agent = Running::start(&["--listen", "0.0.0.0:0", "--token-file", &token]);
+    let port = agent.address.strip_prefix("0.0.0.0:").unwrap();
+    let here = addresses(&format!("127.0.0.1:{port}")).unwrap();
+    assert!(Client::connect(&here, &Secret::none()).is_err());
+    let mut client = Client::connect(&here, &Secret::read(Path::new(&token)).unwrap()).unwrap();
+    let mut test = client.echo_tcp(3).unwrap();
+    let mut answer = [0; 3];
+    test.socket().write_all(b"abc").unwrap();
+    test.socket().read_exact(&mut answer).unwrap();
+    assert_eq!((&answer, test.finish().unwrap().arrived), (b"abc", 1));
+    let (status, told) = agent.end("-INT");
+    assert_eq!(status, Some(0));
+    for words in ["serves whoever knows the secret, 4 at one time", "came", "messages of 3 bytes back over TCP"] {
+        assert!(told.contains(words), "{words:?} is not in {told}");
+    }
+    assert!(!told.contains("sixteen"));
+}
+
+#[test]
+fn without_a_secret_it_serves_this_host() {
+    let agent = Running::start(&["--listen", "127.0.0.1:0"]);
+    Client::connect(&addresses(&agent.address).unwrap(), &Secret::none()).unwrap();
+    // The address is taken now.
+    let second = Command::new(KELVIN).args(["agent", "--listen", &agent.address]).output().unwrap();
+    let said = String::from_utf8(second.stderr).unwrap();
+    assert_eq!((second.status.code(), said.lines().count()), (Some(2), 1));
+    assert!(said.contains(&format!("--listen {}: Address already in use", agent.address)), "{said}");
+    assert_eq!(agent.end("-TERM").0, Some(0));
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_one_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let short = token(directory.path(), "short");
+    let refused = |arguments: &[&str], words: &str| {
+        let output = Command::new(KELVIN).arg("agent").args(arguments).stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.contains(words) && output.stdout.is_empty(), "{said}");
+    };
+    refused(
+        &["--listen", "0.0.0.0"],
+        "--listen: 0.0.0.0:27315 can be reached from other hosts: name a file with a secret",
+    );
+    refused(&["--token-file", &short], "--token-file: ");
+    refused(&["--token-file", &short], "has 5 bytes, and a secret must have 16 at least");
+    refused(&["--token-file", "/none"], "/none: No such file");
+    refused(&["--listen", "192.0.2.1:0", "--token-file", "/dev/null"], "is no regular file");
+    refused(&["--listen", "example.org"], "an IP address is wanted");
+    refused(&["--clients", "65"], "--clients");
+    let token = token(directory.path(), "a secret of sixteen bytes, or more");
+    refused(
+        &["--listen", "192.0.2.1:0", "--token-file", &token],
+        "--listen 192.0.2.1:0: Cannot assign requested address",
+    );
+}
+
+/// Another host: a network namespace, joined to this one by a pair of virtual interfaces of which this end is shaped.
+struct Host {
+    name: String,
+}
+
+impl Host {
+    const HERE: &str = "198.18.77.1/30";
+    const THERE: &str = "198.18.77.2";
+
+    /// Makes it, with so much as the rate of the link.
+    fn behind(rate: &str) -> Result<Self, String> {
+        let host = Self { name: format!("kelvin-{}", std::process::id()) };
+        let (name, near, far) =
+            (host.name.as_str(), format!("kn{}", std::process::id()), format!("kf{}", std::process::id()));
+        let there = format!("{}/30", Self::THERE);
+        let link = ["link", "add", &near, "type", "veth", "peer", "name", &far, "netns", name];
+        let steps: [&[&str]; 6] = [
+            &["ip", "netns", "add", name],
+            &[&["ip"], &link[..]].concat(),
+            &["ip", "address", "add", Self::HERE, "dev", &near],
+            &["ip", "link", "set", &near, "up"],
+            &["ip", "-netns", name, "address", "add", &there, "dev", &far],
+            &["ip", "-netns", name, "link", "set", &far, "up"],
+        ];
+        let shape =
+            ["tc", "qdisc", "add", "dev", &near, "root", "tbf", "rate", rate, "burst", "128kb", "latency", "50ms"];
+        for step in steps.into_iter().chain([&shape[..]]) {
+            let output =
+                Command::new(step[0]).args(&step[1..]).output().map_err(|error| format!("{}: {error}", step[0]))?;
+            if !output.status.success() {
+                return Err(format!("{}: {}", step.join(" "), String::from_utf8_lossy(&output.stderr).trim()));
+            }
+        }
+        Ok(host)
+    }
+
+    /// The program on that host.
+    fn kelvin(&self) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name, KELVIN]);
+        command
+    }
+}
+
+impl Drop for Host {
+    /// Its end of the pair goes with it, and so does this end.
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "delete", &self.name]).status();
+    }
+}
+
+/// What a run with an agent measured, by metric and case.
+fn measured(arguments: &[&str]) -> (Option<i32>, serde_json::Value, String) {
+    let common = ["run", "os.syscall.null", "--quick", "--budget", "8s", "--no-store", "--no-report", "--json"];
+    let output = Command::new(KELVIN).args(common).args(arguments).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    (output.status.code(), serde_json::from_slice(&output.stdout).unwrap_or_default(), said)
+}
+
+/// The result of a metric at the first case that has this word.
+fn result(run: &serde_json::Value, metric: &str, word: &str) -> serde_json::Value {
+    let is_it = |result: &&serde_json::Value| {
+        result["metric"]["id"] == metric && (word.is_empty() || result["case"].to_string().contains(word))
+    };
+    let found = run["analysis"]["results"].as_array().unwrap().iter().find(is_it);
+    found.unwrap_or_else(|| panic!("no {metric} {word}")).clone()
+}
+
+#[test]
+#[allow(clippy::print_stderr)]
+fn a_link_to_another_host_is_measured_as_fast_as_it_is() {
+    let host = match Host::behind("100mbit") {
+        Ok(host) => host,
+        Err(why) => return eprintln!("skipped: needs network namespaces, veth and tc tbf: {why}"),
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let token = token(directory.path(), "a secret of sixteen bytes, or more");
+    let agent = Running::by(host.kelvin(), &["--listen", Host::THERE, "--token-file", &token]);
+    let (status, run, said) = measured(&["--peer", Host::THERE, "--token-file", &token]);
+    assert_eq!(status, Some(0), "{said}");
+    // What the shaper lets through is headers as well: 1448 of 1514 bytes are payload.
+    let rate = result(&run, "net.peer.bandwidth", "")["outcome"]["measured"]["headline"].as_f64().unwrap() * 8.0;
+    // On a busy machine a window of 50 ms gains or loses what its ends wait for the processor.
+    assert!((93e6..99e6).contains(&rate), "{rate}");
+    let headline = |metric: &str| result(&run, metric, "")["outcome"]["measured"]["headline"].as_f64().unwrap();
+    // Up to 50 ms of bytes wait in the shaper, and a message behind them.
+    let (alone, loaded) = (headline("net.peer.ping"), headline("net.peer.loaded"));
+    assert!(loaded > 1e6 && loaded < 200e6 && alone < loaded, "{alone} {loaded}");
+    assert!(headline("net.peer.connect") > 1000.0);
+    for word in ["tcp", "udp"] {
+        let round_trip = result(&run, "net.peer.rtt", word);
+        assert!(round_trip["outcome"]["measured"]["headline"].as_f64().unwrap() > 1000.0, "{round_trip}");
+        assert!(round_trip["prediction"].is_object(), "{round_trip}");
+    }
+    assert_eq!(agent.end("-TERM").0, Some(0));
+    let (status, _, said) = measured(&["--peer", Host::THERE, "--token-file", &token]);
+    assert_eq!((status, said.lines().count()), (Some(2), 1), "{said}");
+    assert!(said.contains("--peer 198.18.77.2: cannot connect to the agent"), "{said}");
+}
+
+#[test]
+fn what_is_wrong_with_an_agent_is_known_before_anything_is_measured() {
+    let directory = tempfile::tempdir().unwrap();
+    let token = token(directory.path(), "a secret of sixteen bytes, or more");
+    let agent = Running::start(&["--listen", "127.0.0.1:0", "--token-file", &token]);
+    let refused = |arguments: &[&str], words: &str| {
+        let (status, _, said) = measured(arguments);
+        assert_eq!((status, said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.contains(words), "{said}");
+    };
+    refused(&["--peer", &agent.address], "the agent wants a secret: give the file with it by --token-file");
+    refused(&["--peer", &agent.address, "--token-file", "/none"], "--token-file: /none: No such file");
+    refused(&["--peer", "no such host"], "--peer no such host: ");
+    refused(&["--peer", "127.0.0.1:port"], "HOST or HOST:PORT is wanted");
+    refused(&["--token-file", &token], "--peer");
+    let other = directory.path().join("other");
+    std::fs::write(&other, "another secret, which is as long").unwrap();
+    std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let other = other.to_str().unwrap();
+    refused(&["--peer", &agent.address, "--token-file", other], "the secret is not that of the other side");
+}

@@ -1,0 +1,29 @@
+//! The parameters that measures of the network share, and what the values of a case mean.
+
+use kelvin_harness::Stop;
+use kelvin_model::{Axis, AxisScale, Case};
+
+use super::link::{LARGEST_DATAGRAM, Protocol};
+pub(super) use crate::os::ipc::{PLACEMENT, PLACEMENTS, peer_cpu};
+
+/// Bytes of a message.
+pub(super) const MESSAGE: Axis = Axis::new("message", "message", AxisScale::Bytes);
+
+const KIB: u64 = 1 << 10;
+
+/// Sizes of the messages of a round trip: the least there is, a small one, and up to the largest that a datagram holds.
+pub(super) fn round_trip_messages(protocol: Protocol) -> [u64; 5] {
+    let largest = if protocol == Protocol::Udp { LARGEST_DATAGRAM } else { 64 * KIB };
+    [1, SMALL, KIB, 16 * KIB, largest]
+}
+
+/// A small message, of which the bytes themselves cost next to nothing.
+pub(super) const SMALL: u64 = 64;
+
+/// The bytes of a case's message.
+pub(super) fn message(case: &Case) -> Result<usize, Stop> {
+    let bytes = case.integer(&MESSAGE.name).filter(|&bytes| (1..=1 << 30).contains(&bytes));
+    bytes
+        .map(|bytes| bytes as usize)
+        .ok_or_else(|| Stop::fail(format!("the case needs a message of 1 byte and more, not {case}")))
+}

@@ -1,0 +1,306 @@
+//! How many bytes a second arrive at another process, by message, number of streams and way of sending.
+//!
+//! Counted where they arrive. It must not be taken for what a network between two machines carries.
+
+use std::time::Duration;
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{
+    Axis, AxisScale, Basis, Better, Canaries, Case, Machine, Metric, NoPrediction, Prediction, Treatment, Unit,
+};
+
+use super::axes::{MESSAGE, SMALL, message};
+use super::bulk::{Bulk, Plan, Totals, placed};
+use super::link::{LARGEST_DATAGRAM, Protocol};
+use super::sender::Way;
+use super::stack;
+use crate::memory::bandwidth;
+use crate::os::syscall_null;
+use crate::predict::Predicting;
+
+/// Connections at a time, each with a thread at either end.
+const STREAMS: Axis = Axis::new("streams", "streams, each a thread", AxisScale::Linear);
+/// How bytes are handed to the kernel.
+const WAY: Axis = Axis::new("way", "way of sending", AxisScale::Category);
+
+/// A window over which arrivals are counted: some turns of two threads that share a CPU. The headline is the median over
+/// windows, the best one the peak.
+const WINDOW: Duration = Duration::from_millis(10);
+/// Least windows of a round, which is made longer for them.
+const FEWEST_WINDOWS: u32 = 2;
+/// Bytes of a packet on the loopback device, whose largest is 64 KiB.
+const PACKET: f64 = 65_536.0;
+/// Least bytes of a datagram: its number must fit.
+const NUMBER: usize = size_of::<u64>();
+
+const fn metric(id: &'static str, summary: &'static str) -> Metric {
+    Metric::rate(id, summary).headline(Treatment::AsFound).canaries(Canaries::NONE)
+}
+
+static TCP_METRIC: Metric = metric("net.bandwidth.tcp", "Bytes per second that arrive at another process over TCP")
+    .over([Some(MESSAGE), Some(STREAMS), Some(WAY)])
+    .seed();
+static UNIX_METRIC: Metric =
+    metric("net.bandwidth.unix", "Bytes per second that arrive at another process over Unix stream sockets").over([
+        Some(MESSAGE),
+        Some(STREAMS),
+        None,
+    ]);
+
+const fn datagrams(id: &'static str, summary: &'static str) -> Metric {
+    metric(id, summary).over([Some(MESSAGE), Some(STREAMS), None])
+}
+
+static UDP_METRIC: Metric = datagrams(
+    "net.bandwidth.udp",
+    "Bytes per second that arrive at another process over UDP from one that does not wait",
+);
+static UDP_SENT: Metric =
+    datagrams("net.bandwidth.udp.sent", "Bytes per second that were sent over UDP, whether they arrived or not")
+        .unit(Unit::BytesPerSecond, Better::Neither);
+static UDP_LOST: Metric =
+    datagrams("net.bandwidth.udp.lost", "Share of the datagrams that did not arrive, by the gaps in their numbers")
+        .unit(Unit::Ratio, Better::Lower);
+static UDP_OVERTAKEN: Metric =
+    datagrams("net.bandwidth.udp.overtaken", "Share of the datagrams that arrived after one that was sent later")
+        .unit(Unit::Ratio, Better::Lower);
+
+pub(super) static TCP: Probe = Probe {
+    id: "net.bandwidth.tcp",
+    summary: "Bytes from one process to another over TCP, by message, streams and way of sending",
+    kind: Kind::Measure,
+    method: METHOD,
+    metrics: &[&TCP_METRIC],
+    inputs: &[syscall_null::ID, bandwidth::ID, "net.stack.tcp"],
+    cases: tcp_cases,
+    run: |bench, case| run(bench, case, Protocol::Tcp),
+    predict: |facts, _, case| predict(facts, case, Protocol::Tcp),
+};
+
+pub(super) static UDP: Probe = Probe {
+    id: "net.bandwidth.udp",
+    summary: "Datagrams from one process to another, how many arrive, are lost, come out of order",
+    kind: Kind::Measure,
+    method: METHOD,
+    metrics: &[&UDP_METRIC, &UDP_SENT, &UDP_LOST, &UDP_OVERTAKEN],
+    inputs: &[syscall_null::ID, bandwidth::ID, "net.stack.udp"],
+    cases: |_, effort| {
+        let all = [SMALL, 1472, 16 << 10, LARGEST_DATAGRAM];
+        cases(if effort == Effort::Quick { &[1472] } else { &all }, &[1])
+    },
+    run: |bench, case| run(bench, case, Protocol::Udp),
+    predict: |facts, metric, case| {
+        if metric.id == UDP_METRIC.id {
+            return predict(facts, case, Protocol::Udp);
+        }
+        Err(NoPrediction::because(
+            "it depends on which of the two ends is the faster one, and on how the kernel places its own work",
+        ))
+    },
+};
+
+pub(super) static UNIX: Probe = Probe {
+    id: "net.bandwidth.unix",
+    summary: "Bytes from one process to another over Unix sockets, by message and streams",
+    kind: Kind::Measure,
+    method: METHOD,
+    metrics: &[&UNIX_METRIC],
+    inputs: &[syscall_null::ID, bandwidth::ID, "net.stack.unix"],
+    cases: |_, effort| cases(if effort == Effort::Quick { &[4 << 10] } else { &[4 << 10, 64 << 10] }, &[1]),
+    run: |bench, case| run(bench, case, Protocol::Unix),
+    predict: |facts, _, case| predict(facts, case, Protocol::Unix),
+};
+
+const METHOD: Method = Method {
+    how: "Threads of one process send messages as fast as they can, each over a connection of its own, to threads of another \
+          process, which count what arrives in memory that both share; calls to receive ask for as much as a message. Each \
+          thread is pinned, a stream's receiver to the CPU after its sender's, so that one stream uses two CPUs where there \
+          are two. The rate is what arrived over a window of 10 ms: windows begin when the rate no longer \
+          rises, so that slow start and growing buffers are left out, and how long that took is noted. The headline is the \
+          median window, the best one is the peak. way: send copies from the program's memory; sendfile and splice send \
+          out of a file in memory, splice through a pipe; zerocopy is MSG_ZEROCOPY, and how many of its calls the kernel \
+          completed as copied is noted, which over loopback are all. Nagle's algorithm is on, as it is unless a program asks \
+          otherwise. Buffers grow by themselves; their sizes, TCP_INFO, congestion control (cubic where the kernel has it) \
+          and the CPU time of both ends are noted, and a CPU that is full is named. Datagrams carry numbers: lost are those \
+          whose numbers are missing among those that arrived, overtaken those that arrived after a later one.",
+    prediction: "A message costs each end a null system call, a copy at half the rate of mem.bandwidth.copy in memory, and \
+                 half of net.stack (less its two calls) for each packet: TCP gathers messages into packets of 64 KiB, the \
+                 others send one for each. The two ends work at the same time; streams share the CPUs evenly. Unremarkable \
+                 within a factor of two: bytes on their way may lie in a cache, and waking is not counted. sendfile and \
+                 splice save the sender's copy and not the receiver's, which then is the slower end: predicted as send. Over \
+                 loopback and between virtual interfaces there is no link whose speed would bound it.",
+    not_for: "The bandwidth of memory; what goes through a network interface; how fast a receiver can be that does anything \
+              with the bytes.",
+    pitfalls: &[
+        "The sender's rate taken for the throughput: what was sent over UDP may never arrive. The receiver counts.",
+        "One thread that is the limit: the CPU use of both ends is noted, and a full CPU is named.",
+        "A congestion control that paces itself: BBR halves a local link. What was in use is noted.",
+        "Zero copy that copied: loopback hands the bytes to a receiver, and the kernel copies them after all. What was \
+         achieved is noted, not what was asked for.",
+        "Connections measured while they still open their windows: the first windows are left out.",
+    ],
+    sources: &[
+        "iperf3",
+        "netperf TCP_STREAM, UDP_STREAM",
+        "neper tcp_stream",
+        "Linux kernel documentation, networking/msg_zerocopy.rst",
+    ],
+};
+
+fn cases(messages: &[u64], streams: &[u64]) -> Vec<Case> {
+    let of = |&bytes: &u64| {
+        streams.iter().map(move |&count| Case::new().with(&MESSAGE.name, bytes).with(&STREAMS.name, count))
+    };
+    messages.iter().flat_map(of).collect()
+}
+
+/// One stream, two, and one for each CPU.
+fn stream_counts(machine: &Machine) -> Vec<u64> {
+    let mut counts = vec![1, 2, bandwidth::allowed(machine)];
+    counts.sort_unstable();
+    counts.dedup();
+    counts
+}
+
+fn tcp_cases(machine: &Machine, effort: Effort) -> Vec<Case> {
+    let by = |way: &'static str, case: Case| case.with_word(&WAY.name, way);
+    let (messages, streams) = match effort {
+        Effort::Quick => (&[4 << 10][..], vec![1, 2]),
+        Effort::Default | Effort::Thorough => (&[SMALL, 4 << 10, 64 << 10, 1 << 20][..], stream_counts(machine)),
+    };
+    let mut all: Vec<Case> = cases(messages, &streams).into_iter().map(|case| by("send", case)).collect();
+    if effort > Effort::Quick {
+        let large = || Case::new().with(&MESSAGE.name, 64 << 10).with(&STREAMS.name, 1);
+        all.extend(["sendfile", "splice", "zerocopy"].map(|way| by(way, large())));
+    }
+    all
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Stop> {
+    let bulk = Bulk::start(plan(bench, case, protocol)?)?;
+    let settled = bulk.settle()?;
+    let windows = watch(&bulk, bench.slice())?;
+    let (first, last) = (windows[0], windows[windows.len() - 1]);
+    let words = bulk.finish()?;
+    bench.note(format!("{words}; the first {:.0} ms are left out", settled.as_secs_f64() * 1e3));
+    let rates = windows.windows(2).map(|pair| pair[1].rate_since(&pair[0])).collect();
+    match protocol {
+        Protocol::Tcp => bench.record(&TCP_METRIC, rates),
+        Protocol::Unix => bench.record(&UNIX_METRIC, rates),
+        Protocol::Udp => {
+            let nothing = || Stop::fail("no datagram arrived");
+            bench.record(&UDP_METRIC, rates);
+            bench.record(&UDP_SENT, vec![last.sent_since(&first)]);
+            bench.record(&UDP_LOST, vec![last.lost_since(&first).ok_or_else(nothing)?]);
+            bench.record(&UDP_OVERTAKEN, vec![last.overtaken_since(&first).ok_or_else(nothing)?]);
+        }
+    }
+    Ok(())
+}
+
+/// What a case asks for, on the CPUs that there are.
+fn plan(bench: &Bench<'_>, case: &Case, protocol: Protocol) -> Result<Plan, Stop> {
+    let message = message(case)?;
+    if protocol == Protocol::Udp && message < NUMBER {
+        return Err(Stop::fail(format!("a datagram of {message} bytes has no room for its number of {NUMBER}")));
+    }
+    let streams = case.integer(&STREAMS.name).filter(|count| (1..=1024).contains(count));
+    let streams = streams.ok_or_else(|| Stop::fail(format!("the case needs 1 to 1024 streams, not {case}")))?;
+    let way = match case.word(&WAY.name) {
+        None => Way::Send,
+        Some(word) => Way::NAMED.iter().find(|(name, _)| *name == word).map(|(_, way)| *way).ok_or_else(|| {
+            let known = Way::NAMED.map(|(name, _)| name).join(", ");
+            Stop::fail(format!("there is no way of sending called {word}; {known} are known"))
+        })?,
+    };
+    Ok(Plan { protocol, way, message, streams: placed(streams, &cpus(bench)) })
+}
+
+/// This process's CPU, its peer's, and the others.
+pub(super) fn cpus(bench: &Bench<'_>) -> Vec<u32> {
+    let first = [Some(bench.cpu()), bench.peer_cpu().ok()].into_iter().flatten();
+    let mut all: Vec<u32> = first.collect();
+    all.extend(bench.allowed_cpus().iter().filter(|cpu| !all.contains(cpu)).copied().collect::<Vec<_>>());
+    all
+}
+
+/// What has arrived, at the beginning and at the end of each window.
+fn watch(bulk: &Bulk, slice: f64) -> Result<Vec<Totals>, Stop> {
+    let mut seen = vec![bulk.totals()?];
+    let windows = (slice / WINDOW.as_nanos() as f64) as u32;
+    for _ in 0..windows.max(FEWEST_WINDOWS) {
+        std::thread::sleep(WINDOW);
+        seen.push(bulk.totals()?);
+    }
+    Ok(seen)
+}
+
+fn predict(facts: &Facts<'_>, case: &Case, protocol: Protocol) -> Result<Prediction, NoPrediction> {
+    let axis = |axis: &Axis| case.integer(&axis.name).unwrap_or(1) as f64;
+    let (bytes, streams) = (axis(&MESSAGE), axis(&STREAMS));
+    let (of_stack, packets) = match protocol {
+        Protocol::Tcp => (&stack::TCP_METRIC, bytes / PACKET),
+        Protocol::Udp => (&stack::UDP_METRIC, 1.0),
+        Protocol::Unix => (&stack::UNIX_METRIC, (bytes / PACKET).max(1.0)),
+    };
+    let call = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
+    let copy = facts.measured(&bandwidth::COPY, &bandwidth::in_memory(facts.machine()))?;
+    let stack = facts.measured(of_stack, &Case::new().with(&MESSAGE.name, SMALL))?;
+    let copying = bytes * 1e9 / (copy.value / 2.0);
+    let of_packets = packets * (stack.value / 2.0 - call.value).max(0.0);
+    let end = call.value + copying + of_packets;
+    // Two ends for each stream, over the CPUs; but no CPU helps another one with its end.
+    let cpus = bandwidth::allowed(facts.machine()) as f64;
+    let ends_per_cpu = (2.0 * streams / cpus).max(1.0);
+    let rate = streams * bytes * 1e9 / (ends_per_cpu * end);
+    let derivation = format!(
+        "an end takes {:.0} ns call + {copying:.0} ns copy + {of_packets:.0} ns for {packets:.3} packets = {end:.0} ns; \
+         {streams} x {bytes} B / ({ends_per_cpu} x {end:.0} ns) = {:.2} GB/s",
+        call.value,
+        rate / 1e9
+    );
+    Ok(Predicting::within_factor(Basis::Derived, rate, 2.0)
+        .formula(
+            "streams x message / (ends on a CPU x (null call + message / half of mem.bandwidth.copy + packets x (half of \
+             net.stack - null call)))",
+        )
+        .input(call)
+        .input(copy)
+        .input(stack)
+        .constant("CPUs", cpus, Unit::Count, "the CPUs that this process may use")
+        .derived_as(derivation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::facts_about;
+
+    #[test]
+    fn the_prediction_is_that_of_a_calculation_by_hand() {
+        let known = [
+            ("os.syscall.null", Some(100.0)),
+            ("mem.bandwidth.copy", Some(20e9)),
+            ("net.stack.tcp", Some(3000.0)),
+            ("net.stack.unix", Some(1000.0)),
+        ];
+        facts_about(&known, |facts| {
+            // One CPU is known: both ends share it. 65536 bytes: 100 + 6553.6 + 1400 ns at either end.
+            let case = Case::new().with("message", 65_536).with("streams", 1).with_word("way", "send");
+            let tcp = predict(facts, &case, Protocol::Tcp).unwrap();
+            assert!((tcp.value - 65_536.0 / (2.0 * 8053.6e-9)).abs() < 1.0, "{}", tcp.value);
+            // 4 KiB over Unix sockets are a packet of their own: 100 + 409.6 + 400 ns.
+            let case = Case::new().with("message", 4096).with("streams", 2);
+            let unix = predict(facts, &case, Protocol::Unix).unwrap();
+            assert!((unix.value - 2.0 * 4096.0 / (4.0 * 909.6e-9)).abs() < 1.0, "{}", unix.value);
+            assert!(predict(facts, &case, Protocol::Udp).is_err());
+        });
+    }
+
+    #[test]
+    fn ways_are_compared_at_one_size() {
+        let machine = crate::testing::machine();
+        let ways = |effort| tcp_cases(&machine, effort).iter().filter(|case| case.word("way") != Some("send")).count();
+        assert_eq!((ways(Effort::Quick), ways(Effort::Default)), (0, 3));
+    }
+}

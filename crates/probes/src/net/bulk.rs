@@ -1,0 +1,519 @@
+//! Streams of bytes to another process, each sent by a thread and received by a thread, and counted where they arrive.
+
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use kelvin_harness::Stop;
+use kelvin_sys::clock::monotonic;
+use kelvin_sys::peer::{Board, Peer, Task};
+use kelvin_sys::shared::Shared;
+use kelvin_sys::usage::{Who, usage};
+use kelvin_sys::{Error, Result, cpu};
+
+use super::link::{Link, Protocol, STUCK, is_late};
+use super::sender::{Sender, Way};
+
+/// Windows in which a stream is watched until its rate no longer rises, how close two of them must then be, and for how
+/// many of them at most.
+const WINDOW: Duration = Duration::from_millis(5);
+const SETTLED: f64 = 0.05;
+const MOST_WINDOWS: u32 = 20;
+/// A CPU that is busy for this share of the time has no more to give.
+const FULL: f64 = 0.95;
+
+/// What is to be streamed.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub protocol: Protocol,
+    pub way: Way,
+    /// Bytes that each call sends, and each call to receive asks for.
+    pub message: usize,
+    /// The CPUs of the two threads of each stream.
+    pub streams: Vec<Ends>,
+}
+
+/// The CPUs of the two ends of a stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ends {
+    pub sender: u32,
+    pub receiver: u32,
+}
+
+/// So many streams over these CPUs: each receives on the CPU after the one that it sends on.
+pub(super) fn placed(streams: u64, cpus: &[u32]) -> Vec<Ends> {
+    let at = |number: usize| cpus[number % cpus.len()];
+    (0..streams as usize).map(|number| Ends { sender: at(number), receiver: at(number + 1) }).collect()
+}
+
+/// What is known of one stream; in memory that both processes share. Each figure is written by one thread.
+#[derive(Debug)]
+struct Account(Shared<[AtomicU64; 8]>);
+
+/// The figures of an account.
+#[derive(Clone, Copy, Debug)]
+enum Figure {
+    /// Bytes that have arrived.
+    Bytes,
+    /// Datagrams that have arrived.
+    Arrived,
+    /// Number of the latest datagram that has arrived.
+    Latest,
+    /// Datagrams that arrived after one that was sent later.
+    Overtaken,
+    /// Bytes that were sent.
+    Sent,
+    /// Nanoseconds of CPU time that the receiver used from its first message on, and the time that passed meanwhile.
+    Busy,
+    Passed,
+}
+
+impl Account {
+    fn read(&self, figure: Figure) -> u64 {
+        self.0[figure as usize].load(Ordering::Relaxed)
+    }
+
+    fn set(&self, figure: Figure, value: u64) {
+        self.0[figure as usize].store(value, Ordering::Relaxed);
+    }
+
+    /// Adds to a figure that this thread alone writes.
+    fn add(&self, figure: Figure, value: u64) {
+        self.set(figure, self.read(figure) + value);
+    }
+}
+
+/// What all streams together came to at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Totals {
+    /// Nanoseconds of the monotonic clock.
+    at: u64,
+    /// Bytes that have arrived.
+    bytes: u64,
+    sent: u64,
+    arrived: u64,
+    latest: u64,
+    overtaken: u64,
+}
+
+impl Totals {
+    /// Bytes a second that arrived since.
+    pub(super) fn rate_since(&self, earlier: &Self) -> f64 {
+        per_second(self.bytes - earlier.bytes, self.at - earlier.at)
+    }
+
+    /// Bytes a second that were sent since.
+    pub(super) fn sent_since(&self, earlier: &Self) -> f64 {
+        per_second(self.sent - earlier.sent, self.at - earlier.at)
+    }
+
+    /// Share of the datagrams of that time that did not arrive, by the gaps in their numbers; `None` if none arrived.
+    pub(super) fn lost_since(&self, earlier: &Self) -> Option<f64> {
+        let numbered = self.latest - earlier.latest;
+        let arrived = self.arrived - earlier.arrived;
+        (numbered > 0).then(|| (1.0 - arrived as f64 / numbered as f64).max(0.0))
+    }
+
+    /// Share of the datagrams that arrived since that came after one that was sent later.
+    pub(super) fn overtaken_since(&self, earlier: &Self) -> Option<f64> {
+        let arrived = self.arrived - earlier.arrived;
+        (arrived > 0).then(|| (self.overtaken - earlier.overtaken) as f64 / arrived as f64)
+    }
+}
+
+fn per_second(bytes: u64, nanoseconds: u64) -> f64 {
+    bytes as f64 * 1e9 / nanoseconds.max(1) as f64
+}
+
+/// CPU time that a thread used, and the time that passed meanwhile, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    busy: u64,
+    passed: u64,
+}
+
+/// What a sender tells when it ends.
+#[derive(Debug)]
+struct Ended {
+    used: Use,
+    /// What was achieved, where that may differ from what was asked.
+    achieved: Option<String>,
+}
+
+/// Streams under way. Dropped, they are cut off.
+#[derive(Debug)]
+pub(super) struct Bulk {
+    plan: Plan,
+    links: Arc<Vec<Link>>,
+    accounts: Arc<Vec<Account>>,
+    stop: Arc<AtomicBool>,
+    senders: Vec<JoinHandle<Result<Ended>>>,
+    board: Arc<Shared<Board>>,
+    receivers: Option<Peer>,
+}
+
+impl Bulk {
+    /// Starts the receivers as threads of another process of this machine, and the senders as threads of this one.
+    pub(super) fn start(plan: Plan) -> std::result::Result<Self, Stop> {
+        let starting = |error| Stop::fail(format!("cannot start the streams: {error}"));
+        let (mut near, mut far) = (Vec::new(), Vec::new());
+        for _ in &plan.streams {
+            let (one, other) = Link::pair(plan.protocol).map_err(starting)?;
+            one.allow_gathering().map_err(starting)?;
+            // A sender whose receiver is gone must not wait for ever, nor a receiver of datagrams for the end of them.
+            one.send_within(STUCK).map_err(starting)?;
+            other.be_patient_for(WINDOW).map_err(starting)?;
+            near.push(one);
+            far.push(other);
+        }
+        let accounts = plan.streams.iter().map(|_| Shared::new().map(Account)).collect::<Result<Vec<_>>>();
+        let accounts = Arc::new(accounts.map_err(starting)?);
+        let board = Board::new().map_err(starting)?;
+        let first = plan.streams.first().ok_or_else(|| Stop::fail("no stream was asked for"))?.receiver;
+        let (task, theirs) = (plan.clone(), Arc::clone(&accounts));
+        let receivers =
+            Peer::start(Task::Process, first, &board, move |board| receive_all(&task, &far, &theirs, board));
+        let mut bulk = Self {
+            links: Arc::new(near),
+            accounts,
+            stop: Arc::new(AtomicBool::new(false)),
+            senders: Vec::new(),
+            board,
+            receivers: Some(receivers.map_err(starting)?),
+            plan,
+        };
+        bulk.start_senders().map_err(starting)?;
+        Ok(bulk)
+    }
+
+    fn start_senders(&mut self) -> Result<()> {
+        for (number, ends) in self.plan.streams.clone().into_iter().enumerate() {
+            let (links, accounts, stop) = (Arc::clone(&self.links), Arc::clone(&self.accounts), Arc::clone(&self.stop));
+            let (way, message) = (self.plan.way, self.plan.message);
+            let sending = move || {
+                cpu::pin(&[ends.sender])?;
+                let sender = Sender::new(way, &links[number], message)?;
+                let (busy, begun) = (used(), monotonic());
+                let achieved = send_until(&stop, sender, &links[number], &accounts[number], message)?;
+                Ok(Ended { used: Use { busy: used() - busy, passed: monotonic() - begun }, achieved })
+            };
+            self.senders.push(std::thread::Builder::new().name("sender".into()).spawn(sending)?);
+        }
+        Ok(())
+    }
+
+    /// Waits until the rate no longer rises, so that slow start and growing buffers are left out; how long that took.
+    pub(super) fn settle(&self) -> std::result::Result<Duration, Stop> {
+        let begun = monotonic();
+        let mut before = 0.0;
+        for _ in 0..MOST_WINDOWS {
+            let rate = self.rate_over(WINDOW)?;
+            if before > 0.0 && rate > 0.0 && rate <= before * (1.0 + SETTLED) {
+                break;
+            }
+            before = rate;
+        }
+        Ok(Duration::from_nanos(monotonic() - begun))
+    }
+
+    /// Bytes a second that arrive over a time from now on.
+    fn rate_over(&self, time: Duration) -> std::result::Result<f64, Stop> {
+        let before = self.totals()?;
+        std::thread::sleep(time);
+        Ok(self.totals()?.rate_since(&before))
+    }
+
+    /// What has arrived by now.
+    ///
+    /// # Errors
+    /// That a thread of either end goes no further.
+    pub(super) fn totals(&self) -> std::result::Result<Totals, Stop> {
+        self.board.check().map_err(|error| Stop::fail(format!("the receiving end: {error}")))?;
+        if self.senders.iter().any(JoinHandle::is_finished) {
+            return Err(Stop::fail("a sender ended before it was told to"));
+        }
+        let sum = |figure| self.accounts.iter().map(|account| account.read(figure)).sum();
+        Ok(Totals {
+            at: monotonic(),
+            bytes: sum(Figure::Bytes),
+            sent: sum(Figure::Sent),
+            arrived: sum(Figure::Arrived),
+            latest: sum(Figure::Latest),
+            overtaken: sum(Figure::Overtaken),
+        })
+    }
+
+    /// Ends the streams; what is known of them, in words.
+    pub(super) fn finish(mut self) -> std::result::Result<String, Stop> {
+        let link = self.links[0].describe()?;
+        self.stop.store(true, Ordering::Relaxed);
+        let mut parts = vec![link];
+        let mut ends = Vec::new();
+        for (sender, at) in self.senders.drain(..).zip(&self.plan.streams) {
+            let ended = sender.join().map_err(|_| Stop::fail("a sender panicked"))?;
+            let Ended { used, achieved } = ended.map_err(|error| Stop::fail(format!("a sender: {error}")))?;
+            ends.push(End { what: "sender", cpu: at.sender, used });
+            parts.extend(achieved);
+        }
+        self.cut_off();
+        if let Some(receivers) = self.receivers.take() {
+            receivers.join(&self.board).map_err(|error| Stop::fail(format!("the receiving end: {error}")))?;
+        }
+        for (account, at) in self.accounts.iter().zip(&self.plan.streams) {
+            let used = Use { busy: account.read(Figure::Busy), passed: account.read(Figure::Passed) };
+            ends.push(End { what: "receiver", cpu: at.receiver, used });
+        }
+        parts.push(busy_words(&ends));
+        parts.dedup();
+        Ok(parts.join("; "))
+    }
+
+    /// Lets the receivers see the end.
+    fn cut_off(&self) {
+        self.board.stop();
+        self.links.iter().for_each(Link::end);
+    }
+}
+
+impl Drop for Bulk {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.cut_off();
+        for sender in self.senders.drain(..) {
+            // What went wrong was told by whoever drops this early.
+            let _ = sender.join();
+        }
+    }
+}
+
+/// One end of a stream, and what it used.
+struct End {
+    what: &'static str,
+    cpu: u32,
+    used: Use,
+}
+
+/// How busy each end was, and which CPUs were full, in words.
+fn busy_words(ends: &[End]) -> String {
+    let share = |used: Use| used.busy as f64 / used.passed.max(1) as f64;
+    let each: Vec<String> = ends
+        .iter()
+        .map(|end| format!("{} on CPU {} {:.0} % busy", end.what, end.cpu, 100.0 * share(end.used)))
+        .collect();
+    let mut cpus: Vec<u32> = ends.iter().map(|end| end.cpu).collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    let load = |cpu: &u32| ends.iter().filter(|end| end.cpu == *cpu).map(|end| share(end.used)).sum::<f64>();
+    let full: Vec<String> = cpus.iter().filter(|cpu| load(cpu) >= FULL).map(u32::to_string).collect();
+    let each = each.join(", ");
+    if full.is_empty() { each } else { format!("{each}: CPU-limited, CPU {} is full", full.join(" and ")) }
+}
+
+/// CPU time of this thread, in nanoseconds.
+fn used() -> u64 {
+    let used = usage(Who::Thread);
+    used.user + used.system
+}
+
+/// Sends until it is told to stop; what was achieved, where that may differ from what was asked.
+fn send_until(
+    stop: &AtomicBool,
+    mut sender: Sender,
+    link: &Link,
+    account: &Account,
+    bytes: usize,
+) -> Result<Option<String>> {
+    while !stop.load(Ordering::Relaxed) {
+        sender.send(link)?;
+        account.add(Figure::Sent, bytes as u64);
+    }
+    sender.achieved(link)
+}
+
+/// The life of the receiving process: a thread for each stream.
+fn receive_all(plan: &Plan, links: &[Link], accounts: &[Account], board: &Board) -> Result<()> {
+    std::thread::scope(|scope| {
+        let all: Vec<_> = links
+            .iter()
+            .zip(accounts)
+            .zip(&plan.streams)
+            .map(|((link, account), at)| {
+                scope.spawn(move || {
+                    cpu::pin(&[at.receiver])?;
+                    receive(link, account, plan.message, board).inspect_err(|error| board.fail(error))
+                })
+            })
+            .collect();
+        all.into_iter().try_for_each(|thread| thread.join().map_err(|_| Error::other("a receiver panicked"))?)
+    })
+}
+
+/// Counts what arrives until the end of the stream.
+fn receive(link: &Link, account: &Account, size: usize, board: &Board) -> Result<()> {
+    let mut buffer = vec![0; size];
+    let mut begun = None;
+    loop {
+        match link.receive_some(&mut buffer) {
+            Ok(0) => break,
+            Ok(bytes) => {
+                begun.get_or_insert_with(|| (used(), monotonic()));
+                account.add(Figure::Bytes, bytes as u64);
+                if matches!(link, Link::Udp(_)) {
+                    count_datagram(account, &buffer[..bytes])?;
+                }
+            }
+            // A stream has an end that is seen; datagrams have none.
+            Err(error) if is_late(&error) => {
+                if board.stopping() && matches!(link, Link::Udp(_)) {
+                    break;
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if let Some((busy, at)) = begun {
+        account.set(Figure::Busy, used() - busy);
+        account.set(Figure::Passed, monotonic() - at);
+    }
+    Ok(())
+}
+
+/// Takes note of a datagram by its number.
+fn count_datagram(account: &Account, datagram: &[u8]) -> Result<()> {
+    let number = datagram.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+    let number = number.ok_or_else(|| Error::other("a datagram came without a number"))?;
+    account.add(Figure::Arrived, 1);
+    if number > account.read(Figure::Latest) {
+        account.set(Figure::Latest, number);
+    } else {
+        account.add(Figure::Overtaken, 1);
+    }
+    Ok(())
+}
+
+impl Link {
+    /// Lets the kernel gather small writes into packets, as it does for a stream whose program has not asked otherwise.
+    fn allow_gathering(&self) -> Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_nodelay(false),
+            Self::Udp(_) | Self::Unix(_) => Ok(()),
+        }
+    }
+
+    /// Has a send that waits longer than this fail.
+    fn send_within(&self, limit: Duration) -> Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_write_timeout(Some(limit)),
+            Self::Udp(socket) => socket.set_write_timeout(Some(limit)),
+            Self::Unix(stream) => stream.set_write_timeout(Some(limit)),
+        }
+    }
+
+    /// Receives what there is, at most a buffer full, waiting for some; 0 at the end of a stream.
+    fn receive_some(&self, buffer: &mut [u8]) -> Result<usize> {
+        use std::io::Read;
+        match self {
+            Self::Tcp(stream) => { stream }.read(buffer),
+            Self::Udp(socket) => socket.recv(buffer),
+            Self::Unix(stream) => { stream }.read(buffer),
+        }
+    }
+
+    /// Tells the other end that nothing more comes; datagrams cannot.
+    fn end(&self) {
+        // An end that is gone already is what is wanted.
+        let _ = match self {
+            Self::Tcp(stream) => stream.shutdown(Shutdown::Both),
+            Self::Udp(_) => Ok(()),
+            Self::Unix(stream) => stream.shutdown(Shutdown::Both),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(protocol: Protocol, way: Way, streams: u64) -> Plan {
+        let cpus = cpu::allowed().unwrap();
+        Plan { protocol, way, message: 4096, streams: placed(streams, &cpus) }
+    }
+
+    #[test]
+    fn bytes_arrive_by_every_protocol_and_way() {
+        let all = [
+            (Protocol::Tcp, Way::Send),
+            (Protocol::Tcp, Way::Sendfile),
+            (Protocol::Tcp, Way::Splice),
+            (Protocol::Tcp, Way::ZeroCopy),
+            (Protocol::Udp, Way::Send),
+            (Protocol::Unix, Way::Send),
+        ];
+        for (protocol, way) in all {
+            let bulk = Bulk::start(plan(protocol, way, 2)).unwrap();
+            let before = bulk.totals().unwrap();
+            assert!(bulk.settle().unwrap() >= WINDOW);
+            let after = bulk.totals().unwrap();
+            assert!(after.rate_since(&before) > 1e6, "{protocol:?} {way:?} {after:?}");
+            assert!(after.sent >= after.bytes && after.sent_since(&before) > 1e6, "{protocol:?} {way:?} {after:?}");
+            assert_eq!(after.lost_since(&before).is_some(), protocol == Protocol::Udp);
+            let words = bulk.finish().unwrap();
+            assert!(words.contains("receiver on CPU") && words.contains("% busy"), "{words}");
+            assert_eq!(words.contains("completed as copied"), way == Way::ZeroCopy, "{words}");
+        }
+    }
+
+    #[test]
+    fn a_receiving_end_that_is_gone_is_told() {
+        let mut bulk = Bulk::start(plan(Protocol::Tcp, Way::Send, 1)).unwrap();
+        bulk.settle().unwrap();
+        // Killed and reaped.
+        drop(bulk.receivers.take());
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(matches!(bulk.totals(), Err(Stop::Fail(_))));
+    }
+
+    #[test]
+    fn loss_and_order_follow_from_the_numbers() {
+        let account = Account(Shared::new().unwrap());
+        for number in [1u64, 2, 5, 4, 8] {
+            count_datagram(&account, &number.to_le_bytes()).unwrap();
+        }
+        assert!(count_datagram(&account, &[1; 7]).is_err());
+        let zero = Totals { at: 0, bytes: 0, sent: 0, arrived: 0, latest: 0, overtaken: 0 };
+        let totals = Totals {
+            at: 2_000_000_000,
+            bytes: 500,
+            sent: 800,
+            arrived: account.read(Figure::Arrived),
+            latest: account.read(Figure::Latest),
+            overtaken: account.read(Figure::Overtaken),
+        };
+        assert_eq!(totals.lost_since(&zero), Some(3.0 / 8.0));
+        assert_eq!(totals.overtaken_since(&zero), Some(1.0 / 5.0));
+        assert_eq!((totals.rate_since(&zero), totals.sent_since(&zero)), (250.0, 400.0));
+        assert_eq!((zero.lost_since(&zero), zero.overtaken_since(&zero)), (None, None));
+    }
+
+    #[test]
+    fn a_full_cpu_is_named_also_when_two_ends_fill_it_together() {
+        let end = |what, cpu, busy| End { what, cpu, used: Use { busy, passed: 100 } };
+        let words = busy_words(&[end("sender", 0, 40), end("receiver", 1, 99)]);
+        assert_eq!(words, "sender on CPU 0 40 % busy, receiver on CPU 1 99 % busy: CPU-limited, CPU 1 is full");
+        let words = busy_words(&[end("sender", 0, 50), end("receiver", 0, 47)]);
+        assert!(words.ends_with("CPU-limited, CPU 0 is full"), "{words}");
+        assert!(!busy_words(&[end("sender", 0, 50), end("receiver", 1, 47)]).contains("limited"));
+    }
+
+    #[test]
+    fn each_stream_receives_on_the_next_cpu() {
+        let of = |streams, cpus: &[u32]| -> Vec<(u32, u32)> {
+            placed(streams, cpus).into_iter().map(|ends| (ends.sender, ends.receiver)).collect()
+        };
+        assert_eq!(of(1, &[3, 1]), [(3, 1)]);
+        assert_eq!(of(3, &[3, 1]), [(3, 1), (1, 3), (3, 1)]);
+        assert_eq!(of(1, &[7]), [(7, 7)]);
+    }
+}

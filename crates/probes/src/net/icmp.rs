@@ -1,0 +1,244 @@
+//! How long an echo request to this machine takes until its reply is here: what `ping` shows, without its printing.
+//!
+//! The kernel answers by itself, so no other process is woken: it must not be compared with a round trip between programs.
+
+use std::net::{Ipv4Addr, UdpSocket};
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Tags};
+use kelvin_sys::net::icmp;
+
+use super::axes::{MESSAGE, SMALL, message};
+use super::link::{LOST, is_late};
+use super::stack;
+use crate::os::syscall_null;
+use crate::predict::Predicting;
+
+static METRIC: Metric =
+    Metric::duration("net.rtt.icmp", "An echo request over loopback and its reply, each timed by itself")
+        .over_one(MESSAGE)
+        .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
+        .seed();
+
+pub(super) static PROBE: Probe = Probe {
+    id: "net.rtt.icmp",
+    summary: "Round trip of an echo request (ping) over loopback",
+    kind: Kind::Measure,
+    method: Method {
+        how: "An echo request is sent to 127.0.0.1 and its reply received, by a ping socket where the user's group is in \
+              net.ipv4.ping_group_range, else by a raw socket, which needs CAP_NET_RAW; without either it is skipped. The \
+              message is the ICMP message with its header of 8 bytes: 64 are those of ping by default. A reply must carry \
+              the number of its request and its bytes. Which kind of socket it was is noted: a raw one sums up its own \
+              bytes and sees the IP header.",
+        prediction: "The kernel answers within the send: two ways through the stack, and one call to send and one to \
+                     receive. Each way is taken to be that of a datagram: 2 x net.stack.udp, less the two null calls that are \
+                     in the second one. Unremarkable within a factor of 1.6.",
+        not_for: "A round trip between two programs: nobody is woken here. The figure of `ping` itself holds its clock \
+                  calls and its timer.",
+        pitfalls: &[
+            "A reply to another program's ping: a raw socket sees all of them, so identifier and number are checked.",
+            "A kernel that does not answer (net.ipv4.icmp_echo_ignore_all): skipped with that reason.",
+        ],
+        sources: &["RFC 792", "icmp(7), raw(7)", "ping(8)"],
+    },
+    metrics: &[&METRIC],
+    inputs: &["net.stack.udp", syscall_null::ID],
+    cases,
+    run,
+    predict,
+};
+
+/// Bytes of the header: type, code, checksum, identifier, sequence number.
+const HEADER: usize = 8;
+const ECHO_REQUEST: u8 = 8;
+const ECHO_REPLY: u8 = 0;
+/// Most bytes of an IP header, which a raw socket is given as well.
+const MOST_IP_HEADER: usize = 60;
+
+fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
+    let all = [SMALL, 1 << 10, 16 << 10];
+    let messages = if effort == Effort::Quick { &all[..1] } else { &all };
+    messages.iter().map(|&bytes| Case::new().with(&MESSAGE.name, bytes)).collect()
+}
+
+/// A socket for echo requests, and the request that it sends.
+pub(super) struct Ping {
+    socket: UdpSocket,
+    kind: icmp::Kind,
+    identifier: u16,
+    number: u16,
+    request: Vec<u8>,
+    reply: Vec<u8>,
+}
+
+impl Ping {
+    /// Opens one for echo requests of so many bytes, header included, to an address.
+    pub(super) fn open(to: Ipv4Addr, bytes: usize, identifier: u16) -> Result<Self, Stop> {
+        let (socket, kind) = icmp::socket().map_err(|error| match icmp::is_forbidden(&error) {
+            true => Stop::skip(
+                "needs a ping socket (the user's group within net.ipv4.ping_group_range) or a raw one (CAP_NET_RAW)",
+            ),
+            false => Stop::fail(format!("cannot open a socket for echo requests: {error}")),
+        })?;
+        socket.connect((to, 0))?;
+        socket.set_read_timeout(Some(LOST))?;
+        let request = vec![0x5a; bytes];
+        Ok(Self { socket, kind, identifier, number: 0, request, reply: vec![0; bytes + MOST_IP_HEADER] })
+    }
+
+    /// What sends them, in words.
+    pub(super) fn describe(&self) -> &'static str {
+        match self.kind {
+            icmp::Kind::Datagram => "by a ping socket",
+            icmp::Kind::Raw => "by a raw socket, for no ping socket may be had",
+        }
+    }
+
+    /// Sends a request and waits for its reply; false if none came.
+    #[inline(always)]
+    pub(super) fn round_trip(&mut self) -> Result<bool, Stop> {
+        self.number = self.number.wrapping_add(1);
+        write_header(&mut self.request, self.identifier, self.number, self.kind);
+        if self.socket.send(&self.request)? != self.request.len() {
+            return Err(Stop::fail("an echo request was sent in part"));
+        }
+        loop {
+            let received = match self.socket.recv(&mut self.reply) {
+                Err(error) if is_late(&error) => return Ok(false),
+                other => other?,
+            };
+            let message = without_ip_header(&self.reply[..received], self.kind)?;
+            if self.is_answered_by(message) {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Whether a message is the reply to the last request. A ping socket is given those of its own identifier alone.
+    fn is_answered_by(&self, message: &[u8]) -> bool {
+        let own = self.kind == icmp::Kind::Datagram || message.get(4..6) == Some(&self.identifier.to_be_bytes());
+        own && message.first() == Some(&ECHO_REPLY)
+            && message.get(6..8) == Some(&self.number.to_be_bytes())
+            && message[HEADER..] == self.request[HEADER..]
+    }
+}
+
+/// The header of an echo request before its bytes. The kernel sums up what a ping socket sends.
+fn write_header(request: &mut [u8], identifier: u16, number: u16, kind: icmp::Kind) {
+    request[..HEADER].fill(0);
+    request[0] = ECHO_REQUEST;
+    request[4..6].copy_from_slice(&identifier.to_be_bytes());
+    request[6..8].copy_from_slice(&number.to_be_bytes());
+    if kind == icmp::Kind::Raw {
+        let sum = checksum(request);
+        request[2..4].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// The ones' complement sum of RFC 1071.
+fn checksum(bytes: &[u8]) -> u16 {
+    let (pairs, rest) = bytes.as_chunks::<2>();
+    let mut sum: u64 = pairs.iter().map(|pair| u64::from(u16::from_be_bytes(*pair))).sum();
+    sum += rest.first().map_or(0, |&byte| u64::from(byte) << 8);
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// The ICMP message within what was received.
+fn without_ip_header(received: &[u8], kind: icmp::Kind) -> Result<&[u8], Stop> {
+    let header = match kind {
+        icmp::Kind::Datagram => 0,
+        icmp::Kind::Raw => received.first().map_or(0, |&first| 4 * usize::from(first & 0xf)),
+    };
+    let message = received.get(header..).filter(|message| message.len() >= HEADER);
+    message.ok_or_else(|| Stop::fail(format!("{} bytes came, which are no ICMP message", received.len())))
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let bytes = message(case)?;
+    if bytes < HEADER {
+        return Err(Stop::fail(format!("the case needs a message of {HEADER} bytes and more, not {case}")));
+    }
+    let mut ping = Ping::open(Ipv4Addr::LOCALHOST, bytes, bench.seed() as u16)?;
+    if !ping.round_trip()? {
+        return Err(Stop::skip(
+            "needs a kernel that answers echo requests to 127.0.0.1 (net.ipv4.icmp_echo_ignore_all=0, no filter rule)",
+        ));
+    }
+    bench.note(ping.describe());
+    bench.time_each([&METRIC], |clock| {
+        let start = clock.start();
+        if !ping.round_trip()? {
+            return Err(Stop::fail(format!("an echo request was not answered within {LOST:?}")));
+        }
+        Ok([clock.stop().wrapping_sub(start)])
+    })
+}
+
+fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let bytes = case.integer(&MESSAGE.name).unwrap_or_default();
+    let stack = facts.measured(&stack::UDP_METRIC, &Case::new().with(&MESSAGE.name, bytes))?;
+    let call = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
+    let value = (2.0 * (stack.value - call.value)).max(stack.value);
+    let derivation = format!("2 x {:.0} ns - 2 x {:.0} ns = {value:.0} ns", stack.value, call.value);
+    Ok(Predicting::within_factor(Basis::Derived, value, 1.6)
+        .formula("2 x net.stack.udp - 2 x null call")
+        .input(stack)
+        .input(call)
+        .derived_as(derivation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::facts_about;
+
+    #[test]
+    fn the_checksum_is_that_of_the_standard() {
+        // RFC 1071, section 3: the sum of these is ddf2, whose complement is 220d.
+        assert_eq!(checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), 0x220d);
+        // What is summed up with its own sum gives zero, of odd length too.
+        let mut request = vec![7; 65];
+        write_header(&mut request, 0x1234, 5, icmp::Kind::Raw);
+        assert_eq!(checksum(&request), 0);
+    }
+
+    #[test]
+    fn an_ip_header_is_left_out_whatever_its_length() {
+        let mut received = vec![0x46];
+        received.extend([0; 23]);
+        received.extend([0, 0, 1, 1, 2, 2, 3, 3]);
+        assert_eq!(without_ip_header(&received, icmp::Kind::Raw).unwrap(), [0, 0, 1, 1, 2, 2, 3, 3]);
+        assert_eq!(without_ip_header(&received, icmp::Kind::Datagram).unwrap().len(), 32);
+        assert!(without_ip_header(&received[..28], icmp::Kind::Raw).is_err());
+        assert!(without_ip_header(&[], icmp::Kind::Raw).is_err());
+    }
+
+    #[test]
+    #[allow(clippy::print_stderr)]
+    fn only_the_own_reply_counts() {
+        let Ok(mut ping) = Ping::open(Ipv4Addr::LOCALHOST, 64, 0x4b4b) else {
+            return eprintln!("skipped: no socket for echo requests");
+        };
+        ping.number = 3;
+        write_header(&mut ping.request, ping.identifier, 3, icmp::Kind::Raw);
+        let mut reply = ping.request.clone();
+        assert!(!ping.is_answered_by(&reply), "that is the request itself");
+        reply[0] = ECHO_REPLY;
+        assert!(ping.is_answered_by(&reply));
+        reply[7] = 4;
+        assert!(!ping.is_answered_by(&reply));
+        reply[7] = 3;
+        reply[20] ^= 1;
+        assert!(!ping.is_answered_by(&reply));
+    }
+
+    #[test]
+    fn two_ways_and_two_calls() {
+        let known = [("net.stack.udp", Some(3000.0)), ("os.syscall.null", Some(100.0))];
+        let case = Case::new().with("message", 64);
+        facts_about(&known, |facts| assert_eq!(predict(facts, &METRIC, &case).unwrap().value, 5800.0));
+    }
+}

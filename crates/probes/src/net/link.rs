@@ -1,0 +1,206 @@
+//! Two connected ends, over TCP, UDP or Unix sockets, and what the kernel says of one.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use kelvin_sys::{Error, Result, net};
+
+/// What a link speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Tcp,
+    Udp,
+    Unix,
+}
+
+/// Largest payload of a UDP datagram over IPv4: 65535 less the headers of IP and UDP.
+pub(super) const LARGEST_DATAGRAM: u64 = 65_535 - 20 - 8;
+/// A datagram that was not answered after so long counts as lost.
+pub(super) const LOST: Duration = Duration::from_millis(500);
+/// An end from which nothing comes for so long, or to which nothing can be sent, is stuck: a process is never kept from
+/// its CPU for so long.
+pub(super) const STUCK: Duration = Duration::from_secs(5);
+/// What TCP connections are asked to use, because the default may be one that paces itself and halves a local link (BBR).
+const CONGESTION_CONTROL: &str = "cubic";
+
+/// One end of a connection. What is sent here arrives at the other end, and nowhere else.
+#[derive(Debug)]
+pub(super) enum Link {
+    Tcp(TcpStream),
+    Udp(UdpSocket),
+    Unix(UnixStream),
+}
+
+impl Link {
+    /// Both ends of a connection on this machine: IP over the loopback device, without Nagle's delay.
+    pub(super) fn pair(protocol: Protocol) -> Result<(Self, Self)> {
+        match protocol {
+            Protocol::Tcp => {
+                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+                let near = TcpStream::connect(listener.local_addr()?)?;
+                let far = listener.accept()?.0;
+                for end in [&near, &far] {
+                    end.set_nodelay(true)?;
+                    prefer_congestion_control(end)?;
+                }
+                Ok((Self::Tcp(near), Self::Tcp(far)))
+            }
+            Protocol::Udp => {
+                let [near, far] = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)));
+                let (near, far) = (near?, far?);
+                near.connect(far.local_addr()?)?;
+                far.connect(near.local_addr()?)?;
+                Ok((Self::Udp(near), Self::Udp(far)))
+            }
+            Protocol::Unix => UnixStream::pair().map(|(near, far)| (Self::Unix(near), Self::Unix(far))),
+        }
+    }
+
+    /// What it speaks.
+    pub(super) fn protocol(&self) -> Protocol {
+        match self {
+            Self::Tcp(_) => Protocol::Tcp,
+            Self::Udp(_) => Protocol::Udp,
+            Self::Unix(_) => Protocol::Unix,
+        }
+    }
+
+    /// Sends a message whole.
+    ///
+    /// # Errors
+    /// What the system call says; a datagram of which a part was sent.
+    #[inline(always)]
+    pub(super) fn send(&self, message: &[u8]) -> Result<()> {
+        match self {
+            Self::Tcp(stream) => { stream }.write_all(message),
+            Self::Unix(stream) => { stream }.write_all(message),
+            Self::Udp(socket) => match socket.send(message)? {
+                sent if sent == message.len() => Ok(()),
+                sent => Err(Error::other(format!("{sent} bytes of a datagram of {} were sent", message.len()))),
+            },
+        }
+    }
+
+    /// Waits for a message of exactly the size of the buffer.
+    ///
+    /// # Errors
+    /// What the system call says; a stream that ends, a datagram of another size.
+    #[inline(always)]
+    pub(super) fn receive(&self, message: &mut [u8]) -> Result<()> {
+        match self {
+            Self::Tcp(stream) => { stream }.read_exact(message),
+            Self::Unix(stream) => { stream }.read_exact(message),
+            Self::Udp(socket) => match socket.recv(message)? {
+                received if received == message.len() => Ok(()),
+                received => Err(Error::other(format!("a datagram of {received} bytes came, not of {}", message.len()))),
+            },
+        }
+    }
+
+    /// Has a `receive` that waits longer than this fail; see [`is_late`].
+    pub(super) fn be_patient_for(&self, limit: Duration) -> Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_read_timeout(Some(limit)),
+            Self::Udp(socket) => socket.set_read_timeout(Some(limit)),
+            Self::Unix(stream) => stream.set_read_timeout(Some(limit)),
+        }
+    }
+
+    /// Asks for so many bytes in each buffer of this end.
+    pub(super) fn set_buffers(&self, bytes: u32) -> Result<()> {
+        net::set_buffers(self, bytes)
+    }
+
+    /// What the kernel says of this end, in words.
+    pub(super) fn describe(&self) -> Result<String> {
+        let buffers = net::buffers(self)?;
+        let buffers =
+            format!("socket buffers of {} KiB to send, {} KiB to receive", buffers.send >> 10, buffers.receive >> 10);
+        let Self::Tcp(stream) = self else { return Ok(buffers) };
+        let known = net::tcp_known(stream)?;
+        Ok(format!(
+            "TCP_INFO: round trip {} us, {} retransmits, congestion window {} segments of {} bytes, path MTU {}; \
+             congestion control {}; {buffers}",
+            known.round_trip / 1000,
+            known.retransmits,
+            known.congestion_window,
+            known.segment,
+            known.path_mtu,
+            net::congestion_control(stream)?
+        ))
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Udp(socket) => socket.as_fd(),
+            Self::Unix(stream) => stream.as_fd(),
+        }
+    }
+}
+
+/// Whether an error says that nothing came within the limit of [`Link::be_patient_for`].
+pub(super) fn is_late(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+/// Asks for the congestion control that a local link is measured with. A kernel that does not have it keeps its own: what is
+/// in use is stated with each result.
+pub(super) fn prefer_congestion_control(stream: &TcpStream) -> Result<()> {
+    match net::set_congestion_control(stream, CONGESTION_CONTROL) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Unix];
+
+    #[test]
+    fn messages_arrive_whole_at_the_other_end() {
+        for protocol in ALL {
+            let (near, far) = Link::pair(protocol).unwrap();
+            for size in [1, 1024, 16 << 10] {
+                let (message, mut arrived) = (vec![size as u8 ^ 0x5a; size], vec![0; size]);
+                near.send(&message).unwrap();
+                far.receive(&mut arrived).unwrap();
+                assert_eq!(arrived, message, "{protocol:?}");
+                far.send(&message).unwrap();
+                near.receive(&mut arrived).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_come_is_late_and_not_waited_for() {
+        for protocol in ALL {
+            let (near, _far) = Link::pair(protocol).unwrap();
+            near.be_patient_for(Duration::from_millis(5)).unwrap();
+            assert!(is_late(&near.receive(&mut [0; 8]).unwrap_err()), "{protocol:?}");
+        }
+    }
+
+    #[test]
+    fn a_datagram_of_another_size_is_an_error() {
+        let (near, far) = Link::pair(Protocol::Udp).unwrap();
+        near.send(&[1; 10]).unwrap();
+        let error = far.receive(&mut [0; 20]).unwrap_err().to_string();
+        assert_eq!(error, "a datagram of 10 bytes came, not of 20");
+    }
+
+    #[test]
+    fn what_the_kernel_knows_is_told() {
+        let told = |protocol| Link::pair(protocol).unwrap().0.describe().unwrap();
+        assert!(told(Protocol::Tcp).contains("congestion control "), "{}", told(Protocol::Tcp));
+        assert!(told(Protocol::Udp).starts_with("socket buffers of "));
+        assert!(told(Protocol::Unix).starts_with("socket buffers of "));
+    }
+}

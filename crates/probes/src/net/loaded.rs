@@ -1,0 +1,75 @@
+//! How long a small message takes to another process and back while a stream takes all that the way carries.
+//!
+//! What waiting behind others costs. Over loopback others are in the way on the CPU, not on a wire: it must not be taken for
+//! what a router's buffers cost.
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Canaries, Case, Machine, Metric, NoPrediction, Prediction, Tags, Treatment};
+
+use super::axes::SMALL;
+use super::bandwidth::cpus;
+use super::bulk::{Bulk, Plan, placed};
+use super::echo::Echo;
+use super::link::Protocol;
+use super::sender::Way;
+
+/// No canary: on a CPU that a stream keeps busy it would tell of the stream.
+static METRIC: Metric =
+    Metric::duration("net.loaded", "64 bytes to another process and back over TCP beside a stream that never pauses")
+        .headline(Treatment::AsFound)
+        .canaries(Canaries::NONE)
+        .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
+        .not_in_cycles();
+
+pub(super) static PROBE: Probe = Probe {
+    id: "net.loaded",
+    summary: "Round trip of a small message over TCP while a stream saturates the way",
+    kind: Kind::Measure,
+    method: Method {
+        how: "One stream of 64 KiB messages runs over TCP between two processes as in net.bandwidth.tcp, on this CPU and the next \
+              one. When its rate no longer rises, a message of 64 bytes goes over a connection of its own from this CPU to a \
+              process on the other one and back, as in net.rtt.tcp, each timed by itself. What the stream carried meanwhile, \
+              and how busy its ends were, is noted.",
+        prediction: "None: what a message waits for is the turn that the scheduler and the kernel's packet work give it, for \
+                     which there is no published figure. Beside net.rtt.tcp it says what the load costs.",
+        not_for: "The buffers of a network: over loopback a message never waits for a wire. What a loaded program takes \
+                  to answer.",
+        pitfalls: &[
+            "A stream that has not filled the way yet, or has ended: its rate while round trips were timed is noted.",
+            "A mean: a message that meets a busy CPU waits for milliseconds, one that does not for microseconds.",
+        ],
+        sources: &["Flent, the RRUL test", "netperf TCP_RR beside TCP_STREAM"],
+    },
+    metrics: &[&METRIC],
+    inputs: &[],
+    cases: |_: &Machine, _: Effort| vec![Case::new()],
+    run,
+    predict,
+};
+
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+    let streams = placed(1, &cpus(bench));
+    let far = streams[0].receiver;
+    let mut echo = Echo::start(Protocol::Tcp, SMALL as usize, far)?;
+    let bulk = Bulk::start(Plan { protocol: Protocol::Tcp, way: Way::Send, message: 64 << 10, streams })?;
+    bulk.settle()?;
+    let before = bulk.totals()?;
+    bench.time_each([&METRIC], |clock| Ok([echo.timed(clock)?]))?;
+    let rate = bulk.totals()?.rate_since(&before);
+    let words = bulk.finish()?;
+    bench.note_on_last(format!(
+        "other end on CPU {far}; the stream carried {:.2} GB/s meanwhile; {words}; of the messages: {}",
+        rate / 1e9,
+        echo.describe()?
+    ));
+    if rate <= 0.0 {
+        return Err(Stop::fail("nothing of the stream arrived while round trips were timed: there was no load"));
+    }
+    echo.finish()
+}
+
+fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::because(
+        "it depends on the turns that the scheduler gives, for which there is no published figure",
+    ))
+}

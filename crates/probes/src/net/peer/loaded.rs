@@ -1,0 +1,76 @@
+//! How long a small message takes to another host and back while a stream fills the way: what its buffers cost.
+
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use kelvin_harness::{Bench, Kind, Method, Probe, Stop};
+use kelvin_model::{Canaries, Case, Metric, NoPrediction, Tags, Treatment};
+
+use super::bandwidth::{rate, send, settle};
+use super::{AGENT, client, stopped, told};
+use crate::net::axes::SMALL;
+use crate::net::echo::Echo;
+use crate::net::link::Link;
+
+static METRIC: Metric = Metric::duration(
+    "net.peer.loaded",
+    "64 bytes to a program on another host and back over TCP beside a stream that never pauses",
+)
+.headline(Treatment::AsFound)
+.canaries(Canaries::NONE)
+.contaminants(Tags::NONE)
+.not_in_cycles();
+
+pub(in crate::net) static PROBE: Probe = Probe {
+    id: "net.peer.loaded",
+    summary: "Round trip of a small message to another host while a stream saturates the way (--peer HOST)",
+    kind: Kind::Study,
+    method: Method {
+        how: "A stream goes to `kelvin agent` on another host as in net.peer.bandwidth. When its rate no longer rises, messages \
+              of 64 bytes go over a connection of their own and back, as in net.peer.rtt. What the stream carried meanwhile is \
+              counted at the other end and noted; a stream that stood still fails the round.",
+        prediction: "None: how long the buffers of a way are is known to nobody at its ends. Beside net.peer.rtt it says what \
+                     they cost.",
+        not_for: "A way that is not full; requests that share the connection of the stream.",
+        pitfalls: &[
+            "A congestion control that keeps the buffers short (BBR) or long (CUBIC): which one the stream had is noted.",
+            "A stream that has not filled the way yet.",
+            AGENT,
+        ],
+        sources: &["Gettys and Nichols: Bufferbloat, ACM Queue 9(11), 2011", "Flent, the RRUL test"],
+    },
+    metrics: &[&METRIC],
+    inputs: &[],
+    cases: |_, _| vec![Case::new()],
+    run,
+    predict: |_, _, _| Err(NoPrediction::because("how long the buffers of a way are is known to nobody at its ends")),
+};
+
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+    let (mut filling, mut asking) = (client(bench)?, client(bench)?);
+    let mut stream = filling.streams(1).map_err(stopped)?;
+    let mut echo = asking.echo_tcp(SMALL as u32).map_err(stopped)?;
+    let socket: TcpStream = stream.socket()[0].try_clone()?;
+    let mut messages = Echo::over(Link::Tcp(echo.socket().try_clone()?), SMALL as usize)?;
+    let is_over = AtomicBool::new(false);
+    let carried = std::thread::scope(|scope| {
+        let sender = scope.spawn(|| send(&socket, &is_over));
+        let timed = settle(&mut stream).and_then(|begun| {
+            bench.time_each([&METRIC], |clock| Ok([messages.timed(clock)?]))?;
+            Ok(rate(&begun, &stream.counted().map_err(stopped)?))
+        });
+        is_over.store(true, Ordering::Relaxed);
+        sender.join().map_err(|_| Stop::fail("the sender panicked"))??;
+        timed
+    })?;
+    if carried <= 0.0 {
+        return Err(Stop::fail("nothing of the stream arrived while round trips were timed: there was no load"));
+    }
+    let known = Link::Tcp(socket).describe()?;
+    bench.note_on_last(format!("the stream carried {:.1} MB/s meanwhile; {known}", carried / 1e6));
+    stream.finish().map_err(stopped)?;
+    drop(messages);
+    let seen = echo.finish().map_err(stopped)?;
+    bench.note_on_last(told(&seen, 2));
+    Ok(())
+}

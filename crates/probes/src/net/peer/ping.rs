@@ -1,0 +1,79 @@
+//! How long an echo request to another host takes until its reply is here: the way there and back, answered by its kernel.
+
+use std::net::IpAddr;
+
+use kelvin_harness::{Bench, Effort, Kind, Method, Probe, Stop};
+use kelvin_model::{Canaries, Case, Machine, Metric, NoPrediction, Tags, Treatment};
+
+use crate::net::axes::{MESSAGE, SMALL, message};
+use crate::net::icmp::Ping;
+
+static METRIC: Metric =
+    Metric::duration("net.peer.ping", "An echo request to another host and its reply, each timed by itself")
+        .over_one(MESSAGE)
+        .headline(Treatment::AsFound)
+        .canaries(Canaries::NONE)
+        .contaminants(Tags::NONE)
+        .not_in_cycles();
+
+pub(in crate::net) static PROBE: Probe = Probe {
+    id: "net.peer.ping",
+    summary: "Round trip of an echo request (ping) to another host (--peer HOST)",
+    kind: Kind::Study,
+    method: Method {
+        how: "As net.rtt.icmp, to the address of the agent that --peer names: by a ping socket where the user may have one, else \
+              by a raw one. A reply must carry the number of its request and its bytes. One that does not come within half a \
+              second is counted as lost and said; the request after it is timed.",
+        prediction: "None: the length of the way to another host is a fact of the network.",
+        not_for: "The time of a request to a program of that host; a way that treats ICMP differently, as some routers do.",
+        pitfalls: &["A host or a filter on the way that does not answer: skipped with that reason."],
+        sources: &["RFC 792", "ping(8)"],
+    },
+    metrics: &[&METRIC],
+    inputs: &[],
+    cases: |_: &Machine, effort| {
+        let all = [SMALL, 1 << 10];
+        let messages = if effort == Effort::Quick { &all[..1] } else { &all };
+        messages.iter().map(|&bytes| Case::new().with(&MESSAGE.name, bytes)).collect()
+    },
+    run,
+    predict: |_, _, _| Err(NoPrediction::because("the length of the way to another host is a fact of the network")),
+};
+
+/// Requests lost one after another after which the way counts as gone.
+const MOST_LOST: u32 = 5;
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let IpAddr::V4(there) = bench.agent()?.address.ip() else {
+        return Err(Stop::skip("needs an agent with an IPv4 address"));
+    };
+    let mut ping = Ping::open(there, message(case)?, bench.seed() as u16)?;
+    if !is_answered(&mut ping)? {
+        return Err(Stop::skip(format!("needs a host and a way that answer echo requests, and {there} did not")));
+    }
+    bench.note(ping.describe());
+    let (mut sent, mut lost) = (0_u64, 0_u64);
+    bench.time_each([&METRIC], |clock| {
+        for _ in 0..MOST_LOST {
+            sent += 1;
+            let start = clock.start();
+            if ping.round_trip()? {
+                return Ok([clock.stop().wrapping_sub(start)]);
+            }
+            lost += 1;
+        }
+        Err(Stop::fail(format!("{MOST_LOST} echo requests in a row were not answered")))
+    })?;
+    bench.note_on_last(format!("{lost} of {sent} requests or their replies were lost"));
+    Ok(())
+}
+
+/// Whether one of the first few is answered.
+fn is_answered(ping: &mut Ping) -> Result<bool, Stop> {
+    for _ in 0..MOST_LOST {
+        if ping.round_trip()? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

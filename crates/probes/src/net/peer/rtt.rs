@@ -1,0 +1,146 @@
+//! How long a message takes to a program on another host and back.
+//!
+//! Half of it must not be called the latency of one way, which may differ between the ways.
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Axis, AxisScale, Basis, Canaries, Case, Metric, NoPrediction, Prediction, Tags, Treatment};
+
+use super::{AGENT, bandwidth, client, connect, stopped, told};
+use crate::net::axes::{MESSAGE, SMALL, message, round_trip_messages};
+use crate::net::echo::Echo;
+use crate::net::link::{Link, Protocol};
+use crate::net::rtt::HandOver;
+use crate::net::stack;
+use crate::predict::Predicting;
+
+/// What the messages travel over.
+const PROTOCOL: Axis = Axis::new("protocol", "protocol", AxisScale::Category);
+
+static METRIC: Metric =
+    Metric::duration("net.peer.rtt", "A message to a program on another host and back, each timed by itself")
+        .over([Some(PROTOCOL), Some(MESSAGE), None])
+        .headline(Treatment::AsFound)
+        .canaries(Canaries::NONE)
+        .contaminants(Tags::NONE)
+        .not_in_cycles();
+
+pub(in crate::net) static PROBE: Probe = Probe {
+    id: "net.peer.rtt",
+    summary: "Round trip of a message to another host over TCP and UDP (--peer HOST)",
+    kind: Kind::Study,
+    method: Method {
+        how: "A message goes to `kelvin agent` on another host, which gives it back; each round trip is timed by itself, \
+              carries its number, and is counted at the other end. TCP_NODELAY is set on both. A datagram that is not \
+              answered within half a second counts as lost, and only its repetition is timed.",
+        prediction: "Opening a connection (net.peer.connect: the way and two kernels) + waking a program at the other end \
+                     (os.switch.cross_cpu of this host, less a pipe's calls) + sending and receiving there (net.stack of \
+                     this host) + 2 x message / net.peer.bandwidth. The other host is taken to be like this one: \
+                     unremarkable within a factor of two.",
+        not_for: "Half of it as the latency of one way; a busy link.",
+        pitfalls: &[
+            "Interrupts that the network card holds back to gather packets: tens of microseconds that no program sees.",
+            "A congestion control that paces what it sends: what is in use is noted.",
+            AGENT,
+        ],
+        sources: &["netperf TCP_RR, UDP_RR", "sockperf ping-pong, which prints half of it"],
+    },
+    metrics: &[&METRIC],
+    inputs: &[
+        "net.peer.connect",
+        "net.peer.bandwidth",
+        "net.stack.tcp",
+        "os.switch.process.pipe",
+        "os.switch.cross_cpu",
+    ],
+    cases: |_, effort| cases(effort),
+    run,
+    predict: |facts, _, case| predict(facts, case),
+};
+
+fn cases(effort: Effort) -> Vec<Case> {
+    let of = |(word, protocol): (&'static str, Protocol)| {
+        let all = round_trip_messages(protocol);
+        let messages = if effort == Effort::Quick { vec![SMALL] } else { all.to_vec() };
+        let case = move |bytes| Case::new().with_word(&PROTOCOL.name, word).with(&MESSAGE.name, bytes);
+        messages.into_iter().map(case).collect::<Vec<_>>()
+    };
+    [("tcp", Protocol::Tcp), ("udp", Protocol::Udp)].into_iter().flat_map(of).collect()
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let size = message(case)?;
+    let mut client = client(bench)?;
+    let seen = match case.word(&PROTOCOL.name) {
+        Some("tcp") => {
+            let mut test = client.echo_tcp(size as u32).map_err(stopped)?;
+            time(bench, Link::Tcp(test.socket().try_clone()?), size)?;
+            test.finish()
+        }
+        Some("udp") => {
+            let mut test = client.echo_udp(size as u32).map_err(stopped)?;
+            time(bench, Link::Udp(test.socket().try_clone()?), size)?;
+            test.finish()
+        }
+        other => return Err(Stop::fail(format!("the case has protocol {other:?}; tcp and udp are known"))),
+    };
+    let seen = seen.map_err(stopped)?;
+    bench.note_on_last(format!("the agent gave {} messages back; {}", seen.arrived, told(&seen, 1)));
+    Ok(())
+}
+
+/// Times round trips over a link until the slice is over; the link is closed afterwards.
+fn time(bench: &mut Bench<'_>, link: Link, size: usize) -> Result<(), Stop> {
+    let mut echo = Echo::over(link, size)?;
+    bench.time_each([&METRIC], |clock| Ok([echo.timed(clock)?]))?;
+    bench.note_on_last(echo.describe()?);
+    Ok(())
+}
+
+fn predict(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
+    let bytes = case.integer(&MESSAGE.name).unwrap_or_default();
+    let connect = facts.measured(&connect::METRIC, &Case::new())?;
+    let rate = facts.measured(&bandwidth::METRIC, &bandwidth::streams(1))?;
+    let stack = facts.measured(&stack::TCP_METRIC, &Case::new().with(&MESSAGE.name, SMALL))?;
+    let wake = HandOver::wake(facts)?;
+    let wire = 2.0 * bytes as f64 * 1e9 / rate.value;
+    let value = connect.value + wake.nanoseconds + stack.value + wire;
+    let derivation = format!(
+        "{:.1} us to connect + {:.1} us to wake a program there + {:.1} us to receive and send + 2 x {bytes} B / {:.0} MB/s \
+         = {:.1} us",
+        connect.value / 1e3,
+        wake.nanoseconds / 1e3,
+        stack.value / 1e3,
+        rate.value / 1e6,
+        value / 1e3
+    );
+    let predicting = Predicting::within_factor(Basis::Derived, value, 2.0)
+        .formula("net.peer.connect + waking + net.stack.tcp + 2 x message / net.peer.bandwidth")
+        .input(connect)
+        .input(stack)
+        .input(rate);
+    Ok(wake.inputs.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::facts_about;
+
+    #[test]
+    fn a_round_trip_is_a_connection_a_program_and_the_wire() {
+        let known = [
+            ("net.peer.connect", Some(100_000.0)),
+            ("net.peer.bandwidth", Some(12.5e6)),
+            ("net.stack.tcp", Some(3000.0)),
+            ("os.switch.cross_cpu", Some(8500.0)),
+            ("os.switch.process.pipe.own", Some(500.0)),
+        ];
+        facts_about(&known, |facts| {
+            let of = |bytes| predict(facts, &Case::new().with_word("protocol", "tcp").with("message", bytes)).unwrap();
+            // 100 us + 8 us + 3 us, and 2 x 1250 B at 12.5 MB/s: 200 us.
+            assert_eq!(of(1250).value, 311_000.0);
+            assert_eq!((of(1250).low, of(1250).high), (155_500.0, 622_000.0));
+        });
+        assert_eq!((cases(Effort::Quick).len(), cases(Effort::Default).len()), (2, 10));
+    }
+}

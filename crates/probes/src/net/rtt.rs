@@ -1,0 +1,234 @@
+//! How long a message takes to another process and back: TCP, UDP, Unix sockets.
+//!
+//! A round trip with everything in it: calls, protocol, sleeping, waking, switching. Half of it must not be called the
+//! latency of one way, which may differ between the ways.
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Basis, Case, Input, Metric, NoPrediction, Prediction, Tags, Treatment};
+
+use super::axes::{MESSAGE, PLACEMENT, PLACEMENTS, SMALL, message, peer_cpu, round_trip_messages};
+use super::echo::Echo;
+use super::link::Protocol;
+use super::stack;
+use crate::os::switch::{cross_cpu, pipe};
+use crate::predict::Predicting;
+
+const fn metric(id: &'static str, summary: &'static str) -> Metric {
+    Metric::duration(id, summary)
+        .over([Some(PLACEMENT), Some(MESSAGE), None])
+        .headline(Treatment::AsFound)
+        .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
+        .not_in_cycles()
+}
+
+pub(super) static TCP_METRIC: Metric =
+    metric("net.rtt.tcp", "A message to another process and back over a TCP connection, each timed by itself").seed();
+static UDP_METRIC: Metric =
+    metric("net.rtt.udp", "A datagram to another process and back over loopback, each timed by itself");
+static UNIX_METRIC: Metric =
+    metric("net.rtt.unix", "A message to another process and back over Unix stream sockets, each timed by itself");
+
+/// What is measured over one protocol, and what its predictions rest on.
+struct What {
+    protocol: Protocol,
+    metric: &'static Metric,
+    stack: &'static Metric,
+}
+
+static OVER_TCP: What = What { protocol: Protocol::Tcp, metric: &TCP_METRIC, stack: &stack::TCP_METRIC };
+static OVER_UDP: What = What { protocol: Protocol::Udp, metric: &UDP_METRIC, stack: &stack::UDP_METRIC };
+static OVER_UNIX: What = What { protocol: Protocol::Unix, metric: &UNIX_METRIC, stack: &stack::UNIX_METRIC };
+
+pub(super) static TCP: Probe = Probe {
+    id: "net.rtt.tcp",
+    summary: "Round trip of a message between two processes over TCP",
+    kind: Kind::Measure,
+    method: METHOD,
+    metrics: &[&TCP_METRIC],
+    inputs: &["net.stack.tcp", "os.switch.process.pipe", "os.switch.cross_cpu"],
+    cases: |_, effort| cases(effort, &OVER_TCP),
+    run: |bench, case| run(bench, case, &OVER_TCP),
+    predict: |facts, _, case| predict(facts, case, &OVER_TCP),
+};
+
+pub(super) static UDP: Probe = Probe {
+    id: "net.rtt.udp",
+    summary: "Round trip of a datagram between two processes over UDP",
+    kind: Kind::Measure,
+    method: METHOD,
+    metrics: &[&UDP_METRIC],
+    inputs: &["net.stack.udp", "os.switch.process.pipe", "os.switch.cross_cpu"],
+    cases: |_, effort| cases(effort, &OVER_UDP),
+    run: |bench, case| run(bench, case, &OVER_UDP),
+    predict: |facts, _, case| predict(facts, case, &OVER_UDP),
+};
+
+pub(super) static UNIX: Probe = Probe {
+    id: "net.rtt.unix",
+    summary: "Round trip of a message between two processes over Unix sockets",
+    kind: Kind::Measure,
+    method: METHOD,
+    metrics: &[&UNIX_METRIC],
+    inputs: &["net.stack.unix", "os.switch.process.pipe", "os.switch.cross_cpu"],
+    cases: |_, effort| cases(effort, &OVER_UNIX),
+    run: |bench, case| run(bench, case, &OVER_UNIX),
+    predict: |facts, _, case| predict(facts, case, &OVER_UNIX),
+};
+
+const METHOD: Method = Method {
+    how: "One process sends a message and waits until another one has given it back, both on one CPU or each pinned to a \
+          CPU of its own; IP goes over the loopback device. Every round trip is timed by itself, so that quantiles and \
+          modes are those of single requests. A message is one call to send, and as many to receive as the kernel makes of \
+          it; it carries its number, which the answer must repeat. TCP_NODELAY is set. A datagram that is not answered \
+          within half a second counts as lost, is sent again, and only the repetition is timed; losses are stated. Before \
+          timing, 64 round trips are made under getrusage: on one CPU each must take this process off it, or the round \
+          fails. What the kernel knows (TCP_INFO, congestion control, buffers) is noted. lmbench's lat_tcp, lat_udp and \
+          lat_unix print the same for a byte, sockperf half of it.",
+    prediction: "On one CPU: 2 x (sending and receiving by one process, net.stack, and a switch, os.switch.process.pipe). \
+                 Between two: 2 x (net.stack and what waking a process on another CPU takes, which is os.switch.cross_cpu \
+                 over pipes less the pipe's own calls). Unremarkable within a factor of 1.4 on one CPU, of 2 between two, \
+                 where the idle CPU's state decides. Over a Unix \
+                 socket there may be one more hand-over each way: a reader that waits is also woken when the message that \
+                 it sent before is taken out at the other end.",
+    not_for: "Half of it as the latency of one way; a network between two machines; what a request takes when the other \
+              end is busy (see net.loaded).",
+    pitfalls: &[
+        "Placement left to the scheduler: one CPU or two differ by a factor of ten on some machines, and runs flip between \
+         them.",
+        "A mean over two modes: waking an idle CPU takes one time or another, depending on how deep it sleeps.",
+        "Nagle's algorithm and delayed acknowledgements: a message in two small writes waits 40 ms. It is one call here, \
+         with TCP_NODELAY.",
+        "A lost datagram that is waited for, or a late answer taken for that of the next request: numbers are checked.",
+    ],
+    sources: &[
+        "lmbench lat_tcp, lat_udp, lat_unix",
+        "netperf TCP_RR, UDP_RR",
+        "sockperf ping-pong",
+        "tcp(7), udp(7), unix(7)",
+    ],
+};
+
+fn cases(effort: Effort, what: &What) -> Vec<Case> {
+    let all = round_trip_messages(what.protocol);
+    let messages = if effort == Effort::Quick { &[SMALL][..] } else { &all };
+    let of = |&bytes: &u64| {
+        PLACEMENTS.map(|placement| Case::new().with_word(&PLACEMENT.name, placement).with(&MESSAGE.name, bytes))
+    };
+    messages.iter().flat_map(of).collect()
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case, what: &What) -> Result<(), Stop> {
+    let cpu = peer_cpu(bench, case)?;
+    let mut echo = Echo::start(what.protocol, message(case)?, cpu)?;
+    let proof = echo.prove(bench, cpu)?;
+    bench.note(proof);
+    bench.time_each([what.metric], |clock| Ok([echo.timed(clock)?]))?;
+    bench.note_on_last(echo.describe()?);
+    echo.finish()
+}
+
+fn predict(facts: &Facts<'_>, case: &Case, what: &What) -> Result<Prediction, NoPrediction> {
+    let bytes = case.integer(&MESSAGE.name).unwrap_or_default();
+    let stack = facts.measured(what.stack, &Case::new().with(&MESSAGE.name, bytes))?;
+    let hand_over = match case.word(&PLACEMENT.name) {
+        Some("same_cpu") => HandOver::switch(facts)?,
+        _ => HandOver::wake(facts)?,
+    };
+    let value = 2.0 * (stack.value + hand_over.nanoseconds);
+    let (low, mut high) = (value / hand_over.factor, value * hand_over.factor);
+    let mut derivation = format!(
+        "2 x ({:.0} ns {} + {:.0} ns {}) = {value:.0} ns",
+        stack.value, stack.name, hand_over.nanoseconds, hand_over.name
+    );
+    if what.protocol == Protocol::Unix {
+        // Readers and writers of a Unix socket wait in one queue: taking a message out wakes the end that sent it.
+        high = high.max(2.0 * (stack.value + 2.0 * hand_over.nanoseconds) * MARGIN);
+        derivation.push_str(
+            "; up to one more of these each way, for a sender that waits is also woken when its message is taken",
+        );
+    }
+    let predicting = Predicting::between(Basis::Derived, value, low, high)
+        .formula(format!("2 x ({} + {})", stack.name, hand_over.name))
+        .input(stack);
+    Ok(hand_over.inputs.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
+}
+
+/// Factor by which the parts of a round trip may be off for no reason, as far as it goes beyond another switch.
+const MARGIN: f64 = 1.1;
+
+/// What passes the CPU, or wakes another one, between a send and the receive at the other end.
+pub(super) struct HandOver {
+    pub name: &'static str,
+    pub nanoseconds: f64,
+    pub inputs: Vec<Input>,
+    /// The factor within which a round trip of such hand-overs is unremarkable.
+    pub factor: f64,
+}
+
+impl HandOver {
+    /// On one CPU: a switch.
+    pub(super) fn switch(facts: &Facts<'_>) -> Result<Self, NoPrediction> {
+        let switch = facts.measured(&pipe::PROCESS_SWITCH, &Case::new())?;
+        Ok(Self { name: "switch", nanoseconds: switch.value, inputs: vec![switch], factor: 1.4 })
+    }
+
+    /// Between two CPUs: waking the other one, as it was measured over pipes, whose calls are taken off.
+    pub(super) fn wake(facts: &Facts<'_>) -> Result<Self, NoPrediction> {
+        let over_pipes = Case::new().with_word(&cross_cpu::MEANS.name, "pipe");
+        let woken = facts.measured(&cross_cpu::METRIC, &over_pipes)?;
+        let calls = facts.measured(&pipe::PROCESS_OWN, &Case::new())?;
+        let nanoseconds = (woken.value - calls.value).max(0.0);
+        Ok(Self {
+            name: "waking (os.switch.cross_cpu over pipes - the pipe's own calls)",
+            nanoseconds,
+            inputs: vec![woken, calls],
+            factor: 2.0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::facts_about;
+
+    fn case(placement: &'static str) -> Case {
+        Case::new().with_word("placement", placement).with("message", 64)
+    }
+
+    #[test]
+    fn a_round_trip_is_twice_the_stack_and_a_switch_or_a_wake_up() {
+        let known = [
+            ("net.stack.tcp", Some(3000.0)),
+            ("os.switch.process.pipe", Some(1500.0)),
+            ("os.switch.process.pipe.own", Some(500.0)),
+            ("os.switch.cross_cpu", Some(8500.0)),
+        ];
+        facts_about(&known, |facts| {
+            let same = predict(facts, &case("same_cpu"), &OVER_TCP).unwrap();
+            assert_eq!((same.value, same.high), (9000.0, 9000.0 * 1.4));
+            assert_eq!(same.derivation, "2 x (3000 ns net.stack.tcp (message=64) + 1500 ns switch) = 9000 ns");
+            assert!(predict(facts, &case("same_cpu"), &OVER_UNIX).is_err());
+            let two = predict(facts, &case("two_cpus"), &OVER_TCP).unwrap();
+            assert_eq!((two.value, two.low), (22_000.0, 11_000.0));
+            assert_eq!(two.inputs.len(), 3);
+            assert!(predict(facts, &case("same_cpu"), &OVER_UDP).is_err());
+        });
+    }
+
+    #[test]
+    fn a_unix_socket_may_switch_once_more_each_way() {
+        let known = [("net.stack.unix", Some(1000.0)), ("os.switch.process.pipe", Some(2000.0))];
+        facts_about(&known, |facts| {
+            let trip = predict(facts, &case("same_cpu"), &OVER_UNIX).unwrap();
+            assert_eq!((trip.value, trip.high), (6000.0, 10_000.0 * 1.1));
+            assert!(trip.derivation.contains("one more of these each way"), "{}", trip.derivation);
+        });
+    }
+
+    #[test]
+    fn a_quick_run_keeps_the_small_message_in_both_places() {
+        assert_eq!(cases(Effort::Quick, &OVER_UDP), [case("same_cpu"), case("two_cpus")]);
+        assert_eq!(cases(Effort::Default, &OVER_UDP).len(), 10);
+    }
+}

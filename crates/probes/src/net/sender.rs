@@ -1,0 +1,116 @@
+//! The ways in which a stream sends a message again and again, and what came of what was asked.
+
+use std::fs::File;
+
+use kelvin_sys::net::sending::{self, Completed, Splicer};
+use kelvin_sys::{Error, Result};
+
+use super::link::{Link, Protocol};
+
+/// How a message is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// By a call that copies it from the program's memory.
+    Send,
+    /// Out of a file in memory, by sendfile.
+    Sendfile,
+    /// Out of a file in memory through a pipe, by splice.
+    Splice,
+    /// From the program's memory without a copy, by MSG_ZEROCOPY.
+    ZeroCopy,
+}
+
+impl Way {
+    /// All of them, with the words of cases.
+    pub(super) const NAMED: [(&str, Self); 4] =
+        [("send", Self::Send), ("sendfile", Self::Sendfile), ("splice", Self::Splice), ("zerocopy", Self::ZeroCopy)];
+}
+
+/// Calls without copy that may wait for their completion before more are made: each holds its message's pages, and the kernel
+/// allows only so many (net.core.optmem_max).
+const MOST_PENDING: u32 = 32;
+
+/// What one thread sends with.
+pub(super) struct Sender(By);
+
+enum By {
+    Send { message: Vec<u8>, number: Option<u64> },
+    Sendfile { file: File, bytes: usize },
+    Splice { file: File, splicer: Splicer, bytes: usize },
+    ZeroCopy { message: Vec<u8>, pending: u32, all: Completed },
+}
+
+impl Sender {
+    /// Messages of so many bytes over a link. Those over UDP carry numbers from 1 on in their first eight bytes.
+    pub(super) fn new(way: Way, link: &Link, bytes: usize) -> Result<Self> {
+        let message = vec![0x5a; bytes];
+        let file = || sending::memory_file(&vec![0x5a; bytes]);
+        Ok(Self(match way {
+            Way::Send => By::Send { number: (link.protocol() == Protocol::Udp).then_some(0), message },
+            Way::Sendfile => By::Sendfile { file: file()?, bytes },
+            Way::Splice => By::Splice { file: file()?, splicer: Splicer::new(bytes)?, bytes },
+            Way::ZeroCopy => {
+                sending::set_zero_copy(link)?;
+                By::ZeroCopy { message, pending: 0, all: Completed::default() }
+            }
+        }))
+    }
+
+    /// Sends one message.
+    #[inline(always)]
+    pub(super) fn send(&mut self, link: &Link) -> Result<()> {
+        match &mut self.0 {
+            By::Send { message, number } => {
+                if let Some(number) = number {
+                    *number += 1;
+                    let head = message.first_chunk_mut().ok_or_else(|| Error::other("no room for a number"))?;
+                    *head = number.to_le_bytes();
+                }
+                link.send(message)
+            }
+            By::Sendfile { file, bytes } => sending::send_file(link, file, *bytes),
+            By::Splice { file, splicer, bytes } => splicer.send(link, file, *bytes),
+            By::ZeroCopy { message, pending, all } => {
+                if *pending >= MOST_PENDING {
+                    reap(link, pending, all)?;
+                }
+                loop {
+                    match sending::send_without_copy(link, message) {
+                        Ok(calls) => {
+                            *pending += calls;
+                            return Ok(());
+                        }
+                        // No more memory for what is not completed: some of it soon will be.
+                        Err(error) if sending::is_full(&error) && *pending > 0 => {
+                            reap(link, pending, all)?;
+                            std::thread::yield_now();
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+        }
+    }
+
+    /// What was achieved, in words, where that may differ from what was asked.
+    pub(super) fn achieved(mut self, link: &Link) -> Result<Option<String>> {
+        match &mut self.0 {
+            By::Send { .. } | By::Sendfile { .. } => Ok(None),
+            By::Splice { splicer, .. } => Ok(Some(format!("a pipe of {} KiB", splicer.capacity()? >> 10))),
+            By::ZeroCopy { pending, all, .. } => {
+                reap(link, pending, all)?;
+                let Completed { calls, copied } = all;
+                Ok(Some(format!("of {calls} calls without copy that were completed, {copied} completed as copied")))
+            }
+        }
+    }
+}
+
+/// Takes note of what was completed.
+fn reap(link: &Link, pending: &mut u32, all: &mut Completed) -> Result<()> {
+    let done = sending::completed(link)?;
+    *pending = pending.saturating_sub(done.calls);
+    all.calls += done.calls;
+    all.copied += done.copied;
+    Ok(())
+}

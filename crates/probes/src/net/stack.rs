@@ -1,0 +1,114 @@
+//! What sending a message and receiving it takes when nobody has to be woken: one process at both ends of a connection.
+//!
+//! It is the part of a local round trip that is not switching or waking. It must not be taken for half of a round trip.
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Tags};
+
+use super::axes::{MESSAGE, SMALL, message, round_trip_messages};
+use super::link::{Link, Protocol, STUCK};
+
+const fn metric(id: &'static str, summary: &'static str) -> Metric {
+    // A packet over loopback is delivered by a software interrupt, which may be left to a thread of the kernel.
+    Metric::duration(id, summary).over_one(MESSAGE).contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
+}
+
+pub(super) static TCP_METRIC: Metric =
+    metric("net.stack.tcp", "Sending a message over a local TCP connection and receiving it, by one process");
+pub(super) static UDP_METRIC: Metric =
+    metric("net.stack.udp", "Sending a datagram over loopback and receiving it, by one process");
+pub(super) static UNIX_METRIC: Metric =
+    metric("net.stack.unix", "Sending a message over Unix stream sockets and receiving it, by one process");
+
+pub(super) static TCP: Probe = probe(
+    "net.stack.tcp",
+    "Sending and receiving over a local TCP connection with nobody to wake",
+    &[&TCP_METRIC],
+    |machine, effort| cases(machine, effort, Protocol::Tcp),
+    |bench, case| run(bench, case, Protocol::Tcp, &TCP_METRIC),
+);
+
+pub(super) static UDP: Probe = probe(
+    "net.stack.udp",
+    "Sending and receiving a datagram over loopback with nobody to wake",
+    &[&UDP_METRIC],
+    |machine, effort| cases(machine, effort, Protocol::Udp),
+    |bench, case| run(bench, case, Protocol::Udp, &UDP_METRIC),
+);
+
+pub(super) static UNIX: Probe = probe(
+    "net.stack.unix",
+    "Sending and receiving over Unix sockets with nobody to wake",
+    &[&UNIX_METRIC],
+    |machine, effort| cases(machine, effort, Protocol::Unix),
+    |bench, case| run(bench, case, Protocol::Unix, &UNIX_METRIC),
+);
+
+/// What the three have in common.
+const fn probe(
+    id: &'static str,
+    summary: &'static str,
+    metrics: &'static [&'static Metric],
+    cases: fn(&Machine, Effort) -> Vec<Case>,
+    run: fn(&mut Bench<'_>, &Case) -> Result<(), Stop>,
+) -> Probe {
+    Probe { id, summary, kind: Kind::Measure, method: METHOD, metrics, inputs: &[], cases, run, predict }
+}
+
+const METHOD: Method = Method {
+    how: "One process has both ends of a connection over the loopback device (or of a pair of Unix sockets) and sends a \
+          message from the one to the other, receives it there, and sends it back in the same way: an iteration is one \
+          send and one receive, and every second one goes the other way, so that acknowledgements travel with data as \
+          they do in a ping-pong. Nothing sleeps: what is received has arrived before it is asked for. Iterations are \
+          timed in batches. TCP_NODELAY is set; buffers are asked to be 1 MiB, for a message must fit into them.",
+    prediction: "None: no published cost of the protocol's code is built in. It is what predictions of round trips rest on.",
+    not_for: "Half a round trip between two processes, which holds a switch or a wake-up as well; the rate of a stream, \
+              whose sends and receives go on at the same time.",
+    pitfalls: &[
+        "A receive that has to wait: a call that sleeps would never return here, for nobody else sends; it fails after \
+         five seconds.",
+        "Acknowledgements that cost a packet of their own: with data going one way only every second packet is answered \
+         by one. Here they go along with data.",
+    ],
+    sources: &[
+        "tcp(7), udp(7), unix(7)",
+        "McVoy and Staelin, lmbench: Portable Tools for Performance Analysis, USENIX 1996",
+    ],
+};
+
+/// Bytes asked for in each buffer: sixteen times the largest message, because the kernel also counts its own book-keeping.
+const BUFFER: u32 = 1 << 20;
+
+fn cases(_: &Machine, effort: Effort, protocol: Protocol) -> Vec<Case> {
+    let all = round_trip_messages(protocol);
+    let messages = if effort == Effort::Quick { &[SMALL][..] } else { &all };
+    messages.iter().map(|&bytes| Case::new().with(&MESSAGE.name, bytes)).collect()
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, metric: &Metric) -> Result<(), Stop> {
+    let size = message(case)?;
+    let (near, far) = Link::pair(protocol)?;
+    for end in [&near, &far] {
+        end.set_buffers(BUFFER)?;
+        end.be_patient_for(STUCK)?;
+    }
+    let (sent, mut arrived) = (vec![0x5a; size], vec![0; size]);
+    let mut ends = [&near, &far];
+    bench.time(metric, |iterations| {
+        for _ in 0..iterations {
+            ends[0].send(&sent)?;
+            ends[1].receive(&mut arrived)?;
+            ends.swap(0, 1);
+        }
+        Ok(())
+    })?;
+    if arrived != sent {
+        return Err(Stop::fail("what was received is not what was sent"));
+    }
+    bench.note_on_last(near.describe()?);
+    Ok(())
+}
+
+fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::because("no published cost of the protocol's code in the kernel is built in"))
+}

@@ -1,0 +1,147 @@
+//! Every measure of the network runs once for real, and its figures agree with one another.
+
+mod common;
+
+use kelvin_model::{Attempt, Case, Reading, Readings};
+use kelvin_sys::cpu;
+
+/// Milliseconds of the timed part.
+const SLICE: u64 = 8;
+
+/// What needs a second CPU is measured where there is one, and skipped with the reason where there is none.
+fn measured_or_skipped(id: &str, case: &Case) -> Option<Vec<Reading>> {
+    match common::run_probe(id, case, SLICE) {
+        Attempt::Measured(readings) => Some(readings),
+        Attempt::Skipped(reason) => {
+            assert!(cpu::allowed().unwrap().len() < 2, "{id} {case}: {reason:?}");
+            None
+        }
+        other => panic!("{id} {case}: {other:?}"),
+    }
+}
+
+fn placed(placement: &'static str, message: u64) -> Case {
+    Case::new().with_word("placement", placement).with("message", message)
+}
+
+#[test]
+fn messages_go_round_wherever_the_other_end_runs() {
+    for protocol in ["tcp", "udp", "unix"] {
+        for (placement, message) in [("same_cpu", 1), ("same_cpu", 64), ("two_cpus", 64), ("two_cpus", 16 << 10)] {
+            let id = format!("net.rtt.{protocol}");
+            let Some(readings) = measured_or_skipped(&id, &placed(placement, message)) else { continue };
+            let Readings::Batches(batches) = &readings[0].readings else { panic!("{readings:?}") };
+            assert!(batches.iterations.iter().all(|&one| one == 1), "round trips are timed one by one");
+            let notes = readings[0].notes.join("\n");
+            assert!(notes.contains("context switches of this task per round trip"), "{notes}");
+            assert!(notes.contains("socket buffers of"), "{notes}");
+            assert_eq!(notes.contains("TCP_INFO"), protocol == "tcp", "{notes}");
+            assert_eq!(notes.contains("were lost"), protocol == "udp", "{notes}");
+        }
+    }
+}
+
+#[test]
+fn a_round_trip_on_one_cpu_takes_longer_than_twice_the_stack() {
+    for protocol in ["tcp", "udp", "unix"] {
+        let stack = common::measure(&format!("net.stack.{protocol}"), &Case::new().with("message", 64), SLICE);
+        let trip = common::measure(&format!("net.rtt.{protocol}"), &placed("same_cpu", 64), SLICE);
+        let (stack, trip) = (common::median(&stack[0]), common::median(&trip[0]));
+        // A round trip holds two of these and two switches; a tenth for what neighbours do between the two measurements.
+        assert!(trip > 1.8 * stack, "{protocol}: {trip} ns there and back, {stack} ns the stack");
+    }
+}
+
+#[test]
+fn the_largest_messages_go_through_too() {
+    for (protocol, bytes) in [("tcp", 64 << 10), ("udp", 65_507), ("unix", 64 << 10)] {
+        common::measure(&format!("net.stack.{protocol}"), &Case::new().with("message", bytes), SLICE);
+        common::measure(&format!("net.rtt.{protocol}"), &placed("same_cpu", bytes), SLICE);
+    }
+}
+
+fn rates(reading: &Reading) -> &[f64] {
+    match &reading.readings {
+        Readings::Scalars(values) => values,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn streams_are_counted_where_they_arrive() {
+    for way in ["send", "sendfile", "splice", "zerocopy"] {
+        let case = Case::new().with("message", 64 << 10).with("streams", 2).with_word("way", way);
+        let readings = common::measure("net.bandwidth.tcp", &case, SLICE);
+        assert!(rates(&readings[0]).iter().sum::<f64>() > 1e6, "{readings:?}");
+        let note = readings[0].notes.join("\n");
+        assert!(note.contains("congestion control") && note.contains("are left out"), "{note}");
+        assert_eq!(note.matches("receiver on CPU").count(), 2, "{note}");
+    }
+    let case = Case::new().with("message", 64 << 10).with("streams", 1);
+    assert!(rates(&common::measure("net.bandwidth.unix", &case, SLICE)[0])[0] > 1e6);
+}
+
+#[test]
+fn what_is_sent_over_udp_is_not_claimed_as_received() {
+    let case = Case::new().with("message", 1472).with("streams", 1);
+    let readings = common::measure("net.bandwidth.udp", &case, SLICE);
+    let ids: Vec<String> = readings.iter().map(|reading| reading.metric.to_string()).collect();
+    let all = ["net.bandwidth.udp", "net.bandwidth.udp.sent", "net.bandwidth.udp.lost", "net.bandwidth.udp.overtaken"];
+    assert_eq!(ids, all);
+    let (sent, lost, overtaken) = (rates(&readings[1])[0], rates(&readings[2])[0], rates(&readings[3])[0]);
+    assert!(sent > 1e6 && (0.0..1.0).contains(&lost) && (0.0..=1.0).contains(&overtaken), "{readings:?}");
+    let small = Case::new().with("message", 4).with("streams", 1);
+    match common::run_probe("net.bandwidth.udp", &small, SLICE) {
+        Attempt::Failed(reason) => assert!(reason.contains("no room for its number"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+#[allow(clippy::print_stderr)]
+fn echo_requests_are_answered_or_the_right_that_is_missing_is_named() {
+    match common::run_probe("net.rtt.icmp", &Case::new().with("message", 64), SLICE) {
+        Attempt::Measured(readings) => {
+            assert!(common::median(&readings[0]) > 100.0);
+            assert!(readings[0].notes[0].contains("socket"), "{:?}", readings[0].notes);
+        }
+        Attempt::Skipped(reason) => {
+            eprintln!("net.rtt.icmp skipped: {reason}");
+            assert!(reason.0.contains("ping_group_range") || reason.0.contains("icmp_echo_ignore_all"), "{reason}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn connections_are_made_and_closed_wherever_the_other_end_runs() {
+    for placement in ["same_cpu", "two_cpus"] {
+        let case = Case::new().with_word("placement", placement);
+        let Some(parts) = measured_or_skipped("net.connect", &case) else { continue };
+        let Some(whole) = measured_or_skipped("net.crr", &case) else { continue };
+        let (connect, close) = (common::median(&parts[0]), common::median(&parts[1]));
+        let whole = common::median(&whole[0]);
+        assert!(connect > close && close > 100.0, "{placement}: connect {connect} ns, close {close} ns");
+        // A transaction also holds a round trip; a fifth for what neighbours do between the two measurements.
+        assert!(whole > 0.8 * (connect + close), "{placement}: {whole} ns for {connect} ns and {close} ns");
+    }
+}
+
+#[test]
+fn a_message_beside_a_stream_comes_back() {
+    let readings = common::measure("net.loaded", &Case::new(), SLICE);
+    let note = readings[0].notes.join("\n");
+    assert!(note.contains("GB/s meanwhile") && note.contains("of the messages: TCP_INFO"), "{note}");
+    assert!(common::median(&readings[0]) > 1000.0);
+}
+
+#[test]
+fn a_case_that_makes_no_sense_is_refused_by_name() {
+    let refused = |id: &str, case: Case| match common::run_probe(id, &case, SLICE) {
+        Attempt::Failed(reason) => reason,
+        other => panic!("{id}: {other:?}"),
+    };
+    assert!(refused("net.rtt.tcp", placed("elsewhere", 64)).contains("placement=same_cpu or placement=two_cpus"));
+    assert!(refused("net.rtt.tcp", placed("same_cpu", 0)).contains("a message of 1 byte and more"));
+    assert!(refused("net.rtt.udp", placed("same_cpu", 65_508)).contains("too long"));
+}

@@ -1,0 +1,200 @@
+//! What sockets can be asked and told beyond the standard library: congestion control, buffers, what TCP knows.
+
+pub mod icmp;
+pub mod sending;
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use crate::{Error, Result, check};
+
+/// Longest name of a congestion control: `TCP_CA_NAME_MAX` of `linux/tcp.h`.
+const NAME_BYTES: usize = 16;
+
+/// What the kernel knows of a TCP connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpKnown {
+    /// Smoothed round trip as the kernel saw it, in nanoseconds (it counts in microseconds).
+    pub round_trip: u64,
+    /// Segments sent again since the connection was made.
+    pub retransmits: u32,
+    /// Segments that may be on their way at a time.
+    pub congestion_window: u32,
+    /// Largest payload of a segment, in bytes.
+    pub segment: u32,
+    /// Largest packet of the path, in bytes.
+    pub path_mtu: u32,
+}
+
+/// Bytes that a socket may hold, as the kernel counts them: its own book-keeping included, so twice what was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffers {
+    /// Sent and not yet acknowledged.
+    pub send: u32,
+    /// Received and not yet read.
+    pub receive: u32,
+}
+
+/// Asks for a congestion control by name.
+///
+/// # Errors
+/// `NotFound` for one that the kernel does not have or does not allow.
+pub fn set_congestion_control(socket: &impl AsFd, name: &str) -> Result<()> {
+    let descriptor = socket.as_fd().as_raw_fd();
+    // SAFETY: the name is valid for its length.
+    let result = unsafe {
+        libc::setsockopt(
+            descriptor,
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_ptr().cast(),
+            name.len() as libc::socklen_t,
+        )
+    };
+    check(result).map(drop)
+}
+
+/// The congestion control of a TCP socket.
+pub fn congestion_control(socket: &impl AsFd) -> Result<String> {
+    let (bytes, length) = option::<[u8; NAME_BYTES]>(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION)?;
+    let name = &bytes[..length.min(NAME_BYTES)];
+    let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+    Ok(String::from_utf8_lossy(&name[..end]).into_owned())
+}
+
+/// What the kernel knows of a TCP connection now.
+pub fn tcp_known(socket: &impl AsFd) -> Result<TcpKnown> {
+    let (known, length) = option::<libc::tcp_info>(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+    let least = std::mem::offset_of!(libc::tcp_info, tcpi_total_retrans) + size_of::<u32>();
+    if length < least {
+        return Err(Error::other(format!("the kernel told {length} bytes of TCP_INFO, and {least} are needed")));
+    }
+    Ok(TcpKnown {
+        round_trip: u64::from(known.tcpi_rtt) * 1000,
+        retransmits: known.tcpi_total_retrans,
+        congestion_window: known.tcpi_snd_cwnd,
+        segment: known.tcpi_snd_mss,
+        path_mtu: known.tcpi_pmtu,
+    })
+}
+
+/// The sizes of a socket's buffers now.
+pub fn buffers(socket: &impl AsFd) -> Result<Buffers> {
+    Ok(Buffers {
+        send: option::<u32>(socket, libc::SOL_SOCKET, libc::SO_SNDBUF)?.0,
+        receive: option::<u32>(socket, libc::SOL_SOCKET, libc::SO_RCVBUF)?.0,
+    })
+}
+
+/// Asks for so many bytes in each of a socket's buffers; the kernel grants no more than its limits, which is no error:
+/// ask what was obtained. A TCP socket's buffers no longer grow by themselves afterwards.
+pub fn set_buffers(socket: &impl AsFd, bytes: u32) -> Result<()> {
+    let bytes = libc::c_int::try_from(bytes).map_err(|_| Error::from_raw_os_error(libc::EINVAL))?;
+    set(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)?;
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)
+}
+
+/// Has a TCP socket's close reset the connection at once, so that nothing of it stays behind (no TIME_WAIT).
+pub fn reset_on_close(socket: &impl AsFd) -> Result<()> {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    // SAFETY: the structure is valid for its size.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const linger).cast(),
+            size_of::<libc::linger>() as libc::socklen_t,
+        )
+    };
+    check(result).map(drop)
+}
+
+/// An option that is an integer.
+fn set(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> Result<()> {
+    let descriptor = socket.as_fd().as_raw_fd();
+    // SAFETY: the integer is valid for its size.
+    let result = unsafe {
+        libc::setsockopt(
+            descriptor,
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    check(result).map(drop)
+}
+
+/// Types that getsockopt may fill: plain bytes of which every pattern is a value.
+///
+/// # Safety
+/// Every pattern of bytes, zeros included, must be a value.
+unsafe trait Plain: Copy {}
+// SAFETY: an integer.
+unsafe impl Plain for u32 {}
+// SAFETY: bytes.
+unsafe impl Plain for [u8; NAME_BYTES] {}
+// SAFETY: integers.
+unsafe impl Plain for libc::tcp_info {}
+
+/// An option, and how many bytes of it the kernel filled; the rest is zero.
+fn option<T: Plain>(socket: &impl AsFd, level: libc::c_int, name: libc::c_int) -> Result<(T, usize)> {
+    let mut length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: zeros are a value of `T`, and so is whatever the kernel writes over them, at most `length` bytes.
+    unsafe {
+        let mut value: T = std::mem::zeroed();
+        let descriptor = socket.as_fd().as_raw_fd();
+        check(libc::getsockopt(descriptor, level, name, (&raw mut value).cast(), &raw mut length))?;
+        Ok((value, length as usize))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    fn connection() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn tcp_tells_what_it_knows() {
+        let (mut near, mut far) = connection();
+        near.write_all(&[7; 1000]).unwrap();
+        far.read_exact(&mut [0; 1000]).unwrap();
+        let known = tcp_known(&near).unwrap();
+        assert_eq!(known.retransmits, 0);
+        assert!(known.congestion_window > 0 && known.segment >= 536, "{known:?}");
+        assert!(known.path_mtu > known.segment, "{known:?}");
+    }
+
+    #[test]
+    fn congestion_control_is_set_by_name_and_read_back() {
+        let (near, _far) = connection();
+        // Reno is part of every kernel.
+        set_congestion_control(&near, "reno").unwrap();
+        assert_eq!(congestion_control(&near).unwrap(), "reno");
+        let unknown = set_congestion_control(&near, "nosuch").unwrap_err();
+        assert_eq!(unknown.raw_os_error(), Some(libc::ENOENT));
+        assert_eq!(congestion_control(&near).unwrap(), "reno");
+    }
+
+    #[test]
+    fn a_close_that_resets_is_an_error_at_the_other_end() {
+        let (mut near, far) = connection();
+        reset_on_close(&far).unwrap();
+        drop(far);
+        assert_eq!(near.read(&mut [0]).unwrap_err().raw_os_error(), Some(libc::ECONNRESET));
+    }
+
+    #[test]
+    fn buffers_are_twice_what_was_asked_for() {
+        let (near, _far) = connection();
+        set_buffers(&near, 32 << 10).unwrap();
+        assert_eq!(buffers(&near).unwrap(), Buffers { send: 64 << 10, receive: 64 << 10 });
+    }
+}

@@ -1,0 +1,236 @@
+//! The side that asks: finds an agent, and has it be the other end of a test.
+
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::time::Duration;
+
+use crate::deadline::{Connection, Deadline};
+use crate::message::{Answer, Ask, Cookie, Counted, Seen, Transport};
+use crate::secret::Secret;
+use crate::{Error, PORT, Result, channel::Channel, handshake};
+
+/// Time to connect and to shake hands.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// Time for an answer to anything: longer than the agent's own patience, so that its reason arrives.
+const ANSWER: Duration = Duration::from_secs(40);
+/// How long a call on the socket of a test waits at most: an agent that is gone must not hold up whoever measures.
+const SILENCE: Duration = Duration::from_secs(5);
+/// Time for the answer to the first datagram of a test, which may be lost; and how often it is sent.
+const FIRST_DATAGRAM: Duration = Duration::from_millis(300);
+const FIRST_DATAGRAMS: u32 = 10;
+
+/// The addresses of `HOST[:PORT]`: a name, an IPv4 address, or an IPv6 address (in brackets, if a port follows).
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn addresses(peer: &str) -> std::result::Result<Vec<SocketAddr>, String> {
+    let found = match peer.parse::<std::net::IpAddr>() {
+        Ok(address) => return Ok(vec![(address, PORT).into()]),
+        // A name without a port, or an address in brackets without one.
+        Err(_) if !peer.rsplit(']').next().is_some_and(|rest| rest.contains(':')) => {
+            (peer.trim_matches(['[', ']']), PORT).to_socket_addrs()
+        }
+        Err(_) => peer.to_socket_addrs(),
+    };
+    let found: Vec<SocketAddr> = found.map_err(|error| format!("{error}: HOST or HOST:PORT is wanted"))?.collect();
+    if found.is_empty() { Err("this name has no address".into()) } else { Ok(found) }
+}
+
+/// A connection to an agent.
+#[derive(Debug)]
+pub struct Client {
+    channel: Channel,
+    agent: SocketAddr,
+}
+
+impl Client {
+    /// Connects to the first of these addresses that answers, and shakes hands.
+    ///
+    /// # Errors
+    /// No answer, or an agent of another version or secret, or one that is busy.
+    pub fn connect(addresses: &[SocketAddr], secret: &Secret) -> Result<Self> {
+        let mut last = None;
+        for &agent in addresses {
+            match TcpStream::connect_timeout(&agent, HANDSHAKE) {
+                Ok(stream) => {
+                    stream.set_nodelay(true).map_err(Error::call("set up the connection"))?;
+                    return Ok(Self { channel: handshake::client(stream, secret, HANDSHAKE)?, agent });
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        let none = || std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
+        Err(Error::Call { doing: "connect to the agent", source: last.unwrap_or_else(none) })
+    }
+
+    /// The address of the agent.
+    pub fn agent(&self) -> SocketAddr {
+        self.agent
+    }
+
+    /// Has every message of so many bytes come back over a connection of TCP, with `TCP_NODELAY` on both ends.
+    ///
+    /// # Errors
+    /// An agent that refuses, or cannot be reached at the port that it names.
+    pub fn echo_tcp(&mut self, bytes: u32) -> Result<Test<'_, TcpStream>> {
+        let (address, cookie) = self.ask(&Ask::Echo { transport: Transport::Tcp, bytes })?;
+        let mut stream =
+            TcpStream::connect_timeout(&address, HANDSHAKE).map_err(Error::call("connect for the test"))?;
+        stream.set_nodelay(true).map_err(Error::call("set up the test"))?;
+        Deadline::within(HANDSHAKE).drain(&mut stream, &cookie, "take the cookie")?;
+        stream.wait_at_most(SILENCE).map_err(Error::call("set up the test"))?;
+        Ok(Test { client: self, socket: stream })
+    }
+
+    /// Has every datagram of so many bytes come back.
+    ///
+    /// # Errors
+    /// An agent that refuses, or to which no datagram finds its way and back.
+    pub fn echo_udp(&mut self, bytes: u32) -> Result<Test<'_, UdpSocket>> {
+        let (address, cookie) = self.ask(&Ask::Echo { transport: Transport::Udp, bytes })?;
+        let mut own = self.channel.stream().local_addr().map_err(Error::call("see the address"))?;
+        own.set_port(0);
+        let socket = UdpSocket::bind(own).map_err(Error::call("open a socket for the test"))?;
+        socket.connect(address).map_err(Error::call("open a socket for the test"))?;
+        introduce(&socket, &cookie)?;
+        Ok(Test { client: self, socket })
+    }
+
+    /// Opens so many connections, of which the agent takes and counts all that comes.
+    ///
+    /// # Errors
+    /// An agent that refuses, or cannot be reached at the port that it names.
+    pub fn streams(&mut self, count: u32) -> Result<Test<'_, Vec<TcpStream>>> {
+        let (address, cookie) = self.ask(&Ask::Take { streams: count })?;
+        let open = |_| stream(address, &cookie);
+        let socket = (0..count).map(open).collect::<Result<_>>()?;
+        Ok(Test { client: self, socket })
+    }
+
+    /// Has the agent accept connections at an address, and close them.
+    ///
+    /// # Errors
+    /// An agent that refuses.
+    pub fn accepting(&mut self) -> Result<Test<'_, SocketAddr>> {
+        let (address, _) = self.ask(&Ask::Accept)?;
+        Ok(Test { client: self, socket: address })
+    }
+
+    /// Asks for a test, and returns where it is.
+    fn ask(&mut self, ask: &Ask) -> Result<(SocketAddr, Cookie)> {
+        self.channel.send(ask, ANSWER)?;
+        match self.channel.receive(ANSWER)? {
+            Answer::Ready { port, cookie } => Ok((SocketAddr::new(self.agent.ip(), port), cookie)),
+            Answer::Failed { why } => Err(Error::Refused(why)),
+            Answer::Done(_) | Answer::Counted(_) => Err(unasked()),
+        }
+    }
+
+    fn outcome(&mut self) -> Result<Seen> {
+        match self.channel.receive(ANSWER)? {
+            Answer::Done(seen) => Ok(seen),
+            Answer::Failed { why } => Err(Error::Refused(why)),
+            Answer::Ready { .. } | Answer::Counted(_) => Err(unasked()),
+        }
+    }
+
+    fn end(&mut self) -> Result<Seen> {
+        self.channel.send(&Ask::End, ANSWER)?;
+        self.outcome()
+    }
+}
+
+fn unasked() -> Error {
+    Error::Nonsense("it answered what was not asked".into())
+}
+
+/// A connection of a test.
+fn stream(address: SocketAddr, cookie: &Cookie) -> Result<TcpStream> {
+    let mut stream = TcpStream::connect_timeout(&address, HANDSHAKE).map_err(Error::call("connect for the test"))?;
+    stream.set_nodelay(true).map_err(Error::call("set up the test"))?;
+    Deadline::within(HANDSHAKE).drain(&mut stream, cookie, "take the cookie")?;
+    stream.wait_at_most(SILENCE).map_err(Error::call("set up the test"))?;
+    Ok(stream)
+}
+
+/// Sends the cookie until it comes back.
+fn introduce(socket: &UdpSocket, cookie: &Cookie) -> Result<()> {
+    let failed = || Error::call("set up the test");
+    socket.set_read_timeout(Some(FIRST_DATAGRAM)).map_err(failed())?;
+    for _ in 0..FIRST_DATAGRAMS {
+        socket.send(cookie).map_err(failed())?;
+        let mut answer = Cookie::default();
+        if matches!(socket.recv(&mut answer), Ok(count) if count == cookie.len() && answer == *cookie) {
+            return socket.set_read_timeout(Some(SILENCE)).map_err(failed());
+        }
+    }
+    let seconds = (FIRST_DATAGRAM * FIRST_DATAGRAMS).as_secs_f64();
+    Err(Error::Late { doing: "send a datagram back (does a firewall drop them?)", seconds })
+}
+
+/// A test that goes on, and the socket (or sockets, or the address to connect to) over which its messages travel.
+#[derive(Debug)]
+pub struct Test<'a, S> {
+    client: &'a mut Client,
+    socket: S,
+}
+
+impl<S> Test<'_, S> {
+    /// The socket.
+    pub fn socket(&mut self) -> &mut S {
+        &mut self.socket
+    }
+}
+
+impl Test<'_, TcpStream> {
+    /// Ends it, and returns what the agent saw.
+    ///
+    /// # Errors
+    /// A fault that the agent saw, or an agent that is gone.
+    pub fn finish(self) -> Result<Seen> {
+        drop(self.socket);
+        self.client.outcome()
+    }
+}
+
+impl Test<'_, UdpSocket> {
+    /// Ends it, and returns what the agent saw.
+    ///
+    /// # Errors
+    /// A fault that the agent saw, or an agent that is gone.
+    pub fn finish(self) -> Result<Seen> {
+        self.client.end()
+    }
+}
+
+impl Test<'_, Vec<TcpStream>> {
+    /// What has arrived by now, counted by the agent in its own time.
+    ///
+    /// # Errors
+    /// A connection that was lost, or an agent that is gone.
+    pub fn counted(&mut self) -> Result<Counted> {
+        self.client.channel.send(&Ask::Count, ANSWER)?;
+        match self.client.channel.receive(ANSWER)? {
+            Answer::Counted(counted) => Ok(counted),
+            Answer::Failed { why } => Err(Error::Refused(why)),
+            Answer::Ready { .. } | Answer::Done(_) => Err(unasked()),
+        }
+    }
+
+    /// Ends it, and returns what the agent saw: of what was still on its way, nothing.
+    ///
+    /// # Errors
+    /// A fault that the agent saw, or an agent that is gone.
+    pub fn finish(self) -> Result<Seen> {
+        self.client.end()
+    }
+}
+
+impl Test<'_, SocketAddr> {
+    /// Ends it, and returns what the agent saw.
+    ///
+    /// # Errors
+    /// A fault that the agent saw, or an agent that is gone.
+    pub fn finish(self) -> Result<Seen> {
+        self.client.end()
+    }
+}

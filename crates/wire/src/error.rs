@@ -1,0 +1,90 @@
+//! What can go wrong between two kelvins, in words that say what to do.
+
+use std::io;
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A call failed.
+    #[error("cannot {doing}: {source}")]
+    Call {
+        /// What was tried.
+        doing: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The other side went away.
+    #[error("the other side went away")]
+    Gone,
+    /// The other side did not answer.
+    #[error("the other side did not {doing} within {seconds:.0} s")]
+    Late {
+        /// What was waited for.
+        doing: &'static str,
+        /// How long, in seconds.
+        seconds: f64,
+    },
+    /// A frame that is longer than any may be.
+    #[error(
+        "the other side announced a frame of {claimed} bytes, and none may have more than {}",
+        crate::frame::LONGEST
+    )]
+    TooLong {
+        /// The length it announced, in bytes.
+        claimed: u32,
+    },
+    /// Not what was to be said.
+    #[error("the other side is no kelvin agent, or not one of this version: {0}")]
+    Nonsense(String),
+    /// A frame whose tag is wrong.
+    #[error("a frame was changed on its way")]
+    Changed,
+    /// Versions that do not know each other.
+    #[error(
+        "the other side speaks version {theirs} of the protocol (kelvin {program}) and this one version {ours}: use the same kelvin on both"
+    )]
+    Version {
+        /// Its version.
+        theirs: u32,
+        /// The version of its program.
+        program: String,
+        /// This version.
+        ours: u32,
+    },
+    /// A secret is asked for, and none was given.
+    #[error("the agent wants a secret: give the file with it by --token-file")]
+    SecretNeeded,
+    /// The other side has another secret.
+    #[error("the secret is not that of the other side: --token-file must name a file with the same content on both")]
+    SecretWrong,
+    /// The other side said no.
+    #[error("the agent refused: {0}")]
+    Refused(String),
+    /// A file that is no good as a secret.
+    #[error("{file}: {why}")]
+    SecretFile {
+        /// The file.
+        file: String,
+        /// What is wrong, and what would be right.
+        why: String,
+    },
+    /// An address that may not be listened on.
+    #[error("{address} can be reached from other hosts: name a file with a secret by --token-file")]
+    Open {
+        /// The address.
+        address: std::net::SocketAddr,
+    },
+}
+
+impl Error {
+    /// Puts what was tried before a failed call; a call that failed because its time was over is not meant here.
+    pub(crate) fn call(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| match source.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Self::Gone,
+            _ => Self::Call { doing, source },
+        }
+    }
+}

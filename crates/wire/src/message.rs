@@ -1,0 +1,105 @@
+//! What is said after the handshake: the client asks for one test after the other, and the agent answers.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A number by which a connection, or a datagram, is known to belong to a test.
+pub type Cookie = [u8; 16];
+
+/// What the bytes of a test travel over.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// A connection that loses nothing.
+    Tcp,
+    /// Datagrams, some of which may be lost.
+    Udp,
+}
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    /// Send back every message of so many bytes, until the client ends it.
+    Echo {
+        /// What they travel over.
+        transport: Transport,
+        /// Bytes of a message.
+        bytes: u32,
+    },
+    /// Take what comes over so many connections of TCP, and count it.
+    Take {
+        /// The connections.
+        streams: u32,
+    },
+    /// Accept connections, and close those that were closed.
+    Accept,
+    /// Say what has arrived by now of the test that goes on.
+    Count,
+    /// End the test that goes on: one over datagrams has no end of its own.
+    End,
+}
+
+impl fmt::Display for Ask {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Echo { transport, bytes } => write!(out, "asks for messages of {bytes} bytes back over {transport}"),
+            Self::Take { streams } => write!(out, "sends by {streams} connections"),
+            Self::Accept => write!(out, "asks for connections to be accepted"),
+            Self::Count => write!(out, "asks what arrived"),
+            Self::End => write!(out, "asks for the end of a test"),
+        }
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+        })
+    }
+}
+
+/// What an agent answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// The test can begin, at this port of the agent's address.
+    Ready {
+        /// The port.
+        port: u16,
+        /// What a connection begins with.
+        cookie: Cookie,
+    },
+    /// What has arrived by now, in the agent's own time: a rate is a difference of two of these.
+    Counted(Counted),
+    /// It is over, and this is what the agent saw of it.
+    Done(Seen),
+    /// It cannot be, or ended by a fault.
+    Failed {
+        /// Why.
+        why: String,
+    },
+}
+
+/// What has arrived at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Bytes of streams.
+    pub bytes: u64,
+    /// Nanoseconds since the test began, by the agent's clock, when they were counted.
+    pub at: u64,
+}
+
+/// What the agent saw of a test.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    /// What arrived: whole messages of an echo, bytes of streams, connections.
+    pub arrived: u64,
+    /// Nanoseconds of CPU time of the threads that served it: in user mode, and in the kernel.
+    pub cpu_nanoseconds: [u64; 2],
+    /// Most tests that the agent served at one time, this one counted: more than one, and each had only a part of it.
+    pub tests: u32,
+}

@@ -1,0 +1,289 @@
+//! What an agent does for a client: the other end of each test.
+
+mod take;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use kelvin_sys::ready::readable;
+use kelvin_sys::usage::{Who, usage};
+
+use crate::agent::Limits;
+use crate::channel::Channel;
+use crate::deadline::Deadline;
+use crate::message::{Answer, Ask, Cookie, Seen, Transport};
+use crate::secret::nonce;
+use crate::{Error, Result};
+
+/// Messages between two looks at the clock: a look costs some tens of nanoseconds, a message microseconds.
+const LOOK: u64 = 256;
+/// Most bytes of a datagram over IPv4.
+const LARGEST_DATAGRAM: u32 = 65_507;
+
+/// Serves one test, and says what was seen of it.
+pub fn serve(ask: &Ask, channel: &mut Channel, limits: &Limits, tests: &AtomicU32) -> Result<Seen> {
+    let served = Served::begin(tests);
+    let before = used();
+    let mut seen = match *ask {
+        Ask::Echo { transport, bytes } => {
+            check_size(transport, bytes, limits)?;
+            let arrived = match transport {
+                Transport::Tcp => echo_stream(channel, bytes as usize, limits, &served)?,
+                Transport::Udp => echo_datagrams(channel, bytes as usize, limits, &served)?,
+            };
+            Seen { arrived, ..Seen::default() }
+        }
+        Ask::Take { streams } => take::serve(channel, streams, limits, &served)?,
+        Ask::Accept => Seen { arrived: accept_all(channel, limits, &served)?, ..Seen::default() },
+        Ask::Count | Ask::End => return Err(Error::Refused("no test goes on".into())),
+    };
+    for (all, (now, before)) in seen.cpu_nanoseconds.iter_mut().zip(used().into_iter().zip(before)) {
+        *all += now - before;
+    }
+    Ok(Seen { tests: served.most(), ..seen })
+}
+
+/// CPU time of this thread in user mode and in the kernel, in nanoseconds.
+fn used() -> [u64; 2] {
+    let used = usage(Who::Thread);
+    [used.user, used.system]
+}
+
+fn check_size(transport: Transport, bytes: u32, limits: &Limits) -> Result<()> {
+    let most = match transport {
+        Transport::Tcp => limits.message,
+        Transport::Udp => limits.message.min(LARGEST_DATAGRAM),
+    };
+    match bytes {
+        0 => Err(Error::Refused("a message must have a byte at least".into())),
+        bytes if bytes > most => Err(Error::Refused(format!("a message may have {most} bytes at most"))),
+        _ => Ok(()),
+    }
+}
+
+/// A test that is counted while it lasts.
+struct Served<'a> {
+    now: &'a AtomicU32,
+    most: AtomicU32,
+}
+
+impl<'a> Served<'a> {
+    fn begin(now: &'a AtomicU32) -> Self {
+        let most = AtomicU32::new(now.fetch_add(1, Ordering::Relaxed) + 1);
+        Self { now, most }
+    }
+
+    /// Notes how many there are at this moment.
+    fn look(&self) {
+        self.most.fetch_max(self.now.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    fn most(&self) -> u32 {
+        self.look();
+        self.most.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Served<'_> {
+    fn drop(&mut self) {
+        self.now.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A test's own address: that of the control connection, with a port that the system chooses.
+fn beside(channel: &Channel) -> Result<SocketAddr> {
+    let mut address = channel.stream().local_addr().map_err(Error::call("see the address"))?;
+    address.set_port(0);
+    Ok(address)
+}
+
+/// Says where the test is.
+fn ready(channel: &mut Channel, address: SocketAddr, limits: &Limits) -> Result<Cookie> {
+    let mut cookie = Cookie::default();
+    let unforeseen = nonce()?;
+    cookie.copy_from_slice(&unforeseen[..size_of::<Cookie>()]);
+    channel.send(&Answer::Ready { port: address.port(), cookie }, limits.handshake)?;
+    Ok(cookie)
+}
+
+/// Waits for so many connections of the client; others that find the port are turned away.
+fn accept(listener: &TcpListener, count: u32, channel: &mut Channel, limits: &Limits) -> Result<Vec<TcpStream>> {
+    const DOING: &str = "connect for the test";
+    let address = listener.local_addr().map_err(Error::call("see the address"))?;
+    let cookie = ready(channel, address, limits)?;
+    let client = channel.stream().peer_addr().map_err(Error::call("see the address"))?.ip();
+    let deadline = Deadline::within(limits.handshake);
+    let mut streams = Vec::new();
+    while streams.len() < count as usize {
+        if !readable(listener.as_fd(), deadline.left(DOING)?).map_err(Error::call(DOING))? {
+            continue;
+        }
+        let (mut stream, from) = listener.accept().map_err(Error::call(DOING))?;
+        let mut said = Cookie::default();
+        if from.ip() == client && deadline.fill(&mut stream, &mut said, DOING).is_ok() && is_equal(&said, &cookie) {
+            set_up(&stream, limits).map_err(Error::call("set up the test"))?;
+            streams.push(stream);
+        }
+    }
+    Ok(streams)
+}
+
+fn set_up(stream: &TcpStream, limits: &Limits) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(limits.idle))?;
+    stream.set_write_timeout(Some(limits.idle))
+}
+
+fn listen(channel: &Channel) -> Result<TcpListener> {
+    TcpListener::bind(beside(channel)?).map_err(Error::call("listen for the test"))
+}
+
+/// Accepts connections and closes them, until the client says that it is over.
+fn accept_all(channel: &mut Channel, limits: &Limits, served: &Served<'_>) -> Result<u64> {
+    let listener = listen(channel)?;
+    listener.set_nonblocking(true).map_err(Error::call("listen for the test"))?;
+    ready(channel, listener.local_addr().map_err(Error::call("see the address"))?, limits)?;
+    let client = channel.stream().peer_addr().map_err(Error::call("see the address"))?.ip();
+    let begun = Instant::now();
+    let (mut accepted, mut last) = (0, begun);
+    loop {
+        if readable(listener.as_fd(), QUIET).map_err(Error::call("wait"))? {
+            // Of many that wait, none need wait for another look.
+            while let Ok((_, from)) = listener.accept() {
+                accepted += u64::from(from.ip() == client);
+            }
+            last = Instant::now();
+        } else if said_end(channel, limits)? {
+            return Ok(accepted);
+        } else if last.elapsed() > limits.idle {
+            return Err(late(limits));
+        }
+        served.look();
+        is_in_time(begun, limits)?;
+    }
+}
+
+/// How long nothing must come before the control connection is looked at.
+const QUIET: Duration = Duration::from_millis(20);
+
+/// Whether the client has said that the test is over.
+fn said_end(channel: &mut Channel, limits: &Limits) -> Result<bool> {
+    if !readable(channel.stream().as_fd(), Duration::ZERO).map_err(Error::call("wait"))? {
+        return Ok(false);
+    }
+    match channel.receive(limits.handshake)? {
+        Ask::End => Ok(true),
+        _ => Err(Error::Refused("one test must end before the next one begins".into())),
+    }
+}
+
+/// In the same time, whatever differs.
+fn is_equal(one: &Cookie, other: &Cookie) -> bool {
+    std::hint::black_box(one.iter().zip(other).fold(0, |differs, (one, other)| differs | (one ^ other))) == 0
+}
+
+/// Sends back what comes over a connection, until the client ends it.
+fn echo_stream(channel: &mut Channel, bytes: usize, limits: &Limits, served: &Served<'_>) -> Result<u64> {
+    let mut stream = accept(&listen(channel)?, 1, channel, limits)?.remove(0);
+    let mut message = vec![0; bytes];
+    let begun = Instant::now();
+    for messages in 0.. {
+        if messages % LOOK == 0 {
+            served.look();
+            is_in_time(begun, limits)?;
+        }
+        match stream.read(&mut message) {
+            Ok(0) => return Ok(messages),
+            Ok(count) => stream.read_exact(&mut message[count..]).map_err(broken(limits))?,
+            Err(error) => return Err(broken(limits)(error)),
+        }
+        stream.write_all(&message).map_err(broken(limits))?;
+    }
+    Ok(0)
+}
+
+/// Sends back datagrams that come from the client, which it tells by one with the cookie; until the client says something, or
+/// goes, on the control connection.
+fn echo_datagrams(channel: &mut Channel, bytes: usize, limits: &Limits, served: &Served<'_>) -> Result<u64> {
+    const DOING: &str = "send the first datagram";
+    let socket = UdpSocket::bind(beside(channel)?).map_err(Error::call("open a socket for the test"))?;
+    let address = socket.local_addr().map_err(Error::call("see the address"))?;
+    let cookie = ready(channel, address, limits)?;
+    let client = channel.stream().peer_addr().map_err(Error::call("see the address"))?.ip();
+    let deadline = Deadline::within(limits.handshake);
+    loop {
+        socket.set_read_timeout(Some(deadline.left(DOING)?)).map_err(Error::call("set up the test"))?;
+        let mut said = Cookie::default();
+        match socket.recv_from(&mut said) {
+            Ok((count, from)) if from.ip() == client && count == said.len() && is_equal(&said, &cookie) => {
+                socket.connect(from).map_err(Error::call("set up the test"))?;
+                socket.send(&said).map_err(Error::call("answer the first datagram"))?;
+                break;
+            }
+            Ok(_) => {}
+            Err(error) if is_over(&error) => {}
+            Err(error) => return Err(Error::call(DOING)(error)),
+        }
+    }
+    echo_until_said(channel, &socket, &mut vec![0; bytes], limits, served)
+}
+
+/// The second part. A datagram of another size is the first one again, whose answer was lost: it is answered, and not counted.
+fn echo_until_said(
+    channel: &mut Channel,
+    socket: &UdpSocket,
+    message: &mut [u8],
+    limits: &Limits,
+    served: &Served<'_>,
+) -> Result<u64> {
+    socket.set_read_timeout(Some(QUIET)).map_err(Error::call("set up the test"))?;
+    let begun = Instant::now();
+    let (mut messages, mut answered, mut last) = (0, 0_u64, (begun, 0));
+    loop {
+        match socket.recv(message) {
+            Ok(count) => {
+                socket.send(&message[..count]).map_err(broken(limits))?;
+                messages += u64::from(count == message.len());
+                answered += 1;
+                if answered % LOOK == 0 {
+                    served.look();
+                    is_in_time(begun, limits)?;
+                }
+            }
+            Err(error) if is_over(&error) => {
+                if said_end(channel, limits)? {
+                    return Ok(messages);
+                }
+                if last.1 != answered {
+                    last = (Instant::now(), answered);
+                } else if last.0.elapsed() > limits.idle {
+                    return Err(late(limits));
+                }
+            }
+            Err(error) => return Err(broken(limits)(error)),
+        }
+    }
+}
+
+/// Whether a call ended because its time was over.
+fn is_over(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+fn is_in_time(begun: Instant, limits: &Limits) -> Result<()> {
+    if begun.elapsed() <= limits.test {
+        return Ok(());
+    }
+    Err(Error::Late { doing: "end the test", seconds: limits.test.as_secs_f64() })
+}
+
+fn late(limits: &Limits) -> Error {
+    Error::Late { doing: "go on with the test", seconds: limits.idle.as_secs_f64() }
+}
+
+fn broken(limits: &Limits) -> impl Fn(std::io::Error) -> Error {
+    move |error| if is_over(&error) { late(limits) } else { Error::call("go on with the test")(error) }
+}

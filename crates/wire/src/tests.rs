@@ -1,0 +1,249 @@
+//! What is said, word for word: proofs, tags, lengths; and a million inputs that nobody should say.
+
+use std::io::{Cursor, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use kelvin_sys::random::split_mix;
+
+use crate::channel::Channel;
+use crate::deadline::{Connection, Deadline};
+use crate::message::{Answer, Ask, Transport};
+use crate::secret::{Nonce, Secret, Side};
+use crate::{Error, Result, frame, handshake};
+
+const LONG: Duration = Duration::from_secs(5);
+
+/// A peer that says what was written down, and whose listener keeps what it is told.
+#[derive(Default)]
+struct Scripted {
+    says: Cursor<Vec<u8>>,
+    told: Vec<u8>,
+}
+
+impl Scripted {
+    fn saying(bytes: Vec<u8>) -> Self {
+        Self { says: Cursor::new(bytes), told: Vec::new() }
+    }
+}
+
+impl Read for Scripted {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.says.read(buffer)
+    }
+}
+
+impl Write for Scripted {
+    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
+        self.told.write(buffer)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Connection for Scripted {
+    fn wait_at_most(&mut self, _: Duration) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn secret() -> Secret {
+    Secret::new(b"correct horse battery staple\n").unwrap()
+}
+
+fn framed(text: &[u8]) -> Vec<u8> {
+    [&(text.len() as u32).to_le_bytes(), text].concat()
+}
+
+/// What this stream of bytes holds as frames.
+fn frames(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut stream = Scripted::saying(bytes.to_vec());
+    std::iter::from_fn(|| frame::receive(&mut stream, &Deadline::within(LONG), "").ok()).collect()
+}
+
+#[test]
+fn proofs_and_keys_differ_by_side_secret_and_nonce() {
+    let nonces: [Nonce; 2] = [[1; 32], [2; 32]];
+    let other = Secret::new(b"correct horse battery stable").unwrap();
+    let said = [
+        secret().proof(Side::Client, &nonces),
+        secret().proof(Side::Agent, &nonces),
+        secret().proof(Side::Client, &[[2; 32], [1; 32]]),
+        other.proof(Side::Client, &nonces),
+        Secret::none().proof(Side::Client, &nonces),
+        secret().key(Side::Client, &nonces).into(),
+        secret().key(Side::Agent, &nonces).into(),
+    ];
+    for (number, one) in said.iter().enumerate() {
+        assert!(said[..number].iter().all(|earlier| earlier != one), "{number}");
+    }
+    // The same, computed once by b3sum's own keyed mode over the bytes that the source names.
+    let key = blake3::derive_key("kelvin agent, shared secret", b"correct horse battery staple");
+    let mut bytes = b"proof of the client\0".to_vec();
+    bytes.extend([[1; 32], [2; 32]].concat());
+    assert_eq!(secret().proof(Side::Client, &nonces), blake3::keyed_hash(&key, &bytes));
+    assert!(!format!("{:?}", secret()).contains("horse"));
+}
+
+#[test]
+fn a_secret_is_long_and_nobody_else_s() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("token");
+    let read = |content: &[u8], mode: u32| {
+        std::fs::write(&file, content).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        Secret::read(&file).map_err(|error| error.to_string())
+    };
+    assert!(read(b"0123456789abcdef\n", 0o600).unwrap().is_some());
+    assert!(read(b"0123456789abcde\n", 0o600).unwrap_err().contains("token: has 15 bytes"));
+    assert!(read(b"0123456789abcdef\n", 0o640).unwrap_err().contains("others may use it (mode 640): chmod 600 it"));
+    assert!(read(&[b'a'; 4097], 0o600).unwrap_err().contains("4096 at most"));
+    assert!(Secret::read(directory.path()).unwrap_err().to_string().contains("is no regular file"));
+    assert!(Secret::read(&directory.path().join("none")).unwrap_err().to_string().contains("No such file"));
+}
+
+#[test]
+fn a_length_that_nobody_may_claim_costs_nothing() {
+    for claimed in [frame::LONGEST as u32 + 1, u32::MAX] {
+        let mut stream = Scripted::saying(claimed.to_le_bytes().to_vec());
+        let error = frame::receive(&mut stream, &Deadline::within(LONG), "").unwrap_err();
+        assert!(matches!(error, Error::TooLong { claimed: said } if said == claimed), "{error}");
+    }
+    let longest = framed(&vec![7; frame::LONGEST]);
+    assert_eq!(frames(&longest), [vec![7; frame::LONGEST]]);
+    // A frame that ends early is the end of whoever sent it.
+    let mut stream = Scripted::saying(longest[..1000].to_vec());
+    assert!(matches!(frame::receive(&mut stream, &Deadline::within(LONG), ""), Err(Error::Gone)));
+}
+
+#[test]
+fn a_deadline_that_is_over_is_said_with_what_was_waited_for() {
+    let mut stream = Scripted::saying(framed(b"late"));
+    let error = frame::receive(&mut stream, &Deadline::within(Duration::ZERO), "speak").unwrap_err();
+    assert_eq!(error.to_string(), "the other side did not speak within 0 s");
+}
+
+/// What a channel sent, frame by frame.
+fn sent(messages: &[Ask]) -> Vec<Vec<u8>> {
+    let mut channel = Channel::new(Scripted::default(), [1; 32], [2; 32]);
+    messages.iter().for_each(|message| channel.send(message, LONG).unwrap());
+    frames(&channel.stream().told)
+}
+
+/// What of these frames another channel hears.
+fn heard(frames: &[Vec<u8>]) -> Vec<Result<Ask>> {
+    let bytes = frames.iter().flat_map(|frame| framed(frame)).collect();
+    let mut channel = Channel::new(Scripted::saying(bytes), [2; 32], [1; 32]);
+    frames.iter().map(|_| channel.receive(LONG)).collect()
+}
+
+#[test]
+fn a_frame_that_is_changed_left_out_repeated_or_turned_round_is_not_heard() {
+    let asks = [Ask::Echo { transport: Transport::Tcp, bytes: 64 }, Ask::End, Ask::End];
+    let frames = sent(&asks);
+    assert_eq!(heard(&frames).into_iter().map(Result::unwrap).collect::<Vec<_>>(), asks);
+    for byte in 0..frames[0].len() {
+        let mut changed = frames.clone();
+        changed[0][byte] ^= 1;
+        assert!(matches!(heard(&changed)[0], Err(Error::Changed)), "{byte}");
+    }
+    assert!(matches!(heard(&[frames[1].clone()])[0], Err(Error::Changed)), "left out");
+    let repeated = heard(&[frames[0].clone(), frames[0].clone()]);
+    assert!(repeated[0].is_ok() && matches!(repeated[1], Err(Error::Changed)));
+    // The same message twice has two tags.
+    assert_ne!(frames[1], frames[2]);
+    // What one end sent, sent back to it.
+    let mut channel = Channel::new(Scripted::saying(framed(&frames[0])), [1; 32], [2; 32]);
+    assert!(matches!(channel.receive::<Ask>(LONG), Err(Error::Changed)));
+    assert!(matches!(heard(&[vec![0; 31]])[0], Err(Error::Changed)), "too short for a tag");
+}
+
+#[test]
+fn whoever_is_no_agent_or_another_version_is_told_apart() {
+    let hello = |name: &str, protocol: u32, has_secret: bool| {
+        let nonce = [3_u8; 32];
+        let hello = serde_json::json!({
+            "name": name, "protocol": protocol, "program": "9.9.9", "secret": has_secret, "nonce": nonce
+        });
+        framed(hello.to_string().as_bytes())
+    };
+    let meet = |bytes: Vec<u8>, secret: &Secret| {
+        handshake::client(Scripted::saying(bytes), secret, LONG).map(|_| ()).unwrap_err().to_string()
+    };
+    let none = Secret::none();
+    assert!(meet(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), &none).contains("announced a frame of"));
+    assert!(meet(hello("another", 1, false), &none).contains("is no kelvin agent"));
+    assert!(meet(framed(b"{}"), &none).contains("is no kelvin agent"));
+    let version = meet(hello("kelvin agent", 2, false), &none);
+    assert!(version.contains("version 2 of the protocol (kelvin 9.9.9) and this one version 1"), "{version}");
+    assert!(meet(hello("kelvin agent", 1, true), &none).contains("wants a secret: give the file"));
+    // An agent that claims to need none is not believed by a client that brings one.
+    assert!(meet(hello("kelvin agent", 1, false), &secret()).contains("not that of the other side"));
+    // One that does not know it, but lets everybody in, neither.
+    let proof = [0_u8; 32];
+    let welcome = framed(serde_json::json!({ "welcome": { "proof": proof } }).to_string().as_bytes());
+    let liar = [hello("kelvin agent", 1, true), welcome].concat();
+    assert!(meet(liar, &secret()).contains("not that of the other side"));
+}
+
+/// Valid beginnings of everything that is read from strangers.
+fn beginnings() -> Vec<Vec<u8>> {
+    let nonce = [5_u8; 32];
+    let agent = serde_json::json!({
+        "name": "kelvin agent", "protocol": 1, "program": "0.1.0", "secret": true, "nonce": nonce
+    });
+    let client = serde_json::json!({ "protocol": 1, "program": "0.1.0", "nonce": nonce, "proof": nonce });
+    let welcome = serde_json::json!({ "welcome": { "proof": nonce } });
+    let ask = sent(&[Ask::Echo { transport: Transport::Udp, bytes: 64 }]).remove(0);
+    let agent = framed(agent.to_string().as_bytes());
+    vec![
+        framed(client.to_string().as_bytes()),
+        [agent, framed(welcome.to_string().as_bytes())].concat(),
+        framed(&ask),
+        Vec::new(),
+    ]
+}
+
+/// Changes some bytes, cuts it, adds to it.
+fn mutate(bytes: &mut Vec<u8>, state: &mut u64) {
+    let mut below = |most: usize| (split_mix(state) % most.max(1) as u64) as usize;
+    for _ in 0..below(6) {
+        match (below(4), bytes.len()) {
+            (0, 1..) => {
+                let place = below(bytes.len());
+                bytes[place] = below(256) as u8;
+            }
+            (1, 1..) => bytes.truncate(below(bytes.len())),
+            (2, _) => bytes.insert(below(bytes.len() + 1), below(256) as u8),
+            // Digits and brackets are what JSON is made of.
+            _ => {
+                let place = below(bytes.len() + 1);
+                bytes.splice(place..place, [b"[{\"-9e,}]"[below(9)]].repeat(below(40)));
+            }
+        }
+    }
+}
+
+/// Who reads a million inputs: a third of them each the agent, the client, and a channel that is open.
+#[test]
+fn a_million_inputs_let_nobody_in() {
+    let (beginnings, secret) = (beginnings(), secret());
+    let mut state = 1;
+    for number in 0..1_000_000 {
+        let mut bytes = beginnings[number % beginnings.len()].clone();
+        mutate(&mut bytes, &mut state);
+        let is_intact = bytes.starts_with(&beginnings[2]);
+        let stream = Scripted::saying(bytes);
+        match number % 3 {
+            0 => assert!(handshake::agent(stream, &secret, LONG, || Ok(())).is_err()),
+            1 => assert!(handshake::client(stream, &secret, LONG).is_err()),
+            _ => {
+                let mut channel = Channel::new(stream, [2; 32], [1; 32]);
+                assert_eq!(channel.receive::<Ask>(LONG).is_ok(), is_intact, "{number}");
+                assert!(channel.receive::<Answer>(LONG).is_err());
+            }
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! A real agent on loopback: what it serves, whom it turns away, and what strangers cost it.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use kelvin_wire::agent::{Agent, Event, Limits};
+use kelvin_wire::client::{Client, addresses};
+use kelvin_wire::secret::Secret;
+use kelvin_wire::{Error, PORT};
+
+const SECRET: &[u8] = b"an agent of the tests";
+
+fn secret() -> Secret {
+    Secret::new(SECRET).unwrap()
+}
+
+/// Limits with which a test need not wait.
+fn short() -> Limits {
+    Limits {
+        clients: 2,
+        strangers: 8,
+        handshake: Duration::from_secs(1),
+        idle: Duration::from_millis(1500),
+        test: Duration::from_secs(2),
+        message: 1 << 16,
+        streams: 3,
+    }
+}
+
+/// Runs an agent with a secret, and something beside it that gets its address and the faults that it logs.
+fn beside(limits: Limits, body: impl FnOnce(SocketAddr, &Receiver<String>)) {
+    let (tell, faults) = channel();
+    let log = move |_: SocketAddr, event: &Event| {
+        if let Event::Fault(error) = event {
+            // The test may be over.
+            let _ = tell.send(error.to_string());
+        }
+    };
+    let agent = Agent::listen("127.0.0.1:0".parse().unwrap(), secret(), limits, Box::new(log)).unwrap();
+    let (address, is_over) = (agent.address().unwrap(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let served = scope.spawn(|| agent.serve(|| is_over.load(Ordering::Relaxed)));
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body(address, &faults)));
+        is_over.store(true, Ordering::Relaxed);
+        served.join().unwrap().unwrap();
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+fn next_fault(faults: &Receiver<String>) -> String {
+    faults.recv_timeout(Duration::from_secs(10)).unwrap()
+}
+
+/// So many round trips of a message over a connection.
+fn round_trips(stream: &mut TcpStream, bytes: usize, count: usize) {
+    for number in 0..count {
+        let message = vec![number as u8; bytes];
+        let mut answer = vec![0; bytes];
+        stream.write_all(&message).unwrap();
+        stream.read_exact(&mut answer).unwrap();
+        assert!(answer == message, "{number}");
+    }
+}
+
+#[test]
+fn messages_come_back_and_are_counted() {
+    beside(short(), |address, _| {
+        let mut client = Client::connect(&[address], &secret()).unwrap();
+        for bytes in [1_u16, 64, 65_535] {
+            let mut test = client.echo_tcp(bytes.into()).unwrap();
+            round_trips(test.socket(), bytes.into(), 100);
+            let seen = test.finish().unwrap();
+            assert_eq!((seen.arrived, seen.tests), (100, 1), "{bytes}");
+        }
+        let mut test = client.echo_udp(64).unwrap();
+        for number in 0..100_u8 {
+            let mut answer = [0; 64];
+            test.socket().send(&[number; 64]).unwrap();
+            assert_eq!(test.socket().recv(&mut answer).unwrap(), 64);
+            assert_eq!(answer, [number; 64]);
+        }
+        let seen = test.finish().unwrap();
+        assert_eq!(seen.arrived, 100);
+        assert!(seen.cpu_nanoseconds.iter().sum::<u64>() > 0, "{seen:?}");
+    });
+}
+
+#[test]
+fn streams_are_counted_where_they_arrive() {
+    beside(short(), |address, _| {
+        let mut client = Client::connect(&[address], &secret()).unwrap();
+        let mut test = client.streams(3).unwrap();
+        let before = test.counted().unwrap();
+        for stream in test.socket() {
+            stream.write_all(&[7; 100_000]).unwrap();
+        }
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let after = loop {
+            let after = test.counted().unwrap();
+            if after.bytes == 300_000 || Instant::now() > deadline {
+                break after;
+            }
+        };
+        assert_eq!((before.bytes, after.bytes), (0, 300_000));
+        assert!(after.at > before.at);
+        assert_eq!(test.finish().unwrap().arrived, 300_000);
+        // A stream that is closed early is no part of a measurement.
+        let mut test = client.streams(2).unwrap();
+        test.socket().pop();
+        let failed = (0..1000).find_map(|_| (test.counted().err(), std::thread::sleep(Duration::from_millis(1))).0);
+        assert!(failed.unwrap().to_string().contains("went away"));
+    });
+}
+
+#[test]
+fn connections_are_accepted_and_counted() {
+    beside(short(), |address, _| {
+        let mut client = Client::connect(&[address], &secret()).unwrap();
+        let mut test = client.accepting().unwrap();
+        let there = *test.socket();
+        for _ in 0..20 {
+            TcpStream::connect(there).unwrap();
+        }
+        assert_eq!(test.finish().unwrap().arrived, 20);
+    });
+}
+
+#[test]
+fn what_may_not_be_asked_is_refused_and_the_next_is_served() {
+    beside(short(), |address, _| {
+        let mut client = Client::connect(&[address], &secret()).unwrap();
+        let refused = |error: Error, words: &str| assert!(error.to_string().contains(words), "{error}");
+        refused(client.echo_tcp(0).unwrap_err(), "the agent refused: a message must have a byte at least");
+        refused(client.echo_tcp(1 << 17).unwrap_err(), "65536 bytes at most");
+        refused(client.echo_udp(65_508).unwrap_err(), "65507 bytes at most");
+        refused(client.streams(4).unwrap_err(), "one connection at least, and 3 at most");
+        refused(client.streams(0).unwrap_err(), "one connection at least, and 3 at most");
+        assert_eq!(client.echo_tcp(1).unwrap().finish().unwrap().arrived, 0);
+    });
+}
+
+#[test]
+fn two_clients_are_served_at_once_and_both_are_told() {
+    beside(short(), |address, _| {
+        let mut clients = [(); 2].map(|()| Client::connect(&[address], &secret()).unwrap());
+        let [one, other] = &mut clients;
+        let (mut first, mut second) = (one.echo_tcp(8).unwrap(), other.echo_tcp(8).unwrap());
+        // The agent looks at the others now and then.
+        round_trips(first.socket(), 8, 600);
+        round_trips(second.socket(), 8, 10);
+        assert_eq!((first.finish().unwrap().tests, second.finish().unwrap().tests), (2, 2));
+        let third = Client::connect(&[address], &secret()).unwrap_err();
+        assert_eq!(third.to_string(), "the agent refused: it serves 2 others, and no more at one time");
+    });
+}
+
+#[test]
+fn who_does_not_know_the_secret_is_not_let_in_and_both_sides_know_why() {
+    beside(short(), |address, faults| {
+        let other = Secret::new(b"another secret, as long").unwrap();
+        assert!(matches!(Client::connect(&[address], &other), Err(Error::SecretWrong)));
+        assert!(next_fault(faults).contains("the secret is not that of the other side"));
+        assert!(matches!(Client::connect(&[address], &Secret::none()), Err(Error::SecretNeeded)));
+        assert!(next_fault(faults).contains("went away"));
+    });
+}
+
+#[test]
+fn an_address_that_others_reach_needs_a_secret() {
+    let listen = |address: &str| {
+        Agent::listen(address.parse().unwrap(), Secret::none(), short(), Box::new(|_, _| {})).map(|_| ())
+    };
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "[::ffff:192.0.2.1]:0"] {
+        assert!(matches!(listen(address), Err(Error::Open { .. })), "{address}");
+    }
+    listen("127.0.0.1:0").unwrap();
+    listen("127.8.9.10:0").unwrap();
+}
+
+#[test]
+fn a_peer_that_is_slow_silent_or_claims_too_much_is_cut_off() {
+    beside(short(), |address, faults| {
+        let begun = Instant::now();
+        let mut greedy = TcpStream::connect(address).unwrap();
+        greedy.write_all(&u32::MAX.to_le_bytes()).unwrap();
+        assert!(next_fault(faults).contains("a frame of 4294967295 bytes"));
+        // A byte now and then does not buy time.
+        let mut slow = TcpStream::connect(address).unwrap();
+        slow.write_all(&1000_u32.to_le_bytes()).unwrap();
+        let mut drip = || (slow.write_all(b"1").is_ok(), std::thread::sleep(Duration::from_millis(50))).0;
+        assert!((0..200).map_while(|_| drip().then_some(())).count() < 100, "it was let go on");
+        assert!(next_fault(faults).contains("did not finish the handshake within 1 s"));
+        // A client that asks for nothing, and one that does not go on with its test.
+        let _silent = Client::connect(&[address], &secret()).unwrap();
+        assert!(next_fault(faults).contains("did not say anything within"));
+        let mut idle = Client::connect(&[address], &secret()).unwrap();
+        let test = idle.echo_tcp(64).unwrap();
+        std::thread::sleep(Duration::from_millis(2000));
+        assert!(test.finish().unwrap_err().to_string().contains("did not go on with the test within"));
+        assert!(begun.elapsed() < Duration::from_secs(20));
+    });
+}
+
+#[test]
+fn a_test_has_an_end_whatever_the_client_does() {
+    beside(Limits { test: Duration::from_millis(200), ..short() }, |address, _| {
+        let mut client = Client::connect(&[address], &secret()).unwrap();
+        let mut test = client.echo_tcp(64).unwrap();
+        let begun = Instant::now();
+        let mut message = [0; 64];
+        while test.socket().write_all(&message).is_ok() && test.socket().read_exact(&mut message).is_ok() {
+            assert!(begun.elapsed() < Duration::from_secs(10));
+        }
+        assert!(test.finish().unwrap_err().to_string().contains("did not end the test within"));
+    });
+}
+
+#[test]
+fn a_peer_that_goes_away_ends_the_test_on_both_sides() {
+    // The client goes: its control connection is lost, and the agent's thread ends.
+    beside(short(), |address, faults| {
+        let mut client = Client::connect(&[address], &secret()).unwrap();
+        let mut test = client.echo_tcp(64).unwrap();
+        // Half a message, and gone.
+        test.socket().write_all(&[1; 32]).unwrap();
+        assert!(test.finish().unwrap_err().to_string().contains("the other side went away"));
+        drop(client);
+        // It can be served again at once.
+        let mut next = Client::connect(&[address], &secret()).unwrap();
+        round_trips(next.echo_tcp(8).unwrap().socket(), 8, 3);
+        drop(next);
+        assert!(faults.try_iter().all(|fault| fault.contains("went away")));
+    });
+    // The agent goes: whoever only pretends to be one and hangs up.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let hang_up = std::thread::spawn(move || drop(listener.accept().unwrap()));
+    assert!(matches!(Client::connect(&[address], &secret()), Err(Error::Gone)));
+    hang_up.join().unwrap();
+}
+
+/// A value of /proc/self/status.
+fn status(name: &str) -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.trim_start_matches(':').split_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_thousand_connections_that_say_nothing_keep_nobody_out_and_cost_little() {
+    // The longest patience there is, so that they are cut off because they are too many, and not because they are late.
+    beside(Limits { strangers: 8, ..Limits::default() }, |address, _| {
+        let mut client = Client::connect(&[address], &secret()).unwrap();
+        let mut test = client.echo_tcp(64).unwrap();
+        round_trips(test.socket(), 64, 10);
+        let before = (status("Threads"), status("VmRSS"));
+        let mut idle = Vec::new();
+        for _ in 0..1000 {
+            idle.push(TcpStream::connect(address).unwrap());
+            // The test that goes on goes on.
+            round_trips(test.socket(), 64, 1);
+        }
+        let mut other = Client::connect(&[address], &secret()).unwrap();
+        round_trips(other.echo_tcp(64).unwrap().socket(), 64, 3);
+        let after = (status("Threads"), status("VmRSS"));
+        // Eight that wait, the other client, and those that are about to end; tests beside this one have a few of their own.
+        assert!(after.0 < before.0 + 40, "{before:?} {after:?}");
+        assert!(after.1 < before.1 + 8 * 1024, "KiB: {before:?} {after:?}");
+        assert_eq!(test.finish().unwrap().arrived, 1010);
+    });
+}
+
+#[test]
+fn a_peer_is_a_host_with_or_without_a_port() {
+    let one = |peer: &str| addresses(peer).unwrap()[0].to_string();
+    assert_eq!(one("192.0.2.7"), format!("192.0.2.7:{PORT}"));
+    assert_eq!(one("192.0.2.7:99"), "192.0.2.7:99");
+    assert_eq!(one("2001:db8::1"), format!("[2001:db8::1]:{PORT}"));
+    assert_eq!(one("[2001:db8::1]"), format!("[2001:db8::1]:{PORT}"));
+    assert_eq!(one("[2001:db8::1]:99"), "[2001:db8::1]:99");
+    assert!(addresses("localhost").unwrap().iter().all(|address| address.port() == PORT));
+    for wrong in ["192.0.2.7:port", "192.0.2.7:99999", "", ":5"] {
+        let why = addresses(wrong).unwrap_err();
+        assert!(why.contains("HOST or HOST:PORT is wanted"), "{wrong:?}: {why}");
+    }
+}
