@@ -15,7 +15,7 @@ use kelvin_model::{
     Axis, AxisScale, Basis, Case, Input, Machine, Metric, NoPrediction, Overhead, Prediction, Treatment,
 };
 use kelvin_sys::clock::Clock;
-use kelvin_sys::fs::{kind, room};
+use kelvin_sys::fs::{kind, mark_top, room};
 
 use super::axes::number;
 use crate::os::syscall_work;
@@ -64,9 +64,13 @@ pub(crate) static PROBE: Probe = Probe {
         pitfalls: &[
             "A lookup of a name that was seen before is answered from memory; a first one reads the directory.",
             "The files that are looked at are few: looks at many others miss the processor's caches.",
-            "ext4 without a journal gives no inode again for some minutes after its file was removed, and passes over all \
-             such in a group one by one: the more files were removed lately, the dearer is a new one, and figures rise \
-             over a run. Few are made and removed here for that reason. In many directories they lie in more groups.",
+            "ext4 without a journal gives no inode again for 60 s after its file was removed, and for 360 s if the block of the \
+             inode table is not written back yet (RECENCY_MIN and RECENCY_DIRTY in recently_deleted). It passes over all such \
+             of a block group one by one, for each new file: where an earlier run removed thousands, a new one takes many \
+             times as long, and figures drift while they age. So every tree lies in a block group of its own, which ext4 \
+             chooses by the name under which it is made, another one in every run: they are made in a directory that is marked as the top of \
+             unrelated trees (chattr +T), whose directories ext4 spreads over the disk. A note says if that cannot be done. \
+             What a round removes itself stays in its group, and is little for that reason.",
             "Removing an empty file frees no blocks.",
             "A longer path costs more: the scratch directory's is walked each time.",
         ],
@@ -88,6 +92,8 @@ pub(crate) static PROBE: Probe = Probe {
 const OWN: usize = 16;
 /// Files that are looked at in a pass: enough that a clock reading is nothing, few enough for a short pass.
 const LOOKS: u64 = 128;
+/// Name of the directory in which the trees lie, in the scratch directory.
+const TOP: &str = "kelvin-trees";
 /// Directories where files are spread over many.
 const MANY: u64 = 100;
 /// Longest time that making the tree may take: a round must end in ten seconds.
@@ -144,7 +150,8 @@ fn file_system(tree: &Tree) -> Result<String, Stop> {
     });
     let (Ok(device), Ok(journals)) = (device, journals) else { return Ok(name) };
     Ok(if name == "ext4" && !has_journal(&journals, &device.name) {
-        "ext4 without a journal: every file that was removed in the last minutes makes a new one dearer".into()
+        "ext4 without a journal: files that were removed in this block group in the last minutes make a new one dearer"
+            .into()
     } else {
         name
     })
@@ -172,12 +179,15 @@ struct Tree {
 
 impl Tree {
     /// The tree of a case, which all rounds of the run share: the first one that asks for it makes it.
-    fn of(bench: &Bench<'_>, files: u64, directories: u64) -> Result<Self, Stop> {
-        let root = bench.scratch().join(format!("kelvin-tree-{files}-{directories}"));
+    fn of(bench: &mut Bench<'_>, files: u64, directories: u64) -> Result<Self, Stop> {
+        let top = bench.scratch().join(TOP);
+        let root = top.join(format!("kelvin-tree-{files}-{directories}"));
         if !root.exists() {
             has_inodes(bench.scratch(), files + directories + OWN as u64)?;
             bench.may_write(files * FILE_BYTES)?;
-            // Whole or not at all, whatever becomes of this round.
+            top_of_trees(bench, &top)?;
+            // Whole or not at all, whatever becomes of this round; and under a name that no other run has, by which ext4
+            // chooses the group.
             let unfinished = root.with_extension(std::process::id().to_string());
             let made = plant(&unfinished, files, directories)
                 .and_then(|()| fs::rename(&unfinished, &root).map_err(|error| cannot("make", &root, &error)));
@@ -189,6 +199,15 @@ impl Tree {
         }
         Ok(Self { directories: (0..directories).map(|number| directory(&root, number)).collect(), files })
     }
+}
+
+/// The directory in which trees lie, which a file system may spread over its groups; see the pitfalls.
+fn top_of_trees(bench: &mut Bench<'_>, top: &Path) -> Result<(), Stop> {
+    fs::create_dir_all(top).map_err(|error| cannot("make", top, &error))?;
+    if let Err(error) = File::open(top).and_then(|directory| mark_top(&directory)) {
+        bench.note(format!("its trees lie near each other, for this file system spreads no directories: {error}"));
+    }
+    Ok(())
 }
 
 impl Tree {

@@ -41,11 +41,15 @@ pub(super) static PROBE: Probe = Probe {
         prediction: "cached: as many times the rate of one thread (a null system call and a copy) as \
                      there are threads, or CPUs if those are fewer, and no more than all CPUs together read or copy in \
                      memory. uncached: the same, and no more than file.device.read. Threads that hinder one another are in \
-                     no formula. Unremarkable within a factor of two.",
+                     no formula. Unremarkable within a factor of two. The universal scalability law that a report draws over \
+                     the figures is fitted to them, and no prediction.",
         not_for: "Threads that work on what they read; random access.",
         pitfalls: &[
             "Threads pinned to one CPU: here they may use all that are allowed.",
             "Two threads on the two halves of one core count as two CPUs in the prediction.",
+            "A part that a processor's caches hold: the more threads, the smaller the parts, and a thread that has a CPU for \
+             some milliseconds reads a part of 4 MiB several times, the later times out of a cache. With more threads than \
+             CPUs cached rates may rise for that reason alone, beyond what memory gives.",
             "Threads that read the same blocks find in memory what others read: each has its own part.",
         ],
         sources: &["Gunther: Guerrilla Capacity Planning, 2007 (bounds of linear scaling)", "fio --numjobs"],
