@@ -17,8 +17,9 @@ program, beside fio's sequential direct rate under the limit: above 0.97. Needs 
 
 Digest: whole programs by the wall clock, from start to end: `kelvin digest` beside cat to /dev/null, dd, cksum, sha256sum,
 xxhsum and a plain C++ loop over a mapping, on all CPUs; above 1 for all, above 3 for sha256sum; and beside itself on one CPU.
-Its rate beside that of the way by which `kelvin file read` reads the file fastest, without a digest, once through, as the
-digest does: above 0.90. Which way that is is found before, by the medians of several rounds.
+Its rate beside that of the way by which `kelvin file read` reads the file fastest without a digest: above 0.90. Which way that
+is is found before, by the medians of several rounds. The same way in one pass, as the digest goes through a file, is for
+context.
 
 Exit status: 0 all bounds are kept, 1 one is not, 2 it could not be done.
 """
@@ -151,13 +152,16 @@ class Sides:
         subprocess.run(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True, preexec_fn=self.enter)
         return self.path.stat().st_size / (time.perf_counter() - begun)
 
-    def once(self, engine, block, threads):
-        """Bytes a second of one pass through the file by `kelvin file read`, without a digest, its start left out."""
+    def way(self, engine, block, threads, once=False):
+        """Bytes a second of `kelvin file read` in a way, without a digest, its start left out: over many passes, or, as the
+        digest goes through a file, over one in each of three processes. A mapping is gone through but once: at the second
+        pass its pages would be mapped already, and it would be memory that is read and no file."""
         flags = ["--engine", engine, "--block", block, "--threads", threads, "--no-digest", "--no-latency", "--cache", "cached"]
         flags += ["--depth", 4] if engine == "io_uring" else []
+        once = once or engine.startswith("mmap")
+        flags += [] if once else ["--seconds", self.seconds]
         command = [self.kelvin, "file", "read", self.path, "--json", *flags]
-        # As many passes as of the other side, each its own process.
-        return statistics.harmonic_mean([json.loads(common.run(command))["bytes_per_second"] for _ in range(3)])
+        return statistics.harmonic_mean([json.loads(common.run(command))["bytes_per_second"] for _ in range(3 if once else 1)])
 
 
 def cached(sides):
@@ -253,20 +257,22 @@ def digests(sides, directory):
     if cpus > 1:
         one = [common.need("taskset", "util-linux"), "-c", sides.peers.cpu, sides.kelvin, "digest", sides.path]
         chosen.append(Comparison("digest", "itself on one CPU", ours, lambda: sides.whole(one, 3), least=1.0, unit="bytes"))
-    engine, block, threads = way = best_way(sides, cpus)
-    name = f"file read by {engine} of {block}, threads: {threads}, no digest"
-    chosen.append(Comparison("digest", name, ours, lambda: sides.once(*way), least=0.90, unit="bytes"))
+    way = best_way(sides, cpus)
+    name = "file read by {} of {}, threads: {}, no digest".format(*way)
+    chosen.append(Comparison("digest", name, ours, lambda: sides.way(*way), least=0.90, unit="bytes"))
+    if not way[0].startswith("mmap"):
+        chosen.append(Comparison("digest", "the same, one pass", ours, lambda: sides.way(*way, once=True), unit="bytes", judged=False))
     return chosen
 
 
-def best_way(sides, cpus, rounds=5):
+def best_way(sides, cpus, rounds=3):
     """The way by which `kelvin file read` goes through the file fastest: that of the highest median."""
     engines = [("pread", "128k"), ("pread", "256k"), ("pread", "1M"), ("mmap", "128k"), ("mmap-populate", "128k"), ("io_uring", "256k")]
     ways = [(engine, block, threads) for engine, block in engines for threads in sorted({1, cpus})]
     rates = {way: [] for way in ways}
     for _ in range(rounds):
         for way in ways:
-            rates[way].append(sides.once(*way))
+            rates[way].append(sides.way(*way))
     best = max(ways, key=lambda way: statistics.median(rates[way]))
     common.say(f"the fastest way of file read: {best}, {rate_text(statistics.median(rates[best]), 'bytes')}")
     return best
@@ -274,6 +280,7 @@ def best_way(sides, cpus, rounds=5):
 
 def judge(chosen, peers, arguments, order):
     """Measures until every interval is settled or pairs run out."""
+    chosen = [one for one in chosen if arguments.beside is None or any(word in one.program for word in arguments.beside)]
     for number in range(arguments.most_pairs):
         todo = [one for one in chosen if number < arguments.pairs or one.is_open()]
         if not todo:
@@ -296,6 +303,7 @@ def parse():
     parser.add_argument("--seconds", type=float, default=1, help="time of a side [default: %(default)s]")
     parser.add_argument("--dir", type=Path, default=Path(), help="where files are made [default: here]")
     parser.add_argument("--size", type=int, default=4096, help="size of the file of the digest, in MiB [default: %(default)s]")
+    parser.add_argument("--beside", nargs="+", metavar="TEXT", help="only comparisons with programs whose names contain one of these")
     parser.add_argument("--only", nargs="+", choices=["cached", "direct", "digest"], default=["cached", "direct", "digest"])
     return common.parse_pairs(parser)
 
