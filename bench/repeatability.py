@@ -158,7 +158,8 @@ def memory_loops(run, movers):
     for result in run["results"]:
         axes = dict(part.split("=") for part in result["case"].split())
         cases.setdefault(result["metric"], []).append((int(axes.get("bytes", 0)), axes, result["case"]))
-    chase = lambda bytes, pages: lambda seconds: movers.peers.c_loop("chase_loop", "chase.load", seconds, str(bytes), pages)
+    # Its first fifty batches, of 3 ms in memory and more where that is busy, warm up.
+    chase = lambda bytes, pages: lambda seconds: movers.peers.c_loop("chase_loop", "chase.load", max(seconds, 2), str(bytes), pages)
     stream = lambda loop, threads, bytes: lambda _: movers.stream(loop, threads, bytes * threads).median
     loops = []
     latencies = cases.get("mem.latency", [])
@@ -199,6 +200,7 @@ def collect(arguments):
             if peers and number >= KNOWN_FROM:
                 in_order = chance.sample(works, len(works))
                 data["pairs"] += [measured_pair(kelvin, store, peers, work, arguments.seconds, chance) for work in in_order]
+            arguments.output.write_text(json.dumps(data))
             if movers:
                 data["runs"][-1]["loops"] = measured_loops(data["runs"][-1], movers, arguments.seconds, chance)
             # After each run, so that what was measured survives an interruption.

@@ -44,6 +44,12 @@ const MISSES_FACTOR: f64 = 2.5;
 const BEYOND_CACHES: f64 = 2.0;
 /// Where no cache is reported: no main memory answers faster than this, in nanoseconds.
 const FASTEST_MEMORY: f64 = 40.0;
+/// Names of main memory: of the plateau that is it, and of a further one beyond, where the tables that translate addresses
+/// no longer stay in a cache either: on a virtual machine those are two to each address.
+const MEMORY: &str = "DRAM";
+const MEMORY_UNTRANSLATED: &str = "DRAM, translation missed";
+/// No cache answers more slowly than this, in nanoseconds: those of a whole socket that were published take 40 to 70.
+const SLOWEST_CACHE: f64 = 100.0;
 /// Share by which base pages must be slower than huge ones for translation to count.
 const TRANSLATION_SHOWS: f64 = 0.1;
 
@@ -244,9 +250,17 @@ fn name(levels: &mut [MemoryLevel], caches: &[(u32, u64)], largest: u64) {
         None => last.latency >= FASTEST_MEMORY,
     };
     if beyond {
-        last.name = "DRAM".into();
+        last.name = MEMORY.into();
     }
-    let count = levels.len() - usize::from(beyond);
+    let mut count = levels.len() - usize::from(beyond);
+    // Beyond all caches that are reported and too slow for one that is not: memory it is, and what follows is more than
+    // that.
+    let is_memory = |level: &MemoryLevel| level.latency >= SLOWEST_CACHE;
+    if beyond && !caches.is_empty() && count > caches.len() && levels[caches.len()..count].iter().all(is_memory) {
+        count = caches.len();
+        levels[count].name = MEMORY.into();
+        levels[count + 1..].iter_mut().for_each(|level| level.name = MEMORY_UNTRANSLATED.into());
+    }
     let of_caches = assigned(&levels[..count], caches);
     for (index, (level, cache)) in levels.iter_mut().zip(of_caches).enumerate() {
         let Some((number, bytes)) = cache else {
@@ -333,6 +347,9 @@ fn sentence(level: &MemoryLevel) -> String {
         return format!("{latency}, up to the largest working set, {}", bytes(level.to_bytes));
     };
     let ends = format!("{latency}, ending between {} and {}", bytes(capacity.low), bytes(capacity.high));
+    if [MEMORY, MEMORY_UNTRANSLATED].contains(&level.name.as_str()) {
+        return format!("{ends}, from where on translating addresses takes more");
+    }
     let Some(reported) = level.reported_bytes else {
         return format!("{ends}; the machine reports no such cache");
     };

@@ -98,6 +98,30 @@ fn a_slice_of_a_shared_cache_is_told_from_the_cache() {
 }
 
 #[test]
+fn memory_whose_translation_is_missed_is_no_cache() {
+    // As seen on a virtual machine: the tables of two address spaces no longer fit either from 32 MiB on.
+    let curve: Vec<CurvePoint> = sizes()
+        .into_iter()
+        .map(|bytes| {
+            let latency = match bytes {
+                0..=0xC000 => 1.1,
+                0xC001..=0x10_0000 => 3.8,
+                0x10_0001..=0x40_0000 => 15.0,
+                0x40_0001..=0x200_0000 => 151.0,
+                _ => 321.0,
+            };
+            CurvePoint::exact(bytes, latency)
+        })
+        .collect();
+    let found = levels(&curve, &[unified(1, 48 << 10), unified(2, 1 << 20), unified(3, 32 << 20)]).unwrap();
+    assert_eq!(names(&found), ["L1", "L2", "L3", "DRAM", "DRAM, translation missed"]);
+    assert_eq!(found.levels[3].agrees, None);
+    assert!(found.conclusions[3].text.contains("translating addresses takes more"), "{}", found.conclusions[3].text);
+    // Where no caches are reported a plateau is a level like any other.
+    assert_eq!(names(&levels(&curve, &[]).unwrap()), ["L1", "L2", "L3", "L4", "DRAM"]);
+}
+
+#[test]
 fn levels_are_found_where_the_machine_reports_none() {
     for published in published() {
         let found = levels(&points(&published.curve), &[]).unwrap();
