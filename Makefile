@@ -88,6 +88,7 @@ bench: build ## how right, repeatable, cheap and sturdy the numbers are: about a
 	$(PYTHON) bench/latency.py --kelvin $(KELVIN)
 	$(PYTHON) bench/memory.py --kelvin $(KELVIN)
 	$(PYTHON) bench/file.py --kelvin $(KELVIN)
+	$(PYTHON) bench/net.py --kelvin $(KELVIN)
 	$(PYTHON) bench/canaries.py --kelvin $(KELVIN)
 	$(PYTHON) bench/cost.py --kelvin $(KELVIN)
 	$(PYTHON) bench/faults.py --kelvin $(KELVIN)

@@ -1,6 +1,7 @@
 //! What sockets can be asked and told beyond the standard library: congestion control, buffers, what TCP knows.
 
 pub mod icmp;
+pub mod namespace;
 pub mod sending;
 
 use std::os::fd::{AsFd, AsRawFd};

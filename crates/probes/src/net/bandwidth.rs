@@ -217,7 +217,7 @@ fn plan(bench: &Bench<'_>, case: &Case, protocol: Protocol) -> Result<Plan, Stop
 }
 
 /// This process's CPU, its peer's, and the others.
-pub(super) fn cpus(bench: &Bench<'_>) -> Vec<u32> {
+pub(crate) fn cpus(bench: &Bench<'_>) -> Vec<u32> {
     let first = [Some(bench.cpu()), bench.peer_cpu().ok()].into_iter().flatten();
     let mut all: Vec<u32> = first.collect();
     all.extend(bench.allowed_cpus().iter().filter(|cpu| !all.contains(cpu)).copied().collect::<Vec<_>>());

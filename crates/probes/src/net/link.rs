@@ -10,25 +10,25 @@ use kelvin_sys::{Error, Result, net};
 
 /// What a link speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Protocol {
+pub(crate) enum Protocol {
     Tcp,
     Udp,
     Unix,
 }
 
 /// Largest payload of a UDP datagram over IPv4: 65535 less the headers of IP and UDP.
-pub(super) const LARGEST_DATAGRAM: u64 = 65_535 - 20 - 8;
+pub(crate) const LARGEST_DATAGRAM: u64 = 65_535 - 20 - 8;
 /// A datagram that was not answered after so long counts as lost.
-pub(super) const LOST: Duration = Duration::from_millis(500);
+pub(crate) const LOST: Duration = Duration::from_millis(500);
 /// An end from which nothing comes for so long, or to which nothing can be sent, is stuck: a process is never kept from
 /// its CPU for so long.
-pub(super) const STUCK: Duration = Duration::from_secs(5);
+pub(crate) const STUCK: Duration = Duration::from_secs(5);
 /// What TCP connections are asked to use, because the default may be one that paces itself and halves a local link (BBR).
 const CONGESTION_CONTROL: &str = "cubic";
 
 /// One end of a connection. What is sent here arrives at the other end, and nowhere else.
 #[derive(Debug)]
-pub(super) enum Link {
+pub(crate) enum Link {
     Tcp(TcpStream),
     Udp(UdpSocket),
     Unix(UnixStream),
@@ -36,17 +36,12 @@ pub(super) enum Link {
 
 impl Link {
     /// Both ends of a connection on this machine: IP over the loopback device, without Nagle's delay.
-    pub(super) fn pair(protocol: Protocol) -> Result<(Self, Self)> {
+    pub(crate) fn pair(protocol: Protocol) -> Result<(Self, Self)> {
         match protocol {
             Protocol::Tcp => {
                 let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
                 let near = TcpStream::connect(listener.local_addr()?)?;
-                let far = listener.accept()?.0;
-                for end in [&near, &far] {
-                    end.set_nodelay(true)?;
-                    prefer_congestion_control(end)?;
-                }
-                Ok((Self::Tcp(near), Self::Tcp(far)))
+                Self::over_tcp(near, listener.accept()?.0)
             }
             Protocol::Udp => {
                 let [near, far] = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)));
@@ -59,8 +54,17 @@ impl Link {
         }
     }
 
+    /// Both ends of a TCP connection, however it was made.
+    pub(crate) fn over_tcp(near: TcpStream, far: TcpStream) -> Result<(Self, Self)> {
+        for end in [&near, &far] {
+            end.set_nodelay(true)?;
+            prefer_congestion_control(end)?;
+        }
+        Ok((Self::Tcp(near), Self::Tcp(far)))
+    }
+
     /// What it speaks.
-    pub(super) fn protocol(&self) -> Protocol {
+    pub(crate) fn protocol(&self) -> Protocol {
         match self {
             Self::Tcp(_) => Protocol::Tcp,
             Self::Udp(_) => Protocol::Udp,
@@ -73,7 +77,7 @@ impl Link {
     /// # Errors
     /// What the system call says; a datagram of which a part was sent.
     #[inline(always)]
-    pub(super) fn send(&self, message: &[u8]) -> Result<()> {
+    pub(crate) fn send(&self, message: &[u8]) -> Result<()> {
         match self {
             Self::Tcp(stream) => { stream }.write_all(message),
             Self::Unix(stream) => { stream }.write_all(message),
@@ -89,7 +93,7 @@ impl Link {
     /// # Errors
     /// What the system call says; a stream that ends, a datagram of another size.
     #[inline(always)]
-    pub(super) fn receive(&self, message: &mut [u8]) -> Result<()> {
+    pub(crate) fn receive(&self, message: &mut [u8]) -> Result<()> {
         match self {
             Self::Tcp(stream) => { stream }.read_exact(message),
             Self::Unix(stream) => { stream }.read_exact(message),
@@ -101,7 +105,7 @@ impl Link {
     }
 
     /// Has a `receive` that waits longer than this fail; see [`is_late`].
-    pub(super) fn be_patient_for(&self, limit: Duration) -> Result<()> {
+    pub(crate) fn be_patient_for(&self, limit: Duration) -> Result<()> {
         match self {
             Self::Tcp(stream) => stream.set_read_timeout(Some(limit)),
             Self::Udp(socket) => socket.set_read_timeout(Some(limit)),
@@ -110,12 +114,12 @@ impl Link {
     }
 
     /// Asks for so many bytes in each buffer of this end.
-    pub(super) fn set_buffers(&self, bytes: u32) -> Result<()> {
+    pub(crate) fn set_buffers(&self, bytes: u32) -> Result<()> {
         net::set_buffers(self, bytes)
     }
 
     /// What the kernel says of this end, in words.
-    pub(super) fn describe(&self) -> Result<String> {
+    pub(crate) fn describe(&self) -> Result<String> {
         let buffers = net::buffers(self)?;
         let buffers =
             format!("socket buffers of {} KiB to send, {} KiB to receive", buffers.send >> 10, buffers.receive >> 10);
@@ -145,13 +149,13 @@ impl AsFd for Link {
 }
 
 /// Whether an error says that nothing came within the limit of [`Link::be_patient_for`].
-pub(super) fn is_late(error: &Error) -> bool {
+pub(crate) fn is_late(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
 /// Asks for the congestion control that a local link is measured with. A kernel that does not have it keeps its own: what is
 /// in use is stated with each result.
-pub(super) fn prefer_congestion_control(stream: &TcpStream) -> Result<()> {
+fn prefer_congestion_control(stream: &TcpStream) -> Result<()> {
     match net::set_congestion_control(stream, CONGESTION_CONTROL) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         other => other,

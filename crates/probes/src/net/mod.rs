@@ -2,16 +2,16 @@
 
 mod accepting;
 mod axes;
-mod bandwidth;
-mod bulk;
+pub(crate) mod bandwidth;
+pub(crate) mod bulk;
 mod connect;
 mod echo;
 mod icmp;
-mod link;
+pub(crate) mod link;
 mod loaded;
 mod peer;
 mod rtt;
-mod sender;
+pub(crate) mod sender;
 mod stack;
 
 use kelvin_harness::Probe;

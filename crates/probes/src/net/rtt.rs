@@ -130,10 +130,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, what: &What) -> Result<(), Stop> {
 fn predict(facts: &Facts<'_>, case: &Case, what: &What) -> Result<Prediction, NoPrediction> {
     let bytes = case.integer(&MESSAGE.name).unwrap_or_default();
     let stack = facts.measured(what.stack, &Case::new().with(&MESSAGE.name, bytes))?;
-    let hand_over = match case.word(&PLACEMENT.name) {
-        Some("same_cpu") => HandOver::switch(facts)?,
-        _ => HandOver::wake(facts)?,
-    };
+    let hand_over = HandOver::of(facts, case)?;
     let value = 2.0 * (stack.value + hand_over.nanoseconds);
     let (low, mut high) = (value / hand_over.factor, value * hand_over.factor);
     let mut derivation = format!(
@@ -166,14 +163,22 @@ pub(super) struct HandOver {
 }
 
 impl HandOver {
+    /// The one of a case's placement.
+    pub(super) fn of(facts: &Facts<'_>, case: &Case) -> Result<Self, NoPrediction> {
+        match case.word(&PLACEMENT.name) {
+            Some("same_cpu") => Self::switch(facts),
+            _ => Self::wake(facts),
+        }
+    }
+
     /// On one CPU: a switch.
-    pub(super) fn switch(facts: &Facts<'_>) -> Result<Self, NoPrediction> {
+    fn switch(facts: &Facts<'_>) -> Result<Self, NoPrediction> {
         let switch = facts.measured(&pipe::PROCESS_SWITCH, &Case::new())?;
         Ok(Self { name: "switch", nanoseconds: switch.value, inputs: vec![switch], factor: 1.4 })
     }
 
     /// Between two CPUs: waking the other one, as it was measured over pipes, whose calls are taken off.
-    pub(super) fn wake(facts: &Facts<'_>) -> Result<Self, NoPrediction> {
+    fn wake(facts: &Facts<'_>) -> Result<Self, NoPrediction> {
         let over_pipes = Case::new().with_word(&cross_cpu::MEANS.name, "pipe");
         let woken = facts.measured(&cross_cpu::METRIC, &over_pipes)?;
         let calls = facts.measured(&pipe::PROCESS_OWN, &Case::new())?;

@@ -9,7 +9,7 @@ use super::link::{Link, Protocol};
 
 /// How a message is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(crate) enum Way {
     /// By a call that copies it from the program's memory.
     Send,
     /// Out of a file in memory, by sendfile.
@@ -22,7 +22,7 @@ pub(super) enum Way {
 
 impl Way {
     /// All of them, with the words of cases.
-    pub(super) const NAMED: [(&str, Self); 4] =
+    pub(crate) const NAMED: [(&str, Self); 4] =
         [("send", Self::Send), ("sendfile", Self::Sendfile), ("splice", Self::Splice), ("zerocopy", Self::ZeroCopy)];
 }
 
@@ -31,7 +31,7 @@ impl Way {
 const MOST_PENDING: u32 = 32;
 
 /// What one thread sends with.
-pub(super) struct Sender(By);
+pub(crate) struct Sender(By);
 
 enum By {
     Send { message: Vec<u8>, number: Option<u64> },
@@ -42,7 +42,7 @@ enum By {
 
 impl Sender {
     /// Messages of so many bytes over a link. Those over UDP carry numbers from 1 on in their first eight bytes.
-    pub(super) fn new(way: Way, link: &Link, bytes: usize) -> Result<Self> {
+    pub(crate) fn new(way: Way, link: &Link, bytes: usize) -> Result<Self> {
         let message = vec![0x5a; bytes];
         let file = || sending::memory_file(&vec![0x5a; bytes]);
         Ok(Self(match way {
@@ -58,7 +58,7 @@ impl Sender {
 
     /// Sends one message.
     #[inline(always)]
-    pub(super) fn send(&mut self, link: &Link) -> Result<()> {
+    pub(crate) fn send(&mut self, link: &Link) -> Result<()> {
         match &mut self.0 {
             By::Send { message, number } => {
                 if let Some(number) = number {
@@ -93,7 +93,7 @@ impl Sender {
     }
 
     /// What was achieved, in words, where that may differ from what was asked.
-    pub(super) fn achieved(mut self, link: &Link) -> Result<Option<String>> {
+    pub(crate) fn achieved(mut self, link: &Link) -> Result<Option<String>> {
         match &mut self.0 {
             By::Send { .. } | By::Sendfile { .. } => Ok(None),
             By::Splice { splicer, .. } => Ok(Some(format!("a pipe of {} KiB", splicer.capacity()? >> 10))),

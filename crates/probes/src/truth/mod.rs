@@ -4,6 +4,7 @@
 mod disk;
 mod faults;
 mod latency_ratio;
+mod link;
 mod pipe_rate;
 mod quota;
 mod wait;
@@ -19,6 +20,7 @@ pub(crate) static PROBES: &[&Probe] = &[
     &pipe_rate::PROBE,
     &quota::PROBE,
     &disk::PROBE,
+    &link::PROBE,
     &faults::HANG,
     &faults::CRASH,
     &faults::PANIC,

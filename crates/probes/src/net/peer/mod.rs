@@ -15,7 +15,7 @@ use kelvin_wire::message::Seen;
 use kelvin_wire::secret::Secret;
 
 /// What all of them say of the other end.
-const AGENT: &str = "the agent refuses or loses what it is asked for: the round fails with its reason";
+const AGENT: &str = "An agent that refuses, or a connection that is lost: the round fails with the reason.";
 
 /// A connection to the agent that `--peer` names.
 fn client(bench: &Bench<'_>) -> Result<Client, Stop> {

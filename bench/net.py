@@ -1,0 +1,226 @@
+#!/usr/bin/env python3
+"""Whether kelvin's figures of the local network are those of the tools that measure the same.
+
+A pair is one kelvin run of a probe and one run of the other program on the same CPUs, one right after the other in random
+order; the pairs of all quantities are interleaved. What is judged is the ratio kelvin / other over the pairs: its
+Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank test. There are more pairs of what straddles its bound.
+
+- Round trips of 64 bytes over TCP, UDP and Unix sockets, on one CPU and between two, beside a plain C ping-pong with the same
+  system calls (bench/peers/pingpong.c): median of single round trips against median, the whole interval within 3 % on one
+  CPU and 5 % between two. sockperf, where it is installed, stands beside it and is not judged: it prints half a round trip,
+  and its own loop has a clock call for each message.
+- TCP in messages of 4 KiB, one stream and two, beside iperf3 with the same message and congestion control, told at the
+  receiver: mean against mean, the lower bound above 0.97. iperf3 leaves its first second out, as kelvin does slow start.
+- Connect, request, response, close beside a plain C loop (bench/peers/connect_loop.c), median against median, the lower bound
+  of kelvin's rate over the other above 0.97.
+
+As elsewhere a side counts only if the core was whole right before and right after it, and is measured again otherwise.
+
+Exit status: 0 all hold, 1 one does not, 2 it could not be done.
+"""
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import time
+from dataclasses import dataclass, field
+from typing import Callable
+
+import common
+from peers import Peers
+
+MESSAGE = 64
+STREAM_MESSAGE = 4096
+# Lower bound of a rate beside the fastest other one.
+BOUND = 0.97
+SOCKPERF_FIGURE = re.compile(r"Summary: Latency is ([0-9.]+) usec")
+
+
+@dataclass
+class Comparison:
+    """One quantity, measured by kelvin and by another program."""
+
+    name: str
+    probe: str
+    metric: str
+    case: str
+    peer: str
+    # Which figure of kelvin's.
+    ours_of: Callable
+    theirs: Callable
+    # Allowed relative difference; None with a rate, whose lower bound counts, or with what is told only.
+    within: float | None = None
+    judged: bool = True
+    ours: list = field(default_factory=list)
+    others: list = field(default_factory=list)
+
+    def measure(self, kelvin, peers, seconds, order):
+        for side in order:
+            if side == "kelvin":
+                run = lambda: common.measure(kelvin, [self.probe], seconds, "--cpu", str(peers.cpu), "--quick")
+                self.ours.append(self.ours_of(common.find(peers.in_quiet(run), self.metric, self.case)))
+            else:
+                self.others.append(peers.in_quiet(self.theirs))
+
+    def interval(self):
+        return common.ratio_of_pairs(self.ours, self.others)
+
+    def verdict(self):
+        ratio, lower, upper = self.interval()
+        if not self.judged:
+            return "told only"
+        if self.within is None:
+            return "holds" if lower > BOUND else "slower" if ratio <= BOUND else "not settled"
+        if 1 - self.within <= lower and upper <= 1 + self.within:
+            return "agrees"
+        return "differs" if upper < 1 - self.within or lower > 1 + self.within else "not settled"
+
+    def row(self):
+        ratio, lower, upper = self.interval()
+        is_rate = self.metric != "net.crr" and self.within is None and self.judged
+        show = (lambda values: f"{statistics.median(values) / 1e9:.2f} GB/s") if is_rate else (
+            lambda values: f"{statistics.median(values):.0f} /s" if self.metric == "net.crr" else common.time_text(statistics.median(values)))
+        bound = "-" if not self.judged else f"above {BOUND:g}" if self.within is None else f"{self.within * 100:g} %"
+        return [self.name, show(self.ours), self.peer, show(self.others), f"{ratio:.4f}", f"{lower:.4f}..{upper:.4f}",
+                bound, len(self.ours), self.verdict()]
+
+
+def median_of(summary):
+    return summary["as_found"]["value"]
+
+
+def mean_of(summary):
+    return summary["distribution"]["mean"]
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class Server:
+    """A program that listens on a port of the loopback address, ended with the block."""
+
+    def __init__(self, *command):
+        self.command = [str(word) for word in command]
+
+    def __enter__(self):
+        quiet = subprocess.DEVNULL
+        self.process = subprocess.Popen(self.command, stdin=quiet, stdout=quiet, stderr=quiet)
+        time.sleep(0.15)
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+
+class Others:
+    """The programs beside kelvin, on the CPUs that kelvin chooses for the two ends."""
+
+    def __init__(self, peers, other_cpu, seconds):
+        self.peers, self.other_cpu, self.seconds = peers, other_cpu, seconds
+
+    def far(self, placement):
+        return self.peers.cpu if placement == "same_cpu" else self.other_cpu
+
+    def round_trip(self, protocol, placement):
+        return self.peers.c_loop("pingpong", "net.rtt", self.seconds, protocol, MESSAGE, self.far(placement))
+
+    def transactions(self, placement):
+        return 1e9 / self.peers.c_loop("connect_loop", "net.crr", self.seconds, self.far(placement))
+
+    def sockperf(self, protocol, placement):
+        """A whole round trip, of which sockperf prints half."""
+        port, taskset = free_port(), common.need("taskset", "util-linux")
+        address = ["-i", "127.0.0.1", "-p", port, *(["--tcp"] if protocol == "tcp" else [])]
+        with Server(taskset, "-c", self.far(placement), "sockperf", "server", *address):
+            seconds = max(round(self.seconds), 1)
+            output = common.run([taskset, "-c", self.peers.cpu, "sockperf", "ping-pong", *address, "-t", seconds, "-m", MESSAGE])
+        return 2e3 * float(SOCKPERF_FIGURE.search(output)[1])
+
+    def iperf3(self, streams):
+        """Bytes a second that the receiver counted."""
+        port = free_port()
+        with Server("iperf3", "-s", "-1", "-B", "127.0.0.1", "-p", port):
+            # One stream is pinned as kelvin's; with several iperf3 places its threads itself.
+            pinned = ["-A", f"{self.peers.cpu},{self.other_cpu}"] if streams == 1 else []
+            seconds = max(round(self.seconds), 1)
+            output = common.run(["iperf3", "-c", "127.0.0.1", "-p", port, "-l", STREAM_MESSAGE, "-P", streams, "-t", seconds,
+                                 "-O", 1, "-C", "cubic", "--json", *pinned])
+        return json.loads(output)["end"]["sum_received"]["bits_per_second"] / 8
+
+
+def comparisons(others, two_cpus):
+    chosen = []
+    placements = [("same_cpu", "one CPU", 0.03)] + ([("two_cpus", "two CPUs", 0.05)] if two_cpus else [])
+    for protocol in ["tcp", "udp", "unix"]:
+        for placement, where, within in placements:
+            metric, case = f"net.rtt.{protocol}", f"message={MESSAGE} placement={placement}"
+            theirs = lambda protocol=protocol, placement=placement: others.round_trip(protocol, placement)
+            chosen.append(Comparison(f"RTT {protocol}, {where}", metric, metric, case, "C loop pingpong", median_of, theirs, within))
+            if protocol != "unix" and shutil.which("sockperf"):
+                theirs = lambda protocol=protocol, placement=placement: others.sockperf(protocol, placement)
+                chosen.append(Comparison(f"RTT {protocol}, {where}", metric, metric, case, "sockperf, doubled", median_of, theirs, judged=False))
+    chosen.append(Comparison("transactions, one CPU", "net.crr", "net.crr", "placement=same_cpu", "C loop connect_loop",
+                             median_of, lambda: others.transactions("same_cpu")))
+    if two_cpus and shutil.which("iperf3"):
+        for streams in [1, 2]:
+            case = f"message={STREAM_MESSAGE} streams={streams} way=send"
+            chosen.append(Comparison(f"TCP, {streams} stream{'s'[:streams - 1]}", "net.bandwidth.tcp", "net.bandwidth.tcp", case,
+                                     "iperf3", mean_of, lambda streams=streams: others.iperf3(streams)))
+    for program in ["iperf3", "sockperf"]:
+        if not shutil.which(program):
+            common.say(f"{program} is not here and is left out; on Debian: apt-get install {program}")
+    return chosen
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    common.add_common_arguments(parser)
+    parser.add_argument("--pairs", type=int, default=15, help="pairs of each quantity at least [default: %(default)s]")
+    parser.add_argument("--most-pairs", type=int, default=45, help="pairs of one that is not settled at most [default: %(default)s]")
+    parser.add_argument("--seconds", type=float, default=1, help="wall time of each side of a pair [default: %(default)s]")
+    parser.add_argument("--only", action="append", metavar="METRIC", help="only this metric; may be given more than once")
+    return common.parse_pairs(parser)
+
+
+def benchmark():
+    arguments = parse()
+    kelvin, order = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed)
+    cpus = sorted(os.sched_getaffinity(0))
+    peers = Peers(common.last_allowed_cpu())
+    if len(cpus) < 2:
+        common.say("one CPU: what needs two is left out")
+    # The other end's CPU, as kelvin says it.
+    probe = common.measure(kelvin, ["net.rtt.unix"], 1, "--cpu", str(peers.cpu), "--quick")
+    said = re.findall(r"other end on CPU (\d+)", json.dumps(probe))
+    other = next((int(cpu) for cpu in said if int(cpu) != peers.cpu), peers.cpu)
+    chosen = comparisons(Others(peers, other, arguments.seconds), len(cpus) > 1)
+    chosen = [one for one in chosen if not arguments.only or one.metric in arguments.only]
+    if not chosen:
+        raise common.Missing(f"no quantity is called {' or '.join(arguments.only)}")
+    for done in range(1, arguments.most_pairs + 1):
+        todo = [one for one in chosen if done <= arguments.pairs or one.verdict() == "not settled"]
+        if not todo:
+            break
+        order.shuffle(todo)
+        for one in todo:
+            one.measure(kelvin, peers, arguments.seconds, order.sample(["kelvin", "peer"], 2))
+        common.say(f"{done} pairs of: {', '.join(f'{one.name} ({one.peer})' for one in todo)}")
+    header = ["quantity", "kelvin", "beside it", "its figure", "ratio", "90 % interval", "bound", "pairs", "verdict"]
+    print(f"Local network, {arguments.seconds:g} s a side, CPUs {peers.cpu} and {other}: {common.describe_machine()}\n")
+    print(common.table(header, [one.row() for one in chosen]))
+    print(f"\n{peers.sides} sides were measured, {peers.again} more were disturbed and measured again, "
+          f"{peers.disturbed} of those that count were disturbed all the same.")
+    return all(one.verdict() in ("agrees", "holds", "told only") for one in chosen)
+
+
+if __name__ == "__main__":
+    common.main(benchmark)

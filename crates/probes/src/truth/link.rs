@@ -1,0 +1,144 @@
+//! A link of known rate: two network namespaces joined by a pair of virtual interfaces, one of which a shaper limits.
+//!
+//! The namespaces belong to this process alone, and with it, however it ends, they and the interfaces are gone. Nothing is
+//! sent anywhere else.
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Probe, Stop};
+use kelvin_model::{
+    Axis, AxisScale, Basis, Canaries, Case, Machine, Metric, NoPrediction, Prediction, Tags, Treatment, Unit,
+};
+use kelvin_sys::net::namespace::Namespace;
+
+use crate::net::bandwidth::cpus;
+use crate::net::bulk::{Bulk, Plan, placed};
+use crate::net::link::{Link, Protocol};
+use crate::net::sender::Way;
+use crate::predict::Predicting;
+
+const RATE: Axis = Axis::new("rate", "rate of the link, bits per second", AxisScale::Logarithmic);
+
+/// Bits a second that the shaper lets through.
+const RATES: [u64; 3] = [10_000_000, 100_000_000, 1_000_000_000];
+/// The interfaces' largest packet, and what of it are not the program's bytes: headers of IP and TCP, and the time stamps.
+const MTU: f64 = 1500.0;
+const OF_HEADERS: f64 = 20.0 + 20.0 + 12.0;
+/// What the shaper counts beside the packet: the header of Ethernet. There is no wire, so nothing else goes over it.
+const ETHERNET: f64 = 14.0;
+/// Bytes that may go at once, and how long a packet may wait. A smaller burst wastes the turns of a coarse timer.
+const SHAPER: [&str; 4] = ["burst", "128kb", "latency", "50ms"];
+/// Time after which what the shaper saved up at the beginning is spent, and the connection knows the link.
+const SETTLING: Duration = Duration::from_millis(800);
+/// Time of a figure: at the slowest rate it holds some thirty of the pieces of 64 KiB that TCP hands over at most, and
+/// it makes them smaller on a slow link.
+const TIME: Duration = Duration::from_millis(1600);
+/// What the construction itself allows.
+const EXACT: f64 = 0.02;
+
+static METRIC: Metric = Metric::rate("truth.link", "Bytes per second that arrive over a link that a shaper limits")
+    .over_one(RATE)
+    .headline(Treatment::AsFound)
+    .canaries(Canaries::NONE)
+    .contaminants(Tags::NONE);
+
+pub(super) static PROBE: Probe = Probe {
+    id: "truth.link",
+    summary: "A TCP stream between two network namespaces whose link is shaped to a rate",
+    kind: Kind::Truth,
+    method: super::method(
+        "Two network namespaces are joined by a pair of veth interfaces with an MTU of 1500, of which the sender's has a token \
+         bucket filter (tc tbf, burst 128 kb, latency 50 ms). A TCP stream as in net.bandwidth.tcp goes from one to the other, \
+         and what arrives is counted for 1.6 s, after 0.8 s. Of each packet the shaper counts the 1500 bytes and \
+         the 14 of Ethernet's header, and 1448 of them are the program's. Needs root, ip and tc.",
+    ),
+    metrics: &[&METRIC],
+    inputs: &[],
+    cases: |_: &Machine, effort: Effort| {
+        let rates = if effort == Effort::Quick { &RATES[1..2] } else { &RATES };
+        rates.iter().map(|&rate| Case::new().with(&RATE.name, rate)).collect()
+    },
+    run,
+    predict,
+};
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let rate = case.integer(&RATE.name).filter(|&rate| rate >= 1_000_000);
+    let rate = rate.ok_or_else(|| Stop::fail(format!("the case needs a rate of 1 Mbit/s and more, not {case}")))?;
+    let link = shaped_link(rate)?;
+    let plan = Plan { protocol: Protocol::Tcp, way: Way::Send, message: 16 << 10, streams: placed(1, &cpus(bench)) };
+    let bulk = Bulk::over(vec![link], plan)?;
+    std::thread::sleep(SETTLING);
+    let before = bulk.totals()?;
+    std::thread::sleep(TIME);
+    let rate = bulk.totals()?.rate_since(&before);
+    let words = bulk.finish()?;
+    bench.note(words);
+    bench.record(&METRIC, vec![rate]);
+    Ok(())
+}
+
+/// Both ends of a connection over a link that lets so many bits a second through.
+fn shaped_link(rate: u64) -> Result<(Link, Link), Stop> {
+    let [here, there] = [Ipv4Addr::new(10, 83, 77, 1), Ipv4Addr::new(10, 83, 77, 2)];
+    let forbidden = |error| Stop::skip(format!("needs the right to make a network namespace (root): {error}"));
+    let far = Namespace::enter_new().map_err(forbidden)?;
+    let near = Namespace::enter_new().map_err(forbidden)?;
+    configure("ip", &["link", "add", "near", "mtu", "1500", "type", "veth", "peer", "name", "far", "mtu", "1500"])?;
+    configure("ip", &["link", "set", "far", "netns", &far.path()])?;
+    configure("ip", &["address", "add", &format!("{here}/30"), "dev", "near"])?;
+    configure("ip", &["link", "set", "near", "up"])?;
+    let rate = format!("{rate}bit");
+    configure("tc", &[&["qdisc", "add", "dev", "near", "root", "tbf", "rate", &rate][..], &SHAPER].concat())?;
+    far.enter()?;
+    configure("ip", &["address", "add", &format!("{there}/30"), "dev", "far"])?;
+    configure("ip", &["link", "set", "far", "up"])?;
+    let listener = TcpListener::bind((there, 0))?;
+    near.enter()?;
+    let stream = TcpStream::connect_timeout(&listener.local_addr()?, Duration::from_secs(5))
+        .map_err(|error| Stop::fail(format!("the two ends of the link do not reach each other: {error}")))?;
+    Ok(Link::over_tcp(stream, listener.accept()?.0)?)
+}
+
+/// Runs ip or tc in the namespace that this thread is in.
+fn configure(program: &str, arguments: &[&str]) -> Result<(), Stop> {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.map_err(|error| Stop::skip(format!("needs {program} (Debian: iproute2): {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Stop::skip(format!("needs a kernel and rights for `{program} {}`: {said}", arguments.join(" "))))
+}
+
+fn predict(_: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let rate = case.integer(&RATE.name).unwrap_or_default() as f64;
+    let (payload, counted) = (MTU - OF_HEADERS, MTU + ETHERNET);
+    let value = rate / 8.0 * payload / counted;
+    Ok(Predicting::between(Basis::Spec, value, value * (1.0 - EXACT), value * (1.0 + EXACT))
+        .formula("rate / 8 x (MTU - 52) / (MTU + 14)")
+        .constant("rate", rate, Unit::Count, "the shaper's limit, bits per second")
+        .constant("MTU", MTU, Unit::Bytes, "the interfaces' setting")
+        .source("Linux kernel, net/core/dev.c: qdisc_pkt_len_init counts each segment's headers; RFC 7323: 12 bytes of time stamps")
+        .derived_as(format!(
+            "{:.3} MB/s x {payload} / {counted} = {:.3} MB/s; the construction itself is good to {} %",
+            rate / 8e6,
+            value / 1e6,
+            EXACT * 100.0
+        )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::facts_about;
+
+    #[test]
+    fn of_100_mbit_a_second_95_64_are_payload() {
+        let case = Case::new().with("rate", 100_000_000);
+        let prediction = facts_about(&[], |facts| predict(facts, &METRIC, &case)).unwrap();
+        assert!((prediction.value * 8.0 / 1e6 - 95.641).abs() < 0.001, "{}", prediction.value);
+    }
+}

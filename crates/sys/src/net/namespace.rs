@@ -1,0 +1,63 @@
+//! Network namespaces: a network of its own for the calling thread, and the way back.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+use crate::{Result, check};
+
+/// A network namespace. It goes away, with the interfaces in it, when nothing holds it any more.
+#[derive(Debug)]
+pub struct Namespace(File);
+
+impl Namespace {
+    /// The one that the calling thread is in.
+    pub fn current() -> Result<Self> {
+        File::open("/proc/thread-self/ns/net").map(Self)
+    }
+
+    /// A new one with nothing in it but a loopback device that is down; the calling thread is in it from now on.
+    ///
+    /// # Errors
+    /// `PermissionDenied` without CAP_SYS_ADMIN.
+    pub fn enter_new() -> Result<Self> {
+        // SAFETY: takes no pointers.
+        check(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
+        Self::current()
+    }
+
+    /// Moves the calling thread into it. Sockets stay in the namespace that they were made in.
+    pub fn enter(&self) -> Result<()> {
+        // SAFETY: takes no pointers.
+        check(unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) }).map(drop)
+    }
+
+    /// A path by which other programs find it, as long as this process has it.
+    pub fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    #[test]
+    #[allow(clippy::print_stderr)]
+    fn a_new_namespace_reaches_nothing_and_sockets_stay_where_they_were_made() {
+        // A thread of its own: the others stay where they are.
+        let apart = std::thread::spawn(|| {
+            let here = Namespace::current().unwrap();
+            let before = UdpSocket::bind("127.0.0.1:0").unwrap();
+            if let Err(error) = Namespace::enter_new() {
+                return eprintln!("skipped: no network namespace may be made: {error}");
+            }
+            let inside = UdpSocket::bind("127.0.0.1:0").and_then(|one| one.send_to(&[1], before.local_addr().unwrap()));
+            assert!(inside.is_err(), "its loopback device is down");
+            before.send_to(&[1], before.local_addr().unwrap()).unwrap();
+            here.enter().unwrap();
+            UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&[1], before.local_addr().unwrap()).unwrap();
+        });
+        apart.join().unwrap();
+    }
+}
