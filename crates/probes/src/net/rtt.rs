@@ -178,7 +178,7 @@ impl HandOver {
     }
 
     /// Between two CPUs: waking the other one, as it was measured over pipes, whose calls are taken off.
-    fn wake(facts: &Facts<'_>) -> Result<Self, NoPrediction> {
+    pub(super) fn wake(facts: &Facts<'_>) -> Result<Self, NoPrediction> {
         let over_pipes = Case::new().with_word(&cross_cpu::MEANS.name, "pipe");
         let woken = facts.measured(&cross_cpu::METRIC, &over_pipes)?;
         let calls = facts.measured(&pipe::PROCESS_OWN, &Case::new())?;
