@@ -108,11 +108,6 @@ impl Heat {
         units::plain(value / self.factor, Unit::Ratio)
     }
 
-    /// Whether any cell is marked as the best.
-    pub fn has_best(&self) -> bool {
-        self.cells.iter().any(|cell| cell.standing == Standing::Best)
-    }
-
     /// What the columns are, and the unit of what stands in the cells.
     pub fn column_caption(&self) -> String {
         format!("{} (values in {})", self.column_label, self.symbol)

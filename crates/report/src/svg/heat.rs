@@ -124,10 +124,11 @@ fn axes(svg: &mut String, heat: &Heat, side: f64) {
     );
 }
 
-/// What the legend explains: the colours with their ranges, and the frames if there are any.
+/// What the legend explains: the colours with their ranges, and the frames that are drawn.
 pub(crate) fn explained(heat: &Heat) -> Vec<(String, &str)> {
     let colours = heat.steps.iter().enumerate().map(|(step, label)| (format!("h{step}"), label.as_str()));
-    let frames = FRAMES.iter().filter(|_| heat.has_best()).map(|(class, label)| ((*class).to_owned(), *label));
+    let is_drawn = |class: &str| heat.cells.iter().any(|cell| frame_class(cell.standing) == Some(class));
+    let frames = FRAMES.iter().filter(|(class, _)| is_drawn(class)).map(|(class, label)| ((*class).to_owned(), *label));
     colours.chain(frames).collect()
 }
 
