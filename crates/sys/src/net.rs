@@ -3,6 +3,7 @@
 pub mod icmp;
 pub mod namespace;
 pub mod sending;
+pub mod tap;
 
 use std::os::fd::{AsFd, AsRawFd};
 

@@ -18,7 +18,7 @@ const MOST_LOST: u32 = 5;
 
 /// This end of a link whose other end gives every message back.
 #[derive(Debug)]
-pub(super) struct Echo {
+pub(crate) struct Echo {
     link: Link,
     /// Nothing, if somebody else looks after it.
     far: Option<Far>,
@@ -47,7 +47,7 @@ impl Echo {
     }
 
     /// Over a link whose other end gives every message back already.
-    pub(super) fn over(link: Link, size: usize) -> Result<Self, Stop> {
+    pub(crate) fn over(link: Link, size: usize) -> Result<Self, Stop> {
         link.be_patient_for(if matches!(link, Link::Udp(_)) { LOST } else { STUCK })?;
         Ok(Self { link, far: None, message: vec![0x5a; size], answer: vec![0; size], trips: 0, lost: 0 })
     }
@@ -57,7 +57,7 @@ impl Echo {
     /// # Errors
     /// What the calls say; an answer to another message; an other end that is silent.
     #[inline(always)]
-    pub(super) fn timed(&mut self, clock: Clock) -> Result<u64, Stop> {
+    pub(crate) fn timed(&mut self, clock: Clock) -> Result<u64, Stop> {
         for _ in 0..MOST_LOST {
             let start = clock.start();
             if self.round_trip()? {

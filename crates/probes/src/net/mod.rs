@@ -5,7 +5,7 @@ mod axes;
 pub(crate) mod bandwidth;
 pub(crate) mod bulk;
 mod connect;
-mod echo;
+pub(crate) mod echo;
 mod icmp;
 pub(crate) mod link;
 mod loaded;

@@ -103,7 +103,7 @@ fn shaped_link(rate: u64) -> Result<(Link, Link), Stop> {
 }
 
 /// Runs ip or tc in the namespace that this thread is in.
-fn configure(program: &str, arguments: &[&str]) -> Result<(), Stop> {
+pub(super) fn configure(program: &str, arguments: &[&str]) -> Result<(), Stop> {
     let output = Command::new(program).args(arguments).output();
     let output = output.map_err(|error| Stop::skip(format!("needs {program} (Debian: iproute2): {error}")))?;
     if output.status.success() {

@@ -1,6 +1,7 @@
 //! Known truths: things whose answer is set by construction, measured by the same harness as everything else, so that
 //! kelvin's own error can be seen. And known faults, to see that a probe that goes wrong costs only itself.
 
+mod delay;
 mod disk;
 mod faults;
 mod latency_ratio;
@@ -21,6 +22,7 @@ pub(crate) static PROBES: &[&Probe] = &[
     &quota::PROBE,
     &disk::PROBE,
     &link::PROBE,
+    &delay::PROBE,
     &faults::HANG,
     &faults::CRASH,
     &faults::PANIC,

@@ -1,0 +1,244 @@
+//! A way of known length: two network namespaces whose frames a relay passes on after a time, and notes how long it kept each.
+//!
+//! The namespaces and interfaces belong to this process alone and go with it. Nothing is sent anywhere else.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Probe, Stop};
+use kelvin_model::{
+    Axis, AxisScale, Basis, Better, Canaries, Case, Machine, Metric, NoPrediction, Prediction, Tags, Treatment, Unit,
+};
+use kelvin_sys::clock::{Clock, monotonic};
+use kelvin_sys::net::namespace::Namespace;
+use kelvin_sys::net::tap::Tap;
+use kelvin_sys::ready::readable;
+
+use super::link::configure;
+use crate::net::echo::Echo;
+use crate::net::link::{Link, is_late};
+use crate::predict::Predicting;
+
+const DELAY: Axis = Axis::new("delay", "time that the relay keeps each frame, ns", AxisScale::Logarithmic);
+
+/// Nanoseconds for which a frame is kept, each way.
+const DELAYS: [u64; 3] = [1_000_000, 5_000_000, 20_000_000];
+/// What the construction itself allows, in nanoseconds of a round trip: a relay that sleeps longer between frames wakes later.
+const EXACT: f64 = 200_000.0;
+/// Bytes of a message, and of its frame: Ethernet's header, those of IP and UDP.
+const MESSAGE: usize = 64;
+const FRAME: usize = 14 + 20 + 8 + MESSAGE;
+/// Most bytes of a frame that an interface sends.
+const MOST: usize = 2048;
+/// Round trips that each figure is a median of, and those before them in which the ends find each other.
+const TRIPS: usize = 15;
+const FIRST: usize = 5;
+/// How often a thread that waits looks whether all is over.
+const LOOK: Duration = Duration::from_millis(20);
+
+const fn of_way(metric: Metric) -> Metric {
+    metric.over_one(DELAY).headline(Treatment::AsFound).canaries(Canaries::NONE).contaminants(Tags::NONE)
+}
+
+static METRIC: Metric =
+    of_way(Metric::duration("truth.delay", "What a relay adds to a round trip that keeps each frame for a time"))
+        .not_in_cycles();
+static LOGGED: Metric = of_way(
+    Metric::rate("truth.delay.logged", "What the relay added over what it noted itself")
+        .unit(Unit::Ratio, Better::Neither),
+);
+
+pub(super) static PROBE: Probe = Probe {
+    id: "truth.delay",
+    summary: "Round trips between two network namespaces through a relay that delays",
+    kind: Kind::Truth,
+    method: super::method(
+        "Two network namespaces have a tap interface each. A thread for each direction reads the frames of one, keeps them for a \
+         time, writes them to the other, and notes how long it really kept them. Datagrams of 64 bytes go to a thread at the other \
+         end and back, as in net.rtt.udp: first without a delay, then with it. The figure is the median with it less the median \
+         without; beside it stands the ratio to the same difference of what the relay noted. Needs root, ip and /dev/net/tun.",
+    ),
+    metrics: &[&METRIC, &LOGGED],
+    inputs: &[],
+    cases: |_: &Machine, effort: Effort| {
+        let delays = if effort == Effort::Quick { &DELAYS[1..2] } else { &DELAYS };
+        delays.iter().map(|&delay| Case::new().with(&DELAY.name, delay)).collect()
+    },
+    run,
+    predict,
+};
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let delay = case.integer(&DELAY.name).filter(|delay| (1..=100_000_000).contains(delay));
+    let delay = delay.ok_or_else(|| Stop::fail(format!("the case needs a delay of up to 100 ms, not {case}")))?;
+    let mut way = Way::open()?;
+    let clock = bench.clock();
+    let nanoseconds = |ticks: u64| bench.nanoseconds(ticks);
+    let without = nanoseconds(way.round_trip(clock)?);
+    way.delay.store(delay, Ordering::Relaxed);
+    let with = nanoseconds(way.round_trip(clock)?);
+    let noted = way.close()?;
+    let of = |wanted: u64| kept(&noted, wanted).ok_or_else(|| Stop::fail("the relay passed no message on"));
+    let (added, relayed) = (with - without, of(delay)? - of(0)?);
+    bench.note(format!(
+        "{:.1} us without and {:.1} us with the relay's delay; it kept a message {:.1} us more each way",
+        without / 1e3,
+        with / 1e3,
+        relayed / 2e3
+    ));
+    bench.record(&METRIC, vec![added]);
+    bench.record(&LOGGED, vec![added / relayed]);
+    Ok(())
+}
+
+/// How long the relay kept a message there and back while it was told to keep each so long, in nanoseconds: medians.
+fn kept(noted: &[Vec<Kept>; 2], wanted: u64) -> Option<f64> {
+    let one_way = |noted: &Vec<Kept>| {
+        let mut all: Vec<u64> = noted.iter().filter(|kept| kept.wanted == wanted).map(|kept| kept.really).collect();
+        all.sort_unstable();
+        all.get(all.len() / 2).map(|&median| median as f64)
+    };
+    Some(one_way(&noted[0])? + one_way(&noted[1])?)
+}
+
+/// How long a frame was to be kept, and was, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Kept {
+    wanted: u64,
+    really: u64,
+}
+
+/// Both ends, and the relay between them.
+struct Way {
+    echo: Echo,
+    delay: Arc<AtomicU64>,
+    is_over: Arc<AtomicBool>,
+    relays: Vec<JoinHandle<kelvin_sys::Result<Vec<Kept>>>>,
+    far: JoinHandle<kelvin_sys::Result<()>>,
+}
+
+impl Way {
+    fn open() -> Result<Self, Stop> {
+        let [here, there] = [Ipv4Addr::new(10, 83, 78, 1), Ipv4Addr::new(10, 83, 78, 2)];
+        let (far_tap, far) = end("far", there)?;
+        let (near_tap, near) = end("near", here)?;
+        near.connect(far.local_addr()?)?;
+        far.connect(near.local_addr()?)?;
+        let (delay, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (near_tap, far_tap) = (Arc::new(near_tap), Arc::new(far_tap));
+        let relays = [(&near_tap, &far_tap), (&far_tap, &near_tap)].map(|(from, to)| {
+            let (from, to, delay, is_over) =
+                (Arc::clone(from), Arc::clone(to), Arc::clone(&delay), Arc::clone(&is_over));
+            std::thread::spawn(move || relay(&from, &to, &delay, &is_over))
+        });
+        let stop = Arc::clone(&is_over);
+        let far = std::thread::spawn(move || give_back(&far, &stop));
+        let echo = Echo::over(Link::Udp(near), MESSAGE)?;
+        Ok(Self { echo, delay, is_over, relays: relays.into(), far })
+    }
+
+    /// The median round trip, in ticks.
+    fn round_trip(&mut self, clock: Clock) -> Result<u64, Stop> {
+        let all = (0..FIRST + TRIPS).map(|_| self.echo.timed(clock)).collect::<Result<Vec<u64>, Stop>>()?;
+        let mut kept = all[FIRST..].to_vec();
+        kept.sort_unstable();
+        Ok(kept[TRIPS / 2])
+    }
+
+    /// Ends it; what the relay noted of messages, there and back.
+    fn close(self) -> Result<[Vec<Kept>; 2], Stop> {
+        self.is_over.store(true, Ordering::Relaxed);
+        let panicked = |_| Stop::fail("a thread of the way panicked");
+        self.far.join().map_err(panicked)??;
+        let mut noted = Vec::new();
+        for relay in self.relays {
+            noted.push(relay.join().map_err(panicked)??);
+        }
+        noted.try_into().map_err(|_| Stop::fail("a way has two directions"))
+    }
+}
+
+/// A new network namespace with a tap interface of this address, and a socket in it; the calling thread stays there.
+fn end(name: &str, address: Ipv4Addr) -> Result<(Tap, UdpSocket), Stop> {
+    let forbidden = |error| Stop::skip(format!("needs the right to make a network namespace (root): {error}"));
+    Namespace::enter_new().map_err(forbidden)?;
+    let tap = Tap::new(name).map_err(|error| Stop::skip(format!("needs /dev/net/tun and CAP_NET_ADMIN: {error}")))?;
+    // Neighbours would be looked for, and frames other than messages kept in their way; a kernel without IPv6 has none.
+    let _ = std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
+    configure("ip", &["address", "add", &format!("{address}/30"), "dev", name])?;
+    configure("ip", &["link", "set", name, "up"])?;
+    Ok((tap, UdpSocket::bind((address, 0))?))
+}
+
+/// Passes frames on, each after a time; how long each message was really kept.
+fn relay(from: &Tap, to: &Tap, delay: &AtomicU64, is_over: &AtomicBool) -> kelvin_sys::Result<Vec<Kept>> {
+    let (mut frame, mut noted) = ([0; MOST], Vec::new());
+    while !is_over.load(Ordering::Relaxed) {
+        if !readable(from.as_fd(), LOOK)? {
+            continue;
+        }
+        let length = from.receive(&mut frame)?;
+        let (came, wanted) = (monotonic(), delay.load(Ordering::Relaxed));
+        if wanted > 0 {
+            std::thread::sleep(Duration::from_nanos(wanted));
+        }
+        let really = monotonic() - came;
+        to.send(&frame[..length])?;
+        if length == FRAME {
+            noted.push(Kept { wanted, really });
+        }
+    }
+    Ok(noted)
+}
+
+/// The life of the other end.
+fn give_back(socket: &UdpSocket, is_over: &AtomicBool) -> kelvin_sys::Result<()> {
+    let mut message = [0; MESSAGE];
+    socket.set_read_timeout(Some(LOOK))?;
+    while !is_over.load(Ordering::Relaxed) {
+        match socket.recv(&mut message) {
+            Ok(count) => drop(socket.send(&message[..count])?),
+            Err(error) if is_late(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn predict(_: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let delay = case.integer(&DELAY.name).unwrap_or_default() as f64;
+    let added = 2.0 * delay;
+    let (value, exact, unit) =
+        if metric.id == METRIC.id { (added, EXACT, Unit::Nanoseconds) } else { (1.0, EXACT / added, Unit::Ratio) };
+    Ok(Predicting::between(Basis::Spec, value, value - exact, value + exact)
+        .formula(if metric.id == METRIC.id { "2 x delay" } else { "1" })
+        .constant("known value", value, unit, "construction")
+        .derived_as(format!("each frame is kept for {:.0} us; the construction itself is good to 200 us", delay / 1e3)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::facts_about;
+
+    #[test]
+    fn what_the_relay_kept_is_counted_by_what_it_was_told() {
+        let of = |wanted, really| Kept { wanted, really };
+        let noted = [vec![of(0, 5), of(7, 100), of(7, 300), of(7, 120)], vec![of(0, 6), of(7, 110), of(7, 90)]];
+        assert_eq!((kept(&noted, 7), kept(&noted, 0), kept(&noted, 8)), (Some(230.0), Some(11.0), None));
+    }
+
+    #[test]
+    fn a_way_of_five_milliseconds_adds_ten_to_a_round_trip() {
+        facts_about(&[], |facts| {
+            let of = |metric| predict(facts, metric, &Case::new().with("delay", 5_000_000)).unwrap();
+            let (added, ratio) = (of(&METRIC), of(&LOGGED));
+            assert_eq!((added.value, added.low, added.high), (10e6, 9.8e6, 10.2e6));
+            assert_eq!((ratio.value, ratio.low, ratio.high), (1.0, 0.98, 1.02));
+        });
+    }
+}
