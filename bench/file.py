@@ -11,7 +11,7 @@ with them on both. What is judged is that the lower end of the interval lies abo
 
 Direct: sequential and random reads past the page cache beside fio at the same block, depth and way, on a file system on a
 loop device over memory. What is judged is read under a limit on the device, both sides in the same control group, so that
-the medium is steady: the interval must lie within 5 %. The same without the limit is for context: there the way of each
+the medium is steady: the interval must lie within 5 %. The same without the limit (--unlimited) is for context: there the way of each
 program and the loop device's own threads are all there is. `kelvin digest` of a file that is not in memory, as a whole
 program, beside fio's sequential direct rate under the limit: above 0.97. Needs root.
 
@@ -226,7 +226,7 @@ def on_devices(kelvin, peers, arguments, order):
                 lambda: sides.fio("bytes_per_second", "1m", direct=True, once=True), least=0.97, unit="bytes",
             )
             rows += judge([*direct(sides, True, words), digest], peers, arguments, order)
-        if enter is not None:
+        if enter is not None and arguments.unlimited:
             rows += judge(direct(Sides(kelvin, peers, path, arguments.seconds), False, "no limit"), peers, arguments, order)
     return rows
 
@@ -304,6 +304,7 @@ def parse():
     parser.add_argument("--dir", type=Path, default=Path(), help="where files are made [default: here]")
     parser.add_argument("--size", type=int, default=4096, help="size of the file of the digest, in MiB [default: %(default)s]")
     parser.add_argument("--beside", nargs="+", metavar="TEXT", help="only comparisons with programs whose names contain one of these")
+    parser.add_argument("--unlimited", action="store_true", help="also direct reads without a limit on the device, for context")
     parser.add_argument("--only", nargs="+", choices=["cached", "direct", "digest"], default=["cached", "direct", "digest"])
     return common.parse_pairs(parser)
 
