@@ -11,7 +11,7 @@ with them on both. What is judged is that the lower end of the interval lies abo
 
 Direct: sequential and random reads past the page cache beside fio at the same block, depth and way, on a file system on a
 loop device over memory. What is judged is read under a limit on the device, both sides in the same control group, so that
-the medium is steady: the interval must lie within 5 %. The same without the limit is for context: there the way of each
+the medium is steady, and without the first second: the interval must lie within 5 %. The same without the limit (--unlimited) is for context: there the way of each
 program and the loop device's own threads are all there is. `kelvin digest` of a file that is not in memory, as a whole
 program, beside fio's sequential direct rate under the limit: above 0.97. Needs root.
 
@@ -82,7 +82,7 @@ class Comparison:
 def rate_text(rate, unit):
     if unit == "requests":
         return f"{rate / 1e3:.1f} k/s"
-    return f"{rate / 1e9:.2f} GB/s"
+    return f"{rate / 1e9:.2f} GB/s" if rate >= 1e9 else f"{rate / 1e6:.1f} MB/s"
 
 
 class Sides:
@@ -115,12 +115,19 @@ class Sides:
         output = self.pinned(self.kelvin, "file", "read", self.path, "--json", "--cache", cache, "--seconds", self.seconds, *flags).stdout
         return json.loads(output)[figure]
 
+    def steadily(self, *flags):
+        """Bytes a second of direct reads, the first second left out: after a pause a limit lets a part of a second through at
+        once."""
+        seconds = round(self.seconds)
+        command = [self.kelvin, "file", "read", self.path, "--json", "--cache", "direct", "--seconds", seconds + 1, *flags]
+        return sum(json.loads(self.pinned(*command).stdout)["bytes_by_second"][1 : seconds + 1]) / seconds
+
     def fio(self, figure, block, engine="psync", depth=1, pattern="read", latencies=False, direct=False, once=False):
         if not direct:
             self.prove()
         command = [
             common.need("fio", "fio"), "--name=side", f"--filename={self.path}", "--readonly",
-            *([] if once else ["--time_based", f"--runtime={self.seconds:g}"]), f"--rw={pattern}", f"--bs={block}", f"--ioengine={engine}", f"--iodepth={depth}",
+            *([] if once else ["--time_based", f"--runtime={self.seconds:g}", f"--ramp_time={int(direct)}"]), f"--rw={pattern}", f"--bs={block}", f"--ioengine={engine}", f"--iodepth={depth}",
             f"--direct={int(direct)}", "--invalidate=0", "--norandommap=0", "--output-format=json", "--thread",
         ]
         if not latencies:
@@ -196,7 +203,6 @@ def cached(sides):
 
 def direct(sides, judged, words):
     """Reads past the page cache of a device."""
-    rate = "requests_per_second"
     chosen = []
     for pattern, word, order in (("read", "sequential", ()), ("randread", "random", ("--random",))):
         for block in ("4k", "128k"):
@@ -205,9 +211,9 @@ def direct(sides, judged, words):
                 flags = ("--block", block, "--engine", ours, "--depth", str(depth), "--no-digest", "--no-latency", *order)
                 chosen.append(Comparison(
                     f"direct {word} {block} {ours} depth {depth}, {words}", f"fio {engine}",
-                    lambda flags=flags: sides.ours(rate, *flags, cache="direct"),
-                    lambda block=block, engine=engine, depth=depth, pattern=pattern: sides.fio(rate, block, engine, depth, pattern, direct=True),
-                    least=0.95, most=1.05, judged=judged,
+                    lambda flags=flags: sides.steadily(*flags),
+                    lambda block=block, engine=engine, depth=depth, pattern=pattern: sides.fio("bytes_per_second", block, engine, depth, pattern, direct=True),
+                    least=0.95, most=1.05, unit="bytes", judged=judged,
                 ))
     return chosen
 
@@ -225,8 +231,10 @@ def on_devices(kelvin, peers, arguments, order):
                 lambda: sides.cold([kelvin, "digest", path]),
                 lambda: sides.fio("bytes_per_second", "1m", direct=True, once=True), least=0.97, unit="bytes",
             )
+            # Once before, so that the way is remembered, as it is for who has used kelvin before.
+            sides.cold([kelvin, "digest", path])
             rows += judge([*direct(sides, True, words), digest], peers, arguments, order)
-        if enter is not None:
+        if enter is not None and arguments.unlimited:
             rows += judge(direct(Sides(kelvin, peers, path, arguments.seconds), False, "no limit"), peers, arguments, order)
     return rows
 
@@ -304,6 +312,7 @@ def parse():
     parser.add_argument("--dir", type=Path, default=Path(), help="where files are made [default: here]")
     parser.add_argument("--size", type=int, default=4096, help="size of the file of the digest, in MiB [default: %(default)s]")
     parser.add_argument("--beside", nargs="+", metavar="TEXT", help="only comparisons with programs whose names contain one of these")
+    parser.add_argument("--unlimited", action="store_true", help="also direct reads without a limit on the device, for context")
     parser.add_argument("--only", nargs="+", choices=["cached", "direct", "digest"], default=["cached", "direct", "digest"])
     return common.parse_pairs(parser)
 
@@ -314,6 +323,8 @@ def benchmark():
     peers, order = Peers(common.last_allowed_cpu()), random.Random(arguments.seed)
     rows = []
     with tempfile.TemporaryDirectory(dir=arguments.dir) as directory:
+        # What kelvin remembers of this goes with it.
+        os.environ["XDG_CACHE_HOME"] = str(Path(directory).resolve())
         if "cached" in arguments.only:
             path = Path(directory) / "data"
             media.fill(path, 256 * MIB)

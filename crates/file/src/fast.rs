@@ -16,7 +16,7 @@ use crate::digest::Digest;
 use crate::engine::{Engine, How, Reader};
 use crate::observe::Observer;
 use crate::requests::{Order, Request, Requests};
-use crate::search::{Search, Turn};
+use crate::search::{Rounds, Search, Turn};
 use crate::target::{Access, Target};
 use crate::{Error, Result};
 
@@ -68,10 +68,11 @@ const PAST: usize = 512 << 10;
 /// Ways to read what is in memory. Which one is faster depends on the pages that hold the file: a mapping takes large ones at
 /// little cost and small ones at much.
 const CACHED: [Way; 2] = [Way::buffered(Engine::Pread, COPIED), Way::buffered(Engine::MmapInPlace, IN_PLACE)];
-/// Ways to read what is not.
+/// Ways to read what is not. What the kernel reads ahead of a piece that another way goes on with is read twice: the one that
+/// reads nothing ahead comes first.
 const UNCACHED: [Way; 2] = [
-    Way::buffered(Engine::Pread, AHEAD),
     Way { engine: Engine::Uring { depth: DEPTH, registered: false }, access: Access::Direct, block: PAST },
+    Way::buffered(Engine::Pread, AHEAD),
 ];
 
 /// Share of a file in memory from which on it is read as one that is.
@@ -102,7 +103,16 @@ impl Source {
     fn trial(self) -> u64 {
         match self {
             Self::Memory => 4 << 20,
-            Self::Device => 8 << 20,
+            Self::Device => 16 << 20,
+        }
+    }
+
+    /// How often each way is tried: in memory as often as it takes to bear one piece that was interrupted; from a device once,
+    /// for what was read ahead of each piece is lost.
+    fn rounds(self) -> Rounds {
+        match self {
+            Self::Memory => Rounds { warm_up: 1, counted: 3 },
+            Self::Device => Rounds { warm_up: 0, counted: 1 },
         }
     }
 
@@ -204,8 +214,10 @@ impl<'a> Work<'a> {
         let most = plan.most_threads.clamp(1, MOST_THREADS);
         // No more threads than there is work for.
         let threads = u64::from(threads).min(target.bytes() / source.trial()).max(1) as u32;
-        let mut search = Search::new(ways.len(), way, threads.min(most), most);
-        if !has_room(target.bytes(), source, search.pieces(search.threads())) {
+        let mut search = Search::new(ways.len(), source.rounds(), (way, threads.min(most)), most);
+        // How a device is read best is found out but once; in memory it also depends on the pages that hold the file.
+        let settled = source == Source::Device && known.is_some();
+        if settled || !has_room(target.bytes(), source, search.pieces(search.threads())) {
             search.settle();
         }
         Self {

@@ -6,10 +6,15 @@
 
 use kelvin_stats::median;
 
-/// Times that each thread tries each way: once to find its buffers and mappings made, and then as often as a median needs
-/// to bear one piece that was interrupted.
-const WARM_UP: usize = 1;
-const COUNTED: usize = 3;
+/// Times that each thread tries each way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rounds {
+    /// To find buffers and mappings made.
+    pub(crate) warm_up: usize,
+    /// Of which the median counts.
+    pub(crate) counted: usize,
+}
+
 /// How much faster another way must be than the one that was remembered or found first, or another number of threads than
 /// half of it: what is as good is not worth a change.
 const WORTH: f64 = 1.05;
@@ -31,6 +36,7 @@ pub(crate) struct Search {
     /// Rates of the pieces that were read in each way by this number of threads, in bytes a nanosecond; none for a way that
     /// is not to be had.
     ways: Vec<Option<Vec<f64>>>,
+    rounds: Rounds,
     best: usize,
     threads: u32,
     most: u32,
@@ -47,9 +53,10 @@ pub(crate) struct Search {
 
 impl Search {
     /// Begins with this way and number of threads.
-    pub(crate) fn new(ways: usize, way: usize, threads: u32, most: u32) -> Self {
+    pub(crate) fn new(ways: usize, rounds: Rounds, (way, threads): (usize, u32), most: u32) -> Self {
         let mut search = Self {
             ways: vec![Some(Vec::new()); ways],
+            rounds,
             best: way,
             threads: threads.clamp(1, most.max(1)),
             most: most.max(1),
@@ -107,7 +114,7 @@ impl Search {
         self.begun[thread as usize] += 1;
         // Every thread begins at another way, so that what all share is asked for in all ways at once.
         let way = there[(begun + thread as usize) % there.len()];
-        Some(Turn { way, trial: true, stage: self.stage, counted: begun / there.len() >= WARM_UP })
+        Some(Turn { way, trial: true, stage: self.stage, counted: begun / there.len() >= self.rounds.warm_up })
     }
 
     /// That a way is not to be had; whether there is another one.
@@ -170,7 +177,7 @@ impl Search {
 
     /// Pieces that each thread reads in a stage.
     fn trials(&self) -> usize {
-        (WARM_UP + COUNTED) * self.ways.iter().flatten().count()
+        (self.rounds.warm_up + self.rounds.counted) * self.ways.iter().flatten().count()
     }
 
     fn forget(&mut self) {
@@ -185,6 +192,8 @@ impl Search {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    const ROUNDS: Rounds = Rounds { warm_up: 1, counted: 3 };
 
     /// A file of so many pieces, of which each takes what `time` says of way and threads, read to its end: the setting that was
     /// found, and how many pieces were read in each way.
@@ -210,7 +219,7 @@ mod tests {
         // Up to four threads are served in full, more share what four get.
         let time = |way: usize, threads: u32| [1.0, 0.5, 2.0][way] * (f64::from(threads) / 4.0).max(1.0);
         for (most, found) in [(1, 1), (2, 2), (3, 3), (4, 4), (64, 4)] {
-            let (search, counts) = read(Search::new(3, 0, 1, most), 10_000, time);
+            let (search, counts) = read(Search::new(3, ROUNDS, (0, 1), most), 10_000, time);
             assert_eq!((search.best(), search.threads(), search.settled), (1, found, true), "up to {most}");
             assert!(counts[1] > 9_800, "{counts:?}");
             assert!(search.clone().next(found).is_none() || found == most);
@@ -219,13 +228,13 @@ mod tests {
 
     #[test]
     fn what_was_remembered_stays_unless_another_is_clearly_better() {
-        let found = |other: f64| read(Search::new(2, 1, 2, 2), 1000, |way, _| [other, 1.0][way]).0.best();
+        let found = |other: f64| read(Search::new(2, ROUNDS, (1, 2), 2), 1000, |way, _| [other, 1.0][way]).0.best();
         assert_eq!((found(0.97), found(0.90)), (1, 0));
     }
 
     #[test]
     fn one_piece_that_was_interrupted_decides_nothing() {
-        let mut search = Search::new(2, 0, 1, 1);
+        let mut search = Search::new(2, ROUNDS, (0, 1), 1);
         for piece in 0..8 {
             let turn = search.next(0).unwrap();
             assert!(turn.trial);
@@ -237,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_way_that_is_not_to_be_had_is_left_out() {
-        let mut search = Search::new(2, 0, 1, 1);
+        let mut search = Search::new(2, ROUNDS, (0, 1), 1);
         let turn = search.next(0).unwrap();
         assert!(search.leave_out(turn.way));
         let (search, counts) = read(search, 100, |_, _| 1.0);
@@ -251,7 +260,7 @@ mod tests {
             pieces in 0u64..500, ways in 1usize..4, threads in 1u32..9, most in 1u32..9, scale in 0.1f64..2.0
         ) {
             let time = |way: usize, threads: u32| (1.0 + way as f64) * f64::from(threads).powf(scale - 0.1);
-            let (search, counts) = read(Search::new(ways, ways - 1, threads, most), pieces, time);
+            let (search, counts) = read(Search::new(ways, ROUNDS, (ways - 1, threads), most), pieces, time);
             prop_assert_eq!(counts.iter().sum::<u64>(), pieces);
             prop_assert!(search.threads() <= most.max(1));
         }

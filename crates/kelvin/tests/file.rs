@@ -20,11 +20,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A directory of its own, on the file system of the build: what lies in memory has no direct I/O and is never uncached.
 struct Place {
     directory: TempDir,
+    /// Where what is remembered is kept: elsewhere, since tests look at what is in the other one.
+    cache: TempDir,
 }
 
 impl Place {
     fn new() -> Self {
-        Self { directory: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap() }
+        let directory = || tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        Self { directory: directory(), cache: directory() }
     }
 
     fn path(&self) -> &Path {
@@ -36,7 +39,7 @@ impl Place {
         command.args(arguments).current_dir(self.path()).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.env("HOME", self.path()).env("XDG_DATA_HOME", self.path().join("data"));
-        command.env("TMPDIR", self.path()).env_remove("COLUMNS").env("XDG_CACHE_HOME", self.path().join("cache"));
+        command.env("TMPDIR", self.path()).env_remove("COLUMNS").env("XDG_CACHE_HOME", self.cache.path());
         command
     }
 
@@ -341,7 +344,7 @@ fn how_a_file_is_read_fastest_is_remembered_for_its_file_system() {
         assert_eq!((output.status.code(), stdout(&output)), (Some(0), "04030201  large\n"));
         stderr(&output).to_owned()
     };
-    let kept = place.path().join("cache/kelvin/digest.json");
+    let kept = place.cache.path().join("kelvin/digest.json");
     let known = || serde_json::from_slice::<Value>(&fs::read(&kept).unwrap()).unwrap();
     assert_eq!(digest(&[]), "");
     let first = &known()["settings"];
@@ -362,8 +365,8 @@ fn how_a_file_is_read_fastest_is_remembered_for_its_file_system() {
     assert!(digest(&[]).contains("digest.json is not what kelvin writes"));
     assert_eq!(fs::read(&kept).unwrap(), b"nonsense", "what kelvin did not write is left alone");
     assert_eq!(digest(&["--anew"]), "");
-    fs::remove_dir_all(place.path().join("cache")).unwrap();
-    fs::write(place.path().join("cache"), "a file in the place of the directory").unwrap();
+    fs::remove_dir_all(place.cache.path().join("kelvin")).unwrap();
+    fs::write(place.cache.path().join("kelvin"), "a file in the place of the directory").unwrap();
     assert!(digest(&["--anew"]).contains("is not remembered: cannot make "));
 }
 
@@ -595,7 +598,7 @@ fn without_rights(place: &Place, arguments: &[&str]) -> Output {
 #[test]
 fn without_rights_it_is_said_and_nothing_is_lost() {
     // Open to all, and in the usual place for temporary files, for the build directory may be closed to others.
-    let place = Place { directory: tempfile::tempdir().unwrap() };
+    let place = Place { directory: tempfile::tempdir().unwrap(), ..Place::new() };
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let digest = place.file("secret", 1000);
     place.file("fixed", 1000);
