@@ -20,12 +20,12 @@ const SHARED_BYTES: usize = 2 << 20;
 /// Hops of one reading of it: a hundred and twenty-eighth of the ring, so that a line has long left the inner caches when
 /// its turn comes again.
 const SHARED_HOPS: u64 = 256;
-/// Bytes that the memory canary walks through, in huge pages where there are any: so many that translations are missed
+/// Bytes that the memory canary walks through, a line in each 4096 of them, in huge pages where there are any: so many that translations are missed
 /// as well, which on a virtual machine is most of what disturbs (of 16 MiB it saw nothing, of 64 MiB it followed nine tenths
 /// of what befell 256 MiB). Each line that it has read is flushed afterwards: it is in no cache next time, and takes no
 /// place in one.
 const MEMORY_BYTES: usize = 64 << 20;
-/// What the memory canary takes at most, with the order that its ring is built from.
+/// What the memory canary takes at most, with what it is built from.
 pub const MEMORY_CANARY_BYTES: u64 = (MEMORY_BYTES + MEMORY_BYTES / 16) as u64;
 /// Hops of one reading of it: a load from memory varies by a fifth, and the mean of so many by a hundredth.
 const MEMORY_HOPS: u64 = 512;
@@ -120,8 +120,8 @@ impl Canaries {
 
     fn time_memory(&mut self) -> Option<u64> {
         let ring = self.memory.made(|| {
-            let ring = Ring::new(MEMORY_BYTES, Pages::Huge, self.seed)?;
-            ring.evict_end(usize::MAX);
+            let ring = Ring::one_line_a_page(MEMORY_BYTES / 4096, Pages::Huge, self.seed)?;
+            ring.evict_followed(ring.offset(), ring.lines() as u64);
             Ok(ring)
         })?;
         let begun = ring.offset();

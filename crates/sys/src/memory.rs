@@ -185,15 +185,15 @@ impl Ring {
         Self::random(lines, lines * LINE, pages, seed, |line| line * LINE)
     }
 
-    /// A ring through `count` base pages in random order, one line a page.
+    /// A ring through `count` pages of 4096 bytes in random order, one line a page, whatever pages the memory is in.
     ///
     /// The line within the page moves on by one from page to page, so that the lines spread over the sets of a cache
     /// whose set is chosen by the address within a page, as those of the same number of lines side by side do.
-    pub fn one_line_a_page(count: usize, seed: u64) -> Result<Self> {
+    pub fn one_line_a_page(count: usize, pages: Pages, seed: u64) -> Result<Self> {
         const PAGE: usize = 4096;
         let place = |page: usize| page * PAGE + page % (PAGE / LINE) * LINE;
         let count = count.max(2);
-        Self::random(count, count * PAGE, Pages::Base, seed, place)
+        Self::random(count, count * PAGE, pages, seed, place)
     }
 
     /// A ring through `bytes` of memory backwards, each pointer to the place `stride` bytes before it.
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_ring_over_pages_has_one_line_in_each_and_spreads_them_over_the_sets() {
-        let mut ring = Ring::one_line_a_page(200, 11).unwrap();
+        let mut ring = Ring::one_line_a_page(200, Pages::Base, 11).unwrap();
         let mut pages = [false; 200];
         let mut sets = [0; 64];
         for _ in 0..200 {
