@@ -3,7 +3,7 @@
 //! Costs of the kernel at this end. They must not be taken for the time until the other program knows of the connection.
 
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Basis, Better, Case, Machine, Metric, NoPrediction, Prediction, Tags, Treatment, Unit};
+use kelvin_model::{Basis, Better, Canaries, Case, Machine, Metric, NoPrediction, Prediction, Tags, Treatment, Unit};
 
 use super::accepting::Accepting;
 use super::axes::{MESSAGE, PLACEMENT, PLACEMENTS, SMALL, peer_cpu};
@@ -12,9 +12,11 @@ use super::{rtt, stack};
 use crate::os::syscall_null;
 use crate::predict::Predicting;
 
+/// No canaries, as with round trips: nothing happens between two connections that a client would not do.
 const fn of_two(metric: Metric) -> Metric {
     metric
         .over_one(PLACEMENT)
+        .canaries(Canaries::NONE)
         .headline(Treatment::AsFound)
         .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
         .not_in_cycles()

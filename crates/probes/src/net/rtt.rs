@@ -4,7 +4,7 @@
 //! latency of one way, which may differ between the ways.
 
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Basis, Case, Input, Metric, NoPrediction, Prediction, Tags, Treatment};
+use kelvin_model::{Basis, Canaries, Case, Input, Metric, NoPrediction, Prediction, Tags, Treatment};
 
 use super::axes::{MESSAGE, PLACEMENT, PLACEMENTS, SMALL, message, peer_cpu, round_trip_messages};
 use super::echo::Echo;
@@ -13,8 +13,11 @@ use super::stack;
 use crate::os::switch::{cross_cpu, pipe};
 use crate::predict::Predicting;
 
+/// No canaries: what this end did between two round trips would change them. The other CPU would have slept longer and deeper,
+/// and on one CPU the scheduler would owe more of it to the other end, which over Unix sockets decides how often it switches.
 const fn metric(id: &'static str, summary: &'static str) -> Metric {
     Metric::duration(id, summary)
+        .canaries(Canaries::NONE)
         .over([Some(PLACEMENT), Some(MESSAGE), None])
         .headline(Treatment::AsFound)
         .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
@@ -78,7 +81,7 @@ pub(super) static UNIX: Probe = Probe {
 const METHOD: Method = Method {
     how: "One process sends a message and waits until another one has given it back, both on one CPU or each pinned to a \
           CPU of its own; IP goes over the loopback device. Every round trip is timed by itself, so that quantiles and \
-          modes are those of single requests. A message is one call to send, and as many to receive as the kernel makes of \
+          modes are those of single requests, and nothing else is done between them. A message is one call to send, and as many to receive as the kernel makes of \
           it; it carries its number, which the answer must repeat. TCP_NODELAY is set. A datagram that is not answered \
           within half a second counts as lost, is sent again, and only the repetition is timed; losses are stated. Before \
           timing, 64 round trips are made under getrusage: on one CPU each must take this process off it, or the round \
