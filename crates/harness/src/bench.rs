@@ -359,7 +359,8 @@ impl<'a> Bench<'a> {
             }
             if tags.len().is_multiple_of(sampling.stride) {
                 self.canaries.read(guards, &mut canaries);
-                if sampling.rewarm > 0 {
+                // Where nothing was read, nothing was evicted.
+                if sampling.rewarm > 0 && guards != kelvin_model::Canaries::NONE {
                     timed(self.clock, sampling.rewarm)?;
                 }
             }

@@ -196,8 +196,8 @@ fn a_link_to_another_host_is_measured_as_fast_as_it_is() {
     assert_eq!(status, Some(0), "{said}");
     // What the shaper lets through is headers as well: 1448 of 1514 bytes are payload.
     let rate = result(&run, "net.peer.bandwidth", "")["outcome"]["measured"]["headline"].as_f64().unwrap() * 8.0;
-    // On a busy machine a window of 50 ms gains or loses what its ends wait for the processor.
-    assert!((93e6..99e6).contains(&rate), "{rate}");
+    // On a busy machine a window of 200 ms gains or loses what its ends wait for the processor.
+    assert!((91e6..100e6).contains(&rate), "{rate}");
     let headline = |metric: &str| result(&run, metric, "")["outcome"]["measured"]["headline"].as_f64().unwrap();
     for metric in ["net.peer.ping", "net.peer.connect"] {
         assert!(headline(metric) > 1000.0, "{metric}");

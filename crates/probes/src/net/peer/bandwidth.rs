@@ -33,7 +33,7 @@ pub(in crate::net) static PROBE: Probe = Probe {
     method: Method {
         how: "A thread for each stream sends messages of 128 KiB to `kelvin agent` on another host, where a thread for each \
               takes them. The agent counts what arrives, and says it when it is asked, with its own time: the rate is that \
-              between two such answers, 50 ms apart at least. Answers are asked for from the moment on when the rate no longer \
+              between two such answers, 200 ms apart at least. Answers are asked for from the moment on when the rate no longer \
               rises, so that slow start is left out. The buffers of each connection grow by themselves; TCP_INFO and \
               congestion control are noted, and the CPU that the agent used.",
         prediction: "What the fastest interface of this machine claims x payload / bytes on the wire of a packet: with \
@@ -56,8 +56,11 @@ pub(in crate::net) static PROBE: Probe = Probe {
 
 /// Bytes of a call: many packets, and a part of a cache.
 const MESSAGE: usize = 128 << 10;
-/// Least time between two counts: at it the time of an answer on its way would be no share of it even if it counted.
-const WINDOW: Duration = Duration::from_millis(50);
+/// Least time between two counts of a figure: what a shaper saves up while its sender waits for a processor, some 10 ms of bytes,
+/// is a small share of it.
+const WINDOW: Duration = Duration::from_millis(200);
+/// The same while the rate still rises.
+const SETTLING: Duration = Duration::from_millis(50);
 /// Windows are left out until one is at most by so much above the one before it, and at most so many.
 const SETTLED: f64 = 0.05;
 const MOST_SETTLING: u32 = 10;
@@ -117,10 +120,10 @@ pub(super) fn rate(from: &Counted, to: &Counted) -> f64 {
 
 /// Waits until the rate no longer rises; what has arrived by then.
 pub(super) fn settle(test: &mut Test<'_, Vec<TcpStream>>) -> Result<Counted, Stop> {
-    let mut last = next(test)?;
+    let mut last = next(test, SETTLING)?;
     let mut before = 0.0;
     for _ in 0..MOST_SETTLING {
-        let now = next(test)?;
+        let now = next(test, SETTLING)?;
         let arriving = rate(&last, &now);
         last = now;
         if before > 0.0 && arriving <= before * (1.0 + SETTLED) {
@@ -131,9 +134,9 @@ pub(super) fn settle(test: &mut Test<'_, Vec<TcpStream>>) -> Result<Counted, Sto
     Ok(last)
 }
 
-/// What has arrived a window later.
-fn next(test: &mut Test<'_, Vec<TcpStream>>) -> Result<Counted, Stop> {
-    std::thread::sleep(WINDOW);
+/// What has arrived a time later.
+fn next(test: &mut Test<'_, Vec<TcpStream>>, later: Duration) -> Result<Counted, Stop> {
+    std::thread::sleep(later);
     test.counted().map_err(stopped)
 }
 
@@ -142,7 +145,7 @@ fn watch(test: &mut Test<'_, Vec<TcpStream>>, slice: Duration) -> Result<Vec<Cou
     let windows = (slice.as_secs_f64() / WINDOW.as_secs_f64()) as u32;
     let mut counts = vec![settle(test)?];
     for _ in 0..windows.max(FEWEST) {
-        counts.push(next(test)?);
+        counts.push(next(test, WINDOW)?);
     }
     Ok(counts)
 }
