@@ -13,9 +13,8 @@ use super::axes::{MESSAGE, SMALL, message};
 use super::bulk::{Bulk, Plan, Totals, placed};
 use super::link::{LARGEST_DATAGRAM, Protocol};
 use super::sender::Way;
-use super::stack;
+use super::stream;
 use crate::memory::bandwidth;
-use crate::os::syscall_null;
 use crate::predict::Predicting;
 
 /// Connections at a time, each with a thread at either end.
@@ -28,8 +27,6 @@ const WAY: Axis = Axis::new("way", "way of sending", AxisScale::Category);
 const WINDOW: Duration = Duration::from_millis(10);
 /// Least windows of a round, which is made longer for them.
 const FEWEST_WINDOWS: u32 = 2;
-/// Bytes of a packet on the loopback device, whose largest is 64 KiB.
-const PACKET: f64 = 65_536.0;
 /// Least bytes of a datagram: its number must fit.
 const NUMBER: usize = size_of::<u64>();
 
@@ -71,7 +68,7 @@ pub(super) static TCP: Probe = Probe {
     kind: Kind::Measure,
     method: METHOD,
     metrics: &[&TCP_METRIC],
-    inputs: &[syscall_null::ID, bandwidth::ID, "net.stack.tcp"],
+    inputs: &["net.stream.tcp"],
     cases: tcp_cases,
     run: |bench, case| run(bench, case, Protocol::Tcp),
     predict: |facts, _, case| predict(facts, case, Protocol::Tcp),
@@ -83,7 +80,7 @@ pub(super) static UDP: Probe = Probe {
     kind: Kind::Measure,
     method: METHOD,
     metrics: &[&UDP_METRIC, &UDP_SENT, &UDP_LOST, &UDP_OVERTAKEN],
-    inputs: &[syscall_null::ID, bandwidth::ID, "net.stack.udp"],
+    inputs: &["net.stream.udp"],
     cases: |_, effort| {
         let all = [SMALL, 1472, 16 << 10, LARGEST_DATAGRAM];
         cases(if effort == Effort::Quick { &[1472] } else { &all }, &[1])
@@ -105,7 +102,7 @@ pub(super) static UNIX: Probe = Probe {
     kind: Kind::Measure,
     method: METHOD,
     metrics: &[&UNIX_METRIC],
-    inputs: &[syscall_null::ID, bandwidth::ID, "net.stack.unix"],
+    inputs: &["net.stream.unix"],
     cases: |_, effort| cases(if effort == Effort::Quick { &[4 << 10] } else { &[4 << 10, 64 << 10] }, &[1]),
     run: |bench, case| run(bench, case, Protocol::Unix),
     predict: |facts, _, case| predict(facts, case, Protocol::Unix),
@@ -123,12 +120,13 @@ const METHOD: Method = Method {
           otherwise. Buffers grow by themselves; their sizes, TCP_INFO, congestion control (cubic where the kernel has it) \
           and the CPU time of both ends are noted, and a CPU that is full is named. Datagrams carry numbers: lost are those \
           whose numbers are missing among those that arrived, overtaken those that arrived after a later one.",
-    prediction: "A message costs each end a null system call, a copy at half the rate of mem.bandwidth.copy in memory, and \
-                 half of net.stack (less its two calls) for each packet: TCP gathers messages into packets of 64 KiB, the \
-                 others send one for each. The two ends work at the same time; streams share the CPUs evenly. Unremarkable \
-                 within a factor of two: bytes on their way may lie in a cache, and waking is not counted. sendfile and \
-                 splice save the sender's copy and not the receiver's, which then is the slower end: predicted as send. Over \
-                 loopback and between virtual interfaces there is no link whose speed would bound it.",
+    prediction: "What a message costs either end when neither waits (net.stream, its send and its receive): the two ends work at \
+                 the same time, each on its CPU, and the slower one is the limit; more streams share the CPUs evenly. A message \
+                 above 64 KiB costs as many of those as it holds. Unremarkable within a factor of two: waiting and waking are not \
+                 counted, and of a stream more bytes are on their way, which may lie in a slower cache. sendfile and splice \
+                 save the sender's copy and not the receiver's: predicted as send, and so is zerocopy, which has to pin pages that are \
+                 copied after all, and comes out slower. Over loopback and between virtual interfaces \
+                 there is no link whose speed would bound it.",
     not_for: "The bandwidth of memory; what goes through a network interface; how fast a receiver can be that does anything \
               with the bytes.",
     pitfalls: &[
@@ -236,37 +234,31 @@ fn watch(bulk: &Bulk, slice: f64) -> Result<Vec<Totals>, Stop> {
 }
 
 fn predict(facts: &Facts<'_>, case: &Case, protocol: Protocol) -> Result<Prediction, NoPrediction> {
-    let axis = |axis: &Axis| case.integer(&axis.name).unwrap_or(1) as f64;
-    let (bytes, streams) = (axis(&MESSAGE), axis(&STREAMS));
-    let (of_stack, packets) = match protocol {
-        Protocol::Tcp => (&stack::TCP_METRIC, bytes / PACKET),
-        Protocol::Udp => (&stack::UDP_METRIC, 1.0),
-        Protocol::Unix => (&stack::UNIX_METRIC, (bytes / PACKET).max(1.0)),
-    };
-    let call = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
-    let copy = facts.measured(&bandwidth::COPY, &bandwidth::in_memory(facts.machine()))?;
-    let stack = facts.measured(of_stack, &Case::new().with(&MESSAGE.name, SMALL))?;
-    let copying = bytes * 1e9 / (copy.value / 2.0);
-    let of_packets = packets * (stack.value / 2.0 - call.value).max(0.0);
-    let end = call.value + copying + of_packets;
-    // Two ends for each stream, over the CPUs; but no CPU helps another one with its end.
+    let bytes = case.integer(&MESSAGE.name).unwrap_or(1);
+    let streams = case.integer(&STREAMS.name).unwrap_or(1) as f64;
+    let measured = bytes.min(stream::LARGEST);
+    let parts = bytes as f64 / measured as f64;
+    let of = Case::new().with(&MESSAGE.name, measured);
+    let ends = stream::Ends::of(protocol);
+    let (send, receive) = (facts.measured(ends.send, &of)?, facts.measured(ends.receive, &of)?);
+    let (longer, both) = (send.value.max(receive.value), send.value + receive.value);
+    // The ends of all streams share the CPUs; but no CPU helps another one with its end.
     let cpus = bandwidth::allowed(facts.machine()) as f64;
-    let ends_per_cpu = (2.0 * streams / cpus).max(1.0);
-    let rate = streams * bytes * 1e9 / (ends_per_cpu * end);
+    let takes = parts * longer.max(streams * both / cpus);
+    let rate = streams * bytes as f64 * 1e9 / takes;
     let derivation = format!(
-        "an end takes {:.0} ns call + {copying:.0} ns copy + {of_packets:.0} ns for {packets:.3} packets = {end:.0} ns; \
-         {streams} x {bytes} B / ({ends_per_cpu} x {end:.0} ns) = {:.2} GB/s",
-        call.value,
+        "{:.0} ns to send and {:.0} ns to receive {measured} B; {parts} of them take {takes:.0} ns with {streams} streams on {cpus} \
+         CPUs; {streams} x {bytes} B / {takes:.0} ns = {:.2} GB/s",
+        send.value,
+        receive.value,
         rate / 1e9
     );
     Ok(Predicting::within_factor(Basis::Derived, rate, 2.0)
         .formula(
-            "streams x message / (ends on a CPU x (null call + message / half of mem.bandwidth.copy + packets x (half of \
-             net.stack - null call)))",
+            "streams x message / max(the longer of net.stream and net.stream.receive, streams x (both of them) / CPUs)",
         )
-        .input(call)
-        .input(copy)
-        .input(stack)
+        .input(send)
+        .input(receive)
         .constant("CPUs", cpus, Unit::Count, "the CPUs that this process may use")
         .derived_as(derivation))
 }
@@ -279,20 +271,22 @@ mod tests {
     #[test]
     fn the_prediction_is_that_of_a_calculation_by_hand() {
         let known = [
-            ("os.syscall.null", Some(100.0)),
-            ("mem.bandwidth.copy", Some(20e9)),
-            ("net.stack.tcp", Some(3000.0)),
-            ("net.stack.unix", Some(1000.0)),
+            ("net.stream.tcp", Some(9000.0)),
+            ("net.stream.tcp.receive", Some(7000.0)),
+            ("net.stream.unix", Some(1000.0)),
+            ("net.stream.unix.receive", Some(600.0)),
         ];
         facts_about(&known, |facts| {
-            // One CPU is known: both ends share it. 65536 bytes: 100 + 6553.6 + 1400 ns at either end.
+            // One CPU is known: both ends of all streams share it.
             let case = Case::new().with("message", 65_536).with("streams", 1).with_word("way", "send");
             let tcp = predict(facts, &case, Protocol::Tcp).unwrap();
-            assert!((tcp.value - 65_536.0 / (2.0 * 8053.6e-9)).abs() < 1.0, "{}", tcp.value);
-            // 4 KiB over Unix sockets are a packet of their own: 100 + 409.6 + 400 ns.
+            assert!((tcp.value - 65_536.0 / 16e-6).abs() < 1.0, "{}", tcp.value);
+            // A message of 1 MiB is sixteen of those.
+            let case = Case::new().with("message", 1 << 20).with("streams", 1).with_word("way", "send");
+            assert!((predict(facts, &case, Protocol::Tcp).unwrap().value / tcp.value - 1.0).abs() < 1e-9);
             let case = Case::new().with("message", 4096).with("streams", 2);
             let unix = predict(facts, &case, Protocol::Unix).unwrap();
-            assert!((unix.value - 2.0 * 4096.0 / (4.0 * 909.6e-9)).abs() < 1.0, "{}", unix.value);
+            assert!((unix.value - 2.0 * 4096.0 / 3.2e-6).abs() < 1.0, "{}", unix.value);
             assert!(predict(facts, &case, Protocol::Udp).is_err());
         });
     }

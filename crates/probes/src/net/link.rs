@@ -88,6 +88,19 @@ impl Link {
         }
     }
 
+    /// Sends a message whole, and lets the kernel wait for more before it makes a packet of it; where each message is a packet, it
+    /// goes at once.
+    ///
+    /// # Errors
+    /// As for [`Link::send`].
+    #[inline(always)]
+    pub(crate) fn send_more(&self, message: &[u8]) -> Result<()> {
+        match self {
+            Self::Tcp(stream) => net::sending::send_more(stream, message),
+            Self::Udp(_) | Self::Unix(_) => self.send(message),
+        }
+    }
+
     /// Waits for a message of exactly the size of the buffer.
     ///
     /// # Errors

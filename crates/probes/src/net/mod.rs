@@ -13,6 +13,7 @@ mod peer;
 mod rtt;
 pub(crate) mod sender;
 mod stack;
+mod stream;
 
 use kelvin_harness::Probe;
 
@@ -20,6 +21,9 @@ pub(crate) static PROBES: &[&Probe] = &[
     &stack::TCP,
     &stack::UDP,
     &stack::UNIX,
+    &stream::TCP,
+    &stream::UDP,
+    &stream::UNIX,
     &rtt::TCP,
     &rtt::UDP,
     &rtt::UNIX,

@@ -90,6 +90,31 @@ impl Splicer {
     }
 }
 
+/// Sends a message whole and says that more will come (MSG_MORE), so that no packet is made before it is full or something is
+/// sent without this.
+///
+/// # Errors
+/// What the call says.
+#[inline(always)]
+pub fn send_more(to: &impl AsFd, mut message: &[u8]) -> Result<()> {
+    while !message.is_empty() {
+        // SAFETY: the slice is valid for its length.
+        let sent = unsafe {
+            libc::send(
+                to.as_fd().as_raw_fd(),
+                message.as_ptr().cast(),
+                message.len(),
+                libc::MSG_MORE | libc::MSG_NOSIGNAL,
+            )
+        };
+        match usize::try_from(sent) {
+            Ok(sent) => message = &message[sent..],
+            Err(_) => return Err(Error::last_os_error()),
+        }
+    }
+    Ok(())
+}
+
 /// Asks the kernel to let this socket send without copying; see [`send_without_copy`].
 pub fn set_zero_copy(socket: &impl AsFd) -> Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1)

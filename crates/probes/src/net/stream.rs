@@ -1,0 +1,153 @@
+//! What a message of a stream costs each of its two ends when neither has to wait for the other: one process at both.
+//!
+//! It is the part of a stream's time that is not waking or waiting. It must not be taken for the rate of one.
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Tags};
+
+use super::axes::{MESSAGE, message};
+use super::link::{LARGEST_DATAGRAM, Link, Protocol, STUCK};
+
+/// Largest message that is measured: larger ones cost as many of these as they hold.
+pub(super) const LARGEST: u64 = 64 << 10;
+/// Bytes that are sent before they are received: two packets of the loopback device, which stay in a cache and fit into buffers
+/// of the kernel's usual limits.
+const WINDOW: usize = 128 << 10;
+/// Most messages of them where each is a packet of its own, with the kernel's book-keeping beside it.
+const MOST_PACKETS: usize = 64;
+
+const fn metric(id: &'static str, summary: &'static str) -> Metric {
+    // A packet over loopback is delivered by a software interrupt, which may be left to a thread of the kernel.
+    Metric::duration(id, summary).over_one(MESSAGE).contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
+}
+
+/// What the two ends of a stream cost.
+pub(super) struct Ends {
+    pub send: &'static Metric,
+    pub receive: &'static Metric,
+}
+
+static TCP_SEND: Metric =
+    metric("net.stream.tcp", "Sending a message of a TCP stream, gathered into packets with others");
+static TCP_RECEIVE: Metric = metric("net.stream.tcp.receive", "Receiving a message of a TCP stream that has arrived");
+static UDP_SEND: Metric = metric("net.stream.udp", "Sending a datagram of many over loopback");
+static UDP_RECEIVE: Metric = metric("net.stream.udp.receive", "Receiving a datagram that has arrived");
+static UNIX_SEND: Metric = metric("net.stream.unix", "Sending a message of a stream over Unix sockets");
+static UNIX_RECEIVE: Metric =
+    metric("net.stream.unix.receive", "Receiving a message over Unix sockets that has arrived");
+
+impl Ends {
+    /// Those of a protocol.
+    pub(super) fn of(protocol: Protocol) -> Self {
+        match protocol {
+            Protocol::Tcp => Self { send: &TCP_SEND, receive: &TCP_RECEIVE },
+            Protocol::Udp => Self { send: &UDP_SEND, receive: &UDP_RECEIVE },
+            Protocol::Unix => Self { send: &UNIX_SEND, receive: &UNIX_RECEIVE },
+        }
+    }
+}
+
+pub(super) static TCP: Probe = probe(
+    "net.stream.tcp",
+    "Both ends of a local TCP stream with nobody to wait for",
+    &[&TCP_SEND, &TCP_RECEIVE],
+    |_, effort| cases(effort, &[64, 4 << 10, LARGEST]),
+    |bench, case| run(bench, case, Protocol::Tcp),
+);
+
+pub(super) static UDP: Probe = probe(
+    "net.stream.udp",
+    "Both ends of datagrams over loopback with nobody to wait for",
+    &[&UDP_SEND, &UDP_RECEIVE],
+    |_, effort| cases(effort, &[64, 1472, 16 << 10, LARGEST_DATAGRAM]),
+    |bench, case| run(bench, case, Protocol::Udp),
+);
+
+pub(super) static UNIX: Probe = probe(
+    "net.stream.unix",
+    "Both ends of a stream over Unix sockets with nobody to wait for",
+    &[&UNIX_SEND, &UNIX_RECEIVE],
+    |_, effort| cases(effort, &[4 << 10, LARGEST]),
+    |bench, case| run(bench, case, Protocol::Unix),
+);
+
+/// What the three have in common.
+const fn probe(
+    id: &'static str,
+    summary: &'static str,
+    metrics: &'static [&'static Metric],
+    cases: fn(&Machine, Effort) -> Vec<Case>,
+    run: fn(&mut Bench<'_>, &Case) -> Result<(), Stop>,
+) -> Probe {
+    Probe { id, summary, kind: Kind::Measure, method: METHOD, metrics, inputs: &[], cases, run, predict }
+}
+
+const METHOD: Method = Method {
+    how: "One process has both ends of a connection over the loopback device (or of a pair of Unix sockets). It sends messages \
+          until 128 KiB are on their way (of datagrams and over Unix sockets 64 messages at most), and then receives them; the \
+          two halves are timed apart. Over TCP all but the last of them say that more will come (MSG_MORE), so that the kernel \
+          gathers them into packets of up to 64 KiB, as it does for a stream that is ahead of its receiver; what delivers a \
+          packet over loopback runs within the send. Nothing sleeps: what is received has arrived before it is asked for.",
+    prediction: "None: no published cost of the protocol's code is built in. It is what predictions of bandwidth rest on.",
+    not_for: "The rate of a stream, whose ends wait for each other and are woken; its bytes, of which more are on their way, may \
+              lie in a slower cache.",
+    pitfalls: &[
+        "Small messages that each become a packet, because nothing was on its way before them: a busy stream gathers them.",
+        "A receive that has to wait: a call that sleeps would never return here, for nobody else sends; it fails after five \
+         seconds.",
+    ],
+    sources: &["send(2): MSG_MORE", "tcp(7), udp(7), unix(7)"],
+};
+
+fn cases(effort: Effort, all: &[u64]) -> Vec<Case> {
+    // A quick run predicts one size of each protocol, the second of these or the first.
+    let quick = if all.len() > 2 { &all[1..2] } else { &all[..1] };
+    let messages = if effort == Effort::Quick { quick } else { all };
+    messages.iter().map(|&bytes| Case::new().with(&MESSAGE.name, bytes)).collect()
+}
+
+/// Bytes asked for in each buffer: eight times what is on its way, because the kernel also counts its own book-keeping.
+const BUFFER: u32 = 1 << 20;
+
+fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Stop> {
+    let size = message(case)?;
+    let (near, far) = Link::pair(protocol)?;
+    for end in [&near, &far] {
+        end.set_buffers(BUFFER)?;
+        end.be_patient_for(STUCK)?;
+    }
+    let most = if protocol == Protocol::Tcp { WINDOW } else { MOST_PACKETS };
+    let window = (WINDOW / size).clamp(1, most) as u64;
+    let (sent, mut arrived) = (vec![0x5a; size], vec![0; size]);
+    let Ends { send, receive } = Ends::of(protocol);
+    bench.time_parts([send, receive], |clock, messages| {
+        let mut ticks = [0.0; 2];
+        let mut left = messages;
+        while left > 0 {
+            let now = window.min(left);
+            let begun = clock.start();
+            for number in 1..=now {
+                if number < now { near.send_more(&sent)? } else { near.send(&sent)? }
+            }
+            let between = clock.stop();
+            let second = clock.start();
+            for _ in 0..now {
+                far.receive(&mut arrived)?;
+            }
+            let ended = clock.stop();
+            ticks[0] += between.wrapping_sub(begun) as f64;
+            ticks[1] += ended.wrapping_sub(second) as f64;
+            left -= now;
+        }
+        Ok(ticks)
+    })?;
+    if arrived != sent {
+        return Err(Stop::fail("what was received is not what was sent"));
+    }
+    bench.note_on_last(format!("{window} messages on their way at a time; {}", near.describe()?));
+    Ok(())
+}
+
+fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::because("no published cost of the protocol's code in the kernel is built in"))
+}
