@@ -115,6 +115,8 @@ test('axes, bands and series can be switched', () => withReport({}, async (page)
     const picture = () => figure.locator('.chart svg').innerHTML();
     for (const action of ['log-x', 'log-y', 'bands']) {
       const button = figure.locator(`[data-action="${action}"]`);
+      // A figure without intervals has no bands to switch, and one of nothing but zeros no logarithm.
+      if ((await button.count()) === 0) continue;
       const [was, pressed] = [await picture(), await button.getAttribute('aria-pressed')];
       await button.click();
       assert.notEqual(await button.getAttribute('aria-pressed'), pressed);

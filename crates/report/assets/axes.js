@@ -47,7 +47,10 @@ function kelvinAxes() {
     let high = Math.max(...places);
     if (!Number.isFinite(low)) return [0, 1];
     if (fromZero && !axis.log && low > 0 && low < 0.6 * high) low = 0;
-    const length = high > low ? high - low : low === 0 ? 1 : Math.abs(low) * 0.2;
+    // Around a single value there is room for round ticks.
+    const alone = axis.log ? 0.35 : Math.abs(low) / 2;
+    if (high === low && alone > 0) return [low - alone, high + alone];
+    const length = high > low ? high - low : 1;
     return [!axis.log && low === 0 ? 0 : low - room * length, high + room * length];
   }
 
@@ -69,7 +72,8 @@ function kelvinAxes() {
     const from = Math.pow(10, low);
     const to = Math.pow(10, high);
     const ticks = [];
-    if ((axis.kind === 'bytes' || axis.kind === 'number') && to / from >= 4) {
+    // Small fractions are no round numbers in powers of two: 0.0625.
+    if ((axis.kind === 'bytes' || (axis.kind === 'number' && from >= 0.1)) && to / from >= 4) {
       const first = Math.ceil(Math.log2(from));
       const last = Math.floor(Math.log2(to));
       const step = Math.floor((last - first) / 9) + 1;

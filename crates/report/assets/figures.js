@@ -88,6 +88,12 @@ function kelvinFigures(data, say) {
     const floor = (place) => (place === null || place < axes.bottom - 10 ? axes.bottom - 10 : place);
     const edge = (point) => [axes.x.to(point.x), floor(axes.y.to(point.low)), floor(axes.y.to(point.high))];
     const pieces = [];
+    if (series.points.length === 1) {
+      // A band of one point would have no width: a bar as wide as a marker is.
+      const [place, low, high] = edge(series.points[0]);
+      const half = 0.006 * (axes.right - axes.left);
+      pieces.push([place - half, low, high, place + half, low, high, opacity]);
+    }
     for (let i = 1; i < series.points.length; i += 1) {
       pieces.push([...edge(series.points[i - 1]), ...edge(series.points[i]), opacity]);
     }

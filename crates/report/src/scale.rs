@@ -33,6 +33,9 @@ pub struct Tick {
     pub label: String,
 }
 
+/// Room at each side of a single value on a logarithmic axis, in decades: a factor of five in all.
+const ALONE: f64 = 0.35;
+
 impl Scale {
     /// An axis that shows all of these values; a logarithmic one leaves out what is below zero.
     ///
@@ -57,13 +60,12 @@ impl Scale {
 
     /// An axis with room at its ends, as a share of its length; an end at zero keeps it.
     fn padded(kind: AxisKind, logarithmic: bool, zero: Option<f64>, low: f64, high: f64, room: f64) -> Self {
-        let length = if high > low {
-            high - low
-        } else if low == 0.0 {
-            1.0
-        } else {
-            low.abs() * 0.2
-        };
+        // Around a single value there is room for round ticks.
+        let alone = if logarithmic { ALONE } else { low.abs() / 2.0 };
+        if high == low && alone > 0.0 {
+            return Self { kind, logarithmic, zero, low: low - alone, high: high + alone };
+        }
+        let length = if high > low { high - low } else { 1.0 };
         let keeps_zero = !logarithmic && low == 0.0;
         let low = if keeps_zero { low } else { low - room * length };
         Self { kind, logarithmic, zero, low, high: high + room * length }
@@ -95,10 +97,12 @@ impl Scale {
         zero.into_iter().chain(values).filter(within).map(tick).collect()
     }
 
-    /// Powers of two for sizes and counts, else powers of ten, with 2 and 5 between them where there are few.
+    /// Powers of two for sizes and counts (but fractions), else powers of ten, with 2 and 5 between them where there are few.
     fn logarithmic_ticks(&self) -> Vec<f64> {
         let (low, high) = (10f64.powf(self.low), 10f64.powf(self.high));
-        if matches!(self.kind, AxisKind::Bytes | AxisKind::Number) && high / low >= 4.0 {
+        // Small fractions are no round numbers in powers of two: 0.0625.
+        let by_two = self.kind == AxisKind::Bytes || self.kind == AxisKind::Number && low >= 0.1;
+        if by_two && high / low >= 4.0 {
             let (from, to) = (low.log2().ceil() as i32, high.log2().floor() as i32);
             let step = ((to - from) as usize / MOST_TICKS + 1) as i32;
             // Even steps begin at a multiple of the step, so that KiB, MiB and GiB get a tick.

@@ -203,7 +203,13 @@ fn draw_band(svg: &mut String, frame: &Frame, series: &Series, ranges: bool) {
         Role::Predicted if ranges => "range",
         _ => return,
     };
-    if series.points.len() < 2 || series.points.iter().all(|point| point.low == point.high) {
+    if series.points.iter().all(|point| point.low == point.high) {
+        return;
+    }
+    if let [point] = series.points[..] {
+        // A band of one point would have no width: a bar as wide as a marker is.
+        let (x, low, high) = (frame.x(point.x) - 5.0, frame.y(point.low), frame.y(point.high));
+        let _ = write!(svg, "<path class=\"{class} {}\" d=\"M{x:.1} {low:.1}h10V{high:.1}h-10Z\"/>", style(series));
         return;
     }
     let upper = series.points.iter().map(|point| (point.x, point.high));

@@ -31,6 +31,13 @@ pub fn current() -> u32 {
     unsafe { libc::sched_getcpu() as u32 }
 }
 
+/// Has the calling thread run only where nobody else wants to (SCHED_IDLE): it keeps a CPU from going idle, and holds up nobody.
+pub fn run_when_idle() -> Result<()> {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the structure is valid for the call; 0 is the calling thread.
+    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) }).map(drop)
+}
+
 /// Gives the calling process real-time priority (SCHED_FIFO) at the lowest level, with a bound on the CPU time that it
 /// may take without sleeping (RLIMIT_RTTIME), so that a probe that spins cannot lock up the machine.
 pub fn realtime(bound: std::time::Duration) -> Result<()> {

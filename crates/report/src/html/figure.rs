@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{esc, list, scrolling};
-use crate::figures::{Cell, Drawing, Figure, Heat, Plot, Role, Series, Standing};
+use crate::figures::{Cell, Drawing, Figure, Heat, Plot, Point, Role, Series, Standing};
 use crate::svg;
 
 /// Most rows of a figure's table; beyond them every n-th is shown, and said so. The CSV has all.
@@ -51,11 +51,17 @@ fn plot_controls(plot: &Plot) -> String {
     let toggle = |action: &str, label: &str, on: bool| {
         format!("<button type=\"button\" data-action=\"{action}\" aria-pressed=\"{on}\">{label}</button>")
     };
+    // An axis of nothing but zeros has no logarithm.
+    let log = |action: &str, label: &str, on: bool, value: fn(&Point) -> f64| {
+        let is_positive = plot.series.iter().flat_map(|series| &series.points).any(|point| value(point) > 0.0);
+        if is_positive { toggle(action, label, on) } else { String::new() }
+    };
+    let is_banded = plot.series.iter().flat_map(|series| &series.points).any(|point| point.low != point.high);
+    let bands = if is_banded { toggle("bands", "Bands", true) } else { String::new() };
     format!(
-        "{}{}{}<button type=\"button\" data-action=\"reset\" disabled>Whole range</button>",
-        toggle("log-x", "Log x", plot.x.logarithmic),
-        toggle("log-y", "Log y", plot.y.logarithmic),
-        toggle("bands", "Bands", true),
+        "{}{}{bands}<button type=\"button\" data-action=\"reset\" disabled>Whole range</button>",
+        log("log-x", "Log x", plot.x.logarithmic, |point| point.x),
+        log("log-y", "Log y", plot.y.logarithmic, |point| point.y),
     )
 }
 
