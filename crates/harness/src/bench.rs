@@ -43,7 +43,6 @@ pub struct Bench<'a> {
     metrics: usize,
     overhead: OverheadReading,
     canaries: Canaries,
-    guards: kelvin_model::Canaries,
     watch: Watch,
     readings: Vec<Reading>,
     notes: Vec<String>,
@@ -60,16 +59,10 @@ impl<'a> Bench<'a> {
             metrics: metrics.max(1),
             overhead: measure_overhead(clock, nanoseconds_per_tick),
             canaries: Canaries::new(clock, nanoseconds_per_tick, request.canaries, request.seed),
-            guards: kelvin_model::Canaries::ALL,
             watch: Watch::new(request.cpu, request.throttle_file.as_deref()),
             readings: Vec::new(),
             notes: Vec::new(),
         }
-    }
-
-    /// Of the canaries that a metric names, reads only these from now on: those that have a say at the case of this round.
-    pub fn guard_by(&mut self, canaries: kelvin_model::Canaries) {
-        self.guards = canaries;
     }
 
     /// Times `operation` in batches: it is given a number of iterations and does them all.
@@ -344,7 +337,7 @@ impl<'a> Bench<'a> {
         sampling: &Sampling,
         timed: &mut dyn FnMut(Clock, u64) -> Result<[f64; K], Stop>,
     ) -> Result<(), Stop> {
-        let guards = metrics[0].canaries.and(self.guards);
+        let guards = metrics[0].canaries;
         let mut canaries = BTreeMap::new();
         let mut times: [Vec<f64>; K] = std::array::from_fn(|_| Vec::new());
         let mut tags: Vec<Tags> = Vec::new();

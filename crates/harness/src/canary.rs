@@ -25,8 +25,6 @@ const SHARED_HOPS: u64 = 256;
 /// of what befell 256 MiB). Each line that it has read is flushed afterwards: it is in no cache next time, and takes no
 /// place in one.
 const MEMORY_BYTES: usize = 64 << 20;
-/// What the memory canary takes at most, with what it is built from.
-pub const MEMORY_CANARY_BYTES: u64 = (MEMORY_BYTES + MEMORY_BYTES / 16) as u64;
 /// Hops of one reading of it: a load from memory varies by a fifth, and the mean of so many by a hundredth.
 const MEMORY_HOPS: u64 = 512;
 /// System calls of one reading of the kernel canary.

@@ -20,7 +20,6 @@ mod supervise;
 mod watch;
 
 pub use bench::Bench;
-pub use canary::MEMORY_CANARY_BYTES;
 pub use cycle::multiply_cycles;
 pub use facts::{AsFound, Facts, Lacking, MeasuredValue};
 pub use plan::{Plan, Unit, UnknownName};

@@ -3,8 +3,8 @@
 //! Each point says how long one load keeps the next one waiting when nothing can be foreseen. It must not be used as the
 //! cost of loads that do not depend on each other, of which a core waits for many at a time.
 
-use kelvin_harness::{Bench, Effort, Facts, Kind, MEMORY_CANARY_BYTES, Method, Probe, Stop};
-use kelvin_model::{Basis, Canaries, Canary, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::memory::Ring;
 
 use super::axes::{BYTES, PAGES, check_pages, number, obtained, page_words, pages};
@@ -19,8 +19,6 @@ pub(crate) const ID: &str = "mem.latency";
 pub(crate) static METRIC: Metric =
     Metric::duration(ID, "A load at the address that the load before it returned, random over the working set")
         .over([Some(PAGES), Some(BYTES), None])
-        .canaries(Canaries::of(&[Canary::Chain, Canary::Block, Canary::Shared, Canary::Memory]))
-        .version(2)
         .seed();
 
 pub(crate) static PROBE: Probe = Probe {
@@ -32,8 +30,7 @@ pub(crate) static PROBE: Probe = Probe {
               followed by a chain of loads in assembly; time over loads. Page size is asked for explicitly, and what is \
               resident in which pages is read from /proc/self/smaps and noted. A set up to 64 MiB \
               is gone through once untimed; of a larger one, what building it left in the caches is flushed, as a whole \
-              pass would have displaced it. Sets of more than 1 MiB are guarded by the canary of the shared cache, those \
-              from 32 MiB on by that of memory.",
+              pass would have displaced it.",
         prediction: "Published cycles of the levels over the measured frequency, by the cache sizes that the machine \
                      reports: each level serves the share of the working set that it can hold. Unremarkable from 5 % \
                      below that to 5 % above a set of which the innermost levels keep nothing, as under replacement of \
@@ -81,14 +78,9 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     base.chain(huge.into_iter().map(|bytes| case("huge", bytes))).collect()
 }
 
-/// The largest working set: what is allowed, less what the canary of memory takes beside a large one and the sixteenth that
-/// building a ring takes, as a power of two.
+/// The largest working set: what is allowed, less the sixteenth that building a ring takes beside it, as a power of two.
 pub(super) fn largest(machine: &Machine) -> u64 {
-    let allowed = allowance::allowance(machine);
-    let guarded = allowed.saturating_sub(MEMORY_CANARY_BYTES) / 17 * 16;
-    // A smaller one is not guarded by that canary.
-    let own = if guarded >= IN_MEMORY as u64 { guarded } else { (allowed / 17 * 16).min(IN_MEMORY as u64 - 1) };
-    let most = allowance::largest(machine, 1).min(own);
+    let most = allowance::largest(machine, 1).min(allowance::allowance(machine) / 17 * 16);
     1 << most.max(SMALLEST).ilog2()
 }
 
@@ -135,29 +127,10 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let mut ring = obtained(bytes + bytes / 16, Ring::new(bytes, pages, bench.seed()))?;
     bench.note(check_pages(ring.arena(), pages)?);
     settle(&mut ring);
-    bench.guard_by(guards(bytes));
     bench.time(&METRIC, |loads| {
         ring.chase(loads);
         Ok(())
     })
-}
-
-/// Sets of more than this lie beyond the inner caches of one core, where neighbours have a say.
-const INNER: usize = 1 << 20;
-/// Sets from this size on are served by main memory for the most part on all but the largest machines.
-const IN_MEMORY: usize = 32 << 20;
-
-/// The canaries that have a say in the latency of a working set: of the core for any, and of what its neighbours share for
-/// one that is beyond the core's own caches. They take time, and a set within those caches has nothing to fear from there.
-fn guards(bytes: usize) -> Canaries {
-    const CORE: [Canary; 2] = [Canary::Chain, Canary::Block];
-    if bytes <= INNER {
-        Canaries::of(&CORE)
-    } else if bytes < IN_MEMORY {
-        Canaries::of(&[CORE[0], CORE[1], Canary::Shared])
-    } else {
-        Canaries::of(&[CORE[0], CORE[1], Canary::Memory])
-    }
 }
 
 /// Sets up to this size are gone through once: some 0.1 s at the latency of main memory.
@@ -336,24 +309,12 @@ mod tests {
     }
 
     #[test]
-    fn a_set_is_guarded_where_it_lies() {
-        let guarded = |bytes| [Canary::Chain, Canary::Shared, Canary::Memory].map(|c| guards(bytes).contains(c));
-        assert_eq!(guarded(256 << 10), [true, false, false]);
-        assert_eq!(guarded(1 << 20), [true, false, false]);
-        assert_eq!(guarded(4 << 20), [true, true, false]);
-        assert_eq!(guarded(256 << 20), [true, false, true]);
-        // Whatever a case reads, the metric names.
-        assert!([1, 4 << 20, 1 << 30].into_iter().all(|bytes| guards(bytes).and(METRIC.canaries) == guards(bytes)));
-    }
-
-    #[test]
-    fn the_ring_and_the_canary_beside_it_stay_within_the_allowance() {
+    fn the_ring_stays_within_the_allowance() {
         for limit in [64u64, 96, 130, 200, 272, 400, 512, 600, 1024, 8192].map(|mib| mib << 20) {
             let mut machine = machine(&[(3, 32 * MIB)]);
             machine.limits.memory_bytes = Fact::known(Some(limit), "a test");
             let largest = largest(&machine);
-            let canary = if largest >= IN_MEMORY as u64 { MEMORY_CANARY_BYTES } else { 0 };
-            assert!(largest + largest / 16 + canary <= limit / 2, "{largest} of {limit}");
+            assert!(largest + largest / 16 <= limit / 2, "{largest} of {limit}");
             // And not needlessly less.
             assert!(largest >= (limit / 16).min(256 * MIB), "{largest} of {limit}");
         }
