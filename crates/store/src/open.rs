@@ -5,7 +5,7 @@ use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
@@ -15,6 +15,8 @@ use crate::migrate::{self, APPLICATION_ID, SCHEMA_VERSION};
 /// How long to wait for another process that writes: its transactions are one round each, far below a second even on
 /// a slow disk.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long between two tries of what another process has locked.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// A store of runs in one SQLite file.
 ///
@@ -53,20 +55,31 @@ impl Store {
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, OpenError> {
         let path = path.into();
         prepare(&path)?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match Self::connect(&path) {
+                // Where several make a new store at once, the change to write-ahead logging is refused without waiting.
+                Err(OpenError::Fault(Fault::Locked { .. })) if Instant::now() < deadline => std::thread::sleep(PAUSE),
+                connected => return connected.map(|connection| Self { connection, path }),
+            }
+        }
+    }
+
+    fn connect(path: &Path) -> Result<Connection, OpenError> {
         // No SQLITE_OPEN_CREATE: the file is there, and its rights are set.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&path, flags).map_err(|error| refusal(&path, error))?;
-        connection.busy_timeout(PATIENCE).map_err(|error| refusal(&path, error))?;
-        let version = identify(&connection, &path)?;
+        let connection = Connection::open_with_flags(path, flags).map_err(|error| refusal(path, error))?;
+        connection.busy_timeout(PATIENCE).map_err(|error| refusal(path, error))?;
+        let version = identify(&connection, path)?;
         if version == 0 {
             // So that the space of deleted runs can be given back; only counts before the first table is made.
-            connection.pragma_update(None, "auto_vacuum", "incremental").map_err(|error| refusal(&path, error))?;
+            connection.pragma_update(None, "auto_vacuum", "incremental").map_err(|error| refusal(path, error))?;
         }
-        log_ahead(&connection, &path)?;
-        migrate::migrate(&connection).map_err(|error| refusal(&path, error))?;
-        identify(&connection, &path)?;
-        connection.pragma_update(None, "foreign_keys", true).map_err(|error| refusal(&path, error))?;
-        Ok(Self { connection, path })
+        log_ahead(&connection, path)?;
+        migrate::migrate(&connection).map_err(|error| refusal(path, error))?;
+        identify(&connection, path)?;
+        connection.pragma_update(None, "foreign_keys", true).map_err(|error| refusal(path, error))?;
+        Ok(connection)
     }
 
     /// The file.
