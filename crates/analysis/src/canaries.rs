@@ -67,16 +67,6 @@ impl Reference {
         Self::around(nanoseconds, &sorted)
     }
 
-    /// The dominant steady state of means of two readings of a canary.
-    fn of_two(canary: Canary, means: &[f64]) -> Option<Self> {
-        let sorted = thinned_evenly(means)?;
-        if canary == Canary::Shared {
-            let nanoseconds = dominant_mode(&sorted, SHARED_CACHE).0;
-            return (nanoseconds > 0.0).then_some(Self { nanoseconds, tolerance: SHARED_CACHE });
-        }
-        Self::around(dominant_mode(&sorted, MODE_WIDTH_OF_MEMORY).0, &sorted)
-    }
-
     fn around(nanoseconds: f64, sorted: &Sorted) -> Option<Self> {
         if nanoseconds <= 0.0 {
             return None;
@@ -122,14 +112,7 @@ fn mode_std(sorted: &Sorted, reference: f64) -> f64 {
 
 /// Canaries that see what the measured work itself leaves behind: a fork leaves cold caches, and so does a switch to
 /// another process. Their steady state is that beside one case, over all its rounds; the others have one over the run.
-const OF_A_CASE: [Canary; 3] = [Canary::Cache, Canary::Kernel, Canary::Shared];
-/// Canaries of which a single reading scatters by more than what disturbs moves it, since loads beyond the inner caches
-/// differ by themselves: the mean of the two readings on either side of a batch is what is judged.
-const OF_TWO: [Canary; 2] = [Canary::Shared, Canary::Memory];
-/// Relative width of the window whose fullest place is the steady state of the memory canary.
-const MODE_WIDTH_OF_MEMORY: f64 = 0.06;
-/// The same of the shared cache, and its tolerance: what befalls that cache moves a load by factors.
-const SHARED_CACHE: f64 = 0.2;
+const OF_A_CASE: [Canary; 2] = [Canary::Cache, Canary::Kernel];
 /// With fewer readings beside a case the steady state over the run stands in.
 const LEAST_OF_A_CASE: usize = 12;
 
@@ -155,12 +138,6 @@ fn readings<'r>(
         found.extend(here.map(|(_, &reading)| f64::from(reading)));
     }
     found
-}
-
-/// The means of each two successive readings of a canary: between them lies a batch.
-fn means_of_two<'r>(all: impl Iterator<Item = &'r Batches>, canary: Canary) -> Vec<f64> {
-    let columns = all.filter_map(|batches| batches.canaries.get(&canary));
-    columns.flat_map(|column| column.windows(2).map(|two| f64::midpoint(two[0].into(), two[1].into()))).collect()
 }
 
 /// The readings of the block canary as they would be at the reference frequency, by the chain that was read just before
@@ -194,7 +171,7 @@ impl References {
     pub fn of(run: &Run) -> Self {
         let all: Vec<&Batches> = run.measurements.iter().flat_map(|m| &m.rounds).flat_map(distinct_columns).collect();
         let mut found = Self::of_core(&all, whole_core(run));
-        for canary in OF_A_CASE.into_iter().chain([Canary::Memory]) {
+        for canary in OF_A_CASE {
             let reference = Self::beside_a_steady_block(&all, canary, found.get(Canary::Block).as_ref());
             found.of_run.extend(reference.map(|reference| (canary, reference)));
         }
@@ -233,13 +210,8 @@ impl References {
         OF_A_CASE.into_iter().filter_map(found).collect()
     }
 
-    /// The steady state of a canary among its readings beside a steady block, or among all if those are too few; of one
-    /// that is judged by the mean of two readings, among all of those.
+    /// The steady state of a canary among its readings beside a steady block, or among all if those are too few.
     fn beside_a_steady_block(all: &[&Batches], canary: Canary, block: Option<&Reference>) -> Option<Reference> {
-        if OF_TWO.contains(&canary) {
-            let means = means_of_two(all.iter().copied(), canary);
-            return if means.len() < LEAST_OF_A_CASE { None } else { Reference::of_two(canary, &means) };
-        }
         let is_steady = |batches: &Batches, at: usize| {
             let reading = batches.canaries.get(&Canary::Block).and_then(|column| column.get(at));
             block.zip(reading).is_none_or(|(block, &reading)| block.is_steady(block.relative(reading)))
@@ -271,11 +243,8 @@ impl References {
 
     /// Judges batches by the canaries beside them.
     pub fn judge(&self, batches: &Batches, wanted: Canaries) -> Judged {
-        let columns: Vec<(Reference, &[f32])> = self
-            .columns(batches, wanted)
-            .filter(|(canary, ..)| !OF_TWO.contains(canary))
-            .map(|(_, r, column)| (r, column))
-            .collect();
+        let columns: Vec<(Reference, &[f32])> =
+            self.columns(batches, wanted).map(|(_, r, column)| (r, column)).collect();
         let readings = columns.iter().map(|(_, column)| column.len()).max().unwrap_or(0);
         let off = (0..readings).map(|at| {
             let is_off = |(reference, column): &(Reference, &[f32])| {
@@ -283,25 +252,7 @@ impl References {
             };
             columns.iter().any(is_off)
         });
-        Judged {
-            off: off.collect(),
-            off_between: self.off_between(batches, wanted),
-            stride: batches.canary_stride.max(1),
-            frequency: Vec::new(),
-            agreement: 0.0,
-        }
-    }
-
-    /// For each two successive readings whether the mean of them is off, of any canary that is judged by that.
-    fn off_between(&self, batches: &Batches, wanted: Canaries) -> Vec<bool> {
-        let mut off: Vec<bool> = Vec::new();
-        for (_, reference, column) in self.columns(batches, wanted).filter(|(canary, ..)| OF_TWO.contains(canary)) {
-            off.resize(off.len().max(column.len().saturating_sub(1)), false);
-            for (off, two) in off.iter_mut().zip(column.windows(2)) {
-                *off |= !reference.is_steady(f64::midpoint(reference.relative(two[0]), reference.relative(two[1])));
-            }
-        }
-        off
+        Judged { off: off.collect(), stride: batches.canary_stride.max(1), frequency: Vec::new(), agreement: 0.0 }
     }
 
     /// Judges batches of a quantity that is a fixed number of core cycles: the frequency, which is taken out of its
@@ -313,7 +264,7 @@ impl References {
         let frequency: Vec<f64> = chain.iter().map(|&reading| reference.relative(reading)).collect();
         let others: Vec<(Reference, &[f32])> = self
             .columns(batches, wanted)
-            .filter(|(canary, ..)| *canary != Canary::Chain && !OF_TWO.contains(canary))
+            .filter(|(canary, ..)| *canary != Canary::Chain)
             .map(|(_, reference, column)| (reference, column))
             .collect();
         let off = frequency.iter().enumerate().map(|(at, &slowness)| {
@@ -323,13 +274,7 @@ impl References {
             !(FREQUENCY_RANGE.0..=FREQUENCY_RANGE.1).contains(&slowness) || others.iter().any(is_off)
         });
         let off = off.collect();
-        Some(Judged {
-            off,
-            off_between: self.off_between(batches, wanted),
-            stride: batches.canary_stride.max(1),
-            frequency,
-            agreement: reference.tolerance,
-        })
+        Some(Judged { off, stride: batches.canary_stride.max(1), frequency, agreement: reference.tolerance })
     }
 
     fn columns<'a>(
@@ -356,16 +301,12 @@ impl References {
         });
         let history = |(canary, points): (Canary, Vec<CanaryPoint>)| {
             let reference = self.get(canary)?;
-            let judged: Vec<f64> = match OF_TWO.contains(&canary) {
-                true => points.windows(2).map(|two| f64::midpoint(two[0].nanoseconds, two[1].nanoseconds)).collect(),
-                false => points.iter().map(|point| point.nanoseconds).collect(),
-            };
-            let steady = judged.iter().filter(|&reading| reference.is_steady(reading / reference.nanoseconds)).count();
+            let steady = points.iter().filter(|p| reference.is_steady(p.nanoseconds / reference.nanoseconds)).count();
             Some(CanaryHistory {
                 canary,
                 reference: reference.nanoseconds,
                 tolerance: reference.tolerance,
-                steady_share: steady as f64 / judged.len().max(1) as f64,
+                steady_share: steady as f64 / points.len() as f64,
                 points: thinned(points),
             })
         };
@@ -378,8 +319,6 @@ impl References {
 pub(crate) struct Judged {
     /// For each reading of the canaries whether one was off.
     off: Vec<bool>,
-    /// For each two successive readings whether the mean of them was.
-    off_between: Vec<bool>,
     stride: usize,
     /// For each reading the chain as a multiple of its reference, where values are normalised by it.
     frequency: Vec<f64>,
@@ -390,15 +329,14 @@ pub(crate) struct Judged {
 impl Judged {
     /// Whether a canary was read at all.
     pub fn was_read(&self) -> bool {
-        !self.off.is_empty() || !self.off_between.is_empty()
+        !self.off.is_empty()
     }
 
     /// Whether the canaries on either side of a batch say that it was disturbed.
     pub fn is_disturbed(&self, batch: usize) -> bool {
         let before = batch / self.stride;
         let off = |at: usize| self.off.get(at).copied().unwrap_or(false);
-        let between = self.off_between.get(before).copied().unwrap_or(false);
-        off(before) || off(before + 1) || between || self.frequency_moved(before)
+        off(before) || off(before + 1) || self.frequency_moved(before)
     }
 
     fn frequency_moved(&self, before: usize) -> bool {

@@ -351,34 +351,6 @@ fn a_canary_that_sees_what_the_work_leaves_behind_is_judged_beside_its_own_case(
 }
 
 #[test]
-fn memory_is_judged_by_the_mean_of_two_readings() {
-    static METRIC: Metric =
-        Metric::duration("mem.test", "A test").canaries(Canaries::of(&[Canary::Memory, Canary::Shared]));
-    // A reading of memory scatters by 4 % by itself; from batch 60 on to batch 80 a neighbour makes it a fifth slower, and
-    // with it what is measured.
-    let mut random = Random::new(29);
-    let disturbed = |at: usize| (60..80).contains(&at);
-    let values: Vec<f64> = (0..100).map(|at| if disturbed(at) { 240.0 } else { 200.0 }).collect();
-    let mut batches = testing::batches(&values);
-    let reading = |at: usize| if disturbed(at) { 1.2 } else { 1.0 };
-    let column = (0..=100).map(|at| (100_000.0 * reading(at) * (1.0 + 0.04 * random.normal())) as f32);
-    batches.canaries.insert(Canary::Memory, column.collect());
-    let analysis = analyse(&run_of(&METRIC, &batches));
-    let found = summary(&analysis);
-    assert!(near(found.headline, 200.0), "{}", found.headline);
-    assert!((0.6..=0.8).contains(&found.kept_share), "{}", found.kept_share);
-    let memory = analysis.canaries.iter().find(|history| history.canary == Canary::Memory).unwrap();
-    assert!((memory.reference / 100_000.0 - 1.0).abs() < 0.02, "{}", memory.reference);
-    // The shared cache moves a load by factors: a tenth is its scatter, the double a neighbour.
-    let column = (0..=100).map(|at: usize| if disturbed(at) { 8000.0 } else { 4000.0 + 400.0 * (at % 2) as f32 });
-    batches.canaries = [(Canary::Shared, column.collect())].into();
-    let analysis = analyse(&run_of(&METRIC, &batches));
-    let found = summary(&analysis);
-    // The batch on either side of the neighbour's stay has one reading of each kind.
-    assert!((0.78..=0.8).contains(&found.kept_share), "{}", found.kept_share);
-}
-
-#[test]
 fn how_samples_go_along_with_a_canary_is_told() {
     static METRIC: Metric =
         Metric::duration("os.test", "A test").canaries(Canaries::of(&[Canary::Chain, Canary::Block]));

@@ -14,19 +14,6 @@ const CACHE_BYTES: usize = 128 << 10;
 /// Hops of one reading of the cache canary: an eighth of the ring, and each reading goes on where the last one stopped,
 /// so that no line is still in the first level when its turn comes again.
 const CACHE_HOPS: u64 = 256;
-/// Bytes that the shared-cache canary walks through: more than most second-level caches, and so little of a last-level one
-/// that what it guards keeps its place there.
-const SHARED_BYTES: usize = 2 << 20;
-/// Hops of one reading of it: a hundred and twenty-eighth of the ring, so that a line has long left the inner caches when
-/// its turn comes again.
-const SHARED_HOPS: u64 = 256;
-/// Bytes that the memory canary walks through, a line in each 4096 of them, in huge pages where there are any: so many that translations are missed
-/// as well, which on a virtual machine is most of what disturbs (of 16 MiB it saw nothing, of 64 MiB it followed nine tenths
-/// of what befell 256 MiB). Each line that it has read is flushed afterwards: it is in no cache next time, and takes no
-/// place in one.
-const MEMORY_BYTES: usize = 64 << 20;
-/// Hops of one reading of it: a load from memory varies by a fifth, and the mean of so many by a hundredth.
-const MEMORY_HOPS: u64 = 512;
 /// System calls of one reading of the kernel canary.
 const KERNEL_CALLS: u64 = 8;
 
@@ -34,14 +21,12 @@ const KERNEL_CALLS: u64 = 8;
 pub(crate) struct Canaries {
     clock: Clock,
     nanoseconds_per_tick: f64,
-    cache: RingState,
-    shared: RingState,
-    memory: RingState,
+    ring: RingState,
     enabled: bool,
     seed: u64,
 }
 
-/// The memory of a canary. It is made when first read, because what a process maps is part of what forks cost.
+/// The memory of the cache canary. It is made when first read, because what a process maps is part of what forks cost.
 enum RingState {
     Unmade,
     Made(Ring),
@@ -49,23 +34,9 @@ enum RingState {
     Impossible,
 }
 
-impl RingState {
-    fn made(&mut self, make: impl FnOnce() -> kelvin_sys::Result<Ring>) -> Option<&mut Ring> {
-        if matches!(self, Self::Unmade) {
-            *self = make().map_or(Self::Impossible, Self::Made);
-        }
-        match self {
-            Self::Made(ring) => Some(ring),
-            _ => None,
-        }
-    }
-}
-
 impl Canaries {
     pub(crate) fn new(clock: Clock, nanoseconds_per_tick: f64, enabled: bool, seed: u64) -> Self {
-        let unmade = || RingState::Unmade;
-        let (cache, shared, memory) = (unmade(), unmade(), unmade());
-        Self { clock, nanoseconds_per_tick, cache, shared, memory, enabled, seed }
+        Self { clock, nanoseconds_per_tick, ring: RingState::Unmade, enabled, seed }
     }
 
     /// Times every canary of `wanted` once and appends to its column.
@@ -100,32 +71,16 @@ impl Canaries {
                     std::hint::black_box(kernels::null_system_calls(KERNEL_CALLS));
                 })
             }
-            Canary::Shared => self.time_shared()?,
-            Canary::Memory => self.time_memory()?,
         };
         Some((ticks as f64 * self.nanoseconds_per_tick) as f32)
     }
 
     fn time_cache(&mut self) -> Option<u64> {
-        let ring = self.cache.made(|| Ring::new(CACHE_BYTES, Pages::Base, self.seed))?;
+        if matches!(self.ring, RingState::Unmade) {
+            self.ring = Ring::new(CACHE_BYTES, Pages::Base, self.seed).map_or(RingState::Impossible, RingState::Made);
+        }
+        let RingState::Made(ring) = &mut self.ring else { return None };
         Some(timed(self.clock, || ring.chase(CACHE_HOPS)))
-    }
-
-    fn time_shared(&mut self) -> Option<u64> {
-        let ring = self.shared.made(|| Ring::new(SHARED_BYTES, Pages::Huge, self.seed))?;
-        Some(timed(self.clock, || ring.chase(SHARED_HOPS)))
-    }
-
-    fn time_memory(&mut self) -> Option<u64> {
-        let ring = self.memory.made(|| {
-            let ring = Ring::one_line_a_page(MEMORY_BYTES / 4096, Pages::Huge, self.seed)?;
-            ring.evict_followed(ring.offset(), ring.lines() as u64);
-            Ok(ring)
-        })?;
-        let begun = ring.offset();
-        let ticks = timed(self.clock, || ring.chase(MEMORY_HOPS));
-        ring.evict_followed(begun, MEMORY_HOPS);
-        Some(ticks)
     }
 }
 

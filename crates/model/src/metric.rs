@@ -205,16 +205,11 @@ pub enum Canary {
     Cache,
     /// A system call that does nothing: the entry path, where a hypervisor's and a neighbour's work shows first.
     Kernel,
-    /// A pointer chase through 2 MiB: the last-level cache that neighbours share.
-    Shared,
-    /// A pointer chase through lines that are in no cache: main memory and its channels, which neighbours share.
-    Memory,
 }
 
 impl Canary {
     /// All canaries, in the order in which they are kept.
-    pub const ALL: [Canary; 6] =
-        [Canary::Chain, Canary::Block, Canary::Cache, Canary::Kernel, Canary::Shared, Canary::Memory];
+    pub const ALL: [Canary; 4] = [Canary::Chain, Canary::Block, Canary::Cache, Canary::Kernel];
 
     /// Its name as it is written in data.
     pub const fn name(self) -> &'static str {
@@ -223,8 +218,6 @@ impl Canary {
             Canary::Block => "block",
             Canary::Cache => "cache",
             Canary::Kernel => "kernel",
-            Canary::Shared => "shared",
-            Canary::Memory => "memory",
         }
     }
 }
@@ -245,9 +238,6 @@ impl Canaries {
     /// Frequency, throughput, and the level-2 cache.
     pub const CORE_AND_CACHE: Self = Self(0b0111);
 
-    /// Every canary.
-    pub const ALL: Self = Self::of(&Canary::ALL);
-
     /// The set of these canaries.
     pub const fn of(canaries: &[Canary]) -> Self {
         let mut bits = 0;
@@ -257,11 +247,6 @@ impl Canaries {
             i += 1;
         }
         Self(bits)
-    }
-
-    /// The canaries that both sets hold.
-    pub const fn and(self, other: Self) -> Self {
-        Self(self.0 & other.0)
     }
 
     /// Whether the set holds this canary.

@@ -64,7 +64,7 @@ const SUMMARY_COLUMNS: [&str; 45] = [
     "reason",
 ];
 
-const SAMPLE_COLUMNS: [&str; 19] = [
+const SAMPLE_COLUMNS: [&str; 17] = [
     "metric",
     "case",
     "round",
@@ -82,8 +82,6 @@ const SAMPLE_COLUMNS: [&str; 19] = [
     "canary_block_nanoseconds",
     "canary_cache_nanoseconds",
     "canary_kernel_nanoseconds",
-    "canary_shared_nanoseconds",
-    "canary_memory_nanoseconds",
 ];
 
 impl Render for CsvSummary {
@@ -212,8 +210,6 @@ fn samples(out: &mut dyn io::Write, head: &[String; 5], reading: &kelvin_model::
                     canary(Canary::Block),
                     canary(Canary::Cache),
                     canary(Canary::Kernel),
-                    canary(Canary::Shared),
-                    canary(Canary::Memory),
                 ];
                 line(out, head.iter().cloned().chain(row))?;
             }

@@ -155,8 +155,6 @@ pub fn canary(canary: Canary) -> &'static str {
         Canary::Block => "core throughput (independent adds)",
         Canary::Cache => "level-2 cache (pointer chase)",
         Canary::Kernel => "kernel entry (null system call)",
-        Canary::Shared => "shared cache (pointer chase)",
-        Canary::Memory => "main memory (pointer chase)",
     }
 }
 

@@ -185,15 +185,15 @@ impl Ring {
         Self::random(lines, lines * LINE, pages, seed, |line| line * LINE)
     }
 
-    /// A ring through `count` pages of 4096 bytes in random order, one line a page, whatever pages the memory is in.
+    /// A ring through `count` base pages in random order, one line a page.
     ///
     /// The line within the page moves on by one from page to page, so that the lines spread over the sets of a cache
     /// whose set is chosen by the address within a page, as those of the same number of lines side by side do.
-    pub fn one_line_a_page(count: usize, pages: Pages, seed: u64) -> Result<Self> {
+    pub fn one_line_a_page(count: usize, seed: u64) -> Result<Self> {
         const PAGE: usize = 4096;
         let place = |page: usize| page * PAGE + page % (PAGE / LINE) * LINE;
         let count = count.max(2);
-        Self::random(count, count * PAGE, pages, seed, place)
+        Self::random(count, count * PAGE, Pages::Base, seed, place)
     }
 
     /// A ring through `bytes` of memory backwards, each pointer to the place `stride` bytes before it.
@@ -239,23 +239,6 @@ impl Ring {
     /// Takes its last `bytes` out of every cache: what building it left there, which no later chase would.
     pub fn evict_end(&self, bytes: usize) {
         self.arena.evict_from(self.arena.len().saturating_sub(bytes));
-    }
-
-    /// Takes the lines of this many pointers out of every cache, following them from a place that is counted in bytes from
-    /// the start of its memory, as [`Ring::offset`] counts: those of the last chase, if it began there.
-    ///
-    /// # Panics
-    /// If no pointer lies at that place: a bug of the caller.
-    pub fn evict_followed(&self, from: usize, hops: u64) {
-        let memory = self.arena.as_slice();
-        let mut place = from;
-        for _ in 0..hops {
-            let mut pointer = [0; size_of::<usize>()];
-            pointer.copy_from_slice(&memory[place..place + size_of::<usize>()]);
-            evict(&memory[place..]);
-            place = usize::from_ne_bytes(pointer) - self.arena.address();
-        }
-        fence(Ordering::SeqCst);
     }
 
     /// Number of pointers.
@@ -336,22 +319,8 @@ mod tests {
     }
 
     #[test]
-    fn the_lines_of_the_last_chase_are_followed_to_its_end() {
-        let mut ring = Ring::new(64 << 10, Pages::Base, 3).unwrap();
-        ring.chase(77);
-        let begun = ring.offset();
-        ring.chase(500);
-        let before = ring.arena().as_slice().to_vec();
-        ring.evict_followed(begun, 500);
-        assert_eq!(ring.arena().as_slice(), before);
-        // From a place without a pointer it cannot go on.
-        let astray = std::panic::catch_unwind(|| ring.evict_followed(begun + 16, 2));
-        assert!(astray.is_err());
-    }
-
-    #[test]
     fn a_ring_over_pages_has_one_line_in_each_and_spreads_them_over_the_sets() {
-        let mut ring = Ring::one_line_a_page(200, Pages::Base, 11).unwrap();
+        let mut ring = Ring::one_line_a_page(200, 11).unwrap();
         let mut pages = [false; 200];
         let mut sets = [0; 64];
         for _ in 0..200 {

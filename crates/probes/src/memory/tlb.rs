@@ -77,7 +77,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let bytes = count * PAGE as usize;
     let mut packed = obtained(count * LINE, Ring::new(count * LINE, Pages::Base, bench.seed()))?;
     chase(bench, &PACKED, &mut packed)?;
-    let mut spread = obtained(bytes, Ring::one_line_a_page(count, Pages::Base, bench.seed()))?;
+    let mut spread = obtained(bytes, Ring::one_line_a_page(count, bench.seed()))?;
     bench.note(check_pages(spread.arena(), Pages::Base)?);
     chase(bench, &SPREAD, &mut spread)
 }
