@@ -4,7 +4,8 @@
 N runs of the CPU and the operating system (or of other areas), default settings, one after the other into one fresh store (so that later
 runs learn from earlier ones how much runs differ, as they do for a user). Of every metric at every case:
 
-  deviation   the coefficient of variation of its N headlines, and a robust one from the median absolute deviation
+  deviation   the coefficient of variation of its N headlines, a robust one from the median absolute deviation, and that of
+              the headlines in core cycles, where they make sense: what is left without the clock's own drift
   coverage    the share of its printed 95 % intervals that contain the median of its N headlines
   width       the median half-width of those intervals over the observed standard deviation of the headlines; an exact
               interval of a normal value is 1.96 of them to each side
@@ -95,7 +96,7 @@ def measured_run(kelvin, areas, store, quick):
         "undisturbed_share": report["analysis"]["undisturbed_share"],
         "caches": data_caches(report["run"]["machine"]["topology"]["caches"]),
         "results": [
-            {"metric": metric, "case": case, **figures(common.summary(result))}
+            {"metric": metric, "case": case, **figures(common.summary(result)), "cycles": result.get("cycles")}
             for (metric, case), result in common.results(report).items()
         ],
     }
@@ -220,6 +221,7 @@ class Series:
         self.headlines = [result["headline"] for result in known]
         self.unknown = len(results) - len(known)
         self.two_modes = sum(result.get("two_modes", False) for result in results)
+        self.cycles = [result["cycles"] for result in known if result.get("cycles")]
         self.intervals = [i for i in (result["interval"] for result in known) if i and i["kind"] == "confidence"]
 
     def is_usable(self):
@@ -227,6 +229,10 @@ class Series:
 
     def deviation(self):
         return statistics.stdev(self.headlines) / abs(statistics.fmean(self.headlines))
+
+    def deviation_in_cycles(self):
+        """The same of the headlines in core cycles, which know no clock; None where they make no sense."""
+        return statistics.stdev(self.cycles) / statistics.fmean(self.cycles) if len(self.cycles) >= 3 else None
 
     def robust(self):
         return common.robust_deviation(self.headlines) / abs(statistics.median(self.headlines))
@@ -266,19 +272,21 @@ def judge_groups(series, caches, every):
         worst = max(usable, key=Series.deviation)
         covered = [inside for one in usable for inside in one.covered()]
         widths = [width for width in (one.width() for one in usable) if width is not None]
+        in_cycles = [deviation for deviation in (one.deviation_in_cycles() for one in usable) if deviation is not None]
         rows.append([
             name,
             len(usable),
             len(members) - len(usable),
             common.percent(statistics.median(deviations)),
             common.percent(statistics.median(one.robust() for one in usable)),
+            common.percent(statistics.median(in_cycles)) if in_cycles else "-",
             f"{common.percent(worst.deviation())} {worst.metric} {worst.case}".strip(),
             "-" if bound is None else f"< {bound * 100:g} %",
             "-" if bound is None else len(above),
             share(covered),
             f"{statistics.median(widths):.2f}" if widths else "-",
         ])  # fmt: skip
-    header = ["group", "cases", "no headline", "CV, median", "robust CV", "worst CV", "bound", "cases above it", "coverage", "width"]
+    header = ["group", "cases", "no headline", "CV, median", "robust CV", "CV in cycles", "worst CV", "bound", "cases above it", "coverage", "width"]
     print(common.table(header, rows))
     if every:
         print("\n" + common.table(["metric", "case", "n", "not known", "CV", "robust CV", "coverage", "width"], every_row(series)))
