@@ -10,6 +10,7 @@ use crate::headlines::{Desk, core_hertz, metrics_of};
 use crate::levels;
 use crate::pages::pages;
 use crate::peers::Peer;
+use crate::placement;
 use crate::predicted::compare;
 use crate::result::{Analysis, MetricResult, Outcome};
 use crate::study;
@@ -32,6 +33,7 @@ pub fn analyse(run: &Run) -> Analysis {
     if let Some(found) = &found {
         results.iter_mut().for_each(|result| levels::name_modes(result, found));
     }
+    placement::name_modes(&mut results);
     let mut analysis = Analysis {
         levels: found,
         peers: Peer::among(&results),

@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 
 use kelvin_model::{Fact, Hazard, Machine, Run, RunStatus, Severity};
 
-use crate::levels;
 use crate::result::{Analysis, Finding, Importance, MetricResult, Outcome, Verdict, Warning};
 use crate::summary::{ALPHA, modes_in_words};
 use crate::words::{amount, digits, metric_at, percent};
+use crate::{levels, placement};
 
 /// Lines of the verdict, at most.
 const VERDICT_LINES: usize = 10;
@@ -30,6 +30,7 @@ pub(crate) fn findings(run: &Run, analysis: &Analysis) -> Vec<Finding> {
     all.extend(invalid_findings(analysis));
     all.extend(count_findings(analysis));
     all.extend(levels_finding(analysis));
+    all.extend(placement::finding(analysis));
     all.extend(gap_findings(run, analysis));
     all.extend(KINDS.iter().filter_map(|kind| warning_finding(analysis, kind)));
     all.sort_by_key(|finding: &Finding| Reverse(finding.importance));

@@ -10,10 +10,8 @@
 use kelvin_model::{Cache, CacheKind, Conclusion, Machine, Name, Unit};
 use kelvin_stats::{MAD_TO_STD, median};
 
-use crate::result::{
-    Capacity, Interval, IntervalKind, MemoryLevel, MemoryLevels, MetricResult, Outcome, Translation, Warning,
-};
-use crate::summary::modes_warning;
+use crate::result::{Capacity, Interval, IntervalKind, MemoryLevel, MemoryLevels, MetricResult, Translation};
+use crate::summary::name_modes as rename;
 use crate::words::{amount, digits, percent};
 
 /// Id of the metric whose curve is read.
@@ -436,16 +434,8 @@ pub(crate) fn line(found: &MemoryLevels) -> Option<String> {
 
 /// Names the level that each mode of a latency of memory is, and says so in its warning.
 pub(crate) fn name_modes(result: &mut MetricResult, found: &MemoryLevels) {
-    let (Outcome::Measured(summary) | Outcome::NotKnown(summary)) = &mut result.outcome else { return };
-    if result.metric.id != METRIC || summary.states().is_empty() {
-        return;
-    }
-    for mode in &mut summary.modes {
-        mode.level = level_of(mode.center, found);
-    }
-    if let Some(named) = modes_warning(summary, result.metric.unit) {
-        let of_modes = result.warnings.iter_mut().filter(|warning| matches!(warning, Warning::Modes { .. }));
-        of_modes.for_each(|warning| *warning = named.clone());
+    if result.metric.id == METRIC {
+        rename(result, |mode| level_of(mode.center, found));
     }
 }
 

@@ -13,6 +13,7 @@ mod headlines;
 mod levels;
 mod pages;
 mod peers;
+mod placement;
 mod predicted;
 pub mod reference;
 mod result;

@@ -321,7 +321,8 @@ pub struct Mode {
     pub center: f64,
     /// Its share of the samples, rounds or runs.
     pub share: f64,
-    /// The level of the memory hierarchy that it is, where the metric is a latency of memory and that is known.
+    /// What it is, where that is known: of a latency of memory the level of the hierarchy, of what all CPUs move together how
+    /// far apart they stood.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,
 }

@@ -8,7 +8,7 @@ use kelvin_stats::{
 
 use crate::gather::Gathered;
 use crate::headlines::{Past, Settled};
-use crate::result::{Distribution, Figure, Mode, ModesOf, Summary, Warning};
+use crate::result::{Distribution, Figure, MetricResult, Mode, ModesOf, Outcome, Summary, Warning};
 use crate::words::{amount, digits, p_value, percent};
 
 /// Clusters whose centres differ by less of the headline are no modes that matter.
@@ -162,6 +162,21 @@ pub(crate) fn modes_warning(summary: &Summary, unit: Unit) -> Option<Warning> {
         ),
     };
     (!summary.modes.is_empty()).then_some(Warning::Modes { text })
+}
+
+/// Names the states of a value that changes from round to round or from run to run, and says so in its warning.
+pub(crate) fn name_modes(result: &mut MetricResult, name: impl Fn(&Mode) -> Option<String>) {
+    let (Outcome::Measured(summary) | Outcome::NotKnown(summary)) = &mut result.outcome else { return };
+    if summary.states().is_empty() {
+        return;
+    }
+    for mode in &mut summary.modes {
+        mode.level = name(mode);
+    }
+    if let Some(named) = modes_warning(summary, result.metric.unit) {
+        let of_modes = result.warnings.iter_mut().filter(|warning| matches!(warning, Warning::Modes { .. }));
+        of_modes.for_each(|warning| *warning = named.clone());
+    }
 }
 
 /// Modes in words: `12.1 ns (67 %, L3) and 118 ns (33 %, DRAM)`.

@@ -106,7 +106,7 @@ impl Plan {
                 plausible(probes, id)
             };
             let facts = Facts::new(machine, &measured);
-            for metric in unit.probe.metrics {
+            for metric in unit.probe.metrics.iter().filter(|metric| metric.is_of(&unit.case)) {
                 // Only what it asks for counts; whether there is a prediction is seen when all is measured.
                 let _ = (unit.probe.predict)(&facts, metric, &unit.case);
             }
@@ -180,7 +180,7 @@ fn plausible(probes: &[&'static Probe], id: &str) -> Option<MeasuredValue> {
 }
 
 fn planned(probe: &Probe, case: Case, only_input: bool) -> Planned {
-    let metrics = probe.metrics.iter().map(|metric| metric.id).collect();
+    let metrics = probe.metrics.iter().filter(|metric| metric.is_of(&case)).map(|metric| metric.id).collect();
     Planned { probe: Name::new(probe.id), metrics, case, only_input }
 }
 

@@ -43,7 +43,8 @@ fn attempt(probe: &Probe, request: &Request) -> Result<Attempt, Stop> {
         cpu::realtime(REALTIME_BOUND).map_err(|error| Stop::fail(format!("cannot get SCHED_FIFO: {error}")))?;
     }
     let clock = if request.counter { Clock::Counter } else { Clock::MonotonicRaw };
-    let mut bench = Bench::new(request, clock, probe.metrics.len());
+    let metrics = probe.metrics.iter().filter(|metric| metric.is_of(&request.case)).count();
+    let mut bench = Bench::new(request, clock, metrics);
     (probe.run)(&mut bench, &request.case)?;
     let readings = bench.into_readings();
     if readings.is_empty() {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Name;
+use crate::{Case, Name};
 
 /// One quantity with a name, a unit and a better direction.
 ///
@@ -31,6 +31,9 @@ pub struct Metric {
     pub contaminants: crate::Tags,
     /// The parameters it is measured over, in the order in which a table shows them.
     pub axes: [Option<Axis>; 3],
+    /// The axis and its word at which alone it is measured, where its probe has cases that know nothing of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<(Name, Name)>,
     /// The smallest value that is physically possible, in `unit`; anything below is invalid.
     pub floor: Option<f64>,
     /// The largest value that is physically possible, in `unit`; anything above is invalid.
@@ -55,6 +58,7 @@ impl Metric {
             canaries: Canaries::CORE,
             contaminants: crate::Tags::CONTAMINATED,
             axes: [None; 3],
+            only: None,
             floor: Some(0.0),
             ceiling: None,
             seed: false,
@@ -80,6 +84,11 @@ impl Metric {
     /// The same metric measured over one parameter.
     pub const fn over_one(self, axis: Axis) -> Self {
         self.over([Some(axis), None, None])
+    }
+
+    /// The same metric measured only where an axis has a word.
+    pub const fn only(self, axis: Axis, word: &'static str) -> Self {
+        Self { only: Some((axis.name, Name::new(word))), ..self }
     }
 
     /// The same metric with another choice of headline samples.
@@ -120,6 +129,11 @@ impl Metric {
     /// The same metric with physical bounds, in its unit.
     pub const fn bounds(self, floor: Option<f64>, ceiling: Option<f64>) -> Self {
         Self { floor, ceiling, ..self }
+    }
+
+    /// Whether it is measured at a case of its probe.
+    pub fn is_of(&self, case: &Case) -> bool {
+        self.only.is_none_or(|(axis, word)| case.word(&axis) == Some(word.as_str()))
     }
 
     /// The area: the first part of the id (`os`).

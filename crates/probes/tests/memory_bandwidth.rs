@@ -37,6 +37,7 @@ fn notes(readings: &[Reading]) -> String {
 fn caches_are_faster_than_memory_and_every_kernel_is_tried() {
     let _alone = alone();
     let inner = common::measure("mem.bandwidth", &case(16 << 10, "one"), SLICE);
+    assert!(inner.iter().all(|reading| reading.metric != *"mem.bandwidth.handover"), "one CPU has no other");
     let outer = common::measure("mem.bandwidth", &case(256 << 20, "one"), SLICE);
     for metric in METRICS {
         for (place, rate) in [("cache", rate(&inner, metric)), ("memory", rate(&outer, metric))] {
@@ -70,6 +71,11 @@ fn all_cpus_move_what_each_of_them_moves() {
             let Readings::Batches(read) = &readings[0].readings else { panic!("{readings:?}") };
             let cpus = kelvin_sys::cpu::allowed().unwrap().len() as u64;
             assert_eq!(read.work_per_iteration, (bytes * cpus) as f64);
+            // How far apart they stood: before each operation and after the last.
+            let handover = readings.iter().find(|reading| reading.metric == *"mem.bandwidth.handover");
+            let Readings::Scalars(ways) = &handover.unwrap().readings else { panic!("{handover:?}") };
+            assert_eq!(ways.len(), METRICS.len() + 1);
+            assert!(ways.iter().all(|way| (1.0..100_000.0).contains(way)), "{ways:?} ns");
         }
         Attempt::Failed(reason) => panic!("{reason}"),
     }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use kelvin_harness::{Kind, Probe};
-use kelvin_model::Name;
+use kelvin_model::{Axis, Metric, Name};
 use kelvin_report::ProbeText;
 use serde::Serialize;
 
@@ -101,7 +101,7 @@ fn write_terminal(out: &mut dyn Write, probe: &Probe, width: usize) -> io::Resul
     }
     writeln!(out, "\nMetrics")?;
     for metric in probe.metrics {
-        let axes: Vec<&str> = metric.axes().map(|axis| axis.label.as_str()).collect();
+        let axes = parameters(metric);
         let over = if axes.is_empty() { String::new() } else { format!(", over {}", axes.join(" and ")) };
         item(out, &format!("{} - {}{over} (method version {})", metric.id, metric.summary, metric.version), width)?;
     }
@@ -158,6 +158,16 @@ pub fn book_page(area: &str) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What a metric is measured over, in words; of an axis at one word of which alone it is measured that word too.
+fn parameters(metric: &Metric) -> Vec<String> {
+    let word = |axis: &Axis| metric.only.filter(|(name, _)| *name == axis.name).map(|(_, word)| word);
+    let parameter = |axis: &Axis| match word(axis) {
+        Some(word) => format!("{} ({word} alone)", axis.label),
+        None => axis.label.to_string(),
+    };
+    metric.axes().map(parameter).collect()
+}
+
 fn write_markdown(out: &mut dyn Write, probe: &Probe) -> io::Result<()> {
     writeln!(out, "## `{}`\n\n{}\n", probe.id, probe.summary)?;
     writeln!(out, "{}\n", probe.method.how)?;
@@ -165,7 +175,7 @@ fn write_markdown(out: &mut dyn Write, probe: &Probe) -> io::Result<()> {
     writeln!(out, "**Must not be used for:** {}\n", probe.method.not_for)?;
     writeln!(out, "| metric | what | parameters | version |\n|---|---|---|---|")?;
     for metric in probe.metrics {
-        let axes: Vec<&str> = metric.axes().map(|axis| axis.label.as_str()).collect();
+        let axes = parameters(metric);
         let seed = if metric.seed { " (seed)" } else { "" };
         writeln!(out, "| `{}`{seed} | {} | {} | {} |", metric.id, metric.summary, axes.join("; "), metric.version)?;
     }

@@ -4,17 +4,20 @@
 //! gets that walks memory in another order, or for what the bus carries: a line that is read only to be written over is
 //! not counted.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use kelvin_harness::{Bench, Effort, Kind, Method, Probe, Stop};
 use kelvin_model::{Cache, CacheKind, Case, Machine, Metric};
+use kelvin_sys::bounce::Line;
+use kelvin_sys::clock::Clock;
 use kelvin_sys::image::resident_around;
 use kelvin_sys::kernels::bandwidth::{Arrays, Kernel, Operation, TURN, Window};
 use kelvin_sys::memory::Pages;
 
 use super::allowance::{allowance, largest, last_level};
 use super::axes::{BYTES, CPUS, number};
+use super::opponent::{SETTLE, between_cpus};
 use super::{latency, limits};
 use crate::cpu::frequency;
 
@@ -43,6 +46,13 @@ static TRIAD: Metric =
     metric("mem.bandwidth.triad", "Bytes per second of a[i] = b[i] + s * c[i], those read and those written")
         .version(2);
 
+pub(super) static HANDOVER: Metric = between_cpus(
+    "mem.bandwidth.handover",
+    "From one CPU's store to a cache line until another CPU's load sees it, both of those that move memory together",
+)
+.over([Some(BYTES), Some(CPUS), None])
+.only(CPUS, "all");
+
 /// The operations in the order in which they are measured, each with its metric.
 pub(super) static MEASURED: [(Operation, &Metric); 7] = [
     (Operation::Read, &READ),
@@ -70,7 +80,10 @@ pub(crate) static PROBE: Probe = Probe {
               for the next pass; ntwrite begins there with a set that was flushed. What fits into 16 MiB is gone through again \
               and again; more than that in parts, each as long after its last use as there is working set, so that no \
               cache holds it. Bytes count in STREAM's way: those read and those written by the program, not those that \
-              a cache reads before they are written. All CPUs start together, and a batch ends when the last is done.",
+              a cache reads before they are written. All CPUs start together, and a batch ends when the last is done. Where \
+              all CPUs take part, a cache line is passed to and fro between the first of them and each of up to eight others, \
+              before each operation and after the last: the median says whether they share a last-level cache just then, \
+              and which of two rates it is that all of them together come to.",
         prediction: "Within the first and the second level: published bytes per cycle times the measured frequency, times \
                      the CPUs. Beyond: Little's law, the lines that a core can wait for at a time over the latency of \
                      that level, measured in this run; of memory, at most the peak of its channels where the machine \
@@ -84,6 +97,9 @@ pub(crate) static PROBE: Probe = Probe {
             "Zeros taken for bytes: some processors send a line of zeros without its data, or do not send it, and store them \
              at twice the rate and more (seen on a Zen 5: memset of 0 at 90 GB/s, of 1 at 40). They are a metric of their own, and what \
              a tool says that clears memory is to be compared with that.",
+            "CPUs of a virtual machine that the host moves: the two of one were now in one complex of cores, which passes a line \
+             in 46 to 75 ns and has one way to memory (40 GB/s of fill), and now in two, 217 to 235 ns and 77 GB/s (seen on a \
+             Zen 5, by a loop in C as well). Each value holds for where the CPUs stood, which the time of a line tells.",
             "One buffer for all threads: memory lies on the node of the thread that touched it first. Here each has its \
              own.",
             "The best loop is another one on another processor, in another level, and with more CPUs: it is found anew \
@@ -98,7 +114,7 @@ pub(crate) static PROBE: Probe = Probe {
             "Downs: Hardware store elimination, 2020 (zeros on Intel's cores)",
         ],
     },
-    metrics: &[&READ, &WRITE, &COPY, &FILL, &ZERO, &NTWRITE, &TRIAD],
+    metrics: &[&READ, &WRITE, &COPY, &FILL, &ZERO, &NTWRITE, &TRIAD, &HANDOVER],
     inputs: &[frequency::ID, latency::ID],
     cases,
     run,
@@ -204,18 +220,24 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         Some("all") => bench.allowed_cpus().to_vec(),
         other => return Err(Stop::fail(format!("the case has cpus {other:?}; one and all are known"))),
     };
-    let crew = Movers::new(bytes, cpus.len());
+    let crew = Movers::new(bytes, cpus.len(), bench.clock())?;
     bench.together(
         &cpus,
         |member, iterations| crew.work(member, iterations),
         |bench, round| {
             round(1)?;
             bench.note(crew.obtained()?);
+            let mut ways = Vec::new();
             for (operation, metric) in MEASURED {
+                ways.extend(crew.handover(bench, round)?);
                 let note = crew.choose(operation, bench, round)?;
                 bench.note(note);
                 let work = crew.iteration_bytes(operation)? * cpus.len();
                 bench.time_work(metric, work as f64, &mut *round)?;
+            }
+            ways.extend(crew.handover(bench, round)?);
+            if !ways.is_empty() {
+                bench.record(&HANDOVER, ways);
             }
             Ok(())
         },
@@ -299,29 +321,48 @@ impl Mover {
 const MAP: usize = 0;
 /// The job of taking all of it out of every cache.
 const EVICT: usize = usize::MAX;
+/// The job of passing a line to and fro between the first member and a partner.
+const PASS: usize = usize::MAX - 1;
+/// Partners of the first member, at most, spread over the others.
+const MOST_PARTNERS: usize = 8;
+/// Round trips of a line with each of them.
+const TRIPS: u64 = 500;
 
 /// What the members of a crew have: their memory, and what they are to do next.
 struct Movers {
     bytes: usize,
-    /// Number of the job in `jobs`, counted from 1; [`MAP`] and [`EVICT`] are none of them.
+    /// Number of the job in `jobs`, counted from 1; [`MAP`], [`EVICT`] and [`PASS`] are none of them.
     job: AtomicUsize,
     jobs: Vec<(Operation, Kernel)>,
     movers: Vec<Mutex<Option<kelvin_sys::Result<Mover>>>>,
+    clock: Clock,
+    line: Arc<Line>,
+    /// The member with whom the first one passes the line.
+    partner: AtomicUsize,
+    /// Ticks that this took them.
+    passing: AtomicU64,
 }
 
 impl Movers {
-    fn new(bytes: usize, members: usize) -> Self {
+    fn new(bytes: usize, members: usize, clock: Clock) -> Result<Self, Stop> {
         let of = |operation: Operation| operation.kernels().into_iter().map(move |kernel| (operation, kernel));
-        Self {
+        Ok(Self {
             bytes,
             job: AtomicUsize::new(MAP),
             jobs: Operation::ALL.into_iter().flat_map(of).collect(),
             movers: (0..members).map(|_| Mutex::new(None)).collect(),
-        }
+            clock,
+            line: Line::new()?,
+            partner: AtomicUsize::new(0),
+            passing: AtomicU64::new(0),
+        })
     }
 
     /// One member's share of a round. What it could not map is found by whoever asks for the memory afterwards.
     fn work(&self, member: usize, iterations: u64) {
+        if self.job.load(Ordering::Acquire) == PASS {
+            return self.pass(member, iterations);
+        }
         let mut mover = lock(&self.movers[member]);
         match (self.job.load(Ordering::Acquire), &mut *mover) {
             (MAP, _) => *mover = Some(Mover::new(self.bytes, PART)),
@@ -332,6 +373,33 @@ impl Movers {
             }
             (_, _) => {}
         }
+    }
+
+    /// A member's part in passing the line; most have none.
+    fn pass(&self, member: usize, trips: u64) {
+        if member == self.partner.load(Ordering::Acquire) {
+            self.line.answer(SETTLE + trips);
+        } else if member == 0 {
+            self.line.serve(SETTLE);
+            let begun = self.clock.start();
+            self.line.serve(trips);
+            self.passing.store(self.clock.stop().wrapping_sub(begun), Ordering::Release);
+        }
+    }
+
+    /// Nanoseconds that a line takes from the first member to another one, in the median over partners; `None` if there is
+    /// no other.
+    fn handover(&self, bench: &Bench<'_>, round: &mut dyn FnMut(u64) -> Result<(), Stop>) -> Result<Option<f64>, Stop> {
+        let others = self.movers.len() - 1;
+        self.job.store(PASS, Ordering::Release);
+        let mut ways = Vec::new();
+        for place in 0..others.min(MOST_PARTNERS) {
+            self.partner.store(1 + place * others / others.min(MOST_PARTNERS), Ordering::Release);
+            round(TRIPS)?;
+            let trips = bench.nanoseconds(self.passing.load(Ordering::Acquire));
+            ways.push(trips / TRIPS as f64 / 2.0);
+        }
+        Ok(middle(ways))
     }
 
     /// What a look at the first member's memory says, once all members have theirs.
@@ -421,12 +489,16 @@ impl Trial {
         Self { job, name, times: Vec::new() }
     }
 
-    /// The one in the middle of its times so far, of an even number the longer one.
+    /// The one in the middle of its times so far.
     fn middle(&self) -> Option<f64> {
-        let mut times = self.times.clone();
-        times.sort_by(f64::total_cmp);
-        times.get(times.len() / 2).copied()
+        middle(self.times.clone())
     }
+}
+
+/// The one in the middle of some times, of an even number the longer one.
+fn middle(mut times: Vec<f64>) -> Option<f64> {
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied()
 }
 
 /// What counts as moved.

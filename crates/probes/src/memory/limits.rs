@@ -5,7 +5,7 @@ use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit}
 use kelvin_sys::kernels::bandwidth::Operation;
 
 use super::axes::{BYTES, CPUS, PAGES};
-use super::bandwidth::{MEASURED, allowed, data_caches};
+use super::bandwidth::{HANDOVER, MEASURED, allowed, data_caches};
 use super::widths::widths;
 use super::{latency, published as hierarchy};
 use crate::predict::Predicting;
@@ -26,6 +26,11 @@ const LINE: f64 = 64.0;
 
 /// The limit of one operation at one working set.
 pub(super) fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    if metric.id == HANDOVER.id {
+        return Err(NoPrediction::because(
+            "what the CPUs share is what it is there to tell; mem.core_to_core predicts it from what the machine reports",
+        ));
+    }
     let bytes = case.integer(&BYTES.name).ok_or_else(|| NoPrediction::because("the case has no bytes"))?;
     let measured = MEASURED.iter().find(|(_, of)| of.id == metric.id);
     let &(operation, _) = measured.ok_or_else(|| NoPrediction::because("no operation has this metric"))?;

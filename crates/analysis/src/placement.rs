@@ -1,0 +1,122 @@
+//! Whether the CPUs that move memory together share a last-level cache just then, and which of two rates that makes.
+//!
+//! The host of a virtual machine moves its CPUs. What all of them move together has one value where they stand in one
+//! complex of cores, behind one way to memory, and another where they stand in two; how long a cache line takes from one to
+//! the other tells which it is. Neither value is wrong, and no canary can hold them apart: they are named.
+
+use kelvin_model::{Case, Name};
+use kelvin_stats::median;
+
+use crate::result::{Analysis, Finding, Importance, MetricResult, Mode, ModesOf, Outcome, Summary};
+use crate::summary::{modes_in_words, name_modes as rename};
+use crate::words::amount;
+
+/// Id of the metric that tells how far apart the CPUs stand.
+const METRIC: Name = Name::new("mem.bandwidth.handover");
+/// What the metrics are called that depend on it.
+const RATES: &str = "mem.bandwidth.";
+/// Factor between the times of a line in two states of a rate, at least, for them to be what tells the two apart.
+const APART: f64 = 1.5;
+
+/// How long a line took: in each round, by the time at which it began, and in the whole run.
+struct Ways {
+    case: Case,
+    rounds: Vec<(f64, f64)>,
+    headline: f64,
+}
+
+/// Names the states of the rates of all CPUs by how far apart these stood, where that is what tells the states apart.
+pub(crate) fn name_modes(results: &mut [MetricResult]) {
+    let of_metric = results.iter().filter(|result| result.metric.id == METRIC);
+    let ways = of_metric.filter_map(|result| {
+        let summary = result.outcome.summary()?;
+        let rounds = summary.round_times.iter().copied().zip(summary.round_headlines.iter().copied()).collect();
+        Some(Ways { case: result.case.clone(), rounds, headline: summary.headline })
+    });
+    for ways in ways.collect::<Vec<_>>() {
+        let depends = |result: &&mut MetricResult| is_rate(result) && result.case == ways.case;
+        results.iter_mut().filter(depends).for_each(|result| name(result, &ways));
+    }
+}
+
+fn is_rate(result: &MetricResult) -> bool {
+    result.metric.id.as_str().starts_with(RATES) && result.metric.id != METRIC
+}
+
+fn name(result: &mut MetricResult, ways: &Ways) {
+    let (Outcome::Measured(summary) | Outcome::NotKnown(summary)) = &result.outcome else { return };
+    let [first, second] = summary.states() else { return };
+    let bound = (first.center * second.center).sqrt();
+    let times = match summary.modes_of {
+        ModesOf::Rounds => {
+            [first, second].map(|mode| in_rounds(summary, ways, |rate| (rate < bound) == (mode.center < bound)))
+        }
+        // Only of this run is it known where the CPUs stood.
+        _ => [first, second].map(|mode| {
+            let is_this = (summary.headline < bound) == (mode.center < bound);
+            is_this.then_some(ways.headline)
+        }),
+    };
+    if let [Some(one), Some(other)] = times
+        && one.max(other) < APART * one.min(other)
+    {
+        return;
+    }
+    let centers = [first.center, second.center];
+    rename(result, |mode| {
+        let place = centers.iter().position(|&center| center == mode.center)?;
+        times[place].map(|time| format!("a line takes {} between CPUs", amount(time, kelvin_model::Unit::Nanoseconds)))
+    });
+}
+
+/// The median time of a line in the rounds of which this holds; `None` where there are none.
+fn in_rounds(summary: &Summary, ways: &Ways, holds: impl Fn(f64) -> bool) -> Option<f64> {
+    let rounds = summary.round_times.iter().zip(&summary.round_headlines);
+    let of_state = rounds.filter(|&(_, &rate)| holds(rate));
+    let time = |&at: &f64| ways.rounds.iter().find(|(begun, _)| *begun == at).map(|(_, time)| *time);
+    let times: Vec<f64> = of_state.filter_map(|(at, _)| time(at)).collect();
+    (!times.is_empty()).then(|| median(&times))
+}
+
+/// That the CPUs were moved, within the run or since another one, at the largest working set; `None` where they were not,
+/// as far as is known.
+pub(crate) fn finding(analysis: &Analysis) -> Option<Finding> {
+    let of_metric = analysis.results.iter().filter(|result| result.metric.id == METRIC);
+    let largest = of_metric.max_by_key(|result| result.case.integer("bytes"))?;
+    let summary = largest.outcome.summary()?;
+    let states = summary.states();
+    if states.is_empty() {
+        return None;
+    }
+    let unit = largest.metric.unit;
+    let of = summary.modes_of.words();
+    let changes = format!(
+        "The CPUs of this machine stand now near to each other and now far apart: a cache line takes {} of the {of} from one \
+         to the other",
+        modes_in_words(states, unit)
+    );
+    let rates = analysis.results.iter().filter(|result| is_rate(result) && result.case == largest.case);
+    let factor = |modes: &[Mode]| modes.iter().map(|mode| mode.center).fold(1.0, |ratio, center| center / ratio);
+    let moved = rates.filter_map(|result| {
+        let rate = result.outcome.summary()?;
+        let named = rate.states().iter().any(|mode| mode.level.is_some());
+        named.then(|| (factor(rate.states()).ln().abs(), result, rate))
+    });
+    let text = match moved.max_by(|a, b| a.0.total_cmp(&b.0)) {
+        Some((_, result, rate)) => format!(
+            "{changes}, and with that what all of them move together changes, {} the most: {}.",
+            result.metric.id,
+            modes_in_words(rate.states(), result.metric.unit)
+        ),
+        None => format!(
+            "{changes}; this run shows what all of them move together where they stood, at {}.",
+            amount(summary.headline, unit)
+        ),
+    };
+    Some(Finding {
+        importance: Importance::Notable,
+        text,
+        because: format!("two states of the time of a line between CPUs, told apart over the {of} at {}", largest.case),
+        metrics: vec![METRIC],
+    })
+}

@@ -1,0 +1,68 @@
+//! CPUs that a host moves: what all of them move together has two values, each named by how far apart they stood.
+
+use kelvin_analysis::testing::{add_scalars, run};
+use kelvin_analysis::{Analysis, MetricResult, analyse};
+use kelvin_model::{Axis, AxisScale, Canaries, Case, Metric, Treatment};
+
+const AXES: [Option<Axis>; 3] = [
+    Some(Axis::new("bytes", "working set", AxisScale::Bytes)),
+    Some(Axis::new("cpus", "CPUs", AxisScale::Category)),
+    None,
+];
+static FILL: Metric =
+    Metric::rate("mem.bandwidth.fill", "A fill").over(AXES).headline(Treatment::AsFound).canaries(Canaries::NONE);
+static HANDOVER: Metric = Metric::duration("mem.bandwidth.handover", "A line")
+    .over(AXES)
+    .headline(Treatment::AsFound)
+    .canaries(Canaries::NONE);
+
+const NEAR: f64 = 62.0;
+const FAR: f64 = 226.0;
+
+/// A run of these rates in GB/s and times of a line in ns, round by round.
+fn of(rates: [f64; 6], ways: [f64; 6]) -> Analysis {
+    let mut run = run(&[FILL, HANDOVER]);
+    let case = || Case::new().with("bytes", 128 << 20).with_word("cpus", "all");
+    add_scalars(&mut run, &FILL, case(), &rates.map(|rate| rate * 1e9));
+    add_scalars(&mut run, &HANDOVER, case(), &ways);
+    analyse(&run)
+}
+
+fn fill(analysis: &Analysis) -> &MetricResult {
+    analysis.results.iter().find(|result| result.metric.id == FILL.id).unwrap()
+}
+
+fn names(analysis: &Analysis) -> Vec<Option<&str>> {
+    fill(analysis).outcome.summary().unwrap().modes.iter().map(|mode| mode.level.as_deref()).collect()
+}
+
+fn finding(analysis: &Analysis) -> Option<&str> {
+    analysis.findings.iter().find(|finding| finding.metrics.contains(&HANDOVER.id)).map(|finding| finding.text.as_str())
+}
+
+#[test]
+fn each_rate_is_named_by_how_far_apart_the_cpus_stood() {
+    let analysis = of([40.0, 77.0, 40.4, 39.8, 76.5, 40.1], [NEAR, FAR, NEAR + 1.0, NEAR, FAR - 2.0, NEAR]);
+    assert_eq!(names(&analysis), [Some("a line takes 62.0 ns between CPUs"), Some("a line takes 225 ns between CPUs")]);
+    let text = finding(&analysis).unwrap();
+    assert!(text.contains("62.0 ns (67 %) and 225 ns (33 %) of the rounds"), "{text}");
+    assert!(
+        text.contains("mem.bandwidth.fill the most: 40.0 GB/s (67 %, a line takes 62.0 ns between CPUs)"),
+        "{text}"
+    );
+}
+
+#[test]
+fn cpus_that_stay_where_they_are_explain_no_two_rates() {
+    let analysis = of([40.0, 77.0, 40.4, 39.8, 76.5, 40.1], [NEAR, NEAR, NEAR + 1.0, NEAR, NEAR - 2.0, NEAR]);
+    assert_eq!(names(&analysis), [None, None]);
+    assert_eq!(finding(&analysis), None);
+}
+
+#[test]
+fn a_move_is_told_though_no_rate_shows_it() {
+    let analysis = of([40.0, 40.2, 40.4, 39.8, 40.3, 40.1], [NEAR, FAR, NEAR, NEAR, FAR, NEAR]);
+    assert!(names(&analysis).is_empty());
+    let text = finding(&analysis).unwrap();
+    assert!(text.ends_with("this run shows what all of them move together where they stood, at 62.0 ns."), "{text}");
+}
