@@ -13,7 +13,7 @@ use kelvin_sys::bounce::Line;
 use kelvin_sys::clock::Clock;
 use kelvin_sys::image::resident_around;
 use kelvin_sys::kernels::bandwidth::{Arrays, Kernel, Operation, TURN, Window};
-use kelvin_sys::memory::Pages;
+use kelvin_sys::memory::{Arena, Pages};
 
 use super::allowance::{allowance, largest, last_level};
 use super::axes::{BYTES, CPUS, number};
@@ -300,6 +300,11 @@ impl Mover {
         }
     }
 
+    /// The memory itself.
+    pub(super) fn arena(&self) -> &Arena {
+        self.arrays.arena()
+    }
+
     /// Whether each iteration goes through all of the working set, and finds what the last one left in the caches.
     fn comes_back(&self, operation: Operation) -> bool {
         self.part(operation) == self.arrays.array_bytes(operation)
@@ -307,10 +312,10 @@ impl Mover {
 
     /// What was asked for and what was obtained, in words.
     pub(super) fn obtained(&self) -> Result<String, Stop> {
-        let resident = resident_around(self.arrays.address())?;
+        let resident = resident_around(self.arena().address())?;
         Ok(format!(
             "huge pages asked for {} bytes; resident by smaps {} bytes, {} of them in huge pages",
-            self.arrays.mapped(),
+            self.arena().len(),
             resident.bytes,
             resident.huge
         ))

@@ -40,8 +40,8 @@ pub(crate) static PROBE: Probe = Probe {
     method: Method {
         how: "The thread moves to a CPU of one node and takes memory from another one alone (set_mempolicy, MPOL_BIND), \
               twice the last-level cache and at least 64 MiB, in huge pages where there are any; move_pages is asked where 256 of \
-              its pages are, and one that lies elsewhere fails the round. Then a random ring is followed as in \
-              mem.latency, and the memory read in order by the widest loads as in mem.bandwidth.read, one CPU at work. A \
+              its pages are, and one that lies elsewhere fails the round. A random ring in it is followed as in \
+              mem.latency, and then as much memory, taken and checked anew, is read in order by the widest loads as in mem.bandwidth.read, one CPU at work. A \
               node without CPUs is only read from.",
         prediction: "Of a node's own memory none here: see mem.latency and mem.bandwidth. Of another node's: that of the own \
                      as measured in this run, times the ratio of the distances that the firmware states (over it for bandwidth). \
@@ -128,6 +128,7 @@ fn measure(bench: &mut Bench<'_>, node: u32, bytes: usize) -> Result<(), Stop> {
     drop(ring);
     let mut mover = obtained(bytes, Mover::new(bytes, PART))?;
     drop(bound);
+    bench.note(check_node(mover.arena(), node)?);
     let kernels = Operation::Read.kernels();
     let kernel = kernels.iter().rev().find(|kernel| !kernel.name().contains(' '));
     let kernel = *kernel.ok_or_else(|| Stop::fail("no kernel reads"))?;

@@ -116,14 +116,9 @@ impl Arrays {
         Ok(arrays)
     }
 
-    /// Its first address.
-    pub fn address(&self) -> usize {
-        self.arena.address()
-    }
-
-    /// Bytes mapped.
-    pub fn mapped(&self) -> usize {
-        self.arena.len()
+    /// The memory that they lie in.
+    pub fn arena(&self) -> &Arena {
+        &self.arena
     }
 
     /// Bytes of each array of an operation.
