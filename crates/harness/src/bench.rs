@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
-use kelvin_model::{Batches, Metric, OverheadReading, Reading, Readings, Tags};
+use kelvin_model::{Batches, Canary, Metric, OverheadReading, Reading, Readings, Tags};
 use kelvin_stats::median;
 use kelvin_sys::clock::Clock;
 use kelvin_sys::kernels;
@@ -43,6 +44,8 @@ pub struct Bench<'a> {
     metrics: usize,
     overhead: OverheadReading,
     canaries: Canaries,
+    /// The threads that work with this one just now.
+    crew: Option<Arc<Crew>>,
     watch: Watch,
     readings: Vec<Reading>,
     notes: Vec<String>,
@@ -59,6 +62,7 @@ impl<'a> Bench<'a> {
             metrics: metrics.max(1),
             overhead: measure_overhead(clock, nanoseconds_per_tick),
             canaries: Canaries::new(clock, nanoseconds_per_tick, request.canaries, request.seed),
+            crew: None,
             watch: Watch::new(request.cpu, request.throttle_file.as_deref()),
             readings: Vec::new(),
             notes: Vec::new(),
@@ -159,7 +163,8 @@ impl<'a> Bench<'a> {
     /// of iterations, and returns when the last one has.
     ///
     /// The calling thread does the part of its own CPU itself: a thread that waited there for the next start would take
-    /// the CPU from it meanwhile.
+    /// the CPU from it meanwhile. Canaries are read on all CPUs meanwhile, one after the other (of many some at a
+    /// time), and the longest reading of each counts.
     pub fn together(
         &mut self,
         cpus: &[u32],
@@ -168,12 +173,14 @@ impl<'a> Bench<'a> {
     ) -> Result<(), Stop> {
         let own = cpus.iter().position(|&cpu| cpu == self.cpu());
         let others = || cpus.iter().enumerate().filter(|&(member, _)| Some(member) != own);
-        let crew = Crew::new(others().count());
+        let crew = Arc::new(Crew::new(others().count()));
         std::thread::scope(|scope| {
-            for (member, &cpu) in others() {
+            for (number, (member, &cpu)) in others().enumerate() {
                 let (crew, operation) = (&crew, &operation);
-                scope.spawn(move || crew.work(cpu, &|iterations| operation(member, iterations)));
+                let canaries = self.canaries.of_another_thread();
+                scope.spawn(move || crew.work(number, cpu, canaries, &|iterations| operation(member, iterations)));
             }
+            self.crew = Some(Arc::clone(&crew));
             let outcome = lead(self, &mut |iterations| {
                 crew.round(iterations, || {
                     if let Some(member) = own {
@@ -181,6 +188,7 @@ impl<'a> Bench<'a> {
                     }
                 })
             });
+            self.crew = None;
             crew.dismiss();
             outcome
         })
@@ -351,7 +359,7 @@ impl<'a> Bench<'a> {
                 break;
             }
             if tags.len().is_multiple_of(sampling.stride) {
-                self.canaries.read(guards, &mut canaries);
+                self.read_canaries(guards, &mut canaries)?;
                 // Where nothing was read, nothing was evicted.
                 if sampling.rewarm > 0 && guards != kelvin_model::Canaries::NONE {
                     timed(self.clock, sampling.rewarm)?;
@@ -375,7 +383,7 @@ impl<'a> Bench<'a> {
             }
         }
         self.look_at_files(&mut tags[looked..]);
-        self.canaries.read(guards, &mut canaries);
+        self.read_canaries(guards, &mut canaries)?;
         for (metric, nanoseconds) in metrics.into_iter().zip(times) {
             let batches = Batches {
                 iterations: vec![sampling.iterations; nanoseconds.len()],
@@ -386,6 +394,19 @@ impl<'a> Bench<'a> {
                 canaries: canaries.clone(),
             };
             self.keep(metric, Readings::Batches(batches));
+        }
+        Ok(())
+    }
+
+    /// Reads the canaries on every CPU that is at work.
+    fn read_canaries(
+        &mut self,
+        wanted: kelvin_model::Canaries,
+        columns: &mut BTreeMap<Canary, Vec<f32>>,
+    ) -> Result<(), Stop> {
+        match &self.crew {
+            Some(crew) => crew.read_canaries(&mut self.canaries, wanted, columns)?,
+            None => self.canaries.read(wanted, columns),
         }
         Ok(())
     }

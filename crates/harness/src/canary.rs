@@ -39,14 +39,29 @@ impl Canaries {
         Self { clock, nanoseconds_per_tick, ring: RingState::Unmade, enabled, seed }
     }
 
+    /// The canaries of another thread, with memory of its own.
+    pub(crate) fn of_another_thread(&self) -> Self {
+        Self::new(self.clock, self.nanoseconds_per_tick, self.enabled, self.seed)
+    }
+
+    /// Whether they are read at all.
+    pub(crate) fn are_read(&self) -> bool {
+        self.enabled
+    }
+
     /// Times every canary of `wanted` once and appends to its column.
     pub(crate) fn read(&mut self, wanted: kelvin_model::Canaries, columns: &mut BTreeMap<Canary, Vec<f32>>) {
+        self.read_each(wanted, |canary, nanoseconds| columns.entry(canary).or_default().push(nanoseconds));
+    }
+
+    /// Times every canary of `wanted` once, and gives each reading in nanoseconds to `keep` when it is made.
+    pub(crate) fn read_each(&mut self, wanted: kelvin_model::Canaries, mut keep: impl FnMut(Canary, f32)) {
         if !self.enabled {
             return;
         }
         for canary in wanted.iter() {
             if let Some(nanoseconds) = self.time(canary) {
-                columns.entry(canary).or_default().push(nanoseconds);
+                keep(canary, nanoseconds);
             }
         }
     }

@@ -1,10 +1,13 @@
 //! Threads that work at the same time: one start line, one finish line, each thread on its own CPU.
 
-use std::sync::Mutex;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use kelvin_model::Canary;
 use kelvin_sys::cpu;
 
+use crate::canary::Canaries;
 use crate::probe::Stop;
 
 /// A crew of threads that do the same work in step. They spin at the lines, so that waking up is not part of the time.
@@ -15,9 +18,25 @@ pub(crate) struct Crew {
     iterations: AtomicU64,
     finished: AtomicUsize,
     failure: Mutex<Option<String>>,
+    watch: Mutex<Watched>,
+}
+
+/// What the canaries of some members say together.
+struct Watched {
+    wanted: kelvin_model::Canaries,
+    /// The member whose turn it is.
+    turn: usize,
+    /// The one that will be the first of the next reading.
+    next: usize,
+    /// The longest reading of each, in nanoseconds.
+    longest: BTreeMap<Canary, f32>,
 }
 
 const DISMISSED: u64 = u64::MAX;
+/// The number of iterations that stands for a reading of the canaries instead.
+const CANARIES: u64 = u64::MAX;
+/// Members whose canaries one reading takes at most; the next reading goes on with those after them.
+const MOST_WATCHED: usize = 7;
 
 impl Crew {
     pub(crate) fn new(size: usize) -> Self {
@@ -27,14 +46,19 @@ impl Crew {
             iterations: AtomicU64::new(0),
             finished: AtomicUsize::new(0),
             failure: Mutex::new(None),
+            watch: Mutex::new(Watched {
+                wanted: kelvin_model::Canaries::NONE,
+                turn: 0,
+                next: 0,
+                longest: BTreeMap::new(),
+            }),
         }
     }
 
-    /// The life of one member.
-    pub(crate) fn work(&self, cpu: u32, operation: &(impl Fn(u64) + Sync)) {
+    /// The life of one member, which has a number from 0 and canaries of its own.
+    pub(crate) fn work(&self, member: usize, cpu: u32, mut canaries: Canaries, operation: &(impl Fn(u64) + Sync)) {
         if let Err(error) = cpu::pin(&[cpu]) {
-            let mut failure = self.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            *failure = Some(format!("cannot pin a thread to CPU {cpu}: {error}"));
+            *lock(&self.failure) = Some(format!("cannot pin a thread to CPU {cpu}: {error}"));
         }
         for round in 1.. {
             let mut next = self.round.load(Ordering::Acquire);
@@ -45,7 +69,10 @@ impl Crew {
             if next == DISMISSED {
                 return;
             }
-            operation(self.iterations.load(Ordering::Relaxed));
+            match self.iterations.load(Ordering::Relaxed) {
+                CANARIES => self.watch(member, &mut canaries),
+                iterations => operation(iterations),
+            }
             self.finished.fetch_add(1, Ordering::AcqRel);
         }
     }
@@ -59,8 +86,54 @@ impl Crew {
         while self.finished.load(Ordering::Acquire) < self.size {
             std::thread::yield_now();
         }
-        let failure = self.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        failure.clone().map_or(Ok(()), |reason| Err(Stop::fail(reason)))
+        lock(&self.failure).clone().map_or(Ok(()), |reason| Err(Stop::fail(reason)))
+    }
+
+    /// Times the canaries of the calling thread and of the members, and appends the longest reading of each to its column:
+    /// work that all of them do together is disturbed where one of them is. One after the other, since two of them may be
+    /// threads of one core, which would disturb each other.
+    pub(crate) fn read_canaries(
+        &self,
+        own: &mut Canaries,
+        wanted: kelvin_model::Canaries,
+        columns: &mut BTreeMap<Canary, Vec<f32>>,
+    ) -> Result<(), Stop> {
+        if !own.are_read() || wanted == kelvin_model::Canaries::NONE {
+            return Ok(());
+        }
+        let mut longest = BTreeMap::new();
+        own.read_each(wanted, |canary, nanoseconds| keep_longest(&mut longest, canary, nanoseconds));
+        let first = {
+            let mut watched = lock(&self.watch);
+            watched.wanted = wanted;
+            watched.longest = longest;
+            watched.next
+        };
+        let watched = self.size.min(MOST_WATCHED);
+        for place in 0..watched {
+            lock(&self.watch).turn = (first + place) % self.size;
+            self.round(CANARIES, || {})?;
+        }
+        let mut watch = lock(&self.watch);
+        watch.next = (first + watched) % self.size.max(1);
+        for (&canary, &nanoseconds) in &watch.longest {
+            columns.entry(canary).or_default().push(nanoseconds);
+        }
+        Ok(())
+    }
+
+    /// One member's part in a reading: none unless it is its turn.
+    fn watch(&self, member: usize, canaries: &mut Canaries) {
+        let wanted = {
+            let watched = lock(&self.watch);
+            if watched.turn != member {
+                return;
+            }
+            watched.wanted
+        };
+        canaries.read_each(wanted, |canary, nanoseconds| {
+            keep_longest(&mut lock(&self.watch).longest, canary, nanoseconds);
+        });
     }
 
     /// Sends the members home.
@@ -69,9 +142,67 @@ impl Crew {
     }
 }
 
+fn keep_longest(longest: &mut BTreeMap<Canary, f32>, canary: Canary, nanoseconds: f32) {
+    let known = longest.entry(canary).or_insert(nanoseconds);
+    *known = known.max(nanoseconds);
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kelvin_sys::clock::Clock;
+
+    fn canaries(enabled: bool) -> Canaries {
+        Canaries::new(Clock::MonotonicRaw, 1.0, enabled, 1)
+    }
+
+    #[test]
+    fn the_canaries_of_all_members_count_as_one_reading() {
+        let crew = Crew::new(1);
+        let here = cpu::allowed().unwrap()[0];
+        // A clock of which a tick is a thousand nanoseconds on the other CPU: its readings are the longer ones.
+        let slow = Canaries::new(Clock::MonotonicRaw, 1000.0, true, 1);
+        let mut columns = BTreeMap::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| crew.work(0, here, slow, &|_| panic!("canaries are no work")));
+            for _ in 0..3 {
+                crew.read_canaries(&mut canaries(true), kelvin_model::Canaries::CORE, &mut columns).unwrap();
+            }
+            crew.read_canaries(&mut canaries(true), kelvin_model::Canaries::NONE, &mut columns).unwrap();
+            crew.read_canaries(&mut canaries(false), kelvin_model::Canaries::CORE, &mut columns).unwrap();
+            crew.dismiss();
+        });
+        assert_eq!(columns.keys().copied().collect::<Vec<_>>(), [Canary::Chain, Canary::Block]);
+        for readings in columns.values() {
+            assert!(readings.len() == 3 && readings.iter().all(|&reading| reading > 100_000.0), "{readings:?} ns");
+        }
+    }
+
+    #[test]
+    fn of_many_members_each_reading_takes_the_next_ones() {
+        let crew = Crew::new(MOST_WATCHED + 2);
+        let here = cpu::allowed().unwrap()[0];
+        // Only the last member's readings are long.
+        let of = |member| Canaries::new(Clock::MonotonicRaw, if member > MOST_WATCHED { 1000.0 } else { 1.0 }, true, 1);
+        let mut columns = BTreeMap::new();
+        std::thread::scope(|scope| {
+            for member in 0..MOST_WATCHED + 2 {
+                let crew = &crew;
+                scope.spawn(move || crew.work(member, here, of(member), &|_| {}));
+            }
+            for _ in 0..2 {
+                crew.read_canaries(&mut canaries(true), kelvin_model::Canaries::of(&[Canary::Chain]), &mut columns)
+                    .unwrap();
+            }
+            crew.dismiss();
+        });
+        let chain = &columns[&Canary::Chain];
+        assert!(chain[1] > 20.0 * chain[0], "{chain:?} ns");
+    }
 
     #[test]
     fn every_member_does_every_round() {
@@ -79,9 +210,10 @@ mod tests {
         let (done, own) = (AtomicU64::new(0), std::cell::Cell::new(false));
         let here = cpu::allowed().unwrap()[0];
         std::thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| {
-                    crew.work(here, &|iterations| {
+            for member in 0..3 {
+                let (crew, done) = (&crew, &done);
+                scope.spawn(move || {
+                    crew.work(member, here, canaries(true), &|iterations| {
                         done.fetch_add(iterations, Ordering::Relaxed);
                     })
                 });
@@ -98,7 +230,7 @@ mod tests {
     fn a_member_that_cannot_be_placed_fails_the_round() {
         let crew = Crew::new(1);
         std::thread::scope(|scope| {
-            scope.spawn(|| crew.work(8000, &|_| {}));
+            scope.spawn(|| crew.work(0, 8000, canaries(true), &|_| {}));
             assert!(matches!(crew.round(1, || {}), Err(Stop::Fail(_))));
             crew.dismiss();
         });
