@@ -14,9 +14,9 @@ moves a rate by some percent: the C loops are run as several processes that shar
 medians and the best of their bests count.
 
 The host of a virtual machine moves its CPUs: what all of them move together has one value where they stand in one complex
-of cores and another in two. How long a cache line takes from one to the other tells (bench/peers/handover.c, and kelvin's own
-mem.bandwidth.handover): a pair on all CPUs counts only if they stood alike throughout, and is measured again otherwise;
-how many were left out is said.
+of cores and another in two. How long a cache line takes from one to the other tells (bench/peers/handover.c before and after a
+program, kelvin's own mem.bandwidth.handover in the median of its rounds): a pair on all CPUs counts only if they stood alike,
+and is measured again otherwise; how many were left out is said.
 
 What is judged is the ratio kelvin / other over the pairs: its Hodges-Lehmann estimate and the exact 90 % interval of the
 signed-rank test, median against median and best against best where the other program tells both. Of a program that tells
@@ -190,7 +190,7 @@ def kelvin_figures(report):
             raise RuntimeError(f"{metric} was not measured: {outcome}")
         middle = summary["headline"] if "measured" in outcome else summary["as_found"]["value"]
         if metric == "mem.bandwidth.handover":
-            ways += summary["round_headlines"]
+            ways.append(statistics.median(summary["round_headlines"]))
             continue
         key, size = (metric, result["case"]["cpus"]), result["case"]["bytes"]
         if key not in found or size > found[key][1]:
