@@ -9,7 +9,6 @@
 
 Bounds: 30 s, 10 s, 64 MiB, 10 ms, 3 MiB.  Exit status: 0 all kept, 1 one was not, 2 it could not be done.
 """
-import argparse
 import statistics
 import subprocess
 import tempfile
@@ -65,8 +64,7 @@ def start_up(kelvin, times=50):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    common.add_common_arguments(parser)
+    parser = common.parser_of(__doc__)
     parser.add_argument("--runs", type=int, default=3, help="runs of each kind; the worst counts [default: %(default)s]")
     return parser.parse_args()
 

@@ -20,7 +20,6 @@ bound of the interval must be above 0.97; there are more pairs of what straddles
 
 Exit status: 0 nothing moves more, 1 something does, 2 it could not be done.
 """
-import argparse
 import random
 import re
 import shutil
@@ -159,11 +158,7 @@ def kelvin_figures(report):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    common.add_common_arguments(parser)
-    parser.add_argument("--pairs", type=int, default=15, help="pairs of each comparison at least [default: %(default)s]")
-    parser.add_argument("--most-pairs", type=int, default=45, help="pairs of one that straddles its bound at most [default: %(default)s]")
-    parser.add_argument("--seconds", type=float, default=0.5, help="time of each program in a pair [default: %(default)s]")
+    parser = common.parser_of_pairs(__doc__, seconds=0.5, most_pairs=45)
     return common.parse_pairs(parser)
 
 
@@ -206,8 +201,7 @@ def benchmark():
     header = ["operation", "CPUs", "beside it", "figures", "kelvin", "its figure", "ratio", "90 % interval", "pairs", f"above {BOUND:g}"]
     print(f"Bandwidth of memory, CPU {peers.cpu} or all: {common.describe_machine()}\n")
     print(common.table(header, [cells for _, cells in rows]))
-    print(f"\n{peers.sides} sides were measured, {peers.again} more were disturbed and measured again, "
-          f"{peers.disturbed} of those that count were disturbed all the same.")
+    print(f"\n{peers.told()}")
     return all(kept for kept, _ in rows)
 
 
