@@ -10,7 +10,7 @@ function kelvinFigures(data, say) {
   for (const figure of data.figures) figure.title = clean(figure.title);
   for (const series of data.figures.flatMap((figure) => figure.series ?? [])) {
     series.label = clean(series.label);
-    series.points = series.points.map(([x, y, low, high]) => ({ x, y, low, high }));
+    series.points = series.points.map(([x, y, low = y, high = y]) => ({ x, y, low, high }));
   }
 
   const { text, makeAxis, extent, ticks } = kelvinAxes();
@@ -290,6 +290,7 @@ function kelvinFigures(data, say) {
     let chart = null;
     let box = null;
     let axes = null;
+    element.querySelector('.controls').append(document.getElementById('export').content.cloneNode(true));
     const canvas = element.querySelector('.canvas');
     const reset = element.querySelector('[data-action="reset"]');
 

@@ -135,8 +135,8 @@ fn facts(group: &str, rows: &[&FactRow]) -> String {
     let count = if unknown == 0 { String::new() } else { format!(", {unknown} unknown") };
     let lines: String = rows.iter().map(|row| fact(row)).collect();
     let table = format!(
-        "<table class=\"plain\"><caption class=\"unseen\">{group}</caption><thead class=\"unseen\"><tr><th scope=\"col\">Fact</th>\
-         <th scope=\"col\">Value</th><th scope=\"col\">Source</th></tr></thead><tbody>{lines}</tbody></table>",
+        "<table class=\"plain\"><caption class=\"unseen\">{group}</caption><thead class=\"unseen\"><tr><th>Fact</th>\
+         <th>Value</th><th>Source</th></tr></thead><tbody>{lines}</tbody></table>",
         group = esc(group)
     );
     format!(
@@ -152,7 +152,7 @@ fn fact(row: &FactRow) -> String {
         Some(text) => format!("<td>{}</td><td class=\"why\">{}</td>", esc(text), esc(&row.source)),
         None => format!("<td class=\"why\">unknown</td><td class=\"why\">{}</td>", esc(&row.source)),
     };
-    format!("<tr><th scope=\"row\">{}</th>{value}</tr>", esc(&row.label))
+    format!("<tr><th>{}</th>{value}</tr>", esc(&row.label))
 }
 
 /// The canaries over the run.

@@ -10,21 +10,25 @@ use crate::figures::Figure;
 use crate::sections::{Curve, CurveSeries, Entry, Matrix, Pair, Section};
 use crate::{Report, units, words};
 
-/// Columns of the table; the names are repeated in each cell for narrow screens, where rows become cards.
+/// Columns of the table.
 const COLUMNS: [&str; 6] = ["Metric", "Measured", "Cycles", "Predicted", "Ratio", "Verdict"];
+
+/// The names of the columns for the style sheet: on narrow screens rows become cards, and each cell says what it is.
+pub(super) fn labels() -> String {
+    let rule = |(index, name): (usize, &&str)| format!(".results td:nth-child({}){{--label:\"{name}\"}}", index + 1);
+    COLUMNS.iter().enumerate().skip(1).map(rule).collect()
+}
 
 /// The section of an area: table, then the figures of its curves.
 pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure], id: &str) -> String {
     let mut page = heading(id, &section.title);
     page.push_str("<p class=\"table-controls js-only\"><button type=\"button\" data-action=\"expand-all\" aria-expanded=\"false\">\
                    Show all derivations</button></p>");
-    let columns: String =
-        COLUMNS.iter().map(|name| format!("<th scope=\"col\" role=\"columnheader\">{name}</th>")).collect();
+    let columns: String = COLUMNS.iter().map(|name| format!("<th>{name}</th>")).collect();
     let _ = write!(
         page,
-        "<table class=\"results\" role=\"table\"><caption class=\"unseen\">{}: measured beside predicted</caption>\
-         <colgroup><col><col><col><col><col><col></colgroup>\
-         <thead role=\"rowgroup\"><tr role=\"row\">{columns}</tr></thead>",
+        "<table class=\"results\"><caption class=\"unseen\">{}: measured beside predicted</caption>\
+         <colgroup><col><col><col><col><col><col></colgroup><thead><tr>{columns}</tr></thead>",
         esc(&section.title)
     );
     let mut number = 0;
@@ -63,13 +67,10 @@ impl Row {
 
     /// The row and its detail, which the script hides until it is asked for.
     fn html(&self, id: &str) -> String {
-        let head = format!(
-            "<th scope=\"row\" role=\"rowheader\"><span class=\"name\" data-expand=\"{id}\">{}</span></th>",
-            self.name
-        );
         format!(
-            "<tbody role=\"rowgroup\"><tr role=\"row\">{head}{}</tr><tr role=\"row\" class=\"detail\" id=\"{id}\"><td \
-             role=\"cell\" colspan=\"6\">{}</td></tr></tbody>",
+            "<tbody><tr><th><span class=\"name\" data-expand=\"{id}\">{}</span></th>{}</tr>\
+             <tr class=\"detail\" id=\"{id}\"><td colspan=\"6\">{}</td></tr></tbody>",
+            self.name,
             self.cells.html(),
             self.detail
         )
@@ -86,22 +87,11 @@ enum Cells {
 
 impl Cells {
     fn html(&self) -> String {
-        let cell = |column: usize, class: &str, content: &str| {
-            let empty = if content.is_empty() { " empty" } else { "" };
-            format!("<td role=\"cell\" class=\"{class}{empty}\" data-label=\"{}\">{content}</td>", COLUMNS[column])
-        };
         match self {
-            Self::Number { measured, cycles, predicted, ratio, verdict } => [
-                cell(1, "number", measured),
-                cell(2, "number", cycles),
-                cell(3, "number", predicted),
-                cell(4, "ratio-cell", ratio),
-                cell(5, "verdict-cell", verdict),
-            ]
-            .concat(),
-            Self::Missing(why) => {
-                format!("<td role=\"cell\" class=\"missing\" colspan=\"5\" data-label=\"\">{why}</td>")
+            Self::Number { measured, cycles, predicted, ratio, verdict } => {
+                [measured, cycles, predicted, ratio, verdict].map(|content| format!("<td>{content}</td>")).concat()
             }
+            Self::Missing(why) => format!("<td class=\"missing\" colspan=\"5\">{why}</td>"),
         }
     }
 }
@@ -255,10 +245,10 @@ fn ratio(results: &[&MetricResult]) -> String {
 pub(super) fn verdict(result: &MetricResult) -> String {
     let word = words::verdict(result);
     match result.verdict {
-        Verdict::AsPredicted => format!("<span class=\"verdict-word good\">● {word}</span>"),
-        Verdict::Above => format!("<span class=\"verdict-word odd\">▲ {word}</span>"),
-        Verdict::Below => format!("<span class=\"verdict-word odd\">▼ {word}</span>"),
-        Verdict::NotPredicted => "<span class=\"verdict-word quiet\">no prediction</span>".into(),
+        Verdict::AsPredicted => format!("<b class=\"good\">● {word}</b>"),
+        Verdict::Above => format!("<b class=\"odd\">▲ {word}</b>"),
+        Verdict::Below => format!("<b class=\"odd\">▼ {word}</b>"),
+        Verdict::NotPredicted => "<b class=\"quiet\">no prediction</b>".into(),
         Verdict::NotMeasured => String::new(),
     }
 }
@@ -298,9 +288,9 @@ fn line_verdict(results: &[&MetricResult]) -> String {
     match gaps.first() {
         Some(first) if gaps.iter().all(|result| words::verdict(result) == words::verdict(first)) => {
             let sign = if first.verdict == Verdict::Above { '▲' } else { '▼' };
-            format!("<span class=\"verdict-word odd\">{sign} {} {}</span>", gaps.len(), words::verdict(first))
+            format!("<b class=\"odd\">{sign} {} {}</b>", gaps.len(), words::verdict(first))
         }
-        Some(_) => format!("<span class=\"verdict-word odd\">▲▼ {} differ</span>", gaps.len()),
+        Some(_) => format!("<b class=\"odd\">▲▼ {} differ</b>", gaps.len()),
         None => results
             .iter()
             .find(|result| result.verdict == Verdict::AsPredicted)
