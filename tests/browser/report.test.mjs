@@ -371,6 +371,7 @@ test('without script all rows, drawings and tables are there', () => withReport(
     assert.ok(await figure.locator('.data table').isVisible());
   }
   assert.ok(!(await page.locator('#theme').isVisible()));
+  for (const folded of await page.locator('details.folded > summary').all()) await folded.click();
   for (const detail of await page.locator('tr.detail').all()) assert.ok(await detail.isVisible());
   const { width } = await page.locator('body').boundingBox();
   assert.ok(width <= 1400);

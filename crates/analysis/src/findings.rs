@@ -181,15 +181,22 @@ fn count_findings(analysis: &Analysis) -> Vec<Finding> {
         Outcome::Skipped(reason) => Some(reason.0.clone()),
         _ => None,
     });
+    let tried = tried(analysis);
     [
-        (Importance::Major, failed, "failed"),
-        (Importance::Notable, unknown, "could not be known, for want of undisturbed samples"),
-        (Importance::Detail, skipped, "were skipped"),
+        (Importance::Major, failed, "failed", tried),
+        (Importance::Notable, unknown, "could not be known, for want of undisturbed samples", tried),
+        (Importance::Detail, skipped, "were skipped", analysis.results.len()),
     ]
     .into_iter()
-    .filter(|(_, results, _)| !results.is_empty())
-    .map(|(importance, results, what)| counted(importance, &results, what, analysis.results.len()))
+    .filter(|(_, results, ..)| !results.is_empty())
+    .map(|(importance, results, what, all)| counted(importance, &results, what, all))
     .collect()
+}
+
+/// Figures that the run went to measure, whatever came of it.
+fn tried(analysis: &Analysis) -> usize {
+    let is_left_out = |outcome: &Outcome| matches!(outcome, Outcome::Skipped(_) | Outcome::NotReached);
+    analysis.results.iter().filter(|result| !is_left_out(&result.outcome)).count()
 }
 
 fn counted(importance: Importance, results: &[(&MetricResult, String)], what: &str, all: usize) -> Finding {
@@ -319,7 +326,7 @@ const KINDS: [Kind; 4] = [
 
 /// Figures that carry one kind of warning, in one finding; a detail where chance alone explains as many.
 fn warning_finding(analysis: &Analysis, kind: &Kind) -> Option<Finding> {
-    let all = analysis.results.len();
+    let all = tried(analysis);
     let hit: Vec<&MetricResult> =
         analysis.results.iter().filter(|result| result.warnings.iter().any(kind.is)).collect();
     let first = hit.first()?;

@@ -359,6 +359,9 @@ fn drift_that_chance_explains_is_a_detail() {
                 (0..6).map(|i| 100.0 + f64::from(if case < drifts { 2 * i } else { i % 2 })).collect();
             add_scalars(&mut run, &VALUE, Case::new().with("size", case), &rising);
         }
+        // What was never tried cannot drift by chance.
+        let skipped = Attempt::Skipped(Reason::new("left out"));
+        add(&mut run, &VALUE, Case::new().with("size", figures), vec![attempt(0, skipped)]);
         let findings = analyse(&run).findings;
         findings.into_iter().find(|finding| finding.text.contains("drifted over the run")).unwrap()
     };

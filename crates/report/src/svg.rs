@@ -211,10 +211,30 @@ fn draw_band(svg: &mut String, frame: &Frame, series: &Series, ranges: bool) {
         let _ = write!(svg, "<path class=\"{class} {}\" d=\"{bar}\"/>", style(series));
         return;
     }
-    let upper = series.points.iter().map(|point| (point.x, point.high));
-    let lower = series.points.iter().rev().map(|point| (point.x, point.low));
-    let edge = upper.chain(lower).map(|(x, y)| (frame.x(x), frame.y(y)));
-    let _ = write!(svg, "<path class=\"{class} {}\" d=\"{}z\"/>", style(series), path::line(edge));
+    let bands: String = runs(series).map(|run| band(frame, run)).collect();
+    let _ = write!(svg, "<path class=\"{class} {}\" d=\"{bands}\"/>", style(series));
+}
+
+/// Longest gap in a history that its band goes over, as a share of the whole: nobody looked in a longer one.
+const LONGEST_GAP: f64 = 0.02;
+
+/// The points of a series between its gaps; only a history has any.
+fn runs(series: &Series) -> impl Iterator<Item = &[Point]> {
+    let (first, last) = (series.points.first(), series.points.last());
+    let length = first.zip(last).map_or(0.0, |(first, last)| last.x - first.x);
+    let most = if series.role == Role::History { LONGEST_GAP * length } else { f64::INFINITY };
+    series.points.chunk_by(move |a, b| b.x - a.x <= most)
+}
+
+/// The band around neighbouring points; around one alone a bar as narrow as can be seen.
+fn band(frame: &Frame, points: &[Point]) -> String {
+    if let [point] = points {
+        let (low, high) = (frame.y(point.low), frame.y(point.high));
+        return path::rectangle(frame.x(point.x) - 1.0, high, 2.0, low - high);
+    }
+    let upper = points.iter().map(|point| (point.x, point.high));
+    let lower = points.iter().rev().map(|point| (point.x, point.low));
+    path::line(upper.chain(lower).map(|(x, y)| (frame.x(x), frame.y(y)))) + "z"
 }
 
 fn draw_series(svg: &mut String, frame: &Frame, series: &Series) {

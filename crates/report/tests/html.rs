@@ -163,6 +163,35 @@ fn each_method_is_told_once_and_its_rows_lead_there() {
     assert!(page.contains("Known ways to get it wrong"));
 }
 
+/// Rows that say nothing but why they are empty would hide the others; nothing of them is lost.
+#[test]
+fn rows_that_one_reason_leaves_empty_are_folded_away() {
+    let mut sample = synthetic::full();
+    let rows = attributes(&markup(&render(&sample)), "data-expand").len();
+    let is_row = |result: &&mut kelvin_analysis::MetricResult| {
+        result.metric.area() == "os" && result.case.is_empty() && result.outcome.summary().is_some()
+    };
+    let mut names = Vec::new();
+    for result in sample.analysis.results.iter_mut().filter(is_row).take(4) {
+        result.outcome = kelvin_analysis::Outcome::Skipped(kelvin_model::Reason::new("left out on purpose"));
+        names.push(result.metric.id.as_str().strip_prefix("os.").unwrap());
+    }
+    assert_eq!(names.len(), 4);
+    let page = markup(&render(&sample));
+    assert_eq!(attributes(&page, "data-expand").len(), rows, "every row is there");
+    let (_, folded) = page.split_once("<details class=\"folded\">").unwrap();
+    let (folded, _) = folded.split_once("</table></details>").unwrap();
+    assert!(folded.starts_with("<summary>4 more lines "), "{folded}");
+    for name in &names {
+        let told = name.replace('.', ".<wbr>");
+        assert!(folded.contains(&told), "{name}");
+    }
+    let mut terminal = Vec::new();
+    kelvin_report::Terminal { width: 200, color: false }.render(&sample.report(), &mut terminal).unwrap();
+    let terminal = String::from_utf8(terminal).unwrap();
+    assert!(terminal.contains(&format!("\nskipped left out on purpose: {}\n", names.join(", "))), "{terminal}");
+}
+
 /// A text that goes on over several points of a line stands once, over all of their rows.
 #[test]
 fn a_derivation_that_points_share_is_told_once() {

@@ -57,20 +57,18 @@ fn prediction(result: &MetricResult) -> String {
         return format!("<p>None: {}.</p>", esc(why.trim_end_matches('.')));
     };
     let unit = result.metric.unit;
-    let mut page = terms([
+    // What an input says of itself stands with it.
+    let is_new = |source: &&String| !prediction.inputs.iter().any(|input| input.source.contains(source.as_str()));
+    let sources: Vec<&str> = prediction.sources.iter().filter(is_new).map(String::as_str).collect();
+    let range = units::span(prediction.low, prediction.high, unit);
+    let rows = [
         ("Formula", format!("<code>{}</code>", esc(&prediction.formula))),
         ("With figures", esc(&prediction.derivation)),
-        (
-            "Unremarkable",
-            esc(&format!(
-                "{}, predicted {}",
-                units::span(prediction.low, prediction.high, unit),
-                units::plain(prediction.value, unit)
-            )),
-        ),
+        ("Unremarkable", esc(&format!("{range}, predicted {}", units::plain(prediction.value, unit)))),
         ("Rests on", esc(words::basis(prediction.basis))),
-        ("Sources", esc(&prediction.sources.join("; "))),
-    ]);
+        ("Sources", esc(&sources.join("; "))),
+    ];
+    let mut page = terms(rows.into_iter().filter(|(_, text)| !text.is_empty()));
     page.push_str(&inputs(prediction));
     page.push_str(&explained(result));
     page
