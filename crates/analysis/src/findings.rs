@@ -153,7 +153,7 @@ fn invalid_findings(analysis: &Analysis) -> Vec<Finding> {
                 importance: Importance::Major,
                 text: format!(
                     "{} came out as {}, which is impossible: {}.",
-                    metric_at(&result.metric.id, &result.case),
+                    metric_at(&result.metric, &result.case),
                     amount(ceiling.value, unit),
                     ceiling.likely_cause
                 ),
@@ -206,7 +206,7 @@ fn counted(importance: Importance, results: &[(&MetricResult, String)], what: &s
     Finding {
         importance,
         text: format!("{} of {all} figures {what}.", results.len()),
-        because: format!("first: {}: {reason}", metric_at(&first.metric.id, &first.case)),
+        because: format!("first: {}: {reason}", metric_at(&first.metric, &first.case)),
         metrics,
     }
 }
@@ -259,7 +259,7 @@ fn gap_finding(run: &Run, analysis: &Analysis, result: &MetricResult) -> Option<
     } else if causes.is_empty() {
         "no hazard of this machine explains it".to_owned()
     } else {
-        format!("{} can explain it", causes.join("; "))
+        format!("what can explain it: {}", causes.join("; "))
     };
     let measured = match summary.states() {
         [] => amount(summary.headline, unit),
@@ -269,7 +269,7 @@ fn gap_finding(run: &Run, analysis: &Analysis, result: &MetricResult) -> Option<
         importance: Importance::Notable,
         text: sentence(&format!(
             "{}: measured {measured}, {} times the predicted {}; {because}",
-            metric_at(&result.metric.id, &result.case),
+            metric_at(&result.metric, &result.case),
             digits(result.ratio?),
             amount(prediction.value, unit)
         )),
@@ -331,7 +331,7 @@ fn warning_finding(analysis: &Analysis, kind: &Kind) -> Option<Finding> {
         analysis.results.iter().filter(|result| result.warnings.iter().any(kind.is)).collect();
     let first = hit.first()?;
     let text = first.warnings.iter().find(|warning| (kind.is)(warning))?.text();
-    let place = metric_at(&first.metric.id, &first.case);
+    let place = metric_at(&first.metric, &first.case);
     let by_chance = kind.alpha * all as f64;
     let expected = if by_chance < 0.5 {
         String::new()

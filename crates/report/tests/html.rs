@@ -161,6 +161,7 @@ fn each_method_is_told_once_and_its_rows_lead_there() {
     assert!(told > 0);
     assert_eq!(page.matches("<details class=\"method\"").count(), told);
     assert!(page.contains("Known ways to get it wrong"));
+    assert!(page.contains("<strong>Prediction:</strong> A bare fork, and the copy of a page table"));
 }
 
 /// Rows that say nothing but why they are empty would hide the others; nothing of them is lost.

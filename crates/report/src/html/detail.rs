@@ -326,10 +326,15 @@ pub(super) fn methods(report: &Report<'_>) -> String {
 }
 
 fn method_text(probe: &ProbeText) -> String {
-    let ProbeText { id, summary, method, pitfalls, sources, must_not_be_used_for } = probe;
-    let mut page = format!("<p>{}</p><p>{}</p>", esc(summary), esc(method));
+    let ProbeText { id, summary, method, prediction, pitfalls, sources, must_not_be_used_for } = probe;
+    let mut page = format!(
+        "<p class=\"lead\">{}</p><p>{}</p><p><strong>Prediction:</strong> {}</p>",
+        esc(summary),
+        esc(method),
+        esc(prediction)
+    );
     if let Some(never) = must_not_be_used_for {
-        let _ = write!(page, "<p><strong>Must not be used for</strong> {}.</p>", esc(never.trim_end_matches('.')));
+        let _ = write!(page, "<p><strong>Must not be used for:</strong> {}.</p>", esc(never.trim_end_matches('.')));
     }
     let part = |title: &str, items: &[String]| {
         let items = list("notes", items.iter().map(|item| esc(item)));
