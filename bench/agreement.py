@@ -19,7 +19,6 @@ of 30 ms each.
 
 Exit status: 0 all agree, 1 one does not, 2 it could not be done.
 """
-import argparse
 import random
 import statistics
 from dataclasses import dataclass, field
@@ -96,16 +95,9 @@ def comparisons():
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    common.add_common_arguments(parser)
-    parser.add_argument("--pairs", type=int, default=15, help="pairs of each quantity at least [default: %(default)s]")
-    parser.add_argument("--max-pairs", type=int, default=60, help="pairs at most, while not settled [default: %(default)s]")
-    parser.add_argument("--seconds", type=float, default=1, help="wall time of each side of a pair [default: %(default)s]")
+    parser = common.parser_of_pairs(__doc__, seconds=1, most_pairs=60)
     parser.add_argument("--only", action="append", metavar="METRIC", help="only this metric; may be given more than once")
-    arguments = parser.parse_args()
-    if not 5 <= arguments.pairs <= arguments.max_pairs:
-        parser.error("--pairs must be at least 5 (fewer give no 90 % interval) and at most --max-pairs")
-    return arguments
+    return common.parse_pairs(parser)
 
 
 def benchmark():
@@ -116,7 +108,7 @@ def benchmark():
     kelvin = common.kelvin_program(arguments.kelvin)
     peers, order = Peers(common.last_allowed_cpu()), random.Random(arguments.seed)
     open_ones, done = list(chosen), 0
-    while open_ones and done < arguments.max_pairs:
+    while open_ones and done < arguments.most_pairs:
         order.shuffle(open_ones)
         for comparison in open_ones:
             comparison.measure(kelvin, peers, arguments.seconds, order.sample(["kelvin", "peer"], 2))
@@ -128,8 +120,7 @@ def benchmark():
     header += ["as found / its figure", "90 % interval", "bound", "pairs", "verdict"]
     print(f"Agreement, {arguments.seconds:g} s a side, CPU {peers.cpu}: {common.describe_machine()}\n")
     print(common.table(header, [one.row() for one in chosen]))
-    print(f"\n{peers.sides} sides were measured, {peers.again} more were disturbed and measured again, "
-          f"{peers.disturbed} of those that count were disturbed all the same.")
+    print(f"\n{peers.told()}")
     return all(one.verdict() in ("agrees", "told only") for one in chosen)
 
 

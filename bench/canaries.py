@@ -9,7 +9,6 @@ Bound: the 90 % interval of the ratio with / without lies within --bound of 1.
 
 Exit status: 0 every bound was kept, 1 one was not, 2 it could not be done.
 """
-import argparse
 import random
 import statistics
 
@@ -28,10 +27,7 @@ METRICS = [
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    common.add_common_arguments(parser)
-    parser.add_argument("--pairs", type=int, default=15, help="pairs [default: %(default)s]")
-    parser.add_argument("--seconds", type=float, default=6, help="time of each run [default: %(default)s]")
+    parser = common.parser_of_pairs(__doc__, seconds=6)
     parser.add_argument("--bound", type=float, default=0.02, help="largest change, as a share [default: %(default)s]")
     return common.parse_pairs(parser)
 

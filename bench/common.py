@@ -2,6 +2,7 @@
 
 Python's standard library only. Times in nanoseconds.
 """
+import argparse
 import json
 import math
 import os
@@ -55,17 +56,39 @@ def run(command, timeout=600, **options):
     return done.stdout
 
 
-def add_common_arguments(parser):
-    """The arguments of every benchmark."""
+def parser_of(description):
+    """A parser of the arguments that every benchmark has."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kelvin", type=Path, default=ROOT / "target/release/kelvin", help="the program [default: %(default)s]")
     parser.add_argument("--seed", type=int, default=1, help="seed of the random orders [default: %(default)s]")
+    return parser
+
+
+# Fewer give no interval.
+LEAST_PAIRS = 5
+
+
+def parser_of_pairs(description, seconds, most_pairs=None):
+    """The same for a benchmark of pairs, each side of which takes some seconds; with a most, there are more pairs of what is
+    not settled."""
+    parser = parser_of(description)
+    least = "pairs of each comparison" + (", at least" if most_pairs else "")
+    parser.add_argument("--pairs", type=int, default=15, help=f"{least} [default: %(default)s]")
+    if most_pairs:
+        parser.add_argument("--most-pairs", type=int, default=most_pairs, help="pairs of one that is not settled, at most [default: %(default)s]")
+    parser.add_argument("--seconds", type=float, default=seconds, help="time of each side of a pair [default: %(default)s]")
+    return parser
 
 
 def parse_pairs(parser):
-    """The arguments, of which --pairs must be enough for an interval."""
+    """The arguments, of which --pairs must be enough for an interval, and no more than the most."""
     arguments = parser.parse_args()
-    if arguments.pairs < 5:
-        parser.error("--pairs must be at least 5: fewer give no 90 % interval")
+    if arguments.pairs < LEAST_PAIRS:
+        parser.error(f"--pairs must be at least {LEAST_PAIRS}: fewer give no 90 % interval")
+    if arguments.pairs > getattr(arguments, "most_pairs", arguments.pairs):
+        parser.error("--most-pairs must be at least --pairs")
+    if arguments.seconds <= 0:
+        parser.error("--seconds must be more than 0")
     return arguments
 
 

@@ -17,7 +17,6 @@ What needs root, or a cgroup that is not there, is skipped and said so.
 
 Exit status: 0 all kept, 1 one was not, 2 it could not be done.
 """
-import argparse
 import contextlib
 import json
 import os
@@ -332,8 +331,7 @@ def in_a_place(kelvin, one):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    common.add_common_arguments(parser)
+    parser = common.parser_of(__doc__)
     parser.add_argument("--kills", type=int, default=50, help="kills at random instants [default: %(default)s]")
     return parser.parse_args()
 

@@ -23,7 +23,6 @@ context.
 
 Exit status: 0 all bounds are kept, 1 one is not, 2 it could not be done.
 """
-import argparse
 import json
 import os
 import random
@@ -304,11 +303,7 @@ def judge(chosen, peers, arguments, order):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    common.add_common_arguments(parser)
-    parser.add_argument("--pairs", type=int, default=15, help="pairs of each comparison at least [default: %(default)s]")
-    parser.add_argument("--most-pairs", type=int, default=45, help="pairs of one that straddles its bound at most [default: %(default)s]")
-    parser.add_argument("--seconds", type=float, default=1, help="time of a side [default: %(default)s]")
+    parser = common.parser_of_pairs(__doc__, seconds=1, most_pairs=45)
     parser.add_argument("--dir", type=Path, default=Path(), help="where files are made [default: here]")
     parser.add_argument("--size", type=int, default=4096, help="size of the file of the digest, in MiB [default: %(default)s]")
     parser.add_argument("--beside", nargs="+", metavar="TEXT", help="only comparisons with programs whose names contain one of these")
@@ -339,8 +334,7 @@ def benchmark():
     print(f"Files, CPU {peers.cpu} or all for the digest: {common.describe_machine()}\n")
     header = ["what", "beside it", "kelvin", "its figure", "ratio", "90 % interval", "bound", "pairs", "verdict"]
     print(common.table(header, [cells for _, cells in rows]))
-    print(f"\n{peers.sides} sides were measured, {peers.again} more were disturbed and measured again, "
-          f"{peers.disturbed} of those that count were disturbed all the same.")
+    print(f"\n{peers.told()}")
     return all(kept for kept, _ in rows)
 
 

@@ -10,7 +10,6 @@ As elsewhere here a side counts only if the core was whole right before and righ
 
 Exit status: 0 all agree, 1 one does not, 2 it could not be done.
 """
-import argparse
 import json
 import random
 import statistics
@@ -32,10 +31,7 @@ def sets(report):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    common.add_common_arguments(parser)
-    parser.add_argument("--pairs", type=int, default=15, help="pairs of each comparison [default: %(default)s]")
-    parser.add_argument("--seconds", type=float, default=0.5, help="time of the loop at each working set [default: %(default)s]")
+    parser = common.parser_of_pairs(__doc__, seconds=0.5)
     parser.add_argument("--budget", type=float, default=6, help="time of a kelvin run [default: %(default)s]")
     return common.parse_pairs(parser)
 
@@ -72,8 +68,7 @@ def benchmark():
         rows.append([case, text(ours), text(others), f"{ratio:.4f}", f"{lower:.4f}..{upper:.4f}", f"{bound * 100:g} %", len(ours), "agrees" if good else "NO"])
     print(f"Latency of memory, CPU {peers.cpu}: {common.describe_machine()}\n")
     print(common.table(["working set", "kelvin, as found", "C loop", "ratio", "90 % interval", "bound", "pairs", "verdict"], rows))
-    print(f"\n{peers.sides} sides were measured, {peers.again} more were disturbed and measured again, "
-          f"{peers.disturbed} of those that count were disturbed all the same.")
+    print(f"\n{peers.told()}")
     return kept
 
 

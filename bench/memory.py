@@ -25,7 +25,6 @@ bound of the interval must be above 0.97; there are more pairs of what straddles
 
 Exit status: 0 nothing moves more, 1 something does, 2 it could not be done.
 """
-import argparse
 import random
 import re
 import shutil
@@ -201,11 +200,7 @@ def kelvin_figures(report):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    common.add_common_arguments(parser)
-    parser.add_argument("--pairs", type=int, default=15, help="pairs of each comparison at least [default: %(default)s]")
-    parser.add_argument("--most-pairs", type=int, default=45, help="pairs of one that straddles its bound at most [default: %(default)s]")
-    parser.add_argument("--seconds", type=float, default=0.5, help="time of each program in a pair [default: %(default)s]")
+    parser = common.parser_of_pairs(__doc__, seconds=0.5, most_pairs=45)
     return common.parse_pairs(parser)
 
 
@@ -250,8 +245,7 @@ def benchmark():
     print(f"Bandwidth of memory, CPU {peers.cpu} or all: {common.describe_machine()}\n")
     print(common.table(header, [cells for _, cells in rows]))
     print(f"\n{sum(one.moved for one in chosen)} pairs on all CPUs were left out, since these had been moved meanwhile.")
-    print(f"{peers.sides} sides were measured, {peers.again} more were disturbed and measured again, "
-          f"{peers.disturbed} of those that count were disturbed all the same.")
+    print(peers.told())
     return all(kept for kept, _ in rows)
 
 

@@ -18,7 +18,6 @@ As elsewhere a side counts only if the core was whole right before and right aft
 
 Exit status: 0 all hold, 1 one does not, 2 it could not be done.
 """
-import argparse
 import json
 import os
 import random
@@ -182,11 +181,7 @@ def comparisons(others, two_cpus):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    common.add_common_arguments(parser)
-    parser.add_argument("--pairs", type=int, default=15, help="pairs of each quantity at least [default: %(default)s]")
-    parser.add_argument("--most-pairs", type=int, default=45, help="pairs of one that is not settled at most [default: %(default)s]")
-    parser.add_argument("--seconds", type=float, default=1, help="wall time of each side of a pair [default: %(default)s]")
+    parser = common.parser_of_pairs(__doc__, seconds=1, most_pairs=45)
     parser.add_argument("--only", action="append", metavar="METRIC", help="only this metric; may be given more than once")
     return common.parse_pairs(parser)
 
@@ -217,8 +212,7 @@ def benchmark():
     header = ["quantity", "kelvin", "beside it", "its figure", "ratio", "90 % interval", "bound", "pairs", "verdict"]
     print(f"Local network, {arguments.seconds:g} s a side, CPUs {peers.cpu} and {other}: {common.describe_machine()}\n")
     print(common.table(header, [one.row() for one in chosen]))
-    print(f"\n{peers.sides} sides were measured, {peers.again} more were disturbed and measured again, "
-          f"{peers.disturbed} of those that count were disturbed all the same.")
+    print(f"\n{peers.told()}")
     return all(one.verdict() in ("agrees", "holds", "told only") for one in chosen)
 
 

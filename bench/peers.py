@@ -63,6 +63,11 @@ class Peers:
         self.disturbed += 1
         return figure
 
+    def told(self):
+        """How often it was not quiet, in a sentence."""
+        return (f"{self.sides} sides were measured, {self.again} more were disturbed and measured again, "
+                f"{self.disturbed} of those that count were disturbed all the same.")
+
     def perf(self, loops, *benchmark):
         """One run of a benchmark of perf: its mean."""
         perf = need("perf", "linux-perf")

@@ -30,7 +30,6 @@ The figures of every run are kept in a file (--output), from which the tables ca
 
 Exit status: 0 every bound was kept, 1 one was not, 2 it could not be done.
 """
-import argparse
 import json
 import random
 import statistics
@@ -369,8 +368,7 @@ def judge_pairs(data):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    common.add_common_arguments(parser)
+    parser = common.parser_of(__doc__)
     parser.add_argument("--runs", type=int, default=20, help="runs [default: %(default)s]")
     parser.add_argument("--quick", action="store_true", help="quick runs instead of default ones (their intervals are ranges at first)")
     parser.add_argument("--peers", action="store_true", help="other tools beside kelvin on the same operations")

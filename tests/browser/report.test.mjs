@@ -240,6 +240,35 @@ test('rows open by keyboard', () => withReport({}, async (page) => {
   assert.equal(await section.locator('[data-expand] > button[aria-expanded="false"]').count(), 0);
 }));
 
+test('a row leads to its method, which opens', () => withReport({}, async (page) => {
+  const links = page.locator('.to-method a');
+  if ((await links.count()) === 0) return;
+  for (const button of await page.locator('[data-action="expand-all"]').all()) await button.click();
+  const link = links.first();
+  const method = page.locator(`[id="${(await link.getAttribute('href')).slice(1)}"]`);
+  assert.equal(await method.getAttribute('open'), null);
+  await link.click();
+  assert.equal(await method.getAttribute('open'), '');
+  await page.waitForFunction((id) => {
+    const { top } = document.getElementById(id).getBoundingClientRect();
+    return top >= 0 && top < innerHeight;
+  }, await method.getAttribute('id'));
+  await page.reload();
+  assert.equal(await method.getAttribute('open'), '', 'a page that is opened at a method shows it');
+}));
+
+test('rows of the results are a table to a screen reader, as cards too', () => withReport({ viewport: { width: 360, height: 800 } }, async (page) => {
+  const table = page.locator('table.results').first();
+  const rows = await table.getByRole('row').count();
+  assert.ok(rows > 1 && (await table.getByRole('rowheader').count()) > 0 && (await table.getByRole('cell').count()) > rows);
+  // Each cell of a card says what it is.
+  const labels = await table.locator(':scope > tbody > tr:first-child > td:not(.missing)').evaluateAll((cells) => cells.map((cell) =>
+    [cell.cellIndex, getComputedStyle(cell, '::before').content]));
+  const names = await table.locator(':scope > thead th').allTextContents();
+  assert.ok(labels.length > 0);
+  for (const [index, label] of labels) assert.equal(label, `"${names[index]}"`);
+}));
+
 test('the skip link comes first and leads to the results', () => withReport({}, async (page) => {
   await page.keyboard.press('Tab');
   assert.equal(await page.evaluate(() => document.activeElement.className), 'skip');
@@ -342,6 +371,7 @@ test('without script all rows, drawings and tables are there', () => withReport(
     assert.ok(await figure.locator('.data table').isVisible());
   }
   assert.ok(!(await page.locator('#theme').isVisible()));
+  for (const folded of await page.locator('details.folded > summary').all()) await folded.click();
   for (const detail of await page.locator('tr.detail').all()) assert.ok(await detail.isVisible());
   const { width } = await page.locator('body').boundingBox();
   assert.ok(width <= 1400);

@@ -154,7 +154,7 @@ fn invalid_findings(analysis: &Analysis) -> Vec<Finding> {
                 importance: Importance::Major,
                 text: format!(
                     "{} came out as {}, which is impossible: {}.",
-                    metric_at(&result.metric.id, &result.case),
+                    metric_at(&result.metric, &result.case),
                     amount(ceiling.value, unit),
                     ceiling.likely_cause
                 ),
@@ -182,15 +182,22 @@ fn count_findings(analysis: &Analysis) -> Vec<Finding> {
         Outcome::Skipped(reason) => Some(reason.0.clone()),
         _ => None,
     });
+    let tried = tried(analysis);
     [
-        (Importance::Major, failed, "failed"),
-        (Importance::Notable, unknown, "could not be known, for want of undisturbed samples"),
-        (Importance::Detail, skipped, "were skipped"),
+        (Importance::Major, failed, "failed", tried),
+        (Importance::Notable, unknown, "could not be known, for want of undisturbed samples", tried),
+        (Importance::Detail, skipped, "were skipped", analysis.results.len()),
     ]
     .into_iter()
-    .filter(|(_, results, _)| !results.is_empty())
-    .map(|(importance, results, what)| counted(importance, &results, what, analysis.results.len()))
+    .filter(|(_, results, ..)| !results.is_empty())
+    .map(|(importance, results, what, all)| counted(importance, &results, what, all))
     .collect()
+}
+
+/// Figures that the run went to measure, whatever came of it.
+fn tried(analysis: &Analysis) -> usize {
+    let is_left_out = |outcome: &Outcome| matches!(outcome, Outcome::Skipped(_) | Outcome::NotReached);
+    analysis.results.iter().filter(|result| !is_left_out(&result.outcome)).count()
 }
 
 fn counted(importance: Importance, results: &[(&MetricResult, String)], what: &str, all: usize) -> Finding {
@@ -200,7 +207,7 @@ fn counted(importance: Importance, results: &[(&MetricResult, String)], what: &s
     Finding {
         importance,
         text: format!("{} of {all} figures {what}.", results.len()),
-        because: format!("first: {}: {reason}", metric_at(&first.metric.id, &first.case)),
+        because: format!("first: {}: {reason}", metric_at(&first.metric, &first.case)),
         metrics,
     }
 }
@@ -253,7 +260,7 @@ fn gap_finding(run: &Run, analysis: &Analysis, result: &MetricResult) -> Option<
     } else if causes.is_empty() {
         "no hazard of this machine explains it".to_owned()
     } else {
-        format!("{} can explain it", causes.join("; "))
+        format!("what can explain it: {}", causes.join("; "))
     };
     let measured = match summary.states() {
         [] => amount(summary.headline, unit),
@@ -263,7 +270,7 @@ fn gap_finding(run: &Run, analysis: &Analysis, result: &MetricResult) -> Option<
         importance: Importance::Notable,
         text: sentence(&format!(
             "{}: measured {measured}, {} times the predicted {}; {because}",
-            metric_at(&result.metric.id, &result.case),
+            metric_at(&result.metric, &result.case),
             digits(result.ratio?),
             amount(prediction.value, unit)
         )),
@@ -320,12 +327,12 @@ const KINDS: [Kind; 4] = [
 
 /// Figures that carry one kind of warning, in one finding; a detail where chance alone explains as many.
 fn warning_finding(analysis: &Analysis, kind: &Kind) -> Option<Finding> {
-    let all = analysis.results.len();
+    let all = tried(analysis);
     let hit: Vec<&MetricResult> =
         analysis.results.iter().filter(|result| result.warnings.iter().any(kind.is)).collect();
     let first = hit.first()?;
     let text = first.warnings.iter().find(|warning| (kind.is)(warning))?.text();
-    let place = metric_at(&first.metric.id, &first.case);
+    let place = metric_at(&first.metric, &first.case);
     let by_chance = kind.alpha * all as f64;
     let expected = if by_chance < 0.5 {
         String::new()

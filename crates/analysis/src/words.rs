@@ -1,6 +1,6 @@
 //! Figures in words, for sentences.
 
-use kelvin_model::{Case, Unit};
+use kelvin_model::{AxisScale, Case, Metric, Unit, Value};
 
 /// A value with its unit, three significant digits: `95.3 ns`, `1.25 ms`, `11.8 GB/s`.
 pub(crate) fn amount(value: f64, unit: Unit) -> String {
@@ -16,9 +16,11 @@ pub(crate) fn amount(value: f64, unit: Unit) -> String {
     format!("{} {suffix}", digits(scaled))
 }
 
-/// A whole number of bytes, exactly: `512 bytes`, `64 KiB`, `2 MiB`.
+/// A whole number of bytes, exactly: `512 bytes`, `64 KiB`, `2 MiB`, `1 GiB`.
 pub(crate) fn whole_bytes(bytes: u64) -> String {
     match bytes {
+        0 => "0 bytes".into(),
+        huge if huge % (1 << 30) == 0 => format!("{} GiB", huge >> 30),
         large if large % (1 << 20) == 0 => format!("{} MiB", large >> 20),
         middle if middle % (1 << 10) == 0 => format!("{} KiB", middle >> 10),
         small => format!("{small} bytes"),
@@ -59,14 +61,38 @@ pub(crate) fn p_value(p: f64) -> String {
     if p < 0.001 { "p < 0.001".into() } else { format!("p = {p:.3}") }
 }
 
-/// A metric at a case: `cpu.call.args (arguments=3 via=plt)`.
-pub(crate) fn metric_at(metric: &str, case: &Case) -> String {
-    if case.is_empty() { metric.into() } else { format!("{metric} ({case})") }
+/// A metric at a case, as tables name it: `mem.latency (pages=base bytes=16 MiB)`.
+pub(crate) fn metric_at(metric: &Metric, case: &Case) -> String {
+    let text = |scale: AxisScale, value: Value| match value {
+        Value::Integer(bytes) if scale == AxisScale::Bytes => whole_bytes(bytes),
+        other => other.to_string(),
+    };
+    let known = metric.axes().filter_map(|axis| Some((axis.name, text(axis.scale, case.get(&axis.name)?))));
+    let other = case.iter().filter(|(name, _)| metric.axes().all(|axis| axis.name != *name));
+    let pairs: Vec<String> = known
+        .chain(other.map(|(name, value)| (name, text(AxisScale::Linear, value))))
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    if pairs.is_empty() { metric.id.to_string() } else { format!("{} ({})", metric.id, pairs.join(" ")) }
 }
 
 #[cfg(test)]
 mod tests {
+    use kelvin_model::Axis;
+
     use super::*;
+
+    #[test]
+    fn a_case_is_named_as_in_a_table() {
+        const METRIC: Metric = Metric::duration("test.load", "A load").over([
+            Some(Axis::new("pages", "pages", AxisScale::Category)),
+            Some(Axis::new("bytes", "working set", AxisScale::Bytes)),
+            None,
+        ]);
+        let case = Case::new().with("bytes", 16 << 20).with("more", 4096).with_word("pages", "base");
+        assert_eq!(metric_at(&METRIC, &case), "test.load (pages=base bytes=16 MiB more=4096)");
+        assert_eq!(metric_at(&METRIC, &Case::new()), "test.load");
+    }
 
     #[test]
     fn amounts_have_three_digits_and_a_fitting_unit() {

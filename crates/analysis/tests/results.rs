@@ -288,8 +288,8 @@ fn a_measurement_is_compared_by_its_interval() {
     assert_eq!((result.verdict, result.ratio), (Verdict::Above, Some(1.9)));
     let explained: Vec<&str> = result.explained_by.iter().map(|id| id.as_str()).collect();
     assert_eq!(explained, ["mitigations", "virtual_machine"], "what touches just this first, others not at all");
-    let line = "test.value: measured 95.0 ns, 1.90 times the predicted 50.0 ns; mitigations is in force; \
-                virtual_machine is in force can explain it.";
+    let line = "test.value: measured 95.0 ns, 1.90 times the predicted 50.0 ns; what can explain it: mitigations is in \
+                force; virtual_machine is in force.";
     assert!(analysis.verdict.iter().any(|found| found == line), "{:#?}", analysis.verdict);
     predicted(&mut run, 200.0, 150.0, 250.0);
     assert_eq!(verdict(&run), Verdict::Below);
@@ -359,6 +359,9 @@ fn drift_that_chance_explains_is_a_detail() {
                 (0..6).map(|i| 100.0 + f64::from(if case < drifts { 2 * i } else { i % 2 })).collect();
             add_scalars(&mut run, &VALUE, Case::new().with("size", case), &rising);
         }
+        // What was never tried cannot drift by chance.
+        let skipped = Attempt::Skipped(Reason::new("left out"));
+        add(&mut run, &VALUE, Case::new().with("size", figures), vec![attempt(0, skipped)]);
         let findings = analyse(&run).findings;
         findings.into_iter().find(|finding| finding.text.contains("drifted over the run")).unwrap()
     };

@@ -4,6 +4,7 @@ mod file;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
@@ -16,11 +17,9 @@ use crate::fault::Fault;
 /// Measures a Linux machine end to end and explains every number.
 #[derive(Debug, Parser)]
 #[command(name = "kelvin", version, arg_required_else_help = true, disable_help_subcommand = true)]
-#[command(
-    after_help = "Examples:\n  kelvin run                   measure this machine, print the table, write report.html\n  \
+#[command(after_help = "Examples:\n  kelvin run                   measure, print the table, write report.html\n  \
                         kelvin run os.syscall --quick\n  kelvin explain os.syscall.null\n\n\
-                        Exit status: 0 done, 1 done but a probe failed, 2 could not be done."
-)]
+                        Exit status: 0 done, 1 done but a probe failed, 2 could not be done.")]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -125,11 +124,12 @@ pub struct DestinationArgs {
 /// How to measure.
 #[derive(Debug, Args)]
 pub struct MeasureArgs {
-    /// Time for everything, such as 45s or 10m [default: 30 s for cpu and os, for mem, for file; 10 s each with --quick]
+    /// Time for everything, such as 45s or 10m [default: 30 s for cpu and os together and for each other area; 10 s each
+    /// with --quick, 5 min each with --thorough]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,
     /// Fresh processes for each case at least, 2 to 1000 [default: 6; 3 with --quick, 20 with --thorough]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
+    #[arg(long, value_name = "N", value_parser = between(2, 1000))]
     pub rounds: Option<u32>,
     /// Half-width of the 95 % interval at which a metric is precise enough, in percent
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent)]
@@ -150,10 +150,10 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = file::bytes)]
     pub write_limit: u64,
     /// CPU for single-CPU probes [default: the last allowed one]
-    #[arg(long, value_name = "CPU")]
+    #[arg(long, value_name = "CPU", value_parser = whole::<u32>)]
     pub cpu: Option<u32>,
     /// Seed of everything random [default: from the clock]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     pub seed: Option<u64>,
     /// Do not time canaries between batches: disturbance then goes unseen
     #[arg(long)]
@@ -174,7 +174,7 @@ pub struct RunArgs {
     /// As little as makes sense: fewer points and rounds, said in the report
     #[arg(long, conflicts_with = "thorough")]
     pub quick: bool,
-    /// All points, twenty rounds, five minutes
+    /// All points, twenty rounds, five minutes for each area
     #[arg(long)]
     pub thorough: bool,
     /// How to measure
@@ -215,7 +215,7 @@ pub struct AgentArgs {
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Clients that are served at one time, 1 to 64
-    #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", default_value = "4", value_parser = between(1, 64))]
     pub clients: u32,
 }
 
@@ -396,10 +396,13 @@ pub fn parse() -> Result<Command, Fault> {
 
 /// What clap says of a mistake over several lines, in one, without the usage text.
 fn one_line(error: &clap::Error) -> Fault {
-    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return Fault::because("no command given; `kelvin --help` lists them");
-    }
     let text = error.render().to_string();
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        // What stands before the options and the missing word is the command that wants one.
+        let usage = text.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or("kelvin");
+        let command: Vec<&str> = usage.split(' ').take_while(|word| !word.starts_with(['[', '<'])).collect();
+        return Fault::because(format!("no command given; `{} --help` lists them", command.join(" ")));
+    }
     let kept = text
         .lines()
         .map(str::trim)
@@ -412,14 +415,16 @@ fn one_line(error: &clap::Error) -> Fault {
 
 /// A time such as `90`, `45s`, `10m`, `1.5h`; from one second to a week.
 fn duration(text: &str) -> Result<Duration, String> {
-    match any_duration(text)? {
-        short if short < Duration::from_secs(1) => Err("it must be one second at least".into()),
-        duration => Ok(duration),
-    }
+    duration_from(1.0, "one second", text)
 }
 
 /// The same from a hundredth of a second.
 fn any_duration(text: &str) -> Result<Duration, String> {
+    duration_from(0.01, "a hundredth of a second", text)
+}
+
+fn duration_from(least: f64, least_in_words: &str, text: &str) -> Result<Duration, String> {
+    const WEEK: f64 = 7.0 * 86400.0;
     const WRONG: &str = "a time is a number with s, m or h behind it, such as 45s or 10m";
     let (number, factor) = match text.strip_suffix(['s', 'm', 'h']) {
         Some(number) if text.ends_with('m') => (number, 60.0),
@@ -428,10 +433,23 @@ fn any_duration(text: &str) -> Result<Duration, String> {
         None => (text, 1.0),
     };
     let seconds = number.parse::<f64>().map_err(|_| WRONG.to_owned())? * factor;
-    if !(0.01..=7.0 * 86400.0).contains(&seconds) {
-        return Err("it must lie between a hundredth of a second and a week".into());
+    if !(least..=WEEK).contains(&seconds) {
+        return Err(format!("it must lie between {least_in_words} and a week"));
     }
     Ok(Duration::from_secs_f64(seconds))
+}
+
+/// A whole number from 0.
+fn whole<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| "it must be a whole number from 0, and not too large".to_owned())
+}
+
+/// A whole number within bounds.
+fn between(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync {
+    move |text| match text.parse() {
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        _ => Err(format!("it must be a whole number from {least} to {most}")),
+    }
 }
 
 /// An IP address, with or without a port.
@@ -461,6 +479,24 @@ mod tests {
             let help = sub.render_long_help().to_string();
             assert!(help.contains("Example"), "{} has no example in its help", sub.get_name());
         }
+    }
+
+    /// A line that is laid out by hand must fit where help is read: clap breaks it where it likes.
+    #[test]
+    fn what_is_laid_out_by_hand_fits_eighty_columns() {
+        fn check(command: &clap::Command) {
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let by_hand = after.lines().filter(|line| line.starts_with("  "));
+            let wide: Vec<&str> = by_hand.filter(|line| line.chars().count() > 80).collect();
+            assert!(wide.is_empty(), "{}: {wide:?}", command.get_name());
+            // A paragraph is one line, which clap breaks to the width that there is.
+            let short = |line: &&str| !line.starts_with("  ") && !line.is_empty();
+            for pair in after.lines().collect::<Vec<_>>().windows(2) {
+                assert!(!pair.iter().all(short), "{}: a paragraph broken by hand: {pair:?}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
     }
 
     #[test]
@@ -497,7 +533,16 @@ mod tests {
             assert!(!fault.contains("\\n"), "{fault}");
         };
         says(&["kelvin", "run", "--budget", "soon"], "--budget");
+        says(&["kelvin", "run", "--budget", "0.5s"], "between one second and a week");
         says(&["kelvin", "run", "--rounds", "1"], "--rounds");
+        says(&["kelvin", "run", "--rounds", "many"], "a whole number from 2 to 1000");
+        says(&["kelvin", "run", "--cpu", "-1"], "--cpu");
+        says(&["kelvin", "run", "--cpu", "first"], "a whole number from 0");
+        says(&["kelvin", "run", "--seed", "x"], "a whole number from 0");
+        says(&["kelvin", "file", "read", "data", "--depth", "0"], "a whole number from 1 to 4096");
+        says(&["kelvin"], "`kelvin --help`");
+        says(&["kelvin", "file"], "`kelvin file --help`");
+        says(&["kelvin", "runs"], "`kelvin runs --help`");
         says(&["kelvin", "run", "--target", "0"], "--target");
         says(&["kelvin", "frobnicate"], "frobnicate");
         says(&["kelvin", "report", "--format", "pdf"], "--format");

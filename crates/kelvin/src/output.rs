@@ -15,6 +15,11 @@ pub fn color() -> bool {
     io::stdout().is_terminal() && !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
+/// Whether people read standard output, and no program.
+pub fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
 /// Columns of the terminal on standard output: COLUMNS if set, else what the terminal says, else 80.
 pub fn width() -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());

@@ -10,7 +10,7 @@ function kelvinFigures(data, say) {
   for (const figure of data.figures) figure.title = clean(figure.title);
   for (const series of data.figures.flatMap((figure) => figure.series ?? [])) {
     series.label = clean(series.label);
-    series.points = series.points.map(([x, y, low, high]) => ({ x, y, low, high }));
+    series.points = series.points.map(([x, y, low = y, high = y]) => ({ x, y, low, high }));
   }
 
   const { text, makeAxis, extent, ticks } = kelvinAxes();
@@ -72,6 +72,9 @@ function kelvinFigures(data, say) {
     };
   }
 
+  /** Longest gap in a history that its band goes over, as a share of the whole. */
+  const LONGEST_GAP = 0.02;
+
   /** One quadrilateral of a band between two points. */
   function bandPiece(params, api) {
     const value = (index) => api.value(index);
@@ -87,16 +90,22 @@ function kelvinFigures(data, say) {
   function bandSeries(series, axes, tone, opacity) {
     const floor = (place) => (place === null || place < axes.bottom - 10 ? axes.bottom - 10 : place);
     const edge = (point) => [axes.x.to(point.x), floor(axes.y.to(point.low)), floor(axes.y.to(point.high))];
+    const { points } = series;
     const pieces = [];
-    if (series.points.length === 1) {
-      // A band of one point would have no width: a bar as wide as a marker is.
-      const [place, low, high] = edge(series.points[0]);
-      const half = 0.006 * (axes.right - axes.left);
+    const bar = (point, share) => {
+      const [place, low, high] = edge(point);
+      const half = share * (axes.right - axes.left);
       pieces.push([place - half, low, high, place + half, low, high, opacity]);
-    }
-    for (let i = 1; i < series.points.length; i += 1) {
-      pieces.push([...edge(series.points[i - 1]), ...edge(series.points[i]), opacity]);
-    }
+    };
+    // A band of one point would have no width: a bar as wide as a marker is.
+    if (points.length === 1) bar(points[0], 0.006);
+    // Nobody looked in a long gap of a history (see svg.rs).
+    const longest = series.role === 'history' ? LONGEST_GAP * (points.at(-1).x - points[0].x) : Infinity;
+    const joined = (i) => i > 0 && i < points.length && points[i].x - points[i - 1].x <= longest;
+    points.forEach((point, i) => {
+      if (joined(i)) pieces.push([...edge(points[i - 1]), ...edge(point), opacity]);
+      else if (points.length > 1 && !joined(i + 1)) bar(point, 0.001);
+    });
     return {
       type: 'custom', renderItem: bandPiece, data: pieces, silent: true, clip: true, color: tone, itemStyle: { color: tone },
       encode: { x: [0, 3], y: [1, 2, 4, 5] }, tooltip: { show: false }, z: 1, animation: false, legendHoverLink: false,
@@ -290,6 +299,7 @@ function kelvinFigures(data, say) {
     let chart = null;
     let box = null;
     let axes = null;
+    element.querySelector('.controls').append(document.getElementById('export').content.cloneNode(true));
     const canvas = element.querySelector('.canvas');
     const reset = element.querySelector('[data-action="reset"]');
 

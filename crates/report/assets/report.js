@@ -12,7 +12,15 @@
 
   const figures = all('figure[data-figure]').map(kelvinFigures(data, say));
 
-  function startWhenNear() {
+  /** Draws the figures as they come near; until then, and where the library cannot be unpacked, the page's drawings stand. */
+  async function startWhenNear() {
+    try {
+      await kelvinLibrary();
+    } catch (refused) {
+      say('The figures are drawings only: ' + refused.message);
+      return;
+    }
+    root.classList.add('draws');
     const watcher = new IntersectionObserver((entries) => {
       for (const entry of entries.filter((one) => one.isIntersecting)) {
         watcher.unobserve(entry.target);
@@ -23,6 +31,17 @@
   }
 
   // ---- Rows
+  /** Rows that are cards on a phone are no table to every screen reader, unless it is said what they are. */
+  function roles() {
+    const are = (selector, role) => { for (const one of all('.results' + selector)) one.setAttribute('role', role); };
+    are('', 'table');
+    are(' > :is(thead, tbody)', 'rowgroup');
+    are(' > * > tr', 'row');
+    are(' > thead > tr > th', 'columnheader');
+    are(' > tbody > tr > th', 'rowheader');
+    are(' > tbody > tr > td', 'cell');
+  }
+
   function rows() {
     for (const name of all('[data-expand]')) {
       const detail = document.getElementById(name.dataset.expand);
@@ -48,6 +67,15 @@
         for (const row of all('[data-expand] > button', button.closest('section'))) row.openDetail(on);
       });
     }
+  }
+
+  /** A link to a method opens it; the browser goes there. */
+  function methods() {
+    for (const link of all('.to-method a')) {
+      link.addEventListener('click', () => { document.getElementById(link.hash.slice(1)).open = true; });
+    }
+    const named = location.hash.startsWith('#method-') && document.getElementById(location.hash.slice(1));
+    if (named) named.open = true;
   }
 
   // ---- Theme
@@ -95,7 +123,9 @@
     addEventListener('afterprint', () => { for (const one of closed) one.open = false; });
   }
 
+  roles();
   rows();
+  methods();
   theme();
   navigation();
   paper();

@@ -19,7 +19,7 @@ pub use heat::{Cell, HEAT_STEPS, Heat, Standing};
 /// Above this span of values an axis starts out logarithmic.
 const WIDE_SPAN: f64 = 20.0;
 
-/// A figure as data.
+/// A figure as data. Serialised for drawing: without its words, which stand beside the drawing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
     /// Stable id, usable as a file name: `os.process.fork_rss`.
@@ -27,6 +27,7 @@ pub struct Figure {
     /// Title.
     pub title: String,
     /// What is to be seen, in sentences, with its figures; also for those who do not see it.
+    #[serde(skip)]
     pub description: Vec<String>,
     /// The lines of the tables that it shows: metric, and the values of the parameters that single the line out.
     #[serde(skip)]
@@ -232,7 +233,8 @@ pub enum Role {
 
 /// One point with its interval.
 ///
-/// Serialised for drawing: an array of position, value, low and high; fractions have seven significant digits.
+/// Serialised for drawing: an array of position and value, then low and high where they are not the value itself;
+/// fractions have six significant digits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// Position.
@@ -256,15 +258,31 @@ pub(crate) fn of_sections(report: &Report<'_>, sections: &[Section<'_>]) -> Vec<
     canary_figure(report).into_iter().chain(areas).collect()
 }
 
-/// A number as it is drawn: fractions have seven significant digits.
-fn short<E: serde::ser::Error>(value: f64) -> Result<f64, E> {
-    if value.fract() == 0.0 { Ok(value) } else { format!("{value:.6e}").parse().map_err(E::custom) }
+/// A number as it is drawn: whole, or a fraction of six significant digits, which is more than any interval here.
+#[derive(Clone, Copy, Debug)]
+struct Short(f64);
+
+impl Serialize for Short {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        /// Above it not every whole number is a double.
+        const MOST: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
+        let Self(value) = *self;
+        if value.fract() == 0.0 && value.abs() < MOST {
+            return (value as i64).serialize(serializer);
+        }
+        let short: f64 = format!("{value:.5e}").parse().map_err(serde::ser::Error::custom)?;
+        short.serialize(serializer)
+    }
 }
 
 impl Serialize for Point {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let short = short::<S::Error>;
-        [short(self.x)?, short(self.y)?, short(self.low)?, short(self.high)?].serialize(serializer)
+        let [x, y, low, high] = [self.x, self.y, self.low, self.high].map(Short);
+        if self.low == self.y && self.high == self.y {
+            [x, y].serialize(serializer)
+        } else {
+            [x, y, low, high].serialize(serializer)
+        }
     }
 }
 

@@ -20,8 +20,9 @@ use crate::{Render, Report, words};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Html;
 
-/// Apache ECharts as its authors build it; see `assets/README.md`.
-const CHARTS: &str = include_str!("../assets/echarts.min.js");
+/// What the page draws with of Apache ECharts, deflated, in base64; see `assets/README.md`.
+const CHARTS: &str = include_str!("../assets/echarts.deflate.txt");
+const LIBRARY: &str = include_str!("../assets/library.js");
 const AXES: &str = include_str!("../assets/axes.js");
 const HEAT: &str = include_str!("../assets/heat.js");
 const FIGURES: &str = include_str!("../assets/figures.js");
@@ -96,6 +97,9 @@ fn parts(report: &Report<'_>, sections: &[Section<'_>], figures: &[Figure]) -> V
         parts.push(Part::new("published", "Published machines", back::references(report)));
     }
     parts.push(Part::new("method", "How it was measured", back::method(report)));
+    if report.analysis.results.iter().any(|result| report.probe(&result.probe).is_some()) {
+        parts.push(Part::new("methods", "Methods of the probes", back::methods(report)));
+    }
     parts.push(Part::new("glossary", "Words", back::glossary()));
     parts
 }
@@ -108,12 +112,13 @@ fn head(report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\
          <meta name=\"color-scheme\" content=\"light dark\"><meta name=\"generator\" content=\"kelvin {}\">\
-         <title>kelvin: {machine}</title><style>{STYLE}</style></head><body>\
+         <title>kelvin: {machine}</title><style>{STYLE}{}</style></head><body>\
          <a class=\"skip\" href=\"#main\">Skip to the results</a>\
          <header class=\"top\"><p class=\"brand\">kelvin</p><p class=\"run\">{}</p>\
          <button type=\"button\" id=\"theme\" class=\"js-only\">Theme: automatic</button></header>\
          <p id=\"live\" class=\"unseen\" role=\"status\"></p>",
         esc(&report.run.outline.kelvin),
+        results::labels(),
         esc(&words::run_line(report.run)),
     )
 }
@@ -133,12 +138,13 @@ fn foot(report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
     )
 }
 
-/// Data, then the one script: the chart library and what uses it.
+/// Data, the packed chart library, then the one script.
 fn script(report: &Report<'_>, figures: &[Figure], out: &mut dyn io::Write) -> io::Result<()> {
     let data = Data { run: &report.run.outline.id, figures };
     let data = script_json(&serde_json::to_string(&data)?);
-    write!(out, "<script type=\"application/json\" id=\"data\">{data}</script>")?;
-    write!(out, "<script>\n{CHARTS}\n{AXES}\n{HEAT}\n{FIGURES}\n{SCRIPT}</script></body></html>")?;
+    write!(out, "{}<script type=\"application/json\" id=\"data\">{data}</script>", figure::export())?;
+    write!(out, "<script type=\"text/plain\" id=\"library\">{CHARTS}</script>")?;
+    write!(out, "<script>\n{LIBRARY}\n{AXES}\n{HEAT}\n{FIGURES}\n{SCRIPT}</script></body></html>")?;
     writeln!(out)
 }
 
@@ -156,7 +162,7 @@ fn list(class: &str, items: impl IntoIterator<Item = String>) -> String {
 /// Terms and descriptions; descriptions are HTML.
 fn terms<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let pairs: String =
-        pairs.into_iter().map(|(term, text)| format!("<div><dt>{}</dt><dd>{text}</dd></div>", esc(term))).collect();
+        pairs.into_iter().map(|(term, text)| format!("<dt>{}</dt><dd>{text}</dd>", esc(term))).collect();
     format!("<dl class=\"terms\">{pairs}</dl>")
 }
 

@@ -59,6 +59,8 @@ pub struct ProbeText {
     pub summary: String,
     /// How it measures.
     pub method: String,
+    /// How it is predicted, or why it is not.
+    pub prediction: String,
     /// Known ways to get this number wrong, and what is done about each.
     pub pitfalls: Vec<String>,
     /// Where method and constants come from.

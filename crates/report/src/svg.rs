@@ -1,12 +1,14 @@
 //! Figures as SVG: standing alone, or inside a page whose style sheet gives the colours.
 
 pub(crate) mod heat;
+pub(crate) mod path;
 
 use std::fmt::Write as _;
 
 use crate::figures::{Drawing, Figure, Guide, Mark, Plot, Point, Role, Series};
 use crate::scale::Scale;
 use crate::text::html;
+use path::number;
 
 /// Colours of series: told apart also by colour-blind readers, each at least 3:1 against white (WCAG 1.4.11).
 /// Series differ in marker or dash too.
@@ -19,7 +21,7 @@ const STYLE: &str = "text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,sa
     .band{stroke:none;fill-opacity:.18}.range{stroke:none;fill-opacity:.08}.guide{fill:#8b939c;fill-opacity:.16}\
     .fitted{stroke-dasharray:.1 5;stroke-width:2.6;stroke-linecap:round}\
     .best{fill:none;stroke:#1c2127;stroke-width:3}.as-good{fill:none;stroke:#1c2127;stroke-width:1.5;stroke-dasharray:3 2}\
-    .hollow{fill:#fff;stroke-width:1.6}.mark-line{stroke:#5f6872;stroke-dasharray:2 3}";
+    .hollow{fill:#fff;stroke-width:1.6}.dot{stroke-width:6;stroke-linecap:round}.mark-line{stroke:#5f6872;stroke-dasharray:2 3}";
 
 const WIDTH: f64 = 720.0;
 const PLOT_HEIGHT: f64 = 300.0;
@@ -68,16 +70,13 @@ pub fn standalone(figure: &Figure) -> String {
     )
 }
 
-/// A figure for the inside of a page: classes, no colours; the page has the legend of a heat map.
+/// A figure for the inside of a page: classes, no colours; the page has the legend of a heat map, and the description.
 pub fn inline(figure: &Figure) -> String {
     let (drawn, height) = match &figure.drawing {
         Drawing::Plot(plot) => (body(plot), plot_height(plot)),
         Drawing::Heat(heat) => (heat::body(heat), heat::height(heat)),
     };
-    format!(
-        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">{drawn}</svg>",
-        html(&format!("{} {}", figure.title, figure.description.join(" "))),
-    )
+    format!("<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">{drawn}</svg>", html(&figure.title),)
 }
 
 fn plot_height(plot: &Plot) -> f64 {
@@ -144,7 +143,8 @@ fn draw_guide(svg: &mut String, frame: &Frame, guide: &Guide) {
     let (width, height) = (WIDTH - LEFT - RIGHT, bottom - top);
     let _ = write!(
         svg,
-        "<rect class=\"guide\" x=\"{LEFT}\" y=\"{top:.1}\" width=\"{width}\" height=\"{height:.1}\"><title>{}</title></rect>",
+        "<path class=\"guide\" d=\"{}\"><title>{}</title></path>",
+        path::rectangle(LEFT, top, width, height),
         html(&guide.label)
     );
 }
@@ -155,42 +155,40 @@ fn draw_mark(svg: &mut String, frame: &Frame, mark: &Mark) {
     let bottom = TOP + PLOT_HEIGHT;
     let _ = write!(
         svg,
-        "<rect class=\"guide\" x=\"{from:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{PLOT_HEIGHT}\"/>\
-         <path class=\"mark-line\" d=\"M{x:.1} {TOP}V{bottom}\"/><text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-        to - from,
-        x,
+        "<path class=\"guide\" d=\"{}\"/><path class=\"mark-line\" d=\"{}V{bottom}\"/>\
+         <text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+        path::rectangle(from, TOP, to - from, PLOT_HEIGHT),
+        path::begin(x, TOP),
+        number(x),
         TOP - 3.0,
         html(&mark.label)
     );
 }
 
+/// The grid as one path, and the labels of its lines.
 fn axes(svg: &mut String, frame: &Frame, plot: &Plot) {
     let (right, bottom) = (WIDTH - RIGHT, TOP + PLOT_HEIGHT);
+    let (mut grid, mut beside, mut below) = (String::new(), String::new(), String::new());
     for tick in frame.y.ticks() {
         let y = TOP + (1.0 - tick.at) * PLOT_HEIGHT;
-        let _ = write!(
-            svg,
-            "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{right}\"/><text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            LEFT - 8.0,
-            y + 4.0,
-            html(&tick.label)
-        );
+        let _ = write!(grid, "{}H{right}", path::begin(LEFT, y));
+        let _ = write!(beside, "<text x=\"{}\" y=\"{}\">{}</text>", LEFT - 8.0, number(y + 4.0), html(&tick.label));
     }
     let mut free_from = 0.0;
     for tick in frame.x.ticks() {
         let x = LEFT + tick.at * (right - LEFT);
         let half = tick.label.chars().count() as f64 * CHARACTER / 2.0;
-        let _ = write!(svg, "<path class=\"grid\" d=\"M{x:.1} {TOP}V{bottom}\"/>");
+        let _ = write!(grid, "{}V{bottom}", path::begin(x, TOP));
         // A label that would touch the one before it is left out; its grid line stays.
         if x - half >= free_from {
-            let y = bottom + 18.0;
-            let _ = write!(svg, "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{}</text>", html(&tick.label));
+            let _ = write!(below, "<text x=\"{}\" y=\"{}\">{}</text>", number(x), bottom + 18.0, html(&tick.label));
             free_from = x + half + CHARACTER;
         }
     }
     let _ = write!(
         svg,
-        "<path class=\"axis\" d=\"M{LEFT} {bottom}H{right}\"/><text x=\"{right}\" y=\"{}\" text-anchor=\"end\">{}</text>",
+        "<path class=\"grid\" d=\"{grid}\"/><path class=\"axis\" d=\"M{LEFT} {bottom}H{right}\"/>\
+         <g text-anchor=\"middle\">{below}</g><g text-anchor=\"end\">{beside}<text x=\"{right}\" y=\"{}\">{}</text></g>",
         bottom + 38.0,
         html(&plot.x.label)
     );
@@ -209,12 +207,34 @@ fn draw_band(svg: &mut String, frame: &Frame, series: &Series, ranges: bool) {
     if let [point] = series.points[..] {
         // A band of one point would have no width: a bar as wide as a marker is.
         let (x, low, high) = (frame.x(point.x) - 5.0, frame.y(point.low), frame.y(point.high));
-        let _ = write!(svg, "<path class=\"{class} {}\" d=\"M{x:.1} {low:.1}h10V{high:.1}h-10Z\"/>", style(series));
+        let bar = path::rectangle(x, high, 10.0, low - high);
+        let _ = write!(svg, "<path class=\"{class} {}\" d=\"{bar}\"/>", style(series));
         return;
     }
-    let upper = series.points.iter().map(|point| (point.x, point.high));
-    let lower = series.points.iter().rev().map(|point| (point.x, point.low));
-    let _ = write!(svg, "<path class=\"{class} {}\" d=\"{}Z\"/>", style(series), path(frame, upper.chain(lower)));
+    let bands: String = runs(series).map(|run| band(frame, run)).collect();
+    let _ = write!(svg, "<path class=\"{class} {}\" d=\"{bands}\"/>", style(series));
+}
+
+/// Longest gap in a history that its band goes over, as a share of the whole: nobody looked in a longer one.
+const LONGEST_GAP: f64 = 0.02;
+
+/// The points of a series between its gaps; only a history has any.
+fn runs(series: &Series) -> impl Iterator<Item = &[Point]> {
+    let (first, last) = (series.points.first(), series.points.last());
+    let length = first.zip(last).map_or(0.0, |(first, last)| last.x - first.x);
+    let most = if series.role == Role::History { LONGEST_GAP * length } else { f64::INFINITY };
+    series.points.chunk_by(move |a, b| b.x - a.x <= most)
+}
+
+/// The band around neighbouring points; around one alone a bar as narrow as can be seen.
+fn band(frame: &Frame, points: &[Point]) -> String {
+    if let [point] = points {
+        let (low, high) = (frame.y(point.low), frame.y(point.high));
+        return path::rectangle(frame.x(point.x) - 1.0, high, 2.0, low - high);
+    }
+    let upper = points.iter().map(|point| (point.x, point.high));
+    let lower = points.iter().rev().map(|point| (point.x, point.low));
+    path::line(upper.chain(lower).map(|(x, y)| (frame.x(x), frame.y(y)))) + "z"
 }
 
 fn draw_series(svg: &mut String, frame: &Frame, series: &Series) {
@@ -227,13 +247,10 @@ fn draw_series(svg: &mut String, frame: &Frame, series: &Series) {
         Role::AsFound | Role::Reference => None,
     };
     if let Some(class) = line {
-        let points = series.points.iter().map(|point| (point.x, point.y));
         let line = match series.points[..] {
             // A line of one point would not be seen: a dash as wide as a marker is.
-            [point] if series.role == Role::Predicted => {
-                format!("M{:.1} {:.1}h16", frame.x(point.x) - 8.0, frame.y(point.y))
-            }
-            _ => path(frame, points),
+            [point] if series.role == Role::Predicted => path::begin(frame.x(point.x) - 8.0, frame.y(point.y)) + "h16",
+            _ => path::line(places(frame, series)),
         };
         let _ = write!(svg, "<path class=\"{class} {style}\" d=\"{line}\"/>");
     }
@@ -242,17 +259,14 @@ fn draw_series(svg: &mut String, frame: &Frame, series: &Series) {
         Role::AsFound | Role::Reference => true,
         Role::Predicted | Role::Fitted | Role::History => false,
     };
-    for point in series.points.iter().filter(|_| marked) {
-        svg.push_str(&marker(series, frame.x(point.x), frame.y(point.y)));
+    if marked {
+        svg.push_str(&markers(series, places(frame, series)));
     }
 }
 
-fn path(frame: &Frame, points: impl Iterator<Item = (f64, f64)>) -> String {
-    let mut path = String::new();
-    for (index, (x, y)) in points.enumerate() {
-        let _ = write!(path, "{}{:.1} {:.1}", if index == 0 { 'M' } else { 'L' }, frame.x(x), frame.y(y));
-    }
-    path
+/// Where the points of a series lie.
+fn places(frame: &Frame, series: &Series) -> impl Iterator<Item = (f64, f64)> {
+    series.points.iter().map(|point| (frame.x(point.x), frame.y(point.y)))
 }
 
 fn style(series: &Series) -> String {
@@ -267,27 +281,25 @@ fn shape(style: usize) -> usize {
     (style + style / COLORS.len()) % SHAPES
 }
 
-/// A marker; hollow where the value is no headline or not ours.
-fn marker(series: &Series, x: f64, y: f64) -> String {
-    let hollow = if matches!(series.role, Role::AsFound | Role::Reference) { "hollow " } else { "" };
-    let class = format!("{hollow}{}", style(series));
-    let r = if hollow.is_empty() { 3.0 } else { 4.0 };
-    match shape(series.style) {
-        0 => format!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r}\"/>"),
-        1 => format!("<path class=\"{class}\" d=\"M{:.1} {:.1}h{w}v{w}h-{w}z\"/>", x - r, y - r, w = 2.0 * r),
-        2 => format!(
-            "<path class=\"{class}\" d=\"M{x:.1} {:.1}l{:.1} {:.1}h-{:.1}z\"/>",
-            y - r - 0.5,
-            r + 0.5,
-            2.0 * r,
-            2.0 * r + 1.0
-        ),
-        _ => format!(
-            "<path class=\"{class}\" d=\"M{x:.1} {:.1}l{w} {w}l-{w} {w}l-{w} -{w}z\"/>",
-            y - r - 1.0,
-            w = r + 1.0
-        ),
-    }
+/// The markers of a series, as one path; hollow where the value is no headline or not ours.
+fn markers(series: &Series, places: impl Iterator<Item = (f64, f64)>) -> String {
+    let is_hollow = matches!(series.role, Role::AsFound | Role::Reference);
+    let shape = shape(series.style);
+    let class = match (is_hollow, shape) {
+        (true, _) => "hollow ",
+        (false, 0) => "dot ",
+        (false, _) => "",
+    };
+    let r = if is_hollow { 4.0 } else { 3.0 };
+    let outline = |(x, y): (f64, f64)| match shape {
+        0 if is_hollow => path::begin(x - r, y) + &format!("a{r} {r} 0 1 0 {w} 0a{r} {r} 0 1 0-{w} 0z", w = 2.0 * r),
+        0 => path::dot(x, y),
+        1 => path::begin(x - r, y - r) + &format!("h{w}v{w}h-{w}z", w = 2.0 * r),
+        2 => path::begin(x, y - r - 0.5) + &format!("l{} {}h-{}z", r + 0.5, 2.0 * r, 2.0 * r + 1.0),
+        _ => path::begin(x, y - r - 1.0) + &format!("l{w} {w}-{w} {w}-{w}-{w}z", w = r + 1.0),
+    };
+    let outlines: String = places.map(outline).collect();
+    format!("<path class=\"{class}{}\" d=\"{outlines}\"/>", style(series))
 }
 
 /// An item of the legend: which series, and where its text begins.
@@ -320,20 +332,20 @@ fn draw_legend(svg: &mut String, plot: &Plot) {
         let series = &plot.series[item.series];
         let y = TOP + PLOT_HEIGHT + BOTTOM + item.line as f64 * LEGEND_LINE + 8.0;
         svg.push_str(&swatch(series, item.x, y));
-        let _ = write!(svg, "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", item.x + 34.0, y + 4.0, html(&series.label));
+        let _ = write!(svg, "<text x=\"{}\" y=\"{}\">{}</text>", number(item.x + 34.0), y + 4.0, html(&series.label));
     }
 }
 
 /// A short piece of a series' line with its marker, 26 wide.
 fn swatch(series: &Series, x: f64, y: f64) -> String {
     let style = style(series);
-    let line = |class: &str| format!("<path class=\"line {class} {style}\" d=\"M{x:.1} {y:.1}h26\"/>");
-    let marker = marker(series, x + 13.0, y);
+    let line = |class: &str| format!("<path class=\"{class} {style}\" d=\"{}h26\"/>", path::begin(x, y));
+    let marker = markers(series, std::iter::once((x + 13.0, y)));
     match series.role {
-        Role::Measured => format!("{}{marker}", line("")),
-        Role::Predicted => line("predicted"),
-        Role::Fitted => line("fitted"),
-        Role::History => line("thin"),
+        Role::Measured => line("line") + &marker,
+        Role::Predicted => line("line predicted"),
+        Role::Fitted => line("line fitted"),
+        Role::History => line("line thin"),
         Role::AsFound | Role::Reference => marker,
     }
 }

@@ -177,6 +177,38 @@ fn where_a_level_of_memory_ends_is_marked_in_its_curve_alone() {
     assert!(plot(&without, "mem.latency").marks.is_empty());
 }
 
+/// A figure of a single point shows nothing that the table does not; a quick run would have many.
+#[test]
+fn a_line_of_one_point_is_no_figure() {
+    let mut sample = synthetic::full();
+    let curve = |sample: &Sample| figures(&sample.report()).into_iter().any(|figure| figure.id == "mem.latency");
+    assert!(curve(&sample));
+    let points = sample.analysis.results.iter_mut().filter(|result| result.metric.id == *"mem.latency");
+    let mut seen = std::collections::BTreeSet::new();
+    for result in points {
+        if !seen.insert(result.case.word("pages").map(str::to_owned)) {
+            result.outcome = kelvin_analysis::Outcome::NotReached;
+        }
+    }
+    assert!(!curve(&sample), "predicted points alone are no line that was measured");
+}
+
+/// Nobody looked in a long gap of a history: its band would be a claim.
+#[test]
+fn the_band_of_a_history_does_not_go_over_a_gap() {
+    let mut sample = synthetic::full();
+    let bands = |sample: &Sample| {
+        let drawn = svg::standalone(&figure(sample, "canaries"));
+        let paths = drawn.split("<path class=\"band s0\" d=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+        paths.matches('z').count()
+    };
+    let whole = bands(&sample);
+    let history = &mut sample.analysis.canaries[0];
+    let end = history.points.iter().map(|point| point.at).fold(0.0, f64::max);
+    history.points.retain(|point| !(0.4 * end..0.6 * end).contains(&point.at));
+    assert_eq!(bands(&sample), whole + 1);
+}
+
 /// The first numeric parameter may have one value only, as where a stride is swept over one working set.
 #[test]
 fn a_curve_runs_over_the_parameter_that_has_values() {

@@ -9,7 +9,7 @@ use kelvin_file::Engine;
 use kelvin_file::cache::State;
 use kelvin_file::write::{Pattern, Sync, WriteEngine};
 
-use super::{DestinationArgs, MeasureArgs, any_duration};
+use super::{DestinationArgs, MeasureArgs, any_duration, between};
 
 /// `kelvin file`.
 #[derive(Debug, Args)]
@@ -24,7 +24,7 @@ pub struct FileArgs {
 pub enum FileCommand {
     /// Read a file in one way, and tell its digest, rate and latencies, and where its bytes came from
     #[command(after_help = "Examples:\n  kelvin file read data.bin --block 4k\n  \
-                            kelvin file read data.bin --cache direct --engine io_uring --depth 32 --random --seconds 5\n\n\
+                            kelvin file read data --cache direct --engine io_uring --depth 32 --random\n\n\
                             Sizes: 4096, 4k or 4KiB (1024 bytes each), 4kB (1000 each); M, G, T alike.")]
     Read(ReadArgs),
     /// Find how many blocks can be read in a given time, and so which size of file takes a reasonable time
@@ -34,11 +34,11 @@ pub enum FileCommand {
     #[command(after_help = "Examples:\n  kelvin file write new.bin --size 1G --block 1M\n  \
                             kelvin file write new.bin --count 1000 --sync dsync\n  \
                             kelvin file write new.bin --size 1G --sync direct --engine io_uring --depth 32\n\n\
-                            The file is there whole in the end, or not at all: after an error or a signal it is removed.\n\
-                            With --overwrite the new file is made beside the old one, and takes its place, owner and\n\
-                            rights when it is whole and flushed: the old one is lost in no case before that.\n\
-                            Past the page cache (--sync direct) an end that does not fill a block of the device is\n\
-                            written with zeros behind it, and the file then cut to its size, its last page in memory.")]
+                            The file is there whole in the end, or not at all: after an error or a signal it is removed. With \
+                            --overwrite the new file is made beside the old one, and takes its place, owner and rights \
+                            when it is whole and flushed: the old one is lost in no case before that. Past the page \
+                            cache (--sync direct) an end that does not fill a block of the device is written with zeros \
+                            behind it, and the file then cut to its size, its last page in memory.")]
     Write(WriteArgs),
     /// Every measure of files and disks in its full form, on the file system of a directory: table, stored run, report
     #[command(after_help = "Examples:\n  kelvin file sweep --dir /data\n  kelvin file sweep --dir /data --budget 2m")]
@@ -131,10 +131,10 @@ pub struct WriteArgs {
     #[arg(long, value_name = "WAY", default_value = "pwrite", value_parser = WriteEngine::from_str)]
     pub engine: WriteEngine,
     /// Requests under way at once, for io_uring
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = between(1, 4096))]
     pub depth: u32,
     /// Threads, each with its own part of the file
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = between(1, 1024))]
     pub threads: u32,
     /// Do not time each request: saves two readings of the clock
     #[arg(long)]
@@ -157,10 +157,10 @@ pub struct HowArgs {
     #[arg(long, value_name = "WAY", default_value = "pread", value_parser = engine)]
     pub engine: Engine,
     /// Requests under way at once, for io_uring
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = between(1, 4096))]
     pub depth: u32,
     /// Threads, each with its own part of the file
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = between(1, 1024))]
     pub threads: u32,
     /// State of the page cache: all of the file in it, nothing of it, or past it; proven before and after
     #[arg(long, value_enum, default_value = "as-found")]
@@ -226,7 +226,7 @@ pub struct DigestArgs {
     #[arg(long, requires = "check")]
     pub quiet: bool,
     /// Most threads to read a file with [default: one for each CPU]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = between(1, 1024))]
     pub threads: Option<u32>,
     /// Forget how files on their file systems were read fastest before, and find it out anew
     #[arg(long)]

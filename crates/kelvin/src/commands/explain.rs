@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use kelvin_harness::{Kind, Probe};
 use kelvin_model::{Axis, Metric, Name};
 use kelvin_report::ProbeText;
+use kelvin_report::text::wrap;
 use serde::Serialize;
 
 use crate::cli::ExplainArgs;
@@ -21,7 +22,8 @@ fn text(probe: &Probe) -> ProbeText {
     ProbeText {
         id: Name::new(probe.id),
         summary: probe.summary.into(),
-        method: format!("{}\n\n{}", probe.method.how, probe.method.prediction),
+        method: probe.method.how.into(),
+        prediction: probe.method.prediction.into(),
         pitfalls: probe.method.pitfalls.iter().map(|&pitfall| pitfall.into()).collect(),
         sources: probe.method.sources.iter().map(|&source| source.into()).collect(),
         must_not_be_used_for: Some(probe.method.not_for.into()),
@@ -128,21 +130,6 @@ fn paragraph(out: &mut dyn Write, text: &str, width: usize, indent: &str) -> io:
     wrap(text, width.saturating_sub(indent.len())).into_iter().try_for_each(|line| writeln!(out, "{indent}{line}"))
 }
 
-/// Breaks a text into lines of at most `width` characters at its spaces.
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let last = lines.len() - 1;
-        if !lines[last].is_empty() && lines[last].chars().count() + 1 + word.chars().count() > width {
-            lines.push(word.to_owned());
-        } else {
-            let separator = if lines[last].is_empty() { "" } else { " " };
-            lines[last] = format!("{}{separator}{word}", lines[last]);
-        }
-    }
-    lines
-}
-
 /// The book's page of the probes of one area, in Markdown.
 pub fn book_page(area: &str) -> Done {
     let all = kelvin_probes::all();
@@ -186,16 +173,4 @@ fn write_markdown(out: &mut dyn Write, probe: &Probe) -> io::Result<()> {
         lines.iter().try_for_each(|line| writeln!(out, "- {line}"))?;
     }
     writeln!(out)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wrapping_keeps_words_whole_and_lines_short() {
-        assert_eq!(wrap("one two  three four", 9), ["one two", "three", "four"]);
-        assert_eq!(wrap("extraordinarily long", 5), ["extraordinarily", "long"]);
-        assert_eq!(wrap("", 5), [""]);
-    }
 }

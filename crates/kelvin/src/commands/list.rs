@@ -4,12 +4,16 @@ use std::process::ExitCode;
 
 use kelvin_harness::{Effort, Kind, Plan, Probe};
 use kelvin_model::Metric;
+use kelvin_report::text::wrap;
 use serde::Serialize;
 
 use crate::cli::ListArgs;
 use crate::fault::{Done, Fault};
 use crate::measure::Here;
 use crate::output;
+
+/// Fewest columns for what a metric is, however narrow the terminal.
+const LEAST_ROOM: usize = 24;
 
 /// A metric in the list.
 #[derive(Serialize)]
@@ -32,15 +36,22 @@ pub fn list(args: &ListArgs) -> Done {
             writeln!(out)
         })?;
     } else {
+        // For programs that read it, each metric is one line.
+        let columns = if output::is_terminal() { output::width() } else { usize::MAX };
         output::print(|out| {
             let width = lines.iter().map(|line| line.metric.id.len()).max().unwrap_or(0);
+            let room = columns.saturating_sub(width + 2).max(LEAST_ROOM);
             for line in &lines {
                 let cases = match line.cases.len() {
                     1 if line.cases[0].is_empty() => String::new(),
                     1 => format!(" ({})", line.cases[0]),
                     n => format!(" ({n} cases)"),
                 };
-                writeln!(out, "{:width$}  {}{cases}", line.metric.id, line.metric.summary)?;
+                let mut id = line.metric.id.as_str();
+                for text in wrap(&format!("{}{cases}", line.metric.summary), room) {
+                    writeln!(out, "{id:width$}  {text}")?;
+                    id = "";
+                }
             }
             Ok(())
         })?;

@@ -33,7 +33,7 @@ pub fn canary_figure(report: &Report<'_>) -> Option<Figure> {
         ));
     }
     let tolerance = canaries.iter().map(|history| history.tolerance).fold(0.0, f64::max);
-    let label = format!("undisturbed (±{})", units::share(tolerance));
+    let label = format!("undisturbed (±{} at most)", units::share(tolerance));
     Some(Figure {
         id: "canaries".into(),
         title: "How quiet the machine was: canaries over the run".into(),

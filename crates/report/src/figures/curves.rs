@@ -127,9 +127,17 @@ pub(super) fn x_axis(curve: &Curve<'_>) -> FigureAxis {
     FigureAxis { label: curve.axis.label.to_string(), kind, logarithmic, from_zero: true }
 }
 
-/// Whether there is a point that came of this run.
+/// Whether there is a line that came of this run: one with two points at least, for a single one is in the table.
 pub(super) fn is_measured(series: &[Series]) -> bool {
-    series.iter().any(|line| matches!(line.role, Role::Measured | Role::AsFound))
+    let is_ours = |line: &&Series| matches!(line.role, Role::Measured | Role::AsFound);
+    let points_of = |style: usize| {
+        series.iter().filter(is_ours).filter(move |line| line.style == style).flat_map(|line| &line.points)
+    };
+    let is_line = |line: &Series| {
+        let first = points_of(line.style).next().map(|point| point.x);
+        points_of(line.style).any(|point| Some(point.x) != first)
+    };
+    series.iter().filter(is_ours).any(is_line)
 }
 
 /// The label of a series: its name, what it is, or both.
@@ -237,16 +245,12 @@ pub(super) fn describe_line(curve: &Curve<'_>, line: &CurveSeries<'_>, name: &st
     let measured: Vec<(u64, f64)> =
         line.points.iter().filter_map(|(x, result)| Some((*x, result.outcome.summary()?.headline))).collect();
     let (first, last) = (measured.first()?, measured.last()?);
-    let at = |x: u64| units::axis_value(Value::Integer(x), curve.axis.scale);
-    Some(format!(
-        "{}from {} at {} to {} at {}{}.",
-        prefix(name),
-        units::plain(first.1, curve.metric.unit),
-        at(first.0),
-        units::plain(last.1, curve.metric.unit),
-        at(last.0),
-        standing(line.points.iter().map(|(_, result)| *result))
-    ))
+    let one = |&(x, value): &(u64, f64)| {
+        let at = units::axis_value(Value::Integer(x), curve.axis.scale);
+        format!("{} at {at}", units::plain(value, curve.metric.unit))
+    };
+    let both = if measured.len() == 1 { one(first) } else { format!("from {} to {}", one(first), one(last)) };
+    Some(format!("{}{both}{}.", prefix(name), standing(line.points.iter().map(|(_, result)| *result))))
 }
 
 /// The name of a line as the beginning of a sentence about it.
@@ -262,6 +266,13 @@ pub(super) fn standing<'a>(results: impl Iterator<Item = &'a MetricResult>) -> S
         return String::new();
     }
     let gaps = compared.iter().filter(|(_, gap)| *gap).count();
+    if let [(ratio, gap)] = compared[..] {
+        return format!(
+            "; {} times the prediction, {} of range",
+            units::ratio(ratio),
+            if gap { "out" } else { "not out" }
+        );
+    }
     let low = compared.iter().map(|(ratio, _)| *ratio).fold(f64::INFINITY, f64::min);
     let high = compared.iter().map(|(ratio, _)| *ratio).fold(0.0, f64::max);
     let points = words::plural(compared.len() as u64, "predicted point");

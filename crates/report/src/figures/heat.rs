@@ -7,7 +7,7 @@ use kelvin_model::{Axis, Case, Metric, Name, Unit, Value};
 use serde::{Serialize, Serializer};
 
 use super::curves::{foreseen, headline, prefix, standing};
-use super::{AxisKind, Drawing, Figure, file_name};
+use super::{AxisKind, Drawing, Figure, Short, file_name};
 use crate::sections::{Curve, Matrix};
 use crate::{Report, units, words};
 
@@ -81,19 +81,9 @@ pub struct Cell {
 
 impl Serialize for Cell {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let short = super::short::<S::Error>;
-        let predicted = self.predicted.map(short).transpose()?;
-        (
-            self.row,
-            self.column,
-            self.step,
-            short(self.value)?,
-            short(self.low)?,
-            short(self.high)?,
-            predicted,
-            self.standing as u8,
-        )
-            .serialize(serializer)
+        let [value, low, high] = [self.value, self.low, self.high].map(Short);
+        let predicted = self.predicted.map(Short);
+        (self.row, self.column, self.step, value, low, high, predicted, self.standing as u8).serialize(serializer)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The back of the page: studies, published machines, how it was measured, and the words.
 
-use super::{esc, heading, list, scrolling, terms};
+use super::{detail, esc, heading, list, scrolling, terms};
 use crate::figures::Figure;
 use crate::{Report, peers, units, words};
 
@@ -41,7 +41,7 @@ pub(super) fn peers(report: &Report<'_>) -> String {
     let rows = peers::rows(report);
     let columns: String = ["Reading", "Beside", "kelvin", "Its figure", "Ratio", "Expected", "Verdict", "Proof"]
         .iter()
-        .map(|name| format!("<th scope=\"col\">{name}</th>"))
+        .map(|name| format!("<th>{name}</th>"))
         .collect();
     let cells = |row: &peers::Row<'_>| match &row.sides {
         Ok(sides) => {
@@ -68,7 +68,7 @@ pub(super) fn peers(report: &Report<'_>) -> String {
         .iter()
         .map(|row| {
             let (what, program) = (esc(&row.what), esc(row.program));
-            format!("<tr><th scope=\"row\">{what}</th><td class=\"text\">{program}</td>{}</tr>", cells(row))
+            format!("<tr><th>{what}</th><td class=\"text\">{program}</td>{}</tr>", cells(row))
         })
         .collect();
     let table = format!(
@@ -150,6 +150,16 @@ pub(super) fn method(report: &Report<'_>) -> String {
         "<p>Raw readings: <code>kelvin report --format json</code> has every sample, <code>csv</code> a row for each.</p>",
     );
     page
+}
+
+/// How each probe measures, what is known to go wrong, and where that is from.
+pub(super) fn methods(report: &Report<'_>) -> String {
+    format!(
+        "{}<p class=\"lead\">Of every probe of this run: what it does, how such numbers are got wrong and what is done about \
+         it, and the sources; the same texts as <code>kelvin explain</code>.</p>{}",
+        heading("methods", "Methods of the probes"),
+        detail::methods(report)
+    )
 }
 
 /// The terms of this page, a line each.

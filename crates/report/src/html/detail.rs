@@ -1,5 +1,6 @@
 //! What stands behind a row: derivation, samples, warnings, proofs, published values, and the method.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use kelvin_analysis::{MetricResult, Outcome, Summary};
@@ -23,7 +24,7 @@ pub(super) fn single(report: &Report<'_>, result: &MetricResult) -> String {
     page
 }
 
-/// Behind the row of several results: each of them; the method once for the whole metric.
+/// Behind the row of several results: each of them; the method in the first row of a metric.
 pub(super) fn group(report: &Report<'_>, group: &Group<'_>, first: bool) -> String {
     let results = group.results();
     let mut page = format!("<p class=\"lead\">{}</p>", esc(&group.metric.summary));
@@ -56,20 +57,18 @@ fn prediction(result: &MetricResult) -> String {
         return format!("<p>None: {}.</p>", esc(why.trim_end_matches('.')));
     };
     let unit = result.metric.unit;
-    let mut page = terms([
+    // What an input says of itself stands with it.
+    let is_new = |source: &&String| !prediction.inputs.iter().any(|input| input.source.contains(source.as_str()));
+    let sources: Vec<&str> = prediction.sources.iter().filter(is_new).map(String::as_str).collect();
+    let range = units::span(prediction.low, prediction.high, unit);
+    let rows = [
         ("Formula", format!("<code>{}</code>", esc(&prediction.formula))),
         ("With figures", esc(&prediction.derivation)),
-        (
-            "Unremarkable",
-            esc(&format!(
-                "{}, predicted {}",
-                units::span(prediction.low, prediction.high, unit),
-                units::plain(prediction.value, unit)
-            )),
-        ),
+        ("Unremarkable", esc(&format!("{range}, predicted {}", units::plain(prediction.value, unit)))),
         ("Rests on", esc(words::basis(prediction.basis))),
-        ("Sources", esc(&prediction.sources.join("; "))),
-    ]);
+        ("Sources", esc(&sources.join("; "))),
+    ];
+    let mut page = terms(rows.into_iter().filter(|(_, text)| !text.is_empty()));
     page.push_str(&inputs(prediction));
     page.push_str(&explained(result));
     page
@@ -83,15 +82,15 @@ fn inputs(prediction: &Prediction) -> String {
     for input in &prediction.inputs {
         let _ = write!(
             rows,
-            "<tr><th scope=\"row\">{}</th><td class=\"number\">{}</td><td>{}</td></tr>",
+            "<tr><th>{}</th><td class=\"number\">{}</td><td>{}</td></tr>",
             esc(&input.name),
             esc(&units::plain(input.value, input.unit)),
             esc(&input.source)
         );
     }
     let table = format!(
-        "<table class=\"plain\"><caption>Inputs</caption><thead><tr><th scope=\"col\">Input</th><th scope=\"col\">Value</th><th \
-         scope=\"col\">From</th></tr></thead><tbody>{rows}</tbody></table>"
+        "<table class=\"plain\"><caption>Inputs</caption><thead><tr><th>Input</th><th>Value</th><th \
+        >From</th></tr></thead><tbody>{rows}</tbody></table>"
     );
     scrolling("Inputs of the prediction", &table)
 }
@@ -127,16 +126,29 @@ fn samples(summary: &Summary, metric: &Metric) -> String {
     } else {
         String::new()
     };
+    let spread = |values: &[f64]| {
+        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        if values.len() < 2 { String::new() } else { format!(" of {}", units::span(low, high, unit)) }
+    };
     let mut rows = vec![
         ("Headline", esc(words::treatment(summary.treatment))),
         ("Error bar", esc(&format!("{interval}{learned}"))),
         ("Undisturbed", summary.undisturbed.as_ref().map_or_else(|| "too few samples, or no canaries".into(), figure)),
         ("As found", figure(&summary.as_found)),
         ("Share undisturbed", units::share(summary.kept_share)),
-        ("Rounds", format!("{}{failed}, worth {:.0} independent samples", summary.rounds, summary.effective_samples)),
-        ("Best, mean, std", esc(&triple(d.best, d.mean, d.std, unit))),
-        ("p5, median, p95", esc(&triple(d.p5, d.p50, d.p95, unit))),
-        ("p99, highest", esc(&format!("{}, {}", units::plain(d.p99, unit), units::plain(d.max, unit)))),
+        (
+            "Rounds",
+            esc(&format!(
+                "{}{}{failed}, worth {:.0} independent samples",
+                summary.rounds,
+                spread(&summary.round_headlines),
+                summary.effective_samples
+            )),
+        ),
+        ("Best, mean, std", esc(&several(&[d.best, d.mean, d.std], unit))),
+        ("p5, quartiles, p95", esc(&several(&[d.p5, d.p25, d.p50, d.p75, d.p95], unit))),
+        ("Lowest, p99, highest", esc(&several(&[d.min, d.p99, d.max], unit))),
     ];
     if !summary.modes.is_empty() {
         let mode = |mode: &kelvin_analysis::Mode| {
@@ -166,21 +178,22 @@ fn samples(summary: &Summary, metric: &Metric) -> String {
          run</p></div></div>{}{}",
         plots::distribution(summary, unit),
         units::count(d.n),
-        plots::rounds(summary, unit),
+        plots::rounds(summary),
         terms(rows),
         list("notes", summary.notes.iter().map(|note| esc(note)))
     )
 }
 
-fn triple(a: f64, b: f64, c: f64, unit: Unit) -> String {
-    [a, b, c].map(|value| units::plain(value, unit)).join(", ")
+fn several(values: &[f64], unit: Unit) -> String {
+    values.iter().map(|value| units::plain(*value, unit)).collect::<Vec<_>>().join(", ")
 }
 
 /// The results of a group, each with its derivation; of a rate also the best sample.
 fn points(group: &Group<'_>) -> String {
     let mut rows = String::new();
     let with_best = group.points.iter().any(|(_, result)| words::best(result).is_some());
-    for (position, result) in &group.points {
+    let derivations: Vec<&str> = group.points.iter().map(|(_, result)| derivation(result)).collect();
+    for (index, (position, result)) in group.points.iter().enumerate() {
         let unit = result.metric.unit;
         let prediction = result.prediction.as_ref();
         let measured = match &result.outcome {
@@ -194,35 +207,50 @@ fn points(group: &Group<'_>) -> String {
         });
         let best = result.outcome.summary().map(|summary| esc(&units::plain(summary.distribution.best, unit)));
         let best = if with_best { format!("<td>{}</td>", best.unwrap_or_default()) } else { String::new() };
-        let why = prediction
-            .map_or(result.none_because.as_deref().unwrap_or(""), |prediction| prediction.derivation.as_str());
         let _ = write!(
             rows,
-            "<tr><th scope=\"row\">{}</th><td>{measured}</td>{best}<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td \
-             class=\"text\">{}</td></tr>",
+            "<tr><th>{}</th><td>{measured}</td>{best}<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>{}</tr>",
             esc(position),
             as_found.unwrap_or_default(),
             units::cycles(result),
             prediction.map(|prediction| esc(&units::plain(prediction.value, unit))).unwrap_or_default(),
             result.ratio.map(units::ratio).unwrap_or_default(),
             verdict(result),
-            esc(why)
+            shared_cell(&derivations, index)
         );
     }
     let columns: String =
         ["Measured", "Best", "As found (undisturbed)", "Cycles", "Predicted", "Ratio", "Verdict", "Derivation"]
             .iter()
             .filter(|name| with_best || **name != "Best")
-            .map(|name| format!("<th scope=\"col\">{name}</th>"))
+            .map(|name| format!("<th>{name}</th>"))
             .collect();
     let title = format!("{} {}", group.metric.id, group.label);
     let table = format!(
-        "<table class=\"plain numbers\"><caption class=\"unseen\">{}</caption><thead><tr><th scope=\"col\">{}</th>{columns}</tr></thead>\
+        "<table class=\"plain numbers\"><caption class=\"unseen\">{}</caption><thead><tr><th>{}</th>{columns}</tr></thead>\
          <tbody>{rows}</tbody></table>",
         esc(&title),
         esc(&group.axis)
     );
     scrolling(&format!("Points of {title}"), &table)
+}
+
+/// How a prediction came about, or why there is none.
+fn derivation(result: &MetricResult) -> &str {
+    match &result.prediction {
+        Some(prediction) => &prediction.derivation,
+        None => result.none_because.as_deref().unwrap_or_default(),
+    }
+}
+
+/// The cell of a text that may go on over several rows: it stands in the first of them.
+fn shared_cell(texts: &[&str], index: usize) -> String {
+    if index > 0 && texts[index - 1] == texts[index] {
+        return String::new();
+    }
+    let rows = texts[index..].iter().take_while(|text| **text == texts[index]).count();
+    let span = if rows > 1 { format!(" rowspan=\"{rows}\"") } else { String::new() };
+    format!("<td class=\"text\"{span}>{}</td>", esc(texts[index]))
 }
 
 /// Warnings, each once, with the case where there are several.
@@ -255,7 +283,7 @@ fn published(report: &Report<'_>, metric: &Metric, case: Option<&Case>) -> Strin
             let notes: Vec<String> = value.note.iter().cloned().chain(cycles).chain(also).collect();
             let _ = write!(
                 rows,
-                "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td class=\"text\">{}{}</td></tr>",
+                "<tr><th>{}</th><td>{}</td><td>{}</td><td class=\"text\">{}{}</td></tr>",
                 esc(&reference.title),
                 esc(&units::case(metric, &value.case)),
                 esc(&format!(
@@ -272,21 +300,41 @@ fn published(report: &Report<'_>, metric: &Metric, case: Option<&Case>) -> Strin
         return rows;
     }
     let table = format!(
-        "<table class=\"plain\"><caption>Published on other machines</caption><thead><tr><th scope=\"col\">Machine</th><th \
-         scope=\"col\">Case</th><th scope=\"col\">Value</th><th scope=\"col\">Remarks</th></tr></thead><tbody>{rows}</tbody></table>"
+        "<table class=\"plain\"><caption>Published on other machines</caption><thead><tr><th>Machine</th><th \
+        >Case</th><th>Value</th><th>Remarks</th></tr></thead><tbody>{rows}</tbody></table>"
     );
     scrolling("Published values", &table)
 }
 
-/// What the probe says of itself.
+/// Where to read how it was measured, if that is in the report.
 fn method(report: &Report<'_>, result: &MetricResult) -> String {
-    let Some(ProbeText { summary, method, pitfalls, sources, must_not_be_used_for, .. }) = report.probe(&result.probe)
-    else {
-        return String::new();
-    };
-    let mut page = format!("<p>{}</p><p>{}</p>", esc(summary), esc(method));
+    match report.probe(&result.probe) {
+        Some(_) => format!(
+            "<p class=\"to-method\"><a href=\"#method-{0}\">Method of <code>{0}</code></a>, version {1}</p>",
+            esc(&result.probe),
+            result.metric.version
+        ),
+        None => String::new(),
+    }
+}
+
+/// What the probes of a run say of themselves, each once, in the order of the results.
+pub(super) fn methods(report: &Report<'_>) -> String {
+    let mut seen = BTreeSet::new();
+    let probes = report.analysis.results.iter().map(|result| result.probe).filter(|probe| seen.insert(*probe));
+    probes.filter_map(|probe| report.probe(&probe)).map(method_text).collect()
+}
+
+fn method_text(probe: &ProbeText) -> String {
+    let ProbeText { id, summary, method, prediction, pitfalls, sources, must_not_be_used_for } = probe;
+    let mut page = format!(
+        "<p class=\"lead\">{}</p><p>{}</p><p><strong>Prediction:</strong> {}</p>",
+        esc(summary),
+        esc(method),
+        esc(prediction)
+    );
     if let Some(never) = must_not_be_used_for {
-        let _ = write!(page, "<p><strong>Must not be used for</strong> {}.</p>", esc(never.trim_end_matches('.')));
+        let _ = write!(page, "<p><strong>Must not be used for:</strong> {}.</p>", esc(never.trim_end_matches('.')));
     }
     let part = |title: &str, items: &[String]| {
         let items = list("notes", items.iter().map(|item| esc(item)));
@@ -294,9 +342,5 @@ fn method(report: &Report<'_>, result: &MetricResult) -> String {
     };
     page.push_str(&part("Known ways to get it wrong", pitfalls));
     page.push_str(&part("Sources", sources));
-    format!(
-        "<details class=\"method\"><summary>Method of <code>{}</code>, version {}</summary>{page}</details>",
-        esc(&result.probe),
-        result.metric.version
-    )
+    format!("<details class=\"method\" id=\"method-{0}\"><summary><code>{0}</code></summary>{page}</details>", esc(id))
 }

@@ -22,7 +22,7 @@ pub(super) fn figure(figure: &Figure, index: usize) -> String {
          <details class=\"data\"><summary>Data as a table</summary>{}</details></figure>",
         esc(&figure.title),
         if figure.id == "canaries" { String::new() } else { format!("<code>{}</code>", esc(&figure.id)) },
-        with_export(&controls),
+        group_of(&controls),
         svg::inline(figure),
         legend,
         list("reading", figure.description.iter().map(|sentence| esc(sentence))),
@@ -30,19 +30,21 @@ pub(super) fn figure(figure: &Figure, index: usize) -> String {
     )
 }
 
-/// Buttons of a figure; of use with the script only.
-fn with_export(controls: &str) -> String {
-    let button =
-        |action: &str, label: &str| format!("<button type=\"button\" data-action=\"{action}\">{label}</button>");
+/// Buttons of a figure; of use with the script only, which adds those of the export.
+fn group_of(controls: &str) -> String {
+    format!("<div class=\"controls js-only\" role=\"group\" aria-label=\"Controls of the figure\">{controls}</div>")
+}
+
+/// The menu of export, once for all figures.
+pub(super) fn export() -> String {
+    let button = |verb: &str, kind: &str| {
+        let action = format!("{verb}-{kind}").to_lowercase();
+        format!("<button type=\"button\" data-action=\"{action}\">{verb} {kind}</button>")
+    };
+    let buttons: String =
+        ["Copy", "Save"].iter().flat_map(|verb| ["PNG", "SVG", "CSV"].map(|kind| button(verb, kind))).collect();
     format!(
-        "<div class=\"controls js-only\" role=\"group\" aria-label=\"Controls of the figure\">{controls}\
-         <details class=\"menu\"><summary>Export</summary><div>{}{}{}{}{}{}</div></details></div>",
-        button("copy-png", "Copy PNG"),
-        button("copy-svg", "Copy SVG"),
-        button("copy-csv", "Copy CSV"),
-        button("save-png", "Save PNG"),
-        button("save-svg", "Save SVG"),
-        button("save-csv", "Save CSV"),
+        "<template id=\"export\"><details class=\"menu\"><summary>Export</summary><div>{buttons}</div></details></template>"
     )
 }
 
@@ -103,7 +105,7 @@ fn heat_table(title: &str, heat: &Heat) -> String {
 }
 
 fn heat_grid(title: &str, heat: &Heat) -> String {
-    let columns: String = heat.columns.iter().map(|name| format!("<th scope=\"col\">{}</th>", esc(name))).collect();
+    let columns: String = heat.columns.iter().map(|name| format!("<th>{}</th>", esc(name))).collect();
     let mut rows = String::new();
     for (row, name) in heat.rows.iter().enumerate() {
         let cell = |column: usize| {
@@ -111,10 +113,10 @@ fn heat_grid(title: &str, heat: &Heat) -> String {
             format!("<td>{}</td>", esc(&text.unwrap_or_default()))
         };
         let cells: String = (0..heat.columns.len()).map(cell).collect();
-        let _ = write!(rows, "<tr><th scope=\"row\">{}</th>{cells}</tr>", esc(name));
+        let _ = write!(rows, "<tr><th>{}</th>{cells}</tr>", esc(name));
     }
     format!(
-        "<table class=\"plain numbers grid-table\"><caption>{}: {} down, {} across</caption><thead><tr><th scope=\"col\">{}</th>\
+        "<table class=\"plain numbers grid-table\"><caption>{}: {} down, {} across</caption><thead><tr><th>{}</th>\
          {columns}</tr></thead><tbody>{rows}</tbody></table>",
         esc(title),
         esc(&heat.row_label),
@@ -138,7 +140,7 @@ fn heat_list(title: &str, heat: &Heat) -> String {
     for cell in heat.cells.iter().step_by(step) {
         let _ = write!(
             rows,
-            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td></tr>",
+            "<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td></tr>",
             esc(&heat.rows[cell.row]),
             esc(&heat.columns[cell.column]),
             esc(&heat.unit.text(cell.value)),
@@ -146,8 +148,8 @@ fn heat_list(title: &str, heat: &Heat) -> String {
         );
     }
     format!(
-        "<table class=\"plain numbers\"><caption>{}{}</caption><thead><tr><th scope=\"col\">{}</th><th scope=\"col\">{}</th><th \
-         scope=\"col\">Value</th><th scope=\"col\">Predicted</th></tr></thead><tbody>{rows}</tbody></table>",
+        "<table class=\"plain numbers\"><caption>{}{}</caption><thead><tr><th>{}</th><th>{}</th><th \
+        >Value</th><th>Predicted</th></tr></thead><tbody>{rows}</tbody></table>",
         esc(title),
         thinned(step, heat.cells.len(), &format!("{}s", heat.called)),
         esc(&heat.row_label),
@@ -169,17 +171,17 @@ fn plot_table(title: &str, plot: &Plot) -> String {
     let rows: String = data().map(|series| rows(plot, series, step)).collect();
     let said = thinned(step, points, "points");
     let table = format!(
-        "<table class=\"plain numbers\"><caption>{}{said}</caption><thead><tr><th scope=\"col\">Series</th><th \
-         scope=\"col\">{}</th><th scope=\"col\">Value</th><th scope=\"col\">Low</th><th scope=\"col\">High</th></tr></thead>\
-         <tbody>{rows}</tbody></table>",
+        "<table class=\"plain numbers\"><caption>{}{said}</caption><thead><tr><th>{}</th><th>Value</th><th>Low</th><th>High</th></tr>\
+         </thead>{rows}</table>",
         esc(title),
         esc(&plot.x.label),
     );
     scrolling(&format!("Data of {title}"), &table)
 }
 
+/// The points of a series below its name.
 fn rows(plot: &Plot, series: &Series, step: usize) -> String {
-    let mut rows = String::new();
+    let mut rows = format!("<tr><th colspan=\"4\" scope=\"rowgroup\">{}</th></tr>", esc(&series.label));
     for point in series.points.iter().step_by(step) {
         let text = |value: f64| esc(&plot.y.kind.text(value));
         let ends = if point.low == point.high || series.role == Role::Reference {
@@ -187,13 +189,7 @@ fn rows(plot: &Plot, series: &Series, step: usize) -> String {
         } else {
             format!("<td>{}</td><td>{}</td>", text(point.low), text(point.high))
         };
-        let _ = write!(
-            rows,
-            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td>{ends}</tr>",
-            esc(&series.label),
-            esc(&plot.x.kind.text(point.x)),
-            text(point.y),
-        );
+        let _ = write!(rows, "<tr><th>{}</th><td>{}</td>{ends}</tr>", esc(&plot.x.kind.text(point.x)), text(point.y));
     }
-    rows
+    format!("<tbody>{rows}</tbody>")
 }

@@ -1,6 +1,6 @@
 //! The front of the page: verdict, hazards, machine, and how quiet it was.
 
-use kelvin_analysis::{Importance, Verdict};
+use kelvin_analysis::{Importance, Outcome, Verdict};
 use kelvin_model::{FactRow, RunStatus, Severity};
 
 use super::{esc, figure, heading, list, scrolling};
@@ -30,6 +30,8 @@ fn tiles(report: &Report<'_>) -> String {
     let compared = results.iter().filter(|result| result.ratio.is_some()).count();
     let expected = results.iter().filter(|result| result.verdict == Verdict::AsPredicted).count();
     let measured = results.iter().filter(|result| result.outcome.summary().is_some()).count();
+    let skipped = results.iter().filter(|result| matches!(result.outcome, Outcome::Skipped(_))).count();
+    let left_out = |count: usize| if count == 0 { String::new() } else { format!(", {count} were left out") };
     let serious = report.run.outline.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious).count();
     let quiet = report.analysis.undisturbed_share.map_or_else(|| "not known".into(), units::share);
     let tile = |value: String, label: String| {
@@ -39,7 +41,7 @@ fn tiles(report: &Report<'_>) -> String {
         "<ul class=\"tiles\">{}{}{}{}</ul>",
         tile(format!("{expected} of {compared}"), "predicted figures are as predicted".into()),
         tile(quiet, "of the batches were undisturbed".into()),
-        tile(format!("{measured} of {}", results.len()), "planned figures were measured".into()),
+        tile(format!("{measured} of {}", results.len()), format!("planned figures were measured{}", left_out(skipped))),
         tile(
             report.run.outline.hazards.len().to_string(),
             format!(
@@ -135,8 +137,8 @@ fn facts(group: &str, rows: &[&FactRow]) -> String {
     let count = if unknown == 0 { String::new() } else { format!(", {unknown} unknown") };
     let lines: String = rows.iter().map(|row| fact(row)).collect();
     let table = format!(
-        "<table class=\"plain\"><caption class=\"unseen\">{group}</caption><thead class=\"unseen\"><tr><th scope=\"col\">Fact</th>\
-         <th scope=\"col\">Value</th><th scope=\"col\">Source</th></tr></thead><tbody>{lines}</tbody></table>",
+        "<table class=\"plain\"><caption class=\"unseen\">{group}</caption><thead class=\"unseen\"><tr><th>Fact</th>\
+         <th>Value</th><th>Source</th></tr></thead><tbody>{lines}</tbody></table>",
         group = esc(group)
     );
     format!(
@@ -152,7 +154,7 @@ fn fact(row: &FactRow) -> String {
         Some(text) => format!("<td>{}</td><td class=\"why\">{}</td>", esc(text), esc(&row.source)),
         None => format!("<td class=\"why\">unknown</td><td class=\"why\">{}</td>", esc(&row.source)),
     };
-    format!("<tr><th scope=\"row\">{}</th>{value}</tr>", esc(&row.label))
+    format!("<tr><th>{}</th>{value}</tr>", esc(&row.label))
 }
 
 /// The canaries over the run.

@@ -6,6 +6,7 @@ use kelvin_analysis::{MetricResult, Summary};
 use kelvin_model::Unit;
 
 use super::esc;
+use crate::svg::path;
 use crate::units;
 
 /// The ratio bar spans this factor to either side of 1.
@@ -28,35 +29,39 @@ pub(super) fn ratio_bar(results: &[&MetricResult]) -> String {
     let most = ratios.iter().copied().fold(0.0, f64::max);
     let middle = RATIO_WIDTH / 2.0;
     let mut svg = format!(
-        "<svg class=\"ratio\" viewBox=\"0 0 {RATIO_WIDTH} 16\" width=\"{RATIO_WIDTH}\" height=\"16\" aria-hidden=\"true\">\
-         <path class=\"track\" d=\"M2 8H{:.0}\"/><rect class=\"fine\" x=\"{from:.1}\" y=\"3\" width=\"{:.1}\" height=\"10\" rx=\"2\"/>\
-         <path class=\"one\" d=\"M{middle} 1V15\"/>",
+        "<svg class=\"ratio\" viewBox=\"0 0 {RATIO_WIDTH} 16\" aria-hidden=\"true\"><path class=\"fine\" d=\"{}\"/>\
+         <path class=\"scale\" d=\"M2 8H{}M{middle} 1V15\"/>",
+        path::rectangle(from, 3.0, (to - from).max(1.0), 10.0),
         RATIO_WIDTH - 2.0,
-        (to - from).max(1.0),
     );
-    if ratios.len() > 1 {
-        let _ = write!(svg, "<path class=\"reach\" d=\"M{:.1} 8H{:.1}\"/>", at(least), at(most));
+    if most > least {
+        let _ = write!(svg, "<path class=\"reach\" d=\"{}H{}\"/>", path::begin(at(least), 8.0), path::number(at(most)));
+        svg.push_str(&ratio_mark(least, at(least)));
     }
-    for ratio in [least, most] {
-        svg.push_str(&ratio_mark(ratio, at(ratio)));
-    }
+    svg.push_str(&ratio_mark(most, at(most)));
     svg.push_str("</svg>");
     svg
 }
 
 /// A dot, or an arrow where the ratio lies beyond the bar.
 fn ratio_mark(ratio: f64, x: f64) -> String {
+    let arrow = |x: f64, way: &str| format!("<path class=\"mark\" d=\"{}{way}\"/>", path::begin(x, 3.0));
     if ratio > RATIO_SPAN {
-        format!("<path class=\"mark\" d=\"M{:.1} 3l7 5l-7 5z\"/>", x - 3.0)
+        arrow(x - 3.0, "l7 5-7 5z")
     } else if ratio < 1.0 / RATIO_SPAN {
-        format!("<path class=\"mark\" d=\"M{:.1} 3l-7 5l7 5z\"/>", x + 3.0)
+        arrow(x + 3.0, "l-7 5 7 5z")
     } else {
-        format!("<circle class=\"mark\" cx=\"{x:.1}\" cy=\"8\" r=\"3.5\"/>")
+        format!("<path class=\"dots\" d=\"{}\"/>", path::dot(x, 8.0))
     }
 }
 
 const STRIP_WIDTH: f64 = 340.0;
 const STRIP_MARGIN: f64 = 12.0;
+
+/// A strip; what it shows is in words below it.
+fn strip(drawn: &str) -> String {
+    format!("<svg class=\"strip\" viewBox=\"0 0 {STRIP_WIDTH} 54\" aria-hidden=\"true\">{drawn}</svg>")
+}
 
 /// The distribution of samples: whiskers from the lowest to the 99th percentile, a box of the quartiles, the median,
 /// and a tick for each mode.
@@ -68,47 +73,32 @@ pub(super) fn distribution(summary: &Summary, unit: Unit) -> String {
     }
     let at = |value: f64| {
         let share = ((value - low) / (high - low)).clamp(0.0, 1.0);
-        STRIP_MARGIN + share * (STRIP_WIDTH - 2.0 * STRIP_MARGIN)
+        (STRIP_MARGIN + share * (STRIP_WIDTH - 2.0 * STRIP_MARGIN)).round()
     };
-    let text = |value: f64| units::plain(value, unit);
-    let label = format!(
-        "Distribution: lowest {}, quartiles {} and {}, median {}, 95th percentile {}, 99th {}, highest {}.",
-        text(d.min),
-        text(d.p25),
-        text(d.p75),
-        text(d.p50),
-        text(d.p95),
-        text(d.p99),
-        text(d.max)
-    );
+    let (left, right) = (at(low), at(high));
     let mut svg = format!(
-        "<svg class=\"strip\" viewBox=\"0 0 {STRIP_WIDTH} 54\" role=\"img\" aria-label=\"{}\">\
-         <path class=\"whisker\" d=\"M{:.1} 20H{:.1}\"/><path class=\"reach\" d=\"M{:.1} 20H{:.1}\"/>\
-         <rect class=\"box\" x=\"{:.1}\" y=\"10\" width=\"{:.1}\" height=\"20\" rx=\"2\"/><path class=\"median\" d=\"M{:.1} 7V33\"/>",
-        esc(&label),
-        at(low),
-        at(high),
+        "<path class=\"whisker\" d=\"M{left} 20H{right}\"/><path class=\"reach\" d=\"M{} 20H{}\"/>\
+         <path class=\"box\" d=\"{}\"/><path class=\"median\" d=\"M{} 7V33\"/>",
         at(d.p5),
         at(d.p95),
-        at(d.p25),
-        (at(d.p75) - at(d.p25)).max(1.0),
+        path::rectangle(at(d.p25), 10.0, (at(d.p75) - at(d.p25)).max(1.0), 20.0),
         at(d.p50),
     );
     for mode in &summary.modes {
-        let _ = write!(svg, "<path class=\"mode\" d=\"M{:.1} 5l-4 -5h8z\"/>", at(mode.center));
+        let _ = write!(svg, "<path class=\"mode\" d=\"M{} 5l-4-5h8z\"/>", at(mode.center));
     }
+    let text = |value: f64| esc(&units::plain(value, unit));
     let _ = write!(
         svg,
-        "<text x=\"{STRIP_MARGIN}\" y=\"50\">{}</text><text x=\"{:.1}\" y=\"50\" text-anchor=\"end\">p99 {}</text></svg>",
-        esc(&text(low)),
-        STRIP_WIDTH - STRIP_MARGIN,
-        esc(&text(high))
+        "<text x=\"{left}\" y=\"50\">{}</text><text x=\"{right}\" y=\"50\" text-anchor=\"end\">p99 {}</text>",
+        text(low),
+        text(high)
     );
-    svg
+    strip(&svg)
 }
 
 /// The headline of each round over the course of the run, with the interval as a band.
-pub(super) fn rounds(summary: &Summary, unit: Unit) -> String {
+pub(super) fn rounds(summary: &Summary) -> String {
     let values = &summary.round_headlines;
     if values.len() < 2 || values.len() != summary.round_times.len() {
         return String::new();
@@ -120,26 +110,13 @@ pub(super) fn rounds(summary: &Summary, unit: Unit) -> String {
     if !(low.is_finite() && high.is_finite()) || high <= low {
         return String::new();
     }
-    let x = |time: f64| STRIP_MARGIN + time / end * (STRIP_WIDTH - 2.0 * STRIP_MARGIN);
+    let x = |time: f64| (STRIP_MARGIN + time / end * (STRIP_WIDTH - 2.0 * STRIP_MARGIN)).round();
     let y = |value: f64| 6.0 + (high - value) / (high - low) * 42.0;
-    let label = format!(
-        "Headlines of {} rounds, from {} to {}.",
-        values.len(),
-        units::plain(low, unit),
-        units::plain(high, unit)
-    );
-    let mut svg = format!(
-        "<svg class=\"strip\" viewBox=\"0 0 {STRIP_WIDTH} 54\" role=\"img\" aria-label=\"{}\">\
-         <rect class=\"fine\" x=\"0\" y=\"{:.1}\" width=\"{STRIP_WIDTH}\" height=\"{:.1}\"/>\
-         <path class=\"median\" d=\"M0 {:.1}H{STRIP_WIDTH}\"/>",
-        esc(&label),
-        y(interval.1),
-        (y(interval.0) - y(interval.1)).max(1.0),
-        y(summary.headline)
-    );
-    for (&time, &value) in summary.round_times.iter().zip(values) {
-        let _ = write!(svg, "<circle class=\"mark\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.5\"/>", x(time), y(value));
-    }
-    svg.push_str("</svg>");
-    svg
+    let dots: String =
+        summary.round_times.iter().zip(values).map(|(&time, &value)| path::dot(x(time), y(value))).collect();
+    strip(&format!(
+        "<path class=\"fine\" d=\"{}\"/><path class=\"median\" d=\"{}H{STRIP_WIDTH}\"/><path class=\"dots\" d=\"{dots}\"/>",
+        path::rectangle(0.0, y(interval.1), STRIP_WIDTH, (y(interval.0) - y(interval.1)).max(1.0)),
+        path::begin(0.0, y(summary.headline)),
+    ))
 }

@@ -1,7 +1,5 @@
 //! The prediction table of an area: a row for each metric, line of a curve or matrix, and what stands behind it.
 
-use std::fmt::Write as _;
-
 use kelvin_analysis::{MetricResult, Outcome, Verdict};
 use kelvin_model::{Metric, Treatment, Unit, Value};
 
@@ -10,35 +8,73 @@ use crate::figures::Figure;
 use crate::sections::{Curve, CurveSeries, Entry, Matrix, Pair, Section};
 use crate::{Report, units, words};
 
-/// Columns of the table; the names are repeated in each cell for narrow screens, where rows become cards.
+/// Columns of the table.
 const COLUMNS: [&str; 6] = ["Metric", "Measured", "Cycles", "Predicted", "Ratio", "Verdict"];
+
+/// The names of the columns for the style sheet: on narrow screens rows become cards, and each cell says what it is.
+pub(super) fn labels() -> String {
+    let rule = |(index, name): (usize, &&str)| format!(".results td:nth-child({}){{--label:\"{name}\"}}", index + 1);
+    COLUMNS.iter().enumerate().skip(1).map(rule).collect()
+}
 
 /// The section of an area: table, then the figures of its curves.
 pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure], id: &str) -> String {
     let mut page = heading(id, &section.title);
     page.push_str("<p class=\"table-controls js-only\"><button type=\"button\" data-action=\"expand-all\" aria-expanded=\"false\">\
                    Show all derivations</button></p>");
-    let columns: String =
-        COLUMNS.iter().map(|name| format!("<th scope=\"col\" role=\"columnheader\">{name}</th>")).collect();
-    let _ = write!(
-        page,
-        "<table class=\"results\" role=\"table\"><caption class=\"unseen\">{}: measured beside predicted</caption>\
-         <colgroup><col><col><col><col><col><col></colgroup>\
-         <thead role=\"rowgroup\"><tr role=\"row\">{columns}</tr></thead>",
-        esc(&section.title)
-    );
-    let mut number = 0;
-    for entry in &section.entries {
-        for row in rows(report, entry, figures) {
-            number += 1;
-            page.push_str(&row.html(&format!("{id}-{number}")));
+    let (mut lines, mut folded) = (String::new(), Vec::<Folded>::new());
+    let all: Vec<Row> = section.entries.iter().flat_map(|entry| rows(report, entry, figures)).collect();
+    for (index, row) in all.iter().enumerate() {
+        let html = row.html(&format!("{id}-{}", index + 1));
+        let shared = all.iter().filter(|other| row.missing.is_some() && other.missing == row.missing).count();
+        let Some((word, reason)) = row.missing.as_ref().filter(|_| shared >= LEAST_FOLDED) else {
+            lines.push_str(&html);
+            continue;
+        };
+        match folded.iter_mut().find(|group| group.word == *word && group.reason == *reason) {
+            Some(group) => group.rows.push_str(&html),
+            None => folded.push(Folded { word, reason: reason.clone(), count: shared, rows: html }),
         }
     }
-    page.push_str("</table>");
+    page.push_str(&table(&section.title, &lines));
+    folded.iter().for_each(|group| page.push_str(&group.html(&section.title)));
     for (index, figure) in figures.iter().enumerate().filter(|(_, figure)| figure.is_of(section.area)) {
         page.push_str(&figure::figure(figure, index));
     }
     page
+}
+
+/// Fewest rows without a number, all for one reason, that are folded away below the table: they would hide the others.
+const LEAST_FOLDED: usize = 3;
+
+/// Rows without a number that have one reason.
+struct Folded {
+    word: &'static str,
+    reason: String,
+    count: usize,
+    rows: String,
+}
+
+impl Folded {
+    fn html(&self, title: &str) -> String {
+        format!(
+            "<details class=\"folded\"><summary>{} <span class=\"pill {}\">{}</span> <span class=\"why\">{}</span></summary>{}</details>",
+            words::plural(self.count as u64, "more line"),
+            pill(self.word),
+            self.word,
+            esc(&self.reason),
+            table(&format!("{title}, {}", self.word), &self.rows)
+        )
+    }
+}
+
+fn table(title: &str, rows: &str) -> String {
+    let columns: String = COLUMNS.iter().map(|name| format!("<th>{name}</th>")).collect();
+    format!(
+        "<table class=\"results\"><caption class=\"unseen\">{}: measured beside predicted</caption>\
+         <colgroup><col><col><col><col><col><col></colgroup><thead><tr>{columns}</tr></thead>{rows}</table>",
+        esc(title)
+    )
 }
 
 /// A row of the table and what it opens.
@@ -46,6 +82,8 @@ struct Row {
     name: String,
     cells: Cells,
     detail: String,
+    /// Why there is no number: the word and the reason, of a line where they are those of all its points.
+    missing: Option<(&'static str, String)>,
 }
 
 impl Row {
@@ -63,13 +101,10 @@ impl Row {
 
     /// The row and its detail, which the script hides until it is asked for.
     fn html(&self, id: &str) -> String {
-        let head = format!(
-            "<th scope=\"row\" role=\"rowheader\"><span class=\"name\" data-expand=\"{id}\">{}</span></th>",
-            self.name
-        );
         format!(
-            "<tbody role=\"rowgroup\"><tr role=\"row\">{head}{}</tr><tr role=\"row\" class=\"detail\" id=\"{id}\"><td \
-             role=\"cell\" colspan=\"6\">{}</td></tr></tbody>",
+            "<tbody><tr><th><span class=\"name\" data-expand=\"{id}\">{}</span></th>{}</tr>\
+             <tr class=\"detail\" id=\"{id}\"><td colspan=\"6\">{}</td></tr></tbody>",
+            self.name,
             self.cells.html(),
             self.detail
         )
@@ -86,22 +121,11 @@ enum Cells {
 
 impl Cells {
     fn html(&self) -> String {
-        let cell = |column: usize, class: &str, content: &str| {
-            let empty = if content.is_empty() { " empty" } else { "" };
-            format!("<td role=\"cell\" class=\"{class}{empty}\" data-label=\"{}\">{content}</td>", COLUMNS[column])
-        };
         match self {
-            Self::Number { measured, cycles, predicted, ratio, verdict } => [
-                cell(1, "number", measured),
-                cell(2, "number", cycles),
-                cell(3, "number", predicted),
-                cell(4, "ratio-cell", ratio),
-                cell(5, "verdict-cell", verdict),
-            ]
-            .concat(),
-            Self::Missing(why) => {
-                format!("<td role=\"cell\" class=\"missing\" colspan=\"5\" data-label=\"\">{why}</td>")
+            Self::Number { measured, cycles, predicted, ratio, verdict } => {
+                [measured, cycles, predicted, ratio, verdict].map(|content| format!("<td>{content}</td>")).concat()
             }
+            Self::Missing(why) => format!("<td class=\"missing\" colspan=\"5\">{why}</td>"),
         }
     }
 }
@@ -207,6 +231,7 @@ fn single(report: &Report<'_>, result: &MetricResult) -> Row {
         name: name(&result.metric, &case, &format!("{extra}{warned}")),
         cells,
         detail: detail::single(report, result),
+        missing: words::no_number(&result.outcome, unit),
     }
 }
 
@@ -234,8 +259,12 @@ fn other(text: &str) -> String {
 /// A result without a number: the word and the reason.
 fn missing(result: &MetricResult) -> String {
     let Some((word, reason)) = words::no_number(&result.outcome, result.metric.unit) else { return String::new() };
-    let class = if matches!(word, "failed" | "invalid") { "bad" } else { "quiet" };
-    format!("<span class=\"pill {class}\">{word}</span> <span class=\"why\">{}</span>", esc(&reason))
+    format!("<span class=\"pill {}\">{word}</span> <span class=\"why\">{}</span>", pill(word), esc(&reason))
+}
+
+/// How the word for a missing number looks.
+fn pill(word: &str) -> &'static str {
+    if matches!(word, "failed" | "invalid") { "bad" } else { "quiet" }
 }
 
 /// The ratio as a number, and as a bar.
@@ -255,10 +284,10 @@ fn ratio(results: &[&MetricResult]) -> String {
 pub(super) fn verdict(result: &MetricResult) -> String {
     let word = words::verdict(result);
     match result.verdict {
-        Verdict::AsPredicted => format!("<span class=\"verdict-word good\">● {word}</span>"),
-        Verdict::Above => format!("<span class=\"verdict-word odd\">▲ {word}</span>"),
-        Verdict::Below => format!("<span class=\"verdict-word odd\">▼ {word}</span>"),
-        Verdict::NotPredicted => "<span class=\"verdict-word quiet\">no prediction</span>".into(),
+        Verdict::AsPredicted => format!("<b class=\"good\">● {word}</b>"),
+        Verdict::Above => format!("<b class=\"odd\">▲ {word}</b>"),
+        Verdict::Below => format!("<b class=\"odd\">▼ {word}</b>"),
+        Verdict::NotPredicted => "<b class=\"quiet\">no prediction</b>".into(),
         Verdict::NotMeasured => String::new(),
     }
 }
@@ -272,6 +301,8 @@ fn group_row(report: &Report<'_>, group: &Group<'_>, first: bool) -> Row {
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
         (!values.is_empty()).then(|| (least, values.iter().copied().fold(f64::NEG_INFINITY, f64::max)))
     };
+    // A prediction for what was not measured stands with its point, not beside the measurement of another.
+    let predicted = of(|result| result.outcome.summary().and(Some(result.prediction.as_ref()?.value)));
     let span = |range: Option<(f64, f64)>, unit| {
         range.map(|(low, high)| esc(&units::span(low, high, unit))).unwrap_or_default()
     };
@@ -284,12 +315,18 @@ fn group_row(report: &Report<'_>, group: &Group<'_>, first: bool) -> Row {
         measured => Cells::Number {
             measured: format!("<strong>{}</strong>{}", span(measured, unit), other(&best.unwrap_or_default())),
             cycles: units::without_cycles(&span(of(|result| result.cycles), Unit::Cycles)),
-            predicted: span(of(|result| Some(result.prediction.as_ref()?.value)), unit),
+            predicted: span(predicted, unit),
             ratio: ratio(&results),
             verdict: line_verdict(&results),
         },
     };
-    Row { name: name(group.metric, &group.label, extra), cells, detail: detail::group(report, group, first) }
+    let reason = |result: &MetricResult| words::no_number(&result.outcome, unit);
+    Row {
+        name: name(group.metric, &group.label, extra),
+        cells,
+        detail: detail::group(report, group, first),
+        missing: reason(results[0]).filter(|first| results.iter().all(|result| reason(result).as_ref() == Some(first))),
+    }
 }
 
 /// The verdicts of a line's points in one word.
@@ -298,13 +335,13 @@ fn line_verdict(results: &[&MetricResult]) -> String {
     match gaps.first() {
         Some(first) if gaps.iter().all(|result| words::verdict(result) == words::verdict(first)) => {
             let sign = if first.verdict == Verdict::Above { '▲' } else { '▼' };
-            format!("<span class=\"verdict-word odd\">{sign} {} {}</span>", gaps.len(), words::verdict(first))
+            format!("<b class=\"odd\">{sign} {} {}</b>", gaps.len(), words::verdict(first))
         }
-        Some(_) => format!("<span class=\"verdict-word odd\">▲▼ {} differ</span>", gaps.len()),
+        Some(_) => format!("<b class=\"odd\">▲▼ {} differ</b>", gaps.len()),
         None => results
             .iter()
             .find(|result| result.verdict == Verdict::AsPredicted)
-            .or(results.first())
+            .or(results.iter().find(|result| result.verdict == Verdict::NotPredicted))
             .map(|result| verdict(result))
             .unwrap_or_default(),
     }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::path::number;
 use super::{BOTTOM, CHARACTER, LEFT, RIGHT, TOP, WIDTH};
 use crate::figures::{Cell, HEAT_STEPS, Heat, Standing};
 use crate::text::html;
@@ -49,10 +50,10 @@ pub(super) fn body(heat: &Heat) -> String {
         let gap = (side / 40.0).min(1.0);
         let _ = write!(
             svg,
-            "<rect class=\"h{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{w:.1}\" height=\"{w:.1}\"><title>{}</title></rect>",
+            "<rect class=\"h{}\" x=\"{}\" y=\"{}\" width=\"{w}\" height=\"{w}\"><title>{}</title></rect>",
             cell.step,
-            x + gap,
-            y + gap,
+            number(x + gap),
+            number(y + gap),
             html(&format!(
                 "{} {} {} {}: {}",
                 heat.row_label,
@@ -61,15 +62,15 @@ pub(super) fn body(heat: &Heat) -> String {
                 heat.columns[cell.column],
                 heat.unit.text(cell.value)
             )),
-            w = side - 2.0 * gap
+            w = number(side - 2.0 * gap)
         );
         if side >= LEAST_FOR_TEXT {
             let _ = write!(
                 svg,
-                "<text class=\"ht{}\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                "<text class=\"ht{}\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
                 cell.step,
-                x + side / 2.0,
-                y + side / 2.0 + 4.0,
+                number(x + side / 2.0),
+                number(y + side / 2.0 + 4.0),
                 html(&heat.digits(cell.value))
             );
         }

@@ -104,12 +104,19 @@ impl Terminal {
         let columns = Columns::of(self.width());
         self.column_titles(&section.title, columns, out)?;
         let mut footnotes = Footnotes::default();
+        let missing = Missing::of(section);
         for entry in section.entries.iter().filter(|entry| !entry.only_input()) {
             match entry {
+                Entry::Single(result) if missing.iter().any(|reason| reason.is_of(result)) => {}
                 Entry::Single(result) => self.row(result, columns, &mut footnotes, out)?,
                 Entry::Curve(curve) => self.curve(curve, columns, &mut footnotes, out)?,
                 Entry::Matrix(matrix) => self.matrix(matrix, columns, &mut footnotes, out)?,
             }
+        }
+        for reason in &missing {
+            let (paint, word) = (word_paint(reason.word), reason.word);
+            let text = format!("{}: {}", reason.reason, reason.labels());
+            self.hanging(out, (paint, word), crate::text::columns(word) + 1, &text)?;
         }
         self.inputs(section, out)?;
         for (index, text) in footnotes.numbered.iter().enumerate() {
@@ -203,7 +210,7 @@ impl Terminal {
         at: Columns,
         out: &mut dyn io::Write,
     ) -> io::Result<()> {
-        let paint = if matches!(word, "failed" | "invalid") { Paint::Bad } else { Paint::Odd };
+        let paint = word_paint(word);
         let indent = at.label + at.gap.len();
         if columns(label) > at.label {
             writeln!(out, "{label}")?;
@@ -304,7 +311,7 @@ impl Terminal {
         }
         for (word, reason, cases) in reasons {
             let which = if cases.len() <= 2 { cases.join("; ") } else { format!("{} points", cases.len()) };
-            let paint = if matches!(word, "failed" | "invalid") { Paint::Bad } else { Paint::Odd };
+            let paint = word_paint(word);
             self.hanging(out, (paint, &format!("  {word}")), columns(word) + 3, &format!("{which}: {reason}"))?;
         }
         Ok(())
@@ -329,6 +336,54 @@ impl Terminal {
         let text = format!("measured briefly, only as inputs of predictions: {}", inputs.join("; "));
         self.hanging(out, (Paint::Faint, ""), 0, &text)
     }
+}
+
+/// Fewest rows without a number, all for one reason, that become one paragraph: as rows they would hide the others.
+const LEAST_TOGETHER: usize = 3;
+
+/// Results of an area without a number that have one reason.
+struct Missing<'a> {
+    word: &'static str,
+    reason: String,
+    results: Vec<&'a MetricResult>,
+}
+
+impl<'a> Missing<'a> {
+    /// The reasons that enough rows share.
+    fn of(section: &Section<'a>) -> Vec<Self> {
+        let mut found: Vec<Self> = Vec::new();
+        for entry in section.entries.iter().filter(|entry| !entry.only_input()) {
+            let Entry::Single(result) = entry else { continue };
+            let Some((word, reason)) = words::no_number(&result.outcome, result.metric.unit) else { continue };
+            match found.iter_mut().find(|known| known.word == word && known.reason == reason) {
+                Some(known) => known.results.push(result),
+                None => found.push(Self { word, reason, results: vec![result] }),
+            }
+        }
+        found.retain(|reason| reason.results.len() >= LEAST_TOGETHER);
+        found
+    }
+
+    fn is_of(&self, result: &MetricResult) -> bool {
+        self.results.iter().any(|known| std::ptr::eq(*known, result))
+    }
+
+    /// Each metric once, with its cases: `syscall.null (call=gettid; call=libc_getpid), process.shell`.
+    fn labels(&self) -> String {
+        let of_metric = |results: &[&MetricResult]| {
+            let cases: Vec<String> = results.iter().map(|result| units::case(&result.metric, &result.case)).collect();
+            let cases = cases.join("; ");
+            let id = short(&results[0].metric.id);
+            if cases.is_empty() { id } else { clean(&format!("{id} ({cases})")) }
+        };
+        let metrics = self.results.chunk_by(|a, b| a.metric.id == b.metric.id);
+        metrics.map(of_metric).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// How the word for a missing number is painted.
+fn word_paint(word: &str) -> Paint {
+    if matches!(word, "failed" | "invalid") { Paint::Bad } else { Paint::Odd }
 }
 
 /// The id without its area, which the table's title says.
