@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use kelvin_file::cache::State;
-use kelvin_file::job::{self, Job, Until};
+use kelvin_file::job::{self, Division, Job, Until};
 use kelvin_file::{Access, Engine, How, Order, Target, noise};
 use kelvin_harness::{Bench, Effort, Stop};
 use kelvin_model::Machine;
@@ -15,6 +15,8 @@ const NAME: &str = "kelvin-data";
 const SCRAP: &str = "kelvin-scrap";
 /// Name of the file that is written over in memory, before its size.
 const AFLOAT: &str = "kelvin-afloat";
+/// Name of the file that is one hole, before its size.
+const HOLE: &str = "kelvin-hole";
 /// Seeds of their contents.
 const SEED: u64 = 1;
 const SCRAP_SEED: u64 = 2;
@@ -88,6 +90,15 @@ pub(super) fn afloat(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
     Target::find(&path).map_err(stopped)
 }
 
+/// A file of so many bytes that is one hole, which takes no room.
+pub(super) fn hole(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
+    let path = bench.scratch().join(format!("{HOLE}-{bytes}"));
+    // Another round may be making it as well: both make the same.
+    let made = std::fs::File::options().write(true).create(true).truncate(false).open(&path);
+    made.and_then(|file| file.set_len(bytes)).map_err(|error| cannot_write(&path, &error))?;
+    Target::find(&path).map_err(stopped)
+}
+
 /// Bytes a second of the first pass that was made over a file past the page cache after it was written: below the kernel
 /// it may have lain in no cache yet. `None` where the file cannot be read so.
 pub(super) fn first_pass(target: &Target) -> Result<Option<f64>, Stop> {
@@ -125,9 +136,19 @@ fn pass(target: &Target) -> Result<Option<f64>, Stop> {
     }
     let Wide { engine, threads, .. } = wide(target, WIDTH)?;
     let (block, range) = (MIB as usize, 0..target.bytes());
-    let (order, state, until) = (Order::Sequential, State::Direct, Until::Passes(1));
-    let target = target.clone();
-    let job = Job { target, engine, block, order, state, threads, range, until, digest: false, latencies: None };
+    let job = Job {
+        target: target.clone(),
+        engine,
+        block,
+        order: Order::Sequential,
+        state: State::Direct,
+        threads,
+        division: Division::Parts,
+        range,
+        until: Until::Passes(1),
+        digest: false,
+        latencies: None,
+    };
     job::run(&job).map(|done| Some(done.rate())).map_err(stopped)
 }
 
