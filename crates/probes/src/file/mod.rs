@@ -1,5 +1,6 @@
 //! Files and disks: every way to read and write, what the device can do, and what its file system adds.
 
+mod ahead;
 pub(crate) mod axes;
 mod blocksize;
 mod byte_calls;
@@ -11,6 +12,7 @@ pub(crate) mod device;
 mod engines;
 mod expected;
 mod metadata;
+mod page_read;
 mod page_write;
 mod peers;
 mod proof;
@@ -27,6 +29,7 @@ use kelvin_harness::Probe;
 pub(crate) static PROBES: &[&Probe] = &[
     &device::PROBE,
     &device::WRITE_PROBE,
+    &page_read::PROBE,
     &page_write::PROBE,
     &blocksize::READ_PROBE,
     &blocksize::WRITE_PROBE,

@@ -8,13 +8,14 @@ use kelvin_file::{Engine, How, Latencies, Order, Requests, Tally, Target, record
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
+use super::ahead::{self, Ahead};
 use super::axes::{BYTES, CACHE, ORDER, number, order, state};
 use super::data::{self, MIB};
 use super::device::{self, of_disk};
 use super::expected::{self, Way, time};
+use super::page_read;
 use super::proof::Counters;
 use crate::memory::bandwidth;
-use crate::os::syscall_null;
 
 pub(super) static MEAN: Metric =
     of_disk(Metric::duration("file.seqrand", "One read of 4 KiB, the mean over a round, one at a time"))
@@ -40,11 +41,10 @@ pub(super) static PROBE: Probe = Probe {
               says the quantiles and what the timing of one costs. The device's own counters must show 95 % of the bytes.",
         prediction: "direct: file.device.mean_latency, in either order: a drive that has to seek, or that reads ahead by \
                      itself, is faster in order. Unremarkable within a factor of 1.5, for it is the same request at another \
-                     time. uncached, random: the same, and a null system call and a copy, within a factor of two. \
-                     uncached, sequential: the longer of the copy and 4 KiB at file.device.read, for the kernel reads ahead, \
-                     within a factor of two: a bound that read-ahead falls short of, since it has a window or two of some \
-                     100 KiB under way and not 16 MiB; how large its window is below the scratch directory is no fact that \
-                     is read, and what a page costs on its way into the page cache is measured nowhere. The tail: none.",
+                     time. uncached, random: the same, and a call with a page that memory is found for (file.page_read), and \
+                     a copy, within a factor of two. uncached, sequential: memory found for all pages of the file, and the \
+                     longer of all calls and copies, and of the device's answers to the windows that are read ahead, shared \
+                     by all blocks, within a factor of two: as of file.blocksize.read. The tail: none.",
         not_for: "What a device can do with many requests under way: see file.depth.",
         pitfalls: &[
             "Random offsets with repetition meet what is cached: each block is read once.",
@@ -54,7 +54,7 @@ pub(super) static PROBE: Probe = Probe {
         sources: &["fio --rw=read and --rw=randread", "posix_fadvise(2)", "Gil Tene: HdrHistogram"],
     },
     metrics: &[&MEAN, &TAIL],
-    inputs: &[syscall_null::ID, bandwidth::ID, device::ID],
+    inputs: &[bandwidth::ID, device::ID, page_read::ID],
     cases,
     run,
     predict,
@@ -154,13 +154,12 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
         return Err(NoPrediction::because("how long the longest of a device's answers take follows from no mean"));
     }
     let block = BLOCK as u64;
-    let direct = || expected::direct(facts, block, Way::Read);
-    let copy = || expected::cached(facts, block, Way::Read);
     match (case.word(&CACHE.name), case.word(&ORDER.name)) {
-        (Some("direct"), _) => Ok(direct()?.into_time_within(expected::SAME_REQUESTS)),
-        (Some("uncached"), Some("random")) => Ok(expected::one_by_one(direct()?, copy()?).into_time()),
+        (Some("direct"), _) => Ok(expected::direct(facts, block, Way::Read)?.into_time_within(expected::SAME_REQUESTS)),
+        (Some("uncached"), Some("random")) => Ok(ahead::anywhere(facts, block)?.into_time()),
         (Some("uncached"), _) => {
-            Ok(expected::slower(copy()?, expected::streamed(facts, block, Way::Read)?).into_time())
+            let whole = case.integer(&BYTES.name).ok_or_else(|| NoPrediction::because("the case names no file"))?;
+            Ok(Ahead::of(facts, whole, block)?.whole().shared_by(whole / block, "blocks").into_time())
         }
         _ => Err(NoPrediction::because(format!("there is no formula for the case {case}"))),
     }
@@ -174,8 +173,9 @@ mod tests {
     #[test]
     fn times_are_those_worked_out_by_hand() {
         let known = [
-            ("os.syscall.null", Some(100.0)),
             ("mem.bandwidth.copy", Some(8.192e9)),
+            ("file.page_read", Some(1000.0)),
+            ("file.page_read.window", Some(262_144.0)),
             ("file.device.read", Some(409.6e6)),
             ("file.device.mean_latency", Some(80_000.0)),
         ];
@@ -186,9 +186,11 @@ mod tests {
             };
             assert_eq!(time("random", "direct"), 80_000.0);
             assert_eq!(time("sequential", "direct"), 80_000.0);
-            // 100 ns of call, and 4096 bytes at 4.096 a nanosecond.
-            assert!((time("random", "uncached") - 81_100.0).abs() < 1e-6);
-            assert!((time("sequential", "uncached") - 10_000.0).abs() < 1e-6);
+            // 1 us of call and page, and 4096 bytes at 4.096 a nanosecond.
+            assert!((time("random", "uncached") - 82_000.0).abs() < 1e-6);
+            // 256 pages in 8 windows of 80 us, and 10 us for each page beyond the first one of each. That memory for a page
+            // takes no time is as the test has it: the two figures are one.
+            assert!((time("sequential", "uncached") - (8.0 * 80_000.0 + 248.0 * 10_000.0) / 256.0).abs() < 1e-6);
         });
     }
 
