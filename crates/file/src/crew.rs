@@ -1,6 +1,6 @@
 //! Threads that begin at once on parts of one file, and what each of them did.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
@@ -12,7 +12,7 @@ use kelvin_sys::interrupt;
 use crate::digest::{Digest, Digesting};
 use crate::observe::{Latencies, Observer, Tally};
 use crate::pace::{Paced, Until};
-use crate::requests::{Order, Requests};
+use crate::requests::{Order, Request, Requests};
 use crate::{Error, Result};
 
 /// What makes requests, one thread's: a reader or a writer.
@@ -290,15 +290,40 @@ fn make_all<M: Mover, O: Observer>(mover: &mut M, asked: Asked, observer: &mut O
         }
         Asked::Shared(pieces) => pieces,
     };
+    let mut telling = Telling { observer, enough: false };
     while let Some(mut piece) = pieces.next() {
-        mover.make(&mut piece, observer)?;
-        // It was told to end in the middle of it.
-        if piece.complete_passes() == 0 {
+        mover.make(&mut piece, &mut telling)?;
+        // A piece that was broken off is not read.
+        if piece.complete_passes() > 0 {
+            pieces.read.fetch_add(1, Ordering::Relaxed);
+        }
+        if telling.enough {
             break;
         }
-        pieces.read.fetch_add(1, Ordering::Relaxed);
     }
     Ok(0)
+}
+
+/// Tells whether an observer had enough, which it may have had at the very end of a piece.
+struct Telling<'a, O> {
+    observer: &'a mut O,
+    enough: bool,
+}
+
+impl<O: Observer> Observer for Telling<'_, O> {
+    type Stamp = O::Stamp;
+
+    #[inline(always)]
+    fn begin(&mut self) -> O::Stamp {
+        self.observer.begin()
+    }
+
+    #[inline(always)]
+    fn end(&mut self, stamp: O::Stamp, request: Request, data: &[u8]) -> ControlFlow<()> {
+        let flow = self.observer.end(stamp, request, data);
+        self.enough = flow.is_break();
+        flow
+    }
 }
 
 #[cfg(test)]

@@ -131,12 +131,14 @@ mod tests {
                 }
             }
         }
-        let time = Duration::from_millis(20);
-        let (division, until) = (Division::Pieces(30_000), Until::Time(time));
-        let timed = run(&Job { threads: 3, division, until, ..job(&target) }).unwrap();
-        assert!(timed.nanoseconds >= 20_000_000 && timed.passes > 1, "{timed:?}");
-        // What is missing of the last pieces is less than a pass.
-        assert!(timed.total.bytes.abs_diff(timed.passes * 1_000_003) <= 1_000_003, "{timed:?}");
+        // It ends also where every request is the last one of a piece.
+        for bytes in [1, 4 * 4096, 30_000] {
+            let (division, until) = (Division::Pieces(bytes), Until::Time(Duration::from_millis(20)));
+            let timed = run(&Job { threads: 3, division, until, ..job(&target) }).unwrap();
+            assert!(timed.nanoseconds >= 20_000_000 && timed.passes > 1, "{timed:?}");
+            // What is missing of the last pieces is less than a pass.
+            assert!(timed.total.bytes.abs_diff(timed.passes * 1_000_003) <= 1_000_003, "{timed:?}");
+        }
     }
 
     #[test]

@@ -125,6 +125,28 @@ fn a_byte_in_a_page_is_more_than_a_null_call_and_pages_are_all_in_memory() {
 }
 
 #[test]
+fn a_page_that_is_not_in_memory_is_more_than_one_that_is_and_no_device_is_asked() {
+    let scratch = Scratch::new();
+    let case = |cache, order| Case::new().with_word("cache", cache).with_word("order", order);
+    let pages = |cache, order| Some(value(&scratch.measure("file.page_read", &case(cache, order))?, "file.page_read"));
+    // No call with work takes less than 50 ns.
+    assert!(pages("cached", "sequential").is_none_or(|time| (50.0..100_000.0).contains(&time)));
+    for order in ["sequential", "random"] {
+        assert!(above(|| Some((pages("uncached", order)?, pages("cached", order)?))));
+    }
+    // Without read-ahead each page is found by itself.
+    assert!(above(|| Some((pages("uncached", "random")?, pages("uncached", "sequential")?))));
+    let Some(readings) = scratch.measure("file.read_ahead", &Case::new()) else { return };
+    let window = of(&readings, "file.read_ahead");
+    let bytes = common::median(window);
+    assert!((4096.0..=64.0 * MIB).contains(&bytes) && bytes % 4096.0 == 0.0, "{bytes}");
+    assert!(says(window, "read ahead, one after another: "), "{:?}", window.notes);
+    assert_eq!(scratch.left(), ["kelvin-hole-67108864"]);
+    let hole = std::fs::metadata(scratch.0.join("kelvin-hole-67108864")).unwrap();
+    assert_eq!(std::os::unix::fs::MetadataExt::blocks(&hole), 0);
+}
+
+#[test]
 fn the_device_counts_what_is_written_to_it() {
     let scratch = Scratch::new();
     let Some(readings) = scratch.measure("file.device.write", &Case::new()) else { return };

@@ -6,7 +6,7 @@ use kelvin_model::{Case, Input, NoPrediction};
 
 use super::data::KIB;
 use super::expected::{self, Expected, Way, bytes, nanoseconds_of, per_second, time};
-use super::{device, page_read};
+use super::{device, page_read, read_ahead};
 
 /// Bytes of a page, where the machine does not tell.
 const PAGE: u64 = 4 * KIB;
@@ -75,8 +75,7 @@ fn taken(facts: &Facts<'_>, call: Input, whole: u64, block: u64) -> Result<Expec
 
 /// The device's answers to one window after another: each time its latency, which the first 4 KiB are a part of.
 fn answered(facts: &Facts<'_>, whole: u64, block: u64, page: u64) -> Result<Expected, NoPrediction> {
-    let case = page_read::in_order("uncached");
-    let window = facts.measured(&page_read::WINDOW, &case)?;
+    let window = facts.measured(&read_ahead::METRIC, &Case::new())?;
     let latency = facts.measured(&device::MEAN_LATENCY, &Case::new())?;
     let rate = facts.measured(&device::READ, &Case::new())?;
     let windows = windows(whole, block, window.value as u64, page);
@@ -150,7 +149,7 @@ mod tests {
             ("file.page_read", Some("cached"), Some("sequential")) => 300.0,
             ("file.page_read", Some("uncached"), Some("sequential")) => 800.0,
             ("file.page_read", Some("uncached"), Some("random")) => 1000.0,
-            ("file.page_read.window", Some("uncached"), Some("sequential")) => 262_144.0,
+            ("file.read_ahead", ..) => 262_144.0,
             ("mem.bandwidth.copy", ..) => 8.192e9,
             ("file.device.read", ..) => 4.096e9,
             ("file.device.mean_latency", ..) => 80_000.0,

@@ -16,7 +16,7 @@ use super::device;
 use super::expected::{self, Way};
 use super::proof::Counters;
 use super::writing::Overwriter;
-use super::{page_read, page_write};
+use super::{page_read, page_write, read_ahead};
 use crate::memory::bandwidth;
 use crate::os::syscall_null;
 
@@ -36,7 +36,7 @@ pub(super) static WRITE: Metric = of_both(Metric::rate(
 .over([Some(BLOCK), Some(SYNC), None])
 .seed();
 
-const INPUTS: &[&str] = &[syscall_null::ID, bandwidth::ID, device::ID, page_read::ID];
+const INPUTS: &[&str] = &[syscall_null::ID, bandwidth::ID, device::ID, page_read::ID, read_ahead::ID];
 const WRITE_INPUTS: &[&str] = &[page_write::ID, bandwidth::ID, device::WRITE_ID];
 
 pub(super) static READ_PROBE: Probe = Probe {
@@ -56,7 +56,7 @@ pub(super) static READ_PROBE: Probe = Probe {
                      which is file.page_read with nothing in memory less that with all of it, + the longer of calls and \
                      copy, and of the device's answers to one window read ahead after another). A window takes \
                      file.device.mean_latency and what is beyond 4 KiB at file.device.read; they grow from a few pages up to \
-                     file.page_read.window as the kernel's source has it. The device is asked for a window when memory for \
+                     file.read_ahead as the kernel's source has it. The device is asked for a window when memory for \
                      all of it is found, and works on it while the one before is copied. direct: block / (file.device.mean_latency + what is beyond 4 KiB / file.device.read). \
                      Unremarkable within a factor of two.",
         not_for: "What a device can do with many requests under way (file.device.read), and files read in another order.",

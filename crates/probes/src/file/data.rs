@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use kelvin_file::cache::State;
+use kelvin_file::cache::{self, State};
 use kelvin_file::job::{self, Division, Job, Until};
-use kelvin_file::{Access, Engine, How, Order, Target, noise};
+use kelvin_file::{Access, Engine, How, Order, Requests, Tally, Target, noise};
 use kelvin_harness::{Bench, Effort, Stop};
 use kelvin_model::Machine;
-use kelvin_sys::fs::room;
+use kelvin_sys::fs::{kind, room};
+use kelvin_sys::mapping::{page_bytes, unwritten_pages};
 
 /// Name of the file that is read, in the scratch directory, before its size.
 const NAME: &str = "kelvin-data";
@@ -81,22 +82,54 @@ pub(super) fn scrap(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
 pub(super) fn afloat(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
     let path = bench.scratch().join(format!("{AFLOAT}-{bytes}"));
     if path.metadata().is_ok_and(|found| found.len() == bytes) {
-        return Target::find(&path).map_err(stopped);
+        let target = Target::find(&path).map_err(stopped)?;
+        // The kernel has written back what was dirty for 30 seconds, and will do so again of what this round makes dirty.
+        bench.may_write(written_back(&target)?)?;
+        return Ok(target);
     }
     has_room(bench, bytes)?;
-    // Once when it is new, and once more: the kernel writes back what has been dirty for 30 seconds.
-    bench.may_write(2 * bytes)?;
+    bench.may_write(bytes)?;
     noise::afloat(&path, bytes, AFLOAT_SEED).map_err(|error| cannot_write(&path, &error))?;
     Target::find(&path).map_err(stopped)
 }
 
-/// A file of so many bytes that is one hole, which takes no room.
+/// Bytes of a file that are on its device; all, where the kernel does not tell.
+fn written_back(target: &Target) -> Result<u64, Stop> {
+    let file = target.open(Access::Buffered).map_err(stopped)?;
+    let unwritten = unwritten_pages(&file, target.bytes() as usize)?.unwrap_or(0) * page_bytes() as u64;
+    Ok(target.bytes().saturating_sub(unwritten))
+}
+
+/// A file of so many bytes that is one hole, which takes no room, on a file system that reads it as any other file.
 pub(super) fn hole(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
+    let kind = kind(bench.scratch())?;
+    if kind.is_served() || kind.lives_in_memory() {
+        return Err(Stop::skip(format!(
+            "needs a file system on a disk of this machine, whose holes no other is asked for, and the scratch directory is \
+             on {}; choose another by --dir",
+            kind.name()
+        )));
+    }
     let path = bench.scratch().join(format!("{HOLE}-{bytes}"));
     // Another round may be making it as well: both make the same.
     let made = std::fs::File::options().write(true).create(true).truncate(false).open(&path);
     made.and_then(|file| file.set_len(bytes)).map_err(|error| cannot_write(&path, &error))?;
     Target::find(&path).map_err(stopped)
+}
+
+/// Bytes that are read before, at most, for the memory that they take.
+const WARM: u64 = 64 * MIB;
+
+/// Has the memory touched that pages of a file will take in the page cache: reads a part of it and drops that again. What is freed
+/// last is found first, and may else be memory that a host must give anew.
+pub(super) fn warm_memory(target: &Target) -> Result<(), Stop> {
+    cache::bring(target, State::Uncached).map_err(stopped)?;
+    let (block, order) = (MIB as usize, Order::Sequential);
+    let mut reader = Engine::Pread.open(target, How { access: Access::Buffered, block, order }).map_err(stopped)?;
+    let mut part = Requests::new(0..target.bytes().min(WARM), block, order);
+    reader.read(&mut part, &mut Tally::default()).map_err(stopped)?;
+    cache::bring(target, State::Uncached).map_err(stopped)?;
+    Ok(())
 }
 
 /// Bytes a second of the first pass that was made over a file past the page cache after it was written: below the kernel

@@ -1,5 +1,5 @@
 //! What a page costs on its way into the page cache, apart from its device and its copy: a byte read of each page of a hole, which
-//! the kernel must find memory for and nothing to put into it; and how much of a file the kernel reads ahead at a time.
+//! the kernel must find memory for and nothing to put into it.
 //!
 //! It is what reading through an empty page cache costs beyond the device and the copy. It must not be taken for reading of
 //! what is in a file: no device is asked.
@@ -9,37 +9,25 @@ use std::os::unix::fs::FileExt;
 use kelvin_file::cache::{self, State};
 use kelvin_file::{Access, Order, Requests, Target};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{
-    Better, Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment, Unit,
-};
+use kelvin_model::{Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment};
 use kelvin_sys::clock::Clock;
-use kelvin_sys::fs::kind;
-use kelvin_sys::mapping::{FileMapping, expect, page_bytes};
+use kelvin_sys::mapping::{expect, page_bytes};
 
 use super::axes::{CACHE, ORDER, order, state};
+use super::cached;
 use super::data::{self, MIB};
-use super::expected::bytes;
 
 /// Id of the probe and of its metric.
 pub(super) const ID: &str = "file.page_read";
 
 /// As the reads that it explains: samples count as found.
-const fn as_found(metric: Metric) -> Metric {
-    metric.headline(Treatment::AsFound).canaries(Canaries::NONE).contaminants(Tags::NONE)
-}
-
 pub(super) static METRIC: Metric =
-    as_found(Metric::duration(ID, "One pread of a byte of the next page of a hole, the mean over a pass"))
+    Metric::duration(ID, "One pread of a byte of the next page of a hole, the mean over a pass")
         .over([Some(CACHE), Some(ORDER), None])
-        .overhead(Overhead::None);
-pub(super) static WINDOW: Metric = as_found(Metric::rate(
-    "file.page_read.window",
-    "Most bytes that the kernel reads ahead at a time, of a file of 64 MiB that is read in order",
-))
-.unit(Unit::Bytes, Better::Neither)
-.over([Some(CACHE), Some(ORDER), None])
-.overhead(Overhead::None);
-
+        .headline(Treatment::AsFound)
+        .overhead(Overhead::None)
+        .canaries(Canaries::NONE)
+        .contaminants(Tags::NONE);
 pub(super) static PROBE: Probe = Probe {
     id: ID,
     summary: "Taking pages into the page cache that no device has to fill, and finding them there",
@@ -50,9 +38,7 @@ pub(super) static PROBE: Probe = Probe {
               cache=uncached: before each pass the file is dropped by posix_fadvise until mincore and cachestat find no page \
               of it, and opened afresh; after it all of it must be in memory. cache=cached: all of it is in memory before. \
               The kernel is told of the order (POSIX_FADV_SEQUENTIAL, POSIX_FADV_RANDOM). The one less the other is what it \
-              takes to find memory for a page, to enter it into the page cache, and to set it to zero. window: in order, and \
-              beginning with nothing in memory, mincore is asked after each read how far ahead pages are there now; the \
-              largest step is the figure, and all of them are noted.",
+              takes to find memory for a page, to enter it into the page cache, and to set it to zero.",
         prediction: "None: the instructions of a file system's way are published nowhere. Predictions of reading through an \
                      empty page cache rest on these figures.",
         not_for: "Reading of files that hold something, for which a device must be asked; mapped files.",
@@ -64,20 +50,20 @@ pub(super) static PROBE: Probe = Probe {
             "The kernel takes pages in larger pieces (folios) when it reads ahead, and in single pages in random order.",
         ],
         sources: &[
-            "Linux mm/readahead.c: page_cache_ra_order, get_next_ra_size; mm/filemap.c: filemap_read",
+            "Linux mm/filemap.c: filemap_read; mm/readahead.c: page_cache_ra_order",
             "Linux fs/mpage.c, fs/ext4/readpage.c, fs/iomap/buffered-io.c: holes",
             "mincore(2), posix_fadvise(2)",
         ],
     },
-    metrics: &[&METRIC, &WINDOW],
+    metrics: &[&METRIC],
     inputs: &[],
     cases,
     run,
     predict,
 };
 
-/// Size of the file: as that of which file.page_write writes pages; many windows of what kernels read ahead.
-const BYTES: u64 = 64 * MIB;
+/// Size of the file: as that of which file.page_write writes pages; much read ahead.
+pub(super) const BYTES: u64 = 64 * MIB;
 
 /// Reading pages in order that are in memory, or are not.
 pub(super) fn in_order(cache: &'static str) -> Case {
@@ -103,24 +89,9 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let (state, order) = (state(case)?, order(case, bench.seed())?);
-    let kind = kind(bench.scratch())?;
-    if kind.is_served() || kind.lives_in_memory() {
-        return Err(Stop::skip(format!(
-            "needs a file system on a disk of this machine, whose holes no other is asked for, and the scratch directory is \
-             on {}; choose another by --dir",
-            kind.name()
-        )));
-    }
     let target = data::hole(bench, BYTES)?;
     let pages = BYTES / page_bytes() as u64;
-    bench.time_each([&METRIC], |clock| Ok([pass(&target, clock, state, order)? / pages]))?;
-    if (state, order) == (State::Uncached, Order::Sequential) {
-        let steps = steps(&target)?;
-        let words: Vec<String> = steps.iter().map(|&step| bytes(step)).collect();
-        bench.note(format!("read ahead, one after another: {}", words.join(", ")));
-        bench.record(&WINDOW, vec![steps.into_iter().max().unwrap_or(0) as f64]);
-    }
-    Ok(())
+    bench.time_each([&METRIC], |clock| Ok([pass(&target, clock, state, order)? / pages]))
 }
 
 /// The ticks of reading a byte of each page once.
@@ -135,16 +106,15 @@ fn pass(target: &Target, clock: Clock, state: State, order: Order) -> Result<u64
     }
     let ticks = clock.stop().wrapping_sub(begun);
     let after = cache::residency(target).map_err(data::stopped)?;
-    // A page here and there may have been reclaimed; where holes are not kept in memory, none is there.
-    if 2 * after.mincore < after.pages {
+    if after.mincore == 0 {
         return Err(Stop::skip(format!("needs a file system that keeps holes in the page cache: afterwards, {after}")));
     }
-    Ok(ticks)
+    cached::still(after).map(|_| ticks)
 }
 
 /// Reads a byte of a hole.
 #[inline]
-fn read_byte(file: &std::fs::File, offset: u64) -> Result<(), Stop> {
+pub(super) fn read_byte(file: &std::fs::File, offset: u64) -> Result<(), Stop> {
     let mut byte = [1];
     match file.read_at(&mut byte, offset) {
         Ok(1) if byte == [0] => Ok(()),
@@ -153,34 +123,11 @@ fn read_byte(file: &std::fs::File, offset: u64) -> Result<(), Stop> {
     }
 }
 
-/// Bytes that were read ahead at a time, while a file of which nothing is in memory was read in order.
-fn steps(target: &Target) -> Result<Vec<u64>, Stop> {
-    cache::bring(target, State::Uncached).map_err(data::stopped)?;
-    let file = target.open(Access::Buffered).map_err(data::stopped)?;
-    expect(&file, true)?;
-    let whole = target.bytes() as usize;
-    let mapping = FileMapping::whole(&file, whole)?;
-    let page = page_bytes();
-    let (mut steps, mut there) = (Vec::new(), 0);
-    for place in (0..whole).step_by(page) {
-        read_byte(&file, place as u64)?;
-        // Only when the next page has come is it worth to ask how many came with it.
-        if there < whole && mapping.resident(there, page)?[0] {
-            let more = mapping.resident(there, whole - there)?.iter().take_while(|&&page| page).count() * page;
-            steps.push(more as u64);
-            there += more;
-        }
-    }
-    Ok(steps)
-}
-
-fn predict(_: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because(if metric.id == WINDOW.id {
-        "how far the kernel reads ahead is a setting of the device's (read_ahead_kb), of which this is what came of it"
-    } else {
+fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::because(
         "what a file system and the page cache do for a page has no published cost; predictions of reading through an empty \
-         page cache rest on this figure"
-    }))
+         page cache rest on this figure",
+    ))
 }
 
 #[cfg(test)]
@@ -196,16 +143,5 @@ mod tests {
             }
             assert_eq!(cases.contains(&in_no_order("cached")), effort > Effort::Quick);
         }
-    }
-
-    #[test]
-    fn steps_of_reading_ahead_make_up_the_file() {
-        let place = tempfile::NamedTempFile::new_in(".").unwrap();
-        place.as_file().set_len(8 * MIB).unwrap();
-        let target = Target::find(place.path()).unwrap();
-        let steps = steps(&target).unwrap();
-        assert_eq!(steps.iter().sum::<u64>(), 8 * MIB);
-        // The first one is small, for the kernel does not know yet that there will be more.
-        assert!(steps.len() > 2 && steps[0] < MIB, "{steps:?}");
     }
 }

@@ -20,6 +20,7 @@ use super::device::{self, of_disk};
 use super::expected::{self, Expected, Way, per_second, time};
 use super::page_read;
 use super::proof::Counters;
+use super::read_ahead;
 use crate::memory::bandwidth;
 use crate::os::syscall_null;
 use crate::predict::Predicting;
@@ -37,7 +38,8 @@ pub(super) static PROBE: Probe = Probe {
         how: "So many threads read a file of 64 MiB by pread, each into a buffer of its own. They may run on all CPUs that \
               are allowed, and begin together. cached: all of it is in memory by mincore and cachestat; whoever is done with \
               a mebibyte takes the next one, from the beginning again at the end, for the time of the round: nothing is read \
-              again before all the rest is, however many threads there are. uncached: it is dropped by posix_fadvise until \
+              again before all the rest is, however many threads there are. uncached: it is read and dropped once before, so \
+              that memory has been touched, then dropped by posix_fadvise until \
               mincore and cachestat find no page, and divided into as many parts as threads, each of which one reads in \
               order, once, so that the kernel reads ahead for each. The rate is the bytes of all over the \
               time from the first start to the last end. A note says how evenly they were served, by Jain's index. Of \
@@ -59,7 +61,7 @@ pub(super) static PROBE: Probe = Probe {
         sources: &["Gunther: Guerrilla Capacity Planning, 2007 (bounds of linear scaling)", "fio --numjobs"],
     },
     metrics: &[&METRIC],
-    inputs: &[syscall_null::ID, bandwidth::ID, device::ID, page_read::ID],
+    inputs: &[syscall_null::ID, bandwidth::ID, device::ID, page_read::ID, read_ahead::ID],
     cases,
     run,
     predict,
@@ -106,6 +108,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         digest: false,
         latencies: None,
     };
+    if state == State::Uncached {
+        data::warm_memory(&target)?;
+    }
     // This process is pinned to one CPU, and is about to end.
     cpu::pin(bench.allowed_cpus())?;
     let counters = Counters::look(&target);
@@ -196,7 +201,7 @@ mod tests {
                 ("mem.bandwidth.copy", _) => 50e9,
                 ("file.device.read", _) => 1e9,
                 ("file.device.mean_latency", _) => 80_000.0,
-                ("file.page_read.window", _) => 4_194_304.0,
+                ("file.read_ahead", _) => 4_194_304.0,
                 ("file.page_read", _) => {
                     if case.word("cache") == Some("cached") {
                         300.0
