@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use kelvin_file::cache::{self, State};
+use kelvin_file::cache::State;
 use kelvin_file::job::{self, Division, Job, Until};
-use kelvin_file::{Access, Engine, How, Order, Requests, Tally, Target, noise};
+use kelvin_file::{Access, Engine, How, Order, Target, noise};
 use kelvin_harness::{Bench, Effort, Stop};
 use kelvin_model::Machine;
 use kelvin_sys::fs::{kind, room};
@@ -115,21 +115,6 @@ pub(super) fn hole(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
     let made = std::fs::File::options().write(true).create(true).truncate(false).open(&path);
     made.and_then(|file| file.set_len(bytes)).map_err(|error| cannot_write(&path, &error))?;
     Target::find(&path).map_err(stopped)
-}
-
-/// Bytes that are read before, at most, for the memory that they take.
-const WARM: u64 = 64 * MIB;
-
-/// Has the memory touched that pages of a file will take in the page cache: reads a part of it and drops that again. What is freed
-/// last is found first, and may else be memory that a host must give anew.
-pub(super) fn warm_memory(target: &Target) -> Result<(), Stop> {
-    cache::bring(target, State::Uncached).map_err(stopped)?;
-    let (block, order) = (MIB as usize, Order::Sequential);
-    let mut reader = Engine::Pread.open(target, How { access: Access::Buffered, block, order }).map_err(stopped)?;
-    let mut part = Requests::new(0..target.bytes().min(WARM), block, order);
-    reader.read(&mut part, &mut Tally::default()).map_err(stopped)?;
-    cache::bring(target, State::Uncached).map_err(stopped)?;
-    Ok(())
 }
 
 /// Bytes a second of the first pass that was made over a file past the page cache after it was written: below the kernel

@@ -55,6 +55,8 @@ pub(super) static PROBE: Probe = Probe {
         pitfalls: &[
             "A page that is not in memory must be read before a byte of it is written: residency is proven.",
             "The kernel writes dirty pages back meanwhile, and a page under writeback may have to be waited for.",
+            "A file system that keeps a record of each block of a page (buffer heads, as ext4 does) goes through all of a folio's \
+             for each write: in random order those of large folios come from further away, which reading does not show.",
             "The same byte again and again would always meet the same page: each write goes to the next page.",
         ],
         sources: &[

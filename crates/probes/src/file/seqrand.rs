@@ -39,9 +39,9 @@ pub(super) static PROBE: Probe = Probe {
               cachestat find no page of it, and opened afresh; the kernel is told of the order (POSIX_FADV_SEQUENTIAL, \
               POSIX_FADV_RANDOM), and reads ahead accordingly. direct: O_DIRECT, with none of it in memory. The mean is the \
               time of all reads over their number. Each read is timed as well, into a histogram of 0.1 %, of which a note \
-              says the quantiles and what the timing of one costs. Before uncached reads 64 MiB of the file at most are read \
-              through the page cache and dropped, untimed, so that the pages which are then found for it have been touched \
-              before. The device's own counters must show 95 % of the bytes.",
+              says the quantiles and what the timing of one costs. An uncached pass in order is read to its end, or \
+              for a second, for what is read ahead must be counted too; and one pass like it goes before, untimed, so that the memory found for \
+              its pages has been touched. The device's own counters must show 95 % of the bytes.",
         prediction: "direct: file.device.mean_latency, in either order: a drive that has to seek, or that reads ahead by \
                      itself, is faster in order. Unremarkable within a factor of 1.5, for it is the same request at another \
                      time. uncached, random: the same, and a call with a page that memory is found for (file.page_read), and \
@@ -71,6 +71,8 @@ const CHUNK: u64 = 16;
 /// Reads of which one in a hundred can be told, for which a round is made longer, up to so many nanoseconds.
 const ENOUGH: u64 = 100;
 const LONGEST: f64 = 100e6;
+/// Nanoseconds after which a pass is broken off for which the kernel reads ahead: what is read ahead is little of it by then.
+const PATIENCE: f64 = 1e9;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let sizes: &[u64] = match effort {
@@ -95,11 +97,11 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         data::can_be_direct(&target, BLOCK as u64)?;
     }
     if state == State::Uncached {
-        data::warm_memory(&target)?;
+        // Once before, in the same way, for the memory that its pages will be found in.
+        Round::new(bench).pass(bench, &target, state, order(case, bench.seed())?)?;
     }
     let counters = Counters::look(&target);
-    let reads = Latencies::new(Tally::default(), bench.clock(), bench.hertz());
-    let (mut round, mut passes) = (Round { reads, spent: 0.0 }, 0);
+    let (mut round, mut passes) = (Round::new(bench), 0);
     while !round.is_over(bench.slice()) {
         let order = order(case, bench.seed().wrapping_add(passes))?;
         round.pass(bench, &target, state, order)?;
@@ -122,18 +124,23 @@ struct Round {
 }
 
 impl Round {
+    fn new(bench: &Bench<'_>) -> Self {
+        Self { reads: Latencies::new(Tally::default(), bench.clock(), bench.hertz()), spent: 0.0 }
+    }
+
     fn is_over(&self, slice: f64) -> bool {
         self.spent >= slice && (self.reads.histogram.count() >= ENOUGH || self.spent >= LONGEST)
     }
 
-    /// One pass over a file, or as much of it as there is time for.
+    /// One pass over a file, or as much of it as there is time for: all of it where the kernel reads ahead, since what is read
+    /// ahead must be counted too.
     fn pass(&mut self, bench: &Bench<'_>, target: &Target, state: State, order: Order) -> Result<(), Stop> {
         cache::bring(target, state).map_err(data::stopped)?;
         let how = How { access: state.access(), block: BLOCK, order };
         let mut reader = Engine::Pread.open(target, how).map_err(data::stopped)?;
         let mut requests = Requests::new(0..target.bytes(), BLOCK, order);
-        let clock = bench.clock();
-        while requests.complete_passes() == 0 && !self.is_over(bench.slice()) {
+        let (clock, ahead) = (bench.clock(), state == State::Uncached && order == Order::Sequential);
+        while requests.complete_passes() == 0 && (ahead && self.spent < PATIENCE || !self.is_over(bench.slice())) {
             requests.allow(CHUNK);
             let begun = clock.start();
             reader.read(&mut requests, &mut self.reads).map_err(data::stopped)?;

@@ -38,10 +38,10 @@ pub(super) static PROBE: Probe = Probe {
         how: "So many threads read a file of 64 MiB by pread, each into a buffer of its own. They may run on all CPUs that \
               are allowed, and begin together. cached: all of it is in memory by mincore and cachestat; whoever is done with \
               a mebibyte takes the next one, from the beginning again at the end, for the time of the round: nothing is read \
-              again before all the rest is, however many threads there are. uncached: it is read and dropped once before, so \
-              that memory has been touched, then dropped by posix_fadvise until \
+              again before all the rest is, however many threads there are. uncached: it is dropped by posix_fadvise until \
               mincore and cachestat find no page, and divided into as many parts as threads, each of which one reads in \
-              order, once, so that the kernel reads ahead for each. The rate is the bytes of all over the \
+              order, once, so that the kernel reads ahead for each; the same is done once before, untimed, so that the memory \
+              found for its pages has been touched. The rate is the bytes of all over the \
               time from the first start to the last end. A note says how evenly they were served, by Jain's index. Of \
               uncached reads the device's own counters must show 95 %.",
         prediction: "cached: as many times the rate of one thread (a null system call and a copy) as \
@@ -56,6 +56,7 @@ pub(super) static PROBE: Probe = Probe {
             "Two threads on the two halves of one core count as two CPUs in the prediction.",
             "Parts that a processor's caches hold: divided among 16 threads, 64 MiB are 4 MiB for each, which one that has a \
              CPU for some milliseconds reads several times, the later times out of a cache. So cached threads share pieces.",
+            "Free memory that a virtual machine gave back to its host: whoever fills it first waits for the host.",
             "Threads that read the same blocks find in a cache what others read: no two read the same in one pass.",
         ],
         sources: &["Gunther: Guerrilla Capacity Planning, 2007 (bounds of linear scaling)", "fio --numjobs"],
@@ -70,6 +71,8 @@ pub(super) static PROBE: Probe = Probe {
 const BYTES: u64 = 64 * MIB;
 /// Bytes that a thread takes at a time from memory: many requests, and a small part of the file.
 const PIECE: u64 = MIB;
+/// Nanoseconds of a pass through an empty page cache beyond which it is not made again: memory is then the least of it.
+const PATIENCE: u64 = 1_000_000_000;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let (threads, blocks): (&[u64], &[u64]) = match effort {
@@ -108,13 +111,17 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         digest: false,
         latencies: None,
     };
-    if state == State::Uncached {
-        data::warm_memory(&target)?;
-    }
     // This process is pinned to one CPU, and is about to end.
     cpu::pin(bench.allowed_cpus())?;
-    let counters = Counters::look(&target);
-    let done = job::run(&job).map_err(data::stopped)?;
+    let read = || {
+        let counters = Counters::look(&target);
+        job::run(&job).map(|done| (done, counters)).map_err(data::stopped)
+    };
+    let (mut done, mut counters) = read()?;
+    if state == State::Uncached && done.nanoseconds < PATIENCE {
+        // In the same way again: the memory that its pages are found in is then that of the pass before.
+        (done, counters) = read()?;
+    }
     match state {
         State::Cached => bench.note(format!("before, {}; {}", done.before, cached::still(done.after)?)),
         _ => bench.note(format!("before, {}; {}", done.before, counters.have_read(done.total.bytes)?)),
