@@ -13,7 +13,8 @@ Direct: sequential and random reads past the page cache beside fio at the same b
 loop device over memory. What is judged is read under a limit on the device, both sides in the same control group, so that
 the medium is steady, and without the first second: the interval must lie within 5 %. The same without the limit (--unlimited) is for context: there the way of each
 program and the loop device's own threads are all there is. `kelvin digest` of a file that is not in memory, as a whole
-program, beside fio's sequential direct rate under the limit: above 0.97. Needs root.
+program, beside fio's sequential direct rate under the limit and dd's, in a way that is remembered and in one that must be found
+(--anew): above 0.97. Needs root.
 
 Digest: whole programs by the wall clock, from start to end: `kelvin digest` beside cat to /dev/null, dd, cksum, sha256sum,
 xxhsum and a plain C++ loop over a mapping, on all CPUs; above 1 for all, above 3 for sha256sum; and beside itself on one CPU.
@@ -225,17 +226,27 @@ def on_devices(kelvin, peers, arguments, order):
         with media.limited(device, 64 * MIB, 4000) as enter:
             words = "as fast as it is" if enter is None else "64 MiB/s, 4000 requests/s"
             sides = Sides(kelvin, peers, path, max(arguments.seconds, 2), enter)
-            digest = Comparison(
-                f"digest of a file not in memory, {words}", "fio psync, 1 MiB, direct",
-                lambda: sides.cold([kelvin, "digest", path]),
-                lambda: sides.fio("bytes_per_second", "1m", direct=True, once=True), least=0.97, unit="bytes",
-            )
             # Once before, so that the way is remembered, as it is for who has used kelvin before.
             sides.cold([kelvin, "digest", path])
-            rows += judge([*direct(sides, True, words), digest], peers, arguments, order)
+            rows += judge([*direct(sides, True, words), *cold_digests(sides, words)], peers, arguments, order)
         if enter is not None and arguments.unlimited:
             rows += judge(direct(Sides(kelvin, peers, path, arguments.seconds), False, "no limit"), peers, arguments, order)
     return rows
+
+
+def cold_digests(sides, words):
+    """The digest of a file that is not in memory, in a way that is remembered and in one that must be found, beside the device's rate
+    by fio's own clock and, as a whole program, by dd."""
+    by_fio = lambda: sides.fio("bytes_per_second", "1m", direct=True, once=True)
+    by_dd = lambda: sides.cold(["dd", f"if={sides.path}", "of=/dev/null", "bs=1M", "iflag=direct", "status=none"])
+    return [
+        Comparison(
+            f"digest of a file not in memory, {found}, {words}", f"{name}, 1 MiB, direct",
+            lambda more=more: sides.cold([sides.kelvin, "digest", *more, sides.path]), theirs, unit="bytes",
+        )
+        for found, more in (("its way remembered", []), ("its way sought", ["--anew"]))
+        for name, theirs in (("fio psync", by_fio), ("dd", by_dd))
+    ]
 
 
 def digests(sides, directory):

@@ -1,9 +1,9 @@
 //! Threads that begin at once on parts of one file, and what each of them did.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::panic::resume_unwind;
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 
 use kelvin_stats::Histogram;
 use kelvin_sys::clock::{Clock, monotonic};
@@ -12,7 +12,7 @@ use kelvin_sys::interrupt;
 use crate::digest::{Digest, Digesting};
 use crate::observe::{Latencies, Observer, Tally};
 use crate::pace::{Paced, Until};
-use crate::requests::{Order, Requests};
+use crate::requests::{Order, Request, Requests};
 use crate::{Error, Result};
 
 /// What makes requests, one thread's: a reader or a writer.
@@ -37,6 +37,17 @@ pub(crate) struct Wanted {
     pub(crate) latencies: Option<(Clock, f64)>,
 }
 
+/// How threads divide a part of a file among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Division {
+    /// Each has a part of its own, of which there are as many as threads: the more there are, the smaller it is, and the
+    /// sooner it is read again.
+    Parts,
+    /// Whoever is done with a piece of about so many bytes takes the next one, from the beginning again at the end: nothing is
+    /// read again before all of the rest is, however many threads there are. The order is that within a piece.
+    Pieces(u64),
+}
+
 /// What threads share among them.
 #[derive(Clone, Debug)]
 pub(crate) struct Share {
@@ -44,18 +55,39 @@ pub(crate) struct Share {
     pub(crate) block: usize,
     pub(crate) range: Range<u64>,
     pub(crate) order: Order,
+    pub(crate) division: Division,
     pub(crate) until: Until,
 }
 
+/// What one thread asks for.
+#[derive(Clone, Debug)]
+pub(crate) enum Asked {
+    /// Requests of its own.
+    Own(Requests),
+    /// Pieces, as the others leave them.
+    Shared(Arc<Pieces>),
+}
+
 impl Share {
-    /// The requests of each thread: whole blocks of the range, as evenly as can be.
-    pub(crate) fn parts(&self) -> Result<Vec<Requests>> {
-        let (threads, block) = (u64::from(self.threads), self.block as u64);
-        for (name, value) in [("threads", threads), ("block", block)] {
+    /// What each thread asks for: whole blocks of the range.
+    pub(crate) fn among_threads(&self) -> Result<Vec<Asked>> {
+        for (name, value) in [("threads", u64::from(self.threads)), ("block", self.block as u64)] {
             if value == 0 {
                 return Err(Error::setting(name, "there must be one at least"));
             }
         }
+        match self.division {
+            Division::Parts => Ok(self.parts()?.into_iter().map(Asked::Own).collect()),
+            Division::Pieces(bytes) => {
+                let pieces = Arc::new(Pieces::new(self, bytes));
+                Ok((0..self.threads).map(|_| Asked::Shared(Arc::clone(&pieces))).collect())
+            }
+        }
+    }
+
+    /// The requests of each thread, as evenly as can be.
+    fn parts(&self) -> Result<Vec<Requests>> {
+        let (threads, block) = (u64::from(self.threads), self.block as u64);
         let blocks = (self.range.end - self.range.start).div_ceil(block);
         if threads > blocks.max(1) {
             let why = format!("{threads} have nothing to share: there are {blocks} blocks of {block} bytes");
@@ -87,6 +119,72 @@ fn part(all: u64, thread: u64, threads: u64) -> u64 {
     (u128::from(all) * u128::from(thread) / u128::from(threads)) as u64
 }
 
+/// A part of a file in pieces that threads take one after another, for as many passes as wanted.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    range: Range<u64>,
+    block: usize,
+    order: Order,
+    /// Blocks of a pass, and of a piece.
+    blocks: u64,
+    length: u64,
+    /// Blocks of all passes.
+    wanted: u64,
+    /// Pieces that were taken, and those that were read to their end.
+    taken: AtomicU64,
+    read: AtomicU64,
+}
+
+impl Pieces {
+    fn new(share: &Share, bytes: u64) -> Self {
+        let block = share.block as u64;
+        let blocks = (share.range.end - share.range.start).div_ceil(block);
+        let wanted = match share.until {
+            Until::Passes(passes) => blocks.saturating_mul(passes),
+            Until::Requests(count) => count,
+            Until::Time(_) => u64::MAX,
+        };
+        Self {
+            range: share.range.clone(),
+            block: share.block,
+            order: share.order,
+            blocks,
+            length: (bytes / block).max(1),
+            wanted: if blocks == 0 { 0 } else { wanted },
+            taken: AtomicU64::new(0),
+            read: AtomicU64::new(0),
+        }
+    }
+
+    /// Pieces of a pass.
+    fn of_a_pass(&self) -> u64 {
+        self.blocks.div_ceil(self.length).max(1)
+    }
+
+    /// Passes that all together have completed.
+    fn passes(&self) -> u64 {
+        self.read.load(Ordering::Relaxed) / self.of_a_pass()
+    }
+
+    /// Requests for the next piece; nothing when there are no more.
+    fn next(&self) -> Option<Requests> {
+        if self.wanted == 0 {
+            return None;
+        }
+        let number = self.taken.fetch_add(1, Ordering::Relaxed);
+        let (pass, within) = (number / self.of_a_pass(), number % self.of_a_pass());
+        let first = within * self.length;
+        let before = pass.saturating_mul(self.blocks).saturating_add(first);
+        let blocks = self.length.min(self.blocks - first).min(self.wanted.saturating_sub(before));
+        let place = |block: u64| (self.range.start + block * self.block as u64).min(self.range.end);
+        let order = match self.order {
+            Order::Sequential => Order::Sequential,
+            Order::Random { seed } => Order::Random { seed: seed.wrapping_add(number) },
+        };
+        (blocks > 0).then(|| Requests::new(place(first)..place(first + blocks), self.block, order))
+    }
+}
+
 /// What one thread did.
 pub(crate) struct Member {
     pub(crate) tally: Tally,
@@ -106,27 +204,34 @@ pub(crate) struct Member {
 /// and its error is that of all.
 pub(crate) fn together<M: Mover>(
     wanted: Wanted,
-    parts: Vec<Requests>,
+    asked: Vec<Asked>,
     open: impl Fn() -> Result<M> + Sync,
 ) -> Result<Vec<Member>> {
-    let (barrier, stop) = (Barrier::new(parts.len()), AtomicBool::new(false));
+    let (barrier, stop) = (Barrier::new(asked.len()), AtomicBool::new(false));
+    let pieces = asked.iter().find_map(|asked| match asked {
+        Asked::Own(_) => None,
+        Asked::Shared(pieces) => Some(Arc::clone(pieces)),
+    });
     let results: Vec<Result<Member>> = std::thread::scope(|scope| {
-        let member = |requests: Requests| {
+        let member = |asked: Asked| {
             let (barrier, stop, open) = (&barrier, &stop, &open);
             scope.spawn(move || {
                 let mover = open();
                 barrier.wait();
-                let result = mover.and_then(|mover| member(wanted, mover, requests, stop));
+                let result = mover.and_then(|mover| member(wanted, mover, asked, stop));
                 if result.is_err() {
                     stop.store(true, Ordering::Relaxed);
                 }
                 result
             })
         };
-        let handles: Vec<_> = parts.into_iter().map(member).collect();
+        let handles: Vec<_> = asked.into_iter().map(member).collect();
         handles.into_iter().map(|handle| handle.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
     });
-    let members = results.into_iter().collect::<Result<Vec<Member>>>()?;
+    let mut members = results.into_iter().collect::<Result<Vec<Member>>>()?;
+    if let Some(pieces) = pieces {
+        members.iter_mut().for_each(|member| member.passes = pieces.passes());
+    }
     match interrupt::requested() {
         Some(signal) => Err(Error::Interrupted(signal)),
         None => Ok(members),
@@ -134,31 +239,31 @@ pub(crate) fn together<M: Mover>(
 }
 
 /// One thread's part, told to an observer that does what is wanted and nothing else.
-fn member<M: Mover>(wanted: Wanted, mover: M, requests: Requests, stop: &AtomicBool) -> Result<Member> {
+fn member<M: Mover>(wanted: Wanted, mover: M, asked: Asked, stop: &AtomicBool) -> Result<Member> {
     let paced = Paced::new(wanted.until, stop);
     let digesting = |inner| Digesting { inner, digest: Digest::default() };
     match (wanted.latencies, wanted.digest) {
-        (None, false) => work(mover, requests, paced, |paced| (paced, Digest::default(), None)),
-        (None, true) => work(mover, requests, digesting(paced), |all| (all.inner, all.digest, None)),
+        (None, false) => work(mover, asked, paced, |paced| (paced, Digest::default(), None)),
+        (None, true) => work(mover, asked, digesting(paced), |all| (all.inner, all.digest, None)),
         (Some((clock, hertz)), false) => {
             let observer = Latencies::new(paced, clock, hertz);
-            work(mover, requests, observer, |all| (all.inner, Digest::default(), Some(all.histogram)))
+            work(mover, asked, observer, |all| (all.inner, Digest::default(), Some(all.histogram)))
         }
         (Some((clock, hertz)), true) => {
             let observer = Latencies::new(digesting(paced), clock, hertz);
-            work(mover, requests, observer, |all| (all.inner.inner, all.inner.digest, Some(all.histogram)))
+            work(mover, asked, observer, |all| (all.inner.inner, all.inner.digest, Some(all.histogram)))
         }
     }
 }
 
 fn work<'a, M: Mover, O: Observer>(
     mut mover: M,
-    mut requests: Requests,
+    asked: Asked,
     mut observer: O,
     apart: impl FnOnce(O) -> (Paced<'a>, Digest, Option<Histogram>),
 ) -> Result<Member> {
     let begun = monotonic();
-    mover.make(&mut requests, &mut observer)?;
+    let passes = make_all(&mut mover, asked, &mut observer)?;
     let ended = monotonic();
     let (mut paced, digest, latencies) = apart(observer);
     paced.note(ended);
@@ -166,7 +271,7 @@ fn work<'a, M: Mover, O: Observer>(
         tally: paced.tally,
         begun: paced.begun.min(begun),
         ended,
-        passes: requests.complete_passes(),
+        passes,
         digest,
         latencies,
         series: paced.series,
@@ -175,23 +280,95 @@ fn work<'a, M: Mover, O: Observer>(
     })
 }
 
+/// Makes requests until there are no more or the observer has enough: the passes that were completed, none of pieces, which
+/// only all threads together complete.
+fn make_all<M: Mover, O: Observer>(mover: &mut M, asked: Asked, observer: &mut O) -> Result<u64> {
+    let pieces = match asked {
+        Asked::Own(mut requests) => {
+            mover.make(&mut requests, observer)?;
+            return Ok(requests.complete_passes());
+        }
+        Asked::Shared(pieces) => pieces,
+    };
+    let mut telling = Telling { observer, enough: false };
+    while let Some(mut piece) = pieces.next() {
+        mover.make(&mut piece, &mut telling)?;
+        // A piece that was broken off is not read.
+        if piece.complete_passes() > 0 {
+            pieces.read.fetch_add(1, Ordering::Relaxed);
+        }
+        if telling.enough {
+            break;
+        }
+    }
+    Ok(0)
+}
+
+/// Tells whether an observer had enough, which it may have had at the very end of a piece.
+struct Telling<'a, O> {
+    observer: &'a mut O,
+    enough: bool,
+}
+
+impl<O: Observer> Observer for Telling<'_, O> {
+    type Stamp = O::Stamp;
+
+    #[inline(always)]
+    fn begin(&mut self) -> O::Stamp {
+        self.observer.begin()
+    }
+
+    #[inline(always)]
+    fn end(&mut self, stamp: O::Stamp, request: Request, data: &[u8]) -> ControlFlow<()> {
+        let flow = self.observer.end(stamp, request, data);
+        self.enough = flow.is_break();
+        flow
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn share(threads: u32, division: Division, until: Until) -> Share {
+        Share { threads, block: 10, range: 5..98, order: Order::Sequential, division, until }
+    }
+
     #[test]
     fn every_block_and_every_request_is_some_threads() {
-        let share = |threads, until| Share { threads, block: 10, range: 5..98, order: Order::Sequential, until };
+        let share = |threads, until| share(threads, Division::Parts, until);
         let ranges = |threads| -> Vec<Range<u64>> {
             share(threads, Until::Passes(1)).parts().unwrap().iter().map(Requests::range).collect()
         };
         assert_eq!(ranges(2), [5..55, 55..98]);
         assert_eq!(ranges(3), [5..35, 35..65, 65..98]);
-        assert!(share(11, Until::Passes(1)).parts().unwrap_err().to_string().contains("there are 10 blocks"));
+        let too_many = share(11, Until::Passes(1)).among_threads().unwrap_err();
+        assert!(too_many.to_string().contains("there are 10 blocks"));
         let counted = share(3, Until::Requests(1001)).parts().unwrap();
         assert_eq!(counted.into_iter().map(Iterator::count).collect::<Vec<_>>(), [333, 334, 334]);
         // As many as there are numbers for are shared evenly too.
         assert_eq!(part(u64::MAX, 7, 7), u64::MAX);
-        assert!(share(7, Until::Requests(u64::MAX)).parts().is_ok());
+        assert!(share(7, Until::Requests(u64::MAX)).among_threads().is_ok());
+    }
+
+    #[test]
+    fn pieces_come_one_after_another_and_nothing_again_before_all_was_there() {
+        let ranges = |bytes, until, most: usize| -> Vec<Range<u64>> {
+            let pieces = Pieces::new(&share(3, Division::Pieces(bytes), until), bytes);
+            std::iter::from_fn(|| pieces.next()).take(most).map(|piece| piece.range()).collect()
+        };
+        let pass = [5..45, 45..85, 85..98];
+        assert_eq!(ranges(49, Until::Passes(1), 100), pass);
+        assert_eq!(ranges(49, Until::Passes(2), 100), [pass.clone(), pass.clone()].concat());
+        assert_eq!(ranges(49, Until::Time(std::time::Duration::MAX), 3000)[2997..], pass);
+        // 23 blocks of ten are two passes and three blocks.
+        let counted = ranges(40, Until::Requests(23), 100);
+        assert_eq!((counted.len(), counted.last()), (7, Some(&(5..35))));
+        // A piece is a block at least, and no more than all.
+        assert_eq!(ranges(1, Until::Passes(1), 100).len(), 10);
+        let whole = ranges(u64::MAX, Until::Passes(1), 100);
+        assert_eq!((whole.len(), whole.last()), (1, Some(&(5..98))));
+        let none = Share { range: 5..5, ..share(3, Division::Pieces(9), Until::Passes(1)) };
+        assert!(Pieces::new(&none, 9).next().is_none());
     }
 }

@@ -35,6 +35,11 @@ impl Way {
     const fn buffered(engine: Engine, block: usize) -> Self {
         Self { engine, access: Access::Buffered, block }
     }
+
+    /// Whether more is fetched from a device than was asked for: the kernel reads ahead.
+    fn reads_ahead(self) -> bool {
+        self.access == Access::Buffered
+    }
 }
 
 /// How a file is read: what is found, and can be remembered.
@@ -68,8 +73,7 @@ const PAST: usize = 512 << 10;
 /// Ways to read what is in memory. Which one is faster depends on the pages that hold the file: a mapping takes large ones at
 /// little cost and small ones at much.
 const CACHED: [Way; 2] = [Way::buffered(Engine::Pread, COPIED), Way::buffered(Engine::MmapInPlace, IN_PLACE)];
-/// Ways to read what is not. What the kernel reads ahead of a piece that another way goes on with is read twice: the one that
-/// reads nothing ahead comes first.
+/// Ways to read what is not.
 const UNCACHED: [Way; 2] = [
     Way { engine: Engine::Uring { depth: DEPTH, registered: false }, access: Access::Direct, block: PAST },
     Way::buffered(Engine::Pread, AHEAD),
@@ -108,7 +112,7 @@ impl Source {
     }
 
     /// How often each way is tried: in memory as often as it takes to bear one piece that was interrupted; from a device once,
-    /// for what was read ahead of each piece is lost.
+    /// for a piece there is long.
     fn rounds(self) -> Rounds {
         match self {
             Self::Memory => Rounds { warm_up: 1, counted: 3 },
@@ -194,9 +198,16 @@ struct Work<'a> {
 /// What is to be read next, and how.
 struct Queue {
     search: Search,
-    next: u64,
+    /// What is left: pieces are taken from its beginning, or from its end.
+    left: Range<u64>,
     /// Threads that were started.
     started: u32,
+}
+
+impl Queue {
+    fn bytes_left(&self) -> u64 {
+        self.left.end - self.left.start
+    }
 }
 
 /// A part of the file for one thread.
@@ -224,7 +235,7 @@ impl<'a> Work<'a> {
             target,
             source,
             progress: plan.progress,
-            queue: Mutex::new(Queue { search, next: 0, started: 1 }),
+            queue: Mutex::new(Queue { search, left: 0..target.bytes(), started: 1 }),
             done: AtomicU64::new(0),
             failed: AtomicBool::new(false),
             outcome: Mutex::new(Ok(Digest::default())),
@@ -264,27 +275,15 @@ impl<'a> Work<'a> {
         let mut readers: Vec<Option<Reader>> = self.source.ways().iter().map(|_| None).collect();
         let mut observer = Adding { digest: Digest::default(), noted: 0, work: self };
         while let Some(piece) = self.take(scope, number) {
-            let way = self.source.ways()[piece.turn.way];
             let begun = monotonic();
-            let reader = match &mut readers[piece.turn.way] {
-                Some(reader) => reader,
-                none => match self.open(way) {
-                    Ok(reader) => none.insert(reader),
-                    Err(error) if error.is_absence() && lock(&self.queue).search.leave_out(piece.turn.way) => {
-                        self.read_otherwise(piece, &mut readers, &mut observer)?;
-                        continue;
-                    }
-                    Err(error) => return Err(error),
-                },
-            };
-            self.read_piece(reader, way, &piece.range, &mut observer)?;
+            let way = self.read_piece(&piece, &mut readers, &mut observer)?;
             let nanoseconds = (monotonic() - begun).max(1);
-            let (bytes, left) = (piece.range.end - piece.range.start, |next| self.target.bytes() - next);
-            let mut queue = lock(&self.queue);
-            let left = left(queue.next);
-            queue.search.done(number, piece.turn, bytes as f64 / nanoseconds as f64, |pieces| {
-                has_room(left, self.source, pieces)
-            });
+            if way == piece.turn.way {
+                let rate = (piece.range.end - piece.range.start) as f64 / nanoseconds as f64;
+                let mut queue = lock(&self.queue);
+                let left = queue.bytes_left();
+                queue.search.done(number, piece.turn, rate, |pieces| has_room(left, self.source, pieces));
+            }
         }
         observer.note();
         Ok(observer.digest)
@@ -297,11 +296,7 @@ impl<'a> Work<'a> {
         }
         let mut queue = lock(&self.queue);
         let turn = queue.search.next(number)?;
-        let range = queue.next..(queue.next + self.length(&queue, turn)).min(self.target.bytes());
-        if range.is_empty() {
-            return None;
-        }
-        queue.next = range.end;
+        let range = self.cut(&mut queue, turn)?;
         let new = queue.started..queue.search.threads().max(queue.started);
         queue.started = new.end;
         drop(queue);
@@ -311,34 +306,56 @@ impl<'a> Work<'a> {
         Some(Piece { range, turn })
     }
 
-    /// Bytes of the next piece: smaller ones at the end, so that all threads end at about the same time.
+    /// Cuts the next piece off what is left. A way that reads ahead is tried at the end of it, where there is nothing more that
+    /// could be read ahead: elsewhere another way would go on, and read the same again.
+    fn cut(&self, queue: &mut Queue, turn: Turn) -> Option<Range<u64>> {
+        let length = self.length(queue, turn);
+        let Range { start, end } = queue.left;
+        let at_end = turn.trial && self.source == Source::Device && self.source.ways()[turn.way].reads_ahead();
+        let range = if at_end {
+            end.saturating_sub(length).next_multiple_of(AHEAD as u64).clamp(start, end)..end
+        } else {
+            start..start.saturating_add(length).min(end)
+        };
+        queue.left = if at_end { start..range.start } else { range.end..end };
+        (!range.is_empty()).then_some(range)
+    }
+
+    /// Bytes of the next piece: smaller ones in the end, so that all threads end at about the same time.
     fn length(&self, queue: &Queue, turn: Turn) -> u64 {
         let longest = if turn.trial { self.source.trial() } else { self.source.piece() };
-        let share = (self.target.bytes() - queue.next) / (2 * u64::from(queue.search.threads()));
+        let share = queue.bytes_left() / (2 * u64::from(queue.search.threads()));
         share.next_multiple_of(AHEAD as u64).clamp(AHEAD as u64, longest)
+    }
+
+    /// Reads a piece in its way or, where that is not to be had, in the one that is best without it; which it was.
+    fn read_piece(&self, piece: &Piece, readers: &mut [Option<Reader>], observer: &mut Adding<'_>) -> Result<usize> {
+        let mut place = piece.turn.way;
+        let (way, mut reader) = loop {
+            let way = self.source.ways()[place];
+            match readers[place].take().map_or_else(|| self.open(way), Ok) {
+                Ok(reader) => break (way, reader),
+                Err(error) if error.is_absence() => {
+                    let mut queue = lock(&self.queue);
+                    if !queue.search.leave_out(place) {
+                        return Err(error);
+                    }
+                    place = queue.search.best();
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        reader.read(&mut Requests::new(piece.range.clone(), way.block, Order::Sequential), observer)?;
+        if let Some(signal) = interrupt::requested() {
+            return Err(Error::Interrupted(signal));
+        }
+        reader.forget()?;
+        readers[place] = Some(reader);
+        Ok(place)
     }
 
     fn open(&self, way: Way) -> Result<Reader> {
         way.engine.open(self.target, How { access: way.access, block: way.block, order: Order::Sequential })
-    }
-
-    fn read_piece(&self, reader: &mut Reader, way: Way, range: &Range<u64>, observer: &mut Adding<'_>) -> Result<()> {
-        reader.read(&mut Requests::new(range.clone(), way.block, Order::Sequential), observer)?;
-        match interrupt::requested() {
-            Some(signal) => Err(Error::Interrupted(signal)),
-            None => reader.forget(),
-        }
-    }
-
-    /// Reads a piece whose way is not to be had in the one that is best without it.
-    fn read_otherwise(&self, piece: Piece, readers: &mut [Option<Reader>], observer: &mut Adding<'_>) -> Result<()> {
-        let best = lock(&self.queue).search.best();
-        let way = self.source.ways()[best];
-        let reader = match &mut readers[best] {
-            Some(reader) => reader,
-            none => none.insert(self.open(way)?),
-        };
-        self.read_piece(reader, way, &piece.range, observer)
     }
 }
 
@@ -439,6 +456,33 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_a_way_may_read_ahead_of_its_trial_is_not_read_again_by_another() {
+        let file = tempfile::NamedTempFile::new_in(".").unwrap();
+        let bytes = (1 << 30) + 5;
+        file.as_file().set_len(bytes).unwrap();
+        let target = Target::find(file.path()).unwrap();
+        let plan = Plan { most_threads: 1, remembered: &|_| None, progress: &|_| {} };
+        let work = Work::new(&target, Source::Device, &plan);
+        let mut all = Vec::new();
+        std::thread::scope(|scope| {
+            while let Some(piece) = work.take(scope, 0) {
+                let way = Source::Device.ways()[piece.turn.way];
+                let after = lock(&work.queue).left.clone();
+                assert!(!piece.turn.trial || !way.reads_ahead() || piece.range.start == after.end, "{:?}", piece.range);
+                assert!(way.reads_ahead() || piece.range.start % PAST as u64 == 0);
+                lock(&work.queue).search.done(0, piece.turn, if way.reads_ahead() { 1.0 } else { 2.0 }, |_| true);
+                all.push((piece.turn.trial, piece.range));
+            }
+        });
+        assert_eq!(all.iter().filter(|(trial, _)| *trial).count(), 2);
+        assert!(all.contains(&(true, (bytes - 5 - (15 << 20))..bytes)), "{all:?}");
+        // Every byte is in one piece.
+        all.sort_unstable_by_key(|(_, range)| range.start);
+        assert!(all.windows(2).all(|two| two[0].1.end == two[1].1.start) && all[0].1.start == 0);
+        assert_eq!(all[all.len() - 1].1.end, bytes);
     }
 
     #[test]

@@ -5,13 +5,14 @@ use std::ops::Range;
 use kelvin_sys::clock::Clock;
 
 use crate::cache::{self, State};
-use crate::crew::{self, Share, Wanted};
+pub use crate::crew::Division;
+use crate::crew::{self, Asked, Share, Wanted};
 use crate::device::Device;
 use crate::done::Watched;
 pub use crate::done::{Done, fairness};
 use crate::engine::{Engine, How};
 pub use crate::pace::Until;
-use crate::requests::{Order, Requests};
+use crate::requests::Order;
 use crate::target::Target;
 use crate::{Error, Result};
 
@@ -24,12 +25,14 @@ pub struct Job {
     pub engine: Engine,
     /// Bytes of a block.
     pub block: usize,
-    /// In which order; each thread has a part of the file to itself.
+    /// In which order.
     pub order: Order,
     /// What of it shall be in memory before.
     pub state: State,
     /// Threads, each with a file descriptor of its own.
     pub threads: u32,
+    /// How they divide it among them.
+    pub division: Division,
     /// The part of the file that is read, in bytes.
     pub range: Range<u64>,
     /// When to end.
@@ -45,25 +48,25 @@ pub struct Job {
 /// # Errors
 /// A file that cannot be read so, or not to its end; a state of the page cache that cannot be reached; a signal.
 pub fn run(job: &Job) -> Result<Done> {
-    let parts = parts(job)?;
+    let asked = asked(job)?;
     let before = cache::bring(&job.target, job.state)?;
     let watched = Watched::begin(Device::below(&job.target));
     let wanted = Wanted { until: job.until, digest: job.digest, latencies: job.latencies };
     let how = How { access: job.state.access(), block: job.block, order: job.order };
-    let members = crew::together(wanted, parts, || job.engine.open(&job.target, how))?;
+    let members = crew::together(wanted, asked, || job.engine.open(&job.target, how))?;
     let watched = watched.end();
     let after = cache::residency(&job.target)?;
     Ok(Done::of(wanted, &members, watched, (before, after)))
 }
 
-fn parts(job: &Job) -> Result<Vec<Requests>> {
-    let Job { target, range, threads, block, order, until, .. } = job;
+fn asked(job: &Job) -> Result<Vec<Asked>> {
+    let &Job { ref target, ref range, threads, block, order, division, until, .. } = job;
     if range.start > range.end || range.end > target.bytes() {
         let (path, bytes) = (target.path().display(), target.bytes());
         let why = format!("{path} has {bytes} bytes, and not those from {} to {}", range.start, range.end);
         return Err(Error::setting("size", why));
     }
-    Share { threads: *threads, block: *block, range: range.clone(), order: *order, until: *until }.parts()
+    Share { threads, block, range: range.clone(), order, division, until }.among_threads()
 }
 
 #[cfg(test)]
@@ -89,6 +92,7 @@ mod tests {
             order: Order::Sequential,
             state: State::AsFound,
             threads: 1,
+            division: Division::Parts,
             range: 0..target.bytes(),
             until: Until::Passes(1),
             digest: true,
@@ -111,6 +115,29 @@ mod tests {
                 assert_eq!(done.latencies.unwrap().count(), 245);
                 assert!(done.before.is_whole());
             }
+        }
+    }
+
+    #[test]
+    fn pieces_are_read_once_in_a_pass_by_whoever_is_free() {
+        let (_file, target) = file(1_000_003);
+        let alone = run(&job(&target)).unwrap();
+        for threads in [1, 3, 7] {
+            for order in [Order::Sequential, Order::Random { seed: 1 }] {
+                for engine in [Engine::Pread, Engine::Read, Engine::Mmap, Engine::MmapPopulate] {
+                    let division = Division::Pieces(30_000);
+                    let passes = run(&Job { threads, order, engine, division, ..job(&target) }).unwrap();
+                    assert_eq!((passes.total, passes.digest, passes.passes), (alone.total, alone.digest, 1));
+                }
+            }
+        }
+        // It ends also where every request is the last one of a piece.
+        for bytes in [1, 4 * 4096, 30_000] {
+            let (division, until) = (Division::Pieces(bytes), Until::Time(Duration::from_millis(20)));
+            let timed = run(&Job { threads: 3, division, until, ..job(&target) }).unwrap();
+            assert!(timed.nanoseconds >= 20_000_000 && timed.passes > 1, "{timed:?}");
+            // What is missing of the last pieces is less than a pass.
+            assert!(timed.total.bytes.abs_diff(timed.passes * 1_000_003) <= 1_000_003, "{timed:?}");
         }
     }
 

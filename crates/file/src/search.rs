@@ -47,8 +47,8 @@ pub(crate) struct Search {
     /// The setting before the last growth, and its rate.
     before: Option<(usize, u32, f64)>,
     settled: bool,
-    /// Whether a stage has come to its end.
-    concluded: bool,
+    /// Whether it has come to its end by what was tried, and not because there was nothing to try.
+    found: bool,
 }
 
 impl Search {
@@ -65,7 +65,7 @@ impl Search {
             ended: Vec::new(),
             before: None,
             settled: false,
-            concluded: false,
+            found: false,
         };
         search.forget();
         search
@@ -83,7 +83,7 @@ impl Search {
 
     /// Whether it has come to its end by itself: what it says is what it found.
     pub(crate) fn found(&self) -> bool {
-        self.concluded
+        self.found
     }
 
     /// Ends it before it has begun: what it says is what it began with.
@@ -119,9 +119,11 @@ impl Search {
 
     /// That a way is not to be had; whether there is another one.
     pub(crate) fn leave_out(&mut self, way: usize) -> bool {
-        self.ways[way] = None;
-        // What was begun would not come out even: the stage begins anew.
-        self.forget();
+        // Another thread may have said so already.
+        if self.ways[way].take().is_some() {
+            // What was begun would not come out even: the stage begins anew.
+            self.forget();
+        }
         match self.ways.iter().position(Option::is_some) {
             Some(first) => {
                 if self.best == way {
@@ -156,10 +158,11 @@ impl Search {
             .map(|way| (way, rate(way)))
             .fold(first, |best, other| if other.0 != self.best && other.1 > best.1 { other } else { best });
         let total = rate(best) * f64::from(self.threads);
-        self.concluded = true;
         match self.before {
-            Some((way, threads, before)) if total < WORTH * before => {
-                (self.best, self.threads, self.settled) = (way, threads, true);
+            // A way that was left out meanwhile is none to go back to.
+            Some((way, threads, before)) if total < WORTH * before && self.ways[way].is_some() => {
+                (self.best, self.threads) = (way, threads);
+                self.conclude_for_good();
             }
             _ => {
                 self.best = best;
@@ -169,10 +172,14 @@ impl Search {
                     self.threads = more;
                     self.forget();
                 } else {
-                    self.settled = true;
+                    self.conclude_for_good();
                 }
             }
         }
+    }
+
+    fn conclude_for_good(&mut self) {
+        (self.settled, self.found) = (true, true);
     }
 
     /// Pieces that each thread reads in a stage.
@@ -242,6 +249,47 @@ mod tests {
             search.done(0, turn, if interrupted { 0.01 } else { [1.0, 2.0][turn.way] }, |_| true);
         }
         assert_eq!((search.best(), search.settled), (1, true));
+    }
+
+    #[test]
+    fn threads_that_were_not_tried_to_the_end_are_not_found() {
+        let mut search = Search::new(2, ROUNDS, (0, 1), 2);
+        for _ in 0..8 {
+            assert!(!search.found());
+            let turn = search.next(0).unwrap();
+            search.done(0, turn, 1.0, |_| true);
+        }
+        // One thread has had its turns, and two are being tried.
+        assert_eq!((search.threads(), search.found()), (2, false));
+        for thread in [0, 1].repeat(8) {
+            let turn = search.next(thread).unwrap();
+            search.done(thread, turn, 0.5, |_| true);
+        }
+        assert_eq!((search.threads(), search.found()), (1, true));
+        let mut settled = Search::new(2, ROUNDS, (1, 2), 2);
+        settled.settle();
+        assert!(!settled.found());
+    }
+
+    #[test]
+    fn a_way_that_is_gone_is_not_gone_back_to_and_left_out_but_once() {
+        let mut search = Search::new(2, ROUNDS, (0, 1), 2);
+        let rate = |way: usize, threads: u32| [1.0, 0.5][way] / f64::from(threads);
+        while search.threads() == 1 {
+            let turn = search.next(0).unwrap();
+            search.done(0, turn, rate(turn.way, 1), |_| true);
+        }
+        assert!(search.leave_out(0));
+        let stage = search.stage;
+        assert!(search.leave_out(0));
+        assert_eq!(search.stage, stage);
+        while !search.found() {
+            for thread in [0, 1] {
+                let Some(turn) = search.next(thread) else { continue };
+                search.done(thread, turn, rate(turn.way, 2), |_| true);
+            }
+        }
+        assert_eq!(search.best(), 1);
     }
 
     #[test]

@@ -9,11 +9,11 @@ use kelvin_sys::interrupt;
 use kelvin_sys::mapping::unwritten_pages;
 
 use crate::cache;
-use crate::crew::{self, Share, Wanted};
+use crate::crew::{self, Asked, Division, Share, Wanted};
 use crate::device::Device;
 use crate::done::{Done, Watched};
 use crate::pace::Until;
-use crate::requests::{Order, Requests};
+use crate::requests::Order;
 use crate::target::{Access, Target};
 use crate::unfinished::Unfinished;
 use crate::writer::{HowWritten, Writer};
@@ -67,29 +67,29 @@ pub struct Written {
 /// A file that cannot be made or written; one that is there and may not be replaced; settings that do not go together; a
 /// signal.
 pub fn run(job: &WriteJob) -> Result<Written> {
-    let parts = parts(job)?;
+    let asked = asked(job)?;
     let file = Unfinished::make(&job.path, job.replace)?;
     // It may go by a name of its own, which means nothing to the user.
-    let written = fill(job, parts, file.target()).map_err(|error| error.naming(&job.path))?;
+    let written = fill(job, asked, file.target()).map_err(|error| error.naming(&job.path))?;
     file.finish().map_err(|error| error.naming(&job.path))?;
     Ok(written)
 }
 
-fn parts(job: &WriteJob) -> Result<Vec<Requests>> {
+fn asked(job: &WriteJob) -> Result<Vec<Asked>> {
     if i64::try_from(job.bytes).is_err() {
         return Err(Error::setting("size", format!("no file has {} bytes: at most 2^63 - 1 are possible", job.bytes)));
     }
-    let (order, until) = (Order::Sequential, Until::Passes(1));
-    Share { threads: job.threads, block: job.block, range: 0..job.bytes, order, until }.parts()
+    let (order, division, until) = (Order::Sequential, Division::Parts, Until::Passes(1));
+    Share { threads: job.threads, block: job.block, range: 0..job.bytes, order, division, until }.among_threads()
 }
 
 /// Writes all of an empty file.
-fn fill(job: &WriteJob, parts: Vec<Requests>, empty: &Target) -> Result<Written> {
+fn fill(job: &WriteJob, asked: Vec<Asked>, empty: &Target) -> Result<Written> {
     let before = cache::residency(empty)?;
     let watched = Watched::begin(Device::below(empty));
     let wanted = Wanted { until: Until::Passes(1), digest: job.digest, latencies: job.latencies };
     let how = HowWritten { engine: job.engine, sync: job.sync, block: job.block, pattern: job.pattern };
-    let members = crew::together(wanted, parts, || Writer::open(empty, how))?;
+    let members = crew::together(wanted, asked, || Writer::open(empty, how))?;
     let completed = complete(job, empty)?;
     let watched = watched.end();
     let unwritten = unwritten(empty)?;

@@ -1,171 +1,20 @@
 //! The whole program on files: what is read and written is right to the byte, every mistake and every failure is one line,
 //! and nothing is left behind.
 
+mod place;
+
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use place::{
+    KELVIN, PATIENCE, Place, assert_refused, defined, finished, is_root, names, signal, skipped, stderr, stdout,
+    wait_until_at_work, within,
+};
 use serde_json::Value;
-use tempfile::TempDir;
-
-const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
-
-/// Longest time that anything here may take before it counts as hanging.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A directory of its own, on the file system of the build: what lies in memory has no direct I/O and is never uncached.
-struct Place {
-    directory: TempDir,
-    /// Where what is remembered is kept: elsewhere, since tests look at what is in the other one.
-    cache: TempDir,
-}
-
-impl Place {
-    fn new() -> Self {
-        let directory = || tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        Self { directory: directory(), cache: directory() }
-    }
-
-    fn path(&self) -> &Path {
-        self.directory.path()
-    }
-
-    fn command(&self, program: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new(program);
-        command.args(arguments).current_dir(self.path()).stdin(Stdio::null());
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.env("HOME", self.path()).env("XDG_DATA_HOME", self.path().join("data"));
-        command.env("TMPDIR", self.path()).env_remove("COLUMNS").env("XDG_CACHE_HOME", self.cache.path());
-        command
-    }
-
-    fn start(&self, arguments: &[&str]) -> Child {
-        self.command(KELVIN, arguments).spawn().unwrap()
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        finished(self.start(arguments), arguments)
-    }
-
-    /// What it prints as JSON.
-    fn json(&self, arguments: &[&str]) -> Value {
-        let output = self.run(&[arguments, &["--json"]].concat());
-        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
-        serde_json::from_slice(&output.stdout).unwrap()
-    }
-
-    /// The digest that `kelvin digest` prints of one file.
-    fn digest(&self, name: &str) -> String {
-        let output = self.run(&["digest", name]);
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        stdout(&output).split("  ").next().unwrap().to_owned()
-    }
-
-    /// A file of bytes that tell where they are, and its digest by the definition.
-    fn file(&self, name: &str, bytes: usize) -> String {
-        let content: Vec<u8> = (0..bytes as u32).map(|i| (i.wrapping_mul(0x9E37_79B9) >> 11) as u8).collect();
-        fs::write(self.path().join(name), &content).unwrap();
-        defined(&content)
-    }
-
-    /// All that is in it, by name, sorted.
-    fn names(&self) -> Vec<String> {
-        names(self.path())
-    }
-}
-
-/// Waits for the end of a program that must not hang.
-fn finished(mut child: Child, what: &[&str]) -> Output {
-    let begun = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if begun.elapsed() > PATIENCE {
-            child.kill().unwrap();
-            child.wait().unwrap();
-            panic!("{what:?} hangs");
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    child.wait_with_output().unwrap()
-}
-
-/// The digest by its definition: the exclusive or of all little-endian words, zeros behind the end.
-fn defined(content: &[u8]) -> String {
-    let mut padded = content.to_vec();
-    padded.resize(content.len().next_multiple_of(4), 0);
-    let words = padded.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
-    format!("{:08x}", words.fold(0, |all, word| all ^ word))
-}
-
-fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
-    let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
-    names.sort();
-    names
-}
-
-fn stdout(output: &Output) -> &str {
-    std::str::from_utf8(&output.stdout).unwrap()
-}
-
-fn stderr(output: &Output) -> &str {
-    std::str::from_utf8(&output.stderr).unwrap()
-}
-
-/// That it could not be done, said in one line that contains these words.
-#[track_caller]
-fn assert_refused(output: &Output, words: &[&str]) {
-    let said = stderr(output);
-    assert_eq!(output.status.code(), Some(2), "{said}{}", stdout(output));
-    assert!(said.lines().count() == 1 && said.starts_with("kelvin: "), "{said}");
-    for word in words {
-        assert!(said.contains(word), "no {word:?} in {said}");
-    }
-}
-
-fn is_root() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("Uid:")).unwrap();
-    line.split_whitespace().nth(2) == Some("0")
-}
-
-/// Says why a test does nothing here: it is run where the rights are.
-#[allow(clippy::print_stderr)]
-fn skipped(test: &str, reason: &str) {
-    eprintln!("{test} skipped: {reason}");
-}
-
-fn signal(child: &Child, name: &str) {
-    let status = Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status().unwrap();
-    assert!(status.success());
-}
-
-/// Waits until a program is at work on a file: it watches for signals by then, and has it open or mapped.
-fn wait_until_at_work(child: &Child, file: &Path) {
-    let process = PathBuf::from(format!("/proc/{}", child.id()));
-    let file = file.canonicalize().unwrap();
-    let at_work = || {
-        let entries = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
-        let open = entries.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|path| path == file);
-        open || fs::read_to_string(process.join("maps")).is_ok_and(|maps| maps.contains(file.to_str().unwrap()))
-    };
-    assert!(within(PATIENCE, at_work), "{} is not at work on {}", child.id(), file.display());
-}
-
-/// Whether something comes true in time.
-fn within(time: Duration, mut happened: impl FnMut() -> bool) -> bool {
-    let begun = Instant::now();
-    while begun.elapsed() < time {
-        if happened() {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    happened()
-}
 
 // ---- what is right
 
@@ -294,109 +143,6 @@ fn nothing_is_written_outside_the_directory_of_the_named_file() {
     }
     assert_eq!((place.digest("a/other"), place.digest("mine")), before);
     assert!(fs::symlink_metadata(place.path().join("a/b/link")).unwrap().is_symlink());
-}
-
-#[test]
-fn digests_of_several_files_of_standard_input_and_of_holes() {
-    let place = Place::new();
-    let (first, second) = (place.file("first", 1_000_001), place.file("with space", 12_345));
-    let several = place.run(&["digest", "first", "with space", "none", "first"]);
-    // One that cannot be read costs only itself.
-    assert_eq!(several.status.code(), Some(1));
-    assert_eq!(stdout(&several), format!("{first}  first\n{second}  with space\n{first}  first\n"));
-    assert!(stderr(&several).starts_with("kelvin: ") && stderr(&several).contains("none"), "{}", stderr(&several));
-
-    let from = |arguments: &[&str]| {
-        let file = fs::File::open(place.path().join("first")).unwrap();
-        place.command(KELVIN, arguments).stdin(file).output().unwrap()
-    };
-    assert_eq!(stdout(&from(&["digest"])), format!("{first}  -\n"));
-    assert_eq!(stdout(&from(&["digest", "with space", "-"])), format!("{second}  with space\n{first}  -\n"));
-    // A pipe hands over what there is, in parts that are no multiple of a word.
-    let mut child = place.command(KELVIN, &["digest", "-"]).stdin(Stdio::piped()).spawn().unwrap();
-    let content = fs::read(place.path().join("first")).unwrap();
-    let mut input = child.stdin.take().unwrap();
-    for part in content.chunks(9_999) {
-        input.write_all(part).unwrap();
-        input.flush().unwrap();
-    }
-    drop(input);
-    assert_eq!(stdout(&finished(child, &["digest", "-"])), format!("{first}  -\n"));
-
-    // Holes read as zeros.
-    let sparse = fs::File::create(place.path().join("sparse")).unwrap();
-    sparse.set_len(100_000_001).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&sparse, &[0xef, 0xbe, 0xad, 0xde], 50_000_000).unwrap();
-    assert_eq!(place.digest("sparse"), "deadbeef");
-    fs::write(place.path().join("empty"), "").unwrap();
-    assert_eq!(place.digest("empty"), "00000000");
-}
-
-#[test]
-fn how_a_file_is_read_fastest_is_remembered_for_its_file_system() {
-    let place = Place::new();
-    // Large enough for a search, and all of it holes but its end: it costs no disk.
-    let large = fs::File::create(place.path().join("large")).unwrap();
-    large.set_len(300 << 20).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&large, &[1, 2, 3, 4], 300 << 20).unwrap();
-    let digest = |arguments: &[&str]| {
-        let output = place.run(&[&["digest", "large"], arguments].concat());
-        assert_eq!((output.status.code(), stdout(&output)), (Some(0), "04030201  large\n"));
-        stderr(&output).to_owned()
-    };
-    let kept = place.cache.path().join("kelvin/digest.json");
-    let known = || serde_json::from_slice::<Value>(&fs::read(&kept).unwrap()).unwrap();
-    assert_eq!(digest(&[]), "");
-    let first = &known()["settings"];
-    assert_eq!((first.as_array().unwrap().len(), &first[0]["kelvin"]), (1, &env!("CARGO_PKG_VERSION").into()));
-
-    // What was found under other circumstances stays, and does not count here.
-    let mut other = known();
-    other["settings"][0]["kernel"] = "0.0".into();
-    fs::write(&kept, other.to_string()).unwrap();
-    assert_eq!(digest(&[]), "");
-    assert_eq!(known()["settings"].as_array().unwrap().len(), 2);
-    // Anew, all that was known is forgotten.
-    assert_eq!(digest(&["--anew"]), "");
-    assert_eq!(known()["settings"].as_array().unwrap().len(), 1);
-
-    // What cannot be read or kept is said, and the digest is right all the same.
-    fs::write(&kept, "nonsense").unwrap();
-    assert!(digest(&[]).contains("digest.json is not what kelvin writes"));
-    assert_eq!(fs::read(&kept).unwrap(), b"nonsense", "what kelvin did not write is left alone");
-    assert_eq!(digest(&["--anew"]), "");
-    fs::remove_dir_all(place.cache.path().join("kelvin")).unwrap();
-    fs::write(place.cache.path().join("kelvin"), "a file in the place of the directory").unwrap();
-    assert!(digest(&["--anew"]).contains("is not remembered: cannot make "));
-}
-
-#[test]
-fn digests_are_checked_against_a_list() {
-    let place = Place::new();
-    let odd = ["first", "with space", "with\nbreak", "back\\slash"];
-    for (number, name) in odd.iter().enumerate() {
-        place.file(name, 1000 + number);
-    }
-    let list = place.run(&[&["digest"], &odd[..]].concat());
-    fs::write(place.path().join("list"), &list.stdout).unwrap();
-    let check = |arguments: &[&str]| place.run(&[&["digest", "--check"], arguments].concat());
-    let right = check(&["list"]);
-    assert_eq!(right.status.code(), Some(0), "{}", stderr(&right));
-    assert_eq!(stdout(&right).matches(": OK").count(), 4, "{}", stdout(&right));
-    let quiet = check(&["list", "--quiet"]);
-    assert!(quiet.status.success() && quiet.stdout.is_empty() && quiet.stderr.is_empty());
-
-    // One byte of one, and another one gone.
-    fs::write(place.path().join("first"), vec![1; 1000]).unwrap();
-    fs::remove_file(place.path().join("with space")).unwrap();
-    let wrong = check(&["list", "--quiet"]);
-    assert_eq!(wrong.status.code(), Some(1));
-    assert_eq!(stdout(&wrong), "first: FAILED\nwith space: FAILED open or read\n");
-    assert!(stderr(&wrong).contains("1 file is not what it was"), "{}", stderr(&wrong));
-
-    fs::write(place.path().join("list"), "no digest\n").unwrap();
-    assert_refused(&check(&["list"]), &["list", "eight digits"]);
-    assert_refused(&check(&["no-such-list"]), &["no-such-list"]);
 }
 
 // ---- what is refused
@@ -550,34 +296,6 @@ fn a_file_that_becomes_shorter_while_it_is_read_is_said() {
         }
         assert_refused(&output, &["data", "became shorter"]);
     }
-}
-
-#[test]
-fn a_file_that_grows_while_its_digest_is_made_is_said() {
-    let place = Place::new();
-    // Longer at each attempt, until it is still being read when it is stopped.
-    for gibibytes in [1u64, 4, 16] {
-        let file = fs::File::create(place.path().join("data")).unwrap();
-        file.set_len(gibibytes << 30).unwrap();
-        let child = place.start(&["digest", "data"]);
-        wait_until_at_work(&child, &place.path().join("data"));
-        signal(&child, "STOP");
-        std::os::unix::fs::FileExt::write_all_at(&file, b"more", gibibytes << 30).unwrap();
-        signal(&child, "CONT");
-        let output = finished(child, &["digest", "data"]);
-        // It ended before the file grew.
-        if output.status.success() {
-            continue;
-        }
-        assert_eq!((output.status.code(), stdout(&output)), (Some(1), ""));
-        assert!(
-            stderr(&output).contains("data was changed while it was read: its size went from"),
-            "{}",
-            stderr(&output)
-        );
-        return;
-    }
-    panic!("the digest of 16 GiB was made in no time");
 }
 
 /// Runs kelvin as one who has no rights of root's: as nobody, or as it is where the tests do not run as root.

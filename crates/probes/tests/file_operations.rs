@@ -112,6 +112,24 @@ fn files_are_made_worked_on_and_removed_in_one_directory_and_in_many() {
 }
 
 #[test]
+fn names_and_inodes_come_and_go_apart_and_leave_their_directory_as_it_was() {
+    let scratch = scratch();
+    for _ in 0..2 {
+        let Some(readings) = measure(scratch.path(), "file.entry", &Case::new()) else { return };
+        let names: Vec<&str> = readings.iter().map(|reading| reading.metric.as_str()).collect();
+        assert_eq!(names, ["file.entry.add", "file.entry.remove", "file.entry.make", "file.entry.give_back"]);
+        for reading in &readings {
+            let value = common::median(reading);
+            // More than a system call that does nothing, less than a disk for each.
+            assert!((100.0..5e6).contains(&value), "{}: {value} ns", reading.metric);
+        }
+        let root = scratch.path().join("kelvin-trees/kelvin-entries-1000-1/directory-0");
+        assert_eq!(left(&root).len(), 1000);
+    }
+    assert_eq!(left(scratch.path()), ["kelvin-trees"]);
+}
+
+#[test]
 fn unknown_cases_fail_with_a_reason() {
     let scratch = scratch();
     for (id, case, expected) in [

@@ -160,6 +160,9 @@ pub fn minor(device: u64) -> u32 {
 /// The flag of open(2) by which a pipe is opened without waiting for its other end.
 pub const NONBLOCK: i32 = libc::O_NONBLOCK;
 
+/// The flag of open(2) by which a file without a name is made in a directory, which is gone when it is closed (O_TMPFILE).
+pub const UNNAMED: i32 = libc::O_TMPFILE;
+
 /// Marks a directory as the top of unrelated trees (`chattr +T`): ext2 to ext4 then lay the directories that are made in it out
 /// in groups far from each other, instead of near to it.
 ///

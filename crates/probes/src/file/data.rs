@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use kelvin_file::cache::State;
-use kelvin_file::job::{self, Job, Until};
+use kelvin_file::job::{self, Division, Job, Until};
 use kelvin_file::{Access, Engine, How, Order, Target, noise};
 use kelvin_harness::{Bench, Effort, Stop};
 use kelvin_model::Machine;
-use kelvin_sys::fs::room;
+use kelvin_sys::fs::{kind, room};
+use kelvin_sys::mapping::{page_bytes, unwritten_pages};
 
 /// Name of the file that is read, in the scratch directory, before its size.
 const NAME: &str = "kelvin-data";
@@ -15,6 +16,8 @@ const NAME: &str = "kelvin-data";
 const SCRAP: &str = "kelvin-scrap";
 /// Name of the file that is written over in memory, before its size.
 const AFLOAT: &str = "kelvin-afloat";
+/// Name of the file that is one hole, before its size.
+const HOLE: &str = "kelvin-hole";
 /// Seeds of their contents.
 const SEED: u64 = 1;
 const SCRAP_SEED: u64 = 2;
@@ -79,12 +82,38 @@ pub(super) fn scrap(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
 pub(super) fn afloat(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
     let path = bench.scratch().join(format!("{AFLOAT}-{bytes}"));
     if path.metadata().is_ok_and(|found| found.len() == bytes) {
-        return Target::find(&path).map_err(stopped);
+        let target = Target::find(&path).map_err(stopped)?;
+        // The kernel has written back what was dirty for 30 seconds, and will do so again of what this round makes dirty.
+        bench.may_write(written_back(&target)?)?;
+        return Ok(target);
     }
     has_room(bench, bytes)?;
-    // Once when it is new, and once more: the kernel writes back what has been dirty for 30 seconds.
-    bench.may_write(2 * bytes)?;
+    bench.may_write(bytes)?;
     noise::afloat(&path, bytes, AFLOAT_SEED).map_err(|error| cannot_write(&path, &error))?;
+    Target::find(&path).map_err(stopped)
+}
+
+/// Bytes of a file that are on its device; all, where the kernel does not tell.
+fn written_back(target: &Target) -> Result<u64, Stop> {
+    let file = target.open(Access::Buffered).map_err(stopped)?;
+    let unwritten = unwritten_pages(&file, target.bytes() as usize)?.unwrap_or(0) * page_bytes() as u64;
+    Ok(target.bytes().saturating_sub(unwritten))
+}
+
+/// A file of so many bytes that is one hole, which takes no room, on a file system that reads it as any other file.
+pub(super) fn hole(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
+    let kind = kind(bench.scratch())?;
+    if kind.is_served() || kind.lives_in_memory() {
+        return Err(Stop::skip(format!(
+            "needs a file system on a disk of this machine, whose holes no other is asked for, and the scratch directory is \
+             on {}; choose another by --dir",
+            kind.name()
+        )));
+    }
+    let path = bench.scratch().join(format!("{HOLE}-{bytes}"));
+    // Another round may be making it as well: both make the same.
+    let made = std::fs::File::options().write(true).create(true).truncate(false).open(&path);
+    made.and_then(|file| file.set_len(bytes)).map_err(|error| cannot_write(&path, &error))?;
     Target::find(&path).map_err(stopped)
 }
 
@@ -125,9 +154,19 @@ fn pass(target: &Target) -> Result<Option<f64>, Stop> {
     }
     let Wide { engine, threads, .. } = wide(target, WIDTH)?;
     let (block, range) = (MIB as usize, 0..target.bytes());
-    let (order, state, until) = (Order::Sequential, State::Direct, Until::Passes(1));
-    let target = target.clone();
-    let job = Job { target, engine, block, order, state, threads, range, until, digest: false, latencies: None };
+    let job = Job {
+        target: target.clone(),
+        engine,
+        block,
+        order: Order::Sequential,
+        state: State::Direct,
+        threads,
+        division: Division::Parts,
+        range,
+        until: Until::Passes(1),
+        digest: false,
+        latencies: None,
+    };
     job::run(&job).map(|done| Some(done.rate())).map_err(stopped)
 }
 

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use kelvin_file::cache::State;
-use kelvin_file::job::{self, Done, Job, Until};
+use kelvin_file::job::{self, Division, Done, Job, Until};
 use kelvin_file::{Engine, Order};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Basis, Better, Case, Machine, Metric, NoPrediction, Prediction, Unit};
@@ -98,6 +98,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         order: Order::Random { seed: bench.seed() },
         state: State::Direct,
         threads: 1,
+        division: Division::Parts,
         range: 0..BYTES,
         until: Until::Time(Duration::from_nanos(bench.slice().max(LEAST) as u64)),
         digest: false,

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use kelvin_file::cache::State;
-use kelvin_file::job::{self, Job, Until};
+use kelvin_file::job::{self, Division, Job, Until};
 use kelvin_file::{Access, Engine, How, Order, Requests, Tally, Target};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{
@@ -179,9 +179,19 @@ fn read(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
 fn rate(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
     let Wide { engine, threads, words } = data::wide(target, WIDTH)?;
     let part = |range| {
-        let (target, until) = (target.clone(), Until::Passes(1));
-        let (order, state, block) = (Order::Sequential, State::Direct, LARGE);
-        let job = Job { target, engine, block, order, state, threads, range, until, digest: false, latencies: None };
+        let job = Job {
+            target: target.clone(),
+            engine,
+            block: LARGE,
+            order: Order::Sequential,
+            state: State::Direct,
+            threads,
+            division: Division::Parts,
+            range,
+            until: Until::Passes(1),
+            digest: false,
+            latencies: None,
+        };
         job::run(&job).map_err(data::stopped)
     };
     let trial = part(0..PART)?;
@@ -252,6 +262,7 @@ fn requests(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
         order: Order::Random { seed: bench.seed() },
         state: State::Direct,
         threads,
+        division: Division::Parts,
         range: 0..BYTES,
         until: Until::Time(Duration::from_nanos(bench.slice().max(LEAST_DEEP) as u64)),
         digest: false,

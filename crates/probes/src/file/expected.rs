@@ -68,17 +68,17 @@ pub(super) fn overwritten(facts: &Facts<'_>, block: u64) -> Result<Expected, NoP
 }
 
 /// A copy between the page cache and a buffer.
-struct Copied {
-    input: Input,
+pub(super) struct Copied {
+    pub input: Input,
     /// Bytes a second.
-    rate: f64,
+    pub rate: f64,
     /// Why it is that rate, in words.
-    of: &'static str,
-    nanoseconds: f64,
+    pub of: &'static str,
+    pub nanoseconds: f64,
 }
 
 /// The copy of a block between the page cache, which is in memory, and a buffer.
-fn copied(facts: &Facts<'_>, block: u64, way: Way) -> Result<Copied, NoPrediction> {
+pub(super) fn copied(facts: &Facts<'_>, block: u64, way: Way) -> Result<Copied, NoPrediction> {
     let memory = bandwidth::in_memory(facts.machine());
     let second = bandwidth::data_caches(facts.machine()).iter().find(|cache| cache.level == 2).map(|cache| cache.bytes);
     let (copy, rate, of) = match (second.is_some_and(|bytes| block <= bytes / 2), way) {
@@ -185,18 +185,33 @@ impl Expected {
         self.predicting(factor, |nanoseconds| nanoseconds, |formula| formula).derived_as(derivation)
     }
 
+    /// The time of each of so many things of which this is the time of all.
+    pub(super) fn shared_by(self, count: u64, things: &str) -> Self {
+        Self {
+            nanoseconds: self.nanoseconds / count as f64,
+            formula: format!("({}) / {things}", self.formula),
+            derivation: format!("({}) / {count} {things}", self.derivation),
+            ..self
+        }
+    }
+
     /// The prediction of the rate at which blocks of so many bytes move, each of which takes this time.
     pub(super) fn into_rate(self, block: u64) -> Prediction {
+        self.into_rate_of(block, "block")
+    }
+
+    /// The same of what has so many bytes, in a word.
+    pub(super) fn into_rate_of(self, size: u64, what: &str) -> Prediction {
         let nanoseconds = self.nanoseconds;
-        let rate = |nanoseconds: f64| block as f64 * 1e9 / nanoseconds;
+        let rate = |nanoseconds: f64| size as f64 * 1e9 / nanoseconds;
         let derivation = format!(
-            "{} block: {} = {}, so {}",
-            bytes(block),
+            "{} {what}: {} = {}, so {}",
+            bytes(size),
             self.derivation,
             time(nanoseconds),
             per_second(rate(nanoseconds))
         );
-        self.predicting(FACTOR, rate, |formula| format!("block / ({formula})")).derived_as(derivation)
+        self.predicting(FACTOR, rate, |formula| format!("{what} / ({formula})")).derived_as(derivation)
     }
 
     fn predicting(self, factor: f64, value: impl Fn(f64) -> f64, formula: impl Fn(String) -> String) -> Predicting {

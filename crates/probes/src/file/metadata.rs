@@ -5,19 +5,18 @@
 
 use std::fs::{self, File};
 use std::io::{Error, ErrorKind};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
 
-use kelvin_file::Target;
-use kelvin_file::device::Device;
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{
     Axis, AxisScale, Basis, Case, Input, Machine, Metric, NoPrediction, Overhead, Prediction, Treatment,
 };
 use kelvin_sys::clock::Clock;
-use kelvin_sys::fs::{kind, mark_top, room};
 
 use super::axes::number;
+use super::entry;
+use super::expected::{self, time};
+use super::tree::{Tree, timed};
 use crate::os::syscall_work;
 use crate::predict::Predicting;
 
@@ -57,8 +56,12 @@ pub(crate) static PROBE: Probe = Probe {
               Nothing is flushed: what a journal writes meanwhile falls into some figures, and counts.",
         prediction: "A look and an opening are the calls that os.syscall.stat and os.syscall.open_close time on /dev/null, \
                      on a longer path and in another file system: predicted to cost what those do, and unremarkable up to \
-                     three times that, as for other short calls. Making, renaming, listing and removing have no prediction: \
-                     what a file system does for them to its directories and its journal has no published cost.",
+                     three times that, as for other short calls. Making a file is to make one without a name and to add a \
+                     name (file.entry.make and file.entry.add), renaming it to add a name and to take one away \
+                     (file.entry.remove), removing it to take its name away and to give its inode back \
+                     (file.entry.give_back): each part as measured alone, in a directory of 1000 files, and unremarkable \
+                     within a factor of two. Listing has no prediction: what a file system does for it has no published \
+                     cost.",
         not_for: "Directories that are not in memory. Files with content. What is flushed, for which see file.sync. Network \
                   file systems between whose clients names are kept coherent.",
         pitfalls: &[
@@ -81,7 +84,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&CREATE, &STAT, &OPEN, &RENAME, &LIST, &UNLINK],
-    inputs: &["os.syscall.stat", "os.syscall.open_close"],
+    inputs: &["os.syscall.stat", "os.syscall.open_close", entry::ID],
     cases,
     run,
     predict,
@@ -92,15 +95,9 @@ pub(crate) static PROBE: Probe = Probe {
 const OWN: usize = 16;
 /// Files that are looked at in a pass: enough that a clock reading is nothing, few enough for a short pass.
 const LOOKS: u64 = 128;
-/// Name of the directory in which the trees lie, in the scratch directory.
-const TOP: &str = "kelvin-trees";
 /// Directories where files are spread over many.
 const MANY: u64 = 100;
-/// Longest time that making the tree may take: a round must end in ten seconds.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes to ask leave for, for each file that is made once: an inode and an entry, with what is around them.
-const FILE_BYTES: u64 = 1024;
-/// The same for a round's own files: the blocks that hold them, once for each of the three changes.
+/// Bytes to ask leave for, for a round's own files: the blocks that hold them, once for each of the three changes.
 const ROUND_BYTES: u64 = 1 << 20;
 
 fn case(files: u64, directories: &'static str) -> Case {
@@ -125,41 +122,17 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         Some("many") => MANY,
         _ => return Err(Stop::fail(format!("there is no tree for the case {case}; directories is one or many"))),
     };
-    let tree = Tree::of(bench, files, directories)?;
+    let tree = Tree::of(bench, "tree", files, directories)?;
     bench.may_write(ROUND_BYTES)?;
     let looks = Looks::at(&tree);
     let (_, found) = looks.pass(bench.clock())?;
     let components = looks.files.first().map_or(0, |path| path.components().count());
     bench.note(format!(
         "{}; a listing found {found} files in {directories} directories; paths have {components} components",
-        file_system(&tree)?
+        tree.file_system()?
     ));
     change(bench, &Own::in_tree(&tree))?;
     bench.time_each([&STAT, &OPEN, &LIST], |clock| Ok(looks.pass(clock)?.0))
-}
-
-/// The kind of file system, and whether it is one that remembers removed files; see the pitfalls.
-fn file_system(tree: &Tree) -> Result<String, Stop> {
-    let first = tree.file(0);
-    let name = kind(&first)?.name();
-    let device = Target::find(&first).map_err(|error| error.to_string()).and_then(|target| Device::below(&target));
-    // The kernel lists the journals under the names of their devices.
-    let journals = fs::read_dir("/proc/fs/jbd2").map(|entries| {
-        let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-        names.collect::<Vec<String>>()
-    });
-    let (Ok(device), Ok(journals)) = (device, journals) else { return Ok(name) };
-    Ok(if name == "ext4" && !has_journal(&journals, &device.name) {
-        "ext4 without a journal: files that were removed in this block group in the last minutes make a new one dearer"
-            .into()
-    } else {
-        name
-    })
-}
-
-/// Whether one of the kernel's journals (`vda1-8`: the device and an inode) is on a device.
-fn has_journal(journals: &[String], device: &str) -> bool {
-    journals.iter().any(|journal| journal.rsplit_once('-').is_some_and(|(name, _)| name == device) || journal == device)
 }
 
 /// Makes, renames and removes files, all of them once.
@@ -169,94 +142,6 @@ fn change(bench: &mut Bench<'_>, own: &Own) -> Result<(), Stop> {
         bench.record(metric, vec![bench.nanoseconds(ticks) / OWN as f64]);
     }
     Ok(())
-}
-
-/// Directories with files in them that nobody touches.
-struct Tree {
-    directories: Vec<PathBuf>,
-    files: u64,
-}
-
-impl Tree {
-    /// The tree of a case, which all rounds of the run share: the first one that asks for it makes it.
-    fn of(bench: &mut Bench<'_>, files: u64, directories: u64) -> Result<Self, Stop> {
-        let top = bench.scratch().join(TOP);
-        let root = top.join(format!("kelvin-tree-{files}-{directories}"));
-        if !root.exists() {
-            has_inodes(bench.scratch(), files + directories + OWN as u64)?;
-            bench.may_write(files * FILE_BYTES)?;
-            top_of_trees(bench, &top)?;
-            // Whole or not at all, whatever becomes of this round; and under a name that no other run has, by which ext4
-            // chooses the group.
-            let unfinished = root.with_extension(std::process::id().to_string());
-            let made = plant(&unfinished, files, directories)
-                .and_then(|()| fs::rename(&unfinished, &root).map_err(|error| cannot("make", &root, &error)));
-            if made.is_err() {
-                // The error tells more than a failure to tidy up after it.
-                let _ = fs::remove_dir_all(&unfinished);
-            }
-            made?;
-        }
-        Ok(Self { directories: (0..directories).map(|number| directory(&root, number)).collect(), files })
-    }
-}
-
-/// The directory in which trees lie, which a file system may spread over its groups; see the pitfalls.
-fn top_of_trees(bench: &mut Bench<'_>, top: &Path) -> Result<(), Stop> {
-    fs::create_dir_all(top).map_err(|error| cannot("make", top, &error))?;
-    if let Err(error) = File::open(top).and_then(|directory| mark_top(&directory)) {
-        bench.note(format!("its trees lie near each other, for this file system spreads no directories: {error}"));
-    }
-    Ok(())
-}
-
-impl Tree {
-    /// The path of one of its files.
-    fn file(&self, number: u64) -> PathBuf {
-        let directory = &self.directories[(number % self.directories.len() as u64) as usize];
-        directory.join(file_name(number))
-    }
-}
-
-fn file_name(number: u64) -> String {
-    format!("file-{number}")
-}
-
-fn directory(root: &Path, number: u64) -> PathBuf {
-    root.join(format!("directory-{number}"))
-}
-
-/// Makes directories below `root`, and files that are spread evenly over them.
-fn plant(root: &Path, files: u64, directories: u64) -> Result<(), Stop> {
-    for number in 0..directories {
-        fs::create_dir_all(directory(root, number)).map_err(|error| cannot("make", root, &error))?;
-    }
-    let begun = Instant::now();
-    for file in 0..files {
-        let path = directory(root, file % directories).join(file_name(file));
-        File::create_new(&path).map_err(|error| cannot("make", &path, &error))?;
-        if begun.elapsed() > PATIENCE {
-            return Err(Stop::skip(format!(
-                "needs a file system on which {files} files are made in {} s, and {} were; choose another by --dir",
-                PATIENCE.as_secs(),
-                file + 1
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// That the file system can hold so many more files; one that names no bound can.
-fn has_inodes(scratch: &Path, files: u64) -> Result<(), Stop> {
-    let room = room(scratch)?;
-    if room.total_files == 0 || room.free_files >= 2 * files {
-        return Ok(());
-    }
-    Err(Stop::skip(format!(
-        "needs room for {} files in the scratch directory's file system, which has {}; choose another by --dir",
-        2 * files,
-        room.free_files
-    )))
 }
 
 /// The files that a round makes and removes; what a failed one leaves is removed when dropped.
@@ -326,20 +211,6 @@ impl<'a> Looks<'a> {
     }
 }
 
-/// The ticks of an operation on each of some paths.
-fn timed(
-    clock: Clock,
-    paths: &[PathBuf],
-    doing: &str,
-    mut operation: impl FnMut(&Path) -> std::io::Result<()>,
-) -> Result<u64, Stop> {
-    let begun = clock.start();
-    for path in paths {
-        operation(path).map_err(|error| cannot(doing, path, &error))?;
-    }
-    Ok(clock.stop().wrapping_sub(begun))
-}
-
 impl Drop for Own {
     fn drop(&mut self) {
         for path in self.made.iter().chain(&self.renamed) {
@@ -348,26 +219,33 @@ impl Drop for Own {
     }
 }
 
-#[cold]
-fn cannot(doing: &str, path: &Path, error: &Error) -> Stop {
-    Stop::fail(format!("cannot {doing} {}: {error}", path.display()))
-}
-
 /// How much more than the call on /dev/null is unremarkable: as for other short calls (os.syscall.read and its kin), which
 /// leaves room for a longer path and for a file system of its own.
 const MORE: f64 = 3.0;
 
 fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    let call = match metric.id {
-        id if id == STAT.id => &syscall_work::STAT,
-        id if id == OPEN.id => &syscall_work::OPEN_CLOSE,
-        _ => {
-            return Err(NoPrediction::because(
-                "what a file system does to its directories and its journal for it has no published cost",
-            ));
-        }
-    };
-    Ok(of_call(facts.measured(call, &Case::new())?))
+    let call = |metric| Ok(of_call(facts.measured(metric, &Case::new())?));
+    let parts =
+        |first, second| Ok(of_parts(facts.measured(first, &Case::new())?, facts.measured(second, &Case::new())?));
+    match metric.id {
+        id if id == STAT.id => call(&syscall_work::STAT),
+        id if id == OPEN.id => call(&syscall_work::OPEN_CLOSE),
+        id if id == CREATE.id => parts(&entry::MAKE, &entry::ADD),
+        id if id == RENAME.id => parts(&entry::ADD, &entry::REMOVE),
+        id if id == UNLINK.id => parts(&entry::REMOVE, &entry::GIVE_BACK),
+        _ => Err(NoPrediction::because("what a file system does to list a directory has no published cost")),
+    }
+}
+
+/// The prediction of an operation that is two others, each measured alone.
+fn of_parts(first: Input, second: Input) -> Prediction {
+    let value = first.value + second.value;
+    let derivation = format!("{} + {} = {}", time(first.value), time(second.value), time(value));
+    Predicting::within_factor(Basis::Derived, value, expected::FACTOR)
+        .formula(format!("{} + {}", first.name, second.name))
+        .input(first)
+        .input(second)
+        .derived_as(derivation)
 }
 
 /// The prediction of an operation that is one call, as measured on /dev/null.
@@ -384,6 +262,7 @@ fn of_call(call: Input) -> Prediction {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tree::{directory, plant};
     use super::*;
     use crate::testing::facts_about;
     use kelvin_sys::clock::Script;
@@ -435,22 +314,24 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_is_known_by_its_device() {
-        let journals = ["vda1-8", "dm-0-8", "loop3"].map(str::to_owned);
-        for (device, expected) in [("vda1", true), ("vda", false), ("dm-0", true), ("loop3", true), ("8", false)] {
-            assert_eq!(has_journal(&journals, device), expected, "{device}");
-        }
-    }
-
-    #[test]
-    fn short_calls_are_predicted_and_the_others_say_why_not() {
-        facts_about(&[("os.syscall.stat", Some(600.0)), ("os.syscall.open_close", None)], |facts| {
-            let stat = predict(facts, &STAT, &case(1000, "one")).unwrap();
+    fn short_calls_are_predicted_by_themselves_and_changes_by_their_parts() {
+        let known = [
+            ("os.syscall.stat", Some(600.0)),
+            ("os.syscall.open_close", None),
+            ("file.entry.make", Some(5000.0)),
+            ("file.entry.add", Some(3000.0)),
+            ("file.entry.remove", Some(2000.0)),
+            ("file.entry.give_back", Some(1000.0)),
+        ];
+        facts_about(&known, |facts| {
+            let of = |metric| predict(facts, metric, &case(1000, "one"));
+            let stat = of(&STAT).unwrap();
             assert_eq!((stat.value, stat.low, stat.high), (600.0, 500.0, 1800.0));
-            assert!(predict(facts, &OPEN, &case(1000, "one")).unwrap_err().0.contains("os.syscall.open_close"));
-            for metric in [&CREATE, &RENAME, &LIST, &UNLINK] {
-                assert!(predict(facts, metric, &case(1000, "one")).unwrap_err().0.contains("published"));
-            }
+            assert!(of(&OPEN).unwrap_err().0.contains("os.syscall.open_close"));
+            assert_eq!([&CREATE, &RENAME, &UNLINK].map(|metric| of(metric).unwrap().value), [8000.0, 5000.0, 3000.0]);
+            let create = of(&CREATE).unwrap();
+            assert_eq!((create.low, create.high, create.inputs.len()), (4000.0, 16_000.0, 2));
+            assert!(of(&LIST).unwrap_err().0.contains("published"));
         });
     }
 }

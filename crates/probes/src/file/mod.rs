@@ -1,5 +1,6 @@
 //! Files and disks: every way to read and write, what the device can do, and what its file system adds.
 
+mod ahead;
 pub(crate) mod axes;
 mod blocksize;
 mod byte_calls;
@@ -9,15 +10,19 @@ pub(crate) mod data;
 mod depth;
 pub(crate) mod device;
 mod engines;
+mod entry;
 mod expected;
 mod metadata;
+mod page_read;
 mod page_write;
 mod peers;
 mod proof;
+mod read_ahead;
 mod remote;
 mod seqrand;
 mod sync;
 mod threads;
+mod tree;
 mod tune;
 mod ways;
 mod writing;
@@ -27,6 +32,8 @@ use kelvin_harness::Probe;
 pub(crate) static PROBES: &[&Probe] = &[
     &device::PROBE,
     &device::WRITE_PROBE,
+    &read_ahead::PROBE,
+    &page_read::PROBE,
     &page_write::PROBE,
     &blocksize::READ_PROBE,
     &blocksize::WRITE_PROBE,
@@ -37,6 +44,7 @@ pub(crate) static PROBES: &[&Probe] = &[
     &byte_calls::PROBE,
     &engines::PROBE,
     &sync::PROBE,
+    &entry::PROBE,
     &metadata::PROBE,
     &remote::ROUND_TRIP_PROBE,
     &remote::PROBE,

@@ -8,14 +8,17 @@ use kelvin_file::cache::{self, State};
 use kelvin_file::{Access, Request, Requests};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{
-    Axis, AxisScale, Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment,
+    Axis, AxisScale, Basis, Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment,
 };
 use kelvin_sys::mapping::page_bytes;
 
 use super::axes::{ORDER, number, order};
 use super::cached;
 use super::data::{self, MIB};
+use super::expected::{self, time};
+use super::page_read;
 use super::writing::Overwriter;
+use crate::predict::Predicting;
 
 /// Id of the probe and of its metric.
 pub(super) const ID: &str = "file.page_write";
@@ -44,12 +47,16 @@ pub(super) static PROBE: Probe = Probe {
               of it, with one page found, locked, marked dirty and accounted for; the second less the first is that of one \
               page more, on average over the pieces in which the cache holds the file (folios may be larger than pages). \
               order=sequential goes from page to page, order=random to each page once, in random order.",
-        prediction: "None: the instructions of a file system's way are published nowhere. Predictions of buffered writes rest \
-                     on these figures.",
+        prediction: "In order none: the instructions of a file system's way are published nowhere, and predictions of buffered \
+                     writes rest on these figures. In random order the same, and what random order adds to finding a page \
+                     that is read (file.page_read, cached, in random order less in order): the same structures lead to the \
+                     page, and lie as far away. Unremarkable within a factor of two.",
         not_for: "The first write of a page: finding memory and room for it is much more.",
         pitfalls: &[
             "A page that is not in memory must be read before a byte of it is written: residency is proven.",
             "The kernel writes dirty pages back meanwhile, and a page under writeback may have to be waited for.",
+            "A file system that keeps a record of each block of a page (buffer heads, as ext4 does) goes through all of a folio's \
+             for each write: in random order those of large folios come from further away, which reading does not show.",
             "The same byte again and again would always meet the same page: each write goes to the next page.",
         ],
         sources: &[
@@ -58,7 +65,7 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&METRIC],
-    inputs: &[],
+    inputs: &[page_read::ID],
     cases,
     run,
     predict,
@@ -115,10 +122,28 @@ fn place(pages: u64, page: u64) -> Result<u64, Stop> {
     }
 }
 
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because(
-        "what a file system does for a write has no published cost; predictions of buffered writes rest on this figure",
-    ))
+/// In random order: as in order, and what random order adds for each page that is found, as measured where pages are read.
+fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let pages = case.integer(&PAGES.name).ok_or_else(|| NoPrediction::because("the case names no pages"))?;
+    if case.word(&ORDER.name) != Some("random") {
+        return Err(NoPrediction::because(
+            "what a file system does for a write has no published cost; predictions of buffered writes rest on this figure",
+        ));
+    }
+    let written = facts.measured(&METRIC, &in_order(pages))?;
+    let near = facts.measured(&page_read::METRIC, &page_read::in_order("cached"))?;
+    let far = facts.measured(&page_read::METRIC, &page_read::in_no_order("cached"))?;
+    // Neighbouring pages are found as far away as one: what leads to them lies side by side.
+    let more = (far.value - near.value).max(0.0);
+    let value = written.value + more;
+    let derivation =
+        format!("{} in order + {} for a page far from the last = {}", time(written.value), time(more), time(value));
+    Ok(Predicting::within_factor(Basis::Derived, value, expected::FACTOR)
+        .formula(format!("{} + {} - {}", written.name, far.name, near.name))
+        .input(written)
+        .input(far)
+        .input(near)
+        .derived_as(derivation))
 }
 
 #[cfg(test)]
@@ -134,6 +159,26 @@ mod tests {
             }
         }
         assert!(place(3, 4096).is_err());
+    }
+
+    #[test]
+    fn random_order_adds_what_it_adds_to_reading() {
+        let measured = |id: &str, case: &Case| {
+            let value = match (id, case.word("order")) {
+                ("file.page_write", Some("sequential")) => 900.0 + 100.0 * case.integer("pages").unwrap() as f64,
+                ("file.page_read", Some("sequential")) => 400.0,
+                ("file.page_read", Some("random")) => 700.0,
+                _ => return None,
+            };
+            Some(kelvin_harness::MeasuredValue { value, half_width: 0.0 })
+        };
+        let machine = crate::testing::machine();
+        let facts = Facts::new(&machine, &measured);
+        let of = |case| predict(&facts, &METRIC, &case);
+        assert_eq!(of(case(1, "random")).unwrap().value, 1300.0);
+        let two = of(case(2, "random")).unwrap();
+        assert_eq!((two.value, two.low, two.inputs.len()), (1400.0, 700.0, 3));
+        assert!(of(in_order(1)).is_err());
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod programs;
 use std::time::Duration;
 
 use kelvin_file::cache::{self, State};
-use kelvin_file::job::{self, Job, Until};
+use kelvin_file::job::{self, Division, Job, Until};
 use kelvin_file::{Engine, Order, Target};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Axis, AxisScale, Basis, Better, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
@@ -271,6 +271,7 @@ fn ours(task: &Task) -> Result<Side, Stop> {
         order: task.order,
         state: task.state,
         threads: 1,
+        division: Division::Parts,
         range: 0..task.bytes,
         until: Until::Time(task.time),
         digest: task.summed,

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use kelvin_file::cache::State;
-use kelvin_file::job::{self, Done, Job, Until};
+use kelvin_file::job::{self, Division, Done, Job, Until};
 use kelvin_file::{Engine, Order, Target, halving};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{
@@ -199,10 +199,20 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 fn read(target: &Target, state: State, setting: Setting, nanoseconds: f64) -> Result<Done, Stop> {
     let Setting { engine, block, threads } = setting;
     let until = Until::Time(Duration::from_nanos(nanoseconds as u64));
-    let (target, range) = (target.clone(), 0..target.bytes());
-    let order = Order::Sequential;
-    job::run(&Job { target, engine, block, order, state, threads, range, until, digest: false, latencies: None })
-        .map_err(data::stopped)
+    let job = Job {
+        target: target.clone(),
+        engine,
+        block,
+        order: Order::Sequential,
+        state,
+        threads,
+        division: Division::Parts,
+        range: 0..target.bytes(),
+        until,
+        digest: false,
+        latencies: None,
+    };
+    job::run(&job).map_err(data::stopped)
 }
 
 /// Where the bytes came from, in words.

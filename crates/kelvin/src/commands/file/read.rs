@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use kelvin_file::cache::{self, Residency, State};
-use kelvin_file::job::{self, Done as Read, Job, Until};
+use kelvin_file::job::{self, Division, Done as Read, Job, Until};
 use kelvin_file::{Order, Target};
 use kelvin_report::{text, units};
 use serde::Serialize;
@@ -118,6 +118,7 @@ fn described(path: &Path, how: &HowArgs, size: Option<u64>) -> Result<Job, Fault
         order: Order::Sequential,
         state: State::from(how.cache),
         threads: how.threads,
+        division: Division::Parts,
         range,
         until: Until::Passes(1),
         digest: false,

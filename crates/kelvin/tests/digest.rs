@@ -1,0 +1,141 @@
+//! `kelvin digest` as a whole program: right for every kind of input, remembered, checked, and refused where a file changes.
+
+mod place;
+
+use std::fs;
+use std::io::Write;
+use std::process::Stdio;
+
+use place::{KELVIN, Place, assert_refused, finished, signal, stderr, stdout, wait_until_at_work};
+use serde_json::Value;
+
+#[test]
+fn digests_of_several_files_of_standard_input_and_of_holes() {
+    let place = Place::new();
+    let (first, second) = (place.file("first", 1_000_001), place.file("with space", 12_345));
+    let several = place.run(&["digest", "first", "with space", "none", "first"]);
+    // One that cannot be read costs only itself.
+    assert_eq!(several.status.code(), Some(1));
+    assert_eq!(stdout(&several), format!("{first}  first\n{second}  with space\n{first}  first\n"));
+    assert!(stderr(&several).starts_with("kelvin: ") && stderr(&several).contains("none"), "{}", stderr(&several));
+
+    let from = |arguments: &[&str]| {
+        let file = fs::File::open(place.path().join("first")).unwrap();
+        place.command(KELVIN, arguments).stdin(file).output().unwrap()
+    };
+    assert_eq!(stdout(&from(&["digest"])), format!("{first}  -\n"));
+    assert_eq!(stdout(&from(&["digest", "with space", "-"])), format!("{second}  with space\n{first}  -\n"));
+    // A pipe hands over what there is, in parts that are no multiple of a word.
+    let mut child = place.command(KELVIN, &["digest", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    let content = fs::read(place.path().join("first")).unwrap();
+    let mut input = child.stdin.take().unwrap();
+    for part in content.chunks(9_999) {
+        input.write_all(part).unwrap();
+        input.flush().unwrap();
+    }
+    drop(input);
+    assert_eq!(stdout(&finished(child, &["digest", "-"])), format!("{first}  -\n"));
+
+    // Holes read as zeros.
+    let sparse = fs::File::create(place.path().join("sparse")).unwrap();
+    sparse.set_len(100_000_001).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&sparse, &[0xef, 0xbe, 0xad, 0xde], 50_000_000).unwrap();
+    assert_eq!(place.digest("sparse"), "deadbeef");
+    fs::write(place.path().join("empty"), "").unwrap();
+    assert_eq!(place.digest("empty"), "00000000");
+}
+
+#[test]
+fn how_a_file_is_read_fastest_is_remembered_for_its_file_system() {
+    let place = Place::new();
+    // Large enough for a search, and all of it holes but its end: it costs no disk.
+    let large = fs::File::create(place.path().join("large")).unwrap();
+    large.set_len(300 << 20).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&large, &[1, 2, 3, 4], 300 << 20).unwrap();
+    let digest = |arguments: &[&str]| {
+        let output = place.run(&[&["digest", "large"], arguments].concat());
+        assert_eq!((output.status.code(), stdout(&output)), (Some(0), "04030201  large\n"));
+        stderr(&output).to_owned()
+    };
+    let kept = place.cache.path().join("kelvin/digest.json");
+    let known = || serde_json::from_slice::<Value>(&fs::read(&kept).unwrap()).unwrap();
+    assert_eq!(digest(&[]), "");
+    let first = &known()["settings"];
+    assert_eq!((first.as_array().unwrap().len(), &first[0]["kelvin"]), (1, &env!("CARGO_PKG_VERSION").into()));
+
+    // What was found under other circumstances stays, and does not count here.
+    let mut other = known();
+    other["settings"][0]["kernel"] = "0.0".into();
+    fs::write(&kept, other.to_string()).unwrap();
+    assert_eq!(digest(&[]), "");
+    assert_eq!(known()["settings"].as_array().unwrap().len(), 2);
+    // Anew, all that was known is forgotten.
+    assert_eq!(digest(&["--anew"]), "");
+    assert_eq!(known()["settings"].as_array().unwrap().len(), 1);
+
+    // What cannot be read or kept is said, and the digest is right all the same.
+    fs::write(&kept, "nonsense").unwrap();
+    assert!(digest(&[]).contains("digest.json is not what kelvin writes"));
+    assert_eq!(fs::read(&kept).unwrap(), b"nonsense", "what kelvin did not write is left alone");
+    assert_eq!(digest(&["--anew"]), "");
+    fs::remove_dir_all(place.cache.path().join("kelvin")).unwrap();
+    fs::write(place.cache.path().join("kelvin"), "a file in the place of the directory").unwrap();
+    assert!(digest(&["--anew"]).contains("is not remembered: cannot make "));
+}
+
+#[test]
+fn digests_are_checked_against_a_list() {
+    let place = Place::new();
+    let odd = ["first", "with space", "with\nbreak", "back\\slash"];
+    for (number, name) in odd.iter().enumerate() {
+        place.file(name, 1000 + number);
+    }
+    let list = place.run(&[&["digest"], &odd[..]].concat());
+    fs::write(place.path().join("list"), &list.stdout).unwrap();
+    let check = |arguments: &[&str]| place.run(&[&["digest", "--check"], arguments].concat());
+    let right = check(&["list"]);
+    assert_eq!(right.status.code(), Some(0), "{}", stderr(&right));
+    assert_eq!(stdout(&right).matches(": OK").count(), 4, "{}", stdout(&right));
+    let quiet = check(&["list", "--quiet"]);
+    assert!(quiet.status.success() && quiet.stdout.is_empty() && quiet.stderr.is_empty());
+
+    // One byte of one, and another one gone.
+    fs::write(place.path().join("first"), vec![1; 1000]).unwrap();
+    fs::remove_file(place.path().join("with space")).unwrap();
+    let wrong = check(&["list", "--quiet"]);
+    assert_eq!(wrong.status.code(), Some(1));
+    assert_eq!(stdout(&wrong), "first: FAILED\nwith space: FAILED open or read\n");
+    assert!(stderr(&wrong).contains("1 file is not what it was"), "{}", stderr(&wrong));
+
+    fs::write(place.path().join("list"), "no digest\n").unwrap();
+    assert_refused(&check(&["list"]), &["list", "eight digits"]);
+    assert_refused(&check(&["no-such-list"]), &["no-such-list"]);
+}
+
+#[test]
+fn a_file_that_grows_while_its_digest_is_made_is_said() {
+    let place = Place::new();
+    // Longer at each attempt, until it is still being read when it is stopped.
+    for gibibytes in [1u64, 4, 16] {
+        let file = fs::File::create(place.path().join("data")).unwrap();
+        file.set_len(gibibytes << 30).unwrap();
+        let child = place.start(&["digest", "data"]);
+        wait_until_at_work(&child, &place.path().join("data"));
+        signal(&child, "STOP");
+        std::os::unix::fs::FileExt::write_all_at(&file, b"more", gibibytes << 30).unwrap();
+        signal(&child, "CONT");
+        let output = finished(child, &["digest", "data"]);
+        // It ended before the file grew.
+        if output.status.success() {
+            continue;
+        }
+        assert_eq!((output.status.code(), stdout(&output)), (Some(1), ""));
+        assert!(
+            stderr(&output).contains("data was changed while it was read: its size went from"),
+            "{}",
+            stderr(&output)
+        );
+        return;
+    }
+    panic!("the digest of 16 GiB was made in no time");
+}

@@ -1,0 +1,203 @@
+//! What it should take to read a file through an empty page cache: memory is found for what is read ahead, window by window,
+//! and the device fills one while what came before it is copied.
+
+use kelvin_harness::Facts;
+use kelvin_model::{Case, Input, NoPrediction};
+
+use super::data::KIB;
+use super::expected::{self, Expected, Way, bytes, nanoseconds_of, per_second, time};
+use super::{device, page_read, read_ahead};
+
+/// Bytes of a page, where the machine does not tell.
+const PAGE: u64 = 4 * KIB;
+
+/// The parts of the time of one thread that reads a file in order.
+pub(super) struct Ahead {
+    /// Memory found for all pages: the device is idle, for it is asked for a window when all its pages are there.
+    found: Expected,
+    /// Calls, and copies to their buffers.
+    taken: Expected,
+    /// The device's answers.
+    answered: Expected,
+}
+
+impl Ahead {
+    /// For a file of so many bytes, read by calls of so many each.
+    pub(super) fn of(facts: &Facts<'_>, whole: u64, block: u64) -> Result<Self, NoPrediction> {
+        let page = facts.machine().memory.page_bytes.get().copied().unwrap_or(PAGE);
+        let new = facts.measured(&page_read::METRIC, &page_read::in_order("uncached"))?;
+        let known = facts.measured(&page_read::METRIC, &page_read::in_order("cached"))?;
+        Ok(Self {
+            found: found(whole.div_ceil(page), &new, &known),
+            taken: taken(facts, known, whole, block)?,
+            answered: answered(facts, whole, block, page)?,
+        })
+    }
+
+    /// All of it by one thread: the device works on the next window while this one is copied.
+    pub(super) fn whole(self) -> Expected {
+        expected::one_by_one(self.found, expected::slower(self.taken, self.answered))
+    }
+
+    /// What of it takes a CPU.
+    pub(super) fn of_cpu(&self) -> Expected {
+        expected::one_by_one(self.found.clone(), self.taken.clone())
+    }
+}
+
+/// Memory for so many pages. Two figures may come out the wrong way round by their noise.
+fn found(pages: u64, new: &Input, known: &Input) -> Expected {
+    let each = (new.value - known.value).max(0.0);
+    Expected {
+        nanoseconds: pages as f64 * each,
+        formula: format!("pages x ({} - {})", new.name, known.name),
+        derivation: format!("{pages} x {} page found memory for", time(each)),
+        inputs: vec![new.clone(), known.clone()],
+    }
+}
+
+/// Calls for what is in memory by then, and its copy.
+fn taken(facts: &Facts<'_>, call: Input, whole: u64, block: u64) -> Result<Expected, NoPrediction> {
+    let copied = expected::copied(facts, block, Way::Read)?;
+    let calls = whole.div_ceil(block);
+    Ok(Expected {
+        nanoseconds: calls as f64 * call.value + nanoseconds_of(whole, copied.rate),
+        formula: format!("calls x {} + bytes / {} ({})", call.name, copied.input.name, copied.of),
+        derivation: format!(
+            "{calls} x {} call + {} / {} copy",
+            time(call.value),
+            bytes(whole),
+            per_second(copied.rate)
+        ),
+        inputs: vec![call, copied.input],
+    })
+}
+
+/// The device's answers to one window after another: each time its latency, which the first 4 KiB are a part of.
+fn answered(facts: &Facts<'_>, whole: u64, block: u64, page: u64) -> Result<Expected, NoPrediction> {
+    let window = facts.measured(&read_ahead::METRIC, &Case::new())?;
+    let latency = facts.measured(&device::MEAN_LATENCY, &Case::new())?;
+    let rate = facts.measured(&device::READ, &Case::new())?;
+    let windows = windows(whole, block, window.value as u64, page);
+    let rest = whole.saturating_sub(windows * PAGE);
+    Ok(Expected {
+        nanoseconds: windows as f64 * latency.value + nanoseconds_of(rest, rate.value),
+        formula: format!(
+            "windows x {} + (bytes - windows x 4 KiB) / {}, the windows growing up to {}",
+            latency.name, rate.name, window.name
+        ),
+        derivation: format!(
+            "{windows} windows x {} latency + {} / {} device",
+            time(latency.value),
+            bytes(rest),
+            per_second(rate.value)
+        ),
+        inputs: vec![window, latency, rate],
+    })
+}
+
+/// How many windows a file of so many bytes is read ahead in, by calls of `block` bytes, where no window is larger than `most`,
+/// or than a call: it begins with a few times what was asked for and grows fourfold, and twofold from a sixteenth of the largest
+/// on (Linux mm/readahead.c: `get_init_ra_size`, `get_next_ra_size`).
+fn windows(whole: u64, block: u64, most: u64, page: u64) -> u64 {
+    let (pages, asked) = (whole.div_ceil(page), block.div_ceil(page).max(1));
+    let most = (most / page).max(asked);
+    let first = match asked.next_power_of_two() {
+        small if small <= most / 32 => 4 * small,
+        middle if middle <= most / 4 => 2 * middle,
+        _ => most,
+    };
+    let (mut size, mut covered, mut windows) = (first, 0u64, 0);
+    while covered < pages {
+        covered += size;
+        windows += 1;
+        size = match size {
+            small if small < most / 16 => 4 * small,
+            middle if middle <= most / 2 => 2 * middle,
+            _ => most,
+        };
+    }
+    windows
+}
+
+/// One block of a page or less through an empty page cache at a random place: the device's answer, memory for a page, and the copy.
+pub(super) fn anywhere(facts: &Facts<'_>, block: u64) -> Result<Expected, NoPrediction> {
+    let page = facts.measured(&page_read::METRIC, &page_read::in_no_order("uncached"))?;
+    let copied = expected::copied(facts, block, Way::Read)?;
+    let through = Expected {
+        nanoseconds: page.value + copied.nanoseconds,
+        formula: format!("{} + block / {} ({})", page.name, copied.input.name, copied.of),
+        derivation: format!(
+            "{} call with a page found memory for + {} / {} copy",
+            time(page.value),
+            bytes(block),
+            per_second(copied.rate)
+        ),
+        inputs: vec![page, copied.input],
+    };
+    Ok(expected::one_by_one(expected::direct(facts, block, Way::Read)?, through))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kelvin_harness::MeasuredValue;
+
+    /// 300 ns of a call, 500 ns of memory for a page in order and 700 ns in none, windows of 256 KiB.
+    fn measured(id: &str, case: &Case) -> Option<MeasuredValue> {
+        let value = match (id, case.word("cache"), case.word("order")) {
+            ("file.page_read", Some("cached"), Some("sequential")) => 300.0,
+            ("file.page_read", Some("uncached"), Some("sequential")) => 800.0,
+            ("file.page_read", Some("uncached"), Some("random")) => 1000.0,
+            ("file.read_ahead", ..) => 262_144.0,
+            ("mem.bandwidth.copy", ..) => 8.192e9,
+            ("file.device.read", ..) => 4.096e9,
+            ("file.device.mean_latency", ..) => 80_000.0,
+            _ => return None,
+        };
+        Some(MeasuredValue { value, half_width: 0.0 })
+    }
+
+    fn look<R>(look: impl FnOnce(&Facts<'_>) -> R) -> R {
+        look(&Facts::new(&crate::testing::machine(), &measured))
+    }
+
+    #[test]
+    fn windows_grow_as_in_the_kernel() {
+        // 64 pages at most: 4, 8, 16, 32, and then 64 each; the first one covers a file of a page.
+        for (pages, expected) in [(0, 0), (1, 1), (4, 1), (5, 2), (12, 2), (13, 3), (60, 4), (61, 5), (60 + 640, 14)] {
+            assert_eq!(windows(pages * 4096, 4096, 256 * KIB, 4096), expected, "{pages} pages");
+        }
+        // 4, 16, 64, 256, 512, 1024, 2048, 4096.
+        assert_eq!(windows(3924 * 4096, 4096, 16 << 20, 4096), 7);
+        assert_eq!(windows(64 << 20, 4096, 16 << 20, 4096), 11);
+        // What is asked for at once is read at once.
+        assert_eq!(windows(16 << 20, 1 << 20, 256 * KIB, 4096), 16);
+    }
+
+    #[test]
+    fn parts_are_those_worked_out_by_hand() {
+        look(|facts| {
+            // 700 pages of 4 KiB, found in 500 ns each; a call and a copy of 1 us each; 14 windows of 80 us and the rest, a
+            // microsecond for each of 686 pages.
+            let whole = 700 * 4096;
+            let parts = Ahead::of(facts, whole, 4096).unwrap();
+            let cpu = 700.0 * (500.0 + 300.0 + 1000.0);
+            assert!((parts.of_cpu().nanoseconds - cpu).abs() < 1.0, "{}", parts.of_cpu().nanoseconds);
+            let all = parts.whole();
+            assert!((all.nanoseconds - (700.0 * 500.0 + 14.0 * 80_000.0 + 686_000.0)).abs() < 1.0, "{all:?}");
+            assert_eq!(all.inputs.len(), 6);
+            assert!(all.derivation.starts_with("700 x 500 ns page found memory for + the longer of"), "{all:?}");
+            // 80 us, 1 us of call and page, 1 us of copy.
+            assert!((anywhere(facts, 4096).unwrap().nanoseconds - 82_000.0).abs() < 1.0);
+        });
+    }
+
+    #[test]
+    fn without_its_pages_there_is_a_reason() {
+        let none = |_: &str, _: &Case| None;
+        let machine = crate::testing::machine();
+        let reason = Ahead::of(&Facts::new(&machine, &none), 4096, 4096).err().unwrap();
+        assert!(reason.0.contains("file.page_read"), "{}", reason.0);
+    }
+}

@@ -1,0 +1,187 @@
+//! What names and inodes cost apart: a file without a name made and given back, and a name added to a file and taken away.
+//!
+//! Making, renaming and removing files are explained by these figures. They must not be taken for what programs mostly do, which is
+//! both at once.
+
+use std::fs::{self, File};
+use std::io::{Error, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Overhead, Prediction, Treatment};
+use kelvin_sys::clock::Clock;
+use kelvin_sys::fs::UNNAMED;
+
+use super::tree::{Tree, cannot, timed};
+
+/// Id of the probe.
+pub(super) const ID: &str = "file.entry";
+
+/// As making and removing files, which they explain: a journal may be written meanwhile, and all figures count as found.
+const fn each(id: &'static str, summary: &'static str) -> Metric {
+    Metric::duration(id, summary).headline(Treatment::AsFound).overhead(Overhead::None).not_in_cycles()
+}
+
+pub(super) static MAKE: Metric = each("file.entry.make", "One new, empty file made that has no name, and left open");
+pub(super) static GIVE_BACK: Metric =
+    each("file.entry.give_back", "One empty file without a name closed, and so removed");
+pub(super) static ADD: Metric = each("file.entry.add", "One more name given to a file");
+pub(super) static REMOVE: Metric = each("file.entry.remove", "One of several names of a file taken away");
+
+pub(super) static PROBE: Probe = Probe {
+    id: ID,
+    summary: "Files made without a name and names given to a file: what making and removing files are made of",
+    kind: Kind::Measure,
+    method: Method {
+        how: "In a directory with 1000 empty files, made once a run in the scratch directory, names are added to a file \
+              (linkat) and taken away again (unlink), 16 of each after another: a figure is the time of the 16, over 16. The file \
+              keeps a name, so that no inode is made or given back. Once a round 16 files are made in the same directory that \
+              have no name (open with O_TMPFILE), and then closed, by which they are gone: no name is entered or taken away. \
+              Every call is checked. Nothing is flushed: what a journal writes meanwhile falls into some figures, and counts.",
+        prediction: "None: what a file system does to its directories, its inodes and its journal has no published cost. The \
+                     predictions of file.metadata rest on these figures.",
+        not_for: "Directories that are not in memory. What is flushed, for which see file.sync.",
+        pitfalls: &[
+            "A file without a name is entered in a list of its own by ext4 with a journal, from which it is removed after a crash: \
+             that costs a little more than an inode alone.",
+            "ext4 without a journal gives no inode again for minutes after its file was removed, and looks at each of those first: \
+             few are made, in a tree of its own; see file.metadata.",
+        ],
+        sources: &[
+            "open(2) on O_TMPFILE, link(2), unlink(2)",
+            "Linux fs/ext4/namei.c: ext4_tmpfile, ext4_link, ext4_unlink",
+        ],
+    },
+    metrics: &[&MAKE, &GIVE_BACK, &ADD, &REMOVE],
+    inputs: &[],
+    cases: |_: &Machine, _: Effort| vec![Case::new()],
+    run,
+    predict: |_: &Facts<'_>, _: &Metric, _: &Case| -> Result<Prediction, NoPrediction> {
+        Err(NoPrediction::because("what a file system does to its directories and its inodes has no published cost"))
+    },
+};
+
+/// Files that are there beside those that are worked on: as in the case of file.metadata that every run has.
+const FILES: u64 = 1000;
+/// Files and names that are made in one go: enough that a clock reading is nothing, and few, as in file.metadata.
+const COUNT: usize = 16;
+/// Bytes to ask leave for: the blocks that hold them, once for each of the four changes.
+const ROUND_BYTES: u64 = 1 << 20;
+
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+    let tree = Tree::of(bench, "entries", FILES, 1)?;
+    bench.may_write(ROUND_BYTES)?;
+    bench.note(tree.file_system()?);
+    let directory = &tree.directories[0];
+    let names = Names::in_directory(directory)?;
+    bench.time_each([&ADD, &REMOVE], |clock| names.pass(clock))?;
+    drop(names);
+    let [made, given_back] = unnamed(directory, bench.clock())?;
+    bench.record(&MAKE, vec![bench.nanoseconds(made) / COUNT as f64]);
+    bench.record(&GIVE_BACK, vec![bench.nanoseconds(given_back) / COUNT as f64]);
+    Ok(())
+}
+
+/// A file and the names that it gets; all are removed when dropped.
+struct Names {
+    file: PathBuf,
+    others: Vec<PathBuf>,
+}
+
+impl Names {
+    fn in_directory(directory: &Path) -> Result<Self, Stop> {
+        let process = std::process::id();
+        let others = (0..COUNT).map(|number| directory.join(format!("name-{process}-{number}"))).collect();
+        let names = Self { file: directory.join(format!("file-{process}-named")), others };
+        File::create_new(&names.file).map_err(|error| cannot("make", &names.file, &error))?;
+        match fs::hard_link(&names.file, &names.others[0]) {
+            Ok(()) => fs::remove_file(&names.others[0]).map_err(|error| cannot("remove", &names.others[0], &error))?,
+            Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::PermissionDenied) => {
+                return Err(Stop::skip(format!(
+                    "needs a file system on which a file can have several names: {error}; choose another by --dir"
+                )));
+            }
+            Err(error) => return Err(cannot("give another name to", &names.file, &error)),
+        }
+        Ok(names)
+    }
+
+    /// Adds all names and takes them away; the ticks of one of each.
+    fn pass(&self, clock: Clock) -> Result<[u64; 2], Stop> {
+        let added = timed(clock, &self.others, "make the name", |name| fs::hard_link(&self.file, name))?;
+        let removed = timed(clock, &self.others, "remove the name", |name| fs::remove_file(name))?;
+        Ok([added, removed].map(|ticks| ticks / COUNT as u64))
+    }
+}
+
+impl Drop for Names {
+    fn drop(&mut self) {
+        for path in self.others.iter().chain([&self.file]) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Makes files without names in a directory and closes them; the ticks of all of each.
+fn unnamed(directory: &Path, clock: Clock) -> Result<[u64; 2], Stop> {
+    let mut files = Vec::with_capacity(COUNT);
+    let begun = clock.start();
+    for _ in 0..COUNT {
+        files.push(
+            File::options()
+                .write(true)
+                .custom_flags(UNNAMED)
+                .open(directory)
+                .map_err(|error| none(directory, &error))?,
+        );
+    }
+    let made = clock.stop().wrapping_sub(begun);
+    let begun = clock.start();
+    drop(files);
+    Ok([made, clock.stop().wrapping_sub(begun)])
+}
+
+/// That no file without a name could be made. A kernel that does not know the flag takes it for one of a directory.
+fn none(directory: &Path, error: &Error) -> Stop {
+    match error.kind() {
+        ErrorKind::Unsupported | ErrorKind::IsADirectory => Stop::skip(format!(
+            "needs a file system that makes files without a name (O_TMPFILE): {error}; choose another by --dir"
+        )),
+        _ => cannot("make a file without a name in", directory, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kelvin_sys::clock::Script;
+
+    #[test]
+    fn names_and_files_come_and_go_and_leave_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let count = || fs::read_dir(root.path()).unwrap().count();
+        let clock = Clock::Scripted(Script::leak(160));
+        let names = Names::in_directory(root.path()).unwrap();
+        for _ in 0..2 {
+            assert_eq!(names.pass(clock).unwrap(), [10; 2]);
+            assert_eq!(count(), 1);
+        }
+        fs::hard_link(&names.file, &names.others[3]).unwrap();
+        drop(names);
+        assert_eq!(count(), 0);
+        assert_eq!(unnamed(root.path(), clock).unwrap(), [160; 2]);
+        assert_eq!(count(), 0);
+    }
+
+    #[test]
+    fn what_is_not_to_be_had_is_skipped_and_what_fails_says_where() {
+        let skips = |code| matches!(none(Path::new("/d"), &Error::from_raw_os_error(code)), Stop::Skip(_));
+        // EOPNOTSUPP of a file system, EISDIR of a kernel, EACCES of either.
+        assert!(skips(95) && skips(21) && !skips(13));
+        let Err(Stop::Fail(reason)) = unnamed(Path::new("/no such directory"), Clock::MonotonicRaw) else {
+            panic!("made")
+        };
+        assert!(reason.contains("/no such directory"), "{reason}");
+    }
+}

@@ -1,0 +1,147 @@
+//! What a page costs on its way into the page cache, apart from its device and its copy: a byte read of each page of a hole, which
+//! the kernel must find memory for and nothing to put into it.
+//!
+//! It is what reading through an empty page cache costs beyond the device and the copy. It must not be taken for reading of
+//! what is in a file: no device is asked.
+
+use std::os::unix::fs::FileExt;
+
+use kelvin_file::cache::{self, State};
+use kelvin_file::{Access, Order, Requests, Target};
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment};
+use kelvin_sys::clock::Clock;
+use kelvin_sys::mapping::{expect, page_bytes};
+
+use super::axes::{CACHE, ORDER, order, state};
+use super::cached;
+use super::data::{self, MIB};
+
+/// Id of the probe and of its metric.
+pub(super) const ID: &str = "file.page_read";
+
+/// As the reads that it explains: samples count as found.
+pub(super) static METRIC: Metric =
+    Metric::duration(ID, "One pread of a byte of the next page of a hole, the mean over a pass")
+        .over([Some(CACHE), Some(ORDER), None])
+        .headline(Treatment::AsFound)
+        .overhead(Overhead::None)
+        .canaries(Canaries::NONE)
+        .contaminants(Tags::NONE);
+pub(super) static PROBE: Probe = Probe {
+    id: ID,
+    summary: "Taking pages into the page cache that no device has to fill, and finding them there",
+    kind: Kind::Measure,
+    method: Method {
+        how: "A file of 64 MiB that is one hole: where nothing was ever written, the kernel puts zeros into the page cache, \
+              and asks no device. One thread reads the first byte of each page once by pread, and a pass is timed as a whole. \
+              cache=uncached: before each pass the file is dropped by posix_fadvise until mincore and cachestat find no page \
+              of it, and opened afresh; after it all of it must be in memory. cache=cached: all of it is in memory before. \
+              The kernel is told of the order (POSIX_FADV_SEQUENTIAL, POSIX_FADV_RANDOM). The one less the other is what it \
+              takes to find memory for a page, to enter it into the page cache, and to set it to zero.",
+        prediction: "None: the instructions of a file system's way are published nowhere. Predictions of reading through an \
+                     empty page cache rest on these figures.",
+        not_for: "Reading of files that hold something, for which a device must be asked; mapped files.",
+        pitfalls: &[
+            "A page that a device fills need not be set to zero first: of a page of 4 KiB that is some 100 ns too much.",
+            "Free memory that was given back to a host is slow to touch: a file system that puts pages of a device there has \
+             its host wait for it instead.",
+            "A hole of a file that another machine or program serves is asked of that one.",
+            "The kernel takes pages in larger pieces (folios) when it reads ahead, and in single pages in random order.",
+        ],
+        sources: &[
+            "Linux mm/filemap.c: filemap_read; mm/readahead.c: page_cache_ra_order",
+            "Linux fs/mpage.c, fs/ext4/readpage.c, fs/iomap/buffered-io.c: holes",
+            "mincore(2), posix_fadvise(2)",
+        ],
+    },
+    metrics: &[&METRIC],
+    inputs: &[],
+    cases,
+    run,
+    predict,
+};
+
+/// Size of the file: as that of which file.page_write writes pages; much read ahead.
+pub(super) const BYTES: u64 = 64 * MIB;
+
+/// Reading pages in order that are in memory, or are not.
+pub(super) fn in_order(cache: &'static str) -> Case {
+    case(cache, "sequential")
+}
+
+/// The same in random order.
+pub(super) fn in_no_order(cache: &'static str) -> Case {
+    case(cache, "random")
+}
+
+fn case(cache: &'static str, order: &'static str) -> Case {
+    Case::new().with_word(&CACHE.name, cache).with_word(&ORDER.name, order)
+}
+
+fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
+    let mut cases = vec![in_order("cached"), in_order("uncached"), in_no_order("uncached")];
+    if effort > Effort::Quick {
+        cases.push(in_no_order("cached"));
+    }
+    cases
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let (state, order) = (state(case)?, order(case, bench.seed())?);
+    let target = data::hole(bench, BYTES)?;
+    let pages = BYTES / page_bytes() as u64;
+    bench.time_each([&METRIC], |clock| Ok([pass(&target, clock, state, order)? / pages]))
+}
+
+/// The ticks of reading a byte of each page once.
+fn pass(target: &Target, clock: Clock, state: State, order: Order) -> Result<u64, Stop> {
+    cache::bring(target, state).map_err(data::stopped)?;
+    let file = target.open(Access::Buffered).map_err(data::stopped)?;
+    expect(&file, order == Order::Sequential)?;
+    let requests = Requests::new(0..target.bytes(), page_bytes(), order);
+    let begun = clock.start();
+    for request in requests {
+        read_byte(&file, request.offset)?;
+    }
+    let ticks = clock.stop().wrapping_sub(begun);
+    let after = cache::residency(target).map_err(data::stopped)?;
+    if after.mincore == 0 {
+        return Err(Stop::skip(format!("needs a file system that keeps holes in the page cache: afterwards, {after}")));
+    }
+    cached::still(after).map(|_| ticks)
+}
+
+/// Reads a byte of a hole.
+#[inline]
+pub(super) fn read_byte(file: &std::fs::File, offset: u64) -> Result<(), Stop> {
+    let mut byte = [1];
+    match file.read_at(&mut byte, offset) {
+        Ok(1) if byte == [0] => Ok(()),
+        Ok(read) => Err(Stop::fail(format!("a byte of a hole at {offset} was {read} bytes, and {byte:?}"))),
+        Err(error) => Err(Stop::fail(format!("cannot read a byte of a hole at {offset}: {error}"))),
+    }
+}
+
+fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::because(
+        "what a file system and the page cache do for a page has no published cost; predictions of reading through an empty \
+         page cache rest on this figure",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn predictions_find_their_cases() {
+        for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
+            let cases = cases(&crate::testing::machine(), effort);
+            for case in [in_order("cached"), in_order("uncached"), in_no_order("uncached")] {
+                assert!(cases.contains(&case), "{effort:?} {case}");
+            }
+            assert_eq!(cases.contains(&in_no_order("cached")), effort > Effort::Quick);
+        }
+    }
+}

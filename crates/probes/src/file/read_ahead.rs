@@ -1,0 +1,108 @@
+//! How much of a file the kernel reads ahead at a time, once it has seen that the file is read in order.
+//!
+//! It says how much a device has under way for one that reads in order. It must not be taken for what a program gets that reads
+//! elsewhere, for which nothing is read ahead.
+
+use kelvin_file::cache::{self, State};
+use kelvin_file::{Access, Target};
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{
+    Better, Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment, Unit,
+};
+use kelvin_sys::mapping::{FileMapping, expect, page_bytes};
+
+use super::data;
+use super::expected::bytes;
+use super::page_read::{self, BYTES};
+
+/// Id of the probe and of its metric.
+pub(super) const ID: &str = "file.read_ahead";
+
+pub(super) static METRIC: Metric =
+    Metric::rate(ID, "Most bytes that the kernel reads ahead at a time, of a file of 64 MiB that is read in order")
+        .unit(Unit::Bytes, Better::Neither)
+        .headline(Treatment::AsFound)
+        .overhead(Overhead::None)
+        .canaries(Canaries::NONE)
+        .contaminants(Tags::NONE);
+
+pub(super) static PROBE: Probe = Probe {
+    id: ID,
+    summary: "The windows in which the kernel reads ahead, seen in the page cache and not asked of a setting",
+    kind: Kind::Measure,
+    method: Method {
+        how: "A file of 64 MiB that is one hole is dropped by posix_fadvise until mincore and cachestat find no page of it, \
+              opened afresh, and the kernel is told that it will be read in order (POSIX_FADV_SEQUENTIAL). One thread reads \
+              the first byte of each page by pread, and after each asks mincore how far ahead pages are there now. The \
+              largest step is the figure, and all of them are noted.",
+        prediction: "None: how far the kernel reads ahead is a setting of the device or of its file system (read_ahead_kb), \
+                     doubled by the advice, and this is what came of it.",
+        not_for: "Requests that are larger than that: what is asked for at once is read at once, as far as the device takes it.",
+        pitfalls: &[
+            "A setting that is not in force: of some file systems it is another than that of the device below. So it is looked \
+             at what becomes of it.",
+            "A hole of a file that another machine or program serves is asked of that one.",
+        ],
+        sources: &[
+            "Linux mm/readahead.c: get_init_ra_size, get_next_ra_size; mm/fadvise.c",
+            "Documentation/ABI/stable/sysfs-block: read_ahead_kb",
+            "mincore(2), posix_fadvise(2)",
+        ],
+    },
+    metrics: &[&METRIC],
+    inputs: &[],
+    cases: |_: &Machine, _: Effort| vec![Case::new()],
+    run,
+    predict,
+};
+
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+    let target = data::hole(bench, BYTES)?;
+    let steps = steps(&target)?;
+    let words: Vec<String> = steps.iter().map(|&step| bytes(step)).collect();
+    bench.note(format!("read ahead, one after another: {}", words.join(", ")));
+    bench.record(&METRIC, steps.into_iter().max().map(|most| most as f64).into_iter().collect());
+    Ok(())
+}
+
+/// Bytes that were read ahead at a time, while a file of which nothing is in memory was read in order.
+fn steps(target: &Target) -> Result<Vec<u64>, Stop> {
+    cache::bring(target, State::Uncached).map_err(data::stopped)?;
+    let file = target.open(Access::Buffered).map_err(data::stopped)?;
+    expect(&file, true)?;
+    let whole = target.bytes() as usize;
+    let mapping = FileMapping::whole(&file, whole)?;
+    let page = page_bytes();
+    let (mut steps, mut there) = (Vec::new(), 0);
+    for place in (0..whole).step_by(page) {
+        page_read::read_byte(&file, place as u64)?;
+        // Only when the next page has come is it worth to ask how many came with it.
+        if there < whole && mapping.resident(there, page)?[0] {
+            let more = mapping.resident(there, whole - there)?.iter().take_while(|&&page| page).count() * page;
+            steps.push(more as u64);
+            there += more;
+        }
+    }
+    Ok(steps)
+}
+
+fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::because("how far the kernel reads ahead is a setting, of which this is what came"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::data::MIB;
+    use super::*;
+
+    #[test]
+    fn steps_of_reading_ahead_make_up_the_file() {
+        let place = tempfile::NamedTempFile::new_in(".").unwrap();
+        place.as_file().set_len(8 * MIB).unwrap();
+        let target = Target::find(place.path()).unwrap();
+        let steps = steps(&target).unwrap();
+        assert_eq!(steps.iter().sum::<u64>(), 8 * MIB);
+        // The first one is small, for the kernel does not know yet that there will be more.
+        assert!(steps.len() > 2 && steps[0] < MIB, "{steps:?}");
+    }
+}

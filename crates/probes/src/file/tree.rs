@@ -1,0 +1,163 @@
+//! Trees of empty files in which measures of names and inodes work, each in a place of its own on the disk.
+
+use std::fs::{self, File};
+use std::io::Error;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use kelvin_file::Target;
+use kelvin_file::device::Device;
+use kelvin_harness::{Bench, Stop};
+use kelvin_sys::clock::Clock;
+use kelvin_sys::fs::{kind, mark_top, room};
+
+/// Name of the directory in which the trees lie, in the scratch directory.
+const TOP: &str = "kelvin-trees";
+/// Longest time that making the tree may take: a round must end in ten seconds.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes to ask leave for, for each file that is made once: an inode and an entry, with what is around them.
+const FILE_BYTES: u64 = 1024;
+
+/// Directories with files in them that nobody touches.
+pub(super) struct Tree {
+    pub directories: Vec<PathBuf>,
+    pub files: u64,
+}
+
+impl Tree {
+    /// A tree that all rounds of the run share that ask for one of this name and size: the first one makes it.
+    pub(super) fn of(bench: &mut Bench<'_>, name: &str, files: u64, directories: u64) -> Result<Self, Stop> {
+        let top = bench.scratch().join(TOP);
+        let root = top.join(format!("kelvin-{name}-{files}-{directories}"));
+        if !root.exists() {
+            has_inodes(bench.scratch(), files + directories)?;
+            bench.may_write(files * FILE_BYTES)?;
+            top_of_trees(bench, &top)?;
+            // Whole or not at all, whatever becomes of this round; and under a name that no other run has, by which ext4
+            // chooses the group.
+            let unfinished = root.with_extension(std::process::id().to_string());
+            let made = plant(&unfinished, files, directories)
+                .and_then(|()| fs::rename(&unfinished, &root).map_err(|error| cannot("make", &root, &error)));
+            if made.is_err() {
+                // The error tells more than a failure to tidy up after it.
+                let _ = fs::remove_dir_all(&unfinished);
+            }
+            made?;
+        }
+        Ok(Self { directories: (0..directories).map(|number| directory(&root, number)).collect(), files })
+    }
+}
+
+/// The directory in which trees lie, which a file system may spread over its groups; see the pitfalls of file.metadata.
+fn top_of_trees(bench: &mut Bench<'_>, top: &Path) -> Result<(), Stop> {
+    fs::create_dir_all(top).map_err(|error| cannot("make", top, &error))?;
+    if let Err(error) = File::open(top).and_then(|directory| mark_top(&directory)) {
+        bench.note(format!("its trees lie near each other, for this file system spreads no directories: {error}"));
+    }
+    Ok(())
+}
+
+impl Tree {
+    /// The path of one of its files.
+    pub(super) fn file(&self, number: u64) -> PathBuf {
+        let directory = &self.directories[(number % self.directories.len() as u64) as usize];
+        directory.join(file_name(number))
+    }
+
+    /// The kind of file system, and whether it is one that remembers removed files; see the pitfalls of file.metadata.
+    pub(super) fn file_system(&self) -> Result<String, Stop> {
+        let first = self.file(0);
+        let name = kind(&first)?.name();
+        let device = Target::find(&first).map_err(|error| error.to_string()).and_then(|target| Device::below(&target));
+        // The kernel lists the journals under the names of their devices.
+        let journals = fs::read_dir("/proc/fs/jbd2").map(|entries| {
+            let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+            names.collect::<Vec<String>>()
+        });
+        let (Ok(device), Ok(journals)) = (device, journals) else { return Ok(name) };
+        Ok(if name == "ext4" && !has_journal(&journals, &device.name) {
+            "ext4 without a journal: files that were removed in this block group in the last minutes make a new one dearer"
+                .into()
+        } else {
+            name
+        })
+    }
+}
+
+fn file_name(number: u64) -> String {
+    format!("file-{number}")
+}
+
+pub(super) fn directory(root: &Path, number: u64) -> PathBuf {
+    root.join(format!("directory-{number}"))
+}
+
+/// Makes directories below `root`, and files that are spread evenly over them.
+pub(super) fn plant(root: &Path, files: u64, directories: u64) -> Result<(), Stop> {
+    for number in 0..directories {
+        fs::create_dir_all(directory(root, number)).map_err(|error| cannot("make", root, &error))?;
+    }
+    let begun = Instant::now();
+    for file in 0..files {
+        let path = directory(root, file % directories).join(file_name(file));
+        File::create_new(&path).map_err(|error| cannot("make", &path, &error))?;
+        if begun.elapsed() > PATIENCE {
+            return Err(Stop::skip(format!(
+                "needs a file system on which {files} files are made in {} s, and {} were; choose another by --dir",
+                PATIENCE.as_secs(),
+                file + 1
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// That the file system can hold so many more files; one that names no bound can.
+fn has_inodes(scratch: &Path, files: u64) -> Result<(), Stop> {
+    let room = room(scratch)?;
+    if room.total_files == 0 || room.free_files >= 2 * files {
+        return Ok(());
+    }
+    Err(Stop::skip(format!(
+        "needs room for {} files in the scratch directory's file system, which has {}; choose another by --dir",
+        2 * files,
+        room.free_files
+    )))
+}
+
+/// Whether one of the kernel's journals (`vda1-8`: the device and an inode) is on a device.
+fn has_journal(journals: &[String], device: &str) -> bool {
+    journals.iter().any(|journal| journal.rsplit_once('-').is_some_and(|(name, _)| name == device) || journal == device)
+}
+
+/// The ticks of an operation on each of some paths.
+pub(super) fn timed(
+    clock: Clock,
+    paths: &[PathBuf],
+    doing: &str,
+    mut operation: impl FnMut(&Path) -> std::io::Result<()>,
+) -> Result<u64, Stop> {
+    let begun = clock.start();
+    for path in paths {
+        operation(path).map_err(|error| cannot(doing, path, &error))?;
+    }
+    Ok(clock.stop().wrapping_sub(begun))
+}
+
+#[cold]
+pub(super) fn cannot(doing: &str, path: &Path, error: &Error) -> Stop {
+    Stop::fail(format!("cannot {doing} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_is_known_by_its_device() {
+        let journals = ["vda1-8", "dm-0-8", "loop3"].map(str::to_owned);
+        for (device, expected) in [("vda1", true), ("vda", false), ("dm-0", true), ("loop3", true), ("8", false)] {
+            assert_eq!(has_journal(&journals, device), expected, "{device}");
+        }
+    }
+}
