@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Axis, AxisScale, Basis, Better, Canaries, Case, Metric, NoPrediction, Prediction, Treatment, Unit};
-use kelvin_sys::net;
+use kelvin_sys::{cpu, net};
 
 use super::watched::{Sending, Watched, busy, busy_words, share};
 use super::{AGENT, client, over, stopped, told};
 use crate::claimed::fastest_link;
+use crate::net::bandwidth::cpus;
 use crate::net::link::Link;
 use crate::predict::Predicting;
 
@@ -43,7 +44,7 @@ pub(in crate::net) static PROBE: Probe = Probe {
     summary: "Bytes to another host over TCP, by streams (--peer HOST)",
     kind: Kind::Study,
     method: Method {
-        how: "A thread for each stream sends messages of 128 KiB to `kelvin agent` on another host, where a thread for each \
+        how: "A thread for each stream, on the CPUs in turn, sends messages of 128 KiB to `kelvin agent` on another host, where a thread for each \
               takes them. The agent counts what arrives, and says it when it is asked, with its own time: the rate is that \
               between two such answers, 200 ms apart at least. Answers are asked for from the moment on when the rate no longer \
               rises, so that slow start is left out. The buffers of each connection grow by themselves; TCP_INFO, \
@@ -90,8 +91,16 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let sockets = test.socket().iter().map(TcpStream::try_clone).collect::<std::io::Result<Vec<_>>>()?;
     let slice = Duration::from_nanos(bench.slice() as u64);
     let sending = Sending::default();
+    let cpus = cpus(bench);
     let windows = std::thread::scope(|scope| {
-        let senders: Vec<_> = sockets.iter().map(|socket| scope.spawn(|| send(socket, &sending))).collect();
+        let place = |(number, socket)| {
+            let (cpu, sending) = (cpus[number % cpus.len()], &sending);
+            scope.spawn(move || {
+                cpu::pin(&[cpu])?;
+                send(socket, sending)
+            })
+        };
+        let senders: Vec<_> = sockets.iter().enumerate().map(place).collect();
         let windows = Watched::begin(&mut test, &sending).windows(slice);
         sending.is_over.store(true, Ordering::Relaxed);
         for sender in senders {
@@ -103,7 +112,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let known = Link::Tcp(first).describe()?;
     let seen = test.finish().map_err(stopped)?;
     let busy = busy(&windows).ok_or_else(|| Stop::fail("nothing was counted"))?;
-    bench.note(format!("{known}; {}; {}", told(&seen, 1), over(own, &seen)));
+    bench.note(format!("{known}; {}", told(&seen, 1)));
+    bench.note(over(own, &seen));
     bench.note(busy_words(&busy));
     bench.record(&METRIC, windows.windows(2).map(|pair| pair[1].rate_since(&pair[0])).collect());
     bench.record(&BUSY_HERE, vec![busy[0].fullest()]);

@@ -59,11 +59,8 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     if seen.arrived > opened {
         return Err(Stop::fail(format!("the agent accepted {} connections of {opened}", seen.arrived)));
     }
-    bench.note_on_last(format!(
-        "{opened} connections, of which the agent accepted {}; {}; {}",
-        seen.arrived,
-        told(&seen, 1),
-        over(own, &seen)
-    ));
+    let words = told(&seen, 1);
+    bench.note_on_last(format!("{opened} connections, of which the agent accepted {}; {words}", seen.arrived));
+    bench.note_on_last(over(own, &seen));
     Ok(())
 }

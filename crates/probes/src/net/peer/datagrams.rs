@@ -183,7 +183,7 @@ const NO_ROOM: i32 = 105;
 /// What came of it.
 struct Figures {
     windows: Vec<Window>,
-    words: String,
+    notes: [String; 2],
 }
 
 /// Sends datagrams of so many bytes, so many bytes a second or as fast as possible.
@@ -203,7 +203,7 @@ fn measure(bench: &Bench<'_>, bytes: usize, rate: Option<f64>) -> Result<Figures
     })?;
     let known = Link::Udp(socket).describe()?;
     let seen = test.finish().map_err(stopped)?;
-    Ok(Figures { words: format!("{known}; {}; {}", told(&seen, 1), over(own, &seen)), windows })
+    Ok(Figures { windows, notes: [format!("{known}; {}", told(&seen, 1)), over(own, &seen)] })
 }
 
 /// Sends until it is told to stop.
@@ -235,11 +235,12 @@ fn send(socket: &UdpSocket, bytes: usize, rate: Option<f64>, sending: &Sending) 
 
 fn record(bench: &mut Bench<'_>, [arrived, sent, lost, overtaken]: &Four, figures: &Figures) -> Result<(), Stop> {
     let nothing = || Stop::fail("no datagram arrived");
-    let Figures { windows, words } = figures;
+    let Figures { windows, notes } = figures;
     let (first, last) = (windows.first().ok_or_else(nothing)?, windows.last().ok_or_else(nothing)?);
     let dropped = last.counted.dropped - first.counted.dropped;
     let numbers = (&last.counted.numbers, &first.counted.numbers);
-    bench.note(format!("{dropped} datagrams found no room at the agent; {words}"));
+    bench.note(format!("{dropped} datagrams found no room at the agent"));
+    notes.iter().for_each(|note| bench.note(note));
     if let Some(busy) = busy(windows) {
         bench.note(busy_words(&busy));
     }

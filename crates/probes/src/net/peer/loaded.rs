@@ -78,6 +78,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     stream.finish().map_err(stopped)?;
     drop(messages);
     let seen = echo.finish().map_err(stopped)?;
-    bench.note_on_last(format!("{}; {}", told(&seen, 2), over(own, &seen)));
+    bench.note_on_last(told(&seen, 2));
+    bench.note_on_last(over(own, &seen));
     Ok(())
 }

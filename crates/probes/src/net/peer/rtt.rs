@@ -86,8 +86,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         other => return Err(Stop::fail(format!("the case has protocol {other:?}; tcp and udp are known"))),
     };
     let seen = seen.map_err(stopped)?;
-    let words = format!("{}; {}", told(&seen, 1), over(own, &seen));
-    bench.note_on_last(format!("the agent gave {} messages back; {words}", seen.arrived));
+    bench.note_on_last(format!("the agent gave {} messages back; {}", seen.arrived, told(&seen, 1)));
+    bench.note_on_last(over(own, &seen));
     Ok(())
 }
 
