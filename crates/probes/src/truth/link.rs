@@ -30,8 +30,11 @@ const MTU: f64 = 1500.0;
 const OF_HEADERS: f64 = 20.0 + 20.0 + 12.0;
 /// What the shaper counts beside the packet: the header of Ethernet. There is no wire, so nothing else goes over it.
 const ETHERNET: f64 = 14.0;
-/// Bytes that may go at once, and how long a packet may wait. A smaller burst wastes the turns of a coarse timer.
-const SHAPER: [&str; 4] = ["burst", "128kb", "latency", "50ms"];
+/// Bytes that may go at once: what is due in 5 ms, and so much at least. A smaller burst wastes the turns of a timer that comes late.
+const LEAST_BURST: u64 = 128 << 10;
+const BURSTS_PER_SECOND: u64 = 200;
+/// How long a packet may wait.
+const LATENCY: &str = "50ms";
 /// It fills the shaper's queue until a packet is dropped, so that the link has something to carry also when this machine is
 /// busy with other things for a while; one that watches delays keeps the queue nearly empty. It is part of every kernel.
 const CONGESTION_CONTROL: &str = "reno";
@@ -60,7 +63,7 @@ pub(super) static PROBE: Probe = Probe {
     kind: Kind::Truth,
     method: super::method(
         "Two network namespaces are joined by a pair of veth interfaces with an MTU of 1500, of which the sender's has a token \
-         bucket filter (tc tbf, burst 128 kb, latency 50 ms). A TCP stream as in net.bandwidth.tcp, but with Reno's congestion control, goes from one to the other, \
+         bucket filter (tc tbf, a burst of 5 ms and of 128 KiB at least, latency 50 ms). A TCP stream as in net.bandwidth.tcp, but with Reno's congestion control, goes from one to the other, \
          and what arrives is counted for 3 s, after 1.5 s. Of each packet the shaper counts the 1500 bytes and \
          the 14 of Ethernet's header, and 1448 of them are the program's. Beside the rate stands the ratio of what arrived to what \
          the shaper itself counted over the same time (rtnetlink), which is right also when a busy machine gives the shaper its \
@@ -115,8 +118,9 @@ fn shaped_link(rate: u64) -> Result<((Link, Link), Discipline), Stop> {
     configure("ip", &["link", "set", "far", "netns", &far.path()])?;
     configure("ip", &["address", "add", &format!("{here}/30"), "dev", "near"])?;
     configure("ip", &["link", "set", "near", "up"])?;
-    let rate = format!("{rate}bit");
-    configure("tc", &[&["qdisc", "add", "dev", "near", "root", "tbf", "rate", &rate][..], &SHAPER].concat())?;
+    let burst = (rate / 8 / BURSTS_PER_SECOND).max(LEAST_BURST).to_string();
+    let limits = ["rate", &format!("{rate}bit"), "burst", &burst, "latency", LATENCY];
+    configure("tc", &[&["qdisc", "add", "dev", "near", "root", "tbf"][..], &limits].concat())?;
     let shaper = Discipline::of("near")?;
     far.enter()?;
     configure("ip", &["address", "add", &format!("{there}/30"), "dev", "far"])?;
