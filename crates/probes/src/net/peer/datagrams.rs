@@ -148,7 +148,7 @@ const METHOD: Method = Method {
           200 ms apart at least, from the moment on when it no longer rises. Lost are those whose numbers are missing among those \
           that arrived, overtaken those that arrived after a later one; of the lost ones it is noted how many came to the \
           agent's host and found no room in its socket, whose buffer is 4 MiB where the system allows it. What was really sent \
-          stands beside what was to be offered; what this host could not offer for 5 ms is not made up for. How busy both hosts \
+          stands beside what was to be offered; what this host could not offer for 10 ms is not made up for. How busy both hosts \
           were is noted, and a full CPU is named.",
     prediction: "What TCP gets through (net.peer.bandwidth) times the payload of a datagram's packet over that of TCP's on an \
                  Ethernet, or what the slower end can do, taken from both ends on this host (net.stream.udp), or what is \
