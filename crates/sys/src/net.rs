@@ -217,8 +217,9 @@ mod tests {
         for _ in 0..100 {
             near.send_to(&[7; 1000], far.local_addr().unwrap()).unwrap();
         }
-        far.set_nonblocking(true).unwrap();
-        let arrived = (0..100).take_while(|_| far.recv(&mut [0; 1000]).is_ok()).count();
+        // A busy kernel may hand over some of them later.
+        far.set_read_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
+        let arrived = std::iter::from_fn(|| far.recv(&mut [0; 1000]).ok()).count();
         assert!((1..100).contains(&arrived), "{arrived}");
         assert_eq!(dropped(&far).unwrap(), 100 - arrived as u32);
     }
