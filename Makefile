@@ -92,6 +92,8 @@ bench: build ## how right, repeatable, cheap and sturdy the numbers are: about a
 	$(PYTHON) bench/canaries.py --kelvin $(KELVIN)
 	$(PYTHON) bench/cost.py --kelvin $(KELVIN)
 	$(PYTHON) bench/faults.py --kelvin $(KELVIN)
+	$(PYTHON) bench/other_host.py --kelvin $(KELVIN)
+	$(PYTHON) bench/hostile.py --kelvin $(KELVIN)
 
 clean: ## remove what was built
 	$(CARGO) clean

@@ -207,6 +207,20 @@ fn a_link_to_another_host_is_measured_as_fast_as_it_is() {
     assert!((1000.0..200e6).contains(&loaded["headline"].as_f64().unwrap()), "{loaded}");
     let notes = loaded["notes"].to_string();
     assert!(notes.contains("the stream carried") && notes.contains("congestion control"), "{notes}");
+    let notes = result(&run, "net.peer.bandwidth", "")["outcome"]["measured"]["notes"].to_string();
+    for words in ["congestion control", "driver veth", "MTU 1500", "at the agent its busiest thread took"] {
+        assert!(notes.contains(words), "{words:?} is not in {notes}");
+    }
+    let busy = headline("net.peer.bandwidth.busy_there");
+    assert!((0.0..1.5).contains(&busy), "{busy}");
+    // As fast as possible no more arrives than the link carries: 1472 of 1514 bytes; what is offered below that arrives.
+    let fastest = headline("net.peer.bandwidth.udp") * 8.0;
+    assert!((50e6..102e6).contains(&fastest), "{fastest}");
+    let offered = headline("net.peer.offered") * 8.0;
+    assert!((5e6..10.5e6).contains(&offered), "{offered}");
+    for metric in ["net.peer.bandwidth.udp.lost", "net.peer.offered.lost"] {
+        assert!((0.0..1.0).contains(&headline(metric)), "{metric}");
+    }
     for word in ["tcp", "udp"] {
         let round_trip = result(&run, "net.peer.rtt", word);
         assert!(round_trip["outcome"]["measured"]["headline"].as_f64().unwrap() > 1000.0, "{round_trip}");

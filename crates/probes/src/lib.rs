@@ -4,6 +4,7 @@
 //! is explicit because it fixes the order of runs and reports.
 #![forbid(unsafe_code)]
 
+mod claimed;
 mod cpu;
 mod file;
 mod memory;

@@ -6,22 +6,25 @@ use kelvin_model::{Attempt, Case};
 
 /// What the shaper lets through that is payload: 1448 bytes of each packet, of which it counts 1514.
 const EXPECTED: f64 = 1448.0 / 1514.0;
+/// Bytes that the shaper may save up while its sender waits for a processor, and seconds over which is counted.
+const SAVED: f64 = 131_072.0;
+const SECONDS: f64 = 3.0;
 /// Rounds of each rate at most.
 const ROUNDS: usize = 8;
 
-fn is_right(share: f64) -> bool {
-    (share / EXPECTED - 1.0).abs() < 0.02
+/// Whether what arrived is right, of the rate and of what the shaper says that it let through. At the fastest rate a machine that
+/// is busy with other tests may be what limits it, and only the second is known.
+fn is_right(rate: u64, (share, counted): (f64, f64)) -> bool {
+    (counted - 1.0).abs() < 0.02 && (rate > 100_000_000 || (share / EXPECTED - 1.0).abs() < 0.02)
 }
 
 #[test]
 #[allow(clippy::print_stderr)]
-fn a_shaped_link_carries_its_rate_within_two_percent() {
-    // At the fastest rate a machine that is busy with other tests may be what limits it.
-    for rate in [10_000_000u64, 100_000_000] {
-        let mut shares = Vec::new();
-        // A busy machine gives the shaper its turns late, and what it may not save up is lost: rounds can only be too
-        // slow for that reason, and one of them must be right.
-        while shares.len() < ROUNDS && !shares.iter().any(|share| is_right(*share)) {
+fn a_shaped_link_carries_its_rate_and_what_its_shaper_counts_within_two_percent() {
+    for rate in [10_000_000u64, 100_000_000, 1_000_000_000] {
+        let mut found = Vec::new();
+        // A busy machine gives the shaper its turns late, and its receiver too: one round of a few must be right.
+        while found.len() < ROUNDS && !found.iter().any(|&one| is_right(rate, one)) {
             let case = Case::new().with("rate", rate);
             let readings = match common::run_probe("truth.link", &case, 40) {
                 Attempt::Measured(readings) => readings,
@@ -29,10 +32,12 @@ fn a_shaped_link_carries_its_rate_within_two_percent() {
                 other => panic!("{other:?}"),
             };
             let share = common::median(&readings[0]) * 8.0 / rate as f64;
-            assert!(share < EXPECTED * 1.02, "{rate} bit/s: {share} of it arrive, and {EXPECTED} may at most");
-            shares.push(share);
+            let most = EXPECTED * 1.02 + SAVED * 8.0 / (rate as f64 * SECONDS);
+            assert!(share < most, "{rate} bit/s: {share} of it arrive, and {most} may at most");
+            found.push((share, common::median(&readings[1])));
         }
-        assert!(shares.iter().any(|share| is_right(*share)), "{rate} bit/s: {shares:?} of it, not {EXPECTED}");
+        let is_any = found.iter().any(|&one| is_right(rate, one));
+        assert!(is_any, "{rate} bit/s: {found:?} of it and of what the shaper let through, not {EXPECTED} and 1");
     }
     // The namespaces are gone with the process.
     let interfaces = std::fs::read_to_string("/proc/net/dev").unwrap();

@@ -1,9 +1,9 @@
-//! What a network interface says through the ethtool ioctl: which offloads are on.
+//! What a network interface says through the ethtool ioctl: its driver, the rate that it claims, which offloads are on.
 
-use std::io::ErrorKind;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
-use crate::{Error, Result, check};
+use crate::net::interface::{request, socket};
+use crate::{Result, check};
 
 /// Command numbers of `linux/ethtool.h` that read one boolean, and the names that ethtool(8) gives them.
 const BOOLEANS: [(u32, &str); 6] = [
@@ -20,11 +20,37 @@ const FLAG_LRO: u32 = 1 << 15;
 /// `SIOCETHTOOL` of `linux/sockios.h`.
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 
+/// `ETHTOOL_GDRVINFO` and `ETHTOOL_GSET`; the latter is old, and every driver that has its successor answers it too.
+const GET_DRIVER: u32 = 0x3;
+const GET_SETTINGS: u32 = 0x1;
+
 /// `struct ethtool_value` of `linux/ethtool.h`.
 #[repr(C)]
 struct Value {
     command: u32,
     data: u32,
+}
+
+/// `struct ethtool_drvinfo` of `linux/ethtool.h`.
+#[repr(C)]
+struct DriverInfo {
+    command: u32,
+    name: [u8; 32],
+    /// Versions, place on the bus, and numbers of further questions.
+    more: [u8; 160],
+}
+
+/// `struct ethtool_cmd` of `linux/ethtool.h`.
+#[repr(C)]
+#[derive(Default)]
+struct Settings {
+    command: u32,
+    modes: [u32; 2],
+    speed: u16,
+    wiring: [u8; 6],
+    packets: [u32; 2],
+    speed_high: u16,
+    more: [u16; 7],
 }
 
 /// The offloads that are on for a network interface, by the names of ethtool(8).
@@ -33,10 +59,7 @@ struct Value {
 /// `InvalidInput` for a name that no interface can have, otherwise those of socket(2) and of the ioctl: `Unsupported`
 /// where the driver answers none of the questions, `NotFound`-like `ENODEV` without such an interface.
 pub fn offloads(interface: &str) -> Result<Vec<&'static str>> {
-    // SAFETY: socket(2) takes no pointers.
-    let descriptor = check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
-    // SAFETY: the descriptor was just made and nothing else owns it.
-    let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    let socket = socket()?;
     let mut on = Vec::new();
     let mut answered = false;
     for (command, name) in BOOLEANS {
@@ -60,28 +83,75 @@ pub fn offloads(interface: &str) -> Result<Vec<&'static str>> {
     Ok(on)
 }
 
+/// The driver of a network interface, as it calls itself: `virtio_net`, `veth`.
+///
+/// # Errors
+/// As for [`offloads`].
+pub fn driver(interface: &str) -> Result<String> {
+    let mut about = DriverInfo { command: GET_DRIVER, name: [0; 32], more: [0; 160] };
+    put(&socket()?, interface, &mut about)?;
+    let end = about.name.iter().position(|&byte| byte == 0).unwrap_or(about.name.len());
+    Ok(String::from_utf8_lossy(&about.name[..end]).into_owned())
+}
+
+/// Bits a second that a network interface claims; `None` where its driver states none. A virtual one states what it likes.
+///
+/// # Errors
+/// As for [`offloads`].
+pub fn claimed_rate(interface: &str) -> Result<Option<f64>> {
+    let mut settings = Settings { command: GET_SETTINGS, ..Settings::default() };
+    put(&socket()?, interface, &mut settings)?;
+    let megabits = u32::from(settings.speed) | u32::from(settings.speed_high) << 16;
+    // All ones of either half, and nothing, are no rate.
+    Ok((megabits != 0 && megabits != u32::MAX && megabits != 0xffff).then(|| f64::from(megabits) * 1e6))
+}
+
 /// One question to the driver.
 fn ask(socket: &OwnedFd, interface: &str, command: u32) -> Result<u32> {
-    let bytes = interface.as_bytes();
-    if bytes.is_empty() || bytes.len() >= libc::IFNAMSIZ || bytes.contains(&0) {
-        return Err(Error::new(ErrorKind::InvalidInput, format!("no interface can be named {interface:?}")));
-    }
     let mut value = Value { command, data: 0 };
-    // SAFETY: all-zero bytes are a valid `ifreq`: integers, characters and null pointers.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (place, byte) in request.ifr_name.iter_mut().zip(bytes) {
-        *place = *byte as libc::c_char;
-    }
-    request.ifr_ifru.ifru_data = (&raw mut value).cast();
-    // SAFETY: the request names its interface with a terminated string (the length was checked above), and its data
-    // pointer leads to a live ethtool_value, which is what these commands read and write.
-    check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) })?;
+    put(socket, interface, &mut value)?;
     Ok(value.data)
+}
+
+/// What the ethtool ioctl reads and writes: a command, and as much as that command is about.
+///
+/// # Safety
+/// The structure must be the one that its command fills, and every pattern of bytes must be a value of it.
+unsafe trait Question {}
+// SAFETY: integers; `struct ethtool_value`.
+unsafe impl Question for Value {}
+// SAFETY: integers and bytes; `struct ethtool_drvinfo`.
+unsafe impl Question for DriverInfo {}
+// SAFETY: integers; `struct ethtool_cmd`.
+unsafe impl Question for Settings {}
+
+/// Has the driver fill in the answer.
+fn put<Q: Question>(socket: &OwnedFd, interface: &str, question: &mut Q) -> Result<()> {
+    let mut request = request(interface)?;
+    request.ifr_ifru.ifru_data = (&raw mut *question).cast();
+    // SAFETY: the request names its interface with a terminated string, and its data pointer leads to a live structure, which
+    // is what its command reads and writes, as `Question` promises.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) }).map(drop)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
+
     use super::*;
+
+    #[test]
+    fn what_the_kernel_fills_is_as_large_as_it_thinks() {
+        assert_eq!((size_of::<Value>(), size_of::<DriverInfo>(), size_of::<Settings>()), (8, 196, 44));
+        assert_eq!(std::mem::offset_of!(Settings, speed_high), 28);
+    }
+
+    #[test]
+    fn loopback_claims_no_rate() {
+        // Drivers need not answer; loopback names no driver of its own.
+        assert!(!matches!(claimed_rate("lo"), Ok(Some(_))));
+        assert!(driver("nosuchif0").is_err());
+    }
 
     #[test]
     fn loopback_answers() {

@@ -6,6 +6,7 @@
 
 pub mod bounce;
 pub mod bus;
+pub mod busy;
 pub mod calls;
 pub mod child;
 pub mod clock;

@@ -1,6 +1,8 @@
 //! What sockets can be asked and told beyond the standard library: congestion control, buffers, what TCP knows.
 
+pub mod discipline;
 pub mod icmp;
+pub mod interface;
 pub mod namespace;
 pub mod sending;
 pub mod tap;
@@ -11,6 +13,10 @@ use crate::{Error, Result, check};
 
 /// Longest name of a congestion control: `TCP_CA_NAME_MAX` of `linux/tcp.h`.
 const NAME_BYTES: usize = 16;
+/// `SO_MEMINFO` of `asm-generic/socket.h`, and of `linux/sock_diag.h` its figures, and which of them is `SK_MEMINFO_DROPS`.
+const SO_MEMINFO: libc::c_int = 55;
+const MEMORY_FIGURES: usize = 9;
+const DROPPED: usize = 8;
 
 /// What the kernel knows of a TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +93,14 @@ pub fn buffers(socket: &impl AsFd) -> Result<Buffers> {
     })
 }
 
+/// Datagrams that came for a socket and found no room in its buffer, since it was opened.
+///
+/// # Errors
+/// `ENOPROTOOPT` of a kernel before 4.12.
+pub fn dropped(socket: &impl AsFd) -> Result<u32> {
+    Ok(option::<[u32; MEMORY_FIGURES]>(socket, libc::SOL_SOCKET, SO_MEMINFO)?.0[DROPPED])
+}
+
 /// Asks for so many bytes in each of a socket's buffers; the kernel grants no more than its limits, which is no error:
 /// ask what was obtained. A TCP socket's buffers no longer grow by themselves afterwards.
 pub fn set_buffers(socket: &impl AsFd, bytes: u32) -> Result<()> {
@@ -138,6 +152,8 @@ unsafe impl Plain for u32 {}
 unsafe impl Plain for [u8; NAME_BYTES] {}
 // SAFETY: integers.
 unsafe impl Plain for libc::tcp_info {}
+// SAFETY: integers.
+unsafe impl Plain for [u32; MEMORY_FIGURES] {}
 
 /// An option, and how many bytes of it the kernel filled; the rest is zero.
 fn option<T: Plain>(socket: &impl AsFd, level: libc::c_int, name: libc::c_int) -> Result<(T, usize)> {
@@ -191,6 +207,21 @@ mod tests {
         reset_on_close(&far).unwrap();
         drop(far);
         assert_eq!(near.read(&mut [0]).unwrap_err().raw_os_error(), Some(libc::ECONNRESET));
+    }
+
+    #[test]
+    fn datagrams_that_find_no_room_are_counted() {
+        let [near, far] = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+        set_buffers(&far, 4096).unwrap();
+        assert_eq!(dropped(&far).unwrap(), 0);
+        for _ in 0..100 {
+            near.send_to(&[7; 1000], far.local_addr().unwrap()).unwrap();
+        }
+        // A busy kernel may hand over some of them later.
+        far.set_read_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
+        let arrived = std::iter::from_fn(|| far.recv(&mut [0; 1000]).ok()).count();
+        assert!((1..100).contains(&arrived), "{arrived}");
+        assert_eq!(dropped(&far).unwrap(), 100 - arrived as u32);
     }
 
     #[test]

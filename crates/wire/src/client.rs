@@ -40,6 +40,7 @@ pub fn addresses(peer: &str) -> std::result::Result<Vec<SocketAddr>, String> {
 pub struct Client {
     channel: Channel,
     agent: SocketAddr,
+    own: SocketAddr,
 }
 
 impl Client {
@@ -53,7 +54,8 @@ impl Client {
             match TcpStream::connect_timeout(&agent, HANDSHAKE) {
                 Ok(stream) => {
                     stream.set_nodelay(true).map_err(Error::call("set up the connection"))?;
-                    return Ok(Self { channel: handshake::client(stream, secret, HANDSHAKE)?, agent });
+                    let own = stream.local_addr().map_err(Error::call("see the address"))?;
+                    return Ok(Self { channel: handshake::client(stream, secret, HANDSHAKE)?, agent, own });
                 }
                 Err(error) => last = Some(error),
             }
@@ -67,18 +69,18 @@ impl Client {
         self.agent
     }
 
+    /// The address of this end.
+    pub fn own(&self) -> SocketAddr {
+        self.own
+    }
+
     /// Has every message of so many bytes come back over a connection of TCP, with `TCP_NODELAY` on both ends.
     ///
     /// # Errors
     /// An agent that refuses, or cannot be reached at the port that it names.
     pub fn echo_tcp(&mut self, bytes: u32) -> Result<Test<'_, TcpStream>> {
         let (address, cookie) = self.ask(&Ask::Echo { transport: Transport::Tcp, bytes })?;
-        let mut stream =
-            TcpStream::connect_timeout(&address, HANDSHAKE).map_err(Error::call("connect for the test"))?;
-        stream.set_nodelay(true).map_err(Error::call("set up the test"))?;
-        Deadline::within(HANDSHAKE).drain(&mut stream, &cookie, "take the cookie")?;
-        stream.wait_at_most(SILENCE).map_err(Error::call("set up the test"))?;
-        Ok(Test { client: self, socket: stream })
+        Ok(Test { socket: stream(address, &cookie)?, client: self })
     }
 
     /// Has every datagram of so many bytes come back.
@@ -86,13 +88,29 @@ impl Client {
     /// # Errors
     /// An agent that refuses, or to which no datagram finds its way and back.
     pub fn echo_udp(&mut self, bytes: u32) -> Result<Test<'_, UdpSocket>> {
-        let (address, cookie) = self.ask(&Ask::Echo { transport: Transport::Udp, bytes })?;
-        let mut own = self.channel.stream().local_addr().map_err(Error::call("see the address"))?;
+        let socket = self.introduced(&Ask::Echo { transport: Transport::Udp, bytes })?;
+        Ok(Test { client: self, socket })
+    }
+
+    /// Has the agent take datagrams of so many bytes and count them; each must begin with its number, from 1 on, as
+    /// [`crate::numbered`] says.
+    ///
+    /// # Errors
+    /// An agent that refuses, or to which no datagram finds its way and back.
+    pub fn datagrams(&mut self, bytes: u32) -> Result<Test<'_, Datagrams>> {
+        let socket = Datagrams(self.introduced(&Ask::TakeDatagrams { bytes })?);
+        Ok(Test { client: self, socket })
+    }
+
+    /// A socket for the datagrams of a test, which the agent knows.
+    fn introduced(&mut self, ask: &Ask) -> Result<UdpSocket> {
+        let (address, cookie) = self.ask(ask)?;
+        let mut own = self.own;
         own.set_port(0);
         let socket = UdpSocket::bind(own).map_err(Error::call("open a socket for the test"))?;
         socket.connect(address).map_err(Error::call("open a socket for the test"))?;
         introduce(&socket, &cookie)?;
-        Ok(Test { client: self, socket })
+        Ok(socket)
     }
 
     /// Opens so many connections, of which the agent takes and counts all that comes.
@@ -174,6 +192,15 @@ pub struct Test<'a, S> {
     socket: S,
 }
 
+/// A socket whose datagrams the agent counts.
+#[derive(Debug)]
+pub struct Datagrams(pub UdpSocket);
+
+/// What a test has for a socket in which the agent counts what comes, and says it when it is asked.
+pub trait IsCounted {}
+impl IsCounted for Vec<TcpStream> {}
+impl IsCounted for Datagrams {}
+
 impl<S> Test<'_, S> {
     /// The socket.
     pub fn socket(&mut self) -> &mut S {
@@ -202,7 +229,7 @@ impl Test<'_, UdpSocket> {
     }
 }
 
-impl Test<'_, Vec<TcpStream>> {
+impl<S: IsCounted> Test<'_, S> {
     /// What has arrived by now, counted by the agent in its own time.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use crate::error::is_late;
 use crate::{Error, Result};
 
 /// What bytes travel over, with a limit to the time that a call takes.
@@ -86,7 +87,7 @@ impl Deadline {
     fn pass(&self, error: io::Error, doing: &'static str) -> Result<()> {
         match error.kind() {
             io::ErrorKind::Interrupted if kelvin_sys::interrupt::requested().is_none() => Ok(()),
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Err(self.late(doing)),
+            _ if is_late(&error) => Err(self.late(doing)),
             _ => Err(Error::call(doing)(error)),
         }
     }

@@ -88,3 +88,8 @@ impl Error {
         }
     }
 }
+
+/// Whether a call ended because its time was over.
+pub(crate) fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}

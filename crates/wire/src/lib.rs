@@ -10,13 +10,16 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+pub mod busy;
 pub mod channel;
 pub mod client;
 pub mod deadline;
 pub mod error;
 pub mod frame;
 pub mod handshake;
+pub mod interface;
 pub mod message;
+pub mod numbered;
 pub mod secret;
 mod service;
 #[cfg(test)]

@@ -4,6 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::busy::Busy;
+use crate::interface::Interface;
+use crate::numbered::Numbered;
+
 /// A number by which a connection, or a datagram, is known to belong to a test.
 pub type Cookie = [u8; 16];
 
@@ -33,6 +37,11 @@ pub enum Ask {
         /// The connections.
         streams: u32,
     },
+    /// Take datagrams of so many bytes, each with its number, and count them.
+    TakeDatagrams {
+        /// Bytes of a datagram.
+        bytes: u32,
+    },
     /// Accept connections, and close those that were closed.
     Accept,
     /// Say what has arrived by now of the test that goes on.
@@ -46,6 +55,7 @@ impl fmt::Display for Ask {
         match self {
             Self::Echo { transport, bytes } => write!(out, "asks for messages of {bytes} bytes back over {transport}"),
             Self::Take { streams } => write!(out, "sends by {streams} connections"),
+            Self::TakeDatagrams { bytes } => write!(out, "sends datagrams of {bytes} bytes"),
             Self::Accept => write!(out, "asks for connections to be accepted"),
             Self::Count => write!(out, "asks what arrived"),
             Self::End => write!(out, "asks for the end of a test"),
@@ -85,21 +95,29 @@ pub enum Answer {
 }
 
 /// What has arrived at a moment.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counted {
-    /// Bytes of streams.
+    /// Bytes of streams, or of datagrams.
     pub bytes: u64,
     /// Nanoseconds since the test began, by the agent's clock, when they were counted.
     pub at: u64,
+    /// What the numbers of datagrams say; of streams, nothing.
+    pub numbers: Numbered,
+    /// Datagrams that came to the agent's host and found no room in the socket: the agent was too slow for them.
+    pub dropped: u64,
+    /// How busy the agent's host was since it was asked before.
+    pub busy: Busy,
 }
 
 /// What the agent saw of a test.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
-    /// What arrived: whole messages of an echo, bytes of streams, connections.
+    /// What arrived: whole messages of an echo, bytes of streams and of datagrams that are counted, connections.
     pub arrived: u64,
     /// Nanoseconds of CPU time of the threads that served it: in user mode, and in the kernel.
     pub cpu_nanoseconds: [u64; 2],
     /// Most tests that the agent served at one time, this one counted: more than one, and each had only a part of it.
     pub tests: u32,
+    /// The agent's own interface over which it went, where its system says which that is.
+    pub interface: Option<Interface>,
 }

@@ -2,7 +2,8 @@
 
 mod take;
 
-use std::io::{ErrorKind, Read, Write};
+use std::cell::Cell;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,6 +15,8 @@ use kelvin_sys::usage::{Who, usage};
 use crate::agent::Limits;
 use crate::channel::Channel;
 use crate::deadline::Deadline;
+use crate::error::is_late;
+use crate::interface::Interface;
 use crate::message::{Answer, Ask, Cookie, Seen, Transport};
 use crate::secret::nonce;
 use crate::{Error, Result};
@@ -26,7 +29,7 @@ const LARGEST_DATAGRAM: u32 = 65_507;
 /// Serves one test, and says what was seen of it.
 pub fn serve(ask: &Ask, channel: &mut Channel, limits: &Limits, tests: &AtomicU32) -> Result<Seen> {
     let served = Served::begin(tests);
-    let before = used();
+    let before = cpu_time();
     let mut seen = match *ask {
         Ask::Echo { transport, bytes } => {
             check_size(transport, bytes, limits)?;
@@ -36,18 +39,23 @@ pub fn serve(ask: &Ask, channel: &mut Channel, limits: &Limits, tests: &AtomicU3
             };
             Seen { arrived, ..Seen::default() }
         }
-        Ask::Take { streams } => take::serve(channel, streams, limits, &served)?,
+        Ask::Take { streams } => take::streams(channel, streams, limits, &served)?,
+        Ask::TakeDatagrams { bytes } => {
+            check_size(Transport::Udp, bytes, limits)?;
+            take::datagrams(channel, bytes, limits, &served)?
+        }
         Ask::Accept => Seen { arrived: accept_all(channel, limits, &served)?, ..Seen::default() },
         Ask::Count | Ask::End => return Err(Error::Refused("no test goes on".into())),
     };
-    for (all, (now, before)) in seen.cpu_nanoseconds.iter_mut().zip(used().into_iter().zip(before)) {
+    for (all, (now, before)) in seen.cpu_nanoseconds.iter_mut().zip(cpu_time().into_iter().zip(before)) {
         *all += now - before;
     }
-    Ok(Seen { tests: served.most(), ..seen })
+    let own = channel.stream().local_addr().map_err(Error::call("see the address"))?;
+    Ok(Seen { tests: served.most(), interface: Interface::with_address(own.ip()), ..seen })
 }
 
 /// CPU time of this thread in user mode and in the kernel, in nanoseconds.
-fn used() -> [u64; 2] {
+fn cpu_time() -> [u64; 2] {
     let used = usage(Who::Thread);
     [used.user, used.system]
 }
@@ -67,23 +75,22 @@ fn check_size(transport: Transport, bytes: u32, limits: &Limits) -> Result<()> {
 /// A test that is counted while it lasts.
 struct Served<'a> {
     now: &'a AtomicU32,
-    most: AtomicU32,
+    most: Cell<u32>,
 }
 
 impl<'a> Served<'a> {
     fn begin(now: &'a AtomicU32) -> Self {
-        let most = AtomicU32::new(now.fetch_add(1, Ordering::Relaxed) + 1);
-        Self { now, most }
+        Self { now, most: Cell::new(now.fetch_add(1, Ordering::Relaxed) + 1) }
     }
 
     /// Notes how many there are at this moment.
     fn look(&self) {
-        self.most.fetch_max(self.now.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.most.set(self.most.get().max(self.now.load(Ordering::Relaxed)));
     }
 
     fn most(&self) -> u32 {
         self.look();
-        self.most.load(Ordering::Relaxed)
+        self.most.get()
     }
 }
 
@@ -205,9 +212,15 @@ fn echo_stream(channel: &mut Channel, bytes: usize, limits: &Limits, served: &Se
     Ok(0)
 }
 
-/// Sends back datagrams that come from the client, which it tells by one with the cookie; until the client says something, or
-/// goes, on the control connection.
+/// Sends back datagrams that come from the client, until it says something, or goes, on the control connection.
 fn echo_datagrams(channel: &mut Channel, bytes: usize, limits: &Limits, served: &Served<'_>) -> Result<u64> {
+    let (socket, _) = introduced(channel, limits)?;
+    echo_until_said(channel, &socket, &mut vec![0; bytes], limits, served)
+}
+
+/// A socket for datagrams of the client and of nobody else: it tells itself by one with the cookie, which is given back. So
+/// an address is known to be that of who knows the secret before anything else is sent to it.
+fn introduced(channel: &mut Channel, limits: &Limits) -> Result<(UdpSocket, Cookie)> {
     const DOING: &str = "send the first datagram";
     let socket = UdpSocket::bind(beside(channel)?).map_err(Error::call("open a socket for the test"))?;
     let address = socket.local_addr().map_err(Error::call("see the address"))?;
@@ -221,14 +234,13 @@ fn echo_datagrams(channel: &mut Channel, bytes: usize, limits: &Limits, served: 
             Ok((count, from)) if from.ip() == client && count == said.len() && is_equal(&said, &cookie) => {
                 socket.connect(from).map_err(Error::call("set up the test"))?;
                 socket.send(&said).map_err(Error::call("answer the first datagram"))?;
-                break;
+                return Ok((socket, cookie));
             }
             Ok(_) => {}
-            Err(error) if is_over(&error) => {}
+            Err(error) if is_late(&error) => {}
             Err(error) => return Err(Error::call(DOING)(error)),
         }
     }
-    echo_until_said(channel, &socket, &mut vec![0; bytes], limits, served)
 }
 
 /// The second part. A datagram of another size is the first one again, whose answer was lost: it is answered, and not counted.
@@ -253,7 +265,7 @@ fn echo_until_said(
                     is_in_time(begun, limits)?;
                 }
             }
-            Err(error) if is_over(&error) => {
+            Err(error) if is_late(&error) => {
                 if said_end(channel, limits)? {
                     return Ok(messages);
                 }
@@ -268,11 +280,6 @@ fn echo_until_said(
     }
 }
 
-/// Whether a call ended because its time was over.
-fn is_over(error: &std::io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
-}
-
 fn is_in_time(begun: Instant, limits: &Limits) -> Result<()> {
     if begun.elapsed() <= limits.test {
         return Ok(());
@@ -285,5 +292,5 @@ fn late(limits: &Limits) -> Error {
 }
 
 fn broken(limits: &Limits) -> impl Fn(std::io::Error) -> Error {
-    move |error| if is_over(&error) { late(limits) } else { Error::call("go on with the test")(error) }
+    move |error| if is_late(&error) { late(limits) } else { Error::call("go on with the test")(error) }
 }

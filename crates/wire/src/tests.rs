@@ -8,6 +8,7 @@ use kelvin_sys::random::split_mix;
 
 use crate::channel::Channel;
 use crate::deadline::{Connection, Deadline};
+use crate::handshake::PROTOCOL;
 use crate::message::{Answer, Ask, Transport};
 use crate::secret::{Nonce, Secret, Side};
 use crate::{Error, Result, frame, handshake};
@@ -174,17 +175,18 @@ fn whoever_is_no_agent_or_another_version_is_told_apart() {
     };
     let none = Secret::none();
     assert!(meet(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), &none).contains("announced a frame of"));
-    assert!(meet(hello("another", 1, false), &none).contains("is no kelvin agent"));
+    assert!(meet(hello("another", PROTOCOL, false), &none).contains("is no kelvin agent"));
     assert!(meet(framed(b"{}"), &none).contains("is no kelvin agent"));
-    let version = meet(hello("kelvin agent", 2, false), &none);
-    assert!(version.contains("version 2 of the protocol (kelvin 9.9.9) and this one version 1"), "{version}");
-    assert!(meet(hello("kelvin agent", 1, true), &none).contains("wants a secret: give the file"));
+    let version = meet(hello("kelvin agent", PROTOCOL + 1, false), &none);
+    let told = format!("version {} of the protocol (kelvin 9.9.9) and this one version {PROTOCOL}", PROTOCOL + 1);
+    assert!(version.contains(&told), "{version}");
+    assert!(meet(hello("kelvin agent", PROTOCOL, true), &none).contains("wants a secret: give the file"));
     // An agent that claims to need none is not believed by a client that brings one.
-    assert!(meet(hello("kelvin agent", 1, false), &secret()).contains("not that of the other side"));
+    assert!(meet(hello("kelvin agent", PROTOCOL, false), &secret()).contains("not that of the other side"));
     // One that does not know it, but lets everybody in, neither.
     let proof = [0_u8; 32];
     let welcome = framed(serde_json::json!({ "welcome": { "proof": proof } }).to_string().as_bytes());
-    let liar = [hello("kelvin agent", 1, true), welcome].concat();
+    let liar = [hello("kelvin agent", PROTOCOL, true), welcome].concat();
     assert!(meet(liar, &secret()).contains("not that of the other side"));
 }
 
@@ -192,9 +194,9 @@ fn whoever_is_no_agent_or_another_version_is_told_apart() {
 fn beginnings() -> Vec<Vec<u8>> {
     let nonce = [5_u8; 32];
     let agent = serde_json::json!({
-        "name": "kelvin agent", "protocol": 1, "program": "0.1.0", "secret": true, "nonce": nonce
+        "name": "kelvin agent", "protocol": PROTOCOL, "program": "0.1.0", "secret": true, "nonce": nonce
     });
-    let client = serde_json::json!({ "protocol": 1, "program": "0.1.0", "nonce": nonce, "proof": nonce });
+    let client = serde_json::json!({ "protocol": PROTOCOL, "program": "0.1.0", "nonce": nonce, "proof": nonce });
     let welcome = serde_json::json!({ "welcome": { "proof": nonce } });
     let ask = sent(&[Ask::Echo { transport: Transport::Udp, bytes: 64 }]).remove(0);
     let agent = framed(agent.to_string().as_bytes());

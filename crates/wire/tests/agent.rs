@@ -1,13 +1,15 @@
 //! A real agent on loopback: what it serves, whom it turns away, and what strangers cost it.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use kelvin_wire::agent::{Agent, Event, Limits};
-use kelvin_wire::client::{Client, addresses};
+use kelvin_wire::client::{Client, Datagrams, Test, addresses};
+use kelvin_wire::message::Counted;
+use kelvin_wire::numbered::Numbered;
 use kelvin_wire::secret::Secret;
 use kelvin_wire::{Error, PORT};
 
@@ -115,6 +117,79 @@ fn streams_are_counted_where_they_arrive() {
     });
 }
 
+/// Numbered datagrams of 100 bytes.
+fn send_numbered(socket: &UdpSocket, numbers: impl IntoIterator<Item = u64>) {
+    for number in numbers {
+        let mut datagram = [0; 100];
+        datagram[..8].copy_from_slice(&number.to_le_bytes());
+        socket.send(&datagram).unwrap();
+    }
+}
+
+/// Asks what has come until it is so many datagrams.
+fn until_arrived(test: &mut Test<'_, Datagrams>, wanted: u64) -> Counted {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let counted = test.counted().unwrap();
+        if counted.numbers.arrived >= wanted || Instant::now() > deadline {
+            return counted;
+        }
+    }
+}
+
+#[test]
+fn datagrams_are_counted_where_they_arrive_with_what_is_missing_and_nothing_comes_back() {
+    beside(short(), |address, _| {
+        let mut client = Client::connect(&[address], &secret()).unwrap();
+        let mut test = client.datagrams(100).unwrap();
+        let socket = test.socket().0.try_clone().unwrap();
+        let before = test.counted().unwrap();
+        assert_eq!((before.bytes, before.numbers, before.dropped), (0, Numbered::default(), 0));
+        send_numbered(&socket, [1, 2, 3, 5, 4, 9]);
+        // Of another size: none of the test's.
+        socket.send(&[7; 99]).unwrap();
+        socket.send(&[7; 101]).unwrap();
+        let after = until_arrived(&mut test, 6);
+        assert_eq!(after.numbers, Numbered { arrived: 6, latest: 9, overtaken: 1 });
+        assert_eq!((after.bytes, after.numbers.lost_since(&before.numbers)), (600, Some(1.0 - 6.0 / 9.0)));
+        assert!(after.at > before.at);
+        socket.set_nonblocking(true).unwrap();
+        assert!(socket.recv(&mut [0; 200]).is_err(), "an agent that takes datagrams sends none");
+        let seen = test.finish().unwrap();
+        assert_eq!((seen.arrived, seen.interface.unwrap().name.as_str()), (600, "lo"));
+        // The next test has another socket: what still comes to the old one is nobody's.
+        let _ = socket.send(&[0; 100]);
+        let mut next = client.datagrams(100).unwrap();
+        assert_eq!(next.counted().unwrap().numbers.arrived, 0);
+    });
+}
+
+#[test]
+fn who_sends_without_end_ends_with_the_test() {
+    beside(Limits { test: Duration::from_millis(300), ..short() }, |address, _| {
+        let mut client = Client::connect(&[address], &secret()).unwrap();
+        let mut test = client.datagrams(100).unwrap();
+        let socket = test.socket().0.try_clone().unwrap();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let _ = socket.send(&[1; 100]);
+                }
+            });
+            std::thread::sleep(Duration::from_millis(200));
+            let busy = test.counted().unwrap().busy;
+            std::thread::sleep(Duration::from_millis(200));
+            let refused = test.counted().unwrap_err().to_string();
+            is_over.store(true, Ordering::Relaxed);
+            assert!(busy.busiest > 0.0 && busy.busiest <= busy.threads, "{busy:?}");
+            assert!(refused.contains("did not end the test within"), "{refused}");
+        });
+        drop(test);
+        assert_eq!(client.echo_tcp(1).unwrap().finish().unwrap().arrived, 0);
+    });
+}
+
 #[test]
 fn connections_are_accepted_and_counted() {
     beside(short(), |address, _| {
@@ -136,6 +211,8 @@ fn what_may_not_be_asked_is_refused_and_the_next_is_served() {
         refused(client.echo_tcp(0).unwrap_err(), "the agent refused: a message must have a byte at least");
         refused(client.echo_tcp(1 << 17).unwrap_err(), "65536 bytes at most");
         refused(client.echo_udp(65_508).unwrap_err(), "65507 bytes at most");
+        refused(client.datagrams(16).unwrap_err(), "17 bytes at least");
+        refused(client.datagrams(65_508).unwrap_err(), "65507 bytes at most");
         refused(client.streams(4).unwrap_err(), "one connection at least, and 3 at most");
         refused(client.streams(0).unwrap_err(), "one connection at least, and 3 at most");
         assert_eq!(client.echo_tcp(1).unwrap().finish().unwrap().arrived, 0);

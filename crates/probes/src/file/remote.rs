@@ -16,6 +16,7 @@ use kelvin_sys::fs::{kind, room};
 use super::axes::{CACHE, ORDER, state};
 use super::data;
 use super::device::of_disk;
+use crate::claimed::fastest_link;
 use crate::predict::Predicting;
 
 /// Id of the probe and of its headline.
@@ -336,13 +337,10 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
 
 /// Nanoseconds of a block on the fastest link that an interface claims, and that link.
 fn wire(machine: &Machine) -> (f64, Option<Input>) {
-    let claims = machine.nics.iter().filter_map(|nic| Some((nic, *nic.bits_per_second.get()?)));
-    let fastest = claims.filter(|(_, bits)| *bits > 0.0).max_by(|left, right| left.1.total_cmp(&right.1));
-    let Some((nic, bits)) = fastest else { return (0.0, None) };
-    let rate = bits / 8.0;
-    let name = format!("rate of {}", nic.name);
-    let source = nic.bits_per_second.source_or_reason().to_owned();
-    (BLOCK as f64 * 1e9 / rate, Some(Input { name, value: rate, unit: Unit::BytesPerSecond, source }))
+    match fastest_link(machine) {
+        Some((link, _)) => (BLOCK as f64 * 1e9 / link.value, Some(link)),
+        None => (0.0, None),
+    }
 }
 
 #[cfg(test)]

@@ -12,14 +12,14 @@ use kelvin_sys::peer::{Board, Peer, Task};
 use kelvin_sys::shared::Shared;
 use kelvin_sys::usage::{Who, usage};
 use kelvin_sys::{Error, Result, cpu};
+use kelvin_wire::numbered::Numbered;
 
 use super::link::{Link, Protocol, STUCK, is_late};
 use super::sender::{Sender, Way};
+use super::settle::settle;
 
-/// Windows in which a stream is watched until its rate no longer rises, how close two of them must then be, and for how
-/// many of them at most.
+/// Windows in which a stream is watched until its rate no longer rises, and how many of them at most.
 const WINDOW: Duration = Duration::from_millis(5);
-const SETTLED: f64 = 0.05;
 const MOST_WINDOWS: u32 = 20;
 /// A CPU that is busy for this share of the time has no more to give.
 const FULL: f64 = 0.95;
@@ -93,15 +93,18 @@ pub(crate) struct Totals {
     /// Bytes that have arrived.
     bytes: u64,
     sent: u64,
-    arrived: u64,
-    latest: u64,
-    overtaken: u64,
+    numbers: Numbered,
 }
 
 impl Totals {
     /// Bytes a second that arrived since.
     pub(crate) fn rate_since(&self, earlier: &Self) -> f64 {
         per_second(self.bytes - earlier.bytes, self.at - earlier.at)
+    }
+
+    /// Bytes that arrived since.
+    pub(crate) fn bytes_since(&self, earlier: &Self) -> u64 {
+        self.bytes - earlier.bytes
     }
 
     /// Bytes a second that were sent since.
@@ -111,15 +114,12 @@ impl Totals {
 
     /// Share of the datagrams of that time that did not arrive, by the gaps in their numbers; `None` if none arrived.
     pub(crate) fn lost_since(&self, earlier: &Self) -> Option<f64> {
-        let numbered = self.latest - earlier.latest;
-        let arrived = self.arrived - earlier.arrived;
-        (numbered > 0).then(|| (1.0 - arrived as f64 / numbered as f64).max(0.0))
+        self.numbers.lost_since(&earlier.numbers)
     }
 
     /// Share of the datagrams that arrived since that came after one that was sent later.
     pub(crate) fn overtaken_since(&self, earlier: &Self) -> Option<f64> {
-        let arrived = self.arrived - earlier.arrived;
-        (arrived > 0).then(|| (self.overtaken - earlier.overtaken) as f64 / arrived as f64)
+        self.numbers.overtaken_since(&earlier.numbers)
     }
 }
 
@@ -215,14 +215,7 @@ impl Bulk {
     /// Waits until the rate no longer rises, so that slow start and growing buffers are left out; how long that took.
     pub(crate) fn settle(&self) -> std::result::Result<Duration, Stop> {
         let begun = monotonic();
-        let mut before = 0.0;
-        for _ in 0..MOST_WINDOWS {
-            let rate = self.rate_over(WINDOW)?;
-            if before > 0.0 && rate > 0.0 && rate <= before * (1.0 + SETTLED) {
-                break;
-            }
-            before = rate;
-        }
+        settle(MOST_WINDOWS, || self.rate_over(WINDOW))?;
         Ok(Duration::from_nanos(monotonic() - begun))
     }
 
@@ -247,9 +240,11 @@ impl Bulk {
             at: monotonic(),
             bytes: sum(Figure::Bytes),
             sent: sum(Figure::Sent),
-            arrived: sum(Figure::Arrived),
-            latest: sum(Figure::Latest),
-            overtaken: sum(Figure::Overtaken),
+            numbers: Numbered {
+                arrived: sum(Figure::Arrived),
+                latest: sum(Figure::Latest),
+                overtaken: sum(Figure::Overtaken),
+            },
         })
     }
 
@@ -492,14 +487,16 @@ mod tests {
             count_datagram(&account, &number.to_le_bytes()).unwrap();
         }
         assert!(count_datagram(&account, &[1; 7]).is_err());
-        let zero = Totals { at: 0, bytes: 0, sent: 0, arrived: 0, latest: 0, overtaken: 0 };
+        let zero = Totals { at: 0, bytes: 0, sent: 0, numbers: Numbered::default() };
         let totals = Totals {
             at: 2_000_000_000,
             bytes: 500,
             sent: 800,
-            arrived: account.read(Figure::Arrived),
-            latest: account.read(Figure::Latest),
-            overtaken: account.read(Figure::Overtaken),
+            numbers: Numbered {
+                arrived: account.read(Figure::Arrived),
+                latest: account.read(Figure::Latest),
+                overtaken: account.read(Figure::Overtaken),
+            },
         };
         assert_eq!(totals.lost_since(&zero), Some(3.0 / 8.0));
         assert_eq!(totals.overtaken_since(&zero), Some(1.0 / 5.0));

@@ -12,6 +12,7 @@ mod loaded;
 mod peer;
 mod rtt;
 pub(crate) mod sender;
+mod settle;
 mod stack;
 mod stream;
 
@@ -37,6 +38,8 @@ pub(crate) static PROBES: &[&Probe] = &[
     &peer::ping::PROBE,
     &peer::connect::PROBE,
     &peer::bandwidth::PROBE,
+    &peer::datagrams::PROBE,
+    &peer::datagrams::OFFERED_PROBE,
     &peer::rtt::PROBE,
     &peer::loaded::PROBE,
 ];

@@ -98,9 +98,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 /// How long the relay kept a message there and back while it was told to keep each so long, in nanoseconds: medians.
 fn kept(noted: &[Vec<Kept>; 2], wanted: u64) -> Option<f64> {
     let one_way = |noted: &Vec<Kept>| {
-        let mut all: Vec<u64> = noted.iter().filter(|kept| kept.wanted == wanted).map(|kept| kept.really).collect();
-        all.sort_unstable();
-        all.get(all.len() / 2).map(|&median| median as f64)
+        let all = noted.iter().filter(|kept| kept.wanted == wanted).map(|kept| kept.really);
+        super::median(all).map(|median| median as f64)
     };
     Some(one_way(&noted[0])? + one_way(&noted[1])?)
 }
@@ -147,9 +146,7 @@ impl Way {
     /// The median round trip, in ticks.
     fn round_trip(&mut self, clock: Clock) -> Result<u64, Stop> {
         let all = (0..FIRST + TRIPS).map(|_| self.echo.timed(clock)).collect::<Result<Vec<u64>, Stop>>()?;
-        let mut kept = all[FIRST..].to_vec();
-        kept.sort_unstable();
-        Ok(kept[TRIPS / 2])
+        super::median(all.into_iter().skip(FIRST)).ok_or_else(|| Stop::fail("no round trip was made"))
     }
 
     /// Ends it; what the relay noted of messages, there and back.

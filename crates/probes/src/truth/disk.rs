@@ -159,9 +159,7 @@ fn read(disk: &Disk, group: &Group, (state, seed): (State, u64)) -> Result<Vec<H
 /// The ends of the first and of the last stretch of waiting. One that is far shorter than the usual one was something else: a
 /// processor that was busy elsewhere.
 fn window(held: &[Held]) -> Option<(Held, Held)> {
-    let mut times: Vec<u64> = held.iter().map(|one| one.lasted).collect();
-    times.sort_unstable();
-    let usual = *times.get(times.len() / 2)?;
+    let usual = super::median(held.iter().map(|one| one.lasted))?;
     let kept: Vec<&Held> = held.iter().filter(|one| one.lasted > usual / 2).collect();
     (kept.len() > STRETCHES).then(|| (*kept[0], *kept[kept.len() - 1]))
 }

@@ -43,6 +43,13 @@ fn known(value: f64, share: f64, unit: Unit, construction: &str) -> Prediction {
         .derived_as(format!("{construction}; the construction itself is good to {} %", share * 100.0))
 }
 
+/// The median, the upper one of two; none of nothing.
+fn median(values: impl IntoIterator<Item = u64>) -> Option<u64> {
+    let mut values: Vec<u64> = values.into_iter().collect();
+    values.sort_unstable();
+    values.get(values.len() / 2).copied()
+}
+
 /// What cannot be had here is skipped, anything else has failed.
 fn stopped(error: kelvin_file::Error) -> Stop {
     if error.is_absence() { Stop::skip(error.to_string()) } else { Stop::fail(error.to_string()) }

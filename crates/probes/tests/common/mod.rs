@@ -44,8 +44,8 @@ pub struct Directories {
     pub scratch: PathBuf,
     /// The one that `--remote` names.
     pub remote: Option<PathBuf>,
-    /// The agent that `--peer` names.
-    pub agent: Option<std::net::SocketAddr>,
+    /// The agent that `--peer` names, and the file with its secret.
+    pub agent: Option<(std::net::SocketAddr, PathBuf)>,
 }
 
 impl Directories {
@@ -161,7 +161,9 @@ fn request(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> S
         "throttle_file": null,
         "scratch": directories.scratch,
         "remote": directories.remote,
-        "agent": directories.agent.map(|address| serde_json::json!({ "address": address, "token_file": null })),
+        "agent": directories.agent.as_ref().map(|(address, token)| {
+            serde_json::json!({ "address": address, "token_file": token })
+        }),
         "write_limit": 1u64 << 30,
         "parent": std::process::id(),
     });

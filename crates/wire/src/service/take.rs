@@ -1,90 +1,204 @@
-//! Streams of bytes from a client: taken by a thread each, counted, and thrown away.
+//! Bytes from a client, by streams or datagrams: taken by a thread each, counted, and thrown away.
 
 use std::io::Read;
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
-use super::{Served, accept, broken, is_in_time, listen, used};
+use kelvin_sys::net;
+
+use super::{QUIET, Served, accept, broken, cpu_time, introduced, is_in_time, late, listen};
 use crate::agent::Limits;
+use crate::busy::{Threads, Watch};
 use crate::channel::Channel;
-use crate::message::{Answer, Ask, Counted, Seen};
+use crate::error::is_late;
+use crate::message::{Answer, Ask, Cookie, Counted, Seen};
+use crate::numbered::Numbered;
 use crate::{Error, Result};
 
 /// Bytes that are asked for at one time: larger ones no longer make it faster, and these stay in a cache.
 const BUFFER: usize = 128 << 10;
+/// Bytes that are asked for in the buffer of a socket of datagrams, so that they find room while the thread that takes them waits for
+/// a CPU. The kernel gives what it may.
+const ROOM: u32 = 4 << 20;
 
-/// Takes them until the client says that it is over, and says in between what has arrived.
-pub fn serve(channel: &mut Channel, streams: u32, limits: &Limits, served: &Served<'_>) -> Result<Seen> {
-    if streams == 0 || streams > limits.streams {
+/// Takes so many streams until the client says that it is over, and says in between what has arrived.
+pub fn streams(channel: &mut Channel, count: u32, limits: &Limits, served: &Served<'_>) -> Result<Seen> {
+    if count == 0 || count > limits.streams {
         return Err(Error::Refused(format!("a test has one connection at least, and {} at most", limits.streams)));
     }
-    let streams = accept(&listen(channel)?, streams, channel, limits)?;
-    let (bytes, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
-    let begun = Instant::now();
-    std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            streams.iter().map(|stream| scope.spawn(|| take(stream, &bytes, &is_over, limits))).collect();
-        let outcome = answer(channel, &bytes, begun, &threads, limits, served);
-        is_over.store(true, Ordering::Relaxed);
-        // One that is closed already needs no end.
-        streams.iter().for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
-        let ends: Vec<[u64; 2]> = threads.into_iter().map(end).collect::<Result<_>>()?;
-        outcome?;
-        let mut seen = Seen { arrived: bytes.load(Ordering::Relaxed), ..Seen::default() };
-        for end in ends {
-            seen.cpu_nanoseconds.iter_mut().zip(end).for_each(|(all, one)| *all += one);
-        }
-        Ok(seen)
-    })
+    let streams = accept(&listen(channel)?, count, channel, limits)?;
+    let sources = streams.into_iter().map(Source::Stream).collect();
+    Taking::new(sources).serve(channel, limits, served)
 }
 
-type Taking<'scope> = ScopedJoinHandle<'scope, Result<[u64; 2]>>;
+/// The same of datagrams of so many bytes, which are numbered.
+pub fn datagrams(channel: &mut Channel, bytes: u32, limits: &Limits, served: &Served<'_>) -> Result<Seen> {
+    if bytes as usize <= size_of::<Cookie>() {
+        let least = size_of::<Cookie>() + 1;
+        return Err(Error::Refused(format!("a datagram that is counted must have {least} bytes at least")));
+    }
+    let (socket, cookie) = introduced(channel, limits)?;
+    net::set_buffers(&socket, ROOM).map_err(Error::call("set up the test"))?;
+    let source = Source::Datagrams { socket, cookie, bytes: bytes as usize };
+    Taking::new(vec![source]).serve(channel, limits, served)
+}
 
-fn end(thread: Taking<'_>) -> Result<[u64; 2]> {
+/// Where bytes come from.
+enum Source {
+    Stream(TcpStream),
+    Datagrams { socket: UdpSocket, cookie: Cookie, bytes: usize },
+}
+
+/// What is taken, and what has come.
+struct Taking {
+    sources: Vec<Source>,
+    begun: Instant,
+    bytes: AtomicU64,
+    /// Of datagrams: what came, the highest number, what was overtaken. One thread writes them.
+    numbers: [AtomicU64; 3],
+    threads: Threads,
+    is_over: AtomicBool,
+}
+
+type Thread<'scope> = ScopedJoinHandle<'scope, Result<[u64; 2]>>;
+
+impl Taking {
+    fn new(sources: Vec<Source>) -> Self {
+        Self {
+            sources,
+            begun: Instant::now(),
+            bytes: AtomicU64::new(0),
+            numbers: Default::default(),
+            threads: Threads::default(),
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    fn serve(&self, channel: &mut Channel, limits: &Limits, served: &Served<'_>) -> Result<Seen> {
+        std::thread::scope(|scope| {
+            let take = |source| scope.spawn(move || self.take(source, limits));
+            let threads: Vec<_> = self.sources.iter().map(take).collect();
+            let outcome = self.answer(channel, &threads, limits, served);
+            self.is_over.store(true, Ordering::Relaxed);
+            for source in &self.sources {
+                if let Source::Stream(stream) = source {
+                    // One that is closed already needs no end.
+                    let _ = stream.shutdown(Shutdown::Both);
+                }
+            }
+            let ends: Vec<[u64; 2]> = threads.into_iter().map(end).collect::<Result<_>>()?;
+            outcome?;
+            let mut seen = Seen { arrived: self.bytes.load(Ordering::Relaxed), ..Seen::default() };
+            for end in ends {
+                seen.cpu_nanoseconds.iter_mut().zip(end).for_each(|(all, one)| *all += one);
+            }
+            Ok(seen)
+        })
+    }
+
+    /// Answers what the client asks meanwhile.
+    fn answer(
+        &self,
+        channel: &mut Channel,
+        threads: &[Thread<'_>],
+        limits: &Limits,
+        served: &Served<'_>,
+    ) -> Result<()> {
+        let mut watch = Watch::begin(&self.threads);
+        loop {
+            let ask: Ask = channel.receive(limits.idle)?;
+            served.look();
+            is_in_time(self.begun, limits)?;
+            match ask {
+                // A stream that ended early has told why, or was closed.
+                Ask::Count if threads.iter().any(ScopedJoinHandle::is_finished) => return Err(Error::Gone),
+                Ask::Count => {
+                    let counted = Counted { busy: watch.look(), ..self.counted() };
+                    channel.send(&Answer::Counted(counted), limits.idle)?;
+                }
+                Ask::End => return Ok(()),
+                _ => return Err(Error::Refused("one test must end before the next one begins".into())),
+            }
+        }
+    }
+
+    /// What has come by now.
+    fn counted(&self) -> Counted {
+        let [arrived, latest, overtaken] = self.numbers.each_ref().map(|one| one.load(Ordering::Relaxed));
+        let dropped = self.sources.iter().map(|source| match source {
+            Source::Stream(_) => 0,
+            // A kernel that does not tell leaves what was lost here among what was lost on its way.
+            Source::Datagrams { socket, .. } => net::dropped(socket).unwrap_or(0).into(),
+        });
+        Counted {
+            bytes: self.bytes.load(Ordering::Relaxed),
+            at: self.begun.elapsed().as_nanos() as u64,
+            numbers: Numbered { arrived, latest, overtaken },
+            dropped: dropped.sum(),
+            ..Counted::default()
+        }
+    }
+
+    /// Takes all of a source; the CPU time that it cost.
+    fn take(&self, source: &Source, limits: &Limits) -> Result<[u64; 2]> {
+        self.threads.enter();
+        let before = cpu_time();
+        match source {
+            Source::Stream(stream) => self.take_stream(stream, limits)?,
+            Source::Datagrams { socket, cookie, bytes } => self.take_datagrams(socket, cookie, *bytes, limits)?,
+        }
+        let after = cpu_time();
+        Ok([after[0] - before[0], after[1] - before[1]])
+    }
+
+    fn take_stream(&self, mut stream: &TcpStream, limits: &Limits) -> Result<()> {
+        let mut buffer = vec![0; BUFFER];
+        loop {
+            match stream.read(&mut buffer) {
+                Ok(0) => return Ok(()),
+                Ok(count) => drop(self.bytes.fetch_add(count as u64, Ordering::Relaxed)),
+                Err(_) if self.is_over.load(Ordering::Relaxed) => return Ok(()),
+                Err(error) => return Err(broken(limits)(error)),
+            }
+        }
+    }
+
+    /// Counts datagrams of this size. Nothing is sent back but the first one, should its answer have been lost.
+    fn take_datagrams(&self, socket: &UdpSocket, cookie: &Cookie, bytes: usize, limits: &Limits) -> Result<()> {
+        socket.set_read_timeout(Some(QUIET)).map_err(Error::call("set up the test"))?;
+        // One byte more than there should be shows a datagram that is longer.
+        let mut buffer = vec![0; bytes + 1];
+        let (mut numbers, mut last) = (Numbered::default(), (Instant::now(), 0));
+        while !self.is_over.load(Ordering::Relaxed) {
+            match socket.recv(&mut buffer) {
+                Ok(count) if count == bytes => {
+                    let number = buffer.first_chunk().map_or(0, |first| u64::from_le_bytes(*first));
+                    numbers.take(number);
+                    self.bytes.fetch_add(count as u64, Ordering::Relaxed);
+                    let all = [numbers.arrived, numbers.latest, numbers.overtaken];
+                    self.numbers.iter().zip(all).for_each(|(to, value)| to.store(value, Ordering::Relaxed));
+                }
+                Ok(count) if buffer[..count] == cookie[..] => {
+                    socket.send(cookie).map_err(broken(limits))?;
+                }
+                Ok(_) => {}
+                Err(error) if is_late(&error) => {
+                    if last.1 != numbers.arrived {
+                        last = (Instant::now(), numbers.arrived);
+                    } else if last.0.elapsed() > limits.idle {
+                        return Err(late(limits));
+                    }
+                }
+                Err(error) => return Err(broken(limits)(error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn end(thread: Thread<'_>) -> Result<[u64; 2]> {
     let panicked = |_| Error::Refused("a thread of the agent ended by a fault of its own".into());
     thread.join().map_err(panicked).and_then(|outcome| outcome)
-}
-
-/// Answers what the client asks meanwhile.
-fn answer(
-    channel: &mut Channel,
-    bytes: &AtomicU64,
-    begun: Instant,
-    threads: &[Taking<'_>],
-    limits: &Limits,
-    served: &Served<'_>,
-) -> Result<()> {
-    loop {
-        let ask: Ask = channel.receive(limits.idle)?;
-        served.look();
-        is_in_time(begun, limits)?;
-        match ask {
-            // A stream that ended early has told why, or was closed.
-            Ask::Count if threads.iter().any(ScopedJoinHandle::is_finished) => return Err(Error::Gone),
-            Ask::Count => {
-                let counted = Counted { bytes: bytes.load(Ordering::Relaxed), at: begun.elapsed().as_nanos() as u64 };
-                channel.send(&Answer::Counted(counted), limits.idle)?;
-            }
-            Ask::End => return Ok(()),
-            _ => return Err(Error::Refused("one test must end before the next one begins".into())),
-        }
-    }
-}
-
-/// Takes one stream; the CPU time that it cost.
-fn take(mut stream: &TcpStream, bytes: &AtomicU64, is_over: &AtomicBool, limits: &Limits) -> Result<[u64; 2]> {
-    let mut buffer = vec![0; BUFFER];
-    let before = used();
-    loop {
-        match stream.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(count) => drop(bytes.fetch_add(count as u64, Ordering::Relaxed)),
-            Err(_) if is_over.load(Ordering::Relaxed) => break,
-            Err(error) => return Err(broken(limits)(error)),
-        }
-    }
-    let after = used();
-    Ok([after[0] - before[0], after[1] - before[1]])
 }

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use kelvin_harness::{Bench, Kind, Method, Probe, Stop};
 use kelvin_model::{Canaries, Case, Metric, NoPrediction, Tags, Treatment};
 
-use super::{AGENT, client, stopped, told};
+use super::{AGENT, client, over, stopped, told};
 
 pub(super) static METRIC: Metric =
     Metric::duration("net.peer.connect", "Opening a TCP connection to another host, each timed by itself")
@@ -42,6 +42,7 @@ pub(in crate::net) static PROBE: Probe = Probe {
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     let mut client = client(bench)?;
+    let own = client.own();
     let mut test = client.accepting().map_err(stopped)?;
     let there = *test.socket();
     let mut opened = 0;
@@ -58,10 +59,8 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     if seen.arrived > opened {
         return Err(Stop::fail(format!("the agent accepted {} connections of {opened}", seen.arrived)));
     }
-    bench.note_on_last(format!(
-        "{opened} connections, of which the agent accepted {}; {}",
-        seen.arrived,
-        told(&seen, 1)
-    ));
+    let words = told(&seen, 1);
+    bench.note_on_last(format!("{opened} connections, of which the agent accepted {}; {words}", seen.arrived));
+    bench.note_on_last(over(own, &seen));
     Ok(())
 }

@@ -1,13 +1,14 @@
 //! How long a small message takes to another host and back while a stream fills the way: what its buffers cost.
 
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use kelvin_harness::{Bench, Kind, Method, Probe, Stop};
 use kelvin_model::{Canaries, Case, Metric, NoPrediction, Tags, Treatment};
 
-use super::bandwidth::{rate, send, settle};
-use super::{AGENT, client, stopped, told};
+use super::bandwidth::send;
+use super::watched::{Sending, Watched, busy, busy_words};
+use super::{AGENT, client, over, stopped, told};
 use crate::net::axes::SMALL;
 use crate::net::echo::Echo;
 use crate::net::link::Link;
@@ -48,29 +49,36 @@ pub(in crate::net) static PROBE: Probe = Probe {
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     let (mut filling, mut asking) = (client(bench)?, client(bench)?);
+    let own = asking.own();
     let mut stream = filling.streams(1).map_err(stopped)?;
     let mut echo = asking.echo_tcp(SMALL as u32).map_err(stopped)?;
     let socket: TcpStream = stream.socket()[0].try_clone()?;
     let mut messages = Echo::over(Link::Tcp(echo.socket().try_clone()?), SMALL as usize)?;
-    let is_over = AtomicBool::new(false);
-    let carried = std::thread::scope(|scope| {
-        let sender = scope.spawn(|| send(&socket, &is_over));
-        let timed = settle(&mut stream).and_then(|begun| {
+    let sending = Sending::default();
+    let windows = std::thread::scope(|scope| {
+        let sender = scope.spawn(|| send(&socket, &sending));
+        let mut watched = Watched::begin(&mut stream, &sending);
+        let timed = watched.settle().and_then(|begun| {
             bench.time_each([&METRIC], |clock| Ok([messages.timed(clock)?]))?;
-            Ok(rate(&begun, &stream.counted().map_err(stopped)?))
+            Ok([begun, watched.look()?])
         });
-        is_over.store(true, Ordering::Relaxed);
+        sending.is_over.store(true, Ordering::Relaxed);
         sender.join().map_err(|_| Stop::fail("the sender panicked"))??;
         timed
     })?;
+    let carried = windows[1].rate_since(&windows[0]);
     if carried <= 0.0 {
         return Err(Stop::fail("nothing of the stream arrived while round trips were timed: there was no load"));
     }
     let known = Link::Tcp(socket).describe()?;
     bench.note_on_last(format!("the stream carried {:.1} MB/s meanwhile; {known}", carried / 1e6));
+    if let Some(busy) = busy(&windows) {
+        bench.note_on_last(busy_words(&busy));
+    }
     stream.finish().map_err(stopped)?;
     drop(messages);
     let seen = echo.finish().map_err(stopped)?;
     bench.note_on_last(told(&seen, 2));
+    bench.note_on_last(over(own, &seen));
     Ok(())
 }

@@ -2,15 +2,19 @@
 
 pub(super) mod bandwidth;
 pub(super) mod connect;
+pub(super) mod datagrams;
 pub(super) mod loaded;
+mod pace;
 pub(super) mod ping;
 pub(super) mod rtt;
+mod watched;
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use kelvin_harness::{Bench, Stop};
-use kelvin_model::{Input, Machine, Unit};
 use kelvin_wire::client::Client;
+use kelvin_wire::interface::Interface;
 use kelvin_wire::message::Seen;
 use kelvin_wire::secret::Secret;
 
@@ -41,14 +45,12 @@ fn told(seen: &Seen, own: u32) -> String {
     words
 }
 
-/// The fastest link that an interface of this machine claims, in bytes per second, and the largest packet that it takes.
-fn link(machine: &Machine) -> Option<(Input, u32)> {
-    let claims = machine.nics.iter().filter_map(|nic| {
-        let bits = *nic.bits_per_second.get().filter(|bits| **bits > 0.0)?;
-        let source = nic.bits_per_second.source_or_reason().to_owned();
-        let rate =
-            Input { name: format!("rate of {}", nic.name), value: bits / 8.0, unit: Unit::BytesPerSecond, source };
-        Some((rate, *nic.mtu.get()?))
-    });
-    claims.max_by(|(left, _), (right, _)| left.value.total_cmp(&right.value))
+/// The interfaces over which it went, at this end, which has this address, and at the agent, in words.
+fn over(own: SocketAddr, seen: &Seen) -> String {
+    let words = |interface: Option<&Interface>| match interface {
+        Some(interface) => interface.to_string(),
+        None => "an interface that the system does not name".to_owned(),
+    };
+    let here = Interface::with_address(own.ip());
+    format!("over {} here and {} at the agent", words(here.as_ref()), words(seen.interface.as_ref()))
 }

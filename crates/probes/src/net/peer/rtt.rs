@@ -4,8 +4,9 @@
 
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Axis, AxisScale, Basis, Canaries, Case, Metric, NoPrediction, Prediction, Tags, Treatment};
+use kelvin_sys::usage::{Who, usage};
 
-use super::{AGENT, bandwidth, client, connect, stopped, told};
+use super::{AGENT, bandwidth, client, connect, over, stopped, told};
 use crate::net::axes::{MESSAGE, SMALL, message, round_trip_messages};
 use crate::net::echo::Echo;
 use crate::net::link::{Link, Protocol};
@@ -70,6 +71,7 @@ fn cases(effort: Effort) -> Vec<Case> {
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let size = message(case)?;
     let mut client = client(bench)?;
+    let own = client.own();
     let seen = match case.word(&PROTOCOL.name) {
         Some("tcp") => {
             let mut test = client.echo_tcp(size as u32).map_err(stopped)?;
@@ -85,14 +87,21 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     };
     let seen = seen.map_err(stopped)?;
     bench.note_on_last(format!("the agent gave {} messages back; {}", seen.arrived, told(&seen, 1)));
+    bench.note_on_last(over(own, &seen));
     Ok(())
 }
 
 /// Times round trips over a link until the slice is over; the link is closed afterwards.
 fn time(bench: &mut Bench<'_>, link: Link, size: usize) -> Result<(), Stop> {
     let mut echo = Echo::over(link, size)?;
+    let before = usage(Who::Thread);
     bench.time_each([&METRIC], |clock| Ok([echo.timed(clock)?]))?;
-    bench.note_on_last(echo.describe()?);
+    let used = usage(Who::Thread).since(before);
+    let [user, system] = [used.user, used.system].map(|nanoseconds| nanoseconds as f64 / 1e6);
+    bench.note_on_last(format!(
+        "{}; this end used {user:.0} ms of CPU in user mode and {system:.0} ms in the kernel",
+        echo.describe()?
+    ));
     Ok(())
 }
 

@@ -1,0 +1,258 @@
+#!/usr/bin/env python3
+"""Whether hostile peers of an agent change what it measures for somebody who knows its secret.
+
+Three hosts, which are network namespaces of this machine: one runs `kelvin agent`; one runs kelvin against it, over a link that
+a shaper limits (--rate); from the third, over a link of its own, come strangers. A pair is one run with the strangers and one
+without them, one right after the other in random order. What is judged is the ratio with / without over the pairs: its
+Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank test, which must lie within 5 %. There are more pairs of
+what straddles that.
+
+What the strangers do, all of it at once, for as long as the run takes:
+
+  idle     1,000 connections that say nothing; the agent closes the oldest of them, and --reopen more are opened every second
+  slow     a connection that sends a byte of a frame every 50 ms
+  huge     a frame that claims 4 GiB, 5 times a second
+  wrong    a handshake with a wrong secret, 20 times a second; each must be answered by a refusal
+
+The agent is pinned to one CPU and kelvin to another, where there are two. On real hosts the strangers would have CPUs of their own:
+here they run in the scheduler's idle class, and so give way to both. A thread of that class spins on each CPU in all runs, with
+the strangers or without, because a CPU that other work keeps from going to sleep is woken faster.
+
+Exit status: 0 all hold, 1 one does not, 2 it could not be done.
+"""
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import common
+import hosts
+
+# Allowed relative difference.
+WITHIN = 0.05
+IDLE_CONNECTIONS = 1000
+PROGRAM = Path(__file__).resolve()
+
+
+# ---- the strangers, in a process of their own
+
+
+class Strangers:
+    """What comes to the agent's port from those who do not know the secret."""
+
+    def __init__(self, host, reopen):
+        self.host, self.reopen = host, reopen
+        self.count = {"idle": 0, "slow bytes": 0, "huge": 0, "wrong": 0, "not answered": 0}
+
+    async def connect(self):
+        return await asyncio.open_connection(self.host, hosts.PORT)
+
+    async def idle(self, ready):
+        held = []
+        while True:
+            try:
+                held.append(await self.connect())
+                self.count["idle"] += 1
+            except OSError:
+                self.count["not answered"] += 1
+            if len(held) < IDLE_CONNECTIONS:
+                continue
+            ready.set()
+            held.pop(0)[1].close()
+            await asyncio.sleep(1 / self.reopen)
+
+    async def slow(self):
+        while True:
+            _, writer = await self.connect()
+            try:
+                writer.write((1000).to_bytes(4, "little"))
+                for _ in range(1000):
+                    writer.write(b"1")
+                    await writer.drain()
+                    self.count["slow bytes"] += 1
+                    await asyncio.sleep(0.05)
+            except OSError:
+                pass
+            writer.close()
+
+    async def huge(self):
+        while True:
+            reader, writer = await self.connect()
+            try:
+                writer.write(b"\xff\xff\xff\xff")
+                await reader.read()
+                self.count["huge"] += 1
+            except OSError:
+                # Cut off by a reset, with its bytes unread.
+                self.count["huge"] += 1
+            writer.close()
+            await asyncio.sleep(0.2)
+
+    async def wrong(self):
+        while True:
+            try:
+                refused = await asyncio.wait_for(self.handshake(), 5)
+            except (OSError, asyncio.IncompleteReadError, asyncio.TimeoutError):
+                refused = False
+            self.count["wrong" if refused else "not answered"] += 1
+            await asyncio.sleep(0.05)
+
+    async def handshake(self):
+        """Whether a proof that is wrong was refused as such."""
+        reader, writer = await self.connect()
+        hello = json.loads(await frame(reader))
+        noise = list(os.urandom(32))
+        answer = {"protocol": hello["protocol"], "program": "0.0.0", "nonce": noise, "proof": noise}
+        text = json.dumps(answer).encode()
+        writer.write(len(text).to_bytes(4, "little") + text)
+        verdict = json.loads(await frame(reader))
+        writer.close()
+        return verdict == "secret_wrong"
+
+    async def run(self):
+        ready, over = asyncio.Event(), asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
+        tasks = [asyncio.create_task(one) for one in (self.idle(ready), self.slow(), self.huge(), self.wrong())]
+        await ready.wait()
+        print("ready", flush=True)
+        await over.wait()
+        for task in tasks:
+            if task.done():
+                task.result()
+            task.cancel()
+        print(json.dumps(self.count), flush=True)
+
+
+async def frame(reader):
+    length = int.from_bytes(await reader.readexactly(4), "little")
+    return await reader.readexactly(length)
+
+
+def be_idle():
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
+# ---- their side of a pair
+
+
+@contextmanager
+def strangers(host, reopen, came):
+    """They come, and what they did is added up when they go."""
+    command = hosts.inside(host, sys.executable, PROGRAM, "--strangers", hosts.AGENT_FOR_STRANGERS, "--reopen", reopen)
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    try:
+        if process.stdout.readline().strip() != "ready":
+            raise RuntimeError("the strangers do not get to the agent")
+        yield
+    finally:
+        process.terminate()
+        said, _ = process.communicate(timeout=30)
+    for what, count in json.loads(said.splitlines()[-1]).items():
+        came[what] = came.get(what, 0) + count
+
+
+def resident(process):
+    """KiB that the agent has, and its threads."""
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    return [next(int(line.split()[1]) for line in lines if line.startswith(what)) for what in ("VmRSS:", "Threads:")]
+
+
+# ---- what is compared
+
+
+@dataclass
+class Quantity:
+    """A figure of a run, with the strangers and without them."""
+
+    metric: str
+    case: str
+    name: str
+    figures: dict = field(default_factory=lambda: {"with": [], "without": []})
+
+    def take(self, report, side):
+        self.figures[side].append(common.find(report, self.metric, self.case)["headline"])
+
+    def interval(self):
+        return common.ratio_of_pairs(self.figures["with"], self.figures["without"])
+
+    def verdict(self):
+        _, lower, upper = self.interval()
+        if 1 - WITHIN <= lower and upper <= 1 + WITHIN:
+            return "holds"
+        return "changed" if upper < 1 - WITHIN or lower > 1 + WITHIN else "not settled"
+
+    def row(self):
+        ratio, lower, upper = self.interval()
+        middle = lambda side: sorted(self.figures[side])[len(self.figures[side]) // 2]
+        text = (lambda value: f"{value * 8 / 1e6:.2f} Mbit/s") if "bandwidth" in self.metric else common.time_text
+        return [self.name, text(middle("without")), text(middle("with")), f"{ratio:.4f}", f"{lower:.4f} to {upper:.4f}",
+                len(self.figures["with"]), self.verdict()]
+
+
+def quantities():
+    return [
+        Quantity("net.peer.rtt", "message=64 protocol=tcp", "round trip, TCP, 64 B"),
+        Quantity("net.peer.rtt", "message=64 protocol=udp", "round trip, UDP, 64 B"),
+        Quantity("net.peer.connect", "", "opening a connection"),
+        Quantity("net.peer.bandwidth", "streams=1", "TCP, one stream"),
+    ]
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    common.add_common_arguments(parser)
+    parser.add_argument("--pairs", type=int, default=15, help="pairs at least [default: %(default)s]")
+    parser.add_argument("--most-pairs", type=int, default=45, help="pairs at most, if a quantity is not settled [default: %(default)s]")
+    parser.add_argument("--seconds", type=float, default=6, help="time of each run [default: %(default)s]")
+    parser.add_argument("--rate", default="500mbit", help="rate of the link, as tc has it [default: %(default)s]")
+    parser.add_argument("--reopen", type=float, default=50, help="idle connections opened anew each second [default: %(default)s]")
+    parser.add_argument("--strangers", metavar="HOST", help=argparse.SUPPRESS)
+    return common.parse_pairs(parser)
+
+
+def benchmark():
+    arguments = parse()
+    kelvin, order = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed)
+    cpus = sorted(os.sched_getaffinity(0))
+    chosen, came, grown = quantities(), {}, []
+    with ExitStack() as stack:
+        token = stack.enter_context(hosts.token())
+        for cpu in cpus:
+            spin = [sys.executable, "-c", "while True: pass"]
+            awake = stack.enter_context(hosts.running([common.need("taskset", "util-linux"), "-c", cpu, *spin]))
+            os.sched_setscheduler(awake.pid, os.SCHED_IDLE, os.sched_param(0))
+        names = stack.enter_context(hosts.three(arguments.rate))
+        process = stack.enter_context(hosts.agent(kelvin, names["agent"], cpus[0], token))
+        for done in range(1, arguments.most_pairs + 1):
+            if done > arguments.pairs and all(one.verdict() != "not settled" for one in chosen):
+                break
+            for side in order.sample(["with", "without"], 2):
+                with strangers(names["strangers"], arguments.reopen, came) if side == "with" else nullcontext():
+                    report = hosts.measure(kelvin, names["kelvin"], cpus[-1], token, arguments.seconds)
+                for one in chosen:
+                    one.take(report, side)
+            grown.append(resident(process))
+            common.say(f"{done} pairs")
+    header = ["quantity", "without", "with strangers", "ratio", "90 % interval", "pairs", "verdict"]
+    print(f"Strangers at an agent, {arguments.seconds:g} s a run, link of {arguments.rate}: {common.describe_machine()}\n")
+    print(common.table(header, [one.row() for one in chosen]))
+    print(f"\nThe strangers came to: {', '.join(f'{count} {what}' for what, count in came.items())}.")
+    print(f"The agent had {grown[0][0]} KiB and {grown[0][1]} threads after the first pair, {grown[-1][0]} KiB and {grown[-1][1]} "
+          "threads after the last.")
+    return all(one.verdict() == "holds" for one in chosen)
+
+
+if __name__ == "__main__":
+    if "--strangers" in sys.argv:
+        be_idle()
+        wishes = parse()
+        asyncio.run(Strangers(wishes.strangers, wishes.reopen).run())
+    else:
+        common.main(benchmark)

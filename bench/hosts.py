@@ -1,0 +1,95 @@
+"""Hosts for benchmarks of the agent: network namespaces of this machine, joined by pairs of virtual interfaces.
+
+One runs `kelvin agent`, one runs kelvin against it over a link that a shaper limits, and strangers come from the third over a link
+of their own. They are gone when the benchmark ends.
+"""
+import json
+import os
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import common
+
+AGENT, KELVIN_HOST, STRANGERS_HOST = "198.18.91.2", "198.18.91.1", "198.18.92.1"
+AGENT_FOR_STRANGERS = "198.18.92.2"
+PORT = 27315
+
+
+def ip(*words):
+    common.run([common.need("ip", "iproute2"), *words])
+
+
+def inside(host, *command):
+    return ["ip", "netns", "exec", host, *[str(word) for word in command]]
+
+
+@contextmanager
+def three(rate):
+    """The names of the three, by what they are for."""
+    names = {what: f"kelvin-{what}-{os.getpid()}" for what in ("agent", "kelvin", "strangers")}
+    try:
+        try:
+            set_up(names, rate)
+        except RuntimeError as error:
+            raise common.Missing(f"needs root, network namespaces, veth and tbf: {error}") from error
+        yield names
+    finally:
+        for name in names.values():
+            subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL, check=False)
+
+
+def set_up(names, rate):
+    for name in names.values():
+        ip("netns", "add", name)
+        ip("-netns", name, "link", "set", "lo", "up")
+    join(names["kelvin"], f"{KELVIN_HOST}/30", names["agent"], f"{AGENT}/30", "a")
+    join(names["strangers"], f"{STRANGERS_HOST}/30", names["agent"], f"{AGENT_FOR_STRANGERS}/30", "b")
+    shape = ["qdisc", "add", "dev", "near-a", "root", "tbf", "rate", rate, "burst", "128kb", "latency", "50ms"]
+    common.run([common.need("tc", "iproute2"), "-netns", names["kelvin"], *shape])
+
+
+def join(near, near_address, far, far_address, mark):
+    ip("link", "add", f"near-{mark}", "netns", near, "type", "veth", "peer", "name", f"far-{mark}", "netns", far)
+    for host, device, address in [(near, f"near-{mark}", near_address), (far, f"far-{mark}", far_address)]:
+        ip("-netns", host, "address", "add", address, "dev", device)
+        ip("-netns", host, "link", "set", device, "up")
+
+
+@contextmanager
+def running(command, **options):
+    """A process that is ended with the block."""
+    process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, **options)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextmanager
+def agent(kelvin, host, cpu, secret):
+    pinned = [common.need("taskset", "util-linux"), "-c", cpu]
+    command = inside(host, *pinned, kelvin, "agent", "--listen", "0.0.0.0", "--token-file", secret)
+    with running(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        if not process.stdout.readline().startswith("0.0.0.0:"):
+            raise RuntimeError("the agent does not listen")
+        yield process
+
+
+@contextmanager
+def token():
+    """A file with a secret."""
+    with tempfile.TemporaryDirectory(prefix="kelvin-token-") as directory:
+        path = Path(directory, "token")
+        path.touch(mode=0o600)
+        path.write_text(os.urandom(32).hex())
+        yield path
+
+
+def measure(kelvin, host, cpu, secret, seconds):
+    """The report of a run against the agent; a short measure of this machine comes with it."""
+    command = [kelvin, "run", "cpu.clock.pair", "--quick", "--budget", f"{seconds:g}s", "--cpu", cpu, "--json", "--no-report",
+               "--no-store", "--peer", AGENT, "--token-file", secret]
+    return json.loads(common.run(inside(host, *command)))

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Whether what kelvin measures to another host is what iperf3 measures to it.
+
+Two hosts, which are network namespaces of this machine; the link between them is shaped (--rate). A pair is one run of kelvin
+against `kelvin agent`, and three of iperf3 against its server on the same host, in random order: TCP with one stream, datagrams as
+fast as they can be sent, datagrams offered at 10 Mbit/s; all of them counted at the receiver, with the congestion control that the
+system has by default. What is judged is the ratio kelvin / iperf3 over the pairs: its Hodges-Lehmann estimate and the exact 90 %
+interval of the signed-rank test. Rates must not be lower by more than 3 %, an offer must arrive the same within 3 %.
+
+Exit status: 0 all hold, 1 one does not, 2 it could not be done.
+"""
+import argparse
+import json
+import os
+import random
+import subprocess
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import common
+import hosts
+
+WITHIN = 0.03
+PACKET = 1472
+
+
+@dataclass
+class Quantity:
+    """A figure of kelvin's, and the arguments with which iperf3 measures the same."""
+
+    name: str
+    metric: str
+    case: str
+    arguments: list
+    # Whether more than iperf3 is as wrong as less.
+    both_ways: bool
+    ours: list = field(default_factory=list)
+    theirs: list = field(default_factory=list)
+
+    def interval(self):
+        return common.ratio_of_pairs(self.ours, self.theirs)
+
+    def verdict(self):
+        _, lower, upper = self.interval()
+        if lower >= 1 - WITHIN and (upper <= 1 + WITHIN or not self.both_ways):
+            return "holds"
+        too_high = self.both_ways and lower > 1 + WITHIN
+        return "differs" if upper < 1 - WITHIN or too_high else "not settled"
+
+    def row(self):
+        ratio, lower, upper = self.interval()
+        middle = lambda values: f"{sorted(values)[len(values) // 2] * 8 / 1e6:.2f} Mbit/s"
+        bound = "within 3 %" if self.both_ways else "above 0.97"
+        return [self.name, middle(self.ours), middle(self.theirs), f"{ratio:.4f}", f"{lower:.4f} to {upper:.4f}", bound, len(self.ours),
+                self.verdict()]
+
+
+def quantities():
+    return [
+        Quantity("TCP, one stream", "net.peer.bandwidth", "streams=1", ["-O", 1], False),
+        Quantity("datagrams, as fast as possible", "net.peer.bandwidth.udp", f"message={PACKET}", ["-u", "-b", 0, "-l", PACKET], False),
+        Quantity("datagrams, 10 Mbit/s offered", "net.peer.offered", "offered=10000000", ["-u", "-b", "10M", "-l", PACKET], True),
+    ]
+
+
+def iperf3(host, cpu, seconds, arguments):
+    """Bytes a second that the receiver counted."""
+    command = [common.need("iperf3", "iperf3"), "-c", hosts.AGENT, "--json", "-t", seconds, "-A", cpu, *arguments]
+    end = json.loads(common.run(hosts.inside(host, *command)))["end"]
+    # Of datagrams, older versions tell one sum, which is that of what was sent, and the share that was lost.
+    told = end.get("sum_received")
+    if told is None:
+        return end["sum"]["bits_per_second"] / 8 * (1 - end["sum"]["lost_percent"] / 100)
+    return told["bits_per_second"] / 8
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    common.add_common_arguments(parser)
+    parser.add_argument("--pairs", type=int, default=15, help="pairs at least [default: %(default)s]")
+    parser.add_argument("--most-pairs", type=int, default=45, help="pairs at most, if a quantity is not settled [default: %(default)s]")
+    parser.add_argument("--seconds", type=float, default=6, help="time of each side of a pair [default: %(default)s]")
+    parser.add_argument("--rate", default="500mbit", help="rate of the link, as tc has it [default: %(default)s]")
+    return common.parse_pairs(parser)
+
+
+def benchmark():
+    arguments = parse()
+    kelvin, order = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed)
+    cpus, chosen = sorted(os.sched_getaffinity(0)), quantities()
+    with ExitStack() as stack:
+        secret = stack.enter_context(hosts.token())
+        names = stack.enter_context(hosts.three(arguments.rate))
+        stack.enter_context(hosts.agent(kelvin, names["agent"], cpus[0], secret))
+        server = hosts.inside(names["agent"], "taskset", "-c", cpus[0], common.need("iperf3", "iperf3"), "-s")
+        stack.enter_context(hosts.running(server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        time.sleep(0.5)
+
+        def ours():
+            report = hosts.measure(kelvin, names["kelvin"], cpus[-1], secret, arguments.seconds)
+            for one in chosen:
+                one.ours.append(common.find(report, one.metric, one.case)["headline"])
+
+        def theirs():
+            for one in chosen:
+                seconds = max(round(arguments.seconds / len(chosen)), 1)
+                one.theirs.append(iperf3(names["kelvin"], cpus[-1], seconds, one.arguments))
+
+        for done in range(1, arguments.most_pairs + 1):
+            if done > arguments.pairs and all(one.verdict() != "not settled" for one in chosen):
+                break
+            for side in order.sample([ours, theirs], 2):
+                side()
+            common.say(f"{done} pairs")
+    header = ["quantity", "kelvin", "iperf3", "ratio", "90 % interval", "bound", "pairs", "verdict"]
+    print(f"To another host, {arguments.seconds:g} s a side, link of {arguments.rate}: {common.describe_machine()}\n")
+    print(common.table(header, [one.row() for one in chosen]))
+    return all(one.verdict() == "holds" for one in chosen)
+
+
+if __name__ == "__main__":
+    common.main(benchmark)

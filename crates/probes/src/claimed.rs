@@ -1,0 +1,44 @@
+//! The rates that the network interfaces of a machine claim, as inputs of predictions.
+
+use kelvin_model::{Input, Machine, Nic, Unit};
+
+/// The fastest link that an interface claims, in bytes per second, and that interface; none if none claims a rate.
+pub(crate) fn fastest_link(machine: &Machine) -> Option<(Input, &Nic)> {
+    let claims = machine.nics.iter().filter_map(|nic| {
+        let bits = *nic.bits_per_second.get().filter(|bits| **bits > 0.0)?;
+        let source = nic.bits_per_second.source_or_reason().to_owned();
+        let name = format!("rate of {}", nic.name);
+        Some((Input { name, value: bits / 8.0, unit: Unit::BytesPerSecond, source }, nic))
+    });
+    claims.max_by(|(one, _), (other, _)| one.value.total_cmp(&other.value))
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_model::Fact;
+
+    use super::*;
+
+    #[test]
+    fn the_fastest_of_those_that_claim_a_rate_counts() {
+        let mut machine = crate::testing::machine();
+        assert!(fastest_link(&machine).is_none());
+        let nic = |name: &str, bits: Fact<f64>| Nic {
+            name: name.into(),
+            driver: Fact::unknown("a test"),
+            bits_per_second: bits,
+            mtu: Fact::unknown("a test"),
+            state: Fact::unknown("a test"),
+            offloads: Fact::unknown("a test"),
+        };
+        machine.nics = vec![
+            nic("lo", Fact::unknown("has no speed")),
+            nic("eth0", Fact::known(1e9, "ethtool")),
+            nic("eth1", Fact::known(1e8, "ethtool")),
+            nic("eth2", Fact::known(-1.0, "ethtool")),
+        ];
+        let (rate, nic) = fastest_link(&machine).unwrap();
+        assert_eq!((rate.name.as_str(), rate.value, nic.name.as_str()), ("rate of eth0", 125e6, "eth0"));
+        assert_eq!(rate.source, "ethtool");
+    }
+}

@@ -1,0 +1,344 @@
+//! How many bytes a second of datagrams arrive at another host, sent as fast as possible and offered at a rate, and how many
+//! are lost and overtaken.
+//!
+//! What was sent must not be taken for what arrived: the agent counts, and the numbers of the datagrams say what is missing.
+
+use std::io::ErrorKind;
+use std::net::UdpSocket;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Axis, AxisScale, Basis, Better, Canaries, Case, Metric, NoPrediction, Prediction, Treatment, Unit};
+use kelvin_sys::clock::monotonic;
+use kelvin_wire::numbered::NUMBER;
+
+use super::bandwidth::{self, streams};
+use super::pace::Pace;
+use super::watched::{Sending, Watched, Window, busy, busy_words, share};
+use super::{AGENT, client, over, stopped, told};
+use crate::net::axes::{MESSAGE, SMALL, message};
+use crate::net::link::{Link, Protocol};
+use crate::net::stream;
+use crate::predict::Predicting;
+
+/// Bits a second that are offered.
+const OFFERED: Axis = Axis::new("offered", "offered, bits of datagrams per second", AxisScale::Logarithmic);
+
+const fn metric(id: &'static str, summary: &'static str, axis: Axis) -> Metric {
+    Metric::rate(id, summary).over_one(axis).headline(Treatment::AsFound).canaries(Canaries::NONE)
+}
+
+/// What is measured of datagrams: what arrives, what was sent, what was lost, what was overtaken.
+type Four = [&'static Metric; 4];
+
+static UNPACED: Four = [&ARRIVED, &SENT, &LOST, &OVERTAKEN];
+static ARRIVED: Metric = metric(
+    "net.peer.bandwidth.udp",
+    "Bytes per second that arrive at another host over UDP from one that does not wait, counted there",
+    MESSAGE,
+);
+static SENT: Metric = metric(
+    "net.peer.bandwidth.udp.sent",
+    "Bytes per second that were sent over UDP to another host, whether they arrived or not",
+    MESSAGE,
+)
+.unit(Unit::BytesPerSecond, Better::Neither);
+static LOST: Metric = share(
+    metric(
+        "net.peer.bandwidth.udp.lost",
+        "Share of the datagrams that did not arrive, by the gaps in their numbers",
+        MESSAGE,
+    ),
+    Better::Lower,
+);
+static OVERTAKEN: Metric = share(
+    metric(
+        "net.peer.bandwidth.udp.overtaken",
+        "Share of the datagrams that arrived after one that was sent later",
+        MESSAGE,
+    ),
+    Better::Lower,
+);
+
+static PACED: Four = [&OFFERED_ARRIVED, &OFFERED_SENT, &OFFERED_LOST, &OFFERED_OVERTAKEN];
+static OFFERED_ARRIVED: Metric = metric(
+    "net.peer.offered",
+    "Bytes per second that arrive at another host of datagrams that are offered at an even rate, counted there",
+    OFFERED,
+);
+static OFFERED_SENT: Metric =
+    metric("net.peer.offered.sent", "Bytes per second that were really sent of those that were to be offered", OFFERED)
+        .unit(Unit::BytesPerSecond, Better::Neither);
+static OFFERED_LOST: Metric = share(
+    metric(
+        "net.peer.offered.lost",
+        "Share of the offered datagrams that did not arrive, by the gaps in their numbers",
+        OFFERED,
+    ),
+    Better::Lower,
+);
+static OFFERED_OVERTAKEN: Metric = share(
+    metric(
+        "net.peer.offered.overtaken",
+        "Share of the offered datagrams that arrived after one that was sent later",
+        OFFERED,
+    ),
+    Better::Lower,
+);
+
+pub(in crate::net) static PROBE: Probe = Probe {
+    id: "net.peer.bandwidth.udp",
+    summary: "Datagrams to another host as fast as they can be sent: what arrives, is lost, is overtaken (--peer HOST)",
+    kind: Kind::Study,
+    method: METHOD,
+    metrics: &UNPACED,
+    inputs: INPUTS,
+    cases: |_, effort| {
+        let all = [PACKET, SMALL];
+        let messages = if effort == Effort::Quick { &all[..1] } else { &all };
+        messages.iter().map(|&bytes| Case::new().with(&MESSAGE.name, bytes)).collect()
+    },
+    run: |bench, case| {
+        let bytes = message(case)?;
+        let figures = measure(bench, bytes, None)?;
+        record(bench, &UNPACED, &figures)
+    },
+    predict: |facts, metric, case| {
+        if metric.id != ARRIVED.id {
+            return Err(follows());
+        }
+        predict(facts, case.integer(&MESSAGE.name).unwrap_or(PACKET), None)
+    },
+};
+
+pub(in crate::net) static OFFERED_PROBE: Probe = Probe {
+    id: "net.peer.offered",
+    summary: "Datagrams offered to another host at an even rate: what arrives, is lost, is overtaken (--peer HOST)",
+    kind: Kind::Study,
+    method: METHOD,
+    metrics: &PACED,
+    inputs: INPUTS,
+    cases: |_, effort| {
+        let all = [10_000_000_u64, 100_000_000, 1_000_000_000];
+        let rates = if effort == Effort::Quick { &all[..1] } else { &all };
+        rates.iter().map(|&rate| Case::new().with(&OFFERED.name, rate)).collect()
+    },
+    run: |bench, case| {
+        let bits = case.integer(&OFFERED.name).filter(|bits| (1_000..=1_000_000_000_000).contains(bits));
+        let bits =
+            bits.ok_or_else(|| Stop::fail(format!("the case needs 1,000 bits a second and more, not {case}")))?;
+        let figures = measure(bench, PACKET as usize, Some(bits as f64 / 8.0))?;
+        record(bench, &PACED, &figures)
+    },
+    predict: |facts, metric, case| {
+        if metric.id != OFFERED_ARRIVED.id {
+            return Err(follows());
+        }
+        predict(facts, PACKET, case.integer(&OFFERED.name).map(|bits| bits as f64 / 8.0))
+    },
+};
+
+const INPUTS: &[&str] = &["net.peer.bandwidth", "net.stream.udp"];
+
+const METHOD: Method = Method {
+    how: "One thread sends datagrams to `kelvin agent` on another host, each with its number: as fast as the system takes them \
+          (net.peer.bandwidth.udp), or 1472 bytes each at an even rate, as many as are due every 0.2 ms (net.peer.offered). The \
+          agent counts what arrives and says it when it is asked, with its own time: the rate is that between two such answers, \
+          200 ms apart at least, from the moment on when it no longer rises. Lost are those whose numbers are missing among those \
+          that arrived, overtaken those that arrived after a later one; of the lost ones it is noted how many came to the \
+          agent's host and found no room in its socket, whose buffer is 4 MiB where the system allows it. What was really sent \
+          stands beside what was to be offered; what this host could not offer for 10 ms is not made up for. How busy both hosts \
+          were is noted, and a full CPU is named.",
+    prediction: "What TCP gets through (net.peer.bandwidth) times the payload of a datagram's packet over that of TCP's on an \
+                 Ethernet, or what the slower end can do, taken from both ends on this host (net.stream.udp), or what is \
+                 offered: the least of them. An offer of less than half of the others should arrive but for a twentieth; \
+                 otherwise unremarkable within a factor of two.",
+    not_for: "The rate at which a network should be used: nothing here makes room for others. A datagram larger than a packet, of \
+              which a part that is lost loses the whole.",
+    pitfalls: &[
+        "The sender's rate taken for the throughput: what was sent may never arrive. The agent counts.",
+        "Loss taken for that of the network: an agent that is too slow for what comes loses it too, which is noted.",
+        "A sender that the system holds back because its own queue is full loses nothing, and offers less.",
+        "Over IPv6 a datagram of 1472 bytes is two packets of an Ethernet.",
+        AGENT,
+    ],
+    sources: &["iperf3 -u, with -b for what is offered", "netperf UDP_STREAM", "RFC 2544, 26.3: frame loss rate"],
+};
+
+/// Bytes of a datagram that is one packet of an Ethernet over IPv4, and of its headers of IP and UDP.
+const PACKET: u64 = 1472;
+const HEADERS: f64 = 28.0;
+/// Bytes of an Ethernet beside a packet: preamble, header, check sequence, gap.
+const ETHERNET: f64 = 38.0;
+/// The payload of TCP in a packet of so many bytes, with time stamps.
+const TCP_SHARE: f64 = 1448.0 / (1500.0 + ETHERNET);
+/// Datagrams between two looks at the clock or whether all is over.
+const BURST: u64 = 16;
+/// A call that waits longer than this looks whether all is over.
+const LOOK: Duration = Duration::from_millis(100);
+/// What Linux says where a queue of its own has no room: the datagram was not sent.
+const NO_ROOM: i32 = 105;
+
+/// What came of it.
+struct Figures {
+    windows: Vec<Window>,
+    notes: [String; 2],
+}
+
+/// Sends datagrams of so many bytes, so many bytes a second or as fast as possible.
+fn measure(bench: &Bench<'_>, bytes: usize, rate: Option<f64>) -> Result<Figures, Stop> {
+    let mut client = client(bench)?;
+    let own = client.own();
+    let mut test = client.datagrams(bytes as u32).map_err(stopped)?;
+    let socket = test.socket().0.try_clone()?;
+    let slice = Duration::from_nanos(bench.slice() as u64);
+    let sending = Sending::default();
+    let windows = std::thread::scope(|scope| {
+        let sender = scope.spawn(|| send(&socket, bytes, rate, &sending));
+        let windows = Watched::begin(&mut test, &sending).windows(slice);
+        sending.is_over.store(true, Ordering::Relaxed);
+        sender.join().map_err(|_| Stop::fail("the sender panicked"))??;
+        windows
+    })?;
+    let known = Link::Udp(socket).describe()?;
+    let seen = test.finish().map_err(stopped)?;
+    Ok(Figures { windows, notes: [format!("{known}; {}", told(&seen, 1)), over(own, &seen)] })
+}
+
+/// Sends until it is told to stop.
+fn send(socket: &UdpSocket, bytes: usize, rate: Option<f64>, sending: &Sending) -> Result<(), Stop> {
+    sending.threads.enter();
+    socket.set_write_timeout(Some(LOOK))?;
+    let mut datagram = vec![0x5a; bytes];
+    let mut pace = rate.map(|rate| Pace::new(bytes as f64 * 1e9 / rate, monotonic()));
+    let mut number = 0_u64;
+    while !sending.is_over.load(Ordering::Relaxed) {
+        for _ in 0..pace.as_mut().map_or(BURST, |pace| pace.due(monotonic())) {
+            datagram[..NUMBER].copy_from_slice(&(number + 1).to_le_bytes());
+            match socket.send(&datagram) {
+                Ok(_) => {
+                    number += 1;
+                    sending.sent.store(number * bytes as u64, Ordering::Relaxed);
+                }
+                Err(error) if error.raw_os_error() == Some(NO_ROOM) => {}
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
+                Err(error) => return Err(Stop::fail(format!("cannot send to the agent: {error}"))),
+            }
+        }
+        if let Some(pace) = &pace {
+            std::thread::sleep(pace.wait(monotonic()));
+        }
+    }
+    Ok(())
+}
+
+fn record(bench: &mut Bench<'_>, [arrived, sent, lost, overtaken]: &Four, figures: &Figures) -> Result<(), Stop> {
+    let nothing = || Stop::fail("no datagram arrived");
+    let Figures { windows, notes } = figures;
+    let (first, last) = (windows.first().ok_or_else(nothing)?, windows.last().ok_or_else(nothing)?);
+    let dropped = last.counted.dropped - first.counted.dropped;
+    let numbers = (&last.counted.numbers, &first.counted.numbers);
+    bench.note(format!("{dropped} datagrams found no room at the agent"));
+    notes.iter().for_each(|note| bench.note(note));
+    if let Some(busy) = busy(windows) {
+        bench.note(busy_words(&busy));
+    }
+    bench.record(arrived, windows.windows(2).map(|pair| pair[1].rate_since(&pair[0])).collect());
+    bench.record(sent, vec![last.sent_since(first)]);
+    bench.record(lost, vec![numbers.0.lost_since(numbers.1).ok_or_else(nothing)?]);
+    bench.record(overtaken, vec![numbers.0.overtaken_since(numbers.1).ok_or_else(nothing)?]);
+    Ok(())
+}
+
+fn follows() -> NoPrediction {
+    NoPrediction::because(
+        "it depends on which of the link and the two hosts is the slowest, and on the buffers between them",
+    )
+}
+
+fn predict(facts: &Facts<'_>, bytes: u64, offered: Option<f64>) -> Result<Prediction, NoPrediction> {
+    let tcp = facts.measured(&bandwidth::METRIC, &streams(1))?;
+    let of = Case::new().with(&MESSAGE.name, bytes);
+    let ends = stream::Ends::of(Protocol::Udp);
+    let (send, receive) = (facts.measured(ends.send, &of)?, facts.measured(ends.receive, &of)?);
+    let size = bytes as f64;
+    let link = tcp.value * size / (size + HEADERS + ETHERNET) / TCP_SHARE;
+    let hosts = size * 1e9 / send.value.max(receive.value);
+    let (most, unit) = (link.min(hosts), 1e6);
+    let value = offered.unwrap_or(f64::INFINITY).min(most);
+    let offer = offered.map_or(String::new(), |offered| format!("{:.1} MB/s offered, ", offered / unit));
+    let derivation = format!(
+        "the least of {offer}{:.1} MB/s of TCP x ({bytes} / {}) / (1448 / 1538) = {:.1} MB/s, and {bytes} B / {:.0} ns = {:.1} \
+         MB/s",
+        tcp.value / unit,
+        size + HEADERS + ETHERNET,
+        link / unit,
+        send.value.max(receive.value),
+        hosts / unit
+    );
+    let predicting = if value < most / 2.0 {
+        Predicting::between(Basis::Derived, value, value * 0.95, value * 1.01)
+    } else {
+        Predicting::within_factor(Basis::Derived, value, 2.0)
+    };
+    let predicting = match offered {
+        Some(offered) => predicting.constant("offered", offered, Unit::BytesPerSecond, "the case"),
+        None => predicting,
+    };
+    Ok(predicting
+        .formula("the least of what is offered, net.peer.bandwidth x payload of UDP / payload of TCP, message / net.stream.udp")
+        .input(tcp)
+        .input(send)
+        .input(receive)
+        .source("IEEE 802.3: 38 bytes beside a packet; IP 20, UDP 8; TCP 20, time stamps 12 bytes")
+        .derived_as(derivation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::facts_about;
+
+    #[test]
+    fn what_arrives_is_the_least_of_offer_link_and_hosts() {
+        let known = [
+            ("net.peer.bandwidth", Some(117.685e6)),
+            ("net.stream.udp", Some(3000.0)),
+            ("net.stream.udp.receive", Some(1000.0)),
+        ];
+        facts_about(&known, |facts| {
+            // A gigabit link carries 957 Mbit/s of datagrams, as every iperf3 on one shows.
+            let full = predict(facts, 1472, None).unwrap();
+            assert!((full.value * 8.0 / 1e6 - 957.1).abs() < 0.1, "{}", full.value);
+            // 64 bytes in 3 us.
+            assert!((predict(facts, 64, None).unwrap().value - 64.0 / 3e-6).abs() < 1.0);
+            let offered = predict(facts, 1472, Some(12.5e6)).unwrap();
+            assert_eq!((offered.value, offered.low), (12.5e6, 12.5e6 * 0.95));
+            assert!(offered.derivation.contains("12.5 MB/s offered"), "{}", offered.derivation);
+            assert_eq!(predict(facts, 1472, Some(1e9)).unwrap().value, full.value);
+        });
+        facts_about(&[], |facts| assert!(predict(facts, 1472, None).is_err()));
+    }
+
+    #[test]
+    fn datagrams_are_offered_at_their_rate() {
+        let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        near.connect(far.local_addr().unwrap()).unwrap();
+        let sending = Sending::default();
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| send(&near, 1000, Some(1e6), &sending));
+            std::thread::sleep(Duration::from_millis(200));
+            sending.is_over.store(true, Ordering::Relaxed);
+            sender.join().unwrap().unwrap();
+        });
+        // 200 in 200 ms; a busy machine may hold it up, and what was missed is not made up for.
+        let sent = sending.sent.load(Ordering::Relaxed) / 1000;
+        assert!((20..=240).contains(&sent), "{sent}");
+        let mut datagram = [0; 2000];
+        for number in 1..=sent.min(20) {
+            assert_eq!(far.recv(&mut datagram).unwrap(), 1000);
+            assert_eq!(datagram[..NUMBER], number.to_le_bytes());
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! A test whose bytes the agent counts, watched at both ends: what was sent, what came, how busy either host was.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use kelvin_harness::Stop;
+use kelvin_model::{Better, Metric, Unit};
+use kelvin_wire::busy::{Busy, Threads, Watch};
+use kelvin_wire::client::{IsCounted, Test};
+use kelvin_wire::message::Counted;
+
+use super::stopped;
+use crate::net::settle::settle;
+
+/// Least time between two counts of a figure: what a shaper saves up while its sender waits for a processor, some 10 ms of bytes,
+/// is a small share of it.
+const WINDOW: Duration = Duration::from_millis(200);
+/// The same while the rate still rises, and how many of these there are at most.
+const SETTLING: Duration = Duration::from_millis(50);
+const MOST_SETTLING: u32 = 10;
+/// Least windows of a round, which is made longer for them.
+const FEWEST: u32 = 2;
+
+/// What the threads that send and the one that watches have in common.
+#[derive(Debug, Default)]
+pub(super) struct Sending {
+    /// That they are to end.
+    pub is_over: AtomicBool,
+    /// Bytes that were handed to the kernel.
+    pub sent: AtomicU64,
+    /// The threads that send.
+    pub threads: Threads,
+}
+
+/// What was known at the end of a window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    /// What the agent has counted, and how busy its host was in this window.
+    pub counted: Counted,
+    /// Bytes sent by then.
+    pub sent: u64,
+    /// How busy this host was in this window.
+    pub here: Busy,
+}
+
+impl Window {
+    /// Bytes per second that came since an earlier one, by the agent's clock.
+    pub(super) fn rate_since(&self, earlier: &Self) -> f64 {
+        per_second(self.counted.bytes - earlier.counted.bytes, self.counted.at - earlier.counted.at)
+    }
+
+    /// Bytes per second that were sent since an earlier one.
+    pub(super) fn sent_since(&self, earlier: &Self) -> f64 {
+        per_second(self.sent - earlier.sent, self.counted.at - earlier.counted.at)
+    }
+}
+
+fn per_second(bytes: u64, nanoseconds: u64) -> f64 {
+    bytes as f64 * 1e9 / nanoseconds.max(1) as f64
+}
+
+/// A test that goes on.
+pub(super) struct Watched<'a, 'client, S> {
+    test: &'a mut Test<'client, S>,
+    sending: &'a Sending,
+    watch: Watch<'a>,
+}
+
+impl<'a, 'client, S: IsCounted> Watched<'a, 'client, S> {
+    /// Begins now.
+    pub(super) fn begin(test: &'a mut Test<'client, S>, sending: &'a Sending) -> Self {
+        Self { test, sending, watch: Watch::begin(&sending.threads) }
+    }
+
+    /// What there is by now.
+    pub(super) fn look(&mut self) -> Result<Window, Stop> {
+        let counted = self.test.counted().map_err(stopped)?;
+        Ok(Window { counted, sent: self.sending.sent.load(Ordering::Relaxed), here: self.watch.look() })
+    }
+
+    /// Waits until the rate no longer rises; what there is by then.
+    pub(super) fn settle(&mut self) -> Result<Window, Stop> {
+        let mut last = self.look()?;
+        settle(MOST_SETTLING, || {
+            std::thread::sleep(SETTLING);
+            let before = std::mem::replace(&mut last, self.look()?);
+            Ok(last.rate_since(&before))
+        })?;
+        Ok(last)
+    }
+
+    /// What there was when the rate no longer rose, and at the end of each window after that.
+    pub(super) fn windows(&mut self, slice: Duration) -> Result<Vec<Window>, Stop> {
+        let wanted = (slice.as_secs_f64() / WINDOW.as_secs_f64()) as u32;
+        let mut windows = vec![self.settle()?];
+        for _ in 0..wanted.max(FEWEST) {
+            std::thread::sleep(WINDOW);
+            windows.push(self.look()?);
+        }
+        Ok(windows)
+    }
+}
+
+/// A share of a host's time, beside a rate.
+pub(super) const fn share(metric: Metric, better: Better) -> Metric {
+    metric.unit(Unit::Ratio, better)
+}
+
+/// How busy either end was in the windows after the first one: here, and at the agent.
+pub(super) fn busy(windows: &[Window]) -> Option<[Busy; 2]> {
+    let after = windows.get(1..)?;
+    let here: Vec<Busy> = after.iter().map(|window| window.here).collect();
+    let there: Vec<Busy> = after.iter().map(|window| window.counted.busy).collect();
+    Some([Busy::middle(&here)?, Busy::middle(&there)?])
+}
+
+/// The same in words, which name a limit.
+pub(super) fn busy_words([here, there]: &[Busy; 2]) -> String {
+    let limit = match (here.is_limit(), there.is_limit()) {
+        (false, false) => "",
+        (true, false) => ": CPU-limited by this host",
+        (false, true) => ": CPU-limited by the agent's host",
+        (true, true) => ": CPU-limited by both hosts",
+    };
+    format!("here {here}; at the agent {there}{limit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_wire::busy::BusyCpu;
+
+    use super::*;
+
+    fn busy_by(busiest: f64, share: f64) -> Busy {
+        Busy { busiest, threads: busiest, cpu: Some(BusyCpu { number: 1, share, interrupts: 0.0 }) }
+    }
+
+    #[test]
+    fn a_rate_is_that_of_the_agent_s_own_time() {
+        let of = |bytes, sent, at| Window {
+            counted: Counted { bytes, at, ..Counted::default() },
+            sent,
+            here: Busy::default(),
+        };
+        let (from, to) = (of(1000, 1500, 5), of(3000, 5500, 1_000_000_005));
+        assert_eq!((to.rate_since(&from), to.sent_since(&from)), (2000.0, 4000.0));
+    }
+
+    #[test]
+    fn the_end_that_is_the_limit_is_named() {
+        let (idle, full) = (busy_by(0.2, 0.3), busy_by(0.99, 1.0));
+        assert_eq!(
+            busy_words(&[idle, full]),
+            "here its busiest thread took 20 % of a CPU and CPU 1 was 30 % busy; at the agent its busiest thread took 99 % of \
+             a CPU and CPU 1 was 100 % busy: CPU-limited by the agent's host"
+        );
+        assert!(busy_words(&[full, idle]).ends_with(": CPU-limited by this host"));
+        assert!(busy_words(&[full, full]).ends_with(": CPU-limited by both hosts"));
+        assert!(!busy_words(&[idle, idle]).contains("limited"));
+    }
+
+    #[test]
+    fn the_first_window_is_that_in_which_the_rate_still_rose() {
+        let of = |here, there| Window {
+            counted: Counted { busy: busy_by(there, there), ..Counted::default() },
+            sent: 0,
+            here: busy_by(here, here),
+        };
+        let windows = [of(1.0, 1.0), of(0.2, 0.5), of(0.3, 0.6), of(0.4, 0.7)];
+        assert_eq!(busy(&windows), Some([busy_by(0.3, 0.3), busy_by(0.6, 0.6)]));
+        assert_eq!((busy(&windows[..1]), busy(&[])), (None, None));
+    }
+}

@@ -1,0 +1,42 @@
+//! When the rate of a stream no longer rises, so that slow start and growing buffers can be left out.
+
+use kelvin_harness::Stop;
+
+/// A rate that is at most by so much above the one before it has settled.
+const SETTLED: f64 = 0.05;
+
+/// Looks at the rate over one window after the other, until one is no longer above the one before it; at most so many.
+///
+/// # Errors
+/// What a look says.
+pub(super) fn settle(most: u32, mut next_rate: impl FnMut() -> Result<f64, Stop>) -> Result<(), Stop> {
+    let mut before = 0.0;
+    for _ in 0..most {
+        let rate = next_rate()?;
+        if before > 0.0 && rate > 0.0 && rate <= before * (1.0 + SETTLED) {
+            return Ok(());
+        }
+        before = rate;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looks(most: u32, rates: &[f64]) -> usize {
+        let mut left = rates.iter().copied();
+        settle(most, || left.next().ok_or_else(|| Stop::fail("one look too many"))).unwrap();
+        rates.len() - left.count()
+    }
+
+    #[test]
+    fn it_ends_when_the_rate_no_longer_rises_or_after_so_many_looks() {
+        assert_eq!(looks(10, &[0.0, 0.0, 10.0, 20.0, 40.0, 41.0, 80.0]), 6);
+        assert_eq!(looks(10, &[10.0, 5.0, 1.0]), 2);
+        assert_eq!(looks(10, &[10.0, 0.0, 10.0, 10.0]), 4, "a stream that stood still for a while has not settled");
+        assert_eq!(looks(3, &[1.0, 2.0, 4.0, 8.0]), 3);
+        assert!(settle(2, || Err(Stop::fail("no agent"))).is_err());
+    }
+}

@@ -1,0 +1,141 @@
+//! Another host for real: three network namespaces in a row, of which the one in the middle passes packets on, and its shaper drops
+//! what is too much. So it is known how much can arrive, and that the rest is lost.
+
+mod common;
+
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::Directories;
+use kelvin_model::{Case, Reading};
+use kelvin_sys::net::namespace::Namespace;
+use kelvin_wire::agent::{Agent, Limits};
+use kelvin_wire::secret::Secret;
+
+/// Bits a second that the shaper lets through, and bytes of the program among them: 1472 of the 1514 that it counts.
+const RATE: f64 = 50e6;
+const EXPECTED: f64 = RATE / 8.0 * 1472.0 / 1514.0;
+/// Bytes that it may save up, and seconds of a round.
+const SAVED: f64 = 131_072.0;
+const SECONDS: f64 = 2.0;
+
+/// Where the agent listens.
+const AGENT: &str = "10.83.81.2:27315";
+
+/// Runs ip or tc in the namespace that this thread is in.
+fn configure(line: &str) -> Result<(), String> {
+    let mut words = line.split(' ');
+    let mut command = Command::new(words.next().unwrap_or_default());
+    let output = command.args(words).output().map_err(|error| format!("{line}: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("{line}: {}", String::from_utf8_lossy(&output.stderr).trim())),
+    }
+}
+
+/// The near one, the one in the middle, the far one; the calling thread is in the first.
+fn three_hosts() -> Result<[Namespace; 3], String> {
+    let new = || Namespace::enter_new().map_err(|error| format!("a network namespace: {error}"));
+    let (far, middle, near) = (new()?, new()?, new()?);
+    let enter = |host: &Namespace| host.enter().map_err(|error| error.to_string());
+    configure(&format!("ip link add near type veth peer name left netns {}", middle.path()))?;
+    configure("ip address add 10.83.80.1/30 dev near")?;
+    configure("ip link set near up")?;
+    enter(&middle)?;
+    configure("ip address add 10.83.80.2/30 dev left")?;
+    configure("ip link set left up")?;
+    configure(&format!("ip link add right type veth peer name far netns {}", far.path()))?;
+    configure("ip address add 10.83.81.1/30 dev right")?;
+    configure("ip link set right up")?;
+    configure(&format!("tc qdisc add dev right root tbf rate {RATE}bit burst 128kb latency 20ms"))?;
+    std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").map_err(|error| format!("to pass packets on: {error}"))?;
+    enter(&far)?;
+    configure("ip address add 10.83.81.2/30 dev far")?;
+    configure("ip link set far up")?;
+    configure("ip route add 10.83.80.0/30 via 10.83.81.1")?;
+    enter(&near)?;
+    configure("ip route add 10.83.81.0/30 via 10.83.80.2")?;
+    Ok([near, middle, far])
+}
+
+/// Runs something in the near namespace, with an agent in the far one; prints why where that cannot be.
+#[allow(clippy::print_stderr)]
+fn with_an_agent_far_away(look: impl FnOnce(&Directories)) {
+    let [near, _middle, far] = match three_hosts() {
+        Ok(hosts) => hosts,
+        Err(why) => {
+            eprintln!("skipped: needs network namespaces, veth and tc tbf: {why}");
+            return;
+        }
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let token = directory.path().join("token");
+    std::fs::write(&token, "a secret of sixteen bytes, or more").unwrap();
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let address: SocketAddr = AGENT.parse().unwrap();
+    let (secret, is_over) = (Secret::read(Path::new(&token)).unwrap(), AtomicBool::new(false));
+    far.enter().unwrap();
+    let agent = Agent::listen(address, secret, Limits::default(), Box::new(|_, _| {})).unwrap();
+    std::thread::scope(|scope| {
+        // Threads begin where the thread is that starts them.
+        scope.spawn(|| agent.serve(|| is_over.load(Ordering::Relaxed)).unwrap());
+        near.enter().unwrap();
+        let directories = Directories { agent: Some((address, token)), ..Directories::scratch(directory.path()) };
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| look(&directories)));
+        is_over.store(true, Ordering::Relaxed);
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+/// The figure of a metric.
+fn figure(readings: &[Reading], metric: &str) -> f64 {
+    let found = readings.iter().find(|reading| reading.metric == *metric);
+    common::median(found.unwrap_or_else(|| panic!("no {metric} in {readings:?}")))
+}
+
+#[test]
+fn what_a_shaper_on_the_way_drops_is_lost_and_not_claimed() {
+    with_an_agent_far_away(|directories| {
+        let slice = (SECONDS * 1000.0) as u64;
+        // Twice as much as gets through.
+        let case = Case::new().with("offered", (2.0 * RATE) as u64);
+        let readings = common::measure_at(directories, "net.peer.offered", &case, slice);
+        let of = |what: &str| figure(&readings, &format!("net.peer.offered{what}"));
+        let (arrived, sent, lost) = (of(""), of(".sent"), of(".lost"));
+        assert!(arrived < EXPECTED * 1.05 + SAVED / SECONDS, "{arrived} bytes a second through {EXPECTED}");
+        // A busy machine offers less, and lets less through.
+        assert!(arrived > EXPECTED * 0.5 && sent <= 2.02 * RATE / 8.0, "{arrived} of {sent}");
+        assert!((lost - (1.0 - arrived / sent)).abs() < 0.1, "{lost} lost, {arrived} of {sent} arrived");
+        assert_eq!(of(".overtaken"), 0.0, "a way has one queue");
+        let notes = readings[0].notes.join("\n");
+        assert!(notes.contains("0 datagrams found no room at the agent"), "{notes}");
+        assert_eq!(notes.matches("driver veth").count(), 2, "{notes}");
+        // As fast as possible: none of it is claimed that did not arrive.
+        let case = Case::new().with("message", 1472);
+        let readings = common::measure_at(directories, "net.peer.bandwidth.udp", &case, slice);
+        let of = |what: &str| figure(&readings, &format!("net.peer.bandwidth.udp{what}"));
+        assert!(of("") < EXPECTED * 1.05 + SAVED / SECONDS && of(".sent") > of(""), "{readings:?}");
+        assert!(of(".lost") > 0.3, "{readings:?}");
+    });
+}
+
+#[test]
+fn streams_end_where_the_shaper_ends_and_both_ends_are_described() {
+    with_an_agent_far_away(|directories| {
+        let case = Case::new().with("streams", 2);
+        let readings = common::measure_at(directories, "net.peer.bandwidth", &case, (SECONDS * 1000.0) as u64);
+        let arrived = figure(&readings, "net.peer.bandwidth");
+        let most = RATE / 8.0 * 1448.0 / 1514.0 * 1.05 + SAVED / SECONDS;
+        assert!(arrived > RATE / 8.0 * 0.5 && arrived < most, "{arrived} bytes a second through {RATE} bits");
+        for metric in ["net.peer.bandwidth.busy_here", "net.peer.bandwidth.busy_there"] {
+            assert!((0.0..1.5).contains(&figure(&readings, metric)), "{readings:?}");
+        }
+        let notes = readings[0].notes.join("\n");
+        for words in ["TCP_INFO", "congestion control", "MTU 1500", "here its busiest thread took", "% of a CPU"] {
+            assert!(notes.contains(words), "{words:?} is not in {notes}");
+        }
+    });
+}

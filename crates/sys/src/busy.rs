@@ -1,0 +1,155 @@
+//! How busy threads and CPUs are, seen from another thread: CPU time of a thread, idle time of each CPU.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use crate::usage::clock_ticks;
+use crate::{Error, Result, check};
+
+unsafe extern "C" {
+    /// pthread_getcpuclockid(3), which the crate `libc` does not declare for Linux.
+    fn pthread_getcpuclockid(thread: libc::pthread_t, clock: *mut libc::clockid_t) -> libc::c_int;
+}
+
+/// The clock of a thread's CPU time, which all threads of the process can read while it lives.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadClock(libc::clockid_t);
+
+impl ThreadClock {
+    /// That of the calling thread.
+    ///
+    /// # Errors
+    /// `ENOENT` of a system without such clocks.
+    pub fn own() -> Result<Self> {
+        let mut clock = 0;
+        // SAFETY: the calling thread lives, and the pointer is valid to be written.
+        match unsafe { pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) } {
+            0 => Ok(Self(clock)),
+            error => Err(Error::from_raw_os_error(error)),
+        }
+    }
+
+    /// CPU time that the thread has used.
+    ///
+    /// # Errors
+    /// `EINVAL` of a thread that has ended.
+    pub fn used(self) -> Result<Duration> {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the pointer is valid to be written.
+        check(unsafe { libc::clock_gettime(self.0, &raw mut time) })?;
+        Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+    }
+}
+
+/// What a CPU has done since the machine was started, in nanoseconds; the kernel tells them in hundredths of a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spent {
+    /// Number of the CPU.
+    pub cpu: u32,
+    /// Time in which it had nothing to do.
+    pub idle: u64,
+    /// Time in interrupts and in what they leave to be done soon, such as packets that came.
+    pub interrupts: u64,
+}
+
+/// Where the kernel tells it.
+const FILE: &str = "/proc/stat";
+/// Figures of a CPU's line: idle and waiting for a disk; interrupts, and what they left to be done.
+const IDLE: [usize; 2] = [3, 4];
+const INTERRUPTS: [usize; 2] = [5, 6];
+/// Bytes of the lines of so many CPUs as no machine has yet.
+const MOST: usize = 1 << 20;
+
+/// All CPUs of the machine, also those that this process may not use.
+#[derive(Debug)]
+pub struct Cpus {
+    file: File,
+    text: Vec<u8>,
+    nanoseconds_per_tick: u64,
+}
+
+impl Cpus {
+    /// Opens what the kernel tells.
+    ///
+    /// # Errors
+    /// `NotFound` where it is not shown, as in some containers.
+    pub fn open() -> Result<Self> {
+        let nanoseconds_per_tick = 1_000_000_000 / clock_ticks().max(1);
+        Ok(Self { file: File::open(FILE)?, text: vec![0; 16 << 10], nanoseconds_per_tick })
+    }
+
+    /// What each has done by now.
+    ///
+    /// # Errors
+    /// What the system call says.
+    pub fn spent(&mut self) -> Result<Vec<Spent>> {
+        loop {
+            let length = self.file.read_at(&mut self.text, 0)?;
+            // The lines of the CPUs come first; others follow them.
+            let text = String::from_utf8_lossy(&self.text[..length]);
+            if length < self.text.len() || text.contains("\nintr") || self.text.len() >= MOST {
+                return Ok(text.lines().filter_map(|line| spent(line, self.nanoseconds_per_tick)).collect());
+            }
+            self.text.resize(self.text.len() * 2, 0);
+        }
+    }
+}
+
+/// A CPU's line; the one of all together has no number.
+fn spent(line: &str, nanoseconds_per_tick: u64) -> Option<Spent> {
+    let (name, rest) = line.split_once(' ')?;
+    let cpu = name.strip_prefix("cpu")?.parse().ok()?;
+    let ticks: Vec<u64> = rest.split_whitespace().map_while(|tick| tick.parse().ok()).collect();
+    let of = |places: [usize; 2]| -> Option<u64> {
+        Some((ticks.get(places[0])? + ticks.get(places[1])?) * nanoseconds_per_tick)
+    };
+    Some(Spent { cpu, idle: of(IDLE)?, interrupts: of(INTERRUPTS)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_s_time_is_read_by_another_until_it_ends() {
+        let (tell, told) = channel();
+        let (go_on, wait) = channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_millis(20) {
+                std::hint::spin_loop();
+            }
+            tell.send(ThreadClock::own().unwrap()).unwrap();
+            wait.recv().unwrap_err();
+        });
+        let clock = told.recv().unwrap();
+        let used = clock.used().unwrap();
+        assert!(used > Duration::from_millis(1) && used < Duration::from_secs(5), "{used:?}");
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(clock.used().unwrap() < used + Duration::from_millis(10), "it sleeps");
+        drop(go_on);
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn the_line_of_a_cpu_is_taken_apart() {
+        let of = |line| spent(line, 10_000_000);
+        let expected = Spent { cpu: 12, idle: 450_000_000, interrupts: 130_000_000 };
+        assert_eq!(of("cpu12 1 2 3 40 5 6 7 8 9 10"), Some(expected));
+        assert_eq!(
+            (of("cpu  1 2 3 40 5 6 7"), of("intr 1 2 3 4 5 6 7"), of("cpu0 1 2 3"), of("")),
+            (None, None, None, None)
+        );
+    }
+
+    #[test]
+    fn every_cpu_of_this_machine_is_told() {
+        let told = Cpus::open().unwrap().spent().unwrap();
+        let allowed = crate::cpu::allowed().unwrap();
+        assert!(allowed.iter().all(|cpu| told.iter().any(|one| one.cpu == *cpu)), "{told:?}");
+    }
+}

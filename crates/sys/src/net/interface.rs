@@ -1,0 +1,105 @@
+//! Which network interface has an address, and what the kernel says of it, in the network namespace of the calling thread.
+
+use std::ffi::CStr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use crate::{Error, Result, check};
+
+/// The name of the interface that has an address; `None` if none has.
+///
+/// # Errors
+/// What the system call says.
+pub fn with_address(wanted: IpAddr) -> Result<Option<String>> {
+    let wanted = wanted.to_canonical();
+    let mut first = std::ptr::null_mut();
+    // SAFETY: the pointer is valid to be written; on success it is a list that is freed once, below.
+    check(unsafe { libc::getifaddrs(&raw mut first) })?;
+    let mut found = None;
+    let mut next = first;
+    // SAFETY: each entry of the list is live until the list is freed.
+    while let Some(entry) = unsafe { next.as_ref() } {
+        if found.is_none() && address(entry.ifa_addr) == Some(wanted) {
+            // SAFETY: the name of an entry is terminated, and lives as long as the list.
+            found = Some(unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned());
+        }
+        next = entry.ifa_next;
+    }
+    // SAFETY: the list is that of getifaddrs, and nothing refers to it any more.
+    unsafe { libc::freeifaddrs(first) };
+    Ok(found)
+}
+
+/// The address that an entry of getifaddrs leads to, if it is one of IP.
+fn address(pointer: *const libc::sockaddr) -> Option<IpAddr> {
+    if pointer.is_null() {
+        return None;
+    }
+    // SAFETY: what is no null pointer leads to an address that is as large as its family says, which is read first; an
+    // unaligned read asks nothing of its place.
+    unsafe {
+        match libc::c_int::from((*pointer).sa_family) {
+            libc::AF_INET => {
+                let whole = pointer.cast::<libc::sockaddr_in>().read_unaligned();
+                Some(Ipv4Addr::from(u32::from_be(whole.sin_addr.s_addr)).into())
+            }
+            libc::AF_INET6 => {
+                let whole = pointer.cast::<libc::sockaddr_in6>().read_unaligned();
+                Some(Ipv6Addr::from(whole.sin6_addr.s6_addr).into())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Bytes of the largest packet of an interface (MTU).
+///
+/// # Errors
+/// `ENODEV` without such an interface.
+pub fn largest_packet(interface: &str) -> Result<u32> {
+    let socket = socket()?;
+    let mut request = request(interface)?;
+    // SAFETY: the request names its interface with a terminated string, and this command writes an integer into it.
+    let bytes = unsafe {
+        check(libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &raw mut request))?;
+        request.ifr_ifru.ifru_mtu
+    };
+    u32::try_from(bytes).map_err(|_| Error::from_raw_os_error(libc::ERANGE))
+}
+
+/// A socket to ask about interfaces.
+pub(crate) fn socket() -> Result<OwnedFd> {
+    // SAFETY: socket(2) takes no pointers.
+    let descriptor = check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: the descriptor was just made and nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// A question about an interface: its name in an otherwise empty request.
+pub(crate) fn request(interface: &str) -> Result<libc::ifreq> {
+    let bytes = interface.as_bytes();
+    if bytes.is_empty() || bytes.len() >= libc::IFNAMSIZ || bytes.contains(&0) {
+        return Err(Error::new(std::io::ErrorKind::InvalidInput, format!("no interface can be named {interface:?}")));
+    }
+    // SAFETY: all-zero bytes are a valid `ifreq`: integers, characters and null pointers.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (place, byte) in request.ifr_name.iter_mut().zip(bytes) {
+        *place = *byte as libc::c_char;
+    }
+    Ok(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_has_its_address_and_a_largest_packet() {
+        assert_eq!(with_address(Ipv4Addr::LOCALHOST.into()).unwrap().as_deref(), Some("lo"));
+        assert_eq!(with_address(Ipv4Addr::LOCALHOST.to_ipv6_mapped().into()).unwrap().as_deref(), Some("lo"));
+        assert_eq!(with_address(Ipv4Addr::new(192, 0, 2, 1).into()).unwrap(), None);
+        let said = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
+        assert_eq!(largest_packet("lo").unwrap().to_string(), said.trim());
+        assert!(largest_packet("nosuchif0").is_err() && largest_packet("").is_err());
+    }
+}

@@ -1,0 +1,83 @@
+//! The network interface over which a test goes, as its host describes it.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use kelvin_sys::{ethtool, net};
+use serde::{Deserialize, Serialize};
+
+/// An interface. What a driver does not tell is absent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Interface {
+    /// `eth0`.
+    pub name: String,
+    /// Its driver, as that calls itself.
+    pub driver: Option<String>,
+    /// The rate that it claims, in bits per second. Virtual ones claim what they like.
+    pub bits_per_second: Option<f64>,
+    /// Bytes of the largest packet.
+    pub largest_packet: Option<u32>,
+    /// The offloads that are on, by the names of ethtool(8).
+    pub offloads: Option<Vec<String>>,
+}
+
+impl Interface {
+    /// The one that has this address; `None` if none has, or the system does not say.
+    pub fn with_address(address: IpAddr) -> Option<Self> {
+        let name = net::interface::with_address(address).ok()??;
+        let offloads = ethtool::offloads(&name).ok();
+        Some(Self {
+            driver: ethtool::driver(&name).ok(),
+            bits_per_second: ethtool::claimed_rate(&name).ok().flatten(),
+            largest_packet: net::interface::largest_packet(&name).ok(),
+            offloads: offloads.map(|on| on.into_iter().map(str::to_owned).collect()),
+            name,
+        })
+    }
+}
+
+impl fmt::Display for Interface {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, driver, bits_per_second, largest_packet, offloads } = self;
+        write!(out, "{name} (driver {}, ", driver.as_deref().unwrap_or("not told"))?;
+        match bits_per_second {
+            Some(bits) => write!(out, "claims {} Mbit/s, ", bits / 1e6)?,
+            None => write!(out, "claims no rate, ")?,
+        }
+        match largest_packet {
+            Some(bytes) => write!(out, "MTU {bytes}, ")?,
+            None => write!(out, "MTU not told, ")?,
+        }
+        match offloads {
+            Some(on) if on.is_empty() => write!(out, "no offload on)"),
+            Some(on) => write!(out, "offloads {})", on.join(" ")),
+            None => write!(out, "offloads not told)"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_told_is_said() {
+        let lo = Interface::with_address(Ipv4Addr::LOCALHOST.into()).unwrap();
+        assert_eq!(lo.name, "lo");
+        assert!(lo.largest_packet.is_some(), "{lo}");
+        assert_eq!(Interface::with_address(Ipv4Addr::new(192, 0, 2, 1).into()), None);
+        let (name, all) = ("eth0".to_owned(), Some(vec!["tso".to_owned(), "gro".to_owned()]));
+        let known = Interface {
+            name: name.clone(),
+            driver: Some("ixgbe".into()),
+            bits_per_second: Some(1e10),
+            largest_packet: Some(9000),
+            offloads: all,
+        };
+        assert_eq!(known.to_string(), "eth0 (driver ixgbe, claims 10000 Mbit/s, MTU 9000, offloads tso gro)");
+        let unknown = Interface { name, driver: None, bits_per_second: None, largest_packet: None, offloads: None };
+        assert_eq!(unknown.to_string(), "eth0 (driver not told, claims no rate, MTU not told, offloads not told)");
+    }
+}

@@ -1,0 +1,60 @@
+//! What the numbers of datagrams say: how many were lost on their way, and how many came out of order.
+
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a number, with which each datagram begins: from 1 on, the least significant first.
+pub const NUMBER: usize = size_of::<u64>();
+
+/// What has come by now of datagrams that are numbered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Numbered {
+    /// Datagrams that came.
+    pub arrived: u64,
+    /// The highest number among them.
+    pub latest: u64,
+    /// Datagrams that came after one with a higher number, or that came twice.
+    pub overtaken: u64,
+}
+
+impl Numbered {
+    /// Takes note of one that came.
+    pub fn take(&mut self, number: u64) {
+        self.arrived += 1;
+        if number > self.latest {
+            self.latest = number;
+        } else {
+            self.overtaken += 1;
+        }
+    }
+
+    /// Share of the datagrams since an earlier moment that did not come, by the gaps in their numbers; `None` if none came.
+    pub fn lost_since(&self, earlier: &Self) -> Option<f64> {
+        let (numbered, arrived) = (self.latest - earlier.latest, self.arrived - earlier.arrived);
+        // One that was overtaken at the earlier moment may come later, and be one too many.
+        (numbered > 0).then(|| (1.0 - arrived as f64 / numbered as f64).max(0.0))
+    }
+
+    /// Share of the datagrams that came since an earlier moment that had been overtaken; `None` if none came.
+    pub fn overtaken_since(&self, earlier: &Self) -> Option<f64> {
+        let arrived = self.arrived - earlier.arrived;
+        (arrived > 0).then(|| (self.overtaken - earlier.overtaken) as f64 / arrived as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loss_and_order_follow_from_the_numbers() {
+        let zero = Numbered::default();
+        let mut all = zero;
+        [1, 2, 5, 4, 8].into_iter().for_each(|number| all.take(number));
+        assert_eq!(all, Numbered { arrived: 5, latest: 8, overtaken: 1 });
+        assert_eq!((all.lost_since(&zero), all.overtaken_since(&zero)), (Some(3.0 / 8.0), Some(1.0 / 5.0)));
+        assert_eq!((zero.lost_since(&zero), zero.overtaken_since(&zero)), (None, None));
+        let mut later = all;
+        [9, 10, 3].into_iter().for_each(|number| later.take(number));
+        assert_eq!(later.lost_since(&all), Some(0.0), "the late one is one of those counted as lost before");
+    }
+}
