@@ -110,6 +110,7 @@ impl<'a> Destination<'a> {
 /// Measures a plan and shows it. What can be wrong with the wishes is found out before anything is measured.
 pub fn carry_out(here: Here, plan: &Plan, wishes: &Wishes<'_>, to: &Destination<'_>) -> Done {
     place::choose(&here.machine, &here.allowed, wishes.args.cpu)?;
+    wishes.sockets(plan)?;
     to.page.map(output::check_writable).transpose()?;
     let store = to.store.map(open_store).transpose()?;
     let agent = wishes.agent()?;
