@@ -267,7 +267,7 @@ impl<'r> Network<'r> {
                     percent(LOST),
                     percent(headline(&shares)),
                     percent(interval.lower.max(0.0)),
-                    percent(interval.upper)
+                    percent(interval.upper.min(1.0))
                 ),
                 holds: beyond(interval.lower, interval.upper, LOST),
                 test: format!("median of {} rounds and its interval", shares.len()),
