@@ -14,7 +14,6 @@ use kelvin_model::{
 };
 use kelvin_store::{AppendError, Headline, Store};
 use kelvin_sys::clock::{self, Clock};
-use kelvin_sys::net;
 use kelvin_wire::client;
 use kelvin_wire::secret::Secret;
 
@@ -24,6 +23,7 @@ use crate::place::{self, Placement};
 use crate::progress::Progress;
 use crate::record::{Record, Recorded};
 use crate::scratch::Scratch;
+use crate::sockets;
 
 /// Seconds of calibrating the clock.
 const CALIBRATION: f64 = 0.05;
@@ -79,7 +79,7 @@ pub fn measure(
 ) -> Result<Finished, Fault> {
     kelvin_sys::interrupt::watch().map_err(|error| Fault::new("cannot watch for signals", error))?;
     let args = wishes.args;
-    let sockets = wishes.sockets(plan)?;
+    let sockets = sockets::asked(args, plan)?;
     let placement = place::choose(&here.machine, &here.allowed, args.cpu)?;
     let scratch = Scratch::create(&args.dir, "--dir")?;
     let remote = args.remote.as_deref().map(Scratch::create_remote).transpose()?;
@@ -92,7 +92,8 @@ pub fn measure(
             .map_err(|error| Fault::new("cannot learn from earlier runs", error)),
         None => Ok(Vec::new()),
     };
-    let comparable: Vec<Metric> = metrics.iter().filter(|metric| is_usual(metric, &sockets)).copied().collect();
+    let comparable: Vec<Metric> =
+        metrics.iter().filter(|metric| sockets::is_usual(metric, &sockets)).copied().collect();
     let learned = learned_of(&comparable)?;
     let learned_core = learned_of(&[BLOCK_OVER_CHAIN])?.pop().map_or_else(Vec::new, |learned| learned.headlines);
     let outline = Outline {
@@ -148,59 +149,6 @@ impl Wishes<'_> {
     pub fn agent(&self) -> Result<Option<OtherHost>, Fault> {
         self.args.peer.as_deref().map(|peer| agent(peer, self.args.token_file.as_deref())).transpose()
     }
-}
-
-/// The probe whose streams the options of sockets are for.
-const STREAMS: &str = "net.bandwidth.tcp";
-
-/// Whether what a metric comes to can stand beside what it comes to in other runs: not where its sockets were asked for
-/// something of this run's own.
-fn is_usual(metric: &Metric, sockets: &SocketOptions) -> bool {
-    metric.id != *STREAMS || *sockets == SocketOptions::default()
-}
-
-impl Wishes<'_> {
-    /// What sockets are to be asked for, which this kernel has: what is wrong with it is better known before anything is
-    /// measured.
-    ///
-    /// # Errors
-    /// A name that the kernel does not know; that nothing which it is for is to be measured.
-    pub fn sockets(&self, plan: &Plan) -> Result<SocketOptions, Fault> {
-        let MeasureArgs { congestion_control, socket_buffers, .. } = self.args;
-        let sockets = SocketOptions { congestion_control: congestion_control.clone(), buffers: *socket_buffers };
-        let option = match (&sockets.congestion_control, sockets.buffers) {
-            (None, None) => return Ok(sockets),
-            (Some(_), _) => "--congestion-control",
-            (None, Some(_)) => "--socket-buffers",
-        };
-        if !plan.units.iter().any(|unit| !unit.only_input && unit.probe.id == STREAMS) {
-            return Err(Fault::because(format!(
-                "{option}: it is for {STREAMS}, which is not to be measured; name it too (kelvin run {STREAMS}), or leave \
-                 {option} out"
-            )));
-        }
-        if let Some(name) = &sockets.congestion_control {
-            find_congestion_control(name)?;
-        }
-        Ok(sockets)
-    }
-}
-
-/// Fails unless a TCP socket can be given this congestion control.
-fn find_congestion_control(name: &str) -> Result<(), Fault> {
-    let doing = format!("--congestion-control {name}");
-    let socket = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0));
-    let tried = socket.and_then(|socket| net::set_congestion_control(&socket, name));
-    tried.map_err(|error| match (error.kind(), net::congestion_controls()) {
-        (std::io::ErrorKind::NotFound | std::io::ErrorKind::InvalidInput, Ok(known)) => {
-            Fault::new(doing, format!("this kernel has no such congestion control; it has {}", known.join(", ")))
-        }
-        (std::io::ErrorKind::PermissionDenied, _) => Fault::new(
-            doing,
-            "only a privileged user may choose it here; net.ipv4.tcp_allowed_congestion_control lists those that anyone may",
-        ),
-        _ => Fault::new(doing, error),
-    })
 }
 
 fn agent(peer: &str, token_file: Option<&Path>) -> Result<OtherHost, Fault> {
@@ -272,7 +220,7 @@ fn keep(store: &Store, run: &Run, analysis: &Analysis, sockets: &SocketOptions) 
             .filter_map(|result| {
                 // A single round says nothing of the spread that a headline's own rounds explain.
                 let summary = result.outcome.summary().filter(|summary| summary.rounds > 1)?;
-                is_usual(&result.metric, sockets).then_some(())?;
+                sockets::is_usual(&result.metric, sockets).then_some(())?;
                 Some(Headline {
                     metric: result.metric.id,
                     version: result.metric.version,

@@ -131,6 +131,18 @@ fn every_mistake_is_one_line_that_names_it_and_status_2() {
 }
 
 #[test]
+fn what_sockets_are_asked_for_reaches_them_and_is_told() {
+    let place = Place::new();
+    let asked = ["--congestion-control", "reno", "--socket-buffers", "64k"];
+    let run = ["run", "net.bandwidth.tcp", "--quick", "--budget", "1s", "--rounds", "2", "--json", "--no-report"];
+    let output = place.run(&[&run[..], &asked].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    for words in ["asked for: reno, buffers of 64 KiB", "congestion control reno; socket buffers of 128 KiB to send"] {
+        assert!(stdout(&output).contains(words), "{words}");
+    }
+}
+
+#[test]
 fn a_mistake_leaves_nothing_behind() {
     let place = Place::new();
     for arguments in [&["run", "no.such.probe"][..], &["run", "--cpu", "99999"], &["run", "--budget", "x"]] {
