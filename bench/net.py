@@ -7,7 +7,11 @@ Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank test. The
 
 - Round trips of 64 bytes over TCP, UDP and Unix sockets, on one CPU and between two, beside a plain C ping-pong with the same
   system calls (bench/peers/pingpong.c): median of single round trips against median, the whole interval within 3 % on one
-  CPU and 5 % between two. sockperf, where it is installed, stands beside it and is not judged: it prints half a round trip,
+  CPU and 5 % between two. Over Unix sockets on one CPU there are two kinds of round trips, of one switch each way and of two,
+  in nearly equal parts that change with how much time either end spends between its calls: the median lies near the gap between
+  them. The medians of the faster and of the slower half stand beside it and are not judged. Between two CPUs what is judged
+  is measured while both are kept from idling: how long it takes to wake an idle CPU changes within seconds, by a factor of two
+  where a hypervisor does it, and says nothing of either program. As the CPUs are, it is told. sockperf, where it is installed, stands beside it and is not judged: it prints half a round trip,
   and its own loop has a clock call for each message.
 - TCP in messages of 4 KiB, one stream and two, beside iperf3 with the same message and congestion control, told at the
   receiver: mean against mean, the lower bound above 0.97. iperf3 leaves its first second out, as kelvin does slow start.
@@ -18,6 +22,7 @@ As elsewhere a side counts only if the core was whole right before and right aft
 
 Exit status: 0 all hold, 1 one does not, 2 it could not be done.
 """
+import contextlib
 import json
 import os
 import random
@@ -35,6 +40,8 @@ from peers import Peers
 
 MESSAGE = 64
 STREAM_MESSAGE = 4096
+# Processes among which the time of a C ping-pong is divided: each as long as a round of kelvin's.
+PROCESSES = 24
 # Lower bound of a rate beside the fastest other one.
 BOUND = 0.97
 SOCKPERF_FIGURE = re.compile(r"Summary: Latency is ([0-9.]+) usec")
@@ -55,6 +62,8 @@ class Comparison:
     # Allowed relative difference; None with a rate, whose lower bound counts, or with what is told only.
     within: float | None = None
     judged: bool = True
+    # What is there while either side is measured: nothing, or CPUs that are kept from idling.
+    meanwhile: Callable = contextlib.nullcontext
     ours: list = field(default_factory=list)
     others: list = field(default_factory=list)
 
@@ -62,9 +71,13 @@ class Comparison:
         for side in order:
             if side == "kelvin":
                 run = lambda: common.measure(kelvin, [self.probe], seconds, "--cpu", str(peers.cpu), "--quick")
-                self.ours.append(self.ours_of(common.find(peers.in_quiet(run), self.metric, self.case)))
+                self.ours.append(self.ours_of(common.find(peers.in_quiet(lambda: self.beside(run)), self.metric, self.case)))
             else:
-                self.others.append(peers.in_quiet(self.theirs))
+                self.others.append(peers.in_quiet(lambda: self.beside(self.theirs)))
+
+    def beside(self, measure):
+        with self.meanwhile():
+            return measure()
 
     def interval(self):
         return common.ratio_of_pairs(self.ours, self.others)
@@ -91,6 +104,14 @@ class Comparison:
 
 def median_of(summary):
     return summary["as_found"]["value"]
+
+
+def lower_quartile_of(summary):
+    return summary["distribution"]["p25"]
+
+
+def upper_quartile_of(summary):
+    return summary["distribution"]["p75"]
 
 
 def mean_of(summary):
@@ -129,8 +150,24 @@ class Others:
     def far(self, placement):
         return self.peers.cpu if placement == "same_cpu" else self.other_cpu
 
-    def round_trip(self, protocol, placement):
-        return self.peers.c_loop("pingpong", "net.rtt", self.seconds, protocol, MESSAGE, self.far(placement))
+    def round_trip(self, protocol, placement, part=""):
+        """The median of several processes that share the time, as kelvin's rounds do: how deep a CPU sleeps that waits, and what a
+        hypervisor does meanwhile, hangs on what it did before."""
+        each = self.seconds / PROCESSES
+        one = lambda: self.peers.c_loop("pingpong", f"net.rtt{part}", each, protocol, MESSAGE, self.far(placement))
+        return statistics.median(one() for _ in range(PROCESSES))
+
+    @contextlib.contextmanager
+    def awake(self):
+        """CPUs that never go idle, by a loop on each that gives way to everybody (bench/peers/awake.c)."""
+        program = self.peers.program("awake")
+        loops = [subprocess.Popen([program, str(cpu)]) for cpu in (self.peers.cpu, self.other_cpu)]
+        try:
+            yield
+        finally:
+            for loop in loops:
+                loop.kill()
+                loop.wait()
 
     def transactions(self, placement):
         return 1e9 / self.peers.c_loop("connect_loop", "net.crr", self.seconds, self.far(placement))
@@ -162,8 +199,18 @@ def comparisons(others, two_cpus):
     for protocol in ["tcp", "udp", "unix"]:
         for placement, where, within in placements:
             metric, case = f"net.rtt.{protocol}", f"message={MESSAGE} placement={placement}"
-            theirs = lambda protocol=protocol, placement=placement: others.round_trip(protocol, placement)
-            chosen.append(Comparison(f"RTT {protocol}, {where}", metric, metric, case, "C loop pingpong", median_of, theirs, within))
+            theirs = lambda part="", protocol=protocol, placement=placement: others.round_trip(protocol, placement, part)
+            idles = placement == "two_cpus"
+            chosen.append(Comparison(f"RTT {protocol}, {where}", metric, metric, case, "C loop pingpong", median_of, theirs, within,
+                                     judged=not idles))
+            if idles:
+                chosen.append(Comparison(f"RTT {protocol}, {where} awake", metric, metric, case, "C loop pingpong", median_of, theirs,
+                                         within, meanwhile=others.awake))
+            if protocol == "unix" and placement == "same_cpu":
+                for half, ours_of in [("fast", lower_quartile_of), ("slow", upper_quartile_of)]:
+                    of_half = lambda theirs=theirs, half=half: theirs(f".{half}_half")
+                    chosen.append(Comparison(f"RTT {protocol}, {where}, {half} half", metric, metric, case, "C loop pingpong", ours_of,
+                                             of_half, judged=False))
             if protocol != "unix" and shutil.which("sockperf"):
                 theirs = lambda protocol=protocol, placement=placement: others.sockperf(protocol, placement)
                 chosen.append(Comparison(f"RTT {protocol}, {where}", metric, metric, case, "sockperf, doubled", median_of, theirs, judged=False))
@@ -182,7 +229,7 @@ def comparisons(others, two_cpus):
 
 def parse():
     parser = common.parser_of_pairs(__doc__, seconds=1, most_pairs=45)
-    parser.add_argument("--only", action="append", metavar="METRIC", help="only this metric; may be given more than once")
+    parser.add_argument("--only", action="append", metavar="QUANTITY", help="only this metric, or this quantity by its name in the table; may be given more than once")
     return common.parse_pairs(parser)
 
 
@@ -198,7 +245,7 @@ def benchmark():
     said = re.findall(r"other end on CPU (\d+)", json.dumps(probe))
     other = next((int(cpu) for cpu in said if int(cpu) != peers.cpu), peers.cpu)
     chosen = comparisons(Others(peers, other, arguments.seconds), len(cpus) > 1)
-    chosen = [one for one in chosen if not arguments.only or one.metric in arguments.only]
+    chosen = [one for one in chosen if not arguments.only or {one.metric, one.name} & set(arguments.only)]
     if not chosen:
         raise common.Missing(f"no quantity is called {' or '.join(arguments.only)}")
     for done in range(1, arguments.most_pairs + 1):

@@ -29,12 +29,16 @@ class Peers:
         self.whole_core = float("inf")
         self.sides = self.again = self.disturbed = 0
 
+    def program(self, name):
+        """The path of a plain C program of bench/peers, compiled if it is not yet."""
+        if name not in self.programs:
+            self.programs[name] = build_peer(name, self.directory.name)
+        return self.programs[name]
+
     def c_loop(self, program, figure, seconds, *arguments, what="median"):
         """A figure of a plain C program of bench/peers that runs for a time, if it takes one: the median or mean of its
         samples."""
-        if program not in self.programs:
-            self.programs[program] = build_peer(program, self.directory.name)
-        output = run([self.programs[program], self.cpu, *([seconds] if seconds else []), *arguments])
+        output = run([self.program(program), self.cpu, *([seconds] if seconds else []), *arguments])
         for name, median, mean, _ in PEER_FIGURE.findall(output):
             if name == figure:
                 return float(median if what == "median" else mean)

@@ -12,7 +12,7 @@ runs learn from earlier ones how much runs differ, as they do for a user). Of ev
 
 Bounds: every case of the groups calls, loops and clock below 1 %; system calls below 2 %; switches on one CPU, fork and
 threads below 5 %; latency of the first and second level below 1 %, of main memory below 2 %, bandwidth of memory below 3 %;
-coverage over all (metric, run) pairs 90..98 %; median width at most 2.
+round trips between two processes on one CPU below 4 %, bandwidth of streams between them below 5 %; coverage over all (metric, run) pairs 90..98 %; median width at most 2.
 
 With --peers, also: other tools given the same wall time (--seconds) on the same operation and CPU as kelvin, interleaved
 with it in random order after each run from the third on: kelvin's coefficient of variation must be below half of theirs.
@@ -44,13 +44,19 @@ from peers import Peers
 
 def below(*ids):
     """Whether a metric is one of these, or lies below one; whatever its working set is."""
-    return lambda metric, _, __: any(metric == id or metric.startswith(f"{id}.") for id in ids)
+    return lambda one, _, __: any(one.metric == id or one.metric.startswith(f"{id}.") for id in ids)
+
+
+def on_one_cpu(*ids):
+    """Whether it is one of these metrics, or below one, with both ends on one CPU."""
+    fits = below(*ids)
+    return lambda one, bytes, caches: fits(one, bytes, caches) and "placement=same_cpu" in one.case.split()
 
 
 def latency(where):
     """Whether it is the latency of a working set: half of the second level at most, or four times the last one at least."""
     inside = {"caches": lambda bytes, caches: bytes <= caches[1] / 2, "memory": lambda bytes, caches: bytes >= 4 * caches[-1]}[where]
-    return lambda metric, bytes, caches: metric == "mem.latency" and len(caches) > 1 and inside(bytes, caches)
+    return lambda one, bytes, caches: one.metric == "mem.latency" and len(caches) > 1 and inside(bytes, caches)
 
 
 # Groups: name, whether a metric at a working set belongs to it, and the bound of the coefficients of variation. The first
@@ -66,6 +72,8 @@ GROUPS = [
     ("latency, first and second level", latency("caches"), 0.01),
     ("latency, main memory", latency("memory"), 0.02),
     ("bandwidth of memory", below("mem.bandwidth"), 0.03),
+    ("round trips on one CPU", on_one_cpu("net.rtt"), 0.04),
+    ("bandwidth of streams", lambda one, *_: one.metric in ("net.bandwidth.tcp", "net.bandwidth.unix"), 0.05),
     ("everything else", lambda *_: True, None),
 ]
 COVERAGE = (0.90, 0.98)
@@ -78,7 +86,7 @@ KNOWN_FROM = 2
 def group_of(one, caches):
     """The first group that a series fits into; `caches` are the sizes of the data caches, innermost first."""
     bytes = next((int(part.removeprefix("bytes=")) for part in one.case.split() if part.startswith("bytes=")), 0)
-    return next(name for name, fits, _ in GROUPS if fits(one.metric, bytes, caches))
+    return next(name for name, fits, _ in GROUPS if fits(one, bytes, caches))
 
 
 # ---- measuring

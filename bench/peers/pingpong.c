@@ -2,7 +2,8 @@
  * timed by itself, with the same calls as kelvin's: one send a message, as many recv as it takes.
  *
  * usage: pingpong CPU SECONDS tcp|udp|unix BYTES OTHER_CPU
- * Prints net.rtt, and on a second line the context switches of this process for each round trip. */
+ * Prints net.rtt; the faster and the slower half of the round trips by themselves, for over Unix sockets on one CPU there are
+ * two kinds of them in nearly equal parts; and the context switches of this process for each round trip. */
 #include "peer.h"
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -98,6 +99,16 @@ static void give_back(int at)
 	}
 }
 
+/* Of sorted samples those from one to before another. */
+static void report_part(const char *name, const struct samples *sorted, uint32_t from, uint32_t to)
+{
+	struct samples *part = new_samples();
+
+	for (uint32_t i = from; i < to; i++)
+		keep(part, sorted->nanoseconds[i]);
+	report(name, part);
+}
+
 static long switches(void)
 {
 	struct rusage usage;
@@ -138,7 +149,8 @@ int main(int argc, char **argv)
 		die("fork");
 	close(ends[1]);
 	pin(atoi(argv[1]));
-	for (int i = 0; i < 1000; i++) {
+	/* As many as kelvin makes under the counters, and some for its warm-up. */
+	for (int i = 0; i < 80; i++) {
 		put(ends[0], message);
 		get(ends[0], answer);
 	}
@@ -157,6 +169,10 @@ int main(int argc, char **argv)
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	report("net.rtt", samples);
+	if (samples->count > 1) {
+		report_part("net.rtt.fast_half", samples, 0, samples->count / 2);
+		report_part("net.rtt.slow_half", samples, samples->count / 2, samples->count);
+	}
 	printf("switches=%.3f\n", each);
 	return 0;
 }

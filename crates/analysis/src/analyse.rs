@@ -65,6 +65,8 @@ pub fn studies(run: &Run) -> Vec<StudyResult> {
         study::engines(run),
         study::remote(run),
         study::tune(run),
+        study::network_calls(run),
+        study::network_streams(run),
     ];
     studies.into_iter().flatten().collect()
 }

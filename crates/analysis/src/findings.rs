@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use kelvin_model::{Fact, Hazard, Machine, Run, RunStatus, Severity};
 
 use crate::result::{Analysis, Finding, Importance, MetricResult, Outcome, Verdict, Warning};
+use crate::study::network;
 use crate::summary::{ALPHA, modes_in_words};
 use crate::words::{amount, digits, metric_at, percent};
 use crate::{levels, placement};
@@ -31,6 +32,7 @@ pub(crate) fn findings(run: &Run, analysis: &Analysis) -> Vec<Finding> {
     all.extend(count_findings(analysis));
     all.extend(levels_finding(analysis));
     all.extend(placement::finding(analysis));
+    all.extend(network_finding(run, analysis));
     all.extend(gap_findings(run, analysis));
     all.extend(KINDS.iter().filter_map(|kind| warning_finding(analysis, kind)));
     all.sort_by_key(|finding: &Finding| Reverse(finding.importance));
@@ -220,6 +222,20 @@ fn levels_finding(analysis: &Analysis) -> Option<Finding> {
         text: levels::line(found)?,
         because: found.conclusions.first()?.test.clone(),
         metrics: vec![levels::METRIC],
+    })
+}
+
+/// The network in one paragraph, of conclusions that a test carries.
+fn network_finding(run: &Run, analysis: &Analysis) -> Option<Finding> {
+    let mut metrics: Vec<_> = analysis.results.iter().map(|result| result.metric.id).collect();
+    metrics.retain(|id| id.starts_with("net."));
+    metrics.dedup();
+    Some(Finding {
+        importance: Importance::Notable,
+        text: format!("Network: {}.", network::paragraph(run)?),
+        because: "each of these holds by the interval of a ratio of medians, in the studies net.rtt and net.bandwidth"
+            .into(),
+        metrics,
     })
 }
 

@@ -26,6 +26,7 @@ mod words;
 pub use analyse::{analyse, studies};
 pub use canaries::BLOCK_OVER_CHAIN;
 pub use files::{block_sizes, cache_below, depths};
+pub use gather::samples_as_found;
 pub use headlines::{Disturbed, Headlines, Lacking, Measured, headline};
 pub use levels::{CurvePoint, levels};
 pub use pages::pages;
@@ -36,4 +37,6 @@ pub use result::{
     Finding, FittedLaw, Importance, Interval, IntervalKind, MemoryLevel, MemoryLevels, MetricResult, Mode, ModesOf,
     Outcome, Summary, TagCount, Translation, Verdict, Warning,
 };
-pub use study::{engines, remote, tasks, threads, tune};
+pub use study::{
+    StreamCeiling, engines, network_calls, network_streams, remote, stream_ceilings, tasks, threads, tune,
+};

@@ -2,11 +2,13 @@
 
 mod crossing;
 mod engines;
+pub(crate) mod network;
 mod remote;
 mod threads;
 mod tune;
 
 pub use engines::engines;
+pub use network::{StreamCeiling, calls as network_calls, stream_ceilings, streams as network_streams};
 pub use remote::remote;
 pub use threads::threads;
 pub(crate) use threads::{best_cells, laws};

@@ -12,7 +12,7 @@ use kelvin_sys::kernels;
 use crate::canary::Canaries;
 use crate::crew::Crew;
 use crate::probe::Stop;
-use crate::protocol::{OtherHost, Request};
+use crate::protocol::{OtherHost, Request, SocketOptions};
 use crate::watch::Watch;
 
 /// Least time of a batch, in nanoseconds, and in clock pairs: whichever is longer.
@@ -35,6 +35,9 @@ const OVERRUN: f64 = 200e6;
 const REWARM_LIMIT: f64 = 1_000_000.0;
 /// Least time between two readings of the canaries when operations are timed one by one, in nanoseconds.
 const CANARY_PERIOD: f64 = 60_000.0;
+/// Operations between two looks at the thread's counters when one follows the other at once: so many that what comes after
+/// a look is less than one sample in a hundred.
+const LOOKED_AFTER: usize = 128;
 
 /// One round of one probe at one case, inside its own process.
 pub struct Bench<'a> {
@@ -92,7 +95,8 @@ impl<'a> Bench<'a> {
         let slice = self.share(1);
         let begun = self.clock.deadline();
         let iterations = self.find_batch_size(self.least_batch(slice), &mut timed)?;
-        let sampling = Sampling { begun, slice, iterations, rewarm: iterations / 32, stride: 1, work };
+        let rewarm = iterations / 32;
+        let sampling = Sampling { begun, slice, iterations, rewarm, stride: 1, work, looked_after: 1 };
         self.sample([metric], &sampling, &mut timed)
     }
 
@@ -106,11 +110,30 @@ impl<'a> Bench<'a> {
         self.time_each_work(metrics, 0.0, operation)
     }
 
-    /// The same for rates: each operation does `work` bytes (or other units).
+    /// The same for operations that another task takes part in, to which it matters what this one does between them: one follows
+    /// the other at once. The thread's counters are looked at once in a while, and what they say is said of all samples since.
+    pub fn time_in_turn<const K: usize>(
+        &mut self,
+        metrics: [&Metric; K],
+        operation: impl FnMut(Clock) -> Result<[u64; K], Stop>,
+    ) -> Result<(), Stop> {
+        self.time_one_by_one(metrics, (0.0, LOOKED_AFTER), operation)
+    }
+
+    /// The same as [`Bench::time_each`] for rates: each operation does `work` bytes (or other units).
     pub fn time_each_work<const K: usize>(
         &mut self,
         metrics: [&Metric; K],
         work: f64,
+        operation: impl FnMut(Clock) -> Result<[u64; K], Stop>,
+    ) -> Result<(), Stop> {
+        self.time_one_by_one(metrics, (work, 1), operation)
+    }
+
+    fn time_one_by_one<const K: usize>(
+        &mut self,
+        metrics: [&Metric; K],
+        (work, looked_after): (f64, usize),
         mut operation: impl FnMut(Clock) -> Result<[u64; K], Stop>,
     ) -> Result<(), Stop> {
         let slice = self.share(K);
@@ -126,7 +149,7 @@ impl<'a> Bench<'a> {
         }
         let stride = (CANARY_PERIOD / whole).ceil().max(1.0) as usize;
         let rewarm = u64::from(whole < REWARM_LIMIT);
-        let sampling = Sampling { begun, slice, iterations: 1, rewarm, stride, work };
+        let sampling = Sampling { begun, slice, iterations: 1, rewarm, stride, work, looked_after };
         self.sample(metrics, &sampling, &mut timed)
     }
 
@@ -142,7 +165,8 @@ impl<'a> Bench<'a> {
         let slice = self.share(K);
         let begun = self.clock.deadline();
         let iterations = self.find_batch_size(self.least_batch(slice), &mut operation)?;
-        let sampling = Sampling { begun, slice, iterations, rewarm: iterations / 32, stride: 1, work: 0.0 };
+        let rewarm = iterations / 32;
+        let sampling = Sampling { begun, slice, iterations, rewarm, stride: 1, work: 0.0, looked_after: 1 };
         self.sample(metrics, &sampling, &mut operation)
     }
 
@@ -294,6 +318,11 @@ impl<'a> Bench<'a> {
             .ok_or_else(|| Stop::skip("needs `kelvin agent` on another host: name that host by --peer HOST"))
     }
 
+    /// What the sockets of TCP streams are to be asked for.
+    pub fn sockets(&self) -> &SocketOptions {
+        &self.request.sockets
+    }
+
     /// Asks for leave to write so many bytes to files, and counts them: all rounds of a run together write no more than was
     /// allowed.
     ///
@@ -350,7 +379,7 @@ impl<'a> Bench<'a> {
         let mut times: [Vec<f64>; K] = std::array::from_fn(|_| Vec::new());
         let mut tags: Vec<Tags> = Vec::new();
         let mut warm_up = WarmUp::default();
-        let mut looked = 0;
+        let (mut looked, mut watched) = (0, 0);
         loop {
             let spent = (self.clock.deadline() - sampling.begun) as f64;
             let least = if spent < sampling.slice + OVERRUN { LEAST_SAMPLES } else { FEWEST_SAMPLES };
@@ -365,22 +394,32 @@ impl<'a> Bench<'a> {
                     timed(self.clock, sampling.rewarm)?;
                 }
             }
-            self.watch.begin();
+            if watched == tags.len() {
+                self.watch.begin();
+            }
             let ticks = timed(self.clock, sampling.iterations)?;
-            let mut tag = self.watch.batch();
             for (column, ticks) in times.iter_mut().zip(ticks) {
                 column.push(ticks * self.nanoseconds_per_tick);
             }
+            let mut tag = Tags::NONE;
             if !warm_up.done {
-                tag |= Tags::WARM_UP;
+                tag = Tags::WARM_UP;
                 warm_up.samples += 1;
                 warm_up.look(&times[0], spent >= WARM_SHARE * sampling.slice);
             }
             tags.push(tag);
+            if tags.len() - watched < sampling.looked_after {
+                continue;
+            }
+            self.look_at_thread(&mut tags[watched..]);
+            watched = tags.len();
             if self.watch.due() {
                 self.look_at_files(&mut tags[looked..]);
                 looked = tags.len();
             }
+        }
+        if watched < tags.len() {
+            self.look_at_thread(&mut tags[watched..]);
         }
         self.look_at_files(&mut tags[looked..]);
         self.read_canaries(guards, &mut canaries)?;
@@ -411,6 +450,12 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
+    /// Tags the samples since the last look with what the thread's counters say.
+    fn look_at_thread(&mut self, since: &mut [Tags]) {
+        let tags = self.watch.batch();
+        since.iter_mut().for_each(|tag| *tag |= tags);
+    }
+
     /// Tags the samples since the last look with what the counters in files say.
     fn look_at_files(&mut self, since: &mut [Tags]) {
         let tags = self.watch.files();
@@ -431,6 +476,8 @@ struct Sampling {
     rewarm: u64,
     stride: usize,
     work: f64,
+    /// Samples between two looks at the thread's counters.
+    looked_after: usize,
 }
 
 /// Decides when the first samples have settled.
@@ -504,6 +551,7 @@ mod tests {
             scratch: String::new(),
             remote: None,
             agent: None,
+            sockets: SocketOptions::default(),
             write_limit: 0,
             parent: 0,
         }
@@ -632,6 +680,28 @@ mod tests {
         let expected = first.len().div_ceil(first.canary_stride) + 1;
         assert_eq!(first.canaries[&Canary::Chain].len(), expected);
         assert_eq!(first.canaries, second.canaries);
+    }
+
+    #[test]
+    fn operations_in_turn_follow_one_another_at_once_and_share_what_befell_them() {
+        let script = Script::leak(10);
+        let request = request(4_000_000);
+        let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
+        bench
+            .time_in_turn([&METRIC.canaries(kelvin_model::Canaries::NONE)], |clock| {
+                let start = clock.start();
+                script.advance(20_000);
+                Ok([clock.stop() - start])
+            })
+            .unwrap();
+        let readings = bench.into_readings();
+        let batches = batches(&readings[0]);
+        assert!(batches.len() > 100 && batches.nanoseconds.iter().all(|&time| time == 20_010.0));
+        // Whatever befell this test's thread, all of a look share it but what is said of warm-up.
+        for look in batches.tags.chunks(LOOKED_AFTER) {
+            let thread = |tags: &Tags| [Tags::PREEMPTED, Tags::MAJOR_FAULT, Tags::MIGRATED].map(|one| tags.any(one));
+            assert!(look.iter().all(|tags| thread(tags) == thread(&look[0])));
+        }
     }
 
     #[test]

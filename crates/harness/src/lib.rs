@@ -24,6 +24,6 @@ pub use cycle::multiply_cycles;
 pub use facts::{AsFound, Facts, Lacking, MeasuredValue};
 pub use plan::{Plan, Unit, UnknownName};
 pub use probe::{Effort, Kind, Method, Probe, Stop};
-pub use protocol::OtherHost;
+pub use protocol::{OtherHost, SocketOptions};
 pub use serve::serve;
 pub use supervise::{Options, Sink, supervise};

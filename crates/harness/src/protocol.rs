@@ -19,6 +19,15 @@ pub struct OtherHost {
     pub token_file: Option<String>,
 }
 
+/// What the sockets of TCP streams are asked for, beyond what they have by themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SocketOptions {
+    /// Congestion control, by name.
+    pub congestion_control: Option<String>,
+    /// Bytes in each of a socket's two buffers.
+    pub buffers: Option<u32>,
+}
+
 /// One round of one probe at one case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Request {
@@ -49,6 +58,9 @@ pub(crate) struct Request {
     /// The agent of another host, if one was named.
     #[serde(default)]
     pub agent: Option<OtherHost>,
+    /// What the sockets of TCP streams are asked for.
+    #[serde(default)]
+    pub sockets: SocketOptions,
     /// Most bytes that all rounds of the run may write to files.
     pub write_limit: u64,
     /// The process that asks; the probe dies with it.

@@ -9,7 +9,7 @@ use kelvin_sys::{child, interrupt};
 
 use crate::launch::{Launch, Processes};
 use crate::plan::{Plan, Unit};
-use crate::protocol::{OtherHost, Request};
+use crate::protocol::{OtherHost, Request, SocketOptions};
 use crate::schedule::{Next, Schedule, Wanted};
 
 /// Share of the budget that is left for what is not rounds: reading the machine, analysis, the report.
@@ -37,6 +37,8 @@ pub struct Options {
     pub remote: Option<String>,
     /// The agent of another host, if one was named.
     pub agent: Option<OtherHost>,
+    /// What the sockets of TCP streams are asked for.
+    pub sockets: SocketOptions,
     /// Most bytes that all rounds together may write to files there.
     pub write_limit: u64,
     /// CPUs that probes of many CPUs may use.
@@ -138,6 +140,7 @@ fn request(unit: &Unit, next: Next, outline: &Outline, options: &Options, seed: 
         scratch: options.scratch.clone(),
         remote: options.remote.clone(),
         agent: options.agent.clone(),
+        sockets: options.sockets.clone(),
         write_limit: options.write_limit,
         parent: std::process::id(),
     }

@@ -146,6 +146,12 @@ pub struct MeasureArgs {
     /// The file with the secret of that agent
     #[arg(long, value_name = "FILE", requires = "peer")]
     pub token_file: Option<PathBuf>,
+    /// Congestion control of the streams of net.bandwidth.tcp, by name [default: cubic where the kernel has it]
+    #[arg(long, value_name = "NAME")]
+    pub congestion_control: Option<String>,
+    /// Bytes that each buffer of their sockets is asked to hold, 4k to 1G [default: they grow by themselves]
+    #[arg(long, value_name = "BYTES", value_parser = socket_buffers)]
+    pub socket_buffers: Option<u32>,
     /// Most that probes may write to files, all together
     #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = file::bytes)]
     pub write_limit: u64,
@@ -452,6 +458,13 @@ fn between(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clon
     }
 }
 
+/// Bytes of a socket's buffer: what a kernel grants at least, and what it can count.
+fn socket_buffers(text: &str) -> Result<u32, String> {
+    let bytes = file::bytes(text)?;
+    let bytes = u32::try_from(bytes).ok().filter(|bytes| (4 << 10..=1 << 30).contains(bytes));
+    bytes.ok_or_else(|| "it must lie between 4k and 1G".into())
+}
+
 /// An IP address, with or without a port.
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let wrong = |_| "an IP address is wanted, such as 0.0.0.0, 192.0.2.7:5000 or [::1]:5000".to_owned();
@@ -525,6 +538,15 @@ mod tests {
     }
 
     #[test]
+    fn buffers_of_sockets_are_sizes_within_what_kernels_grant() {
+        assert_eq!(socket_buffers("4k"), Ok(4096));
+        assert_eq!(socket_buffers("1G"), Ok(1 << 30));
+        for wrong in ["", "4095", "1025M", "8G", "-1", "much"] {
+            assert!(socket_buffers(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn a_mistake_is_one_line_that_names_the_argument() {
         let says = |arguments: &[&str], expected: &str| {
             let error = Cli::try_parse_from(arguments).unwrap_err();
@@ -550,5 +572,6 @@ mod tests {
         says(&["kelvin", "agent", "--listen", "example.org"], "--listen");
         says(&["kelvin", "agent", "--listen", "127.0.0.1:70000"], "an IP address is wanted");
         says(&["kelvin", "agent", "--clients", "0"], "--clients");
+        says(&["kelvin", "run", "net", "--socket-buffers", "1"], "--socket-buffers");
     }
 }

@@ -10,6 +10,7 @@ mod place;
 mod progress;
 mod record;
 mod scratch;
+mod sockets;
 
 use std::process::ExitCode;
 

@@ -5,7 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use kelvin_analysis::{Analysis, BLOCK_OVER_CHAIN, Headlines, analyse};
 use kelvin_harness::{
-    AsFound, Effort, Facts, Lacking, MeasuredValue, Options, OtherHost, Plan, Probe, multiply_cycles, supervise,
+    AsFound, Effort, Facts, Lacking, MeasuredValue, Options, OtherHost, Plan, Probe, SocketOptions, multiply_cycles,
+    supervise,
 };
 use kelvin_model::{
     Case, ClockInfo, ClockKind, FORMAT, Fact, Machine, Metric, Name, Outline, PredictionRecord, Run, RunSettings,
@@ -22,6 +23,7 @@ use crate::place::{self, Placement};
 use crate::progress::Progress;
 use crate::record::{Record, Recorded};
 use crate::scratch::Scratch;
+use crate::sockets;
 
 /// Seconds of calibrating the clock.
 const CALIBRATION: f64 = 0.05;
@@ -77,6 +79,7 @@ pub fn measure(
 ) -> Result<Finished, Fault> {
     kelvin_sys::interrupt::watch().map_err(|error| Fault::new("cannot watch for signals", error))?;
     let args = wishes.args;
+    let sockets = sockets::asked(args, plan)?;
     let placement = place::choose(&here.machine, &here.allowed, args.cpu)?;
     let scratch = Scratch::create(&args.dir, "--dir")?;
     let remote = args.remote.as_deref().map(Scratch::create_remote).transpose()?;
@@ -89,7 +92,9 @@ pub fn measure(
             .map_err(|error| Fault::new("cannot learn from earlier runs", error)),
         None => Ok(Vec::new()),
     };
-    let learned = learned_of(&metrics)?;
+    let comparable: Vec<Metric> =
+        metrics.iter().filter(|metric| sockets::is_usual(metric, &sockets)).copied().collect();
+    let learned = learned_of(&comparable)?;
     let learned_core = learned_of(&[BLOCK_OVER_CHAIN])?.pop().map_or_else(Vec::new, |learned| learned.headlines);
     let outline = Outline {
         format: FORMAT,
@@ -113,6 +118,7 @@ pub fn measure(
         scratch: scratch.path().to_string_lossy().into_owned(),
         remote: remote.as_ref().map(|remote| remote.path().to_string_lossy().into_owned()),
         agent,
+        sockets: sockets.clone(),
         write_limit: args.write_limit,
         allowed_cpus: here.allowed,
     };
@@ -128,7 +134,7 @@ pub fn measure(
     let analysis = analyse(&run);
     let trouble = match (store, open) {
         (Some(store), Some((mut recorder, end))) => {
-            keep(store, &run, &analysis).and_then(|()| recorder.event(&end)).err().or(trouble)
+            keep(store, &run, &analysis, &sockets).and_then(|()| recorder.event(&end)).err().or(trouble)
         }
         _ => trouble,
     };
@@ -197,7 +203,7 @@ fn prediction(probe: &Probe, metric: &Metric, facts: &Facts<'_>, case: &Case) ->
 }
 
 /// Stores what is known only now, and what later runs learn from.
-fn keep(store: &Store, run: &Run, analysis: &Analysis) -> Result<(), AppendError> {
+fn keep(store: &Store, run: &Run, analysis: &Analysis, sockets: &SocketOptions) -> Result<(), AppendError> {
     store.amend(&run.outline)?;
     store.finish(&run.outline.id, &run.predictions, &run.studies, &[])?;
     if run.status == RunStatus::Complete {
@@ -214,6 +220,7 @@ fn keep(store: &Store, run: &Run, analysis: &Analysis) -> Result<(), AppendError
             .filter_map(|result| {
                 // A single round says nothing of the spread that a headline's own rounds explain.
                 let summary = result.outcome.summary().filter(|summary| summary.rounds > 1)?;
+                sockets::is_usual(&result.metric, sockets).then_some(())?;
                 Some(Headline {
                     metric: result.metric.id,
                     version: result.metric.version,

@@ -58,6 +58,15 @@ const MISTAKES: &[(&[&str], &str)] = &[
     (&["run", "--cpu=-1"], "--cpu"),
     (&["run", "--cpu", "99999"], "--cpu"),
     (&["run", "--seed", "dice"], "--seed"),
+    (
+        &["run", "net.bandwidth.tcp", "--congestion-control", "no-such"],
+        "this kernel has no such congestion control; it has ",
+    ),
+    (&["run", "net.bandwidth.tcp", "--congestion-control", "a-name-longer-than-any"], "--congestion-control"),
+    (&["run", "os", "--congestion-control", "reno"], "it is for net.bandwidth.tcp, which is not to be measured"),
+    (&["run", "net.bandwidth.tcp", "--socket-buffers", "3k"], "it must lie between 4k and 1G"),
+    (&["run", "os", "--socket-buffers", "64k"], "--socket-buffers"),
+    (&["selfcheck", "--socket-buffers", "64k"], "--socket-buffers"),
     (&["run", "--quick", "--thorough"], "--thorough"),
     (&["run", "--quick=yes"], "--quick"),
     (&["run", "--no-report", "--report", "x.html"], "--report"),
@@ -119,6 +128,18 @@ fn every_mistake_is_one_line_that_names_it_and_status_2() {
         }
     }
     assert!(problems.is_empty(), "{problems:#?}");
+}
+
+#[test]
+fn what_sockets_are_asked_for_reaches_them_and_is_told() {
+    let place = Place::new();
+    let asked = ["--congestion-control", "reno", "--socket-buffers", "64k"];
+    let run = ["run", "net.bandwidth.tcp", "--quick", "--budget", "1s", "--rounds", "2", "--json", "--no-report"];
+    let output = place.run(&[&run[..], &asked].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    for words in ["asked for: reno, buffers of 64 KiB", "congestion control reno; socket buffers of 128 KiB to send"] {
+        assert!(stdout(&output).contains(words), "{words}");
+    }
 }
 
 #[test]

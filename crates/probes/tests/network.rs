@@ -2,6 +2,7 @@
 
 mod common;
 
+use kelvin_harness::SocketOptions;
 use kelvin_model::{Attempt, Case, Reading, Readings};
 use kelvin_sys::cpu;
 
@@ -79,6 +80,28 @@ fn streams_are_counted_where_they_arrive() {
     }
     let case = Case::new().with("message", 64 << 10).with("streams", 1);
     assert!(rates(&common::measure("net.bandwidth.unix", &case, SLICE)[0])[0] > 1e6);
+}
+
+#[test]
+fn what_sockets_were_asked_for_and_what_they_obtained_is_told() {
+    let case = Case::new().with("message", 4 << 10).with("streams", 1).with_word("way", "send");
+    let notes = |sockets: SocketOptions| match common::run_probe_asking(sockets, "net.bandwidth.tcp", &case, SLICE) {
+        Attempt::Measured(readings) => readings[0].notes.join("\n"),
+        other => panic!("{other:?}"),
+    };
+    let usual = notes(SocketOptions::default());
+    assert!(usual.contains("asked for: cubic where the kernel has it, buffers that grow by themselves"), "{usual}");
+    let asked = SocketOptions { congestion_control: Some("reno".into()), buffers: Some(32 << 10) };
+    let own = notes(asked);
+    assert!(own.contains("asked for: reno, buffers of 32 KiB"), "{own}");
+    assert!(own.contains("congestion control reno") && own.contains("TCP_INFO: round trip"), "{own}");
+    assert!(own.contains("socket buffers of 64 KiB to send, 64 KiB to receive"), "{own}");
+    assert!(own.contains("the other end's has 64 KiB to receive"), "{own}");
+    let unknown = SocketOptions { congestion_control: Some("no-such".into()), buffers: None };
+    match common::run_probe_asking(unknown, "net.bandwidth.tcp", &case, SLICE) {
+        Attempt::Failed(reason) => assert!(reason.contains("refused the congestion control no-such"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

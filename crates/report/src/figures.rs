@@ -5,6 +5,7 @@ mod curves;
 mod distribution;
 mod groups;
 mod heat;
+mod tails;
 
 use kelvin_model::{Name, Unit};
 use serde::{Serialize, Serializer};
@@ -221,7 +222,7 @@ pub enum Role {
     Measured,
     /// Predicted: dashed line, band of the unremarkable.
     Predicted,
-    /// A law fitted to what was measured, which predicts nothing: dotted line.
+    /// What predicts nothing: a law fitted to what was measured, or a ceiling of it. Dotted line.
     Fitted,
     /// As found, where too few samples were undisturbed for a headline: hollow markers.
     AsFound,

@@ -7,7 +7,8 @@ pub mod namespace;
 pub mod sending;
 pub mod tap;
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::net::{SocketAddrV4, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use crate::{Error, Result, check};
 
@@ -109,6 +110,47 @@ pub fn set_buffers(socket: &impl AsFd, bytes: u32) -> Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)
 }
 
+/// Both ends of a TCP connection to this machine, whose buffers are asked to hold so many bytes each. A size that is asked for
+/// when the connection is made already comes too late for the window that TCP offers (tcp(7)).
+pub fn connect_with_buffers(listener: &TcpListener, bytes: u32) -> Result<(TcpStream, TcpStream)> {
+    // What is accepted has the buffers of the socket that listened.
+    set_buffers(listener, bytes)?;
+    let std::net::SocketAddr::V4(address) = listener.local_addr()? else {
+        return Err(Error::other("the listening socket is not of IPv4"));
+    };
+    // SAFETY: a call without pointers.
+    let descriptor = check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: the descriptor was just made, and nobody else has it.
+    let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    set_buffers(&socket, bytes)?;
+    connect(&socket, address)?;
+    Ok((socket.into(), listener.accept()?.0))
+}
+
+fn connect(socket: &impl AsFd, to: SocketAddrV4) -> Result<()> {
+    let address = libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: to.port().to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(to.ip().octets()) },
+        sin_zero: [0; 8],
+    };
+    // SAFETY: the address is valid for its size.
+    let result = unsafe {
+        libc::connect(
+            socket.as_fd().as_raw_fd(),
+            (&raw const address).cast(),
+            size_of::<libc::sockaddr_in>() as libc::socklen_t,
+        )
+    };
+    check(result).map(drop)
+}
+
+/// The names of the congestion controls that the kernel has loaded.
+pub fn congestion_controls() -> Result<Vec<String>> {
+    let names = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")?;
+    Ok(names.split_whitespace().map(str::to_owned).collect())
+}
+
 /// Has a TCP socket's close reset the connection at once, so that nothing of it stays behind (no TIME_WAIT).
 pub fn reset_on_close(socket: &impl AsFd) -> Result<()> {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
@@ -171,7 +213,6 @@ fn option<T: Plain>(socket: &impl AsFd, level: libc::c_int, name: libc::c_int) -
 mod tests {
     use super::*;
     use std::io::{Read, Write};
-    use std::net::{TcpListener, TcpStream};
 
     fn connection() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -229,5 +270,26 @@ mod tests {
         let (near, _far) = connection();
         set_buffers(&near, 32 << 10).unwrap();
         assert_eq!(buffers(&near).unwrap(), Buffers { send: 64 << 10, receive: 64 << 10 });
+    }
+
+    #[test]
+    fn both_ends_of_a_connection_have_the_buffers_that_were_asked_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (mut near, mut far) = connect_with_buffers(&listener, 48 << 10).unwrap();
+        for end in [&near, &far] {
+            assert_eq!(buffers(end).unwrap(), Buffers { send: 96 << 10, receive: 96 << 10 });
+        }
+        near.write_all(&[9; 100]).unwrap();
+        let mut arrived = [0; 100];
+        far.read_exact(&mut arrived).unwrap();
+        assert_eq!(arrived, [9; 100]);
+    }
+
+    #[test]
+    fn the_kernel_names_the_congestion_controls_that_can_be_set() {
+        let (near, _far) = connection();
+        let names = congestion_controls().unwrap();
+        assert!(names.iter().any(|name| name == "reno"), "{names:?}");
+        assert!(names.contains(&congestion_control(&near).unwrap()), "{names:?}");
     }
 }

@@ -109,6 +109,7 @@ fn play(effort: Effort, answer: impl FnMut(u64, u32) -> Option<Attempt>) -> (Run
         round_limit: Duration::from_secs(5),
         remote: None,
         agent: None,
+        sockets: SocketOptions::default(),
         throttle_file: None,
         scratch: String::new(),
         write_limit: 0,

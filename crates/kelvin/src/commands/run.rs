@@ -14,7 +14,7 @@ use crate::cli::{DestinationArgs, RunArgs, StoreArgs, SweepArgs};
 use crate::commands::{explain, open_store, report};
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::measure::{Finished, Here, Wishes, effort_defaults, measure};
-use crate::{output, place};
+use crate::{output, place, sockets};
 
 /// `kelvin run`.
 pub fn run(args: &RunArgs) -> Done {
@@ -110,6 +110,7 @@ impl<'a> Destination<'a> {
 /// Measures a plan and shows it. What can be wrong with the wishes is found out before anything is measured.
 pub fn carry_out(here: Here, plan: &Plan, wishes: &Wishes<'_>, to: &Destination<'_>) -> Done {
     place::choose(&here.machine, &here.allowed, wishes.args.cpu)?;
+    sockets::asked(wishes.args, plan)?;
     to.page.map(output::check_writable).transpose()?;
     let store = to.store.map(open_store).transpose()?;
     let agent = wishes.agent()?;

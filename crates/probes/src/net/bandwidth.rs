@@ -4,14 +4,15 @@
 
 use std::time::Duration;
 
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, SocketOptions, Stop};
 use kelvin_model::{
     Axis, AxisScale, Basis, Better, Canaries, Case, Machine, Metric, NoPrediction, Prediction, Treatment, Unit,
 };
+use kelvin_sys::net;
 
 use super::axes::{MESSAGE, SMALL, message};
 use super::bulk::{Bulk, Plan, Totals, placed};
-use super::link::{LARGEST_DATAGRAM, Protocol};
+use super::link::{LARGEST_DATAGRAM, Link, Protocol};
 use super::sender::Way;
 use super::stream;
 use crate::memory::bandwidth;
@@ -117,8 +118,10 @@ const METHOD: Method = Method {
           median window, the best one is the peak. way: send copies from the program's memory; sendfile and splice send \
           out of a file in memory, splice through a pipe; zerocopy is MSG_ZEROCOPY, and how many of its calls the kernel \
           completed as copied is noted, which over loopback are all. Nagle's algorithm is on, as it is unless a program asks \
-          otherwise. Buffers grow by themselves; their sizes, TCP_INFO, congestion control (cubic where the kernel has it) \
-          and the CPU time of both ends are noted, and a CPU that is full is named. Datagrams carry numbers: lost are those \
+          otherwise. Of TCP the congestion control is cubic where the kernel has it, and buffers grow by themselves, unless \
+          --congestion-control and --socket-buffers ask for something else; what was asked for, what was obtained, TCP_INFO \
+          and the CPU time of both ends are noted, and a CPU that is full is named. A run with such a wish is not among \
+          those that later runs learn from. Datagrams carry numbers: lost are those \
           whose numbers are missing among those that arrived, overtaken those that arrived after a later one.",
     prediction: "What a message costs either end when neither waits (net.stream, its send and its receive): the two ends work at \
                  the same time, each on its CPU, and the slower one is the limit; more streams share the CPUs evenly. A message \
@@ -175,7 +178,12 @@ fn tcp_cases(machine: &Machine, effort: Effort) -> Vec<Case> {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Stop> {
-    let bulk = Bulk::start(plan(bench, case, protocol)?)?;
+    let plan = plan(bench, case, protocol)?;
+    let connections = plan.streams.iter().map(|_| connect(protocol, bench.sockets())).collect::<Result<_, Stop>>()?;
+    let bulk = Bulk::over(connections, plan)?;
+    if protocol == Protocol::Tcp {
+        bench.note(asked(bench.sockets()));
+    }
     let settled = bulk.settle()?;
     let windows = watch(&bulk, bench.slice())?;
     let (first, last) = (windows[0], windows[windows.len() - 1]);
@@ -194,6 +202,33 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Sto
         }
     }
     Ok(())
+}
+
+/// Both ends of a connection, with what was asked for its sockets if it is one of TCP.
+fn connect(protocol: Protocol, sockets: &SocketOptions) -> Result<(Link, Link), Stop> {
+    let cannot = |error| Stop::fail(format!("cannot connect: {error}"));
+    if protocol != Protocol::Tcp {
+        return Link::pair(protocol).map_err(cannot);
+    }
+    let (near, far) = match sockets.buffers {
+        Some(bytes) => Link::tcp_with_buffers(bytes).map_err(cannot)?,
+        None => Link::pair(Protocol::Tcp).map_err(cannot)?,
+    };
+    if let Some(name) = &sockets.congestion_control {
+        let refused = |error| Stop::fail(format!("the kernel refused the congestion control {name}: {error}"));
+        net::set_congestion_control(&near, name).map_err(refused)?;
+        net::set_congestion_control(&far, name).map_err(refused)?;
+    }
+    Ok((near, far))
+}
+
+/// What sockets were asked for, in words; what they obtained is told beside it.
+fn asked(sockets: &SocketOptions) -> String {
+    let control = sockets.congestion_control.as_deref().map_or("cubic where the kernel has it", |name| name);
+    let buffers = sockets.buffers.map_or("buffers that grow by themselves".into(), |bytes| {
+        format!("buffers of {} KiB, of which the kernel grants twice as much for its own book-keeping", bytes >> 10)
+    });
+    format!("asked for: {control}, {buffers}")
 }
 
 /// What a case asks for, on the CPUs that there are.

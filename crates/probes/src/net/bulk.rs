@@ -11,7 +11,7 @@ use kelvin_sys::clock::monotonic;
 use kelvin_sys::peer::{Board, Peer, Task};
 use kelvin_sys::shared::Shared;
 use kelvin_sys::usage::{Who, usage};
-use kelvin_sys::{Error, Result, cpu};
+use kelvin_sys::{Error, Result, cpu, net};
 use kelvin_wire::numbered::Numbered;
 
 use super::link::{Link, Protocol, STUCK, is_late};
@@ -68,6 +68,8 @@ enum Figure {
     /// Nanoseconds of CPU time that the receiver used from its first message on, and the time that passed meanwhile.
     Busy,
     Passed,
+    /// Bytes that the receiver's buffer could hold at the end, as the kernel counts them.
+    Buffer,
 }
 
 impl Account {
@@ -264,6 +266,8 @@ impl Bulk {
         if let Some(receivers) = self.receivers.take() {
             receivers.join(&self.board).map_err(|error| Stop::fail(format!("the receiving end: {error}")))?;
         }
+        // Of the first stream, as all that is known of its socket here: the others are made in the same way.
+        parts.push(format!("the other end's has {} KiB to receive", self.accounts[0].read(Figure::Buffer) >> 10));
         for (account, at) in self.accounts.iter().zip(&self.plan.streams) {
             let used = Use { busy: account.read(Figure::Busy), passed: account.read(Figure::Passed) };
             ends.push(End { what: "receiver", cpu: at.receiver, used });
@@ -380,6 +384,7 @@ fn receive(link: &Link, account: &Account, size: usize, board: &Board) -> Result
         account.set(Figure::Busy, used() - busy);
         account.set(Figure::Passed, monotonic() - at);
     }
+    account.set(Figure::Buffer, net::buffers(link)?.receive.into());
     Ok(())
 }
 

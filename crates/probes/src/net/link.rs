@@ -63,6 +63,13 @@ impl Link {
         Ok((Self::Tcp(near), Self::Tcp(far)))
     }
 
+    /// Both ends of a TCP connection on this machine, whose buffers are asked to hold so many bytes each, and then do not grow.
+    pub(crate) fn tcp_with_buffers(bytes: u32) -> Result<(Self, Self)> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let (near, far) = net::connect_with_buffers(&listener, bytes)?;
+        Self::over_tcp(near, far)
+    }
+
     /// What it speaks.
     pub(crate) fn protocol(&self) -> Protocol {
         match self {

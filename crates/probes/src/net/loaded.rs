@@ -54,7 +54,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     let bulk = Bulk::start(Plan { protocol: Protocol::Tcp, way: Way::Send, message: 64 << 10, streams })?;
     bulk.settle()?;
     let before = bulk.totals()?;
-    bench.time_each([&METRIC], |clock| Ok([echo.timed(clock)?]))?;
+    bench.time_in_turn([&METRIC], |clock| Ok([echo.timed(clock)?]))?;
     let rate = bulk.totals()?.rate_since(&before);
     let words = bulk.finish()?;
     bench.note_on_last(format!(

@@ -22,6 +22,7 @@ const fn metric(id: &'static str, summary: &'static str) -> Metric {
         .headline(Treatment::AsFound)
         .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
         .not_in_cycles()
+        .version(2)
 }
 
 pub(super) static TCP_METRIC: Metric =
@@ -81,7 +82,8 @@ pub(super) static UNIX: Probe = Probe {
 const METHOD: Method = Method {
     how: "One process sends a message and waits until another one has given it back, both on one CPU or each pinned to a \
           CPU of its own; IP goes over the loopback device. Every round trip is timed by itself, so that quantiles and \
-          modes are those of single requests, and nothing else is done between them. A message is one call to send, and as many to receive as the kernel makes of \
+          modes are those of single requests, and nothing else is done between them; only after 128 of them are this process's \
+          counters looked at. A message is one call to send, and as many to receive as the kernel makes of \
           it; it carries its number, which the answer must repeat. TCP_NODELAY is set. A datagram that is not answered \
           within half a second counts as lost, is sent again, and only the repetition is timed; losses are stated. Before \
           timing, 64 round trips are made under getrusage: on one CPU each must take this process off it, or the round \
@@ -98,6 +100,9 @@ const METHOD: Method = Method {
     pitfalls: &[
         "Placement left to the scheduler: one CPU or two differ by a factor of ten on some machines, and runs flip between \
          them.",
+        "A median in the gap between two modes: over Unix sockets on one CPU a round trip takes one switch each way or two, \
+         in nearly equal parts, and which half the median falls into hangs on how much time either end spends between its \
+         calls. The quartiles tell the two apart.",
         "A mean over two modes: waking an idle CPU takes one time or another, depending on how deep it sleeps.",
         "Nagle's algorithm and delayed acknowledgements: a message in two small writes waits 40 ms. It is one call here, \
          with TCP_NODELAY.",
@@ -125,7 +130,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, what: &What) -> Result<(), Stop> {
     let mut echo = Echo::start(what.protocol, message(case)?, cpu)?;
     let proof = echo.prove(bench, cpu)?;
     bench.note(proof);
-    bench.time_each([what.metric], |clock| Ok([echo.timed(clock)?]))?;
+    bench.time_in_turn([what.metric], |clock| Ok([echo.timed(clock)?]))?;
     bench.note_on_last(echo.describe()?);
     echo.finish()
 }

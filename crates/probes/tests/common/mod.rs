@@ -79,8 +79,13 @@ pub fn run_probe_at(directories: &Directories, id: &str, case: &Case, slice_ms: 
 }
 
 fn run_probe_once(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> Attempt {
+    answer(id, case, request(directories, id, case, slice_ms))
+}
+
+/// What a process answers to a request.
+fn answer(id: &str, case: &Case, request: serde_json::Value) -> Attempt {
     let mut child = spawn();
-    child.give(request(directories, id, case, slice_ms).as_bytes());
+    child.give(request.to_string().as_bytes());
     let ending = child.wait(LIMIT, MOST_BYTES).unwrap();
     // A probe that fails is an answer; the process itself must end well in any case.
     assert_eq!(
@@ -98,7 +103,7 @@ fn run_probe_once(directories: &Directories, id: &str, case: &Case, slice_ms: u6
 pub fn kill_probe(id: &str, case: &Case, after: Duration) -> End {
     let mut child = spawn();
     let directories = Directories { scratch: std::env::temp_dir(), remote: None, agent: None };
-    child.give(request(&directories, id, case, 1000).as_bytes());
+    child.give(request(&directories, id, case, 1000).to_string().as_bytes());
     child.wait(after, MOST_BYTES).unwrap().end
 }
 
@@ -115,6 +120,14 @@ pub fn measure(id: &str, case: &Case, slice_ms: u64) -> Vec<kelvin_model::Readin
         Attempt::Measured(readings) => readings,
         other => panic!("{id} {case}: {other:?}"),
     }
+}
+
+/// The same with sockets that are asked for something.
+#[allow(dead_code)]
+pub fn run_probe_asking(sockets: kelvin_harness::SocketOptions, id: &str, case: &Case, slice_ms: u64) -> Attempt {
+    let mut request = request(&Directories::scratch(&std::env::temp_dir()), id, case, slice_ms);
+    request["sockets"] = serde_json::to_value(sockets).unwrap();
+    answer(id, case, request)
 }
 
 /// The same in directories of the test's choice.
@@ -139,12 +152,12 @@ pub fn median(reading: &kelvin_model::Reading) -> f64 {
     values[values.len() / 2]
 }
 
-fn request(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> String {
+fn request(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> serde_json::Value {
     let counter = counter_unusable(None).is_none();
     let clock = if counter { Clock::Counter } else { Clock::MonotonicRaw };
     let allowed = cpu::allowed().unwrap();
     let (&last, others) = allowed.split_last().unwrap();
-    let text = serde_json::json!({
+    serde_json::json!({
         "probe": id,
         "case": case,
         "round": 0,
@@ -166,8 +179,7 @@ fn request(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> S
         }),
         "write_limit": 1u64 << 30,
         "parent": std::process::id(),
-    });
-    text.to_string()
+    })
 }
 
 /// The answer inside the output of the process, around which the test runner prints lines of its own.

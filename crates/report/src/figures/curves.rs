@@ -1,6 +1,8 @@
 //! The figure of one curve, and what every figure made of curves shares: series, their predictions, their words.
 
-use kelvin_analysis::{Coefficient, FittedLaw, MemoryLevel, MemoryLevels, MetricResult, Outcome};
+use kelvin_analysis::{
+    Coefficient, FittedLaw, MemoryLevel, MemoryLevels, MetricResult, Outcome, StreamCeiling, stream_ceilings,
+};
 use kelvin_model::{AxisScale, Case, Conclusion, Name, Reference, Unit, Value};
 
 use super::{AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Role, Series, spans_wide};
@@ -17,6 +19,8 @@ pub(super) fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Fig
     if !is_measured(&series) {
         return None;
     }
+    let ceilings = ceilings(report, curve);
+    series.extend(ceilings.iter().filter_map(|ceiling| ceiling_series(ceiling, curve)));
     let published = |(index, reference): (usize, &Reference)| {
         let style = curve.series.len() + index;
         reference_series(curve, None, reference, Series::published(reference.title.clone(), style))
@@ -25,7 +29,13 @@ pub(super) fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Fig
     Some(Figure {
         id: curve.metric.id.to_string(),
         title: curve.metric.summary.to_string(),
-        description: [describe(curve), laws_in_words(report, curve), conclusions(report, curve)].concat(),
+        description: [
+            describe(curve),
+            laws_in_words(report, curve),
+            conclusions(report, curve),
+            ceilings.iter().map(said_of).collect(),
+        ]
+        .concat(),
         shows: lines_of(curve),
         drawing: Drawing::Plot(Plot {
             x: x_axis(curve),
@@ -102,6 +112,42 @@ fn marks(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Mark> {
         Some(Mark { label: format!("end of {}", level.name), at: (low * high).sqrt(), low, high })
     };
     levels(report, curve).iter().flat_map(|found| &found.levels).filter_map(end).collect()
+}
+
+/// The curve whose rates bytes alone would limit.
+const STREAMS_CURVE: Name = Name::new("net.bandwidth.tcp");
+
+/// What streams would carry if calls cost nothing, for the curve of what they do carry.
+fn ceilings(report: &Report<'_>, curve: &Curve<'_>) -> Vec<StreamCeiling> {
+    if curve.metric.id != STREAMS_CURVE {
+        return Vec::new();
+    }
+    let cpus = report.run.outline.machine.topology.allowed.get().map_or(1, Vec::len);
+    let most = curve.results().filter_map(|result| result.case.integer("streams")).max().unwrap_or(1);
+    stream_ceilings(&report.analysis.results, cpus as u64, most)
+}
+
+/// The parameter of that curve whose values have each a ceiling, and the word of the other one that they are of.
+const STREAMS: &str = "streams";
+const USUAL_WAY: (&str, &str) = ("way", "send");
+
+/// A ceiling as a line of its own over all messages, in the colour of what it is the ceiling of.
+fn ceiling_series(ceiling: &StreamCeiling, curve: &Curve<'_>) -> Option<Series> {
+    let is_of = |result: &MetricResult| {
+        result.case.integer(STREAMS) == Some(ceiling.streams) && result.case.word(USUAL_WAY.0) == Some(USUAL_WAY.1)
+    };
+    let style = curve.series.iter().position(|line| line.points.iter().any(|(_, result)| is_of(result)))?;
+    let points = &curve.series[style].points;
+    let y = (ceiling.low * ceiling.high).sqrt();
+    let ends = [points.first()?.0, points.last()?.0].map(|x| Point { x: x as f64, y, low: y, high: y });
+    let label = format!("{STREAMS}={}, if bytes alone cost time", ceiling.streams);
+    Series { label, role: Role::Fitted, style, points: Vec::new() }.with(ends.into_iter())
+}
+
+fn said_of(ceiling: &StreamCeiling) -> String {
+    let streams = words::plural(ceiling.streams, "stream");
+    let rate = units::span(ceiling.low, ceiling.high, Unit::BytesPerSecond);
+    format!("Dotted, a ceiling with {streams}: {rate} if only bytes cost time and calls none, by net.stream.tcp.")
 }
 
 /// What analysis concludes from a curve, with the test that carries it, said once for neighbours that share it.

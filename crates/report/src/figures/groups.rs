@@ -8,6 +8,7 @@ use super::curves::{
     prefix, reference_series, standing, x_axis,
 };
 use super::heat::{grid_figures, heat_figure};
+use super::tails;
 use super::{Drawing, Figure, FigureAxis, Plot, Point, Role, Series, file_name, spans_wide};
 use crate::sections::{Curve, CurveSeries, Entry};
 use crate::{Report, units};
@@ -32,6 +33,7 @@ pub(super) fn figures(report: &Report<'_>, entries: &[Entry<'_>]) -> Vec<Figure>
             }
         }
     }
+    figures.extend(tails::figure(report, entries));
     figures
 }
 

@@ -1,0 +1,168 @@
+//! Conclusions on the network between two processes of a machine.
+
+use kelvin_analysis::testing::{self, add_scalars};
+use kelvin_analysis::{analyse, network_calls, network_streams, stream_ceilings};
+use kelvin_model::{Better, Case, Conclusion, Metric, Run, Treatment, Unit};
+
+const fn time(id: &'static str) -> Metric {
+    Metric::duration(id, "A time of the network").headline(Treatment::AsFound)
+}
+
+const TCP: Metric = time("net.rtt.tcp");
+const UNIX: Metric = time("net.rtt.unix");
+const STACK: Metric = time("net.stack.tcp");
+const CONNECT: Metric = time("net.connect");
+const CLOSE: Metric = time("net.close");
+const RATE: Metric = Metric::rate("net.bandwidth.tcp", "Bytes that arrive").headline(Treatment::AsFound);
+const LOST: Metric = time("net.bandwidth.udp.lost").unit(Unit::Ratio, Better::Lower);
+const KIB: u64 = 1 << 10;
+
+fn network() -> Run {
+    testing::run(&[TCP, UNIX, STACK, CONNECT, CLOSE, RATE, LOST])
+}
+
+/// Five rounds around a value, by 1 %.
+fn rounds(value: f64) -> [f64; 5] {
+    [0.99, 1.0, 1.01, 1.0, 0.99].map(|noise| value * noise)
+}
+
+fn add(run: &mut Run, metric: &Metric, case: Case, value: f64) {
+    add_scalars(run, metric, case, &rounds(value));
+}
+
+fn placed(placement: &'static str) -> Case {
+    Case::new().with_word("placement", placement)
+}
+
+fn streams(message: u64, streams: u64, way: &'static str) -> Case {
+    Case::new().with("message", message).with("streams", streams).with_word("way", way)
+}
+
+fn saying<'c>(conclusions: &'c [Conclusion], words: &str) -> &'c Conclusion {
+    conclusions.iter().find(|one| one.text.contains(words)).unwrap_or_else(|| panic!("no {words:?}: {conclusions:#?}"))
+}
+
+/// A stream whose message costs a call of 500 ns and a nanosecond for each ten bytes, which two streams double up to what
+/// both CPUs can copy.
+fn add_streams(run: &mut Run) {
+    for message in [64, 4 * KIB, 64 * KIB] {
+        let rate = message as f64 * 1e9 / (500.0 + 0.1 * message as f64);
+        add(run, &RATE, streams(message, 1, "send"), rate);
+        add(run, &RATE, streams(message, 2, "send"), (2.0 * rate).min(9e9));
+    }
+}
+
+#[test]
+fn calls_are_told_by_what_they_cost_beside_a_round_trip() {
+    let mut run = network();
+    add(&mut run, &TCP, placed("same_cpu").with("message", 64), 10_000.0);
+    add(&mut run, &TCP, placed("two_cpus").with("message", 64), 40_000.0);
+    add(&mut run, &UNIX, placed("same_cpu").with("message", 64), 10_050.0);
+    add(&mut run, &STACK, Case::new().with("message", 64), 3500.0);
+    add(&mut run, &CONNECT, placed("same_cpu"), 20_000.0);
+    add(&mut run, &CLOSE, placed("same_cpu"), 4000.0);
+    let study = network_calls(&run).unwrap();
+    let all = &study.conclusions;
+    let share = saying(all, "more than half is sending and receiving, not switching: 70 % (");
+    assert!(share.holds == Some(true) && share.text.ends_with("7.00 us against 10.0 us"), "{share:?}");
+    assert!(share.test.contains("Welch's test on logarithms, 5 against 5 rounds"), "{share:?}");
+    let between = saying(all, "over TCP between two CPUs takes longer than on one: 4.00 times (");
+    assert!(between.holds == Some(true) && between.text.ends_with("40.0 us against 10.0 us"), "{between:?}");
+    // Half a percent apart with one of noise: nothing follows.
+    assert_eq!(saying(all, "is shorter over Unix sockets than over TCP").holds, None);
+    assert_eq!(saying(all, "connecting over TCP on one CPU costs more").holds, Some(true));
+    assert_eq!(saying(all, "closing a TCP connection on one CPU costs more").holds, Some(false));
+    assert_eq!(all.len(), 5, "{all:#?}");
+}
+
+#[test]
+fn bytes_cost_more_than_calls_from_where_they_do() {
+    let mut run = network();
+    add_streams(&mut run);
+    let study = network_streams(&run).unwrap();
+    // A message of 64 bytes takes 506.4 ns; one of n bytes twice that where 500 + n / 10 is 1012.8: at 5128.
+    let even =
+        saying(&study.conclusions, "bytes cost more than calls in a TCP stream from messages of about 5.01 KiB on");
+    assert_eq!(even.holds, Some(true));
+    assert!(even.text.contains("(between 4 KiB and 64 KiB): one of 64 KiB takes 13.9 times ("), "{}", even.text);
+    assert!(even.test.contains("at each of 2 larger sizes up to 64 KiB"), "{}", even.test);
+}
+
+#[test]
+fn calls_that_always_cost_more_are_said_to() {
+    let mut run = network();
+    for message in [64, 256, 1024] {
+        add(&mut run, &RATE, streams(message, 1, "send"), message as f64 * 1e9 / (500.0 + 0.1 * message as f64));
+    }
+    let study = network_streams(&run).unwrap();
+    let [never] = &study.conclusions[..] else { panic!("{study:#?}") };
+    assert!(
+        never.text.starts_with("bytes cost more than calls in a TCP stream: one of 1 KiB takes 1.19 times"),
+        "{never:?}"
+    );
+    assert_eq!(never.holds, Some(false));
+    // A size at which it lies in the balance says neither.
+    add(&mut run, &RATE, streams(5128, 1, "send"), 5128.0 * 1e9 / 1012.8);
+    assert_eq!(network_streams(&run).unwrap().conclusions[0].holds, None);
+}
+
+#[test]
+fn more_streams_other_ways_and_losses_are_told_with_their_size() {
+    let mut run = network();
+    add_streams(&mut run);
+    let usual = 65_536.0 * 1e9 / 7053.6;
+    add(&mut run, &RATE, streams(64 * KIB, 1, "sendfile"), 1.2 * usual);
+    add(&mut run, &RATE, streams(64 * KIB, 1, "zerocopy"), 0.8 * usual);
+    add(&mut run, &LOST, Case::new().with("message", 1472).with("streams", 1), 0.2);
+    let study = network_streams(&run).unwrap();
+    let all = &study.conclusions;
+    let small = saying(all, "2 TCP streams in messages of 4 KiB carry more than one: ");
+    assert!(small.holds == Some(true) && small.text.contains("9.00 GB/s against 4.50 GB/s"), "{small:?}");
+    assert_eq!(saying(all, "2 TCP streams in messages of 64 KiB carry more than one").holds, Some(false));
+    assert_eq!(saying(all, "sendfile carries more than send in messages of 64 KiB").holds, Some(true));
+    assert_eq!(saying(all, "zerocopy carries more than send").holds, Some(false));
+    let lost = saying(all, "more than 1.0 % of datagrams of 1472 bytes are lost");
+    assert!(lost.holds == Some(true) && lost.text.contains("20 % ("), "{lost:?}");
+}
+
+#[test]
+fn the_ceiling_of_streams_is_what_their_bytes_cost() {
+    const SEND: Metric = time("net.stream.tcp");
+    const RECEIVE: Metric = time("net.stream.tcp.receive");
+    let mut run = testing::run(&[SEND, RECEIVE]);
+    for message in [64, 4 * KIB, 64 * KIB] {
+        // A byte costs 0.1 ns here and 0.06 ns there; calls cost the same at every size.
+        add(&mut run, &SEND, Case::new().with("message", message), 300.0 + 0.1 * message as f64);
+        add(&mut run, &RECEIVE, Case::new().with("message", message), 500.0 + 0.06 * message as f64);
+    }
+    let results = analyse(&run).results;
+    let around = |cpus, streams, truth: f64| {
+        let found = stream_ceilings(&results, cpus, streams).into_iter().find(|one| one.streams == streams).unwrap();
+        assert!(found.low < truth && truth < found.high && found.high < 1.1 * found.low, "{found:?} around {truth}");
+    };
+    // The dearer end of one stream; both ends of two streams on two CPUs; all on one CPU.
+    around(2, 1, 10e9);
+    around(2, 2, 12.5e9);
+    around(1, 1, 6.25e9);
+    assert_eq!(stream_ceilings(&results, 2, 1).len(), 1);
+    assert!(stream_ceilings(&results[..2], 2, 2).is_empty());
+}
+
+#[test]
+fn the_paragraph_says_only_what_holds() {
+    let mut run = network();
+    assert!(network_calls(&run).is_none() && network_streams(&run).is_none());
+    let network_of =
+        |run: &Run| analyse(run).findings.into_iter().find(|finding| finding.text.starts_with("Network: "));
+    assert!(network_of(&run).is_none());
+    add_streams(&mut run);
+    add(&mut run, &TCP, placed("same_cpu").with("message", 64), 10_000.0);
+    add(&mut run, &CONNECT, placed("same_cpu"), 5000.0);
+    let said = network_of(&run).unwrap().text;
+    assert!(said.starts_with("Network: bytes cost more than calls in a TCP stream from messages of"), "{said}");
+    // Connecting costs less than a round trip here, and two streams carry no more in large messages.
+    assert!(!said.contains("connecting") && !said.contains("streams in messages"), "{said}");
+    let analysis = analyse(&run);
+    assert_eq!(analysis.studies.iter().filter(|study| study.id.starts_with("net.")).count(), 2);
+    assert!(analysis.verdict.contains(&said), "{:?}", analysis.verdict);
+}

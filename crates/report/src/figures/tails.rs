@@ -1,0 +1,141 @@
+//! The distributions of round trips beside each other: which time one in so many exceeds, by protocol and placement.
+
+use kelvin_analysis::{MetricResult, samples_as_found};
+use kelvin_model::{AxisScale, Case, Name};
+use kelvin_stats::Samples;
+
+use super::curves::named;
+use super::{AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Role, Series, file_name};
+use crate::sections::Entry;
+use crate::{Report, units};
+
+/// The metrics whose single operations a user waits for.
+const FAMILY: Name = Name::new("net.rtt");
+/// The axis over which they are not drawn beside each other, but one value at a time.
+const MESSAGE: &str = "message";
+
+/// One round trip in so many that is slower: the quantiles of the drawing, evenly spread over its logarithmic axis. The first
+/// is the fastest of all.
+const ONE_IN: [f64; 20] = [
+    1.0, 1.01, 1.05, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.3, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0,
+    10_000.0,
+];
+/// Samples of all rounds that must lie beyond a quantile for it to say anything; one of a round's own; and in how many
+/// rounds, for a range of one round would look as if nothing were surer.
+const BEYOND: f64 = 5.0;
+const BEYOND_IN_ROUND: f64 = 1.0;
+const LEAST_ROUNDS: usize = 2;
+/// The quantiles that are marked by name.
+const MARKED: [(f64, &str); 4] = [(2.0, "median"), (10.0, "90 %"), (100.0, "99 %"), (1000.0, "99.9 %")];
+
+/// The figure of the family; `None` where no round trip was timed by itself.
+pub(super) fn figure(report: &Report<'_>, entries: &[Entry<'_>]) -> Option<Figure> {
+    let results: Vec<&MetricResult> = entries
+        .iter()
+        .flat_map(Entry::results)
+        .filter(|result| result.metric.id.strip_prefix(&*FAMILY).is_some_and(|rest| rest.starts_with('.')))
+        .collect();
+    let message = most_measured(&results)?;
+    let of_message = results.iter().filter(|result| result.case.integer(MESSAGE) == Some(message));
+    let lines: Vec<Line> = of_message.filter_map(|result| Line::of(report, result)).collect();
+    let series = lines.iter().enumerate().filter_map(|(style, line)| line.series(style)).collect::<Vec<Series>>();
+    if series.is_empty() {
+        return None;
+    }
+    let bytes = units::axis_value(kelvin_model::Value::Integer(message), AxisScale::Bytes);
+    let reach = series.iter().flat_map(|line| &line.points).map(|point| point.x).fold(1.0, f64::max);
+    let marks = MARKED.iter().filter(|(at, _)| *at <= reach);
+    let mut description: Vec<String> = lines.iter().map(Line::describe).collect();
+    description.push("Bands reach from the lowest to the highest round.".into());
+    Some(Figure {
+        id: file_name(&format!("{FAMILY} distribution")),
+        title: format!("Distribution of round trips of {bytes}: the time that one in so many exceeds"),
+        description,
+        // No row of the table has this name: those lead to the curves.
+        shows: lines.iter().map(|line| (line.metric, format!("{} distribution", line.label))).collect(),
+        drawing: Drawing::Plot(Plot {
+            x: FigureAxis {
+                label: "one round trip in so many takes longer".into(),
+                kind: AxisKind::Number,
+                logarithmic: true,
+                from_zero: false,
+            },
+            y: FigureAxis {
+                label: "round trip".into(),
+                kind: AxisKind::Nanoseconds,
+                logarithmic: true,
+                from_zero: false,
+            },
+            guides: Vec::new(),
+            marks: marks.map(|&(at, label)| Mark { label: label.into(), at, low: at, high: at }).collect(),
+            series,
+        }),
+    })
+}
+
+/// The message at which most was measured, the smallest of several.
+fn most_measured(results: &[&MetricResult]) -> Option<u64> {
+    let message = |result: &&MetricResult| result.case.integer(MESSAGE);
+    let mut messages: Vec<u64> = results.iter().filter_map(message).collect();
+    messages.sort_unstable();
+    messages.dedup();
+    let count = |at: u64| results.iter().filter(|result| message(result) == Some(at)).count();
+    messages.into_iter().rev().max_by_key(|&at| count(at))
+}
+
+/// The samples of one metric at one case.
+struct Line {
+    metric: Name,
+    label: String,
+    all: kelvin_stats::Sorted,
+    rounds: Vec<kelvin_stats::Sorted>,
+}
+
+impl Line {
+    /// `None` unless the samples are single operations of this run.
+    fn of(report: &Report<'_>, result: &MetricResult) -> Option<Self> {
+        let (metric, case) = (&result.metric, &result.case);
+        let is_its = |measurement: &&kelvin_model::Measurement| {
+            measurement.planned.case == *case && measurement.readings(&metric.id).next().is_some()
+        };
+        let measurement = report.run.measurements.iter().find(is_its)?;
+        let rounds = samples_as_found(measurement, metric);
+        let sorted = |samples: Vec<f64>| Some(Samples::new(samples).ok()?.sorted());
+        let all = sorted(rounds.concat())?;
+        let rest: Case = case.iter().filter(|(name, _)| **name != *MESSAGE).collect();
+        let own = metric.id.rsplit_once('.').map_or(metric.id.as_str(), |(_, own)| own);
+        let placed = units::case(metric, &rest);
+        let label = if placed.is_empty() { own.to_owned() } else { named(own, &placed) };
+        Some(Self { metric: metric.id, label, all, rounds: rounds.into_iter().filter_map(sorted).collect() })
+    }
+
+    /// What one in so many exceeds, with the range over rounds; `None` where there are too few samples to tell.
+    fn at(&self, one_in: f64) -> Option<Point> {
+        let has = |samples: &kelvin_stats::Sorted, beyond: f64| samples.values().len() as f64 >= beyond * one_in;
+        let quantile = |samples: &kelvin_stats::Sorted| samples.quantile(1.0 - 1.0 / one_in);
+        let of_rounds: Vec<f64> =
+            self.rounds.iter().filter(|round| has(round, BEYOND_IN_ROUND)).map(quantile).collect();
+        let tells = has(&self.all, BEYOND) && of_rounds.len() >= LEAST_ROUNDS.min(self.rounds.len());
+        tells.then(|| {
+            let y = quantile(&self.all);
+            let end = |further: fn(f64, f64) -> f64| of_rounds.iter().copied().fold(y, further);
+            Point { x: one_in, y, low: end(f64::min), high: end(f64::max) }
+        })
+    }
+
+    fn series(&self, style: usize) -> Option<Series> {
+        let empty = Series { label: self.label.clone(), role: Role::Measured, style, points: Vec::new() };
+        empty.with(ONE_IN.iter().filter_map(|&one_in| self.at(one_in)))
+    }
+
+    /// `tcp, placement=same_cpu: half exceed 13.0 µs, one in 10 14.2 µs, one in 100 21.0 µs (2,400 round trips).`
+    fn describe(&self) -> String {
+        let text = |point: Point| AxisKind::Nanoseconds.text(point.y);
+        let said = MARKED.iter().filter_map(|&(one_in, _)| {
+            let time = text(self.at(one_in)?);
+            Some(if one_in == 2.0 { format!("half exceed {time}") } else { format!("one in {one_in} {time}") })
+        });
+        let said: Vec<String> = said.collect();
+        format!("{}: {} ({} round trips).", self.label, said.join(", "), units::count(self.all.values().len() as u64))
+    }
+}

@@ -1,0 +1,131 @@
+//! Figures of the network: how long one round trip in so many takes, and how far streams are from what bytes alone would
+//! allow.
+
+use kelvin_analysis::testing::{self, CLOCK_PAIR, add_scalars};
+use kelvin_analysis::{Analysis, analyse};
+use kelvin_model::{Axis, AxisScale, Canaries, Case, Metric, Readings, Run, Treatment};
+use kelvin_report::Report;
+use kelvin_report::figures::{Drawing, Figure, Plot, Role, figures};
+
+const MESSAGE: Axis = Axis::new("message", "message", AxisScale::Bytes);
+const PLACEMENT: Axis = Axis::new("placement", "CPUs of the two ends", AxisScale::Category);
+const STREAMS: Axis = Axis::new("streams", "streams", AxisScale::Linear);
+const WAY: Axis = Axis::new("way", "way of sending", AxisScale::Category);
+
+const fn time(id: &'static str) -> Metric {
+    Metric::duration(id, "A time of the network").canaries(Canaries::NONE).headline(Treatment::AsFound)
+}
+
+const TCP: Metric = time("net.rtt.tcp").over([Some(PLACEMENT), Some(MESSAGE), None]);
+const UDP: Metric = time("net.rtt.udp").over([Some(PLACEMENT), Some(MESSAGE), None]);
+const SEND: Metric = time("net.stream.tcp").over_one(MESSAGE);
+const RECEIVE: Metric = time("net.stream.tcp.receive").over_one(MESSAGE);
+const RATE: Metric = Metric::rate("net.bandwidth.tcp", "Bytes that arrive")
+    .headline(Treatment::AsFound)
+    .canaries(Canaries::NONE)
+    .over([Some(MESSAGE), Some(STREAMS), Some(WAY)]);
+
+fn network() -> Run {
+    testing::run(&[TCP, UDP, SEND, RECEIVE, RATE])
+}
+
+fn drawn(run: &Run, analysis: &Analysis, id: &str) -> Option<Figure> {
+    let report = Report { run, analysis, references: &[], probes: &[] };
+    figures(&report).into_iter().find(|figure| figure.id == id)
+}
+
+fn plot(figure: &Figure) -> &Plot {
+    let Drawing::Plot(plot) = &figure.drawing else { panic!("{figure:?}") };
+    plot
+}
+
+fn placed(placement: &'static str, message: u64) -> Case {
+    Case::new().with_word("placement", placement).with("message", message)
+}
+
+/// Rounds of so many round trips each, of which the n-th of a thousand takes n nanoseconds and what is given on top.
+fn add_trips(run: &mut Run, metric: &Metric, case: Case, trips: usize, on_top: &[f64]) {
+    let round = |(index, on_top): (usize, &f64)| {
+        let values: Vec<f64> = (0..trips).map(|trip| ((trip * 7919) % 1000) as f64 + on_top).collect();
+        let mut batches = testing::batches(&values);
+        batches.iterations = vec![1; trips];
+        batches.nanoseconds = values.iter().map(|value| value + CLOCK_PAIR).collect();
+        batches.canaries.clear();
+        testing::round(index, vec![testing::reading(metric, Readings::Batches(batches))])
+    };
+    let rounds = on_top.iter().enumerate().map(round).collect();
+    testing::add(run, metric, case, rounds);
+}
+
+#[test]
+fn one_round_trip_in_so_many_is_drawn_for_every_protocol_and_placement() {
+    let mut run = network();
+    for message in [1, 64] {
+        add_trips(&mut run, &TCP, placed("same_cpu", message), 1000, &[10_000.0, 10_000.0, 11_000.0]);
+        add_trips(&mut run, &TCP, placed("two_cpus", message), 1000, &[40_000.0; 3]);
+    }
+    add_trips(&mut run, &UDP, placed("same_cpu", 64), 1000, &[8000.0; 3]);
+    let figure = drawn(&run, &analyse(&run), "net.rtt-distribution").unwrap();
+    assert!(figure.title.contains("round trips of 64 B"), "most was measured there: {}", figure.title);
+    let plot = plot(&figure);
+    let labels: Vec<&str> = plot.series.iter().map(|line| line.label.as_str()).collect();
+    assert_eq!(labels, ["tcp, placement=same_cpu", "tcp, placement=two_cpus", "udp, placement=same_cpu"]);
+    let at = |line: usize, one_in: f64| plot.series[line].points.iter().find(|point| point.x == one_in).copied();
+    // Two rounds of three lie at 10 and one at 11 microseconds: half of all are below 10.75.
+    let median = at(0, 2.0).unwrap();
+    assert!((median.y - 10_750.0).abs() < 5.0 && (median.low - 10_500.0).abs() < 5.0, "{median:?}");
+    assert!((median.high - 11_500.0).abs() < 5.0, "{median:?}");
+    let one_in_100 = at(2, 100.0).unwrap();
+    assert!((one_in_100.y - 8990.0).abs() < 2.0 && one_in_100.low == one_in_100.high, "{one_in_100:?}");
+    assert_eq!(at(2, 1.0).unwrap().y, 8000.0, "the fastest of all");
+    // Three thousand have three beyond one in a thousand, which is too few to tell.
+    assert!(at(0, 500.0).is_some() && at(0, 1000.0).is_none());
+    assert!(plot.x.logarithmic && plot.y.logarithmic);
+    let marked: Vec<&str> = plot.marks.iter().map(|mark| mark.label.as_str()).collect();
+    assert_eq!(marked, ["median", "90 %", "99 %"]);
+    let words = figure.description.join(" ");
+    assert!(words.contains("udp, placement=same_cpu: half exceed 8.50 µs, one in 10 8.90 µs"), "{words}");
+    assert!(drawn(&run, &analyse(&run), "net.rtt-placement=same_cpu").is_none(), "two messages are no curve");
+}
+
+#[test]
+fn a_quantile_that_one_round_alone_can_tell_is_not_drawn() {
+    let mut run = network();
+    add_trips(&mut run, &TCP, placed("same_cpu", 64), 40, &[10_000.0; 4]);
+    let figure = drawn(&run, &analyse(&run), "net.rtt-distribution").unwrap();
+    // 160 have five beyond one in 20 and not beyond one in 50; no round has one beyond one in 50.
+    assert_eq!(plot(&figure).series[0].points.last().unwrap().x, 20.0);
+    assert!(drawn(&network(), &analyse(&network()), "net.rtt-distribution").is_none());
+}
+
+#[test]
+fn streams_stand_below_what_bytes_alone_would_allow() {
+    let mut run = network();
+    let around = |value: f64| [0.99, 1.0, 1.01, 1.0].map(|noise| value * noise);
+    for message in [64, 4096, 65_536] {
+        let of = |metric: &Metric, run: &mut Run, fixed: f64, each: f64| {
+            let case = Case::new().with("message", message);
+            add_scalars(run, metric, case, &around(fixed + each * message as f64));
+        };
+        of(&SEND, &mut run, 300.0, 0.1);
+        of(&RECEIVE, &mut run, 500.0, 0.06);
+        for (streams, most) in [(1, 10e9), (2, 12.5e9)] {
+            let case = Case::new().with("message", message).with("streams", streams).with_word("way", "send");
+            let rate = most * message as f64 / (message as f64 + 3000.0);
+            add_scalars(&mut run, &RATE, case, &around(rate));
+        }
+    }
+    run.outline.machine.topology.allowed = kelvin_model::Fact::known(vec![0, 1], "a test");
+    let figure = drawn(&run, &analyse(&run), "net.bandwidth.tcp").unwrap();
+    let plot = plot(&figure);
+    let ceilings: Vec<_> = plot.series.iter().filter(|series| series.role == Role::Fitted).collect();
+    let [one, two] = ceilings[..] else { panic!("{ceilings:?}") };
+    for (ceiling, truth, label) in [(one, 10e9, "streams=1"), (two, 12.5e9, "streams=2")] {
+        assert_eq!(ceiling.label, format!("{label}, if bytes alone cost time"));
+        assert_eq!(ceiling.points.iter().map(|point| point.x).collect::<Vec<_>>(), [64.0, 65_536.0]);
+        assert!(ceiling.points.iter().all(|point| (point.y / truth - 1.0).abs() < 0.03), "{ceiling:?}");
+        let measured = plot.series.iter().find(|line| line.label.starts_with(label)).unwrap();
+        assert_eq!((measured.style, measured.role), (ceiling.style, Role::Measured), "in its colour");
+    }
+    assert!(figure.description.join(" ").contains("Dotted, a ceiling with 2 streams: "), "{:?}", figure.description);
+}
