@@ -14,6 +14,7 @@ mod rtt;
 pub(crate) mod sender;
 mod stack;
 mod stream;
+mod wake;
 
 use kelvin_harness::Probe;
 
@@ -28,6 +29,7 @@ pub(crate) static PROBES: &[&Probe] = &[
     &rtt::UDP,
     &rtt::UNIX,
     &icmp::PROBE,
+    &wake::PROBE,
     &connect::PROBE,
     &connect::RATE,
     &bandwidth::TCP,
