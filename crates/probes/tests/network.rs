@@ -151,6 +151,15 @@ fn connections_are_made_and_closed_wherever_the_other_end_runs() {
 }
 
 #[test]
+fn a_send_that_wakes_another_cpu_is_a_part_of_a_round_trip() {
+    let Some(readings) = measured_or_skipped("net.wake.tcp", &Case::new()) else { return };
+    let sends = common::median(&readings[0]);
+    let trip = common::median(&common::measure("net.rtt.tcp", &placed("two_cpus", 64), SLICE)[0]);
+    // The send is a part of it; a half more for what neighbours do between the two measurements.
+    assert!(sends > 200.0 && sends < 1.5 * trip, "{sends} ns to send, {trip} ns there and back");
+}
+
+#[test]
 fn a_message_beside_a_stream_comes_back() {
     let readings = common::measure("net.loaded", &Case::new(), SLICE);
     let note = readings[0].notes.join("\n");

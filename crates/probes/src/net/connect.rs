@@ -7,8 +7,7 @@ use kelvin_model::{Basis, Better, Canaries, Case, Machine, Metric, NoPrediction,
 
 use super::accepting::{Accepting, Waits};
 use super::axes::{MESSAGE, PLACEMENT, PLACEMENTS, SMALL, peer_cpu};
-use super::rtt::HandOver;
-use super::{rtt, stack};
+use super::{rtt, stack, wake};
 use crate::os::switch::pipe;
 use crate::os::syscall_null;
 use crate::predict::Predicting;
@@ -54,8 +53,8 @@ pub(super) static PROBE: Probe = Probe {
               not stay in TIME_WAIT: no port is used up, however many connections are made.",
         prediction: "connect: the handshake runs within the call, three packets through the stack, each net.stack.tcp less its \
                      two null calls, and the two calls themselves. close: one packet, which ends the connection, and a call. \
-                     Unremarkable within a factor of two, for making and freeing a socket is not counted; between two CPUs \
-                     up to a wake-up more (as in net.rtt.tcp): the packets wake the accepting process.",
+                     Between two CPUs one packet of each wakes the accepting process, which costs what net.wake.tcp takes beyond a \
+                     packet and its call. Unremarkable within a factor of two, for making and freeing a socket is not counted.",
         not_for: "The time until the other program has accepted; on one CPU, the time until this program goes on where a server \
                   waits; a connection over a network, where connect takes the round \
                   trip of the link; what TIME_WAIT costs.",
@@ -70,7 +69,7 @@ pub(super) static PROBE: Probe = Probe {
         sources: &["lmbench lat_connect", "tcp(7), socket(7)"],
     },
     metrics: &[&CONNECT, &CLOSE],
-    inputs: &["net.stack.tcp", syscall_null::ID, "os.switch.cross_cpu", "os.switch.process.pipe"],
+    inputs: &["net.stack.tcp", syscall_null::ID, "net.wake.tcp"],
     cases,
     run,
     predict,
@@ -150,18 +149,21 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     let call = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
     let packet = (stack.value - 2.0 * call.value).max(0.0);
     let (packets, calls) = if metric.id == CONNECT.id { (3.0, 2.0) } else { (1.0, 1.0) };
-    let value = packets * packet + calls * call.value;
-    let wake = if is_on_one_cpu(case) { None } else { Some(HandOver::wake(facts)?) };
-    let woken = wake.as_ref().map_or(0.0, |wake| wake.nanoseconds);
-    let mut derivation = format!("{packets} x {packet:.0} ns + {calls} x {:.0} ns = {value:.0} ns", call.value);
-    if wake.is_some() {
-        derivation.push_str(&format!("; up to twice that and {woken:.0} ns, for the packets wake the other end"));
+    let own = packets * packet + calls * call.value;
+    let mut formula = format!("{packets} x (net.stack.tcp - 2 x null call) + {calls} x null call");
+    let mut derivation = format!("{packets} x {packet:.0} ns + {calls} x {:.0} ns", call.value);
+    let (mut inputs, mut value) = (vec![stack, call.clone()], own);
+    if !is_on_one_cpu(case) {
+        // One of the packets wakes the other end: what a send that wakes takes beyond a packet and its call.
+        let waking = facts.measured(&wake::METRIC, &Case::new())?;
+        let adds = (waking.value - packet - call.value).max(0.0);
+        value += adds;
+        formula.push_str(" + (net.wake.tcp - net.stack.tcp + null call)");
+        derivation.push_str(&format!(" + {adds:.0} ns for the packet that wakes the other end"));
+        inputs.push(waking);
     }
-    let predicting = Predicting::between(Basis::Derived, value, value / 2.0, 2.0 * value + woken)
-        .formula(format!("{packets} x (net.stack.tcp - 2 x null call) + {calls} x null call"))
-        .input(stack)
-        .input(call);
-    let inputs = wake.map_or(Vec::new(), |wake| wake.inputs);
+    derivation.push_str(&format!(" = {value:.0} ns"));
+    let predicting = Predicting::within_factor(Basis::Derived, value, 2.0).formula(formula);
     Ok(inputs.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
 }
 
@@ -196,20 +198,21 @@ mod tests {
     use crate::testing::facts_about;
 
     #[test]
-    fn between_two_cpus_the_packets_may_wake_the_other_end() {
+    fn between_two_cpus_a_packet_wakes_the_other_end() {
         let case = Case::new().with_word("placement", "two_cpus");
         let known = [
             ("net.stack.tcp", Some(3200.0)),
             ("os.syscall.null", Some(100.0)),
-            ("os.switch.cross_cpu", Some(9000.0)),
-            ("os.switch.process.pipe.own", Some(1000.0)),
+            ("net.wake.tcp", Some(15_100.0)),
             ("net.connect", Some(20_000.0)),
             ("net.close", Some(10_000.0)),
             ("net.rtt.tcp", Some(50_000.0)),
         ];
         facts_about(&known, |facts| {
             let close = predict(facts, &CLOSE, &case).unwrap();
-            assert_eq!((close.value, close.low, close.high), (3100.0, 1550.0, 6200.0 + 8000.0));
+            // A packet and its call take 3.1 of the 15.1 microseconds of a send that wakes.
+            assert_eq!((close.value, close.low, close.high), (15_100.0, 7550.0, 30_200.0));
+            assert_eq!(predict(facts, &CONNECT, &case).unwrap().value, 9200.0 + 12_000.0);
             // Its turn goes on beside this end's next one.
             assert_eq!(predict_transactions(facts, &TRANSACTIONS, &case).unwrap().value, 1e9 / 80_000.0);
         });

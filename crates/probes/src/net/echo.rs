@@ -67,13 +67,39 @@ impl Echo {
         Err(Stop::fail(format!("{MOST_LOST} messages in a row were not answered within {LOST:?} each")))
     }
 
+    /// The send of a round trip, in ticks; the answer is waited for, so that the other end sleeps when the next one comes. For
+    /// what does not get lost.
+    ///
+    /// # Errors
+    /// As for [`Echo::timed`].
+    #[inline(always)]
+    pub(super) fn timed_send(&mut self, clock: Clock) -> Result<u64, Stop> {
+        let number = self.next();
+        let start = clock.start();
+        self.link.send(&self.message)?;
+        let sent = clock.stop().wrapping_sub(start);
+        if self.take_answer(number)? { Ok(sent) } else { Err(Stop::fail("a message was lost")) }
+    }
+
+    /// The number of the next message, which is made to carry it.
+    #[inline(always)]
+    fn next(&mut self) -> u8 {
+        self.trips += 1;
+        self.message[0] = self.trips as u8;
+        self.message[0]
+    }
+
     /// Sends a message that carries its number, and takes the answer that carries it too; false if a datagram was lost.
     #[inline(always)]
     fn round_trip(&mut self) -> Result<bool, Stop> {
-        self.trips += 1;
-        let number = self.trips as u8;
-        self.message[0] = number;
+        let number = self.next();
         self.link.send(&self.message)?;
+        self.take_answer(number)
+    }
+
+    /// Takes the answer to a message; false if that or the message was lost.
+    #[inline(always)]
+    fn take_answer(&mut self, number: u8) -> Result<bool, Stop> {
         loop {
             match self.link.receive(&mut self.answer) {
                 Ok(()) if self.answer[0] == number => break,
@@ -162,8 +188,9 @@ mod tests {
                 for _ in 0..300 {
                     assert!(echo.timed(Clock::MonotonicRaw).unwrap() > 0);
                 }
+                assert!(echo.timed_send(Clock::MonotonicRaw).unwrap() > 0);
                 assert_eq!(echo.answer, echo.message, "{protocol:?}");
-                assert_eq!((echo.trips, echo.lost), (300, 0));
+                assert_eq!((echo.trips, echo.lost), (301, 0));
                 echo.finish().unwrap();
             }
         }

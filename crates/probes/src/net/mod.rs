@@ -15,6 +15,7 @@ pub(crate) mod sender;
 mod settle;
 mod stack;
 mod stream;
+mod wake;
 
 use kelvin_harness::Probe;
 
@@ -29,6 +30,7 @@ pub(crate) static PROBES: &[&Probe] = &[
     &rtt::UDP,
     &rtt::UNIX,
     &icmp::PROBE,
+    &wake::PROBE,
     &connect::PROBE,
     &connect::RATE,
     &bandwidth::TCP,
