@@ -156,10 +156,10 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = file::bytes)]
     pub write_limit: u64,
     /// CPU for single-CPU probes [default: the last allowed one]
-    #[arg(long, value_name = "CPU", value_parser = whole::<u32>)]
+    #[arg(long, value_name = "CPU", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub cpu: Option<u32>,
     /// Seed of everything random [default: from the clock]
-    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// Do not time canaries between batches: disturbance then goes unseen
     #[arg(long)]
@@ -558,7 +558,7 @@ mod tests {
         says(&["kelvin", "run", "--budget", "0.5s"], "between one second and a week");
         says(&["kelvin", "run", "--rounds", "1"], "--rounds");
         says(&["kelvin", "run", "--rounds", "many"], "a whole number from 2 to 1000");
-        says(&["kelvin", "run", "--cpu", "-1"], "--cpu");
+        says(&["kelvin", "run", "--cpu", "-1"], "a whole number from 0");
         says(&["kelvin", "run", "--cpu", "first"], "a whole number from 0");
         says(&["kelvin", "run", "--seed", "x"], "a whole number from 0");
         says(&["kelvin", "file", "read", "data", "--depth", "0"], "a whole number from 1 to 4096");
