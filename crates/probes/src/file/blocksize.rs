@@ -18,7 +18,6 @@ use super::proof::Counters;
 use super::writing::Overwriter;
 use super::{page_read, page_write, read_ahead};
 use crate::memory::bandwidth;
-use crate::os::syscall_null;
 
 /// One curve for memory and disk: samples count as found, and waiting is no disturbance.
 const fn of_both(metric: Metric) -> Metric {
@@ -36,7 +35,7 @@ pub(super) static WRITE: Metric = of_both(Metric::rate(
 .over([Some(BLOCK), Some(SYNC), None])
 .seed();
 
-const INPUTS: &[&str] = &[syscall_null::ID, bandwidth::ID, device::ID, page_read::ID, read_ahead::ID];
+const INPUTS: &[&str] = &[bandwidth::ID, device::ID, page_read::ID, read_ahead::ID];
 const WRITE_INPUTS: &[&str] = &[page_write::ID, bandwidth::ID, device::WRITE_ID];
 
 pub(super) static READ_PROBE: Probe = Probe {
@@ -50,7 +49,8 @@ pub(super) static READ_PROBE: Probe = Probe {
               afresh, so that the kernel remembers no read-ahead; only the pass itself is timed. direct: O_DIRECT on 64 MiB \
               of which nothing is in memory. Of uncached and direct reads the device's own counters must show 95 %. The \
               kernel is told that the order is sequential, which doubles its read-ahead.",
-        prediction: "cached: block / (null system call + block / copy). The bytes come from memory and go to a buffer that \
+        prediction: "cached: block / (a call that finds a page, as file.page_read has it of cached pages in order, + block / \
+                     copy). The bytes come from memory and go to a buffer that \
                      stays in the second-level cache while a half of that holds it: then the copy is as fast as memory is \
                      read, beyond it half of what a copy in memory counts. uncached: file / (memory found for all its pages, \
                      which is file.page_read with nothing in memory less that with all of it, + the longer of calls and \
@@ -264,7 +264,7 @@ fn write_direct(bench: &mut Bench<'_>, block: u64) -> Result<(), Stop> {
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let block = case.integer(&BLOCK.name).ok_or_else(|| NoPrediction::because("the case does not name a block"))?;
     match (case.word(&CACHE.name), case.word(&SYNC.name)) {
-        (Some("cached"), _) => Ok(expected::cached(facts, block, Way::Read)?.into_rate(block)),
+        (Some("cached"), _) => Ok(expected::cached(facts, block)?.into_rate(block)),
         (Some("uncached"), _) => Ok(Ahead::of(facts, WHOLE, block)?.whole().into_rate_of(WHOLE, "file")),
         (Some("direct"), _) => Ok(expected::direct(facts, block, Way::Read)?.into_rate(block)),
         (_, Some("buffered")) => Ok(expected::overwritten(facts, block)?.into_rate(block)),
@@ -288,7 +288,7 @@ mod tests {
 
     const KNOWN: [(&str, Option<f64>); 8] = [
         ("file.page_write", Some(900.0)),
-        ("os.syscall.null", Some(100.0)),
+        ("file.page_read", Some(100.0)),
         ("mem.bandwidth.copy", Some(20e9)),
         ("file.device.read", Some(500e6)),
         ("file.device.mean_latency", Some(80_000.0)),
@@ -314,7 +314,7 @@ mod tests {
         let prediction = predicted(&of(4096, "cache", "cached"), &KNOWN).unwrap();
         assert_eq!(
             prediction.derivation,
-            "4 KiB block: 100 ns system call + 4 KiB / 10.00 GB/s copy = 510 ns, so 8.04 GB/s"
+            "4 KiB block: 100 ns call with a page found + 4 KiB / 10.00 GB/s copy = 510 ns, so 8.04 GB/s"
         );
         assert_eq!(prediction.inputs.len(), 2);
         assert!((prediction.high / prediction.value - expected::FACTOR).abs() < 1e-9);

@@ -4,6 +4,7 @@
 //! It is what reading through an empty page cache costs beyond the device and the copy. It must not be taken for reading of
 //! what is in a file: no device is asked.
 
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use kelvin_file::cache::{self, State};
@@ -21,13 +22,12 @@ use super::data::{self, MIB};
 pub(super) const ID: &str = "file.page_read";
 
 /// As the reads that it explains: samples count as found.
-pub(super) static METRIC: Metric =
-    Metric::duration(ID, "One pread of a byte of the next page of a hole, the mean over a pass")
-        .over([Some(CACHE), Some(ORDER), None])
-        .headline(Treatment::AsFound)
-        .overhead(Overhead::None)
-        .canaries(Canaries::NONE)
-        .contaminants(Tags::NONE);
+pub(super) static METRIC: Metric = Metric::duration(ID, "One pread of a byte of the next page, the mean over a pass")
+    .over([Some(CACHE), Some(ORDER), None])
+    .headline(Treatment::AsFound)
+    .overhead(Overhead::None)
+    .canaries(Canaries::NONE)
+    .contaminants(Tags::NONE);
 pub(super) static PROBE: Probe = Probe {
     id: ID,
     summary: "Taking pages into the page cache that no device has to fill, and finding them there",
@@ -36,11 +36,12 @@ pub(super) static PROBE: Probe = Probe {
         how: "A file of 64 MiB that is one hole: where nothing was ever written, the kernel puts zeros into the page cache, \
               and asks no device. One thread reads the first byte of each page once by pread, and a pass is timed as a whole. \
               cache=uncached: before each pass the file is dropped by posix_fadvise until mincore and cachestat find no page \
-              of it, and opened afresh; after it all of it must be in memory. cache=cached: all of it is in memory before. \
+              of it, and opened afresh; after it all of it must be in memory. cache=cached: a file of 64 MiB of noise, all of \
+              it in memory before. \
               The kernel is told of the order (POSIX_FADV_SEQUENTIAL, POSIX_FADV_RANDOM). The one less the other is what it \
               takes to find memory for a page, to enter it into the page cache, and to set it to zero.",
         prediction: "None: the instructions of a file system's way are published nowhere. Predictions of reading through an \
-                     empty page cache rest on these figures.",
+                     empty page cache, and out of a full one, rest on these figures.",
         not_for: "Reading of files that hold something, for which a device must be asked; mapped files.",
         pitfalls: &[
             "A page that a device fills need not be set to zero first: of a page of 4 KiB that is some 100 ns too much.",
@@ -89,7 +90,8 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let (state, order) = (state(case)?, order(case, bench.seed())?);
-    let target = data::hole(bench, BYTES)?;
+    // In memory any file will do, also where holes are not to be had.
+    let target = if state == State::Cached { data::file(bench, BYTES)? } else { data::hole(bench, BYTES)? };
     let pages = BYTES / page_bytes() as u64;
     bench.time_each([&METRIC], |clock| Ok([pass(&target, clock, state, order)? / pages]))
 }
@@ -112,14 +114,13 @@ fn pass(target: &Target, clock: Clock, state: State, order: Order) -> Result<u64
     cached::still(after).map(|_| ticks)
 }
 
-/// Reads a byte of a hole.
+/// Reads a byte of a file.
 #[inline]
-pub(super) fn read_byte(file: &std::fs::File, offset: u64) -> Result<(), Stop> {
-    let mut byte = [1];
-    match file.read_at(&mut byte, offset) {
-        Ok(1) if byte == [0] => Ok(()),
-        Ok(read) => Err(Stop::fail(format!("a byte of a hole at {offset} was {read} bytes, and {byte:?}"))),
-        Err(error) => Err(Stop::fail(format!("cannot read a byte of a hole at {offset}: {error}"))),
+pub(super) fn read_byte(file: &File, offset: u64) -> Result<(), Stop> {
+    match file.read_at(&mut [0], offset) {
+        Ok(1) => Ok(()),
+        Ok(read) => Err(Stop::fail(format!("a read of a byte at {offset} was one of {read}"))),
+        Err(error) => Err(Stop::fail(format!("cannot read a byte at {offset}: {error}"))),
     }
 }
 

@@ -22,7 +22,6 @@ use super::page_read;
 use super::proof::Counters;
 use super::read_ahead;
 use crate::memory::bandwidth;
-use crate::os::syscall_null;
 use crate::predict::Predicting;
 
 pub(super) static METRIC: Metric =
@@ -44,7 +43,7 @@ pub(super) static PROBE: Probe = Probe {
               found for its pages has been touched. The rate is the bytes of all over the \
               time from the first start to the last end. A note says how evenly they were served, by Jain's index. Of \
               uncached reads the device's own counters must show 95 %.",
-        prediction: "cached: as many times the rate of one thread (a null system call and a copy) as \
+        prediction: "cached: as many times the rate of one thread (a call that finds a page, and a copy) as \
                      there are threads, or CPUs if those are fewer, and no more than all CPUs together read or copy in \
                      memory. uncached: the file over the longest of a thread's part by itself (memory found for its pages, and \
                      the longer of copy and device, as of file.blocksize.read), of the work of all on the CPUs, and of all of \
@@ -62,7 +61,7 @@ pub(super) static PROBE: Probe = Probe {
         sources: &["Gunther: Guerrilla Capacity Planning, 2007 (bounds of linear scaling)", "fio --numjobs"],
     },
     metrics: &[&METRIC],
-    inputs: &[syscall_null::ID, bandwidth::ID, device::ID, page_read::ID, read_ahead::ID],
+    inputs: &[bandwidth::ID, device::ID, page_read::ID, read_ahead::ID],
     cases,
     run,
     predict,
@@ -154,7 +153,7 @@ fn uncached(facts: &Facts<'_>, threads: u64, workers: u64, block: u64) -> Result
 
 /// From memory: as many times one thread as CPUs read at the same time.
 fn cached(facts: &Facts<'_>, workers: u64, block: u64) -> Result<Prediction, NoPrediction> {
-    let one = expected::cached(facts, block, Way::Read)?;
+    let one = expected::cached(facts, block)?;
     let bound = memory(facts, &one)?;
     let linear = workers as f64 * block as f64 * 1e9 / one.nanoseconds;
     let value = bound.as_ref().map_or(linear, |bound| linear.min(bound.rate));
@@ -203,7 +202,6 @@ mod tests {
         machine.topology.allowed = Fact::known((0..cpus).collect(), "a test");
         let measured = |id: &str, case: &Case| {
             let value = match (id, case.word("cpus")) {
-                ("os.syscall.null", _) => 100.0,
                 ("mem.bandwidth.copy", Some("one")) => 20e9,
                 ("mem.bandwidth.copy", _) => 50e9,
                 ("file.device.read", _) => 1e9,
@@ -226,13 +224,13 @@ mod tests {
 
     #[test]
     fn threads_add_up_to_the_cpus_the_memory_or_the_device() {
-        // 100 ns of call, and 1000 bytes at 10 a nanosecond: 5 GB/s a thread.
+        // 300 ns of call, and 1000 bytes at 10 a nanosecond: 2.5 GB/s a thread.
         let about = |value: f64, expected: f64| (value / expected - 1.0).abs() < 1e-9;
-        assert!(about(predicted(4, 1, "cached"), 5e9));
-        assert!(about(predicted(4, 3, "cached"), 15e9));
-        assert!(about(predicted(4, 32, "cached"), 20e9));
-        assert!(about(predicted(8, 32, "cached"), 25e9));
-        assert!(about(predicted(1, 32, "cached"), 5e9));
+        assert!(about(predicted(4, 1, "cached"), 2.5e9));
+        assert!(about(predicted(4, 3, "cached"), 7.5e9));
+        assert!(about(predicted(4, 32, "cached"), 10e9));
+        assert!(about(predicted(16, 32, "cached"), 25e9));
+        assert!(about(predicted(1, 32, "cached"), 2.5e9));
         // 16384 pages of 500 ns; then 22 windows of 80 us and the rest at a byte a nanosecond, which is more than calls and
         // copies.
         let time = 16_384.0 * 500.0 + 22.0 * 80_000.0 + (BYTES - 22 * 4096) as f64;
