@@ -64,20 +64,29 @@ class Guest:
         """Debian's packages, downloaded and unpacked, not installed."""
         need("apt-get", "apt")
         need("dpkg-deb", "dpkg")
-        depends = run("apt-cache", "depends", KERNEL)
-        kernel = re.search(r"Depends: (linux-image-\S+)", depends) or raise_missing(f"the package {KERNEL}")
         downloads = self.work / "downloads"
         downloads.mkdir(parents=True, exist_ok=True)
         try:
-            run("apt-get", "download", kernel[1], SHELL, cwd=downloads)
-        except subprocess.CalledProcessError as error:
-            raise Missing(f"the packages {kernel[1]} and {SHELL}: {error.stderr.strip().splitlines()[-1]}") from error
+            self.download(downloads)
+        except (Missing, subprocess.CalledProcessError):
+            # The lists of packages may be missing, or old.
+            try:
+                run("apt-get", "update")
+                self.download(downloads)
+            except subprocess.CalledProcessError as error:
+                raise Missing(f"the packages {KERNEL} and {SHELL}: {error.stderr.strip().splitlines()[-1]}") from error
         # In place only when all of it is there.
         partial = self.work / "packages.partial"
         shutil.rmtree(partial, ignore_errors=True)
         for package in downloads.glob("*.deb"):
             run("dpkg-deb", "-x", package, partial)
         partial.rename(self.packages)
+
+    def download(self, directory):
+        """Fetches the newest kernel and the shell."""
+        depends = run("apt-cache", "depends", KERNEL)
+        kernel = re.search(r"Depends: (linux-image-\S+)", depends) or raise_missing(f"the package {KERNEL}")
+        run("apt-get", "download", kernel[1], SHELL, cwd=directory)
 
     def boot(self, programs, script, options, seconds):
         """What the script wrote in a guest that has these programs (and the libraries they need), and its exit status."""

@@ -18,19 +18,12 @@ mod tests {
     use kelvin_model::Fact;
 
     use super::*;
+    use crate::testing::{machine, nic};
 
     #[test]
     fn the_fastest_of_those_that_claim_a_rate_counts() {
-        let mut machine = crate::testing::machine();
+        let mut machine = machine();
         assert!(fastest_link(&machine).is_none());
-        let nic = |name: &str, bits: Fact<f64>| Nic {
-            name: name.into(),
-            driver: Fact::unknown("a test"),
-            bits_per_second: bits,
-            mtu: Fact::unknown("a test"),
-            state: Fact::unknown("a test"),
-            offloads: Fact::unknown("a test"),
-        };
         machine.nics = vec![
             nic("lo", Fact::unknown("has no speed")),
             nic("eth0", Fact::known(1e9, "ethtool")),

@@ -2,11 +2,23 @@
 
 use kelvin_harness::Facts;
 use kelvin_harness::MeasuredValue;
-use kelvin_model::{Case, Machine, Name};
+use kelvin_model::{Case, Fact, Machine, Name, Nic};
 
 /// A machine of which nothing is known but that it is an x86-64 one.
 pub(crate) fn machine() -> Machine {
     Machine { architecture: Name::new("x86_64"), ..Machine::unknown("a test") }
+}
+
+/// An interface of which nothing is known but its name and what it claims to carry in bits per second.
+pub(crate) fn nic(name: &str, bits: Fact<f64>) -> Nic {
+    Nic {
+        name: name.into(),
+        driver: Fact::unknown("a test"),
+        bits_per_second: bits,
+        mtu: Fact::unknown("a test"),
+        state: Fact::unknown("a test"),
+        offloads: Fact::unknown("a test"),
+    }
 }
 
 /// Calls `look` with facts about that machine and these headlines by metric id, whatever the case; `None` is a metric

@@ -346,9 +346,9 @@ fn wire(machine: &Machine) -> (f64, Option<Input>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{facts_about, machine};
+    use crate::testing::{facts_about, machine, nic};
     use kelvin_harness::MeasuredValue;
-    use kelvin_model::{Fact, Nic};
+    use kelvin_model::Fact;
 
     #[test]
     fn a_remote_block_is_a_local_one_and_the_way() {
@@ -370,14 +370,6 @@ mod tests {
     fn the_wire_is_that_of_the_fastest_interface_that_claims_a_speed() {
         let mut machine = machine();
         assert_eq!(wire(&machine), (0.0, None));
-        let nic = |name: &str, bits: Fact<f64>| Nic {
-            name: name.into(),
-            driver: Fact::unknown("a test"),
-            bits_per_second: bits,
-            mtu: Fact::unknown("a test"),
-            state: Fact::unknown("a test"),
-            offloads: Fact::unknown("a test"),
-        };
         machine.nics = vec![
             nic("lo", Fact::unknown("has no speed")),
             nic("eth0", Fact::known(1e9, "ethtool")),
