@@ -16,7 +16,7 @@ WORK    := $(TARGET)/test-work
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test setup fmt clippy rustdoc unit arm docs docs-check links book whole bench clean need-cc need-cargo
+.PHONY: help run build test setup fmt clippy rustdoc unit arm docs docs-check links bench-check book whole bench clean need-cc need-cargo
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -37,7 +37,7 @@ need-cc:
 
 # ---- for developers
 
-test: setup fmt clippy rustdoc unit arm docs-check links whole ## everything that must hold before a change lands
+test: setup fmt clippy rustdoc unit arm docs-check links bench-check whole ## everything that must hold before a change lands
 	@echo 'make test: all of it passed'
 
 setup: ## install what the tests need, where that is possible; says what is missing and what is skipped for it
@@ -70,6 +70,9 @@ docs-check: $(DEBUG) ## that those pages say what the probes say
 
 links: ## that every file which the documents link to is there
 	$(PYTHON) scripts/check-links README.md CONTRIBUTING.md CHANGELOG.md docs/src
+
+bench-check: ## that every benchmark starts: what they share has changed under one before
+	@for script in $$(grep -l 'common.main(' bench/*.py); do $(PYTHON) "$$script" --help >/dev/null || exit 1; done; echo 'bench-check: every benchmark starts'
 
 book: docs ## the book as HTML in docs/book; needs mdbook
 	@command -v mdbook >/dev/null || { echo 'the book is made by mdbook, which is not here: cargo install mdbook' >&2; exit 1; }

@@ -206,12 +206,7 @@ def quantities():
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    common.add_common_arguments(parser)
-    parser.add_argument("--pairs", type=int, default=15, help="pairs at least [default: %(default)s]")
-    parser.add_argument("--most-pairs", type=int, default=45, help="pairs at most, if a quantity is not settled [default: %(default)s]")
-    parser.add_argument("--seconds", type=float, default=6, help="time of each run [default: %(default)s]")
-    parser.add_argument("--rate", default="500mbit", help="rate of the link, as tc has it [default: %(default)s]")
+    parser = hosts.parser_of_pairs(__doc__)
     parser.add_argument("--reopen", type=float, default=50, help="idle connections opened anew each second [default: %(default)s]")
     parser.add_argument("--strangers", metavar="HOST", help=argparse.SUPPRESS)
     return common.parse_pairs(parser)

@@ -17,6 +17,13 @@ AGENT_FOR_STRANGERS = "198.18.92.2"
 PORT = 27315
 
 
+def parser_of_pairs(description):
+    """A parser of the arguments of a benchmark of pairs between these hosts."""
+    parser = common.parser_of_pairs(description, seconds=6, most_pairs=45)
+    parser.add_argument("--rate", default="500mbit", help="rate of the link, as tc has it [default: %(default)s]")
+    return parser
+
+
 def ip(*words):
     common.run([common.need("ip", "iproute2"), *words])
 

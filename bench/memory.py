@@ -141,7 +141,7 @@ class Comparison:
             pairs = [(getattr(a, ours), getattr(b, theirs)) for a, b in self.pairs]
             if any(other is None for _, other in pairs):
                 continue
-            if len(pairs) < 5:
+            if len(pairs) < common.LEAST_PAIRS:
                 yield False, [self.metric.removeprefix("mem.bandwidth."), self.cpus, self.program, label, "-", "-", "-", "-", len(pairs), "too few"]
                 continue
             left, right = zip(*pairs)

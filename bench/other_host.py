@@ -9,7 +9,6 @@ interval of the signed-rank test. Rates must not be lower by more than 3 %, an o
 
 Exit status: 0 all hold, 1 one does not, 2 it could not be done.
 """
-import argparse
 import json
 import os
 import random
@@ -76,13 +75,7 @@ def iperf3(host, cpu, seconds, arguments):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    common.add_common_arguments(parser)
-    parser.add_argument("--pairs", type=int, default=15, help="pairs at least [default: %(default)s]")
-    parser.add_argument("--most-pairs", type=int, default=45, help="pairs at most, if a quantity is not settled [default: %(default)s]")
-    parser.add_argument("--seconds", type=float, default=6, help="time of each side of a pair [default: %(default)s]")
-    parser.add_argument("--rate", default="500mbit", help="rate of the link, as tc has it [default: %(default)s]")
-    return common.parse_pairs(parser)
+    return common.parse_pairs(hosts.parser_of_pairs(__doc__))
 
 
 def benchmark():
