@@ -214,25 +214,10 @@ impl Gathered {
 }
 
 /// The samples of a metric, round by round, as they were found: what the metric subtracts is subtracted, warm-up is left
-/// out, and nothing else; rounds without samples too.
+/// out, and nothing else. Rounds without samples are left out.
 pub fn samples_as_found(measurement: &Measurement, metric: &Metric) -> Vec<Vec<f64>> {
-    let of_reading = |reading: &Reading| -> Vec<f64> {
-        match &reading.readings {
-            Readings::Scalars(values) => values.iter().copied().filter(|value| value.is_finite()).collect(),
-            Readings::Batches(batches) => (0..batches.len())
-                .filter(|&batch| !batches.tags.get(batch).is_some_and(|tags| tags.any(Tags::WARM_UP)))
-                .filter_map(|batch| {
-                    let time = time_per_iteration(batches, batch, &reading.overhead, metric.overhead);
-                    value(time, batches.work_per_iteration, metric.unit)
-                })
-                .collect(),
-        }
-    };
-    let of_round = |round: &Round| -> Vec<f64> {
-        let Attempt::Measured(readings) = &round.attempt else { return Vec::new() };
-        readings.iter().filter(|reading| reading.metric == metric.id).flat_map(of_reading).collect()
-    };
-    measurement.rounds.iter().map(of_round).filter(|samples| !samples.is_empty()).collect()
+    let gathered = Gathered::of(measurement, metric, &References::default());
+    gathered.rounds.into_iter().map(|round| round.found).collect()
 }
 
 /// Nanoseconds of one operation: the raw time of a batch less what the metric subtracts.

@@ -1,5 +1,6 @@
 //! The files that measures share: written once a run, of noise, in the scratch directory.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use kelvin_file::cache::State;
@@ -152,21 +153,7 @@ fn pass(target: &Target) -> Result<Option<f64>, Stop> {
     if can_be_direct(target, MIB).is_err() {
         return Ok(None);
     }
-    let Wide { engine, threads, .. } = wide(target, WIDTH)?;
-    let (block, range) = (MIB as usize, 0..target.bytes());
-    let job = Job {
-        target: target.clone(),
-        engine,
-        block,
-        order: Order::Sequential,
-        state: State::Direct,
-        threads,
-        division: Division::Parts,
-        range,
-        until: Until::Passes(1),
-        digest: false,
-        latencies: None,
-    };
+    let job = wide(target, WIDTH)?.job(target, MIB as usize, 0..target.bytes());
     job::run(&job).map(|done| Some(done.rate())).map_err(stopped)
 }
 
@@ -180,6 +167,25 @@ pub(super) struct Wide {
     pub threads: u32,
     /// What it is, and why it is not another, in words.
     pub words: String,
+}
+
+impl Wide {
+    /// One pass over a range of a file in order, past the page cache, in blocks of so many bytes.
+    pub fn job(&self, target: &Target, block: usize, range: Range<u64>) -> Job {
+        Job {
+            target: target.clone(),
+            engine: self.engine,
+            block,
+            order: Order::Sequential,
+            state: State::Direct,
+            threads: self.threads,
+            division: Division::Parts,
+            range,
+            until: Until::Passes(1),
+            digest: false,
+            latencies: None,
+        }
+    }
 }
 
 /// The way that gets most out of a device with `depth` requests under way: one thread and io_uring; where that is not to be

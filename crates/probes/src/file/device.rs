@@ -5,15 +5,14 @@
 
 use std::time::Duration;
 
-use kelvin_file::cache::State;
-use kelvin_file::job::{self, Division, Job, Until};
+use kelvin_file::job::{self, Job, Until};
 use kelvin_file::{Access, Engine, How, Order, Requests, Tally, Target};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{
     Better, Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment, Unit,
 };
 
-use super::data::{self, MIB, WIDTH, Wide};
+use super::data::{self, MIB, WIDTH};
 use super::proof::Counters;
 use super::writing::{Overwriter, stream};
 
@@ -177,26 +176,11 @@ fn read(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
 
 /// Reads part after part, many blocks at a time.
 fn rate(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
-    let Wide { engine, threads, words } = data::wide(target, WIDTH)?;
-    let part = |range| {
-        let job = Job {
-            target: target.clone(),
-            engine,
-            block: LARGE,
-            order: Order::Sequential,
-            state: State::Direct,
-            threads,
-            division: Division::Parts,
-            range,
-            until: Until::Passes(1),
-            digest: false,
-            latencies: None,
-        };
-        job::run(&job).map_err(data::stopped)
-    };
+    let wide = data::wide(target, WIDTH)?;
+    let part = |range| job::run(&wide.job(target, LARGE, range)).map_err(data::stopped);
     let trial = part(0..PART)?;
     let bytes = if trial.nanoseconds < LEAST_TIME { BYTES } else { PART };
-    bench.note(words);
+    bench.note(wide.words.as_str());
     let counters = Counters::look(target);
     let mut starts = (0..BYTES).step_by(bytes as usize).cycle().skip(1);
     let mut times = Vec::new();
@@ -253,23 +237,15 @@ fn latency(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
 
 /// Reads small blocks in random order, many at a time.
 fn requests(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
-    let Wide { engine, threads, words } = data::wide(target, DEEP)?;
+    let wide = data::wide(target, DEEP)?;
     let counters = Counters::look(target);
     let done = job::run(&Job {
-        target: target.clone(),
-        engine,
-        block: SMALL,
         order: Order::Random { seed: bench.seed() },
-        state: State::Direct,
-        threads,
-        division: Division::Parts,
-        range: 0..BYTES,
         until: Until::Time(Duration::from_nanos(bench.slice().max(LEAST_DEEP) as u64)),
-        digest: false,
-        latencies: None,
+        ..wide.job(target, SMALL, 0..BYTES)
     })
     .map_err(data::stopped)?;
-    bench.note(words);
+    bench.note(wide.words.as_str());
     bench.note(counters.have_read(done.total.bytes)?);
     bench.record(&REQUESTS, vec![done.requests_per_second()]);
     Ok(())

@@ -12,6 +12,7 @@ use kelvin_sys::peer::{Board, Peer, Task};
 use kelvin_sys::shared::Shared;
 use kelvin_sys::usage::{Who, usage};
 use kelvin_sys::{Error, Result, cpu, net};
+use kelvin_wire::busy::FULL;
 use kelvin_wire::numbered::Numbered;
 
 use super::link::{Link, Protocol, STUCK, is_late};
@@ -21,8 +22,6 @@ use super::settle::settle;
 /// Windows in which a stream is watched until its rate no longer rises, and how many of them at most.
 const WINDOW: Duration = Duration::from_millis(5);
 const MOST_WINDOWS: u32 = 20;
-/// A CPU that is busy for this share of the time has no more to give.
-const FULL: f64 = 0.95;
 
 /// What is to be streamed.
 #[derive(Clone, Debug)]
