@@ -22,7 +22,7 @@ const fn of_two(metric: Metric) -> Metric {
         .not_in_cycles()
 }
 
-static CONNECT: Metric = of_two(Metric::duration(
+pub(super) static CONNECT: Metric = of_two(Metric::duration(
     "net.connect",
     "Connecting over TCP to a process that accepts, the making of the socket included",
 ))

@@ -8,7 +8,7 @@ use kelvin_wire::message::Direction;
 
 use super::AGENT;
 use super::streams::{MESSAGE, Wanted, stream};
-use super::watched::share;
+use super::watched::{FEWEST, share};
 use crate::claimed::fastest_link;
 use crate::net::sender::Way;
 use crate::predict::Predicting;
@@ -100,7 +100,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let direction = DIRECTIONS.iter().find(|(known, _)| *known == word).map(|(_, direction)| *direction);
     let direction =
         direction.ok_or_else(|| Stop::fail(format!("the case needs direction to_agent or from_agent, not {case}")))?;
-    let streamed = stream(bench, Wanted { direction, streams: count as u32, way: Way::Send, message: MESSAGE })?;
+    let wanted = Wanted { direction, streams: count as u32, way: Way::Send, message: MESSAGE, windows: FEWEST };
+    let streamed = stream(bench, wanted)?;
     streamed.notes.iter().for_each(|note| bench.note(note));
     bench.record(&METRIC, streamed.rates());
     bench.record(&BUSY_HERE, vec![streamed.busy[0].fullest()]);

@@ -16,7 +16,7 @@ use kelvin_wire::numbered::NUMBER;
 
 use super::bandwidth::{self, streams};
 use super::pace::Pace;
-use super::watched::{Moving, Watched, Window, busy, busy_words, share};
+use super::watched::{FEWEST, Moving, Watched, Window, busy, busy_words, share};
 use super::{AGENT, client, over, stopped, told};
 use crate::net::axes::{MESSAGE, SMALL, message};
 use crate::net::link::{Link, Protocol};
@@ -197,7 +197,7 @@ fn measure(bench: &Bench<'_>, bytes: usize, rate: Option<f64>) -> Result<Figures
     let moving = Moving::default();
     let windows = std::thread::scope(|scope| {
         let sender = scope.spawn(|| send(&socket, bytes, rate, &moving));
-        let windows = Watched::begin(&mut test, &moving, Direction::ToAgent).windows(slice);
+        let windows = Watched::begin(&mut test, &moving, Direction::ToAgent).windows(slice, FEWEST);
         moving.is_over.store(true, Ordering::Relaxed);
         sender.join().map_err(|_| Stop::fail("the sender panicked"))??;
         windows

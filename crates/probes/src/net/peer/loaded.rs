@@ -55,7 +55,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     let links = links(&mut stream)?;
     let mut messages = Echo::over(Link::Tcp(echo.socket().try_clone()?), SMALL as usize)?;
     let moving = Moving::default();
-    let wanted = Wanted { direction: Direction::ToAgent, streams: 1, way: Way::Send, message: MESSAGE };
+    let wanted = Wanted { direction: Direction::ToAgent, streams: 1, way: Way::Send, message: MESSAGE, windows: 1 };
     let windows = std::thread::scope(|scope| {
         let sender = scope.spawn(|| moved(&links[0], &wanted, &moving));
         let mut watched = Watched::begin(&mut stream, &moving, wanted.direction);

@@ -66,7 +66,8 @@ fn cases(effort: Effort) -> Vec<Case> {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let way = case.word(&WAY.name).map_or(Ok(Way::Send), Way::named)?;
-    let wanted = Wanted { direction: Direction::ToAgent, streams: 1, way, message: message(case)? };
+    // One window of a round: there are many cases, and each is to have its rounds in the time of a run.
+    let wanted = Wanted { direction: Direction::ToAgent, streams: 1, way, message: message(case)?, windows: 1 };
     let streamed = stream(bench, wanted)?;
     streamed.notes.iter().for_each(|note| bench.note(note));
     bench.record(&METRIC, streamed.rates());

@@ -29,6 +29,8 @@ pub(super) struct Wanted {
     /// How this host sends, and bytes of each call of its. The agent sends by the plain call, 128 KiB each.
     pub way: Way,
     pub message: usize,
+    /// Windows of a round at least.
+    pub windows: u32,
 }
 
 /// What came of it.
@@ -65,7 +67,7 @@ pub(super) fn stream(bench: &Bench<'_>, wanted: Wanted) -> Result<Streamed, Stop
             })
         };
         let threads: Vec<_> = links.iter().enumerate().map(place).collect();
-        let windows = Watched::begin(&mut test, &moving, wanted.direction).windows(slice);
+        let windows = Watched::begin(&mut test, &moving, wanted.direction).windows(slice, wanted.windows);
         known = links[0].describe()?;
         end(&moving, &links, wanted.direction);
         let ends = threads.into_iter().map(|thread| thread.join().map_err(|_| Stop::fail("a thread panicked"))?);

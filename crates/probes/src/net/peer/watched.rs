@@ -19,8 +19,8 @@ const WINDOW: Duration = Duration::from_millis(200);
 /// The same while the rate still rises, and how many of these there are at most.
 const SETTLING: Duration = Duration::from_millis(50);
 const MOST_SETTLING: u32 = 10;
-/// Least windows of a round, which is made longer for them.
-const FEWEST: u32 = 2;
+/// Least windows of a round, which is made longer for them, where no other number is wanted.
+pub(super) const FEWEST: u32 = 2;
 
 /// What the threads that send or receive and the one that watches have in common.
 #[derive(Debug, Default)]
@@ -106,11 +106,11 @@ impl<'a, 'client, S: IsCounted> Watched<'a, 'client, S> {
         Ok(last)
     }
 
-    /// What there was when the rate no longer rose, and at the end of each window after that.
-    pub(super) fn windows(&mut self, slice: Duration) -> Result<Vec<Window>, Stop> {
+    /// What there was when the rate no longer rose, and at the end of each window after that, of which there are so many at least.
+    pub(super) fn windows(&mut self, slice: Duration, fewest: u32) -> Result<Vec<Window>, Stop> {
         let wanted = (slice.as_secs_f64() / WINDOW.as_secs_f64()) as u32;
         let mut windows = vec![self.settle()?];
-        for _ in 0..wanted.max(FEWEST) {
+        for _ in 0..wanted.max(fewest) {
             std::thread::sleep(WINDOW);
             windows.push(self.look()?);
         }
