@@ -247,6 +247,9 @@ fn what_is_wrong_with_an_agent_is_known_before_anything_is_measured() {
     refused(&["--peer", "no such host"], "--peer no such host: ");
     refused(&["--peer", "127.0.0.1:port"], "HOST or HOST:PORT is wanted");
     refused(&["--token-file", &token], "--peer");
+    // This host's kernel has it, and an agent has its own limits.
+    let token_file = ["--peer", &agent.address, "--token-file", &token, "--socket-buffers", "1G"];
+    refused(&token_file, "the agent refused: a socket's buffer may have 65536 KiB at most");
     let other = directory.path().join("other");
     std::fs::write(&other, "another secret, which is as long").unwrap();
     std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o600)).unwrap();

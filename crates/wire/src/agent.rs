@@ -1,18 +1,22 @@
 //! The agent: listens, lets in who knows the secret, and serves each client by a thread of its own.
 //!
 //! What strangers can cost is bounded: so many connections that have not said the secret yet, each for so long, and the oldest
-//! of them goes when one more comes. So no number of connections that say nothing keeps anybody else out.
+//! of them goes when one more comes. So no number of connections that say nothing keeps anybody else out. One thread waits for all of
+//! them; it waits for none of them alone.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::iter;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::channel::Channel;
+use crate::deadline::Deadline;
+use crate::frame::Partial;
 use crate::message::{Answer, Ask};
-use crate::secret::Secret;
+use crate::secret::{Nonce, Secret};
 use crate::{Error, Result, handshake, service};
 
 /// What the agent gives at most.
@@ -32,6 +36,8 @@ pub struct Limits {
     pub message: u32,
     /// Connections of one test.
     pub streams: u32,
+    /// Bytes that each buffer of a socket may be asked to have.
+    pub buffers: u32,
 }
 
 impl Default for Limits {
@@ -45,6 +51,7 @@ impl Default for Limits {
             test: Duration::from_secs(120),
             message: 1 << 20,
             streams: 16,
+            buffers: 64 << 20,
         }
     }
 }
@@ -84,7 +91,6 @@ struct House {
     limits: Limits,
     log: Box<Log>,
     clients: AtomicU32,
-    strangers: Mutex<VecDeque<(u64, TcpStream)>>,
     /// Tests that are served.
     tests: AtomicU32,
 }
@@ -101,14 +107,7 @@ impl Agent {
         let listener = TcpListener::bind(address).map_err(Error::call("listen"))?;
         // A connection that is gone again before it is accepted must not hold up the loop.
         listener.set_nonblocking(true).map_err(Error::call("listen"))?;
-        let house = House {
-            secret,
-            limits,
-            log,
-            clients: AtomicU32::new(0),
-            strangers: Mutex::default(),
-            tests: AtomicU32::new(0),
-        };
+        let house = House { secret, limits, log, clients: AtomicU32::new(0), tests: AtomicU32::new(0) };
         Ok(Self { listener, house: Arc::new(house) })
     }
 
@@ -125,23 +124,72 @@ impl Agent {
     /// # Errors
     /// A listener that does not work any more.
     pub fn serve(&self, is_over: impl Fn() -> bool) -> Result<()> {
-        for number in 0.. {
-            let connection = loop {
-                if is_over() {
-                    return Ok(());
-                }
-                if kelvin_sys::ready::readable(self.listener.as_fd(), LOOK).map_err(Error::call("wait"))? {
-                    break self.listener.accept();
-                }
-            };
-            match connection {
-                Ok((stream, from)) => self.house.greet(number, stream, from),
+        let mut strangers = VecDeque::new();
+        while !is_over() {
+            let all = strangers.iter().map(|stranger: &Stranger| stranger.stream.as_fd());
+            let all: Vec<BorrowedFd<'_>> = iter::once(self.listener.as_fd()).chain(all).collect();
+            let ready = kelvin_sys::ready::readable_of(&all, LOOK).map_err(Error::call("wait"))?;
+            strangers = self.hear(strangers, &ready[1..]);
+            if !ready[0] {
+                continue;
+            }
+            match self.listener.accept() {
+                Ok((stream, from)) => self.greet(&mut strangers, stream, from),
                 // It was gone again, or there are too many open files: a moment later there may be fewer.
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                 Err(_) => std::thread::sleep(PAUSE),
             }
         }
         Ok(())
+    }
+
+    /// Says hello to somebody new, who is among the strangers then; the oldest of them goes if they are too many.
+    fn greet(&self, strangers: &mut VecDeque<Stranger>, stream: TcpStream, from: SocketAddr) {
+        match Stranger::greeted(stream, from, &self.house) {
+            Ok(stranger) => strangers.push_back(stranger),
+            Err(error) => self.house.lose(from, error),
+        }
+        if strangers.len() > self.house.limits.strangers
+            && let Some(oldest) = strangers.pop_front()
+        {
+            self.house.lose(oldest.from, Error::Refused("too many others came meanwhile".into()));
+        }
+    }
+
+    /// Hears those of the strangers who have said something; those who are still strangers then.
+    fn hear(&self, strangers: VecDeque<Stranger>, ready: &[bool]) -> VecDeque<Stranger> {
+        let mut left = VecDeque::new();
+        for (mut stranger, &is_ready) in strangers.into_iter().zip(ready) {
+            let heard = if is_ready { stranger.said.take(&mut stranger.stream) } else { Ok(None) };
+            let in_time = || stranger.deadline.left(handshake::DOING).map(|_| None);
+            match heard.and_then(|said| said.map_or_else(in_time, |said| Ok(Some(said)))) {
+                Ok(None) => left.push_back(stranger),
+                Ok(Some(said)) => self.house.meet(stranger, &said),
+                Err(error) => self.house.lose(stranger.from, error),
+            }
+        }
+        left
+    }
+}
+
+/// Somebody who has not said the secret yet.
+struct Stranger {
+    stream: TcpStream,
+    from: SocketAddr,
+    /// The number that was said to him.
+    nonce: Nonce,
+    /// What he has said by now.
+    said: Partial,
+    deadline: Deadline,
+}
+
+impl Stranger {
+    fn greeted(mut stream: TcpStream, from: SocketAddr, house: &House) -> Result<Self> {
+        let deadline = Deadline::within(house.limits.handshake);
+        stream.set_nodelay(true).map_err(Error::call("set up the connection"))?;
+        let nonce = handshake::greet(&mut stream, &house.secret, deadline)?;
+        stream.set_nonblocking(true).map_err(Error::call("set up the connection"))?;
+        Ok(Self { stream, from, nonce, said: Partial::default(), deadline })
     }
 }
 
@@ -151,53 +199,33 @@ fn is_loopback(address: IpAddr) -> bool {
 }
 
 impl House {
-    /// Has a thread talk to somebody new.
-    fn greet(self: &Arc<Self>, number: u64, stream: TcpStream, from: SocketAddr) {
-        let Ok(handle) = stream.try_clone() else { return };
-        self.make_room(number, handle);
-        let house = Arc::clone(self);
-        let talk = move || {
-            let outcome = house.talk(number, stream, from);
-            house.forget(number);
-            match outcome {
-                Ok(()) => (house.log)(from, &Event::Left),
-                Err(error) => (house.log)(from, &Event::Fault(error)),
-            }
+    /// Answers a stranger who has said something, and has a thread serve him if it was the secret.
+    fn meet(self: &Arc<Self>, stranger: Stranger, said: &[u8]) {
+        let Stranger { stream, from, nonce, deadline, .. } = stranger;
+        let admit = || Seat::take(self);
+        let shaken = stream.set_nonblocking(false).map_err(Error::call("set up the connection"));
+        let shaken = shaken.and_then(|()| handshake::agent(stream, &self.secret, (nonce, said), deadline, admit));
+        let (channel, seat) = match shaken {
+            Ok(client) => client,
+            Err(error) => return self.lose(from, error),
         };
-        if std::thread::Builder::new().name("client".into()).stack_size(STACK).spawn(talk).is_err() {
-            self.forget(number);
-        }
-    }
-
-    /// Puts one more among the strangers; the oldest goes if they are too many.
-    fn make_room(&self, number: u64, handle: TcpStream) {
-        let mut strangers = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
-        if strangers.len() >= self.limits.strangers
-            && let Some((_, oldest)) = strangers.pop_front()
-        {
-            // Its thread sees the end of it; one that is closed already needs none.
-            let _ = oldest.shutdown(Shutdown::Both);
-        }
-        strangers.push_back((number, handle));
-    }
-
-    /// Whether it was one of the strangers; it is none any more.
-    fn forget(&self, number: u64) -> bool {
-        let mut strangers = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = strangers.iter().position(|(one, _)| *one == number);
-        place.and_then(|place| strangers.remove(place)).is_some()
-    }
-
-    fn talk(&self, number: u64, stream: TcpStream, from: SocketAddr) -> Result<()> {
-        stream.set_nonblocking(false).map_err(Error::call("set up the connection"))?;
-        stream.set_nodelay(true).map_err(Error::call("set up the connection"))?;
-        let admit = || match self.forget(number) {
-            true => Seat::take(&self.clients, self.limits.clients),
-            false => Err("too many others came meanwhile".into()),
-        };
-        let (channel, _seat) = handshake::agent(stream, &self.secret, self.limits.handshake, admit)?;
         (self.log)(from, &Event::Came);
-        self.serve(channel, from)
+        let serve = move || {
+            match seat.0.serve(channel, from) {
+                Ok(()) => (seat.0.log)(from, &Event::Left),
+                Err(error) => seat.0.lose(from, error),
+            }
+            drop(seat);
+        };
+        // Without a thread his connection ends, and he sees that.
+        if let Err(source) = std::thread::Builder::new().name("client".into()).stack_size(STACK).spawn(serve) {
+            self.lose(from, Error::Call { doing: "start a thread", source });
+        }
+    }
+
+    /// Tells of somebody who ended by a fault.
+    fn lose(&self, from: SocketAddr, error: Error) {
+        (self.log)(from, &Event::Fault(error));
     }
 
     /// Does what a client asks for, one after the other, until it goes.
@@ -208,9 +236,15 @@ impl House {
                 Err(Error::Gone) => return Ok(()),
                 Err(error) => return Err(error),
             };
+            // It crossed with the news that its test had ended, which was its answer.
+            if matches!(ask, Ask::Count | Ask::End) {
+                continue;
+            }
             (self.log)(from, &Event::Asked(ask.clone()));
             let answer = match service::serve(&ask, &mut channel, &self.limits, &self.tests) {
                 Ok(seen) => Answer::Done(seen),
+                // The client says itself that it was refused.
+                Err(Error::Refused(why)) => Answer::Failed { why },
                 Err(error) => Answer::Failed { why: error.to_string() },
             };
             channel.send(&answer, self.limits.idle)?;
@@ -218,21 +252,22 @@ impl House {
     }
 }
 
-/// A place among few, given back by drop.
-struct Seat<'a>(&'a AtomicU32);
+/// A place among few clients, given back by drop.
+struct Seat(Arc<House>);
 
-impl<'a> Seat<'a> {
-    fn take(taken: &'a AtomicU32, most: u32) -> std::result::Result<Self, String> {
+impl Seat {
+    fn take(house: &Arc<House>) -> std::result::Result<Self, String> {
+        let most = house.limits.clients;
         let one_more = |taken: u32| (taken < most).then_some(taken + 1);
-        match taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more) {
-            Ok(_) => Ok(Self(taken)),
+        match house.clients.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more) {
+            Ok(_) => Ok(Self(Arc::clone(house))),
             Err(_) => Err(format!("it serves {most} others, and no more at one time")),
         }
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for Seat {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.clients.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -16,11 +16,11 @@ use crate::secret::{Nonce, Secret, Side, nonce};
 use crate::{Error, Result, frame};
 
 /// The version of all that is said. Changed whenever a message changes.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 /// What tells an agent from any other server that may be found at a port.
 const NAME: &str = "kelvin agent";
 /// What is waited for.
-const DOING: &str = "finish the handshake";
+pub(crate) const DOING: &str = "finish the handshake";
 
 #[derive(Serialize, Deserialize)]
 struct AgentHello {
@@ -49,26 +49,37 @@ enum Verdict {
     Refused { why: String },
 }
 
-/// The agent's side. `admit` has the last word, and is asked only about who knows the secret.
+/// The agent's first word, to somebody new; its number, which belongs to the answer. It is short, and needs nobody who reads it.
 ///
 /// # Errors
-/// A peer that is no kelvin, has another version or secret, or was not admitted; it has been told.
-pub fn agent<S: Connection, T>(
-    stream: S,
-    secret: &Secret,
-    within: Duration,
-    admit: impl FnOnce() -> std::result::Result<T, String>,
-) -> Result<(Channel<S>, T)> {
-    let mut wire = Plain { stream, deadline: Deadline::within(within) };
+/// A peer that is gone.
+pub fn greet(stream: &mut impl Connection, secret: &Secret, deadline: Deadline) -> Result<Nonce> {
     let own = nonce()?;
-    wire.say(&AgentHello {
+    let hello = AgentHello {
         name: NAME.into(),
         protocol: PROTOCOL,
         program: env!("CARGO_PKG_VERSION").into(),
         secret: secret.is_some(),
         nonce: own,
-    })?;
-    let hello: ClientHello = wire.hear()?;
+    };
+    Plain { stream, deadline }.say(&hello)?;
+    Ok(own)
+}
+
+/// The agent's side of the rest, once it has been answered by this frame. `admit` has the last word, and is asked only about who
+/// knows the secret.
+///
+/// # Errors
+/// A peer that is no kelvin, has another version or secret, or was not admitted; it has been told.
+pub fn agent<S: Connection, T>(
+    mut stream: S,
+    secret: &Secret,
+    (own, said): (Nonce, &[u8]),
+    deadline: Deadline,
+    admit: impl FnOnce() -> std::result::Result<T, String>,
+) -> Result<(Channel<S>, T)> {
+    let mut wire = Plain { stream: &mut stream, deadline };
+    let hello: ClientHello = understood(said)?;
     let nonces = [own, hello.nonce];
     if hello.protocol != PROTOCOL {
         wire.say(&Verdict::VersionWrong)?;
@@ -88,15 +99,15 @@ pub fn agent<S: Connection, T>(
     };
     wire.say(&Verdict::Welcome { proof: *secret.proof(Side::Agent, &nonces).as_bytes() })?;
     let (outgoing, incoming) = (secret.key(Side::Agent, &nonces), secret.key(Side::Client, &nonces));
-    Ok((Channel::new(wire.stream, outgoing, incoming), admitted))
+    Ok((Channel::new(stream, outgoing, incoming), admitted))
 }
 
 /// The client's side.
 ///
 /// # Errors
 /// A peer that is no agent, has another version or secret, or refuses.
-pub fn client<S: Connection>(stream: S, secret: &Secret, within: Duration) -> Result<Channel<S>> {
-    let mut wire = Plain { stream, deadline: Deadline::within(within) };
+pub fn client<S: Connection>(mut stream: S, secret: &Secret, within: Duration) -> Result<Channel<S>> {
+    let mut wire = Plain { stream: &mut stream, deadline: Deadline::within(within) };
     let hello: AgentHello = wire.hear()?;
     let version = || Error::Version { theirs: hello.protocol, program: hello.program.clone(), ours: PROTOCOL };
     if hello.name != NAME {
@@ -118,7 +129,7 @@ pub fn client<S: Connection>(stream: S, secret: &Secret, within: Duration) -> Re
     match wire.hear()? {
         Verdict::Welcome { proof } if secret.proof(Side::Agent, &nonces) == proof => {
             let (outgoing, incoming) = (secret.key(Side::Client, &nonces), secret.key(Side::Agent, &nonces));
-            Ok(Channel::new(wire.stream, outgoing, incoming))
+            Ok(Channel::new(stream, outgoing, incoming))
         }
         Verdict::Welcome { .. } | Verdict::SecretWrong => Err(Error::SecretWrong),
         Verdict::VersionWrong => Err(version()),
@@ -127,19 +138,22 @@ pub fn client<S: Connection>(stream: S, secret: &Secret, within: Duration) -> Re
 }
 
 /// A connection whose frames have no tags, and that must be done with by a moment.
-struct Plain<S> {
-    stream: S,
+struct Plain<'a, S> {
+    stream: &'a mut S,
     deadline: Deadline,
 }
 
-impl<S: Connection> Plain<S> {
+impl<S: Connection> Plain<'_, S> {
     fn say(&mut self, message: &impl Serialize) -> Result<()> {
         let text = serde_json::to_vec(message).map_err(|error| Error::Nonsense(error.to_string()))?;
-        frame::send(&mut self.stream, &[&text], &self.deadline, DOING)
+        frame::send(self.stream, &[&text], &self.deadline, DOING)
     }
 
     fn hear<T: DeserializeOwned>(&mut self) -> Result<T> {
-        let text = frame::receive(&mut self.stream, &self.deadline, DOING)?;
-        serde_json::from_slice(&text).map_err(|error| Error::Nonsense(error.to_string()))
+        understood(&frame::receive(self.stream, &self.deadline, DOING)?)
     }
+}
+
+fn understood<T: DeserializeOwned>(text: &[u8]) -> Result<T> {
+    serde_json::from_slice(text).map_err(|error| Error::Nonsense(error.to_string()))
 }

@@ -10,6 +10,7 @@ mod icmp;
 pub(crate) mod link;
 mod loaded;
 mod peer;
+mod ports;
 mod rtt;
 pub(crate) mod sender;
 mod settle;
@@ -39,7 +40,9 @@ pub(crate) static PROBES: &[&Probe] = &[
     &loaded::PROBE,
     &peer::ping::PROBE,
     &peer::connect::PROBE,
+    &peer::connect::RATE,
     &peer::bandwidth::PROBE,
+    &peer::message::PROBE,
     &peer::datagrams::PROBE,
     &peer::datagrams::OFFERED_PROBE,
     &peer::rtt::PROBE,

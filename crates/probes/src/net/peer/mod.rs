@@ -4,9 +4,11 @@ pub(super) mod bandwidth;
 pub(super) mod connect;
 pub(super) mod datagrams;
 pub(super) mod loaded;
+pub(super) mod message;
 mod pace;
 pub(super) mod ping;
 pub(super) mod rtt;
+mod streams;
 mod watched;
 
 use std::net::SocketAddr;
