@@ -113,7 +113,7 @@ fn result<'r>(
         None => not_measured(measurement),
         Some(summarised) => {
             warnings = summarised.warnings;
-            match broken_bound(metric, summarised.summary.headline) {
+            match broken_bound(metric, run.bound(&metric.id, case), summarised.summary.headline) {
                 Some(ceiling) => Outcome::Invalid(ceiling),
                 None if summarised.known => Outcome::Measured(Box::new(summarised.summary)),
                 None => Outcome::NotKnown(Box::new(summarised.summary)),

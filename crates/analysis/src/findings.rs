@@ -160,7 +160,10 @@ fn invalid_findings(analysis: &Analysis) -> Vec<Finding> {
                     amount(ceiling.value, unit),
                     ceiling.likely_cause
                 ),
-                because: format!("the bound is {}", amount(ceiling.bound, unit)),
+                because: match &ceiling.derivation {
+                    Some(derivation) => format!("the bound is {}: {derivation}", amount(ceiling.bound, unit)),
+                    None => format!("the bound is {}", amount(ceiling.bound, unit)),
+                },
                 metrics: vec![result.metric.id],
             }
         })

@@ -5,6 +5,7 @@ mod cli;
 mod commands;
 mod fault;
 mod measure;
+mod other_host;
 mod output;
 mod place;
 mod progress;

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use kelvin_model::{Case, Measurement, Run, Value};
 use kelvin_stats::{LEVEL, mean_test, median, t_quantile};
 
+use crate::bounds::broken_bound;
 use crate::gather::Gathered;
 use crate::headlines::{Desk, Settled};
 
@@ -43,6 +44,9 @@ pub(super) fn rounds<'r>(run: &'r Run, desk: &Desk<'_>, metric: &str) -> Vec<(&'
     let of = |measurement: &'r Measurement| {
         let gathered = Gathered::of(measurement, definition, &desk.references);
         let settled = Settled::of(&gathered, definition.headline, None)?;
+        // Nothing follows from a figure that cannot be.
+        let bound = run.bound(metric, &measurement.planned.case);
+        broken_bound(definition, bound, settled.headline).is_none().then_some(())?;
         Some((&measurement.planned.case, settled.round_headlines))
     };
     measured.filter_map(of).collect()

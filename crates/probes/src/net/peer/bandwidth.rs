@@ -7,16 +7,15 @@ use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Axis, AxisScale, Basis, Better, Canaries, Case, Metric, NoPrediction, Prediction, Treatment, Unit};
+use kelvin_harness::{Bench, Bounded, Effort, Kind, Method, Probe, Stop};
+use kelvin_model::{Axis, AxisScale, Better, Canaries, Case, Metric, NoPrediction, Treatment};
 use kelvin_sys::{cpu, net};
 
+use super::link_rate::{self, Payload};
 use super::watched::{Sending, Watched, busy, busy_words, share};
 use super::{AGENT, client, over, stopped, told};
-use crate::claimed::fastest_link;
 use crate::net::bandwidth::cpus;
 use crate::net::link::Link;
-use crate::predict::Predicting;
 
 /// Connections at a time, each with a thread at either end.
 const STREAMS: Axis = Axis::new("streams", "streams, each a thread", AxisScale::Linear);
@@ -51,12 +50,10 @@ pub(in crate::net) static PROBE: Probe = Probe {
               congestion control and the interfaces of both ends are noted. How busy either host was is measured in the same \
               windows: its busiest thread of the test, and its fullest CPU by the kernel's own account (/proc/stat), which also \
               has the packets in it. A host that is the limit is named.",
-        prediction: "What the fastest interface of this machine claims x payload / bytes on the wire of a packet: with \
-                     timestamps (MTU - 52) / (MTU + 38) of Ethernet. None if no interface has a rate, as virtual ones have \
-                     none. Unremarkable from three quarters of it up to all of it.",
+        prediction: link_rate::STREAM_PREDICTION,
         not_for: "The speed of the link where a host is the limit: it is said then that it is CPU-limited.",
         pitfalls: &[
-            "A shaper on the way counts other bytes than the wire does, and the claim of the interface knows nothing of it.",
+            "A shaper on the way counts other bytes than the wire does, and the rate of the line knows nothing of it.",
             "Loss: retransmitted segments are noted.",
             AGENT,
         ],
@@ -67,10 +64,14 @@ pub(in crate::net) static PROBE: Probe = Probe {
     cases: |_, effort| if effort == Effort::Quick { vec![streams(1)] } else { [1, 2, 4].map(streams).to_vec() },
     run,
     predict: |facts, metric, _| match metric.id == METRIC.id {
-        true => predict(facts),
+        true => link_rate::predict(facts),
         false => Err(NoPrediction::because("it depends on which of the link and the two hosts is the slowest")),
     },
 };
+
+/// Whatever the streams and messages, by packets that have no time stamps.
+pub(in crate::net) static BOUNDED: Bounded =
+    Bounded { metric: &METRIC, most: |hardware, _| link_rate::bound(hardware, Payload::Stream { time_stamps: false }) };
 
 /// Bytes of a call: many packets, and a part of a cache.
 const MESSAGE: usize = 128 << 10;
@@ -135,39 +136,4 @@ pub(super) fn send(mut socket: &TcpStream, sending: &Sending) -> Result<(), Stop
     }
     // What is still in the buffers is of no interest to anybody, and may be seconds of a slow link.
     Ok(net::reset_on_close(&socket)?)
-}
-
-fn predict(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
-    let Some((claimed, interface)) = fastest_link(facts.machine()) else {
-        return Err(NoPrediction::because("no interface of this machine has a rate that is known"));
-    };
-    let Some(&mtu) = interface.mtu.get() else {
-        return Err(NoPrediction::because(format!("the MTU of {} is not known", interface.name)));
-    };
-    let share = payload_share(mtu);
-    let value = claimed.value * share;
-    let derivation = format!("{:.1} MB/s x ({mtu} - 52) / ({mtu} + 38) = {:.1} MB/s", claimed.value / 1e6, value / 1e6);
-    Ok(Predicting::between(Basis::Derived, value, value * 0.75, value)
-        .formula("link rate x (MTU - 52) / (MTU + 38)")
-        .input(claimed)
-        .constant("MTU", f64::from(mtu), Unit::Bytes, "the same interface")
-        .source("IEEE 802.3: preamble 8, header 14, check sequence 4, gap 12 bytes; IP 20, TCP 20, timestamps 12 bytes")
-        .derived_as(derivation))
-}
-
-/// The share of the bytes on an Ethernet that is payload of TCP with timestamps.
-fn payload_share(mtu: u32) -> f64 {
-    (f64::from(mtu) - 52.0) / (f64::from(mtu) + 38.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_payload_of_an_ethernet_is_as_it_is_known() {
-        // 941.48 Mbit/s of a gigabit link, as every iperf3 on one shows.
-        assert!((payload_share(1500) - 0.941_482).abs() < 1e-6);
-        assert!((payload_share(9000) - 0.990_04).abs() < 1e-5);
-    }
 }
