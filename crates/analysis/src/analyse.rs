@@ -67,6 +67,7 @@ pub fn studies(run: &Run) -> Vec<StudyResult> {
         study::tune(run),
         study::network_calls(run),
         study::network_streams(run),
+        study::peer(run),
     ];
     studies.into_iter().flatten().collect()
 }

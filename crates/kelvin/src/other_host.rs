@@ -68,6 +68,12 @@ fn told<T>(there: Option<&Interface>, what: &str, of: impl Fn(&Interface) -> Opt
 mod tests {
     use super::*;
 
+    /// Conclusions can import nothing of what watches, and must go by the same share.
+    #[test]
+    fn a_full_cpu_is_the_same_to_whoever_watches_and_concludes() {
+        assert_eq!(kelvin_analysis::FULL.to_bits(), kelvin_wire::busy::FULL.to_bits());
+    }
+
     #[test]
     fn the_way_to_this_host_is_loopback() {
         let here = "127.0.0.1:1".parse().unwrap();

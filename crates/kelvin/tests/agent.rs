@@ -222,6 +222,8 @@ fn a_link_to_another_host_is_measured_as_fast_as_it_is() {
     let rate = result(&run, "net.peer.bandwidth", "")["outcome"]["measured"]["headline"].as_f64().unwrap() * 8.0;
     // On a busy machine a window of 200 ms gains or loses what its ends wait for the processor.
     assert!((91e6..100e6).contains(&rate), "{rate}");
+    let said = run["analysis"]["findings"].to_string();
+    assert!(said.contains("Network to the other host: 1 TCP stream to the agent carries "), "{said}");
     // A pair of virtual interfaces claims 10 Gbit/s, and has no line.
     let none = result(&run, "net.peer.bandwidth", "")["none_because"].to_string();
     assert!(none.contains("packets to the agent leave by kn") && none.contains("no device behind it"), "{none}");

@@ -68,7 +68,7 @@ pub(super) fn lines(run: &Run, desk: &Desk<'_>, metric: &str, axis: &str) -> Vec
 }
 
 /// All parameters of a case but one: a word alone, a number with its name.
-fn name(case: &Case, axis: &str) -> String {
+pub(super) fn name(case: &Case, axis: &str) -> String {
     let others = case.iter().filter(|(name, _)| **name != *axis);
     let words = others.map(|(name, value)| match value {
         Value::Word(word) => word.to_string(),

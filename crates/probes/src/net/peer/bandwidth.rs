@@ -69,9 +69,15 @@ pub(in crate::net) static PROBE: Probe = Probe {
     },
 };
 
-/// Whatever the streams and messages, by packets that have no time stamps.
-pub(in crate::net) static BOUNDED: Bounded =
-    Bounded { metric: &METRIC, most: |hardware, _| link_rate::bound(hardware, Payload::Stream { time_stamps: false }) };
+/// Whatever the streams and messages, by packets that have no time stamps. What comes from the agent may come in by another
+/// interface than the one by which packets to it leave.
+pub(in crate::net) static BOUNDED: Bounded = Bounded {
+    metric: &METRIC,
+    most: |hardware, case| match case.word("direction") {
+        Some("from_agent") => None,
+        _ => link_rate::bound(hardware, Payload::Stream { time_stamps: false }),
+    },
+};
 
 /// Bytes of a call: many packets, and a part of a cache.
 const MESSAGE: usize = 128 << 10;
