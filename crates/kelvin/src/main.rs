@@ -11,6 +11,7 @@ mod place;
 mod progress;
 mod record;
 mod scratch;
+mod selection;
 mod sockets;
 
 use std::process::ExitCode;

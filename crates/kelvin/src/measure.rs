@@ -68,20 +68,45 @@ pub struct Finished {
     pub trouble: Option<AppendError>,
 }
 
+/// What a run measures with beside this machine, found to be in order before anything is said or measured.
+pub struct With {
+    /// Where probes may make files.
+    pub places: Places,
+    /// The agent of another host, if one was named.
+    pub agent: Option<Agent>,
+}
+
+/// Directories in which probes may make files, which go away with this.
+pub struct Places {
+    scratch: Scratch,
+    remote: Option<Scratch>,
+}
+
+impl Places {
+    /// Makes them where the command line says.
+    ///
+    /// # Errors
+    /// A directory in which none can be made.
+    pub fn make(args: &MeasureArgs) -> Result<Self, Fault> {
+        let scratch = Scratch::create(&args.dir, "--dir")?;
+        let remote = args.remote.as_deref().map(Scratch::create_remote).transpose()?;
+        Ok(Self { scratch, remote })
+    }
+}
+
 /// Measures a plan.
 pub fn measure(
     here: Here,
     plan: &Plan,
     wishes: &Wishes<'_>,
-    agent: Option<Agent>,
+    with: With,
     store: Option<&Store>,
 ) -> Result<Finished, Fault> {
     kelvin_sys::interrupt::watch().map_err(|error| Fault::new("cannot watch for signals", error))?;
     let args = wishes.args;
     let sockets = sockets::asked(args, plan)?;
     let placement = place::choose(&here.machine, &here.allowed, args.cpu)?;
-    let scratch = Scratch::create(&args.dir, "--dir")?;
-    let remote = args.remote.as_deref().map(Scratch::create_remote).transpose()?;
+    let With { places: Places { scratch, remote }, agent } = with;
     let root = Path::new("/");
     let metrics = metrics_of(plan);
     let hazards = kelvin_machine::hazards(root, &here.machine, scratch.path());

@@ -256,6 +256,13 @@ fn a_link_to_another_host_is_measured_as_fast_as_it_is() {
         assert!(round_trip["outcome"]["measured"]["headline"].as_f64().unwrap() > 1000.0, "{round_trip}");
         assert!(round_trip["prediction"].is_object(), "{round_trip}");
     }
+    // Of what needs the agent only what is named.
+    let named = ["run", "net.peer.connect", "--peer", Host::THERE, "--token-file", &token];
+    let common = ["--quick", "--budget", "2s", "--no-store", "--no-report", "--json"];
+    let output = Command::new(KELVIN).args([&named[..], &common].concat()).stdin(Stdio::null()).output().unwrap();
+    let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let metrics: Vec<_> = run["analysis"]["results"].as_array().unwrap().iter().map(|of| &of["metric"]["id"]).collect();
+    assert_eq!(metrics, ["net.peer.connect"]);
     assert_eq!(agent.end("-TERM").0, Some(0));
     let (status, _, said) = measured(&["--peer", Host::THERE, "--token-file", &token]);
     assert_eq!((status, said.lines().count()), (Some(2), 1), "{said}");

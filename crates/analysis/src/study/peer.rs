@@ -153,8 +153,8 @@ impl Share {
 struct Limit {
     /// `is CPU-limited by this host`.
     claim: String,
-    /// How busy either host was.
-    busy: String,
+    /// How busy this host was, and the agent's.
+    busy: [Share; 2],
     holds: Option<bool>,
     test: String,
 }
@@ -183,7 +183,10 @@ impl<'r> Peer<'r> {
         let of_link = |(share, _): (Share, _)| format!(", {} of what the link can", percent(share.value));
         let link = self.of_link(stream).map_or_else(String::new, of_link);
         let limit = match self.limited(stream).filter(|limit| limit.holds.is_some()) {
-            Some(Limit { claim, busy, .. }) => format!(" and {claim}: {busy}"),
+            Some(Limit { claim, busy, .. }) => {
+                let [here, there] = busy.map(|share| percent(share.value));
+                format!(" and {claim} (the fullest CPU or thread is {here} busy here, {there} there)")
+            }
             None => String::new(),
         };
         format!("{}{link}{limit}", stream.carried_in_words())
@@ -217,8 +220,14 @@ impl<'r> Peer<'r> {
 
     /// Which host is the limit of streams, as a statement.
     fn limit(&self, stream: &Stream<'_>) -> Option<Conclusion> {
-        let Limit { claim, busy, holds, test } = self.limited(stream)?;
-        Some(Conclusion { text: format!("{} {claim}: {busy}", stream.words()), holds, test })
+        let Limit { claim, busy: [here, there], holds, test } = self.limited(stream)?;
+        let text = format!(
+            "{} {claim}: the fullest CPU or thread of this host is busy {} of the time, that of the agent's host {}",
+            stream.words(),
+            here.words(),
+            there.words()
+        );
+        Some(Conclusion { text, holds, test })
     }
 
     /// Which host has a thread or a CPU without idle time while streams go, if one has.
@@ -236,13 +245,9 @@ impl<'r> Peer<'r> {
         };
         Some(Limit {
             claim: format!("{are} {claim}"),
-            busy: format!(
-                "the fullest CPU or thread of this host is busy {} of the time, that of the agent's host {}",
-                here.words(),
-                there.words()
-            ),
             holds,
             test: format!("medians of {} rounds and their intervals against {}", here.rounds, percent(FULL)),
+            busy: [here, there],
         })
     }
 
