@@ -6,9 +6,9 @@ use std::cmp::Ordering;
 use kelvin_model::{Case, Conclusion, Name, Run, StudyResult, Unit};
 use kelvin_stats::{headline, headline_interval};
 
-use super::beyond;
 use super::crossing::{Line, Point, Standing, rounds, standings};
 use super::ratio::Ratio;
+use super::{FULL, beyond};
 use crate::headlines::Desk;
 use crate::result::MetricResult;
 use crate::words::{amount, digits, percent, whole_bytes};
@@ -58,6 +58,7 @@ pub fn streams(run: &Run) -> Option<StudyResult> {
         .into_iter()
         .chain(more_streams(&rates).into_iter().map(|(_, conclusion)| conclusion))
         .chain(other_ways(&rates))
+        .chain(network.cpu_limited())
         .chain(network.lost())
         .collect();
     let design =
@@ -77,6 +78,7 @@ pub(crate) fn paragraph(run: &Run) -> Option<String> {
         network.connecting(),
         bytes_or_calls(&rates),
         more_streams(&rates).into_iter().find(|(message, _)| *message == LARGE).map(|(_, conclusion)| conclusion),
+        network.cpu_limited(),
     ];
     let said: Vec<String> =
         all.into_iter().flatten().filter(|one| one.holds == Some(true)).map(|one| one.text).collect();
@@ -212,6 +214,32 @@ impl<'r> Network<'r> {
             ratio.amounts(Unit::Nanoseconds)
         );
         Some(ratio.above(1.0, text))
+    }
+
+    /// Whether a CPU is the limit of streams, whatever they send and how.
+    fn cpu_limited(&self) -> Option<Conclusion> {
+        let all = self.all("net.bandwidth.tcp.busy");
+        let standing = |shares: &[f64]| {
+            let interval = headline_interval(shares, None)?;
+            Some((headline(shares), beyond(interval.lower, interval.upper, FULL)))
+        };
+        let found: Vec<(f64, Option<bool>)> = all.iter().map(|(_, shares)| standing(shares)).collect::<Option<_>>()?;
+        let least = found.iter().map(|(share, _)| *share).reduce(f64::min)?;
+        let holds = match found.iter().all(|(_, is_full)| *is_full == Some(true)) {
+            true => Some(true),
+            false => found.iter().any(|(_, is_full)| *is_full == Some(false)).then_some(false),
+        };
+        let rounds = all.first().map_or(0, |(_, shares)| shares.len());
+        let cases = if all.len() == 1 { "the one case measured".into() } else { format!("all {} cases", all.len()) };
+        Some(Conclusion {
+            text: format!(
+                "TCP streams on this machine are limited by a CPU in {cases}: where most of it is idle, the fullest is busy {} of \
+                 the time",
+                percent(least)
+            ),
+            holds,
+            test: format!("median of {rounds} rounds and its interval against {}, case by case", percent(FULL)),
+        })
     }
 
     /// Whether datagrams get lost between two processes when the sender does not wait.
