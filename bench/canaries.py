@@ -23,6 +23,8 @@ METRICS = [
     ("os.signal.deliver", ""),
     ("os.process.fork", ""),
     ("os.switch.process.pipe.round_trip", ""),
+    ("net.rtt.icmp", "message=64"),
+    ("net.crr", "placement=same_cpu"),
 ]
 
 

@@ -13,8 +13,6 @@ Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank test. The
   is measured while both are kept from idling: how long it takes to wake an idle CPU changes within seconds, by a factor of two
   where a hypervisor does it, and says nothing of either program. As the CPUs are, it is told. sockperf, where it is installed, stands beside it and is not judged: it prints half a round trip,
   and its own loop has a clock call for each message.
-- TCP in messages of 4 KiB, one stream and two, beside iperf3 with the same message and congestion control, told at the
-  receiver: mean against mean, the lower bound above 0.97. iperf3 leaves its first second out, as kelvin does slow start.
 - Connect, request, response, close beside a plain C loop (bench/peers/connect_loop.c), median against median, the lower bound
   of kelvin's rate over the other above 0.97.
 
@@ -28,18 +26,16 @@ import os
 import random
 import re
 import shutil
-import socket
 import statistics
 import subprocess
-import time
 from dataclasses import dataclass, field
 from typing import Callable
 
 import common
 from peers import Peers
+from servers import Server, free_port
 
 MESSAGE = 64
-STREAM_MESSAGE = 4096
 # Processes among which the time of a C ping-pong is divided: each as long as a round of kelvin's.
 PROCESSES = 24
 # Lower bound of a rate beside the fastest other one.
@@ -94,9 +90,8 @@ class Comparison:
 
     def row(self):
         ratio, lower, upper = self.interval()
-        is_rate = self.metric != "net.crr" and self.within is None and self.judged
-        show = (lambda values: f"{statistics.median(values) / 1e9:.2f} GB/s") if is_rate else (
-            lambda values: f"{statistics.median(values):.0f} /s" if self.metric == "net.crr" else common.time_text(statistics.median(values)))
+        of_unit = (lambda value: f"{value:.0f} /s") if self.metric == "net.crr" else common.time_text
+        show = lambda values: of_unit(statistics.median(values))
         bound = "-" if not self.judged else f"above {BOUND:g}" if self.within is None else f"{self.within * 100:g} %"
         return [self.name, show(self.ours), self.peer, show(self.others), f"{ratio:.4f}", f"{lower:.4f}..{upper:.4f}",
                 bound, len(self.ours), self.verdict()]
@@ -114,48 +109,21 @@ def upper_quartile_of(summary):
     return summary["distribution"]["p75"]
 
 
-def mean_of(summary):
-    return summary["distribution"]["mean"]
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-class Server:
-    """A program that listens on a port of the loopback address, ended with the block."""
-
-    def __init__(self, *command):
-        self.command = [str(word) for word in command]
-
-    def __enter__(self):
-        quiet = subprocess.DEVNULL
-        self.process = subprocess.Popen(self.command, stdin=quiet, stdout=quiet, stderr=quiet)
-        time.sleep(0.15)
-        return self
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.wait()
-
-
 class Others:
     """The programs beside kelvin, on the CPUs that kelvin chooses for the two ends."""
 
-    def __init__(self, peers, other_cpu, seconds):
-        self.peers, self.other_cpu, self.seconds = peers, other_cpu, seconds
+    def __init__(self, peers, other_cpu, seconds, processes=PROCESSES):
+        self.peers, self.other_cpu, self.seconds, self.processes = peers, other_cpu, seconds, processes
 
     def far(self, placement):
         return self.peers.cpu if placement == "same_cpu" else self.other_cpu
 
-    def round_trip(self, protocol, placement, part=""):
+    def round_trip(self, protocol, placement, message=MESSAGE, part=""):
         """The median of several processes that share the time, as kelvin's rounds do: how deep a CPU sleeps that waits, and what a
         hypervisor does meanwhile, hangs on what it did before."""
-        each = self.seconds / PROCESSES
-        one = lambda: self.peers.c_loop("pingpong", f"net.rtt{part}", each, protocol, MESSAGE, self.far(placement))
-        return statistics.median(one() for _ in range(PROCESSES))
+        each = self.seconds / self.processes
+        one = lambda: self.peers.c_loop("pingpong", f"net.rtt{part}", each, protocol, message, self.far(placement))
+        return statistics.median(one() for _ in range(self.processes))
 
     @contextlib.contextmanager
     def awake(self):
@@ -181,17 +149,6 @@ class Others:
             output = common.run([taskset, "-c", self.peers.cpu, "sockperf", "ping-pong", *address, "-t", seconds, "-m", MESSAGE])
         return 2e3 * float(SOCKPERF_FIGURE.search(output)[1])
 
-    def iperf3(self, streams):
-        """Bytes a second that the receiver counted."""
-        port = free_port()
-        with Server("iperf3", "-s", "-1", "-B", "127.0.0.1", "-p", port):
-            # One stream is pinned as kelvin's; with several iperf3 places its threads itself.
-            pinned = ["-A", f"{self.peers.cpu},{self.other_cpu}"] if streams == 1 else []
-            seconds = max(round(self.seconds), 1)
-            output = common.run(["iperf3", "-c", "127.0.0.1", "-p", port, "-l", STREAM_MESSAGE, "-P", streams, "-t", seconds,
-                                 "-O", 1, "-C", "cubic", "--json", *pinned])
-        return json.loads(output)["end"]["sum_received"]["bits_per_second"] / 8
-
 
 def comparisons(others, two_cpus):
     chosen = []
@@ -199,7 +156,7 @@ def comparisons(others, two_cpus):
     for protocol in ["tcp", "udp", "unix"]:
         for placement, where, within in placements:
             metric, case = f"net.rtt.{protocol}", f"message={MESSAGE} placement={placement}"
-            theirs = lambda part="", protocol=protocol, placement=placement: others.round_trip(protocol, placement, part)
+            theirs = lambda part="", protocol=protocol, placement=placement: others.round_trip(protocol, placement, part=part)
             idles = placement == "two_cpus"
             chosen.append(Comparison(f"RTT {protocol}, {where}", metric, metric, case, "C loop pingpong", median_of, theirs, within,
                                      judged=not idles))
@@ -216,14 +173,8 @@ def comparisons(others, two_cpus):
                 chosen.append(Comparison(f"RTT {protocol}, {where}", metric, metric, case, "sockperf, doubled", median_of, theirs, judged=False))
     chosen.append(Comparison("transactions, one CPU", "net.crr", "net.crr", "placement=same_cpu", "C loop connect_loop",
                              median_of, lambda: others.transactions("same_cpu")))
-    if two_cpus and shutil.which("iperf3"):
-        for streams in [1, 2]:
-            case = f"message={STREAM_MESSAGE} streams={streams} way=send"
-            chosen.append(Comparison(f"TCP, {streams} stream{'s'[:streams - 1]}", "net.bandwidth.tcp", "net.bandwidth.tcp", case,
-                                     "iperf3", mean_of, lambda streams=streams: others.iperf3(streams)))
-    for program in ["iperf3", "sockperf"]:
-        if not shutil.which(program):
-            common.say(f"{program} is not here and is left out; on Debian: apt-get install {program}")
+    if not shutil.which("sockperf"):
+        common.say("sockperf is not here and is left out; on Debian: apt-get install sockperf")
     return chosen
 
 

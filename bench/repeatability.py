@@ -22,15 +22,16 @@ left out, and the other tool's beside it, where it says that it is not known.
 A value that changes from round to round or from run to run, such as the latency of a working set near the size of a
 cache that is shared, is reported as two modes: its cases have no deviation worth the name and are named apart.
 
-With --peers and the memory area, also: plain C loops on the same work after each run (bench/peers/chase_loop.c and
-stream_loop.c, --seconds each), whose own coefficients of variation stand beside kelvin's. They are not judged: they show
-how much of its spread the machine has.
+With --peers and the memory or the network area, also: other programs on the same work after each run (bench/loops.py: plain C
+loops, iperf3), whose own coefficients of variation stand beside kelvin's. They are not judged: they show how much of its
+spread the machine has.
 
 The figures of every run are kept in a file (--output), from which the tables can be made again (--from).
 
 Exit status: 0 every bound was kept, 1 one was not, 2 it could not be done.
 """
 import json
+import os
 import random
 import statistics
 import tempfile
@@ -38,7 +39,7 @@ import time
 from pathlib import Path
 
 import common
-from memory import Movers
+from loops import Loops, deviations
 from peers import Peers
 
 
@@ -156,48 +157,12 @@ def measured_pair(kelvin, store, peers, work, seconds, chance):
     return pair
 
 
-# Operations of the memory area that have a C loop: reads and so on of stream_loop.
-STREAMED = ["read", "write", "copy", "triad", "fill", "zero"]
-
-
-def memory_loops(run, movers):
-    """For the cases of the memory area that a C loop can do: metric, case, and the loop, a function of the seconds."""
-    cases = {}
-    for result in run["results"]:
-        axes = dict(part.split("=") for part in result["case"].split())
-        cases.setdefault(result["metric"], []).append((int(axes.get("bytes", 0)), axes, result["case"]))
-    # Its first fifty batches, of 3 ms in memory and more where that is busy, warm up.
-    chase = lambda bytes, pages: lambda seconds: movers.peers.c_loop("chase_loop", "chase.load", max(seconds, 2), str(bytes), pages)
-    stream = lambda loop, threads, bytes: lambda _: movers.stream(loop, threads, bytes * threads).median
-    loops = []
-    latencies = cases.get("mem.latency", [])
-    for pages in ("base", "huge"):
-        of_pages = [one for one in latencies if one[1]["pages"] == pages]
-        wanted = {256 << 10, max((bytes for bytes, *_ in of_pages), default=0)}
-        loops += [("mem.latency", case, chase(bytes, pages)) for bytes, _, case in of_pages if bytes in wanted]
-    for operation in STREAMED:
-        for cpus, threads in (("one", 1), ("all", movers.peers.cpu + 1)):
-            of_cpus = [one for one in cases.get(f"mem.bandwidth.{operation}", []) if one[1]["cpus"] == cpus]
-            for bytes, _, case in sorted(of_cpus, key=lambda one: one[0])[-1:]:
-                loops.append((f"mem.bandwidth.{operation}", case, stream(operation, threads, bytes)))
-    return loops
-
-
-def measured_loops(run, movers, seconds, chance):
-    """What each C loop gives now, in random order."""
-    loops = memory_loops(run, movers)
-    return [
-        {"metric": metric, "case": case, "value": loop(seconds)}
-        for metric, case, loop in chance.sample(loops, len(loops))
-    ]
-
-
 def collect(arguments):
     kelvin = common.kelvin_program(arguments.kelvin)
     chance = random.Random(arguments.seed)
     data = {"machine": common.describe_machine(), "areas": arguments.area, "quick": arguments.quick, "runs": [], "pairs": [], "seconds": arguments.seconds}
     peers = Peers(common.last_allowed_cpu()) if arguments.peers else None
-    movers = Movers(peers, arguments.seconds) if peers and "mem" in arguments.area else None
+    loops = Loops(peers.cpu, min(os.sched_getaffinity(0)), arguments.area, arguments.seconds) if arguments.peers else None
     works = SAME_WORK if {"cpu", "os"} & set(arguments.area) else []
     with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as directory:
         for number in range(arguments.runs):
@@ -209,8 +174,8 @@ def collect(arguments):
                 in_order = chance.sample(works, len(works))
                 data["pairs"] += [measured_pair(kelvin, store, peers, work, arguments.seconds, chance) for work in in_order]
             arguments.output.write_text(json.dumps(data))
-            if movers:
-                data["runs"][-1]["loops"] = measured_loops(data["runs"][-1], movers, arguments.seconds, chance)
+            if loops:
+                data["runs"][-1]["loops"] = loops.measured(data["runs"][-1], chance)
             # After each run, so that what was measured survives an interruption.
             arguments.output.write_text(json.dumps(data))
     return data
@@ -324,20 +289,16 @@ def say_two_modes(series):
 
 
 def say_loops(data, series):
-    """The table of kelvin's deviation beside that of the same work as a plain C loop."""
-    by_key = {}
-    for run in data["runs"]:
-        for loop in run.get("loops", []):
-            by_key.setdefault((loop["metric"], loop["case"]), []).append(loop["value"])
-    deviation = lambda values: statistics.stdev(values) / statistics.fmean(values)
+    """The table of kelvin's deviation beside that of the same work by another program."""
+    theirs = deviations(data)
     rows = [
-        [one.metric, one.case, common.percent(one.deviation()), common.percent(deviation(by_key[one.metric, one.case]))]
+        [one.metric, one.case, common.percent(one.deviation()), common.percent(theirs[one.metric, one.case])]
         for one in series
-        if len(by_key.get((one.metric, one.case), [])) >= 3 and one.is_usable()
+        if (one.metric, one.case) in theirs and one.is_usable()
     ]
     if rows:
-        print(f"\nThe machine's own spread, by C loops of {data['seconds']:g} s after each run:\n")
-        print(common.table(["metric", "case", "kelvin's CV", "the loop's CV"], rows))
+        print("\nThe machine's own spread, by other programs on the same work after each run:\n")
+        print(common.table(["metric", "case", "kelvin's CV", "the other's CV"], rows))
 
 
 def judge_intervals(series):

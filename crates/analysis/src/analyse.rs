@@ -24,9 +24,9 @@ pub fn analyse(run: &Run) -> Analysis {
     let mut batches = Batches::default();
     for measurement in &run.measurements {
         for metric in metrics_of(run, measurement) {
-            let gathered = Gathered::of(measurement, metric, &desk.references);
+            let gathered = Gathered::of(measurement, &metric, &desk.references);
             batches.count(&gathered);
-            results.push(result(run, measurement, metric, &gathered, &desk, hertz));
+            results.push(result(run, measurement, &metric, &gathered, &desk, hertz));
         }
     }
     let found = levels::of_results(&results, &run.outline.machine);

@@ -58,7 +58,7 @@ pub fn cache_below(run: &Run) -> Option<StudyResult> {
         |measurement: &&Measurement| !measurement.planned.only_input && measurement.readings(METRIC).next().is_some();
     let measurement = run.measurements.iter().find(is_asked)?;
     let gathered = Gathered::of(measurement, definition, &desk.references);
-    let ratios = Settled::of(&gathered, definition.headline, None)?.round_headlines;
+    let ratios = Settled::headline(&gathered, None)?.round_headlines;
     let interval = headline_interval(&ratios, None)?;
     let conclusion = Conclusion {
         text: format!(
@@ -131,7 +131,7 @@ impl Curve {
             measurement.readings(self.metric).next()?;
             let at = case.integer(self.axis).filter(|_| self.is_held(case))?;
             let gathered = Gathered::of(measurement, definition, &desk.references);
-            let rounds = Settled::of(&gathered, definition.headline, None)?.round_headlines;
+            let rounds = Settled::headline(&gathered, None)?.round_headlines;
             Some(Point { at, rounds })
         };
         let mut points: Vec<Point> = run.measurements.iter().filter_map(of).collect();

@@ -42,6 +42,8 @@ impl RoundSamples {
 /// All samples of one metric at one case.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gathered {
+    /// Which of them make the headline.
+    pub treatment: Treatment,
     /// Rounds that made samples, in the order in which they ran.
     pub rounds: Vec<RoundSamples>,
     /// Rounds that failed.
@@ -64,8 +66,9 @@ pub(crate) struct Gathered {
 
 impl Gathered {
     pub fn of(measurement: &Measurement, metric: &Metric, references: &References) -> Self {
-        let references = &references.at(measurement);
-        let mut gathered = Self { failed: measurement.failures().count() as u32, ..Self::default() };
+        let (metric, references) = (&metric.at(&measurement.planned.case), &references.at(measurement));
+        let failed = measurement.failures().count() as u32;
+        let mut gathered = Self { failed, treatment: metric.headline, ..Self::default() };
         for round in &measurement.rounds {
             gathered.add_round(round, metric, references);
         }

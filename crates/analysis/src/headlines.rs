@@ -67,16 +67,16 @@ impl Headlines {
         for measurement in &run.measurements {
             let case = &measurement.planned.case;
             for metric in metrics_of(run, measurement).into_iter().filter(|metric| wanted(metric)) {
-                let gathered = Gathered::of(measurement, metric, &desk.references);
+                let gathered = Gathered::of(measurement, &metric, &desk.references);
                 let history = desk.history(metric.id, case);
-                let settled = Settled::of(&gathered, metric.headline, history.as_ref());
+                let settled = Settled::headline(&gathered, history.as_ref());
                 let bound = run.bound(&metric.id, case);
-                let is_possible = |settled: &Settled<'_>| broken_bound(metric, bound, settled.headline).is_none();
+                let is_possible = |settled: &Settled<'_>| broken_bound(&metric, bound, settled.headline).is_none();
                 if let Some(settled) = settled.filter(is_possible) {
                     let value = Measured { value: settled.headline, half_width: settled.half_width() };
                     measured.entry(metric.id).or_default().push((case.clone(), value));
                 } else {
-                    let lack = lack(measurement, metric, bound, &gathered);
+                    let lack = lack(measurement, &metric, bound, &gathered);
                     lacking.entry(metric.id).or_default().push((case.clone(), lack));
                 }
             }
@@ -122,7 +122,7 @@ fn lack(measurement: &Measurement, metric: &Metric, bound: Option<&Bound>, gathe
         });
     };
     // Of a headline that is known to be impossible the figure as found is no better.
-    let headline = Settled::of(gathered, metric.headline, None).map_or(found.headline, |settled| settled.headline);
+    let headline = Settled::headline(gathered, None).map_or(found.headline, |settled| settled.headline);
     if let Some(ceiling) = broken_bound(metric, bound, headline) {
         let (value, bound) = (amount(ceiling.value, metric.unit), amount(ceiling.bound, metric.unit));
         return Lacking::Nothing(format!("came out at {value}, beyond what is possible ({bound})"));
@@ -193,7 +193,7 @@ impl<'r> Desk<'r> {
 }
 
 /// The metrics of a measurement that the run defines: those planned, then those read without a plan.
-pub(crate) fn metrics_of<'r>(run: &'r Run, measurement: &'r Measurement) -> Vec<&'r Metric> {
+pub(crate) fn metrics_of(run: &Run, measurement: &Measurement) -> Vec<Metric> {
     let mut ids: Vec<Name> = measurement.planned.metrics.clone();
     for round in &measurement.rounds {
         if let kelvin_model::Attempt::Measured(readings) = &round.attempt {
@@ -204,7 +204,7 @@ pub(crate) fn metrics_of<'r>(run: &'r Run, measurement: &'r Measurement) -> Vec<
             }
         }
     }
-    ids.iter().filter_map(|id| run.metric(id)).collect()
+    ids.iter().filter_map(|id| run.metric(id)).map(|metric| metric.at(&measurement.planned.case)).collect()
 }
 
 /// A headline and where it comes from.
@@ -233,6 +233,11 @@ fn above_zero(interval: Interval, rounds: &[f64]) -> Interval {
 }
 
 impl<'g> Settled<'g> {
+    /// The headline, from the samples that make it; `None` if there are none, or too few undisturbed ones.
+    pub fn headline(gathered: &'g Gathered, history: Option<&RunToRun>) -> Option<Self> {
+        Self::of(gathered, gathered.treatment, history)
+    }
+
     /// `None` if there are no samples, or too few undisturbed ones.
     pub fn of(gathered: &'g Gathered, treatment: Treatment, history: Option<&RunToRun>) -> Option<Self> {
         let selected = gathered.select(treatment)?;

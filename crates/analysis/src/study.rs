@@ -78,7 +78,7 @@ impl Tasks<'_> {
         let holds = |m: &&kelvin_model::Measurement| is_case(&m.planned.case) && m.readings(metric).next().is_some();
         let measurement = self.run.measurements.iter().find(holds)?;
         let gathered = Gathered::of(measurement, definition, &self.desk.references);
-        Some(Settled::of(&gathered, definition.headline, None)?.round_headlines)
+        Some(Settled::headline(&gathered, None)?.round_headlines)
     }
 
     /// Numbers of tasks at which the elapsed time of a kind was measured, ascending.

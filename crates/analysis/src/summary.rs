@@ -44,7 +44,7 @@ pub(crate) fn summarise(gathered: &Gathered, metric: &Metric, past: &Past<'_>, t
     let plain = Settled::of(gathered, Treatment::AsFound, None)?;
     let component = history.map(|history| RunToRun { within: plain.within_variance, ..*history });
     let as_found = Settled::of(gathered, Treatment::AsFound, if is_headline { history } else { component.as_ref() })?;
-    let kept = Settled::of(gathered, metric.headline, history);
+    let kept = Settled::headline(gathered, history);
     let known = kept.is_some();
     let head = kept.as_ref().unwrap_or(&as_found);
     let pooled = Samples::new(head.samples.concat()).ok()?;

@@ -3,7 +3,8 @@
 use kelvin_analysis::testing::{self, BLOCK, CHAIN, CLOCK_PAIR, ITERATIONS, LOOP};
 use kelvin_analysis::{Analysis, Headlines, Lacking, Outcome, Summary, Warning, analyse};
 use kelvin_model::{
-    Attempt, Batches, Better, Canaries, Canary, Case, Metric, Overhead, Readings, Reason, Run, Tags, Treatment, Unit,
+    Attempt, Axis, AxisScale, Batches, Better, Canaries, Canary, Case, Metric, Overhead, Readings, Reason, Run, Tags,
+    Treatment, Unit,
 };
 use kelvin_stats::Random;
 
@@ -131,6 +132,30 @@ fn too_few_undisturbed_samples_are_not_a_headline() {
     assert_eq!(found.headline, found.as_found.value);
     assert!(matches!(&unknown.results[0].warnings[..], [Warning::Disturbed { text }] if text.contains("never quiet")));
     assert_eq!(unknown.results[0].cycles, None);
+}
+
+#[test]
+fn a_case_that_is_told_as_found_is_not_judged_by_canaries() {
+    const PLACEMENT: Axis = Axis::new("placement", "placement", AxisScale::Category);
+    let metric = CALL.over_one(PLACEMENT).as_found_where(PLACEMENT, "two_cpus");
+    let mut noisy = testing::batches(&[100.0; 40]);
+    noisy.canaries.get_mut(&Canary::Chain).unwrap().iter_mut().skip(1).step_by(2).for_each(|chain| *chain *= 1.5);
+    let mut run = testing::run(&[metric]);
+    for placement in ["same_cpu", "two_cpus"] {
+        let round = |i| testing::round(i, vec![testing::reading(&metric, Readings::Batches(noisy.clone()))]);
+        let case = Case::new().with_word("placement", placement);
+        testing::add(&mut run, &metric, case, (0..5).map(round).collect());
+    }
+    let analysis = analyse(&run);
+    let [guarded, as_found] = [0, 1].map(|at| &analysis.results[at]);
+    assert!(matches!(guarded.outcome, Outcome::NotKnown(_)), "{:?}", guarded.outcome);
+    assert_eq!((guarded.metric.headline, guarded.metric.canaries), (Treatment::Undisturbed, Canaries::CORE));
+    assert!(
+        matches!(&as_found.outcome, Outcome::Measured(summary) if summary.treatment == Treatment::AsFound && summary.undisturbed.is_none()),
+        "{:?}",
+        as_found.outcome
+    );
+    assert_eq!((as_found.metric.headline, as_found.metric.canaries), (Treatment::AsFound, Canaries::NONE));
 }
 
 #[test]

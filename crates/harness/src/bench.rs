@@ -35,9 +35,12 @@ const OVERRUN: f64 = 200e6;
 const REWARM_LIMIT: f64 = 1_000_000.0;
 /// Least time between two readings of the canaries when operations are timed one by one, in nanoseconds.
 const CANARY_PERIOD: f64 = 60_000.0;
-/// Operations between two looks at the thread's counters when one follows the other at once: so many that what comes after
-/// a look is less than one sample in a hundred.
+/// Operations between two looks at the thread's counters, and at the canaries, when one follows the other at once: so many that
+/// what comes after a look is less than one sample in a hundred.
 const LOOKED_AFTER: usize = 128;
+/// Operations after a reading of the canaries that are not kept when one follows the other at once: until the other task no longer
+/// knows that this one was late.
+const REWARMED_IN_TURN: u64 = 8;
 
 /// One round of one probe at one case, inside its own process.
 pub struct Bench<'a> {
@@ -96,7 +99,8 @@ impl<'a> Bench<'a> {
         let begun = self.clock.deadline();
         let iterations = self.find_batch_size(self.least_batch(slice), &mut timed)?;
         let rewarm = iterations / 32;
-        let sampling = Sampling { begun, slice, iterations, rewarm, stride: 1, work, looked_after: 1 };
+        let most = MOST_SAMPLES * 2;
+        let sampling = Sampling { begun, slice, iterations, rewarm, stride: 1, most, work, looked_after: 1 };
         self.sample([metric], &sampling, &mut timed)
     }
 
@@ -111,7 +115,8 @@ impl<'a> Bench<'a> {
     }
 
     /// The same for operations that another task takes part in, to which it matters what this one does between them: one follows
-    /// the other at once. The thread's counters are looked at once in a while, and what they say is said of all samples since.
+    /// the other at once. Once in a while the thread's counters are looked at, and what they say is said of all samples since; the
+    /// canaries are read there too.
     pub fn time_in_turn<const K: usize>(
         &mut self,
         metrics: [&Metric; K],
@@ -138,7 +143,12 @@ impl<'a> Bench<'a> {
     ) -> Result<(), Stop> {
         let slice = self.share(K);
         let begun = self.clock.deadline();
-        let mut timed = |clock: Clock, _| Ok(operation(clock)?.map(|ticks| ticks as f64));
+        let mut timed = |clock: Clock, count: u64| {
+            for _ in 1..count {
+                operation(clock)?;
+            }
+            Ok(operation(clock)?.map(|ticks| ticks as f64))
+        };
         timed(self.clock, 1)?;
         let mut whole = (self.clock.deadline() - begun).max(1) as f64;
         // The first one may be slow for reasons of its own; a second one is worth its time unless it would take it all.
@@ -148,8 +158,13 @@ impl<'a> Bench<'a> {
             whole = (self.clock.deadline() - second).max(1) as f64;
         }
         let stride = (CANARY_PERIOD / whole).ceil().max(1.0) as usize;
-        let rewarm = u64::from(whole < REWARM_LIMIT);
-        let sampling = Sampling { begun, slice, iterations: 1, rewarm, stride, work, looked_after };
+        let most = MOST_SAMPLES * stride.max(2);
+        let rewarm = match looked_after {
+            1 => u64::from(whole < REWARM_LIMIT),
+            _ => REWARMED_IN_TURN,
+        };
+        let stride = stride.max(looked_after);
+        let sampling = Sampling { begun, slice, iterations: 1, rewarm, stride, most, work, looked_after };
         self.sample(metrics, &sampling, &mut timed)
     }
 
@@ -166,7 +181,8 @@ impl<'a> Bench<'a> {
         let begun = self.clock.deadline();
         let iterations = self.find_batch_size(self.least_batch(slice), &mut operation)?;
         let rewarm = iterations / 32;
-        let sampling = Sampling { begun, slice, iterations, rewarm, stride: 1, work: 0.0, looked_after: 1 };
+        let most = MOST_SAMPLES * 2;
+        let sampling = Sampling { begun, slice, iterations, rewarm, stride: 1, most, work: 0.0, looked_after: 1 };
         self.sample(metrics, &sampling, &mut operation)
     }
 
@@ -374,7 +390,7 @@ impl<'a> Bench<'a> {
         sampling: &Sampling,
         timed: &mut dyn FnMut(Clock, u64) -> Result<[f64; K], Stop>,
     ) -> Result<(), Stop> {
-        let guards = metrics[0].canaries;
+        let guards = metrics[0].at(&self.request.case).canaries;
         let mut canaries = BTreeMap::new();
         let mut times: [Vec<f64>; K] = std::array::from_fn(|_| Vec::new());
         let mut tags: Vec<Tags> = Vec::new();
@@ -384,7 +400,7 @@ impl<'a> Bench<'a> {
             let spent = (self.clock.deadline() - sampling.begun) as f64;
             let least = if spent < sampling.slice + OVERRUN { LEAST_SAMPLES } else { FEWEST_SAMPLES };
             let enough = warm_up.done && tags.len() >= warm_up.samples + least;
-            if enough && spent >= sampling.slice || tags.len() >= MOST_SAMPLES * sampling.stride.max(2) {
+            if enough && spent >= sampling.slice || tags.len() >= sampling.most {
                 break;
             }
             if tags.len().is_multiple_of(sampling.stride) {
@@ -473,8 +489,12 @@ struct Sampling {
     begun: u64,
     slice: f64,
     iterations: u64,
+    /// Iterations after a reading of the canaries that are not kept.
     rewarm: u64,
+    /// Samples between two readings of the canaries.
     stride: usize,
+    /// Samples after which there are enough.
+    most: usize,
     work: f64,
     /// Samples between two looks at the thread's counters.
     looked_after: usize,
@@ -687,8 +707,10 @@ mod tests {
         let script = Script::leak(10);
         let request = request(4_000_000);
         let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
+        let mut operations = 0;
         bench
-            .time_in_turn([&METRIC.canaries(kelvin_model::Canaries::NONE)], |clock| {
+            .time_in_turn([&METRIC], |clock| {
+                operations += 1;
                 let start = clock.start();
                 script.advance(20_000);
                 Ok([clock.stop() - start])
@@ -697,6 +719,11 @@ mod tests {
         let readings = bench.into_readings();
         let batches = batches(&readings[0]);
         assert!(batches.len() > 100 && batches.nanoseconds.iter().all(|&time| time == 20_010.0));
+        // Canaries at the beginning, after each look, and at the end; after each but the last some operations are not kept, nor
+        // are the two of before.
+        let guarded = batches.len().div_ceil(LOOKED_AFTER);
+        assert_eq!((batches.canary_stride, batches.canaries[&Canary::Chain].len()), (LOOKED_AFTER, guarded + 1));
+        assert_eq!(operations, 2 + batches.len() + guarded * REWARMED_IN_TURN as usize);
         // Whatever befell this test's thread, all of a look share it but what is said of warm-up.
         for look in batches.tags.chunks(LOOKED_AFTER) {
             let thread = |tags: &Tags| [Tags::PREEMPTED, Tags::MAJOR_FAULT, Tags::MIGRATED].map(|one| tags.any(one));

@@ -34,6 +34,10 @@ pub struct Metric {
     /// The axis and its word at which alone it is measured, where its probe has cases that know nothing of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<(Name, Name)>,
+    /// The axis and its word at which no canary guards it and all samples make the headline: another CPU, of which the canaries
+    /// of this one say nothing, decides there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_found_where: Option<(Name, Name)>,
     /// The smallest value that is physically possible, in `unit`; anything below is invalid.
     pub floor: Option<f64>,
     /// The largest value that is physically possible, in `unit`; anything above is invalid.
@@ -59,6 +63,7 @@ impl Metric {
             contaminants: crate::Tags::CONTAMINATED,
             axes: [None; 3],
             only: None,
+            as_found_where: None,
             floor: Some(0.0),
             ceiling: None,
             seed: false,
@@ -89,6 +94,11 @@ impl Metric {
     /// The same metric measured only where an axis has a word.
     pub const fn only(self, axis: Axis, word: &'static str) -> Self {
         Self { only: Some((axis.name, Name::new(word))), ..self }
+    }
+
+    /// The same metric, guarded by no canary and told as found where an axis has a word.
+    pub const fn as_found_where(self, axis: Axis, word: &'static str) -> Self {
+        Self { as_found_where: Some((axis.name, Name::new(word))), ..self }
     }
 
     /// The same metric with another choice of headline samples.
@@ -134,6 +144,15 @@ impl Metric {
     /// Whether it is measured at a case of its probe.
     pub fn is_of(&self, case: &Case) -> bool {
         self.only.is_none_or(|(axis, word)| case.word(&axis) == Some(word.as_str()))
+    }
+
+    /// The metric as it is measured at a case.
+    pub fn at(&self, case: &Case) -> Self {
+        let is_there = |(axis, word): (Name, Name)| case.word(&axis) == Some(word.as_str());
+        if !self.as_found_where.is_some_and(is_there) {
+            return *self;
+        }
+        self.headline(Treatment::AsFound).canaries(Canaries::NONE)
     }
 
     /// The area: the first part of the id (`os`).
@@ -182,13 +201,14 @@ pub enum Better {
 }
 
 /// Which samples make the headline of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Treatment {
     /// All samples: what a user of this machine gets.
     AsFound,
     /// Samples whose neighbouring canaries were at their reference and that no cause tag marks: what the machine does
     /// when it is left alone.
+    #[default]
     Undisturbed,
     /// Undisturbed samples, each scaled by neighbouring frequency canary over its reference: for quantities that are a
     /// fixed number of core cycles, where normalising beats discarding.

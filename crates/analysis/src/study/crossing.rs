@@ -43,7 +43,7 @@ pub(super) fn rounds<'r>(run: &'r Run, desk: &Desk<'_>, metric: &str) -> Vec<(&'
     let measured = run.measurements.iter().filter(|measurement| measurement.readings(metric).next().is_some());
     let of = |measurement: &'r Measurement| {
         let gathered = Gathered::of(measurement, definition, &desk.references);
-        let settled = Settled::of(&gathered, definition.headline, None)?;
+        let settled = Settled::headline(&gathered, None)?;
         // Nothing follows from a figure that cannot be.
         let bound = run.bound(metric, &measurement.planned.case);
         broken_bound(definition, bound, settled.headline).is_none().then_some(())?;

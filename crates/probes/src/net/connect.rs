@@ -3,7 +3,7 @@
 //! Costs of the kernel at this end. They must not be taken for the time until the other program knows of the connection.
 
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Basis, Better, Canaries, Case, Machine, Metric, NoPrediction, Prediction, Tags, Treatment, Unit};
+use kelvin_model::{Basis, Better, Case, Machine, Metric, NoPrediction, Prediction, Tags, Unit};
 
 use super::accepting::{Accepting, Waits};
 use super::axes::{MESSAGE, PLACEMENT, PLACEMENTS, SMALL, peer_cpu};
@@ -12,12 +12,11 @@ use crate::os::switch::pipe;
 use crate::os::syscall_null;
 use crate::predict::Predicting;
 
-/// No canaries, as with round trips: nothing happens between two connections that a client would not do.
+/// The canaries are those of this CPU, read after many connections, as with round trips; between two CPUs there are none.
 const fn of_two(metric: Metric) -> Metric {
     metric
         .over_one(PLACEMENT)
-        .canaries(Canaries::NONE)
-        .headline(Treatment::AsFound)
+        .as_found_where(PLACEMENT, PLACEMENTS[1])
         .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
         .not_in_cycles()
 }
@@ -26,16 +25,17 @@ static CONNECT: Metric = of_two(Metric::duration(
     "net.connect",
     "Connecting over TCP to a process that accepts, the making of the socket included",
 ))
-.version(2)
+.version(3)
 .seed();
 static CLOSE: Metric =
     of_two(Metric::duration("net.close", "Closing a TCP connection over which a request was answered"))
-        .version(2)
+        .version(3)
         .seed();
 static TRANSACTIONS: Metric = of_two(
     Metric::rate("net.crr", "Transactions per second of connecting, one request, its answer, and closing")
         .unit(Unit::PerSecond, Better::Higher),
-);
+)
+.version(2);
 
 pub(super) static PROBE: Probe = Probe {
     id: "net.connect",

@@ -4,7 +4,7 @@
 //! latency of one way, which may differ between the ways.
 
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Basis, Canaries, Case, Input, Metric, NoPrediction, Prediction, Tags, Treatment};
+use kelvin_model::{Basis, Case, Input, Metric, NoPrediction, Prediction, Tags};
 
 use super::axes::{MESSAGE, PLACEMENT, PLACEMENTS, SMALL, message, peer_cpu, round_trip_messages};
 use super::echo::Echo;
@@ -13,16 +13,16 @@ use super::stack;
 use crate::os::switch::{cross_cpu, pipe};
 use crate::predict::Predicting;
 
-/// No canaries: what this end did between two round trips would change them. The other CPU would have slept longer and deeper,
-/// and on one CPU the scheduler would owe more of it to the other end, which over Unix sockets decides how often it switches.
+/// On one CPU its canaries are read where this process's counters are looked at, and not between two round trips, which that would
+/// change: the scheduler would owe more of the CPU to the other end, which over Unix sockets decides how often it switches.
+/// Between two there are none: how deep the other one sleeps decides, of which those of this one say nothing.
 const fn metric(id: &'static str, summary: &'static str) -> Metric {
     Metric::duration(id, summary)
-        .canaries(Canaries::NONE)
         .over([Some(PLACEMENT), Some(MESSAGE), None])
-        .headline(Treatment::AsFound)
+        .as_found_where(PLACEMENT, PLACEMENTS[1])
         .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
         .not_in_cycles()
-        .version(2)
+        .version(3)
 }
 
 pub(super) static TCP_METRIC: Metric =
@@ -83,7 +83,7 @@ const METHOD: Method = Method {
     how: "One process sends a message and waits until another one has given it back, both on one CPU or each pinned to a \
           CPU of its own; IP goes over the loopback device. Every round trip is timed by itself, so that quantiles and \
           modes are those of single requests, and nothing else is done between them; only after 128 of them are this process's \
-          counters looked at. A message is one call to send, and as many to receive as the kernel makes of \
+          counters and, on one CPU, its canaries looked at, and eight round trips follow that do not count. A message is one call to send, and as many to receive as the kernel makes of \
           it; it carries its number, which the answer must repeat. TCP_NODELAY is set. A datagram that is not answered \
           within half a second counts as lost, is sent again, and only the repetition is timed; losses are stated. Before \
           timing, 64 round trips are made under getrusage: on one CPU each must take this process off it, or the round \

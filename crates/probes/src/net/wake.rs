@@ -9,7 +9,7 @@ use super::axes::SMALL;
 use super::echo::Echo;
 use super::link::Protocol;
 
-/// No canaries, as with round trips: what this end did between two of them would let the other CPU sleep deeper.
+/// No canaries: how deep the other CPU sleeps decides, of which those of this one say nothing.
 pub(super) static METRIC: Metric = Metric::duration(
     "net.wake.tcp",
     "Sending 64 bytes over TCP to a process that sleeps on another CPU: the call alone",

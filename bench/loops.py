@@ -1,0 +1,97 @@
+"""The work of kelvin's cases as done by plain loops and other tools: what they give from run to run shows how much of the spread
+the machine has.
+
+An area's loops are told by the results of a run: for each of its cases that another program can do, the metric, the case, and
+a function without arguments that runs the program and gives its figure.
+"""
+import statistics
+
+import common
+from memory import Movers
+from net import Others
+from peers import Peers
+from streams import Iperf3
+
+# Operations of the memory area that have a C loop: reads and so on of stream_loop.
+STREAMED = ["read", "write", "copy", "triad", "fill", "zero"]
+# Processes among which the time of a ping-pong is divided, as kelvin divides its own among rounds, and how long each lasts.
+PROCESSES = 6
+TRIP_SECONDS = 0.05
+STREAM_SECONDS = 1
+# The least message of which iperf3 sends as fast as the connection takes it, and not as fast as it can ask for the time.
+LEAST_STREAMED = 4096
+
+
+class Loops:
+    """The loops of some areas, on the CPUs that kelvin uses; a loop of memory takes this long."""
+
+    def __init__(self, cpu, other_cpu, areas, seconds):
+        self.peers, self.areas, self.seconds = Peers(cpu), areas, seconds
+        # What cannot be had is missed before the first run, not after it.
+        self.movers = Movers(self.peers, seconds) if "mem" in areas else None
+        self.others = Others(self.peers, other_cpu, PROCESSES * TRIP_SECONDS, PROCESSES)
+        if "net" in areas:
+            self.peers.program("pingpong")
+            self.iperf3 = Iperf3(common.need("iperf3", "iperf3"), (cpu, other_cpu))
+
+    def measured(self, run, chance):
+        """What each gives now, in random order."""
+        loops = []
+        if "mem" in self.areas:
+            loops += self.of_memory(run)
+        if "net" in self.areas:
+            loops += self.of_network(run)
+        return [{"metric": metric, "case": case, "value": loop()} for metric, case, loop in chance.sample(loops, len(loops))]
+
+    def of_memory(self, run):
+        cases = by_metric(run)
+        # Its first fifty batches, of 3 ms in memory and more where that is busy, warm up.
+        chase = lambda bytes, pages: lambda: self.peers.c_loop("chase_loop", "chase.load", max(self.seconds, 2), str(bytes), pages)
+        stream = lambda loop, threads, bytes: lambda: self.movers.stream(loop, threads, bytes * threads).median
+        loops = []
+        latencies = [(int(axes["bytes"]), axes["pages"], case) for axes, case in cases.get("mem.latency", [])]
+        for pages in ("base", "huge"):
+            of_pages = [(bytes, case) for bytes, kind, case in latencies if kind == pages]
+            wanted = {256 << 10, max((bytes for bytes, _ in of_pages), default=0)}
+            loops += [("mem.latency", case, chase(bytes, pages)) for bytes, case in of_pages if bytes in wanted]
+        for operation in STREAMED:
+            metric = f"mem.bandwidth.{operation}"
+            for cpus, threads in (("one", 1), ("all", self.peers.cpu + 1)):
+                of_cpus = [(int(axes["bytes"]), case) for axes, case in cases.get(metric, []) if axes["cpus"] == cpus]
+                for bytes, case in sorted(of_cpus)[-1:]:
+                    loops.append((metric, case, stream(operation, threads, bytes)))
+        return loops
+
+    def of_network(self, run):
+        """Round trips on one CPU by a C ping-pong, TCP streams by iperf3."""
+        cases = by_metric(run)
+        trip = lambda protocol, bytes: lambda: self.others.round_trip(protocol, "same_cpu", bytes)
+        stream = lambda streams, bytes: lambda: self.iperf3.rate(bytes, streams, STREAM_SECONDS)
+        loops = []
+        for protocol in ("tcp", "udp", "unix"):
+            metric = f"net.rtt.{protocol}"
+            on_one = [(axes, case) for axes, case in cases.get(metric, []) if axes["placement"] == "same_cpu"]
+            loops += [(metric, case, trip(protocol, int(axes["message"]))) for axes, case in on_one]
+        metric = "net.bandwidth.tcp"
+        for axes, case in cases.get(metric, []):
+            if axes["way"] == "send" and int(axes["message"]) >= LEAST_STREAMED:
+                loops.append((metric, case, stream(int(axes["streams"]), int(axes["message"]))))
+        return loops
+
+
+def by_metric(run):
+    """The cases of a run: metric to pairs of parameters and the case's text."""
+    cases = {}
+    for result in run["results"]:
+        axes = dict(part.split("=") for part in result["case"].split())
+        cases.setdefault(result["metric"], []).append((axes, result["case"]))
+    return cases
+
+
+def deviations(data):
+    """The coefficient of variation of each loop over the runs: (metric, case) to it, where there are three values."""
+    values = {}
+    for run in data["runs"]:
+        for loop in run.get("loops", []):
+            values.setdefault((loop["metric"], loop["case"]), []).append(loop["value"])
+    return {key: statistics.stdev(all) / statistics.fmean(all) for key, all in values.items() if len(all) >= 3}
