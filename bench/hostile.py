@@ -201,7 +201,7 @@ def quantities():
         Quantity("net.peer.rtt", "message=64 protocol=tcp", "round trip, TCP, 64 B"),
         Quantity("net.peer.rtt", "message=64 protocol=udp", "round trip, UDP, 64 B"),
         Quantity("net.peer.connect", "", "opening a connection"),
-        Quantity("net.peer.bandwidth", "streams=1", "TCP, one stream"),
+        Quantity("net.peer.bandwidth", "direction=to_agent streams=1", "TCP, one stream"),
     ]
 
 

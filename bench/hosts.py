@@ -53,8 +53,9 @@ def set_up(names, rate):
         ip("-netns", name, "link", "set", "lo", "up")
     join(names["kelvin"], f"{KELVIN_HOST}/30", names["agent"], f"{AGENT}/30", "a")
     join(names["strangers"], f"{STRANGERS_HOST}/30", names["agent"], f"{AGENT_FOR_STRANGERS}/30", "b")
-    shape = ["qdisc", "add", "dev", "near-a", "root", "tbf", "rate", rate, "burst", "128kb", "latency", "50ms"]
-    common.run([common.need("tc", "iproute2"), "-netns", names["kelvin"], *shape])
+    for host, device in [("kelvin", "near-a"), ("agent", "far-a")]:
+        shape = ["qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", "128kb", "latency", "50ms"]
+        common.run([common.need("tc", "iproute2"), "-netns", names[host], *shape])
 
 
 def join(near, near_address, far, far_address, mark):

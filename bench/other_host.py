@@ -2,8 +2,8 @@
 """Whether what kelvin measures to another host is what iperf3 measures to it.
 
 Two hosts, which are network namespaces of this machine; the link between them is shaped (--rate). A pair is one run of kelvin
-against `kelvin agent`, and three of iperf3 against its server on the same host, in random order: TCP with one stream, datagrams as
-fast as they can be sent, datagrams offered at 10 Mbit/s; all of them counted at the receiver, with the congestion control that the
+against `kelvin agent`, and five of iperf3 against its server on the same host, in random order: TCP with one stream, the same back (-R),
+and in messages of 4 KiB, datagrams as fast as they can be sent, datagrams offered at 10 Mbit/s; all of them counted at the receiver, with the congestion control that the
 system has by default. What is judged is the ratio kelvin / iperf3 over the pairs: its Hodges-Lehmann estimate and the exact 90 %
 interval of the signed-rank test. Rates must not be lower by more than 3 %, an offer must arrive the same within 3 %.
 
@@ -57,7 +57,9 @@ class Quantity:
 
 def quantities():
     return [
-        Quantity("TCP, one stream", "net.peer.bandwidth", "streams=1", ["-O", 1], False),
+        Quantity("TCP, one stream", "net.peer.bandwidth", "direction=to_agent streams=1", ["-O", 1], False),
+        Quantity("TCP, one stream back", "net.peer.bandwidth", "direction=from_agent streams=1", ["-O", 1, "-R"], False),
+        Quantity("TCP, messages of 4 KiB", "net.peer.bandwidth.message", "message=4096 way=send", ["-O", 1, "-l", 4096], False),
         Quantity("datagrams, as fast as possible", "net.peer.bandwidth.udp", f"message={PACKET}", ["-u", "-b", 0, "-l", PACKET], False),
         Quantity("datagrams, 10 Mbit/s offered", "net.peer.offered", "offered=10000000", ["-u", "-b", "10M", "-l", PACKET], True),
     ]

@@ -2,16 +2,26 @@
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
 
-use kelvin_harness::{Plan, SocketOptions};
+use kelvin_harness::{OtherHost, Plan, SocketOptions};
 use kelvin_model::Metric;
 use kelvin_sys::net;
+use kelvin_wire::client::Client;
+use kelvin_wire::message::Direction;
+use kelvin_wire::secret::Secret;
+use kelvin_wire::sockets::Sockets;
 
 use crate::cli::MeasureArgs;
 use crate::fault::Fault;
 
-/// The probe whose streams they are.
-const STREAMS: &str = "net.bandwidth.tcp";
+/// The probe whose streams they are on this machine, and those to another host.
+const HERE: &str = "net.bandwidth.tcp";
+const TO_PEER: [&str; 2] = ["net.peer.bandwidth", "net.peer.bandwidth.message"];
+
+fn is_of_streams(probe: &str) -> bool {
+    probe == HERE || TO_PEER.contains(&probe)
+}
 
 /// What is asked for, which this kernel has.
 ///
@@ -24,20 +34,42 @@ pub fn asked(args: &MeasureArgs, plan: &Plan) -> Result<SocketOptions, Fault> {
         (Some(_), _) => "--congestion-control",
         (None, Some(_)) => "--socket-buffers",
     };
-    if !plan.units.iter().any(|unit| !unit.only_input && unit.probe.id == STREAMS) {
+    if !plan.units.iter().any(|unit| !unit.only_input && is_of_streams(unit.probe.id)) {
         return Err(Fault::because(format!(
-            "{option}: it is for {STREAMS}, which is not to be measured; name it too (kelvin run {STREAMS}), or leave \
-             {option} out"
+            "{option}: it is for {HERE}, and with --peer for {}, neither of which is to be measured; name one too (kelvin run \
+             {HERE}), or leave {option} out",
+            TO_PEER[0]
         )));
     }
     sockets.congestion_control.as_deref().map(find_congestion_control).transpose()?;
     Ok(sockets)
 }
 
+/// Has an agent grant it, if what is to be measured asks it to: what its host's kernel refuses is better known before anything is
+/// measured.
+///
+/// # Errors
+/// What the agent says of it.
+pub fn grant(sockets: &SocketOptions, plan: &Plan, agent: &OtherHost) -> Result<(), Fault> {
+    let is_asked = |probe: &str| TO_PEER.contains(&probe) && *sockets != SocketOptions::default();
+    if !plan.units.iter().any(|unit| !unit.only_input && is_asked(unit.probe.id)) {
+        return Ok(());
+    }
+    let secret = agent.token_file.as_deref().map_or_else(|| Ok(Secret::none()), |file| Secret::read(Path::new(file)));
+    let asked = Sockets { congestion_control: sockets.congestion_control.clone(), buffers: sockets.buffers };
+    let tried = secret.and_then(|secret| {
+        let mut client = Client::connect(&[agent.address], &secret)?;
+        client.streams(Direction::ToAgent, 1, &asked)?.finish()
+    });
+    tried.map(drop).map_err(|error| Fault::new(format!("--peer {}", agent.address), error))
+}
+
 /// Whether what a metric comes to can stand beside what it comes to in other runs: not where its sockets were asked for
 /// something of this run's own.
 pub fn is_usual(metric: &Metric, sockets: &SocketOptions) -> bool {
-    metric.id != *STREAMS || *sockets == SocketOptions::default()
+    let probes = kelvin_probes::all();
+    let mut of_streams = probes.iter().filter(|probe| is_of_streams(probe.id)).flat_map(|probe| probe.metrics);
+    *sockets == SocketOptions::default() || !of_streams.any(|known| known.id == metric.id)
 }
 
 /// Fails unless a TCP socket can be given this congestion control.
@@ -63,9 +95,13 @@ mod tests {
 
     #[test]
     fn only_streams_of_unusual_sockets_are_unlike_those_of_other_runs() {
-        let (streams, other) = (Metric::rate(STREAMS, "Streams"), Metric::rate("net.bandwidth.udp", "Datagrams"));
         let asked = SocketOptions { congestion_control: None, buffers: Some(65_536) };
-        assert!(is_usual(&streams, &SocketOptions::default()) && is_usual(&other, &asked));
-        assert!(!is_usual(&streams, &asked));
+        let of = |id| Metric::rate(id, "Bytes per second");
+        for streams in [HERE, TO_PEER[0], TO_PEER[1], "net.peer.bandwidth.busy_there"] {
+            assert!(is_usual(&of(streams), &SocketOptions::default()) && !is_usual(&of(streams), &asked), "{streams}");
+        }
+        for other in ["net.bandwidth.udp", "net.peer.bandwidth.udp", "net.peer.loaded"] {
+            assert!(is_usual(&of(other), &asked), "{other}");
+        }
     }
 }

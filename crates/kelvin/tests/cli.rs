@@ -79,7 +79,10 @@ const MISTAKES: &[(&[&str], &str)] = &[
         "this kernel has no such congestion control; it has ",
     ),
     (&["run", "net.bandwidth.tcp", "--congestion-control", "a-name-longer-than-any"], "--congestion-control"),
-    (&["run", "os", "--congestion-control", "reno"], "it is for net.bandwidth.tcp, which is not to be measured"),
+    (
+        &["run", "os", "--congestion-control", "reno"],
+        "it is for net.bandwidth.tcp, and with --peer for net.peer.bandwidth",
+    ),
     (&["run", "net.bandwidth.tcp", "--socket-buffers", "3k"], "it must lie between 4k and 1G"),
     (&["run", "os", "--socket-buffers", "64k"], "--socket-buffers"),
     (&["selfcheck", "--socket-buffers", "64k"], "--socket-buffers"),

@@ -85,7 +85,9 @@ fn streams_are_counted_where_they_arrive() {
 #[test]
 fn what_sockets_were_asked_for_and_what_they_obtained_is_told() {
     let case = Case::new().with("message", 4 << 10).with("streams", 1).with_word("way", "send");
-    let notes = |sockets: SocketOptions| match common::run_probe_asking(sockets, "net.bandwidth.tcp", &case, SLICE) {
+    let directories = common::Directories::scratch(&std::env::temp_dir());
+    let ask = |sockets| common::run_probe_asking(&directories, sockets, "net.bandwidth.tcp", &case, SLICE);
+    let notes = |sockets: SocketOptions| match ask(sockets) {
         Attempt::Measured(readings) => readings[0].notes.join("\n"),
         other => panic!("{other:?}"),
     };
@@ -98,7 +100,7 @@ fn what_sockets_were_asked_for_and_what_they_obtained_is_told() {
     assert!(own.contains("socket buffers of 64 KiB to send, 64 KiB to receive"), "{own}");
     assert!(own.contains("the other end's has 64 KiB to receive"), "{own}");
     let unknown = SocketOptions { congestion_control: Some("no-such".into()), buffers: None };
-    match common::run_probe_asking(unknown, "net.bandwidth.tcp", &case, SLICE) {
+    match ask(unknown) {
         Attempt::Failed(reason) => assert!(reason.contains("refused the congestion control no-such"), "{reason}"),
         other => panic!("{other:?}"),
     }

@@ -9,13 +9,17 @@ pub mod route;
 pub mod sending;
 pub mod tap;
 
-use std::net::{SocketAddrV4, TcpListener, TcpStream};
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 use crate::{Error, Result, check};
 
 /// Longest name of a congestion control: `TCP_CA_NAME_MAX` of `linux/tcp.h`.
 const NAME_BYTES: usize = 16;
+/// Time to connect to this machine, which answers at once.
+const HERE: Duration = Duration::from_secs(5);
 /// `SO_MEMINFO` of `asm-generic/socket.h`, and of `linux/sock_diag.h` its figures, and which of them is `SK_MEMINFO_DROPS`.
 const SO_MEMINFO: libc::c_int = 55;
 const MEMORY_FIGURES: usize = 9;
@@ -112,37 +116,66 @@ pub fn set_buffers(socket: &impl AsFd, bytes: u32) -> Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)
 }
 
-/// Both ends of a TCP connection to this machine, whose buffers are asked to hold so many bytes each. A size that is asked for
-/// when the connection is made already comes too late for the window that TCP offers (tcp(7)).
+/// Both ends of a TCP connection to this machine, whose buffers are asked to hold so many bytes each.
 pub fn connect_with_buffers(listener: &TcpListener, bytes: u32) -> Result<(TcpStream, TcpStream)> {
     // What is accepted has the buffers of the socket that listened.
     set_buffers(listener, bytes)?;
-    let std::net::SocketAddr::V4(address) = listener.local_addr()? else {
-        return Err(Error::other("the listening socket is not of IPv4"));
-    };
-    // SAFETY: a call without pointers.
-    let descriptor = check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
-    // SAFETY: the descriptor was just made, and nobody else has it.
-    let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
-    set_buffers(&socket, bytes)?;
-    connect(&socket, address)?;
-    Ok((socket.into(), listener.accept()?.0))
+    let near = connect_prepared(listener.local_addr()?, HERE, |socket| set_buffers(socket, bytes))?;
+    Ok((near, listener.accept()?.0))
 }
 
-fn connect(socket: &impl AsFd, to: SocketAddrV4) -> Result<()> {
-    let address = libc::sockaddr_in {
-        sin_family: libc::AF_INET as libc::sa_family_t,
-        sin_port: to.port().to_be(),
-        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(to.ip().octets()) },
-        sin_zero: [0; 8],
-    };
-    // SAFETY: the address is valid for its size.
-    let result = unsafe {
-        libc::connect(
-            socket.as_fd().as_raw_fd(),
-            (&raw const address).cast(),
-            size_of::<libc::sockaddr_in>() as libc::socklen_t,
-        )
+/// A TCP connection over a socket that was prepared before it was made: buffers that are asked for afterwards come too late for
+/// the window that TCP offers (tcp(7)).
+///
+/// # Errors
+/// What the calls say; `TimedOut` if nobody answered within this time.
+pub fn connect_prepared(
+    to: SocketAddr,
+    within: Duration,
+    prepare: impl FnOnce(&TcpStream) -> Result<()>,
+) -> Result<TcpStream> {
+    let family = if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // SAFETY: a call without pointers.
+    let descriptor = check(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: the descriptor was just made, and nobody else has it.
+    let stream = TcpStream::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    prepare(&stream)?;
+    // It holds for connect as well (socket(7)).
+    stream.set_write_timeout(Some(within))?;
+    connect(&stream, to).map_err(|error| match error.raw_os_error() {
+        Some(libc::EINPROGRESS) => Error::from(ErrorKind::TimedOut),
+        _ => error,
+    })?;
+    stream.set_write_timeout(None)?;
+    Ok(stream)
+}
+
+fn connect(socket: &TcpStream, to: SocketAddr) -> Result<()> {
+    let descriptor = socket.as_raw_fd();
+    let result = match to {
+        SocketAddr::V4(to) => {
+            let address = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: to.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(to.ip().octets()) },
+                sin_zero: [0; 8],
+            };
+            let length = size_of_val(&address) as libc::socklen_t;
+            // SAFETY: the address is valid for its size.
+            unsafe { libc::connect(descriptor, (&raw const address).cast(), length) }
+        }
+        SocketAddr::V6(to) => {
+            let address = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: to.port().to_be(),
+                sin6_flowinfo: to.flowinfo(),
+                sin6_addr: libc::in6_addr { s6_addr: to.ip().octets() },
+                sin6_scope_id: to.scope_id(),
+            };
+            let length = size_of_val(&address) as libc::socklen_t;
+            // SAFETY: the address is valid for its size.
+            unsafe { libc::connect(descriptor, (&raw const address).cast(), length) }
+        }
     };
     check(result).map(drop)
 }
@@ -285,6 +318,35 @@ mod tests {
         let mut arrived = [0; 100];
         far.read_exact(&mut arrived).unwrap();
         assert_eq!(arrived, [9; 100]);
+    }
+
+    #[test]
+    fn a_socket_is_prepared_before_it_connects_over_both_versions_of_ip() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            // A machine without IPv6 has no second one.
+            let Ok(listener) = TcpListener::bind(address) else { continue };
+            let there = listener.local_addr().unwrap();
+            let prepare = |socket: &TcpStream| {
+                assert!(socket.peer_addr().is_err());
+                set_congestion_control(socket, "reno")
+            };
+            let near = connect_prepared(there, HERE, prepare).unwrap();
+            assert_eq!((near.peer_addr().unwrap(), congestion_control(&near).unwrap().as_str()), (there, "reno"));
+            assert_eq!(near.write_timeout().unwrap(), None);
+            let refused = connect_prepared(there, HERE, |socket| set_congestion_control(socket, "nosuch"));
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotFound);
+        }
+    }
+
+    #[test]
+    fn an_end_that_does_not_answer_is_late() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // SAFETY: a call without pointers. Nobody accepts, so that the first one fills the queue.
+        check(unsafe { libc::listen(listener.as_raw_fd(), 0) }).unwrap();
+        let there = listener.local_addr().unwrap();
+        let _first = connect_prepared(there, HERE, |_| Ok(())).unwrap();
+        let second = connect_prepared(there, Duration::from_millis(50), |_| Ok(()));
+        assert_eq!(second.unwrap_err().kind(), ErrorKind::TimedOut);
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct Limits {
     pub message: u32,
     /// Connections of one test.
     pub streams: u32,
+    /// Bytes that each buffer of a socket may be asked to have.
+    pub buffers: u32,
 }
 
 impl Default for Limits {
@@ -45,6 +47,7 @@ impl Default for Limits {
             test: Duration::from_secs(120),
             message: 1 << 20,
             streams: 16,
+            buffers: 64 << 20,
         }
     }
 }
@@ -208,9 +211,15 @@ impl House {
                 Err(Error::Gone) => return Ok(()),
                 Err(error) => return Err(error),
             };
+            // It crossed with the news that its test had ended, which was its answer.
+            if matches!(ask, Ask::Count | Ask::End) {
+                continue;
+            }
             (self.log)(from, &Event::Asked(ask.clone()));
             let answer = match service::serve(&ask, &mut channel, &self.limits, &self.tests) {
                 Ok(seen) => Answer::Done(seen),
+                // The client says itself that it was refused.
+                Err(Error::Refused(why)) => Answer::Failed { why },
                 Err(error) => Answer::Failed { why: error.to_string() },
             };
             channel.send(&answer, self.limits.idle)?;

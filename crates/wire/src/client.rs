@@ -1,11 +1,16 @@
 //! The side that asks: finds an agent, and has it be the other end of a test.
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::time::Duration;
 
+use kelvin_sys::net;
+
 use crate::deadline::{Connection, Deadline};
-use crate::message::{Answer, Ask, Cookie, Counted, Seen, Transport};
+use crate::error::is_late;
+use crate::message::{Answer, Ask, Cookie, Counted, Direction, Seen, Transport};
 use crate::secret::Secret;
+use crate::sockets::Sockets;
 use crate::{Error, PORT, Result, channel::Channel, handshake};
 
 /// Time to connect and to shake hands.
@@ -80,7 +85,7 @@ impl Client {
     /// An agent that refuses, or cannot be reached at the port that it names.
     pub fn echo_tcp(&mut self, bytes: u32) -> Result<Test<'_, TcpStream>> {
         let (address, cookie) = self.ask(&Ask::Echo { transport: Transport::Tcp, bytes })?;
-        Ok(Test { socket: stream(address, &cookie)?, client: self })
+        Ok(Test { socket: stream(address, &cookie, &Sockets::default())?, client: self })
     }
 
     /// Has every datagram of so many bytes come back.
@@ -113,24 +118,30 @@ impl Client {
         Ok(socket)
     }
 
-    /// Opens so many connections, of which the agent takes and counts all that comes.
+    /// Opens so many connections over which bytes go one way, with what their sockets are to be asked for at both ends. The
+    /// agent takes all that comes, or sends until it is told to stop, and counts it.
     ///
     /// # Errors
-    /// An agent that refuses, or cannot be reached at the port that it names.
-    pub fn streams(&mut self, count: u32) -> Result<Test<'_, Vec<TcpStream>>> {
-        let (address, cookie) = self.ask(&Ask::Take { streams: count })?;
-        let open = |_| stream(address, &cookie);
+    /// An agent that refuses, or cannot be reached at the port that it names; what this kernel says of what its sockets are
+    /// asked for.
+    pub fn streams(&mut self, direction: Direction, count: u32, sockets: &Sockets) -> Result<Test<'_, Vec<TcpStream>>> {
+        let (address, cookie) = self.ask(&Ask::Streams { direction, count, sockets: sockets.clone() })?;
+        let open = |_| {
+            let stream = stream(address, &cookie, sockets)?;
+            stream.set_nodelay(false).map_err(Error::call("set up the test"))?;
+            Ok(stream)
+        };
         let socket = (0..count).map(open).collect::<Result<_>>()?;
         Ok(Test { client: self, socket })
     }
 
-    /// Has the agent accept connections at an address, and close them.
+    /// Has the agent accept connections one after the other, answer on each, and reset those that were closed.
     ///
     /// # Errors
     /// An agent that refuses.
-    pub fn accepting(&mut self) -> Result<Test<'_, SocketAddr>> {
-        let (address, _) = self.ask(&Ask::Accept)?;
-        Ok(Test { client: self, socket: address })
+    pub fn accepting(&mut self) -> Result<Test<'_, Accepting>> {
+        let (address, cookie) = self.ask(&Ask::Accept)?;
+        Ok(Test { client: self, socket: Accepting { address, cookie } })
     }
 
     /// Asks for a test, and returns where it is.
@@ -162,8 +173,11 @@ fn unasked() -> Error {
 }
 
 /// A connection of a test.
-fn stream(address: SocketAddr, cookie: &Cookie) -> Result<TcpStream> {
-    let mut stream = TcpStream::connect_timeout(&address, HANDSHAKE).map_err(Error::call("connect for the test"))?;
+fn stream(address: SocketAddr, cookie: &Cookie, sockets: &Sockets) -> Result<TcpStream> {
+    let refused = |error| std::io::Error::other(format!("this host's kernel does not grant{sockets}: {error}"));
+    let prepare = |socket: &TcpStream| sockets.prepare(socket).map_err(refused);
+    let stream = net::connect_prepared(address, HANDSHAKE, prepare);
+    let mut stream = stream.map_err(Error::call("connect for the test"))?;
     stream.set_nodelay(true).map_err(Error::call("set up the test"))?;
     Deadline::within(HANDSHAKE).drain(&mut stream, cookie, "take the cookie")?;
     stream.wait_at_most(SILENCE).map_err(Error::call("set up the test"))?;
@@ -196,7 +210,47 @@ pub struct Test<'a, S> {
 #[derive(Debug)]
 pub struct Datagrams(pub UdpSocket);
 
-/// What a test has for a socket in which the agent counts what comes, and says it when it is asked.
+/// Where an agent accepts connections, and what it gives back on each.
+#[derive(Clone, Copy, Debug)]
+pub struct Accepting {
+    address: SocketAddr,
+    cookie: Cookie,
+}
+
+impl Accepting {
+    /// Connects: the calls socket and connect, and nothing else. The agent's kernel answers.
+    ///
+    /// # Errors
+    /// What the calls say.
+    #[inline(always)]
+    pub fn connect(&self) -> std::io::Result<TcpStream> {
+        TcpStream::connect(self.address)
+    }
+
+    /// Sends a request over a connection and takes the answer, each of as many bytes as a cookie has: then it is accepted.
+    ///
+    /// # Errors
+    /// An agent that does not answer, or with something else.
+    #[inline(always)]
+    pub fn ask(&self, connection: &mut TcpStream) -> Result<()> {
+        const DOING: &str = "answer a request";
+        let mut answer = Cookie::default();
+        connection.set_read_timeout(Some(SILENCE)).map_err(Error::call("set up the test"))?;
+        connection.write_all(&self.cookie).map_err(Error::call("send a request"))?;
+        connection.read_exact(&mut answer).map_err(|error| match is_late(&error) {
+            true => Error::Late { doing: DOING, seconds: SILENCE.as_secs_f64() },
+            false => Error::call("take an answer")(error),
+        })?;
+        if answer == self.cookie { Ok(()) } else { Err(Error::Nonsense("it gave another answer".into())) }
+    }
+
+    /// The address at which it accepts them.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// What a test has for a socket in which the agent counts what comes or goes, and says it when it is asked.
 pub trait IsCounted {}
 impl IsCounted for Vec<TcpStream> {}
 impl IsCounted for Datagrams {}
@@ -230,7 +284,7 @@ impl Test<'_, UdpSocket> {
 }
 
 impl<S: IsCounted> Test<'_, S> {
-    /// What has arrived by now, counted by the agent in its own time.
+    /// What has arrived at the agent by now, or was sent by it, counted in its own time.
     ///
     /// # Errors
     /// A connection that was lost, or an agent that is gone.
@@ -252,7 +306,7 @@ impl<S: IsCounted> Test<'_, S> {
     }
 }
 
-impl Test<'_, SocketAddr> {
+impl Test<'_, Accepting> {
     /// Ends it, and returns what the agent saw.
     ///
     /// # Errors

@@ -22,6 +22,7 @@ pub mod message;
 pub mod numbered;
 pub mod secret;
 mod service;
+pub mod sockets;
 #[cfg(test)]
 mod tests;
 

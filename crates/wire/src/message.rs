@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::busy::Busy;
 use crate::interface::Interface;
 use crate::numbered::Numbered;
+use crate::sockets::{Sockets, TcpEnd};
 
 /// A number by which a connection, or a datagram, is known to belong to a test.
 pub type Cookie = [u8; 16];
@@ -21,6 +22,16 @@ pub enum Transport {
     Udp,
 }
 
+/// Which way the bytes of streams go.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// The client sends, and the agent counts what arrives.
+    ToAgent,
+    /// The agent sends, and the client counts what arrives.
+    FromAgent,
+}
+
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -32,19 +43,24 @@ pub enum Ask {
         /// Bytes of a message.
         bytes: u32,
     },
-    /// Take what comes over so many connections of TCP, and count it.
-    Take {
+    /// Take what comes over so many connections of TCP, or send over them without end, and count it.
+    Streams {
+        /// Which of the two.
+        direction: Direction,
         /// The connections.
-        streams: u32,
+        count: u32,
+        /// What their sockets are asked for.
+        sockets: Sockets,
     },
     /// Take datagrams of so many bytes, each with its number, and count them.
     TakeDatagrams {
         /// Bytes of a datagram.
         bytes: u32,
     },
-    /// Accept connections, and close those that were closed.
+    /// Accept connections one after the other: give back the cookie with which each begins, and reset it when the client has
+    /// closed it.
     Accept,
-    /// Say what has arrived by now of the test that goes on.
+    /// Say what has arrived by now of the test that goes on, or was sent.
     Count,
     /// End the test that goes on: one over datagrams has no end of its own.
     End,
@@ -54,10 +70,15 @@ impl fmt::Display for Ask {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Echo { transport, bytes } => write!(out, "asks for messages of {bytes} bytes back over {transport}"),
-            Self::Take { streams } => write!(out, "sends by {streams} connections"),
+            Self::Streams { direction: Direction::ToAgent, count, sockets } => {
+                write!(out, "sends by {count} connections{sockets}")
+            }
+            Self::Streams { direction: Direction::FromAgent, count, sockets } => {
+                write!(out, "asks for bytes by {count} connections{sockets}")
+            }
             Self::TakeDatagrams { bytes } => write!(out, "sends datagrams of {bytes} bytes"),
             Self::Accept => write!(out, "asks for connections to be accepted"),
-            Self::Count => write!(out, "asks what arrived"),
+            Self::Count => write!(out, "asks what has been counted"),
             Self::End => write!(out, "asks for the end of a test"),
         }
     }
@@ -83,7 +104,7 @@ pub enum Answer {
         /// What a connection begins with.
         cookie: Cookie,
     },
-    /// What has arrived by now, in the agent's own time: a rate is a difference of two of these.
+    /// What has arrived by now, or was sent, in the agent's own time: a rate is a difference of two of these.
     Counted(Counted),
     /// It is over, and this is what the agent saw of it.
     Done(Seen),
@@ -94,7 +115,7 @@ pub enum Answer {
     },
 }
 
-/// What has arrived at a moment.
+/// What has arrived by a moment, or, of streams from the agent, was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counted {
     /// Bytes of streams, or of datagrams.
@@ -112,7 +133,8 @@ pub struct Counted {
 /// What the agent saw of a test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
-    /// What arrived: whole messages of an echo, bytes of streams and of datagrams that are counted, connections.
+    /// What arrived: whole messages of an echo, bytes of streams and of datagrams that are counted, connections. Of streams from
+    /// the agent, bytes that were sent.
     pub arrived: u64,
     /// Nanoseconds of CPU time of the threads that served it: in user mode, and in the kernel.
     pub cpu_nanoseconds: [u64; 2],
@@ -120,4 +142,6 @@ pub struct Seen {
     pub tests: u32,
     /// The agent's own interface over which it went, where its system says which that is.
     pub interface: Option<Interface>,
+    /// The agent's end of the first of the streams, where its system tells of it.
+    pub stream: Option<TcpEnd>,
 }

@@ -1,6 +1,7 @@
 //! What an agent does for a client: the other end of each test.
 
-mod take;
+mod accepting;
+mod counted;
 
 use std::cell::Cell;
 use std::io::{Read, Write};
@@ -39,12 +40,14 @@ pub fn serve(ask: &Ask, channel: &mut Channel, limits: &Limits, tests: &AtomicU3
             };
             Seen { arrived, ..Seen::default() }
         }
-        Ask::Take { streams } => take::streams(channel, streams, limits, &served)?,
+        Ask::Streams { direction, count, ref sockets } => {
+            counted::streams(channel, (direction, count), sockets, limits, &served)?
+        }
         Ask::TakeDatagrams { bytes } => {
             check_size(Transport::Udp, bytes, limits)?;
-            take::datagrams(channel, bytes, limits, &served)?
+            counted::datagrams(channel, bytes, limits, &served)?
         }
-        Ask::Accept => Seen { arrived: accept_all(channel, limits, &served)?, ..Seen::default() },
+        Ask::Accept => Seen { arrived: accepting::accept_all(channel, limits, &served)?, ..Seen::default() },
         Ask::Count | Ask::End => return Err(Error::Refused("no test goes on".into())),
     };
     for (all, (now, before)) in seen.cpu_nanoseconds.iter_mut().zip(cpu_time().into_iter().zip(before)) {
@@ -146,31 +149,6 @@ fn set_up(stream: &TcpStream, limits: &Limits) -> std::io::Result<()> {
 
 fn listen(channel: &Channel) -> Result<TcpListener> {
     TcpListener::bind(beside(channel)?).map_err(Error::call("listen for the test"))
-}
-
-/// Accepts connections and closes them, until the client says that it is over.
-fn accept_all(channel: &mut Channel, limits: &Limits, served: &Served<'_>) -> Result<u64> {
-    let listener = listen(channel)?;
-    listener.set_nonblocking(true).map_err(Error::call("listen for the test"))?;
-    ready(channel, listener.local_addr().map_err(Error::call("see the address"))?, limits)?;
-    let client = channel.stream().peer_addr().map_err(Error::call("see the address"))?.ip();
-    let begun = Instant::now();
-    let (mut accepted, mut last) = (0, begun);
-    loop {
-        if readable(listener.as_fd(), QUIET).map_err(Error::call("wait"))? {
-            // Of many that wait, none need wait for another look.
-            while let Ok((_, from)) = listener.accept() {
-                accepted += u64::from(from.ip() == client);
-            }
-            last = Instant::now();
-        } else if said_end(channel, limits)? {
-            return Ok(accepted);
-        } else if last.elapsed() > limits.idle {
-            return Err(late(limits));
-        }
-        served.look();
-        is_in_time(begun, limits)?;
-    }
 }
 
 /// How long nothing must come before the control connection is looked at.

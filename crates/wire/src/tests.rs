@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use kelvin_sys::random::split_mix;
 
+use crate::agent::Limits;
 use crate::channel::Channel;
 use crate::deadline::{Connection, Deadline};
 use crate::handshake::PROTOCOL;
-use crate::message::{Answer, Ask, Transport};
+use crate::message::{Answer, Ask, Direction, Transport};
 use crate::secret::{Nonce, Secret, Side};
+use crate::sockets::Sockets;
 use crate::{Error, Result, frame, handshake};
 
 const LONG: Duration = Duration::from_secs(5);
@@ -190,6 +192,21 @@ fn whoever_is_no_agent_or_another_version_is_told_apart() {
     assert!(meet(liar, &secret()).contains("not that of the other side"));
 }
 
+/// One of each that can be asked for.
+fn asks() -> Vec<Ask> {
+    let sockets = Sockets { congestion_control: Some("reno".into()), buffers: Some(65_536) };
+    let streams = |direction| Ask::Streams { direction, count: 3, sockets: sockets.clone() };
+    vec![
+        Ask::Echo { transport: Transport::Udp, bytes: 64 },
+        streams(Direction::ToAgent),
+        streams(Direction::FromAgent),
+        Ask::TakeDatagrams { bytes: 100 },
+        Ask::Accept,
+        Ask::Count,
+        Ask::End,
+    ]
+}
+
 /// Valid beginnings of everything that is read from strangers.
 fn beginnings() -> Vec<Vec<u8>> {
     let nonce = [5_u8; 32];
@@ -198,14 +215,8 @@ fn beginnings() -> Vec<Vec<u8>> {
     });
     let client = serde_json::json!({ "protocol": PROTOCOL, "program": "0.1.0", "nonce": nonce, "proof": nonce });
     let welcome = serde_json::json!({ "welcome": { "proof": nonce } });
-    let ask = sent(&[Ask::Echo { transport: Transport::Udp, bytes: 64 }]).remove(0);
     let agent = framed(agent.to_string().as_bytes());
-    vec![
-        framed(client.to_string().as_bytes()),
-        [agent, framed(welcome.to_string().as_bytes())].concat(),
-        framed(&ask),
-        Vec::new(),
-    ]
+    vec![framed(client.to_string().as_bytes()), [agent, framed(welcome.to_string().as_bytes())].concat(), Vec::new()]
 }
 
 /// Changes some bytes, cuts it, adds to it.
@@ -228,24 +239,41 @@ fn mutate(bytes: &mut Vec<u8>, state: &mut u64) {
     }
 }
 
-/// Who reads a million inputs: a third of them each the agent, the client, and a channel that is open.
+/// Who reads a million inputs: a quarter of them each the agent, the client, a channel that is open, and what a channel hands on
+/// of a client that knows the secret.
 #[test]
 fn a_million_inputs_let_nobody_in() {
-    let (beginnings, secret) = (beginnings(), secret());
+    let asked: Vec<Vec<u8>> = asks().iter().map(|ask| framed(&sent(std::slice::from_ref(ask))[0])).collect();
+    let strange = [beginnings(), asked.clone()].concat();
+    let said: Vec<Vec<u8>> = asks().iter().map(|ask| serde_json::to_vec(ask).unwrap()).collect();
+    let (secret, limits, mut understood) = (secret(), Limits::default(), 0);
     let mut state = 1;
     for number in 0..1_000_000 {
-        let mut bytes = beginnings[number % beginnings.len()].clone();
+        let of = |all: &[Vec<u8>]| all[number / 4 % all.len()].clone();
+        let mut bytes = if number % 4 == 3 { of(&said) } else { of(&strange) };
         mutate(&mut bytes, &mut state);
-        let is_intact = bytes.starts_with(&beginnings[2]);
-        let stream = Scripted::saying(bytes);
-        match number % 3 {
-            0 => assert!(handshake::agent(stream, &secret, LONG, || Ok(())).is_err()),
-            1 => assert!(handshake::client(stream, &secret, LONG).is_err()),
-            _ => {
-                let mut channel = Channel::new(stream, [2; 32], [1; 32]);
+        match number % 4 {
+            0 => assert!(handshake::agent(Scripted::saying(bytes), &secret, LONG, || Ok(())).is_err()),
+            1 => assert!(handshake::client(Scripted::saying(bytes), &secret, LONG).is_err()),
+            2 => {
+                let is_intact = asked.iter().any(|frame| bytes.starts_with(frame));
+                let mut channel = Channel::new(Scripted::saying(bytes), [2; 32], [1; 32]);
                 assert_eq!(channel.receive::<Ask>(LONG).is_ok(), is_intact, "{number}");
                 assert!(channel.receive::<Answer>(LONG).is_err());
             }
+            _ => {
+                let Ok(ask) = serde_json::from_slice::<Ask>(&bytes) else { continue };
+                understood += 1;
+                // What it says in a log is short, and what its sockets may have is bounded.
+                assert!(ask.to_string().len() < 200, "{ask:?}");
+                if let Ask::Streams { sockets, .. } = ask
+                    && sockets.check(&limits).is_ok()
+                {
+                    assert!(sockets.buffers.is_none_or(|bytes| bytes <= limits.buffers), "{sockets:?}");
+                    assert!(sockets.congestion_control.is_none_or(|name| name.len() <= 15));
+                }
+            }
         }
     }
+    assert!(understood > 10_000, "{understood}: mutations leave some of it whole");
 }

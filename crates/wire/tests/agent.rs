@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use kelvin_wire::agent::{Agent, Event, Limits};
 use kelvin_wire::client::{Client, Datagrams, Test, addresses};
-use kelvin_wire::message::Counted;
+use kelvin_wire::message::{Answer, Ask, Counted, Direction};
 use kelvin_wire::numbered::Numbered;
 use kelvin_wire::secret::Secret;
-use kelvin_wire::{Error, PORT};
+use kelvin_wire::sockets::Sockets;
+use kelvin_wire::{Error, PORT, handshake};
 
 const SECRET: &[u8] = b"an agent of the tests";
 
@@ -29,6 +30,7 @@ fn short() -> Limits {
         test: Duration::from_secs(2),
         message: 1 << 16,
         streams: 3,
+        buffers: 1 << 20,
     }
 }
 
@@ -67,6 +69,11 @@ fn round_trips(stream: &mut TcpStream, bytes: usize, count: usize) {
     }
 }
 
+/// So many streams in a direction, of sockets of which nothing is asked.
+fn streams(client: &mut Client, direction: Direction, count: u32) -> Result<Test<'_, Vec<TcpStream>>, Error> {
+    client.streams(direction, count, &Sockets::default())
+}
+
 #[test]
 fn messages_come_back_and_are_counted() {
     beside(short(), |address, _| {
@@ -94,7 +101,7 @@ fn messages_come_back_and_are_counted() {
 fn streams_are_counted_where_they_arrive() {
     beside(short(), |address, _| {
         let mut client = Client::connect(&[address], &secret()).unwrap();
-        let mut test = client.streams(3).unwrap();
+        let mut test = streams(&mut client, Direction::ToAgent, 3).unwrap();
         let before = test.counted().unwrap();
         for stream in test.socket() {
             stream.write_all(&[7; 100_000]).unwrap();
@@ -110,7 +117,7 @@ fn streams_are_counted_where_they_arrive() {
         assert!(after.at > before.at);
         assert_eq!(test.finish().unwrap().arrived, 300_000);
         // A stream that is closed early is no part of a measurement.
-        let mut test = client.streams(2).unwrap();
+        let mut test = streams(&mut client, Direction::ToAgent, 2).unwrap();
         test.socket().pop();
         let failed = (0..1000).find_map(|_| (test.counted().err(), std::thread::sleep(Duration::from_millis(1))).0);
         assert!(failed.unwrap().to_string().contains("went away"));
@@ -190,16 +197,168 @@ fn who_sends_without_end_ends_with_the_test() {
     });
 }
 
+/// Reads what comes over a stream until so many bytes have come.
+fn read_all(stream: &mut TcpStream, bytes: usize) {
+    let (mut buffer, mut left) = (vec![0; 1 << 16], bytes);
+    while left > 0 {
+        let count = stream.read(&mut buffer).unwrap();
+        assert!(count > 0, "it ended {left} bytes early");
+        left -= count.min(left);
+    }
+}
+
 #[test]
-fn connections_are_accepted_and_counted() {
+fn streams_come_from_the_agent_until_the_client_ends_them() {
+    beside(short(), |address, _| {
+        let mut client = Client::connect(&[address], &secret()).unwrap();
+        let mut test = streams(&mut client, Direction::FromAgent, 3).unwrap();
+        let before = test.counted().unwrap();
+        test.socket().iter_mut().for_each(|stream| read_all(stream, 1 << 20));
+        let after = test.counted().unwrap();
+        assert!(after.bytes >= 3 << 20 && after.bytes > before.bytes && after.at > before.at, "{before:?} {after:?}");
+        assert!(after.busy.busiest > 0.0 && after.busy.busiest <= after.busy.threads, "{after:?}");
+        let seen = test.finish().unwrap();
+        assert!(seen.arrived >= after.bytes && seen.tests == 1, "{seen:?}");
+        assert!(seen.cpu_nanoseconds.iter().sum::<u64>() > 0, "{seen:?}");
+        assert!(seen.stream.is_some_and(|end| end.congestion_window > 0));
+        // A stream that is closed early is no part of a measurement.
+        let mut test = streams(&mut client, Direction::FromAgent, 2).unwrap();
+        test.socket().pop();
+        let failed = (0..1000).find_map(|_| (test.counted().err(), std::thread::sleep(Duration::from_millis(1))).0);
+        assert!(failed.unwrap().to_string().contains("went away"));
+    });
+}
+
+#[test]
+fn who_takes_nothing_of_what_he_asked_for_is_cut_off_and_holds_up_nobody() {
+    let limits = Limits { idle: Duration::from_millis(500), test: Duration::from_secs(20), ..short() };
+    beside(limits, |address, _| {
+        let mut clients = [(); 2].map(|()| Client::connect(&[address], &secret()).unwrap());
+        let [slow, other] = &mut clients;
+        let mut given = streams(slow, Direction::FromAgent, 3).unwrap();
+        let begun = Instant::now();
+        // It goes on to ask, and takes nothing; the other one is served meanwhile.
+        let why = loop {
+            let mut echo = other.echo_tcp(64).unwrap();
+            round_trips(echo.socket(), 64, 10);
+            assert_eq!(echo.finish().unwrap().arrived, 10);
+            match given.counted() {
+                Ok(_) => assert!(begun.elapsed() < Duration::from_secs(10)),
+                Err(error) => break error.to_string(),
+            }
+        };
+        // The reason is that of the stream, or, if that ended first, what became of the test.
+        assert!(why.contains("did not go on with the test within"), "{why}");
+        drop(given);
+        // It may ask for the next test; what was not taken is gone with its connections.
+        assert_eq!(slow.echo_tcp(1).unwrap().finish().unwrap().arrived, 0);
+    });
+}
+
+#[test]
+fn what_an_agent_sends_has_an_end_whatever_the_client_does() {
+    beside(Limits { test: Duration::from_millis(300), ..short() }, |address, faults| {
+        let mut client = Client::connect(&[address], &secret()).unwrap();
+        let mut test = streams(&mut client, Direction::FromAgent, 1).unwrap();
+        let begun = Instant::now();
+        let refused = loop {
+            read_all(&mut test.socket()[0], 1 << 16);
+            match test.counted() {
+                Ok(_) => assert!(begun.elapsed() < Duration::from_secs(10)),
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(refused.contains("did not end the test within"), "{refused}");
+        drop(test);
+        // One that takes all and says nothing on the control connection has the patience for silence.
+        let mut test = streams(&mut client, Direction::FromAgent, 1).unwrap();
+        let mut buffer = vec![0; 1 << 16];
+        while matches!(test.socket()[0].read(&mut buffer), Ok(1..)) {
+            assert!(begun.elapsed() < Duration::from_secs(10));
+        }
+        assert!(test.finish().unwrap_err().to_string().contains("did not say anything within"));
+        // One that goes away, and its connections with it, leaves nothing behind that keeps others out.
+        let test = streams(&mut client, Direction::FromAgent, 3).unwrap();
+        drop(test);
+        drop(client);
+        let mut next = [(); 2].map(|()| {
+            loop {
+                if let Ok(client) = Client::connect(&[address], &secret()) {
+                    break client;
+                }
+                assert!(begun.elapsed() < Duration::from_secs(20));
+            }
+        });
+        round_trips(next[0].echo_tcp(8).unwrap().socket(), 8, 3);
+        drop(next);
+        let is_known = |fault: String| fault.contains("went away") || fault.contains("it serves 2 others");
+        assert!(faults.try_iter().all(is_known));
+    });
+}
+
+#[test]
+fn an_agent_sends_to_nobody_who_does_not_begin_with_the_cookie() {
+    beside(short(), |address, _| {
+        let control = TcpStream::connect(address).unwrap();
+        let patience = Duration::from_secs(5);
+        let mut channel = handshake::client(control, &secret(), patience).unwrap();
+        let ask = Ask::Streams { direction: Direction::FromAgent, count: 1, sockets: Sockets::default() };
+        channel.send(&ask, patience).unwrap();
+        let Answer::Ready { port, cookie } = channel.receive(patience).unwrap() else { panic!("not ready") };
+        let there = SocketAddr::new(address.ip(), port);
+        let mut stranger = TcpStream::connect(there).unwrap();
+        let mut wrong = cookie;
+        wrong[15] ^= 1;
+        stranger.write_all(&wrong).unwrap();
+        let mut buffer = [0; 100];
+        assert!(matches!(stranger.read(&mut buffer), Ok(0) | Err(_)), "a stranger was sent something");
+        let mut own = TcpStream::connect(there).unwrap();
+        own.write_all(&cookie).unwrap();
+        read_all(&mut own, 1 << 20);
+        // The port is closed to all others from then on.
+        assert!(TcpStream::connect(there).is_err());
+        channel.send(&Ask::End, patience).unwrap();
+        assert!(matches!(channel.receive(patience).unwrap(), Answer::Done(seen) if seen.arrived >= 1 << 20));
+    });
+}
+
+#[test]
+fn sockets_have_at_both_ends_what_they_were_asked_for() {
+    beside(short(), |address, _| {
+        let mut client = Client::connect(&[address], &secret()).unwrap();
+        // Reno is part of every kernel, which counts as many bytes again for its own book-keeping.
+        let sockets = Sockets { congestion_control: Some("reno".into()), buffers: Some(48 << 10) };
+        for direction in [Direction::ToAgent, Direction::FromAgent] {
+            let mut test = client.streams(direction, 2, &sockets).unwrap();
+            let here = kelvin_wire::sockets::TcpEnd::of(&test.socket()[0]).unwrap();
+            let there = test.finish().unwrap().stream.unwrap();
+            for end in [here, there] {
+                assert_eq!((end.congestion_control.as_str(), end.buffers), ("reno", [96 << 10; 2]), "{direction:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn connections_are_answered_and_reset_when_they_are_closed() {
     beside(short(), |address, _| {
         let mut client = Client::connect(&[address], &secret()).unwrap();
         let mut test = client.accepting().unwrap();
         let there = *test.socket();
         for _ in 0..20 {
-            TcpStream::connect(there).unwrap();
+            there.ask(&mut there.connect().unwrap()).unwrap();
         }
-        assert_eq!(test.finish().unwrap().arrived, 20);
+        // One without the cookie, and one that is closed at once, are none of the test's.
+        let mut wrong = there.connect().unwrap();
+        wrong.write_all(&[0; 16]).unwrap();
+        assert!(matches!(wrong.read(&mut [0; 16]), Ok(0) | Err(_)));
+        drop(there.connect().unwrap());
+        there.ask(&mut there.connect().unwrap()).unwrap();
+        assert_eq!(test.finish().unwrap().arrived, 21);
+        // Fourth column 06 is TIME_WAIT; addresses are `address:port` in hexadecimal.
+        let waiting = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+        let of_ours = waiting.lines().filter(|line| line.contains(&format!(":{:04X} 06 ", there.address().port())));
+        assert_eq!(of_ours.count(), 0, "connections wait for their end: {waiting}");
     });
 }
 
@@ -207,14 +366,31 @@ fn connections_are_accepted_and_counted() {
 fn what_may_not_be_asked_is_refused_and_the_next_is_served() {
     beside(short(), |address, _| {
         let mut client = Client::connect(&[address], &secret()).unwrap();
-        let refused = |error: Error, words: &str| assert!(error.to_string().contains(words), "{error}");
+        let refused = |error: Error, words: &str| {
+            let said = error.to_string();
+            assert!(said.contains(words) && said.matches("the agent refused").count() == 1, "{said}");
+        };
         refused(client.echo_tcp(0).unwrap_err(), "the agent refused: a message must have a byte at least");
         refused(client.echo_tcp(1 << 17).unwrap_err(), "65536 bytes at most");
         refused(client.echo_udp(65_508).unwrap_err(), "65507 bytes at most");
         refused(client.datagrams(16).unwrap_err(), "17 bytes at least");
         refused(client.datagrams(65_508).unwrap_err(), "65507 bytes at most");
-        refused(client.streams(4).unwrap_err(), "one connection at least, and 3 at most");
-        refused(client.streams(0).unwrap_err(), "one connection at least, and 3 at most");
+        for direction in [Direction::ToAgent, Direction::FromAgent] {
+            for count in [0, 4] {
+                let error = streams(&mut client, direction, count).unwrap_err();
+                refused(error, "one connection at least, and 3 at most");
+            }
+            let mut asked = |congestion_control: Option<&str>, buffers| {
+                let sockets = Sockets { congestion_control: congestion_control.map(str::to_owned), buffers };
+                client.streams(direction, 1, &sockets).unwrap_err()
+            };
+            refused(asked(None, Some((1 << 20) + 1)), "may have 1024 KiB at most");
+            refused(
+                asked(Some("nosuch"), None),
+                "the kernel of the agent's host has no congestion control nosuch; it has ",
+            );
+            refused(asked(Some(&"x".repeat(50_000)), None), "has 15 bytes at most");
+        }
         assert_eq!(client.echo_tcp(1).unwrap().finish().unwrap().arrived, 0);
     });
 }

@@ -95,10 +95,11 @@ impl<'a> Destination<'a> {
 /// Measures a plan and shows it. What can be wrong with the wishes is found out before anything is measured.
 pub fn carry_out(here: Here, plan: &Plan, wishes: &Wishes<'_>, to: &Destination<'_>) -> Done {
     place::choose(&here.machine, &here.allowed, wishes.args.cpu)?;
-    sockets::asked(wishes.args, plan)?;
+    let sockets = sockets::asked(wishes.args, plan)?;
     to.page.map(output::check_writable).transpose()?;
     let store = to.store.map(open_store).transpose()?;
     let agent = wishes.agent()?;
+    agent.as_ref().map_or(Ok(()), |agent| sockets::grant(&sockets, plan, &agent.host))?;
     let places = Places::make(wishes.args)?;
     announce(plan, wishes, store.as_ref(), to.page);
     let finished = measure(here, plan, wishes, With { places, agent }, store.as_ref())?;

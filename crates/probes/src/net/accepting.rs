@@ -18,6 +18,16 @@ use super::link::STUCK;
 /// Bytes of a request, and of its answer.
 const REQUEST: usize = 1;
 
+/// An end that accepts connections, answers a request on each, and resets it when this end has closed.
+pub(super) trait Accepts {
+    /// Connects to it.
+    fn connect(&self) -> Result<TcpStream, Stop>;
+    /// Sends a request over a connection and takes the answer: then it is accepted.
+    fn ask(&self, connection: &mut TcpStream) -> Result<(), Stop>;
+    /// Has it see that this end has closed.
+    fn see_the_end(&self) -> Result<(), Stop>;
+}
+
 /// What the process at the other end waits for between two things that it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
@@ -58,32 +68,6 @@ impl Accepting {
         Ok(Self { address, peer: Some(peer), board, word })
     }
 
-    /// Connects to it.
-    #[inline(always)]
-    pub(super) fn connect(&self) -> Result<TcpStream, Stop> {
-        TcpStream::connect(self.address).map_err(|error| self.failed("connect", &error))
-    }
-
-    /// Sends a request over a connection and takes the answer: then it is accepted.
-    #[inline(always)]
-    pub(super) fn ask(&self, connection: &mut TcpStream) -> Result<(), Stop> {
-        if let Some(word) = &self.word {
-            word.pass(Side::Near)?;
-        }
-        let mut answer = [0; REQUEST];
-        let asked = connection.write_all(&[1; REQUEST]).and_then(|()| connection.read_exact(&mut answer));
-        asked.map_err(|error| self.failed("ask", &error))?;
-        self.until_it_waits()
-    }
-
-    /// Has it see that this end has closed.
-    pub(super) fn see_the_end(&self) -> Result<(), Stop> {
-        if let Some(word) = &self.word {
-            word.pass(Side::Near)?;
-        }
-        self.until_it_waits()
-    }
-
     /// Returns when it waits for the next word; at once if it is a server.
     fn until_it_waits(&self) -> Result<(), Stop> {
         let Some(word) = &self.word else { return Ok(()) };
@@ -112,6 +96,31 @@ impl Accepting {
             None => drop(self.connect()?),
         }
         self.peer.take().map_or(Ok(()), |peer| peer.join(&self.board).map_err(Stop::from))
+    }
+}
+
+impl Accepts for Accepting {
+    #[inline(always)]
+    fn connect(&self) -> Result<TcpStream, Stop> {
+        TcpStream::connect(self.address).map_err(|error| self.failed("connect", &error))
+    }
+
+    #[inline(always)]
+    fn ask(&self, connection: &mut TcpStream) -> Result<(), Stop> {
+        if let Some(word) = &self.word {
+            word.pass(Side::Near)?;
+        }
+        let mut answer = [0; REQUEST];
+        let asked = connection.write_all(&[1; REQUEST]).and_then(|()| connection.read_exact(&mut answer));
+        asked.map_err(|error| self.failed("ask", &error))?;
+        self.until_it_waits()
+    }
+
+    fn see_the_end(&self) -> Result<(), Stop> {
+        if let Some(word) = &self.word {
+            word.pass(Side::Near)?;
+        }
+        self.until_it_waits()
     }
 }
 
@@ -153,6 +162,7 @@ mod tests {
     use kelvin_sys::usage::{Who, usage};
 
     use super::*;
+    use crate::net::ports;
 
     #[test]
     fn connections_are_answered_and_leave_no_port_behind() {
@@ -172,17 +182,11 @@ mod tests {
             drop(connection);
             accepting.see_the_end().unwrap();
         }
-        let port = accepting.address.port();
+        let there = accepting.address;
         accepting.finish().unwrap();
-        let waiting = std::fs::read_to_string("/proc/net/tcp").unwrap();
-        // Fourth column 06 is TIME_WAIT; addresses are `address:port` in hexadecimal.
-        let left = waiting.lines().filter(|line| {
-            let mut words = line.split_whitespace();
-            let of_ours = words.nth(2).is_some_and(|far| far.ends_with(&format!(":{port:04X}")));
-            of_ours && words.next() == Some("06")
-        });
         // The last connection, which ended the process, was not accepted and may linger.
-        assert!(left.count() <= 1, "{waits:?}: connections wait for their end: {ports:?}");
+        let left = ports::left_behind(there).unwrap();
+        assert!(left <= 1, "{waits:?}: {left} connections wait for their end: {ports:?}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::predict::Predicting;
 /// Connections at a time, each with a thread at either end.
 const STREAMS: Axis = Axis::new("streams", "streams, each a thread", AxisScale::Linear);
 /// How bytes are handed to the kernel.
-const WAY: Axis = Axis::new("way", "way of sending", AxisScale::Category);
+pub(super) const WAY: Axis = Axis::new("way", "way of sending", AxisScale::Category);
 
 /// A window over which arrivals are counted: some turns of two threads that share a CPU. The headline is the median over
 /// windows, the best one the peak.
@@ -193,7 +193,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Sto
     let connections = plan.streams.iter().map(|_| connect(protocol, bench.sockets())).collect::<Result<_, Stop>>()?;
     let bulk = Bulk::over(connections, plan)?;
     if protocol == Protocol::Tcp {
-        bench.note(asked(bench.sockets()));
+        bench.note(asked(bench.sockets(), "cubic where the kernel has it"));
     }
     let settled = bulk.settle()?;
     let windows = watch(&bulk, bench.slice())?;
@@ -236,9 +236,9 @@ fn connect(protocol: Protocol, sockets: &SocketOptions) -> Result<(Link, Link), 
     Ok((near, far))
 }
 
-/// What sockets were asked for, in words; what they obtained is told beside it.
-fn asked(sockets: &SocketOptions) -> String {
-    let control = sockets.congestion_control.as_deref().map_or("cubic where the kernel has it", |name| name);
+/// What sockets were asked for, in words, and what they are if no congestion control was; what they obtained is told beside it.
+pub(super) fn asked(sockets: &SocketOptions, usual: &str) -> String {
+    let control = sockets.congestion_control.as_deref().unwrap_or(usual);
     let buffers = sockets.buffers.map_or("buffers that grow by themselves".into(), |bytes| {
         format!("buffers of {} KiB, of which the kernel grants twice as much for its own book-keeping", bytes >> 10)
     });
@@ -253,13 +253,7 @@ fn plan(bench: &Bench<'_>, case: &Case, protocol: Protocol) -> Result<Plan, Stop
     }
     let streams = case.integer(&STREAMS.name).filter(|count| (1..=1024).contains(count));
     let streams = streams.ok_or_else(|| Stop::fail(format!("the case needs 1 to 1024 streams, not {case}")))?;
-    let way = match case.word(&WAY.name) {
-        None => Way::Send,
-        Some(word) => Way::NAMED.iter().find(|(name, _)| *name == word).map(|(_, way)| *way).ok_or_else(|| {
-            let known = Way::NAMED.map(|(name, _)| name).join(", ");
-            Stop::fail(format!("there is no way of sending called {word}; {known} are known"))
-        })?,
-    };
+    let way = case.word(&WAY.name).map_or(Ok(Way::Send), Way::named)?;
     Ok(Plan { protocol, way, message, streams: placed(streams, &cpus(bench)) })
 }
 

@@ -5,7 +5,7 @@
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Basis, Better, Case, Machine, Metric, NoPrediction, Prediction, Tags, Unit};
 
-use super::accepting::{Accepting, Waits};
+use super::accepting::{Accepting, Accepts, Waits};
 use super::axes::{MESSAGE, PLACEMENT, PLACEMENTS, SMALL, peer_cpu};
 use super::{rtt, stack, wake};
 use crate::os::switch::pipe;
@@ -21,13 +21,13 @@ const fn of_two(metric: Metric) -> Metric {
         .not_in_cycles()
 }
 
-static CONNECT: Metric = of_two(Metric::duration(
+pub(super) static CONNECT: Metric = of_two(Metric::duration(
     "net.connect",
     "Connecting over TCP to a process that accepts, the making of the socket included",
 ))
 .version(3)
 .seed();
-static CLOSE: Metric =
+pub(super) static CLOSE: Metric =
     of_two(Metric::duration("net.close", "Closing a TCP connection over which a request was answered"))
         .version(3)
         .seed();
@@ -116,7 +116,13 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let accepting = Accepting::start(cpu, waits)?;
     let until = if waits == Waits::ForWord { "a word, not for packets" } else { "connections, as a server" };
     bench.note(format!("accepting end on CPU {cpu}, waiting for {until}"));
-    bench.time_in_turn([&CONNECT, &CLOSE], |clock| {
+    time_calls(bench, [&CONNECT, &CLOSE], &accepting)?;
+    accepting.finish()
+}
+
+/// Times connecting and closing, one connection after the other.
+pub(super) fn time_calls(bench: &mut Bench<'_>, metrics: [&Metric; 2], accepting: &impl Accepts) -> Result<(), Stop> {
+    bench.time_in_turn(metrics, |clock| {
         let start = clock.start();
         let mut connection = accepting.connect()?;
         let connected = clock.stop().wrapping_sub(start);
@@ -126,8 +132,14 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         let closed = clock.stop().wrapping_sub(start);
         accepting.see_the_end()?;
         Ok([connected, closed])
-    })?;
-    accepting.finish()
+    })
+}
+
+/// Connects, sends a request, takes its answer, and closes.
+#[inline(always)]
+pub(super) fn transact(accepting: &impl Accepts) -> Result<(), Stop> {
+    let mut connection = accepting.connect()?;
+    accepting.ask(&mut connection)
 }
 
 fn run_transactions(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
@@ -136,8 +148,7 @@ fn run_transactions(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     bench.note(format!("accepting end on CPU {cpu}"));
     bench.time_work(&TRANSACTIONS, AT_ONCE as f64, |iterations| {
         for _ in 0..iterations * AT_ONCE {
-            let mut connection = accepting.connect()?;
-            accepting.ask(&mut connection)?;
+            transact(&accepting)?;
         }
         Ok(())
     })?;
@@ -165,6 +176,11 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     derivation.push_str(&format!(" = {value:.0} ns"));
     let predicting = Predicting::within_factor(Basis::Derived, value, 2.0).formula(formula);
     Ok(inputs.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
+}
+
+/// The case of both ends on one CPU, where nothing but this end's own call is in a close.
+pub(super) fn on_one_cpu() -> Case {
+    Case::new().with_word(&PLACEMENT.name, PLACEMENTS[0])
 }
 
 fn is_on_one_cpu(case: &Case) -> bool {

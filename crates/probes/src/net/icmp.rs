@@ -14,7 +14,7 @@ use super::stack;
 use crate::os::syscall_null;
 use crate::predict::Predicting;
 
-static METRIC: Metric =
+pub(super) static METRIC: Metric =
     Metric::duration("net.rtt.icmp", "An echo request over loopback and its reply, each timed by itself")
         .over_one(MESSAGE)
         .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use kelvin_sys::{Error, Result, net};
+use kelvin_wire::sockets::TcpEnd;
 
 /// What a link speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,21 +141,11 @@ impl Link {
 
     /// What the kernel says of this end, in words.
     pub(crate) fn describe(&self) -> Result<String> {
-        let buffers = net::buffers(self)?;
-        let buffers =
-            format!("socket buffers of {} KiB to send, {} KiB to receive", buffers.send >> 10, buffers.receive >> 10);
-        let Self::Tcp(stream) = self else { return Ok(buffers) };
-        let known = net::tcp_known(stream)?;
-        Ok(format!(
-            "TCP_INFO: round trip {} us, {} retransmits, congestion window {} segments of {} bytes, path MTU {}; \
-             congestion control {}; {buffers}",
-            known.round_trip / 1000,
-            known.retransmits,
-            known.congestion_window,
-            known.segment,
-            known.path_mtu,
-            net::congestion_control(stream)?
-        ))
+        if let Self::Tcp(stream) = self {
+            return Ok(TcpEnd::of(stream)?.to_string());
+        }
+        let net::Buffers { send, receive } = net::buffers(self)?;
+        Ok(format!("socket buffers of {} KiB to send, {} KiB to receive", send >> 10, receive >> 10))
     }
 }
 

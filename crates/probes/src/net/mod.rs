@@ -10,6 +10,7 @@ mod icmp;
 pub(crate) mod link;
 mod loaded;
 mod peer;
+mod ports;
 mod rtt;
 pub(crate) mod sender;
 mod settle;
@@ -39,7 +40,9 @@ pub(crate) static PROBES: &[&Probe] = &[
     &loaded::PROBE,
     &peer::ping::PROBE,
     &peer::connect::PROBE,
+    &peer::connect::RATE,
     &peer::bandwidth::PROBE,
+    &peer::message::PROBE,
     &peer::datagrams::PROBE,
     &peer::datagrams::OFFERED_PROBE,
     &peer::rtt::PROBE,
@@ -48,4 +51,4 @@ pub(crate) static PROBES: &[&Probe] = &[
 
 /// What the link to another host bounds.
 pub(crate) static BOUNDED: &[&Bounded] =
-    &[&peer::bandwidth::BOUNDED, &peer::datagrams::BOUNDED, &peer::datagrams::OFFERED_BOUNDED];
+    &[&peer::bandwidth::BOUNDED, &peer::message::BOUNDED, &peer::datagrams::BOUNDED, &peer::datagrams::OFFERED_BOUNDED];

@@ -1,11 +1,14 @@
 //! The ways in which a stream sends a message again and again, and what came of what was asked.
 
 use std::fs::File;
+use std::os::fd::AsFd;
 
+use kelvin_harness::Stop;
 use kelvin_sys::net::sending::{self, Completed, Splicer};
+use kelvin_sys::ready::readable;
 use kelvin_sys::{Error, Result};
 
-use super::link::{Link, Protocol};
+use super::link::{Link, Protocol, STUCK};
 
 /// How a message is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +27,13 @@ impl Way {
     /// All of them, with the words of cases.
     pub(crate) const NAMED: [(&str, Self); 4] =
         [("send", Self::Send), ("sendfile", Self::Sendfile), ("splice", Self::Splice), ("zerocopy", Self::ZeroCopy)];
+
+    /// The one that a case means.
+    pub(crate) fn named(word: &str) -> std::result::Result<Self, Stop> {
+        let found = Self::NAMED.iter().find(|(name, _)| *name == word).map(|(_, way)| *way);
+        let known = || Self::NAMED.map(|(name, _)| name).join(", ");
+        found.ok_or_else(|| Stop::fail(format!("there is no way of sending called {word}; {} are known", known())))
+    }
 }
 
 /// Calls without copy that may wait for their completion before more are made: each holds its message's pages, and the kernel
@@ -80,10 +90,14 @@ impl Sender {
                             *pending += calls;
                             return Ok(());
                         }
-                        // No more memory for what is not completed: some of it soon will be.
+                        // No more memory for what is not completed. Over a network that takes a round trip and more, and a
+                        // sender that asked again and again meanwhile would pass for a busy one.
                         Err(error) if sending::is_full(&error) && *pending > 0 => {
+                            let is_told = readable(link.as_fd(), STUCK)?;
                             reap(link, pending, all)?;
-                            std::thread::yield_now();
+                            if !is_told {
+                                return Err(error);
+                            }
                         }
                         Err(error) => return Err(error),
                     }

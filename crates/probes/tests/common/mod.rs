@@ -124,8 +124,14 @@ pub fn measure(id: &str, case: &Case, slice_ms: u64) -> Vec<kelvin_model::Readin
 
 /// The same with sockets that are asked for something.
 #[allow(dead_code)]
-pub fn run_probe_asking(sockets: kelvin_harness::SocketOptions, id: &str, case: &Case, slice_ms: u64) -> Attempt {
-    let mut request = request(&Directories::scratch(&std::env::temp_dir()), id, case, slice_ms);
+pub fn run_probe_asking(
+    directories: &Directories,
+    sockets: kelvin_harness::SocketOptions,
+    id: &str,
+    case: &Case,
+    slice_ms: u64,
+) -> Attempt {
+    let mut request = request(directories, id, case, slice_ms);
     request["sockets"] = serde_json::to_value(sockets).unwrap();
     answer(id, case, request)
 }

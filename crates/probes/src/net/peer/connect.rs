@@ -1,66 +1,235 @@
-//! How long a connection to another host takes to open: the way there and back, answered by the other kernel alone.
+//! How long a connection to another host takes to open and to close, and how many there can be a second with a request on each.
 //!
-//! It is the shortest round trip of the network that needs no right. It must not be taken for the time of a request.
+//! Opening is the way there and back, answered by the other kernel alone: the shortest round trip of the network that needs no
+//! right. It must not be taken for the time of a request.
 
 use std::net::TcpStream;
 
-use kelvin_harness::{Bench, Kind, Method, Probe, Stop};
-use kelvin_model::{Canaries, Case, Metric, NoPrediction, Tags, Treatment};
+use kelvin_harness::{Bench, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Basis, Better, Canaries, Case, Metric, NoPrediction, Prediction, Tags, Treatment, Unit};
+use kelvin_wire::client;
+use kelvin_wire::message::Seen;
 
-use super::{AGENT, client, over, stopped, told};
+use super::{AGENT, client, over, ping, rtt, stopped, told};
+use crate::net::accepting::Accepts;
+use crate::net::axes::{MESSAGE, SMALL};
+use crate::net::connect::{self, time_calls, transact};
+use crate::net::{icmp, ports};
+use crate::predict::Predicting;
+
+const fn of_peer(metric: Metric) -> Metric {
+    metric.headline(Treatment::AsFound).canaries(Canaries::NONE).contaminants(Tags::NONE).not_in_cycles()
+}
 
 pub(super) static METRIC: Metric =
-    Metric::duration("net.peer.connect", "Opening a TCP connection to another host, each timed by itself")
-        .headline(Treatment::AsFound)
-        .canaries(Canaries::NONE)
-        .contaminants(Tags::NONE)
-        .not_in_cycles();
+    of_peer(Metric::duration("net.peer.connect", "Opening a TCP connection to another host, each timed by itself"))
+        .version(2);
+static CLOSE: Metric = of_peer(Metric::duration(
+    "net.peer.close",
+    "Closing a TCP connection to another host over which a request was answered, each timed by itself",
+));
+static TRANSACTIONS: Metric = of_peer(
+    Metric::rate(
+        "net.peer.crr",
+        "Transactions per second with another host of connecting, one request, its answer, and closing",
+    )
+    .unit(Unit::PerSecond, Better::Higher),
+);
+
+/// What both say of ports.
+const PORTS: &str = "Ports that wait after a close (TIME_WAIT, 60 s): some 28,000 are soon used up. The agent answers the close by a \
+                     reset, as net.connect has it, so that none waits; those that still do are counted and noted, and with more than \
+                     4,096 to that host no more are opened.";
 
 pub(in crate::net) static PROBE: Probe = Probe {
     id: "net.peer.connect",
-    summary: "A TCP connection to another host: its kernel answers, no program (--peer HOST)",
+    summary: "A TCP connection to another host opened, which its kernel answers, and closed (--peer HOST)",
     kind: Kind::Study,
     method: Method {
-        how: "connect() to a port that `kelvin agent` on the other host listens at, each timed by itself. The connection is \
-              reset afterwards, so that no port waits for a minute; the agent counts what it accepted.",
-        prediction: "None: the length of the way to another host is a fact of the network.",
-        not_for: "The time of a request, for which a program of the other host must wake.",
+        how: "The calls socket and connect to a port that `kelvin agent` on the other host listens at, timed together; then, untimed, a \
+              request of 16 bytes, by which the agent knows the connection, and its answer, so that it is accepted; then the call \
+              close, timed. Each connection is timed by itself, one after the other. This end closes first, as a client does; the \
+              agent sees that and resets the connection.",
+        prediction: "connect: one round trip that a kernel answers, as an echo request is (net.peer.ping, 64 bytes), and what connecting \
+                     on this machine takes beyond an echo request (net.connect on one CPU less net.rtt.icmp): a socket and \
+                     another packet. close: a call, which sends one packet and waits for nothing, as on this machine alone (net.close \
+                     on one CPU). Unremarkable within a factor of two: what an interface takes for a packet is not counted, nor \
+                     that a close wakes an agent that is on this machine.",
+        not_for: "The time of a request, for which a program of the other host must wake; the time until the other end knows of the \
+                  close.",
         pitfalls: &[
-            "Ports that wait after a close (TIME_WAIT, 60 s): some 28,000 are soon used up. These connections are reset.",
+            PORTS,
             "A queue of connections that is full: the first packet is sent again after a second, which is a maximum of its \
              own.",
+            "A way that treats echo requests otherwise than connections: then the prediction is off, and the measure is not.",
             AGENT,
         ],
         sources: &["lmbench lat_connect", "RFC 9293, 3.5"],
     },
-    metrics: &[&METRIC],
-    inputs: &[],
+    metrics: &[&METRIC, &CLOSE],
+    inputs: &["net.peer.ping", "net.connect", "net.rtt.icmp"],
     cases: |_, _| vec![Case::new()],
-    run,
-    predict: |_, _, _| Err(NoPrediction::because("the length of the way to another host is a fact of the network")),
+    run: |bench, _| {
+        let Opened { connections, notes } =
+            with_agent(bench, |bench, accepting| time_calls(bench, [&METRIC, &CLOSE], accepting))?;
+        bench.note_on_last(format!("{connections} connections"));
+        notes.into_iter().for_each(|note| bench.note_on_last(note));
+        Ok(())
+    },
+    predict: |facts, metric, _| if metric.id == METRIC.id { predict_connect(facts) } else { predict_close(facts) },
 };
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+pub(in crate::net) static RATE: Probe = Probe {
+    id: "net.peer.crr",
+    summary: "Connecting to another host, one request with its answer, and closing, over and over (--peer HOST)",
+    kind: Kind::Study,
+    method: Method {
+        how: "Connects to `kelvin agent` on another host, sends 16 bytes, by which the agent knows the connection, takes as many in \
+              answer, and closes; one transaction after another, each timed by itself. The rate is one over that time. As in \
+              net.peer.connect the agent answers the close by a reset.",
+        prediction: "One over the sum of net.peer.connect, a round trip of net.peer.rtt over TCP (64 bytes) and net.peer.close. \
+                     Unremarkable within a factor of two: what the agent does to accept is not counted.",
+        not_for: "Requests a second over connections that are kept; what a server does with many connections at once; the rate of \
+                  netperf TCP_CRR, whose connections end in TIME_WAIT.",
+        pitfalls: &[PORTS, "Many connections at a time taken for a faster connection: there is one here.", AGENT],
+        sources: &["netperf TCP_CRR", "tcp(7)"],
+    },
+    metrics: &[&TRANSACTIONS],
+    inputs: &["net.peer.connect", "net.peer.rtt"],
+    cases: |_, _| vec![Case::new()],
+    run: |bench, _| {
+        let timed = |bench: &mut Bench<'_>, accepting: &Accepting| {
+            bench.time_each_work([&TRANSACTIONS], 1.0, |clock| {
+                let start = clock.start();
+                transact(accepting)?;
+                Ok([clock.stop().wrapping_sub(start)])
+            })
+        };
+        let Opened { connections, notes } = with_agent(bench, timed)?;
+        bench.note_on_last(format!("{connections} transactions"));
+        notes.into_iter().for_each(|note| bench.note_on_last(note));
+        Ok(())
+    },
+    predict: |facts, _, _| predict_transactions(facts),
+};
+
+/// The agent, where it accepts connections.
+struct Accepting(client::Accepting);
+
+impl Accepts for Accepting {
+    #[inline(always)]
+    fn connect(&self) -> Result<TcpStream, Stop> {
+        self.0.connect().map_err(|error| Stop::fail(format!("cannot connect to the agent: {error}")))
+    }
+
+    #[inline(always)]
+    fn ask(&self, connection: &mut TcpStream) -> Result<(), Stop> {
+        self.0.ask(connection).map_err(stopped)
+    }
+
+    /// It sees it when the packet comes.
+    fn see_the_end(&self) -> Result<(), Stop> {
+        Ok(())
+    }
+}
+
+/// What became of the connections.
+struct Opened {
+    connections: u64,
+    notes: [String; 3],
+}
+
+/// Has the agent accept connections while something is timed.
+fn with_agent(
+    bench: &mut Bench<'_>,
+    timed: impl FnOnce(&mut Bench<'_>, &Accepting) -> Result<(), Stop>,
+) -> Result<Opened, Stop> {
     let mut client = client(bench)?;
     let own = client.own();
+    ports::check(client.agent().ip())?;
     let mut test = client.accepting().map_err(stopped)?;
-    let there = *test.socket();
-    let mut opened = 0;
-    bench.time_each([&METRIC], |clock| {
-        let begun = clock.start();
-        let stream = TcpStream::connect(there)?;
-        let ticks = clock.stop().wrapping_sub(begun);
-        kelvin_sys::net::reset_on_close(&stream)?;
-        opened += 1;
-        Ok([ticks])
-    })?;
-    let seen = test.finish().map_err(stopped)?;
-    // One that was reset before the agent looked is not there to be accepted.
-    if seen.arrived > opened {
-        return Err(Stop::fail(format!("the agent accepted {} connections of {opened}", seen.arrived)));
+    let accepting = Accepting(*test.socket());
+    timed(bench, &accepting)?;
+    let held = ports::left_behind(accepting.0.address())?;
+    let seen: Seen = test.finish().map_err(stopped)?;
+    let ports = format!("{held} of them still hold a port");
+    Ok(Opened { connections: seen.arrived, notes: [ports, told(&seen, 1), over(own, &seen)] })
+}
+
+fn predict_connect(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+    let small = Case::new().with(&MESSAGE.name, SMALL);
+    let ping = facts.measured(&ping::METRIC, &small)?;
+    let own = facts.measured(&connect::CONNECT, &connect::on_one_cpu())?;
+    let own_ping = facts.measured(&icmp::METRIC, &small)?;
+    let beyond = (own.value - own_ping.value).max(0.0);
+    let value = ping.value + beyond;
+    let derivation = format!(
+        "{:.1} us, as an echo request takes that the other kernel answers, + ({:.1} us - {:.1} us) = {:.1} us",
+        ping.value / 1e3,
+        own.value / 1e3,
+        own_ping.value / 1e3,
+        value / 1e3
+    );
+    Ok(Predicting::within_factor(Basis::Derived, value, 2.0)
+        .formula("net.peer.ping + net.connect - net.rtt.icmp")
+        .input(ping)
+        .input(own)
+        .input(own_ping)
+        .source("RFC 9293, 3.5: SYN, and SYN with ACK; RFC 792: echo, and echo reply")
+        .derived_as(derivation))
+}
+
+fn predict_close(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+    let close = facts.measured(&connect::CLOSE, &connect::on_one_cpu())?;
+    let derivation = format!("{:.0} ns, as a close takes whose packet stays on this machine", close.value);
+    Ok(Predicting::within_factor(Basis::Derived, close.value, 2.0)
+        .formula("net.close")
+        .input(close)
+        .derived_as(derivation))
+}
+
+fn predict_transactions(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+    let parts = [
+        facts.measured(&METRIC, &Case::new())?,
+        facts.measured(&rtt::METRIC, &rtt::small_over_tcp())?,
+        facts.measured(&CLOSE, &Case::new())?,
+    ];
+    let sum: f64 = parts.iter().map(|part| part.value).sum();
+    let each = parts.each_ref().map(|part| format!("{:.1} us {}", part.value / 1e3, part.name)).join(" + ");
+    let predicting = Predicting::within_factor(Basis::Derived, 1e9 / sum, 2.0)
+        .formula("1 / (net.peer.connect + net.peer.rtt + net.peer.close)");
+    let derivation = format!("1 / ({each}) = {:.0} a second", 1e9 / sum);
+    Ok(parts.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::facts_about;
+
+    #[test]
+    fn a_connection_is_a_ping_and_a_transaction_all_of_it() {
+        let known = [
+            ("net.peer.ping", Some(100_000.0)),
+            ("net.close", Some(6000.0)),
+            ("net.connect", Some(17_000.0)),
+            ("net.rtt.icmp", Some(7000.0)),
+            ("net.peer.connect", Some(120_000.0)),
+            ("net.peer.rtt", Some(270_000.0)),
+            ("net.peer.close", Some(10_000.0)),
+        ];
+        facts_about(&known, |facts| {
+            let connect = predict_connect(facts).unwrap();
+            assert_eq!((connect.value, connect.low, connect.high), (110_000.0, 55_000.0, 220_000.0));
+            assert_eq!(predict_close(facts).unwrap().value, 6000.0);
+            // 120 + 270 + 10 microseconds.
+            let rate = predict_transactions(facts).unwrap();
+            assert_eq!((rate.value, rate.inputs.len()), (2500.0, 3));
+        });
+        facts_about(&known[1..4], |facts| {
+            let why = predict_connect(facts).unwrap_err();
+            assert!(why.0.contains("net.peer.ping"), "{}", why.0);
+            assert!(predict_transactions(facts).is_err());
+        });
     }
-    let words = told(&seen, 1);
-    bench.note_on_last(format!("{opened} connections, of which the agent accepted {}; {words}", seen.arrived));
-    bench.note_on_last(over(own, &seen));
-    Ok(())
 }

@@ -13,12 +13,13 @@ use kelvin_model::{
     Axis, AxisScale, Basis, Better, Bound, Canaries, Case, Input, Metric, NoPrediction, Prediction, Treatment, Unit,
 };
 use kelvin_sys::clock::monotonic;
+use kelvin_wire::message::Direction;
 use kelvin_wire::numbered::NUMBER;
 
 use super::bandwidth::{self, streams};
 use super::link_rate::{self, Carried, Packets, Payload, STREAM};
 use super::pace::Pace;
-use super::watched::{Sending, Watched, Window, busy, busy_words, share};
+use super::watched::{FEWEST, Moving, Watched, Window, busy, busy_words, share};
 use super::{AGENT, client, over, stopped, told};
 use crate::net::axes::{MESSAGE, SMALL, message};
 use crate::net::link::{Link, Protocol};
@@ -203,11 +204,11 @@ fn measure(bench: &Bench<'_>, bytes: usize, rate: Option<f64>) -> Result<Figures
     let mut test = client.datagrams(bytes as u32).map_err(stopped)?;
     let socket = test.socket().0.try_clone()?;
     let slice = Duration::from_nanos(bench.slice() as u64);
-    let sending = Sending::default();
+    let moving = Moving::default();
     let windows = std::thread::scope(|scope| {
-        let sender = scope.spawn(|| send(&socket, bytes, rate, &sending));
-        let windows = Watched::begin(&mut test, &sending).windows(slice);
-        sending.is_over.store(true, Ordering::Relaxed);
+        let sender = scope.spawn(|| send(&socket, bytes, rate, &moving));
+        let windows = Watched::begin(&mut test, &moving, Direction::ToAgent).windows(slice, FEWEST);
+        moving.is_over.store(true, Ordering::Relaxed);
         sender.join().map_err(|_| Stop::fail("the sender panicked"))??;
         windows
     })?;
@@ -217,19 +218,19 @@ fn measure(bench: &Bench<'_>, bytes: usize, rate: Option<f64>) -> Result<Figures
 }
 
 /// Sends until it is told to stop.
-fn send(socket: &UdpSocket, bytes: usize, rate: Option<f64>, sending: &Sending) -> Result<(), Stop> {
-    sending.threads.enter();
+fn send(socket: &UdpSocket, bytes: usize, rate: Option<f64>, moving: &Moving) -> Result<(), Stop> {
+    moving.threads.enter();
     socket.set_write_timeout(Some(LOOK))?;
     let mut datagram = vec![0x5a; bytes];
     let mut pace = rate.map(|rate| Pace::new(bytes as f64 * 1e9 / rate, monotonic()));
     let mut number = 0_u64;
-    while !sending.is_over.load(Ordering::Relaxed) {
+    while !moving.is_over.load(Ordering::Relaxed) {
         for _ in 0..pace.as_mut().map_or(BURST, |pace| pace.due(monotonic())) {
             datagram[..NUMBER].copy_from_slice(&(number + 1).to_le_bytes());
             match socket.send(&datagram) {
                 Ok(_) => {
                     number += 1;
-                    sending.sent.store(number * bytes as u64, Ordering::Relaxed);
+                    moving.bytes.store(number * bytes as u64, Ordering::Relaxed);
                 }
                 Err(error) if error.raw_os_error() == Some(NO_ROOM) => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
@@ -386,15 +387,15 @@ mod tests {
     fn datagrams_are_offered_at_their_rate() {
         let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         near.connect(far.local_addr().unwrap()).unwrap();
-        let sending = Sending::default();
+        let moving = Moving::default();
         std::thread::scope(|scope| {
-            let sender = scope.spawn(|| send(&near, 1000, Some(1e6), &sending));
+            let sender = scope.spawn(|| send(&near, 1000, Some(1e6), &moving));
             std::thread::sleep(Duration::from_millis(200));
-            sending.is_over.store(true, Ordering::Relaxed);
+            moving.is_over.store(true, Ordering::Relaxed);
             sender.join().unwrap().unwrap();
         });
         // 200 in 200 ms; a busy machine may hold it up, and what was missed is not made up for.
-        let sent = sending.sent.load(Ordering::Relaxed) / 1000;
+        let sent = moving.bytes.load(Ordering::Relaxed) / 1000;
         assert!((20..=240).contains(&sent), "{sent}");
         let mut datagram = [0; 2000];
         for number in 1..=sent.min(20) {

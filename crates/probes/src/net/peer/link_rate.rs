@@ -48,8 +48,9 @@ pub(super) enum Payload {
     Datagrams(u64),
 }
 
-/// TCP as it usually is.
+/// TCP as it usually is, and with as much payload as a packet can have.
 pub(super) const STREAM: Payload = Payload::Stream { time_stamps: true };
+pub(super) const BARE_STREAM: Payload = Payload::Stream { time_stamps: false };
 
 /// Packets of an Ethernet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,8 +233,6 @@ mod tests {
     use super::*;
     use crate::testing::{machine, nic};
 
-    const PLAIN: Payload = Payload::Stream { time_stamps: false };
-
     fn packets(protocol: u8, mtu: u32) -> Packets {
         Packets { protocol, mtu }
     }
@@ -263,7 +262,7 @@ mod tests {
         near(packets(4, 1500).share(STREAM), 0.941_482);
         near(packets(6, 1500).share(STREAM), 0.928_479);
         near(packets(4, 9000).share(STREAM), 0.990_04);
-        near(packets(4, 1500).share(PLAIN), 1460.0 / 1538.0);
+        near(packets(4, 1500).share(BARE_STREAM), 1460.0 / 1538.0);
         near(packets(4, 1500).share(Payload::Datagrams(1472)), 0.957_087);
         near(packets(6, 1500).share(Payload::Datagrams(1452)), 1452.0 / 1538.0);
         // A byte is 29 of a packet, which an Ethernet fills up to 46.
@@ -279,7 +278,7 @@ mod tests {
         let machine = linked(Fact::known(1e9, "ethtool"), 1500);
         let way = way();
         let hardware = Hardware { machine: &machine, way: Some(&way) };
-        let found = bound(hardware, PLAIN).unwrap();
+        let found = bound(hardware, BARE_STREAM).unwrap();
         assert!((found.most / (125e6 * 1460.0 / 1538.0 * 1.01) - 1.0).abs() < 1e-12, "{found:?}");
         assert_eq!(found.derivation, "eth0 carries 125.0 MB/s x 1460 / 1538 of payload, and 1 % for the clocks");
         assert!(found.likely_cause.contains("did not all go by eth0"), "{found:?}");
@@ -287,7 +286,7 @@ mod tests {
         // The agent's claim is a prediction's, not a bound's.
         let slow = Way { claimed_there: Fact::known(1e8, "the agent"), ..way.clone() };
         let slower = Hardware { way: Some(&slow), ..hardware };
-        assert_eq!(bound(slower, PLAIN), Some(found));
+        assert_eq!(bound(slower, BARE_STREAM), Some(found));
         assert_eq!(carried(slower, STREAM).unwrap().rate.value, 12.5e6);
         let fast = Way { claimed_there: Fact::known(1e11, "the agent"), ..way.clone() };
         assert_eq!(carried(Hardware { way: Some(&fast), ..hardware }, STREAM).unwrap().rate.value, 125e6);

@@ -1,17 +1,17 @@
 //! How long a small message takes to another host and back while a stream fills the way: what its buffers cost.
 
-use std::net::TcpStream;
-use std::sync::atomic::Ordering;
-
 use kelvin_harness::{Bench, Kind, Method, Probe, Stop};
 use kelvin_model::{Canaries, Case, Metric, NoPrediction, Tags, Treatment};
+use kelvin_wire::message::Direction;
+use kelvin_wire::sockets::Sockets;
 
-use super::bandwidth::send;
-use super::watched::{Sending, Watched, busy, busy_words};
+use super::streams::{MESSAGE, Wanted, end, links, moved};
+use super::watched::{Moving, Watched, busy, busy_words};
 use super::{AGENT, client, over, stopped, told};
 use crate::net::axes::SMALL;
 use crate::net::echo::Echo;
 use crate::net::link::Link;
+use crate::net::sender::Way;
 
 static METRIC: Metric = Metric::duration(
     "net.peer.loaded",
@@ -50,19 +50,20 @@ pub(in crate::net) static PROBE: Probe = Probe {
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     let (mut filling, mut asking) = (client(bench)?, client(bench)?);
     let own = asking.own();
-    let mut stream = filling.streams(1).map_err(stopped)?;
+    let mut stream = filling.streams(Direction::ToAgent, 1, &Sockets::default()).map_err(stopped)?;
     let mut echo = asking.echo_tcp(SMALL as u32).map_err(stopped)?;
-    let socket: TcpStream = stream.socket()[0].try_clone()?;
+    let links = links(&mut stream)?;
     let mut messages = Echo::over(Link::Tcp(echo.socket().try_clone()?), SMALL as usize)?;
-    let sending = Sending::default();
+    let moving = Moving::default();
+    let wanted = Wanted { direction: Direction::ToAgent, streams: 1, way: Way::Send, message: MESSAGE, windows: 1 };
     let windows = std::thread::scope(|scope| {
-        let sender = scope.spawn(|| send(&socket, &sending));
-        let mut watched = Watched::begin(&mut stream, &sending);
+        let sender = scope.spawn(|| moved(&links[0], &wanted, &moving));
+        let mut watched = Watched::begin(&mut stream, &moving, wanted.direction);
         let timed = watched.settle().and_then(|begun| {
             bench.time_each([&METRIC], |clock| Ok([messages.timed(clock)?]))?;
             Ok([begun, watched.look()?])
         });
-        sending.is_over.store(true, Ordering::Relaxed);
+        end(&moving, &links, wanted.direction);
         sender.join().map_err(|_| Stop::fail("the sender panicked"))??;
         timed
     })?;
@@ -70,7 +71,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     if carried <= 0.0 {
         return Err(Stop::fail("nothing of the stream arrived while round trips were timed: there was no load"));
     }
-    let known = Link::Tcp(socket).describe()?;
+    let known = links[0].describe()?;
     bench.note_on_last(format!("the stream carried {:.1} MB/s meanwhile; {known}", carried / 1e6));
     if let Some(busy) = busy(&windows) {
         bench.note_on_last(busy_words(&busy));

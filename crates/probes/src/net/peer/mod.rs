@@ -5,9 +5,11 @@ pub(super) mod connect;
 pub(super) mod datagrams;
 mod link_rate;
 pub(super) mod loaded;
+pub(super) mod message;
 mod pace;
 pub(super) mod ping;
 pub(super) mod rtt;
+mod streams;
 mod watched;
 
 use std::net::SocketAddr;

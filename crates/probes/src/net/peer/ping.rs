@@ -8,7 +8,7 @@ use kelvin_model::{Canaries, Case, Machine, Metric, NoPrediction, Tags, Treatmen
 use crate::net::axes::{MESSAGE, SMALL, message};
 use crate::net::icmp::Ping;
 
-static METRIC: Metric =
+pub(super) static METRIC: Metric =
     Metric::duration("net.peer.ping", "An echo request to another host and its reply, each timed by itself")
         .over_one(MESSAGE)
         .headline(Treatment::AsFound)

@@ -17,7 +17,7 @@ use crate::predict::Predicting;
 /// What the messages travel over.
 const PROTOCOL: Axis = Axis::new("protocol", "protocol", AxisScale::Category);
 
-static METRIC: Metric =
+pub(super) static METRIC: Metric =
     Metric::duration("net.peer.rtt", "A message to a program on another host and back, each timed by itself")
         .over([Some(PROTOCOL), Some(MESSAGE), None])
         .headline(Treatment::AsFound)
@@ -57,6 +57,11 @@ pub(in crate::net) static PROBE: Probe = Probe {
     run,
     predict: |facts, _, case| predict(facts, case),
 };
+
+/// The case of a small message over TCP.
+pub(super) fn small_over_tcp() -> Case {
+    Case::new().with_word(&PROTOCOL.name, "tcp").with(&MESSAGE.name, SMALL)
+}
 
 fn cases(effort: Effort) -> Vec<Case> {
     let of = |(word, protocol): (&'static str, Protocol)| {

@@ -1,13 +1,14 @@
-//! A test whose bytes the agent counts, watched at both ends: what was sent, what came, how busy either host was.
+//! A test whose bytes both ends count, watched at both: what was sent, what came, how busy either host was.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use kelvin_harness::Stop;
 use kelvin_model::{Better, Metric, Unit};
+use kelvin_sys::clock::monotonic;
 use kelvin_wire::busy::{Busy, Threads, Watch};
 use kelvin_wire::client::{IsCounted, Test};
-use kelvin_wire::message::Counted;
+use kelvin_wire::message::{Counted, Direction};
 
 use super::stopped;
 use crate::net::settle::settle;
@@ -18,18 +19,25 @@ const WINDOW: Duration = Duration::from_millis(200);
 /// The same while the rate still rises, and how many of these there are at most.
 const SETTLING: Duration = Duration::from_millis(50);
 const MOST_SETTLING: u32 = 10;
-/// Least windows of a round, which is made longer for them.
-const FEWEST: u32 = 2;
+/// Least windows of a round, which is made longer for them, where no other number is wanted.
+pub(super) const FEWEST: u32 = 2;
 
-/// What the threads that send and the one that watches have in common.
+/// What the threads that send or receive and the one that watches have in common.
 #[derive(Debug, Default)]
-pub(super) struct Sending {
+pub(super) struct Moving {
     /// That they are to end.
     pub is_over: AtomicBool,
-    /// Bytes that were handed to the kernel.
-    pub sent: AtomicU64,
-    /// The threads that send.
+    /// Bytes that were handed to the kernel, or came from it.
+    pub bytes: AtomicU64,
+    /// The threads.
     pub threads: Threads,
+}
+
+impl Moving {
+    /// Counts bytes.
+    pub(super) fn add(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
 }
 
 /// What was known at the end of a window.
@@ -37,21 +45,24 @@ pub(super) struct Sending {
 pub(super) struct Window {
     /// What the agent has counted, and how busy its host was in this window.
     pub counted: Counted,
-    /// Bytes sent by then.
+    /// Bytes sent by then, by the count of the end that sends.
     pub sent: u64,
+    /// Bytes that arrived by then, by the count of the end at which they arrive, and the nanoseconds of its clock.
+    pub arrived: u64,
+    pub at: u64,
     /// How busy this host was in this window.
     pub here: Busy,
 }
 
 impl Window {
-    /// Bytes per second that came since an earlier one, by the agent's clock.
+    /// Bytes per second that came since an earlier one.
     pub(super) fn rate_since(&self, earlier: &Self) -> f64 {
-        per_second(self.counted.bytes - earlier.counted.bytes, self.counted.at - earlier.counted.at)
+        per_second(self.arrived - earlier.arrived, self.at - earlier.at)
     }
 
     /// Bytes per second that were sent since an earlier one.
     pub(super) fn sent_since(&self, earlier: &Self) -> f64 {
-        per_second(self.sent - earlier.sent, self.counted.at - earlier.counted.at)
+        per_second(self.sent - earlier.sent, self.at - earlier.at)
     }
 }
 
@@ -62,20 +73,26 @@ fn per_second(bytes: u64, nanoseconds: u64) -> f64 {
 /// A test that goes on.
 pub(super) struct Watched<'a, 'client, S> {
     test: &'a mut Test<'client, S>,
-    sending: &'a Sending,
+    moving: &'a Moving,
+    direction: Direction,
     watch: Watch<'a>,
 }
 
 impl<'a, 'client, S: IsCounted> Watched<'a, 'client, S> {
     /// Begins now.
-    pub(super) fn begin(test: &'a mut Test<'client, S>, sending: &'a Sending) -> Self {
-        Self { test, sending, watch: Watch::begin(&sending.threads) }
+    pub(super) fn begin(test: &'a mut Test<'client, S>, moving: &'a Moving, direction: Direction) -> Self {
+        Self { test, moving, direction, watch: Watch::begin(&moving.threads) }
     }
 
     /// What there is by now.
     pub(super) fn look(&mut self) -> Result<Window, Stop> {
         let counted = self.test.counted().map_err(stopped)?;
-        Ok(Window { counted, sent: self.sending.sent.load(Ordering::Relaxed), here: self.watch.look() })
+        let (own, now) = (self.moving.bytes.load(Ordering::Relaxed), monotonic());
+        let (sent, arrived, at) = match self.direction {
+            Direction::ToAgent => (own, counted.bytes, counted.at),
+            Direction::FromAgent => (counted.bytes, own, now),
+        };
+        Ok(Window { counted, sent, arrived, at, here: self.watch.look() })
     }
 
     /// Waits until the rate no longer rises; what there is by then.
@@ -89,11 +106,11 @@ impl<'a, 'client, S: IsCounted> Watched<'a, 'client, S> {
         Ok(last)
     }
 
-    /// What there was when the rate no longer rose, and at the end of each window after that.
-    pub(super) fn windows(&mut self, slice: Duration) -> Result<Vec<Window>, Stop> {
+    /// What there was when the rate no longer rose, and at the end of each window after that, of which there are so many at least.
+    pub(super) fn windows(&mut self, slice: Duration, fewest: u32) -> Result<Vec<Window>, Stop> {
         let wanted = (slice.as_secs_f64() / WINDOW.as_secs_f64()) as u32;
         let mut windows = vec![self.settle()?];
-        for _ in 0..wanted.max(FEWEST) {
+        for _ in 0..wanted.max(fewest) {
             std::thread::sleep(WINDOW);
             windows.push(self.look()?);
         }
@@ -136,12 +153,8 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_that_of_the_agent_s_own_time() {
-        let of = |bytes, sent, at| Window {
-            counted: Counted { bytes, at, ..Counted::default() },
-            sent,
-            here: Busy::default(),
-        };
+    fn a_rate_is_that_of_the_time_of_the_end_that_counts() {
+        let of = |arrived, sent, at| Window { arrived, at, sent, counted: Counted::default(), here: Busy::default() };
         let (from, to) = (of(1000, 1500, 5), of(3000, 5500, 1_000_000_005));
         assert_eq!((to.rate_since(&from), to.sent_since(&from)), (2000.0, 4000.0));
     }
@@ -164,6 +177,8 @@ mod tests {
         let of = |here, there| Window {
             counted: Counted { busy: busy_by(there, there), ..Counted::default() },
             sent: 0,
+            arrived: 0,
+            at: 0,
             here: busy_by(here, here),
         };
         let windows = [of(1.0, 1.0), of(0.2, 0.5), of(0.3, 0.6), of(0.4, 0.7)];

@@ -1,6 +1,7 @@
-//! Bytes from a client, by streams or datagrams: taken by a thread each, counted, and thrown away.
+//! Bytes from a client or to it, by streams or datagrams: moved by a thread each, and counted. What comes is thrown away, what goes
+//! is noise.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
@@ -13,24 +14,47 @@ use crate::agent::Limits;
 use crate::busy::{Threads, Watch};
 use crate::channel::Channel;
 use crate::error::is_late;
-use crate::message::{Answer, Ask, Cookie, Counted, Seen};
+use crate::message::{Answer, Ask, Cookie, Counted, Direction, Seen};
 use crate::numbered::Numbered;
+use crate::sockets::{Sockets, TcpEnd};
 use crate::{Error, Result};
 
-/// Bytes that are asked for at one time: larger ones no longer make it faster, and these stay in a cache.
+/// Bytes that are asked for or sent at one time: larger ones no longer make it faster, and these stay in a cache.
 const BUFFER: usize = 128 << 10;
 /// Bytes that are asked for in the buffer of a socket of datagrams, so that they find room while the thread that takes them waits for
 /// a CPU. The kernel gives what it may.
 const ROOM: u32 = 4 << 20;
 
-/// Takes so many streams until the client says that it is over, and says in between what has arrived.
-pub fn streams(channel: &mut Channel, count: u32, limits: &Limits, served: &Served<'_>) -> Result<Seen> {
+/// Takes or gives so many streams until the client says that it is over, and says in between what has been counted.
+pub fn streams(
+    channel: &mut Channel,
+    (direction, count): (Direction, u32),
+    sockets: &Sockets,
+    limits: &Limits,
+    served: &Served<'_>,
+) -> Result<Seen> {
     if count == 0 || count > limits.streams {
         return Err(Error::Refused(format!("a test has one connection at least, and {} at most", limits.streams)));
     }
-    let streams = accept(&listen(channel)?, count, channel, limits)?;
-    let sources = streams.into_iter().map(Source::Stream).collect();
-    Taking::new(sources).serve(channel, limits, served)
+    sockets.check(limits)?;
+    let listener = listen(channel)?;
+    let refused = |error| Error::Refused(format!("the kernel of the agent's host does not grant{sockets}: {error}"));
+    sockets.prepare(&listener).map_err(refused)?;
+    let moved = match direction {
+        Direction::ToAgent => Moved::Taken,
+        Direction::FromAgent => Moved::Given,
+    };
+    let streams = accept(&listener, count, channel, limits)?;
+    drop(listener);
+    streams.iter().try_for_each(as_stream).map_err(Error::call("set up the test"))?;
+    Counting::new(streams.into_iter().map(moved).collect()).serve(channel, limits, served)
+}
+
+/// Lets the kernel gather what is sent into packets, and throw away at the end what was not taken: a client that does not read
+/// leaves nothing behind.
+fn as_stream(stream: &TcpStream) -> std::io::Result<()> {
+    stream.set_nodelay(false)?;
+    net::reset_on_close(stream)
 }
 
 /// The same of datagrams of so many bytes, which are numbered.
@@ -41,19 +65,20 @@ pub fn datagrams(channel: &mut Channel, bytes: u32, limits: &Limits, served: &Se
     }
     let (socket, cookie) = introduced(channel, limits)?;
     net::set_buffers(&socket, ROOM).map_err(Error::call("set up the test"))?;
-    let source = Source::Datagrams { socket, cookie, bytes: bytes as usize };
-    Taking::new(vec![source]).serve(channel, limits, served)
+    let datagrams = Moved::Datagrams { socket, cookie, bytes: bytes as usize };
+    Counting::new(vec![datagrams]).serve(channel, limits, served)
 }
 
-/// Where bytes come from.
-enum Source {
-    Stream(TcpStream),
+/// Where bytes come from, or go to.
+enum Moved {
+    Taken(TcpStream),
+    Given(TcpStream),
     Datagrams { socket: UdpSocket, cookie: Cookie, bytes: usize },
 }
 
-/// What is taken, and what has come.
-struct Taking {
-    sources: Vec<Source>,
+/// What is moved, and how much of it by now.
+struct Counting {
+    sources: Vec<Moved>,
     begun: Instant,
     bytes: AtomicU64,
     /// Of datagrams: what came, the highest number, what was overtaken. One thread writes them.
@@ -62,10 +87,19 @@ struct Taking {
     is_over: AtomicBool,
 }
 
+impl Moved {
+    fn stream(&self) -> Option<&TcpStream> {
+        match self {
+            Self::Taken(stream) | Self::Given(stream) => Some(stream),
+            Self::Datagrams { .. } => None,
+        }
+    }
+}
+
 type Thread<'scope> = ScopedJoinHandle<'scope, Result<[u64; 2]>>;
 
-impl Taking {
-    fn new(sources: Vec<Source>) -> Self {
+impl Counting {
+    fn new(sources: Vec<Moved>) -> Self {
         Self {
             sources,
             begun: Instant::now(),
@@ -78,19 +112,18 @@ impl Taking {
 
     fn serve(&self, channel: &mut Channel, limits: &Limits, served: &Served<'_>) -> Result<Seen> {
         std::thread::scope(|scope| {
-            let take = |source| scope.spawn(move || self.take(source, limits));
-            let threads: Vec<_> = self.sources.iter().map(take).collect();
+            let begin = |source| scope.spawn(move || self.count(source, limits));
+            let threads: Vec<_> = self.sources.iter().map(begin).collect();
             let outcome = self.answer(channel, &threads, limits, served);
+            let stream = self.sources.iter().find_map(Moved::stream).and_then(|first| TcpEnd::of(first).ok());
             self.is_over.store(true, Ordering::Relaxed);
-            for source in &self.sources {
-                if let Source::Stream(stream) = source {
-                    // One that is closed already needs no end.
-                    let _ = stream.shutdown(Shutdown::Both);
-                }
+            for stream in self.sources.iter().filter_map(Moved::stream) {
+                // One that is closed already needs no end. It ends a call that waits, too.
+                let _ = stream.shutdown(Shutdown::Both);
             }
             let ends: Vec<[u64; 2]> = threads.into_iter().map(end).collect::<Result<_>>()?;
             outcome?;
-            let mut seen = Seen { arrived: self.bytes.load(Ordering::Relaxed), ..Seen::default() };
+            let mut seen = Seen { arrived: self.bytes.load(Ordering::Relaxed), stream, ..Seen::default() };
             for end in ends {
                 seen.cpu_nanoseconds.iter_mut().zip(end).for_each(|(all, one)| *all += one);
             }
@@ -124,13 +157,13 @@ impl Taking {
         }
     }
 
-    /// What has come by now.
+    /// What has come or gone by now.
     fn counted(&self) -> Counted {
         let [arrived, latest, overtaken] = self.numbers.each_ref().map(|one| one.load(Ordering::Relaxed));
         let dropped = self.sources.iter().map(|source| match source {
-            Source::Stream(_) => 0,
+            Moved::Taken(_) | Moved::Given(_) => 0,
             // A kernel that does not tell leaves what was lost here among what was lost on its way.
-            Source::Datagrams { socket, .. } => net::dropped(socket).unwrap_or(0).into(),
+            Moved::Datagrams { socket, .. } => net::dropped(socket).unwrap_or(0).into(),
         });
         Counted {
             bytes: self.bytes.load(Ordering::Relaxed),
@@ -141,13 +174,14 @@ impl Taking {
         }
     }
 
-    /// Takes all of a source; the CPU time that it cost.
-    fn take(&self, source: &Source, limits: &Limits) -> Result<[u64; 2]> {
+    /// Moves bytes until it is over; the CPU time that it cost.
+    fn count(&self, source: &Moved, limits: &Limits) -> Result<[u64; 2]> {
         self.threads.enter();
         let before = cpu_time();
         match source {
-            Source::Stream(stream) => self.take_stream(stream, limits)?,
-            Source::Datagrams { socket, cookie, bytes } => self.take_datagrams(socket, cookie, *bytes, limits)?,
+            Moved::Taken(stream) => self.take_stream(stream, limits)?,
+            Moved::Given(stream) => self.give_stream(stream, limits)?,
+            Moved::Datagrams { socket, cookie, bytes } => self.take_datagrams(socket, cookie, *bytes, limits)?,
         }
         let after = cpu_time();
         Ok([after[0] - before[0], after[1] - before[1]])
@@ -163,6 +197,19 @@ impl Taking {
                 Err(error) => return Err(broken(limits)(error)),
             }
         }
+    }
+
+    /// A client that does not read has the call end after the time that a test may stand still.
+    fn give_stream(&self, mut stream: &TcpStream, limits: &Limits) -> Result<()> {
+        let noise = vec![0x5a; BUFFER];
+        while !self.is_over.load(Ordering::Relaxed) {
+            match stream.write(&noise) {
+                Ok(count) => drop(self.bytes.fetch_add(count as u64, Ordering::Relaxed)),
+                Err(_) if self.is_over.load(Ordering::Relaxed) => return Ok(()),
+                Err(error) => return Err(broken(limits)(error)),
+            }
+        }
+        Ok(())
     }
 
     /// Counts datagrams of this size. Nothing is sent back but the first one, should its answer have been lost.

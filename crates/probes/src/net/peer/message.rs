@@ -1,0 +1,148 @@
+//! How many bytes a second arrive at another host over one TCP stream, by message and way of sending.
+//!
+//! It must not be taken for what sending costs: where the link is the limit, all ways come to the same.
+
+use kelvin_harness::{Bench, Bounded, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Basis, Canaries, Case, Metric, NoPrediction, Prediction, Treatment};
+use kelvin_wire::message::Direction;
+
+use super::streams::{Wanted, stream};
+use super::{AGENT, bandwidth, link_rate};
+use crate::net::axes::{MESSAGE, SMALL, message};
+use crate::net::bandwidth::WAY;
+use crate::net::link::Protocol;
+use crate::net::sender::Way;
+use crate::net::stream::{Ends, LARGEST};
+use crate::predict::Predicting;
+
+static METRIC: Metric = Metric::rate(
+    "net.peer.bandwidth.message",
+    "Bytes per second that arrive at another host over one TCP stream, by message and way of sending",
+)
+.over([Some(MESSAGE), Some(WAY), None])
+.headline(Treatment::AsFound)
+.canaries(Canaries::NONE);
+
+pub(in crate::net) static PROBE: Probe = Probe {
+    id: "net.peer.bandwidth.message",
+    summary: "Bytes to another host over one TCP stream, by message and way of sending (--peer HOST)",
+    kind: Kind::Study,
+    method: Method {
+        how: "As net.peer.bandwidth to the agent, with one stream, whose messages are each a call, or as many as the kernel makes \
+              of it. way: send copies from the program's memory; sendfile and splice send out of a file in memory, splice \
+              through a pipe; zerocopy is MSG_ZEROCOPY, and how many of its calls the kernel completed as copied is noted. \
+              Nagle's algorithm is on, as it is unless a program asks otherwise.",
+        prediction: "The least of what messages of 128 KiB get through (net.peer.bandwidth, one stream) and what the slower end can \
+                     do with messages of this size, taken from both ends on this host (net.stream.tcp); a message above 64 KiB costs \
+                     as many of those as it holds. Where the first is less than half of the second, unremarkable within a tenth; \
+                     otherwise within a factor of two, for the agent takes what has come together and not message by message. \
+                     The other ways are predicted as send.",
+        not_for: "The cost of a way of sending where the link is the limit: how busy this host was with it is noted.",
+        pitfalls: &[
+            "Zero copy that copied: an interface without scatter-gather, a virtual one, and a filter that looks at packets have the \
+             kernel copy after all. What was achieved is noted, not what was asked for.",
+            "Small messages that each become a packet, because nothing was on its way before them: a stream that is ahead of its \
+             link has them gathered.",
+            AGENT,
+        ],
+        sources: &["iperf3 -l, -Z", "netperf TCP_SENDFILE", "Linux kernel documentation, networking/msg_zerocopy.rst"],
+    },
+    metrics: &[&METRIC],
+    inputs: &["net.peer.bandwidth", "net.stream.tcp"],
+    cases: |_, effort| cases(effort),
+    run,
+    predict: |facts, _, case| predict(facts, case),
+};
+
+/// All of them go to the agent.
+pub(in crate::net) static BOUNDED: Bounded =
+    Bounded { metric: &METRIC, most: |hardware, _| link_rate::bound(hardware, link_rate::BARE_STREAM) };
+
+fn cases(effort: Effort) -> Vec<Case> {
+    let of = |bytes, way| Case::new().with(&MESSAGE.name, bytes).with_word(&WAY.name, way);
+    if effort == Effort::Quick {
+        return vec![of(4 << 10, "send")];
+    }
+    let sent = [SMALL, 4 << 10, LARGEST, 1 << 20].map(|bytes| of(bytes, "send"));
+    let others = Way::NAMED.iter().filter(|(_, way)| *way != Way::Send).map(|(word, _)| of(LARGEST, *word));
+    sent.into_iter().chain(others).collect()
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let way = case.word(&WAY.name).map_or(Ok(Way::Send), Way::named)?;
+    // One window of a round: there are many cases, and each is to have its rounds in the time of a run.
+    let wanted = Wanted { direction: Direction::ToAgent, streams: 1, way, message: message(case)?, windows: 1 };
+    let streamed = stream(bench, wanted)?;
+    streamed.notes.iter().for_each(|note| bench.note(note));
+    bench.record(&METRIC, streamed.rates());
+    Ok(())
+}
+
+fn predict(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
+    let bytes = case.integer(&MESSAGE.name).unwrap_or(1);
+    let link = facts.measured(&bandwidth::METRIC, &bandwidth::streams(1))?;
+    let (measured, ends) = (bytes.min(LARGEST), Ends::of(Protocol::Tcp));
+    let of = Case::new().with(&MESSAGE.name, measured);
+    let (send, receive) = (facts.measured(ends.send, &of)?, facts.measured(ends.receive, &of)?);
+    let hosts = measured as f64 * 1e9 / send.value.max(receive.value);
+    let value = link.value.min(hosts);
+    let derivation = format!(
+        "the least of {:.1} MB/s that messages of 128 KiB get through, and {measured} B / {:.0} ns = {:.1} MB/s",
+        link.value / 1e6,
+        send.value.max(receive.value),
+        hosts / 1e6
+    );
+    let predicting = if link.value < hosts / 2.0 {
+        Predicting::between(Basis::Derived, value, value * 0.9, value * 1.1)
+    } else {
+        Predicting::within_factor(Basis::Derived, value, 2.0)
+    };
+    Ok(predicting
+        .formula(
+            "the least of net.peer.bandwidth and message / the longer of net.stream.tcp and net.stream.tcp.receive",
+        )
+        .input(link)
+        .input(send)
+        .input(receive)
+        .derived_as(derivation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::facts_about;
+
+    #[test]
+    fn a_stream_is_as_fast_as_the_slower_of_link_and_hosts() {
+        let known = |link: f64| {
+            [
+                ("net.peer.bandwidth", Some(link)),
+                ("net.stream.tcp", Some(2000.0)),
+                ("net.stream.tcp.receive", Some(1000.0)),
+            ]
+        };
+        let of = |bytes| Case::new().with("message", bytes).with_word("way", "send");
+        // 4096 bytes in 2 us are 2048 MB/s; a gigabit link has a twentieth of it.
+        facts_about(&known(117e6), |facts| {
+            let slow = predict(facts, &of(4096)).unwrap();
+            assert_eq!((slow.value, slow.low), (117e6, 117e6 * 0.9));
+            let small = predict(facts, &of(64)).unwrap();
+            assert_eq!((small.value, small.low, small.high), (32e6, 16e6, 64e6));
+        });
+        facts_about(&known(1e10), |facts| {
+            assert_eq!(predict(facts, &of(4096)).unwrap().value, 2.048e9);
+            // A message of 1 MiB is sixteen of 64 KiB.
+            assert_eq!(predict(facts, &of(1 << 20)).unwrap().value, predict(facts, &of(LARGEST)).unwrap().value);
+        });
+        facts_about(&[("net.peer.bandwidth", Some(1e9))], |facts| assert!(predict(facts, &of(64)).is_err()));
+    }
+
+    #[test]
+    fn ways_are_compared_at_one_size() {
+        let all = cases(Effort::Default);
+        let others: Vec<_> = all.iter().filter(|case| case.word("way") != Some("send")).collect();
+        assert!(others.len() == 3 && others.iter().all(|case| case.integer("message") == Some(LARGEST)));
+        assert!(all.iter().any(|case| case.word("way") == Some("send") && case.integer("message") == Some(LARGEST)));
+        assert!(all.contains(&cases(Effort::Quick)[0]));
+    }
+}

@@ -1,0 +1,158 @@
+//! Streams between this host and the agent's, one way, over a thread each: what arrives, and how busy both ends are with it.
+
+use std::io::Read;
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use kelvin_harness::{Bench, Stop};
+use kelvin_sys::{cpu, net};
+use kelvin_wire::busy::Busy;
+use kelvin_wire::client::{Client, Test};
+use kelvin_wire::message::Direction;
+use kelvin_wire::sockets::Sockets;
+
+use super::watched::{Moving, Watched, Window, busy, busy_words};
+use super::{client, over, stopped, told};
+use crate::net::bandwidth::{asked, cpus};
+use crate::net::link::Link;
+use crate::net::sender::{Sender, Way};
+
+/// Bytes of a call where that is no matter of the measure: many packets, and a part of a cache.
+pub(super) const MESSAGE: usize = 128 << 10;
+
+/// What is to be streamed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub direction: Direction,
+    pub streams: u32,
+    /// How this host sends, and bytes of each call of its. The agent sends by the plain call, 128 KiB each.
+    pub way: Way,
+    pub message: usize,
+    /// Windows of a round at least.
+    pub windows: u32,
+}
+
+/// What came of it.
+pub(super) struct Streamed {
+    pub windows: Vec<Window>,
+    /// How busy this host was, and the agent's.
+    pub busy: [Busy; 2],
+    pub notes: Vec<String>,
+}
+
+impl Streamed {
+    /// Bytes a second that arrived, window by window.
+    pub(super) fn rates(&self) -> Vec<f64> {
+        self.windows.windows(2).map(|pair| pair[1].rate_since(&pair[0])).collect()
+    }
+}
+
+/// Streams for as long as the slice says, or somewhat longer: some windows are needed.
+pub(super) fn stream(bench: &Bench<'_>, wanted: Wanted) -> Result<Streamed, Stop> {
+    let mut client = client(bench)?;
+    let own = client.own();
+    let mut test = open(&mut client, wanted.direction, wanted.streams, bench)?;
+    let links = links(&mut test)?;
+    let slice = Duration::from_nanos(bench.slice() as u64);
+    let moving = Moving::default();
+    let cpus = cpus(bench);
+    let mut known = String::new();
+    let (windows, mut notes) = std::thread::scope(|scope| {
+        let place = |(number, link)| {
+            let (cpu, moving) = (cpus[number % cpus.len()], &moving);
+            scope.spawn(move || {
+                cpu::pin(&[cpu])?;
+                moved(link, &wanted, moving)
+            })
+        };
+        let threads: Vec<_> = links.iter().enumerate().map(place).collect();
+        let windows = Watched::begin(&mut test, &moving, wanted.direction).windows(slice, wanted.windows);
+        known = links[0].describe()?;
+        end(&moving, &links, wanted.direction);
+        let ends = threads.into_iter().map(|thread| thread.join().map_err(|_| Stop::fail("a thread panicked"))?);
+        let ends = ends.collect::<Result<Vec<_>, Stop>>();
+        // What the agent says of the end of a test tells more than what became of a connection.
+        Ok::<_, Stop>((windows?, ends?.into_iter().flatten().collect::<Vec<String>>()))
+    })?;
+    let seen = test.finish().map_err(stopped)?;
+    let busy = busy(&windows).ok_or_else(|| Stop::fail("nothing was counted"))?;
+    notes.dedup();
+    notes.insert(0, format!("{}; here {known}", asked(bench.sockets(), "the congestion control of either system")));
+    if let Some(stream) = &seen.stream {
+        notes.push(format!("at the agent {stream}"));
+    }
+    notes.extend([told(&seen, 1), over(own, &seen), busy_words(&busy)]);
+    Ok(Streamed { windows, busy, notes })
+}
+
+/// The connections of a test, with what the user asked for their sockets.
+pub(super) fn open<'a>(
+    client: &'a mut Client,
+    direction: Direction,
+    streams: u32,
+    bench: &Bench<'_>,
+) -> Result<Test<'a, Vec<TcpStream>>, Stop> {
+    let asked = bench.sockets();
+    let sockets = Sockets { congestion_control: asked.congestion_control.clone(), buffers: asked.buffers };
+    let agent = client.agent();
+    client.streams(direction, streams, &sockets).map_err(|error| Stop::fail(format!("{agent}: {error}")))
+}
+
+/// The same connections once more.
+pub(super) fn links(test: &mut Test<'_, Vec<TcpStream>>) -> Result<Vec<Link>, Stop> {
+    let links = test.socket().iter().map(|stream| stream.try_clone().map(Link::Tcp));
+    Ok(links.collect::<std::io::Result<_>>()?)
+}
+
+/// Has the threads that move bytes end. What is still in the buffers is of no interest to anybody, and may be seconds of a slow
+/// link: it is thrown away when the connections are closed.
+pub(super) fn end(moving: &Moving, links: &[Link], direction: Direction) {
+    moving.is_over.store(true, Ordering::Relaxed);
+    for link in links {
+        let Link::Tcp(stream) = link else { continue };
+        // An end that is gone already is what is wanted.
+        let _ = net::reset_on_close(stream);
+        if direction == Direction::ToAgent {
+            // A sender that waits for room sees it. One that receives sees the end by what still comes, for the agent sends
+            // until it is told that the test is over.
+            let _ = stream.shutdown(Shutdown::Write);
+        }
+    }
+}
+
+/// Sends or receives until it is over; what was achieved, where that may differ from what was asked.
+pub(super) fn moved(link: &Link, wanted: &Wanted, moving: &Moving) -> Result<Option<String>, Stop> {
+    moving.threads.enter();
+    match wanted.direction {
+        Direction::ToAgent => send(link, wanted, moving),
+        Direction::FromAgent => receive(link, moving).map(|()| None),
+    }
+}
+
+fn send(link: &Link, wanted: &Wanted, moving: &Moving) -> Result<Option<String>, Stop> {
+    let failed = |error| Stop::fail(format!("cannot send to the agent: {error}"));
+    let mut sender = Sender::new(wanted.way, link, wanted.message).map_err(failed)?;
+    while !moving.is_over.load(Ordering::Relaxed) {
+        match sender.send(link) {
+            Ok(()) => moving.add(wanted.message),
+            Err(_) if moving.is_over.load(Ordering::Relaxed) => break,
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    sender.achieved(link).map_err(failed)
+}
+
+fn receive(link: &Link, moving: &Moving) -> Result<(), Stop> {
+    let Link::Tcp(stream) = link else { return Err(Stop::fail("the agent sends over TCP")) };
+    let mut buffer = vec![0; MESSAGE];
+    while !moving.is_over.load(Ordering::Relaxed) {
+        match { stream }.read(&mut buffer) {
+            Ok(0) => return Err(Stop::fail("the agent ended a stream")),
+            Ok(count) => moving.add(count),
+            Err(_) if moving.is_over.load(Ordering::Relaxed) => break,
+            Err(error) => return Err(Stop::fail(format!("cannot receive from the agent: {error}"))),
+        }
+    }
+    Ok(())
+}

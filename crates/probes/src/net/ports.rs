@@ -1,0 +1,128 @@
+//! Ports that connections of this host still hold although they are closed.
+//!
+//! A connection that this end closed first keeps its port until the other end has closed as well, and a minute longer unless that
+//! end resets it (TIME_WAIT). A loop of connections would run out of ports within seconds.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use kelvin_harness::Stop;
+
+/// States in which a connection is closed at this end and still there: FIN_WAIT1, FIN_WAIT2, TIME_WAIT, CLOSING, by the numbers
+/// of `net/tcp_states.h`.
+const CLOSED: [&str; 4] = ["04", "05", "06", "0B"];
+/// Most ports that connections to a host may hold before more are opened. There are 28,232 of them on most machines, and a round
+/// opens some thousand at most.
+const MOST: usize = 4096;
+/// How long the last resets may take to come, a long way's round trip, and the time between two looks.
+const GRACE: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Closed connections of this host that still hold a port, to addresses like this.
+///
+/// # Errors
+/// A system that does not tell.
+pub(super) fn held(is_far: impl Fn(SocketAddr) -> bool) -> std::io::Result<usize> {
+    let mut all = std::fs::read_to_string("/proc/self/net/tcp")?;
+    match std::fs::read_to_string("/proc/self/net/tcp6") {
+        Ok(more) => all.push_str(&more),
+        // A kernel without IPv6.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    Ok(closed(&all).filter(|&far| is_far(far)).count())
+}
+
+/// The other ends of connections that are closed at this one, in a table of the kernel's.
+fn closed(table: &str) -> impl Iterator<Item = SocketAddr> {
+    table.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let (far, state) = (words.nth(2)?, words.next()?);
+        if CLOSED.contains(&state) { address(far) } else { None }
+    })
+}
+
+/// An address as the kernel writes it: words of 32 bits as they lie in memory, and the port, in hexadecimal.
+fn address(text: &str) -> Option<SocketAddr> {
+    let (words, port) = text.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let word = |at: usize| Some(u32::from_str_radix(words.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
+    let ip: IpAddr = match words.len() {
+        8 => word(0)?.into(),
+        32 => {
+            let mut octets = [0; 16];
+            for (number, chunk) in octets.chunks_exact_mut(4).enumerate() {
+                chunk.copy_from_slice(&word(8 * number)?);
+            }
+            Ipv6Addr::from(octets).to_canonical()
+        }
+        _ => return None,
+    };
+    Some((ip, port).into())
+}
+
+/// Whether more connections to a host may be opened and closed.
+///
+/// # Errors
+/// That too many that are closed hold their ports: something on the way keeps the other end's resets.
+pub(super) fn check(host: IpAddr) -> Result<(), Stop> {
+    let held = held(|far| far.ip() == host)?;
+    if held <= MOST {
+        return Ok(());
+    }
+    Err(Stop::fail(format!(
+        "{held} closed connections to {host} still hold a port (TIME_WAIT), and no more are opened: resets do not come back, or \
+         another program opens and closes many"
+    )))
+}
+
+/// How many closed connections to an address still hold a port when the last resets have had time to come.
+///
+/// # Errors
+/// A system that does not tell.
+pub(super) fn left_behind(address: SocketAddr) -> std::io::Result<usize> {
+    let begun = Instant::now();
+    loop {
+        let held = held(|far| far == address)?;
+        if held == 0 || begun.elapsed() > GRACE {
+            return Ok(held);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn closed_connections_are_found_by_their_other_end() {
+        let table = "  sl  local_address rem_address   st tx_queue\n\
+                     0: 0100007F:1F90 0100007F:C350 06 00000000:00000000\n\
+                     1: 0100007F:1F90 0A00000A:6AB3 05 00000000:00000000\n\
+                     2: 0100007F:1F90 0A00000A:6AB3 01 00000000:00000000\n\
+                     3: 00000000000000000000000001000000:0016 B80D0120000000000000000001000000:6AB3 06 0:0\n\
+                     4: garbage";
+        let found: Vec<String> = closed(table).map(|far| far.to_string()).collect();
+        if cfg!(target_endian = "little") {
+            assert_eq!(found, ["127.0.0.1:50000", "10.0.0.10:27315", "[2001:db8::1]:27315"]);
+        }
+    }
+
+    #[test]
+    fn a_connection_that_was_closed_first_holds_its_port_unless_it_is_reset() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = listener.local_addr().unwrap();
+        let [(kept, far_of_kept), (reset, far_of_reset)] =
+            [(); 2].map(|()| (TcpStream::connect(there).unwrap(), listener.accept().unwrap().0));
+        assert_eq!(left_behind(there).unwrap(), 0);
+        drop((kept, reset));
+        assert_eq!(held(|far| far == there).unwrap(), 2);
+        kelvin_sys::net::reset_on_close(&far_of_reset).unwrap();
+        drop((far_of_kept, far_of_reset));
+        assert_eq!(left_behind(there).unwrap(), 1);
+        check(there.ip()).unwrap();
+    }
+}

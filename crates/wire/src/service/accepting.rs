@@ -1,0 +1,62 @@
+//! Connections that a client opens and closes one after the other, each answered once.
+
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use kelvin_sys::net;
+use kelvin_sys::ready::readable;
+
+use super::{QUIET, Served, is_equal, is_in_time, late, listen, ready, said_end};
+use crate::agent::Limits;
+use crate::channel::Channel;
+use crate::deadline::Deadline;
+use crate::message::Cookie;
+use crate::{Error, Result};
+
+/// Accepts connections and answers each, until the client says that it is over; how many there were.
+pub fn accept_all(channel: &mut Channel, limits: &Limits, served: &Served<'_>) -> Result<u64> {
+    let listener = listen(channel)?;
+    listener.set_nonblocking(true).map_err(Error::call("listen for the test"))?;
+    let address = listener.local_addr().map_err(Error::call("see the address"))?;
+    let cookie = ready(channel, address, limits)?;
+    let client = channel.stream().peer_addr().map_err(Error::call("see the address"))?.ip();
+    let begun = Instant::now();
+    let (mut answered, mut last) = (0, begun);
+    loop {
+        if readable(listener.as_fd(), QUIET).map_err(Error::call("wait"))? {
+            // One that was gone before it was accepted is none.
+            if let Ok((mut stream, from)) = listener.accept() {
+                let deadline = Deadline::within(limits.handshake);
+                // One that does not know the cookie is no part of the test, and costs it no more than this time.
+                answered += u64::from(from.ip() == client && answer(&mut stream, &cookie, &deadline).is_ok());
+            }
+            last = Instant::now();
+        } else if said_end(channel, limits)? {
+            return Ok(answered);
+        } else if last.elapsed() > limits.idle {
+            return Err(late(limits));
+        }
+        served.look();
+        is_in_time(begun, limits)?;
+    }
+}
+
+/// Gives the cookie back, and resets the connection once the client has closed it, which then need not wait with its port for
+/// a minute until nothing of the connection can come any more.
+fn answer(stream: &mut TcpStream, cookie: &Cookie, deadline: &Deadline) -> Result<()> {
+    const DOING: &str = "begin with the cookie";
+    net::reset_on_close(stream).map_err(Error::call("set up the test"))?;
+    stream.set_nodelay(true).map_err(Error::call("set up the test"))?;
+    let mut said = Cookie::default();
+    deadline.fill(stream, &mut said, DOING)?;
+    if !is_equal(&said, cookie) {
+        return Err(Error::Refused("another cookie".into()));
+    }
+    deadline.drain(stream, cookie, "take the cookie")?;
+    match deadline.fill(stream, &mut [0], "close the connection") {
+        Err(Error::Gone) => Ok(()),
+        Ok(()) => Err(Error::Refused("more than the cookie".into())),
+        Err(error) => Err(error),
+    }
+}

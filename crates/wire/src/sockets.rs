@@ -1,0 +1,158 @@
+//! What the sockets of a test's streams are asked for, and what they have.
+
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+
+use kelvin_sys::net;
+use serde::{Deserialize, Serialize};
+
+use crate::agent::Limits;
+use crate::{Error, Result};
+
+/// Longest name of a congestion control that Linux has, in bytes.
+const LONGEST_NAME: usize = 15;
+
+/// What the sockets of streams are asked for at both ends, beyond what they have by themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sockets {
+    /// Congestion control, by name.
+    pub congestion_control: Option<String>,
+    /// Bytes in each of a socket's two buffers.
+    pub buffers: Option<u32>,
+}
+
+impl Sockets {
+    /// Whether an agent may grant it. A congestion control must be there already: to ask the kernel for another one could have it
+    /// load a module, which nobody may do from afar.
+    pub(crate) fn check(&self, limits: &Limits) -> Result<()> {
+        if self.buffers.is_some_and(|bytes| bytes > limits.buffers) {
+            return Err(Error::Refused(format!("a socket's buffer may have {} KiB at most", limits.buffers >> 10)));
+        }
+        let Some(name) = &self.congestion_control else { return Ok(()) };
+        if name.len() > LONGEST_NAME {
+            return Err(Error::Refused(format!("the name of a congestion control has {LONGEST_NAME} bytes at most")));
+        }
+        let known = net::congestion_controls().map_err(Error::call("see the congestion controls"))?;
+        if !known.contains(name) {
+            return Err(Error::Refused(format!(
+                "the kernel of the agent's host has no congestion control {name}; it has {}",
+                known.join(", ")
+            )));
+        }
+        Ok(())
+    }
+
+    /// Asks a socket for it. One that listens hands it on to what it accepts.
+    pub(crate) fn prepare(&self, socket: &impl AsFd) -> io::Result<()> {
+        self.buffers.map_or(Ok(()), |bytes| net::set_buffers(socket, bytes))?;
+        self.congestion_control.as_deref().map_or(Ok(()), |name| net::set_congestion_control(socket, name))
+    }
+}
+
+impl fmt::Display for Sockets {
+    /// Nothing for what is not asked for; a name no longer than any that there is.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.congestion_control {
+            write!(out, " with congestion control {name:.LONGEST_NAME$}")?;
+        }
+        self.buffers.map_or(Ok(()), |bytes| write!(out, " with socket buffers of {} KiB", bytes >> 10))
+    }
+}
+
+/// What the kernel says of one end of a TCP connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TcpEnd {
+    /// Smoothed round trip as this end saw it, in nanoseconds.
+    pub round_trip: u64,
+    /// Segments that it sent again.
+    pub retransmits: u32,
+    /// Segments that it may have on their way at a time.
+    pub congestion_window: u32,
+    /// Largest payload of a segment that it sends, in bytes.
+    pub segment: u32,
+    /// Largest packet of the path, in bytes.
+    pub path_mtu: u32,
+    /// By name.
+    pub congestion_control: String,
+    /// Bytes that its buffers may hold, as the kernel counts them: to send, and to receive.
+    pub buffers: [u32; 2],
+}
+
+impl TcpEnd {
+    /// That of this socket.
+    ///
+    /// # Errors
+    /// What the system calls say.
+    pub fn of(socket: &impl AsFd) -> io::Result<Self> {
+        let (known, buffers) = (net::tcp_known(socket)?, net::buffers(socket)?);
+        Ok(Self {
+            round_trip: known.round_trip,
+            retransmits: known.retransmits,
+            congestion_window: known.congestion_window,
+            segment: known.segment,
+            path_mtu: known.path_mtu,
+            congestion_control: net::congestion_control(socket)?,
+            buffers: [buffers.send, buffers.receive],
+        })
+    }
+}
+
+impl fmt::Display for TcpEnd {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [send, receive] = self.buffers.map(|bytes| bytes >> 10);
+        write!(
+            out,
+            "TCP_INFO: round trip {} us, {} retransmits, congestion window {} segments of {} bytes, path MTU {}; congestion \
+             control {}; socket buffers of {send} KiB to send, {receive} KiB to receive",
+            self.round_trip / 1000,
+            self.retransmits,
+            self.congestion_window,
+            self.segment,
+            self.path_mtu,
+            self.congestion_control
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    fn named(name: &str) -> Sockets {
+        Sockets { congestion_control: Some(name.into()), buffers: None }
+    }
+
+    #[test]
+    fn what_is_asked_for_is_bounded_and_there() {
+        let limits = Limits { buffers: 1 << 20, ..Limits::default() };
+        let refused = |sockets: Sockets| sockets.check(&limits).unwrap_err().to_string();
+        Sockets::default().check(&limits).unwrap();
+        named("reno").check(&limits).unwrap();
+        Sockets { buffers: Some(1 << 20), ..Sockets::default() }.check(&limits).unwrap();
+        let large = Sockets { buffers: Some((1 << 20) + 1), ..Sockets::default() };
+        assert!(refused(large).contains("may have 1024 KiB at most"));
+        for name in ["nosuch", "", "../x", "re no"] {
+            let why = refused(named(name));
+            assert!(
+                why.contains(&format!("has no congestion control {name}; it has ")) && why.contains("reno"),
+                "{why}"
+            );
+        }
+        let long = "x".repeat(60_000);
+        assert!(refused(named(&long)).len() < 100 && named(&long).to_string().len() < 60);
+    }
+
+    #[test]
+    fn what_listens_hands_on_what_it_was_asked_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Sockets { congestion_control: Some("reno".into()), buffers: Some(48 << 10) }.prepare(&listener).unwrap();
+        let _near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let far = TcpEnd::of(&listener.accept().unwrap().0).unwrap();
+        assert_eq!((far.congestion_control.as_str(), far.buffers), ("reno", [96 << 10; 2]));
+        let words = far.to_string();
+        assert!(words.contains("congestion control reno; socket buffers of 96 KiB to send, 96 KiB"), "{words}");
+    }
+}
