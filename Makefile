@@ -16,7 +16,7 @@ WORK    := $(TARGET)/test-work
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test setup fmt clippy rustdoc unit arm docs docs-check links bench-check book whole bench clean need-cc need-cargo
+.PHONY: help run build test setup fmt clippy rustdoc unit arm docs docs-check charts-check links bench-check book whole bench clean need-cc need-cargo
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -37,7 +37,7 @@ need-cc:
 
 # ---- for developers
 
-test: setup fmt clippy rustdoc unit arm docs-check links bench-check whole ## everything that must hold before a change lands
+test: setup fmt clippy rustdoc unit arm docs-check charts-check links bench-check whole ## everything that must hold before a change lands
 	@echo 'make test: all of it passed'
 
 setup: ## install what the tests need, where that is possible; says what is missing and what is skipped for it
@@ -67,6 +67,11 @@ docs-check: $(DEBUG) ## that those pages say what the probes say
 		$(DEBUG) book-page $$area | diff -u docs/src/probes/$$area.md - \
 			|| { echo "docs/src/probes/$$area.md is not what the probes say: run make docs" >&2; exit 1; }; \
 	done; echo 'docs-check: the pages of $(AREAS) are what the probes say'
+
+charts-check: ## that what the report draws with was made from the script beside it, by the sums kept then
+	@cd crates/report/assets/charts && sha256sum --check --quiet SHA256SUMS \
+		|| { echo 'crates/report/assets/echarts.deflate.txt is not of this script: npm ci && npm run build in charts/' >&2; exit 1; }
+	@echo 'charts-check: echarts.deflate.txt is of the script beside it'
 
 links: ## that every file which the documents link to is there
 	$(PYTHON) scripts/check-links README.md CONTRIBUTING.md CHANGELOG.md docs/src

@@ -67,6 +67,7 @@ pub fn studies(run: &Run) -> Vec<StudyResult> {
         study::tune(run),
         study::network_calls(run),
         study::network_streams(run),
+        study::peer(run),
     ];
     studies.into_iter().flatten().collect()
 }
@@ -113,7 +114,7 @@ fn result<'r>(
         None => not_measured(measurement),
         Some(summarised) => {
             warnings = summarised.warnings;
-            match broken_bound(metric, summarised.summary.headline) {
+            match broken_bound(metric, run.bound(&metric.id, case), summarised.summary.headline) {
                 Some(ceiling) => Outcome::Invalid(ceiling),
                 None if summarised.known => Outcome::Measured(Box::new(summarised.summary)),
                 None => Outcome::NotKnown(Box::new(summarised.summary)),

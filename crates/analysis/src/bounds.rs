@@ -1,19 +1,31 @@
 //! What is physically impossible, and what is merely implausible.
 
-use kelvin_model::{Metric, Unit};
+use kelvin_model::{Bound, Metric, Unit};
 
-use crate::headlines::within_bounds;
 use crate::result::{Ceiling, Warning};
 use crate::words::digits;
 
-/// The bound that a headline breaks, with the likely cause.
-pub(crate) fn broken_bound(metric: &Metric, headline: f64) -> Option<Ceiling> {
-    if within_bounds(metric, headline) {
-        return None;
-    }
-    let too_low = metric.floor.filter(|floor| headline < *floor);
-    let bound = too_low.or(metric.ceiling)?;
-    Some(Ceiling { value: headline, bound, likely_cause: likely_cause(metric.unit, too_low.is_some(), bound).into() })
+/// The bound that a headline breaks, with the likely cause: one of the metric on every machine, or one of this machine's
+/// hardware.
+pub(crate) fn broken_bound(metric: &Metric, of_machine: Option<&Bound>, headline: f64) -> Option<Ceiling> {
+    let everywhere = |bound: f64, too_low| Ceiling {
+        value: headline,
+        bound,
+        derivation: None,
+        likely_cause: likely_cause(metric.unit, too_low, bound).into(),
+    };
+    let too_low = metric.floor.filter(|floor| headline < *floor).map(|floor| everywhere(floor, true));
+    let too_high = || metric.ceiling.filter(|ceiling| headline > *ceiling).map(|ceiling| everywhere(ceiling, false));
+    let beyond_hardware = || {
+        let bound = of_machine.filter(|bound| headline > bound.most)?;
+        Some(Ceiling {
+            value: headline,
+            bound: bound.most,
+            derivation: Some(bound.derivation.clone()),
+            likely_cause: bound.likely_cause.clone(),
+        })
+    };
+    too_low.or_else(beyond_hardware).or_else(too_high)
 }
 
 fn likely_cause(unit: Unit, too_low: bool, bound: f64) -> &'static str {

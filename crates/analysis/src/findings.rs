@@ -2,10 +2,10 @@
 
 use std::cmp::Reverse;
 
-use kelvin_model::{Fact, Hazard, Machine, Run, RunStatus, Severity};
+use kelvin_model::{Fact, Hazard, Machine, Name, Run, RunStatus, Severity};
 
 use crate::result::{Analysis, Finding, Importance, MetricResult, Outcome, Verdict, Warning};
-use crate::study::network;
+use crate::study::{network, peer};
 use crate::summary::{ALPHA, modes_in_words};
 use crate::words::{amount, digits, metric_at, percent};
 use crate::{levels, placement};
@@ -33,6 +33,7 @@ pub(crate) fn findings(run: &Run, analysis: &Analysis) -> Vec<Finding> {
     all.extend(levels_finding(analysis));
     all.extend(placement::finding(analysis));
     all.extend(network_finding(run, analysis));
+    all.extend(peer_finding(run, analysis));
     all.extend(gap_findings(run, analysis));
     all.extend(KINDS.iter().filter_map(|kind| warning_finding(analysis, kind)));
     all.sort_by_key(|finding: &Finding| Reverse(finding.importance));
@@ -160,7 +161,10 @@ fn invalid_findings(analysis: &Analysis) -> Vec<Finding> {
                     amount(ceiling.value, unit),
                     ceiling.likely_cause
                 ),
-                because: format!("the bound is {}", amount(ceiling.bound, unit)),
+                because: match &ceiling.derivation {
+                    Some(derivation) => format!("the bound is {}: {derivation}", amount(ceiling.bound, unit)),
+                    None => format!("the bound is {}", amount(ceiling.bound, unit)),
+                },
                 metrics: vec![result.metric.id],
             }
         })
@@ -227,16 +231,34 @@ fn levels_finding(analysis: &Analysis) -> Option<Finding> {
 
 /// The network in one paragraph, of conclusions that a test carries.
 fn network_finding(run: &Run, analysis: &Analysis) -> Option<Finding> {
-    let mut metrics: Vec<_> = analysis.results.iter().map(|result| result.metric.id).collect();
-    metrics.retain(|id| id.starts_with("net."));
-    metrics.dedup();
     Some(Finding {
         importance: Importance::Notable,
         text: format!("Network: {}.", network::paragraph(run)?),
         because: "each of these holds by the interval of a ratio of medians, in the studies net.rtt and net.bandwidth"
             .into(),
-        metrics,
+        metrics: measured_of(analysis, |id| id.starts_with("net.") && !id.starts_with(PEER)),
     })
+}
+
+/// How the ids of what is measured with another host begin.
+const PEER: &str = "net.peer.";
+
+/// The network to another host in one paragraph.
+fn peer_finding(run: &Run, analysis: &Analysis) -> Option<Finding> {
+    Some(Finding {
+        importance: Importance::Notable,
+        text: format!("Network to the other host: {}.", peer::paragraph(run)?),
+        because: "each of these holds by an interval over rounds, in the study net.peer".into(),
+        metrics: measured_of(analysis, |id| id.starts_with(PEER)),
+    })
+}
+
+/// The metrics of a kind that the run was to measure, each once.
+fn measured_of(analysis: &Analysis, is_wanted: impl Fn(&str) -> bool) -> Vec<Name> {
+    let mut metrics: Vec<Name> = analysis.results.iter().map(|result| result.metric.id).collect();
+    metrics.retain(|id| is_wanted(id));
+    metrics.dedup();
+    metrics
 }
 
 /// Gaps between measured and predicted, the largest first; of the points of a curve only the largest.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use kelvin_model::{Case, Learned, Measurement, Metric, Name, Run, Treatment};
+use kelvin_model::{Bound, Case, Learned, Measurement, Metric, Name, Run, Treatment};
 use kelvin_stats::{Kind, LEVEL, RunToRun, Samples, TwoStates, headline_interval, median, two_states, within_spread};
 
 use crate::analyse::not_measured;
@@ -70,11 +70,13 @@ impl Headlines {
                 let gathered = Gathered::of(measurement, &metric, &desk.references);
                 let history = desk.history(metric.id, case);
                 let settled = Settled::headline(&gathered, history.as_ref());
-                if let Some(settled) = settled.filter(|settled| within_bounds(&metric, settled.headline)) {
+                let bound = run.bound(&metric.id, case);
+                let is_possible = |settled: &Settled<'_>| broken_bound(&metric, bound, settled.headline).is_none();
+                if let Some(settled) = settled.filter(is_possible) {
                     let value = Measured { value: settled.headline, half_width: settled.half_width() };
                     measured.entry(metric.id).or_default().push((case.clone(), value));
                 } else {
-                    let lack = lack(measurement, &metric, &gathered);
+                    let lack = lack(measurement, &metric, bound, &gathered);
                     lacking.entry(metric.id).or_default().push((case.clone(), lack));
                 }
             }
@@ -111,7 +113,7 @@ impl Headlines {
 }
 
 /// What there is of a metric that came to no headline within its bounds.
-fn lack(measurement: &Measurement, metric: &Metric, gathered: &Gathered) -> Lacking {
+fn lack(measurement: &Measurement, metric: &Metric, bound: Option<&Bound>, gathered: &Gathered) -> Lacking {
     let Some(found) = Settled::of(gathered, Treatment::AsFound, None) else {
         return Lacking::Nothing(match not_measured(measurement) {
             Outcome::Skipped(reason) => format!("was skipped: {reason}"),
@@ -121,7 +123,7 @@ fn lack(measurement: &Measurement, metric: &Metric, gathered: &Gathered) -> Lack
     };
     // Of a headline that is known to be impossible the figure as found is no better.
     let headline = Settled::headline(gathered, None).map_or(found.headline, |settled| settled.headline);
-    if let Some(ceiling) = broken_bound(metric, headline) {
+    if let Some(ceiling) = broken_bound(metric, bound, headline) {
         let (value, bound) = (amount(ceiling.value, metric.unit), amount(ceiling.bound, metric.unit));
         return Lacking::Nothing(format!("came out at {value}, beyond what is possible ({bound})"));
     }
@@ -203,11 +205,6 @@ pub(crate) fn metrics_of(run: &Run, measurement: &Measurement) -> Vec<Metric> {
         }
     }
     ids.iter().filter_map(|id| run.metric(id)).map(|metric| metric.at(&measurement.planned.case)).collect()
-}
-
-/// Whether a headline is physically possible.
-pub(crate) fn within_bounds(metric: &Metric, headline: f64) -> bool {
-    metric.floor.is_none_or(|floor| headline >= floor) && metric.ceiling.is_none_or(|ceiling| headline <= ceiling)
 }
 
 /// A headline and where it comes from.

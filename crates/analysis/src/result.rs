@@ -174,6 +174,9 @@ pub struct Ceiling {
     pub value: f64,
     /// What is possible, in the metric's unit.
     pub bound: f64,
+    /// How that bound comes about, where it is one of this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub derivation: Option<String>,
     /// The likely cause, in words.
     pub likely_cause: String,
 }

@@ -3,12 +3,15 @@
 mod crossing;
 mod engines;
 pub(crate) mod network;
+pub(crate) mod peer;
+mod ratio;
 mod remote;
 mod threads;
 mod tune;
 
 pub use engines::engines;
 pub use network::{StreamCeiling, calls as network_calls, stream_ceilings, streams as network_streams};
+pub use peer::{FULL, peer};
 pub use remote::remote;
 pub use threads::threads;
 pub(crate) use threads::{best_cells, laws};

@@ -53,6 +53,8 @@ pub fn run(metrics: &[Metric]) -> Run {
         plan: Vec::new(),
         learned: Vec::new(),
         learned_core: Vec::new(),
+        way: None,
+        bounds: Vec::new(),
     };
     Run { status: RunStatus::Complete, seconds: 60.0, ..Run::begin(outline) }
 }

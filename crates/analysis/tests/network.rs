@@ -126,6 +126,37 @@ fn more_streams_other_ways_and_losses_are_told_with_their_size() {
 }
 
 #[test]
+fn streams_that_are_all_limited_by_a_cpu_are_said_to_be_once() {
+    const BUSY: Metric = time("net.bandwidth.tcp.busy").unit(Unit::Ratio, Better::Neither);
+    let limited = |shares: &[f64]| {
+        let mut run = testing::run(&[BUSY]);
+        for (message, share) in [64, 4 * KIB, 64 * KIB].into_iter().zip(shares) {
+            add(&mut run, &BUSY, streams(message, 1, "send"), *share);
+        }
+        let conclusions = network_streams(&run).unwrap().conclusions;
+        let [conclusion] = &conclusions[..] else { panic!("{conclusions:#?}") };
+        (conclusion.text.clone(), conclusion.holds)
+    };
+    let (text, holds) = limited(&[1.0, 0.99, 0.98]);
+    assert_eq!(
+        text,
+        "TCP streams on this machine are limited by a CPU in all 3 cases: where most of it is idle, the fullest is busy 98 % of \
+         the time"
+    );
+    assert_eq!(holds, Some(true));
+    assert_eq!(limited(&[1.0, 0.5, 1.0]).1, Some(false));
+    // About as full as the limit.
+    assert_eq!(limited(&[1.0, 0.95, 1.0]).1, None);
+    let mut run = testing::run(&[BUSY]);
+    add(&mut run, &BUSY, streams(64, 1, "send"), 1.0);
+    let said = analyse(&run).findings.into_iter().find(|finding| finding.text.starts_with("Network: ")).unwrap().text;
+    assert!(
+        said.starts_with("Network: TCP streams on this machine are limited by a CPU in the one case measured"),
+        "{said}"
+    );
+}
+
+#[test]
 fn the_ceiling_of_streams_is_what_their_bytes_cost() {
     const SEND: Metric = time("net.stream.tcp");
     const RECEIVE: Metric = time("net.stream.tcp.receive");

@@ -5,12 +5,13 @@ use kelvin_analysis::{
     Analysis, Importance, IntervalKind, MetricResult, ModesOf, Outcome, Summary, Verdict, Warning, analyse,
 };
 use kelvin_model::{
-    Attempt, Basis, Better, Case, Fact, Hazard, Learned, Metric, Name, NoPrediction, Prediction, PredictionRecord,
-    Reason, Run, RunStatus, Severity, Unit,
+    Attempt, Axis, AxisScale, Basis, Better, Bound, BoundRecord, Case, Fact, Hazard, Learned, Metric, Name,
+    NoPrediction, Prediction, PredictionRecord, Reason, Run, RunStatus, Severity, Unit,
 };
 use kelvin_stats::Random;
 
 const CALL: Metric = Metric::duration("test.call", "One call");
+const BYTES: Axis = Axis::new("bytes", "bytes", AxisScale::Bytes);
 const VALUE: Metric = Metric::duration("test.value", "A value").bounds(None, None);
 
 fn scalars(values: &[f64]) -> Run {
@@ -216,6 +217,42 @@ fn impossible_values_are_invalid() {
     assert!(floor.likely_cause.contains("subtracted"));
     assert_eq!(kelvin_analysis::headline(&run, "test.copy", &Case::new()), None);
     assert!(analysis.verdict.iter().any(|line| line.contains("impossible")), "{:?}", analysis.verdict);
+}
+
+/// What the hardware of one machine bounds, at one case.
+#[test]
+fn what_is_above_a_bound_of_the_hardware_is_invalid_and_nothing_rests_on_it() {
+    let rate = Metric::rate("test.rate", "Bytes that arrive").bounds(Some(0.0), None).over_one(BYTES);
+    let mut run = testing::run(&[rate]);
+    let at = |bytes: u64| Case::new().with("bytes", bytes);
+    for bytes in [1, 2] {
+        add_scalars(&mut run, &rate, at(bytes), &[130e6; 4]);
+    }
+    let bound = Bound {
+        most: 119e6,
+        inputs: Vec::new(),
+        derivation: "eth0 carries 125 MB/s".into(),
+        likely_cause: "the bytes did not all go by eth0".into(),
+    };
+    run.outline.bounds = vec![BoundRecord { metric: rate.id, case: at(1), bound }];
+    let analysis = analyse(&run);
+    let Outcome::Invalid(ceiling) = &analysis.results[0].outcome else { panic!("{:?}", analysis.results[0]) };
+    assert_eq!((ceiling.value, ceiling.bound), (130e6, 119e6));
+    assert_eq!(ceiling.derivation.as_deref(), Some("eth0 carries 125 MB/s"));
+    assert!(analysis.results[1].outcome.summary().is_some(), "another case has no such bound");
+    assert_eq!(kelvin_analysis::headline(&run, "test.rate", &at(1)), None);
+    assert!(kelvin_analysis::headline(&run, "test.rate", &at(2)).is_some());
+    let kelvin_analysis::Lacking::Nothing(why) = kelvin_analysis::Headlines::of(&run).lacking("test.rate", &at(1))
+    else {
+        panic!("there is something to go by")
+    };
+    assert_eq!(why, "came out at 130 MB/s, beyond what is possible (119 MB/s)");
+    let found = analysis.findings.iter().find(|finding| finding.text.contains("impossible")).unwrap();
+    assert!(found.text.ends_with("which is impossible: the bytes did not all go by eth0."), "{found:?}");
+    assert_eq!(found.because, "the bound is 119 MB/s: eth0 carries 125 MB/s");
+    // At the bound it is possible.
+    run.outline.bounds[0].bound.most = 130e6;
+    assert!(analyse(&run).results[0].outcome.summary().is_some());
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! What a prediction may use, the machine and what the run has measured, and what becomes of one whose input was never
+//! What a prediction may use, the hardware and what the run has measured, and what becomes of one whose input was never
 //! undisturbed.
 
 use std::cell::RefCell;
 
-use kelvin_model::{Better, Case, Input, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::{Better, Case, Input, Machine, Metric, NoPrediction, Prediction, Way};
 
-use crate::Probe;
+use crate::{Hardware, Probe};
 
 /// A measured value that a prediction may rest on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,9 +41,9 @@ pub struct AsFound {
 /// A look-up by metric id and case.
 type LookUp<'a, T> = &'a dyn Fn(&str, &Case) -> T;
 
-/// What a prediction may use: the machine, and the headlines of this run.
+/// What a prediction may use: the hardware, and the headlines of this run.
 pub struct Facts<'a> {
-    machine: &'a Machine,
+    hardware: Hardware<'a>,
     measured: LookUp<'a, Option<MeasuredValue>>,
     lacking: Option<LookUp<'a, Lacking>>,
     /// Where between the ends of its samples an input is taken that is known only as found.
@@ -64,7 +64,13 @@ enum End {
 impl<'a> Facts<'a> {
     /// Facts from a machine and a look-up of headlines by metric id and case.
     pub fn new(machine: &'a Machine, measured: LookUp<'a, Option<MeasuredValue>>) -> Self {
-        Self { machine, measured, lacking: None, end: End::Figure, taken: RefCell::default() }
+        let hardware = Hardware { machine, way: None };
+        Self { hardware, measured, lacking: None, end: End::Figure, taken: RefCell::default() }
+    }
+
+    /// The same facts, which know the way to the other host of the run, if there is one.
+    pub fn by_way(self, way: Option<&'a Way>) -> Self {
+        Self { hardware: Hardware { way, ..self.hardware }, ..self }
     }
 
     /// The same facts, which know what the run has of a metric that came to no headline.
@@ -74,7 +80,12 @@ impl<'a> Facts<'a> {
 
     /// The machine.
     pub fn machine(&self) -> &'a Machine {
-        self.machine
+        self.hardware.machine
+    }
+
+    /// The machine, and the way to the other host of the run.
+    pub fn hardware(&self) -> Hardware<'a> {
+        self.hardware
     }
 
     /// A measured headline as an input of a prediction, or the figure as found where there is no headline; without

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod bound;
 mod canary;
 mod crew;
 mod cycle;
@@ -20,6 +21,7 @@ mod supervise;
 mod watch;
 
 pub use bench::Bench;
+pub use bound::{Bounded, Hardware};
 pub use cycle::multiply_cycles;
 pub use facts::{AsFound, Facts, Lacking, MeasuredValue};
 pub use plan::{Plan, Unit, UnknownName};

@@ -61,12 +61,13 @@ impl Plan {
     ) -> Result<Self, UnknownName> {
         let eligible: Vec<&'static Probe> = probes.iter().copied().filter(|probe| probe.kind == kind).collect();
         for name in names {
-            if !eligible.iter().any(|probe| selects(name, probe)) {
-                return Err(UnknownName { name: name.clone(), nearest: nearest(name, &eligible) });
+            if !eligible.iter().any(|probe| probe.is_selected_by(name)) {
+                return Err(UnknownName { name: name.clone(), nearest: nearest(name, &known(probes, kind)) });
             }
         }
-        let asked =
-            |probe: &Probe| probe.kind == kind && (names.is_empty() || names.iter().any(|name| selects(name, probe)));
+        let asked = |probe: &Probe| {
+            probe.kind == kind && (names.is_empty() || names.iter().any(|name| probe.is_selected_by(name)))
+        };
         let needed = with_inputs(probes, probes.iter().filter(|probe| asked(probe)).map(|probe| probe.id).collect());
         let mut plan = Self { units: Vec::new(), left_out: Vec::new() };
         let chosen: Vec<&'static Probe> = probes.iter().copied().filter(|probe| needed.contains(&probe.id)).collect();
@@ -184,12 +185,6 @@ fn planned(probe: &Probe, case: Case, only_input: bool) -> Planned {
     Planned { probe: Name::new(probe.id), metrics, case, only_input }
 }
 
-/// Whether a name selects a probe: its id, a leading part of it up to a dot, or the id of one of its metrics.
-fn selects(name: &str, probe: &Probe) -> bool {
-    let leads = |id: &str| id == name || id.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
-    leads(probe.id) || probe.metrics.iter().any(|metric| leads(&metric.id))
-}
-
 /// The probes with these ids and all that their predictions rest on.
 fn with_inputs(probes: &[&'static Probe], mut ids: Vec<&'static str>) -> Vec<&'static str> {
     let mut next = 0;
@@ -200,6 +195,13 @@ fn with_inputs(probes: &[&'static Probe], mut ids: Vec<&'static str>) -> Vec<&'s
         ids.extend(missing);
     }
     ids
+}
+
+/// The probes that a name may have meant: of a plain run's and of studies either, for both are asked for by name.
+fn known(probes: &[&'static Probe], kind: Kind) -> Vec<&'static Probe> {
+    let asked = [Kind::Measure, Kind::Study];
+    let is_known = |other: Kind| other == kind || asked.contains(&kind) && asked.contains(&other);
+    probes.iter().copied().filter(|probe| is_known(probe.kind)).collect()
 }
 
 /// Up to three ids that look like a name.

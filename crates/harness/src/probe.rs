@@ -28,6 +28,14 @@ pub struct Probe {
     pub predict: fn(&Facts<'_>, &Metric, &Case) -> Result<Prediction, NoPrediction>,
 }
 
+impl Probe {
+    /// Whether a name on the command line selects it: its id, a leading part of it up to a dot, or those of one of its metrics.
+    pub fn is_selected_by(&self, name: &str) -> bool {
+        let leads = |id: &str| id == name || id.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+        leads(self.id) || self.metrics.iter().any(|metric| leads(&metric.id))
+    }
+}
+
 /// Whether a probe is part of a plain run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

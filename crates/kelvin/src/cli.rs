@@ -124,8 +124,8 @@ pub struct DestinationArgs {
 /// How to measure.
 #[derive(Debug, Args)]
 pub struct MeasureArgs {
-    /// Time for everything, such as 45s or 10m [default: 30 s for cpu and os together and for each other area; 10 s each
-    /// with --quick, 5 min each with --thorough]
+    /// Time for everything, such as 45s or 10m [default: 30 s for cpu and os together and for each of mem, file and net;
+    /// 10 s each with --quick, 5 min each with --thorough]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,
     /// Fresh processes for each case at least, 2 to 1000 [default: 6; 3 with --quick, 20 with --thorough]
@@ -176,7 +176,7 @@ pub struct MeasureArgs {
 /// `kelvin run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// Areas, probes or metrics; any leading part of an id. All if none is named
+    /// Areas (cpu, os, mem, file, net), probes or metrics; any leading part of an id. All if none is named
     pub names: Vec<String>,
     /// As little as makes sense: fewer points and rounds, said in the report
     #[arg(long, conflicts_with = "thorough")]
@@ -451,6 +451,12 @@ fn whole<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| "it must be a whole number from 0, and not too large".to_owned())
 }
 
+/// A whole number from 1.
+fn from_one(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|&number| number > 0);
+    number.ok_or_else(|| "it must be a whole number from 1, and not too large".to_owned())
+}
+
 /// A whole number within bounds.
 fn between(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync {
     move |text| match text.parse() {
@@ -563,6 +569,10 @@ mod tests {
         says(&["kelvin", "run", "--cpu", "first"], "a whole number from 0");
         says(&["kelvin", "run", "--seed", "x"], "a whole number from 0");
         says(&["kelvin", "file", "read", "data", "--depth", "0"], "a whole number from 1 to 4096");
+        for count in ["0", "-1", "x", "99999999999999999999"] {
+            says(&["kelvin", "file", "read", "data", "--count", count], "--count");
+            says(&["kelvin", "file", "write", "data", "--count", count], "a whole number from 1, and not too large");
+        }
         says(&["kelvin"], "`kelvin --help`");
         says(&["kelvin", "file"], "`kelvin file --help`");
         says(&["kelvin", "runs"], "`kelvin runs --help`");

@@ -5,11 +5,13 @@ mod cli;
 mod commands;
 mod fault;
 mod measure;
+mod other_host;
 mod output;
 mod place;
 mod progress;
 mod record;
 mod scratch;
+mod selection;
 mod sockets;
 
 use std::process::ExitCode;

@@ -5,20 +5,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use kelvin_analysis::{Analysis, BLOCK_OVER_CHAIN, Headlines, analyse};
 use kelvin_harness::{
-    AsFound, Effort, Facts, Lacking, MeasuredValue, Options, OtherHost, Plan, Probe, SocketOptions, multiply_cycles,
+    AsFound, Effort, Facts, Hardware, Lacking, MeasuredValue, Options, Plan, Probe, SocketOptions, multiply_cycles,
     supervise,
 };
 use kelvin_model::{
-    Case, ClockInfo, ClockKind, FORMAT, Fact, Machine, Metric, Name, Outline, PredictionRecord, Run, RunSettings,
-    RunStatus,
+    BoundRecord, Case, ClockInfo, ClockKind, FORMAT, Fact, Machine, Metric, Name, Outline, Planned, PredictionRecord,
+    Run, RunSettings, RunStatus,
 };
 use kelvin_store::{AppendError, Headline, Store};
 use kelvin_sys::clock::{self, Clock};
-use kelvin_wire::client;
-use kelvin_wire::secret::Secret;
 
 use crate::cli::MeasureArgs;
 use crate::fault::Fault;
+use crate::other_host::Agent;
 use crate::place::{self, Placement};
 use crate::progress::Progress;
 use crate::record::{Record, Recorded};
@@ -69,20 +68,45 @@ pub struct Finished {
     pub trouble: Option<AppendError>,
 }
 
+/// What a run measures with beside this machine, found to be in order before anything is said or measured.
+pub struct With {
+    /// Where probes may make files.
+    pub places: Places,
+    /// The agent of another host, if one was named.
+    pub agent: Option<Agent>,
+}
+
+/// Directories in which probes may make files, which go away with this.
+pub struct Places {
+    scratch: Scratch,
+    remote: Option<Scratch>,
+}
+
+impl Places {
+    /// Makes them where the command line says.
+    ///
+    /// # Errors
+    /// A directory in which none can be made.
+    pub fn make(args: &MeasureArgs) -> Result<Self, Fault> {
+        let scratch = Scratch::create(&args.dir, "--dir")?;
+        let remote = args.remote.as_deref().map(Scratch::create_remote).transpose()?;
+        Ok(Self { scratch, remote })
+    }
+}
+
 /// Measures a plan.
 pub fn measure(
     here: Here,
     plan: &Plan,
     wishes: &Wishes<'_>,
-    agent: Option<OtherHost>,
+    with: With,
     store: Option<&Store>,
 ) -> Result<Finished, Fault> {
     kelvin_sys::interrupt::watch().map_err(|error| Fault::new("cannot watch for signals", error))?;
     let args = wishes.args;
     let sockets = sockets::asked(args, plan)?;
     let placement = place::choose(&here.machine, &here.allowed, args.cpu)?;
-    let scratch = Scratch::create(&args.dir, "--dir")?;
-    let remote = args.remote.as_deref().map(Scratch::create_remote).transpose()?;
+    let With { places: Places { scratch, remote }, agent } = with;
     let root = Path::new("/");
     let metrics = metrics_of(plan);
     let hazards = kelvin_machine::hazards(root, &here.machine, scratch.path());
@@ -96,6 +120,9 @@ pub fn measure(
         metrics.iter().filter(|metric| sockets::is_usual(metric, &sockets)).copied().collect();
     let learned = learned_of(&comparable)?;
     let learned_core = learned_of(&[BLOCK_OVER_CHAIN])?.pop().map_or_else(Vec::new, |learned| learned.headlines);
+    let (agent, way) = agent.map_or((None, None), |agent| (Some(agent.host), Some(agent.way)));
+    let planned = plan.planned();
+    let bounds = bounds(&planned, Hardware { machine: &here.machine, way: way.as_ref() });
     let outline = Outline {
         format: FORMAT,
         id: run_id(),
@@ -107,9 +134,11 @@ pub fn measure(
         machine: here.machine,
         hazards,
         metrics,
-        plan: plan.planned(),
+        plan: planned,
         learned,
         learned_core,
+        way,
+        bounds,
     };
     let options = Options {
         program: ("/proc/self/exe".into(), vec!["probe-process".into()]),
@@ -142,24 +171,24 @@ pub fn measure(
 }
 
 impl Wishes<'_> {
-    /// The agent that is asked for, which has shaken hands: what is wrong with it is better known before anything is measured.
+    /// The agent that is asked for, if one is.
     ///
     /// # Errors
-    /// What is wrong with it, or with the file of its secret.
-    pub fn agent(&self) -> Result<Option<OtherHost>, Fault> {
-        self.args.peer.as_deref().map(|peer| agent(peer, self.args.token_file.as_deref())).transpose()
+    /// As for [`Agent::contact`].
+    pub fn agent(&self) -> Result<Option<Agent>, Fault> {
+        self.args.peer.as_deref().map(|peer| Agent::contact(peer, self.args.token_file.as_deref())).transpose()
     }
 }
 
-fn agent(peer: &str, token_file: Option<&Path>) -> Result<OtherHost, Fault> {
-    let addresses = client::addresses(peer).map_err(|why| Fault::new(format!("--peer {peer}"), why))?;
-    let secret = match token_file {
-        Some(file) => Secret::read(file).map_err(|error| Fault::new("--token-file", error))?,
-        None => Secret::none(),
+/// What the hardware bounds of what is planned, where that is known.
+fn bounds(plan: &[Planned], hardware: Hardware<'_>) -> Vec<BoundRecord> {
+    let bounded = kelvin_probes::bounded();
+    let of = |planned: &Planned, metric: Name| {
+        let bound = bounded.iter().find(|bounded| bounded.metric.id == metric)?;
+        let bound = (bound.most)(hardware, &planned.case)?;
+        Some(BoundRecord { metric, case: planned.case.clone(), bound })
     };
-    let client = client::Client::connect(&addresses, &secret);
-    let address = client.map_err(|error| Fault::new(format!("--peer {peer}"), error))?.agent();
-    Ok(OtherHost { address, token_file: token_file.map(|file| file.to_string_lossy().into_owned()) })
+    plan.iter().flat_map(|planned| planned.metrics.iter().filter_map(move |&metric| of(planned, metric))).collect()
 }
 
 /// What can be said only when all rounds are made: the measured frequency, predictions, studies.
@@ -172,8 +201,16 @@ fn conclude(run: &mut Run) {
     run.studies = kelvin_analysis::studies(run);
 }
 
+/// Makes what hardware bounds in a run, and then its predictions, anew with the formulas of this program.
+pub fn predict_anew(run: &mut Run) {
+    let outline = &run.outline;
+    run.outline.bounds = bounds(&outline.plan, Hardware { machine: &outline.machine, way: outline.way.as_ref() });
+    let headlines = Headlines::of(run);
+    predict(run, &headlines);
+}
+
 /// Makes the predictions of a run with the formulas of this program.
-pub fn predict(run: &mut Run, headlines: &Headlines) {
+fn predict(run: &mut Run, headlines: &Headlines) {
     let probes = kelvin_probes::all();
     let measured = |metric: &str, case: &Case| {
         headlines.get(metric, case).map(|found| MeasuredValue { value: found.value, half_width: found.half_width })
@@ -184,7 +221,7 @@ pub fn predict(run: &mut Run, headlines: &Headlines) {
         }
         kelvin_analysis::Lacking::Nothing(what) => Lacking::Nothing(what),
     };
-    let facts = Facts::new(&run.outline.machine, &measured).or(&lacking);
+    let facts = Facts::new(&run.outline.machine, &measured).by_way(run.outline.way.as_ref()).or(&lacking);
     let mut predictions = Vec::new();
     for planned in &run.outline.plan {
         let Some(probe) = probes.iter().find(|probe| planned.probe == *probe.id) else { continue };

@@ -79,8 +79,21 @@ pub fn check_writable(path: &Path) -> Result<(), Fault> {
     if path.is_dir() {
         return Err(cannot(io::Error::new(ErrorKind::IsADirectory, "it is a directory")));
     }
+    check_directory(path).map_err(cannot)?;
     let temporary = temporary_beside(path)?;
     File::create(&temporary).and_then(|_| std::fs::remove_file(&temporary)).map_err(cannot)
+}
+
+/// Finds out whether the directory of a file is there.
+pub fn check_directory(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    match directory.filter(|directory| !directory.is_dir()) {
+        Some(missing) => {
+            let why = format!("there is no directory {}; make it first", missing.display());
+            Err(io::Error::new(ErrorKind::NotFound, why))
+        }
+        None => Ok(()),
+    }
 }
 
 /// A name in the same directory that nobody else uses.

@@ -182,6 +182,30 @@ fn result(run: &serde_json::Value, metric: &str, word: &str) -> serde_json::Valu
     found.unwrap_or_else(|| panic!("no {metric} {word}")).clone()
 }
 
+/// The same run on a machine whose interface had a line of 10 Mbit/s: what arrived cannot have, and nothing is predicted from it.
+fn a_line_that_is_slower_makes_it_impossible(mut run: serde_json::Value, directory: &Path) {
+    let way = run["run"]["way"].clone();
+    assert_eq!(way["protocol"], 4, "{way}");
+    assert_eq!(way["mtu_there"]["known"]["value"], 1500, "{way}");
+    let nics = run["run"]["machine"]["nics"].as_array_mut().unwrap();
+    let near = nics.iter_mut().find(|nic| nic["name"] == way["interface"]["known"]["value"]).unwrap();
+    near["line_rate"] = serde_json::json!({ "known": { "value": 1e7, "source": "a test" } });
+    let file = directory.join("run.json");
+    std::fs::write(&file, run["run"].to_string()).unwrap();
+    let arguments = ["report", file.to_str().unwrap(), "--repredict", "--format", "json"];
+    let output = Command::new(KELVIN).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let invalid = result(&run, "net.peer.bandwidth", "")["outcome"]["invalid"].clone();
+    // 1460 of 1538 bytes are payload at most.
+    assert!((invalid["bound"].as_f64().unwrap() / (1.25e6 * 1460.0 / 1538.0) - 1.01).abs() < 1e-9, "{invalid}");
+    assert!(invalid["likely_cause"].to_string().contains("did not all go by kn"), "{invalid}");
+    let rests_on_it = result(&run, "net.peer.rtt", "tcp")["none_because"].to_string();
+    assert!(rests_on_it.contains("beyond what is possible"), "{rests_on_it}");
+    // What was offered at 10 Mbit/s of datagrams is possible by 957 of 1000 of it, which is about what came.
+    assert!(result(&run, "net.peer.offered.lost", "")["outcome"]["measured"].is_object());
+}
+
 #[test]
 #[allow(clippy::print_stderr)]
 fn a_link_to_another_host_is_measured_as_fast_as_it_is() {
@@ -198,6 +222,12 @@ fn a_link_to_another_host_is_measured_as_fast_as_it_is() {
     let rate = result(&run, "net.peer.bandwidth", "")["outcome"]["measured"]["headline"].as_f64().unwrap() * 8.0;
     // On a busy machine a window of 200 ms gains or loses what its ends wait for the processor.
     assert!((91e6..100e6).contains(&rate), "{rate}");
+    let said = run["analysis"]["findings"].to_string();
+    assert!(said.contains("Network to the other host: 1 TCP stream to the agent carries "), "{said}");
+    // A pair of virtual interfaces claims 10 Gbit/s, and has no line.
+    let none = result(&run, "net.peer.bandwidth", "")["none_because"].to_string();
+    assert!(none.contains("packets to the agent leave by kn") && none.contains("no device behind it"), "{none}");
+    a_line_that_is_slower_makes_it_impossible(run.clone(), directory.path());
     let headline = |metric: &str| result(&run, metric, "")["outcome"]["measured"]["headline"].as_f64().unwrap();
     for metric in ["net.peer.ping", "net.peer.connect"] {
         assert!(headline(metric) > 1000.0, "{metric}");
@@ -226,6 +256,14 @@ fn a_link_to_another_host_is_measured_as_fast_as_it_is() {
         assert!(round_trip["outcome"]["measured"]["headline"].as_f64().unwrap() > 1000.0, "{round_trip}");
         assert!(round_trip["prediction"].is_object(), "{round_trip}");
     }
+    // Of what needs the agent only what is named.
+    let named = ["run", "net.peer.connect", "--peer", Host::THERE, "--token-file", &token];
+    let common = ["--quick", "--budget", "2s", "--no-store", "--no-report", "--json"];
+    let output = Command::new(KELVIN).args([&named[..], &common].concat()).stdin(Stdio::null()).output().unwrap();
+    let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let asked = run["analysis"]["results"].as_array().unwrap().iter().filter(|result| result["only_input"] == false);
+    let probes: Vec<_> = asked.map(|result| &result["probe"]).collect();
+    assert!(!probes.is_empty() && probes.iter().all(|probe| **probe == "net.peer.connect"), "{probes:?}");
     assert_eq!(agent.end("-TERM").0, Some(0));
     let (status, _, said) = measured(&["--peer", Host::THERE, "--token-file", &token]);
     assert_eq!((status, said.lines().count()), (Some(2), 1), "{said}");

@@ -43,6 +43,22 @@ const MISTAKES: &[(&[&str], &str)] = &[
     (&["--frobnicate"], "--frobnicate"),
     (&["run", "no.such.probe"], "no.such.probe"),
     (&["run", "os.sys"], "os.sys"),
+    (&["run", "net.peer.bandwidth"], "net.peer.bandwidth needs --peer HOST: another host on which `kelvin agent` runs"),
+    (&["run", "os", "net.peer"], "net.peer needs --peer HOST"),
+    (&["run", "file.remote"], "file.remote needs --remote DIR: a mounted directory of another machine"),
+    (&["run", "net.peer.bandwith"], "did you mean net.peer.bandwidth"),
+    (&["run", "os.tasks"], "'os.tasks' is a study: `kelvin study os.tasks`"),
+    (&["run", "os.syscall.null", "--dir", "no/such"], "--dir no/such: No such file"),
+    (&["run", "os.syscall.null", "--dir", "/proc"], "cannot make a scratch directory in /proc"),
+    (&["run", "os.syscall.null", "--report", "no/such/page.html"], "there is no directory no/such; make it first"),
+    (
+        &["run", "os.syscall.null", "--store", "no/such/runs"],
+        "--store no/such/runs: there is no directory no/such; make",
+    ),
+    (&["runs", "list", "--store", "no/such/runs"], "--store no/such/runs: there is no directory"),
+    (&["study", "net.peer.rtt"], "net.peer.rtt needs --peer HOST"),
+    (&["study", "file.remote"], "needs --remote DIR"),
+    (&["list", "os.tasks"], "'os.tasks' is a study: `kelvin list --studies os.tasks`"),
     (&["run", "--budget", "soon"], "--budget"),
     (&["run", "--budget", "0s"], "--budget"),
     (&["run", "--budget=-1s"], "--budget"),
@@ -275,6 +291,30 @@ fn a_run_learns_from_those_before_it() {
 }
 
 #[test]
+fn the_list_says_what_needs_an_option() {
+    let place = Place::new();
+    let list = |arguments: &[&str]| stdout(&place.run(&[&["list"], arguments].concat())).to_owned();
+    let listed = list(&[]);
+    let line = |metric: &str| {
+        let found = listed.lines().find(|line| line.split(' ').next() == Some(metric));
+        found.unwrap_or_else(|| panic!("no {metric} in {listed}"))
+    };
+    assert!(line("net.peer.connect").ends_with(" (with --peer HOST)"), "{}", line("net.peer.connect"));
+    assert!(line("net.peer.rtt").ends_with(" cases; with --peer HOST)"), "{}", line("net.peer.rtt"));
+    assert!(line("file.remote.round_trip").ends_with("with --remote DIR)"));
+    assert!(!line("os.syscall.null").contains("with --"));
+    let named = list(&["net.peer"]);
+    assert!(named.lines().count() > 3 && named.lines().all(|line| line.starts_with("net.peer.")), "{named}");
+    assert!(list(&["net"]).contains("net.peer.connect ") && list(&["file"]).contains("file.remote.round_trip "));
+    // What a plain run measures is not what an option adds.
+    let plain = list(&["net.bandwidth"]);
+    assert!(!plain.contains("net.peer"), "{plain}");
+    let json: serde_json::Value =
+        serde_json::from_slice(&place.run(&["list", "net.peer.ping", "--json"]).stdout).unwrap();
+    assert_eq!(json[0]["needs"], "--peer HOST");
+}
+
+#[test]
 fn a_remote_directory_is_measured_beside_the_scratch_directory_and_left_as_it_was() {
     let (place, remote) = (Place::new(), tempfile::tempdir().unwrap());
     let directory = remote.path().to_str().unwrap();
@@ -283,6 +323,12 @@ fn a_remote_directory_is_measured_beside_the_scratch_directory_and_left_as_it_wa
     let text = stdout(&output);
     assert!(text.contains("file.remote.round_trip") && text.contains("os.syscall.null"), "{}", stderr(&output));
     assert_eq!(std::fs::read_dir(directory).unwrap().count(), 0);
+    // Named, nothing else is measured.
+    let named = place.run(&[&["run", "file.remote", "--remote", directory], &common[..]].concat());
+    let run: serde_json::Value = serde_json::from_slice(&named.stdout).unwrap_or_else(|_| panic!("{}", stderr(&named)));
+    let asked = run["run"]["plan"].as_array().unwrap().iter().filter(|planned| planned["only_input"] == false);
+    let asked: Vec<&str> = asked.map(|planned| planned["probe"].as_str().unwrap()).collect();
+    assert!(!asked.is_empty() && asked.iter().all(|probe| probe.starts_with("file.remote")), "{asked:?}");
     // It is no part of a run without the argument.
     let without = place.run(&[&["run", "os.syscall.null"], &common[..]].concat());
     assert!(!stdout(&without).contains("file.remote.round_trip"));

@@ -18,6 +18,7 @@ mod hazards;
 mod identity;
 mod kernel;
 mod limits;
+mod line_rate;
 mod memory;
 mod microarchitecture;
 mod nics;
@@ -55,6 +56,7 @@ pub fn read(root: &Path) -> Machine {
     let topology = topology::read(root);
     let first = topology::first_allowed(&topology.allowed);
     let (architecture, cpu) = cpu::read(&cpu::Sources { root, cpuid: &cpuid, smbios: &smbios, first });
+    let platform = platform::read(root, architecture, &cpuid);
     let mut machine = Machine {
         identity: String::new(),
         architecture,
@@ -63,9 +65,9 @@ pub fn read(root: &Path) -> Machine {
         memory: memory::read(root, architecture, &smbios),
         disks: disks::disks(root),
         mounts: disks::mounts(root),
-        nics: nics::read(root),
+        nics: nics::read(root, &platform.hypervisor),
         kernel: kernel::read(root),
-        platform: platform::read(root, architecture, &cpuid),
+        platform,
         limits: limits::read(root),
     };
     machine.identity = identity::identity(&machine);

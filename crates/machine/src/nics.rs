@@ -2,9 +2,10 @@
 
 use kelvin_model::{Fact, Nic};
 
+use crate::line_rate;
 use crate::text::Root;
 
-const INTERFACES: &str = "/sys/class/net";
+pub(crate) const INTERFACES: &str = "/sys/class/net";
 /// `ARPHRD_LOOPBACK` of `linux/if_arp.h`, in the file `type`.
 const LOOPBACK: &str = "772";
 /// Bits of the features that a virtio network device and its driver agreed on (virtio 1.3, 5.1.3), and what ethtool
@@ -16,18 +17,24 @@ const VIRTIO_OFFLOADS: [(usize, &str); 5] =
 /// a pair of virtual ones (veth) says 10 Gbit/s, whatever it does.
 const OVER_OTHERS: [&str; 3] = ["bond", "team", "vlan"];
 
-pub(crate) fn read(root: Root<'_>) -> Vec<Nic> {
+/// All interfaces; whether a hypervisor is underneath says what their claims are worth.
+pub(crate) fn read(root: Root<'_>, hypervisor: &Fact<Option<String>>) -> Vec<Nic> {
     let names = root.names(INTERFACES).into_iter();
     // `bonding_masters` is a plain file among the interfaces.
-    names.filter(|name| root.exists(&format!("{INTERFACES}/{name}/mtu"))).map(|name| nic(root, name)).collect()
+    names
+        .filter(|name| root.exists(&format!("{INTERFACES}/{name}/mtu")))
+        .map(|name| nic(root, name, hypervisor))
+        .collect()
 }
 
-fn nic(root: Root<'_>, name: String) -> Nic {
+fn nic(root: Root<'_>, name: String, hypervisor: &Fact<Option<String>>) -> Nic {
     let file = |what: &str| format!("{INTERFACES}/{name}/{what}");
     let loopback = root.text(&file("type")).as_deref() == Some(LOOPBACK);
+    let (driver, bits_per_second) = (driver(root, &name, loopback), speed(root, &name, loopback));
     Nic {
-        driver: driver(root, &name, loopback),
-        bits_per_second: speed(root, &name, loopback),
+        line_rate: line_rate::of(root, &name, &bits_per_second, &driver, hypervisor),
+        driver,
+        bits_per_second,
         mtu: root.fact(&file("mtu"), |text| text.parse().ok()),
         state: root.fact(&file("operstate"), |text| match text {
             // Loopback keeps no operational state; the kernel prints it as unknown.

@@ -89,6 +89,7 @@ fn a_virtual_machine_recorded() {
     is(&eth0.driver, "virtio_net");
     is(&eth0.mtu, 1400_u32);
     unknown(&eth0.bits_per_second, "states no speed");
+    unknown(&eth0.line_rate, "states no speed");
     is(&eth0.offloads, ["tx-checksum", "rx-checksum", "tso", "mergeable-rx-buffers"].map(String::from));
     is(&machine.kernel.release, "6.18.44-fc-v657");
     is(&machine.kernel.distribution, "Debian GNU/Linux 12 (bookworm)");
@@ -160,6 +161,7 @@ fn a_bare_server_with_two_sockets() {
     assert_eq!(machine.mounts[1].target, "/srv/data one");
     assert_eq!(machine.nics.len(), 1, "bonding_masters is no interface");
     is(&machine.nics[0].bits_per_second, 25e9);
+    is(&machine.nics[0].line_rate, 25e9);
     is(&machine.nics[0].driver, "mlx5_core");
     is(&machine.kernel.preemption, "dynamic (voluntary)");
     is(&machine.kernel.timer_hz, 250_u32);
@@ -264,6 +266,7 @@ fn a_container_with_limits_on_a_busy_laptop() {
     is(&machine.kernel.preemption, "dynamic (full)");
     is(&machine.kernel.scheduler, "sched_ext (lavd)");
     is(&machine.nics[0].driver, "veth");
+    unknown(&machine.nics[0].line_rate, "has no device behind it");
 
     let found = hazards_of(&tree, &machine, "/tmp");
     assert_eq!(

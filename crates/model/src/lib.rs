@@ -6,6 +6,7 @@
 //! Base units: time in nanoseconds, rates in units per second, sizes in bytes; see [`Unit`].
 #![forbid(unsafe_code)]
 
+mod bound;
 mod case;
 mod event;
 mod hazard;
@@ -18,7 +19,9 @@ mod readings;
 mod reference;
 mod run;
 mod study;
+mod way;
 
+pub use bound::{Bound, BoundRecord};
 pub use case::{Case, Value};
 pub use event::Event;
 pub use hazard::{Hazard, Severity};
@@ -39,3 +42,4 @@ pub use run::{
     RunSettings, RunStatus,
 };
 pub use study::{Conclusion, StudyResult};
+pub use way::Way;

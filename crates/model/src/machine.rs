@@ -278,12 +278,20 @@ pub struct Nic {
     pub driver: Fact<String>,
     /// Speed that it claims, bits per second.
     pub bits_per_second: Fact<f64>,
+    /// Bits per second that its line carries: what it claims where a line stands behind the claim, which nothing can exceed.
+    #[serde(default = "no_line_rate")]
+    pub line_rate: Fact<f64>,
     /// Largest payload of a frame.
     pub mtu: Fact<u32>,
     /// `up`, `down`.
     pub state: Fact<String>,
     /// Offloads that are on: `tx-checksum`, `tso`, `gro`.
     pub offloads: Fact<Vec<String>>,
+}
+
+/// Of interfaces in runs that were stored before this was asked.
+fn no_line_rate() -> Fact<f64> {
+    Fact::unknown("whether a line stands behind what it claims was not asked when this run was made")
 }
 
 /// Kernel and distribution.

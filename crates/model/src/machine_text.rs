@@ -200,6 +200,10 @@ impl Rows {
         let label = |what: &str| format!("{} {what}", nic.name);
         self.push(GROUP, &label("driver"), &nic.driver, String::clone);
         self.push(GROUP, &label("claimed speed"), &nic.bits_per_second, |rate| bit_rate(*rate));
+        // Without a claim the reason would be the same.
+        if nic.bits_per_second.get().is_some() {
+            self.push(GROUP, &label("line rate"), &nic.line_rate, |rate| bit_rate(*rate));
+        }
         self.push(GROUP, &label("MTU"), &nic.mtu, |bytes| format!("{bytes} B"));
         self.push(GROUP, &label("state"), &nic.state, String::clone);
         self.push(GROUP, &label("offloads"), &nic.offloads, |names| {

@@ -3,7 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Canary, Case, Event, Fact, Hazard, Machine, Metric, Name, PredictionRecord, Reading, StudyResult};
+use crate::{
+    Bound, BoundRecord, Canary, Case, Event, Fact, Hazard, Machine, Metric, Name, PredictionRecord, Reading,
+    StudyResult, Way,
+};
 
 /// Version of the stored format. A format is never edited, only followed by the next one.
 pub const FORMAT: u32 = 1;
@@ -38,6 +41,12 @@ pub struct Outline {
     /// The block canary over the chain canary, each in its steady state, in earlier runs of this machine, oldest first:
     /// what a whole core is.
     pub learned_core: Vec<f64>,
+    /// The way to the agent of another host, if one was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub way: Option<Way>,
+    /// What the hardware bounds, where that is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bounds: Vec<BoundRecord>,
 }
 
 /// One probe at one case that a run sets out to measure.
@@ -286,6 +295,12 @@ impl Run {
     /// The prediction kept for a metric at a case.
     pub fn prediction(&self, metric: &str, case: &Case) -> Option<&PredictionRecord> {
         self.predictions.iter().find(|record| record.metric == *metric && record.case == *case)
+    }
+
+    /// What the hardware lets a metric be at a case at most, where that is known.
+    pub fn bound(&self, metric: &str, case: &Case) -> Option<&Bound> {
+        let mut records = self.outline.bounds.iter();
+        records.find(|record| record.metric == *metric && record.case == *case).map(|record| &record.bound)
     }
 
     /// Whether the kernel's clock source changed while it ran.

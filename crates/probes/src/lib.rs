@@ -16,11 +16,16 @@ mod published;
 mod testing;
 mod truth;
 
-use kelvin_harness::Probe;
+use kelvin_harness::{Bounded, Probe};
 
 /// All probes, in the order of reports.
 pub fn all() -> Vec<&'static Probe> {
     [cpu::PROBES, os::PROBES, memory::PROBES, file::PROBES, net::PROBES, truth::PROBES].concat()
+}
+
+/// The metrics that hardware bounds, each at most once.
+pub fn bounded() -> Vec<&'static Bounded> {
+    net::BOUNDED.to_vec()
 }
 
 /// Takes away what probes left behind whose processes were killed, because the run was interrupted or they took too long: what

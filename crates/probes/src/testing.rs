@@ -9,12 +9,13 @@ pub(crate) fn machine() -> Machine {
     Machine { architecture: Name::new("x86_64"), ..Machine::unknown("a test") }
 }
 
-/// An interface of which nothing is known but its name and what it claims to carry in bits per second.
+/// An interface of which nothing is known but its name and what it claims to carry, and carries, in bits per second.
 pub(crate) fn nic(name: &str, bits: Fact<f64>) -> Nic {
     Nic {
         name: name.into(),
         driver: Fact::unknown("a test"),
-        bits_per_second: bits,
+        bits_per_second: bits.clone(),
+        line_rate: bits,
         mtu: Fact::unknown("a test"),
         state: Fact::unknown("a test"),
         offloads: Fact::unknown("a test"),

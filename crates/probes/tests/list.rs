@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use kelvin_harness::{Effort, Facts, Kind, MeasuredValue, Probe};
-use kelvin_model::{Basis, Case, Metric, Prediction, Unit};
-use kelvin_probes::all;
+use kelvin_model::{Basis, Better, Case, Metric, Prediction, Unit};
+use kelvin_probes::{all, bounded};
 
 /// Shortest text that says anything, in characters.
 const LEAST_TEXT: usize = 40;
@@ -233,6 +233,19 @@ fn what_an_earlier_study_measured_is_predicted_and_everything_else_predicted_or_
     }
     assert!(problems.is_empty(), "{problems:#?}");
     assert!(seeds > 0, "no probe measures what an earlier study measured");
+}
+
+#[test]
+fn what_is_bounded_is_a_metric_of_the_list_and_each_once() {
+    let metrics: BTreeSet<&str> =
+        all().into_iter().flat_map(|probe| probe.metrics).map(|metric| metric.id.as_str()).collect();
+    let bounded = bounded();
+    let ids: BTreeSet<&str> = bounded.iter().map(|bounded| bounded.metric.id.as_str()).collect();
+    assert_eq!(ids.len(), bounded.len(), "one of {ids:?} has two bounds");
+    assert!(ids.is_subset(&metrics), "{ids:?}");
+    for one in bounded {
+        assert_ne!(one.metric.better, Better::Lower, "{}: what is best when it is low has no most", one.metric.id);
+    }
 }
 
 #[test]

@@ -77,9 +77,10 @@ pub fn no_number(outcome: &Outcome, metric_unit: Unit) -> Option<(&'static str, 
         Outcome::Invalid(ceiling) => Some((
             "invalid",
             format!(
-                "{} is beyond what is possible ({}): {}",
+                "{} is beyond what is possible ({}{}); the likely cause: {}",
                 units::plain(ceiling.value, metric_unit),
                 units::plain(ceiling.bound, metric_unit),
+                ceiling.derivation.as_ref().map_or_else(String::new, |derivation| format!(", as {derivation}")),
                 ceiling.likely_cause
             ),
         )),

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use kelvin_model::{
-    Attempt, Batches, Case, FORMAT, Fact, Learned, Machine, Measurement, Metric, Name, Outline, Planned,
+    Attempt, Batches, BoundRecord, Case, FORMAT, Fact, Learned, Machine, Measurement, Metric, Name, Outline, Planned,
     PredictionRecord, Readings, Round, Run, RunStatus,
 };
 
@@ -61,6 +61,9 @@ pub(crate) fn outline(outline: &Outline) -> Checked {
     plan(&outline.plan, &defined)?;
     for (i, row) in outline.learned.iter().enumerate() {
         learned(row, &defined, &format!("learned[{i}]"))?;
+    }
+    for (i, record) in outline.bounds.iter().enumerate() {
+        bound(record, &defined, &format!("bounds[{i}]"))?;
     }
     for (i, &ratio) in outline.learned_core.iter().enumerate() {
         not_negative(&format!("learned_core[{i}]"), ratio)?;
@@ -269,6 +272,16 @@ pub(crate) fn prediction(record: &PredictionRecord, defined: &HashSet<Name>, pat
     }
     for (i, input) in prediction.inputs.iter().enumerate() {
         finite(&format!("{path}.prediction.inputs[{i}].value"), input.value)?;
+    }
+    Ok(())
+}
+
+/// Checks one bound.
+fn bound(record: &BoundRecord, defined: &HashSet<Name>, path: &str) -> Checked {
+    is_defined(&format!("{path}.metric"), record.metric, defined)?;
+    positive(&format!("{path}.bound.most"), record.bound.most)?;
+    for (i, input) in record.bound.inputs.iter().enumerate() {
+        finite(&format!("{path}.bound.inputs[{i}].value"), input.value)?;
     }
     Ok(())
 }

@@ -4,6 +4,8 @@ pub mod discipline;
 pub mod icmp;
 pub mod interface;
 pub mod namespace;
+mod netlink;
+pub mod route;
 pub mod sending;
 pub mod tap;
 

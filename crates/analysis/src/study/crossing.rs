@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use kelvin_model::{Case, Measurement, Run, Value};
 use kelvin_stats::{LEVEL, mean_test, median, t_quantile};
 
+use crate::bounds::broken_bound;
 use crate::gather::Gathered;
 use crate::headlines::{Desk, Settled};
 
@@ -43,6 +44,9 @@ pub(super) fn rounds<'r>(run: &'r Run, desk: &Desk<'_>, metric: &str) -> Vec<(&'
     let of = |measurement: &'r Measurement| {
         let gathered = Gathered::of(measurement, definition, &desk.references);
         let settled = Settled::headline(&gathered, None)?;
+        // Nothing follows from a figure that cannot be.
+        let bound = run.bound(metric, &measurement.planned.case);
+        broken_bound(definition, bound, settled.headline).is_none().then_some(())?;
         Some((&measurement.planned.case, settled.round_headlines))
     };
     measured.filter_map(of).collect()
@@ -64,7 +68,7 @@ pub(super) fn lines(run: &Run, desk: &Desk<'_>, metric: &str, axis: &str) -> Vec
 }
 
 /// All parameters of a case but one: a word alone, a number with its name.
-fn name(case: &Case, axis: &str) -> String {
+pub(super) fn name(case: &Case, axis: &str) -> String {
     let others = case.iter().filter(|(name, _)| **name != *axis);
     let words = others.map(|(name, value)| match value {
         Value::Word(word) => word.to_string(),

@@ -4,10 +4,11 @@
 use std::cmp::Ordering;
 
 use kelvin_model::{Case, Conclusion, Name, Run, StudyResult, Unit};
-use kelvin_stats::{headline, headline_interval, median_ratio};
+use kelvin_stats::{headline, headline_interval};
 
-use super::beyond;
 use super::crossing::{Line, Point, Standing, rounds, standings};
+use super::ratio::Ratio;
+use super::{FULL, beyond};
 use crate::headlines::Desk;
 use crate::result::MetricResult;
 use crate::words::{amount, digits, percent, whole_bytes};
@@ -17,7 +18,7 @@ pub(crate) const CALLS: Name = Name::new("net.rtt");
 pub(crate) const STREAMS: Name = Name::new("net.bandwidth");
 
 /// A small message, of which the bytes cost next to nothing.
-const SMALL: u64 = 64;
+pub(super) const SMALL: u64 = 64;
 /// A large one, as programs that move much use it.
 const LARGE: u64 = 64 << 10;
 /// The protocols, with their names for people.
@@ -27,7 +28,7 @@ const HALF: f64 = 0.5;
 /// Times the smallest message's time from which on the bytes of a message cost more than everything else in it.
 const TWICE: f64 = 2.0;
 /// A share of datagrams lost that is worth saying.
-const LOST: f64 = 0.01;
+pub(super) const LOST: f64 = 0.01;
 
 /// Conclusions on calls and round trips, from `net.rtt.*`, `net.stack.*`, `net.connect` and `net.close`; `None` unless two
 /// of them that belong together were measured.
@@ -57,6 +58,7 @@ pub fn streams(run: &Run) -> Option<StudyResult> {
         .into_iter()
         .chain(more_streams(&rates).into_iter().map(|(_, conclusion)| conclusion))
         .chain(other_ways(&rates))
+        .chain(network.cpu_limited())
         .chain(network.lost())
         .collect();
     let design =
@@ -76,6 +78,7 @@ pub(crate) fn paragraph(run: &Run) -> Option<String> {
         network.connecting(),
         bytes_or_calls(&rates),
         more_streams(&rates).into_iter().find(|(message, _)| *message == LARGE).map(|(_, conclusion)| conclusion),
+        network.cpu_limited(),
     ];
     let said: Vec<String> =
         all.into_iter().flatten().filter(|one| one.holds == Some(true)).map(|one| one.text).collect();
@@ -126,49 +129,6 @@ fn cost_of_bytes(results: &[MetricResult], metric: &str) -> Option<(f64, f64)> {
     let bytes = (large - small) as f64;
     let (low, high) = ((lower - most) / bytes, (upper - least) / bytes);
     (low > 0.0).then_some((low, high))
-}
-
-/// A ratio of medians with its interval, and what it was made from.
-struct Ratio {
-    value: f64,
-    low: f64,
-    high: f64,
-    first: f64,
-    second: f64,
-    test: String,
-}
-
-impl Ratio {
-    /// The second over the first; `None` without two rounds of each.
-    fn of(first: &[f64], second: &[f64]) -> Option<Self> {
-        let (value, low, high) = median_ratio(first, second)?;
-        let test = format!(
-            "ratio of medians with its 95 % interval by Welch's test on logarithms, {} against {} rounds",
-            second.len(),
-            first.len()
-        );
-        Some(Self { value, low, high, first: headline(first), second: headline(second), test })
-    }
-
-    /// `3.61 times (3.40 to 3.80)`.
-    fn times(&self) -> String {
-        format!("{} times ({} to {})", digits(self.value), digits(self.low), digits(self.high))
-    }
-
-    /// `47.6 us against 13.0 us`.
-    fn amounts(&self, unit: Unit) -> String {
-        format!("{} against {}", amount(self.second, unit), amount(self.first, unit))
-    }
-
-    /// That the ratio is above a limit.
-    fn above(self, limit: f64, text: String) -> Conclusion {
-        Conclusion { text, holds: beyond(self.low, self.high, limit), test: self.test }
-    }
-
-    /// That the ratio is below a limit.
-    fn below(self, limit: f64, text: String) -> Conclusion {
-        Conclusion { text, holds: beyond(-self.high, -self.low, -limit), test: self.test }
-    }
 }
 
 struct Network<'r> {
@@ -256,25 +216,57 @@ impl<'r> Network<'r> {
         Some(ratio.above(1.0, text))
     }
 
+    /// Whether a CPU is the limit of streams, whatever they send and how.
+    fn cpu_limited(&self) -> Option<Conclusion> {
+        let all = self.all("net.bandwidth.tcp.busy");
+        let standing = |shares: &[f64]| {
+            let interval = headline_interval(shares, None)?;
+            Some((headline(shares), beyond(interval.lower, interval.upper, FULL)))
+        };
+        let found: Vec<(f64, Option<bool>)> = all.iter().map(|(_, shares)| standing(shares)).collect::<Option<_>>()?;
+        let least = found.iter().map(|(share, _)| *share).reduce(f64::min)?;
+        let holds = match found.iter().all(|(_, is_full)| *is_full == Some(true)) {
+            true => Some(true),
+            false => found.iter().any(|(_, is_full)| *is_full == Some(false)).then_some(false),
+        };
+        let rounds = all.first().map_or(0, |(_, shares)| shares.len());
+        let cases = if all.len() == 1 { "the one case measured".into() } else { format!("all {} cases", all.len()) };
+        Some(Conclusion {
+            text: format!(
+                "TCP streams on this machine are limited by a CPU in {cases}: where most of it is idle, the fullest is busy {} of \
+                 the time",
+                percent(least)
+            ),
+            holds,
+            test: format!("median of {rounds} rounds and its interval against {}, case by case", percent(FULL)),
+        })
+    }
+
     /// Whether datagrams get lost between two processes when the sender does not wait.
     fn lost(&self) -> Vec<Conclusion> {
         let of = |(case, shares): (&Case, Vec<f64>)| {
-            let interval = headline_interval(&shares, None)?;
             let message = case.integer("message").map(whole_bytes)?;
-            Some(Conclusion {
-                text: format!(
-                    "more than {} of datagrams of {message} are lost on this machine if the sender does not wait: {} ({} to {})",
-                    percent(LOST),
-                    percent(headline(&shares)),
-                    percent(interval.lower.max(0.0)),
-                    percent(interval.upper.min(1.0))
-                ),
-                holds: beyond(interval.lower, interval.upper, LOST),
-                test: format!("median of {} rounds and its interval", shares.len()),
-            })
+            let beyond = format!("of datagrams of {message} are lost on this machine if the sender does not wait");
+            lost_beyond(&shares, &beyond)
         };
         self.all("net.bandwidth.udp.lost").into_iter().filter_map(of).collect()
     }
+}
+
+/// That more of something is lost than is worth saying.
+pub(super) fn lost_beyond(shares: &[f64], what: &str) -> Option<Conclusion> {
+    let interval = headline_interval(shares, None)?;
+    Some(Conclusion {
+        text: format!(
+            "more than {} {what}: {} ({} to {})",
+            percent(LOST),
+            percent(headline(shares)),
+            percent(interval.lower.max(0.0)),
+            percent(interval.upper.min(1.0))
+        ),
+        holds: beyond(interval.lower, interval.upper, LOST),
+        test: format!("median of {} rounds and its interval", shares.len()),
+    })
 }
 
 /// The points of so many streams that send in the usual way, by message.

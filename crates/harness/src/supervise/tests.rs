@@ -92,6 +92,8 @@ fn outline(plan: &Plan) -> Outline {
         plan: plan.planned(),
         learned: Vec::new(),
         learned_core: Vec::new(),
+        way: None,
+        bounds: Vec::new(),
     }
 }
 

@@ -64,7 +64,7 @@ pub struct ReadArgs {
     #[command(flatten)]
     pub how: HowArgs,
     /// Blocks to read, from the beginning again at the end of the file [default: all of the file, once]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "seconds")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::from_one, conflicts_with = "seconds")]
     pub count: Option<u64>,
     /// Read for so long, from the beginning again at the end of the file
     #[arg(long, value_name = "TIME", value_parser = any_duration)]
@@ -109,7 +109,7 @@ pub struct WriteArgs {
     #[arg(long, value_name = "BYTES", default_value = "4k", value_parser = block)]
     pub block: usize,
     /// Blocks to write
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::from_one)]
     pub count: Option<u64>,
     /// Bytes to write; what does not fill a block at the end is a shorter one
     #[arg(long, value_name = "BYTES", value_parser = bytes)]

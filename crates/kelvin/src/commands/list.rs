@@ -11,6 +11,7 @@ use crate::cli::ListArgs;
 use crate::fault::{Done, Fault};
 use crate::measure::Here;
 use crate::output;
+use crate::selection::{Needing, Selection};
 
 /// Fewest columns for what a metric is, however narrow the terminal.
 const LEAST_ROOM: usize = 24;
@@ -20,15 +21,21 @@ const LEAST_ROOM: usize = 24;
 struct Line<'a> {
     metric: &'a Metric,
     probe: &'a str,
+    /// The option without which it cannot be measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    needs: Option<&'static str>,
     cases: Vec<&'a kelvin_model::Case>,
 }
 
 /// `kelvin list`.
 pub fn list(args: &ListArgs) -> Done {
     let here = Here::read()?;
-    let kind = if args.studies { Kind::Study } else { Kind::Measure };
-    let probes = kelvin_probes::all();
-    let plan = Plan::new(&probes, kind, &args.names, &here.machine, Effort::Default).map_err(Fault::because)?;
+    let effort = Effort::Default;
+    let plan = if args.studies {
+        Plan::new(&kelvin_probes::all(), Kind::Study, &args.names, &here.machine, effort).map_err(Fault::because)?
+    } else {
+        Selection::of(&args.names, "kelvin list --studies")?.plan_of_all(&here, effort)?
+    };
     let lines = lines(&plan);
     if args.json {
         output::print(|out| {
@@ -42,13 +49,8 @@ pub fn list(args: &ListArgs) -> Done {
             let width = lines.iter().map(|line| line.metric.id.len()).max().unwrap_or(0);
             let room = columns.saturating_sub(width + 2).max(LEAST_ROOM);
             for line in &lines {
-                let cases = match line.cases.len() {
-                    1 if line.cases[0].is_empty() => String::new(),
-                    1 => format!(" ({})", line.cases[0]),
-                    n => format!(" ({n} cases)"),
-                };
                 let mut id = line.metric.id.as_str();
-                for text in wrap(&format!("{}{cases}", line.metric.summary), room) {
+                for text in wrap(&line.words(), room) {
                     writeln!(out, "{id:width$}  {text}")?;
                     id = "";
                 }
@@ -59,6 +61,23 @@ pub fn list(args: &ListArgs) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
+impl Line<'_> {
+    /// What it is, at which cases, and what it needs.
+    fn words(&self) -> String {
+        let cases = match &self.cases[..] {
+            [case] if case.is_empty() => None,
+            [case] => Some(case.to_string()),
+            cases => Some(format!("{} cases", cases.len())),
+        };
+        let needs = self.needs.map(|option| format!("with {option}"));
+        let aside: Vec<String> = cases.into_iter().chain(needs).collect();
+        match aside.is_empty() {
+            true => self.metric.summary.to_string(),
+            false => format!("{} ({})", self.metric.summary, aside.join("; ")),
+        }
+    }
+}
+
 fn lines(plan: &Plan) -> Vec<Line<'_>> {
     let mut lines: Vec<Line<'_>> = Vec::new();
     for unit in plan.units.iter().filter(|unit| !unit.only_input) {
@@ -66,7 +85,10 @@ fn lines(plan: &Plan) -> Vec<Line<'_>> {
         for metric in probe.metrics {
             match lines.iter_mut().find(|line| line.metric.id == metric.id) {
                 Some(line) => line.cases.push(&unit.case),
-                None => lines.push(Line { metric, probe: probe.id, cases: vec![&unit.case] }),
+                None => {
+                    let needs = Needing::of(probe).map(|needing| needing.option);
+                    lines.push(Line { metric, probe: probe.id, needs, cases: vec![&unit.case] });
+                }
             }
         }
     }

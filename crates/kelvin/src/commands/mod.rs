@@ -20,6 +20,7 @@ use kelvin_store::Store;
 
 use crate::cli::{Command, StoreArgs};
 use crate::fault::{Done, Fault};
+use crate::output;
 
 /// Does what the command line says.
 pub fn dispatch(command: Command) -> Done {
@@ -45,8 +46,12 @@ pub fn dispatch(command: Command) -> Done {
     }
 }
 
-/// Opens the store that the command line or the environment names.
+/// Opens the store that the command line or the environment names. The usual one is made with its directories; one that is
+/// named is made in a directory that is there, as every file that is named: elsewhere it would be a slip of the hand.
 fn open_store(args: &StoreArgs) -> Result<Store, Fault> {
+    if let Some(path) = &args.store {
+        output::check_directory(path).map_err(|error| Fault::new(format!("--store {}", path.display()), error))?;
+    }
     Store::open(store_path(args)?).map_err(Fault::because)
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use kelvin_analysis::{Headlines, analyse};
+use kelvin_analysis::analyse;
 use kelvin_model::{Reference, Run};
 use kelvin_report::{CsvSamples, CsvSummary, Html, Json, Markdown, Render, Report, Terminal};
 
@@ -22,8 +22,7 @@ pub fn report(args: &ReportArgs) -> Done {
     }
     let mut run = load(&args.run, &args.store)?;
     if args.repredict {
-        let headlines = Headlines::of(&run);
-        measure::predict(&mut run, &headlines);
+        measure::predict_anew(&mut run);
     }
     let analysis = analyse(&run);
     let probes = explain::texts();

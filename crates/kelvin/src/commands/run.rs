@@ -13,7 +13,8 @@ use kelvin_store::Store;
 use crate::cli::{DestinationArgs, RunArgs, StoreArgs, SweepArgs};
 use crate::commands::{explain, open_store, report};
 use crate::fault::{Done, Fault, WITH_FAILURES};
-use crate::measure::{Finished, Here, Wishes, effort_defaults, measure};
+use crate::measure::{Finished, Here, Places, Wishes, With, effort_defaults, measure};
+use crate::selection::Selection;
 use crate::{output, place, sockets};
 
 /// `kelvin run`.
@@ -25,9 +26,7 @@ pub fn run(args: &RunArgs) -> Done {
         _ => Effort::Default,
     };
     let references = report::references(&args.beside)?;
-    let plan =
-        Plan::new(&kelvin_probes::all(), Kind::Measure, &args.names, &here.machine, effort).map_err(Fault::because)?;
-    let plan = beside(plan, args, &here, effort)?;
+    let plan = Selection::of(&args.names, "kelvin study")?.plan(&args.measure, &here, effort)?;
     let (plan, more) = with_peers(plan, args.peers, &here, effort)?;
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan) + more);
     let wishes = Wishes { mode, budget, rounds, args: &args.measure };
@@ -44,20 +43,6 @@ pub fn sweep(args: &SweepArgs) -> Done {
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan) + more);
     let wishes = Wishes { mode, budget, rounds, args: &args.measure };
     carry_out(here, &plan, &wishes, &Destination::new(&args.to, Vec::new()))
-}
-
-/// The studies that `--remote` and `--peer` ask for, whatever else is measured.
-const REMOTE: &str = "file.remote";
-const OTHER_HOST: &str = "net.peer";
-
-fn beside(plan: Plan, args: &RunArgs, here: &Here, effort: Effort) -> Result<Plan, Fault> {
-    let asked = [(REMOTE, args.measure.remote.is_some()), (OTHER_HOST, args.measure.peer.is_some())];
-    let names: Vec<String> = asked.iter().filter(|(_, asked)| *asked).map(|(name, _)| (*name).to_owned()).collect();
-    if names.is_empty() {
-        return Ok(plan);
-    }
-    let studies = Plan::new(&kelvin_probes::all(), Kind::Study, &names, &here.machine, effort);
-    Ok(plan.and(studies.map_err(Fault::because)?))
 }
 
 /// The studies that `--peers` asks for, the area that they belong to, and how many blocks of time they are given: starting
@@ -114,9 +99,10 @@ pub fn carry_out(here: Here, plan: &Plan, wishes: &Wishes<'_>, to: &Destination<
     to.page.map(output::check_writable).transpose()?;
     let store = to.store.map(open_store).transpose()?;
     let agent = wishes.agent()?;
-    agent.as_ref().map_or(Ok(()), |agent| sockets::grant(&sockets, plan, agent))?;
+    agent.as_ref().map_or(Ok(()), |agent| sockets::grant(&sockets, plan, &agent.host))?;
+    let places = Places::make(wishes.args)?;
     announce(plan, wishes, store.as_ref(), to.page);
-    let finished = measure(here, plan, wishes, agent, store.as_ref())?;
+    let finished = measure(here, plan, wishes, With { places, agent }, store.as_ref())?;
     show(finished, to)
 }
 

@@ -6,6 +6,7 @@ use crate::cli::StudyArgs;
 use crate::commands::run::{self, Destination};
 use crate::fault::{Done, Fault};
 use crate::measure::{Here, Wishes};
+use crate::selection::Needing;
 
 /// Seconds and rounds of a study if the command line does not say.
 const BUDGET: f64 = 60.0;
@@ -27,6 +28,9 @@ pub fn study(args: &StudyArgs) -> Done {
             known.join(", ")
         ))
     })?;
+    if let Some(needing) = Needing::of(chosen) {
+        needing.check(chosen.id, &args.measure)?;
+    }
     // A study is what it is; a measure has points that a plain run leaves out.
     let effort = if chosen.kind == Kind::Study { Effort::Default } else { Effort::Thorough };
     let plan =

@@ -11,7 +11,7 @@ use kelvin_model::{
 use kelvin_sys::net;
 
 use super::axes::{MESSAGE, SMALL, message};
-use super::bulk::{Bulk, Plan, Totals, placed};
+use super::bulk::{Bulk, Known, Plan, Totals, placed};
 use super::link::{LARGEST_DATAGRAM, Link, Protocol};
 use super::sender::Way;
 use super::stream;
@@ -38,6 +38,12 @@ const fn metric(id: &'static str, summary: &'static str) -> Metric {
 static TCP_METRIC: Metric = metric("net.bandwidth.tcp", "Bytes per second that arrive at another process over TCP")
     .over([Some(MESSAGE), Some(STREAMS), Some(WAY)])
     .seed();
+static TCP_BUSY: Metric = metric(
+    "net.bandwidth.tcp.busy",
+    "Share of the time that the ends of the streams kept a CPU busy, of the CPU where that was most",
+)
+.over([Some(MESSAGE), Some(STREAMS), Some(WAY)])
+.unit(Unit::Ratio, Better::Neither);
 static UNIX_METRIC: Metric =
     metric("net.bandwidth.unix", "Bytes per second that arrive at another process over Unix stream sockets").over([
         Some(MESSAGE),
@@ -68,11 +74,16 @@ pub(super) static TCP: Probe = Probe {
     summary: "Bytes from one process to another over TCP, by message, streams and way of sending",
     kind: Kind::Measure,
     method: METHOD,
-    metrics: &[&TCP_METRIC],
+    metrics: &[&TCP_METRIC, &TCP_BUSY],
     inputs: &["net.stream.tcp"],
     cases: tcp_cases,
     run: |bench, case| run(bench, case, Protocol::Tcp),
-    predict: |facts, _, case| predict(facts, case, Protocol::Tcp),
+    predict: |facts, metric, case| match metric.id == TCP_METRIC.id {
+        true => predict(facts, case, Protocol::Tcp),
+        false => {
+            Err(NoPrediction::because("it is full where nothing but a CPU is the limit, which it is there to tell"))
+        }
+    },
 };
 
 pub(super) static UDP: Probe = Probe {
@@ -187,11 +198,14 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Sto
     let settled = bulk.settle()?;
     let windows = watch(&bulk, bench.slice())?;
     let (first, last) = (windows[0], windows[windows.len() - 1]);
-    let words = bulk.finish()?;
+    let Known { words, fullest } = bulk.finish()?;
     bench.note(format!("{words}; the first {:.0} ms are left out", settled.as_secs_f64() * 1e3));
     let rates = windows.windows(2).map(|pair| pair[1].rate_since(&pair[0])).collect();
     match protocol {
-        Protocol::Tcp => bench.record(&TCP_METRIC, rates),
+        Protocol::Tcp => {
+            bench.record(&TCP_METRIC, rates);
+            bench.record(&TCP_BUSY, vec![fullest]);
+        }
         Protocol::Unix => bench.record(&UNIX_METRIC, rates),
         Protocol::Udp => {
             let nothing = || Stop::fail("no datagram arrived");

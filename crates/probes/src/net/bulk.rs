@@ -147,6 +147,15 @@ struct Ended {
     achieved: Option<String>,
 }
 
+/// What is known of streams that have ended.
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// Their sockets, and how busy each end was, in words.
+    pub words: String,
+    /// The share of the time that the ends of streams on one CPU kept it busy, of the CPU where that was most.
+    pub fullest: f64,
+}
+
 /// Streams under way. Dropped, they are cut off.
 #[derive(Debug)]
 pub(crate) struct Bulk {
@@ -249,8 +258,11 @@ impl Bulk {
         })
     }
 
-    /// Ends the streams; what is known of them, in words.
-    pub(crate) fn finish(mut self) -> std::result::Result<String, Stop> {
+    /// Ends the streams; what is known of them.
+    ///
+    /// # Errors
+    /// What went wrong at either end.
+    pub(crate) fn finish(mut self) -> std::result::Result<Known, Stop> {
         let link = self.links[0].describe()?;
         self.stop.store(true, Ordering::Relaxed);
         let mut parts = vec![link];
@@ -273,7 +285,7 @@ impl Bulk {
         }
         parts.push(busy_words(&ends));
         parts.dedup();
-        Ok(parts.join("; "))
+        Ok(Known { words: parts.join("; "), fullest: loads(&ends).map(|(_, load)| load).fold(0.0, f64::max) })
     }
 
     /// Lets the receivers see the end.
@@ -301,18 +313,26 @@ struct End {
     used: Use,
 }
 
+fn share(used: Use) -> f64 {
+    used.busy as f64 / used.passed.max(1) as f64
+}
+
+/// The CPUs that the ends were on, each with the share of the time that they kept it busy.
+fn loads(ends: &[End]) -> impl Iterator<Item = (u32, f64)> {
+    let mut cpus: Vec<u32> = ends.iter().map(|end| end.cpu).collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    let load = |cpu| ends.iter().filter(|end| end.cpu == cpu).map(|end| share(end.used)).sum::<f64>();
+    cpus.into_iter().map(move |cpu| (cpu, load(cpu)))
+}
+
 /// How busy each end was, and which CPUs were full, in words.
 fn busy_words(ends: &[End]) -> String {
-    let share = |used: Use| used.busy as f64 / used.passed.max(1) as f64;
     let each: Vec<String> = ends
         .iter()
         .map(|end| format!("{} on CPU {} {:.0} % busy", end.what, end.cpu, 100.0 * share(end.used)))
         .collect();
-    let mut cpus: Vec<u32> = ends.iter().map(|end| end.cpu).collect();
-    cpus.sort_unstable();
-    cpus.dedup();
-    let load = |cpu: &u32| ends.iter().filter(|end| end.cpu == *cpu).map(|end| share(end.used)).sum::<f64>();
-    let full: Vec<String> = cpus.iter().filter(|cpu| load(cpu) >= FULL).map(u32::to_string).collect();
+    let full: Vec<String> = loads(ends).filter(|&(_, load)| load >= FULL).map(|(cpu, _)| cpu.to_string()).collect();
     let each = each.join(", ");
     if full.is_empty() { each } else { format!("{each}: CPU-limited, CPU {} is full", full.join(" and ")) }
 }
@@ -468,7 +488,8 @@ mod tests {
             let under_way = 2 * 4096;
             assert!(after.sent + under_way >= after.bytes && after.sent_since(&before) > 0.0, "{after:?}");
             assert_eq!(after.lost_since(&before).is_some(), protocol == Protocol::Udp);
-            let words = bulk.finish().unwrap();
+            let Known { words, fullest } = bulk.finish().unwrap();
+            assert!(fullest > 0.0 && fullest < 1.5, "{fullest}");
             assert!(words.contains("receiver on CPU") && words.contains("% busy"), "{words}");
             assert_eq!(words.contains("completed as copied"), way == Way::ZeroCopy, "{words}");
         }
@@ -516,6 +537,9 @@ mod tests {
         let words = busy_words(&[end("sender", 0, 50), end("receiver", 0, 47)]);
         assert!(words.ends_with("CPU-limited, CPU 0 is full"), "{words}");
         assert!(!busy_words(&[end("sender", 0, 50), end("receiver", 1, 47)]).contains("limited"));
+        let both: Vec<(u32, f64)> =
+            loads(&[end("sender", 0, 50), end("receiver", 1, 25), end("sender", 1, 50)]).collect();
+        assert_eq!(both, [(0, 0.5), (1, 0.75)]);
     }
 
     #[test]

@@ -56,7 +56,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     let before = bulk.totals()?;
     bench.time_in_turn([&METRIC], |clock| Ok([echo.timed(clock)?]))?;
     let rate = bulk.totals()?.rate_since(&before);
-    let words = bulk.finish()?;
+    let words = bulk.finish()?.words;
     bench.note_on_last(format!(
         "other end on CPU {far}; the stream carried {:.2} GB/s meanwhile; {words}; of the messages: {}",
         rate / 1e9,

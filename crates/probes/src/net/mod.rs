@@ -18,7 +18,7 @@ mod stack;
 mod stream;
 mod wake;
 
-use kelvin_harness::Probe;
+use kelvin_harness::{Bounded, Probe};
 
 pub(crate) static PROBES: &[&Probe] = &[
     &stack::TCP,
@@ -48,3 +48,7 @@ pub(crate) static PROBES: &[&Probe] = &[
     &peer::rtt::PROBE,
     &peer::loaded::PROBE,
 ];
+
+/// What the link to another host bounds.
+pub(crate) static BOUNDED: &[&Bounded] =
+    &[&peer::bandwidth::BOUNDED, &peer::message::BOUNDED, &peer::datagrams::BOUNDED, &peer::datagrams::OFFERED_BOUNDED];

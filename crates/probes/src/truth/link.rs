@@ -89,7 +89,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let before = (bulk.totals()?, shaper.counts()?);
     std::thread::sleep(TIME);
     let after = (bulk.totals()?, shaper.counts()?);
-    let words = bulk.finish()?;
+    let words = bulk.finish()?.words;
     let let_through = payload_since(&after.1, &before.1);
     let arrived = after.0.bytes_since(&before.0);
     bench.note(format!(

@@ -1,7 +1,12 @@
-// Makes ../echarts.deflate.txt: `npm ci && npm run build` in this directory.
+// Makes ../echarts.deflate.txt and the sums of what it was made from and of itself: `npm ci && npm run build` in this
+// directory. `npm run check` says whether it would be made as it is.
 import { build } from 'esbuild';
+import { createHash } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
-import { constants, deflateRawSync } from 'node:zlib';
+import { constants, deflateRawSync, inflateRawSync } from 'node:zlib';
+
+const MADE = '../echarts.deflate.txt';
+const FROM = ['build.mjs', 'charts.mjs', 'package.json', 'package-lock.json'];
 
 // The official build begins with the notices of all that goes into it.
 const official = await readFile('node_modules/echarts/dist/echarts.min.js', 'utf8');
@@ -19,6 +24,17 @@ const { outputFiles: [bundle] } = await build({
   banner: { js: notices.join('\n') },
   legalComments: 'none',
 });
-const packed = deflateRawSync(bundle.contents, { level: constants.Z_BEST_COMPRESSION, memLevel: 9 });
-await writeFile('../echarts.deflate.txt', packed.toString('base64'));
-console.log(`${bundle.contents.length} bytes, ${packed.length} deflated`);
+
+if (process.argv.includes('--check')) {
+  // Another zlib may deflate the same in other words.
+  const made = inflateRawSync(Buffer.from(await readFile(MADE, 'ascii'), 'base64'));
+  if (!made.equals(bundle.contents)) throw new Error('echarts.deflate.txt is not what is made here: run npm run build');
+  console.log(`echarts.deflate.txt is what is made here: ${bundle.contents.length} bytes`);
+} else {
+  const packed = deflateRawSync(bundle.contents, { level: constants.Z_BEST_COMPRESSION, memLevel: 9 });
+  await writeFile(MADE, packed.toString('base64'));
+  // In the format of sha256sum(1), which checks them without node.
+  const sum = async (file) => `${createHash('sha256').update(await readFile(file)).digest('hex')}  ${file}\n`;
+  await writeFile('SHA256SUMS', (await Promise.all([...FROM, MADE].map(sum))).join(''));
+  console.log(`${bundle.contents.length} bytes, ${packed.length} deflated`);
+}

@@ -29,6 +29,7 @@ pub fn machine() -> Machine {
             name: "eth0".into(),
             driver: Fact::known("virtio_net".into(), "/sys/class/net/eth0/device/driver"),
             bits_per_second: Fact::unknown("virtio states no speed"),
+            line_rate: Fact::unknown("virtio states no speed"),
             mtu: Fact::known(1500, "/sys/class/net/eth0/mtu"),
             state: Fact::known("up".into(), "/sys/class/net/eth0/operstate"),
             offloads: Fact::unknown("not asked for"),

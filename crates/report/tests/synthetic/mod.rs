@@ -313,6 +313,8 @@ fn outline(metrics: Vec<Metric>, plan: Vec<Planned>) -> Outline {
         plan,
         learned: Vec::new(),
         learned_core: Vec::new(),
+        way: None,
+        bounds: Vec::new(),
     }
 }
 

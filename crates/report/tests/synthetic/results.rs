@@ -327,7 +327,7 @@ fn bandwidths() -> Vec<MetricResult> {
                 let impossible = metric.id == "mem.bandwidth.fill" && cpus == "all" && bytes == 128 << 20;
                 results.push(if impossible {
                     let likely_cause = "the working set was served from a cache".into();
-                    let ceiling = Ceiling { value: 391e9, bound: 307.2e9, likely_cause };
+                    let ceiling = Ceiling { value: 391e9, bound: 307.2e9, derivation: None, likely_cause };
                     without_number(metric, case, Outcome::Invalid(ceiling))
                 } else if bytes == 128 << 20 && metric.id != "mem.bandwidth.triad" {
                     predicted(metric, case, value, 0.011, if cpus == "one" { 21e9 } else { 38e9 })

@@ -122,6 +122,8 @@ pub fn sample_outline(id: &str) -> Outline {
             within: vec![0.25, 0.5, 0.125],
         }],
         learned_core: vec![0.39, 0.41],
+        way: None,
+        bounds: Vec::new(),
     }
 }
 
@@ -234,6 +236,10 @@ fn sample_machine() -> Machine {
             name: "eth0".into(),
             driver: known("virtio_net".into()),
             bits_per_second: known(1e10),
+            // What a run has for it that was stored before it was asked, as those of the fixtures were.
+            line_rate: Fact::unknown(
+                "whether a line stands behind what it claims was not asked when this run was made",
+            ),
             mtu: known(1500),
             offloads: known(vec!["tx-tcp-segmentation".into()]),
             state: known("up".into()),

@@ -3,20 +3,16 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{FromRawFd, OwnedFd};
 
-use crate::{Error, Result, check};
+use super::netlink::{self, DONE, FAILED, HEADER, REQUEST, attribute, half, message, refused, word};
+use crate::{Error, Result};
 
 /// `RTM_NEWQDISC`, `RTM_GETQDISC` of `linux/rtnetlink.h`.
 const NEW_DISCIPLINE: u16 = 36;
 const GET_DISCIPLINE: u16 = 38;
 /// `NLM_F_REQUEST`, and `NLM_F_DUMP`: all of them, because to ask for one is answered differently by older kernels.
-const REQUEST_ALL: u16 = 0x1 | 0x300;
-/// `NLMSG_ERROR`, `NLMSG_DONE`.
-const FAILED: u16 = 2;
-const DONE: u16 = 3;
-/// Bytes of `struct nlmsghdr` and of `struct tcmsg`, and where in them length, type, interface and parent are.
-const HEADER: usize = 16;
+const REQUEST_ALL: u16 = REQUEST | 0x300;
+/// Bytes of `struct tcmsg`, and where in a message interface and parent are.
 const ABOUT: usize = 20;
 const INTERFACE: usize = HEADER + 4;
 const PARENT: usize = HEADER + 12;
@@ -60,11 +56,7 @@ impl Discipline {
     /// An interface that is not there; a kernel without rtnetlink.
     pub fn of(interface: &str) -> Result<Self> {
         let name = CString::new(interface).map_err(|_| Error::from_raw_os_error(libc::EINVAL))?;
-        // SAFETY: takes no pointers.
-        let descriptor =
-            check(unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE) })?;
-        // SAFETY: the descriptor was just made and nothing else owns it.
-        let kernel = File::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
+        let kernel = netlink::open()?;
         // SAFETY: the name is terminated and outlives the call.
         let interface = match unsafe { libc::if_nametoindex(name.as_ptr()) } {
             0 => return Err(Error::last_os_error()),
@@ -83,17 +75,14 @@ impl Discipline {
         loop {
             let length = self.kernel.read(&mut self.answer)?;
             let mut rest = &self.answer[..length];
-            while let Some(message) = next(&mut rest, message_length) {
+            while let Some(message) = message(&mut rest) {
                 match half(message, 4) {
                     Some(DONE) => {
                         let missing =
                             || Error::new(std::io::ErrorKind::NotFound, "the interface has no discipline that counts");
                         return found.ok_or_else(missing);
                     }
-                    Some(FAILED) => {
-                        let code = word(message, HEADER).map_or(libc::EIO, |code| (code as i32).wrapping_neg());
-                        return Err(Error::from_raw_os_error(code));
-                    }
+                    Some(FAILED) => return Err(refused(message)),
                     Some(NEW_DISCIPLINE) => found = found.or(self.outermost(message)),
                     _ => {}
                 }
@@ -128,41 +117,6 @@ fn counts(attributes: &[u8]) -> Option<Counts> {
         packets: word(basic, 8)?,
         drops: attribute(statistics, QUEUE).and_then(|queue| word(queue, DROPS)).unwrap_or(0),
     })
-}
-
-/// The content of the first attribute of this type.
-fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
-    while let Some(one) = next(&mut attributes, attribute_length) {
-        // The upper two bits say how its content is written.
-        if half(one, 2)? & 0x3fff == wanted {
-            return one.get(4..);
-        }
-    }
-    None
-}
-
-/// Takes what is next: it begins with its own length, and what follows begins at a multiple of four bytes.
-fn next<'a>(rest: &mut &'a [u8], length: fn(&[u8]) -> Option<usize>) -> Option<&'a [u8]> {
-    let length = length(rest).filter(|&length| length >= 4)?;
-    let one = rest.get(..length)?;
-    *rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
-    Some(one)
-}
-
-fn message_length(bytes: &[u8]) -> Option<usize> {
-    word(bytes, 0).map(|length| length as usize)
-}
-
-fn attribute_length(bytes: &[u8]) -> Option<usize> {
-    half(bytes, 0).map(usize::from)
-}
-
-fn half(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..)?.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes))
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
 #[cfg(test)]

@@ -2,16 +2,14 @@
 //!
 //! It must not be taken for the speed of the link alone: either host can be the limit.
 
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Axis, AxisScale, Basis, Better, Canaries, Case, Metric, NoPrediction, Prediction, Treatment, Unit};
+use kelvin_harness::{Bench, Bounded, Effort, Kind, Method, Probe, Stop};
+use kelvin_model::{Axis, AxisScale, Better, Canaries, Case, Metric, NoPrediction, Treatment};
 use kelvin_wire::message::Direction;
 
-use super::AGENT;
 use super::streams::{MESSAGE, Wanted, stream};
 use super::watched::{FEWEST, share};
-use crate::claimed::fastest_link;
+use super::{AGENT, link_rate};
 use crate::net::sender::Way;
-use crate::predict::Predicting;
 
 /// Connections at a time, each with a thread at either end.
 const STREAMS: Axis = Axis::new("streams", "streams, each a thread", AxisScale::Linear);
@@ -58,12 +56,10 @@ pub(in crate::net) static PROBE: Probe = Probe {
               was asked for and obtained, TCP_INFO of both ends and the interfaces are noted. How busy either host was is measured in the same \
               windows: its busiest thread of the test, and its fullest CPU by the kernel's own account (/proc/stat), which also \
               has the packets in it. A host that is the limit is named.",
-        prediction: "What the fastest interface of this machine claims x payload / bytes on the wire of a packet: with \
-                     timestamps (MTU - 52) / (MTU + 38) of Ethernet. None if no interface has a rate, as virtual ones have \
-                     none. Unremarkable from three quarters of it up to all of it.",
+        prediction: link_rate::STREAM_PREDICTION,
         not_for: "The speed of the link where a host is the limit: it is said then that it is CPU-limited.",
         pitfalls: &[
-            "A shaper on the way counts other bytes than the wire does, and the claim of the interface knows nothing of it.",
+            "A shaper on the way counts other bytes than the wire does, and the rate of the line knows nothing of it.",
             "Loss: segments that were sent again are noted, by the end that sent them.",
             AGENT,
         ],
@@ -79,8 +75,17 @@ pub(in crate::net) static PROBE: Probe = Probe {
     },
     run,
     predict: |facts, metric, _| match metric.id == METRIC.id {
-        true => predict(facts),
+        true => link_rate::predict(facts),
         false => Err(NoPrediction::because("it depends on which of the link and the two hosts is the slowest")),
+    },
+};
+
+/// Whatever the streams. What comes from the agent may come in by another interface than the one by which packets to it leave.
+pub(in crate::net) static BOUNDED: Bounded = Bounded {
+    metric: &METRIC,
+    most: |hardware, case| match case.word(&DIRECTION.name) {
+        Some("from_agent") => None,
+        _ => link_rate::bound(hardware, link_rate::BARE_STREAM),
     },
 };
 
@@ -107,39 +112,4 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     bench.record(&BUSY_HERE, vec![streamed.busy[0].fullest()]);
     bench.record(&BUSY_THERE, vec![streamed.busy[1].fullest()]);
     Ok(())
-}
-
-fn predict(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
-    let Some((claimed, interface)) = fastest_link(facts.machine()) else {
-        return Err(NoPrediction::because("no interface of this machine has a rate that is known"));
-    };
-    let Some(&mtu) = interface.mtu.get() else {
-        return Err(NoPrediction::because(format!("the MTU of {} is not known", interface.name)));
-    };
-    let share = payload_share(mtu);
-    let value = claimed.value * share;
-    let derivation = format!("{:.1} MB/s x ({mtu} - 52) / ({mtu} + 38) = {:.1} MB/s", claimed.value / 1e6, value / 1e6);
-    Ok(Predicting::between(Basis::Derived, value, value * 0.75, value)
-        .formula("link rate x (MTU - 52) / (MTU + 38)")
-        .input(claimed)
-        .constant("MTU", f64::from(mtu), Unit::Bytes, "the same interface")
-        .source("IEEE 802.3: preamble 8, header 14, check sequence 4, gap 12 bytes; IP 20, TCP 20, timestamps 12 bytes")
-        .derived_as(derivation))
-}
-
-/// The share of the bytes on an Ethernet that is payload of TCP with timestamps.
-fn payload_share(mtu: u32) -> f64 {
-    (f64::from(mtu) - 52.0) / (f64::from(mtu) + 38.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_payload_of_an_ethernet_is_as_it_is_known() {
-        // 941.48 Mbit/s of a gigabit link, as every iperf3 on one shows.
-        assert!((payload_share(1500) - 0.941_482).abs() < 1e-6);
-        assert!((payload_share(9000) - 0.990_04).abs() < 1e-5);
-    }
 }

@@ -8,13 +8,16 @@ use std::net::UdpSocket;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Axis, AxisScale, Basis, Better, Canaries, Case, Metric, NoPrediction, Prediction, Treatment, Unit};
+use kelvin_harness::{Bench, Bounded, Effort, Facts, Hardware, Kind, Method, Probe, Stop};
+use kelvin_model::{
+    Axis, AxisScale, Basis, Better, Bound, Canaries, Case, Input, Metric, NoPrediction, Prediction, Treatment, Unit,
+};
 use kelvin_sys::clock::monotonic;
 use kelvin_wire::message::Direction;
 use kelvin_wire::numbered::NUMBER;
 
 use super::bandwidth::{self, streams};
+use super::link_rate::{self, Carried, Packets, Payload, STREAM};
 use super::pace::Pace;
 use super::watched::{FEWEST, Moving, Watched, Window, busy, busy_words, share};
 use super::{AGENT, client, over, stopped, told};
@@ -140,6 +143,16 @@ pub(in crate::net) static OFFERED_PROBE: Probe = Probe {
     },
 };
 
+pub(in crate::net) static BOUNDED: Bounded =
+    Bounded { metric: &ARRIVED, most: |hardware, case| bound(hardware, case.integer(&MESSAGE.name)?) };
+
+pub(in crate::net) static OFFERED_BOUNDED: Bounded =
+    Bounded { metric: &OFFERED_ARRIVED, most: |hardware, _| bound(hardware, PACKET) };
+
+fn bound(hardware: Hardware<'_>, bytes: u64) -> Option<Bound> {
+    link_rate::bound(hardware, Payload::Datagrams(bytes))
+}
+
 const INPUTS: &[&str] = &["net.peer.bandwidth", "net.stream.udp"];
 
 const METHOD: Method = Method {
@@ -151,10 +164,12 @@ const METHOD: Method = Method {
           agent's host and found no room in its socket, whose buffer is 4 MiB where the system allows it. What was really sent \
           stands beside what was to be offered; what this host could not offer for 10 ms is not made up for. How busy both hosts \
           were is noted, and a full CPU is named.",
-    prediction: "What TCP gets through (net.peer.bandwidth) times the payload of a datagram's packet over that of TCP's on an \
-                 Ethernet, or what the slower end can do, taken from both ends on this host (net.stream.udp), or what is \
-                 offered: the least of them. An offer of less than half of the others should arrive but for a twentieth; \
-                 otherwise unremarkable within a factor of two.",
+    prediction: "What the link carries of datagrams, or what the slower end can do, taken from both ends on this host \
+                 (net.stream.udp), or what is offered: the least of them. What the link carries is the rate of the line by which \
+                 packets leave x payload / bytes on the wire of a datagram's packets, over IPv4 or IPv6; where no line is known \
+                 (see net.peer.bandwidth) what TCP gets through (net.peer.bandwidth) times that share over TCP's. An offer of \
+                 less than half of the others should arrive but for a twentieth; otherwise unremarkable within a factor of two. \
+                 What is more than a known line carries is invalid and no headline.",
     not_for: "The rate at which a network should be used: nothing here makes room for others. A datagram larger than a packet, of \
               which a part that is lost loses the whole.",
     pitfalls: &[
@@ -167,13 +182,8 @@ const METHOD: Method = Method {
     sources: &["iperf3 -u, with -b for what is offered", "netperf UDP_STREAM", "RFC 2544, 26.3: frame loss rate"],
 };
 
-/// Bytes of a datagram that is one packet of an Ethernet over IPv4, and of its headers of IP and UDP.
+/// Bytes of a datagram that is one packet of an Ethernet over IPv4.
 const PACKET: u64 = 1472;
-const HEADERS: f64 = 28.0;
-/// Bytes of an Ethernet beside a packet: preamble, header, check sequence, gap.
-const ETHERNET: f64 = 38.0;
-/// The payload of TCP in a packet of so many bytes, with time stamps.
-const TCP_SHARE: f64 = 1448.0 / (1500.0 + ETHERNET);
 /// Datagrams between two looks at the clock or whether all is over.
 const BURST: u64 = 16;
 /// A call that waits longer than this looks whether all is over.
@@ -263,18 +273,15 @@ fn predict(facts: &Facts<'_>, bytes: u64, offered: Option<f64>) -> Result<Predic
     let of = Case::new().with(&MESSAGE.name, bytes);
     let ends = stream::Ends::of(Protocol::Udp);
     let (send, receive) = (facts.measured(ends.send, &of)?, facts.measured(ends.receive, &of)?);
-    let size = bytes as f64;
-    let link = tcp.value * size / (size + HEADERS + ETHERNET) / TCP_SHARE;
-    let hosts = size * 1e9 / send.value.max(receive.value);
-    let (most, unit) = (link.min(hosts), 1e6);
+    let link = over_link(facts.hardware(), tcp, bytes);
+    let hosts = bytes as f64 * 1e9 / send.value.max(receive.value);
+    let (most, unit) = (link.value.min(hosts), 1e6);
     let value = offered.unwrap_or(f64::INFINITY).min(most);
     let offer = offered.map_or(String::new(), |offered| format!("{:.1} MB/s offered, ", offered / unit));
     let derivation = format!(
-        "the least of {offer}{:.1} MB/s of TCP x ({bytes} / {}) / (1448 / 1538) = {:.1} MB/s, and {bytes} B / {:.0} ns = {:.1} \
-         MB/s",
-        tcp.value / unit,
-        size + HEADERS + ETHERNET,
-        link / unit,
+        "the least of {offer}{} = {:.1} MB/s, and {bytes} B / {:.0} ns = {:.1} MB/s",
+        link.derivation,
+        link.value / unit,
         send.value.max(receive.value),
         hosts / unit
     );
@@ -288,16 +295,44 @@ fn predict(facts: &Facts<'_>, bytes: u64, offered: Option<f64>) -> Result<Predic
         None => predicting,
     };
     Ok(predicting
-        .formula("the least of what is offered, net.peer.bandwidth x payload of UDP / payload of TCP, message / net.stream.udp")
-        .input(tcp)
+        .formula("the least of what is offered, what the link carries of datagrams, and message / net.stream.udp")
+        .input(link.rests_on)
         .input(send)
         .input(receive)
-        .source("IEEE 802.3: 38 bytes beside a packet; IP 20, UDP 8; TCP 20, time stamps 12 bytes")
+        .source(link_rate::SOURCES)
         .derived_as(derivation))
+}
+
+/// What the link carries of datagrams, in bytes per second.
+struct OverLink {
+    value: f64,
+    rests_on: Input,
+    derivation: String,
+}
+
+/// By the rate of its line, and where that is not known by what TCP gets through.
+fn over_link(hardware: Hardware<'_>, tcp: Input, bytes: u64) -> OverLink {
+    let datagrams = Payload::Datagrams(bytes);
+    let in_figures =
+        |rate: f64, packets: Packets| format!("{:.1} MB/s x {}", rate / 1e6, packets.share_in_figures(datagrams));
+    match link_rate::carried(hardware, datagrams) {
+        Ok(Carried { value, rate, packets }) => {
+            OverLink { value, derivation: in_figures(rate.value, packets), rests_on: rate }
+        }
+        Err(_) => {
+            let packets = Packets::of(hardware);
+            let value = tcp.value * packets.share(datagrams) / packets.share(STREAM);
+            let derivation =
+                format!("{} / ({}) by TCP", in_figures(tcp.value, packets), packets.share_in_figures(STREAM));
+            OverLink { value, derivation, rests_on: tcp }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use kelvin_model::{Fact, Way};
+
     use super::*;
     use crate::testing::facts_about;
 
@@ -320,6 +355,32 @@ mod tests {
             assert_eq!(predict(facts, 1472, Some(1e9)).unwrap().value, full.value);
         });
         facts_about(&[], |facts| assert!(predict(facts, 1472, None).is_err()));
+    }
+
+    #[test]
+    fn the_line_counts_where_it_is_known_and_not_what_tcp_got_through() {
+        let mut machine = crate::testing::machine();
+        machine.nics = vec![crate::testing::nic("eth0", Fact::known(1e9, "ethtool"))];
+        machine.nics[0].mtu = Fact::known(1500, "a test");
+        let way = Way {
+            protocol: 6,
+            interface: Fact::known("eth0".into(), "a test"),
+            claimed_there: Fact::unknown("a test"),
+            mtu_there: Fact::unknown("a test"),
+        };
+        let measured = |id: &str, _: &Case| {
+            let value = if id == "net.peer.bandwidth" { 20e6 } else { 1000.0 };
+            Some(kelvin_harness::MeasuredValue { value, half_width: 0.0 })
+        };
+        let facts = Facts::new(&machine, &measured).by_way(Some(&way));
+        let found = predict(&facts, 1452, None).unwrap();
+        assert!((found.value - 125e6 * 1452.0 / 1538.0).abs() < 1.0, "{found:?}");
+        assert!(found.derivation.contains("125.0 MB/s x 1452 / 1538 = 118.0 MB/s"), "{}", found.derivation);
+        let most = (BOUNDED.most)(facts.hardware(), &Case::new().with("message", 1452)).unwrap().most;
+        assert!((most / found.value - 1.01).abs() < 1e-9);
+        let offered = (OFFERED_BOUNDED.most)(facts.hardware(), &Case::new().with("offered", 1_000_000)).unwrap();
+        // 1472 bytes are two packets of IPv6.
+        assert!((offered.most / (125e6 * 1472.0 / 1652.0) - 1.01).abs() < 1e-9, "{offered:?}");
     }
 
     #[test]

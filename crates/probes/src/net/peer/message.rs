@@ -2,12 +2,12 @@
 //!
 //! It must not be taken for what sending costs: where the link is the limit, all ways come to the same.
 
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Bounded, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Basis, Canaries, Case, Metric, NoPrediction, Prediction, Treatment};
 use kelvin_wire::message::Direction;
 
 use super::streams::{Wanted, stream};
-use super::{AGENT, bandwidth};
+use super::{AGENT, bandwidth, link_rate};
 use crate::net::axes::{MESSAGE, SMALL, message};
 use crate::net::bandwidth::WAY;
 use crate::net::link::Protocol;
@@ -53,6 +53,10 @@ pub(in crate::net) static PROBE: Probe = Probe {
     run,
     predict: |facts, _, case| predict(facts, case),
 };
+
+/// All of them go to the agent.
+pub(in crate::net) static BOUNDED: Bounded =
+    Bounded { metric: &METRIC, most: |hardware, _| link_rate::bound(hardware, link_rate::BARE_STREAM) };
 
 fn cases(effort: Effort) -> Vec<Case> {
     let of = |bytes, way| Case::new().with(&MESSAGE.name, bytes).with_word(&WAY.name, way);

@@ -3,6 +3,7 @@
 pub(super) mod bandwidth;
 pub(super) mod connect;
 pub(super) mod datagrams;
+mod link_rate;
 pub(super) mod loaded;
 pub(super) mod message;
 mod pace;

@@ -1,0 +1,198 @@
+//! Conclusions on the network to another host.
+
+use kelvin_analysis::testing::{self, add_scalars};
+use kelvin_analysis::{analyse, peer};
+use kelvin_model::{
+    Basis, Better, Bound, BoundRecord, Case, Conclusion, Metric, Prediction, PredictionRecord, Run, Treatment, Unit,
+};
+
+const fn time(id: &'static str) -> Metric {
+    Metric::duration(id, "A time of the network").headline(Treatment::AsFound)
+}
+
+const fn rate(id: &'static str) -> Metric {
+    Metric::rate(id, "Bytes that arrive").headline(Treatment::AsFound)
+}
+
+const fn share(id: &'static str) -> Metric {
+    time(id).unit(Unit::Ratio, Better::Neither)
+}
+
+const RATE: Metric = rate("net.peer.bandwidth");
+const HERE: Metric = share("net.peer.bandwidth.busy_here");
+const THERE: Metric = share("net.peer.bandwidth.busy_there");
+const PING: Metric = time("net.peer.ping");
+const TRIP: Metric = time("net.peer.rtt");
+const LOADED: Metric = time("net.peer.loaded");
+const LOST: Metric = share("net.peer.bandwidth.udp.lost");
+const OFFERED_SENT: Metric = rate("net.peer.offered.sent");
+const OFFERED_LOST: Metric = share("net.peer.offered.lost");
+/// What a gigabit link carries of TCP.
+const LINK: f64 = 117.685e6;
+
+fn network() -> Run {
+    testing::run(&[RATE, HERE, THERE, PING, TRIP, LOADED, LOST, OFFERED_SENT, OFFERED_LOST])
+}
+
+/// Five rounds around a value, by 1 %.
+fn add(run: &mut Run, metric: &Metric, case: Case, value: f64) {
+    add_scalars(run, metric, case, &[0.99, 1.0, 1.01, 1.0, 0.99].map(|noise| value * noise));
+}
+
+fn streams(count: u64) -> Case {
+    Case::new().with("streams", count)
+}
+
+/// Streams at a rate, with a share of the fullest CPU of either host.
+fn add_streams(run: &mut Run, case: &Case, rate: f64, [here, there]: [f64; 2]) {
+    add(run, &RATE, case.clone(), rate);
+    add(run, &HERE, case.clone(), here);
+    add(run, &THERE, case.clone(), there);
+}
+
+fn predict(run: &mut Run, case: Case, value: f64) {
+    let prediction = Prediction {
+        value,
+        low: 0.75 * value,
+        high: value,
+        basis: Basis::Derived,
+        formula: "link".into(),
+        inputs: Vec::new(),
+        derivation: "125.0 MB/s x 1448 / 1538 = 117.7 MB/s".into(),
+        sources: Vec::new(),
+    };
+    let record = PredictionRecord { metric: RATE.id, case, prediction: Some(prediction), none_because: None };
+    run.predictions.push(record);
+}
+
+fn conclusions(run: &Run) -> Vec<Conclusion> {
+    peer(run).map_or_else(Vec::new, |study| study.conclusions)
+}
+
+fn saying<'c>(conclusions: &'c [Conclusion], words: &str) -> &'c Conclusion {
+    conclusions.iter().find(|one| one.text.contains(words)).unwrap_or_else(|| panic!("no {words:?}: {conclusions:#?}"))
+}
+
+fn paragraph(run: &Run) -> Option<String> {
+    let findings = analyse(run).findings;
+    findings.into_iter().map(|finding| finding.text).find(|text| text.starts_with("Network to the other host: "))
+}
+
+#[test]
+fn a_link_that_is_full_is_told_from_a_host_that_is() {
+    let mut run = network();
+    add_streams(&mut run, &streams(1), 0.98 * LINK, [0.3, 0.4]);
+    predict(&mut run, streams(1), LINK);
+    let all = conclusions(&run);
+    let carried = saying(&all, "1 TCP stream to the agent carried 75 % and more of what the link can: 98 % (");
+    assert!(carried.holds == Some(true) && carried.text.ends_with("115 MB/s of 118 MB/s"), "{carried:?}");
+    assert!(carried.test.contains("over 125.0 MB/s x 1448 / 1538"), "{carried:?}");
+    let limit = saying(&all, "1 TCP stream to the agent is limited by no host's CPU: ");
+    assert!(limit.holds == Some(true) && limit.text.contains("of this host is busy 30 % ("), "{limit:?}");
+    assert!(limit.text.contains("that of the agent's host 40 % ("), "{limit:?}");
+    assert_eq!(all.len(), 2, "{all:#?}");
+    let said = paragraph(&run).unwrap();
+    assert!(said.contains("), 98 % of what the link can and is limited by no host's CPU (the fullest"), "{said}");
+
+    let mut full = network();
+    add_streams(&mut full, &streams(1), 0.4 * LINK, [0.3, 1.0]);
+    predict(&mut full, streams(1), LINK);
+    let all = conclusions(&full);
+    assert_eq!(saying(&all, "of what the link can").holds, Some(false));
+    assert_eq!(saying(&all, "is CPU-limited by the agent's host: ").holds, Some(true));
+}
+
+#[test]
+fn the_host_whose_cpu_is_full_is_named() {
+    let said = |busy: [f64; 2]| {
+        let mut run = network();
+        add_streams(&mut run, &streams(1), 1e9, busy);
+        let all = conclusions(&run);
+        let [limit] = &all[..] else { panic!("{all:#?}") };
+        (limit.text.split(':').next().unwrap().to_owned(), limit.holds)
+    };
+    assert_eq!(said([1.0, 0.2]), ("1 TCP stream to the agent is CPU-limited by this host".into(), Some(true)));
+    assert_eq!(said([1.0, 1.0]), ("1 TCP stream to the agent is CPU-limited by both hosts".into(), Some(true)));
+    // About as full as the limit: it may be, and may not be.
+    assert_eq!(said([0.95, 0.2]), ("1 TCP stream to the agent is CPU-limited by a host".into(), None));
+    assert_eq!(said([0.95, 1.0]), ("1 TCP stream to the agent is CPU-limited by the agent's host".into(), Some(true)));
+}
+
+#[test]
+fn the_fastest_number_of_streams_of_each_direction_counts() {
+    let mut run = network();
+    let directed = |count, direction| streams(count).with_word("direction", direction);
+    add_streams(&mut run, &directed(1, "to_agent"), 1e9, [1.0, 0.5]);
+    add_streams(&mut run, &directed(4, "to_agent"), 2e9, [1.0, 1.0]);
+    add_streams(&mut run, &directed(1, "from_agent"), 3e9, [0.5, 1.0]);
+    add_streams(&mut run, &directed(4, "from_agent"), 2.9e9, [0.5, 1.0]);
+    let all = conclusions(&run);
+    saying(&all, "4 TCP streams to the agent are CPU-limited by both hosts: ");
+    saying(&all, "1 TCP stream from the agent is CPU-limited by the agent's host: ");
+    let more = saying(&all, "4 TCP streams to the agent carry more than one: 2.00 times (");
+    assert!(more.holds == Some(true) && more.text.ends_with("2.00 GB/s against 1.00 GB/s"), "{more:?}");
+    assert_eq!(saying(&all, "4 TCP streams from the agent carry more than one").holds, Some(false));
+    assert_eq!(all.len(), 4, "{all:#?}");
+    let said = paragraph(&run).unwrap();
+    assert!(said.contains("4 TCP streams to the agent carry 2.00 GB/s (") && said.contains("both hosts"), "{said}");
+    assert!(!said.contains("4 TCP streams from the agent"), "{said}");
+}
+
+#[test]
+fn a_program_losses_and_waiting_are_told_with_their_size() {
+    let mut run = network();
+    let (small, trip) = (Case::new().with("message", 64), Case::new().with_word("protocol", "tcp").with("message", 64));
+    add(&mut run, &PING, small, 100_000.0);
+    add(&mut run, &TRIP, trip, 130_000.0);
+    add(&mut run, &LOADED, Case::new(), 30e6);
+    add(&mut run, &LOST, Case::new().with("message", 1472), 0.3);
+    for (offered, lost) in [(10_000_000, 0.0), (100_000_000, 0.002), (1_000_000_000, 0.4)] {
+        add(&mut run, &OFFERED_SENT, Case::new().with("offered", offered), offered as f64 / 8.0);
+        add(&mut run, &OFFERED_LOST, Case::new().with("offered", offered), lost);
+    }
+    let all = conclusions(&run);
+    let program =
+        saying(&all, "to a program there over TCP takes longer than an echo request that its kernel answers: 1.30 ");
+    assert!(program.holds == Some(true) && program.text.ends_with("130 us against 100 us"), "{program:?}");
+    let waiting = saying(&all, "more than 2 times as long, in buffers: 231 times (");
+    assert!(waiting.holds == Some(true) && waiting.text.ends_with("30.0 ms against 130 us"), "{waiting:?}");
+    let lost = saying(
+        &all,
+        "more than 1.0 % of datagrams of 1472 bytes to the agent are lost if the sender does not wait: 30 %",
+    );
+    assert_eq!(lost.holds, Some(true));
+    let arrives = saying(&all, "sent evenly at 12.5 MB/s (100 Mbit/s offered) arrive but for 1.0 % at most: 0.2 % (");
+    assert_eq!(arrives.holds, Some(true));
+    assert_eq!(saying(&all, "(1000 Mbit/s offered) arrive").holds, Some(false));
+    // Of all that arrive the highest is said.
+    let said = paragraph(&run).unwrap();
+    assert!(said.contains("(100 Mbit/s offered)") && !said.contains("(10.0 Mbit/s offered)"), "{said}");
+    assert!(!said.contains("1000 Mbit/s"), "{said}");
+}
+
+#[test]
+fn the_paragraph_is_in_the_verdict_once_and_apart_from_that_of_this_machine() {
+    let mut run = network();
+    assert!(peer(&run).is_none() && paragraph(&run).is_none());
+    add(&mut run, &RATE, streams(1), 1e9);
+    // A rate alone has nothing beside it to conclude from, and is said.
+    assert!(peer(&run).is_none());
+    assert_eq!(
+        paragraph(&run).unwrap(),
+        "Network to the other host: 1 TCP stream to the agent carries 1.00 GB/s (988 MB/s to 1.01 GB/s)."
+    );
+    add(&mut run, &HERE, streams(1), 1.0);
+    add(&mut run, &THERE, streams(1), 0.1);
+    let analysis = analyse(&run);
+    let said = paragraph(&run).unwrap();
+    assert!(
+        said.contains(") and is CPU-limited by this host (the fullest CPU or thread is 100 % busy here, 10 % there)."),
+        "{said}"
+    );
+    assert_eq!(analysis.verdict.iter().filter(|line| line.starts_with("Network")).count(), 1, "{:?}", analysis.verdict);
+    assert_eq!(analysis.studies.iter().filter(|study| study.id == *"net.peer").count(), 1);
+    // What cannot be carries nothing.
+    let bound = Bound { most: 1e8, inputs: Vec::new(), derivation: "a line".into(), likely_cause: "a route".into() };
+    run.outline.bounds.push(BoundRecord { metric: RATE.id, case: streams(1), bound });
+    assert!(peer(&run).is_none() && paragraph(&run).is_none());
+}

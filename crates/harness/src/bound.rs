@@ -1,0 +1,23 @@
+//! What the hardware bounds of what is measured: stated by a probe beside its metric, before anything is measured.
+
+use kelvin_model::{Bound, Case, Machine, Metric, Way};
+
+/// What a bound may rest on. Nothing measured is among it, so that no measurement can excuse itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Hardware<'a> {
+    /// The machine.
+    pub machine: &'a Machine,
+    /// The way to the other host of the run, if there is one.
+    pub way: Option<&'a Way>,
+}
+
+/// A metric that hardware bounds: what is above the bound is invalid, and never a headline.
+///
+/// It is stated only where no right measurement can be above it: with a doubt there is none.
+#[derive(Debug)]
+pub struct Bounded {
+    /// The metric.
+    pub metric: &'static Metric,
+    /// The most that it can be at a case; `None` where that is not known.
+    pub most: fn(Hardware<'_>, &Case) -> Option<Bound>,
+}

@@ -1,0 +1,89 @@
+//! The agent that a run measures with: asked once before anything is measured, and the way to it looked up.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use kelvin_harness::OtherHost;
+use kelvin_model::{Fact, Way};
+use kelvin_sys::net::route;
+use kelvin_wire::client::{self, Client};
+use kelvin_wire::interface::Interface;
+use kelvin_wire::secret::Secret;
+
+use crate::fault::Fault;
+
+/// An agent that has shaken hands.
+pub struct Agent {
+    /// What probes ask.
+    pub host: OtherHost,
+    /// The way to it.
+    pub way: Way,
+}
+
+impl Agent {
+    /// Shakes hands with the agent at `HOST[:PORT]`: what is wrong with it is better known before anything is measured.
+    ///
+    /// # Errors
+    /// What is wrong with it, or with the file of its secret.
+    pub fn contact(peer: &str, token_file: Option<&Path>) -> Result<Self, Fault> {
+        let of_peer = |why: &dyn std::fmt::Display| Fault::new(format!("--peer {peer}"), why);
+        let addresses = client::addresses(peer).map_err(|why| of_peer(&why))?;
+        let secret = match token_file {
+            Some(file) => Secret::read(file).map_err(|error| Fault::new("--token-file", error))?,
+            None => Secret::none(),
+        };
+        let mut client = Client::connect(&addresses, &secret).map_err(|error| of_peer(&error))?;
+        let (address, own) = (client.agent(), client.own());
+        // The end of any test says by which interface the agent is reached; this one is over at once.
+        let seen =
+            client.accepting().and_then(client::Test::<client::Accepting>::finish).map_err(|error| of_peer(&error))?;
+        let host = OtherHost { address, token_file: token_file.map(|file| file.to_string_lossy().into_owned()) };
+        Ok(Self { host, way: way(address, own, seen.interface.as_ref()) })
+    }
+}
+
+/// The way from an own address to the agent's.
+fn way(agent: SocketAddr, own: SocketAddr, there: Option<&Interface>) -> Way {
+    let interface = match route::interface_to(agent.ip(), own.ip()) {
+        Ok(name) => Fact::known(name, "the kernel's routing, by rtnetlink"),
+        Err(error) => Fact::unknown(format!("the kernel does not tell the route: {error}")),
+    };
+    Way {
+        protocol: if agent.ip().to_canonical().is_ipv4() { 4 } else { 6 },
+        interface,
+        claimed_there: told(there, "rate", |interface| interface.bits_per_second),
+        mtu_there: told(there, "MTU", |interface| interface.largest_packet),
+    }
+}
+
+/// What the agent tells of its interface.
+fn told<T>(there: Option<&Interface>, what: &str, of: impl Fn(&Interface) -> Option<T>) -> Fact<T> {
+    let Some(interface) = there else { return Fact::unknown("the agent's system does not name its interface") };
+    match of(interface) {
+        Some(value) => Fact::known(value, format!("told by the agent of its interface {}", interface.name)),
+        None => Fact::unknown(format!("the agent's interface {} tells no {what}", interface.name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Conclusions can import nothing of what watches, and must go by the same share.
+    #[test]
+    fn a_full_cpu_is_the_same_to_whoever_watches_and_concludes() {
+        assert_eq!(kelvin_analysis::FULL.to_bits(), kelvin_wire::busy::FULL.to_bits());
+    }
+
+    #[test]
+    fn the_way_to_this_host_is_loopback() {
+        let here = "127.0.0.1:1".parse().unwrap();
+        let found = way(here, here, Interface::with_address(here.ip()).as_ref());
+        assert_eq!((found.protocol, found.claimed_there.get()), (4, None));
+        assert!(found.mtu_there.get().is_some(), "{found:?}");
+        // Where there is no rtnetlink it is not known, which sys tests.
+        assert!(found.interface.get().is_none_or(|name| name == "lo"), "{found:?}");
+        let mapped = way("[::ffff:127.0.0.1]:1".parse().unwrap(), here, None);
+        assert_eq!((mapped.protocol, mapped.mtu_there.get()), (4, None));
+    }
+}

@@ -1,0 +1,145 @@
+//! Whether a line stands behind the rate that a network interface claims, so that nothing can be faster.
+//!
+//! A rate that is taken for a line's though it is somebody's policy makes good measurements look impossible; one that is not
+//! taken costs a check. So in doubt it is not taken.
+
+use kelvin_model::Fact;
+
+use crate::nics::INTERFACES;
+use crate::text::Root;
+
+/// `ARPHRD_ETHER` of `linux/if_arp.h`, in the file `type`.
+const ETHERNET: &str = "1";
+
+/// Drivers of devices that have no line of their own, or whose rate the other end of a bus makes up: what a hypervisor's host
+/// says of its own switch (virtio_net, vif of Xen, hv_netvsc, vmxnet3, ena, gve, mana, ibmveth, ibmvnic), what a telephone or
+/// another machine at the end of a USB or Thunderbolt cable says, and a simulation.
+const WITHOUT_A_LINE: [&str; 15] = [
+    "virtio_net",
+    "vif",
+    "xen-netfront",
+    "hv_netvsc",
+    "vmxnet3",
+    "ena",
+    "gve",
+    "mana",
+    "ibmveth",
+    "ibmvnic",
+    "cdc_ether",
+    "cdc_ncm",
+    "rndis_host",
+    "thunderbolt-net",
+    "netdevsim",
+];
+
+/// The rate of the line behind an interface, in bits per second, or why what it claims is not that.
+pub(crate) fn of(
+    root: Root<'_>,
+    name: &str,
+    claimed: &Fact<f64>,
+    driver: &Fact<String>,
+    hypervisor: &Fact<Option<String>>,
+) -> Fact<f64> {
+    match doubt(root, name, driver, hypervisor).filter(|_| claimed.get().is_some()) {
+        Some(why) => Fact::unknown(format!("what {name} claims is no fact of a line: {why}")),
+        None => claimed.clone(),
+    }
+}
+
+/// Why what an interface claims need not be what its line carries.
+fn doubt(root: Root<'_>, name: &str, driver: &Fact<String>, hypervisor: &Fact<Option<String>>) -> Option<String> {
+    let file = |what: &str| format!("{INTERFACES}/{name}/{what}");
+    if !root.exists(&file("device")) {
+        return Some("it has no device of its own, and says what those below it claim".into());
+    }
+    if root.text(&file("type")).as_deref() != Some(ETHERNET) {
+        return Some("it is no Ethernet".into());
+    }
+    if root.exists(&file("wireless")) || root.exists(&file("phy80211")) {
+        return Some("it is wireless".into());
+    }
+    let Some(driver) = driver.get() else { return Some("its driver is not known".into()) };
+    if WITHOUT_A_LINE.contains(&driver.as_str()) {
+        return Some(format!("the driver {driver} says what it is told by the other end"));
+    }
+    // What goes from one function of a card to another never leaves the card.
+    if root.exists(&file("device/physfn")) {
+        return Some("it is a virtual function of a card that others share".into());
+    }
+    if root.text(&file("device/sriov_numvfs")).is_some_and(|functions| functions != "0") {
+        return Some("its card has virtual functions, and what goes between them and it crosses no line".into());
+    }
+    match hypervisor {
+        Fact::Known { value: None, .. } => None,
+        Fact::Known { value: Some(hypervisor), .. } => {
+            Some(format!("this is a virtual machine ({hypervisor}), and its card may be one that is made up"))
+        }
+        Fact::Unknown { reason } => Some(format!("whether a hypervisor makes it up is not known ({reason})")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// An interface as sysfs describes one: files with their content, and the driver of its device if it has one.
+    fn told(driver: Option<&str>, files: &[(&str, &str)], hypervisor: Fact<Option<String>>) -> Fact<f64> {
+        let tree = tempfile::tempdir().unwrap();
+        let interface = tree.path().join("sys/class/net/eth0");
+        fs::create_dir_all(&interface).unwrap();
+        if let Some(driver) = driver {
+            fs::create_dir_all(interface.join("device")).unwrap();
+            symlink(format!("../../../../bus/pci/drivers/{driver}"), interface.join("device/driver")).unwrap();
+        }
+        for (file, text) in [("type", "1"), ("mtu", "1500"), ("speed", "10000")].iter().chain(files) {
+            let path = interface.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, format!("{text}\n")).unwrap();
+        }
+        let [nic] = &crate::nics::read(Root::new(tree.path()), &hypervisor)[..] else { panic!("one interface") };
+        nic.line_rate.clone()
+    }
+
+    fn bare() -> Fact<Option<String>> {
+        Fact::known(None, "a test")
+    }
+
+    #[test]
+    fn a_card_of_a_bare_machine_has_a_line() {
+        for driver in ["ixgbe", "mlx5_core", "e1000e", "r8152"] {
+            assert_eq!(told(Some(driver), &[], bare()).get(), Some(&10e9), "{driver}");
+        }
+        let rate = told(Some("ixgbe"), &[("device/sriov_numvfs", "0")], bare());
+        assert_eq!(rate, Fact::known(10e9, "/sys/class/net/eth0/speed"));
+    }
+
+    #[test]
+    fn what_has_no_line_is_told_apart_with_its_reason() {
+        let reason = |driver, files: &[(&str, &str)], hypervisor| {
+            let rate = told(driver, files, hypervisor);
+            assert_eq!(rate.get(), None, "{driver:?} {files:?}");
+            rate.source_or_reason().to_owned()
+        };
+        let says = |reason: String, words: &str| assert!(reason.contains(words), "{reason}");
+        let no_files: &[(&str, &str)] = &[];
+        says(reason(None, &[("uevent", "DEVTYPE=veth")], bare()), "no device behind it");
+        says(reason(None, &[("uevent", "DEVTYPE=bridge")], bare()), "no device behind it");
+        says(reason(None, &[("uevent", "DEVTYPE=bond")], bare()), "what those below it claim");
+        says(reason(None, &[("uevent", "DEVTYPE=vlan")], bare()), "what those below it claim");
+        for driver in ["virtio_net", "vif", "hv_netvsc", "vmxnet3", "ena", "gve", "cdc_ncm"] {
+            says(reason(Some(driver), no_files, bare()), driver);
+        }
+        says(reason(Some("ixgbe"), &[("type", "32")], bare()), "no Ethernet");
+        says(reason(Some("ixgbe"), &[("type", "772")], bare()), "no line rate");
+        says(reason(Some("iwlwifi"), &[("wireless/status", "0")], bare()), "wireless");
+        says(reason(Some("iavf"), &[("device/physfn/vendor", "0x8086")], bare()), "virtual function of a card");
+        says(reason(Some("ixgbe"), &[("device/sriov_numvfs", "4")], bare()), "has virtual functions");
+        says(reason(Some("ixgbe"), &[("speed", "-1")], bare()), "states no speed");
+        // A gigabit card that QEMU makes up carries many gigabits.
+        says(reason(Some("e1000"), no_files, Fact::known(Some("KVM".into()), "a test")), "a virtual machine (KVM)");
+        says(reason(Some("e1000"), no_files, Fact::unknown("no cpuid")), "is not known (no cpuid)");
+    }
+}

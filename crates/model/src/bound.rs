@@ -1,0 +1,30 @@
+//! What a number cannot be, and why: the most that the hardware under it carries.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Case, Input, Name};
+
+/// The most that the hardware carries of what is measured. It rests on facts of the machine alone, never on a measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Bound {
+    /// The most, in the metric's unit.
+    pub most: f64,
+    /// What went into it: facts, each with its source.
+    pub inputs: Vec<Input>,
+    /// The derivation with the figures put in: `eth0 carries 125.0 MB/s x (1500 - 40) / (1500 + 38) = 118.7 MB/s`.
+    pub derivation: String,
+    /// What is likely where a measurement is above it, as a clause: `the bytes took another way`.
+    pub likely_cause: String,
+}
+
+/// The bound of one metric at one case, kept in the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BoundRecord {
+    /// Id of the metric.
+    pub metric: Name,
+    /// The case.
+    pub case: Case,
+    /// Its bound.
+    pub bound: Bound,
+}

@@ -1,0 +1,326 @@
+//! What the link to another host carries, from facts alone: the rate of the line by which packets leave, and the share of it
+//! that is payload.
+//!
+//! It bounds what can arrive, and predicts what does where neither host is the limit.
+
+use kelvin_harness::{Facts, Hardware};
+use kelvin_model::{Basis, Bound, Fact, Input, NoPrediction, Prediction, Unit, Way};
+
+use crate::predict::Predicting;
+
+/// Bytes of an Ethernet beside a packet: preamble 8, header 14, check sequence 4, gap 12; and the smallest packet in one.
+const ETHERNET: f64 = 38.0;
+const SMALLEST: f64 = 46.0;
+/// Bytes of the headers of TCP and UDP, and of the time stamps of TCP, which both ends use unless they are told not to.
+const TCP: f64 = 20.0;
+const TIME_STAMPS: f64 = 12.0;
+const UDP: f64 = 8.0;
+/// Parts of a datagram that is larger than a packet begin at multiples of so many of its bytes.
+const PART_UNIT: f64 = 8.0;
+/// The packets of an Ethernet where nothing is known of it.
+const USUAL_MTU: u32 = 1500;
+/// What clocks add to a bound: a line may be fast by 100 ppm (IEEE 802.3), the agent's clock be slewed by 500 ppm (adjtimex(2)),
+/// and an answer of the agent be some of 200 ms late.
+const CLOCKS: f64 = 1.01;
+/// From this share of the predicted rate on a measurement is unremarkable.
+const UNREMARKABLE: f64 = 0.75;
+pub(super) const SOURCES: &str = "IEEE 802.3: preamble 8, header 14, check sequence 4, gap 12 bytes; RFC 791, 8200, 768, 9293, 7323: IPv4 20, \
+                       IPv6 40, UDP 8, TCP 20, time stamps 12 bytes";
+
+/// What `explain` says of the prediction of streams.
+pub(super) const STREAM_PREDICTION: &str = "The rate of the line by which packets to the agent leave this host (of its interface, by the kernel's own routing) x payload / \
+     bytes on the wire of a packet: with time stamps (MTU - 52) / (MTU + 38) of an Ethernet over IPv4, (MTU - 72) / (MTU + 38) \
+     over IPv6. The agent tells what its own interface claims and its MTU: the slower one and the smaller one count. \
+     Unremarkable from three quarters of it up to all of it. None where no line is known: loopback and interfaces that the \
+     kernel makes (veth, bridges, bonds, tunnels) have none, and cards of a virtual machine, virtual functions and drivers \
+     whose rate is a policy (virtio_net, ena, hv_netvsc) claim what they are told. What is more than a known line carries, by \
+     packets without time stamps and 1 % for the clocks, is invalid and no headline.";
+
+/// What travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Payload {
+    /// A stream of TCP.
+    Stream {
+        /// Whether each packet has time stamps.
+        time_stamps: bool,
+    },
+    /// Datagrams of so many bytes.
+    Datagrams(u64),
+}
+
+/// TCP as it usually is, and with as much payload as a packet can have.
+pub(super) const STREAM: Payload = Payload::Stream { time_stamps: true };
+pub(super) const BARE_STREAM: Payload = Payload::Stream { time_stamps: false };
+
+/// Packets of an Ethernet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Packets {
+    /// Version of the Internet Protocol.
+    protocol: u8,
+    /// Bytes of the largest one.
+    mtu: u32,
+}
+
+impl Packets {
+    /// Those to the agent as far as they are known: no larger than the interfaces of either end take.
+    pub(super) fn of(hardware: Hardware<'_>) -> Self {
+        let here = Leaving::of(hardware).ok().and_then(|leaving| leaving.mtu.get().copied());
+        let there = hardware.way.and_then(|way| way.mtu_there.get().copied());
+        let mtu = here.into_iter().chain(there).min().unwrap_or(USUAL_MTU);
+        Self { protocol: hardware.way.map_or(4, |way| way.protocol), mtu }
+    }
+
+    fn header(self) -> f64 {
+        if self.protocol == 6 { 40.0 } else { 20.0 }
+    }
+
+    /// Bytes of payload, and the bytes that they are on the wire.
+    fn bytes(self, payload: Payload) -> (f64, f64) {
+        let mtu = f64::from(self.mtu);
+        match payload {
+            Payload::Stream { time_stamps } => {
+                let headers = self.header() + TCP + if time_stamps { TIME_STAMPS } else { 0.0 };
+                (mtu - headers, mtu + ETHERNET)
+            }
+            Payload::Datagrams(size) => (size as f64, self.on_wire(size as f64 + UDP)),
+        }
+    }
+
+    /// The bytes that a datagram with its header is on the wire, in as many packets as it needs.
+    fn on_wire(self, whole: f64) -> f64 {
+        let room = f64::from(self.mtu) - self.header();
+        if whole <= room {
+            return (whole + self.header()).max(SMALLEST) + ETHERNET;
+        }
+        // IPv6 says in a header of its own which part it is.
+        let part_header = if self.protocol == 6 { 8.0 } else { 0.0 };
+        let part = (((room - part_header) / PART_UNIT).floor() * PART_UNIT).max(PART_UNIT);
+        let parts = (whole / part).ceil();
+        whole + parts * (self.header() + part_header + ETHERNET)
+    }
+
+    /// The share of the bytes on the wire that is payload.
+    pub(super) fn share(self, payload: Payload) -> f64 {
+        let (bytes, wire) = self.bytes(payload);
+        bytes / wire
+    }
+
+    /// The same in figures: `1448 / 1538`.
+    pub(super) fn share_in_figures(self, payload: Payload) -> String {
+        let (bytes, wire) = self.bytes(payload);
+        format!("{bytes} / {wire}")
+    }
+}
+
+/// The interface of this host by which packets to the agent leave.
+struct Leaving<'a> {
+    way: &'a Way,
+    name: &'a str,
+    line_rate: &'a Fact<f64>,
+    mtu: &'a Fact<u32>,
+}
+
+impl<'a> Leaving<'a> {
+    fn of(hardware: Hardware<'a>) -> Result<Self, NoPrediction> {
+        let way =
+            hardware.way.ok_or_else(|| NoPrediction::because("the way to the agent was not looked up in this run"))?;
+        let name = way.interface.get().ok_or_else(|| {
+            let why = way.interface.source_or_reason();
+            NoPrediction::because(format!("by which interface packets to the agent leave is not known: {why}"))
+        })?;
+        let nic = hardware.machine.nics.iter().find(|nic| nic.name == *name).ok_or_else(|| {
+            NoPrediction::because(format!("packets to the agent leave by {name}, of which this machine tells nothing"))
+        })?;
+        Ok(Self { way, name, line_rate: &nic.line_rate, mtu: &nic.mtu })
+    }
+
+    /// The rate of its line in bytes per second.
+    fn rate(&self) -> Result<Input, NoPrediction> {
+        let bits = self.line_rate.get().ok_or_else(|| {
+            let why = self.line_rate.source_or_reason();
+            NoPrediction::because(format!(
+                "packets to the agent leave by {}, whose line rate is not known: {why}",
+                self.name
+            ))
+        })?;
+        let source = self.line_rate.source_or_reason().to_owned();
+        Ok(Input { name: format!("rate of {}", self.name), value: bits / 8.0, unit: Unit::BytesPerSecond, source })
+    }
+
+    /// That rate, or the one that the agent's own interface claims if it is slower. That claim bounds nothing, for what stands
+    /// behind it is not known here.
+    fn slower_rate(&self) -> Result<Input, NoPrediction> {
+        let here = self.rate()?;
+        let claimed = &self.way.claimed_there;
+        let slower = claimed.get().map(|bits| bits / 8.0).filter(|&there| there > 0.0 && there < here.value);
+        Ok(slower.map_or(here, |value| Input {
+            name: "rate that the agent's interface claims".into(),
+            value,
+            unit: Unit::BytesPerSecond,
+            source: claimed.source_or_reason().to_owned(),
+        }))
+    }
+}
+
+/// The most that can arrive at the agent in bytes per second; `None` where no line is known.
+pub(super) fn bound(hardware: Hardware<'_>, payload: Payload) -> Option<Bound> {
+    let leaving = Leaving::of(hardware).ok()?;
+    let (rate, &mtu) = (leaving.rate().ok()?, leaving.mtu.get()?);
+    let packets = Packets { protocol: leaving.way.protocol, mtu };
+    let share = packets.share(payload);
+    let most = rate.value * share * CLOCKS;
+    // A packet that has no room for anything bounds nothing.
+    (most > 0.0).then(|| Bound {
+        most,
+        derivation: format!(
+            "{} carries {:.1} MB/s x {} of payload, and 1 % for the clocks",
+            leaving.name,
+            rate.value / 1e6,
+            packets.share_in_figures(payload)
+        ),
+        likely_cause: format!(
+            "the bytes did not all go by {}: by another route or another link of several, or its line is faster by now than when \
+             the run began",
+            leaving.name
+        ),
+        inputs: vec![rate, mtu_as_input(mtu, leaving.mtu.source_or_reason())],
+    })
+}
+
+/// What should arrive at the agent of streams of TCP where the link is the limit.
+pub(super) fn predict(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+    let Carried { value, rate, packets } = carried(facts.hardware(), STREAM)?;
+    let derivation =
+        format!("{:.1} MB/s x {} = {:.1} MB/s", rate.value / 1e6, packets.share_in_figures(STREAM), value / 1e6);
+    Ok(Predicting::between(Basis::Derived, value, value * UNREMARKABLE, value)
+        .formula("link rate x payload of a packet / its bytes on the wire")
+        .input(rate)
+        .input(mtu_as_input(packets.mtu, "the smaller one of the interfaces of both ends"))
+        .source(SOURCES)
+        .derived_as(derivation))
+}
+
+/// What a link carries of a payload.
+pub(super) struct Carried {
+    /// Bytes per second.
+    pub value: f64,
+    /// The rate of the link.
+    pub rate: Input,
+    /// Its packets.
+    pub packets: Packets,
+}
+
+/// What the link to the agent carries, by the slower of its ends.
+pub(super) fn carried(hardware: Hardware<'_>, payload: Payload) -> Result<Carried, NoPrediction> {
+    let leaving = Leaving::of(hardware)?;
+    let rate = leaving.slower_rate()?;
+    if leaving.mtu.get().is_none() {
+        let (name, why) = (leaving.name, leaving.mtu.source_or_reason());
+        return Err(NoPrediction::because(format!("the MTU of {name} is not known: {why}")));
+    }
+    let packets = Packets::of(hardware);
+    Ok(Carried { value: rate.value * packets.share(payload), rate, packets })
+}
+
+fn mtu_as_input(mtu: u32, source: &str) -> Input {
+    Input { name: "MTU".into(), value: f64::from(mtu), unit: Unit::Bytes, source: source.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_model::{Case, Machine};
+
+    use super::*;
+    use crate::testing::{machine, nic};
+
+    fn packets(protocol: u8, mtu: u32) -> Packets {
+        Packets { protocol, mtu }
+    }
+
+    /// A machine whose packets leave by this interface.
+    fn linked(line_rate: Fact<f64>, mtu: u32) -> Machine {
+        let mut machine = machine();
+        // Another one that is faster, and that no packet leaves by.
+        machine.nics = vec![nic("eth1", Fact::known(1e11, "a test")), nic("eth0", line_rate)];
+        machine.nics.iter_mut().for_each(|nic| nic.mtu = Fact::known(mtu, "a test"));
+        machine
+    }
+
+    fn way() -> Way {
+        Way {
+            protocol: 4,
+            interface: Fact::known("eth0".into(), "a test"),
+            claimed_there: Fact::unknown("a test"),
+            mtu_there: Fact::known(1500, "a test"),
+        }
+    }
+
+    #[test]
+    fn the_payload_of_an_ethernet_is_as_it_is_known() {
+        let near = |found: f64, known: f64| assert!((found - known).abs() < 1e-5, "{found} is not {known}");
+        // 941.48 Mbit/s of a gigabit link over IPv4, 928.48 over IPv6, as iperf3 shows on every one.
+        near(packets(4, 1500).share(STREAM), 0.941_482);
+        near(packets(6, 1500).share(STREAM), 0.928_479);
+        near(packets(4, 9000).share(STREAM), 0.990_04);
+        near(packets(4, 1500).share(BARE_STREAM), 1460.0 / 1538.0);
+        near(packets(4, 1500).share(Payload::Datagrams(1472)), 0.957_087);
+        near(packets(6, 1500).share(Payload::Datagrams(1452)), 1452.0 / 1538.0);
+        // A byte is 29 of a packet, which an Ethernet fills up to 46.
+        near(packets(4, 1500).share(Payload::Datagrams(1)), 1.0 / 84.0);
+        // 1472 bytes and 8 in parts of 1448 at most; 8972 and 8 in parts of 1480.
+        near(packets(6, 1500).share(Payload::Datagrams(1472)), 1472.0 / (1480.0 + 2.0 * 86.0));
+        near(packets(4, 1500).share(Payload::Datagrams(8972)), 8972.0 / (8980.0 + 7.0 * 58.0));
+        assert_eq!(packets(4, 1500).share_in_figures(STREAM), "1448 / 1538");
+    }
+
+    #[test]
+    fn the_interface_by_which_packets_leave_bounds_what_arrives_and_no_other() {
+        let machine = linked(Fact::known(1e9, "ethtool"), 1500);
+        let way = way();
+        let hardware = Hardware { machine: &machine, way: Some(&way) };
+        let found = bound(hardware, BARE_STREAM).unwrap();
+        assert!((found.most / (125e6 * 1460.0 / 1538.0 * 1.01) - 1.0).abs() < 1e-12, "{found:?}");
+        assert_eq!(found.derivation, "eth0 carries 125.0 MB/s x 1460 / 1538 of payload, and 1 % for the clocks");
+        assert!(found.likely_cause.contains("did not all go by eth0"), "{found:?}");
+        assert_eq!(found.inputs[0].source, "ethtool");
+        // The agent's claim is a prediction's, not a bound's.
+        let slow = Way { claimed_there: Fact::known(1e8, "the agent"), ..way.clone() };
+        let slower = Hardware { way: Some(&slow), ..hardware };
+        assert_eq!(bound(slower, BARE_STREAM), Some(found));
+        assert_eq!(carried(slower, STREAM).unwrap().rate.value, 12.5e6);
+        let fast = Way { claimed_there: Fact::known(1e11, "the agent"), ..way.clone() };
+        assert_eq!(carried(Hardware { way: Some(&fast), ..hardware }, STREAM).unwrap().rate.value, 125e6);
+    }
+
+    #[test]
+    fn a_prediction_takes_the_smaller_packets_and_a_bound_those_of_this_end() {
+        let machine = linked(Fact::known(1e9, "ethtool"), 9000);
+        let way = way();
+        let hardware = Hardware { machine: &machine, way: Some(&way) };
+        assert!(bound(hardware, STREAM).unwrap().derivation.contains("8948 / 9038"));
+        let facts = Facts::new(&machine, &|_: &str, _: &Case| None).by_way(Some(&way));
+        let found = predict(&facts).unwrap();
+        assert_eq!(found.derivation, "125.0 MB/s x 1448 / 1538 = 117.7 MB/s");
+        assert_eq!((found.low, found.high), (found.value * 0.75, found.value));
+    }
+
+    #[test]
+    fn without_a_line_there_is_a_reason_and_no_bound() {
+        let machine = linked(Fact::unknown("eth0 has no device behind it"), 1500);
+        let why = |hardware: Hardware<'_>| {
+            assert_eq!(bound(hardware, STREAM), None);
+            carried(hardware, STREAM).err().unwrap().0
+        };
+        let way = way();
+        let said = why(Hardware { machine: &machine, way: Some(&way) });
+        assert_eq!(
+            said,
+            "packets to the agent leave by eth0, whose line rate is not known: eth0 has no device behind it"
+        );
+        assert!(why(Hardware { machine: &machine, way: None }).contains("was not looked up"));
+        let other = Way { interface: Fact::known("eth7".into(), "a test"), ..way.clone() };
+        assert!(why(Hardware { machine: &machine, way: Some(&other) }).contains("tells nothing"));
+        let unknown = Way { interface: Fact::unknown("no rtnetlink"), ..way };
+        assert!(why(Hardware { machine: &machine, way: Some(&unknown) }).ends_with("is not known: no rtnetlink"));
+    }
+}

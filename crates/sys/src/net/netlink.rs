@@ -1,0 +1,67 @@
+//! Asking the kernel by rtnetlink: the socket, and how messages and attributes are cut out of an answer.
+
+use std::fs::File;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use crate::{Error, Result, check};
+
+/// `NLM_F_REQUEST` of `linux/netlink.h`.
+pub(super) const REQUEST: u16 = 0x1;
+/// `NLMSG_ERROR`, `NLMSG_DONE`.
+pub(super) const FAILED: u16 = 2;
+pub(super) const DONE: u16 = 3;
+/// Bytes of `struct nlmsghdr`.
+pub(super) const HEADER: usize = 16;
+
+/// A socket to ask with, in the network namespace of the calling thread.
+pub(super) fn open() -> Result<File> {
+    // SAFETY: takes no pointers.
+    let descriptor =
+        check(unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE) })?;
+    // SAFETY: the descriptor was just made and nothing else owns it.
+    Ok(File::from(unsafe { OwnedFd::from_raw_fd(descriptor) }))
+}
+
+/// Why a request was refused, from the message that says so.
+pub(super) fn refused(message: &[u8]) -> Error {
+    let code = word(message, HEADER).map_or(libc::EIO, |code| (code as i32).wrapping_neg());
+    Error::from_raw_os_error(code)
+}
+
+/// The content of the first attribute of this type.
+pub(super) fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
+    while let Some(one) = next(&mut attributes, attribute_length) {
+        // The upper two bits say how its content is written.
+        if half(one, 2)? & 0x3fff == wanted {
+            return one.get(4..);
+        }
+    }
+    None
+}
+
+/// Takes what is next: it begins with its own length, and what follows begins at a multiple of four bytes.
+fn next<'a>(rest: &mut &'a [u8], length: fn(&[u8]) -> Option<usize>) -> Option<&'a [u8]> {
+    let length = length(rest).filter(|&length| length >= 4)?;
+    let one = rest.get(..length)?;
+    *rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+    Some(one)
+}
+
+/// Takes the next message of an answer.
+pub(super) fn message<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    next(rest, |bytes| word(bytes, 0).map(|length| length as usize))
+}
+
+fn attribute_length(bytes: &[u8]) -> Option<usize> {
+    half(bytes, 0).map(usize::from)
+}
+
+/// The half word at a place.
+pub(super) fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..)?.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes))
+}
+
+/// The word at a place.
+pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
+}

@@ -1,0 +1,134 @@
+//! By which network interface the kernel sends what goes to an address (rtnetlink).
+//!
+//! The interface that has the address from which it goes is not always that: to an address of this machine all goes by
+//! loopback, and with several interfaces the rules of routing decide.
+
+use std::ffi::CStr;
+use std::io::{Read, Write};
+use std::net::IpAddr;
+
+use super::netlink::{self, FAILED, HEADER, REQUEST, attribute, half, message, refused, word};
+use crate::{Error, Result};
+
+/// `RTM_NEWROUTE`, `RTM_GETROUTE` of `linux/rtnetlink.h`.
+const NEW_ROUTE: u16 = 24;
+const GET_ROUTE: u16 = 26;
+/// Bytes of `struct rtmsg`.
+const ABOUT: usize = 12;
+/// `RTA_DST`, `RTA_SRC`, `RTA_OIF`.
+const DESTINATION: u16 = 1;
+const SOURCE: u16 = 2;
+const INTERFACE: u16 = 4;
+/// More than the kernel says of one route.
+const BUFFER: usize = 8 << 10;
+
+/// The name of the interface by which a packet leaves that goes from one address to the other, in the network namespace of the
+/// calling thread.
+///
+/// # Errors
+/// What the kernel says: `NetworkUnreachable` without a route; `InvalidInput` for addresses of two versions of IP.
+pub fn interface_to(destination: IpAddr, source: IpAddr) -> Result<String> {
+    let (destination, source) = (destination.to_canonical(), source.to_canonical());
+    let request = match (destination, source) {
+        (IpAddr::V4(to), IpAddr::V4(from)) => request(libc::AF_INET, &to.octets(), &from.octets()),
+        (IpAddr::V6(to), IpAddr::V6(from)) => request(libc::AF_INET6, &to.octets(), &from.octets()),
+        _ => return Err(Error::new(std::io::ErrorKind::InvalidInput, "the addresses are of two versions of IP")),
+    };
+    let mut kernel = netlink::open()?;
+    kernel.write_all(&request)?;
+    let mut answer = vec![0; BUFFER];
+    let length = kernel.read(&mut answer)?;
+    let mut rest = &answer[..length];
+    while let Some(message) = message(&mut rest) {
+        match half(message, 4) {
+            Some(FAILED) => return Err(refused(message)),
+            Some(NEW_ROUTE) => return name(outgoing(message).ok_or_else(silent)?),
+            _ => {}
+        }
+    }
+    Err(silent())
+}
+
+fn silent() -> Error {
+    Error::new(std::io::ErrorKind::NotFound, "the kernel names no interface of that route")
+}
+
+/// A request for the route from one address to another.
+fn request(family: libc::c_int, destination: &[u8], source: &[u8]) -> Vec<u8> {
+    let bits = (8 * destination.len()) as u8;
+    let mut about = [0; ABOUT];
+    about[..3].copy_from_slice(&[family as u8, bits, bits]);
+    let parts = [&about[..], &with_length(DESTINATION, destination), &with_length(SOURCE, source)].concat();
+    let mut header = [0; HEADER];
+    header[..4].copy_from_slice(&((HEADER + parts.len()) as u32).to_ne_bytes());
+    header[4..6].copy_from_slice(&GET_ROUTE.to_ne_bytes());
+    header[6..8].copy_from_slice(&REQUEST.to_ne_bytes());
+    [&header[..], &parts].concat()
+}
+
+/// An attribute. Addresses are multiples of four bytes, so that nothing is between two of them.
+fn with_length(kind: u16, content: &[u8]) -> Vec<u8> {
+    [&((4 + content.len()) as u16).to_ne_bytes()[..], &kind.to_ne_bytes(), content].concat()
+}
+
+/// The number of the interface in a message about a route.
+fn outgoing(message: &[u8]) -> Option<u32> {
+    word(attribute(message.get(HEADER + ABOUT..)?, INTERFACE)?, 0)
+}
+
+/// The name of the interface with this number.
+fn name(index: u32) -> Result<String> {
+    let mut name = [0; libc::IF_NAMESIZE];
+    // SAFETY: the buffer is as long as the call may write.
+    if unsafe { libc::if_indextoname(index, name.as_mut_ptr()) }.is_null() {
+        return Err(Error::last_os_error());
+    }
+    // SAFETY: the call has written a terminated name.
+    Ok(unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use super::*;
+
+    #[test]
+    #[allow(clippy::print_stderr)]
+    fn what_goes_to_this_machine_goes_by_loopback() {
+        let here = Ipv4Addr::LOCALHOST.into();
+        let found = match interface_to(here, here) {
+            Ok(found) => found,
+            Err(error) => return eprintln!("skipped: no rtnetlink here: {error}"),
+        };
+        assert_eq!(found, "lo");
+        assert_eq!(interface_to(Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(), here).unwrap(), "lo");
+        let mixed = interface_to(Ipv6Addr::LOCALHOST.into(), here).unwrap_err();
+        assert_eq!(mixed.kind(), std::io::ErrorKind::InvalidInput);
+        // An address that this machine does not have is none to send from.
+        assert!(interface_to(here, Ipv4Addr::new(192, 0, 2, 1).into()).is_err());
+    }
+
+    #[test]
+    #[allow(clippy::print_stderr)]
+    fn an_own_address_other_than_that_of_loopback_goes_by_loopback_too() {
+        let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+        let Ok(own) = socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr()) else {
+            return eprintln!("skipped: this machine has no way out");
+        };
+        if own.ip().is_loopback() {
+            return eprintln!("skipped: this machine has no address of its own");
+        }
+        assert_eq!(interface_to(own.ip(), own.ip()).unwrap(), "lo");
+        let out = interface_to(Ipv4Addr::new(192, 0, 2, 1).into(), own.ip()).unwrap();
+        assert_eq!(Some(out), crate::net::interface::with_address(own.ip()).unwrap());
+    }
+
+    #[test]
+    fn the_interface_is_found_among_the_attributes() {
+        let attributes = [with_length(DESTINATION, &[192, 0, 2, 1]), with_length(INTERFACE, &7_u32.to_ne_bytes())];
+        let message = [vec![0; HEADER + ABOUT], attributes.concat()].concat();
+        assert_eq!(outgoing(&message), Some(7));
+        assert!((0..message.len()).all(|length| outgoing(&message[..length]).is_none()));
+    }
+}
