@@ -7,6 +7,9 @@ first second out, as kelvin does slow start; one stream has its two ends on the 
 by the system. Mean against mean: the ratio kelvin / iperf3 over the pairs, its Hodges-Lehmann estimate and the exact 90 %
 interval of the signed-rank test, whose lower end must be above 0.97. There are more pairs of what straddles it.
 
+All of it takes two CPUs, so that, other than elsewhere here, no side waits for one whole core: the order and the number of pairs are
+what guards against neighbours.
+
 Versions of iperf3 before 3.16 send and receive all streams by one thread; with --iperf3 another one can be named, more than
 once.
 
@@ -20,7 +23,6 @@ import statistics
 from dataclasses import dataclass, field
 
 import common
-from peers import Peers
 from servers import Server, free_port
 
 # Messages, in bytes: one of which the calls are most of the cost, and one of which the bytes are.
@@ -87,7 +89,6 @@ def streamed(kelvin, cpu, seconds):
 def compare(kelvin, tools, arguments, order):
     """The comparisons, measured as often as it takes."""
     cpu = common.last_allowed_cpu()
-    peers = Peers(cpu)
     chosen = [Comparison(tool, message, streams) for tool in tools for message in MESSAGES for streams in STREAMS]
     for done in range(1, arguments.most_pairs + 1):
         todo = [one for one in chosen if done <= arguments.pairs or one.verdict() == "not settled"]
@@ -96,10 +97,10 @@ def compare(kelvin, tools, arguments, order):
         rates = {}
 
         def ours():
-            rates.update(peers.in_quiet(lambda: streamed(kelvin, cpu, arguments.seconds)))
+            rates.update(streamed(kelvin, cpu, arguments.seconds))
 
         def theirs(one):
-            return lambda: one.theirs.append(peers.in_quiet(lambda: one.tool.rate(one.message, one.streams, arguments.seconds)))
+            return lambda: one.theirs.append(one.tool.rate(one.message, one.streams, arguments.seconds))
 
         sides = [ours, *map(theirs, todo)]
         for side in order.sample(sides, len(sides)):
@@ -107,7 +108,7 @@ def compare(kelvin, tools, arguments, order):
         for one in todo:
             one.ours.append(rates[one.case()])
         common.say(f"{done} pairs")
-    return chosen, peers
+    return chosen
 
 
 def parse():
@@ -123,11 +124,10 @@ def benchmark():
         raise common.Missing("a stream has an end on each of two CPUs, and one is allowed")
     programs = arguments.iperf3 or [common.need("iperf3", "iperf3")]
     tools = [Iperf3(program, (cpus[-1], cpus[0])) for program in programs]
-    chosen, peers = compare(common.kelvin_program(arguments.kelvin), tools, arguments, random.Random(arguments.seed))
+    chosen = compare(common.kelvin_program(arguments.kelvin), tools, arguments, random.Random(arguments.seed))
     header = ["quantity", "kelvin", "beside it", "its figure", "ratio", "90 % interval", "bound", "pairs", "verdict"]
     print(f"TCP between two processes, {arguments.seconds:g} s a case, CPUs {cpus[-1]} and {cpus[0]}: {common.describe_machine()}\n")
     print(common.table(header, [one.row() for one in chosen]))
-    print(f"\n{peers.told()}")
     return all(one.verdict() == "holds" for one in chosen)
 
 

@@ -43,7 +43,7 @@ fn streams(count: u64) -> Case {
     Case::new().with("streams", count)
 }
 
-/// Streams at a rate, with a share of the fullest CPU of either host.
+/// Streams at a rate, with the share of a CPU of either host that they fill.
 fn add_streams(run: &mut Run, case: &Case, rate: f64, [here, there]: [f64; 2]) {
     add(run, &RATE, case.clone(), rate);
     add(run, &HERE, case.clone(), here);
@@ -88,11 +88,11 @@ fn a_link_that_is_full_is_told_from_a_host_that_is() {
     assert!(carried.holds == Some(true) && carried.text.ends_with("115 MB/s of 118 MB/s"), "{carried:?}");
     assert!(carried.test.contains("over 125.0 MB/s x 1448 / 1538"), "{carried:?}");
     let limit = saying(&all, "1 TCP stream to the agent is limited by no host's CPU: ");
-    assert!(limit.holds == Some(true) && limit.text.contains("of this host is busy 30 % ("), "{limit:?}");
-    assert!(limit.text.contains("that of the agent's host 40 % ("), "{limit:?}");
+    assert!(limit.holds == Some(true) && limit.text.contains(": the test fills 30 % ("), "{limit:?}");
+    assert!(limit.text.contains("and 40 % ("), "{limit:?}");
     assert_eq!(all.len(), 2, "{all:#?}");
     let said = paragraph(&run).unwrap();
-    assert!(said.contains("), 98 % of what the link can and is limited by no host's CPU (the fullest"), "{said}");
+    assert!(said.contains("), 98 % of what the link can and is limited by no host's CPU (the test fills"), "{said}");
 
     let mut full = network();
     add_streams(&mut full, &streams(1), 0.4 * LINK, [0.3, 1.0]);
@@ -186,7 +186,7 @@ fn the_paragraph_is_in_the_verdict_once_and_apart_from_that_of_this_machine() {
     let analysis = analyse(&run);
     let said = paragraph(&run).unwrap();
     assert!(
-        said.contains(") and is CPU-limited by this host (the fullest CPU or thread is 100 % busy here, 10 % there)."),
+        said.contains(") and is CPU-limited by this host (the test fills 100 % of a CPU here, 10 % there)."),
         "{said}"
     );
     assert_eq!(analysis.verdict.iter().filter(|line| line.starts_with("Network")).count(), 1, "{:?}", analysis.verdict);

@@ -35,16 +35,16 @@ pub struct BusyCpu {
 }
 
 impl Busy {
-    /// The fullest of what could be a limit: a thread, or a CPU.
+    /// The fullest of what could be a limit of the test: a thread of it, or a CPU as far as that may be full of the test. What a CPU
+    /// has beyond all threads of the test and the packets that came is somebody else's.
     pub fn fullest(&self) -> f64 {
-        self.cpu.map_or(self.busiest, |cpu| cpu.share.max(self.busiest))
+        let of_test = |cpu: BusyCpu| cpu.share.min(self.threads + cpu.interrupts);
+        self.cpu.map_or(self.busiest, |cpu| of_test(cpu).max(self.busiest))
     }
 
-    /// Whether the test could not go faster for want of a CPU: a thread of it never waited, or a CPU was full with what may
-    /// be the test's. One that is full with less was busy for somebody else.
+    /// Whether the test could not go faster for want of a CPU.
     pub fn is_limit(&self) -> bool {
-        let of_test = |cpu: &BusyCpu| cpu.share >= FULL && self.threads + cpu.interrupts >= FULL;
-        self.busiest >= FULL || self.cpu.as_ref().is_some_and(of_test)
+        self.fullest() >= FULL
     }
 
     /// Of several times the middle one, by what was fullest.
@@ -160,9 +160,9 @@ mod tests {
         assert!(!busy(0.3, 0.3, 1.0, 0.1).is_limit(), "a CPU that is full for somebody else");
         assert!(!busy(0.9, 0.9, 0.9, 0.5).is_limit());
         assert!(!Busy { busiest: 0.5, threads: 2.0, cpu: None }.is_limit());
-        assert_eq!((busy(0.9, 0.9, 0.4, 0.0).fullest(), busy(0.1, 0.1, 0.4, 0.0).fullest()), (0.9, 0.4));
+        assert_eq!((busy(0.9, 0.9, 0.4, 0.0).fullest(), busy(0.1, 0.2, 0.4, 0.1).fullest()), (0.9, 0.2 + 0.1));
         let all = [busy(0.1, 0.1, 0.9, 0.0), busy(0.2, 0.2, 0.3, 0.0), busy(0.3, 0.3, 0.5, 0.0)];
-        assert_eq!((Busy::middle(&all), Busy::middle(&[])), (Some(all[2]), None));
+        assert_eq!((Busy::middle(&all), Busy::middle(&[])), (Some(all[1]), None));
         assert_eq!(all[0].to_string(), "its busiest thread took 10 % of a CPU and CPU 3 was 90 % busy");
     }
 

@@ -14,7 +14,7 @@ use crate::words::{amount, digits, percent, whole_bytes};
 /// The study.
 pub(crate) const PEER: Name = Name::new("net.peer");
 
-/// A thread or CPU that is busy for this share of the time has no more to give: what the network's own notes go by.
+/// A CPU that a test fills to this share has no more to give: what the network's own notes go by.
 pub const FULL: f64 = 0.95;
 /// Times a round trip of an idle way from which on most of it is waiting behind others.
 const TWICE: f64 = 2.0;
@@ -185,7 +185,7 @@ impl<'r> Peer<'r> {
         let limit = match self.limited(stream).filter(|limit| limit.holds.is_some()) {
             Some(Limit { claim, busy, .. }) => {
                 let [here, there] = busy.map(|share| percent(share.value));
-                format!(" and {claim} (the fullest CPU or thread is {here} busy here, {there} there)")
+                format!(" and {claim} (the test fills {here} of a CPU here, {there} there)")
             }
             None => String::new(),
         };
@@ -222,7 +222,7 @@ impl<'r> Peer<'r> {
     fn limit(&self, stream: &Stream<'_>) -> Option<Conclusion> {
         let Limit { claim, busy: [here, there], holds, test } = self.limited(stream)?;
         let text = format!(
-            "{} {claim}: the fullest CPU or thread of this host is busy {} of the time, that of the agent's host {}",
+            "{} {claim}: the test fills {} of a CPU of this host, and {} of one of the agent's host",
             stream.words(),
             here.words(),
             there.words()
@@ -230,7 +230,7 @@ impl<'r> Peer<'r> {
         Some(Conclusion { text, holds, test })
     }
 
-    /// Which host has a thread or a CPU without idle time while streams go, if one has.
+    /// Which host has a CPU that is full of the streams, if one has.
     fn limited(&self, stream: &Stream<'_>) -> Option<Limit> {
         let [here, there] = BUSY.map(|metric| self.at(metric, stream.case).and_then(|shares| Share::of(&shares)));
         let (here, there) = (here?, there?);

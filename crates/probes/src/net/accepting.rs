@@ -190,32 +190,35 @@ mod tests {
         assert!(left <= 1, "{waits:?}: {left} connections wait for their end: {own:?}");
     }
 
+    /// Switches of this thread within 800 calls that make and close connections, on one CPU with the accepting end.
+    fn switches_within_calls(cpu: u32) -> u64 {
+        kelvin_sys::cpu::pin(&[cpu]).unwrap();
+        let accepting = Accepting::start(cpu, Waits::ForWord).unwrap();
+        let switches = || {
+            let used = usage(Who::Thread);
+            used.voluntary_switches + used.involuntary_switches
+        };
+        let mut timed = 0;
+        for _ in 0..400 {
+            let before = switches();
+            let mut connection = accepting.connect().unwrap();
+            timed += switches() - before;
+            accepting.ask(&mut connection).unwrap();
+            let before = switches();
+            drop(connection);
+            timed += switches() - before;
+            accepting.see_the_end().unwrap();
+        }
+        accepting.finish().unwrap();
+        timed
+    }
+
     #[test]
     fn no_packet_wakes_an_end_that_waits_for_a_word() {
         let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
-        std::thread::spawn(move || {
-            kelvin_sys::cpu::pin(&[cpu]).unwrap();
-            let accepting = Accepting::start(cpu, Waits::ForWord).unwrap();
-            let switches = || {
-                let used = usage(Who::Thread);
-                used.voluntary_switches + used.involuntary_switches
-            };
-            let mut timed = 0;
-            for _ in 0..400 {
-                let before = switches();
-                let mut connection = accepting.connect().unwrap();
-                timed += switches() - before;
-                accepting.ask(&mut connection).unwrap();
-                let before = switches();
-                drop(connection);
-                timed += switches() - before;
-                accepting.see_the_end().unwrap();
-            }
-            accepting.finish().unwrap();
-            // Were it woken, half of these calls and more would hold its turn; others on the machine take the CPU at times.
-            assert!(timed < 100, "{timed} switches within 800 calls");
-        })
-        .join()
-        .unwrap();
+        // Were it woken, half of these calls and more would hold its turn, each time. Others on the machine take the CPU at times.
+        let count = || std::thread::spawn(move || switches_within_calls(cpu)).join().unwrap();
+        let least = std::iter::repeat_with(count).take(3).min().unwrap();
+        assert!(least < 100, "{least} switches within 800 calls");
     }
 }

@@ -30,13 +30,16 @@ pub(super) static METRIC: Metric = metric(
     "Bytes per second that arrive at another host over TCP, or from it, counted where they arrive",
 );
 static BUSY_HERE: Metric = share(
-    metric("net.peer.bandwidth.busy_here", "Share of a CPU that the fullest CPU or thread of this host was busy"),
+    metric(
+        "net.peer.bandwidth.busy_here",
+        "Share of a CPU that the test filled most of on this host, by a thread or by its packets",
+    ),
     Better::Neither,
 );
 static BUSY_THERE: Metric = share(
     metric(
         "net.peer.bandwidth.busy_there",
-        "Share of a CPU that the fullest CPU or thread of the agent's host was busy",
+        "Share of a CPU that the test filled most of on the agent's host, by a thread or by its packets",
     ),
     Better::Neither,
 );
