@@ -92,6 +92,16 @@ def parse_pairs(parser):
     return arguments
 
 
+def rounds_of_pairs(arguments, chosen):
+    """The number of each round, from 1 on, and the comparisons that need a pair in it: all until there are enough pairs, then those
+    that are not settled."""
+    for done in range(1, arguments.most_pairs + 1):
+        todo = [one for one in chosen if done <= arguments.pairs or one.verdict() == "not settled"]
+        if not todo:
+            return
+        yield done, todo
+
+
 def kelvin_program(path):
     """The absolute path of the kelvin to measure."""
     path = Path(path)

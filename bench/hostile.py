@@ -225,9 +225,7 @@ def benchmark():
             os.sched_setscheduler(awake.pid, os.SCHED_IDLE, os.sched_param(0))
         names = stack.enter_context(hosts.three(arguments.rate))
         process = stack.enter_context(hosts.agent(kelvin, names["agent"], cpus[0], token))
-        for done in range(1, arguments.most_pairs + 1):
-            if done > arguments.pairs and all(one.verdict() != "not settled" for one in chosen):
-                break
+        for done, _ in common.rounds_of_pairs(arguments, chosen):
             for side in order.sample(["with", "without"], 2):
                 with strangers(names["strangers"], arguments.reopen, came) if side == "with" else nullcontext():
                     report = hosts.measure(kelvin, names["kelvin"], cpus[-1], token, arguments.seconds)

@@ -199,10 +199,7 @@ def benchmark():
     chosen = [one for one in chosen if not arguments.only or {one.metric, one.name} & set(arguments.only)]
     if not chosen:
         raise common.Missing(f"no quantity is called {' or '.join(arguments.only)}")
-    for done in range(1, arguments.most_pairs + 1):
-        todo = [one for one in chosen if done <= arguments.pairs or one.verdict() == "not settled"]
-        if not todo:
-            break
+    for done, todo in common.rounds_of_pairs(arguments, chosen):
         order.shuffle(todo)
         for one in todo:
             one.measure(kelvin, peers, arguments.seconds, order.sample(["kelvin", "peer"], 2))

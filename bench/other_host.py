@@ -102,9 +102,7 @@ def benchmark():
                 seconds = max(round(arguments.seconds / len(chosen)), 1)
                 one.theirs.append(iperf3(names["kelvin"], cpus[-1], seconds, one.arguments))
 
-        for done in range(1, arguments.most_pairs + 1):
-            if done > arguments.pairs and all(one.verdict() != "not settled" for one in chosen):
-                break
+        for done, _ in common.rounds_of_pairs(arguments, chosen):
             for side in order.sample([ours, theirs], 2):
                 side()
             common.say(f"{done} pairs")

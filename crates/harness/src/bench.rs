@@ -98,9 +98,7 @@ impl<'a> Bench<'a> {
         let slice = self.share(1);
         let begun = self.clock.deadline();
         let iterations = self.find_batch_size(self.least_batch(slice), &mut timed)?;
-        let rewarm = iterations / 32;
-        let most = MOST_SAMPLES * 2;
-        let sampling = Sampling { begun, slice, iterations, rewarm, stride: 1, most, work, looked_after: 1 };
+        let sampling = Sampling::of_batches(begun, slice, iterations, work);
         self.sample([metric], &sampling, &mut timed)
     }
 
@@ -180,9 +178,7 @@ impl<'a> Bench<'a> {
         let slice = self.share(K);
         let begun = self.clock.deadline();
         let iterations = self.find_batch_size(self.least_batch(slice), &mut operation)?;
-        let rewarm = iterations / 32;
-        let most = MOST_SAMPLES * 2;
-        let sampling = Sampling { begun, slice, iterations, rewarm, stride: 1, most, work: 0.0, looked_after: 1 };
+        let sampling = Sampling::of_batches(begun, slice, iterations, 0.0);
         self.sample(metrics, &sampling, &mut operation)
     }
 
@@ -498,6 +494,14 @@ struct Sampling {
     work: f64,
     /// Samples between two looks at the thread's counters.
     looked_after: usize,
+}
+
+impl Sampling {
+    /// Every sample a batch, with the canaries and the counters read after each.
+    fn of_batches(begun: u64, slice: f64, iterations: u64, work: f64) -> Self {
+        let (rewarm, most) = (iterations / 32, MOST_SAMPLES * 2);
+        Self { begun, slice, iterations, rewarm, stride: 1, most, work, looked_after: 1 }
+    }
 }
 
 /// Decides when the first samples have settled.

@@ -1,5 +1,5 @@
 //! Bytes from a client or to it, by streams or datagrams: moved by a thread each, and counted. What comes is thrown away, what goes
-//! is noise.
+//! is filler.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream, UdpSocket};
@@ -201,9 +201,9 @@ impl Counting {
 
     /// A client that does not read has the call end after the time that a test may stand still.
     fn give_stream(&self, mut stream: &TcpStream, limits: &Limits) -> Result<()> {
-        let noise = vec![0x5a; BUFFER];
+        let filler = vec![0x5a; BUFFER];
         while !self.is_over.load(Ordering::Relaxed) {
-            match stream.write(&noise) {
+            match stream.write(&filler) {
                 Ok(count) => drop(self.bytes.fetch_add(count as u64, Ordering::Relaxed)),
                 Err(_) if self.is_over.load(Ordering::Relaxed) => return Ok(()),
                 Err(error) => return Err(broken(limits)(error)),

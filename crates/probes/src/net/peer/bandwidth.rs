@@ -33,14 +33,16 @@ static BUSY_HERE: Metric = share(
     metric(
         "net.peer.bandwidth.busy_here",
         "Share of a CPU that the test filled most of on this host, by a thread or by its packets",
-    ),
+    )
+    .version(2),
     Better::Neither,
 );
 static BUSY_THERE: Metric = share(
     metric(
         "net.peer.bandwidth.busy_there",
         "Share of a CPU that the test filled most of on the agent's host, by a thread or by its packets",
-    ),
+    )
+    .version(2),
     Better::Neither,
 );
 
