@@ -1,11 +1,13 @@
-"""Hosts for benchmarks of the agent: network namespaces of this machine, joined by pairs of virtual interfaces.
+"""Networks for benchmarks, of namespaces of this machine: one of its own for what runs between processes, and hosts joined by pairs of
+virtual interfaces for the agent.
 
-One runs `kelvin agent`, one runs kelvin against it over a link that a shaper limits, and strangers come from the third over a link
+Of the hosts one runs `kelvin agent`, one runs kelvin against it over a link that a shaper limits, and strangers come from the third over a link
 of their own. They are gone when the benchmark ends.
 """
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +17,8 @@ import common
 AGENT, KELVIN_HOST, STRANGERS_HOST = "198.18.91.2", "198.18.91.1", "198.18.92.1"
 AGENT_FOR_STRANGERS = "198.18.92.2"
 PORT = 27315
+# Set in the environment of what runs in a network of its own.
+OWN_NETWORK = "KELVIN_BENCH_OWN_NETWORK"
 
 
 def parser_of_pairs(description):
@@ -30,6 +34,26 @@ def ip(*words):
 
 def inside(host, *command):
     return ["ip", "netns", "exec", host, *[str(word) for word in command]]
+
+
+def in_own_network(control):
+    """Starts this program anew in a network of its own, where connections begin under this congestion control, and returns there.
+
+    A tool that asks for another one than the system's after it connected goes on being paced if the system's is bbr, and then it
+    does not do the same work. Routes can name one without a change to the system.
+    """
+    if OWN_NETWORK in os.environ:
+        ip("link", "set", "lo", "up")
+        for to in ("127.0.0.0/8", "127.0.0.1"):
+            ip("route", "replace", "local", to, "dev", "lo", "table", "local", "proto", "kernel", "scope", "host", "src", "127.0.0.1",
+               "congctl", control)  # fmt: skip
+        return
+    unshare = [common.need("unshare", "util-linux"), *([] if os.geteuid() == 0 else ["--map-root-user"]), "--net"]
+    try:
+        common.run([*unshare, "true"])
+    except RuntimeError as error:
+        raise common.Missing(f"needs a network namespace: {error}") from error
+    os.execve(unshare[0], [*unshare, sys.executable, *sys.argv], {**os.environ, OWN_NETWORK: control})
 
 
 @contextmanager

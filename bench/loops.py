@@ -9,7 +9,6 @@ import statistics
 import common
 from memory import Movers
 from net import Others
-from peers import Peers
 from streams import Iperf3
 
 # Operations of the memory area that have a C loop: reads and so on of stream_loop.
@@ -23,16 +22,16 @@ LEAST_STREAMED = 4096
 
 
 class Loops:
-    """The loops of some areas, on the CPUs that kelvin uses; a loop of memory takes this long."""
+    """The loops of some areas, on the CPU of those peers and another one; a loop of memory takes this long."""
 
-    def __init__(self, cpu, other_cpu, areas, seconds):
-        self.peers, self.areas, self.seconds = Peers(cpu), areas, seconds
+    def __init__(self, peers, other_cpu, areas, seconds):
+        self.peers, self.areas, self.seconds = peers, areas, seconds
         # What cannot be had is missed before the first run, not after it.
         self.movers = Movers(self.peers, seconds) if "mem" in areas else None
         self.others = Others(self.peers, other_cpu, PROCESSES * TRIP_SECONDS, PROCESSES)
         if "net" in areas:
             self.peers.program("pingpong")
-            self.iperf3 = Iperf3(common.need("iperf3", "iperf3"), (cpu, other_cpu))
+            self.iperf3 = Iperf3(common.need("iperf3", "iperf3"), (peers.cpu, other_cpu))
 
     def measured(self, run, chance):
         """What each gives now, in random order."""
@@ -63,10 +62,10 @@ class Loops:
         return loops
 
     def of_network(self, run):
-        """Round trips on one CPU by a C ping-pong, TCP streams by iperf3."""
+        """Round trips on one CPU by a C ping-pong, single TCP streams by iperf3, which has their ends on the same CPUs."""
         cases = by_metric(run)
         trip = lambda protocol, bytes: lambda: self.others.round_trip(protocol, "same_cpu", bytes)
-        stream = lambda streams, bytes: lambda: self.iperf3.rate(bytes, streams, STREAM_SECONDS)
+        stream = lambda bytes, placement: lambda: self.iperf3.rate(bytes, 1, STREAM_SECONDS, placement)
         loops = []
         for protocol in ("tcp", "udp", "unix"):
             metric = f"net.rtt.{protocol}"
@@ -74,8 +73,8 @@ class Loops:
             loops += [(metric, case, trip(protocol, int(axes["message"]))) for axes, case in on_one]
         metric = "net.bandwidth.tcp"
         for axes, case in cases.get(metric, []):
-            if axes["way"] == "send" and int(axes["message"]) >= LEAST_STREAMED:
-                loops.append((metric, case, stream(int(axes["streams"]), int(axes["message"]))))
+            if axes["streams"] == "1" and int(axes["message"]) >= LEAST_STREAMED:
+                loops.append((metric, case, stream(int(axes["message"]), axes["placement"])))
         return loops
 
 

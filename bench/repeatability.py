@@ -24,7 +24,7 @@ cache that is shared, is reported as two modes: its cases have no deviation wort
 
 With --peers and the memory or the network area, also: other programs on the same work after each run (bench/loops.py: plain C
 loops, iperf3), whose own coefficients of variation stand beside kelvin's. They are not judged: they show how much of its
-spread the machine has.
+spread the machine has. With the network all of it runs in a network of its own, for iperf3's sake (bench/streams.py).
 
 The figures of every run are kept in a file (--output), from which the tables can be made again (--from).
 
@@ -39,8 +39,10 @@ import time
 from pathlib import Path
 
 import common
+import hosts
 from loops import Loops, deviations
 from peers import Peers
+from streams import CONTROL
 
 
 def below(*ids):
@@ -74,7 +76,7 @@ GROUPS = [
     ("latency, main memory", latency("memory"), 0.02),
     ("bandwidth of memory", below("mem.bandwidth"), 0.03),
     ("round trips on one CPU", on_one_cpu("net.rtt"), 0.04),
-    ("bandwidth of streams", lambda one, *_: one.metric in ("net.bandwidth.tcp", "net.bandwidth.unix"), 0.05),
+    ("bandwidth of streams", lambda one, *_: one.metric in ("net.bandwidth.tcp", "net.bandwidth.tcp.way", "net.bandwidth.unix"), 0.05),
     ("everything else", lambda *_: True, None),
 ]
 COVERAGE = (0.90, 0.98)
@@ -162,7 +164,7 @@ def collect(arguments):
     chance = random.Random(arguments.seed)
     data = {"machine": common.describe_machine(), "areas": arguments.area, "quick": arguments.quick, "runs": [], "pairs": [], "seconds": arguments.seconds}
     peers = Peers(common.last_allowed_cpu()) if arguments.peers else None
-    loops = Loops(peers.cpu, min(os.sched_getaffinity(0)), arguments.area, arguments.seconds) if arguments.peers else None
+    loops = Loops(peers, min(os.sched_getaffinity(0)), arguments.area, arguments.seconds) if arguments.peers else None
     works = SAME_WORK if {"cpu", "os"} & set(arguments.area) else []
     with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as directory:
         for number in range(arguments.runs):
@@ -355,6 +357,8 @@ def parse():
 
 def benchmark():
     arguments = parse()
+    if arguments.peers and "net" in arguments.area and not arguments.source:
+        hosts.in_own_network(CONTROL)
     data = json.loads(arguments.source.read_text()) if arguments.source else collect(arguments)
     seconds = statistics.median(run["seconds"] for run in data["runs"])
     mode = "quick" if data["quick"] else "default"

@@ -62,14 +62,15 @@ static void connected(const char *protocol, int ends[2])
 		ends[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 		if (ends[0] < 0 || listen(listening, 1) != 0)
 			die("listen");
+		/* As kelvin asks for, before there is a connection, which would go on being paced if it began under bbr; a
+		 * kernel without it keeps its own. */
+		setsockopt(listening, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
+		setsockopt(ends[0], IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
 		joined(ends[0], listening);
 		ends[1] = accept(listening, NULL, NULL);
 		close(listening);
-		for (int i = 0; i < 2; i++) {
+		for (int i = 0; i < 2; i++)
 			setsockopt(ends[i], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-			/* As kelvin asks for; a kernel without it keeps its own. */
-			setsockopt(ends[i], IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
-		}
 	}
 }
 

@@ -38,5 +38,5 @@ pub use result::{
     Outcome, Summary, TagCount, Translation, Verdict, Warning,
 };
 pub use study::{
-    FULL, StreamCeiling, engines, network_calls, network_streams, peer, remote, stream_ceilings, tasks, threads, tune,
+    FULL, StreamCeiling, engines, network_calls, network_streams, peer, remote, stream_ceiling, tasks, threads, tune,
 };

@@ -10,7 +10,7 @@ mod threads;
 mod tune;
 
 pub use engines::engines;
-pub use network::{StreamCeiling, calls as network_calls, stream_ceilings, streams as network_streams};
+pub use network::{StreamCeiling, calls as network_calls, stream_ceiling, streams as network_streams};
 pub use peer::{FULL, peer};
 pub use remote::remote;
 pub use threads::threads;

@@ -1,7 +1,7 @@
 //! Conclusions on the network between two processes of a machine.
 
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_analysis::{analyse, network_calls, network_streams, stream_ceilings};
+use kelvin_analysis::{analyse, network_calls, network_streams, stream_ceiling};
 use kelvin_model::{Better, Case, Conclusion, Metric, Run, Treatment, Unit};
 
 const fn time(id: &'static str) -> Metric {
@@ -14,11 +14,12 @@ const STACK: Metric = time("net.stack.tcp");
 const CONNECT: Metric = time("net.connect");
 const CLOSE: Metric = time("net.close");
 const RATE: Metric = Metric::rate("net.bandwidth.tcp", "Bytes that arrive").headline(Treatment::AsFound);
+const WAY: Metric = Metric::rate("net.bandwidth.tcp.way", "Bytes that arrive").headline(Treatment::AsFound);
 const LOST: Metric = time("net.bandwidth.udp.lost").unit(Unit::Ratio, Better::Lower);
 const KIB: u64 = 1 << 10;
 
 fn network() -> Run {
-    testing::run(&[TCP, UNIX, STACK, CONNECT, CLOSE, RATE, LOST])
+    testing::run(&[TCP, UNIX, STACK, CONNECT, CLOSE, RATE, WAY, LOST])
 }
 
 /// Five rounds around a value, by 1 %.
@@ -34,8 +35,12 @@ fn placed(placement: &'static str) -> Case {
     Case::new().with_word("placement", placement)
 }
 
-fn streams(message: u64, streams: u64, way: &'static str) -> Case {
-    Case::new().with("message", message).with("streams", streams).with_word("way", way)
+fn streams(message: u64, streams: u64, placement: &'static str) -> Case {
+    Case::new().with("message", message).with("streams", streams).with_word("placement", placement)
+}
+
+fn by_way(message: u64, way: &'static str) -> Case {
+    Case::new().with("message", message).with_word("placement", "two_cpus").with_word("way", way)
 }
 
 fn saying<'c>(conclusions: &'c [Conclusion], words: &str) -> &'c Conclusion {
@@ -47,8 +52,8 @@ fn saying<'c>(conclusions: &'c [Conclusion], words: &str) -> &'c Conclusion {
 fn add_streams(run: &mut Run) {
     for message in [64, 4 * KIB, 64 * KIB] {
         let rate = message as f64 * 1e9 / (500.0 + 0.1 * message as f64);
-        add(run, &RATE, streams(message, 1, "send"), rate);
-        add(run, &RATE, streams(message, 2, "send"), (2.0 * rate).min(9e9));
+        add(run, &RATE, streams(message, 1, "two_cpus"), rate);
+        add(run, &RATE, streams(message, 2, "two_cpus"), (2.0 * rate).min(9e9));
     }
 }
 
@@ -92,7 +97,7 @@ fn bytes_cost_more_than_calls_from_where_they_do() {
 fn calls_that_always_cost_more_are_said_to() {
     let mut run = network();
     for message in [64, 256, 1024] {
-        add(&mut run, &RATE, streams(message, 1, "send"), message as f64 * 1e9 / (500.0 + 0.1 * message as f64));
+        add(&mut run, &RATE, streams(message, 1, "two_cpus"), message as f64 * 1e9 / (500.0 + 0.1 * message as f64));
     }
     let study = network_streams(&run).unwrap();
     let [never] = &study.conclusions[..] else { panic!("{study:#?}") };
@@ -102,7 +107,7 @@ fn calls_that_always_cost_more_are_said_to() {
     );
     assert_eq!(never.holds, Some(false));
     // A size at which it lies in the balance says neither.
-    add(&mut run, &RATE, streams(5128, 1, "send"), 5128.0 * 1e9 / 1012.8);
+    add(&mut run, &RATE, streams(5128, 1, "two_cpus"), 5128.0 * 1e9 / 1012.8);
     assert_eq!(network_streams(&run).unwrap().conclusions[0].holds, None);
 }
 
@@ -111,18 +116,50 @@ fn more_streams_other_ways_and_losses_are_told_with_their_size() {
     let mut run = network();
     add_streams(&mut run);
     let usual = 65_536.0 * 1e9 / 7053.6;
-    add(&mut run, &RATE, streams(64 * KIB, 1, "sendfile"), 1.2 * usual);
-    add(&mut run, &RATE, streams(64 * KIB, 1, "zerocopy"), 0.8 * usual);
+    add(&mut run, &WAY, by_way(64 * KIB, "send"), usual);
+    add(&mut run, &WAY, by_way(64 * KIB, "sendfile"), 1.2 * usual);
+    add(&mut run, &WAY, by_way(64 * KIB, "zerocopy"), 0.8 * usual);
     add(&mut run, &LOST, Case::new().with("message", 1472).with("streams", 1), 0.2);
     let study = network_streams(&run).unwrap();
     let all = &study.conclusions;
-    let small = saying(all, "2 TCP streams in messages of 4 KiB carry more than one: ");
+    let small = saying(all, "2 TCP streams in messages of 4 KiB, each between two CPUs, carry more than one: ");
     assert!(small.holds == Some(true) && small.text.contains("9.00 GB/s against 4.50 GB/s"), "{small:?}");
-    assert_eq!(saying(all, "2 TCP streams in messages of 64 KiB carry more than one").holds, Some(false));
+    assert_eq!(
+        saying(all, "2 TCP streams in messages of 64 KiB, each between two CPUs, carry more than one").holds,
+        Some(false)
+    );
     assert_eq!(saying(all, "sendfile carries more than send in messages of 64 KiB").holds, Some(true));
     assert_eq!(saying(all, "zerocopy carries more than send").holds, Some(false));
     let lost = saying(all, "more than 1.0 % of datagrams of 1472 bytes are lost");
     assert!(lost.holds == Some(true) && lost.text.contains("20 % ("), "{lost:?}");
+}
+
+#[test]
+fn where_the_ends_of_streams_are_is_told_with_what_it_is_worth() {
+    let mut run = network();
+    add_streams(&mut run);
+    for (count, rate) in [(1, 8e9), (2, 16e9)] {
+        add(&mut run, &RATE, streams(64 * KIB, count, "same_cpu"), rate);
+    }
+    let study = network_streams(&run).unwrap();
+    let all = &study.conclusions;
+    let one = saying(all, "a TCP stream in messages of 64 KiB carries more on one CPU than between two: ");
+    assert_eq!(one.holds, Some(false), "{one:?}");
+    let two =
+        saying(all, "2 TCP streams in messages of 64 KiB carry more each on one CPU than each between two: 1.78 times");
+    assert!(two.holds == Some(true) && two.text.ends_with("16.0 GB/s against 9.00 GB/s"), "{two:?}");
+    let more = saying(all, "2 TCP streams in messages of 64 KiB, each on one CPU, carry more than one: 2.00 times");
+    assert_eq!(more.holds, Some(true));
+    // The paragraph has that of the most streams.
+    let said = analyse(&run).findings.into_iter().find(|finding| finding.text.starts_with("Network: ")).unwrap().text;
+    assert!(said.contains("2 TCP streams in messages of 64 KiB carry more each on one CPU"), "{said}");
+    // On one CPU alone the sizes are compared there.
+    let mut alone = network();
+    for message in [64, 64 * KIB] {
+        add(&mut alone, &RATE, streams(message, 1, "same_cpu"), message as f64 * 1e9 / (500.0 + 0.1 * message as f64));
+    }
+    let study = network_streams(&alone).unwrap();
+    assert_eq!(saying(&study.conclusions, "bytes cost more than calls in a TCP stream").holds, Some(true));
 }
 
 #[test]
@@ -131,7 +168,7 @@ fn streams_that_are_all_limited_by_a_cpu_are_said_to_be_once() {
     let limited = |shares: &[f64]| {
         let mut run = testing::run(&[BUSY]);
         for (message, share) in [64, 4 * KIB, 64 * KIB].into_iter().zip(shares) {
-            add(&mut run, &BUSY, streams(message, 1, "send"), *share);
+            add(&mut run, &BUSY, streams(message, 1, "two_cpus"), *share);
         }
         let conclusions = network_streams(&run).unwrap().conclusions;
         let [conclusion] = &conclusions[..] else { panic!("{conclusions:#?}") };
@@ -148,7 +185,7 @@ fn streams_that_are_all_limited_by_a_cpu_are_said_to_be_once() {
     // About as full as the limit.
     assert_eq!(limited(&[1.0, 0.95, 1.0]).1, None);
     let mut run = testing::run(&[BUSY]);
-    add(&mut run, &BUSY, streams(64, 1, "send"), 1.0);
+    add(&mut run, &BUSY, streams(64, 1, "two_cpus"), 1.0);
     let said = analyse(&run).findings.into_iter().find(|finding| finding.text.starts_with("Network: ")).unwrap().text;
     assert!(
         said.starts_with("Network: TCP streams on this machine are limited by a CPU in the one case measured"),
@@ -167,16 +204,18 @@ fn the_ceiling_of_streams_is_what_their_bytes_cost() {
         add(&mut run, &RECEIVE, Case::new().with("message", message), 500.0 + 0.06 * message as f64);
     }
     let results = analyse(&run).results;
-    let around = |cpus, streams, truth: f64| {
-        let found = stream_ceilings(&results, cpus, streams).into_iter().find(|one| one.streams == streams).unwrap();
+    let around = |cpus, streams, placement, truth: f64| {
+        let found = stream_ceiling(&results, cpus, streams, placement).unwrap();
         assert!(found.low < truth && truth < found.high && found.high < 1.1 * found.low, "{found:?} around {truth}");
     };
     // The dearer end of one stream; both ends of two streams on two CPUs; all on one CPU.
-    around(2, 1, 10e9);
-    around(2, 2, 12.5e9);
-    around(1, 1, 6.25e9);
-    assert_eq!(stream_ceilings(&results, 2, 1).len(), 1);
-    assert!(stream_ceilings(&results[..2], 2, 2).is_empty());
+    around(2, 1, "two_cpus", 10e9);
+    around(2, 2, "two_cpus", 12.5e9);
+    around(1, 1, "two_cpus", 6.25e9);
+    // Both ends of one on one CPU, of two on a CPU each.
+    around(2, 1, "same_cpu", 6.25e9);
+    around(2, 2, "same_cpu", 12.5e9);
+    assert_eq!(stream_ceiling(&results[..2], 2, 2, "two_cpus"), None);
 }
 
 #[test]

@@ -15,12 +15,12 @@ use kelvin_wire::sockets::Sockets;
 use crate::cli::MeasureArgs;
 use crate::fault::Fault;
 
-/// The probe whose streams they are on this machine, and those to another host.
-const HERE: &str = "net.bandwidth.tcp";
+/// The probes whose streams they are on this machine, and those to another host.
+const HERE: [&str; 2] = ["net.bandwidth.tcp", "net.bandwidth.tcp.way"];
 const TO_PEER: [&str; 2] = ["net.peer.bandwidth", "net.peer.bandwidth.message"];
 
 fn is_of_streams(probe: &str) -> bool {
-    probe == HERE || TO_PEER.contains(&probe)
+    HERE.contains(&probe) || TO_PEER.contains(&probe)
 }
 
 /// What is asked for, which this kernel has.
@@ -36,9 +36,9 @@ pub fn asked(args: &MeasureArgs, plan: &Plan) -> Result<SocketOptions, Fault> {
     };
     if !plan.units.iter().any(|unit| !unit.only_input && is_of_streams(unit.probe.id)) {
         return Err(Fault::because(format!(
-            "{option}: it is for {HERE}, and with --peer for {}, neither of which is to be measured; name one too (kelvin run \
-             {HERE}), or leave {option} out",
-            TO_PEER[0]
+            "{option}: it is for {0}, and with --peer for {1}, neither of which is to be measured; name one too (kelvin run {0}), \
+             or leave {option} out",
+            HERE[0], TO_PEER[0]
         )));
     }
     sockets.congestion_control.as_deref().map(find_congestion_control).transpose()?;
@@ -97,7 +97,7 @@ mod tests {
     fn only_streams_of_unusual_sockets_are_unlike_those_of_other_runs() {
         let asked = SocketOptions { congestion_control: None, buffers: Some(65_536) };
         let of = |id| Metric::rate(id, "Bytes per second");
-        for streams in [HERE, TO_PEER[0], TO_PEER[1], "net.peer.bandwidth.busy_there"] {
+        for streams in [HERE[0], HERE[1], TO_PEER[0], TO_PEER[1], "net.peer.bandwidth.busy_there"] {
             assert!(is_usual(&of(streams), &SocketOptions::default()) && !is_usual(&of(streams), &asked), "{streams}");
         }
         for other in ["net.bandwidth.udp", "net.peer.bandwidth.udp", "net.peer.loaded"] {

@@ -71,20 +71,44 @@ fn rates(reading: &Reading) -> &[f64] {
 #[test]
 fn streams_are_counted_where_they_arrive() {
     for way in ["send", "sendfile", "splice", "zerocopy"] {
-        let case = Case::new().with("message", 64 << 10).with("streams", 2).with_word("way", way);
-        let readings = common::measure("net.bandwidth.tcp", &case, SLICE);
+        let case = placed("two_cpus", 64 << 10).with_word("way", way);
+        let readings = common::measure("net.bandwidth.tcp.way", &case, SLICE);
         assert!(rates(&readings[0]).iter().sum::<f64>() > 1e6, "{readings:?}");
         let note = readings[0].notes.join("\n");
         assert!(note.contains("congestion control") && note.contains("are left out"), "{note}");
-        assert_eq!(note.matches("receiver on CPU").count(), 2, "{note}");
+        assert_eq!(note.matches("receiver on CPU").count(), 1, "{note}");
     }
-    let case = Case::new().with("message", 64 << 10).with("streams", 1);
+    let case = placed("two_cpus", 64 << 10).with("streams", 1);
     assert!(rates(&common::measure("net.bandwidth.unix", &case, SLICE)[0])[0] > 1e6);
+}
+
+/// The CPUs of the two ends of each stream, as a note tells them.
+fn ends(note: &str) -> Vec<(String, String)> {
+    let on = |what: &str| -> Vec<String> {
+        let cpu = |text: &str| text.split_whitespace().next().unwrap_or_default().to_owned();
+        note.split(&format!("{what} on CPU ")).skip(1).map(cpu).collect()
+    };
+    on("sender").into_iter().zip(on("receiver")).collect()
+}
+
+#[test]
+fn the_ends_of_a_stream_are_where_its_case_has_them() {
+    for (placement, streams) in [("same_cpu", 1), ("same_cpu", 2), ("two_cpus", 1), ("two_cpus", 2)] {
+        let case = placed(placement, 4 << 10).with("streams", streams);
+        let readings = common::measure("net.bandwidth.tcp", &case, SLICE);
+        let ends = ends(&readings[0].notes.join("\n"));
+        assert_eq!(ends.len(), streams as usize, "{readings:?}");
+        for (sender, receiver) in &ends {
+            assert_eq!(sender == receiver, placement == "same_cpu", "{ends:?}");
+        }
+        assert!(streams == 1 || ends[0].0 != ends[1].0, "the streams begin on the CPUs in turn: {ends:?}");
+        assert_eq!(rates(&readings[1]).len(), 1, "how busy the fullest CPU was: {readings:?}");
+    }
 }
 
 #[test]
 fn what_sockets_were_asked_for_and_what_they_obtained_is_told() {
-    let case = Case::new().with("message", 4 << 10).with("streams", 1).with_word("way", "send");
+    let case = placed("two_cpus", 4 << 10).with("streams", 1);
     let directories = common::Directories::scratch(&std::env::temp_dir());
     let ask = |sockets| common::run_probe_asking(&directories, sockets, "net.bandwidth.tcp", &case, SLICE);
     let notes = |sockets: SocketOptions| match ask(sockets) {
@@ -108,14 +132,14 @@ fn what_sockets_were_asked_for_and_what_they_obtained_is_told() {
 
 #[test]
 fn what_is_sent_over_udp_is_not_claimed_as_received() {
-    let case = Case::new().with("message", 1472).with("streams", 1);
+    let case = placed("two_cpus", 1472).with("streams", 1);
     let readings = common::measure("net.bandwidth.udp", &case, SLICE);
     let ids: Vec<String> = readings.iter().map(|reading| reading.metric.to_string()).collect();
     let all = ["net.bandwidth.udp", "net.bandwidth.udp.sent", "net.bandwidth.udp.lost", "net.bandwidth.udp.overtaken"];
     assert_eq!(ids, all);
     let (sent, lost, overtaken) = (rates(&readings[1])[0], rates(&readings[2])[0], rates(&readings[3])[0]);
     assert!(sent > 1e6 && (0.0..1.0).contains(&lost) && (0.0..=1.0).contains(&overtaken), "{readings:?}");
-    let small = Case::new().with("message", 4).with("streams", 1);
+    let small = placed("two_cpus", 4).with("streams", 1);
     match common::run_probe("net.bandwidth.udp", &small, SLICE) {
         Attempt::Failed(reason) => assert!(reason.contains("no room for its number"), "{reason}"),
         other => panic!("{other:?}"),

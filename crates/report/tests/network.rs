@@ -5,12 +5,11 @@ use kelvin_analysis::testing::{self, CLOCK_PAIR, add_scalars};
 use kelvin_analysis::{Analysis, analyse};
 use kelvin_model::{Axis, AxisScale, Canaries, Case, Metric, Readings, Run, Treatment};
 use kelvin_report::Report;
-use kelvin_report::figures::{Drawing, Figure, Plot, Role, figures};
+use kelvin_report::figures::{Drawing, Figure, Plot, Role, Series, figures};
 
 const MESSAGE: Axis = Axis::new("message", "message", AxisScale::Bytes);
 const PLACEMENT: Axis = Axis::new("placement", "CPUs of the two ends", AxisScale::Category);
 const STREAMS: Axis = Axis::new("streams", "streams", AxisScale::Linear);
-const WAY: Axis = Axis::new("way", "way of sending", AxisScale::Category);
 
 const fn time(id: &'static str) -> Metric {
     Metric::duration(id, "A time of the network").canaries(Canaries::NONE).headline(Treatment::AsFound)
@@ -23,7 +22,7 @@ const RECEIVE: Metric = time("net.stream.tcp.receive").over_one(MESSAGE);
 const RATE: Metric = Metric::rate("net.bandwidth.tcp", "Bytes that arrive")
     .headline(Treatment::AsFound)
     .canaries(Canaries::NONE)
-    .over([Some(MESSAGE), Some(STREAMS), Some(WAY)]);
+    .over([Some(MESSAGE), Some(STREAMS), Some(PLACEMENT)]);
 
 fn network() -> Run {
     testing::run(&[TCP, UDP, SEND, RECEIVE, RATE])
@@ -98,6 +97,9 @@ fn a_quantile_that_one_round_alone_can_tell_is_not_drawn() {
     assert!(drawn(&network(), &analyse(&network()), "net.rtt-distribution").is_none());
 }
 
+/// Streams, where their ends are, and what bytes alone would let them carry on two CPUs.
+const PLACED: [(u64, &str, f64); 3] = [(1, "two_cpus", 10e9), (1, "same_cpu", 6.25e9), (2, "two_cpus", 12.5e9)];
+
 #[test]
 fn streams_stand_below_what_bytes_alone_would_allow() {
     let mut run = network();
@@ -109,8 +111,8 @@ fn streams_stand_below_what_bytes_alone_would_allow() {
         };
         of(&SEND, &mut run, 300.0, 0.1);
         of(&RECEIVE, &mut run, 500.0, 0.06);
-        for (streams, most) in [(1, 10e9), (2, 12.5e9)] {
-            let case = Case::new().with("message", message).with("streams", streams).with_word("way", "send");
+        for (streams, placement, most) in PLACED {
+            let case = Case::new().with("message", message).with("streams", streams).with_word("placement", placement);
             let rate = most * message as f64 / (message as f64 + 3000.0);
             add_scalars(&mut run, &RATE, case, &around(rate));
         }
@@ -119,13 +121,19 @@ fn streams_stand_below_what_bytes_alone_would_allow() {
     let figure = drawn(&run, &analyse(&run), "net.bandwidth.tcp").unwrap();
     let plot = plot(&figure);
     let ceilings: Vec<_> = plot.series.iter().filter(|series| series.role == Role::Fitted).collect();
-    let [one, two] = ceilings[..] else { panic!("{ceilings:?}") };
-    for (ceiling, truth, label) in [(one, 10e9, "streams=1"), (two, 12.5e9, "streams=2")] {
-        assert_eq!(ceiling.label, format!("{label}, if bytes alone cost time"));
+    assert_eq!(ceilings.len(), PLACED.len());
+    for (streams, placement, truth) in PLACED {
+        let label = format!("streams={streams} placement={placement}");
+        let is_of = |ceiling: &&&Series| ceiling.label == format!("{label}, if bytes alone cost time");
+        let ceiling = ceilings.iter().find(is_of).unwrap_or_else(|| panic!("no {label}: {ceilings:?}"));
         assert_eq!(ceiling.points.iter().map(|point| point.x).collect::<Vec<_>>(), [64.0, 65_536.0]);
         assert!(ceiling.points.iter().all(|point| (point.y / truth - 1.0).abs() < 0.03), "{ceiling:?}");
-        let measured = plot.series.iter().find(|line| line.label.starts_with(label)).unwrap();
+        let measured = plot.series.iter().find(|line| line.label == label).unwrap();
         assert_eq!((measured.style, measured.role), (ceiling.style, Role::Measured), "in its colour");
     }
-    assert!(figure.description.join(" ").contains("Dotted, a ceiling with 2 streams: "), "{:?}", figure.description);
+    assert!(
+        figure.description.join(" ").contains("Dotted, the ceiling of streams=2 placement=two_cpus: "),
+        "{:?}",
+        figure.description
+    );
 }

@@ -11,7 +11,7 @@ pub mod tap;
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use crate::{Error, Result, check};
@@ -49,7 +49,8 @@ pub struct Buffers {
     pub receive: u32,
 }
 
-/// Asks for a congestion control by name.
+/// Asks for a congestion control by name. A connection that began under one that paces itself (BBR) goes on being paced by the kernel's
+/// timers under any other: ask before it is made.
 ///
 /// # Errors
 /// `NotFound` for one that the kernel does not have or does not allow.
@@ -116,16 +117,22 @@ pub fn set_buffers(socket: &impl AsFd, bytes: u32) -> Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)
 }
 
-/// Both ends of a TCP connection to this machine, whose buffers are asked to hold so many bytes each.
-pub fn connect_with_buffers(listener: &TcpListener, bytes: u32) -> Result<(TcpStream, TcpStream)> {
-    // What is accepted has the buffers of the socket that listened.
-    set_buffers(listener, bytes)?;
-    let near = connect_prepared(listener.local_addr()?, HERE, |socket| set_buffers(socket, bytes))?;
+/// Both ends of a TCP connection to an address of this machine, over sockets that were prepared before it was made.
+///
+/// # Errors
+/// What the calls and the preparation say.
+pub fn connect_here(
+    listener: &TcpListener,
+    prepare: impl Fn(BorrowedFd<'_>) -> Result<()>,
+) -> Result<(TcpStream, TcpStream)> {
+    // What is accepted has what was asked of the socket that listens.
+    prepare(listener.as_fd())?;
+    let near = connect_prepared(listener.local_addr()?, HERE, |socket| prepare(socket.as_fd()))?;
     Ok((near, listener.accept()?.0))
 }
 
-/// A TCP connection over a socket that was prepared before it was made: buffers that are asked for afterwards come too late for
-/// the window that TCP offers (tcp(7)).
+/// A TCP connection over a socket that was prepared before it was made: what is asked for afterwards comes too late for the window
+/// that TCP offers (tcp(7)), and for how it is paced (see [`set_congestion_control`]).
 ///
 /// # Errors
 /// What the calls say; `TimedOut` if nobody answered within this time.
@@ -308,12 +315,19 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_of_a_connection_have_the_buffers_that_were_asked_for() {
+    fn both_ends_of_a_connection_have_what_was_asked_for_before() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (mut near, mut far) = connect_with_buffers(&listener, 48 << 10).unwrap();
+        let prepare = |socket: BorrowedFd<'_>| {
+            set_congestion_control(&socket, "reno")?;
+            set_buffers(&socket, 48 << 10)
+        };
+        let (mut near, mut far) = connect_here(&listener, prepare).unwrap();
         for end in [&near, &far] {
             assert_eq!(buffers(end).unwrap(), Buffers { send: 96 << 10, receive: 96 << 10 });
+            assert_eq!(congestion_control(end).unwrap(), "reno");
         }
+        let refused = connect_here(&listener, |socket| set_congestion_control(&socket, "nosuch"));
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotFound);
         near.write_all(&[9; 100]).unwrap();
         let mut arrived = [0; 100];
         far.read_exact(&mut arrived).unwrap();

@@ -23,6 +23,16 @@ pub(super) const SMALL: u64 = 64;
 const LARGE: u64 = 64 << 10;
 /// The protocols, with their names for people.
 const PROTOCOLS: [(&str, &str); 3] = [("tcp", "TCP"), ("udp", "UDP"), ("unix", "Unix sockets")];
+/// Where the two ends of a stream are, with words for each stream of several.
+struct Placement {
+    name: &'static str,
+    of_each: &'static str,
+}
+const ON_ONE: &str = "same_cpu";
+const PLACEMENTS: [Placement; 2] = [
+    Placement { name: "two_cpus", of_each: "each between two CPUs" },
+    Placement { name: ON_ONE, of_each: "each on one CPU" },
+];
 /// A part of a round trip from which on it is the larger one.
 const HALF: f64 = 0.5;
 /// Times the smallest message's time from which on the bytes of a message cost more than everything else in it.
@@ -56,14 +66,15 @@ pub fn streams(run: &Run) -> Option<StudyResult> {
     let rates = network.all("net.bandwidth.tcp");
     let conclusions: Vec<Conclusion> = bytes_or_calls(&rates)
         .into_iter()
-        .chain(more_streams(&rates).into_iter().map(|(_, conclusion)| conclusion))
-        .chain(other_ways(&rates))
+        .chain(PLACEMENTS.iter().flat_map(|placement| more_streams(&rates, placement)))
+        .chain(together(&rates).into_iter().map(|(_, conclusion)| conclusion))
+        .chain(other_ways(&network.all("net.bandwidth.tcp.way")))
         .chain(network.cpu_limited())
         .chain(network.lost())
         .collect();
     let design =
         "Bytes were sent from one process to another as fast as they went, in messages of several sizes, by several \
-                  numbers of streams and ways of sending, and counted where they arrived, in several rounds. What a \
+                  numbers of streams and ways of sending, with both ends of a stream on one CPU or on two, and counted where they arrived, in several rounds. What a \
                   message costs is its bytes over the rate; what its calls cost is what the smallest message does."
             .into();
     (!conclusions.is_empty()).then_some(StudyResult { id: STREAMS, design, conclusions })
@@ -77,7 +88,7 @@ pub(crate) fn paragraph(run: &Run) -> Option<String> {
         network.between_cpus(&PROTOCOLS[0]),
         network.connecting(),
         bytes_or_calls(&rates),
-        more_streams(&rates).into_iter().find(|(message, _)| *message == LARGE).map(|(_, conclusion)| conclusion),
+        together(&rates).into_iter().rfind(|(message, _)| *message == LARGE).map(|(_, conclusion)| conclusion),
         network.cpu_limited(),
     ];
     let said: Vec<String> =
@@ -85,33 +96,29 @@ pub(crate) fn paragraph(run: &Run) -> Option<String> {
     (!said.is_empty()).then(|| said.join("; "))
 }
 
-/// What so many streams would carry if only bytes cost time, in bytes per second.
+/// What streams would carry if only bytes cost time, in bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StreamCeiling {
-    /// Streams.
-    pub streams: u64,
     /// Lower end of the interval.
     pub low: f64,
     /// Upper end.
     pub high: f64,
 }
 
-/// The ceilings of one TCP stream and of the most that were measured, from `net.stream.tcp`: what a message costs either end
-/// grows with its bytes, and that growth alone is what copying costs. The ends of one stream work at the same time; those
-/// of several share the CPUs. Empty where fewer than two messages were measured.
-pub fn stream_ceilings(results: &[MetricResult], cpus: u64, most: u64) -> Vec<StreamCeiling> {
-    let ends = ["net.stream.tcp", "net.stream.tcp.receive"].map(|metric| cost_of_bytes(results, metric));
-    let [Some(send), Some(receive)] = ends else { return Vec::new() };
-    let of = |streams: u64| {
-        let share = streams as f64 / cpus.max(1) as f64;
-        let takes = |send: f64, receive: f64| send.max(receive).max(share * (send + receive));
-        let carried = |takes: f64| streams as f64 * 1e9 / takes;
-        // The dearest bytes make the lowest rate.
-        StreamCeiling { streams, low: carried(takes(send.1, receive.1)), high: carried(takes(send.0, receive.0)) }
+/// The ceiling of so many TCP streams on these CPUs with their ends on one CPU (`same_cpu`) or not, from `net.stream.tcp`: what a
+/// message costs either end grows with its bytes, and that growth alone is what copying costs. The ends of one stream work at the same
+/// time if they are on two CPUs; those of several share the CPUs. `None` where fewer than two messages were measured.
+pub fn stream_ceiling(results: &[MetricResult], cpus: u64, streams: u64, placement: &str) -> Option<StreamCeiling> {
+    let send = cost_of_bytes(results, "net.stream.tcp")?;
+    let receive = cost_of_bytes(results, "net.stream.tcp.receive")?;
+    let share = streams as f64 / cpus.max(1) as f64;
+    let carried = |send: f64, receive: f64| {
+        let both = send + receive;
+        let alone = if placement == ON_ONE { both } else { send.max(receive) };
+        streams as f64 * 1e9 / alone.max(share * both)
     };
-    let mut counts = vec![1, most];
-    counts.dedup();
-    counts.into_iter().map(of).collect()
+    // The dearest bytes make the lowest rate.
+    Some(StreamCeiling { low: carried(send.1, receive.1), high: carried(send.0, receive.0) })
 }
 
 /// Nanoseconds that a byte more costs between the two largest messages of a metric: the ends of the interval. `None` where it
@@ -269,13 +276,13 @@ pub(super) fn lost_beyond(shares: &[f64], what: &str) -> Option<Conclusion> {
     })
 }
 
-/// The points of so many streams that send in the usual way, by message.
-fn sent(rates: &[(&Case, Vec<f64>)], streams: u64) -> Vec<Point> {
-    let is_sent = |case: &Case| case.integer("streams") == Some(streams) && case.word("way") == Some("send");
+/// The points of so many streams that are placed in this way, by message.
+fn sent(rates: &[(&Case, Vec<f64>)], streams: u64, placement: &str) -> Vec<Point> {
+    let is_of = |case: &Case| case.integer("streams") == Some(streams) && case.word("placement") == Some(placement);
     let positive = |rates: &[f64]| rates.iter().all(|&rate| rate > 0.0);
     let mut points: Vec<Point> = rates
         .iter()
-        .filter(|(case, rates)| is_sent(case) && positive(rates))
+        .filter(|(case, rates)| is_of(case) && positive(rates))
         .filter_map(|(case, rates)| Some(Point { at: case.integer("message")?, rounds: rates.clone() }))
         .collect();
     points.sort_by_key(|point| point.at);
@@ -288,7 +295,8 @@ fn bytes_or_calls(rates: &[(&Case, Vec<f64>)]) -> Option<Conclusion> {
         at: point.at,
         rounds: point.rounds.iter().map(|rate| factor * 1e9 * point.at as f64 / rate).collect(),
     };
-    let points = sent(rates, 1);
+    // Between two CPUs, where there are two.
+    let points = PLACEMENTS.iter().map(|placement| sent(rates, 1, placement.name)).find(|points| !points.is_empty())?;
     let (smallest, larger) = points.split_first()?;
     let line = |points: Vec<Point>| Line { name: String::new(), points };
     let calls = |point: &Point| Point { at: point.at, ..takes(smallest, TWICE) };
@@ -351,35 +359,74 @@ fn even(smallest: &Point, larger: &[Point], (after, until): (u64, u64)) -> f64 {
     low.at as f64 + share.clamp(0.0, 1.0) * (high.at - low.at) as f64
 }
 
+/// The numbers of streams that were measured, in order.
+fn counts(rates: &[(&Case, Vec<f64>)]) -> Vec<u64> {
+    let mut counts: Vec<u64> = rates.iter().filter_map(|(case, _)| case.integer("streams")).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    counts
+}
+
 /// Whether the most streams carry more than one, by message.
-fn more_streams(rates: &[(&Case, Vec<f64>)]) -> Vec<(u64, Conclusion)> {
-    let counts = rates.iter().filter_map(|(case, _)| case.integer("streams"));
-    let Some(most) = counts.max().filter(|&most| most > 1) else { return Vec::new() };
-    let many = sent(rates, most);
+fn more_streams(rates: &[(&Case, Vec<f64>)], placement: &Placement) -> Vec<Conclusion> {
+    let [1, .., most] = counts(rates)[..] else { return Vec::new() };
+    let many = sent(rates, most, placement.name);
     let beside = |one: &Point| {
         let many = many.iter().find(|many| many.at == one.at)?;
         let ratio = Ratio::of(&one.rounds, &many.rounds)?;
         let text = format!(
-            "{most} TCP streams in messages of {} carry more than one: {}, {}",
+            "{most} TCP streams in messages of {}, {}, carry more than one: {}, {}",
             whole_bytes(one.at),
+            placement.of_each,
             ratio.times(),
             ratio.amounts(Unit::BytesPerSecond)
         );
-        Some((one.at, ratio.above(1.0, text)))
+        Some(ratio.above(1.0, text))
     };
-    sent(rates, 1).iter().filter_map(beside).collect()
+    sent(rates, 1, placement.name).iter().filter_map(beside).collect()
+}
+
+/// Whether streams carry more with both ends on one CPU than on two, by message, the most streams last.
+fn together(rates: &[(&Case, Vec<f64>)]) -> Vec<(u64, Conclusion)> {
+    let [apart, on_one] = &PLACEMENTS;
+    let of_count = |streams: u64| {
+        let together = sent(rates, streams, on_one.name);
+        let beside = move |two: &Point| {
+            let one = together.iter().find(|one| one.at == two.at)?;
+            let ratio = Ratio::of(&two.rounds, &one.rounds)?;
+            let (what, carry) = match streams {
+                1 => ("a TCP stream".into(), "carries more on one CPU than between two"),
+                _ => (format!("{streams} TCP streams"), "carry more each on one CPU than each between two"),
+            };
+            let text = format!(
+                "{what} in messages of {} {carry}: {}, {}",
+                whole_bytes(two.at),
+                ratio.times(),
+                ratio.amounts(Unit::BytesPerSecond)
+            );
+            Some((two.at, ratio.above(1.0, text)))
+        };
+        sent(rates, streams, apart.name).iter().filter_map(beside).collect::<Vec<_>>()
+    };
+    counts(rates).into_iter().flat_map(of_count).collect()
 }
 
 /// Whether a way of sending that saves the sender's copy carries more.
 fn other_ways(rates: &[(&Case, Vec<f64>)]) -> Vec<Conclusion> {
     let beside = |(case, other): &(&Case, Vec<f64>)| {
         let way = case.word("way").filter(|&way| way != "send")?;
-        let (message, streams) = (case.integer("message")?, case.integer("streams")?);
-        let usual = sent(rates, streams).into_iter().find(|point| point.at == message)?;
-        let ratio = Ratio::of(&usual.rounds, other)?;
+        let is_usual = |known: &Case| {
+            known.word("way") == Some("send")
+                && known.integer("message") == case.integer("message")
+                && known.word("placement") == case.word("placement")
+        };
+        let (_, usual) = rates.iter().find(|(known, _)| is_usual(known))?;
+        let ratio = Ratio::of(usual, other)?;
+        let of_each = PLACEMENTS.iter().find(|known| case.word("placement") == Some(known.name))?.of_each;
         let text = format!(
-            "{way} carries more than send in messages of {}: {}, {}",
-            whole_bytes(message),
+            "{way} carries more than send in messages of {}{}: {}, {}",
+            whole_bytes(case.integer("message")?),
+            of_each.trim_start_matches("each"),
             ratio.times(),
             ratio.amounts(Unit::BytesPerSecond)
         );

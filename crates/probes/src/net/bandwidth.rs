@@ -2,17 +2,19 @@
 //!
 //! Counted where they arrive. It must not be taken for what a network between two machines carries.
 
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, SocketOptions, Stop};
 use kelvin_model::{
     Axis, AxisScale, Basis, Better, Canaries, Case, Machine, Metric, NoPrediction, Prediction, Treatment, Unit,
 };
-use kelvin_sys::net;
+use kelvin_sys::{Error, Result as Done, net};
 
-use super::axes::{MESSAGE, SMALL, message};
+use super::axes::{MESSAGE, PLACEMENT, PLACEMENTS, SMALL, message, peer_cpu};
 use super::bulk::{Bulk, Known, Plan, Totals, placed};
-use super::link::{LARGEST_DATAGRAM, Link, Protocol};
+use super::link::{LARGEST_DATAGRAM, Link, Protocol, prefer_congestion_control};
 use super::sender::Way;
 use super::stream;
 use crate::memory::bandwidth;
@@ -27,7 +29,7 @@ pub(super) const WAY: Axis = Axis::new("way", "way of sending", AxisScale::Categ
 /// windows, the best one the peak.
 const WINDOW: Duration = Duration::from_millis(10);
 /// Least windows of a round, which is made longer for them.
-const FEWEST_WINDOWS: u32 = 2;
+const FEWEST_WINDOWS: u32 = 4;
 /// Least bytes of a datagram: its number must fit.
 const NUMBER: usize = size_of::<u64>();
 
@@ -36,23 +38,31 @@ const fn metric(id: &'static str, summary: &'static str) -> Metric {
 }
 
 static TCP_METRIC: Metric = metric("net.bandwidth.tcp", "Bytes per second that arrive at another process over TCP")
-    .over([Some(MESSAGE), Some(STREAMS), Some(WAY)])
+    .over([Some(MESSAGE), Some(STREAMS), Some(PLACEMENT)])
+    .version(2)
     .seed();
 static TCP_BUSY: Metric = metric(
     "net.bandwidth.tcp.busy",
     "Share of the time that the ends of the streams kept a CPU busy, of the CPU where that was most",
 )
-.over([Some(MESSAGE), Some(STREAMS), Some(WAY)])
+.over([Some(MESSAGE), Some(STREAMS), Some(PLACEMENT)])
+.version(2)
 .unit(Unit::Ratio, Better::Neither);
+static WAY_METRIC: Metric =
+    metric("net.bandwidth.tcp.way", "Bytes per second that arrive over one TCP stream, by way of sending").over([
+        Some(MESSAGE),
+        Some(PLACEMENT),
+        Some(WAY),
+    ]);
 static UNIX_METRIC: Metric =
     metric("net.bandwidth.unix", "Bytes per second that arrive at another process over Unix stream sockets").over([
         Some(MESSAGE),
         Some(STREAMS),
-        None,
+        Some(PLACEMENT),
     ]);
 
 const fn datagrams(id: &'static str, summary: &'static str) -> Metric {
-    metric(id, summary).over([Some(MESSAGE), Some(STREAMS), None])
+    metric(id, summary).over([Some(MESSAGE), Some(STREAMS), Some(PLACEMENT)])
 }
 
 static UDP_METRIC: Metric = datagrams(
@@ -71,7 +81,7 @@ static UDP_OVERTAKEN: Metric =
 
 pub(super) static TCP: Probe = Probe {
     id: "net.bandwidth.tcp",
-    summary: "Bytes from one process to another over TCP, by message, streams and way of sending",
+    summary: "Bytes from one process to another over TCP, by message, streams and placement",
     kind: Kind::Measure,
     method: METHOD,
     metrics: &[&TCP_METRIC, &TCP_BUSY],
@@ -86,6 +96,18 @@ pub(super) static TCP: Probe = Probe {
     },
 };
 
+pub(super) static TCP_WAY: Probe = Probe {
+    id: "net.bandwidth.tcp.way",
+    summary: "Bytes from one process to another over TCP, copied out of the program's memory and not",
+    kind: Kind::Measure,
+    method: METHOD,
+    metrics: &[&WAY_METRIC],
+    inputs: &["net.stream.tcp"],
+    cases: way_cases,
+    run: |bench, case| run(bench, case, Protocol::Tcp),
+    predict: |facts, _, case| predict(facts, case, Protocol::Tcp),
+};
+
 pub(super) static UDP: Probe = Probe {
     id: "net.bandwidth.udp",
     summary: "Datagrams from one process to another, how many arrive, are lost, come out of order",
@@ -94,8 +116,12 @@ pub(super) static UDP: Probe = Probe {
     metrics: &[&UDP_METRIC, &UDP_SENT, &UDP_LOST, &UDP_OVERTAKEN],
     inputs: &["net.stream.udp"],
     cases: |_, effort| {
-        let all = [SMALL, 1472, 16 << 10, LARGEST_DATAGRAM];
-        cases(if effort == Effort::Quick { &[1472] } else { &all }, &[1])
+        let messages = match effort {
+            Effort::Quick => &[1472][..],
+            Effort::Default => &[SMALL, 1472, LARGEST_DATAGRAM],
+            Effort::Thorough => &[SMALL, 1472, 16 << 10, LARGEST_DATAGRAM],
+        };
+        cases(messages, &[1])
     },
     run: |bench, case| run(bench, case, Protocol::Udp),
     predict: |facts, metric, case| {
@@ -123,9 +149,10 @@ pub(super) static UNIX: Probe = Probe {
 const METHOD: Method = Method {
     how: "Threads of one process send messages as fast as they can, each over a connection of its own, to threads of another \
           process, which count what arrives in memory that both share; calls to receive ask for as much as a message. Each \
-          thread is pinned, a stream's receiver to the CPU after its sender's, so that one stream uses two CPUs where there \
-          are two. The rate is what arrived over a window of 10 ms: windows begin when the rate no longer \
-          rises, so that slow start and growing buffers are left out, and how long that took is noted. The headline is the \
+          thread is pinned: the streams begin on the CPUs in turn, and the receiver of each is on its sender's CPU (same_cpu) or \
+          on the next one (two_cpus). The rate is what arrived over a window of 10 ms: windows begin when the rate no longer \
+          rises, and of a TCP stream between two CPUs not before 70 ms, so that slow start and growing buffers are left out; how \
+          long that took is noted. The headline is the \
           median window, the best one is the peak. way: send copies from the program's memory; sendfile and splice send \
           out of a file in memory, splice through a pipe; zerocopy is MSG_ZEROCOPY, and how many of its calls the kernel \
           completed as copied is noted, which over loopback are all. Nagle's algorithm is on, as it is unless a program asks \
@@ -134,8 +161,9 @@ const METHOD: Method = Method {
           and the CPU time of both ends are noted, and a CPU that is full is named. A run with such a wish is not among \
           those that later runs learn from. Datagrams carry numbers: lost are those \
           whose numbers are missing among those that arrived, overtaken those that arrived after a later one.",
-    prediction: "What a message costs either end when neither waits (net.stream, its send and its receive): the two ends work at \
-                 the same time, each on its CPU, and the slower one is the limit; more streams share the CPUs evenly. A message \
+    prediction: "What a message costs either end when neither waits (net.stream, its send and its receive): on two CPUs the ends work \
+                 at the same time and the slower one is the limit, on one CPU one after the other; more streams share the \
+                 CPUs evenly. A message \
                  above 64 KiB costs as many of those as it holds. Unremarkable within a factor of two: waiting and waking are not \
                  counted, and of a stream more bytes are on their way, which may lie in a slower cache. sendfile and splice \
                  save the sender's copy and not the receiver's: predicted as send, and so is zerocopy, which has to pin pages that are \
@@ -147,6 +175,8 @@ const METHOD: Method = Method {
         "The sender's rate taken for the throughput: what was sent over UDP may never arrive. The receiver counts.",
         "One thread that is the limit: the CPU use of both ends is noted, and a full CPU is named.",
         "A congestion control that paces itself: BBR halves a local link. What was in use is noted.",
+        "A congestion control chosen after the connection was made: one that began under BBR, where that is the system's, is paced by \
+         the kernel's timers ever after, and carries less than half on one CPU. It is chosen before.",
         "Zero copy that copied: loopback hands the bytes to a receiver, and the kernel copies them after all. What was \
          achieved is noted, not what was asked for.",
         "Connections measured while they still open their windows: the first windows are left out.",
@@ -163,7 +193,12 @@ fn cases(messages: &[u64], streams: &[u64]) -> Vec<Case> {
     let of = |&bytes: &u64| {
         streams.iter().map(move |&count| Case::new().with(&MESSAGE.name, bytes).with(&STREAMS.name, count))
     };
-    messages.iter().flat_map(of).collect()
+    placed_both_ways(messages.iter().flat_map(of))
+}
+
+/// Each of them with both ends on one CPU, and on two.
+fn placed_both_ways(cases: impl Iterator<Item = Case>) -> Vec<Case> {
+    cases.flat_map(|case| PLACEMENTS.map(|placement| case.clone().with_word(&PLACEMENT.name, placement))).collect()
 }
 
 /// One stream, two, and one for each CPU.
@@ -174,21 +209,33 @@ fn stream_counts(machine: &Machine) -> Vec<u64> {
     counts
 }
 
+/// Messages of one stream, and of several those where calls are most of the cost and where bytes are.
 fn tcp_cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let by = |way: &'static str, case: Case| case.with_word(&WAY.name, way);
-    let (messages, streams) = match effort {
-        Effort::Quick => (&[4 << 10][..], vec![1, 2]),
-        Effort::Default | Effort::Thorough => (&[SMALL, 4 << 10, 64 << 10, 1 << 20][..], stream_counts(machine)),
-    };
-    let mut all: Vec<Case> = cases(messages, &streams).into_iter().map(|case| by("send", case)).collect();
-    if effort > Effort::Quick {
-        let large = || Case::new().with(&MESSAGE.name, 64 << 10).with(&STREAMS.name, 1);
-        all.extend(["sendfile", "splice", "zerocopy"].map(|way| by(way, large())));
+    const CALLS: u64 = 4 << 10;
+    const BYTES: u64 = 64 << 10;
+    let all = [SMALL, CALLS, BYTES, 1 << 20];
+    match effort {
+        Effort::Quick => cases(&[CALLS], &[1, 2]),
+        Effort::Default => [cases(&all, &[1]), cases(&[CALLS, BYTES], &stream_counts(machine)[1..])].concat(),
+        Effort::Thorough => cases(&all, &stream_counts(machine)),
     }
-    all
+}
+
+/// At one size, which saving a copy is for, between two CPUs, where it may be saved beside the other end's work.
+fn way_cases(_: &Machine, effort: Effort) -> Vec<Case> {
+    let messages: &[u64] = if effort == Effort::Thorough { &[4 << 10, 64 << 10] } else { &[64 << 10] };
+    let of = |bytes: &u64| Way::NAMED.map(|(way, _)| Case::new().with(&MESSAGE.name, *bytes).with_word(&WAY.name, way));
+    let all = placed_both_ways(messages.iter().flat_map(of));
+    let is_wanted = |case: &Case| match effort {
+        Effort::Quick => false,
+        Effort::Default => case.word(&PLACEMENT.name) == Some(PLACEMENTS[1]),
+        Effort::Thorough => true,
+    };
+    all.into_iter().filter(is_wanted).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Stop> {
+    let by_way = case.word(&WAY.name).is_some();
     let plan = plan(bench, case, protocol)?;
     let connections = plan.streams.iter().map(|_| connect(protocol, bench.sockets())).collect::<Result<_, Stop>>()?;
     let bulk = Bulk::over(connections, plan)?;
@@ -202,6 +249,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Sto
     bench.note(format!("{words}; the first {:.0} ms are left out", settled.as_secs_f64() * 1e3));
     let rates = windows.windows(2).map(|pair| pair[1].rate_since(&pair[0])).collect();
     match protocol {
+        Protocol::Tcp if by_way => bench.record(&WAY_METRIC, rates),
         Protocol::Tcp => {
             bench.record(&TCP_METRIC, rates);
             bench.record(&TCP_BUSY, vec![fullest]);
@@ -220,20 +268,22 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Sto
 
 /// Both ends of a connection, with what was asked for its sockets if it is one of TCP.
 fn connect(protocol: Protocol, sockets: &SocketOptions) -> Result<(Link, Link), Stop> {
-    let cannot = |error| Stop::fail(format!("cannot connect: {error}"));
-    if protocol != Protocol::Tcp {
-        return Link::pair(protocol).map_err(cannot);
-    }
-    let (near, far) = match sockets.buffers {
-        Some(bytes) => Link::tcp_with_buffers(bytes).map_err(cannot)?,
-        None => Link::pair(Protocol::Tcp).map_err(cannot)?,
+    let pair = match protocol {
+        Protocol::Tcp => TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .and_then(|listener| Link::over_tcp(&listener, |socket| prepare(socket, sockets))),
+        Protocol::Udp | Protocol::Unix => Link::pair(protocol),
     };
-    if let Some(name) = &sockets.congestion_control {
-        let refused = |error| Stop::fail(format!("the kernel refused the congestion control {name}: {error}"));
-        net::set_congestion_control(&near, name).map_err(refused)?;
-        net::set_congestion_control(&far, name).map_err(refused)?;
+    pair.map_err(|error| Stop::fail(format!("cannot connect: {error}")))
+}
+
+/// Asks for what was asked for, and otherwise for what is usual.
+fn prepare(socket: BorrowedFd<'_>, wishes: &SocketOptions) -> Done<()> {
+    match &wishes.congestion_control {
+        Some(name) => net::set_congestion_control(&socket, name)
+            .map_err(|error| Error::other(format!("the kernel refused the congestion control {name}: {error}")))?,
+        None => prefer_congestion_control(socket)?,
     }
-    Ok((near, far))
+    wishes.buffers.map_or(Ok(()), |bytes| net::set_buffers(&socket, bytes))
 }
 
 /// What sockets were asked for, in words, and what they are if no congestion control was; what they obtained is told beside it.
@@ -251,10 +301,11 @@ fn plan(bench: &Bench<'_>, case: &Case, protocol: Protocol) -> Result<Plan, Stop
     if protocol == Protocol::Udp && message < NUMBER {
         return Err(Stop::fail(format!("a datagram of {message} bytes has no room for its number of {NUMBER}")));
     }
-    let streams = case.integer(&STREAMS.name).filter(|count| (1..=1024).contains(count));
+    let streams = Some(case.integer(&STREAMS.name).unwrap_or(1)).filter(|count| (1..=1024).contains(count));
     let streams = streams.ok_or_else(|| Stop::fail(format!("the case needs 1 to 1024 streams, not {case}")))?;
     let way = case.word(&WAY.name).map_or(Ok(Way::Send), Way::named)?;
-    Ok(Plan { protocol, way, message, streams: placed(streams, &cpus(bench)) })
+    let further = usize::from(peer_cpu(bench, case)? != bench.cpu());
+    Ok(Plan { protocol, way, message, streams: placed(streams, &cpus(bench), further) })
 }
 
 /// This process's CPU, its peer's, and the others.
@@ -276,6 +327,11 @@ fn watch(bulk: &Bulk, slice: f64) -> Result<Vec<Totals>, Stop> {
     Ok(seen)
 }
 
+/// What a stream carries whose ends are on one CPU, and on two.
+const ON_ONE: &str = "streams x message / (net.stream and net.stream.receive together, times max(1, streams / CPUs))";
+const ON_TWO: &str =
+    "streams x message / max(the longer of net.stream and net.stream.receive, streams x (both of them) / CPUs)";
+
 fn predict(facts: &Facts<'_>, case: &Case, protocol: Protocol) -> Result<Prediction, NoPrediction> {
     let bytes = case.integer(&MESSAGE.name).unwrap_or(1);
     let streams = case.integer(&STREAMS.name).unwrap_or(1) as f64;
@@ -285,9 +341,14 @@ fn predict(facts: &Facts<'_>, case: &Case, protocol: Protocol) -> Result<Predict
     let ends = stream::Ends::of(protocol);
     let (send, receive) = (facts.measured(ends.send, &of)?, facts.measured(ends.receive, &of)?);
     let (longer, both) = (send.value.max(receive.value), send.value + receive.value);
-    // The ends of all streams share the CPUs; but no CPU helps another one with its end.
+    // The ends of all streams share the CPUs; but no CPU helps another one with its end, nor one stream with both of them where
+    // they are on one.
     let cpus = bandwidth::allowed(facts.machine()) as f64;
-    let takes = parts * longer.max(streams * both / cpus);
+    let (alone, formula) = match case.word(&PLACEMENT.name) == Some(PLACEMENTS[0]) {
+        true => (both, ON_ONE),
+        false => (longer, ON_TWO),
+    };
+    let takes = parts * alone.max(streams * both / cpus);
     let rate = streams * bytes as f64 * 1e9 / takes;
     let derivation = format!(
         "{:.0} ns to send and {:.0} ns to receive {measured} B; {parts} of them take {takes:.0} ns with {streams} streams on {cpus} \
@@ -297,9 +358,7 @@ fn predict(facts: &Facts<'_>, case: &Case, protocol: Protocol) -> Result<Predict
         rate / 1e9
     );
     Ok(Predicting::within_factor(Basis::Derived, rate, 2.0)
-        .formula(
-            "streams x message / max(the longer of net.stream and net.stream.receive, streams x (both of them) / CPUs)",
-        )
+        .formula(formula)
         .input(send)
         .input(receive)
         .constant("CPUs", cpus, Unit::Count, "the CPUs that this process may use")
@@ -321,13 +380,13 @@ mod tests {
         ];
         facts_about(&known, |facts| {
             // One CPU is known: both ends of all streams share it.
-            let case = Case::new().with("message", 65_536).with("streams", 1).with_word("way", "send");
+            let case = Case::new().with("message", 65_536).with("streams", 1).with_word("placement", "two_cpus");
             let tcp = predict(facts, &case, Protocol::Tcp).unwrap();
             assert!((tcp.value - 65_536.0 / 16e-6).abs() < 1.0, "{}", tcp.value);
             // A message of 1 MiB is sixteen of those.
-            let case = Case::new().with("message", 1 << 20).with("streams", 1).with_word("way", "send");
+            let case = Case::new().with("message", 1 << 20).with_word("placement", "two_cpus").with_word("way", "send");
             assert!((predict(facts, &case, Protocol::Tcp).unwrap().value / tcp.value - 1.0).abs() < 1e-9);
-            let case = Case::new().with("message", 4096).with("streams", 2);
+            let case = Case::new().with("message", 4096).with("streams", 2).with_word("placement", "same_cpu");
             let unix = predict(facts, &case, Protocol::Unix).unwrap();
             assert!((unix.value - 2.0 * 4096.0 / 3.2e-6).abs() < 1.0, "{}", unix.value);
             assert!(predict(facts, &case, Protocol::Udp).is_err());
@@ -335,9 +394,27 @@ mod tests {
     }
 
     #[test]
-    fn ways_are_compared_at_one_size() {
+    fn ways_are_compared_at_one_size_between_two_cpus() {
         let machine = crate::testing::machine();
-        let ways = |effort| tcp_cases(&machine, effort).iter().filter(|case| case.word("way") != Some("send")).count();
-        assert_eq!((ways(Effort::Quick), ways(Effort::Default)), (0, 3));
+        let ways = |effort| way_cases(&machine, effort).iter().map(Case::to_string).collect::<Vec<_>>();
+        let usual = ways(Effort::Default);
+        assert_eq!((ways(Effort::Quick).len(), usual.len(), ways(Effort::Thorough).len()), (0, 4, 16));
+        assert!(usual.iter().all(|case| case.contains("two_cpus") && case.contains("65536")), "{usual:?}");
+    }
+
+    #[test]
+    fn every_stream_is_placed_both_ways() {
+        let machine = crate::testing::machine();
+        let on = |effort, placement| {
+            tcp_cases(&machine, effort).iter().filter(|case| case.word("placement") == Some(placement)).count()
+        };
+        for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
+            assert_eq!(on(effort, "same_cpu"), on(effort, "two_cpus"));
+        }
+        // Four messages of one stream; two and eight of two numbers of streams.
+        assert_eq!(
+            (on(Effort::Quick, "same_cpu"), on(Effort::Default, "same_cpu"), on(Effort::Thorough, "same_cpu")),
+            (2, 6, 8)
+        );
     }
 }

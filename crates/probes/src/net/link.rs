@@ -39,11 +39,7 @@ impl Link {
     /// Both ends of a connection on this machine: IP over the loopback device, without Nagle's delay.
     pub(crate) fn pair(protocol: Protocol) -> Result<(Self, Self)> {
         match protocol {
-            Protocol::Tcp => {
-                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-                let near = TcpStream::connect(listener.local_addr()?)?;
-                Self::over_tcp(near, listener.accept()?.0)
-            }
+            Protocol::Tcp => Self::over_tcp(&TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?, prefer_congestion_control),
             Protocol::Udp => {
                 let [near, far] = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)));
                 let (near, far) = (near?, far?);
@@ -55,20 +51,17 @@ impl Link {
         }
     }
 
-    /// Both ends of a TCP connection, however it was made.
-    pub(crate) fn over_tcp(near: TcpStream, far: TcpStream) -> Result<(Self, Self)> {
+    /// Both ends of a TCP connection to one that listens on this machine, whose sockets are prepared before it is made; without
+    /// Nagle's delay.
+    pub(crate) fn over_tcp(
+        listener: &TcpListener,
+        prepare: impl Fn(BorrowedFd<'_>) -> Result<()>,
+    ) -> Result<(Self, Self)> {
+        let (near, far) = net::connect_here(listener, prepare)?;
         for end in [&near, &far] {
             end.set_nodelay(true)?;
-            prefer_congestion_control(end)?;
         }
         Ok((Self::Tcp(near), Self::Tcp(far)))
-    }
-
-    /// Both ends of a TCP connection on this machine, whose buffers are asked to hold so many bytes each, and then do not grow.
-    pub(crate) fn tcp_with_buffers(bytes: u32) -> Result<(Self, Self)> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let (near, far) = net::connect_with_buffers(&listener, bytes)?;
-        Self::over_tcp(near, far)
     }
 
     /// What it speaks.
@@ -166,8 +159,8 @@ pub(crate) fn is_late(error: &Error) -> bool {
 
 /// Asks for the congestion control that a local link is measured with. A kernel that does not have it keeps its own: what is
 /// in use is stated with each result.
-fn prefer_congestion_control(stream: &TcpStream) -> Result<()> {
-    match net::set_congestion_control(stream, CONGESTION_CONTROL) {
+pub(super) fn prefer_congestion_control(socket: BorrowedFd<'_>) -> Result<()> {
+    match net::set_congestion_control(&socket, CONGESTION_CONTROL) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         other => other,
     }

@@ -48,7 +48,7 @@ pub(super) static PROBE: Probe = Probe {
 };
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    let streams = placed(1, &cpus(bench));
+    let streams = placed(1, &cpus(bench), 1);
     let far = streams[0].receiver;
     let mut echo = Echo::start(Protocol::Tcp, SMALL as usize, far)?;
     let bulk = Bulk::start(Plan { protocol: Protocol::Tcp, way: Way::Send, message: 64 << 10, streams })?;

@@ -35,6 +35,7 @@ pub(crate) static PROBES: &[&Probe] = &[
     &connect::PROBE,
     &connect::RATE,
     &bandwidth::TCP,
+    &bandwidth::TCP_WAY,
     &bandwidth::UDP,
     &bandwidth::UNIX,
     &loaded::PROBE,

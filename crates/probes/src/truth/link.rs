@@ -3,7 +3,7 @@
 //! The namespaces belong to this process alone, and with it, however it ends, they and the interfaces are gone. Nothing is
 //! sent anywhere else.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let rate = case.integer(&RATE.name).filter(|&rate| rate >= 1_000_000);
     let rate = rate.ok_or_else(|| Stop::fail(format!("the case needs a rate of 1 Mbit/s and more, not {case}")))?;
     let (link, mut shaper) = shaped_link(rate)?;
-    let plan = Plan { protocol: Protocol::Tcp, way: Way::Send, message: 16 << 10, streams: placed(1, &cpus(bench)) };
+    let plan = Plan { protocol: Protocol::Tcp, way: Way::Send, message: 16 << 10, streams: placed(1, &cpus(bench), 1) };
     let bulk = Bulk::over(vec![link], plan)?;
     std::thread::sleep(SETTLING);
     let before = (bulk.totals()?, shaper.counts()?);
@@ -127,10 +127,8 @@ fn shaped_link(rate: u64) -> Result<((Link, Link), Discipline), Stop> {
     configure("ip", &["link", "set", "far", "up"])?;
     let listener = TcpListener::bind((there, 0))?;
     near.enter()?;
-    let stream = TcpStream::connect_timeout(&listener.local_addr()?, Duration::from_secs(5))
+    let link = Link::over_tcp(&listener, |socket| set_congestion_control(&socket, CONGESTION_CONTROL))
         .map_err(|error| Stop::fail(format!("the two ends of the link do not reach each other: {error}")))?;
-    let (stream, link) = (stream.try_clone()?, Link::over_tcp(stream, listener.accept()?.0)?);
-    set_congestion_control(&stream, CONGESTION_CONTROL)?;
     Ok((link, shaper))
 }
 

@@ -1,7 +1,7 @@
 //! The figure of one curve, and what every figure made of curves shares: series, their predictions, their words.
 
 use kelvin_analysis::{
-    Coefficient, FittedLaw, MemoryLevel, MemoryLevels, MetricResult, Outcome, StreamCeiling, stream_ceilings,
+    Coefficient, FittedLaw, MemoryLevel, MemoryLevels, MetricResult, Outcome, StreamCeiling, stream_ceiling,
 };
 use kelvin_model::{AxisScale, Case, Conclusion, Name, Reference, Unit, Value};
 
@@ -20,7 +20,7 @@ pub(super) fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Fig
         return None;
     }
     let ceilings = ceilings(report, curve);
-    series.extend(ceilings.iter().filter_map(|ceiling| ceiling_series(ceiling, curve)));
+    series.extend(ceilings.iter().filter_map(ceiling_series));
     let published = |(index, reference): (usize, &Reference)| {
         let style = curve.series.len() + index;
         reference_series(curve, None, reference, Series::published(reference.title.clone(), style))
@@ -117,37 +117,43 @@ fn marks(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Mark> {
 /// The curve whose rates bytes alone would limit.
 const STREAMS_CURVE: Name = Name::new("net.bandwidth.tcp");
 
-/// What streams would carry if calls cost nothing, for the curve of what they do carry.
-fn ceilings(report: &Report<'_>, curve: &Curve<'_>) -> Vec<StreamCeiling> {
+/// The parameters of that curve that tell its lines apart.
+const STREAMS: &str = "streams";
+const PLACEMENT: &str = "placement";
+
+/// What the streams of one line of that curve would carry if calls cost nothing.
+struct Ceiling<'a> {
+    line: &'a CurveSeries<'a>,
+    style: usize,
+    ends: StreamCeiling,
+}
+
+/// The ceilings of a curve of streams, of one line each.
+fn ceilings<'a>(report: &Report<'_>, curve: &'a Curve<'a>) -> Vec<Ceiling<'a>> {
     if curve.metric.id != STREAMS_CURVE {
         return Vec::new();
     }
-    let cpus = report.run.outline.machine.topology.allowed.get().map_or(1, Vec::len);
-    let most = curve.results().filter_map(|result| result.case.integer("streams")).max().unwrap_or(1);
-    stream_ceilings(&report.analysis.results, cpus as u64, most)
+    let cpus = report.run.outline.machine.topology.allowed.get().map_or(1, Vec::len) as u64;
+    let of = |(style, line): (usize, &'a CurveSeries<'a>)| {
+        let (_, first) = line.points.first()?;
+        let (streams, placement) = (first.case.integer(STREAMS)?, first.case.word(PLACEMENT)?);
+        let ends = stream_ceiling(&report.analysis.results, cpus, streams, placement)?;
+        Some(Ceiling { line, style, ends })
+    };
+    curve.series.iter().enumerate().filter_map(of).collect()
 }
-
-/// The parameter of that curve whose values have each a ceiling, and the word of the other one that they are of.
-const STREAMS: &str = "streams";
-const USUAL_WAY: (&str, &str) = ("way", "send");
 
 /// A ceiling as a line of its own over all messages, in the colour of what it is the ceiling of.
-fn ceiling_series(ceiling: &StreamCeiling, curve: &Curve<'_>) -> Option<Series> {
-    let is_of = |result: &MetricResult| {
-        result.case.integer(STREAMS) == Some(ceiling.streams) && result.case.word(USUAL_WAY.0) == Some(USUAL_WAY.1)
-    };
-    let style = curve.series.iter().position(|line| line.points.iter().any(|(_, result)| is_of(result)))?;
-    let points = &curve.series[style].points;
-    let y = (ceiling.low * ceiling.high).sqrt();
-    let ends = [points.first()?.0, points.last()?.0].map(|x| Point { x: x as f64, y, low: y, high: y });
-    let label = format!("{STREAMS}={}, if bytes alone cost time", ceiling.streams);
-    Series { label, role: Role::Fitted, style, points: Vec::new() }.with(ends.into_iter())
+fn ceiling_series(Ceiling { line, style, ends: StreamCeiling { low, high } }: &Ceiling<'_>) -> Option<Series> {
+    let y = (low * high).sqrt();
+    let ends = [line.points.first()?.0, line.points.last()?.0].map(|x| Point { x: x as f64, y, low: y, high: y });
+    let label = format!("{}, if bytes alone cost time", line.label);
+    Series { label, role: Role::Fitted, style: *style, points: Vec::new() }.with(ends.into_iter())
 }
 
-fn said_of(ceiling: &StreamCeiling) -> String {
-    let streams = words::plural(ceiling.streams, "stream");
-    let rate = units::span(ceiling.low, ceiling.high, Unit::BytesPerSecond);
-    format!("Dotted, a ceiling with {streams}: {rate} if only bytes cost time and calls none, by net.stream.tcp.")
+fn said_of(Ceiling { line, ends, .. }: &Ceiling<'_>) -> String {
+    let rate = units::span(ends.low, ends.high, Unit::BytesPerSecond);
+    format!("Dotted, the ceiling of {}: {rate} if only bytes cost time and calls none, by net.stream.tcp.", line.label)
 }
 
 /// What analysis concludes from a curve, with the test that carries it, said once for neighbours that share it.
