@@ -8,8 +8,9 @@ Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank test. The
 - Round trips of 64 bytes over TCP, UDP and Unix sockets, on one CPU and between two, beside a plain C ping-pong with the same
   system calls (bench/peers/pingpong.c): median of single round trips against median, the whole interval within 3 % on one
   CPU and 5 % between two. Over Unix sockets on one CPU there are two kinds of round trips, of one switch each way and of two,
-  in nearly equal parts that change with how much time either end spends between its calls: the median lies near the gap between
-  them. The medians of the faster and of the slower half stand beside it and are not judged. Between two CPUs what is judged
+  in equal parts to within some hundredths: the median falls into the gap between them or to either side of it, and one trip in
+  fifty decides. There the means are judged, of all trips as they were found on both sides, and the median and those of the
+  faster and of the slower half are told. Between two CPUs what is judged
   is measured while both are kept from idling: how long it takes to wake an idle CPU changes within seconds, by a factor of two
   where a hypervisor does it, and says nothing of either program. As the CPUs are, it is told. sockperf, where it is installed, stands beside it and is not judged: it prints half a round trip,
   and its own loop has a clock call for each message.
@@ -60,13 +61,14 @@ class Comparison:
     judged: bool = True
     # What is there while either side is measured: nothing, or CPUs that are kept from idling.
     meanwhile: Callable = contextlib.nullcontext
+    flags: tuple = ()
     ours: list = field(default_factory=list)
     others: list = field(default_factory=list)
 
     def measure(self, kelvin, peers, seconds, order):
         for side in order:
             if side == "kelvin":
-                run = lambda: common.measure(kelvin, [self.probe], seconds, "--cpu", str(peers.cpu), "--quick")
+                run = lambda: common.measure(kelvin, [self.probe], seconds, "--cpu", str(peers.cpu), "--quick", *self.flags)
                 self.ours.append(self.ours_of(common.find(peers.in_quiet(lambda: self.beside(run)), self.metric, self.case)))
             else:
                 self.others.append(peers.in_quiet(lambda: self.beside(self.theirs)))
@@ -101,6 +103,10 @@ def median_of(summary):
     return summary["as_found"]["value"]
 
 
+def mean_of(summary):
+    return summary["distribution"]["mean"]
+
+
 def lower_quartile_of(summary):
     return summary["distribution"]["p25"]
 
@@ -118,12 +124,13 @@ class Others:
     def far(self, placement):
         return self.peers.cpu if placement == "same_cpu" else self.other_cpu
 
-    def round_trip(self, protocol, placement, message=MESSAGE, part=""):
-        """The median of several processes that share the time, as kelvin's rounds do: how deep a CPU sleeps that waits, and what a
-        hypervisor does meanwhile, hangs on what it did before."""
+    def round_trip(self, protocol, placement, message=MESSAGE, part="", what="median"):
+        """The median, or the mean, of several processes that share the time, as kelvin's rounds do: how deep a CPU sleeps that
+        waits, and what a hypervisor does meanwhile, hangs on what it did before."""
         each = self.seconds / self.processes
-        one = lambda: self.peers.c_loop("pingpong", f"net.rtt{part}", each, protocol, message, self.far(placement))
-        return statistics.median(one() for _ in range(self.processes))
+        one = lambda: self.peers.c_loop("pingpong", f"net.rtt{part}", each, protocol, message, self.far(placement), what=what)
+        of_all = statistics.median if what == "median" else statistics.fmean
+        return of_all([one() for _ in range(self.processes)])
 
     @contextlib.contextmanager
     def awake(self):
@@ -158,12 +165,16 @@ def comparisons(others, two_cpus):
             metric, case = f"net.rtt.{protocol}", f"message={MESSAGE} placement={placement}"
             theirs = lambda part="", protocol=protocol, placement=placement: others.round_trip(protocol, placement, part=part)
             idles = placement == "two_cpus"
+            has_two_kinds = protocol == "unix" and not idles
             chosen.append(Comparison(f"RTT {protocol}, {where}", metric, metric, case, "C loop pingpong", median_of, theirs, within,
-                                     judged=not idles))
+                                     judged=not idles and not has_two_kinds))
             if idles:
                 chosen.append(Comparison(f"RTT {protocol}, {where} awake", metric, metric, case, "C loop pingpong", median_of, theirs,
                                          within, meanwhile=others.awake))
-            if protocol == "unix" and placement == "same_cpu":
+            if has_two_kinds:
+                mean = lambda: others.round_trip("unix", "same_cpu", what="mean")
+                chosen.append(Comparison(f"RTT {protocol}, {where}, mean", metric, metric, case, "C loop pingpong", mean_of, mean, within,
+                                         flags=("--no-canaries",)))
                 for half, ours_of in [("fast", lower_quartile_of), ("slow", upper_quartile_of)]:
                     of_half = lambda theirs=theirs, half=half: theirs(f".{half}_half")
                     chosen.append(Comparison(f"RTT {protocol}, {where}, {half} half", metric, metric, case, "C loop pingpong", ours_of,

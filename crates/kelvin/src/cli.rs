@@ -147,7 +147,7 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "FILE", requires = "peer")]
     pub token_file: Option<PathBuf>,
     /// Congestion control of the streams of net.bandwidth.tcp, by name, and with --peer of those of net.peer.bandwidth at both
-    /// ends [default: cubic where the kernel has it; to another host that of either system]
+    /// ends [default: cubic where the kernel grants it, else reno; to another host that of either system]
     #[arg(long, value_name = "NAME")]
     pub congestion_control: Option<String>,
     /// Bytes that each buffer of their sockets is asked to hold, 4k to 1G [default: they grow by themselves]

@@ -30,6 +30,8 @@ pub(super) const WAY: Axis = Axis::new("way", "way of sending", AxisScale::Categ
 const WINDOW: Duration = Duration::from_millis(10);
 /// Least windows of a round, which is made longer for them.
 const FEWEST_WINDOWS: u32 = 4;
+/// What `prefer_congestion_control` asks for.
+const USUAL_CONTROL: &str = "cubic where the kernel grants it, else reno";
 /// Least bytes of a datagram: its number must fit.
 const NUMBER: usize = size_of::<u64>();
 
@@ -156,7 +158,8 @@ const METHOD: Method = Method {
           median window, the best one is the peak. way: send copies from the program's memory; sendfile and splice send \
           out of a file in memory, splice through a pipe; zerocopy is MSG_ZEROCOPY, and how many of its calls the kernel \
           completed as copied is noted, which over loopback are all. Nagle's algorithm is on, as it is unless a program asks \
-          otherwise. Of TCP the congestion control is cubic where the kernel has it, and buffers grow by themselves, unless \
+          otherwise. Of TCP the congestion control is cubic where the kernel has it and \
+          lets this user choose it, else reno, and buffers grow by themselves, unless \
           --congestion-control and --socket-buffers ask for something else; what was asked for, what was obtained, TCP_INFO \
           and the CPU time of both ends are noted, and a CPU that is full is named. A run with such a wish is not among \
           those that later runs learn from. Datagrams carry numbers: lost are those \
@@ -240,7 +243,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Sto
     let connections = plan.streams.iter().map(|_| connect(protocol, bench.sockets())).collect::<Result<_, Stop>>()?;
     let bulk = Bulk::over(connections, plan)?;
     if protocol == Protocol::Tcp {
-        bench.note(asked(bench.sockets(), "cubic where the kernel has it"));
+        bench.note(asked(bench.sockets(), USUAL_CONTROL));
     }
     let settled = bulk.settle()?;
     let windows = watch(&bulk, bench.slice())?;

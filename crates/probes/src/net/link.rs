@@ -24,8 +24,9 @@ pub(crate) const LOST: Duration = Duration::from_millis(500);
 /// An end from which nothing comes for so long, or to which nothing can be sent, is stuck: a process is never kept from
 /// its CPU for so long.
 pub(crate) const STUCK: Duration = Duration::from_secs(5);
-/// What TCP connections are asked to use, because the default may be one that paces itself and halves a local link (BBR).
-const CONGESTION_CONTROL: &str = "cubic";
+/// What TCP connections are asked to use, the first that the kernel has and lets this user choose, because the system's own may be one
+/// that paces itself and halves a local link (BBR). Reno is part of every kernel, and everybody may choose it.
+const CONGESTION_CONTROLS: [&str; 2] = ["cubic", "reno"];
 
 /// One end of a connection. What is sent here arrives at the other end, and nowhere else.
 #[derive(Debug)]
@@ -157,13 +158,25 @@ pub(crate) fn is_late(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-/// Asks for the congestion control that a local link is measured with. A kernel that does not have it keeps its own: what is
-/// in use is stated with each result.
+/// Asks for the congestion control that a local link is measured with. What is in use is stated with each result.
 pub(super) fn prefer_congestion_control(socket: BorrowedFd<'_>) -> Result<()> {
-    match net::set_congestion_control(&socket, CONGESTION_CONTROL) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        other => other,
+    first_granted(&CONGESTION_CONTROLS, |name| net::set_congestion_control(&socket, name))
+}
+
+/// Asks for one after the other until one is granted.
+///
+/// # Errors
+/// What is said to the last one; anything but that it is not there or not for this user, at once.
+fn first_granted(names: &[&str], mut ask: impl FnMut(&str) -> Result<()>) -> Result<()> {
+    let mut refused = Ok(());
+    for name in names {
+        refused = ask(name);
+        match &refused {
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {}
+            _ => break,
+        }
     }
+    refused
 }
 
 #[cfg(test)]
@@ -194,6 +207,22 @@ mod tests {
             near.be_patient_for(Duration::from_millis(5)).unwrap();
             assert!(is_late(&near.receive(&mut [0; 8]).unwrap_err()), "{protocol:?}");
         }
+    }
+
+    #[test]
+    fn what_is_not_granted_is_followed_by_the_next() {
+        // What each is answered, what comes of it, and how many are not asked.
+        let asked = |answers: [Option<ErrorKind>; 2]| {
+            let mut left = answers.iter();
+            let answer = |_: &str| left.next().copied().flatten().map_or(Ok(()), |kind| Err(kind.into()));
+            let refused = first_granted(&["a", "b"], answer).err().map(|error| error.kind());
+            (refused, left.len())
+        };
+        let (denied, missing, other) = (ErrorKind::PermissionDenied, ErrorKind::NotFound, ErrorKind::InvalidInput);
+        assert_eq!(asked([None, None]), (None, 1));
+        assert_eq!(asked([Some(denied), None]), (None, 0));
+        assert_eq!(asked([Some(missing), Some(denied)]), (Some(denied), 0));
+        assert_eq!(asked([Some(other), None]), (Some(other), 1));
     }
 
     #[test]

@@ -6,9 +6,8 @@
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Canaries, Case, Machine, Metric, NoPrediction, Prediction, Tags, Treatment};
 
-use super::axes::SMALL;
-use super::bandwidth::cpus;
-use super::bulk::{Bulk, Plan, placed};
+use super::axes::{PLACEMENT, PLACEMENTS, SMALL, peer_cpu};
+use super::bulk::{Bulk, Ends, Plan};
 use super::echo::Echo;
 use super::link::Protocol;
 use super::sender::Way;
@@ -16,6 +15,8 @@ use super::sender::Way;
 /// No canary: on a CPU that a stream keeps busy it would tell of the stream.
 static METRIC: Metric =
     Metric::duration("net.loaded", "64 bytes to another process and back over TCP beside a stream that never pauses")
+        .over_one(PLACEMENT)
+        .version(2)
         .headline(Treatment::AsFound)
         .canaries(Canaries::NONE)
         .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
@@ -26,10 +27,10 @@ pub(super) static PROBE: Probe = Probe {
     summary: "Round trip of a small message over TCP while a stream saturates the way",
     kind: Kind::Measure,
     method: Method {
-        how: "One stream of 64 KiB messages runs over TCP between two processes as in net.bandwidth.tcp, on this CPU and the next \
-              one. When its rate no longer rises, a message of 64 bytes goes over a connection of its own from this CPU to a \
-              process on the other one and back, as in net.rtt.tcp, each timed by itself. What the stream carried meanwhile, \
-              and how busy its ends were, is noted.",
+        how: "One stream of 64 KiB messages runs over TCP between two processes as in net.bandwidth.tcp, both on this CPU or one \
+              here and one on the next. When its rate no longer rises, a message of 64 bytes goes over a connection of its own from \
+              this CPU to a process on the CPU of the stream's receiver and back, as in net.rtt.tcp, each timed by itself. What the \
+              stream carried meanwhile, and how busy its ends were, is noted.",
         prediction: "None: what a message waits for is the turn that the scheduler and the kernel's packet work give it, for \
                      which there is no published figure. Beside net.rtt.tcp it says what the load costs.",
         not_for: "The buffers of a network: over loopback a message never waits for a wire. What a loaded program takes \
@@ -42,14 +43,17 @@ pub(super) static PROBE: Probe = Probe {
     },
     metrics: &[&METRIC],
     inputs: &[],
-    cases: |_: &Machine, _: Effort| vec![Case::new()],
+    cases: |_: &Machine, effort: Effort| {
+        let all = PLACEMENTS.map(|placement| Case::new().with_word(&PLACEMENT.name, placement));
+        if effort == Effort::Quick { all[1..].to_vec() } else { all.into() }
+    },
     run,
     predict,
 };
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    let streams = placed(1, &cpus(bench), 1);
-    let far = streams[0].receiver;
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+    let far = peer_cpu(bench, case)?;
+    let streams = vec![Ends { sender: bench.cpu(), receiver: far }];
     let mut echo = Echo::start(Protocol::Tcp, SMALL as usize, far)?;
     let bulk = Bulk::start(Plan { protocol: Protocol::Tcp, way: Way::Send, message: 64 << 10, streams })?;
     bulk.settle()?;
