@@ -23,16 +23,14 @@ pub(super) const SMALL: u64 = 64;
 const LARGE: u64 = 64 << 10;
 /// The protocols, with their names for people.
 const PROTOCOLS: [(&str, &str); 3] = [("tcp", "TCP"), ("udp", "UDP"), ("unix", "Unix sockets")];
-/// Where the two ends of a stream are, with words for each stream of several.
+/// Where the two ends of a stream are, and the words for it.
 struct Placement {
     name: &'static str,
-    of_each: &'static str,
+    words: &'static str,
 }
 const ON_ONE: &str = "same_cpu";
-const PLACEMENTS: [Placement; 2] = [
-    Placement { name: "two_cpus", of_each: "each between two CPUs" },
-    Placement { name: ON_ONE, of_each: "each on one CPU" },
-];
+const PLACEMENTS: [Placement; 2] =
+    [Placement { name: "two_cpus", words: "between two CPUs" }, Placement { name: ON_ONE, words: "on one CPU" }];
 /// A part of a round trip from which on it is the larger one.
 const HALF: f64 = 0.5;
 /// Times the smallest message's time from which on the bytes of a message cost more than everything else in it.
@@ -253,7 +251,11 @@ impl<'r> Network<'r> {
     fn lost(&self) -> Vec<Conclusion> {
         let of = |(case, shares): (&Case, Vec<f64>)| {
             let message = case.integer("message").map(whole_bytes)?;
-            let beyond = format!("of datagrams of {message} are lost on this machine if the sender does not wait");
+            let placement = PLACEMENTS.iter().find(|known| case.word("placement") == Some(known.name))?;
+            let beyond = format!(
+                "of datagrams of {message} are lost {} of this machine if the sender does not wait",
+                placement.words
+            );
             lost_beyond(&shares, &beyond)
         };
         self.all("net.bandwidth.udp.lost").into_iter().filter_map(of).collect()
@@ -375,9 +377,9 @@ fn more_streams(rates: &[(&Case, Vec<f64>)], placement: &Placement) -> Vec<Concl
         let many = many.iter().find(|many| many.at == one.at)?;
         let ratio = Ratio::of(&one.rounds, &many.rounds)?;
         let text = format!(
-            "{most} TCP streams in messages of {}, {}, carry more than one: {}, {}",
+            "{most} TCP streams in messages of {}, each {}, carry more than one: {}, {}",
             whole_bytes(one.at),
-            placement.of_each,
+            placement.words,
             ratio.times(),
             ratio.amounts(Unit::BytesPerSecond)
         );
@@ -422,11 +424,11 @@ fn other_ways(rates: &[(&Case, Vec<f64>)]) -> Vec<Conclusion> {
         };
         let (_, usual) = rates.iter().find(|(known, _)| is_usual(known))?;
         let ratio = Ratio::of(usual, other)?;
-        let of_each = PLACEMENTS.iter().find(|known| case.word("placement") == Some(known.name))?.of_each;
+        let placement = PLACEMENTS.iter().find(|known| case.word("placement") == Some(known.name))?;
         let text = format!(
-            "{way} carries more than send in messages of {}{}: {}, {}",
+            "{way} carries more than send in messages of {} {}: {}, {}",
             whole_bytes(case.integer("message")?),
-            of_each.trim_start_matches("each"),
+            placement.words,
             ratio.times(),
             ratio.amounts(Unit::BytesPerSecond)
         );

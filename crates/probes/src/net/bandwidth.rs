@@ -127,12 +127,18 @@ pub(super) static UDP: Probe = Probe {
     },
     run: |bench, case| run(bench, case, Protocol::Udp),
     predict: |facts, metric, case| {
-        if metric.id == UDP_METRIC.id {
-            return predict(facts, case, Protocol::Udp);
+        let because = |reason: &str| Err(NoPrediction::because(reason));
+        let share_a_cpu = case.word(&PLACEMENT.name) == Some(PLACEMENTS[0]);
+        match metric.id == UDP_METRIC.id {
+            true if share_a_cpu => because(
+                "the sender does not wait: it depends on when the scheduler takes it off the CPU that they share, and on what the \
+                 receiver's buffer holds by then",
+            ),
+            true => predict(facts, case, Protocol::Udp),
+            false => because(
+                "it depends on which of the two ends is the faster one, and on how the kernel places its own work",
+            ),
         }
-        Err(NoPrediction::because(
-            "it depends on which of the two ends is the faster one, and on how the kernel places its own work",
-        ))
     },
 };
 
@@ -170,7 +176,8 @@ const METHOD: Method = Method {
                  above 64 KiB costs as many of those as it holds. Unremarkable within a factor of two: waiting and waking are not \
                  counted, and of a stream more bytes are on their way, which may lie in a slower cache. sendfile and splice \
                  save the sender's copy and not the receiver's: predicted as send, and so is zerocopy, which has to pin pages that are \
-                 copied after all, and comes out slower. Over loopback and between virtual interfaces \
+                 copied after all, and comes out slower. Datagrams on one CPU have none: what arrives hangs on \
+                 the turns that the scheduler gives their sender, which does not wait. Over loopback and between virtual interfaces \
                  there is no link whose speed would bound it.",
     not_for: "The bandwidth of memory; what goes through a network interface; how fast a receiver can be that does anything \
               with the bytes.",

@@ -23,7 +23,7 @@ use super::settle::settle;
 const WINDOW: Duration = Duration::from_millis(5);
 const MOST_WINDOWS: u32 = 20;
 /// Time for which a TCP stream between two CPUs rises, too slowly and too unevenly for windows to tell: over the first 70 ms the mean of
-/// many streams of 64 KiB messages is a fifth below what it is afterwards. On one CPU it is there within the first windows.
+/// many streams of 64 KiB messages is a tenth to a sixth below what it is afterwards. On one CPU it is there within the first windows.
 const RISES_FOR: Duration = Duration::from_millis(70);
 
 /// What is to be streamed.
