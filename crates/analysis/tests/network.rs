@@ -119,7 +119,7 @@ fn more_streams_other_ways_and_losses_are_told_with_their_size() {
     add(&mut run, &WAY, by_way(64 * KIB, "send"), usual);
     add(&mut run, &WAY, by_way(64 * KIB, "sendfile"), 1.2 * usual);
     add(&mut run, &WAY, by_way(64 * KIB, "zerocopy"), 0.8 * usual);
-    add(&mut run, &LOST, streams(1472, 1, "two_cpus"), 0.2);
+    add(&mut run, &LOST, placed("two_cpus").with("message", 1472), 0.2);
     let study = network_streams(&run).unwrap();
     let all = &study.conclusions;
     let small = saying(all, "2 TCP streams in messages of 4 KiB, each between two CPUs, carry more than one: ");

@@ -78,7 +78,7 @@ fn streams_are_counted_where_they_arrive() {
         assert!(note.contains("congestion control") && note.contains("are left out"), "{note}");
         assert_eq!(note.matches("receiver on CPU").count(), 1, "{note}");
     }
-    let case = placed("two_cpus", 64 << 10).with("streams", 1);
+    let case = placed("two_cpus", 64 << 10);
     assert!(rates(&common::measure("net.bandwidth.unix", &case, SLICE)[0])[0] > 1e6);
 }
 
@@ -135,14 +135,14 @@ fn what_sockets_were_asked_for_and_what_they_obtained_is_told() {
 
 #[test]
 fn what_is_sent_over_udp_is_not_claimed_as_received() {
-    let case = placed("two_cpus", 1472).with("streams", 1);
+    let case = placed("two_cpus", 1472);
     let readings = common::measure("net.bandwidth.udp", &case, SLICE);
     let ids: Vec<String> = readings.iter().map(|reading| reading.metric.to_string()).collect();
     let all = ["net.bandwidth.udp", "net.bandwidth.udp.sent", "net.bandwidth.udp.lost", "net.bandwidth.udp.overtaken"];
     assert_eq!(ids, all);
     let (sent, lost, overtaken) = (rates(&readings[1])[0], rates(&readings[2])[0], rates(&readings[3])[0]);
     assert!(sent > 1e6 && (0.0..1.0).contains(&lost) && (0.0..=1.0).contains(&overtaken), "{readings:?}");
-    let small = placed("two_cpus", 4).with("streams", 1);
+    let small = placed("two_cpus", 4);
     match common::run_probe("net.bandwidth.udp", &small, SLICE) {
         Attempt::Failed(reason) => assert!(reason.contains("no room for its number"), "{reason}"),
         other => panic!("{other:?}"),

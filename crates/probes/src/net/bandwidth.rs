@@ -57,14 +57,14 @@ static WAY_METRIC: Metric =
         Some(WAY),
     ]);
 static UNIX_METRIC: Metric =
-    metric("net.bandwidth.unix", "Bytes per second that arrive at another process over Unix stream sockets").over([
+    metric("net.bandwidth.unix", "Bytes per second that arrive at another process over a Unix stream socket").over([
         Some(MESSAGE),
-        Some(STREAMS),
         Some(PLACEMENT),
+        None,
     ]);
 
 const fn datagrams(id: &'static str, summary: &'static str) -> Metric {
-    metric(id, summary).over([Some(MESSAGE), Some(STREAMS), Some(PLACEMENT)])
+    metric(id, summary).over([Some(MESSAGE), Some(PLACEMENT), None])
 }
 
 static UDP_METRIC: Metric = datagrams(
@@ -123,7 +123,7 @@ pub(super) static UDP: Probe = Probe {
             Effort::Default => &[SMALL, 1472, LARGEST_DATAGRAM],
             Effort::Thorough => &[SMALL, 1472, 16 << 10, LARGEST_DATAGRAM],
         };
-        cases(messages, &[1])
+        single(messages)
     },
     run: |bench, case| run(bench, case, Protocol::Udp),
     predict: |facts, metric, case| {
@@ -144,12 +144,12 @@ pub(super) static UDP: Probe = Probe {
 
 pub(super) static UNIX: Probe = Probe {
     id: "net.bandwidth.unix",
-    summary: "Bytes from one process to another over Unix sockets, by message and streams",
+    summary: "Bytes from one process to another over Unix sockets, by message and placement",
     kind: Kind::Measure,
     method: METHOD,
     metrics: &[&UNIX_METRIC],
     inputs: &["net.stream.unix"],
-    cases: |_, effort| cases(if effort == Effort::Quick { &[4 << 10] } else { &[4 << 10, 64 << 10] }, &[1]),
+    cases: |_, effort| single(if effort == Effort::Quick { &[4 << 10] } else { &[4 << 10, 64 << 10] }),
     run: |bench, case| run(bench, case, Protocol::Unix),
     predict: |facts, _, case| predict(facts, case, Protocol::Unix),
 };
@@ -198,6 +198,11 @@ const METHOD: Method = Method {
         "Linux kernel documentation, networking/msg_zerocopy.rst",
     ],
 };
+
+/// One stream each.
+fn single(messages: &[u64]) -> Vec<Case> {
+    placed_both_ways(messages.iter().map(|&bytes| Case::new().with(&MESSAGE.name, bytes)))
+}
 
 fn cases(messages: &[u64], streams: &[u64]) -> Vec<Case> {
     let of = |&bytes: &u64| {
