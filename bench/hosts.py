@@ -1,8 +1,8 @@
-"""Networks for benchmarks, of namespaces of this machine: one of its own for what runs between processes, and hosts joined by pairs of
-virtual interfaces for the agent.
+"""Networks for benchmarks, of namespaces of this machine: one of its own for what runs between processes, and hosts joined by
+pairs of virtual interfaces for the agent.
 
-Of the hosts one runs `kelvin agent`, one runs kelvin against it over a link that a shaper limits, and strangers come from the third over a link
-of their own. They are gone when the benchmark ends.
+Of the hosts one runs `kelvin agent`, one runs kelvin against it over a link that a shaper limits, and strangers come from the third
+over a link of their own. They are gone when the benchmark ends.
 """
 import json
 import os

@@ -61,6 +61,7 @@ class Comparison:
     judged: bool = True
     # What is there while either side is measured: nothing, or CPUs that are kept from idling.
     meanwhile: Callable = contextlib.nullcontext
+    # What kelvin is asked for beside it.
     flags: tuple = ()
     ours: list = field(default_factory=list)
     others: list = field(default_factory=list)

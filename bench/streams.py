@@ -30,6 +30,7 @@ import common
 import hosts
 from servers import Server, free_port
 
+METRIC = "net.bandwidth.tcp"
 # Messages, in bytes: one of which the calls are most of the cost, and one of which the bytes are.
 MESSAGES = [4 << 10, 64 << 10]
 # Streams, where their ends are, and the placements of kelvin's beside which they stand.
@@ -81,7 +82,7 @@ class Comparison:
         """The means of kelvin's windows."""
         for placement in self.placements:
             case = f"message={self.message} placement={placement} streams={self.streams}"
-            found = common.find(report, "net.bandwidth.tcp", case)
+            found = common.find(report, METRIC, case)
             self.ours.setdefault(placement, []).append(found["distribution"]["mean"])
 
     def best(self):
@@ -106,16 +107,16 @@ class Comparison:
 
 def compare(kelvin, tools, arguments, order):
     """The comparisons, measured as often as it takes."""
-    cpu = common.last_allowed_cpu()
-    wanted = ["net.bandwidth.tcp", "--cpu", str(cpu), "--rounds", str(ROUNDS)]
-    # Among whose cases a run's time is divided.
-    cases = sum(metric == "net.bandwidth.tcp" for metric, _ in common.results(common.measure(kelvin, wanted[:1], 1, *wanted[1:])))
+    flags = ["--cpu", str(common.last_allowed_cpu()), "--rounds", str(ROUNDS)]
+    measured = lambda seconds: common.measure(kelvin, [METRIC], seconds, *flags)
+    # A run's time is divided among its cases.
+    cases = sum(metric == METRIC for metric, _ in common.results(measured(1)))
     chosen = [Comparison(tool, message, *placed) for tool in tools for message in MESSAGES for placed in PLACED]
     for done, todo in common.rounds_of_pairs(arguments, chosen):
         reports = []
 
         def ours():
-            reports.append(common.measure(kelvin, wanted[:1], arguments.seconds * cases, *wanted[1:]))
+            reports.append(measured(arguments.seconds * cases))
 
         def theirs(one):
             return lambda: one.measure(arguments.seconds)

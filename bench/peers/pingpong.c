@@ -44,6 +44,14 @@ static void joined(int from, int to)
 		die("connect");
 }
 
+/* As kelvin asks for, before there is a connection, which would go on being paced if it began under bbr: reno where there is no
+ * cubic, or only root may choose it. */
+static void prefer_congestion_control(int end)
+{
+	if (setsockopt(end, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5) != 0)
+		setsockopt(end, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+}
+
 static void connected(const char *protocol, int ends[2])
 {
 	int one = 1;
@@ -62,10 +70,8 @@ static void connected(const char *protocol, int ends[2])
 		ends[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 		if (ends[0] < 0 || listen(listening, 1) != 0)
 			die("listen");
-		/* As kelvin asks for, before there is a connection, which would go on being paced if it began under bbr; a
-		 * kernel without it keeps its own. */
-		setsockopt(listening, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
-		setsockopt(ends[0], IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
+		prefer_congestion_control(listening);
+		prefer_congestion_control(ends[0]);
 		joined(ends[0], listening);
 		ends[1] = accept(listening, NULL, NULL);
 		close(listening);

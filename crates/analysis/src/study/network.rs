@@ -28,7 +28,16 @@ struct Placement {
     name: &'static str,
     words: &'static str,
 }
+
+impl Placement {
+    /// That of a case.
+    fn of(case: &Case) -> Option<&'static Self> {
+        PLACEMENTS.iter().find(|known| case.word("placement") == Some(known.name))
+    }
+}
+
 const ON_ONE: &str = "same_cpu";
+/// Both, apart first.
 const PLACEMENTS: [Placement; 2] =
     [Placement { name: "two_cpus", words: "between two CPUs" }, Placement { name: ON_ONE, words: "on one CPU" }];
 /// A part of a round trip from which on it is the larger one.
@@ -72,8 +81,8 @@ pub fn streams(run: &Run) -> Option<StudyResult> {
         .collect();
     let design =
         "Bytes were sent from one process to another as fast as they went, in messages of several sizes, by several \
-                  numbers of streams and ways of sending, with both ends of a stream on one CPU or on two, and counted where they arrived, in several rounds. What a \
-                  message costs is its bytes over the rate; what its calls cost is what the smallest message does."
+                  numbers of streams and ways of sending, with both ends of a stream on one CPU or on two, and counted where they \
+                  arrived, in several rounds. What a message costs is its bytes over the rate; what its calls cost is what the smallest message does."
             .into();
     (!conclusions.is_empty()).then_some(StudyResult { id: STREAMS, design, conclusions })
 }
@@ -251,11 +260,9 @@ impl<'r> Network<'r> {
     fn lost(&self) -> Vec<Conclusion> {
         let of = |(case, shares): (&Case, Vec<f64>)| {
             let message = case.integer("message").map(whole_bytes)?;
-            let placement = PLACEMENTS.iter().find(|known| case.word("placement") == Some(known.name))?;
-            let beyond = format!(
-                "of datagrams of {message} are lost {} of this machine if the sender does not wait",
-                placement.words
-            );
+            let placement = Placement::of(case)?.words;
+            let beyond =
+                format!("of datagrams of {message} are lost {placement} of this machine if the sender does not wait");
             lost_beyond(&shares, &beyond)
         };
         self.all("net.bandwidth.udp.lost").into_iter().filter_map(of).collect()
@@ -372,43 +379,47 @@ fn counts(rates: &[(&Case, Vec<f64>)]) -> Vec<u64> {
 /// Whether the most streams carry more than one, by message.
 fn more_streams(rates: &[(&Case, Vec<f64>)], placement: &Placement) -> Vec<Conclusion> {
     let [1, .., most] = counts(rates)[..] else { return Vec::new() };
-    let many = sent(rates, most, placement.name);
-    let beside = |one: &Point| {
-        let many = many.iter().find(|many| many.at == one.at)?;
-        let ratio = Ratio::of(&one.rounds, &many.rounds)?;
+    let conclusion = |(message, ratio): (u64, Ratio)| {
         let text = format!(
             "{most} TCP streams in messages of {}, each {}, carry more than one: {}, {}",
-            whole_bytes(one.at),
+            whole_bytes(message),
             placement.words,
             ratio.times(),
             ratio.amounts(Unit::BytesPerSecond)
         );
-        Some(ratio.above(1.0, text))
+        ratio.above(1.0, text)
     };
-    sent(rates, 1, placement.name).iter().filter_map(beside).collect()
+    let ratios = by_message(&sent(rates, 1, placement.name), &sent(rates, most, placement.name));
+    ratios.into_iter().map(conclusion).collect()
+}
+
+/// How much more the second ones carry, at each message that both have.
+fn by_message(first: &[Point], second: &[Point]) -> Vec<(u64, Ratio)> {
+    let beside = |one: &Point| {
+        let other = second.iter().find(|other| other.at == one.at)?;
+        Some((one.at, Ratio::of(&one.rounds, &other.rounds)?))
+    };
+    first.iter().filter_map(beside).collect()
 }
 
 /// Whether streams carry more with both ends on one CPU than on two, by message, the most streams last.
 fn together(rates: &[(&Case, Vec<f64>)]) -> Vec<(u64, Conclusion)> {
     let [apart, on_one] = &PLACEMENTS;
     let of_count = |streams: u64| {
-        let together = sent(rates, streams, on_one.name);
-        let beside = move |two: &Point| {
-            let one = together.iter().find(|one| one.at == two.at)?;
-            let ratio = Ratio::of(&two.rounds, &one.rounds)?;
-            let (what, carry) = match streams {
-                1 => ("a TCP stream".into(), "carries more on one CPU than between two"),
-                _ => (format!("{streams} TCP streams"), "carry more each on one CPU than each between two"),
-            };
+        let (what, carry) = match streams {
+            1 => ("a TCP stream".into(), "carries more on one CPU than between two"),
+            _ => (format!("{streams} TCP streams"), "carry more each on one CPU than each between two"),
+        };
+        let conclusion = move |(message, ratio): (u64, Ratio)| {
             let text = format!(
                 "{what} in messages of {} {carry}: {}, {}",
-                whole_bytes(two.at),
+                whole_bytes(message),
                 ratio.times(),
                 ratio.amounts(Unit::BytesPerSecond)
             );
-            Some((two.at, ratio.above(1.0, text)))
+            (message, ratio.above(1.0, text))
         };
-        sent(rates, streams, apart.name).iter().filter_map(beside).collect::<Vec<_>>()
+        by_message(&sent(rates, streams, apart.name), &sent(rates, streams, on_one.name)).into_iter().map(conclusion)
     };
     counts(rates).into_iter().flat_map(of_count).collect()
 }
@@ -424,11 +435,10 @@ fn other_ways(rates: &[(&Case, Vec<f64>)]) -> Vec<Conclusion> {
         };
         let (_, usual) = rates.iter().find(|(known, _)| is_usual(known))?;
         let ratio = Ratio::of(usual, other)?;
-        let placement = PLACEMENTS.iter().find(|known| case.word("placement") == Some(known.name))?;
         let text = format!(
             "{way} carries more than send in messages of {} {}: {}, {}",
             whole_bytes(case.integer("message")?),
-            placement.words,
+            Placement::of(case)?.words,
             ratio.times(),
             ratio.amounts(Unit::BytesPerSecond)
         );

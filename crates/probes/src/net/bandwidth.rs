@@ -2,7 +2,6 @@
 //!
 //! Counted where they arrive. It must not be taken for what a network between two machines carries.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use kelvin_sys::{Error, Result as Done, net};
 
 use super::axes::{MESSAGE, PLACEMENT, PLACEMENTS, SMALL, message, peer_cpu};
 use super::bulk::{Bulk, Known, Plan, Totals, placed};
-use super::link::{LARGEST_DATAGRAM, Link, Protocol, prefer_congestion_control};
+use super::link::{LARGEST_DATAGRAM, Link, Protocol, USUAL_CONTROL, prefer_congestion_control};
 use super::sender::Way;
 use super::stream;
 use crate::memory::bandwidth;
@@ -30,8 +29,6 @@ pub(super) const WAY: Axis = Axis::new("way", "way of sending", AxisScale::Categ
 const WINDOW: Duration = Duration::from_millis(10);
 /// Least windows of a round, which is made longer for them.
 const FEWEST_WINDOWS: u32 = 4;
-/// What `prefer_congestion_control` asks for.
-const USUAL_CONTROL: &str = "cubic where the kernel grants it, else reno";
 /// Least bytes of a datagram: its number must fit.
 const NUMBER: usize = size_of::<u64>();
 
@@ -160,11 +157,10 @@ const METHOD: Method = Method {
           thread is pinned: the streams begin on the CPUs in turn, and the receiver of each is on its sender's CPU (same_cpu) or \
           on the next one (two_cpus). The rate is what arrived over a window of 10 ms: windows begin when the rate no longer \
           rises, and of a TCP stream between two CPUs not before 70 ms, so that slow start and growing buffers are left out; how \
-          long that took is noted. The headline is the \
-          median window, the best one is the peak. way: send copies from the program's memory; sendfile and splice send \
-          out of a file in memory, splice through a pipe; zerocopy is MSG_ZEROCOPY, and how many of its calls the kernel \
-          completed as copied is noted, which over loopback are all. Nagle's algorithm is on, as it is unless a program asks \
-          otherwise. Of TCP the congestion control is cubic where the kernel has it and \
+          long that took is noted. The headline is the median window, the best one is the peak. way: send copies from the \
+          program's memory; sendfile and splice send out of a file in memory, splice through a pipe; zerocopy is MSG_ZEROCOPY, \
+          and how many of its calls the kernel completed as copied is noted, which over loopback are all. Nagle's algorithm is \
+          on, as it is unless a program asks otherwise. Of TCP the congestion control is cubic where the kernel has it and \
           lets this user choose it, else reno, and buffers grow by themselves, unless \
           --congestion-control and --socket-buffers ask for something else; what was asked for, what was obtained, TCP_INFO \
           and the CPU time of both ends are noted, and a CPU that is full is named. A run with such a wish is not among \
@@ -285,8 +281,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Sto
 /// Both ends of a connection, with what was asked for its sockets if it is one of TCP.
 fn connect(protocol: Protocol, sockets: &SocketOptions) -> Result<(Link, Link), Stop> {
     let pair = match protocol {
-        Protocol::Tcp => TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .and_then(|listener| Link::over_tcp(&listener, |socket| prepare(socket, sockets))),
+        Protocol::Tcp => Link::local_tcp(|socket| prepare(socket, sockets)),
         Protocol::Udp | Protocol::Unix => Link::pair(protocol),
     };
     pair.map_err(|error| Stop::fail(format!("cannot connect: {error}")))
@@ -317,8 +312,10 @@ fn plan(bench: &Bench<'_>, case: &Case, protocol: Protocol) -> Result<Plan, Stop
     if protocol == Protocol::Udp && message < NUMBER {
         return Err(Stop::fail(format!("a datagram of {message} bytes has no room for its number of {NUMBER}")));
     }
-    let streams = Some(case.integer(&STREAMS.name).unwrap_or(1)).filter(|count| (1..=1024).contains(count));
-    let streams = streams.ok_or_else(|| Stop::fail(format!("the case needs 1 to 1024 streams, not {case}")))?;
+    let streams = case.integer(&STREAMS.name).unwrap_or(1);
+    if !(1..=1024).contains(&streams) {
+        return Err(Stop::fail(format!("the case needs 1 to 1024 streams, not {case}")));
+    }
     let way = case.word(&WAY.name).map_or(Ok(Way::Send), Way::named)?;
     let further = usize::from(peer_cpu(bench, case)? != bench.cpu());
     Ok(Plan { protocol, way, message, streams: placed(streams, &cpus(bench), further) })

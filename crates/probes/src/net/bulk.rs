@@ -37,18 +37,18 @@ pub(crate) struct Plan {
     pub streams: Vec<Ends>,
 }
 
-/// The CPUs of the two ends of a stream.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ends {
-    pub sender: u32,
-    pub receiver: u32,
-}
-
 impl Plan {
     /// Whether its streams reach what they carry only after a while.
     fn rises_slowly(&self) -> bool {
         self.protocol == Protocol::Tcp && self.streams.iter().any(|ends| ends.sender != ends.receiver)
     }
+}
+
+/// The CPUs of the two ends of a stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    pub sender: u32,
+    pub receiver: u32,
 }
 
 /// So many streams that begin on these CPUs in turn, each of which receives so many CPUs further on: on the same one, or the next.

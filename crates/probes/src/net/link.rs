@@ -27,6 +27,8 @@ pub(crate) const STUCK: Duration = Duration::from_secs(5);
 /// What TCP connections are asked to use, the first that the kernel has and lets this user choose, because the system's own may be one
 /// that paces itself and halves a local link (BBR). Reno is part of every kernel, and everybody may choose it.
 const CONGESTION_CONTROLS: [&str; 2] = ["cubic", "reno"];
+/// The same in words.
+pub(super) const USUAL_CONTROL: &str = "cubic where the kernel grants it, else reno";
 
 /// One end of a connection. What is sent here arrives at the other end, and nowhere else.
 #[derive(Debug)]
@@ -40,7 +42,7 @@ impl Link {
     /// Both ends of a connection on this machine: IP over the loopback device, without Nagle's delay.
     pub(crate) fn pair(protocol: Protocol) -> Result<(Self, Self)> {
         match protocol {
-            Protocol::Tcp => Self::over_tcp(&TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?, prefer_congestion_control),
+            Protocol::Tcp => Self::local_tcp(prefer_congestion_control),
             Protocol::Udp => {
                 let [near, far] = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)));
                 let (near, far) = (near?, far?);
@@ -50,6 +52,11 @@ impl Link {
             }
             Protocol::Unix => UnixStream::pair().map(|(near, far)| (Self::Unix(near), Self::Unix(far))),
         }
+    }
+
+    /// Both ends of a TCP connection over the loopback device, whose sockets are prepared before it is made; without Nagle's delay.
+    pub(crate) fn local_tcp(prepare: impl Fn(BorrowedFd<'_>) -> Result<()>) -> Result<(Self, Self)> {
+        Self::over_tcp(&TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?, prepare)
     }
 
     /// Both ends of a TCP connection to one that listens on this machine, whose sockets are prepared before it is made; without
