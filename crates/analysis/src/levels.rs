@@ -479,7 +479,7 @@ mod tests {
     use kelvin_model::{Axis, AxisScale, Case, Metric};
 
     static CURVE: Metric =
-        Metric::duration("mem.latency", "A load").over_one(Axis::new("bytes", "working set", AxisScale::Bytes));
+        Metric::duration("mem.latency", "A load").over([Axis::new("bytes", "working set", AxisScale::Bytes)]);
 
     #[test]
     fn a_cache_of_which_there_is_less_explains_what_lies_beyond_it() {

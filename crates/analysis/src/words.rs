@@ -85,9 +85,8 @@ mod tests {
     #[test]
     fn a_case_is_named_as_in_a_table() {
         const METRIC: Metric = Metric::duration("test.load", "A load").over([
-            Some(Axis::new("pages", "pages", AxisScale::Category)),
-            Some(Axis::new("bytes", "working set", AxisScale::Bytes)),
-            None,
+            Axis::new("pages", "pages", AxisScale::Category),
+            Axis::new("bytes", "working set", AxisScale::Bytes),
         ]);
         let case = Case::new().with("bytes", 16 << 20).with("more", 4096).with_word("pages", "base");
         assert_eq!(metric_at(&METRIC, &case), "test.load (pages=base bytes=16 MiB more=4096)");

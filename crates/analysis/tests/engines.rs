@@ -4,12 +4,9 @@ use kelvin_analysis::engines;
 use kelvin_analysis::testing::{self, add_scalars};
 use kelvin_model::{Axis, AxisScale, Case, Conclusion, Metric, Run, Treatment};
 
-const METRIC: Metric =
-    Metric::duration("file.engines", "The time of a request by a way of reading").headline(Treatment::AsFound).over([
-        Some(Axis::new("engine", "way of reading", AxisScale::Category)),
-        Some(Axis::new("block", "block", AxisScale::Bytes)),
-        None,
-    ]);
+const METRIC: Metric = Metric::duration("file.engines", "The time of a request by a way of reading")
+    .headline(Treatment::AsFound)
+    .over([Axis::new("engine", "way of reading", AxisScale::Category), Axis::new("block", "block", AxisScale::Bytes)]);
 
 /// A run in which each way has a fixed cost and one for each byte, each size in six rounds with 0.5 % of noise.
 fn run(ways: &[(&'static str, f64, f64)], sizes: &[u64]) -> Run {

@@ -199,11 +199,7 @@ fn a_level_survives_noise_and_one_wild_point() {
 }
 
 static METRIC: Metric = Metric::duration("mem.latency", "A load at the address just loaded")
-    .over([
-        Some(Axis::new("pages", "page size", AxisScale::Category)),
-        Some(Axis::new("bytes", "working set", AxisScale::Bytes)),
-        None,
-    ])
+    .over([Axis::new("pages", "page size", AxisScale::Category), Axis::new("bytes", "working set", AxisScale::Bytes)])
     .headline(Treatment::AsFound)
     .canaries(Canaries::NONE);
 

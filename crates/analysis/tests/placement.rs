@@ -4,11 +4,8 @@ use kelvin_analysis::testing::{add_scalars, run};
 use kelvin_analysis::{Analysis, MetricResult, analyse};
 use kelvin_model::{Axis, AxisScale, Canaries, Case, Metric, Treatment};
 
-const AXES: [Option<Axis>; 3] = [
-    Some(Axis::new("bytes", "working set", AxisScale::Bytes)),
-    Some(Axis::new("cpus", "CPUs", AxisScale::Category)),
-    None,
-];
+const AXES: [Axis; 2] =
+    [Axis::new("bytes", "working set", AxisScale::Bytes), Axis::new("cpus", "CPUs", AxisScale::Category)];
 static FILL: Metric =
     Metric::rate("mem.bandwidth.fill", "A fill").over(AXES).headline(Treatment::AsFound).canaries(Canaries::NONE);
 static HANDOVER: Metric = Metric::duration("mem.bandwidth.handover", "A line")

@@ -222,7 +222,7 @@ fn impossible_values_are_invalid() {
 /// What the hardware of one machine bounds, at one case.
 #[test]
 fn what_is_above_a_bound_of_the_hardware_is_invalid_and_nothing_rests_on_it() {
-    let rate = Metric::rate("test.rate", "Bytes that arrive").bounds(Some(0.0), None).over_one(BYTES);
+    let rate = Metric::rate("test.rate", "Bytes that arrive").bounds(Some(0.0), None).over([BYTES]);
     let mut run = testing::run(&[rate]);
     let at = |bytes: u64| Case::new().with("bytes", bytes);
     for bytes in [1, 2] {

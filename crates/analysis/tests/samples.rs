@@ -137,7 +137,7 @@ fn too_few_undisturbed_samples_are_not_a_headline() {
 #[test]
 fn a_case_that_is_told_as_found_is_not_judged_by_canaries() {
     const PLACEMENT: Axis = Axis::new("placement", "placement", AxisScale::Category);
-    let metric = CALL.over_one(PLACEMENT).as_found_where(PLACEMENT, "two_cpus");
+    let metric = CALL.over([PLACEMENT]).as_found_where(kelvin_model::Point::new(PLACEMENT, "two_cpus"));
     let mut noisy = testing::batches(&[100.0; 40]);
     noisy.canaries.get_mut(&Canary::Chain).unwrap().iter_mut().skip(1).step_by(2).for_each(|chain| *chain *= 1.5);
     let mut run = testing::run(&[metric]);

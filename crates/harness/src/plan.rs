@@ -243,9 +243,9 @@ mod tests {
         use kelvin_model::{Axis, AxisScale, Metric, NoPrediction, Prediction};
 
         const SIZE: Axis = Axis::new("size", "size", AxisScale::Bytes);
-        static BASE: Metric = Metric::duration("test.base", "a base").over_one(SIZE);
+        static BASE: Metric = Metric::duration("test.base", "a base").over([SIZE]);
         static MIDDLE: Metric = Metric::duration("test.middle", "in the middle");
-        static TOP: Metric = Metric::duration("test.top", "on top").over_one(SIZE);
+        static TOP: Metric = Metric::duration("test.top", "on top").over([SIZE]);
         const METHOD: Method = Method { how: "", prediction: "", not_for: "", pitfalls: &[], sources: &[] };
 
         fn of_size(size: u64) -> Case {

@@ -12,14 +12,15 @@ use serde_json::Value;
 /// read on another. `probes` never imports what stores or shows.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("model", &[]),
+    ("catalogue", &["model"]),
     ("stats", &[]),
     ("sys", &[]),
     ("machine", &["model", "sys"]),
     ("harness", &["model", "stats", "sys"]),
     ("file", &["stats", "sys"]),
     ("wire", &["sys"]),
-    ("probes", &["model", "harness", "sys", "file", "wire"]),
-    ("analysis", &["model", "stats"]),
+    ("probes", &["model", "catalogue", "harness", "sys", "file", "wire"]),
+    ("analysis", &["model", "catalogue", "stats"]),
     ("store", &["model"]),
     ("report", &["model", "stats", "analysis"]),
 ];

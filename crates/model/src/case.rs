@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Name;
+use crate::{Axis, Name};
 
 /// The parameters of one measurement: axis name to value; empty for a metric without parameters.
 ///
@@ -25,6 +25,32 @@ pub enum Value {
     Word(Name),
 }
 
+/// An axis at one of its words: what the enums of the catalogue become in a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Point(Name, Name);
+
+impl Point {
+    /// The axis where it has this word.
+    pub const fn new(axis: Axis, word: &'static str) -> Self {
+        Self(axis.name, Name::new(word))
+    }
+
+    /// Name of the axis.
+    pub const fn axis(self) -> Name {
+        self.0
+    }
+
+    /// The word.
+    pub const fn word(self) -> Name {
+        self.1
+    }
+
+    /// Whether a case lies there.
+    pub fn is_of(self, case: &Case) -> bool {
+        case.get(&self.0) == Some(Value::Word(self.1))
+    }
+}
+
 impl Case {
     /// The case without parameters.
     pub const fn new() -> Self {
@@ -33,8 +59,16 @@ impl Case {
 
     /// The case with one more number.
     #[must_use]
-    pub fn with(mut self, axis: &'static str, value: u64) -> Self {
-        self.0.insert(Name::new(axis), Value::Integer(value));
+    pub fn with(mut self, axis: impl Into<Name>, value: u64) -> Self {
+        self.0.insert(axis.into(), Value::Integer(value));
+        self
+    }
+
+    /// The case with one more word.
+    #[must_use]
+    pub fn at(mut self, point: impl Into<Point>) -> Self {
+        let Point(axis, word) = point.into();
+        self.0.insert(axis, Value::Word(word));
         self
     }
 

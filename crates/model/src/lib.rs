@@ -22,7 +22,7 @@ mod study;
 mod way;
 
 pub use bound::{Bound, BoundRecord};
-pub use case::{Case, Value};
+pub use case::{Case, Point, Value};
 pub use event::Event;
 pub use hazard::{Hazard, Severity};
 pub use machine::{
@@ -31,7 +31,7 @@ pub use machine::{
 };
 pub use machine_text::cpu_ranges;
 pub use metric::{
-    Axis, AxisScale, Better, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, Metric, Overhead, Treatment, Unit,
+    Axis, AxisScale, Better, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, Metric, Need, Overhead, Treatment, Unit,
 };
 pub use name::Name;
 pub use prediction::{Basis, Input, NoPrediction, Prediction, PredictionRecord};

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Case, Name};
+use crate::{Case, Name, Point, Value};
 
 /// One quantity with a name, a unit and a better direction.
 ///
@@ -31,19 +31,23 @@ pub struct Metric {
     pub contaminants: crate::Tags,
     /// The parameters it is measured over, in the order in which a table shows them.
     pub axes: [Option<Axis>; 3],
+    /// What it needs beside this machine's processor, memory and scratch directory, if it needs anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needs: Option<Need>,
     /// The axis and its word at which alone it is measured, where its probe has cases that know nothing of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub only: Option<(Name, Name)>,
+    pub only: Option<Point>,
     /// The axis and its word at which no canary guards it and all samples make the headline: another CPU, of which the canaries
     /// of this one say nothing, decides there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub as_found_where: Option<(Name, Name)>,
+    pub as_found_where: Option<Point>,
     /// The smallest value that is physically possible, in `unit`; anything below is invalid.
     pub floor: Option<f64>,
     /// The largest value that is physically possible, in `unit`; anything above is invalid.
     pub ceiling: Option<f64>,
-    /// Whether an earlier published study measured it.
-    pub seed: bool,
+    /// Whether it is a published baseline: an earlier study measured it.
+    #[serde(alias = "seed")]
+    pub baseline: bool,
     /// Whether core cycles are a sensible second unit for it (a duration on one CPU).
     pub cycles: bool,
 }
@@ -62,11 +66,12 @@ impl Metric {
             canaries: Canaries::CORE,
             contaminants: crate::Tags::CONTAMINATED,
             axes: [None; 3],
+            needs: None,
             only: None,
             as_found_where: None,
             floor: Some(0.0),
             ceiling: None,
-            seed: false,
+            baseline: false,
             cycles: true,
         }
     }
@@ -76,29 +81,35 @@ impl Metric {
         Self { unit: Unit::BytesPerSecond, better: Better::Higher, cycles: false, ..Self::duration(id, summary) }
     }
 
-    /// The same metric as one that an earlier published study measured.
-    pub const fn seed(self) -> Self {
-        Self { seed: true, ..self }
+    /// The same metric as a published baseline: one that an earlier study measured.
+    pub const fn baseline(self) -> Self {
+        Self { baseline: true, ..self }
     }
 
-    /// The same metric measured over these parameters.
-    pub const fn over(self, axes: [Option<Axis>; 3]) -> Self {
-        Self { axes, ..self }
+    /// The same metric measured over these parameters, three at most.
+    pub const fn over<const N: usize>(self, axes: [Axis; N]) -> Self {
+        let mut all = [None; 3];
+        let mut i = 0;
+        while i < N {
+            all[i] = Some(axes[i]);
+            i += 1;
+        }
+        Self { axes: all, ..self }
     }
 
-    /// The same metric measured over one parameter.
-    pub const fn over_one(self, axis: Axis) -> Self {
-        self.over([Some(axis), None, None])
+    /// The same metric, which needs something.
+    pub const fn needs(self, need: Need) -> Self {
+        Self { needs: Some(need), ..self }
     }
 
     /// The same metric measured only where an axis has a word.
-    pub const fn only(self, axis: Axis, word: &'static str) -> Self {
-        Self { only: Some((axis.name, Name::new(word))), ..self }
+    pub const fn only(self, there: Point) -> Self {
+        Self { only: Some(there), ..self }
     }
 
     /// The same metric, guarded by no canary and told as found where an axis has a word.
-    pub const fn as_found_where(self, axis: Axis, word: &'static str) -> Self {
-        Self { as_found_where: Some((axis.name, Name::new(word))), ..self }
+    pub const fn as_found_where(self, there: Point) -> Self {
+        Self { as_found_where: Some(there), ..self }
     }
 
     /// The same metric with another choice of headline samples.
@@ -143,16 +154,15 @@ impl Metric {
 
     /// Whether it is measured at a case of its probe.
     pub fn is_of(&self, case: &Case) -> bool {
-        self.only.is_none_or(|(axis, word)| case.word(&axis) == Some(word.as_str()))
+        self.only.is_none_or(|there| there.is_of(case))
     }
 
     /// The metric as it is measured at a case.
     pub fn at(&self, case: &Case) -> Self {
-        let is_there = |(axis, word): (Name, Name)| case.word(&axis) == Some(word.as_str());
-        if !self.as_found_where.is_some_and(is_there) {
-            return *self;
+        match self.as_found_where {
+            Some(there) if there.is_of(case) => self.headline(Treatment::AsFound).canaries(Canaries::NONE),
+            _ => *self,
         }
-        self.headline(Treatment::AsFound).canaries(Canaries::NONE)
     }
 
     /// The area: the first part of the id (`os`).
@@ -164,6 +174,20 @@ impl Metric {
     pub fn axes(&self) -> impl Iterator<Item = &Axis> {
         self.axes.iter().flatten()
     }
+}
+
+/// What a metric needs that not every machine has, or that a user has to name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Need {
+    /// A second CPU that this process may use.
+    SecondCpu,
+    /// Another host with `kelvin agent`.
+    Agent,
+    /// A mounted directory of another machine.
+    RemoteDirectory,
+    /// Other programs that measure the same.
+    Rivals,
 }
 
 /// Unit of a metric's values; base units only, scaled to ns/us/ms or MB/s for reading by the report.
@@ -309,6 +333,28 @@ impl Axis {
     /// An axis from constants.
     pub const fn new(name: &'static str, label: &'static str, scale: AxisScale) -> Self {
         Self { name: Name::new(name), label: Name::new(label), scale }
+    }
+
+    /// The number of a case on this axis, if it has one.
+    pub fn of(self, case: &Case) -> Option<u64> {
+        match case.get(&self.name)? {
+            Value::Integer(value) => Some(value),
+            Value::Word(_) => None,
+        }
+    }
+
+    /// The word of a case on this axis, if it has one.
+    pub fn word_of(self, case: &Case) -> Option<&'static str> {
+        match case.get(&self.name)? {
+            Value::Word(word) => Some(word.as_str()),
+            Value::Integer(_) => None,
+        }
+    }
+}
+
+impl From<Axis> for Name {
+    fn from(axis: Axis) -> Self {
+        axis.name
     }
 }
 

@@ -3,10 +3,9 @@
 //! A figure that no publication gives for a core is absent, never borrowed from the core's relatives in silence, and
 //! never one measured here.
 
+use kelvin_catalogue::cpu::{BusyCpus, FREQUENCY};
 use kelvin_harness::Facts;
 use kelvin_model::{Case, Input, NoPrediction, Unit};
-
-use crate::cpu::frequency;
 
 /// What is published about the cores of one or a few microarchitectures.
 #[derive(Debug)]
@@ -337,7 +336,7 @@ pub(crate) fn figure(
 
 /// The measured frequency of the core, in hertz.
 pub(crate) fn frequency(facts: &Facts<'_>) -> Result<Input, NoPrediction> {
-    facts.measured(&frequency::METRIC, &Case::new().with_word("load", "one"))
+    facts.measured(&FREQUENCY, &Case::new().at(BusyCpus::One))
 }
 
 /// A number of core cycles as an input.

@@ -216,10 +216,10 @@ fn what_an_earlier_study_measured_is_predicted_and_everything_else_predicted_or_
     for probe in measures_and_studies() {
         for case in (probe.cases)(&machine, Effort::Default) {
             for metric in probe.metrics {
-                seeds += usize::from(metric.seed);
+                seeds += usize::from(metric.baseline);
                 let wrong = match (probe.predict)(&facts, metric, &case) {
                     Ok(prediction) => unsound(&prediction),
-                    Err(reason) if metric.seed => {
+                    Err(reason) if metric.baseline => {
                         vec![format!("measured by an earlier study, not predicted: {}", reason.0)]
                     }
                     Err(reason) if reason.0.chars().count() < LEAST_TEXT / 2 => {

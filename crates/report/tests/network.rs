@@ -15,14 +15,14 @@ const fn time(id: &'static str) -> Metric {
     Metric::duration(id, "A time of the network").canaries(Canaries::NONE).headline(Treatment::AsFound)
 }
 
-const TCP: Metric = time("net.rtt.tcp").over([Some(PLACEMENT), Some(MESSAGE), None]);
-const UDP: Metric = time("net.rtt.udp").over([Some(PLACEMENT), Some(MESSAGE), None]);
-const SEND: Metric = time("net.stream.tcp").over_one(MESSAGE);
-const RECEIVE: Metric = time("net.stream.tcp.receive").over_one(MESSAGE);
+const TCP: Metric = time("net.rtt.tcp").over([PLACEMENT, MESSAGE]);
+const UDP: Metric = time("net.rtt.udp").over([PLACEMENT, MESSAGE]);
+const SEND: Metric = time("net.stream.tcp").over([MESSAGE]);
+const RECEIVE: Metric = time("net.stream.tcp.receive").over([MESSAGE]);
 const RATE: Metric = Metric::rate("net.bandwidth.tcp", "Bytes that arrive")
     .headline(Treatment::AsFound)
     .canaries(Canaries::NONE)
-    .over([Some(MESSAGE), Some(STREAMS), Some(PLACEMENT)]);
+    .over([MESSAGE, STREAMS, PLACEMENT]);
 
 fn network() -> Run {
     testing::run(&[TCP, UDP, SEND, RECEIVE, RATE])

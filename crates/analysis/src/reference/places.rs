@@ -60,7 +60,7 @@ impl Place {
             case = case.with_word(axis, word);
         }
         for (axis, number) in self.numbers {
-            case = case.with(axis, *number);
+            case = case.with(*axis, *number);
         }
         case = match (self.axis, x) {
             (Some((axis, scale)), Some(x)) => case.with(axis, x * scale),

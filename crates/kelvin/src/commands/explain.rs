@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use kelvin_harness::{Kind, Probe};
-use kelvin_model::{Axis, Metric, Name};
+use kelvin_model::{Axis, Metric, Name, Point};
 use kelvin_report::ProbeText;
 use kelvin_report::text::wrap;
 use serde::Serialize;
@@ -147,7 +147,7 @@ pub fn book_page(area: &str) -> Done {
 
 /// What a metric is measured over, in words; of an axis at one word of which alone it is measured that word too.
 fn parameters(metric: &Metric) -> Vec<String> {
-    let word = |axis: &Axis| metric.only.filter(|(name, _)| *name == axis.name).map(|(_, word)| word);
+    let word = |axis: &Axis| metric.only.filter(|there| there.axis() == axis.name).map(Point::word);
     let parameter = |axis: &Axis| match word(axis) {
         Some(word) => format!("{} ({word} alone)", axis.label),
         None => axis.label.to_string(),
@@ -163,7 +163,7 @@ fn write_markdown(out: &mut dyn Write, probe: &Probe) -> io::Result<()> {
     writeln!(out, "| metric | what | parameters | version |\n|---|---|---|---|")?;
     for metric in probe.metrics {
         let axes = parameters(metric);
-        let seed = if metric.seed { " (seed)" } else { "" };
+        let seed = if metric.baseline { " (seed)" } else { "" };
         writeln!(out, "| `{}`{seed} | {} | {} | {} |", metric.id, metric.summary, axes.join("; "), metric.version)?;
     }
     for (title, lines) in [("Pitfalls", probe.method.pitfalls), ("Sources", probe.method.sources)] {

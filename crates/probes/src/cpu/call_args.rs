@@ -3,24 +3,16 @@
 //! It is the price of a call that is not inlined, in a stream of calls that are predicted. It must not be used as the
 //! cost of a first call, of a mispredicted one, or of what a callee does.
 
+use kelvin_catalogue::cpu::{ARGUMENTS, CALL_ARGS, FREQUENCY, Via};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Axis, AxisScale, Basis, Case, Machine, Metric, NoPrediction, Prediction, Treatment};
-use kelvin_sys::kernels::{Calls, MOST_ARGUMENTS, Via};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_sys::kernels::{self, Calls, MOST_ARGUMENTS};
 
-use super::frequency;
 use crate::predict::Predicting;
 use crate::published;
 
-const ARGUMENTS: Axis = Axis::new("arguments", "integer arguments", AxisScale::Linear);
-const VIA: Axis = Axis::new("via", "way to the callee", AxisScale::Category);
-
-static METRIC: Metric = Metric::duration("cpu.call.args", "One procedure call and the return from it")
-    .over([Some(ARGUMENTS), Some(VIA), None])
-    .headline(Treatment::CycleNormalised)
-    .seed();
-
 pub(crate) static PROBE: Probe = Probe {
-    id: "cpu.call.args",
+    id: CALL_ARGS.id.as_str(),
     summary: "A call and return with 0 to 7 arguments: direct, through a register, through a linkage-table slot",
     kind: Kind::Measure,
     method: Method {
@@ -52,8 +44,8 @@ pub(crate) static PROBE: Probe = Probe {
             "lmbench lat_proc procedure",
         ],
     },
-    metrics: &[&METRIC],
-    inputs: &[frequency::ID],
+    metrics: &[&CALL_ARGS],
+    inputs: &[FREQUENCY.id.as_str()],
     cases,
     run,
     predict,
@@ -62,29 +54,27 @@ pub(crate) static PROBE: Probe = Probe {
 /// Factor either way: published throughputs of a call and a return differ by half between tables.
 const SPREAD: f64 = 1.5;
 
-/// The ways, by the word of the case.
-const WAYS: [(&str, Via); 3] = [("direct", Via::Direct), ("indirect", Via::Indirect), ("plt", Via::Plt)];
-
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let case = |arguments: usize, via| {
-        Case::new().with(ARGUMENTS.name.as_str(), arguments as u64).with_word(VIA.name.as_str(), via)
-    };
+    let case = |arguments: usize, via| Case::new().with(ARGUMENTS, arguments as u64).at(via);
     let others: &[usize] = match effort {
         Effort::Quick => &[0],
         Effort::Default => &[0, MOST_ARGUMENTS],
         Effort::Thorough => &[0, 1, 2, 3, 4, 5, 6, MOST_ARGUMENTS],
     };
-    let direct = (0..=MOST_ARGUMENTS).map(|arguments| case(arguments, "direct"));
+    let direct = (0..=MOST_ARGUMENTS).map(|arguments| case(arguments, Via::Direct));
     let rest =
-        ["indirect", "plt"].into_iter().flat_map(|via| others.iter().map(move |&arguments| case(arguments, via)));
+        [Via::Indirect, Via::Plt].into_iter().flat_map(|via| others.iter().map(move |&arguments| case(arguments, via)));
     direct.chain(rest).collect()
 }
 
 /// The parameters of a case.
-fn parameters(case: &Case) -> Option<(usize, Via)> {
-    let arguments = usize::try_from(case.integer(&ARGUMENTS.name)?).ok()?;
-    let word = case.word(&VIA.name)?;
-    Some((arguments, WAYS.iter().find(|(name, _)| *name == word)?.1))
+fn parameters(case: &Case) -> Option<(usize, kernels::Via)> {
+    let via = match Via::of(case)? {
+        Via::Direct => kernels::Via::Direct,
+        Via::Indirect => kernels::Via::Indirect,
+        Via::Plt => kernels::Via::Plt,
+    };
+    Some((usize::try_from(ARGUMENTS.of(case)?).ok()?, via))
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
@@ -92,7 +82,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         .and_then(|(arguments, via)| Some((arguments as u64, Calls::new(arguments, via)?)))
         .ok_or_else(|| Stop::fail(format!("no loop of calls for the case {case}")))?;
     let each = arguments * (arguments + 1) / 2;
-    bench.time(&METRIC, |calls| {
+    bench.time(&CALL_ARGS, |calls| {
         let sum = loop_of_calls.run(calls);
         if sum != calls.wrapping_mul(each) {
             return Err(Stop::fail(format!("{calls} calls passed {sum} instead of {}", calls.wrapping_mul(each))));
@@ -141,11 +131,11 @@ mod tests {
         let measured = |_: &str, _: &Case| Some(MeasuredValue { value: 1e9, half_width: 0.0 });
         let facts = Facts::new(&machine, &measured);
         let cycles: Vec<f64> = (0..=7)
-            .map(|arguments| Case::new().with("arguments", arguments).with_word("via", "direct"))
-            .map(|case| predict(&facts, &METRIC, &case).unwrap().value)
+            .map(|arguments| Case::new().with(ARGUMENTS, arguments).at(Via::Direct))
+            .map(|case| predict(&facts, &CALL_ARGS, &case).unwrap().value)
             .collect();
         assert_eq!(cycles, [4.0, 4.0, 4.0, 4.0, 4.0, 5.0, 6.0, 7.0]);
-        assert!(predict(&facts, &METRIC, &Case::new()).is_err());
+        assert!(predict(&facts, &CALL_ARGS, &Case::new()).is_err());
     }
 
     #[test]
@@ -159,7 +149,7 @@ mod tests {
             );
             // The points of the earlier study are always there.
             for arguments in 0..=7 {
-                assert!(cases.contains(&Case::new().with("arguments", arguments).with_word("via", "direct")));
+                assert!(cases.contains(&Case::new().with(ARGUMENTS, arguments).at(Via::Direct)));
             }
         }
     }

@@ -3,21 +3,16 @@
 //! It is the price of a time stamp in a program. It must not be used as the cost of a system call: most clocks are read
 //! in user mode, through the vDSO.
 
+use kelvin_catalogue::cpu::{self, CLOCK_GETTIME, CLOCK_PAIR};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Axis, AxisScale, Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::calls::{KernelClock, clock_reads, library_clock_reads};
 
-use super::clock_pair;
 use crate::os::syscall_null;
 use crate::predict::Predicting;
 
-const CLOCK: Axis = Axis::new("clock", "clock", AxisScale::Category);
-
-static METRIC: Metric =
-    Metric::duration("cpu.clock.gettime", "One clock_gettime through the C library").over_one(CLOCK);
-
 pub(crate) static PROBE: Probe = Probe {
-    id: "cpu.clock.gettime",
+    id: CLOCK_GETTIME.id.as_str(),
     summary: "clock_gettime through the C library, by the vDSO or by a system call",
     kind: Kind::Measure,
     method: Method {
@@ -40,8 +35,8 @@ pub(crate) static PROBE: Probe = Probe {
             "Linux lib/vdso/gettimeofday.c, arch/x86/include/asm/vdso/gettimeofday.h",
         ],
     },
-    metrics: &[&METRIC],
-    inputs: &[clock_pair::ID, syscall_null::ID],
+    metrics: &[&CLOCK_GETTIME],
+    inputs: &[CLOCK_PAIR.id.as_str(), syscall_null::ID],
     cases,
     run,
     predict,
@@ -55,27 +50,22 @@ const USER_READABLE: [&str; 4] = ["tsc", "arch_sys_counter", "kvm-clock", "hyper
 /// Share of a system call's time below which a call cannot have entered the kernel.
 const NOT_ENTERED: f64 = 0.5;
 
-/// The clocks that are measured, by the word of the case.
-const CLOCKS: [(&str, KernelClock); 4] = [
-    ("monotonic", KernelClock::Monotonic),
-    ("monotonic_raw", KernelClock::MonotonicRaw),
-    ("monotonic_coarse", KernelClock::MonotonicCoarse),
-    ("thread_cpu", KernelClock::ThreadCpu),
-];
-
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let wanted = if effort == Effort::Quick { 2 } else { CLOCKS.len() };
-    CLOCKS[..wanted].iter().map(|&(word, _)| Case::new().with_word(CLOCK.name.as_str(), word)).collect()
+    let all = cpu::KernelClock::ALL;
+    let wanted = if effort == Effort::Quick { 2 } else { all.len() };
+    all[..wanted].iter().map(|&clock| Case::new().at(clock)).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let word = case.word(&CLOCK.name);
-    let (_, clock) = CLOCKS
-        .into_iter()
-        .find(|(name, _)| Some(*name) == word)
-        .ok_or_else(|| Stop::fail(format!("there is no clock for the case {case}")))?;
+    let clock = match cpu::KernelClock::of(case) {
+        Some(cpu::KernelClock::Monotonic) => KernelClock::Monotonic,
+        Some(cpu::KernelClock::MonotonicRaw) => KernelClock::MonotonicRaw,
+        Some(cpu::KernelClock::MonotonicCoarse) => KernelClock::MonotonicCoarse,
+        Some(cpu::KernelClock::ThreadCpu) => KernelClock::ThreadCpu,
+        None => return Err(Stop::fail(format!("there is no clock for the case {case}"))),
+    };
     bench.note(way_taken(bench, clock)?);
-    bench.time(&METRIC, |calls| Ok(library_clock_reads(clock, calls)?))
+    bench.time(&CLOCK_GETTIME, |calls| Ok(library_clock_reads(clock, calls)?))
 }
 
 /// Whether the library's call enters the kernel, found by timing it against the bare system call, in words.
@@ -102,17 +92,19 @@ fn ticks(bench: &Bench<'_>, work: impl FnOnce() -> kelvin_sys::Result<()>) -> Re
 }
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    match case.word(&CLOCK.name) {
-        Some("thread_cpu") => Err(NoPrediction::because(
+    match cpu::KernelClock::of(case) {
+        Some(cpu::KernelClock::ThreadCpu) => Err(NoPrediction::because(
             "it is a system call that locks the run queue; no publication gives its cost, and os.syscall.null is its floor",
         )),
-        Some("monotonic_coarse") => Ok(Predicting::between(Basis::Derived, AROUND, AROUND / 4.0, 2.0 * AROUND)
-            .formula("sequence lock and two calls; no counter is read")
-            .constant("around a reading", AROUND, Unit::Nanoseconds, "Linux lib/vdso/gettimeofday.c, do_coarse")
-            .source("Linux lib/vdso/gettimeofday.c, do_coarse")
-            .derived_as(format!(
-                "{AROUND} ns for at most 60 instructions; unremarkable from a quarter to twice of it"
-            ))),
+        Some(cpu::KernelClock::MonotonicCoarse) => {
+            Ok(Predicting::between(Basis::Derived, AROUND, AROUND / 4.0, 2.0 * AROUND)
+                .formula("sequence lock and two calls; no counter is read")
+                .constant("around a reading", AROUND, Unit::Nanoseconds, "Linux lib/vdso/gettimeofday.c, do_coarse")
+                .source("Linux lib/vdso/gettimeofday.c, do_coarse")
+                .derived_as(format!(
+                    "{AROUND} ns for at most 60 instructions; unremarkable from a quarter to twice of it"
+                )))
+        }
         _ => read_of_counter(facts),
     }
 }
@@ -127,7 +119,7 @@ fn read_of_counter(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
 }
 
 fn through_vdso(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
-    let pair = facts.measured(&clock_pair::METRIC, &Case::new())?;
+    let pair = facts.measured(&CLOCK_PAIR, &Case::new())?;
     let value = pair.value / 2.0 + AROUND;
     Ok(Predicting::between(Basis::Derived, value, pair.value / 4.0, pair.value + 2.0 * AROUND)
         .formula("cpu.clock.pair / 2 + 5 ns around it")
@@ -159,22 +151,22 @@ mod tests {
     use kelvin_harness::MeasuredValue;
     use kelvin_model::Fact;
 
-    fn predicted(source: &str, clock: &'static str) -> Result<Prediction, NoPrediction> {
+    fn predicted(source: &str, clock: cpu::KernelClock) -> Result<Prediction, NoPrediction> {
         let mut machine = testing::machine();
         machine.kernel.clock_source = Fact::known(source.into(), "a test");
         let measured = |id: &str, _: &Case| {
-            let value = if id == clock_pair::ID { 30.0 } else { 60.0 };
+            let value = if id == CLOCK_PAIR.id.as_str() { 30.0 } else { 60.0 };
             Some(MeasuredValue { value, half_width: 0.0 })
         };
-        predict(&Facts::new(&machine, &measured), &METRIC, &Case::new().with_word("clock", clock))
+        predict(&Facts::new(&machine, &measured), &CLOCK_GETTIME, &Case::new().at(clock))
     }
 
     #[test]
     fn the_clock_source_decides() {
-        let by_counter = predicted("tsc", "monotonic").unwrap();
+        let by_counter = predicted("tsc", cpu::KernelClock::Monotonic).unwrap();
         assert_eq!((by_counter.value, by_counter.low, by_counter.high), (20.0, 7.5, 40.0));
-        assert_eq!(predicted("hpet", "monotonic_raw").unwrap().value, 60.0);
-        assert_eq!(predicted("hpet", "monotonic_coarse").unwrap().value, 5.0);
-        assert!(predicted("tsc", "thread_cpu").is_err());
+        assert_eq!(predicted("hpet", cpu::KernelClock::MonotonicRaw).unwrap().value, 60.0);
+        assert_eq!(predicted("hpet", cpu::KernelClock::MonotonicCoarse).unwrap().value, 5.0);
+        assert!(predicted("tsc", cpu::KernelClock::ThreadCpu).is_err());
     }
 }

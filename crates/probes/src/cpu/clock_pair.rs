@@ -3,31 +3,17 @@
 //! It is the floor of every timing, and what is subtracted from each batch. It must not be used as the resolution of a
 //! measurement, which batches make finer, nor as the cost of asking the kernel for the time.
 
+use kelvin_catalogue::cpu::{CLOCK_PAIR, CLOCK_PAIR_SHOWN, FREQUENCY};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Treatment};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::kernels;
 
-use super::frequency;
 use crate::predict::Predicting;
 use crate::published;
 
-/// Id of the probe and of its metric.
-pub(crate) const ID: &str = "cpu.clock.pair";
-
-pub(crate) static METRIC: Metric =
-    Metric::duration(ID, "An empty start and stop of the run's clock, one after the other")
-        .overhead(Overhead::None)
-        .headline(Treatment::CycleNormalised)
-        .seed();
-
-static SHOWN: Metric =
-    Metric::duration("cpu.clock.pair.shown", "What an empty start and stop show by their own two readings")
-        .overhead(Overhead::None)
-        .headline(Treatment::AsFound);
-
 pub(crate) static PROBE: Probe = Probe {
-    id: ID,
+    id: CLOCK_PAIR.id.as_str(),
     summary: "An empty start/stop pair of the clock that times everything else",
     kind: Kind::Measure,
     method: Method {
@@ -54,8 +40,8 @@ pub(crate) static PROBE: Probe = Probe {
             "Agner Fog, Instruction tables, 2022-11-04: RDTSC, RDTSCP and LFENCE",
         ],
     },
-    metrics: &[&METRIC, &SHOWN],
-    inputs: &[frequency::ID],
+    metrics: &[&CLOCK_PAIR, &CLOCK_PAIR_SHOWN],
+    inputs: &[FREQUENCY.id.as_str()],
     cases,
     run,
     predict,
@@ -74,12 +60,12 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
         Clock::Counter => format!("pair: {}; {}", kernels::COUNTER_START_TEXT, kernels::COUNTER_STOP_TEXT),
         _ => "pair: two calls of clock_gettime(CLOCK_MONOTONIC_RAW)".into(),
     });
-    bench.time(&METRIC, |pairs| {
+    bench.time(&CLOCK_PAIR, |pairs| {
         back_to_back(clock, pairs);
         Ok(())
     })?;
     let shown = bench.nanoseconds(median_shown(clock));
-    bench.record(&SHOWN, vec![shown]);
+    bench.record(&CLOCK_PAIR_SHOWN, vec![shown]);
     Ok(())
 }
 
@@ -114,7 +100,7 @@ fn median_shown(clock: Clock) -> u64 {
 }
 
 fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    if metric.id == SHOWN.id {
+    if *metric == CLOCK_PAIR_SHOWN {
         return Err(NoPrediction::because(
             "when inside its latency the instruction samples the counter is not published; it is at most cpu.clock.pair",
         ));
@@ -170,13 +156,13 @@ mod tests {
         let mut machine = testing::machine();
         machine.cpu.microarchitecture = Fact::known("Skylake".into(), "a test");
         let measured =
-            |id: &str, _: &Case| (id == frequency::ID).then_some(MeasuredValue { value: 2e9, half_width: 0.0 });
-        let prediction = predict(&Facts::new(&machine, &measured), &METRIC, &Case::new()).unwrap();
+            |id: &str, _: &Case| (id == FREQUENCY.id.as_str()).then_some(MeasuredValue { value: 2e9, half_width: 0.0 });
+        let prediction = predict(&Facts::new(&machine, &measured), &CLOCK_PAIR, &Case::new()).unwrap();
         assert_eq!(prediction.value, 34.5);
         assert_eq!((prediction.low, prediction.high), (23.0, 51.75));
-        assert!(predict(&Facts::new(&machine, &measured), &SHOWN, &Case::new()).is_err());
+        assert!(predict(&Facts::new(&machine, &measured), &CLOCK_PAIR_SHOWN, &Case::new()).is_err());
         machine.kernel.clock_source = Fact::known("hpet".into(), "a test");
-        assert!(predict(&Facts::new(&machine, &measured), &METRIC, &Case::new()).is_err());
+        assert!(predict(&Facts::new(&machine, &measured), &CLOCK_PAIR, &Case::new()).is_err());
     }
 
     #[test]

@@ -5,28 +5,15 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use kelvin_catalogue::cpu::{BusyCpus, FREQUENCY};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{
-    Axis, AxisScale, Basis, Better, Canaries, Case, Input, Machine, Metric, NoPrediction, Prediction, Treatment, Unit,
-};
+use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::{cpu, kernels};
 
 use crate::predict::Predicting;
 
-/// Id of the probe and of its metric.
-pub(crate) const ID: &str = "cpu.frequency";
-
-const LOAD: Axis = Axis::new("load", "CPUs busy", AxisScale::Category);
-
-pub(crate) static METRIC: Metric = Metric::rate(ID, "Core cycles per second of the CPU that probes run on")
-    .unit(Unit::Hertz, Better::Higher)
-    .over_one(LOAD)
-    .headline(Treatment::AsFound)
-    .canaries(Canaries::NONE)
-    .bounds(Some(0.0), Some(20e9));
-
 pub(crate) static PROBE: Probe = Probe {
-    id: ID,
+    id: FREQUENCY.id.as_str(),
     summary: "The core's frequency alone and with all allowed CPUs busy, from a chain of dependent multiplies",
     kind: Kind::Measure,
     method: Method {
@@ -52,7 +39,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
         sources: &["lmbench mhz", "Agner Fog, Instruction tables: ADD r,r has a latency of 1 on all cores listed"],
     },
-    metrics: &[&METRIC],
+    metrics: &[&FREQUENCY],
     inputs: &[],
     cases,
     run,
@@ -66,12 +53,12 @@ const HIGHEST: f64 = 6.2e9;
 
 fn cases(machine: &Machine, _: Effort) -> Vec<Case> {
     let many = machine.topology.allowed.get().is_none_or(|cpus| cpus.len() > 1);
-    let loads: &[&'static str] = if many { &["one", "all"] } else { &["one"] };
-    loads.iter().map(|&load| Case::new().with_word(LOAD.name.as_str(), load)).collect()
+    let loads = if many { BusyCpus::ALL } else { &[BusyCpus::One] };
+    loads.iter().map(|&load| Case::new().at(load)).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    if case.word(&LOAD.name) == Some("all") {
+    if BusyCpus::of(case) == Some(BusyCpus::All) {
         return with_others_busy(bench);
     }
     bench.note(format!("a multiply takes {} cycles, as many as adds fit beside it", bench.multiply_cycles()?));
@@ -80,7 +67,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 
 fn time_chain(bench: &mut Bench<'_>) -> Result<(), Stop> {
     let cycles = kernels::CHAIN * u64::from(bench.multiply_cycles()?);
-    bench.time_work(&METRIC, cycles as f64, |iterations| {
+    bench.time_work(&FREQUENCY, cycles as f64, |iterations| {
         kernels::chain_multiply(iterations);
         Ok(())
     })
@@ -155,7 +142,7 @@ mod tests {
         let mut machine = testing::machine();
         let fact = |value: Option<f64>| value.map_or(Fact::unknown("a test"), |value| Fact::known(value, "a test"));
         (machine.cpu.counter_hz, machine.cpu.maximum_hz) = (fact(nominal), fact(highest));
-        predict(&Facts::new(&machine, &|_, _| None), &METRIC, &Case::new())
+        predict(&Facts::new(&machine, &|_, _| None), &FREQUENCY, &Case::new())
     }
 
     #[test]

@@ -3,24 +3,16 @@
 //! They show that cycles are counted right. They must not be used as throughput: a core does several of each at a time
 //! when they do not wait for each other.
 
+use kelvin_catalogue::cpu::{FREQUENCY, LATENCY, LATENCY_ADD, LATENCY_LOAD, LATENCY_MULTIPLY};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Treatment};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::kernels;
 
-use super::frequency;
 use crate::predict::Predicting;
 use crate::published;
 
-const fn latency(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary).headline(Treatment::CycleNormalised)
-}
-
-static ADD: Metric = latency("cpu.latency.add", "An add that waits for the add before it");
-static MULTIPLY: Metric = latency("cpu.latency.multiply", "A 64-bit multiply that waits for the multiply before it");
-static LOAD: Metric = latency("cpu.latency.load", "A load from the first-level cache at the address just loaded");
-
 pub(crate) static PROBE: Probe = Probe {
-    id: "cpu.latency",
+    id: LATENCY.as_str(),
     summary: "Latency of an add, a 64-bit multiply, and a load from the first-level cache",
     kind: Kind::Measure,
     method: Method {
@@ -41,8 +33,8 @@ pub(crate) static PROBE: Probe = Probe {
             "LLVM's scheduling models, after the software optimization guides of AMD and Arm; OSACA's machine files",
         ],
     },
-    metrics: &[&ADD, &MULTIPLY, &LOAD],
-    inputs: &[frequency::ID],
+    metrics: &[&LATENCY_ADD, &LATENCY_MULTIPLY, &LATENCY_LOAD],
+    inputs: &[FREQUENCY.id.as_str()],
     cases,
     run,
     predict,
@@ -57,9 +49,9 @@ fn cases(_: &Machine, _: Effort) -> Vec<Case> {
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     for (metric, chain) in [
-        (&ADD, kernels::chain_add as fn(u64)),
-        (&MULTIPLY, kernels::chain_multiply as fn(u64)),
-        (&LOAD, kernels::chain_load as fn(u64)),
+        (&LATENCY_ADD, kernels::chain_add as fn(u64)),
+        (&LATENCY_MULTIPLY, kernels::chain_multiply as fn(u64)),
+        (&LATENCY_LOAD, kernels::chain_load as fn(u64)),
     ] {
         bench.time(metric, |instructions| {
             chain(loops(instructions));
@@ -77,9 +69,9 @@ fn loops(instructions: u64) -> u64 {
 
 fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     let core = published::core(facts)?;
-    let (what, cycles) = match metric.id.as_str() {
-        "cpu.latency.multiply" => ("multiply", core.multiply),
-        "cpu.latency.load" => ("load", core.load),
+    let (what, cycles) = match metric {
+        metric if *metric == LATENCY_MULTIPLY => ("multiply", core.multiply),
+        metric if *metric == LATENCY_LOAD => ("load", core.load),
         _ => ("add", core.add),
     };
     let frequency = published::frequency(facts)?;
@@ -106,12 +98,12 @@ mod tests {
         let predicted = |machine: &Machine, metric: &Metric| {
             predict(&Facts::new(machine, &measured), metric, &Case::new()).map(|prediction| prediction.value)
         };
-        assert!(predicted(&machine, &ADD).is_err());
+        assert!(predicted(&machine, &LATENCY_ADD).is_err());
         machine.cpu.microarchitecture = Fact::known("Zen".into(), "a test");
-        assert_eq!(predicted(&machine, &ADD), Ok(0.25));
-        assert_eq!(predicted(&machine, &MULTIPLY), Ok(0.75));
+        assert_eq!(predicted(&machine, &LATENCY_ADD), Ok(0.25));
+        assert_eq!(predicted(&machine, &LATENCY_MULTIPLY), Ok(0.75));
         machine.cpu.microarchitecture = Fact::known("Ice Lake".into(), "a test");
-        assert_eq!(predicted(&machine, &LOAD), Ok(1.25));
+        assert_eq!(predicted(&machine, &LATENCY_LOAD), Ok(1.25));
     }
 
     #[test]

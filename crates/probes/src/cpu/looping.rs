@@ -3,19 +3,16 @@
 //! It is what a timed loop around a system call costs, and is subtracted there. It must not be used as the cost of a
 //! loop in a program, whose turns overlap with its work.
 
+use kelvin_catalogue::cpu::{FREQUENCY, LOOP};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Treatment};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::kernels;
 
-use super::frequency;
 use crate::predict::Predicting;
 use crate::published;
 
-static METRIC: Metric =
-    Metric::duration("cpu.loop", "One turn of a minimal counted loop").headline(Treatment::CycleNormalised).seed();
-
 pub(crate) static PROBE: Probe = Probe {
-    id: "cpu.loop",
+    id: LOOP.id.as_str(),
     summary: "One turn of a minimal counted loop: count down, jump if not zero",
     kind: Kind::Measure,
     method: Method {
@@ -36,8 +33,8 @@ pub(crate) static PROBE: Probe = Probe {
             "Agner Fog, The microarchitecture of Intel, AMD, and VIA CPUs, 2023-03-26, section 3.8",
         ],
     },
-    metrics: &[&METRIC],
-    inputs: &[frequency::ID],
+    metrics: &[&LOOP],
+    inputs: &[FREQUENCY.id.as_str()],
     cases,
     run,
     predict,
@@ -48,7 +45,7 @@ fn cases(_: &Machine, _: Effort) -> Vec<Case> {
 }
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    bench.time(&METRIC, |turns| {
+    bench.time(&LOOP, |turns| {
         kernels::counted_loop(turns);
         Ok(())
     })
@@ -78,9 +75,9 @@ mod tests {
     #[test]
     fn a_turn_takes_a_cycle() {
         let predicted =
-            facts_about(&[(frequency::ID, Some(2e9))], |facts| predict(facts, &METRIC, &Case::new())).unwrap();
+            facts_about(&[(FREQUENCY.id.as_str(), Some(2e9))], |facts| predict(facts, &LOOP, &Case::new())).unwrap();
         assert_eq!(predicted.value, 0.5);
         assert!(predicted.low < 0.25 && predicted.high > 1.0);
-        assert!(facts_about(&[], |facts| predict(facts, &METRIC, &Case::new())).is_err());
+        assert!(facts_about(&[], |facts| predict(facts, &LOOP, &Case::new())).is_err());
     }
 }

@@ -26,14 +26,14 @@ const fn of_both(metric: Metric) -> Metric {
 
 pub(super) static READ: Metric =
     of_both(Metric::rate("file.blocksize.read", "Bytes read per second by one thread, one pread a block, in order"))
-        .over([Some(BLOCK), Some(CACHE), None])
-        .seed();
+        .over([BLOCK, CACHE])
+        .baseline();
 pub(super) static WRITE: Metric = of_both(Metric::rate(
     "file.blocksize.write",
     "Bytes written over per second by one thread, one pwrite a block, in order, not flushed",
 ))
-.over([Some(BLOCK), Some(SYNC), None])
-.seed();
+.over([BLOCK, SYNC])
+.baseline();
 
 const INPUTS: &[&str] = &[bandwidth::ID, device::ID, page_read::ID, read_ahead::ID];
 const WRITE_INPUTS: &[&str] = &[page_write::ID, bandwidth::ID, device::WRITE_ID];
@@ -141,7 +141,7 @@ fn blocks(effort: Effort, least: u64, most: u64) -> Vec<u64> {
 
 fn read_cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let of = |word, least, most| {
-        let case = move |block| Case::new().with(&BLOCK.name, block).with_word(&CACHE.name, word);
+        let case = move |block| Case::new().with(BLOCK, block).with_word(&CACHE.name, word);
         blocks(effort, least, most).into_iter().map(case)
     };
     // An uncached pass takes long, and beyond a mebibyte nothing changes.
@@ -151,7 +151,7 @@ fn read_cases(_: &Machine, effort: Effort) -> Vec<Case> {
 
 fn write_cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let of = |word, least, most| {
-        let case = move |block| Case::new().with(&BLOCK.name, block).with_word(&SYNC.name, word);
+        let case = move |block| Case::new().with(BLOCK, block).with_word(&SYNC.name, word);
         blocks(effort, least, most).into_iter().map(case)
     };
     // Three blocks of more than 4 MiB are more than a round shall write, and every size more than a run shall.

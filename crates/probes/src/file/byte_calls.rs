@@ -31,10 +31,10 @@ const FILE: Axis = Axis::new("file_bytes", "size of the file", AxisScale::Bytes)
 /// Guarded by the way into the kernel as well, which is most of each call.
 pub(crate) static METRIC: Metric =
     Metric::duration(ID, "One system call on a cached file that reads one byte, or goes to another")
-        .over([Some(CALL), Some(FILE), None])
+        .over([CALL, FILE])
         .overhead(Overhead::ClockPairAndLoop)
         .canaries(Canaries::of(&[Canary::Chain, Canary::Block, Canary::Kernel]))
-        .seed();
+        .baseline();
 
 pub(crate) static PROBE: Probe = Probe {
     id: ID,
@@ -112,7 +112,7 @@ impl Call {
     }
 
     fn at(self, bytes: u64) -> Case {
-        Case::new().with_word(CALL.name.as_str(), self.word()).with(FILE.name.as_str(), bytes)
+        Case::new().with_word(CALL.name.as_str(), self.word()).with(FILE, bytes)
     }
 }
 

@@ -21,8 +21,8 @@ pub(super) static METRIC: Metric = of_disk(Metric::duration(
     "file.contention",
     "One read of 1 MiB past the page cache, with as many threads reading, the mean over threads and round",
 ))
-.over([Some(THREADS), Some(FILES), None])
-.seed();
+.over([THREADS, FILES])
+.baseline();
 
 pub(super) static PROBE: Probe = Probe {
     id: "file.contention",
@@ -72,7 +72,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
         Effort::Thorough => (&[1, 2, 3, 4, 6, 8, 12, 16], &[1, 2, 3, 4, 6, 8, 12, 16]),
     };
     let of = |threads: &[u64], files: &'static str| -> Vec<Case> {
-        let case = |&threads: &u64| Case::new().with(&THREADS.name, threads).with_word(&FILES.name, files);
+        let case = |&threads: &u64| Case::new().with(THREADS, threads).with_word(&FILES.name, files);
         threads.iter().map(case).collect()
     };
     [of(own, "own"), of(shared, "shared")].concat()

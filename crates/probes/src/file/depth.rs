@@ -20,16 +20,16 @@ use crate::predict::Predicting;
 
 pub(super) static RATE: Metric = of_disk(Metric::rate("file.depth.rate", "Random reads of 4 KiB per second"))
     .unit(Unit::PerSecond, Better::Higher)
-    .over_one(DEPTH);
+    .over([DEPTH]);
 pub(super) static LATENCY: Metric =
     of_disk(Metric::duration("file.depth.latency", "From a random read of 4 KiB to its answer, the mean over a round"))
-        .over_one(DEPTH);
+        .over([DEPTH]);
 pub(super) static ACHIEVED: Metric = of_disk(Metric::rate(
     "file.depth.achieved",
     "Requests that were under way, the mean over a round: the rate times the latency, by Little's law",
 ))
 .unit(Unit::Count, Better::Neither)
-.over_one(DEPTH);
+.over([DEPTH]);
 
 pub(super) static PROBE: Probe = Probe {
     id: "file.depth",
@@ -83,7 +83,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
         Effort::Default => &[1, 4, 16, 64, 256],
         Effort::Thorough => &[1, 2, 4, 8, 16, 32, 64, 128, 256],
     };
-    depths.iter().map(|&depth| Case::new().with(&DEPTH.name, depth)).collect()
+    depths.iter().map(|&depth| Case::new().with(DEPTH, depth)).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {

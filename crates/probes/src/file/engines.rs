@@ -23,8 +23,8 @@ pub(super) const ENGINE: Axis = Axis::new("engine", "way of reading", AxisScale:
 /// apart and meet where copying is all that is left.
 pub(super) static METRIC: Metric =
     Metric::duration(ID, "One request for the next bytes of a cached file, until they are in a buffer of the program")
-        .over([Some(ENGINE), Some(BLOCK), None])
-        .seed();
+        .over([ENGINE, BLOCK])
+        .baseline();
 
 pub(crate) static PROBE: Probe = Probe {
     id: ID,
@@ -113,7 +113,7 @@ pub(super) fn way(case: &Case) -> Option<Engine> {
 }
 
 pub(super) fn case(word: &'static str, block: u64) -> Case {
-    Case::new().with_word(ENGINE.name.as_str(), word).with(BLOCK.name.as_str(), block)
+    Case::new().with_word(ENGINE.name.as_str(), word).with(BLOCK, block)
 }
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {

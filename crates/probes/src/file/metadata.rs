@@ -28,7 +28,7 @@ const DIRECTORIES: Axis = Axis::new("directories", "directories", AxisScale::Cat
 /// Operations of one kind are timed together, and a journal may be written among them: all figures count as found.
 const fn each(id: &'static str, summary: &'static str) -> Metric {
     Metric::duration(id, summary)
-        .over([Some(FILES), Some(DIRECTORIES), None])
+        .over([FILES, DIRECTORIES])
         .headline(Treatment::AsFound)
         .overhead(Overhead::None)
         .not_in_cycles()
@@ -101,7 +101,7 @@ const MANY: u64 = 100;
 const ROUND_BYTES: u64 = 1 << 20;
 
 fn case(files: u64, directories: &'static str) -> Case {
-    Case::new().with(FILES.name.as_str(), files).with_word(DIRECTORIES.name.as_str(), directories)
+    Case::new().with(FILES, files).with_word(DIRECTORIES.name.as_str(), directories)
 }
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {

@@ -23,7 +23,7 @@ pub(super) const ID: &str = "file.page_read";
 
 /// As the reads that it explains: samples count as found.
 pub(super) static METRIC: Metric = Metric::duration(ID, "One pread of a byte of the next page, the mean over a pass")
-    .over([Some(CACHE), Some(ORDER), None])
+    .over([CACHE, ORDER])
     .headline(Treatment::AsFound)
     .overhead(Overhead::None)
     .canaries(Canaries::NONE)

@@ -29,7 +29,7 @@ const PAGES: Axis = Axis::new("pages", "pages", AxisScale::Linear);
 /// As the writes that it explains: samples count as found.
 pub(super) static METRIC: Metric =
     Metric::duration(ID, "One pwrite of a byte in each of so many neighbouring pages that are in memory and dirty")
-        .over([Some(PAGES), Some(ORDER), None])
+        .over([PAGES, ORDER])
         .headline(Treatment::AsFound)
         .overhead(Overhead::ClockPair)
         .canaries(Canaries::NONE)
@@ -80,7 +80,7 @@ pub(super) fn in_order(pages: u64) -> Case {
 }
 
 fn case(pages: u64, order: &'static str) -> Case {
-    Case::new().with(&PAGES.name, pages).with_word(&ORDER.name, order)
+    Case::new().with(PAGES, pages).with_word(&ORDER.name, order)
 }
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {

@@ -36,11 +36,11 @@ const KELVIN_SUMMARY: &str = "Bytes per second that kelvin reads, in turn with a
 const OTHER_SUMMARY: &str = "Bytes per second that another program reads, in turn with kelvin";
 
 const fn over_cached(metric: Metric) -> Metric {
-    of_disk(metric).over([Some(PROGRAM), Some(BLOCK), None])
+    of_disk(metric).over([PROGRAM, BLOCK])
 }
 
 const fn over_direct(metric: Metric) -> Metric {
-    of_disk(metric).over([Some(PROGRAM), Some(BLOCK), Some(ORDER)])
+    of_disk(metric).over([PROGRAM, BLOCK, ORDER])
 }
 
 const fn ratio(id: &'static str) -> Metric {
@@ -145,7 +145,7 @@ const SIDE: Duration = Duration::from_millis(200);
 
 fn cached_cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let of = |program: Program| Case::new().with_word(PROGRAM.name.as_str(), program.name());
-    let sized = |program, block| of(program).with(BLOCK.name.as_str(), block);
+    let sized = |program, block| of(program).with(BLOCK, block);
     let own = |program| of(program).with_word(BLOCK.name.as_str(), OWN);
     let (fio, dd) = (Program::Fio, Program::Dd);
     let mut cases = vec![sized(fio, 4 * KIB), sized(fio, 128 * KIB), sized(dd, 128 * KIB), own(Program::Cat)];
@@ -158,7 +158,7 @@ fn cached_cases(_: &Machine, effort: Effort) -> Vec<Case> {
 
 fn direct_cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let of = |program: Program, block, order| {
-        let case = Case::new().with_word(PROGRAM.name.as_str(), program.name()).with(BLOCK.name.as_str(), block);
+        let case = Case::new().with_word(PROGRAM.name.as_str(), program.name()).with(BLOCK, block);
         case.with_word(ORDER.name.as_str(), order)
     };
     let mut cases = vec![of(Program::Fio, 4 * KIB, "random"), of(Program::Fio, MIB, "sequential")];

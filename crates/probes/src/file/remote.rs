@@ -26,10 +26,10 @@ const ROUND_TRIP_ID: &str = "file.remote.round_trip";
 const PLACE: Axis = Axis::new("place", "directory", AxisScale::Category);
 
 const fn block(id: &'static str, summary: &'static str) -> Metric {
-    of_disk(Metric::duration(id, summary)).over([Some(CACHE), Some(ORDER), None])
+    of_disk(Metric::duration(id, summary)).over([CACHE, ORDER])
 }
 
-static REMOTE: Metric = block(ID, "One block of 4 KiB read from the directory that --remote names").seed();
+static REMOTE: Metric = block(ID, "One block of 4 KiB read from the directory that --remote names").baseline();
 static LOCAL: Metric =
     block("file.remote.local", "One block of 4 KiB read from the scratch directory, in turn with the remote one");
 static SHARE: Metric = block("file.remote.share", "Share of a remote block's time that a local one does not take")
@@ -37,7 +37,7 @@ static SHARE: Metric = block("file.remote.share", "Share of a remote block's tim
     .bounds(None, Some(1.0));
 static ROUND_TRIP: Metric =
     of_disk(Metric::duration(ROUND_TRIP_ID, "One question to a directory that nothing but its server can answer"))
-        .over_one(PLACE);
+        .over([PLACE]);
 
 pub(crate) static PROBE: Probe = Probe {
     id: ID,

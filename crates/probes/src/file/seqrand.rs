@@ -20,14 +20,11 @@ use crate::memory::bandwidth;
 
 pub(super) static MEAN: Metric =
     of_disk(Metric::duration("file.seqrand", "One read of 4 KiB, the mean over a round, one at a time"))
-        .over([Some(BYTES), Some(ORDER), Some(CACHE)])
-        .seed();
+        .over([BYTES, ORDER, CACHE])
+        .baseline();
 pub(super) static TAIL: Metric =
-    of_disk(Metric::duration("file.seqrand.p99", "One read of 4 KiB that is longer than 99 in 100 of a round")).over([
-        Some(BYTES),
-        Some(ORDER),
-        Some(CACHE),
-    ]);
+    of_disk(Metric::duration("file.seqrand.p99", "One read of 4 KiB that is longer than 99 in 100 of a round"))
+        .over([BYTES, ORDER, CACHE]);
 
 pub(super) static PROBE: Probe = Probe {
     id: "file.seqrand",
@@ -83,7 +80,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let of_size = |&size: &u64| {
         ["direct", "uncached"].into_iter().flat_map(move |cache| {
             ["sequential", "random"].map(|order| {
-                Case::new().with(&BYTES.name, size * MIB).with_word(&ORDER.name, order).with_word(&CACHE.name, cache)
+                Case::new().with(BYTES, size * MIB).with_word(&ORDER.name, order).with_word(&CACHE.name, cache)
             })
         })
     };

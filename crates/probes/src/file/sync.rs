@@ -31,7 +31,7 @@ const PLACE: Axis = Axis::new("place", "place of the write", AxisScale::Category
 /// The disk is the point: samples count as found, and going to the disk is no disturbance.
 static METRIC: Metric =
     Metric::duration(ID, "A write of 4 KiB, and what follows it so that it outlasts a loss of power")
-        .over([Some(BY), Some(PLACE), None])
+        .over([BY, PLACE])
         .headline(Treatment::AsFound)
         .overhead(Overhead::ClockPair)
         .canaries(Canaries::NONE)

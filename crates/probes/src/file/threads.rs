@@ -26,8 +26,8 @@ use crate::predict::Predicting;
 
 pub(super) static METRIC: Metric =
     of_disk(Metric::rate("file.threads", "Bytes read per second by all threads together, of one file"))
-        .over([Some(THREADS), Some(BLOCK), Some(CACHE)])
-        .seed();
+        .over([THREADS, BLOCK, CACHE])
+        .baseline();
 
 pub(super) static PROBE: Probe = Probe {
     id: "file.threads",
@@ -80,7 +80,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
         Effort::Thorough => (&[1, 2, 4, 8, 16, 32], &[4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB]),
     };
     let case = |cache: &'static str, block: u64, threads: u64| {
-        Case::new().with(&THREADS.name, threads).with(&BLOCK.name, block).with_word(&CACHE.name, cache)
+        Case::new().with(THREADS, threads).with(BLOCK, block).with_word(&CACHE.name, cache)
     };
     let all = |cache, blocks: &[u64]| -> Vec<Case> {
         blocks.iter().flat_map(|&block| threads.iter().map(move |&count| case(cache, block, count))).collect()

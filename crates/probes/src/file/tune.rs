@@ -22,7 +22,7 @@ const ID: &str = "file.tune";
 const fn figure(id: &'static str, summary: &'static str, unit: Unit, better: Better) -> Metric {
     Metric::duration(id, summary)
         .unit(unit, better)
-        .over([Some(CACHE), Some(ENGINE), None])
+        .over([CACHE, ENGINE])
         .headline(Treatment::AsFound)
         .overhead(Overhead::None)
         .canaries(Canaries::NONE)

@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_harness::{Bench, Effort, Kind, Method, Probe, Stop};
 use kelvin_model::{Cache, CacheKind, Case, Machine, Metric};
 use kelvin_sys::bounce::Line;
@@ -19,14 +20,13 @@ use super::allowance::{allowance, largest, last_level};
 use super::axes::{BYTES, CPUS, number};
 use super::opponent::{SETTLE, between_cpus};
 use super::{latency, limits};
-use crate::cpu::frequency;
 
 /// Id of the probe.
 pub(crate) const ID: &str = "mem.bandwidth";
 
 /// Guarded by the core's canaries alone: what an operation leaves in the caches is no disturbance.
 const fn metric(id: &'static str, summary: &'static str) -> Metric {
-    Metric::rate(id, summary).over([Some(BYTES), Some(CPUS), None])
+    Metric::rate(id, summary).over([BYTES, CPUS])
 }
 
 pub(crate) static READ: Metric = metric("mem.bandwidth.read", "Bytes read per second, each once, in order");
@@ -50,8 +50,8 @@ pub(super) static HANDOVER: Metric = between_cpus(
     "mem.bandwidth.handover",
     "From one CPU's store to a cache line until another CPU's load sees it, both of those that move memory together",
 )
-.over([Some(BYTES), Some(CPUS), None])
-.only(CPUS, "all");
+.over([BYTES, CPUS])
+.only(kelvin_model::Point::new(CPUS, "all"));
 
 /// The operations in the order in which they are measured, each with its metric.
 pub(super) static MEASURED: [(Operation, &Metric); 7] = [
@@ -115,7 +115,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&READ, &WRITE, &COPY, &FILL, &ZERO, &NTWRITE, &TRIAD, &HANDOVER],
-    inputs: &[frequency::ID, latency::ID],
+    inputs: &[FREQUENCY.id.as_str(), latency::ID],
     cases,
     run,
     predict: limits::predict,
@@ -177,21 +177,21 @@ fn largest_set(machine: &Machine, many: bool) -> u64 {
 
 /// The case of main memory and one CPU, which every run has.
 pub(crate) fn in_memory(machine: &Machine) -> Case {
-    Case::new().with(&BYTES.name, largest_set(machine, false)).with_word(&CPUS.name, "one")
+    Case::new().with(BYTES, largest_set(machine, false)).with_word(&CPUS.name, "one")
 }
 
 /// The case of one CPU that goes through memory where a set of so many bytes lies: the outermost cache if that can hold
 /// it, else main memory.
 pub(crate) fn lying_where(machine: &Machine, bytes: u64) -> Case {
     match cached_sets(machine, false).last() {
-        Some(&set) if bytes <= last_level(machine) => Case::new().with(&BYTES.name, set).with_word(&CPUS.name, "one"),
+        Some(&set) if bytes <= last_level(machine) => Case::new().with(BYTES, set).with_word(&CPUS.name, "one"),
         _ => in_memory(machine),
     }
 }
 
 /// The case of main memory and all CPUs, which every run on more than one has.
 pub(crate) fn in_memory_of_all(machine: &Machine) -> Option<Case> {
-    let case = || Case::new().with(&BYTES.name, largest_set(machine, true)).with_word(&CPUS.name, "all");
+    let case = || Case::new().with(BYTES, largest_set(machine, true)).with_word(&CPUS.name, "all");
     (allowed(machine) > 1).then(case)
 }
 
@@ -204,7 +204,7 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
         }
         sets.retain(|&bytes| bytes < largest_set(machine, many));
         sets.push(largest_set(machine, many));
-        sets.into_iter().map(move |bytes| Case::new().with(&BYTES.name, bytes).with_word(&CPUS.name, word))
+        sets.into_iter().map(move |bytes| Case::new().with(BYTES, bytes).with_word(&CPUS.name, word))
     };
     let all = (allowed(machine) > 1).then(|| of(true));
     of(false).chain(all.into_iter().flatten()).collect()

@@ -20,7 +20,7 @@ static ONE_WAY: Metric = between_cpus(
     "mem.core_to_core",
     "From one CPU's store to a cache line until another CPU's load sees it: half of a round trip",
 )
-.over([Some(FROM), Some(TO), None]);
+.over([FROM, TO]);
 
 pub(crate) static PROBE: Probe = Probe {
     id: "mem.core_to_core",

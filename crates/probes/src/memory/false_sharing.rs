@@ -17,7 +17,7 @@ static METRIC: Metric = between_cpus(
     "mem.false_sharing",
     "One increment by each of two CPUs at once, to words in the same line or 128 bytes apart",
 )
-.over([Some(LINES), Some(INCREMENT), None]);
+.over([LINES, INCREMENT]);
 
 pub(crate) static PROBE: Probe = Probe {
     id: "mem.false_sharing",

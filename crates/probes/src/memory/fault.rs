@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 
+use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Axis, AxisScale, Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::Clock;
@@ -16,7 +17,6 @@ use kelvin_sys::memory::{Arena, Pages};
 use kelvin_sys::usage::{Who, usage};
 
 use super::bandwidth;
-use crate::cpu::frequency;
 use crate::os::trap::steered_returns;
 use crate::predict::Predicting;
 use crate::published;
@@ -27,7 +27,7 @@ pub(crate) const ID: &str = "mem.fault.minor";
 const KIND: Axis = Axis::new("kind", "kind of page", AxisScale::Category);
 
 pub(crate) static METRIC: Metric =
-    Metric::duration(ID, "One page fault that needs no disk, the touch that causes it included").over_one(KIND);
+    Metric::duration(ID, "One page fault that needs no disk, the touch that causes it included").over([KIND]);
 
 pub(crate) static PROBE: Probe = Probe {
     id: ID,
@@ -79,7 +79,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&METRIC],
-    inputs: &[frequency::ID, bandwidth::ID],
+    inputs: &[FREQUENCY.id.as_str(), bandwidth::ID],
     cases,
     run,
     predict,

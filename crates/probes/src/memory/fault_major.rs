@@ -27,7 +27,7 @@ const STEP: Axis = Axis::new("step_bytes", "bytes from touch to touch", AxisScal
 /// The disk is the point: samples count as found, and going to the disk is no disturbance.
 static METRIC: Metric =
     Metric::duration("mem.fault.major", "The first touch of a page of a mapped file that is not in memory")
-        .over([Some(READ_AHEAD), Some(STEP), None])
+        .over([READ_AHEAD, STEP])
         .headline(Treatment::AsFound)
         .overhead(Overhead::None)
         .canaries(Canaries::NONE)

@@ -3,13 +3,13 @@
 //! Each point says how long one load keeps the next one waiting when nothing can be foreseen. It must not be used as the
 //! cost of loads that do not depend on each other, of which a core waits for many at a time.
 
+use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::memory::Ring;
 
 use super::axes::{BYTES, PAGES, check_pages, number, obtained, page_words, pages};
 use super::{allowance, published as hierarchy};
-use crate::cpu::frequency;
 use crate::predict::Predicting;
 use crate::published;
 
@@ -18,8 +18,8 @@ pub(crate) const ID: &str = "mem.latency";
 
 pub(crate) static METRIC: Metric =
     Metric::duration(ID, "A load at the address that the load before it returned, random over the working set")
-        .over([Some(PAGES), Some(BYTES), None])
-        .seed();
+        .over([PAGES, BYTES])
+        .baseline();
 
 pub(crate) static PROBE: Probe = Probe {
     id: ID,
@@ -53,7 +53,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&METRIC],
-    inputs: &[frequency::ID],
+    inputs: &[FREQUENCY.id.as_str()],
     cases,
     run,
     predict,
@@ -86,7 +86,7 @@ pub(super) fn largest(machine: &Machine) -> u64 {
 
 /// The case of main memory: the largest working set in base pages, which every run has.
 pub(super) fn in_memory(machine: &Machine) -> Case {
-    Case::new().with_word(&PAGES.name, "base").with(&BYTES.name, largest(machine))
+    Case::new().with_word(&PAGES.name, "base").with(BYTES, largest(machine))
 }
 
 /// Powers of two, and from 16 KiB to twice the last-level cache one and a half times them; in a quick run

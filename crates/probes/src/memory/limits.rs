@@ -128,7 +128,7 @@ fn latency_case(machine: &Machine, bytes: u64, in_memory: bool) -> Case {
     if in_memory {
         return latency::in_memory(machine);
     }
-    Case::new().with_word(&PAGES.name, "base").with(&BYTES.name, 1 << bytes.max(1).ilog2())
+    Case::new().with_word(&PAGES.name, "base").with(BYTES, 1 << bytes.max(1).ilog2())
 }
 
 /// The peak of the memory channels, less the bytes on the bus that do not count: lines read before they are written.

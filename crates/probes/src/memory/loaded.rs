@@ -19,16 +19,13 @@ use super::bandwidth::Mover;
 const LOAD: Axis = Axis::new("load", "share of full injection, %", AxisScale::Linear);
 
 static LATENCY: Metric =
-    Metric::duration("mem.loaded.latency", "A load from memory while other CPUs stream through theirs").over([
-        Some(LOAD),
-        Some(BYTES),
-        None,
-    ]);
+    Metric::duration("mem.loaded.latency", "A load from memory while other CPUs stream through theirs")
+        .over([LOAD, BYTES]);
 static BANDWIDTH: Metric = Metric::rate(
     "mem.loaded.bandwidth",
     "Bytes per second that memory moved meanwhile: those that were injected, and the lines of the loads that were timed",
 )
-.over([Some(LOAD), Some(BYTES), None])
+.over([LOAD, BYTES])
 .unit(Unit::BytesPerSecond, Better::Neither)
 .headline(Treatment::AsFound);
 
@@ -86,7 +83,7 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     // The working set, as much again for the injectors, and what building the one takes beside it.
     let most = 1 << (allowance(machine) / 3).max(1).ilog2();
     let bytes = (2 * last_level(machine)).max(LEAST_SET).min(most);
-    loads.iter().map(|&load| Case::new().with(&LOAD.name, load).with(&BYTES.name, bytes)).collect()
+    loads.iter().map(|&load| Case::new().with(LOAD, load).with(BYTES, bytes)).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {

@@ -22,11 +22,7 @@ const TO: Axis = Axis::new("to", "node of the memory", AxisScale::Linear);
 
 /// The CPU is chosen here, not by the harness, and one reference of a canary need not be right for all nodes.
 const fn across(metric: Metric) -> Metric {
-    metric
-        .over([Some(FROM), Some(TO), Some(BYTES)])
-        .headline(Treatment::AsFound)
-        .contaminants(Tags::PREEMPTED)
-        .not_in_cycles()
+    metric.over([FROM, TO, BYTES]).headline(Treatment::AsFound).contaminants(Tags::PREEMPTED).not_in_cycles()
 }
 
 static LATENCY: Metric =
@@ -73,8 +69,7 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let all = machine.topology.nodes.get().map_or(&[][..], Vec::as_slice);
     let allowed = machine.topology.allowed.get().map_or(&[][..], Vec::as_slice);
     let bytes = set(machine);
-    let case =
-        |from: u32, to: u32| Case::new().with("from", from.into()).with("to", to.into()).with(&BYTES.name, bytes);
+    let case = |from: u32, to: u32| Case::new().with("from", from.into()).with("to", to.into()).with(BYTES, bytes);
     let most = match effort {
         Effort::Quick => QUICK_NODES,
         Effort::Default => USUAL_NODES,

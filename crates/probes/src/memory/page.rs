@@ -23,7 +23,7 @@ const KIND: Axis = Axis::new("kind", "kind of page", AxisScale::Category);
 
 const fn share(id: &'static str, summary: &'static str) -> Metric {
     Metric::duration(id, summary)
-        .over_one(KIND)
+        .over([KIND])
         .unit(Unit::Ratio, Better::Neither)
         .headline(Treatment::AsFound)
         .overhead(Overhead::None)

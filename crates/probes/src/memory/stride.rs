@@ -3,20 +3,20 @@
 //! The curve shows what prefetchers make of a regular walk. It must not be used as the latency of memory, which a
 //! regular walk hides.
 
+use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::memory::{LINE, Pages, Ring};
 
 use super::axes::{BYTES, STRIDE, check_pages, number, obtained};
 use super::{allowance, bandwidth, latency};
-use crate::cpu::frequency;
 use crate::predict::Predicting;
 use crate::published;
 
 static METRIC: Metric =
     Metric::duration("mem.latency.stride", "A load at the address just loaded, this many bytes before the last one")
-        .over([Some(BYTES), Some(STRIDE), None])
-        .seed();
+        .over([BYTES, STRIDE])
+        .baseline();
 
 pub(crate) static PROBE: Probe = Probe {
     id: "mem.latency.stride",
@@ -42,7 +42,7 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["lmbench lat_mem_rd, which walks backwards by a constant stride"],
     },
     metrics: &[&METRIC],
-    inputs: &[frequency::ID, latency::ID, "mem.bandwidth"],
+    inputs: &[FREQUENCY.id.as_str(), latency::ID, "mem.bandwidth"],
     cases,
     run,
     predict,

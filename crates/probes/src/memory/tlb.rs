@@ -4,6 +4,7 @@
 //! The difference of the two curves is the cost of a miss. It must not be used as the cost of a page fault: every page
 //! here is mapped, and only its translation has to be found.
 
+use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Axis, AxisScale, Basis, CacheKind, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::memory::{LINE, Pages, Ring};
@@ -11,7 +12,6 @@ use kelvin_sys::memory::{LINE, Pages, Ring};
 use super::axes::{check_pages, number, obtained};
 use super::published::cache_bytes;
 use super::{allowance, latency};
-use crate::cpu::frequency;
 use crate::predict::Predicting;
 use crate::published;
 
@@ -19,10 +19,10 @@ const COUNT: Axis = Axis::new("count", "pages touched", AxisScale::Logarithmic);
 
 static SPREAD: Metric =
     Metric::duration("mem.tlb", "A load at the address just loaded, over this many base pages with one line in each")
-        .over_one(COUNT);
+        .over([COUNT]);
 static PACKED: Metric =
     Metric::duration("mem.tlb.packed", "A load at the address just loaded, over as many lines side by side")
-        .over_one(COUNT);
+        .over([COUNT]);
 
 pub(crate) static PROBE: Probe = Probe {
     id: "mem.tlb",
@@ -48,7 +48,7 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["lmbench tlb", "Drepper, What Every Programmer Should Know About Memory, 2007, section 3.3.2 (TLB)"],
     },
     metrics: &[&SPREAD, &PACKED],
-    inputs: &[frequency::ID],
+    inputs: &[FREQUENCY.id.as_str()],
     cases,
     run,
     predict,

@@ -37,31 +37,25 @@ const fn metric(id: &'static str, summary: &'static str) -> Metric {
 }
 
 static TCP_METRIC: Metric = metric("net.bandwidth.tcp", "Bytes per second that arrive at another process over TCP")
-    .over([Some(MESSAGE), Some(STREAMS), Some(PLACEMENT)])
+    .over([MESSAGE, STREAMS, PLACEMENT])
     .version(2)
-    .seed();
+    .baseline();
 static TCP_BUSY: Metric = metric(
     "net.bandwidth.tcp.busy",
     "Share of the time that the ends of the streams kept a CPU busy, of the CPU where that was most",
 )
-.over([Some(MESSAGE), Some(STREAMS), Some(PLACEMENT)])
+.over([MESSAGE, STREAMS, PLACEMENT])
 .version(2)
 .unit(Unit::Ratio, Better::Neither);
 static WAY_METRIC: Metric =
-    metric("net.bandwidth.tcp.way", "Bytes per second that arrive over one TCP stream, by way of sending").over([
-        Some(MESSAGE),
-        Some(PLACEMENT),
-        Some(WAY),
-    ]);
+    metric("net.bandwidth.tcp.way", "Bytes per second that arrive over one TCP stream, by way of sending")
+        .over([MESSAGE, PLACEMENT, WAY]);
 static UNIX_METRIC: Metric =
-    metric("net.bandwidth.unix", "Bytes per second that arrive at another process over a Unix stream socket").over([
-        Some(MESSAGE),
-        Some(PLACEMENT),
-        None,
-    ]);
+    metric("net.bandwidth.unix", "Bytes per second that arrive at another process over a Unix stream socket")
+        .over([MESSAGE, PLACEMENT]);
 
 const fn datagrams(id: &'static str, summary: &'static str) -> Metric {
-    metric(id, summary).over([Some(MESSAGE), Some(PLACEMENT), None])
+    metric(id, summary).over([MESSAGE, PLACEMENT])
 }
 
 static UDP_METRIC: Metric = datagrams(
@@ -197,13 +191,11 @@ const METHOD: Method = Method {
 
 /// One stream each.
 fn single(messages: &[u64]) -> Vec<Case> {
-    placed_both_ways(messages.iter().map(|&bytes| Case::new().with(&MESSAGE.name, bytes)))
+    placed_both_ways(messages.iter().map(|&bytes| Case::new().with(MESSAGE, bytes)))
 }
 
 fn cases(messages: &[u64], streams: &[u64]) -> Vec<Case> {
-    let of = |&bytes: &u64| {
-        streams.iter().map(move |&count| Case::new().with(&MESSAGE.name, bytes).with(&STREAMS.name, count))
-    };
+    let of = |&bytes: &u64| streams.iter().map(move |&count| Case::new().with(MESSAGE, bytes).with(STREAMS, count));
     placed_both_ways(messages.iter().flat_map(of))
 }
 
@@ -235,7 +227,7 @@ fn tcp_cases(machine: &Machine, effort: Effort) -> Vec<Case> {
 /// At one size, which saving a copy is for, between two CPUs, where it may be saved beside the other end's work.
 fn way_cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let messages: &[u64] = if effort == Effort::Thorough { &[4 << 10, 64 << 10] } else { &[64 << 10] };
-    let of = |bytes: &u64| Way::NAMED.map(|(way, _)| Case::new().with(&MESSAGE.name, *bytes).with_word(&WAY.name, way));
+    let of = |bytes: &u64| Way::NAMED.map(|(way, _)| Case::new().with(MESSAGE, *bytes).with_word(&WAY.name, way));
     let all = placed_both_ways(messages.iter().flat_map(of));
     let between_two = |case: &Case| case.word(&PLACEMENT.name) == Some(PLACEMENTS[1]);
     let is_wanted = |case: &Case| match effort {
@@ -350,7 +342,7 @@ fn predict(facts: &Facts<'_>, case: &Case, protocol: Protocol) -> Result<Predict
     let streams = case.integer(&STREAMS.name).unwrap_or(1) as f64;
     let measured = bytes.min(stream::LARGEST);
     let parts = bytes as f64 / measured as f64;
-    let of = Case::new().with(&MESSAGE.name, measured);
+    let of = Case::new().with(MESSAGE, measured);
     let ends = stream::Ends::of(protocol);
     let (send, receive) = (facts.measured(ends.send, &of)?, facts.measured(ends.receive, &of)?);
     let (longer, both) = (send.value.max(receive.value), send.value + receive.value);

@@ -2,6 +2,7 @@
 //!
 //! Costs of the kernel at this end. They must not be taken for the time until the other program knows of the connection.
 
+use kelvin_catalogue::Placement;
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Basis, Better, Case, Machine, Metric, NoPrediction, Prediction, Tags, Unit};
 
@@ -15,8 +16,8 @@ use crate::predict::Predicting;
 /// The canaries are those of this CPU, read after many connections, as with round trips; between two CPUs there are none.
 const fn of_two(metric: Metric) -> Metric {
     metric
-        .over_one(PLACEMENT)
-        .as_found_where(PLACEMENT, PLACEMENTS[1])
+        .over([PLACEMENT])
+        .as_found_where(Placement::TwoCpus.point())
         .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
         .not_in_cycles()
 }
@@ -26,11 +27,11 @@ pub(super) static CONNECT: Metric = of_two(Metric::duration(
     "Connecting over TCP to a process that accepts, the making of the socket included",
 ))
 .version(3)
-.seed();
+.baseline();
 pub(super) static CLOSE: Metric =
     of_two(Metric::duration("net.close", "Closing a TCP connection over which a request was answered"))
         .version(3)
-        .seed();
+        .baseline();
 static TRANSACTIONS: Metric = of_two(
     Metric::rate("net.crr", "Transactions per second of connecting, one request, its answer, and closing")
         .unit(Unit::PerSecond, Better::Higher),
@@ -156,7 +157,7 @@ fn run_transactions(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 }
 
 fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let stack = facts.measured(&stack::TCP_METRIC, &Case::new().with(&MESSAGE.name, SMALL))?;
+    let stack = facts.measured(&stack::TCP_METRIC, &Case::new().with(MESSAGE, SMALL))?;
     let call = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
     let packet = (stack.value - 2.0 * call.value).max(0.0);
     let (packets, calls) = if metric.id == CONNECT.id { (3.0, 2.0) } else { (1.0, 1.0) };
@@ -190,7 +191,7 @@ fn is_on_one_cpu(case: &Case) -> bool {
 fn predict_transactions(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let mut parts = vec![
         facts.measured(&CONNECT, case)?,
-        facts.measured(&rtt::TCP_METRIC, &case.clone().with(&MESSAGE.name, SMALL))?,
+        facts.measured(&rtt::TCP_METRIC, &case.clone().with(MESSAGE, SMALL))?,
         facts.measured(&CLOSE, case)?,
     ];
     let mut formula = "1 / (net.connect + net.rtt.tcp + net.close)";

@@ -16,9 +16,9 @@ use crate::predict::Predicting;
 
 pub(super) static METRIC: Metric =
     Metric::duration("net.rtt.icmp", "An echo request over loopback and its reply, each timed by itself")
-        .over_one(MESSAGE)
+        .over([MESSAGE])
         .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
-        .seed();
+        .baseline();
 
 pub(super) static PROBE: Probe = Probe {
     id: "net.rtt.icmp",
@@ -58,7 +58,7 @@ const MOST_IP_HEADER: usize = 60;
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let all = [SMALL, 1 << 10, 16 << 10];
     let messages = if effort == Effort::Quick { &all[..1] } else { &all };
-    messages.iter().map(|&bytes| Case::new().with(&MESSAGE.name, bytes)).collect()
+    messages.iter().map(|&bytes| Case::new().with(MESSAGE, bytes)).collect()
 }
 
 /// A socket for echo requests, and the request that it sends.
@@ -179,7 +179,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let bytes = case.integer(&MESSAGE.name).unwrap_or_default();
-    let stack = facts.measured(&stack::UDP_METRIC, &Case::new().with(&MESSAGE.name, bytes))?;
+    let stack = facts.measured(&stack::UDP_METRIC, &Case::new().with(MESSAGE, bytes))?;
     let call = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
     let value = (2.0 * (stack.value - call.value)).max(stack.value);
     let derivation = format!("2 x {:.0} ns - 2 x {:.0} ns = {value:.0} ns", stack.value, call.value);

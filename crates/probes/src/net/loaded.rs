@@ -15,7 +15,7 @@ use super::sender::Way;
 /// No canary: on a CPU that a stream keeps busy it would tell of the stream.
 static METRIC: Metric =
     Metric::duration("net.loaded", "64 bytes to another process and back over TCP beside a stream that never pauses")
-        .over_one(PLACEMENT)
+        .over([PLACEMENT])
         .version(2)
         .headline(Treatment::AsFound)
         .canaries(Canaries::NONE)

@@ -3,6 +3,7 @@
 //! A round trip with everything in it: calls, protocol, sleeping, waking, switching. Half of it must not be called the
 //! latency of one way, which may differ between the ways.
 
+use kelvin_catalogue::Placement;
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Basis, Case, Input, Metric, NoPrediction, Prediction, Tags};
 
@@ -18,15 +19,16 @@ use crate::predict::Predicting;
 /// Between two there are none: how deep the other one sleeps decides, of which those of this one say nothing.
 const fn metric(id: &'static str, summary: &'static str) -> Metric {
     Metric::duration(id, summary)
-        .over([Some(PLACEMENT), Some(MESSAGE), None])
-        .as_found_where(PLACEMENT, PLACEMENTS[1])
+        .over([PLACEMENT, MESSAGE])
+        .as_found_where(Placement::TwoCpus.point())
         .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
         .not_in_cycles()
         .version(3)
 }
 
 pub(super) static TCP_METRIC: Metric =
-    metric("net.rtt.tcp", "A message to another process and back over a TCP connection, each timed by itself").seed();
+    metric("net.rtt.tcp", "A message to another process and back over a TCP connection, each timed by itself")
+        .baseline();
 static UDP_METRIC: Metric =
     metric("net.rtt.udp", "A datagram to another process and back over loopback, each timed by itself");
 static UNIX_METRIC: Metric =
@@ -120,7 +122,7 @@ fn cases(effort: Effort, what: &What) -> Vec<Case> {
     let all = round_trip_messages(what.protocol);
     let messages = if effort == Effort::Quick { &[SMALL][..] } else { &all };
     let of = |&bytes: &u64| {
-        PLACEMENTS.map(|placement| Case::new().with_word(&PLACEMENT.name, placement).with(&MESSAGE.name, bytes))
+        PLACEMENTS.map(|placement| Case::new().with_word(&PLACEMENT.name, placement).with(MESSAGE, bytes))
     };
     messages.iter().flat_map(of).collect()
 }
@@ -137,7 +139,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, what: &What) -> Result<(), Stop> {
 
 fn predict(facts: &Facts<'_>, case: &Case, what: &What) -> Result<Prediction, NoPrediction> {
     let bytes = case.integer(&MESSAGE.name).unwrap_or_default();
-    let stack = facts.measured(what.stack, &Case::new().with(&MESSAGE.name, bytes))?;
+    let stack = facts.measured(what.stack, &Case::new().with(MESSAGE, bytes))?;
     let hand_over = HandOver::of(facts, case)?;
     let value = 2.0 * (stack.value + hand_over.nanoseconds);
     let (low, mut high) = (value / hand_over.factor, value * hand_over.factor);

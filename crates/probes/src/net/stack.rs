@@ -10,7 +10,7 @@ use super::link::{Link, Protocol, STUCK};
 
 const fn metric(id: &'static str, summary: &'static str) -> Metric {
     // A packet over loopback is delivered by a software interrupt, which may be left to a thread of the kernel.
-    Metric::duration(id, summary).over_one(MESSAGE).contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
+    Metric::duration(id, summary).over([MESSAGE]).contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
 }
 
 pub(super) static TCP_METRIC: Metric =
@@ -82,7 +82,7 @@ const BUFFER: u32 = 1 << 20;
 fn cases(_: &Machine, effort: Effort, protocol: Protocol) -> Vec<Case> {
     let all = round_trip_messages(protocol);
     let messages = if effort == Effort::Quick { &[SMALL][..] } else { &all };
-    messages.iter().map(|&bytes| Case::new().with(&MESSAGE.name, bytes)).collect()
+    messages.iter().map(|&bytes| Case::new().with(MESSAGE, bytes)).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, metric: &Metric) -> Result<(), Stop> {

@@ -18,7 +18,7 @@ const MOST_PACKETS: usize = 64;
 
 const fn metric(id: &'static str, summary: &'static str) -> Metric {
     // A packet over loopback is delivered by a software interrupt, which may be left to a thread of the kernel.
-    Metric::duration(id, summary).over_one(MESSAGE).contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
+    Metric::duration(id, summary).over([MESSAGE]).contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
 }
 
 /// What the two ends of a stream cost.
@@ -103,7 +103,7 @@ fn cases(effort: Effort, all: &[u64]) -> Vec<Case> {
     // A quick run predicts one size of each protocol, the second of these or the first.
     let quick = if all.len() > 2 { &all[1..2] } else { &all[..1] };
     let messages = if effort == Effort::Quick { quick } else { all };
-    messages.iter().map(|&bytes| Case::new().with(&MESSAGE.name, bytes)).collect()
+    messages.iter().map(|&bytes| Case::new().with(MESSAGE, bytes)).collect()
 }
 
 /// Bytes asked for in each buffer: eight times what is on its way, because the kernel also counts its own book-keeping.

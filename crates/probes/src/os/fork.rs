@@ -4,6 +4,7 @@
 //! which `os.process.fork_rss` shows; nor for a start of another program, which `os.process.exec` and
 //! `os.process.spawn` show.
 
+use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::Clock;
@@ -11,11 +12,10 @@ use kelvin_sys::process::{SharedCell, fork_and_exit, fork_and_stamp};
 use kelvin_sys::usage::{Who, usage};
 
 use super::lives::{core_frequency, make_small, making, small_image_text, time_lives};
-use crate::cpu::frequency;
 use crate::predict::Predicting;
 
 pub(crate) static METRIC: Metric =
-    making("os.process.fork", "A fork of a small process, until it returns in the parent").seed();
+    making("os.process.fork", "A fork of a small process, until it returns in the parent").baseline();
 
 static CHILD: Metric =
     making("os.process.fork.child", "A fork of a small process, until the child runs on the same CPU");
@@ -62,7 +62,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&METRIC, &CHILD, &LIFE],
-    inputs: &[frequency::ID],
+    inputs: &[FREQUENCY.id.as_str()],
     cases,
     run,
     predict,
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_fork_is_its_published_cycles_at_this_frequency_and_the_child_a_switch_later() {
-        let known = [(frequency::ID, Some(3.2e9)), ("os.process.fork", Some(40_000.0))];
+        let known = [(FREQUENCY.id.as_str(), Some(3.2e9)), ("os.process.fork", Some(40_000.0))];
         facts_about(&known, |facts| {
             let fork = predict(facts, &METRIC, &Case::new()).unwrap();
             // 67,226.17 / 3.2 GHz

@@ -20,7 +20,7 @@ static METRIC: Metric = making_at_length(
     "os.process.fork_rss",
     "A fork of a process with this much touched memory, until it returns in the parent",
 )
-.over([Some(PAGES), Some(RESIDENT), None]);
+.over([PAGES, RESIDENT]);
 
 pub(crate) static PROBE: Probe = Probe {
     id: "os.process.fork_rss",

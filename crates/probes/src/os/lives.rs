@@ -1,11 +1,10 @@
 //! What the probes of processes share: their kind of metric, the programs that they start, and the loop.
 
+use kelvin_catalogue::cpu::{BusyCpus, FREQUENCY};
 use kelvin_harness::{Bench, Facts, Stop};
 use kelvin_model::{Canaries, Canary, Case, Input, Metric, NoPrediction, Tags};
 use kelvin_sys::image::{self, Copied, SmallImage};
 use kelvin_sys::process::{Child, Program};
-
-use crate::cpu::frequency;
 
 /// The core's speed, and the way into the kernel, through which every step of this work goes. The cache canary is left
 /// out: it would evict what the next fork finds warm.
@@ -93,7 +92,7 @@ pub(crate) use small_image_text;
 
 /// The core's frequency in hertz, measured in this run, as an input of a prediction.
 pub(crate) fn core_frequency(facts: &Facts<'_>) -> Result<Input, NoPrediction> {
-    facts.measured(&frequency::METRIC, &Case::new().with_word("load", "one"))
+    facts.measured(&FREQUENCY, &Case::new().at(BusyCpus::One))
 }
 
 #[cfg(test)]

@@ -5,12 +5,12 @@
 
 use std::hint::black_box;
 
+use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Axis, AxisScale, Case, Machine, Metric, NoPrediction, Overhead, Prediction};
 use kelvin_sys::{calls, kernels};
 
 use super::trap;
-use crate::cpu::frequency;
 
 /// Id of the probe and of its metric.
 pub(crate) const ID: &str = "os.syscall.null";
@@ -18,9 +18,9 @@ pub(crate) const ID: &str = "os.syscall.null";
 const CALL: Axis = Axis::new("call", "system call", AxisScale::Category);
 
 pub(crate) static METRIC: Metric = Metric::duration(ID, "One null system call, from user mode to the kernel and back")
-    .over_one(CALL)
+    .over([CALL])
     .overhead(Overhead::ClockPairAndLoop)
-    .seed();
+    .baseline();
 
 pub(crate) static PROBE: Probe = Probe {
     id: ID,
@@ -55,7 +55,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&METRIC],
-    inputs: &[frequency::ID],
+    inputs: &[FREQUENCY.id.as_str()],
     cases,
     run,
     predict,

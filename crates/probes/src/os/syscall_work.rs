@@ -32,7 +32,7 @@ static FSTAT: Metric = call("os.syscall.fstat", "One look at the status of an op
 pub(crate) static OPEN_CLOSE: Metric =
     call("os.syscall.open_close", "One opening of /dev/null for reading, and closing it");
 static SELECT: Metric =
-    call("os.syscall.select", "One look at descriptors of which none is ready, without waiting").over_one(DESCRIPTORS);
+    call("os.syscall.select", "One look at descriptors of which none is ready, without waiting").over([DESCRIPTORS]);
 static MMAP_MUNMAP: Metric =
     call("os.syscall.mmap_munmap", "One mapping of 64 KiB of anonymous memory, and unmapping it untouched");
 
@@ -176,7 +176,7 @@ fn cases(_: &Machine, _: Effort) -> Vec<Case> {
 }
 
 fn select_cases(_: &Machine, _: Effort) -> Vec<Case> {
-    [10, 100].into_iter().map(|count| Case::new().with(DESCRIPTORS.name.as_str(), count)).collect()
+    [10, 100].into_iter().map(|count| Case::new().with(DESCRIPTORS, count)).collect()
 }
 
 fn select(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {

@@ -3,6 +3,7 @@
 //! It shows how far more tasks make a fixed piece of work end sooner, and what they add. It must not be used for work
 //! that shares memory or waits: this work lives in registers.
 
+use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{
     Axis, AxisScale, Basis, Better, Canaries, Case, Machine, Metric, NoPrediction, Prediction, Tags, Treatment, Unit,
@@ -13,7 +14,6 @@ use kelvin_sys::{cpu, kernels};
 
 use super::lives::core_frequency;
 use super::{fork, thread_create};
-use crate::cpu::frequency;
 use crate::predict::Predicting;
 
 const TASKS: Axis = Axis::new("tasks", "tasks that share the work", AxisScale::Linear);
@@ -22,7 +22,7 @@ const KIND: Axis = Axis::new("kind", "kind of task", AxisScale::Category);
 /// A figure of the whole round: waiting and other CPUs are the point, so every round counts as found.
 const fn figure(id: &'static str, summary: &'static str) -> Metric {
     Metric::duration(id, summary)
-        .over([Some(KIND), Some(TASKS), None])
+        .over([KIND, TASKS])
         .headline(Treatment::AsFound)
         .canaries(Canaries::NONE)
         .contaminants(Tags::NONE)
@@ -31,15 +31,15 @@ const fn figure(id: &'static str, summary: &'static str) -> Metric {
 }
 
 static ELAPSED: Metric =
-    figure("os.tasks.elapsed", "Time from the first task's start until the last one is joined or reaped").seed();
+    figure("os.tasks.elapsed", "Time from the first task's start until the last one is joined or reaped").baseline();
 static USER: Metric =
-    figure("os.tasks.user", "CPU time in user mode of the process and all its tasks, by getrusage").seed();
+    figure("os.tasks.user", "CPU time in user mode of the process and all its tasks, by getrusage").baseline();
 static SYSTEM: Metric =
-    figure("os.tasks.system", "CPU time in the kernel of the process and all its tasks, by getrusage").seed();
+    figure("os.tasks.system", "CPU time in the kernel of the process and all its tasks, by getrusage").baseline();
 static EFFICIENCY: Metric =
     figure("os.tasks.efficiency", "Time of one task alone / (elapsed time x the CPUs that the tasks can fill)")
         .unit(Unit::Ratio, Better::Higher)
-        .seed();
+        .baseline();
 static INVISIBLE: Metric = figure(
     "os.tasks.invisible",
     "CPU time of the allowed CPUs during the work that the process and its tasks did not get: idle, stolen, or others'",
@@ -80,7 +80,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&ELAPSED, &USER, &SYSTEM, &EFFICIENCY, &INVISIBLE],
-    inputs: &[frequency::ID, "os.process.fork", "os.thread.create"],
+    inputs: &[FREQUENCY.id.as_str(), "os.process.fork", "os.thread.create"],
     cases,
     run,
     predict,

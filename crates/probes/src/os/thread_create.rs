@@ -12,7 +12,7 @@ use super::fork;
 use super::lives::making;
 use crate::predict::Predicting;
 
-pub(crate) static METRIC: Metric = making("os.thread.create", "A new thread, until pthread_create returns").seed();
+pub(crate) static METRIC: Metric = making("os.thread.create", "A new thread, until pthread_create returns").baseline();
 
 static RUN: Metric = making("os.thread.create.run", "A new thread, until it runs on the same CPU");
 

@@ -15,7 +15,7 @@ use crate::predict::Predicting;
 const SLACK: Axis = Axis::new("slack", "timer slack, ns", AxisScale::Logarithmic);
 
 static METRIC: Metric = Metric::duration("os.timer.wakeup", "How late a sleep of one millisecond ends")
-    .over_one(SLACK)
+    .over([SLACK])
     .overhead(Overhead::None)
     .headline(Treatment::AsFound)
     .canaries(Canaries::NONE)
@@ -57,7 +57,7 @@ pub(crate) static PROBE: Probe = Probe {
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let slacks: &[u64] = if effort == Effort::Quick { &[DEFAULT_SLACK] } else { &[DEFAULT_SLACK, 1] };
-    slacks.iter().map(|&slack| Case::new().with(SLACK.name.as_str(), slack)).collect()
+    slacks.iter().map(|&slack| Case::new().with(SLACK, slack)).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {

@@ -41,7 +41,7 @@ const FIRST: usize = 5;
 const LOOK: Duration = Duration::from_millis(20);
 
 const fn of_way(metric: Metric) -> Metric {
-    metric.over_one(DELAY).headline(Treatment::AsFound).canaries(Canaries::NONE).contaminants(Tags::NONE)
+    metric.over([DELAY]).headline(Treatment::AsFound).canaries(Canaries::NONE).contaminants(Tags::NONE)
 }
 
 static METRIC: Metric =
@@ -66,7 +66,7 @@ pub(super) static PROBE: Probe = Probe {
     inputs: &[],
     cases: |_: &Machine, effort: Effort| {
         let delays = if effort == Effort::Quick { &DELAYS[1..2] } else { &DELAYS };
-        delays.iter().map(|&delay| Case::new().with(&DELAY.name, delay)).collect()
+        delays.iter().map(|&delay| Case::new().with(DELAY, delay)).collect()
     },
     run,
     predict,

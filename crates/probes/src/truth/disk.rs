@@ -42,7 +42,7 @@ const EXACT: f64 = 0.02;
 const MOUNT: &str = "kelvin-truth-disk-";
 
 static METRIC: Metric = Metric::rate("truth.disk", "Bytes per second from a disk that may give 32 MiB a second")
-    .over_one(CACHE)
+    .over([CACHE])
     .headline(Treatment::AsFound)
     .canaries(Canaries::NONE)
     .contaminants(Tags::NONE);
@@ -50,7 +50,7 @@ static METRIC: Metric = Metric::rate("truth.disk", "Bytes per second from a disk
 static COUNTED: Metric =
     Metric::rate("truth.disk.counted", "Bytes that were read over those that the control group counted meanwhile")
         .unit(Unit::Ratio, Better::Neither)
-        .over_one(CACHE)
+        .over([CACHE])
         .headline(Treatment::AsFound)
         .canaries(Canaries::NONE)
         .contaminants(Tags::NONE);

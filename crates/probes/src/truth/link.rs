@@ -47,7 +47,7 @@ const TIME: Duration = Duration::from_millis(3000);
 const EXACT: f64 = 0.02;
 
 const fn of_link(metric: Metric) -> Metric {
-    metric.over_one(RATE).headline(Treatment::AsFound).canaries(Canaries::NONE).contaminants(Tags::NONE)
+    metric.over([RATE]).headline(Treatment::AsFound).canaries(Canaries::NONE).contaminants(Tags::NONE)
 }
 
 static METRIC: Metric =
@@ -73,7 +73,7 @@ pub(super) static PROBE: Probe = Probe {
     inputs: &[],
     cases: |_: &Machine, effort: Effort| {
         let rates = if effort == Effort::Quick { &RATES[1..2] } else { &RATES };
-        rates.iter().map(|&rate| Case::new().with(&RATE.name, rate)).collect()
+        rates.iter().map(|&rate| Case::new().with(RATE, rate)).collect()
     },
     run,
     predict,

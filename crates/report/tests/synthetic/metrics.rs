@@ -20,38 +20,35 @@ const CACHE: Axis = Axis::new("cache", "page cache", AxisScale::Category);
 const FROM: Axis = Axis::new("from", "from CPU", AxisScale::Linear);
 const TO: Axis = Axis::new("to", "to CPU", AxisScale::Linear);
 
-pub const CLOCK_PAIR: Metric = Metric::duration("cpu.clock.pair", "One empty start and stop of the clock.").seed();
+pub const CLOCK_PAIR: Metric = Metric::duration("cpu.clock.pair", "One empty start and stop of the clock.").baseline();
 pub const FREQUENCY: Metric =
     Metric::duration("cpu.frequency", "Core cycles in a second.").unit(Unit::Hertz, Better::Higher);
 pub const LOOP: Metric = Metric::duration("cpu.loop", "One iteration of a minimal counted loop.")
-    .seed()
+    .baseline()
     .headline(Treatment::CycleNormalised);
 pub const CALL_ARGS: Metric = Metric::duration("cpu.call.args", "A call and its return, by number of arguments.")
-    .seed()
+    .baseline()
     .headline(Treatment::CycleNormalised)
-    .over([Some(ARGUMENTS), Some(VIA), None]);
+    .over([ARGUMENTS, VIA]);
 pub const SYSCALL_NULL: Metric =
-    Metric::duration("os.syscall.null", "A system call that does nothing.").seed().over_one(CALL);
+    Metric::duration("os.syscall.null", "A system call that does nothing.").baseline().over([CALL]);
 pub const SYSCALL_READ: Metric = Metric::duration("os.syscall.read", "read of one byte of /dev/zero.");
 pub const SYSCALL_STAT: Metric = Metric::duration("os.syscall.stat", "stat of a file whose entry is cached.");
-pub const FORK: Metric = Metric::duration("os.process.fork", "fork, until it returns in the parent.").seed();
+pub const FORK: Metric = Metric::duration("os.process.fork", "fork, until it returns in the parent.").baseline();
 pub const VFORK: Metric = Metric::duration("os.process.vfork", "vfork, exit and wait.");
 pub const EXEC: Metric = Metric::duration("os.process.exec", "fork, exec, exit and wait.").headline(Treatment::AsFound);
-pub const FORK_RSS: Metric = Metric::duration("os.process.fork_rss", "fork, by resident memory of the parent.").over([
-    Some(BYTES),
-    Some(PAGES),
-    None,
-]);
-pub const THREAD: Metric = Metric::duration("os.thread.create", "pthread_create, until it returns.").seed();
+pub const FORK_RSS: Metric =
+    Metric::duration("os.process.fork_rss", "fork, by resident memory of the parent.").over([BYTES, PAGES]);
+pub const THREAD: Metric = Metric::duration("os.thread.create", "pthread_create, until it returns.").baseline();
 pub const SWITCH_PROCESS: Metric =
-    Metric::duration("os.switch.process.pipe", "One switch between two processes on one CPU.").seed();
+    Metric::duration("os.switch.process.pipe", "One switch between two processes on one CPU.").baseline();
 pub const SWITCH_THREAD: Metric =
-    Metric::duration("os.switch.thread.pipe", "One switch between two threads on one CPU.").seed();
+    Metric::duration("os.switch.thread.pipe", "One switch between two threads on one CPU.").baseline();
 pub const SWITCH_CROSS: Metric = Metric::duration("os.switch.cross_cpu", "Waking a task on another CPU.")
     .not_in_cycles()
     .headline(Treatment::AsFound);
-pub const RING: Metric = Metric::duration("os.switch.ring", "One switch in a ring of processes, by working set.")
-    .over([Some(PROCESSES), Some(EACH), None]);
+pub const RING: Metric =
+    Metric::duration("os.switch.ring", "One switch in a ring of processes, by working set.").over([PROCESSES, EACH]);
 pub const SIGNAL: Metric = Metric::duration("os.signal.deliver", "A signal to oneself, delivered to its handler.");
 pub const TIMER: Metric = Metric::duration("os.timer.wakeup", "How late a sleep of 1 ms wakes.")
     .not_in_cycles()
@@ -61,14 +58,14 @@ pub const PIPE_RATE: Metric = Metric::rate("os.ipc.pipe.bandwidth", "Bytes throu
 pub const TASKS: Metric = Metric::duration("os.tasks.elapsed", "A fixed amount of work, by number of tasks.")
     .not_in_cycles()
     .headline(Treatment::AsFound)
-    .over([Some(TASK_COUNT), Some(KIND), None]);
+    .over([TASK_COUNT, KIND]);
 pub const LATENCY: Metric = Metric::duration("mem.latency", "One dependent load, by working set.")
-    .seed()
+    .baseline()
     .canaries(Canaries::CORE_AND_CACHE)
-    .over([Some(WORKING_SET), Some(PAGES), None]);
+    .over([WORKING_SET, PAGES]);
 pub const BANDWIDTH: [Metric; 6] = [
-    bandwidth("mem.bandwidth.read", "Bytes read in a second.").seed(),
-    bandwidth("mem.bandwidth.write", "Bytes written in a second.").seed(),
+    bandwidth("mem.bandwidth.read", "Bytes read in a second.").baseline(),
+    bandwidth("mem.bandwidth.write", "Bytes written in a second.").baseline(),
     bandwidth("mem.bandwidth.copy", "Bytes copied in a second, each counted once."),
     bandwidth("mem.bandwidth.fill", "Bytes filled with one value in a second."),
     bandwidth("mem.bandwidth.ntwrite", "Bytes written past the caches in a second."),
@@ -77,24 +74,24 @@ pub const BANDWIDTH: [Metric; 6] = [
 pub const LOADED_LATENCY: Metric =
     Metric::duration("mem.loaded.latency", "One dependent load while other CPUs load the memory.")
         .not_in_cycles()
-        .over_one(LOAD);
+        .over([LOAD]);
 pub const LOADED_RATE: Metric = Metric::rate("mem.loaded.bandwidth", "Bytes that memory moved in a second meanwhile.")
     .unit(Unit::BytesPerSecond, Better::Neither)
-    .over_one(LOAD);
+    .over([LOAD]);
 pub const CORE_TO_CORE: Metric = Metric::duration("mem.core_to_core", "One cache line handed from one CPU to another.")
     .not_in_cycles()
-    .over([Some(FROM), Some(TO), None]);
+    .over([FROM, TO]);
 pub const FAULT_MINOR: Metric = Metric::duration("mem.fault.minor", "A fault on a page of zeros.");
 pub const FAULT_MAJOR: Metric =
-    Metric::duration("mem.fault.major", "A fault on a page of a file that is not cached.").seed().not_in_cycles();
+    Metric::duration("mem.fault.major", "A fault on a page of a file that is not cached.").baseline().not_in_cycles();
 pub const TLB_MISS: Metric = Metric::duration("mem.tlb.miss", "One miss of the translation look-aside buffer.");
 pub const FILE_THREADS: Metric = Metric::rate("file.threads", "Bytes read per second by all threads together.")
     .headline(Treatment::AsFound)
     .canaries(Canaries::NONE)
-    .over([Some(THREADS), Some(BLOCK), Some(CACHE)]);
+    .over([THREADS, BLOCK, CACHE]);
 
 const fn bandwidth(id: &'static str, summary: &'static str) -> Metric {
-    Metric::rate(id, summary).canaries(Canaries::CORE_AND_CACHE).over([Some(WORKING_SET), Some(CPUS), None])
+    Metric::rate(id, summary).canaries(Canaries::CORE_AND_CACHE).over([WORKING_SET, CPUS])
 }
 
 /// A measure of kelvin's rate over that of another program.
@@ -102,9 +99,7 @@ pub const fn peer(id: &'static str) -> Metric {
     const PROGRAM: Axis = Axis::new("program", "program", AxisScale::Category);
     const BLOCK: Axis = Axis::new("block", "block", AxisScale::Bytes);
     const ORDER: Axis = Axis::new("order", "order", AxisScale::Category);
-    Metric::rate(id, "Rate of kelvin over that of another program.").unit(Unit::Ratio, Better::Neither).over([
-        Some(PROGRAM),
-        Some(BLOCK),
-        Some(ORDER),
-    ])
+    Metric::rate(id, "Rate of kelvin over that of another program.")
+        .unit(Unit::Ratio, Better::Neither)
+        .over([PROGRAM, BLOCK, ORDER])
 }

@@ -130,11 +130,11 @@ pub fn sample_outline(id: &str) -> Outline {
 /// The metrics of [`sample_outline`].
 pub fn sample_metrics() -> Vec<Metric> {
     vec![
-        Metric::duration("os.syscall.null", "One system call that does nothing.").seed().over_one(Axis::new(
+        Metric::duration("os.syscall.null", "One system call that does nothing.").baseline().over([Axis::new(
             "call",
             "system call",
             AxisScale::Category,
-        )),
+        )]),
         Metric::duration("os.process.fork", "Until fork returns in the parent.")
             .not_in_cycles()
             .headline(Treatment::AsFound)

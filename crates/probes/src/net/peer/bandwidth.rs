@@ -19,10 +19,7 @@ const DIRECTION: Axis = Axis::new("direction", "direction", AxisScale::Category)
 const DIRECTIONS: [(&str, Direction); 2] = [("to_agent", Direction::ToAgent), ("from_agent", Direction::FromAgent)];
 
 const fn metric(id: &'static str, summary: &'static str) -> Metric {
-    Metric::rate(id, summary)
-        .over([Some(STREAMS), Some(DIRECTION), None])
-        .headline(Treatment::AsFound)
-        .canaries(Canaries::NONE)
+    Metric::rate(id, summary).over([STREAMS, DIRECTION]).headline(Treatment::AsFound).canaries(Canaries::NONE)
 }
 
 pub(super) static METRIC: Metric = metric(
@@ -100,7 +97,7 @@ pub(super) fn streams(count: u64) -> Case {
 }
 
 fn case(count: u64, direction: &'static str) -> Case {
-    Case::new().with(&STREAMS.name, count).with_word(&DIRECTION.name, direction)
+    Case::new().with(STREAMS, count).with_word(&DIRECTION.name, direction)
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {

@@ -159,7 +159,7 @@ fn with_agent(
 }
 
 fn predict_connect(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
-    let small = Case::new().with(&MESSAGE.name, SMALL);
+    let small = Case::new().with(MESSAGE, SMALL);
     let ping = facts.measured(&ping::METRIC, &small)?;
     let own = facts.measured(&connect::CONNECT, &connect::on_one_cpu())?;
     let own_ping = facts.measured(&icmp::METRIC, &small)?;

@@ -30,7 +30,7 @@ use crate::predict::Predicting;
 const OFFERED: Axis = Axis::new("offered", "offered, bits of datagrams per second", AxisScale::Logarithmic);
 
 const fn metric(id: &'static str, summary: &'static str, axis: Axis) -> Metric {
-    Metric::rate(id, summary).over_one(axis).headline(Treatment::AsFound).canaries(Canaries::NONE)
+    Metric::rate(id, summary).over([axis]).headline(Treatment::AsFound).canaries(Canaries::NONE)
 }
 
 /// What is measured of datagrams: what arrives, what was sent, what was lost, what was overtaken.
@@ -101,7 +101,7 @@ pub(in crate::net) static PROBE: Probe = Probe {
     cases: |_, effort| {
         let all = [PACKET, SMALL];
         let messages = if effort == Effort::Quick { &all[..1] } else { &all };
-        messages.iter().map(|&bytes| Case::new().with(&MESSAGE.name, bytes)).collect()
+        messages.iter().map(|&bytes| Case::new().with(MESSAGE, bytes)).collect()
     },
     run: |bench, case| {
         let bytes = message(case)?;
@@ -126,7 +126,7 @@ pub(in crate::net) static OFFERED_PROBE: Probe = Probe {
     cases: |_, effort| {
         let all = [10_000_000_u64, 100_000_000, 1_000_000_000];
         let rates = if effort == Effort::Quick { &all[..1] } else { &all };
-        rates.iter().map(|&rate| Case::new().with(&OFFERED.name, rate)).collect()
+        rates.iter().map(|&rate| Case::new().with(OFFERED, rate)).collect()
     },
     run: |bench, case| {
         let bits = case.integer(&OFFERED.name).filter(|bits| (1_000..=1_000_000_000_000).contains(bits));
@@ -270,7 +270,7 @@ fn follows() -> NoPrediction {
 
 fn predict(facts: &Facts<'_>, bytes: u64, offered: Option<f64>) -> Result<Prediction, NoPrediction> {
     let tcp = facts.measured(&bandwidth::METRIC, &streams(1))?;
-    let of = Case::new().with(&MESSAGE.name, bytes);
+    let of = Case::new().with(MESSAGE, bytes);
     let ends = stream::Ends::of(Protocol::Udp);
     let (send, receive) = (facts.measured(ends.send, &of)?, facts.measured(ends.receive, &of)?);
     let link = over_link(facts.hardware(), tcp, bytes);

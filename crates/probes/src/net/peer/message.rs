@@ -19,7 +19,7 @@ static METRIC: Metric = Metric::rate(
     "net.peer.bandwidth.message",
     "Bytes per second that arrive at another host over one TCP stream, by message and way of sending",
 )
-.over([Some(MESSAGE), Some(WAY), None])
+.over([MESSAGE, WAY])
 .headline(Treatment::AsFound)
 .canaries(Canaries::NONE);
 
@@ -59,7 +59,7 @@ pub(in crate::net) static BOUNDED: Bounded =
     Bounded { metric: &METRIC, most: |hardware, _| link_rate::bound(hardware, link_rate::BARE_STREAM) };
 
 fn cases(effort: Effort) -> Vec<Case> {
-    let of = |bytes, way| Case::new().with(&MESSAGE.name, bytes).with_word(&WAY.name, way);
+    let of = |bytes, way| Case::new().with(MESSAGE, bytes).with_word(&WAY.name, way);
     if effort == Effort::Quick {
         return vec![of(4 << 10, "send")];
     }
@@ -82,7 +82,7 @@ fn predict(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
     let bytes = case.integer(&MESSAGE.name).unwrap_or(1);
     let link = facts.measured(&bandwidth::METRIC, &bandwidth::streams(1))?;
     let (measured, ends) = (bytes.min(LARGEST), Ends::of(Protocol::Tcp));
-    let of = Case::new().with(&MESSAGE.name, measured);
+    let of = Case::new().with(MESSAGE, measured);
     let (send, receive) = (facts.measured(ends.send, &of)?, facts.measured(ends.receive, &of)?);
     let hosts = measured as f64 * 1e9 / send.value.max(receive.value);
     let value = link.value.min(hosts);

@@ -10,7 +10,7 @@ use crate::net::icmp::Ping;
 
 pub(super) static METRIC: Metric =
     Metric::duration("net.peer.ping", "An echo request to another host and its reply, each timed by itself")
-        .over_one(MESSAGE)
+        .over([MESSAGE])
         .headline(Treatment::AsFound)
         .canaries(Canaries::NONE)
         .contaminants(Tags::NONE)
@@ -34,7 +34,7 @@ pub(in crate::net) static PROBE: Probe = Probe {
     cases: |_: &Machine, effort| {
         let all = [SMALL, 1 << 10];
         let messages = if effort == Effort::Quick { &all[..1] } else { &all };
-        messages.iter().map(|&bytes| Case::new().with(&MESSAGE.name, bytes)).collect()
+        messages.iter().map(|&bytes| Case::new().with(MESSAGE, bytes)).collect()
     },
     run,
     predict: |_, _, _| Err(NoPrediction::because("the length of the way to another host is a fact of the network")),

@@ -19,7 +19,7 @@ const PROTOCOL: Axis = Axis::new("protocol", "protocol", AxisScale::Category);
 
 pub(super) static METRIC: Metric =
     Metric::duration("net.peer.rtt", "A message to a program on another host and back, each timed by itself")
-        .over([Some(PROTOCOL), Some(MESSAGE), None])
+        .over([PROTOCOL, MESSAGE])
         .headline(Treatment::AsFound)
         .canaries(Canaries::NONE)
         .contaminants(Tags::NONE)
@@ -60,14 +60,14 @@ pub(in crate::net) static PROBE: Probe = Probe {
 
 /// The case of a small message over TCP.
 pub(super) fn small_over_tcp() -> Case {
-    Case::new().with_word(&PROTOCOL.name, "tcp").with(&MESSAGE.name, SMALL)
+    Case::new().with_word(&PROTOCOL.name, "tcp").with(MESSAGE, SMALL)
 }
 
 fn cases(effort: Effort) -> Vec<Case> {
     let of = |(word, protocol): (&'static str, Protocol)| {
         let all = round_trip_messages(protocol);
         let messages = if effort == Effort::Quick { vec![SMALL] } else { all.to_vec() };
-        let case = move |bytes| Case::new().with_word(&PROTOCOL.name, word).with(&MESSAGE.name, bytes);
+        let case = move |bytes| Case::new().with_word(&PROTOCOL.name, word).with(MESSAGE, bytes);
         messages.into_iter().map(case).collect::<Vec<_>>()
     };
     [("tcp", Protocol::Tcp), ("udp", Protocol::Udp)].into_iter().flat_map(of).collect()
@@ -114,7 +114,7 @@ fn predict(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
     let bytes = case.integer(&MESSAGE.name).unwrap_or_default();
     let connect = facts.measured(&connect::METRIC, &Case::new())?;
     let rate = facts.measured(&bandwidth::METRIC, &bandwidth::streams(1))?;
-    let stack = facts.measured(&stack::TCP_METRIC, &Case::new().with(&MESSAGE.name, SMALL))?;
+    let stack = facts.measured(&stack::TCP_METRIC, &Case::new().with(MESSAGE, SMALL))?;
     let wake = HandOver::wake(facts)?;
     let wire = 2.0 * bytes as f64 * 1e9 / rate.value;
     let value = connect.value + wake.nanoseconds + stack.value + wire;

@@ -19,7 +19,7 @@ const PARCEL: u64 = 4 << 20;
 
 const fn metric(id: &'static str, summary: &'static str) -> Metric {
     Metric::rate(id, summary)
-        .over([Some(super::PLACEMENT), Some(MESSAGE), None])
+        .over([super::PLACEMENT, MESSAGE])
         .headline(Treatment::AsFound)
         .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
 }

@@ -14,7 +14,7 @@ use crate::predict::Predicting;
 
 const fn metric(id: &'static str, summary: &'static str) -> Metric {
     Metric::duration(id, summary)
-        .over_one(super::PLACEMENT)
+        .over([super::PLACEMENT])
         .headline(Treatment::AsFound)
         .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
         .not_in_cycles()

@@ -36,7 +36,7 @@ static THREAD_SWITCH: Metric = difference(
     "os.switch.thread.condvar",
     "One switch of a CPU between two threads: half a round trip by a condition variable, less the calls themselves",
 )
-.seed();
+.baseline();
 static THREAD_ROUND_TRIP: Metric = handing_over(
     "os.switch.thread.condvar.round_trip",
     "A turn to another thread on the same CPU and back by a mutex and a condition variable, nothing subtracted",

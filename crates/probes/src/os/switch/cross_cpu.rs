@@ -17,7 +17,7 @@ pub(crate) static METRIC: Metric = Metric::duration(
     "os.switch.cross_cpu",
     "From passing a token until a process on another CPU has it: half of a single round trip",
 )
-.over_one(MEANS)
+.over([MEANS])
 .headline(Treatment::AsFound)
 .overhead(Overhead::None)
 .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)

@@ -14,7 +14,7 @@ pub(crate) static PROCESS_SWITCH: Metric = difference(
     "os.switch.process.pipe",
     "One switch of a CPU between two processes: half a round trip over two pipes, less the pipe's own write and read",
 )
-.seed();
+.baseline();
 static PROCESS_ROUND_TRIP: Metric = handing_over(
     "os.switch.process.pipe.round_trip",
     "A byte to another process on the same CPU and back over two pipes, nothing subtracted",
@@ -35,7 +35,7 @@ pub(in crate::os) static THREAD_SWITCH: Metric = difference(
     "os.switch.thread.pipe",
     "One switch of a CPU between two threads: half a round trip over two pipes, less the pipe's own write and read",
 )
-.seed();
+.baseline();
 static THREAD_ROUND_TRIP: Metric = handing_over(
     "os.switch.thread.pipe.round_trip",
     "A byte to another thread on the same CPU and back over two pipes, nothing subtracted",

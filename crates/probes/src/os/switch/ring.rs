@@ -32,13 +32,13 @@ static SWITCH: Metric = difference(
     "One hand-over in a ring of processes, caches filled again, less the pipe's calls and the work with warm caches",
 )
 .canaries(GUARDS)
-.over([Some(PROCESSES), Some(WORKING_SET), None]);
+.over([PROCESSES, WORKING_SET]);
 static OWN: Metric = handing_over(
     "os.switch.ring.own",
     "Writing and reading a byte over a pipe and working on the set once, in one task with warm caches",
 )
 .canaries(GUARDS)
-.over([Some(PROCESSES), Some(WORKING_SET), None]);
+.over([PROCESSES, WORKING_SET]);
 
 static SWITCHES: Metric = handing_over(
     "os.switch.ring.switches",
@@ -48,7 +48,7 @@ static SWITCHES: Metric = handing_over(
 .headline(Treatment::AsFound)
 .overhead(Overhead::None)
 .canaries(Canaries::NONE)
-.over([Some(PROCESSES), Some(WORKING_SET), None]);
+.over([PROCESSES, WORKING_SET]);
 
 pub(in crate::os) static PROBE: Probe = Probe {
     id: "os.switch.ring",

@@ -1,0 +1,109 @@
+//! The processor: clocks, frequency, loops, calls.
+
+use kelvin_model::{Axis, AxisScale, Better, Canaries, Metric, Name, Overhead, Treatment, Unit};
+
+use crate::words::words;
+
+/// The metrics of this area, in the order of reports.
+pub static ALL: &[&Metric] = &[
+    &CLOCK_PAIR,
+    &CLOCK_PAIR_SHOWN,
+    &CLOCK_GETTIME,
+    &FREQUENCY,
+    &LATENCY_ADD,
+    &LATENCY_MULTIPLY,
+    &LATENCY_LOAD,
+    &LOOP,
+    &CALL_ARGS,
+];
+
+/// Integer arguments of a call.
+pub const ARGUMENTS: Axis = Axis::new("arguments", "integer arguments", AxisScale::Linear);
+
+words! {
+    /// How a call reaches its callee.
+    pub enum Via: "via", "way to the callee" {
+        /// By the address in the instruction.
+        Direct = "direct",
+        /// Through a register.
+        Indirect = "indirect",
+        /// Through a stub that jumps through a slot in memory, as a procedure linkage table does.
+        Plt = "plt",
+    }
+}
+
+words! {
+    /// A clock of the kernel.
+    pub enum KernelClock: "clock", "clock" {
+        /// CLOCK_MONOTONIC.
+        Monotonic = "monotonic",
+        /// CLOCK_MONOTONIC_RAW.
+        MonotonicRaw = "monotonic_raw",
+        /// CLOCK_MONOTONIC_COARSE.
+        MonotonicCoarse = "monotonic_coarse",
+        /// CLOCK_THREAD_CPUTIME_ID.
+        ThreadCpu = "thread_cpu",
+    }
+}
+
+words! {
+    /// How many CPUs work while the frequency of one is measured.
+    pub enum BusyCpus: "load", "CPUs busy" {
+        /// That one alone.
+        One = "one",
+        /// All that may be used.
+        All = "all",
+    }
+}
+
+/// The probe of the three latencies.
+pub const LATENCY: Name = Name::new("cpu.latency");
+
+/// An empty start and stop of the clock that times everything.
+pub static CLOCK_PAIR: Metric =
+    Metric::duration("cpu.clock.pair", "An empty start and stop of the run's clock, one after the other")
+        .overhead(Overhead::None)
+        .headline(Treatment::CycleNormalised)
+        .baseline();
+
+/// What such a pair shows by its own two readings.
+pub static CLOCK_PAIR_SHOWN: Metric =
+    Metric::duration("cpu.clock.pair.shown", "What an empty start and stop show by their own two readings")
+        .overhead(Overhead::None)
+        .headline(Treatment::AsFound);
+
+/// Asking for the time.
+pub static CLOCK_GETTIME: Metric =
+    Metric::duration("cpu.clock.gettime", "One clock_gettime through the C library").over([KernelClock::AXIS]);
+
+/// The core's frequency.
+pub static FREQUENCY: Metric = Metric::rate("cpu.frequency", "Core cycles per second of the CPU that probes run on")
+    .unit(Unit::Hertz, Better::Higher)
+    .over([BusyCpus::AXIS])
+    .headline(Treatment::AsFound)
+    .canaries(Canaries::NONE)
+    .bounds(Some(0.0), Some(20e9));
+
+/// An add.
+pub static LATENCY_ADD: Metric =
+    Metric::duration("cpu.latency.add", "An add that waits for the add before it").headline(Treatment::CycleNormalised);
+
+/// A multiply.
+pub static LATENCY_MULTIPLY: Metric =
+    Metric::duration("cpu.latency.multiply", "A 64-bit multiply that waits for the multiply before it")
+        .headline(Treatment::CycleNormalised);
+
+/// A load from the first-level cache.
+pub static LATENCY_LOAD: Metric =
+    Metric::duration("cpu.latency.load", "A load from the first-level cache at the address just loaded")
+        .headline(Treatment::CycleNormalised);
+
+/// A turn of a loop.
+pub static LOOP: Metric =
+    Metric::duration("cpu.loop", "One turn of a minimal counted loop").headline(Treatment::CycleNormalised).baseline();
+
+/// A procedure call.
+pub static CALL_ARGS: Metric = Metric::duration("cpu.call.args", "One procedure call and the return from it")
+    .over([ARGUMENTS, Via::AXIS])
+    .headline(Treatment::CycleNormalised)
+    .baseline();

@@ -1,0 +1,40 @@
+//! Every metric that kelvin measures, as data: id, unit, parameters and the words that those can have.
+//!
+//! Probes, conclusions, figures and reference machines name a metric and an axis by the items of this crate, so that a name
+//! that is changed or misspelled does not compile. No id and no axis is spelled as a string anywhere else, but where stored
+//! runs and the command line are parsed.
+//!
+//! A metric is a static in the file of its area, called by its id without the area: `os.syscall.null` is
+//! [`os::SYSCALL_NULL`]. A parameter of numbers is an [`Axis`](kelvin_model::Axis); one of words is an enum.
+#![forbid(unsafe_code)]
+
+mod shared;
+mod words;
+
+pub mod cpu;
+
+use kelvin_model::Metric;
+
+pub use shared::Placement;
+
+/// All metrics, area by area.
+pub fn all() -> impl Iterator<Item = &'static Metric> {
+    [cpu::ALL].into_iter().flatten().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn ids_and_the_names_of_a_metrics_axes_are_unique() {
+        let mut ids = BTreeSet::new();
+        for metric in all() {
+            assert!(ids.insert(metric.id), "{} is defined twice", metric.id);
+            let axes: BTreeSet<_> = metric.axes().map(|axis| axis.name).collect();
+            assert_eq!(axes.len(), metric.axes().count(), "{} has an axis twice", metric.id);
+        }
+    }
+}
