@@ -1,37 +1,29 @@
 //! The parameters that measures of memory share, what the words of a case mean, and what the kernel gave.
 
+use kelvin_catalogue::mem::PageSize;
 use kelvin_harness::Stop;
-use kelvin_model::{Axis, AxisScale, Case, Machine};
+use kelvin_model::{Axis, Case, Machine};
 use kelvin_sys::image::resident_around;
 use kelvin_sys::memory::{Arena, Pages};
 
-/// Bytes that a measure goes through again and again.
-pub(crate) const BYTES: Axis = Axis::new("bytes", "working set", AxisScale::Bytes);
-/// Base pages (`base`) or transparent huge pages (`huge`).
-pub(crate) const PAGES: Axis = Axis::new("pages", "page size", AxisScale::Category);
-/// One CPU (`one`) or all that are allowed (`all`).
-pub(crate) const CPUS: Axis = Axis::new("cpus", "CPUs", AxisScale::Category);
-/// Bytes from one load to the next.
-pub(crate) const STRIDE: Axis = Axis::new("stride", "stride", AxisScale::Bytes);
-
 /// The page sizes that make sense on a machine: base, and huge where the kernel may give them.
-pub(crate) fn page_words(machine: &Machine) -> &'static [&'static str] {
+pub(crate) fn page_sizes(machine: &Machine) -> &'static [PageSize] {
     let never = machine.memory.transparent_huge_pages.get().is_some_and(|mode| mode == "never");
-    if never { &["base"] } else { &["base", "huge"] }
+    if never { &[PageSize::Base] } else { PageSize::ALL }
 }
 
 /// The pages that a case asks for.
 pub(crate) fn pages(case: &Case) -> Result<Pages, Stop> {
-    match case.word(&PAGES.name) {
-        Some("base") => Ok(Pages::Base),
-        Some("huge") => Ok(Pages::Huge),
-        other => Err(Stop::fail(format!("the case has pages {other:?}; base and huge are known"))),
+    match PageSize::of(case) {
+        Some(PageSize::Base) => Ok(Pages::Base),
+        Some(PageSize::Huge) => Ok(Pages::Huge),
+        None => Err(Stop::fail(format!("the case needs pages=base or pages=huge, not {case}"))),
     }
 }
 
 /// A number that a case must have.
-pub(crate) fn number(case: &Case, axis: &Axis) -> Result<usize, Stop> {
-    let value = case.integer(&axis.name).ok_or_else(|| Stop::fail(format!("the case has no {}", axis.name)))?;
+pub(crate) fn number(case: &Case, axis: Axis) -> Result<usize, Stop> {
+    let value = axis.of(case).ok_or_else(|| Stop::fail(format!("the case has no {}", axis.name)))?;
     usize::try_from(value).map_err(|_| Stop::fail(format!("{} {value} is beyond this machine's addresses", axis.name)))
 }
 
@@ -69,25 +61,24 @@ pub(crate) fn check_pages(arena: &Arena, pages: Pages) -> Result<String, Stop> {
 mod tests {
     use super::*;
     use crate::testing;
-    use kelvin_model::Fact;
+    use kelvin_catalogue::mem::BYTES;
+    use kelvin_model::{Fact, Point};
 
     #[test]
     fn words_of_a_case_are_understood() {
-        assert_eq!(pages(&Case::new().with_word("pages", "huge")), Ok(Pages::Huge));
-        assert_eq!(
-            pages(&Case::new().with_word("pages", "big")),
-            Err(Stop::fail("the case has pages Some(\"big\"); base and huge are known"))
-        );
-        assert_eq!(number(&Case::new().with("bytes", 64), &BYTES), Ok(64));
-        assert_eq!(number(&Case::new(), &BYTES), Err(Stop::fail("the case has no bytes")));
+        assert_eq!(pages(&Case::new().at(PageSize::Huge)), Ok(Pages::Huge));
+        let unknown = Case::new().at(Point::new(PageSize::AXIS, "big"));
+        assert_eq!(pages(&unknown), Err(Stop::fail("the case needs pages=base or pages=huge, not pages=big")));
+        assert_eq!(number(&Case::new().with(BYTES, 64), BYTES), Ok(64));
+        assert_eq!(number(&Case::new(), BYTES), Err(Stop::fail("the case has no bytes")));
     }
 
     #[test]
     fn what_is_refused_is_not_tried() {
         let mut machine = testing::machine();
-        assert_eq!(page_words(&machine), ["base", "huge"]);
+        assert_eq!(page_sizes(&machine), PageSize::ALL);
         machine.memory.transparent_huge_pages = Fact::known("never".into(), "a test");
-        assert_eq!(page_words(&machine), ["base"]);
+        assert_eq!(page_sizes(&machine), [PageSize::Base]);
     }
 
     #[test]

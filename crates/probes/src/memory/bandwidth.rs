@@ -8,6 +8,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use kelvin_catalogue::cpu::FREQUENCY;
+use kelvin_catalogue::mem::{
+    BANDWIDTH, BANDWIDTH_COPY, BANDWIDTH_FILL, BANDWIDTH_HANDOVER, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD,
+    BANDWIDTH_WRITE, BANDWIDTH_ZERO, BYTES, Cpus, LATENCY,
+};
 use kelvin_harness::{Bench, Effort, Kind, Method, Probe, Stop};
 use kelvin_model::{Cache, CacheKind, Case, Machine, Metric};
 use kelvin_sys::bounce::Line;
@@ -17,55 +21,27 @@ use kelvin_sys::kernels::bandwidth::{Arrays, Kernel, Operation, TURN, Window};
 use kelvin_sys::memory::{Arena, Pages};
 
 use super::allowance::{allowance, largest, last_level};
-use super::axes::{BYTES, CPUS, number};
-use super::opponent::{SETTLE, between_cpus};
-use super::{latency, limits};
+use super::axes::number;
+use super::limits;
+use super::opponent::SETTLE;
 
-/// Id of the probe.
-pub(crate) const ID: &str = "mem.bandwidth";
+pub(crate) use kelvin_catalogue::mem::{BANDWIDTH_COPY as COPY, BANDWIDTH_READ as READ, BANDWIDTH_WRITE as WRITE};
 
-/// Guarded by the core's canaries alone: what an operation leaves in the caches is no disturbance.
-const fn metric(id: &'static str, summary: &'static str) -> Metric {
-    Metric::rate(id, summary).over([BYTES, CPUS])
-}
-
-pub(crate) static READ: Metric = metric("mem.bandwidth.read", "Bytes read per second, each once, in order");
-pub(crate) static WRITE: Metric =
-    metric("mem.bandwidth.write", "Bytes written per second by ordinary stores, each once, in order");
-pub(crate) static COPY: Metric =
-    metric("mem.bandwidth.copy", "Bytes per second of a copy, those read and those written").version(2);
-pub(crate) static FILL: Metric =
-    metric("mem.bandwidth.fill", "Bytes per second of memory set to a constant, not zero, by the fastest means")
-        .version(3);
-pub(crate) static ZERO: Metric =
-    metric("mem.bandwidth.zero", "Bytes per second of memory set to zero by the fastest means").version(2);
-static NTWRITE: Metric =
-    metric("mem.bandwidth.ntwrite", "Bytes written per second by non-temporal stores, which pass the caches by")
-        .version(2);
-static TRIAD: Metric =
-    metric("mem.bandwidth.triad", "Bytes per second of a[i] = b[i] + s * c[i], those read and those written")
-        .version(2);
-
-pub(super) static HANDOVER: Metric = between_cpus(
-    "mem.bandwidth.handover",
-    "From one CPU's store to a cache line until another CPU's load sees it, both of those that move memory together",
-)
-.over([BYTES, CPUS])
-.only(kelvin_model::Point::new(CPUS, "all"));
+pub(crate) const ID: &str = BANDWIDTH.as_str();
 
 /// The operations in the order in which they are measured, each with its metric.
 pub(super) static MEASURED: [(Operation, &Metric); 7] = [
-    (Operation::Read, &READ),
-    (Operation::Write, &WRITE),
-    (Operation::Copy, &COPY),
-    (Operation::Fill, &FILL),
-    (Operation::Zero, &ZERO),
-    (Operation::NonTemporalWrite, &NTWRITE),
-    (Operation::Triad, &TRIAD),
+    (Operation::Read, &BANDWIDTH_READ),
+    (Operation::Write, &BANDWIDTH_WRITE),
+    (Operation::Copy, &BANDWIDTH_COPY),
+    (Operation::Fill, &BANDWIDTH_FILL),
+    (Operation::Zero, &BANDWIDTH_ZERO),
+    (Operation::NonTemporalWrite, &BANDWIDTH_NTWRITE),
+    (Operation::Triad, &BANDWIDTH_TRIAD),
 ];
 
 pub(crate) static PROBE: Probe = Probe {
-    id: ID,
+    id: BANDWIDTH.as_str(),
     summary: "Bytes per second of read, write, copy, fill, zero, non-temporal write and triad, in each level of memory",
     kind: Kind::Measure,
     method: Method {
@@ -114,8 +90,17 @@ pub(crate) static PROBE: Probe = Probe {
             "Downs: Hardware store elimination, 2020 (zeros on Intel's cores)",
         ],
     },
-    metrics: &[&READ, &WRITE, &COPY, &FILL, &ZERO, &NTWRITE, &TRIAD, &HANDOVER],
-    inputs: &[FREQUENCY.id.as_str(), latency::ID],
+    metrics: &[
+        &BANDWIDTH_READ,
+        &BANDWIDTH_WRITE,
+        &BANDWIDTH_COPY,
+        &BANDWIDTH_FILL,
+        &BANDWIDTH_ZERO,
+        &BANDWIDTH_NTWRITE,
+        &BANDWIDTH_TRIAD,
+        &BANDWIDTH_HANDOVER,
+    ],
+    inputs: &[FREQUENCY.id.as_str(), LATENCY.id.as_str()],
     cases,
     run,
     predict: limits::predict,
@@ -177,48 +162,48 @@ fn largest_set(machine: &Machine, many: bool) -> u64 {
 
 /// The case of main memory and one CPU, which every run has.
 pub(crate) fn in_memory(machine: &Machine) -> Case {
-    Case::new().with(BYTES, largest_set(machine, false)).with_word(&CPUS.name, "one")
+    Case::new().with(BYTES, largest_set(machine, false)).at(Cpus::One)
 }
 
 /// The case of one CPU that goes through memory where a set of so many bytes lies: the outermost cache if that can hold
 /// it, else main memory.
 pub(crate) fn lying_where(machine: &Machine, bytes: u64) -> Case {
     match cached_sets(machine, false).last() {
-        Some(&set) if bytes <= last_level(machine) => Case::new().with(BYTES, set).with_word(&CPUS.name, "one"),
+        Some(&set) if bytes <= last_level(machine) => Case::new().with(BYTES, set).at(Cpus::One),
         _ => in_memory(machine),
     }
 }
 
 /// The case of main memory and all CPUs, which every run on more than one has.
 pub(crate) fn in_memory_of_all(machine: &Machine) -> Option<Case> {
-    let case = || Case::new().with(BYTES, largest_set(machine, true)).with_word(&CPUS.name, "all");
+    let case = || Case::new().with(BYTES, largest_set(machine, true)).at(Cpus::All);
     (allowed(machine) > 1).then(case)
 }
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let of = |many: bool| {
-        let word = if many { "all" } else { "one" };
+        let cpus = if many { Cpus::All } else { Cpus::One };
         let mut sets = cached_sets(machine, many);
         if effort == Effort::Quick {
             sets.truncate(if many { 0 } else { 1 });
         }
         sets.retain(|&bytes| bytes < largest_set(machine, many));
         sets.push(largest_set(machine, many));
-        sets.into_iter().map(move |bytes| Case::new().with(BYTES, bytes).with_word(&CPUS.name, word))
+        sets.into_iter().map(move |bytes| Case::new().with(BYTES, bytes).at(cpus))
     };
     let all = (allowed(machine) > 1).then(|| of(true));
     of(false).chain(all.into_iter().flatten()).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let bytes = number(case, &BYTES)?;
-    let cpus = match case.word(&CPUS.name) {
-        Some("one") => vec![bench.cpu()],
-        Some("all") if bench.allowed_cpus().len() < 2 => {
+    let bytes = number(case, BYTES)?;
+    let cpus = match Cpus::of(case) {
+        Some(Cpus::One) => vec![bench.cpu()],
+        Some(Cpus::All) if bench.allowed_cpus().len() < 2 => {
             return Err(Stop::skip("needs two CPUs, and this process may use one"));
         }
-        Some("all") => bench.allowed_cpus().to_vec(),
-        other => return Err(Stop::fail(format!("the case has cpus {other:?}; one and all are known"))),
+        Some(Cpus::All) => bench.allowed_cpus().to_vec(),
+        None => return Err(Stop::fail(format!("the case needs cpus=one or cpus=all, not {case}"))),
     };
     let crew = Movers::new(bytes, cpus.len(), bench.clock())?;
     bench.together(
@@ -237,7 +222,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
             }
             ways.extend(crew.handover(bench, round)?);
             if !ways.is_empty() {
-                bench.record(&HANDOVER, ways);
+                bench.record(&BANDWIDTH_HANDOVER, ways);
             }
             Ok(())
         },
@@ -548,10 +533,10 @@ pub(super) mod tests {
         machine
     }
 
-    fn sets(machine: &Machine, effort: Effort, word: &str) -> Vec<u64> {
+    fn sets(machine: &Machine, effort: Effort, cpus: Cpus) -> Vec<u64> {
         let all = cases(machine, effort);
-        let of = all.iter().filter(|case| case.word("cpus") == Some(word));
-        of.filter_map(|case| case.integer("bytes")).collect()
+        let of = all.iter().filter(|case| Cpus::of(case) == Some(cpus));
+        of.filter_map(|case| BYTES.of(case)).collect()
     }
 
     const KIB: u64 = 1 << 10;
@@ -560,11 +545,11 @@ pub(super) mod tests {
     #[test]
     fn working_sets_lie_in_one_level_each() {
         let two = machine(2, 32 * MIB, 24 << 30);
-        assert_eq!(sets(&two, Effort::Default, "one"), [24 * KIB, 512 * KIB, 4 * MIB, 256 * MIB]);
-        assert_eq!(sets(&two, Effort::Default, "all"), [24 * KIB, 512 * KIB, 4 * MIB, 128 * MIB]);
-        assert_eq!(sets(&two, Effort::Quick, "one"), [24 * KIB, 256 * MIB]);
-        assert_eq!(sets(&two, Effort::Quick, "all"), [128 * MIB]);
-        assert!(sets(&machine(1, 32 * MIB, 24 << 30), Effort::Default, "all").is_empty());
+        assert_eq!(sets(&two, Effort::Default, Cpus::One), [24 * KIB, 512 * KIB, 4 * MIB, 256 * MIB]);
+        assert_eq!(sets(&two, Effort::Default, Cpus::All), [24 * KIB, 512 * KIB, 4 * MIB, 128 * MIB]);
+        assert_eq!(sets(&two, Effort::Quick, Cpus::One), [24 * KIB, 256 * MIB]);
+        assert_eq!(sets(&two, Effort::Quick, Cpus::All), [128 * MIB]);
+        assert!(sets(&machine(1, 32 * MIB, 24 << 30), Effort::Default, Cpus::All).is_empty());
     }
 
     #[test]
@@ -572,14 +557,14 @@ pub(super) mod tests {
         let many = machine(32, 32 * MIB, 64 << 30);
         // A quarter of a share would be 256 KiB: the second level holds that. Twice the second level fits once, not 32
         // times.
-        assert_eq!(sets(&many, Effort::Default, "one"), [24 * KIB, 512 * KIB, 2 * MIB, 256 * MIB]);
-        assert_eq!(sets(&many, Effort::Default, "all"), [24 * KIB, 512 * KIB, 8 * MIB]);
+        assert_eq!(sets(&many, Effort::Default, Cpus::One), [24 * KIB, 512 * KIB, 2 * MIB, 256 * MIB]);
+        assert_eq!(sets(&many, Effort::Default, Cpus::All), [24 * KIB, 512 * KIB, 8 * MIB]);
     }
 
     #[test]
     fn a_set_lies_in_the_outermost_cache_that_can_hold_it_or_in_memory() {
         let two = machine(2, 32 * MIB, 24 << 30);
-        assert_eq!(lying_where(&two, 32 * MIB), Case::new().with("bytes", 4 * MIB).with_word("cpus", "one"));
+        assert_eq!(lying_where(&two, 32 * MIB), Case::new().with(BYTES, 4 * MIB).at(Cpus::One));
         assert_eq!(lying_where(&two, 33 * MIB), in_memory(&two));
     }
 

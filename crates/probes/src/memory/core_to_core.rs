@@ -5,25 +5,17 @@
 
 use std::sync::Arc;
 
+use kelvin_catalogue::mem::{CORE_TO_CORE, FROM_CPU, TO_CPU};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Axis, AxisScale, Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Axis, Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::bounce::Line;
 use kelvin_sys::cpu;
 
-use super::opponent::{Opponent, SETTLE, between_cpus};
+use super::opponent::{Opponent, SETTLE};
 use crate::predict::Predicting;
 
-const FROM: Axis = Axis::new("from", "from CPU", AxisScale::Linear);
-const TO: Axis = Axis::new("to", "to CPU", AxisScale::Linear);
-
-static ONE_WAY: Metric = between_cpus(
-    "mem.core_to_core",
-    "From one CPU's store to a cache line until another CPU's load sees it: half of a round trip",
-)
-.over([FROM, TO]);
-
 pub(crate) static PROBE: Probe = Probe {
-    id: "mem.core_to_core",
+    id: CORE_TO_CORE.id.as_str(),
     summary: "A cache line bounced between each pair of CPUs, one way",
     kind: Kind::Measure,
     method: Method {
@@ -49,7 +41,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
         sources: &[NVIENNOT, ANANDTECH],
     },
-    metrics: &[&ONE_WAY],
+    metrics: &[&CORE_TO_CORE],
     inputs: &[],
     cases,
     run,
@@ -68,7 +60,7 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
         Effort::Thorough => THOROUGH_CPUS,
     });
     cpus.sort_unstable();
-    let case = |from: u32, to: u32| Case::new().with("from", from.into()).with("to", to.into());
+    let case = |from: u32, to: u32| Case::new().with(FROM_CPU, from.into()).with(TO_CPU, to.into());
     if let &[only] = cpus.as_slice() {
         // One case that says why there is none.
         return vec![case(only, only)];
@@ -118,8 +110,8 @@ fn last_level(machine: &Machine) -> &[u32] {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let of = |axis: &str| case.integer(axis).and_then(|cpu| u32::try_from(cpu).ok());
-    let (Some(from), Some(to)) = (of("from"), of("to")) else {
+    let of = |axis: Axis| axis.of(case).and_then(|cpu| u32::try_from(cpu).ok());
+    let (Some(from), Some(to)) = (of(FROM_CPU), of(TO_CPU)) else {
         return Err(Stop::fail(format!("the case needs from and to, CPU numbers, not {case}")));
     };
     if from == to {
@@ -133,7 +125,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     if allowed > MOST_CPUS {
         bench.note(format!("pairs of some of the {allowed} allowed CPUs, spread over them"));
     }
-    bench.time_parts([&ONE_WAY], |clock, trips| {
+    bench.time_parts([&CORE_TO_CORE], |clock, trips| {
         other.begin(SETTLE + trips)?;
         line.serve(SETTLE);
         let begun = clock.start();
@@ -348,8 +340,8 @@ impl Common {
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let machine = facts.machine();
-    let of = |axis: &str| case.integer(axis).and_then(|cpu| u32::try_from(cpu).ok());
-    let (Some(from), Some(to)) = (of("from"), of("to")) else {
+    let of = |axis: Axis| axis.of(case).and_then(|cpu| u32::try_from(cpu).ok());
+    let (Some(from), Some(to)) = (of(FROM_CPU), of(TO_CPU)) else {
         return Err(NoPrediction::because("the case names no two CPUs"));
     };
     let name = machine.cpu.microarchitecture.get().map(String::as_str);
@@ -406,7 +398,7 @@ mod tests {
 
     fn pairs(machine: &Machine, effort: Effort) -> Vec<(u64, u64)> {
         let cases = cases(machine, effort);
-        cases.iter().map(|case| (case.integer("from").unwrap(), case.integer("to").unwrap())).collect()
+        cases.iter().map(|case| (FROM_CPU.of(case).unwrap(), TO_CPU.of(case).unwrap())).collect()
     }
 
     #[test]
@@ -434,7 +426,7 @@ mod tests {
     fn what_cpus_share_decides_what_is_predicted() {
         let machine = machine(8);
         let facts = Facts::new(&machine, &|_, _| None);
-        let predicted = |from, to| predict(&facts, &ONE_WAY, &Case::new().with("from", from).with("to", to));
+        let predicted = |from, to| predict(&facts, &CORE_TO_CORE, &Case::new().with(FROM_CPU, from).with(TO_CPU, to));
         assert_eq!(predicted(0, 1).unwrap().value, (7.6 + 9.8) / 2.0);
         let near = predicted(0, 2).unwrap();
         assert_eq!((near.value, near.low, near.high), (19.5, 16.0 / 1.5, 34.5));

@@ -4,23 +4,15 @@
 
 use std::sync::Arc;
 
+use kelvin_catalogue::mem::{FALSE_SHARING, IncrementKind, Lines};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Axis, AxisScale, Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::bounce::{Counters, Increment, Line, Places};
 
-use super::opponent::{Opponent, SETTLE, between_cpus};
-
-const LINES: Axis = Axis::new("lines", "lines of the two words", AxisScale::Category);
-const INCREMENT: Axis = Axis::new("increment", "kind of increment", AxisScale::Category);
-
-static METRIC: Metric = between_cpus(
-    "mem.false_sharing",
-    "One increment by each of two CPUs at once, to words in the same line or 128 bytes apart",
-)
-.over([LINES, INCREMENT]);
+use super::opponent::{Opponent, SETTLE};
 
 pub(crate) static PROBE: Probe = Probe {
-    id: "mem.false_sharing",
+    id: FALSE_SHARING.id.as_str(),
     summary: "Increments by two CPUs at once, in one cache line and apart",
     kind: Kind::Measure,
     method: Method {
@@ -43,7 +35,7 @@ pub(crate) static PROBE: Probe = Probe {
             "Linux kernel documentation, kernel-hacking/false-sharing.rst",
         ],
     },
-    metrics: &[&METRIC],
+    metrics: &[&FALSE_SHARING],
     inputs: &[],
     cases,
     run,
@@ -51,23 +43,21 @@ pub(crate) static PROBE: Probe = Probe {
 };
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let increments: &[&'static str] = if effort == Effort::Quick { &["plain"] } else { &["plain", "atomic"] };
-    let case = |&increment: &&'static str| {
-        ["same", "apart"].map(|lines| Case::new().with_word("lines", lines).with_word("increment", increment))
-    };
-    increments.iter().flat_map(case).collect()
+    let increments = if effort == Effort::Quick { &[IncrementKind::Plain] } else { IncrementKind::ALL };
+    let cases = |&increment: &IncrementKind| Lines::ALL.iter().map(move |&lines| Case::new().at(lines).at(increment));
+    increments.iter().flat_map(cases).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let places = match case.word("lines") {
-        Some("same") => Places::SameLine,
-        Some("apart") => Places::Apart,
-        _ => return Err(Stop::fail(format!("the case needs lines=same or lines=apart, not {case}"))),
+    let places = match Lines::of(case) {
+        Some(Lines::Same) => Places::SameLine,
+        Some(Lines::Apart) => Places::Apart,
+        None => return Err(Stop::fail(format!("the case needs lines=same or lines=apart, not {case}"))),
     };
-    let increment = match case.word("increment") {
-        Some("plain") => Increment::Plain,
-        Some("atomic") => Increment::Atomic,
-        _ => return Err(Stop::fail(format!("the case needs increment=plain or increment=atomic, not {case}"))),
+    let increment = match IncrementKind::of(case) {
+        Some(IncrementKind::Plain) => Increment::Plain,
+        Some(IncrementKind::Atomic) => Increment::Atomic,
+        None => return Err(Stop::fail(format!("the case needs increment=plain or increment=atomic, not {case}"))),
     };
     let to = bench.peer_cpu()?;
     let (line, counters) = (Line::new()?, Counters::new(places)?);
@@ -79,7 +69,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     })?;
     bench.note(format!("CPU {} and CPU {to}", bench.cpu()));
     let mut total = 0;
-    bench.time_parts([&METRIC], |clock, times| {
+    bench.time_parts([&FALSE_SHARING], |clock, times| {
         other.begin(times)?;
         line.serve(SETTLE);
         let begun = clock.start();
@@ -113,9 +103,9 @@ mod tests {
     fn every_case_in_one_line_has_one_apart() {
         for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
             let cases = cases(&machine(), effort);
-            let count = |lines| cases.iter().filter(|case| case.word("lines") == Some(lines)).count();
-            assert_eq!(count("same"), count("apart"));
-            assert_eq!(count("same") + count("apart"), cases.len());
+            let count = |lines| cases.iter().filter(|case| Lines::of(case) == Some(lines)).count();
+            assert_eq!(count(Lines::Same), count(Lines::Apart));
+            assert_eq!(count(Lines::Same) + count(Lines::Apart), cases.len());
         }
     }
 }

@@ -8,8 +8,9 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use kelvin_catalogue::cpu::FREQUENCY;
+use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_FILL, BANDWIDTH_ZERO, FAULT_MINOR, FaultPage};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Axis, AxisScale, Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::image::resident_around;
 use kelvin_sys::mapping::{self, FileMapping, page_bytes};
@@ -21,16 +22,8 @@ use crate::os::trap::steered_returns;
 use crate::predict::Predicting;
 use crate::published;
 
-/// Id of the probe and of its metric.
-pub(crate) const ID: &str = "mem.fault.minor";
-
-const KIND: Axis = Axis::new("kind", "kind of page", AxisScale::Category);
-
-pub(crate) static METRIC: Metric =
-    Metric::duration(ID, "One page fault that needs no disk, the touch that causes it included").over([KIND]);
-
 pub(crate) static PROBE: Probe = Probe {
-    id: ID,
+    id: FAULT_MINOR.id.as_str(),
     summary: "The first touch of an anonymous, a huge, and a cached file page",
     kind: Kind::Measure,
     method: Method {
@@ -78,8 +71,8 @@ pub(crate) static PROBE: Probe = Probe {
             "lmbench lat_pagefault",
         ],
     },
-    metrics: &[&METRIC],
-    inputs: &[FREQUENCY.id.as_str(), bandwidth::ID],
+    metrics: &[&FAULT_MINOR],
+    inputs: &[FREQUENCY.id.as_str(), BANDWIDTH.as_str()],
     cases,
     run,
     predict,
@@ -97,59 +90,38 @@ const MISCOUNT: f64 = 0.01;
 /// Passes of one batch that may be left out because a page had to be read from a disk.
 const MOST_LEFT_OUT: u32 = 3;
 
-/// What is touched, by the word in the case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Touched {
-    Anonymous,
-    Huge,
-    File,
-    FileAround,
-}
+pub(crate) use kelvin_catalogue::mem::FAULT_MINOR as METRIC;
 
-impl Touched {
-    const ALL: [Self; 4] = [Self::Anonymous, Self::Huge, Self::File, Self::FileAround];
-
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Anonymous => "anonymous",
-            Self::Huge => "huge",
-            Self::File => "file",
-            Self::FileAround => "file_around",
-        }
-    }
-
-    fn of(case: &Case) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| case.word("kind") == Some(kind.word()))
-    }
-}
+#[cfg(test)]
+pub(crate) const ID: &str = FAULT_MINOR.id.as_str();
 
 /// The case of a file page that is mapped by a fault of its own.
 pub(crate) fn cached_file() -> Case {
-    Case::new().with_word("kind", Touched::File.word())
+    Case::new().at(FaultPage::File)
 }
 
 /// The case of a file page that is mapped together with those around it.
 pub(crate) fn cached_file_around() -> Case {
-    Case::new().with_word("kind", Touched::FileAround.word())
+    Case::new().at(FaultPage::FileAround)
 }
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let offers_huge = machine.memory.transparent_huge_pages.get().is_none_or(|mode| mode != "never");
-    let wanted = |kind: &Touched| match kind {
-        Touched::Huge => offers_huge,
-        Touched::FileAround => effort > Effort::Quick,
+    let wanted = |kind: &FaultPage| match kind {
+        FaultPage::Huge => offers_huge,
+        FaultPage::FileAround => effort > Effort::Quick,
         _ => true,
     };
-    Touched::ALL.into_iter().filter(wanted).map(|kind| Case::new().with_word("kind", kind.word())).collect()
+    FaultPage::ALL.iter().copied().filter(wanted).map(|page| Case::new().at(page)).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let kind =
-        Touched::of(case).ok_or_else(|| Stop::fail("the case needs kind=anonymous, huge, file or file_around"))?;
+        FaultPage::of(case).ok_or_else(|| Stop::fail("the case needs kind=anonymous, huge, file or file_around"))?;
     let mut subject = Subject::make(kind, bench)?;
     subject.settle(bench)?;
     let (mut expected, mut counted) = (0, 0);
-    bench.time_parts([&METRIC], |clock, faults| {
+    bench.time_parts([&FAULT_MINOR], |clock, faults| {
         let batch = subject.fault(clock, faults)?;
         expected += faults;
         counted += batch.faults;
@@ -181,7 +153,7 @@ struct Touches {
 /// Memory to be touched, and how.
 struct Subject {
     memory: Memory,
-    kind: Touched,
+    kind: FaultPage,
     /// Bytes from one touch to the next.
     step: usize,
     /// Touches that all of it takes.
@@ -196,24 +168,26 @@ enum Memory {
 }
 
 impl Subject {
-    fn make(kind: Touched, bench: &Bench<'_>) -> Result<Self, Stop> {
+    fn make(kind: FaultPage, bench: &Bench<'_>) -> Result<Self, Stop> {
         let page = page_bytes();
         let (memory, step, touches, touches_per_fault) = match kind {
-            Touched::Anonymous => (Memory::Anonymous(Arena::map(MOST_PAGES * page, Pages::Base)?), page, MOST_PAGES, 1),
-            Touched::Huge if page != 4096 => {
+            FaultPage::Anonymous => {
+                (Memory::Anonymous(Arena::map(MOST_PAGES * page, Pages::Base)?), page, MOST_PAGES, 1)
+            }
+            FaultPage::Huge if page != 4096 => {
                 return Err(Stop::skip(format!(
                     "needs base pages of 4096 bytes, of which a huge page is 2 MiB; here they have {page}"
                 )));
             }
-            Touched::Huge => {
+            FaultPage::Huge => {
                 let arena = Arena::map(MOST_HUGE_PAGES * HUGE_BYTES, Pages::Huge)?;
                 (Memory::Anonymous(arena), HUGE_BYTES / 2, 2 * MOST_HUGE_PAGES, 2)
             }
-            Touched::File => {
+            FaultPage::File => {
                 let mapping = FileMapping::page_by_page(&cached_pages(bench)?, MOST_PAGES * page)?;
                 (Memory::Mapped(mapping), page, MOST_PAGES, 1)
             }
-            Touched::FileAround => {
+            FaultPage::FileAround => {
                 let mapping = FileMapping::whole(&cached_pages(bench)?, MOST_PAGES * page)?;
                 (Memory::Mapped(mapping), page, MOST_PAGES, 1)
             }
@@ -231,14 +205,14 @@ impl Subject {
         let nanoseconds = bench.nanoseconds(pass.ticks);
         let mut note = format!("{} faults by getrusage for {} touches", pass.faults, pass.pages);
         match self.kind {
-            Touched::Huge => {
+            FaultPage::Huge => {
                 let huge = self.huge_bytes()?;
                 note.push_str(&format!(
                     ", one in each half of {MOST_HUGE_PAGES} huge pages; by smaps {huge} of {} bytes are in huge pages",
                     MOST_HUGE_PAGES * HUGE_BYTES
                 ));
             }
-            Touched::FileAround => {
+            FaultPage::FileAround => {
                 self.touches_per_fault = (pass.pages as f64 / pass.faults as f64).round().max(1.0) as u64;
                 note.push_str(&format!(
                     ": fault-around maps {} pages a fault, in a trial {:.0} ns a page",
@@ -246,7 +220,7 @@ impl Subject {
                     nanoseconds / pass.pages as f64
                 ));
             }
-            Touched::Anonymous | Touched::File => note.push_str(", a page each"),
+            FaultPage::Anonymous | FaultPage::File => note.push_str(", a page each"),
         }
         bench.note(note);
         Ok(())
@@ -361,11 +335,11 @@ const FRESH: f64 = 1.0;
 const MEASURED: f64 = 1.25;
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    match Touched::of(case).ok_or_else(|| NoPrediction::because(format!("no prediction is made for {case}")))? {
-        Touched::File => cached(facts),
-        Touched::FileAround => around(facts),
-        Touched::Anonymous => fresh(facts, page_bytes()),
-        Touched::Huge => fresh(facts, HUGE_BYTES),
+    match FaultPage::of(case).ok_or_else(|| NoPrediction::because(format!("no prediction is made for {case}")))? {
+        FaultPage::File => cached(facts),
+        FaultPage::FileAround => around(facts),
+        FaultPage::Anonymous => fresh(facts, page_bytes()),
+        FaultPage::Huge => fresh(facts, HUGE_BYTES),
     }
 }
 
@@ -402,9 +376,9 @@ fn cached(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
 
 /// A fault that maps a fresh page: the fault of a cached one, and clearing it at the rate at which memory takes zeros.
 fn fresh(facts: &Facts<'_>, bytes: usize) -> Result<Prediction, NoPrediction> {
-    let trap = facts.measured(&METRIC, &cached_file())?;
-    let zero = facts.measured(&bandwidth::ZERO, &bandwidth::in_memory(facts.machine()))?;
-    let fill = facts.measured(&bandwidth::FILL, &bandwidth::in_memory(facts.machine()))?;
+    let trap = facts.measured(&FAULT_MINOR, &cached_file())?;
+    let zero = facts.measured(&BANDWIDTH_ZERO, &bandwidth::in_memory(facts.machine()))?;
+    let fill = facts.measured(&BANDWIDTH_FILL, &bandwidth::in_memory(facts.machine()))?;
     let frequency = published::frequency(facts)?;
     let steered = steered_returns(facts, RETURNS_OF_FRESH)?;
     let added = steered.as_ref().map_or(0.0, |input| input.value * 1e9 / frequency.value);
@@ -434,7 +408,7 @@ pub(crate) const AROUND: &str = "Linux mm/memory.c: fault_around_pages is 65536 
 
 /// A fault that maps the pages around: more than one that maps a single page, less than as many of those.
 fn around(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
-    let one = facts.measured(&METRIC, &cached_file())?;
+    let one = facts.measured(&FAULT_MINOR, &cached_file())?;
     let most = one.value * PAGES_AROUND;
     let value = (one.value * most).sqrt();
     Ok(Predicting::between(Basis::Derived, value, one.value / AROUND_SPREAD, most * AROUND_SPREAD)
@@ -461,7 +435,7 @@ mod tests {
     #[test]
     fn a_fault_of_a_cached_page_is_exception_and_work_and_steered_returns() {
         facts_about(&[("cpu.frequency", Some(4e9))], |facts| {
-            let file = predict(facts, &METRIC, &cached_file()).unwrap();
+            let file = predict(facts, &FAULT_MINOR, &cached_file()).unwrap();
             // 1045 cycles are 80.7 % of 1294.9 at 4 GHz
             assert!((file.value - 323.7).abs() < 0.1, "{}", file.value);
             assert!((file.high / file.value - SPREAD).abs() < 1e-9);
@@ -472,50 +446,49 @@ mod tests {
             Mitigation { vulnerability: "spec_rstack_overflow".into(), status: "Mitigation: Safe RET".into() };
         machine.cpu.mitigations = Fact::known(vec![safe_ret], "a test");
         let measured = |_: &str, _: &Case| Some(MeasuredValue { value: 1e9, half_width: 0.0 });
-        let steered = predict(&Facts::new(&machine, &measured), &METRIC, &cached_file()).unwrap();
+        let steered = predict(&Facts::new(&machine, &measured), &FAULT_MINOR, &cached_file()).unwrap();
         // 40 mispredictions, of 10 to 30 cycles on every core of the table.
         let added = steered.value - 1294.9;
         assert!((400.0..=1200.0).contains(&added), "{added}");
         assert!(steered.derivation.contains("40 steered returns"), "{}", steered.derivation);
-        facts_about(&[], |facts| assert!(predict(facts, &METRIC, &cached_file()).is_err()));
+        facts_about(&[], |facts| assert!(predict(facts, &FAULT_MINOR, &cached_file()).is_err()));
     }
 
     #[test]
     fn a_fresh_page_is_a_fault_and_its_zeros() {
         let known = [
             ("cpu.frequency", Some(4e9)),
-            ("mem.fault.minor", Some(1000.0)),
-            ("mem.bandwidth.zero", Some(80e9)),
-            ("mem.bandwidth.fill", Some(40e9)),
+            (FAULT_MINOR.id.as_str(), Some(1000.0)),
+            (BANDWIDTH_ZERO.id.as_str(), Some(80e9)),
+            (BANDWIDTH_FILL.id.as_str(), Some(40e9)),
         ];
         facts_about(&known, |facts| {
-            let predicted =
-                |kind: Touched| predict(facts, &METRIC, &Case::new().with_word("kind", kind.word())).unwrap();
-            let anonymous = predicted(Touched::Anonymous);
+            let predicted = |kind: FaultPage| predict(facts, &FAULT_MINOR, &Case::new().at(kind)).unwrap();
+            let anonymous = predicted(FaultPage::Anonymous);
             assert!((anonymous.value - 1051.2).abs() < 0.1, "{}", anonymous.value);
             assert!(anonymous.low < 900.0 && (anonymous.high - 1.25 * 2102.4).abs() < 0.1, "{anonymous:?}");
             // 2 MiB in 26.2 us of zeros, or 52.4 us of other bytes.
-            let huge = predicted(Touched::Huge);
+            let huge = predicted(FaultPage::Huge);
             assert!((huge.value - 27_214.4).abs() < 0.1, "{}", huge.value);
             assert!((huge.high - 1.25 * 54_428.8).abs() < 0.1, "{}", huge.high);
-            let around = predicted(Touched::FileAround);
+            let around = predicted(FaultPage::FileAround);
             assert_eq!(around.value, 4000.0);
             assert!(around.low < 1000.0 && around.high > 16_000.0);
         });
-        let anonymous = Case::new().with_word("kind", "anonymous");
-        facts_about(&known[..2], |facts| assert!(predict(facts, &METRIC, &anonymous).is_err()));
+        let anonymous = Case::new().at(FaultPage::Anonymous);
+        facts_about(&known[..2], |facts| assert!(predict(facts, &FAULT_MINOR, &anonymous).is_err()));
     }
 
     #[test]
     fn a_machine_without_huge_pages_has_no_case_of_them() {
         let mut machine = machine();
-        let words = |machine: &Machine, effort| -> Vec<&'static str> {
-            cases(machine, effort).iter().filter_map(|case| case.word("kind")).collect()
+        let pages = |machine: &Machine, effort| -> Vec<FaultPage> {
+            cases(machine, effort).iter().filter_map(FaultPage::of).collect()
         };
-        assert_eq!(words(&machine, Effort::Default), ["anonymous", "huge", "file", "file_around"]);
-        assert_eq!(words(&machine, Effort::Quick), ["anonymous", "huge", "file"]);
+        assert_eq!(pages(&machine, Effort::Default), FaultPage::ALL);
+        assert_eq!(pages(&machine, Effort::Quick), [FaultPage::Anonymous, FaultPage::Huge, FaultPage::File]);
         machine.memory.transparent_huge_pages = Fact::known("never".into(), "a test");
-        assert_eq!(words(&machine, Effort::Default), ["anonymous", "file", "file_around"]);
+        assert_eq!(pages(&machine, Effort::Default), [FaultPage::Anonymous, FaultPage::File, FaultPage::FileAround]);
     }
 
     #[test]

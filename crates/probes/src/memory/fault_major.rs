@@ -7,11 +7,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kelvin_catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, ReadAhead, STEP};
 use kelvin_file::{Order, Requests, noise};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{
-    Axis, AxisScale, Basis, Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment,
-};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::room;
 use kelvin_sys::mapping::{FileMapping, cached_pages, drop_cached, page_bytes};
@@ -21,21 +20,9 @@ use super::fault;
 use crate::file::device;
 use crate::predict::Predicting;
 
-const READ_AHEAD: Axis = Axis::new("read_ahead", "read-ahead", AxisScale::Category);
-const STEP: Axis = Axis::new("step_bytes", "bytes from touch to touch", AxisScale::Bytes);
-
 /// The disk is the point: samples count as found, and going to the disk is no disturbance.
-static METRIC: Metric =
-    Metric::duration("mem.fault.major", "The first touch of a page of a mapped file that is not in memory")
-        .over([READ_AHEAD, STEP])
-        .headline(Treatment::AsFound)
-        .overhead(Overhead::None)
-        .canaries(Canaries::NONE)
-        .contaminants(Tags::NONE)
-        .not_in_cycles();
-
 pub(crate) static PROBE: Probe = Probe {
-    id: "mem.fault.major",
+    id: FAULT_MAJOR.id.as_str(),
     summary: "The touch of a mapped file page that must come from the disk, with and without read-ahead",
     kind: Kind::Measure,
     method: Method {
@@ -65,8 +52,8 @@ pub(crate) static PROBE: Probe = Probe {
             "The study of 2011 that the reference machine zenbook-2011 stands for: one touch in 16 MiB of a mapping of 4 GiB",
         ],
     },
-    metrics: &[&METRIC],
-    inputs: &[fault::ID, device::ID],
+    metrics: &[&FAULT_MAJOR],
+    inputs: &[FAULT_MINOR.id.as_str(), device::ID],
     cases,
     run,
     predict,
@@ -92,26 +79,25 @@ const PAUSE: Duration = Duration::from_millis(1);
 const MISCOUNT: f64 = 0.01;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let case =
-        |read_ahead, step: usize| Case::new().with_word("read_ahead", read_ahead).with("step_bytes", step as u64);
+    let case = |read_ahead: ReadAhead, step: usize| Case::new().at(read_ahead).with(STEP, step as u64);
     let page = page_bytes();
-    let mut cases = vec![case("on", LONG_STEP), case("off", page)];
+    let mut cases = vec![case(ReadAhead::On, LONG_STEP), case(ReadAhead::Off, page)];
     if effort > Effort::Quick {
-        cases.push(case("on", page));
+        cases.push(case(ReadAhead::On, page));
     }
     cases
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let step = case.integer("step_bytes").map(|step| step as usize).filter(|step| step.is_multiple_of(page_bytes()));
-    let order = match (case.word("read_ahead"), step) {
-        (Some("on"), Some(step)) if step == page_bytes() => None,
-        (Some("on"), Some(step)) if step > 0 && step < FILE_BYTES => Some(in_steps(step)),
-        (Some("off"), Some(step)) if step == page_bytes() => Some(shuffled(FILE_BYTES / step, bench.seed())),
+    let step = STEP.of(case).map(|step| step as usize).filter(|step| step.is_multiple_of(page_bytes()));
+    let order = match (ReadAhead::of(case), step) {
+        (Some(ReadAhead::On), Some(step)) if step == page_bytes() => None,
+        (Some(ReadAhead::On), Some(step)) if step > 0 && step < FILE_BYTES => Some(in_steps(step)),
+        (Some(ReadAhead::Off), Some(step)) if step == page_bytes() => Some(shuffled(FILE_BYTES / step, bench.seed())),
         _ => return Err(Stop::fail(format!("there is no order of touches for the case {case}"))),
     };
     let path = cold_file(bench.scratch())?;
-    let mut cold = Cold { read_ahead: case.word("read_ahead") == Some("on"), path, mapping: None };
+    let mut cold = Cold { read_ahead: ReadAhead::of(case) == Some(ReadAhead::On), path, mapping: None };
     let proof = cold.renew()?;
     match order {
         Some(order) => one_by_one(bench, cold, &order, &proof),
@@ -127,7 +113,7 @@ fn one_by_one(bench: &mut Bench<'_>, mut cold: Cold, order: &[usize], proof: &st
     bench.note(format!("{proof}; a first touch was {} major fault and left {read} pages in memory", trial.major));
     let mut places = order[1..].iter();
     let (mut touches, mut single) = (0u64, 0u64);
-    bench.time_each([&METRIC], |clock| {
+    bench.time_each([&FAULT_MAJOR], |clock| {
         let place = loop {
             match places.next() {
                 Some(&place) if cold.is_absent(place)? => break place,
@@ -167,7 +153,7 @@ fn in_a_row(bench: &mut Bench<'_>, mut cold: Cold, proof: &str) -> Result<(), St
         "{proof}; {ROW_PAGES} pages in a row took {} major and {} minor faults in a trial",
         trial.major, trial.minor
     ));
-    bench.time_each([&METRIC], |clock| {
+    bench.time_each([&FAULT_MAJOR], |clock| {
         cold.renew()?;
         let row = rows.next().unwrap_or(0);
         let touched = cold.touch(clock, row * row_bytes, ROW_PAGES)?;
@@ -283,8 +269,8 @@ fn shuffled(pages: usize, seed: u64) -> Vec<usize> {
 }
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let minor = facts.measured(&fault::METRIC, &fault::cached_file())?;
-    if case.word("read_ahead") != Some("off") {
+    let minor = facts.measured(&FAULT_MINOR, &fault::cached_file())?;
+    if ReadAhead::of(case) != Some(ReadAhead::Off) {
         return Err(NoPrediction::because(format!(
             "it is a minor fault ({:.0} ns in this run) plus the device's read of what is read around it, and how much that \
              is, the kernel does not state",
@@ -321,7 +307,7 @@ mod tests {
 
     #[test]
     fn the_seed_case_is_part_of_every_run() {
-        let seed = Case::new().with_word("read_ahead", "on").with("step_bytes", 16 << 20);
+        let seed = Case::new().at(ReadAhead::On).with(STEP, 16 << 20);
         for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
             assert!(cases(&machine(), effort).contains(&seed));
         }
@@ -329,14 +315,19 @@ mod tests {
 
     #[test]
     fn a_major_fault_is_a_minor_one_and_a_read() {
-        let known = [(fault::ID, Some(300.0)), ("file.device.latency", Some(50_000.0))];
+        let known = [(FAULT_MINOR.id.as_str(), Some(300.0)), (device::LATENCY.id.as_str(), Some(50_000.0))];
         facts_about(&known, |facts| {
-            let of = |read_ahead, step: usize| {
-                let case = Case::new().with_word("read_ahead", read_ahead).with("step_bytes", step as u64);
-                predict(facts, &METRIC, &case)
+            let of = |read_ahead: ReadAhead, step: usize| {
+                let case = Case::new().at(read_ahead).with(STEP, step as u64);
+                predict(facts, &FAULT_MAJOR, &case)
             };
-            assert_eq!(of("off", page_bytes()).unwrap().value, 50_300.0);
-            assert!(of("on", LONG_STEP).unwrap_err().0.starts_with("it is a minor fault (300 ns in this run) plus"));
+            assert_eq!(of(ReadAhead::Off, page_bytes()).unwrap().value, 50_300.0);
+            assert!(
+                of(ReadAhead::On, LONG_STEP)
+                    .unwrap_err()
+                    .0
+                    .starts_with("it is a minor fault (300 ns in this run) plus")
+            );
         });
     }
 }

@@ -4,25 +4,19 @@
 //! cost of loads that do not depend on each other, of which a core waits for many at a time.
 
 use kelvin_catalogue::cpu::FREQUENCY;
+use kelvin_catalogue::mem::{BYTES, LATENCY, PageSize};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::memory::Ring;
 
-use super::axes::{BYTES, PAGES, check_pages, number, obtained, page_words, pages};
+use super::axes::{check_pages, number, obtained, page_sizes, pages};
 use super::{allowance, published as hierarchy};
 use crate::predict::Predicting;
 use crate::published;
 
 /// Id of the probe and of its metric.
-pub(crate) const ID: &str = "mem.latency";
-
-pub(crate) static METRIC: Metric =
-    Metric::duration(ID, "A load at the address that the load before it returned, random over the working set")
-        .over([PAGES, BYTES])
-        .baseline();
-
 pub(crate) static PROBE: Probe = Probe {
-    id: ID,
+    id: LATENCY.id.as_str(),
     summary: "Latency of dependent loads by working set, in random order, with 4 KiB and with huge pages",
     kind: Kind::Measure,
     method: Method {
@@ -52,7 +46,7 @@ pub(crate) static PROBE: Probe = Probe {
             "Sattolo, An algorithm to generate a random cyclic permutation, Information Processing Letters 22 (1986)",
         ],
     },
-    metrics: &[&METRIC],
+    metrics: &[&LATENCY],
     inputs: &[FREQUENCY.id.as_str()],
     cases,
     run,
@@ -72,10 +66,10 @@ const FINE: u64 = 4 * MIB;
 const SMALLEST_HUGE: u64 = 2 * MIB;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let case = |pages: &'static str, bytes: u64| Case::new().with_word("pages", pages).with("bytes", bytes);
-    let base = base_sizes(machine, effort).into_iter().map(|bytes| case("base", bytes));
-    let huge = if page_words(machine).contains(&"huge") { huge_sizes(machine, effort) } else { Vec::new() };
-    base.chain(huge.into_iter().map(|bytes| case("huge", bytes))).collect()
+    let case = |pages: PageSize, bytes: u64| Case::new().at(pages).with(BYTES, bytes);
+    let base = base_sizes(machine, effort).into_iter().map(|bytes| case(PageSize::Base, bytes));
+    let huge = if page_sizes(machine).contains(&PageSize::Huge) { huge_sizes(machine, effort) } else { Vec::new() };
+    base.chain(huge.into_iter().map(|bytes| case(PageSize::Huge, bytes))).collect()
 }
 
 /// The largest working set: what is allowed, less the sixteenth that building a ring takes beside it, as a power of two.
@@ -86,7 +80,7 @@ pub(super) fn largest(machine: &Machine) -> u64 {
 
 /// The case of main memory: the largest working set in base pages, which every run has.
 pub(super) fn in_memory(machine: &Machine) -> Case {
-    Case::new().with_word(&PAGES.name, "base").with(BYTES, largest(machine))
+    Case::new().at(PageSize::Base).with(BYTES, largest(machine))
 }
 
 /// Powers of two, and from 16 KiB to twice the last-level cache one and a half times them; in a quick run
@@ -122,12 +116,12 @@ fn huge_sizes(machine: &Machine, effort: Effort) -> Vec<u64> {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let bytes = number(case, &BYTES)?;
+    let bytes = number(case, BYTES)?;
     let pages = pages(case)?;
     let mut ring = obtained(bytes + bytes / 16, Ring::new(bytes, pages, bench.seed()))?;
     bench.note(check_pages(ring.arena(), pages)?);
     settle(&mut ring);
-    bench.time(&METRIC, |loads| {
+    bench.time(&LATENCY, |loads| {
         ring.chase(loads);
         Ok(())
     })
@@ -206,7 +200,7 @@ impl Served {
 }
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let bytes = case.integer("bytes").ok_or_else(|| NoPrediction::because("the case has no bytes"))?;
+    let bytes = BYTES.of(case).ok_or_else(|| NoPrediction::because("the case has no bytes"))?;
     let frequency = published::frequency(facts)?;
     let levels = levels(facts, bytes, &frequency)?;
     let shares = shares(&levels, bytes);
@@ -215,7 +209,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     };
     let (least, value) = (of(0), of(1));
     let farthest = levels.last().map_or(value, |level| level.nanoseconds[2]);
-    let base = case.word("pages") == Some("base");
+    let base = PageSize::of(case) == Some(PageSize::Base);
     let in_memory = levels.last().is_some_and(|level| level.bytes == u64::MAX);
     // Beyond the caches the page tables' own entries may have to come from memory: one more access.
     let translation = match (base, in_memory) {
@@ -325,23 +319,23 @@ mod tests {
         let machine = zen2();
         let measured = |_: &str, _: &Case| Some(MeasuredValue { value: 4e9, half_width: 0.0 });
         let facts = Facts::new(&machine, &measured);
-        let at = |bytes, pages| predict(&facts, &METRIC, &Case::new().with("bytes", bytes).with_word("pages", pages));
-        assert_eq!(at(16 * KIB, "base").unwrap().value, 1.0);
+        let at = |bytes, pages: PageSize| predict(&facts, &LATENCY, &Case::new().with(BYTES, bytes).at(pages));
+        assert_eq!(at(16 * KIB, PageSize::Base).unwrap().value, 1.0);
         // Half of 64 KiB in L1: (4 + 12) / 2 cycles at 4 GHz.
-        let half = at(64 * KIB, "base").unwrap();
+        let half = at(64 * KIB, PageSize::Base).unwrap();
         assert_eq!(half.value, 2.0);
         assert_eq!(half.derivation, "0.50 x 4 cycles / 4.000 GHz L1 + 0.50 x 12 cycles / 4.000 GHz L2 = 2.00 ns");
         assert!((half.high - 3.15).abs() < 1e-9, "{}", half.high);
         // 1/32 in L1, 15/32 in L2, half in L3.
-        let third = at(MIB, "huge").unwrap();
+        let third = at(MIB, PageSize::Huge).unwrap();
         assert!((third.value - (4.0 / 32.0 + 12.0 * 15.0 / 32.0 + 40.0 / 2.0) / 4.0).abs() < 1e-12);
         assert!((third.high - 10.5).abs() < 1e-9);
-        assert!((at(MIB, "base").unwrap().high - 49.0 / 4.0 * 1.05).abs() < 1e-9);
+        assert!((at(MIB, PageSize::Base).unwrap().high - 49.0 / 4.0 * 1.05).abs() < 1e-9);
         // Three quarters in main memory, 113 to 134 ns; base pages wait for one more access at most.
-        let memory = at(64 * MIB, "huge").unwrap();
+        let memory = at(64 * MIB, PageSize::Huge).unwrap();
         assert!((memory.value - (0.75 * (113.0f64 * 134.0).sqrt() + 2.5)).abs() < 0.3, "{memory:?}");
         assert!((memory.high - 134.0 * 1.05).abs() < 1e-9 && memory.low > 0.7 * 113.0, "{memory:?}");
-        assert!((at(64 * MIB, "base").unwrap().high - 268.0 * 1.05).abs() < 1e-9);
+        assert!((at(64 * MIB, PageSize::Base).unwrap().high - 268.0 * 1.05).abs() < 1e-9);
     }
 
     #[test]

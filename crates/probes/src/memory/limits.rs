@@ -1,11 +1,11 @@
 //! What bandwidth should be: widths of caches, lines outstanding, and the peak of the memory channels.
 
+use kelvin_catalogue::mem::{BANDWIDTH_HANDOVER, BYTES, Cpus, LATENCY, PageSize};
 use kelvin_harness::Facts;
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::kernels::bandwidth::Operation;
 
-use super::axes::{BYTES, CPUS, PAGES};
-use super::bandwidth::{HANDOVER, MEASURED, allowed, data_caches};
+use super::bandwidth::{MEASURED, allowed, data_caches};
 use super::widths::widths;
 use super::{latency, published as hierarchy};
 use crate::predict::Predicting;
@@ -26,15 +26,15 @@ const LINE: f64 = 64.0;
 
 /// The limit of one operation at one working set.
 pub(super) fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    if metric.id == HANDOVER.id {
+    if metric.id == BANDWIDTH_HANDOVER.id {
         return Err(NoPrediction::because(
             "what the CPUs share is what it is there to tell; mem.core_to_core predicts it from what the machine reports",
         ));
     }
-    let bytes = case.integer(&BYTES.name).ok_or_else(|| NoPrediction::because("the case has no bytes"))?;
+    let bytes = BYTES.of(case).ok_or_else(|| NoPrediction::because("the case has no bytes"))?;
     let measured = MEASURED.iter().find(|(_, of)| of.id == metric.id);
     let &(operation, _) = measured.ok_or_else(|| NoPrediction::because("no operation has this metric"))?;
-    let cpus = if case.word(&CPUS.name) == Some("all") { allowed(facts.machine()) } else { 1 };
+    let cpus = if Cpus::of(case) == Some(Cpus::All) { allowed(facts.machine()) } else { 1 };
     let caches = data_caches(facts.machine());
     let level = caches.iter().find(|cache| bytes <= cache.bytes).map_or(u32::MAX, |cache| cache.level);
     match level {
@@ -110,7 +110,7 @@ fn by_outstanding(facts: &Facts<'_>, bytes: u64, cpus: u64, in_memory: bool) -> 
             "how many lines this core can wait for at a time is not in the table of published figures",
         )
     })?;
-    let latency = facts.measured(&latency::METRIC, &latency_case(facts.machine(), bytes, in_memory))?;
+    let latency = facts.measured(&LATENCY, &latency_case(facts.machine(), bytes, in_memory))?;
     let value = cpus as f64 * lines * LINE / latency.value * 1e9;
     Ok(Predicting::within_factor(Basis::Derived, value, OF_OUTSTANDING)
         .formula("Little's law: CPUs x lines outstanding x 64 B / latency")
@@ -128,7 +128,7 @@ fn latency_case(machine: &Machine, bytes: u64, in_memory: bool) -> Case {
     if in_memory {
         return latency::in_memory(machine);
     }
-    Case::new().with_word(&PAGES.name, "base").with(BYTES, 1 << bytes.max(1).ilog2())
+    Case::new().at(PageSize::Base).with(BYTES, 1 << bytes.max(1).ilog2())
 }
 
 /// The peak of the memory channels, less the bytes on the bus that do not count: lines read before they are written.
@@ -159,17 +159,18 @@ fn by_peak(facts: &Facts<'_>, operation: Operation) -> Option<Prediction> {
 mod tests {
     use super::*;
     use crate::memory::bandwidth::tests::machine;
+    use kelvin_catalogue::cpu::FREQUENCY;
+    use kelvin_catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD, BANDWIDTH_WRITE};
     use kelvin_harness::MeasuredValue;
     use kelvin_model::Fact;
 
     /// What is predicted for an operation on a machine of 4 GHz and 100 ns to any level.
-    fn predicted(machine: &Machine, metric: &str, bytes: u64, cpus: &'static str) -> Result<Prediction, NoPrediction> {
+    fn predicted(machine: &Machine, metric: &Metric, bytes: u64, cpus: Cpus) -> Result<Prediction, NoPrediction> {
         let measured = |id: &str, _: &Case| {
-            let value = if id == "cpu.frequency" { 4e9 } else { 100.0 };
+            let value = if id == FREQUENCY.id.as_str() { 4e9 } else { 100.0 };
             Some(MeasuredValue { value, half_width: 0.0 })
         };
-        let (_, metric) = MEASURED.iter().find(|(_, of)| of.id == *metric).unwrap();
-        let case = Case::new().with("bytes", bytes).with_word("cpus", cpus);
+        let case = Case::new().with(BYTES, bytes).at(cpus);
         predict(&Facts::new(machine, &measured), metric, &case)
     }
 
@@ -183,50 +184,50 @@ mod tests {
     fn caches_are_as_wide_as_published() {
         let machine = zen5();
         let value = |metric, bytes, cpus| predicted(&machine, metric, bytes, cpus).unwrap().value;
-        assert_eq!(value("mem.bandwidth.read", 24 << 10, "one"), 512e9);
-        assert_eq!(value("mem.bandwidth.write", 24 << 10, "all"), 512e9);
-        assert_eq!(value("mem.bandwidth.triad", 24 << 10, "one"), 768e9);
-        assert_eq!(value("mem.bandwidth.copy", 512 << 10, "one"), 256e9);
-        assert!(predicted(&machine, "mem.bandwidth.ntwrite", 24 << 10, "one").is_err());
+        assert_eq!(value(&BANDWIDTH_READ, 24 << 10, Cpus::One), 512e9);
+        assert_eq!(value(&BANDWIDTH_WRITE, 24 << 10, Cpus::All), 512e9);
+        assert_eq!(value(&BANDWIDTH_TRIAD, 24 << 10, Cpus::One), 768e9);
+        assert_eq!(value(&BANDWIDTH_COPY, 512 << 10, Cpus::One), 256e9);
+        assert!(predicted(&machine, &BANDWIDTH_NTWRITE, 24 << 10, Cpus::One).is_err());
     }
 
     #[test]
     fn memory_is_limited_by_the_channels_where_they_are_known() {
         let mut machine = zen5();
-        let at = |machine: &Machine, metric| predicted(machine, metric, 256 << 20, "all");
-        assert!(at(&machine, "mem.bandwidth.ntwrite").is_err());
+        let at = |machine: &Machine, metric| predicted(machine, metric, 256 << 20, Cpus::All);
+        assert!(at(&machine, &BANDWIDTH_NTWRITE).is_err());
         machine.memory.peak_bytes_per_second = Fact::known(120e9, "a test");
         // Whatever the lines outstanding allow, no more than the channels carry: the bus moves four bytes for three that
         // count in a triad, and two for one in a write.
-        assert!(at(&machine, "mem.bandwidth.read").unwrap().value <= 120e9);
-        assert!(at(&machine, "mem.bandwidth.triad").unwrap().value <= 90e9);
-        assert_eq!(by_peak_value(&machine, "mem.bandwidth.triad"), 90e9);
-        assert_eq!(by_peak_value(&machine, "mem.bandwidth.write"), 60e9);
-        assert_eq!(at(&machine, "mem.bandwidth.ntwrite").unwrap().value, 120e9);
+        assert!(at(&machine, &BANDWIDTH_READ).unwrap().value <= 120e9);
+        assert!(at(&machine, &BANDWIDTH_TRIAD).unwrap().value <= 90e9);
+        assert_eq!(by_peak_value(&machine, &BANDWIDTH_TRIAD), 90e9);
+        assert_eq!(by_peak_value(&machine, &BANDWIDTH_WRITE), 60e9);
+        assert_eq!(at(&machine, &BANDWIDTH_NTWRITE).unwrap().value, 120e9);
     }
 
-    fn by_peak_value(machine: &Machine, metric: &str) -> f64 {
-        let (operation, _) = MEASURED.iter().find(|(_, of)| of.id == *metric).unwrap();
+    fn by_peak_value(machine: &Machine, metric: &Metric) -> f64 {
+        let (operation, _) = MEASURED.iter().find(|(_, of)| *of == metric).unwrap();
         by_peak(&Facts::new(machine, &|_, _| None), *operation).unwrap().value
     }
 
     #[test]
     fn lines_outstanding_over_latency_are_the_limit_of_one_cpu() {
         let mut machine = machine(2, 16 << 20, 24 << 30);
-        let at = |machine: &Machine, cpus| predicted(machine, "mem.bandwidth.copy", 256 << 20, cpus);
+        let at = |machine: &Machine, cpus| predicted(machine, &BANDWIDTH_COPY, 256 << 20, cpus);
         machine.cpu.microarchitecture = Fact::known("Sapphire Rapids".into(), "a test");
         // 16 lines of 64 bytes in 100 ns.
-        assert!((at(&machine, "one").unwrap().value - 10.24e9).abs() < 1.0);
-        assert!((at(&machine, "all").unwrap().value - 20.48e9).abs() < 1.0);
+        assert!((at(&machine, Cpus::One).unwrap().value - 10.24e9).abs() < 1.0);
+        assert!((at(&machine, Cpus::All).unwrap().value - 20.48e9).abs() < 1.0);
         machine.cpu.microarchitecture = Fact::known("Zen 9".into(), "a test");
-        assert!(at(&machine, "one").unwrap_err().0.contains("no row for Zen 9"));
+        assert!(at(&machine, Cpus::One).unwrap_err().0.contains("no row for Zen 9"));
     }
 
     #[test]
     fn a_working_set_is_set_beside_the_latency_of_its_level() {
         let machine = zen5();
         let case = |bytes, in_memory| latency_case(&machine, bytes, in_memory);
-        assert_eq!(case(6 << 20, false), Case::new().with_word("pages", "base").with("bytes", 4 << 20));
-        assert_eq!(case(128 << 20, true), Case::new().with_word("pages", "base").with("bytes", 256 << 20));
+        assert_eq!(case(6 << 20, false), Case::new().at(PageSize::Base).with(BYTES, 4 << 20));
+        assert_eq!(case(128 << 20, true), Case::new().at(PageSize::Base).with(BYTES, 256 << 20));
     }
 }

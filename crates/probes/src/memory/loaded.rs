@@ -5,32 +5,20 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use kelvin_catalogue::mem::{BYTES, INJECTED, LOADED, LOADED_BANDWIDTH, LOADED_LATENCY};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Axis, AxisScale, Better, Case, Machine, Metric, NoPrediction, Prediction, Treatment, Unit};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::cpu;
 use kelvin_sys::kernels::bandwidth::{Kernel, Operation};
 use kelvin_sys::memory::{LINE, Pages, Ring};
 
 use super::allowance::{allowance, last_level};
-use super::axes::{BYTES, number, obtained};
+use super::axes::{number, obtained};
 use super::bandwidth::Mover;
 
-const LOAD: Axis = Axis::new("load", "share of full injection, %", AxisScale::Linear);
-
-static LATENCY: Metric =
-    Metric::duration("mem.loaded.latency", "A load from memory while other CPUs stream through theirs")
-        .over([LOAD, BYTES]);
-static BANDWIDTH: Metric = Metric::rate(
-    "mem.loaded.bandwidth",
-    "Bytes per second that memory moved meanwhile: those that were injected, and the lines of the loads that were timed",
-)
-.over([LOAD, BYTES])
-.unit(Unit::BytesPerSecond, Better::Neither)
-.headline(Treatment::AsFound);
-
 pub(crate) static PROBE: Probe = Probe {
-    id: "mem.bandwidth.loaded",
+    id: LOADED.as_str(),
     summary: "Latency of memory against the bandwidth that other CPUs take from it",
     kind: Kind::Measure,
     method: Method {
@@ -56,7 +44,7 @@ pub(crate) static PROBE: Probe = Probe {
             "Little: A proof for the queuing formula L = λW, 1961",
         ],
     },
-    metrics: &[&LATENCY, &BANDWIDTH],
+    metrics: &[&LOADED_LATENCY, &LOADED_BANDWIDTH],
     inputs: &[],
     cases,
     run,
@@ -83,13 +71,13 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     // The working set, as much again for the injectors, and what building the one takes beside it.
     let most = 1 << (allowance(machine) / 3).max(1).ilog2();
     let bytes = (2 * last_level(machine)).max(LEAST_SET).min(most);
-    loads.iter().map(|&load| Case::new().with(LOAD, load).with(BYTES, bytes)).collect()
+    loads.iter().map(|&load| Case::new().with(INJECTED, load).with(BYTES, bytes)).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let load = case.integer(&LOAD.name).filter(|&load| load <= 100);
+    let load = INJECTED.of(case).filter(|&load| load <= 100);
     let load = load.ok_or_else(|| Stop::fail("the case needs a load of 0 to 100 %"))?;
-    let bytes = number(case, &BYTES)?;
+    let bytes = number(case, BYTES)?;
     let others: Vec<u32> = bench.allowed_cpus().iter().copied().filter(|&cpu| cpu != bench.cpu()).collect();
     if others.is_empty() {
         return Err(Stop::skip("needs two CPUs, and this process may use one"));
@@ -124,7 +112,7 @@ fn measure(bench: &mut Bench<'_>, injection: &Injection, ring: &mut Ring, load: 
     let ticks_per_piece = injection.piece_bytes as f64 * injection.injectors as f64 / full;
     injection.interval.store(interval(load, ticks_per_piece), Ordering::Release);
     let (begun, moved_before, mut hops_done) = (clock.start(), injection.moved(), 0);
-    bench.time(&LATENCY, |hops| {
+    bench.time(&LOADED_LATENCY, |hops| {
         ring.chase(hops);
         hops_done += hops;
         Ok(())
@@ -133,7 +121,7 @@ fn measure(bench: &mut Bench<'_>, injection: &Injection, ring: &mut Ring, load: 
     let injected = (injection.moved() - moved_before) as f64 / ticks as f64;
     bench.note(format!("injected {:.0} % of full injection", 100.0 * injected / full));
     let chased = (hops_done * LINE as u64) as f64 / ticks as f64;
-    bench.record(&BANDWIDTH, vec![1e9 * (injected + chased) / bench.nanoseconds(1)]);
+    bench.record(&LOADED_BANDWIDTH, vec![1e9 * (injected + chased) / bench.nanoseconds(1)]);
     Ok(())
 }
 
@@ -279,7 +267,7 @@ mod tests {
     #[test]
     fn the_working_set_fits_into_what_may_be_touched() {
         let mut machine = testing::machine();
-        let bytes = |machine: &Machine| cases(machine, Effort::Default)[0].integer("bytes").unwrap();
+        let bytes = |machine: &Machine| BYTES.of(&cases(machine, Effort::Default)[0]).unwrap();
         machine.memory.available_bytes = Fact::known(24 << 30, "a test");
         assert_eq!(bytes(&machine), 128 << 20);
         machine.memory.available_bytes = Fact::known(512 << 20, "a test");

@@ -3,34 +3,21 @@
 //! The matrix shows what is lost when a task and its memory part. It must not be used as the cost of page migration, nor
 //! of lines that another node's cache holds (that is mem.core_to_core).
 
+use kelvin_catalogue::mem::{BYTES, FROM_NODE, NODE, NODE_BANDWIDTH, NODE_LATENCY, TO_NODE};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{
-    Axis, AxisScale, Basis, Case, Machine, Metric, NoPrediction, NumaNode, Prediction, Tags, Treatment, Unit,
-};
+use kelvin_model::{Axis, Basis, Case, Machine, Metric, NoPrediction, NumaNode, Prediction, Unit};
 use kelvin_sys::cpu;
 use kelvin_sys::kernels::bandwidth::Operation;
 use kelvin_sys::memory::{Arena, Pages, Ring};
 use kelvin_sys::numa::{self, Bound, is_of_node, nodes_of};
 
 use super::allowance;
-use super::axes::{BYTES, number, obtained};
+use super::axes::{number, obtained};
 use super::bandwidth::Mover;
 use crate::predict::Predicting;
 
-const FROM: Axis = Axis::new("from", "node of the CPU", AxisScale::Linear);
-const TO: Axis = Axis::new("to", "node of the memory", AxisScale::Linear);
-
-/// The CPU is chosen here, not by the harness, and one reference of a canary need not be right for all nodes.
-const fn across(metric: Metric) -> Metric {
-    metric.over([FROM, TO, BYTES]).headline(Treatment::AsFound).contaminants(Tags::PREEMPTED).not_in_cycles()
-}
-
-static LATENCY: Metric =
-    across(Metric::duration("mem.node.latency", "A load from memory at the address that the load before it returned"));
-static BANDWIDTH: Metric = across(Metric::rate("mem.node.bandwidth", "Bytes read from memory per second by one CPU"));
-
 pub(crate) static PROBE: Probe = Probe {
-    id: "mem.node",
+    id: NODE.as_str(),
     summary: "Latency and bandwidth of memory from the CPUs of each node to the memory of each node",
     kind: Kind::Measure,
     method: Method {
@@ -50,7 +37,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
         sources: &["set_mempolicy(2), move_pages(2)", "ACPI specification, System Locality Information Table"],
     },
-    metrics: &[&LATENCY, &BANDWIDTH],
+    metrics: &[&NODE_LATENCY, &NODE_BANDWIDTH],
     inputs: &[],
     cases,
     run,
@@ -69,7 +56,8 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let all = machine.topology.nodes.get().map_or(&[][..], Vec::as_slice);
     let allowed = machine.topology.allowed.get().map_or(&[][..], Vec::as_slice);
     let bytes = set(machine);
-    let case = |from: u32, to: u32| Case::new().with("from", from.into()).with("to", to.into()).with(BYTES, bytes);
+    let case =
+        |from: u32, to: u32| Case::new().with(FROM_NODE, from.into()).with(TO_NODE, to.into()).with(BYTES, bytes);
     let most = match effort {
         Effort::Quick => QUICK_NODES,
         Effort::Default => USUAL_NODES,
@@ -91,8 +79,8 @@ fn set(machine: &Machine) -> u64 {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let of = |axis: &str| case.integer(axis).and_then(|node| u32::try_from(node).ok());
-    let (Some(from), Some(to)) = (of("from"), of("to")) else {
+    let of = |axis: Axis| axis.of(case).and_then(|node| u32::try_from(node).ok());
+    let (Some(from), Some(to)) = (of(FROM_NODE), of(TO_NODE)) else {
         return Err(Stop::fail(format!("the case needs from and to, numbers of nodes, not {case}")));
     };
     if !has_nodes(2) {
@@ -101,7 +89,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let cpu = bench.allowed_cpus().iter().copied().find(|&cpu| is_of_node(cpu, from));
     let cpu = cpu.ok_or_else(|| Stop::skip(format!("needs a CPU of node {from}, and this process may use none")))?;
     cpu::pin(&[cpu]).map_err(|error| Stop::fail(format!("cannot run on CPU {cpu}: {error}")))?;
-    measure(bench, to, number(case, &BYTES)?)
+    measure(bench, to, number(case, BYTES)?)
 }
 
 /// Whether the kernel shows this many nodes.
@@ -116,7 +104,7 @@ fn measure(bench: &mut Bench<'_>, node: u32, bytes: usize) -> Result<(), Stop> {
     let mut ring = obtained(bytes, Ring::new(bytes, Pages::Huge, bench.seed()))?;
     bench.note(check_node(ring.arena(), node)?);
     ring.evict_end(usize::MAX);
-    bench.time(&LATENCY, |loads| {
+    bench.time(&NODE_LATENCY, |loads| {
         ring.chase(loads);
         Ok(())
     })?;
@@ -128,7 +116,7 @@ fn measure(bench: &mut Bench<'_>, node: u32, bytes: usize) -> Result<(), Stop> {
     let kernel = kernels.iter().rev().find(|kernel| !kernel.name().contains(' '));
     let kernel = *kernel.ok_or_else(|| Stop::fail("no kernel reads"))?;
     let work = mover.iteration_bytes(Operation::Read) as f64;
-    bench.time_work(&BANDWIDTH, work, |parts| {
+    bench.time_work(&NODE_BANDWIDTH, work, |parts| {
         mover.run(Operation::Read, &kernel, parts);
         Ok(())
     })
@@ -151,20 +139,20 @@ fn check_node(arena: &Arena, node: u32) -> Result<String, Stop> {
 const SPREAD: f64 = 1.6;
 
 fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let of = |axis: &str| case.integer(axis).unwrap_or(0);
-    let (from, to) = (of("from"), of("to"));
+    let of = |axis: Axis| axis.of(case).unwrap_or(0);
+    let (from, to) = (of(FROM_NODE), of(TO_NODE));
     if from == to {
         return Err(NoPrediction::because("a node's own memory is what mem.latency and mem.bandwidth predict"));
     }
     let (own, other) = distances(facts.machine(), from, to).ok_or_else(|| {
         NoPrediction::because(format!("the firmware states no distance from node {from} to node {to}"))
     })?;
-    let local = facts.measured(metric, &case.clone().with("to", from))?;
+    let local = facts.measured(metric, &case.clone().with(TO_NODE, from))?;
     let ratio = f64::from(other) / f64::from(own);
-    let times = if metric.id == LATENCY.id { ratio } else { 1.0 / ratio };
+    let times = if metric.id == NODE_LATENCY.id { ratio } else { 1.0 / ratio };
     let value = local.value * times;
     Ok(Predicting::within_factor(Basis::Derived, value, SPREAD)
-        .formula(if metric.id == LATENCY.id {
+        .formula(if metric.id == NODE_LATENCY.id {
             "own memory's latency x distance / own distance"
         } else {
             "own memory's bandwidth x own distance / distance"
@@ -212,7 +200,7 @@ mod tests {
 
     fn pairs(machine: &Machine, effort: Effort) -> Vec<(u64, u64)> {
         let cases = cases(machine, effort);
-        cases.iter().map(|case| (case.integer("from").unwrap(), case.integer("to").unwrap())).collect()
+        cases.iter().map(|case| (FROM_NODE.of(case).unwrap(), TO_NODE.of(case).unwrap())).collect()
     }
 
     #[test]
@@ -238,16 +226,19 @@ mod tests {
     fn the_own_memory_and_the_distance_give_the_other() {
         let machine = machine();
         let measured = |metric: &str, case: &Case| {
-            assert_eq!(case.integer("to"), Some(0));
-            Some(MeasuredValue { value: if metric == "mem.node.latency" { 100.0 } else { 21e9 }, half_width: 1.0 })
+            assert_eq!(TO_NODE.of(case), Some(0));
+            Some(MeasuredValue {
+                value: if metric == NODE_LATENCY.id.as_str() { 100.0 } else { 21e9 },
+                half_width: 1.0,
+            })
         };
         let facts = Facts::new(&machine, &measured);
-        let case = |to| Case::new().with("from", 0).with("to", to).with("bytes", 64 << 20);
-        let latency = predict(&facts, &LATENCY, &case(1)).unwrap();
+        let case = |to| Case::new().with(FROM_NODE, 0).with(TO_NODE, to).with(BYTES, 64 << 20);
+        let latency = predict(&facts, &NODE_LATENCY, &case(1)).unwrap();
         assert!((latency.value - 210.0).abs() < 1e-9);
-        assert!((predict(&facts, &BANDWIDTH, &case(1)).unwrap().value - 10e9).abs() < 1.0);
-        assert!((predict(&facts, &LATENCY, &case(4)).unwrap().value - 170.0).abs() < 1e-9);
-        assert!(predict(&facts, &LATENCY, &case(0)).is_err());
-        assert!(predict(&facts, &LATENCY, &case(7)).unwrap_err().0.contains("no distance"));
+        assert!((predict(&facts, &NODE_BANDWIDTH, &case(1)).unwrap().value - 10e9).abs() < 1.0);
+        assert!((predict(&facts, &NODE_LATENCY, &case(4)).unwrap().value - 170.0).abs() < 1e-9);
+        assert!(predict(&facts, &NODE_LATENCY, &case(0)).is_err());
+        assert!(predict(&facts, &NODE_LATENCY, &case(7)).unwrap_err().0.contains("no distance"));
     }
 }

@@ -4,20 +4,9 @@
 use std::sync::Arc;
 
 use kelvin_harness::Stop;
-use kelvin_model::{Metric, Overhead, Tags, Treatment};
 use kelvin_sys::peer::{Board, Peer, Task};
 use kelvin_sys::shared::{Scope, Shared};
 use kelvin_sys::token::{Channel, Means, Side};
-
-/// The CPUs of a pair are chosen here, not by the harness: being on another one than usual is no disturbance. Headlines
-/// are as found, because on a machine with two kinds of cores no one reference of a canary is right for both.
-pub(super) const fn between_cpus(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary)
-        .headline(Treatment::AsFound)
-        .overhead(Overhead::None)
-        .contaminants(Tags::PREEMPTED)
-        .not_in_cycles()
-}
 
 /// Round trips, or increments, before a batch: until both CPUs are awake and the line is on its way.
 pub(super) const SETTLE: u64 = 128;

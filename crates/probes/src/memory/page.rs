@@ -6,11 +6,9 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use kelvin_catalogue::mem::{MappedPage, PAGE, PAGE_EXCLUSIVE, PAGE_FILE, PAGE_HUGE, PAGE_PRESENT, PAGE_ZERO};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{
-    Axis, AxisScale, Basis, Better, Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags,
-    Treatment, Unit,
-};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::mapping::{self, FileMapping, memory_file, page_bytes};
 use kelvin_sys::memory::{Arena, Pages};
 use kelvin_sys::pagemap::{Page, frame_flags, pages};
@@ -19,27 +17,8 @@ use kelvin_sys::token::{Channel, Means, Side};
 
 use crate::predict::Predicting;
 
-const KIND: Axis = Axis::new("kind", "kind of page", AxisScale::Category);
-
-const fn share(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary)
-        .over([KIND])
-        .unit(Unit::Ratio, Better::Neither)
-        .headline(Treatment::AsFound)
-        .overhead(Overhead::None)
-        .canaries(Canaries::NONE)
-        .contaminants(Tags::NONE)
-        .bounds(Some(0.0), Some(1.0))
-}
-
-static PRESENT: Metric = share("mem.page.present", "Share of the pages that have a frame of memory");
-static FILE: Metric = share("mem.page.file", "Share of the pages that belong to a file or to shared memory");
-static EXCLUSIVE: Metric = share("mem.page.exclusive", "Share of the pages that nobody else maps");
-static HUGE: Metric = share("mem.page.huge", "Share of the pages that a huge page maps");
-static ZERO: Metric = share("mem.page.zero", "Share of the pages that are the kernel's page of zeros");
-
 pub(crate) static PROBE: Probe = Probe {
-    id: "mem.page",
+    id: PAGE.as_str(),
     summary: "What a mapped page is: present, shared, huge, zeros, by kind of mapping and touch",
     kind: Kind::Study,
     method: Method {
@@ -60,7 +39,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
         sources: &[DOCUMENTATION, "Linux include/uapi/linux/fs.h: PAGEMAP_SCAN; fs/proc/task_mmu.c"],
     },
-    metrics: &[&PRESENT, &FILE, &EXCLUSIVE, &HUGE, &ZERO],
+    metrics: &[&PAGE_PRESENT, &PAGE_FILE, &PAGE_EXCLUSIVE, &PAGE_HUGE, &PAGE_ZERO],
     inputs: &[],
     cases,
     run,
@@ -72,54 +51,54 @@ const DOCUMENTATION: &str = "Linux Documentation/admin-guide/mm/pagemap.rst";
 const PAGES: usize = 512;
 
 /// What each kind of page must be: present, file, exclusive, huge, zero.
-const KINDS: [(&str, [bool; 5]); 7] = [
-    ("untouched", [false, false, false, false, false]),
-    ("read", [true, false, false, false, true]),
-    ("written", [true, false, true, false, false]),
-    ("forked", [true, false, false, false, false]),
-    ("shared", [true, true, true, false, false]),
-    ("file", [true, true, true, false, false]),
-    ("huge", [true, false, true, true, false]),
+const EXPECTED: [(MappedPage, [bool; 5]); 7] = [
+    (MappedPage::Untouched, [false, false, false, false, false]),
+    (MappedPage::Read, [true, false, false, false, true]),
+    (MappedPage::Written, [true, false, true, false, false]),
+    (MappedPage::Forked, [true, false, false, false, false]),
+    (MappedPage::Shared, [true, true, true, false, false]),
+    (MappedPage::File, [true, true, true, false, false]),
+    (MappedPage::Huge, [true, false, true, true, false]),
 ];
 
 fn cases(machine: &Machine, _: Effort) -> Vec<Case> {
     let offers_huge = machine.memory.transparent_huge_pages.get().is_none_or(|mode| mode != "never");
-    let words = KINDS.into_iter().map(|(word, _)| word).filter(|&word| word != "huge" || offers_huge);
-    words.map(|word| Case::new().with_word("kind", word)).collect()
+    let pages = MappedPage::ALL.iter().copied().filter(|&page| page != MappedPage::Huge || offers_huge);
+    pages.map(|page| Case::new().at(page)).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let page = page_bytes();
-    let kind = case.word("kind").ok_or_else(|| Stop::fail("the case has no kind"))?;
-    let Found { pages: found, text } = match kind {
-        "untouched" => look(Arena::map(PAGES * page, Pages::Base)?.address())?,
-        "read" => {
+    let mapped =
+        MappedPage::of(case).ok_or_else(|| Stop::fail(format!("there is no kind of page for the case {case}")))?;
+    let Found { pages: found, text } = match mapped {
+        MappedPage::Untouched => look(Arena::map(PAGES * page, Pages::Base)?.address())?,
+        MappedPage::Read => {
             let arena = Arena::map(PAGES * page, Pages::Base)?;
             mapping::read(&arena, page, PAGES);
             look(arena.address())?
         }
-        "written" => look(written(Pages::Base)?.address())?,
-        "forked" => forked(bench)?,
-        "shared" => of_file(memory_file()?)?,
-        "file" => {
+        MappedPage::Written => look(written(Pages::Base)?.address())?,
+        MappedPage::Forked => forked(bench)?,
+        MappedPage::Shared => of_file(memory_file()?)?,
+        MappedPage::File => {
             let path = bench.scratch().join(format!("kelvin-pages-{}", std::process::id()));
             let file = std::fs::File::options().read(true).write(true).create_new(true).open(&path)?;
             std::fs::remove_file(&path)?;
             of_file(file)?
         }
-        "huge" => look(written(Pages::Huge)?.address())?,
-        other => return Err(Stop::fail(format!("there is no kind of page called {other}"))),
+        MappedPage::Huge => look(written(Pages::Huge)?.address())?,
     };
-    if kind == "huge" && found.iter().any(|page| page.huge == Some(false)) {
+    if mapped == MappedPage::Huge && found.iter().any(|page| page.huge == Some(false)) {
         return Err(Stop::skip("needs a huge page, which the kernel did not give: fragmented memory, or they are off"));
     }
     bench.note(text);
-    bench.record(&PRESENT, vec![share_of(&found, |page| page.present)]);
-    bench.record(&FILE, vec![share_of(&found, |page| page.file)]);
-    bench.record(&EXCLUSIVE, vec![share_of(&found, |page| page.exclusive)]);
+    bench.record(&PAGE_PRESENT, vec![share_of(&found, |page| page.present)]);
+    bench.record(&PAGE_FILE, vec![share_of(&found, |page| page.file)]);
+    bench.record(&PAGE_EXCLUSIVE, vec![share_of(&found, |page| page.exclusive)]);
     if found.iter().all(|page| page.huge.is_some()) {
-        bench.record(&HUGE, vec![share_of(&found, |page| page.huge == Some(true))]);
-        bench.record(&ZERO, vec![share_of(&found, |page| page.zero == Some(true))]);
+        bench.record(&PAGE_HUGE, vec![share_of(&found, |page| page.huge == Some(true))]);
+        bench.record(&PAGE_ZERO, vec![share_of(&found, |page| page.zero == Some(true))]);
     }
     Ok(())
 }
@@ -197,9 +176,10 @@ fn describe(pages: &[Page]) -> Result<String, Stop> {
 }
 
 fn predict(_: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let kind = case.word("kind").unwrap_or_default();
-    let column = [&PRESENT, &FILE, &EXCLUSIVE, &HUGE, &ZERO].iter().position(|known| known.id == metric.id);
-    let row = KINDS.iter().find(|(word, _)| *word == kind);
+    let column = [&PAGE_PRESENT, &PAGE_FILE, &PAGE_EXCLUSIVE, &PAGE_HUGE, &PAGE_ZERO]
+        .iter()
+        .position(|known| known.id == metric.id);
+    let row = EXPECTED.iter().find(|(page, _)| MappedPage::of(case) == Some(*page));
     let (Some(column), Some((_, row))) = (column, row) else {
         return Err(NoPrediction::because(format!("nothing is documented of {} of {case}", metric.id)));
     };
@@ -220,14 +200,19 @@ fn predict(_: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, No
 mod tests {
     use super::*;
     use crate::testing::facts_about;
+    use kelvin_model::Point;
 
     #[test]
     fn all_or_none_is_predicted() {
         facts_about(&[], |facts| {
-            let predicted = |metric, kind| predict(facts, metric, &Case::new().with_word("kind", kind));
-            assert_eq!(predicted(&ZERO, "read").unwrap().value, 1.0);
-            assert!(predicted(&ZERO, "written").is_err() && predicted(&PRESENT, "untouched").is_err());
-            assert!(predicted(&PRESENT, "leaf").unwrap_err().0.contains("kind=leaf"));
+            let predicted = |metric, page: MappedPage| predict(facts, metric, &Case::new().at(page));
+            assert_eq!(predicted(&PAGE_ZERO, MappedPage::Read).unwrap().value, 1.0);
+            assert!(
+                predicted(&PAGE_ZERO, MappedPage::Written).is_err()
+                    && predicted(&PAGE_PRESENT, MappedPage::Untouched).is_err()
+            );
+            let leaf = Case::new().at(Point::new(MappedPage::AXIS, "leaf"));
+            assert!(predict(facts, &PAGE_PRESENT, &leaf).unwrap_err().0.contains("kind=leaf"));
         });
     }
 

@@ -4,22 +4,18 @@
 //! regular walk hides.
 
 use kelvin_catalogue::cpu::FREQUENCY;
+use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_READ, BYTES, LATENCY, LATENCY_STRIDE, STRIDE};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::memory::{LINE, Pages, Ring};
 
-use super::axes::{BYTES, STRIDE, check_pages, number, obtained};
+use super::axes::{check_pages, number, obtained};
 use super::{allowance, bandwidth, latency};
 use crate::predict::Predicting;
 use crate::published;
 
-static METRIC: Metric =
-    Metric::duration("mem.latency.stride", "A load at the address just loaded, this many bytes before the last one")
-        .over([BYTES, STRIDE])
-        .baseline();
-
 pub(crate) static PROBE: Probe = Probe {
-    id: "mem.latency.stride",
+    id: LATENCY_STRIDE.id.as_str(),
     summary: "Latency of dependent loads by backward stride, 16 B to 4 KiB, over more than the last-level cache",
     kind: Kind::Measure,
     method: Method {
@@ -41,8 +37,8 @@ pub(crate) static PROBE: Probe = Probe {
         ],
         sources: &["lmbench lat_mem_rd, which walks backwards by a constant stride"],
     },
-    metrics: &[&METRIC],
-    inputs: &[FREQUENCY.id.as_str(), latency::ID, "mem.bandwidth"],
+    metrics: &[&LATENCY_STRIDE],
+    inputs: &[FREQUENCY.id.as_str(), LATENCY.id.as_str(), BANDWIDTH.as_str()],
     cases,
     run,
     predict,
@@ -61,7 +57,7 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
         Effort::Thorough => &STRIDES,
     };
     let bytes = set(machine);
-    strides.iter().map(|&stride| Case::new().with("bytes", bytes).with("stride", stride)).collect()
+    strides.iter().map(|&stride| Case::new().with(BYTES, bytes).with(STRIDE, stride)).collect()
 }
 
 /// Twice the last-level cache and at least 64 MiB, as far as there is memory, in whole steps of the largest stride.
@@ -72,11 +68,11 @@ fn set(machine: &Machine) -> u64 {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let (bytes, stride) = (number(case, &BYTES)?, number(case, &STRIDE)?);
+    let (bytes, stride) = (number(case, BYTES)?, number(case, STRIDE)?);
     let mut ring = obtained(bytes, Ring::backwards(bytes, stride, Pages::Base))?;
     bench.note(check_pages(ring.arena(), Pages::Base)?);
     ring.evict_end(usize::MAX);
-    bench.time(&METRIC, |loads| {
+    bench.time(&LATENCY_STRIDE, |loads| {
         ring.chase(loads);
         Ok(())
     })
@@ -86,12 +82,12 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 const TOLERANCE: f64 = 0.1;
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let stride = case.integer(&STRIDE.name).ok_or_else(|| NoPrediction::because("the case has no stride"))? as f64;
+    let stride = STRIDE.of(case).ok_or_else(|| NoPrediction::because("the case has no stride"))? as f64;
     let line = LINE as f64;
     let core = published::core(facts)?;
     let frequency = published::frequency(facts)?;
-    let bandwidth = facts.measured(&bandwidth::READ, &bandwidth::in_memory(facts.machine()))?;
-    let random = facts.measured(&latency::METRIC, &latency::in_memory(facts.machine()))?;
+    let bandwidth = facts.measured(&BANDWIDTH_READ, &bandwidth::in_memory(facts.machine()))?;
+    let random = facts.measured(&LATENCY, &latency::in_memory(facts.machine()))?;
     let load = core.load * 1e9 / frequency.value;
     let fresh = stride.min(line);
     let moved = fresh / bandwidth.value * 1e9;

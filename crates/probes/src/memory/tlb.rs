@@ -5,8 +5,9 @@
 //! here is mapped, and only its translation has to be found.
 
 use kelvin_catalogue::cpu::FREQUENCY;
+use kelvin_catalogue::mem::{TLB, TLB_PACKED, TOUCHED_PAGES};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Axis, AxisScale, Basis, CacheKind, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Basis, CacheKind, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::memory::{LINE, Pages, Ring};
 
 use super::axes::{check_pages, number, obtained};
@@ -15,17 +16,8 @@ use super::{allowance, latency};
 use crate::predict::Predicting;
 use crate::published;
 
-const COUNT: Axis = Axis::new("count", "pages touched", AxisScale::Logarithmic);
-
-static SPREAD: Metric =
-    Metric::duration("mem.tlb", "A load at the address just loaded, over this many base pages with one line in each")
-        .over([COUNT]);
-static PACKED: Metric =
-    Metric::duration("mem.tlb.packed", "A load at the address just loaded, over as many lines side by side")
-        .over([COUNT]);
-
 pub(crate) static PROBE: Probe = Probe {
-    id: "mem.tlb",
+    id: TLB.id.as_str(),
     summary: "Latency of dependent loads over one line in each of many pages, and over as many lines side by side",
     kind: Kind::Measure,
     method: Method {
@@ -47,7 +39,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
         sources: &["lmbench tlb", "Drepper, What Every Programmer Should Know About Memory, 2007, section 3.3.2 (TLB)"],
     },
-    metrics: &[&SPREAD, &PACKED],
+    metrics: &[&TLB, &TLB_PACKED],
     inputs: &[FREQUENCY.id.as_str()],
     cases,
     run,
@@ -69,17 +61,17 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     };
     let most = allowance::allowance(machine) / (PAGE + LINE as u64);
     let fitting = counts.iter().filter(|&&count| count <= most);
-    fitting.map(|&count| Case::new().with("count", count)).collect()
+    fitting.map(|&count| Case::new().with(TOUCHED_PAGES, count)).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let count = number(case, &COUNT)?;
+    let count = number(case, TOUCHED_PAGES)?;
     let bytes = count * PAGE as usize;
     let mut packed = obtained(count * LINE, Ring::new(count * LINE, Pages::Base, bench.seed()))?;
-    chase(bench, &PACKED, &mut packed)?;
+    chase(bench, &TLB_PACKED, &mut packed)?;
     let mut spread = obtained(bytes, Ring::one_line_a_page(count, bench.seed()))?;
     bench.note(check_pages(spread.arena(), Pages::Base)?);
-    chase(bench, &SPREAD, &mut spread)
+    chase(bench, &TLB, &mut spread)
 }
 
 fn chase(bench: &mut Bench<'_>, metric: &Metric, ring: &mut Ring) -> Result<(), Stop> {
@@ -94,7 +86,7 @@ fn chase(bench: &mut Bench<'_>, metric: &Metric, ring: &mut Ring) -> Result<(), 
 const TOLERANCE: f64 = 0.05;
 
 fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let count = case.integer("count").ok_or_else(|| NoPrediction::because("the case has no count"))?;
+    let count = TOUCHED_PAGES.of(case).ok_or_else(|| NoPrediction::because("the case has no count"))?;
     let lines = count * LINE as u64;
     let first = cache_bytes(facts.machine(), 1)
         .ok_or_else(|| NoPrediction::because("the machine reports no size of its L1 cache"))?;
@@ -104,7 +96,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
         )));
     }
     let core = published::core(facts)?;
-    let [least, most] = if metric.id == PACKED.id { [0.0; 2] } else { missed(facts.machine(), count)? };
+    let [least, most] = if metric.id == TLB_PACKED.id { [0.0; 2] } else { missed(facts.machine(), count)? };
     let frequency = published::frequency(facts)?;
     let nanoseconds = |cycles: f64| cycles * 1e9 / frequency.value;
     let cycles = core.load + (least + most) / 2.0;
@@ -172,12 +164,12 @@ mod tests {
         machine.topology.caches = Fact::known(vec![cache], "a test");
         let measured = |_: &str, _: &Case| Some(MeasuredValue { value: 4e9, half_width: 0.0 });
         let facts = Facts::new(&machine, &measured);
-        let at = |metric, count| predict(&facts, metric, &Case::new().with("count", count));
-        assert_eq!(at(&SPREAD, 64).unwrap().value, 1.0);
-        let missed = at(&SPREAD, 256).unwrap();
+        let at = |metric, count| predict(&facts, metric, &Case::new().with(TOUCHED_PAGES, count));
+        assert_eq!(at(&TLB, 64).unwrap().value, 1.0);
+        let missed = at(&TLB, 256).unwrap();
         assert_eq!((missed.value, missed.derivation.as_str()), (3.0, "(4 + 8) cycles / 4.000 GHz = 3.00 ns"));
-        assert_eq!(at(&PACKED, 256).unwrap().value, 1.0);
-        assert!(at(&SPREAD, 4096).unwrap_err().0.contains("do not fit into the first-level cache"));
+        assert_eq!(at(&TLB_PACKED, 256).unwrap().value, 1.0);
+        assert!(at(&TLB, 4096).unwrap_err().0.contains("do not fit into the first-level cache"));
         assert!(missed.low < 2.75 && missed.high > 3.25);
         assert!(super::missed(&machine, 2048).is_err());
     }

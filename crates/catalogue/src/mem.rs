@@ -1,0 +1,312 @@
+//! Memory: latency and levels of caches, bandwidth, faults, and cores that talk to each other.
+
+use kelvin_model::{Axis, AxisScale, Better, Canaries, Metric, Name, Need, Overhead, Tags, Treatment, Unit};
+
+use crate::words::words;
+
+/// The metrics of this area, in the order of reports.
+pub static ALL: &[&Metric] = &[
+    &LATENCY,
+    &LATENCY_STRIDE,
+    &TLB,
+    &TLB_PACKED,
+    &FAULT_MINOR,
+    &FAULT_MAJOR,
+    &BANDWIDTH_READ,
+    &BANDWIDTH_WRITE,
+    &BANDWIDTH_COPY,
+    &BANDWIDTH_FILL,
+    &BANDWIDTH_ZERO,
+    &BANDWIDTH_NTWRITE,
+    &BANDWIDTH_TRIAD,
+    &BANDWIDTH_HANDOVER,
+    &LOADED_LATENCY,
+    &LOADED_BANDWIDTH,
+    &CORE_TO_CORE,
+    &FALSE_SHARING,
+    &NODE_LATENCY,
+    &NODE_BANDWIDTH,
+    &PAGE_PRESENT,
+    &PAGE_FILE,
+    &PAGE_EXCLUSIVE,
+    &PAGE_HUGE,
+    &PAGE_ZERO,
+];
+
+/// Bytes that a measure goes through again and again.
+pub const BYTES: Axis = Axis::new("bytes", "working set", AxisScale::Bytes);
+/// Bytes from one load to the next.
+pub const STRIDE: Axis = Axis::new("stride", "stride", AxisScale::Bytes);
+/// Pages with one line to be loaded in each.
+pub const TOUCHED_PAGES: Axis = Axis::new("count", "pages touched", AxisScale::Logarithmic);
+/// Bytes from one touch of a file to the next.
+pub const STEP: Axis = Axis::new("step_bytes", "bytes from touch to touch", AxisScale::Bytes);
+/// How much other CPUs move, in percent of what they could.
+pub const INJECTED: Axis = Axis::new("load", "share of full injection, %", AxisScale::Linear);
+/// The CPU that a cache line comes from, and the one that it goes to.
+pub const FROM_CPU: Axis = Axis::new("from", "from CPU", AxisScale::Linear);
+/// See [`FROM_CPU`].
+pub const TO_CPU: Axis = Axis::new("to", "to CPU", AxisScale::Linear);
+/// The node of the CPU that moves memory.
+pub const FROM_NODE: Axis = Axis::new("from", "node of the CPU", AxisScale::Linear);
+/// The node of that memory.
+pub const TO_NODE: Axis = Axis::new("to", "node of the memory", AxisScale::Linear);
+
+words! {
+    /// The size of pages.
+    pub enum PageSize: "pages", "page size" {
+        /// Base pages.
+        Base = "base",
+        /// Transparent huge pages.
+        Huge = "huge",
+    }
+}
+
+words! {
+    /// The CPUs that move memory.
+    pub enum Cpus: "cpus", "CPUs" {
+        /// The one that probes run on.
+        One = "one",
+        /// All that may be used, at once.
+        All = "all",
+    }
+}
+
+words! {
+    /// The page that a minor fault is taken for.
+    pub enum FaultPage: "kind", "kind of page" {
+        /// A base page of anonymous memory.
+        Anonymous = "anonymous",
+        /// A huge page of anonymous memory.
+        Huge = "huge",
+        /// A cached page of a file, mapped alone.
+        File = "file",
+        /// A cached page of a file, mapped together with those around it.
+        FileAround = "file_around",
+    }
+}
+
+words! {
+    /// Whether the kernel reads more of a file than is touched.
+    pub enum ReadAhead: "read_ahead", "read-ahead" {
+        /// It does.
+        On = "on",
+        /// It was told not to.
+        Off = "off",
+    }
+}
+
+words! {
+    /// Where two words lie that two CPUs write to.
+    pub enum Lines: "lines", "lines of the two words" {
+        /// In one cache line.
+        Same = "same",
+        /// In two lines, 128 bytes apart.
+        Apart = "apart",
+    }
+}
+
+words! {
+    /// How a word is incremented.
+    pub enum IncrementKind: "increment", "kind of increment" {
+        /// By a load, an add and a store.
+        Plain = "plain",
+        /// By one locked instruction.
+        Atomic = "atomic",
+    }
+}
+
+words! {
+    /// How a page was mapped and touched.
+    pub enum MappedPage: "kind", "kind of page" {
+        /// Anonymous, never touched.
+        Untouched = "untouched",
+        /// Anonymous, only read.
+        Read = "read",
+        /// Anonymous, written.
+        Written = "written",
+        /// Anonymous, written, then shared with a child.
+        Forked = "forked",
+        /// Shared memory, written.
+        Shared = "shared",
+        /// Of a file, shared, written.
+        File = "file",
+        /// Anonymous, written, in huge pages.
+        Huge = "huge",
+    }
+}
+
+/// The probe of all operations on memory by bandwidth.
+pub const BANDWIDTH: Name = Name::new("mem.bandwidth");
+/// The probe of latency and bandwidth under load.
+pub const LOADED: Name = Name::new("mem.bandwidth.loaded");
+/// The probe of nodes of memory.
+pub const NODE: Name = Name::new("mem.node");
+/// The study of what a mapped page is.
+pub const PAGE: Name = Name::new("mem.page");
+
+/// Dependent loads in random order.
+pub static LATENCY: Metric = Metric::duration(
+    "mem.latency",
+    "A load at the address that the load before it returned, random over the working set",
+)
+.over([PageSize::AXIS, BYTES])
+.baseline();
+
+/// Dependent loads in order.
+pub static LATENCY_STRIDE: Metric =
+    Metric::duration("mem.latency.stride", "A load at the address just loaded, this many bytes before the last one")
+        .over([BYTES, STRIDE])
+        .baseline();
+
+/// Loads whose pages exceed what is translated without a walk.
+pub static TLB: Metric =
+    Metric::duration("mem.tlb", "A load at the address just loaded, over this many base pages with one line in each")
+        .over([TOUCHED_PAGES]);
+
+/// The same loads, packed.
+pub static TLB_PACKED: Metric =
+    Metric::duration("mem.tlb.packed", "A load at the address just loaded, over as many lines side by side")
+        .over([TOUCHED_PAGES]);
+
+/// Faults without a disk.
+pub static FAULT_MINOR: Metric =
+    Metric::duration("mem.fault.minor", "One page fault that needs no disk, the touch that causes it included")
+        .over([FaultPage::AXIS]);
+
+/// Faults that read from a disk.
+pub static FAULT_MAJOR: Metric =
+    Metric::duration("mem.fault.major", "The first touch of a page of a mapped file that is not in memory")
+        .over([ReadAhead::AXIS, STEP])
+        .headline(Treatment::AsFound)
+        .overhead(Overhead::None)
+        .canaries(Canaries::NONE)
+        .contaminants(Tags::NONE)
+        .not_in_cycles();
+
+/// Guarded by the core's canaries alone: what an operation leaves in the caches is no disturbance.
+const fn bandwidth(id: &'static str, summary: &'static str) -> Metric {
+    Metric::rate(id, summary).over([BYTES, Cpus::AXIS])
+}
+
+/// Reading.
+pub static BANDWIDTH_READ: Metric = bandwidth("mem.bandwidth.read", "Bytes read per second, each once, in order");
+
+/// Writing by ordinary stores.
+pub static BANDWIDTH_WRITE: Metric =
+    bandwidth("mem.bandwidth.write", "Bytes written per second by ordinary stores, each once, in order");
+
+/// Copying.
+pub static BANDWIDTH_COPY: Metric =
+    bandwidth("mem.bandwidth.copy", "Bytes per second of a copy, those read and those written").version(2);
+
+/// Filling.
+pub static BANDWIDTH_FILL: Metric =
+    bandwidth("mem.bandwidth.fill", "Bytes per second of memory set to a constant, not zero, by the fastest means")
+        .version(3);
+
+/// Clearing.
+pub static BANDWIDTH_ZERO: Metric =
+    bandwidth("mem.bandwidth.zero", "Bytes per second of memory set to zero by the fastest means").version(2);
+
+/// Writing past the caches.
+pub static BANDWIDTH_NTWRITE: Metric =
+    bandwidth("mem.bandwidth.ntwrite", "Bytes written per second by non-temporal stores, which pass the caches by")
+        .version(2);
+
+/// STREAM's triad.
+pub static BANDWIDTH_TRIAD: Metric =
+    bandwidth("mem.bandwidth.triad", "Bytes per second of a[i] = b[i] + s * c[i], those read and those written")
+        .version(2);
+
+/// The CPUs of a pair are chosen by the probe, not by the harness: being on another one than usual is no disturbance. Headlines
+/// are as found, because on a machine with two kinds of cores no one reference of a canary is right for both.
+const fn between_cpus(id: &'static str, summary: &'static str) -> Metric {
+    Metric::duration(id, summary)
+        .headline(Treatment::AsFound)
+        .overhead(Overhead::None)
+        .contaminants(Tags::PREEMPTED)
+        .not_in_cycles()
+        .needs(Need::SecondCpu)
+}
+
+/// How far apart the CPUs stand that move memory together.
+pub static BANDWIDTH_HANDOVER: Metric = between_cpus(
+    "mem.bandwidth.handover",
+    "From one CPU's store to a cache line until another CPU's load sees it, both of those that move memory together",
+)
+.over([BYTES, Cpus::AXIS])
+.only(Cpus::All.point());
+
+/// Latency while other CPUs stream.
+pub static LOADED_LATENCY: Metric =
+    Metric::duration("mem.loaded.latency", "A load from memory while other CPUs stream through theirs")
+        .over([INJECTED, BYTES])
+        .needs(Need::SecondCpu);
+
+/// What memory moves meanwhile.
+pub static LOADED_BANDWIDTH: Metric = Metric::rate(
+    "mem.loaded.bandwidth",
+    "Bytes per second that memory moved meanwhile: those that were injected, and the lines of the loads that were timed",
+)
+.over([INJECTED, BYTES])
+.unit(Unit::BytesPerSecond, Better::Neither)
+.headline(Treatment::AsFound)
+.needs(Need::SecondCpu);
+
+/// A cache line from core to core.
+pub static CORE_TO_CORE: Metric = between_cpus(
+    "mem.core_to_core",
+    "From one CPU's store to a cache line until another CPU's load sees it: half of a round trip",
+)
+.over([FROM_CPU, TO_CPU]);
+
+/// Two CPUs that write to one line.
+pub static FALSE_SHARING: Metric = between_cpus(
+    "mem.false_sharing",
+    "One increment by each of two CPUs at once, to words in the same line or 128 bytes apart",
+)
+.over([Lines::AXIS, IncrementKind::AXIS]);
+
+/// The CPU is chosen by the probe, not by the harness, and one reference of a canary need not be right for all nodes.
+const fn across_nodes(metric: Metric) -> Metric {
+    metric.over([FROM_NODE, TO_NODE, BYTES]).headline(Treatment::AsFound).contaminants(Tags::PREEMPTED).not_in_cycles()
+}
+
+/// Latency from node to node.
+pub static NODE_LATENCY: Metric = across_nodes(Metric::duration(
+    "mem.node.latency",
+    "A load from memory at the address that the load before it returned",
+));
+
+/// Bandwidth from node to node.
+pub static NODE_BANDWIDTH: Metric =
+    across_nodes(Metric::rate("mem.node.bandwidth", "Bytes read from memory per second by one CPU"));
+
+const fn share_of_pages(id: &'static str, summary: &'static str) -> Metric {
+    Metric::duration(id, summary)
+        .over([MappedPage::AXIS])
+        .unit(Unit::Ratio, Better::Neither)
+        .headline(Treatment::AsFound)
+        .overhead(Overhead::None)
+        .canaries(Canaries::NONE)
+        .contaminants(Tags::NONE)
+        .bounds(Some(0.0), Some(1.0))
+}
+
+/// Pages with a frame.
+pub static PAGE_PRESENT: Metric = share_of_pages("mem.page.present", "Share of the pages that have a frame of memory");
+
+/// Pages of files.
+pub static PAGE_FILE: Metric =
+    share_of_pages("mem.page.file", "Share of the pages that belong to a file or to shared memory");
+
+/// Pages of one process alone.
+pub static PAGE_EXCLUSIVE: Metric = share_of_pages("mem.page.exclusive", "Share of the pages that nobody else maps");
+
+/// Huge pages.
+pub static PAGE_HUGE: Metric = share_of_pages("mem.page.huge", "Share of the pages that a huge page maps");
+
+/// The page of zeros.
+pub static PAGE_ZERO: Metric =
+    share_of_pages("mem.page.zero", "Share of the pages that are the kernel's page of zeros");
