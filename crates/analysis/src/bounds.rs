@@ -1,9 +1,9 @@
 //! What is physically impossible, and what is merely implausible.
 
+use kelvin_model::units::number;
 use kelvin_model::{Bound, Metric, Unit};
 
 use crate::result::{Ceiling, Warning};
-use crate::words::digits;
 
 /// The bound that a headline breaks, with the likely cause: one of the metric on every machine, or one of this machine's
 /// hardware.
@@ -56,7 +56,7 @@ pub(crate) fn implausible(metric: &Metric, cycles: Option<f64>) -> Option<Warnin
     let cycles = cycles.filter(|&cycles| metric.cycles && cycles < LEAST_CYCLES)?;
     let text = format!(
         "{} core cycles are less than one: the work probably overlaps with the loop around it, or was removed",
-        digits(cycles)
+        number(cycles)
     );
     Some(Warning::Implausible { text })
 }

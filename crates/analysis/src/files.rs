@@ -1,12 +1,12 @@
 //! Conclusions from measures of files: whether a cache below the kernel answers, and which block and which number of requests
 //! under way are enough.
 
+use kelvin_model::units::{bytes, number, percent, plain};
 use kelvin_model::{Case, Conclusion, Measurement, Metric, Name, Run, StudyResult, Unit};
 use kelvin_stats::{headline, headline_interval, median_ratio};
 
 use crate::gather::Gathered;
 use crate::headlines::{Desk, Settled};
-use crate::words::{amount, digits, percent, whole_bytes};
 
 /// A part of the best rate that counts as enough.
 const ENOUGH: f64 = 0.9;
@@ -64,9 +64,9 @@ pub fn cache_below(run: &Run) -> Option<StudyResult> {
         text: format!(
             "a cache below the kernel (a hypervisor's, a controller's or a drive's) answers what was read before, for later \
              passes over a file are more than {CACHE_FACTOR} times as fast as the first: they are {} ({} to {}) times",
-            digits(headline(&ratios)),
-            digits(interval.lower),
-            digits(interval.upper)
+            number(headline(&ratios)),
+            number(interval.lower),
+            number(interval.upper)
         ),
         holds: match (interval.lower > CACHE_FACTOR, interval.upper < CACHE_FACTOR) {
             (true, _) => Some(true),
@@ -121,7 +121,7 @@ impl Curve {
 
     /// The parameter at a point, as it is written: a number of requests, or a power of two of bytes.
     fn value(&self, point: &Point) -> String {
-        if self.unit == Unit::Bytes { whole_bytes(point.at) } else { point.at.to_string() }
+        if self.unit == Unit::Bytes { bytes(point.at) } else { point.at.to_string() }
     }
 
     /// Its points, ascending.
@@ -161,7 +161,7 @@ impl Curve {
     /// Whether a point is enough, or is not, as the sentence claims.
     fn beside(&self, point: &Point, best: &Point, enough: bool, (unit, points): (Unit, usize)) -> Option<Conclusion> {
         let (what, here) = (self.what, self.value(point));
-        let top = amount(headline(&best.rounds), unit);
+        let top = plain(headline(&best.rounds), unit);
         let chosen = format!("the point was chosen among {points} by the same rounds");
         if point.at == best.at {
             // Beside itself there is nothing to test; what the one before lacks says as much.

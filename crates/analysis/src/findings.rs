@@ -2,12 +2,12 @@
 
 use std::cmp::Reverse;
 
+use kelvin_model::units::{metric_at, number, percent, plain};
 use kelvin_model::{Fact, Hazard, Machine, Name, Run, RunStatus, Severity};
 
 use crate::result::{Analysis, Finding, Importance, MetricResult, Outcome, Verdict, Warning};
 use crate::study::{network, peer};
 use crate::summary::{ALPHA, modes_in_words};
-use crate::words::{amount, digits, metric_at, percent};
 use crate::{levels, placement};
 
 /// Lines of the verdict, at most.
@@ -92,7 +92,7 @@ fn partial_finding(run: &Run) -> Option<Finding> {
     Some(Finding {
         importance: Importance::Notable,
         text: format!("The run is partial ({reason}): what it had not reached is not here."),
-        because: format!("it ended after {} s", digits(run.seconds)),
+        because: format!("it ended after {} s", number(run.seconds)),
         metrics: Vec::new(),
     })
 }
@@ -118,7 +118,7 @@ fn shared_finding(analysis: &Analysis) -> Option<Finding> {
             .into(),
         because: format!(
             "the block canary took {} times the chain canary at its best, {} more than in earlier runs",
-            digits(ratio),
+            number(ratio),
             percent(slower - 1.0)
         ),
         metrics: Vec::new(),
@@ -158,12 +158,12 @@ fn invalid_findings(analysis: &Analysis) -> Vec<Finding> {
                 text: format!(
                     "{} came out as {}, which is impossible: {}.",
                     metric_at(&result.metric, &result.case),
-                    amount(ceiling.value, unit),
+                    plain(ceiling.value, unit),
                     ceiling.likely_cause
                 ),
                 because: match &ceiling.derivation {
-                    Some(derivation) => format!("the bound is {}: {derivation}", amount(ceiling.bound, unit)),
-                    None => format!("the bound is {}", amount(ceiling.bound, unit)),
+                    Some(derivation) => format!("the bound is {}: {derivation}", plain(ceiling.bound, unit)),
+                    None => format!("the bound is {}", plain(ceiling.bound, unit)),
                 },
                 metrics: vec![result.metric.id],
             }
@@ -301,7 +301,7 @@ fn gap_finding(run: &Run, analysis: &Analysis, result: &MetricResult) -> Option<
         format!("what can explain it: {}", causes.join("; "))
     };
     let measured = match summary.states() {
-        [] => amount(summary.headline, unit),
+        [] => plain(summary.headline, unit),
         states => format!("now this, now that, {} of the {}", modes_in_words(states, unit), summary.modes_of.words()),
     };
     Some(Finding {
@@ -309,18 +309,18 @@ fn gap_finding(run: &Run, analysis: &Analysis, result: &MetricResult) -> Option<
         text: sentence(&format!(
             "{}: measured {measured}, {} times the predicted {}; {because}",
             metric_at(&result.metric, &result.case),
-            digits(result.ratio?),
-            amount(prediction.value, unit)
+            number(result.ratio?),
+            plain(prediction.value, unit)
         )),
         because: format!(
             "{GAP}: {}; the interval {} does not touch the range from {} to {} in which it is unremarkable ({})",
-            digits(result.ratio?),
+            number(result.ratio?),
             summary.interval.map_or_else(
-                || amount(summary.headline, unit),
-                |interval| format!("{} to {}", amount(interval.lower, unit), amount(interval.upper, unit))
+                || plain(summary.headline, unit),
+                |interval| format!("{} to {}", plain(interval.lower, unit), plain(interval.upper, unit))
             ),
-            amount(prediction.low, unit),
-            amount(prediction.high, unit),
+            plain(prediction.low, unit),
+            plain(prediction.high, unit),
             prediction.derivation
         ),
         metrics: vec![result.metric.id],
@@ -375,7 +375,7 @@ fn warning_finding(analysis: &Analysis, kind: &Kind) -> Option<Finding> {
     let expected = if by_chance < 0.5 {
         String::new()
     } else {
-        format!("; chance alone gives up to about {} among {all}", digits(by_chance))
+        format!("; chance alone gives up to about {} among {all}", number(by_chance))
     };
     let mut metrics: Vec<_> = hit.iter().map(|result| result.metric.id).collect();
     metrics.dedup();
@@ -404,7 +404,7 @@ fn machine_line(machine: &Machine) -> String {
         (None, None) => {}
     }
     if let Some(bytes) = machine.memory.total_bytes.get() {
-        parts.push(format!("{} of memory", amount(*bytes as f64, kelvin_model::Unit::Bytes)));
+        parts.push(format!("{} of memory", plain(*bytes as f64, kelvin_model::Unit::Bytes)));
     }
     parts.push(format!("Linux {}", text(&machine.kernel.release, "of unknown release")));
     parts.extend(machine.platform.hypervisor.get().cloned().flatten().map(|name| format!("under {name}")));

@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 
-use kelvin_model::{Bound, Case, Learned, Measurement, Metric, Name, Run, Treatment};
+use kelvin_model::units::{percent, plain};
+use kelvin_model::{Bound, Case, Interval, IntervalKind, Learned, Measurement, Metric, Name, Run, Treatment};
 use kelvin_stats::{Kind, LEVEL, RunToRun, Samples, TwoStates, headline_interval, median, two_states, within_spread};
 
 use crate::analyse::not_measured;
 use crate::bounds::broken_bound;
 use crate::canaries::References;
 use crate::gather::Gathered;
-use crate::result::{Interval, IntervalKind, Outcome};
-use crate::words::{amount, percent};
+use crate::result::Outcome;
 
 /// A measured headline.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -124,7 +124,7 @@ fn lack(measurement: &Measurement, metric: &Metric, bound: Option<&Bound>, gathe
     // Of a headline that is known to be impossible the figure as found is no better.
     let headline = Settled::headline(gathered, None).map_or(found.headline, |settled| settled.headline);
     if let Some(ceiling) = broken_bound(metric, bound, headline) {
-        let (value, bound) = (amount(ceiling.value, metric.unit), amount(ceiling.bound, metric.unit));
+        let (value, bound) = (plain(ceiling.value, metric.unit), plain(ceiling.bound, metric.unit));
         return Lacking::Nothing(format!("came out at {value}, beyond what is possible ({bound})"));
     }
     let Ok(samples) = Samples::new(found.samples.concat()) else {

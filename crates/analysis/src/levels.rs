@@ -7,12 +7,12 @@
 //! not buy a level. A step of less than [`LEAST_STEP`] is none: the second-level TLB adds up to half to a cache's
 //! latency, while one level of cache to the next is a factor of two or more.
 
-use kelvin_model::{Cache, CacheKind, Conclusion, Machine, Name, Unit};
+use kelvin_model::units::{bytes, number, percent, plain};
+use kelvin_model::{Cache, CacheKind, Conclusion, Interval, IntervalKind, Machine, Name, Unit};
 use kelvin_stats::{MAD_TO_STD, median};
 
-use crate::result::{Capacity, Interval, IntervalKind, MemoryLevel, MemoryLevels, MetricResult, Translation};
+use crate::result::{Capacity, MemoryLevel, MemoryLevels, MetricResult, Translation};
 use crate::summary::name_modes as rename;
-use crate::words::{amount, digits, percent};
 
 /// Id of the metric whose curve is read.
 pub(crate) const METRIC: Name = Name::new("mem.latency");
@@ -406,7 +406,7 @@ fn translation_conclusion(found: &Translation, machine: &Machine) -> Conclusion 
             nanoseconds(found.base),
             nanoseconds(found.huge),
             if found.apart { "apart" } else { "overlapping" },
-            digits(found.base / found.huge)
+            number(found.base / found.huge)
         ),
     }
 }
@@ -464,12 +464,8 @@ pub(crate) fn explanation(found: &MemoryLevels, result: &MetricResult) -> Option
     })
 }
 
-fn bytes(value: u64) -> String {
-    amount(value as f64, Unit::Bytes)
-}
-
 fn nanoseconds(value: f64) -> String {
-    amount(value, Unit::Nanoseconds)
+    plain(value, Unit::Nanoseconds)
 }
 
 #[cfg(test)]
@@ -512,8 +508,7 @@ mod tests {
         };
         let found = levels(&curve, &[cache(1, 32 << 10), cache(2, 32 << 20)]).unwrap();
         let explained: Vec<Option<String>> = results.iter().map(|result| explanation(&found, result)).collect();
-        let because =
-            Some("of the 32.0 MiB of L2 that the machine reports this process has 4.00 MiB to 8.00 MiB".to_owned());
+        let because = Some("of the 32 MiB of L2 that the machine reports this process has 4 MiB to 8 MiB".to_owned());
         assert_eq!(explained, [None, because.clone(), because.clone(), because, None]);
     }
 }

@@ -21,21 +21,22 @@ mod study;
 mod summary;
 #[doc(hidden)]
 pub mod testing;
-mod words;
+pub mod words;
 
 pub use analyse::{analyse, studies};
 pub use canaries::BLOCK_OVER_CHAIN;
 pub use files::{block_sizes, cache_below, depths};
 pub use gather::samples_as_found;
 pub use headlines::{Disturbed, Headlines, Lacking, Measured, headline};
+pub use kelvin_model::{Interval, IntervalKind};
 pub use levels::{CurvePoint, levels};
 pub use pages::pages;
 pub use peers::{Compared, Peer, PeerOutcome};
 pub use reference::{beside, file_server_lan, references, transfer_2020};
 pub use result::{
     Analysis, BestCell, CanaryCorrelation, CanaryHistory, Capacity, Ceiling, Coefficient, Distribution, Figure,
-    Finding, FittedLaw, Importance, Interval, IntervalKind, MemoryLevel, MemoryLevels, MetricResult, Mode, ModesOf,
-    Outcome, Summary, TagCount, Translation, Verdict, Warning,
+    Finding, FittedLaw, Importance, MemoryLevel, MemoryLevels, MetricResult, Mode, ModesOf, Outcome, Summary, TagCount,
+    Translation, Verdict, Warning,
 };
 pub use study::{
     FULL, StreamCeiling, engines, network_calls, network_streams, peer, remote, stream_ceiling, tasks, threads, tune,

@@ -1,8 +1,7 @@
 //! Conclusions of the page study: what a mapped page is, by what the kernel tells of it.
 
+use kelvin_model::units::percent;
 use kelvin_model::{Conclusion, Name, Run, StudyResult};
-
-use crate::words::percent;
 
 /// A sentence about one kind of page, and the share of pages that carries it: all of them or none.
 struct Claim {

@@ -4,12 +4,12 @@
 //! complex of cores, behind one way to memory, and another where they stand in two; how long a cache line takes from one to
 //! the other tells which it is. Neither value is wrong, and no canary can hold them apart: they are named.
 
+use kelvin_model::units::plain;
 use kelvin_model::{Case, Name};
 use kelvin_stats::median;
 
 use crate::result::{Analysis, Finding, Importance, MetricResult, Mode, ModesOf, Outcome, Summary};
 use crate::summary::{modes_in_words, name_modes as rename};
-use crate::words::amount;
 
 /// Id of the metric that tells how far apart the CPUs stand.
 const METRIC: Name = Name::new("mem.bandwidth.handover");
@@ -65,7 +65,7 @@ fn name(result: &mut MetricResult, ways: &Ways) {
     let centers = [first.center, second.center];
     rename(result, |mode| {
         let place = centers.iter().position(|&center| center == mode.center)?;
-        times[place].map(|time| format!("a line takes {} between CPUs", amount(time, kelvin_model::Unit::Nanoseconds)))
+        times[place].map(|time| format!("a line takes {} between CPUs", plain(time, kelvin_model::Unit::Nanoseconds)))
     });
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn finding(analysis: &Analysis) -> Option<Finding> {
         ),
         None => format!(
             "{changes}; this run shows what all of them move together where they stood, at {}.",
-            amount(summary.headline, unit)
+            plain(summary.headline, unit)
         ),
     };
     Some(Finding {

@@ -17,12 +17,12 @@ pub use threads::threads;
 pub(crate) use threads::{best_cells, laws};
 pub use tune::tune;
 
+use kelvin_model::units::{number, p_value, percent, plain};
 use kelvin_model::{Case, Conclusion, Name, Run, StudyResult, Unit};
 use kelvin_stats::{LEVEL, headline, headline_interval, mean_test, median_ratio};
 
 use crate::gather::Gathered;
 use crate::headlines::{Desk, Settled};
-use crate::words::{amount, digits, p_value, percent};
 
 /// Largest chance of a difference by accident.
 const ALPHA: f64 = 1.0 - LEVEL;
@@ -113,9 +113,9 @@ impl Tasks<'_> {
             all.len()
         );
         let n = cpus as f64;
-        let range = format!("{} to {}", digits(low), digits(high));
+        let range = format!("{} to {}", number(low), number(high));
         let faster = Conclusion {
-            text: format!("{cpus} {kind} finish the work {} times as fast as one ({range})", digits(speed_up)),
+            text: format!("{cpus} {kind} finish the work {} times as fast as one ({range})", number(speed_up)),
             holds: beyond(low, high, 1.0),
             test: test.clone(),
         };
@@ -175,11 +175,11 @@ impl Tasks<'_> {
                 "threads and processes differ: {} processes take {} times as long as as many threads ({} to {}): {} \
                  against {}",
                 self.cpus,
-                digits(ratio),
-                digits(low),
-                digits(high),
-                amount(after, Unit::Nanoseconds),
-                amount(before, Unit::Nanoseconds)
+                number(ratio),
+                number(low),
+                number(high),
+                plain(after, Unit::Nanoseconds),
+                plain(before, Unit::Nanoseconds)
             ),
             holds: if test.p <= ALPHA { Some(true) } else { None },
             test: format!("Welch's test: {}, {} against {} rounds", p_value(test.p), threads.len(), processes.len()),
@@ -205,7 +205,7 @@ impl Tasks<'_> {
                 percent(headline(&shares)),
                 percent(interval.lower),
                 percent(interval.upper),
-                amount(headline(&invisible), Unit::Nanoseconds)
+                plain(headline(&invisible), Unit::Nanoseconds)
             ),
             holds: beyond(interval.lower, interval.upper, VISIBLE),
             test: format!("median of {} rounds and its interval", shares.len()),

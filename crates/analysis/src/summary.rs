@@ -1,5 +1,6 @@
 //! The summary of one metric at one case, and what the reader must know about it.
 
+use kelvin_model::units::{number, p_value, percent, plain};
 use kelvin_model::{Better, Metric, Treatment, Unit};
 use kelvin_stats::{
     Cluster, RunToRun, Samples, Sorted, Trend, TwoStates, clusters, effective_samples, mean_test, rank_test, trend,
@@ -9,7 +10,6 @@ use kelvin_stats::{
 use crate::gather::Gathered;
 use crate::headlines::{Past, Settled};
 use crate::result::{Distribution, Figure, MetricResult, Mode, ModesOf, Outcome, Summary, Warning};
-use crate::words::{amount, digits, p_value, percent};
 
 /// Clusters whose centres differ by less of the headline are no modes that matter.
 const MODES_APART: f64 = 0.02;
@@ -183,7 +183,7 @@ pub(crate) fn name_modes(result: &mut MetricResult, name: impl Fn(&Mode) -> Opti
 pub(crate) fn modes_in_words(modes: &[Mode], unit: Unit) -> String {
     let mode = |mode: &Mode| {
         let level = mode.level.as_ref().map_or_else(String::new, |level| format!(", {level}"));
-        format!("{} ({}{level})", amount(mode.center, unit), percent(mode.share))
+        format!("{} ({}{level})", plain(mode.center, unit), percent(mode.share))
     };
     modes.iter().map(mode).collect::<Vec<_>>().join(" and ")
 }
@@ -233,9 +233,9 @@ fn wide_warning(summary: &Summary, unit: Unit, target: f64) -> Option<Warning> {
     let share = half / summary.headline.abs();
     let text = format!(
         "the interval of {} on either side is {} the value; the target of {} was not reached",
-        amount(half, unit),
-        // Three digits, so that just above the target does not read as the target.
-        if share < 1.0 { format!("{} % of", digits(share * 100.0)) } else { format!("{} times", digits(share)) },
+        plain(half, unit),
+        // Three number, so that just above the target does not read as the target.
+        if share < 1.0 { format!("{} % of", number(share * 100.0)) } else { format!("{} times", number(share)) },
         percent(target)
     );
     // A target that is a share of the value says nothing of a value of zero.

@@ -69,10 +69,10 @@ fn calls_are_told_by_what_they_cost_beside_a_round_trip() {
     let study = network_calls(&run).unwrap();
     let all = &study.conclusions;
     let share = saying(all, "more than half is sending and receiving, not switching: 70 % (");
-    assert!(share.holds == Some(true) && share.text.ends_with("7.00 us against 10.0 us"), "{share:?}");
+    assert!(share.holds == Some(true) && share.text.ends_with("7.00 µs against 10.0 µs"), "{share:?}");
     assert!(share.test.contains("Welch's test on logarithms, 5 against 5 rounds"), "{share:?}");
     let between = saying(all, "over TCP between two CPUs takes longer than on one: 4.00 times (");
-    assert!(between.holds == Some(true) && between.text.ends_with("40.0 us against 10.0 us"), "{between:?}");
+    assert!(between.holds == Some(true) && between.text.ends_with("40.0 µs against 10.0 µs"), "{between:?}");
     // Half a percent apart with one of noise: nothing follows.
     assert_eq!(saying(all, "is shorter over Unix sockets than over TCP").holds, None);
     assert_eq!(saying(all, "connecting over TCP on one CPU costs more").holds, Some(true));
@@ -85,7 +85,7 @@ fn bytes_cost_more_than_calls_from_where_they_do() {
     let mut run = network();
     add_streams(&mut run);
     let study = network_streams(&run).unwrap();
-    // A message of 64 bytes takes 506.4 ns; one of n bytes twice that where 500 + n / 10 is 1012.8: at 5128.
+    // A message of 64 B takes 506.4 ns; one of n bytes twice that where 500 + n / 10 is 1012.8: at 5128.
     let even =
         saying(&study.conclusions, "bytes cost more than calls in a TCP stream from messages of about 5.01 KiB on");
     assert_eq!(even.holds, Some(true));
@@ -130,7 +130,7 @@ fn more_streams_other_ways_and_losses_are_told_with_their_size() {
     );
     assert_eq!(saying(all, "sendfile carries more than send in messages of 64 KiB").holds, Some(true));
     assert_eq!(saying(all, "zerocopy carries more than send").holds, Some(false));
-    let lost = saying(all, "more than 1.0 % of datagrams of 1472 bytes are lost between two CPUs of this machine");
+    let lost = saying(all, "more than 1.0 % of datagrams of 1472 B are lost between two CPUs of this machine");
     assert!(lost.holds == Some(true) && lost.text.contains("20 % ("), "{lost:?}");
 }
 

@@ -153,13 +153,11 @@ fn a_program_losses_and_waiting_are_told_with_their_size() {
     let all = conclusions(&run);
     let program =
         saying(&all, "to a program there over TCP takes longer than an echo request that its kernel answers: 1.30 ");
-    assert!(program.holds == Some(true) && program.text.ends_with("130 us against 100 us"), "{program:?}");
+    assert!(program.holds == Some(true) && program.text.ends_with("130 µs against 100 µs"), "{program:?}");
     let waiting = saying(&all, "more than 2 times as long, in buffers: 231 times (");
-    assert!(waiting.holds == Some(true) && waiting.text.ends_with("30.0 ms against 130 us"), "{waiting:?}");
-    let lost = saying(
-        &all,
-        "more than 1.0 % of datagrams of 1472 bytes to the agent are lost if the sender does not wait: 30 %",
-    );
+    assert!(waiting.holds == Some(true) && waiting.text.ends_with("30.0 ms against 130 µs"), "{waiting:?}");
+    let lost =
+        saying(&all, "more than 1.0 % of datagrams of 1472 B to the agent are lost if the sender does not wait: 30 %");
     assert_eq!(lost.holds, Some(true));
     let arrives = saying(&all, "sent evenly at 12.5 MB/s (100 Mbit/s offered) arrive but for 1.0 % at most: 0.2 % (");
     assert_eq!(arrives.holds, Some(true));

@@ -278,7 +278,7 @@ fn a_call_below_one_cycle_is_implausible() {
     let [Warning::Implausible { text }] = &only(&analysis).warnings[..] else {
         panic!("{:?}", only(&analysis).warnings)
     };
-    assert!(text.starts_with("0.413 core cycles"), "{text}");
+    assert!(text.starts_with("0.41 core cycles"), "{text}");
 }
 
 fn predicted(run: &mut Run, value: f64, low: f64, high: f64) {

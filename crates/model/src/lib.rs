@@ -10,6 +10,7 @@ mod bound;
 mod case;
 mod event;
 mod hazard;
+mod interval;
 mod machine;
 mod machine_text;
 mod metric;
@@ -19,12 +20,14 @@ mod readings;
 mod reference;
 mod run;
 mod study;
+pub mod units;
 mod way;
 
 pub use bound::{Bound, BoundRecord};
 pub use case::{Case, Point, Value};
 pub use event::Event;
 pub use hazard::{Hazard, Severity};
+pub use interval::{Interval, IntervalKind};
 pub use machine::{
     BlockDevice, Cache, CacheKind, Cpu, Fact, FactRow, Kernel, Limits, Machine, Memory, Mitigation, Mount, Nic,
     NumaNode, Platform, Tlb, Topology,

@@ -1,5 +1,7 @@
 //! A machine's facts as lines for people, and a machine of which nothing is known.
 
+use crate::Unit;
+use crate::units::{bit_rate, bytes, stated, trimmed};
 use crate::{
     BlockDevice, Cache, CacheKind, Cpu, Fact, FactRow, Kernel, Limits, Machine, Memory, Mitigation, Name, Nic,
     NumaNode, Platform, Tlb, Topology,
@@ -124,12 +126,12 @@ impl Rows {
             self.push(GROUP, "Stepping", &cpu.stepping, u32::to_string);
         }
         self.push(GROUP, "Microcode", &cpu.microcode, String::clone);
-        self.push(GROUP, "Nominal frequency", &cpu.nominal_hz, |hz| hertz(*hz));
-        self.push(GROUP, "Highest frequency", &cpu.maximum_hz, |hz| hertz(*hz));
+        self.push(GROUP, "Nominal frequency", &cpu.nominal_hz, |hz| stated(*hz, Unit::Hertz, 3));
+        self.push(GROUP, "Highest frequency", &cpu.maximum_hz, |hz| stated(*hz, Unit::Hertz, 3));
         self.push(GROUP, "Measured frequency", &cpu.measured_hz, |hz| {
-            format!("{}, cycle {:.4} ns", hertz(*hz), 1e9 / hz)
+            format!("{}, cycle {:.4} ns", stated(*hz, Unit::Hertz, 3), 1e9 / hz)
         });
-        self.push(GROUP, "Counter frequency", &cpu.counter_hz, |hz| hertz(*hz));
+        self.push(GROUP, "Counter frequency", &cpu.counter_hz, |hz| stated(*hz, Unit::Hertz, 3));
         self.push(GROUP, "Frequency governor", &cpu.governor, String::clone);
         self.push(GROUP, "TLBs", &cpu.tlbs, |tlbs| joined(tlbs, tlb));
         self.push(GROUP, "Mitigations", &cpu.mitigations, |all| mitigations(all));
@@ -165,19 +167,19 @@ impl Rows {
 
     fn memory(&mut self, memory: &Memory) {
         const GROUP: &str = "Memory";
-        self.push(GROUP, "Total", &memory.total_bytes, |bytes| size(*bytes));
-        self.push(GROUP, "Available", &memory.available_bytes, |bytes| size(*bytes));
-        self.push(GROUP, "Swap", &memory.swap_bytes, |bytes| if *bytes == 0 { "none".into() } else { size(*bytes) });
-        self.push(GROUP, "Page", &memory.page_bytes, |bytes| size(*bytes));
+        self.push(GROUP, "Total", &memory.total_bytes, |size| bytes(*size));
+        self.push(GROUP, "Available", &memory.available_bytes, |size| bytes(*size));
+        self.push(GROUP, "Swap", &memory.swap_bytes, |size| if *size == 0 { "none".into() } else { bytes(*size) });
+        self.push(GROUP, "Page", &memory.page_bytes, |size| bytes(*size));
         self.push(GROUP, "Huge pages", &memory.huge_page_bytes, |sizes| {
-            if sizes.is_empty() { "none".into() } else { joined(sizes, |bytes| size(*bytes)) }
+            if sizes.is_empty() { "none".into() } else { joined(sizes, |size| bytes(*size)) }
         });
         self.push(GROUP, "Transparent huge pages", &memory.transparent_huge_pages, String::clone);
         self.push(GROUP, "Type", &memory.kind, String::clone);
         self.push(GROUP, "Rate", &memory.transfers_per_second, |rate| format!("{} MT/s", trimmed(rate / 1e6, 1)));
         self.push(GROUP, "Channels", &memory.channels, u32::to_string);
         self.push(GROUP, "Peak bandwidth", &memory.peak_bytes_per_second, |rate| {
-            format!("{} GB/s", trimmed(rate / 1e9, 1))
+            stated(*rate, Unit::BytesPerSecond, 1)
         });
     }
 
@@ -185,14 +187,14 @@ impl Rows {
         const GROUP: &str = "Disks";
         let label = |what: &str| format!("{} {what}", disk.name);
         self.push(GROUP, &label("model"), &disk.model, String::clone);
-        self.push(GROUP, &label("size"), &disk.bytes, |bytes| size(*bytes));
+        self.push(GROUP, &label("size"), &disk.bytes, |size| bytes(*size));
         self.push(GROUP, &label("link"), &disk.link, String::clone);
         self.push(GROUP, &label("scheduler"), &disk.scheduler, String::clone);
         self.push(GROUP, &label("queues"), &disk.queues, u32::to_string);
         self.push(GROUP, &label("queue depth"), &disk.queue_depth, u32::to_string);
         self.push(GROUP, &label("write cache"), &disk.write_cache, String::clone);
         self.push(GROUP, &label("claims to rotate"), &disk.rotational, |yes| yes_no(*yes));
-        self.push(GROUP, &label("logical block"), &disk.logical_block_bytes, |bytes| size(u64::from(*bytes)));
+        self.push(GROUP, &label("logical block"), &disk.logical_block_bytes, |size| bytes(u64::from(*size)));
     }
 
     fn nic(&mut self, nic: &Nic) {
@@ -238,7 +240,7 @@ impl Rows {
         self.push(GROUP, "CPU quota", &limits.cpu_quota, |quota| {
             quota.map_or_else(|| "none".into(), |cpus| format!("{} CPUs", trimmed(cpus, 2)))
         });
-        self.push(GROUP, "Memory", &limits.memory_bytes, |bytes| bytes.map_or_else(|| "none".into(), size));
+        self.push(GROUP, "Memory", &limits.memory_bytes, |limit| limit.map_or_else(|| "none".into(), bytes));
         self.push(GROUP, "Processes", &limits.processes, |n| n.map_or_else(|| "none".into(), |n| n.to_string()));
         self.push(GROUP, "Open files", &limits.open_files, |files| {
             if *files == u64::MAX { "none".into() } else { files.to_string() }
@@ -266,7 +268,7 @@ fn kind(kind: CacheKind) -> &'static str {
 }
 
 fn cache(cache: &Cache) -> String {
-    let mut text = size(cache.bytes);
+    let mut text = bytes(cache.bytes);
     if let Some(ways) = cache.ways {
         text.push_str(&format!(", {ways}-way"));
     }
@@ -281,7 +283,7 @@ fn cache(cache: &Cache) -> String {
 }
 
 fn node(node: &NumaNode) -> String {
-    let memory = node.bytes.map_or_else(|| "memory unknown".into(), size);
+    let memory = node.bytes.map_or_else(|| "memory unknown".into(), bytes);
     let distances = joined(&node.distances, u32::to_string);
     let cpus = if node.cpus.is_empty() { "no CPUs".into() } else { format!("CPUs {}", cpu_ranges(&node.cpus)) };
     format!("{cpus}, {memory}, distances {distances}")
@@ -292,7 +294,7 @@ fn tlb(tlb: &Tlb) -> String {
         0 => String::from("fully associative"),
         ways => format!("{ways}-way"),
     };
-    format!("L{} {} {}: {} entries {ways}", tlb.level, kind(tlb.kind), size(tlb.page_bytes), tlb.entries)
+    format!("L{} {} {}: {} entries {ways}", tlb.level, kind(tlb.kind), bytes(tlb.page_bytes), tlb.entries)
 }
 
 /// Those in force or missing; what does not concern the machine is counted only.
@@ -328,54 +330,12 @@ pub fn cpu_ranges(cpus: &[u32]) -> String {
     spans.into_iter().map(text).collect::<Vec<_>>().join(",")
 }
 
-/// A size in the largest IEC unit that leaves at least 1: `23.5 GiB`, `48 KiB`.
-fn size(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    format!("{} {}", trimmed(value, 1), UNITS[unit])
-}
-
-/// A frequency: `2.596 GHz`, `250 MHz`.
-fn hertz(hz: f64) -> String {
-    if hz >= 1e9 { format!("{} GHz", trimmed(hz / 1e9, 3)) } else { format!("{} MHz", trimmed(hz / 1e6, 3)) }
-}
-
-/// A bit rate: `10 Gbit/s`, `100 Mbit/s`.
-fn bit_rate(rate: f64) -> String {
-    if rate >= 1e9 {
-        format!("{} Gbit/s", trimmed(rate / 1e9, 2))
-    } else {
-        format!("{} Mbit/s", trimmed(rate / 1e6, 2))
-    }
-}
-
-/// A decimal number without trailing zeros.
-fn trimmed(value: f64, decimals: usize) -> String {
-    let text = format!("{value:.decimals$}");
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn figures_read_well() {
-        assert_eq!(size(0), "0 B");
-        assert_eq!(size(49152), "48 KiB");
-        assert_eq!(size(24_684_092 * 1024), "23.5 GiB");
-        assert_eq!(hertz(2.596122e9), "2.596 GHz");
-        assert_eq!(hertz(24e6), "24 MHz");
-        assert_eq!(bit_rate(2.5e9), "2.5 Gbit/s");
-        assert_eq!(trimmed(100.0, 0), "100");
         assert_eq!(cpu_ranges(&[8, 0, 1, 2, 3]), "0-3,8");
         assert_eq!(cpu_ranges(&[]), "");
     }

@@ -2,12 +2,12 @@
 
 use std::cmp::Ordering;
 
+use kelvin_model::units::{bytes, number, plain};
 use kelvin_model::{Conclusion, Name, Run, StudyResult, Unit};
 use kelvin_stats::median;
 
 use super::crossing::{Crossing, Line, Standing, crossings, lines, standing, standings};
 use crate::headlines::Desk;
-use crate::words::{amount, digits};
 
 const METRIC: &str = "file.engines";
 /// The axis along which ways cross.
@@ -41,15 +41,10 @@ pub fn engines(run: &Run) -> Option<StudyResult> {
         "A cached file was read in order by {} ways, by requests of {} to {}; the time of a request by each way was \
          measured in several rounds.",
         lines.len(),
-        size(base.points.first()?.at),
-        size(base.points.last()?.at),
+        bytes(base.points.first()?.at),
+        bytes(base.points.last()?.at),
     );
     (!conclusions.is_empty()).then_some(StudyResult { id: Name::new(METRIC), design, conclusions })
-}
-
-/// A size in words; up to a kibibyte to the byte.
-fn size(bytes: u64) -> String {
-    if bytes < 1024 { format!("{bytes} B") } else { amount(bytes as f64, Unit::Bytes) }
 }
 
 /// What a way comes to against the base; `None` where too few sizes were measured by both.
@@ -91,16 +86,16 @@ fn against(base: &Line, other: &Line) -> Option<Conclusion> {
 
 /// The sizes of some standings: `1.00 B, 100 B`.
 fn sizes(standings: &[&Standing]) -> String {
-    standings.iter().map(|standing| size(standing.at)).collect::<Vec<String>>().join(", ")
+    standings.iter().map(|standing| bytes(standing.at)).collect::<Vec<String>>().join(", ")
 }
 
 /// Two ways that surely cross.
 fn crossed(first: &Line, second: &Line, standings: &[Standing], crossings: &[Crossing]) -> Conclusion {
     let place = |crossing: &Crossing| {
         let (after, until) = crossing.between;
-        let near = amount(crossing.near, Unit::Bytes);
+        let near = plain(crossing.near, Unit::Bytes);
         let words = if crossing.to == Ordering::Less { "from" } else { "up to" };
-        format!("{words} requests of about {near} (between {} and {})", size(after), size(until))
+        format!("{words} requests of about {near} (between {} and {})", bytes(after), bytes(until))
     };
     let places: Vec<String> = crossings.iter().map(place).collect();
     let text = format!("{} beats {} {}", second.name, first.name, places.join(", and "));
@@ -113,10 +108,10 @@ fn test(standings: &[Standing]) -> String {
     let figure = |standing: &Standing| {
         format!(
             "{} ({} to {}) at {}",
-            digits(standing.ratio),
-            digits(standing.low),
-            digits(standing.high),
-            size(standing.at)
+            number(standing.ratio),
+            number(standing.low),
+            number(standing.high),
+            bytes(standing.at)
         )
     };
     let figures: Vec<String> = standings.iter().map(figure).collect();
@@ -151,7 +146,7 @@ fn fastest_at(lines: &[Line], at: u64) -> Option<Conclusion> {
     let rivals: Vec<&str> =
         compared.iter().filter(|(_, standing)| standing.side() != Ordering::Greater).map(|&(name, _)| name).collect();
     let (runner_up, nearest) = compared.first()?;
-    let (count, at) = (here.len(), size(at));
+    let (count, at) = (here.len(), bytes(at));
     let text = if rivals.is_empty() {
         format!("of {count} ways {best} is the fastest at requests of {at}")
     } else {
@@ -163,9 +158,9 @@ fn fastest_at(lines: &[Line], at: u64) -> Option<Conclusion> {
         test: format!(
             "{runner_up} takes {} times as long as {best} ({} to {}); Welch's test on logarithms of rounds against \
              each of {} other ways such that all hold together with 95 %",
-            digits(nearest.ratio),
-            digits(nearest.low),
-            digits(nearest.high),
+            number(nearest.ratio),
+            number(nearest.low),
+            number(nearest.high),
             others.len()
         ),
     })

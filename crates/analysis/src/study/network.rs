@@ -3,6 +3,7 @@
 
 use std::cmp::Ordering;
 
+use kelvin_model::units::{bytes, number, percent, plain};
 use kelvin_model::{Case, Conclusion, Name, Run, StudyResult, Unit};
 use kelvin_stats::{headline, headline_interval};
 
@@ -11,7 +12,6 @@ use super::ratio::Ratio;
 use super::{FULL, beyond};
 use crate::headlines::Desk;
 use crate::result::MetricResult;
-use crate::words::{amount, digits, percent, whole_bytes};
 
 /// The study of calls and round trips, and that of streams.
 pub(crate) const CALLS: Name = Name::new("net.rtt");
@@ -59,7 +59,7 @@ pub fn calls(run: &Run) -> Option<StudyResult> {
         .chain(network.beside_tcp())
         .collect();
     let design = format!(
-        "Messages of {SMALL} bytes went from one process to another and back, both on one CPU or each on its own; the \
+        "Messages of {SMALL} B went from one process to another and back, both on one CPU or each on its own; the \
          same message was sent and received by a single process; connections were made, used once and closed; each in several \
          rounds."
     );
@@ -173,7 +173,7 @@ impl<'r> Network<'r> {
         let both_ways: Vec<f64> = stack.iter().map(|value| 2.0 * value).collect();
         let ratio = Ratio::of(&trip, &both_ways)?;
         let text = format!(
-            "of a round trip of {SMALL} bytes over {name} on one CPU more than half is sending and receiving, not switching: \
+            "of a round trip of {SMALL} B over {name} on one CPU more than half is sending and receiving, not switching: \
              {} ({} to {}), {}",
             percent(ratio.value),
             percent(ratio.low),
@@ -187,7 +187,7 @@ impl<'r> Network<'r> {
     fn between_cpus(&self, &(protocol, name): &(&str, &str)) -> Option<Conclusion> {
         let ratio = Ratio::of(&self.trip(protocol, "same_cpu")?, &self.trip(protocol, "two_cpus")?)?;
         let text = format!(
-            "a round trip of {SMALL} bytes over {name} between two CPUs takes longer than on one: {}, {}",
+            "a round trip of {SMALL} B over {name} between two CPUs takes longer than on one: {}, {}",
             ratio.times(),
             ratio.amounts(Unit::Nanoseconds)
         );
@@ -200,7 +200,7 @@ impl<'r> Network<'r> {
         let beside = |(protocol, name): &(&str, &str)| {
             let ratio = Ratio::of(&tcp, &self.trip(protocol, "same_cpu")?)?;
             let text = format!(
-                "a round trip of {SMALL} bytes on one CPU is shorter over {name} than over TCP: {}, {}",
+                "a round trip of {SMALL} B on one CPU is shorter over {name} than over TCP: {}, {}",
                 ratio.times(),
                 ratio.amounts(Unit::Nanoseconds)
             );
@@ -259,7 +259,7 @@ impl<'r> Network<'r> {
     /// Whether datagrams get lost between two processes when the sender does not wait.
     fn lost(&self) -> Vec<Conclusion> {
         let of = |(case, shares): (&Case, Vec<f64>)| {
-            let message = case.integer("message").map(whole_bytes)?;
+            let message = case.integer("message").map(bytes)?;
             let placement = Placement::of(case)?.words;
             let beyond =
                 format!("of datagrams of {message} are lost {placement} of this machine if the sender does not wait");
@@ -317,11 +317,11 @@ fn bytes_or_calls(rates: &[(&Case, Vec<f64>)]) -> Option<Conclusion> {
     let beside = |standing: &Standing| {
         format!(
             "{} takes {} times ({} to {}) as long as one of {}",
-            whole_bytes(standing.at),
-            digits(TWICE * standing.ratio),
-            digits(TWICE * standing.low),
-            digits(TWICE * standing.high),
-            whole_bytes(smallest.at)
+            bytes(standing.at),
+            number(TWICE * standing.ratio),
+            number(TWICE * standing.low),
+            number(TWICE * standing.high),
+            bytes(smallest.at)
         )
     };
     let begins = "bytes cost more than calls in a TCP stream";
@@ -334,9 +334,9 @@ fn bytes_or_calls(rates: &[(&Case, Vec<f64>)]) -> Option<Conclusion> {
             let near = even(smallest, larger, (after, from.at));
             let words = format!(
                 "{begins} from messages of about {} on (between {} and {}): one of {}",
-                amount(near, Unit::Bytes),
-                whole_bytes(after),
-                whole_bytes(from.at),
+                plain(near, Unit::Bytes),
+                bytes(after),
+                bytes(from.at),
                 beside(from)
             );
             (words, Some(true))
@@ -351,7 +351,7 @@ fn bytes_or_calls(rates: &[(&Case, Vec<f64>)]) -> Option<Conclusion> {
          Welch's test on logarithms of rounds such that all hold together with 95 %, {} against {} rounds; the size between \
          two measured ones on a straight line",
         standings.len(),
-        whole_bytes(last.at),
+        bytes(last.at),
         all.at(first.at).map_or(0, <[f64]>::len),
         smallest.rounds.len()
     );
@@ -382,7 +382,7 @@ fn more_streams(rates: &[(&Case, Vec<f64>)], placement: &Placement) -> Vec<Concl
     let conclusion = |(message, ratio): (u64, Ratio)| {
         let text = format!(
             "{most} TCP streams in messages of {}, each {}, carry more than one: {}, {}",
-            whole_bytes(message),
+            bytes(message),
             placement.words,
             ratio.times(),
             ratio.amounts(Unit::BytesPerSecond)
@@ -413,7 +413,7 @@ fn together(rates: &[(&Case, Vec<f64>)]) -> Vec<(u64, Conclusion)> {
         let conclusion = move |(message, ratio): (u64, Ratio)| {
             let text = format!(
                 "{what} in messages of {} {carry}: {}, {}",
-                whole_bytes(message),
+                bytes(message),
                 ratio.times(),
                 ratio.amounts(Unit::BytesPerSecond)
             );
@@ -437,7 +437,7 @@ fn other_ways(rates: &[(&Case, Vec<f64>)]) -> Vec<Conclusion> {
         let ratio = Ratio::of(usual, other)?;
         let text = format!(
             "{way} carries more than send in messages of {} {}: {}, {}",
-            whole_bytes(case.integer("message")?),
+            bytes(case.integer("message")?),
             Placement::of(case)?.words,
             ratio.times(),
             ratio.amounts(Unit::BytesPerSecond)

@@ -1,6 +1,7 @@
 //! Conclusions on the network to another host: what it carries and which of link and hosts is the limit, what more streams
 //! add, what a message costs beside the way itself, what is lost, and how long a message waits behind a stream.
 
+use kelvin_model::units::{bytes, number, percent, plain};
 use kelvin_model::{Case, Conclusion, Name, Prediction, Run, StudyResult, Unit};
 use kelvin_stats::{headline, headline_interval};
 
@@ -9,7 +10,6 @@ use super::crossing::{name, rounds};
 use super::network::{LOST, SMALL, lost_beyond};
 use super::ratio::Ratio;
 use crate::headlines::Desk;
-use crate::words::{amount, digits, percent, whole_bytes};
 
 /// The study.
 pub(crate) const PEER: Name = Name::new("net.peer");
@@ -92,7 +92,7 @@ impl Stream<'_> {
     /// `4 TCP streams to the agent carry 117 MB/s (116 MB/s to 118 MB/s)`.
     fn carried_in_words(&self) -> String {
         let carries = if self.count == 1 { "carries" } else { "carry" };
-        let rate = |value| amount(value, Unit::BytesPerSecond);
+        let rate = |value| plain(value, Unit::BytesPerSecond);
         let interval = headline_interval(&self.rounds, None)
             .map_or_else(String::new, |found| format!(" ({} to {})", rate(found.lower), rate(found.upper)));
         format!("{} {carries} {}{interval}", self.words(), rate(headline(&self.rounds)))
@@ -210,8 +210,8 @@ impl<'r> Peer<'r> {
                 stream.words(),
                 percent(most),
                 share.words(),
-                amount(headline(&stream.rounds), Unit::BytesPerSecond),
-                amount(prediction.value, Unit::BytesPerSecond)
+                plain(headline(&stream.rounds), Unit::BytesPerSecond),
+                plain(prediction.value, Unit::BytesPerSecond)
             ),
             holds: share.is_beyond(most),
             test: format!("median of {} rounds and its interval, over {}", share.rounds, prediction.derivation),
@@ -256,7 +256,7 @@ impl<'r> Peer<'r> {
         let ping = self.at("net.peer.ping", &Case::new().with("message", SMALL))?;
         let ratio = Ratio::of(&ping, &self.trip(protocol)?)?;
         let text = format!(
-            "a round trip of {SMALL} bytes to a program there over {name} takes longer than an echo request that its kernel \
+            "a round trip of {SMALL} B to a program there over {name} takes longer than an echo request that its kernel \
              answers: {}, {}",
             ratio.times(),
             ratio.amounts(Unit::Nanoseconds)
@@ -272,7 +272,7 @@ impl<'r> Peer<'r> {
     /// Whether datagrams get lost when the sender does not wait.
     fn lost_unpaced(&self) -> Vec<Conclusion> {
         let of = |(case, shares): (&Case, Vec<f64>)| {
-            let message = case.integer("message").map(whole_bytes)?;
+            let message = case.integer("message").map(bytes)?;
             lost_beyond(
                 &shares,
                 &format!("of datagrams of {message} to the agent are lost if the sender does not wait"),
@@ -289,8 +289,8 @@ impl<'r> Peer<'r> {
             let conclusion = Conclusion {
                 text: format!(
                     "datagrams sent evenly at {} ({} Mbit/s offered) arrive but for {} at most: {} are lost",
-                    amount(headline(&sent), Unit::BytesPerSecond),
-                    digits(offered as f64 / 1e6),
+                    plain(headline(&sent), Unit::BytesPerSecond),
+                    number(offered as f64 / 1e6),
                     percent(LOST),
                     lost.words()
                 ),
@@ -308,7 +308,7 @@ impl<'r> Peer<'r> {
     fn waiting(&self) -> Option<Conclusion> {
         let ratio = Ratio::of(&self.trip("tcp")?, &self.at("net.peer.loaded", &Case::new())?)?;
         let text = format!(
-            "beside a stream that fills the way a round trip of {SMALL} bytes takes more than {TWICE} times as long, in buffers: \
+            "beside a stream that fills the way a round trip of {SMALL} B takes more than {TWICE} times as long, in buffers: \
              {}, {}",
             ratio.times(),
             ratio.amounts(Unit::Nanoseconds)

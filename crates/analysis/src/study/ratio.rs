@@ -1,10 +1,10 @@
 //! How many times as much one metric is as another, and what follows from it.
 
+use kelvin_model::units::{number, plain};
 use kelvin_model::{Conclusion, Unit};
 use kelvin_stats::{headline, median_ratio};
 
 use super::beyond;
-use crate::words::{amount, digits};
 
 /// A ratio of medians with its interval, and what it was made from.
 pub(super) struct Ratio {
@@ -30,12 +30,12 @@ impl Ratio {
 
     /// `3.61 times (3.40 to 3.80)`.
     pub fn times(&self) -> String {
-        format!("{} times ({} to {})", digits(self.value), digits(self.low), digits(self.high))
+        format!("{} times ({} to {})", number(self.value), number(self.low), number(self.high))
     }
 
     /// `47.6 us against 13.0 us`.
     pub fn amounts(&self, unit: Unit) -> String {
-        format!("{} against {}", amount(self.second, unit), amount(self.first, unit))
+        format!("{} against {}", plain(self.second, unit), plain(self.first, unit))
     }
 
     /// That the ratio is above a limit.

@@ -1,10 +1,10 @@
 //! Conclusions on a remote directory: how much of each block is the way to it.
 
+use kelvin_model::units::percent;
 use kelvin_model::{Case, Conclusion, Measurement, Name, Readings, Run, StudyResult};
 use kelvin_stats::{headline, headline_interval};
 
 use super::beyond;
-use crate::words::percent;
 
 const ID: &str = "file.remote";
 const SHARE: &str = "file.remote.share";

@@ -3,6 +3,7 @@
 
 use std::cmp::Ordering;
 
+use kelvin_model::units::{bytes, number, percent, plain};
 use kelvin_model::{Case, Conclusion, Name, Run, StudyResult, Unit};
 use kelvin_stats::{
     CLOSE, FittedScalability, LEAST_LOADS, Repeated, Resampling, fitted_scalability, headline, median, median_ratio,
@@ -12,7 +13,6 @@ use super::beyond;
 use super::crossing::{Standing, rounds, standing};
 use crate::headlines::Desk;
 use crate::result::{BestCell, Coefficient, FittedLaw};
-use crate::words::{amount, digits, percent, whole_bytes};
 
 const METRIC: Name = Name::new("file.threads");
 /// The axis of the workers.
@@ -88,7 +88,7 @@ fn lines(run: &Run) -> Vec<Line> {
 /// `cached, in blocks of 64 KiB`.
 fn described(held: &Case) -> String {
     let state = held.word("cache").unwrap_or("in a state without a name");
-    held.integer(&BLOCK).map_or_else(|| state.into(), |block| format!("{state}, in blocks of {}", whole_bytes(block)))
+    held.integer(&BLOCK).map_or_else(|| state.into(), |block| format!("{state}, in blocks of {}", bytes(block)))
 }
 
 /// `16 threads`.
@@ -98,7 +98,7 @@ fn counted(threads: u64) -> String {
 
 /// A coefficient as a percentage of three digits: coherency is a small one.
 fn share(coefficient: f64) -> String {
-    format!("{} %", digits(100.0 * coefficient))
+    format!("{} %", number(100.0 * coefficient))
 }
 
 impl Line {
@@ -138,10 +138,10 @@ impl Line {
                 self.what(),
                 counted(few.threads),
                 many.threads,
-                digits(ratio),
-                digits(low),
-                digits(high),
-                amount(rate(many), Unit::BytesPerSecond)
+                number(ratio),
+                number(low),
+                number(high),
+                plain(rate(many), Unit::BytesPerSecond)
             ),
             holds: beyond(low, high, 1.0 / ENOUGH),
             test: format!(
@@ -234,8 +234,8 @@ impl Line {
                 self.what(),
                 percent(VISIBLE),
                 share(fitted.law.sigma),
-                share(low),
-                share(high),
+                percent(low),
+                percent(high),
                 share(fitted.law.kappa),
                 share(fitted.kappa.0),
                 share(fitted.kappa.1)
@@ -249,9 +249,9 @@ impl Line {
     fn peak(&self, fitted: &FittedScalability, test: String) -> Conclusion {
         let most = self.most();
         let (low, high) = fitted.peak;
-        let at = |n: f64| if n.is_finite() { digits(n) } else { "any number of".into() };
+        let at = |n: f64| if n.is_finite() { number(n) } else { "any number of".into() };
         let peak = fitted.law.peak();
-        let rate = |n: f64| amount(fitted.law.at(n), Unit::BytesPerSecond);
+        let rate = |n: f64| plain(fitted.law.at(n), Unit::BytesPerSecond);
         let limit = match (peak.is_finite(), low.is_finite()) {
             (true, _) => {
                 format!("it is highest, {}, with {} ({} to {}) threads", rate(peak), at(peak), at(low), at(high))
@@ -295,11 +295,11 @@ fn best_cell(held: Case, cells: &[(&Case, Vec<f64>)]) -> Option<BestCell> {
         .collect();
     let (next, nearest) = compared.first()?;
     let cell = |case: &Case| {
-        let block = case.integer(&BLOCK).map(whole_bytes).unwrap_or_default();
+        let block = case.integer(&BLOCK).map(bytes).unwrap_or_default();
         format!("{} in blocks of {block}", counted(case.integer(&WORKERS).unwrap_or_default()))
     };
     let claim =
-        format!("{}: {} read fastest, {}", described(&held), cell(best), amount(headline(rates), Unit::BytesPerSecond));
+        format!("{}: {} read fastest, {}", described(&held), cell(best), plain(headline(rates), Unit::BytesPerSecond));
     let rivals: Vec<String> = as_good.iter().map(cell).collect();
     let conclusion = Conclusion {
         text: if rivals.is_empty() { claim } else { format!("{claim}; not told apart from {}", rivals.join(", ")) },
@@ -307,10 +307,10 @@ fn best_cell(held: Case, cells: &[(&Case, Vec<f64>)]) -> Option<BestCell> {
         test: format!(
             "{} times the rate of {} ({} to {}), by Welch's test on logarithms of rounds against each of {} other cells such \
              that all hold together with 95 %",
-            digits(nearest.ratio),
+            number(nearest.ratio),
             cell(next),
-            digits(nearest.low),
-            digits(nearest.high),
+            number(nearest.low),
+            number(nearest.high),
             compared.len()
         ),
     };

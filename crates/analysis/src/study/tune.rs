@@ -3,13 +3,13 @@
 
 use std::cmp::Ordering;
 
+use kelvin_model::units::{number, plain};
 use kelvin_model::{Case, Conclusion, Name, Run, StudyResult, Unit};
 use kelvin_stats::{headline, headline_interval, median};
 
 use super::beyond;
 use super::crossing::{rounds, standing};
 use crate::headlines::Desk;
-use crate::words::{amount, digits};
 
 const RATE: &str = "file.tune";
 /// What a search found in a round: metric, words before and behind it, unit.
@@ -66,15 +66,15 @@ impl<'r> Search<'r> {
         let interval = headline_interval(&gains, None)?;
         let (low, high) = (interval.lower, interval.upper);
         let (setting, agreement) = self.setting(best)?;
-        let rate = amount(headline(rates), Unit::BytesPerSecond);
+        let rate = plain(headline(rates), Unit::BytesPerSecond);
         Some(Conclusion {
             text: format!(
                 "{cache}: {} ({setting}) reads faster than pread of 128 KiB by one thread: {} times as fast ({} to {}), \
                  {rate}",
                 way(best),
-                digits(headline(&gains)),
-                digits(low),
-                digits(high)
+                number(headline(&gains)),
+                number(low),
+                number(high)
             ),
             holds: beyond(low, high, 1.0),
             test: format!("median gain of {} rounds and its interval; {agreement}", gains.len()),
@@ -88,7 +88,7 @@ impl<'r> Search<'r> {
         for (metric, words, unit) in FOUND {
             let found = self.at(metric, case)?;
             let (value, count) = most_frequent(&found)?;
-            let value = if unit == Unit::Count { format!("{value}") } else { amount(value, unit) };
+            let value = if unit == Unit::Count { format!("{value}") } else { plain(value, unit) };
             parts.push(format!("{words} {value}"));
             agreement.push(format!("{count} of {}", found.len()));
         }
@@ -123,9 +123,9 @@ fn fastest(cache: &str, best: &Case, rounds: &[f64], others: &[&(&Case, Vec<f64>
         test: format!(
             "{} times the rate of {next} ({} to {}), by Welch's test on logarithms of {} rounds at a level at which \
              the comparisons with all ways hold together with 95 %",
-            digits(nearest.ratio),
-            digits(nearest.low),
-            digits(nearest.high),
+            number(nearest.ratio),
+            number(nearest.low),
+            number(nearest.high),
             rounds.len()
         ),
     })

@@ -1,0 +1,403 @@
+//! Quantities as people read them: the right unit, and no more digits than the interval carries. Every number that kelvin
+//! shows goes through here.
+
+use std::fmt;
+
+use crate::{AxisScale, Case, Interval, IntervalKind, Metric, Unit, Value};
+
+/// Significant digits of a value whose error is not known.
+const DIGITS_WITHOUT_INTERVAL: i32 = 3;
+
+/// Most significant digits ever printed: more are narrower than a clock's calibration, and no one reads them.
+const MOST_DIGITS: i32 = 5;
+
+/// A quantity ready to be read: `61.2`, `± 0.4`, `ns`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quantity {
+    /// The value, scaled and rounded.
+    pub value: String,
+    /// Its uncertainty, in the same scale: `± 0.4`, or `[60.8 to 61.9]` for a range.
+    pub spread: Option<String>,
+    /// Unit symbol; empty for pure numbers.
+    pub unit: &'static str,
+}
+
+impl Quantity {
+    /// The value with its unit, without the spread: `61.2 ns`.
+    pub fn short(&self) -> String {
+        join(&[&self.value, self.unit])
+    }
+}
+
+impl fmt::Display for Quantity {
+    /// `61.2 ± 0.4 ns`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&join(&[&self.value, self.spread.as_deref().unwrap_or(""), self.unit]))
+    }
+}
+
+fn join(parts: &[&str]) -> String {
+    let parts: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
+    parts.join(" ")
+}
+
+/// A scale for reading: values are divided by `factor` and carry `symbol`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale {
+    /// One of these in base units.
+    pub factor: f64,
+    /// Its symbol.
+    pub symbol: &'static str,
+}
+
+const fn scale(factor: f64, symbol: &'static str) -> Scale {
+    Scale { factor, symbol }
+}
+
+/// The scales of a unit, smallest first.
+pub fn scales(unit: Unit) -> &'static [Scale] {
+    const TIME: [Scale; 4] = [scale(1.0, "ns"), scale(1e3, "µs"), scale(1e6, "ms"), scale(1e9, "s")];
+    const CYCLES: [Scale; 3] = [scale(1.0, "cycles"), scale(1e3, "kcycles"), scale(1e6, "Mcycles")];
+    const FREQUENCY: [Scale; 4] = [scale(1.0, "Hz"), scale(1e3, "kHz"), scale(1e6, "MHz"), scale(1e9, "GHz")];
+    const SIZE: [Scale; 5] = [
+        scale(1.0, "B"),
+        scale(1024.0, "KiB"),
+        scale(1_048_576.0, "MiB"),
+        scale(1_073_741_824.0, "GiB"),
+        scale(1_099_511_627_776.0, "TiB"),
+    ];
+    const RATE: [Scale; 4] = [scale(1.0, "B/s"), scale(1e3, "kB/s"), scale(1e6, "MB/s"), scale(1e9, "GB/s")];
+    const OPERATIONS: [Scale; 3] = [scale(1.0, "/s"), scale(1e3, "k/s"), scale(1e6, "M/s")];
+    const NUMBER: [Scale; 1] = [scale(1.0, "")];
+    match unit {
+        Unit::Nanoseconds => &TIME,
+        Unit::Cycles => &CYCLES,
+        Unit::Hertz => &FREQUENCY,
+        Unit::Bytes => &SIZE,
+        Unit::BytesPerSecond => &RATE,
+        Unit::PerSecond => &OPERATIONS,
+        Unit::Ratio | Unit::Count => &NUMBER,
+    }
+}
+
+/// The scale in which a value reads best: the largest one that leaves at least one whole unit.
+pub fn scale_for(value: f64, unit: Unit) -> Scale {
+    let scales = scales(unit);
+    // Cycles stay whole up to 99 999: people compare them digit by digit with instruction tables.
+    let least = if unit == Unit::Cycles { 100.0 } else { 1.0 };
+    // A hair below the boundary rounds up to it: 999.97 ns is 1.00 µs.
+    let fits = |scale: &&Scale| value.abs() >= scale.factor * least * 0.9995;
+    scales.iter().rev().find(fits).copied().unwrap_or(scales[0])
+}
+
+/// Exponent of the first digit of a positive number: 0 for 1 to 9.99.
+fn magnitude(value: f64) -> i32 {
+    value.abs().log10().floor() as i32
+}
+
+/// The decimal place to which value and error are rounded: two digits of an error that begins with 1, else one.
+///
+/// One digit of an error of 1.4 would change it by 30 %; two digits of 8.3 would claim what nobody knows.
+fn place_of_error(half_width: f64) -> i32 {
+    let place = magnitude(half_width);
+    let leading = half_width / 10f64.powi(place);
+    if leading < 1.95 { place - 1 } else { place }
+}
+
+fn rounded(value: f64, place: i32) -> String {
+    let step = 10f64.powi(place);
+    let value = (value / step).round() * step;
+    let value = if value == 0.0 { 0.0 } else { value };
+    format!("{value:.decimals$}", decimals = usize::try_from(-place).unwrap_or(0))
+}
+
+/// The decimal place to which a scaled value is rounded.
+fn place(value: f64, half_width: Option<f64>) -> i32 {
+    let first = if value == 0.0 { 0 } else { magnitude(value) };
+    match half_width.filter(|half| half.is_finite() && *half > 0.0) {
+        Some(half) if value == 0.0 => place_of_error(half),
+        Some(half) => place_of_error(half).clamp(first + 1 - MOST_DIGITS, first),
+        // A value that rounds up to the next power of ten has one digit more before the point.
+        None => magnitude(if value == 0.0 { 1.0 } else { value * 1.0005 }) + 1 - DIGITS_WITHOUT_INTERVAL,
+    }
+}
+
+/// A value with the half-width of its interval, if there is one.
+pub fn quantity(value: f64, half_width: Option<f64>, unit: Unit) -> Quantity {
+    if !value.is_finite() {
+        return Quantity { value: value.to_string(), spread: None, unit: scales(unit)[0].symbol };
+    }
+    let scale = scale_for(value, unit);
+    let (scaled, half) = (value / scale.factor, half_width.map(|half| half / scale.factor));
+    let place = place(scaled, half);
+    let spread = half.filter(|half| half.is_finite()).map(|half| format!("± {}", error(half, place)));
+    Quantity { value: rounded(scaled, place), spread, unit: scale.symbol }
+}
+
+/// An error at its place; one that would round to nothing keeps its first digit.
+fn error(half: f64, place: i32) -> String {
+    if half > 0.0 && half < 0.5 * 10f64.powi(place) {
+        format!("<{}", rounded(10f64.powi(place), place))
+    } else {
+        rounded(half, place)
+    }
+}
+
+/// A value alone, to three significant digits.
+pub fn plain(value: f64, unit: Unit) -> String {
+    quantity(value, None, unit).short()
+}
+
+/// A value with an interval: `61.2 ± 0.4 ns`, or `61.2 [60.8 to 61.9] ns` where too few rounds allow no more than a range.
+pub fn with_interval(value: f64, interval: Option<Interval>, unit: Unit) -> Quantity {
+    let Some(interval) = interval else { return quantity(value, None, unit) };
+    let mut text = quantity(value, Some(interval.half_width()), unit);
+    if interval.kind == IntervalKind::Range && value.is_finite() {
+        let scale = scale_for(value, unit);
+        let place = place(value / scale.factor, Some(interval.half_width() / scale.factor));
+        let end = |bound: f64| rounded(bound / scale.factor, place);
+        text.spread = Some(format!("[{} to {}]", end(interval.lower), end(interval.upper)));
+    }
+    text
+}
+
+/// A text about cycles without the word: `358 kcycles` is `358k`.
+pub fn without_cycles(text: &str) -> String {
+    text.replace(" kcycles", "k").replace(" Mcycles", "M").replace(" cycles", "")
+}
+
+/// A range in one unit, chosen by its upper end: `80.1 to 310 µs`, or with both units where they lie far apart.
+pub fn span(low: f64, high: f64, unit: Unit) -> String {
+    let (from, to) = (quantity(low, None, unit), quantity(high, None, unit));
+    if from == to {
+        return from.short();
+    }
+    if from.unit == to.unit {
+        return join(&[&format!("{} to {}", from.value, to.value), to.unit]);
+    }
+    format!("{} to {}", from.short(), to.short())
+}
+
+/// A pure number, to three significant digits at most: `1.06`, `0.42`, `12.3`, `1234`.
+pub fn number(value: f64) -> String {
+    match value.abs() {
+        size if !size.is_finite() => value.to_string(),
+        0.0 => "0".into(),
+        size if size >= 99.5 => format!("{value:.0}"),
+        size if size >= 9.95 => format!("{value:.1}"),
+        size if size >= 0.0995 => format!("{value:.2}"),
+        size => rounded(value, magnitude(size.max(f64::MIN_POSITIVE)) - 1),
+    }
+}
+
+/// A share of a whole: `64 %`; never 0 or 100 % unless it is exactly that.
+pub fn percent(value: f64) -> String {
+    let hundredths = value * 100.0;
+    match hundredths.abs() {
+        size if size > 0.0 && size < 0.1 => format!("{}<0.1 %", if hundredths < 0.0 { "-" } else { "" }),
+        size if size < 9.95 && size > 0.0 => format!("{hundredths:.1} %"),
+        size if (99.5..100.0).contains(&size) => ">99 %".into(),
+        _ => format!("{hundredths:.0} %"),
+    }
+}
+
+/// A p value that is never printed as zero.
+pub fn p_value(p: f64) -> String {
+    if p < 0.001 { "p < 0.001".into() } else { format!("p = {p:.3}") }
+}
+
+/// A time span of a run: `12.3 s`, `2 min 30 s`, `1 h 5 min`.
+pub fn seconds(value: f64) -> String {
+    let whole = value.round() as u64;
+    match whole {
+        0..60 => plain(value * 1e9, Unit::Nanoseconds),
+        60..3600 => format!("{} min {} s", whole / 60, whole % 60),
+        _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
+    }
+}
+
+/// Bytes from which on a size that is no whole number of a unit is rounded.
+const ROUNDED_FROM: u64 = 4 << 10;
+
+/// A number of bytes, exact where it is small or a whole number of a binary unit: `64 KiB`, `1 GiB`, `1472 B`, `1.43 MiB`.
+pub fn bytes(value: u64) -> String {
+    let scale = scale_for(value as f64, Unit::Bytes);
+    let scaled = value as f64 / scale.factor;
+    match value {
+        _ if scaled.fract() == 0.0 => format!("{scaled} {}", scale.symbol),
+        0..ROUNDED_FROM => format!("{value} B"),
+        _ => plain(value as f64, Unit::Bytes),
+    }
+}
+
+/// A whole number in groups of three, with narrow no-break spaces: `1 234 567`.
+pub fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        // Four digits read well without a gap.
+        if index > 0 && (digits.len() - index).is_multiple_of(3) && digits.len() > 4 {
+            text.push('\u{202f}');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// The value of an axis as people read it.
+pub fn axis_value(value: Value, scale: AxisScale) -> String {
+    match value {
+        Value::Integer(number) if scale == AxisScale::Bytes => bytes(number),
+        Value::Integer(number) => count(number),
+        Value::Word(word) => word.to_string(),
+    }
+}
+
+/// The axes of a case with their values, in the order of the metric's axes, then any other.
+pub fn case_pairs(metric: &Metric, case: &Case) -> Vec<(&'static str, String)> {
+    let known =
+        metric.axes().filter_map(|axis| Some((axis.name.as_str(), axis_value(case.get(&axis.name)?, axis.scale))));
+    let other = case.iter().filter(|(name, _)| metric.axes().all(|axis| axis.name != *name));
+    known.chain(other.map(|(name, value)| (name.as_str(), axis_value(value, AxisScale::Linear)))).collect()
+}
+
+/// A case in one line: `pages=huge bytes=64 KiB`; empty for the case without parameters.
+pub fn case(metric: &Metric, case: &Case) -> String {
+    let pairs: Vec<String> =
+        case_pairs(metric, case).into_iter().map(|(axis, value)| format!("{axis}={value}")).collect();
+    pairs.join(" ")
+}
+
+/// A metric at a case, as tables name it: `mem.latency (pages=base bytes=16 MiB)`.
+pub fn metric_at(metric: &Metric, at: &Case) -> String {
+    if at.is_empty() { metric.id.to_string() } else { format!("{} ({})", metric.id, case(metric, at)) }
+}
+
+/// What a machine states of itself, with as many decimals as it states at most: `2.596 GHz`, `48 KiB`, `23.5 GiB`.
+pub fn stated(value: f64, unit: Unit, decimals: usize) -> String {
+    let scale = scale_for(value, unit);
+    join(&[&trimmed(value / scale.factor, decimals), scale.symbol])
+}
+
+/// A bit rate as a machine states it: `10 Gbit/s`, `100 Mbit/s`.
+pub fn bit_rate(rate: f64) -> String {
+    if rate >= 1e9 {
+        format!("{} Gbit/s", trimmed(rate / 1e9, 2))
+    } else {
+        format!("{} Mbit/s", trimmed(rate / 1e6, 2))
+    }
+}
+
+/// A decimal number without trailing zeros.
+pub fn trimmed(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Axis;
+
+    use super::*;
+
+    fn ns(value: f64, half: f64) -> String {
+        quantity(value, Some(half), Unit::Nanoseconds).to_string()
+    }
+
+    #[test]
+    fn digits_follow_the_interval() {
+        assert_eq!(ns(61.234, 0.41), "61.2 ± 0.4 ns");
+        assert_eq!(ns(61.234, 0.14), "61.23 ± 0.14 ns");
+        assert_eq!(ns(61.234, 5.0), "61 ± 5 ns");
+        assert_eq!(ns(61.234, 14.0), "61 ± 14 ns");
+        assert_eq!(ns(1234.2, 14.0), "1.234 ± 0.014 µs");
+        assert_eq!(ns(123_456.0, 3_000.0), "123 ± 3 µs");
+        assert_eq!(ns(2_345_678.0, 400_000.0), "2.3 ± 0.4 ms");
+    }
+
+    #[test]
+    fn an_error_larger_than_the_value_leaves_a_digit_of_the_value() {
+        assert_eq!(ns(3.2, 41.0), "3 ± 41 ns");
+        assert_eq!(ns(0.0, 0.2), "0.0 ± 0.2 ns");
+    }
+
+    #[test]
+    fn an_error_below_the_last_digit_is_said_to_be_below_it() {
+        assert_eq!(ns(61.234_567, 1e-9), "61.235 ± <0.001 ns");
+        assert_eq!(ns(61.0, 0.0), "61.0 ± 0.0 ns");
+    }
+
+    #[test]
+    fn a_ratio_of_nothing_is_zero() {
+        assert_eq!(number(0.0), "0");
+        assert_eq!(number(1.06), "1.06");
+    }
+
+    #[test]
+    fn without_an_interval_there_are_three_digits() {
+        assert_eq!(plain(61.234, Unit::Nanoseconds), "61.2 ns");
+        assert_eq!(plain(0.2765, Unit::Nanoseconds), "0.277 ns");
+        assert_eq!(plain(999.97, Unit::Nanoseconds), "1.00 µs");
+        assert_eq!(plain(3.62e9, Unit::Hertz), "3.62 GHz");
+        assert_eq!(plain(11.83e9, Unit::BytesPerSecond), "11.8 GB/s");
+        assert_eq!(plain(245.0, Unit::Cycles), "245 cycles");
+        assert_eq!(plain(61_234.0, Unit::Cycles), "61200 cycles");
+        assert_eq!(plain(0.0, Unit::Nanoseconds), "0.00 ns");
+        assert_eq!(without_cycles(&span(358e3, 171e6, Unit::Cycles)), "358k to 171M");
+    }
+
+    #[test]
+    fn a_range_is_called_one() {
+        let interval = Interval { kind: IntervalKind::Range, level: 1.0, lower: 60.8, upper: 61.9 };
+        assert_eq!(with_interval(61.23, Some(interval), Unit::Nanoseconds).to_string(), "61.2 [60.8 to 61.9] ns");
+    }
+
+    #[test]
+    fn sizes_are_binary_and_exact() {
+        assert_eq!(bytes(65_536), "64 KiB");
+        assert_eq!(bytes(1 << 30), "1 GiB");
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(100), "100 B");
+        assert_eq!(bytes(1472), "1472 B");
+        assert_eq!(bytes(1_500_000), "1.43 MiB");
+    }
+
+    #[test]
+    fn ratios_and_shares_keep_what_matters() {
+        assert_eq!(number(1.0649), "1.06");
+        assert_eq!(number(12.34), "12.3");
+        assert_eq!(number(1234.0), "1234");
+        assert_eq!(number(0.01234), "0.012");
+        assert_eq!(percent(0.643), "64 %");
+        assert_eq!(percent(0.9996), ">99 %");
+        assert_eq!(percent(1.0), "100 %");
+        assert_eq!(percent(0.0001), "<0.1 %");
+        assert_eq!(percent(0.0), "0 %");
+    }
+
+    #[test]
+    fn spans_share_their_unit_where_they_can() {
+        assert_eq!(span(80.1e3, 310e3, Unit::Nanoseconds), "80.1 to 310 µs");
+        assert_eq!(span(80.1e3, 3.1e6, Unit::Nanoseconds), "80.1 µs to 3.10 ms");
+        assert_eq!(span(5.0, 5.0, Unit::Count), "5.00");
+    }
+
+    #[test]
+    fn run_times_read_as_people_say_them() {
+        assert_eq!(seconds(12.34), "12.3 s");
+        assert_eq!(seconds(150.2), "2 min 30 s");
+        assert_eq!(seconds(3900.0), "1 h 5 min");
+    }
+
+    #[test]
+    fn cases_are_written_in_the_order_of_the_axes() {
+        let bytes = Axis::new("bytes", "bytes", AxisScale::Bytes);
+        let pages = Axis::new("pages", "pages", AxisScale::Category);
+        let metric = Metric::duration("a.b", "x").over([pages, bytes]);
+        let point = Case::new().with("bytes", 65_536).with_word("pages", "huge").with("zzz", 12_345);
+        assert_eq!(case(&metric, &point), "pages=huge bytes=64 KiB zzz=12\u{202f}345");
+    }
+}
