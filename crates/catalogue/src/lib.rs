@@ -12,6 +12,7 @@ mod shared;
 mod words;
 
 pub mod cpu;
+pub mod net;
 
 use kelvin_model::Metric;
 
@@ -19,7 +20,7 @@ pub use shared::Placement;
 
 /// All metrics, area by area.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
-    [cpu::ALL].into_iter().flatten().copied()
+    [cpu::ALL, net::ALL].into_iter().flatten().copied()
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use kelvin_harness::Stop;
-use kelvin_model::{Better, Metric, Unit};
 use kelvin_sys::clock::monotonic;
 use kelvin_wire::busy::{Busy, Threads, Watch};
 use kelvin_wire::client::{IsCounted, Test};
@@ -116,11 +115,6 @@ impl<'a, 'client, S: IsCounted> Watched<'a, 'client, S> {
         }
         Ok(windows)
     }
-}
-
-/// A share of a host's time, beside a rate.
-pub(super) const fn share(metric: Metric, better: Better) -> Metric {
-    metric.unit(Unit::Ratio, better)
 }
 
 /// How busy either end was in the windows after the first one: here, and at the agent.
