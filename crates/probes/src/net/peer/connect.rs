@@ -55,11 +55,7 @@ pub(in crate::net) static PROBE: Probe = Probe {
     inputs: &[PEER_PING.id.as_str(), CONNECT.id.as_str(), RTT_ICMP.id.as_str()],
     cases: |_, _| vec![Case::new()],
     run: |bench, _| {
-        let Opened { connections, notes } =
-            with_agent(bench, |bench, accepting| time_calls(bench, [&PEER_CONNECT, &PEER_CLOSE], accepting))?;
-        bench.note_on_last(format!("{connections} connections"));
-        notes.into_iter().for_each(|note| bench.note_on_last(note));
-        Ok(())
+        with_agent(bench, "connections", |bench, accepting| time_calls(bench, [&PEER_CONNECT, &PEER_CLOSE], accepting))
     },
     predict: |facts, metric, _| {
         if metric.id == PEER_CONNECT.id { predict_connect(facts) } else { predict_close(facts) }
@@ -85,17 +81,13 @@ pub(in crate::net) static RATE: Probe = Probe {
     inputs: &[PEER_CONNECT.id.as_str(), PEER_RTT.id.as_str()],
     cases: |_, _| vec![Case::new()],
     run: |bench, _| {
-        let timed = |bench: &mut Bench<'_>, accepting: &Accepting| {
+        with_agent(bench, "transactions", |bench, accepting| {
             bench.time_each_work([&PEER_CRR], 1.0, |clock| {
                 let start = clock.start();
                 transact(accepting)?;
                 Ok([clock.stop().wrapping_sub(start)])
             })
-        };
-        let Opened { connections, notes } = with_agent(bench, timed)?;
-        bench.note_on_last(format!("{connections} transactions"));
-        notes.into_iter().for_each(|note| bench.note_on_last(note));
-        Ok(())
+        })
     },
     predict: |facts, _, _| predict_transactions(facts),
 };
@@ -120,17 +112,12 @@ impl Accepts for Accepting {
     }
 }
 
-/// What became of the connections.
-struct Opened {
-    connections: u64,
-    notes: [String; 3],
-}
-
-/// Has the agent accept connections while something is timed.
+/// Has the agent accept connections, called `what`, while something is timed, and notes what became of them.
 fn with_agent(
     bench: &mut Bench<'_>,
+    what: &str,
     timed: impl FnOnce(&mut Bench<'_>, &Accepting) -> Result<(), Stop>,
-) -> Result<Opened, Stop> {
+) -> Result<(), Stop> {
     let mut client = client(bench)?;
     let own = client.own();
     let mut test = client.accepting().map_err(stopped)?;
@@ -140,8 +127,11 @@ fn with_agent(
     timed(bench, &accepting)?;
     let held = ports::left_behind(address, before)?;
     let seen: Seen = test.finish().map_err(stopped)?;
-    let ports = format!("{held} of them still hold a port");
-    Ok(Opened { connections: seen.arrived, notes: [ports, told(&seen, 1), over(own, &seen)] })
+    bench.note_on_last(format!("{} {what}", seen.arrived));
+    bench.note_on_last(format!("{held} of them still hold a port"));
+    bench.note_on_last(told(&seen, 1));
+    bench.note_on_last(over(own, &seen));
+    Ok(())
 }
 
 fn predict_connect(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
