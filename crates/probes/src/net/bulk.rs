@@ -18,7 +18,7 @@ use kelvin_wire::numbered::Numbered;
 
 use super::link::{Link, Protocol, STUCK, is_late};
 use super::sender::Sender;
-use super::settle::settle;
+use super::settle::{per_second, settle};
 
 /// Windows in which a stream is watched until its rate no longer rises, and how many of them at most.
 const WINDOW: Duration = Duration::from_millis(5);
@@ -133,10 +133,6 @@ impl Totals {
     pub(crate) fn reordered_since(&self, earlier: &Self) -> Option<f64> {
         self.numbers.overtaken_since(&earlier.numbers)
     }
-}
-
-fn per_second(bytes: u64, nanoseconds: u64) -> f64 {
-    bytes as f64 * 1e9 / nanoseconds.max(1) as f64
 }
 
 /// CPU time that a thread used, and the time that passed meanwhile, in nanoseconds.

@@ -5,8 +5,8 @@
 
 use kelvin_catalogue::Placement;
 use kelvin_catalogue::net::{LOADED, SendMethod};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_harness::{Bench, Effort, Kind, Method, Probe, Stop};
+use kelvin_model::{Case, NoPrediction};
 
 use super::bulk::{Bulk, Ends, Plan};
 use super::echo::Echo;
@@ -35,12 +35,16 @@ pub(super) static PROBE: Probe = Probe {
     },
     metrics: &[&LOADED],
     inputs: &[],
-    cases: |_: &Machine, effort: Effort| {
+    cases: |_, effort| {
         let placements = if effort == Effort::Quick { &[Placement::TwoCpus] } else { Placement::ALL };
         placements.iter().map(|&placement| Case::new().at(placement)).collect()
     },
     run,
-    predict,
+    predict: |_, _, _| {
+        Err(NoPrediction::because(
+            "it depends on the turns that the scheduler gives, for which there is no published figure",
+        ))
+    },
 };
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
@@ -62,10 +66,4 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         return Err(Stop::fail("nothing of the stream arrived while round trips were timed: there was no load"));
     }
     echo.finish()
-}
-
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because(
-        "it depends on the turns that the scheduler gives, for which there is no published figure",
-    ))
 }

@@ -6,7 +6,7 @@ use kelvin_catalogue::net::{MESSAGE, STACK_TCP, STACK_UDP, STACK_UNIX};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
-use super::link::{Link, Protocol, STUCK};
+use super::link::{Link, Protocol};
 use super::messages::{SMALL, message, round_trip_messages};
 
 pub(super) static TCP: Probe = probe(
@@ -62,9 +62,6 @@ const METHOD: Method = Method {
     ],
 };
 
-/// Bytes asked for in each buffer: sixteen times the largest message, because the kernel also counts its own book-keeping.
-const BUFFER: u32 = 1 << 20;
-
 fn cases(_: &Machine, effort: Effort, protocol: Protocol) -> Vec<Case> {
     let all = round_trip_messages(protocol);
     let messages = if effort == Effort::Quick { &[SMALL][..] } else { &all };
@@ -73,11 +70,7 @@ fn cases(_: &Machine, effort: Effort, protocol: Protocol) -> Vec<Case> {
 
 fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, metric: &Metric) -> Result<(), Stop> {
     let size = message(case)?;
-    let (near, far) = Link::pair(protocol)?;
-    for end in [&near, &far] {
-        end.set_buffers(BUFFER)?;
-        end.be_patient_for(STUCK)?;
-    }
+    let (near, far) = Link::pair_of_one(protocol)?;
     let (sent, mut arrived) = (vec![0x5a; size], vec![0; size]);
     let mut ends = [&near, &far];
     bench.time(metric, |iterations| {
@@ -95,6 +88,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, metric: &Metric) 
     Ok(())
 }
 
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+/// The prediction of what one process does at both ends.
+pub(super) fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     Err(NoPrediction::because("no published cost of the protocol's code in the kernel is built in"))
 }

@@ -5,11 +5,12 @@
 use kelvin_catalogue::net::{
     MESSAGE, STREAM_TCP, STREAM_TCP_RECEIVE, STREAM_UDP, STREAM_UDP_RECEIVE, STREAM_UNIX, STREAM_UNIX_RECEIVE,
 };
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_harness::{Bench, Effort, Kind, Method, Probe, Stop};
+use kelvin_model::{Case, Machine, Metric};
 
-use super::link::{LARGEST_DATAGRAM, Link, Protocol, STUCK};
+use super::link::{LARGEST_DATAGRAM, Link, Protocol};
 use super::messages::message;
+use super::stack::predict;
 
 /// Largest message that is measured: larger ones cost as many of these as they hold.
 pub(super) const LARGEST: u64 = 64 << 10;
@@ -92,16 +93,9 @@ fn cases(effort: Effort, all: &[u64]) -> Vec<Case> {
     messages.iter().map(|&bytes| Case::new().with(MESSAGE, bytes)).collect()
 }
 
-/// Bytes asked for in each buffer: eight times what is on its way, because the kernel also counts its own book-keeping.
-const BUFFER: u32 = 1 << 20;
-
 fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Stop> {
     let size = message(case)?;
-    let (near, far) = Link::pair(protocol)?;
-    for end in [&near, &far] {
-        end.set_buffers(BUFFER)?;
-        end.be_patient_for(STUCK)?;
-    }
+    let (near, far) = Link::pair_of_one(protocol)?;
     let most = if protocol == Protocol::Tcp { WINDOW } else { MOST_PACKETS };
     let window = (WINDOW / size).clamp(1, most) as u64;
     let (sent, mut arrived) = (vec![0x5a; size], vec![0; size]);
@@ -132,8 +126,4 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Sto
     }
     bench.note_on_last(format!("{window} messages on their way at a time; {}", near.describe()?));
     Ok(())
-}
-
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because("no published cost of the protocol's code in the kernel is built in"))
 }

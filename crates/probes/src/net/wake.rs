@@ -3,8 +3,8 @@
 //! The call alone. It must not be taken for the time until the receiver runs.
 
 use kelvin_catalogue::net::WAKE_TCP;
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_harness::{Bench, Kind, Method, Probe, Stop};
+use kelvin_model::{Case, NoPrediction};
 
 use super::echo::Echo;
 use super::link::Protocol;
@@ -35,9 +35,13 @@ pub(super) static PROBE: Probe = Probe {
     },
     metrics: &[&WAKE_TCP],
     inputs: &[],
-    cases: |_: &Machine, _: Effort| vec![Case::new()],
+    cases: |_, _| vec![Case::new()],
     run,
-    predict,
+    predict: |_, _, _| {
+        Err(NoPrediction::because(
+            "there is no published figure of what a remote wake-up takes, in which a hypervisor may have a part",
+        ))
+    },
 };
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
@@ -47,10 +51,4 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     bench.note(proof);
     bench.time_in_turn([&WAKE_TCP], |clock| Ok([echo.timed_send(clock)?]))?;
     echo.finish()
-}
-
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because(
-        "there is no published figure of what a remote wake-up takes, in which a hypervisor may have a part",
-    ))
 }

@@ -10,7 +10,7 @@ use kelvin_wire::client::{IsCounted, Test};
 use kelvin_wire::message::{Counted, Direction};
 
 use super::stopped;
-use crate::net::settle::settle;
+use crate::net::settle::{per_second, settle};
 
 /// Least time between two counts of a figure: what a shaper saves up while its sender waits for a processor, some 10 ms of bytes,
 /// is a small share of it.
@@ -63,10 +63,6 @@ impl Window {
     pub(super) fn sent_since(&self, earlier: &Self) -> f64 {
         per_second(self.sent - earlier.sent, self.at - earlier.at)
     }
-}
-
-fn per_second(bytes: u64, nanoseconds: u64) -> f64 {
-    bytes as f64 * 1e9 / nanoseconds.max(1) as f64
 }
 
 /// A test that goes on.
