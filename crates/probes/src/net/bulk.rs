@@ -511,8 +511,12 @@ mod tests {
         bulk.settle().unwrap();
         // Killed and reaped.
         drop(bulk.receivers.take());
-        std::thread::sleep(Duration::from_millis(20));
-        assert!(matches!(bulk.totals(), Err(Stop::Fail(_))));
+        // Its senders see that at their next turn, which a busy machine may give them late.
+        let is_told = || {
+            std::thread::sleep(Duration::from_millis(20));
+            matches!(bulk.totals(), Err(Stop::Fail(_)))
+        };
+        assert!((0..STUCK.as_millis() / 20).any(|_| is_told()));
     }
 
     #[test]
