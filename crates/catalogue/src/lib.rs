@@ -13,6 +13,7 @@ mod words;
 
 pub mod cpu;
 pub mod mem;
+pub mod net;
 
 use kelvin_model::Metric;
 
@@ -20,7 +21,7 @@ pub use shared::Placement;
 
 /// All metrics, area by area.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
-    [cpu::ALL, mem::ALL].into_iter().flatten().copied()
+    [cpu::ALL, mem::ALL, net::ALL].into_iter().flatten().copied()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 
+use kelvin_catalogue::net::{BANDWIDTH_TCP, BANDWIDTH_TCP_WAY, PEER_BANDWIDTH, PEER_BANDWIDTH_MESSAGE};
 use kelvin_harness::{OtherHost, Plan, SocketOptions};
 use kelvin_model::Metric;
 use kelvin_sys::net;
@@ -16,8 +17,8 @@ use crate::cli::MeasureArgs;
 use crate::fault::Fault;
 
 /// The probes whose streams they are on this machine, and those to another host.
-const HERE: [&str; 2] = ["net.bandwidth.tcp", "net.bandwidth.tcp.way"];
-const TO_PEER: [&str; 2] = ["net.peer.bandwidth", "net.peer.bandwidth.message"];
+const HERE: [&str; 2] = [BANDWIDTH_TCP.id.as_str(), BANDWIDTH_TCP_WAY.id.as_str()];
+const TO_PEER: [&str; 2] = [PEER_BANDWIDTH.id.as_str(), PEER_BANDWIDTH_MESSAGE.id.as_str()];
 
 fn is_of_streams(probe: &str) -> bool {
     HERE.contains(&probe) || TO_PEER.contains(&probe)
@@ -91,17 +92,19 @@ fn find_congestion_control(name: &str) -> Result<(), Fault> {
 
 #[cfg(test)]
 mod tests {
+    use kelvin_catalogue::net::{BANDWIDTH_UDP, PEER_BANDWIDTH_BUSY_THERE, PEER_BANDWIDTH_UDP, PEER_LOADED};
+
     use super::*;
 
     #[test]
     fn only_streams_of_unusual_sockets_are_unlike_those_of_other_runs() {
         let asked = SocketOptions { congestion_control: None, buffers: Some(65_536) };
-        let of = |id| Metric::rate(id, "Bytes per second");
-        for streams in [HERE[0], HERE[1], TO_PEER[0], TO_PEER[1], "net.peer.bandwidth.busy_there"] {
-            assert!(is_usual(&of(streams), &SocketOptions::default()) && !is_usual(&of(streams), &asked), "{streams}");
+        let to_peer = [&PEER_BANDWIDTH, &PEER_BANDWIDTH_BUSY_THERE, &PEER_BANDWIDTH_MESSAGE];
+        for streams in to_peer.into_iter().chain([&BANDWIDTH_TCP, &BANDWIDTH_TCP_WAY]) {
+            assert!(is_usual(streams, &SocketOptions::default()) && !is_usual(streams, &asked), "{}", streams.id);
         }
-        for other in ["net.bandwidth.udp", "net.peer.bandwidth.udp", "net.peer.loaded"] {
-            assert!(is_usual(&of(other), &asked), "{other}");
+        for other in [&BANDWIDTH_UDP, &PEER_BANDWIDTH_UDP, &PEER_LOADED] {
+            assert!(is_usual(other, &asked), "{}", other.id);
         }
     }
 }

@@ -10,7 +10,12 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::Directories;
-use kelvin_model::{Attempt, Case, Reading};
+use kelvin_catalogue::net::{
+    MESSAGE, OFFERED, PEER_BANDWIDTH, PEER_BANDWIDTH_BUSY_HERE, PEER_BANDWIDTH_BUSY_THERE, PEER_BANDWIDTH_MESSAGE,
+    PEER_BANDWIDTH_UDP, PEER_BANDWIDTH_UDP_LOST, PEER_BANDWIDTH_UDP_SENT, PEER_CLOSE, PEER_CONNECT, PEER_CRR,
+    PEER_OFFERED, PEER_OFFERED_LOST, PEER_OFFERED_OVERTAKEN, PEER_OFFERED_SENT, STREAMS, SendMethod, StreamDirection,
+};
+use kelvin_model::{Attempt, Case, Metric, Reading};
 use kelvin_sys::net::namespace::Namespace;
 use kelvin_wire::agent::{Agent, Limits};
 use kelvin_wire::secret::Secret;
@@ -92,9 +97,9 @@ fn with_an_agent_far_away(look: impl FnOnce(&Directories)) {
 }
 
 /// The figure of a metric.
-fn figure(readings: &[Reading], metric: &str) -> f64 {
-    let found = readings.iter().find(|reading| reading.metric == *metric);
-    common::median(found.unwrap_or_else(|| panic!("no {metric} in {readings:?}")))
+fn figure(readings: &[Reading], metric: &Metric) -> f64 {
+    let found = readings.iter().find(|reading| reading.metric == metric.id);
+    common::median(found.unwrap_or_else(|| panic!("no {} in {readings:?}", metric.id)))
 }
 
 #[test]
@@ -102,24 +107,25 @@ fn what_a_shaper_on_the_way_drops_is_lost_and_not_claimed() {
     with_an_agent_far_away(|directories| {
         let slice = (SECONDS * 1000.0) as u64;
         // Twice as much as gets through.
-        let case = Case::new().with("offered", (2.0 * RATE) as u64);
-        let readings = common::measure_at(directories, "net.peer.offered", &case, slice);
-        let of = |what: &str| figure(&readings, &format!("net.peer.offered{what}"));
-        let (arrived, sent, lost) = (of(""), of(".sent"), of(".lost"));
+        let case = Case::new().with(OFFERED, (2.0 * RATE) as u64);
+        let readings = common::measure_at(directories, &PEER_OFFERED.id, &case, slice);
+        let of = |metric| figure(&readings, metric);
+        let (arrived, sent, lost) = (of(&PEER_OFFERED), of(&PEER_OFFERED_SENT), of(&PEER_OFFERED_LOST));
         assert!(arrived < EXPECTED * 1.05 + SAVED / SECONDS, "{arrived} bytes a second through {EXPECTED}");
         // A busy machine offers less, and lets less through.
         assert!(arrived > EXPECTED * 0.5 && sent <= 2.02 * RATE / 8.0, "{arrived} of {sent}");
         assert!((lost - (1.0 - arrived / sent)).abs() < 0.1, "{lost} lost, {arrived} of {sent} arrived");
-        assert_eq!(of(".overtaken"), 0.0, "a way has one queue");
+        assert_eq!(of(&PEER_OFFERED_OVERTAKEN), 0.0, "a way has one queue");
         let notes = readings[0].notes.join("\n");
         assert!(notes.contains("0 datagrams found no room at the agent"), "{notes}");
         assert_eq!(notes.matches("driver veth").count(), 2, "{notes}");
         // As fast as possible: none of it is claimed that did not arrive.
-        let case = Case::new().with("message", 1472);
-        let readings = common::measure_at(directories, "net.peer.bandwidth.udp", &case, slice);
-        let of = |what: &str| figure(&readings, &format!("net.peer.bandwidth.udp{what}"));
-        assert!(of("") < EXPECTED * 1.05 + SAVED / SECONDS && of(".sent") > of(""), "{readings:?}");
-        assert!(of(".lost") > 0.3, "{readings:?}");
+        let case = Case::new().with(MESSAGE, 1472);
+        let readings = common::measure_at(directories, &PEER_BANDWIDTH_UDP.id, &case, slice);
+        let of = |metric| figure(&readings, metric);
+        let (arrived, sent) = (of(&PEER_BANDWIDTH_UDP), of(&PEER_BANDWIDTH_UDP_SENT));
+        assert!(arrived < EXPECTED * 1.05 + SAVED / SECONDS && sent > arrived, "{readings:?}");
+        assert!(of(&PEER_BANDWIDTH_UDP_LOST) > 0.3, "{readings:?}");
     });
 }
 
@@ -129,10 +135,10 @@ const STREAMED: f64 = RATE / 8.0 * 1448.0 / 1514.0;
 const ROUNDS: usize = 8;
 
 /// Measures rounds until one gives what a link of this rate carries, within two percent; the readings of that one.
-fn until_right(directories: &Directories, metric: &str, case: &Case) -> Vec<Reading> {
+fn until_right(directories: &Directories, metric: &Metric, case: &Case) -> Vec<Reading> {
     let mut found = Vec::new();
     while found.len() < ROUNDS {
-        let readings = common::measure_at(directories, metric, case, (SECONDS * 1000.0) as u64);
+        let readings = common::measure_at(directories, &metric.id, case, (SECONDS * 1000.0) as u64);
         let share = figure(&readings, metric) / STREAMED;
         assert!(share < 1.02 + SAVED / SECONDS / STREAMED, "{share} of what gets through: {case}");
         if (share - 1.0).abs() < 0.02 {
@@ -140,16 +146,17 @@ fn until_right(directories: &Directories, metric: &str, case: &Case) -> Vec<Read
         }
         found.push(share);
     }
-    panic!("{found:?} of what gets through: {metric} {case}");
+    panic!("{found:?} of what gets through: {} {case}", metric.id);
 }
 
 #[test]
 fn streams_end_where_the_shaper_ends_in_both_directions_and_both_ends_are_described() {
     with_an_agent_far_away(|directories| {
-        for (direction, streams) in [("to_agent", 2), ("from_agent", 2), ("from_agent", 1)] {
-            let case = Case::new().with("streams", streams).with_word("direction", direction);
-            let readings = until_right(directories, "net.peer.bandwidth", &case);
-            for metric in ["net.peer.bandwidth.busy_here", "net.peer.bandwidth.busy_there"] {
+        use StreamDirection::{FromAgent, ToAgent};
+        for (direction, streams) in [(ToAgent, 2), (FromAgent, 2), (FromAgent, 1)] {
+            let case = Case::new().with(STREAMS, streams).at(direction);
+            let readings = until_right(directories, &PEER_BANDWIDTH, &case);
+            for metric in [&PEER_BANDWIDTH_BUSY_HERE, &PEER_BANDWIDTH_BUSY_THERE] {
                 assert!((0.0..1.5).contains(&figure(&readings, metric)), "{readings:?}");
             }
             let notes = readings[0].notes.join("\n");
@@ -164,14 +171,15 @@ fn streams_end_where_the_shaper_ends_in_both_directions_and_both_ends_are_descri
 #[test]
 fn every_message_and_way_of_sending_fills_the_link() {
     with_an_agent_far_away(|directories| {
-        for (way, message) in
-            [("send", 4096), ("sendfile", 65_536), ("splice", 65_536), ("zerocopy", 65_536), ("send", 1 << 20)]
+        use SendMethod::{Send, Sendfile, Splice, ZeroCopy};
+        for (method, message) in
+            [(Send, 4096), (Sendfile, 65_536), (Splice, 65_536), (ZeroCopy, 65_536), (Send, 1 << 20)]
         {
-            let case = Case::new().with("message", message).with_word("way", way);
-            let readings = until_right(directories, "net.peer.bandwidth.message", &case);
+            let case = Case::new().with(MESSAGE, message).at(method);
+            let readings = until_right(directories, &PEER_BANDWIDTH_MESSAGE, &case);
             let notes = readings[0].notes.join("\n");
-            assert_eq!(notes.contains("completed as copied"), way == "zerocopy", "{notes}");
-            assert_eq!(notes.contains("a pipe of "), way == "splice", "{notes}");
+            assert_eq!(notes.contains("completed as copied"), method == ZeroCopy, "{notes}");
+            assert_eq!(notes.contains("a pipe of "), method == Splice, "{notes}");
             // The link is slow: whoever sends waits for it, and does not spin.
             let busy = notes.split("here its busiest thread took ").nth(1).and_then(|rest| rest.split(' ').next());
             assert!(busy.is_some_and(|percent| percent.parse::<f64>().unwrap() < 50.0), "{notes}");
@@ -182,18 +190,14 @@ fn every_message_and_way_of_sending_fills_the_link() {
 #[test]
 fn connections_are_closed_and_transactions_made_without_a_port_left_behind() {
     with_an_agent_far_away(|directories| {
-        let readings = common::measure_at(directories, "net.peer.connect", &Case::new(), 100);
-        let of = |metric: &str| figure(&readings, metric);
-        let (connect, close) = (of("net.peer.connect"), of("net.peer.close"));
+        let readings = common::measure_at(directories, &PEER_CONNECT.id, &Case::new(), 100);
+        let (connect, close) = (figure(&readings, &PEER_CONNECT), figure(&readings, &PEER_CLOSE));
         assert!(connect > 1000.0 && close > 500.0, "{connect} {close}");
         let notes = readings.last().unwrap().notes.join("\n");
-        assert!(
-            notes.contains("; 0 of them still hold a port") || notes.contains("0 of them still hold a port"),
-            "{notes}"
-        );
-        let readings = common::measure_at(directories, "net.peer.crr", &Case::new(), 100);
+        assert!(notes.contains("0 of them still hold a port"), "{notes}");
+        let readings = common::measure_at(directories, &PEER_CRR.id, &Case::new(), 100);
         // Two round trips at least, a close, and whom to wake.
-        let transaction = figure(&readings, "net.peer.crr");
+        let transaction = figure(&readings, &PEER_CRR);
         assert!(transaction > connect + close, "{transaction} {connect} {close}");
         let notes = readings[0].notes.join("\n");
         assert!(notes.contains(" transactions") && notes.contains("0 of them still hold a port"), "{notes}");
@@ -206,17 +210,17 @@ fn what_sockets_are_asked_for_reaches_both_ends() {
         let ask = |control: &str, direction| {
             let sockets =
                 kelvin_harness::SocketOptions { congestion_control: Some(control.to_owned()), buffers: Some(64 << 10) };
-            let case = Case::new().with("streams", 1).with_word("direction", direction);
-            common::run_probe_asking(directories, sockets, "net.peer.bandwidth", &case, 100)
+            let case = Case::new().with(STREAMS, 1).at(direction);
+            common::run_probe_asking(directories, sockets, &PEER_BANDWIDTH.id, &case, 100)
         };
-        for direction in ["to_agent", "from_agent"] {
-            let Attempt::Measured(readings) = ask("reno", direction) else { panic!("not measured: {direction}") };
+        for &direction in StreamDirection::ALL {
+            let Attempt::Measured(readings) = ask("reno", direction) else { panic!("not measured: {direction:?}") };
             let notes = readings[0].notes.join("\n");
             assert!(notes.contains("asked for: reno, buffers of 64 KiB"), "{notes}");
             let obtained = "congestion control reno; socket buffers of 128 KiB to send, 128 KiB to receive";
             assert_eq!(notes.matches(obtained).count(), 2, "at both ends: {notes}");
         }
-        let refused = format!("{:?}", ask("nosuch", "from_agent"));
+        let refused = format!("{:?}", ask("nosuch", StreamDirection::FromAgent));
         let words =
             format!("{AGENT}: the agent refused: the kernel of the agent's host has no congestion control nosuch");
         assert!(refused.contains(&words), "{refused}");

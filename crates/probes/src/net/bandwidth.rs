@@ -5,83 +5,39 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, SocketOptions, Stop};
-use kelvin_model::{
-    Axis, AxisScale, Basis, Better, Canaries, Case, Machine, Metric, NoPrediction, Prediction, Treatment, Unit,
+use kelvin_catalogue::Placement;
+use kelvin_catalogue::net::{
+    BANDWIDTH_TCP, BANDWIDTH_TCP_BUSY, BANDWIDTH_TCP_WAY, BANDWIDTH_UDP, BANDWIDTH_UDP_LOST, BANDWIDTH_UDP_OVERTAKEN,
+    BANDWIDTH_UDP_SENT, BANDWIDTH_UNIX, MESSAGE, STREAM_TCP, STREAM_UDP, STREAM_UNIX, STREAMS, SendMethod,
 };
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, SocketOptions, Stop};
+use kelvin_model::{Basis, Case, Machine, NoPrediction, Prediction, Unit};
 use kelvin_sys::{Error, Result as Done, net};
+use kelvin_wire::numbered::NUMBER;
 
-use super::axes::{MESSAGE, PLACEMENT, PLACEMENTS, SMALL, message, peer_cpu};
 use super::bulk::{Bulk, Known, Plan, Totals, placed};
 use super::link::{LARGEST_DATAGRAM, Link, Protocol, USUAL_CONTROL, prefer_congestion_control};
-use super::sender::Way;
-use super::stream;
+use super::messages::{SMALL, message};
+use super::{sender, stream};
 use crate::memory::bandwidth;
+use crate::os::ipc::peer_cpu;
 use crate::predict::Predicting;
-
-/// Connections at a time, each with a thread at either end.
-const STREAMS: Axis = Axis::new("streams", "streams, each a thread", AxisScale::Linear);
-/// How bytes are handed to the kernel.
-pub(super) const WAY: Axis = Axis::new("way", "way of sending", AxisScale::Category);
 
 /// A window over which arrivals are counted: some turns of two threads that share a CPU. The headline is the median over
 /// windows, the best one the peak.
 const WINDOW: Duration = Duration::from_millis(10);
 /// Least windows of a round, which is made longer for them.
 const FEWEST_WINDOWS: u32 = 4;
-/// Least bytes of a datagram: its number must fit.
-const NUMBER: usize = size_of::<u64>();
-
-const fn metric(id: &'static str, summary: &'static str) -> Metric {
-    Metric::rate(id, summary).headline(Treatment::AsFound).canaries(Canaries::NONE)
-}
-
-static TCP_METRIC: Metric = metric("net.bandwidth.tcp", "Bytes per second that arrive at another process over TCP")
-    .over([MESSAGE, STREAMS, PLACEMENT])
-    .version(2)
-    .baseline();
-static TCP_BUSY: Metric = metric(
-    "net.bandwidth.tcp.busy",
-    "Share of the time that the ends of the streams kept a CPU busy, of the CPU where that was most",
-)
-.over([MESSAGE, STREAMS, PLACEMENT])
-.version(2)
-.unit(Unit::Ratio, Better::Neither);
-static WAY_METRIC: Metric =
-    metric("net.bandwidth.tcp.way", "Bytes per second that arrive over one TCP stream, by way of sending")
-        .over([MESSAGE, PLACEMENT, WAY]);
-static UNIX_METRIC: Metric =
-    metric("net.bandwidth.unix", "Bytes per second that arrive at another process over a Unix stream socket")
-        .over([MESSAGE, PLACEMENT]);
-
-const fn datagrams(id: &'static str, summary: &'static str) -> Metric {
-    metric(id, summary).over([MESSAGE, PLACEMENT])
-}
-
-static UDP_METRIC: Metric = datagrams(
-    "net.bandwidth.udp",
-    "Bytes per second that arrive at another process over UDP from one that does not wait",
-);
-static UDP_SENT: Metric =
-    datagrams("net.bandwidth.udp.sent", "Bytes per second that were sent over UDP, whether they arrived or not")
-        .unit(Unit::BytesPerSecond, Better::Neither);
-static UDP_LOST: Metric =
-    datagrams("net.bandwidth.udp.lost", "Share of the datagrams that did not arrive, by the gaps in their numbers")
-        .unit(Unit::Ratio, Better::Lower);
-static UDP_OVERTAKEN: Metric =
-    datagrams("net.bandwidth.udp.overtaken", "Share of the datagrams that arrived after one that was sent later")
-        .unit(Unit::Ratio, Better::Lower);
-
 pub(super) static TCP: Probe = Probe {
-    id: "net.bandwidth.tcp",
+    id: BANDWIDTH_TCP.id.as_str(),
     summary: "Bytes from one process to another over TCP, by message, streams and placement",
     kind: Kind::Measure,
     method: METHOD,
-    metrics: &[&TCP_METRIC, &TCP_BUSY],
-    inputs: &["net.stream.tcp"],
+    metrics: &[&BANDWIDTH_TCP, &BANDWIDTH_TCP_BUSY],
+    inputs: &[STREAM_TCP.id.as_str()],
     cases: tcp_cases,
     run: |bench, case| run(bench, case, Protocol::Tcp),
-    predict: |facts, metric, case| match metric.id == TCP_METRIC.id {
+    predict: |facts, metric, case| match metric.id == BANDWIDTH_TCP.id {
         true => predict(facts, case, Protocol::Tcp),
         false => {
             Err(NoPrediction::because("it is full where nothing but a CPU is the limit, which it is there to tell"))
@@ -90,24 +46,24 @@ pub(super) static TCP: Probe = Probe {
 };
 
 pub(super) static TCP_WAY: Probe = Probe {
-    id: "net.bandwidth.tcp.way",
+    id: BANDWIDTH_TCP_WAY.id.as_str(),
     summary: "Bytes from one process to another over TCP, copied out of the program's memory and not",
     kind: Kind::Measure,
     method: METHOD,
-    metrics: &[&WAY_METRIC],
-    inputs: &["net.stream.tcp"],
+    metrics: &[&BANDWIDTH_TCP_WAY],
+    inputs: &[STREAM_TCP.id.as_str()],
     cases: way_cases,
     run: |bench, case| run(bench, case, Protocol::Tcp),
     predict: |facts, _, case| predict(facts, case, Protocol::Tcp),
 };
 
 pub(super) static UDP: Probe = Probe {
-    id: "net.bandwidth.udp",
+    id: BANDWIDTH_UDP.id.as_str(),
     summary: "Datagrams from one process to another, how many arrive, are lost, come out of order",
     kind: Kind::Measure,
     method: METHOD,
-    metrics: &[&UDP_METRIC, &UDP_SENT, &UDP_LOST, &UDP_OVERTAKEN],
-    inputs: &["net.stream.udp"],
+    metrics: &[&BANDWIDTH_UDP, &BANDWIDTH_UDP_SENT, &BANDWIDTH_UDP_LOST, &BANDWIDTH_UDP_OVERTAKEN],
+    inputs: &[STREAM_UDP.id.as_str()],
     cases: |_, effort| {
         let messages = match effort {
             Effort::Quick => &[1472][..],
@@ -119,8 +75,8 @@ pub(super) static UDP: Probe = Probe {
     run: |bench, case| run(bench, case, Protocol::Udp),
     predict: |facts, metric, case| {
         let because = |reason: &str| Err(NoPrediction::because(reason));
-        let share_a_cpu = case.word(&PLACEMENT.name) == Some(PLACEMENTS[0]);
-        match metric.id == UDP_METRIC.id {
+        let share_a_cpu = Placement::of(case) == Some(Placement::SameCpu);
+        match metric.id == BANDWIDTH_UDP.id {
             true if share_a_cpu => because(
                 "the sender does not wait: it depends on when the scheduler takes it off the CPU that they share, and on what the \
                  receiver's buffer holds by then",
@@ -134,12 +90,12 @@ pub(super) static UDP: Probe = Probe {
 };
 
 pub(super) static UNIX: Probe = Probe {
-    id: "net.bandwidth.unix",
+    id: BANDWIDTH_UNIX.id.as_str(),
     summary: "Bytes from one process to another over Unix sockets, by message and placement",
     kind: Kind::Measure,
     method: METHOD,
-    metrics: &[&UNIX_METRIC],
-    inputs: &["net.stream.unix"],
+    metrics: &[&BANDWIDTH_UNIX],
+    inputs: &[STREAM_UNIX.id.as_str()],
     cases: |_, effort| single(if effort == Effort::Quick { &[4 << 10] } else { &[4 << 10, 64 << 10] }),
     run: |bench, case| run(bench, case, Protocol::Unix),
     predict: |facts, _, case| predict(facts, case, Protocol::Unix),
@@ -191,17 +147,17 @@ const METHOD: Method = Method {
 
 /// One stream each.
 fn single(messages: &[u64]) -> Vec<Case> {
-    placed_both_ways(messages.iter().map(|&bytes| Case::new().with(MESSAGE, bytes)))
+    placed_at(messages.iter().map(|&bytes| Case::new().with(MESSAGE, bytes)), Placement::ALL)
 }
 
 fn cases(messages: &[u64], streams: &[u64]) -> Vec<Case> {
     let of = |&bytes: &u64| streams.iter().map(move |&count| Case::new().with(MESSAGE, bytes).with(STREAMS, count));
-    placed_both_ways(messages.iter().flat_map(of))
+    placed_at(messages.iter().flat_map(of), Placement::ALL)
 }
 
-/// Each of them with both ends on one CPU, and on two.
-fn placed_both_ways(cases: impl Iterator<Item = Case>) -> Vec<Case> {
-    cases.flat_map(|case| PLACEMENTS.map(|placement| case.clone().with_word(&PLACEMENT.name, placement))).collect()
+/// Each of them at each placement.
+fn placed_at(cases: impl Iterator<Item = Case>, placements: &[Placement]) -> Vec<Case> {
+    cases.flat_map(|case| placements.iter().map(move |&placement| case.clone().at(placement))).collect()
 }
 
 /// One stream, two, and one for each CPU.
@@ -226,20 +182,17 @@ fn tcp_cases(machine: &Machine, effort: Effort) -> Vec<Case> {
 
 /// At one size, which saving a copy is for, between two CPUs, where it may be saved beside the other end's work.
 fn way_cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let messages: &[u64] = if effort == Effort::Thorough { &[4 << 10, 64 << 10] } else { &[64 << 10] };
-    let of = |bytes: &u64| Way::NAMED.map(|(way, _)| Case::new().with(MESSAGE, *bytes).with_word(&WAY.name, way));
-    let all = placed_both_ways(messages.iter().flat_map(of));
-    let between_two = |case: &Case| case.word(&PLACEMENT.name) == Some(PLACEMENTS[1]);
-    let is_wanted = |case: &Case| match effort {
-        Effort::Quick => between_two(case) && matches!(case.word(&WAY.name), Some("send" | "sendfile")),
-        Effort::Default => between_two(case),
-        Effort::Thorough => true,
+    let two_cpus = &[Placement::TwoCpus][..];
+    let (messages, methods, placements) = match effort {
+        Effort::Quick => (&[64 << 10][..], &[SendMethod::Send, SendMethod::Sendfile][..], two_cpus),
+        Effort::Default => (&[64 << 10][..], SendMethod::ALL, two_cpus),
+        Effort::Thorough => (&[4 << 10, 64 << 10][..], SendMethod::ALL, Placement::ALL),
     };
-    all.into_iter().filter(is_wanted).collect()
+    let of = |&bytes| methods.iter().map(move |&method| Case::new().with(MESSAGE, bytes).at(method));
+    placed_at(messages.iter().flat_map(of), placements)
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Stop> {
-    let by_way = case.word(&WAY.name).is_some();
     let plan = plan(bench, case, protocol)?;
     let connections = plan.streams.iter().map(|_| connect(protocol, bench.sockets())).collect::<Result<_, Stop>>()?;
     let bulk = Bulk::over(connections, plan)?;
@@ -253,18 +206,18 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Sto
     bench.note(format!("{words}; the first {:.0} ms are left out", settled.as_secs_f64() * 1e3));
     let rates = windows.windows(2).map(|pair| pair[1].rate_since(&pair[0])).collect();
     match protocol {
-        Protocol::Tcp if by_way => bench.record(&WAY_METRIC, rates),
+        Protocol::Tcp if SendMethod::of(case).is_some() => bench.record(&BANDWIDTH_TCP_WAY, rates),
         Protocol::Tcp => {
-            bench.record(&TCP_METRIC, rates);
-            bench.record(&TCP_BUSY, vec![fullest]);
+            bench.record(&BANDWIDTH_TCP, rates);
+            bench.record(&BANDWIDTH_TCP_BUSY, vec![fullest]);
         }
-        Protocol::Unix => bench.record(&UNIX_METRIC, rates),
+        Protocol::Unix => bench.record(&BANDWIDTH_UNIX, rates),
         Protocol::Udp => {
             let nothing = || Stop::fail("no datagram arrived");
-            bench.record(&UDP_METRIC, rates);
-            bench.record(&UDP_SENT, vec![last.sent_since(&first)]);
-            bench.record(&UDP_LOST, vec![last.lost_since(&first).ok_or_else(nothing)?]);
-            bench.record(&UDP_OVERTAKEN, vec![last.overtaken_since(&first).ok_or_else(nothing)?]);
+            bench.record(&BANDWIDTH_UDP, rates);
+            bench.record(&BANDWIDTH_UDP_SENT, vec![last.sent_since(&first)]);
+            bench.record(&BANDWIDTH_UDP_LOST, vec![last.lost_since(&first).ok_or_else(nothing)?]);
+            bench.record(&BANDWIDTH_UDP_OVERTAKEN, vec![last.reordered_since(&first).ok_or_else(nothing)?]);
         }
     }
     Ok(())
@@ -304,11 +257,11 @@ fn plan(bench: &Bench<'_>, case: &Case, protocol: Protocol) -> Result<Plan, Stop
     if protocol == Protocol::Udp && message < NUMBER {
         return Err(Stop::fail(format!("a datagram of {message} bytes has no room for its number of {NUMBER}")));
     }
-    let streams = case.integer(&STREAMS.name).unwrap_or(1);
+    let streams = STREAMS.of(case).unwrap_or(1);
     if !(1..=1024).contains(&streams) {
         return Err(Stop::fail(format!("the case needs 1 to 1024 streams, not {case}")));
     }
-    let way = case.word(&WAY.name).map_or(Ok(Way::Send), Way::named)?;
+    let way = sender::method(case)?;
     let further = usize::from(peer_cpu(bench, case)? != bench.cpu());
     Ok(Plan { protocol, way, message, streams: placed(streams, &cpus(bench), further) })
 }
@@ -338,8 +291,8 @@ const ON_TWO: &str =
     "streams x message / max(the longer of net.stream and net.stream.receive, streams x (both of them) / CPUs)";
 
 fn predict(facts: &Facts<'_>, case: &Case, protocol: Protocol) -> Result<Prediction, NoPrediction> {
-    let bytes = case.integer(&MESSAGE.name).unwrap_or(1);
-    let streams = case.integer(&STREAMS.name).unwrap_or(1) as f64;
+    let bytes = MESSAGE.of(case).unwrap_or(1);
+    let streams = STREAMS.of(case).unwrap_or(1) as f64;
     let measured = bytes.min(stream::LARGEST);
     let parts = bytes as f64 / measured as f64;
     let of = Case::new().with(MESSAGE, measured);
@@ -349,9 +302,9 @@ fn predict(facts: &Facts<'_>, case: &Case, protocol: Protocol) -> Result<Predict
     // The ends of all streams share the CPUs; but no CPU helps another one with its end, nor one stream with both of them where
     // they are on one.
     let cpus = bandwidth::allowed(facts.machine()) as f64;
-    let (alone, formula) = match case.word(&PLACEMENT.name) == Some(PLACEMENTS[0]) {
-        true => (both, ON_ONE),
-        false => (longer, ON_TWO),
+    let (alone, formula) = match Placement::of(case) {
+        Some(Placement::SameCpu) => (both, ON_ONE),
+        Some(Placement::TwoCpus) | None => (longer, ON_TWO),
     };
     let takes = parts * alone.max(streams * both / cpus);
     let rate = streams * bytes as f64 * 1e9 / takes;
@@ -372,26 +325,28 @@ fn predict(facts: &Facts<'_>, case: &Case, protocol: Protocol) -> Result<Predict
 
 #[cfg(test)]
 mod tests {
+    use kelvin_catalogue::net::{STREAM_TCP_RECEIVE, STREAM_UNIX_RECEIVE};
+
     use super::*;
     use crate::testing::facts_about;
 
     #[test]
     fn the_prediction_is_that_of_a_calculation_by_hand() {
         let known = [
-            ("net.stream.tcp", Some(9000.0)),
-            ("net.stream.tcp.receive", Some(7000.0)),
-            ("net.stream.unix", Some(1000.0)),
-            ("net.stream.unix.receive", Some(600.0)),
+            (STREAM_TCP.id.as_str(), Some(9000.0)),
+            (STREAM_TCP_RECEIVE.id.as_str(), Some(7000.0)),
+            (STREAM_UNIX.id.as_str(), Some(1000.0)),
+            (STREAM_UNIX_RECEIVE.id.as_str(), Some(600.0)),
         ];
         facts_about(&known, |facts| {
             // One CPU is known: both ends of all streams share it.
-            let case = Case::new().with("message", 65_536).with("streams", 1).with_word("placement", "two_cpus");
+            let case = Case::new().with(MESSAGE, 65_536).with(STREAMS, 1).at(Placement::TwoCpus);
             let tcp = predict(facts, &case, Protocol::Tcp).unwrap();
             assert!((tcp.value - 65_536.0 / 16e-6).abs() < 1.0, "{}", tcp.value);
             // A message of 1 MiB is sixteen of those.
-            let case = Case::new().with("message", 1 << 20).with_word("placement", "two_cpus").with_word("way", "send");
+            let case = Case::new().with(MESSAGE, 1 << 20).at(Placement::TwoCpus).at(SendMethod::Send);
             assert!((predict(facts, &case, Protocol::Tcp).unwrap().value / tcp.value - 1.0).abs() < 1e-9);
-            let case = Case::new().with("message", 4096).with("streams", 2).with_word("placement", "same_cpu");
+            let case = Case::new().with(MESSAGE, 4096).with(STREAMS, 2).at(Placement::SameCpu);
             let unix = predict(facts, &case, Protocol::Unix).unwrap();
             assert!((unix.value - 2.0 * 4096.0 / 3.2e-6).abs() < 1.0, "{}", unix.value);
             assert!(predict(facts, &case, Protocol::Udp).is_err());
@@ -401,25 +356,24 @@ mod tests {
     #[test]
     fn ways_are_compared_at_one_size_between_two_cpus() {
         let machine = crate::testing::machine();
-        let ways = |effort| way_cases(&machine, effort).iter().map(Case::to_string).collect::<Vec<_>>();
+        let ways = |effort| way_cases(&machine, effort);
         let usual = ways(Effort::Default);
         assert_eq!((ways(Effort::Quick).len(), usual.len(), ways(Effort::Thorough).len()), (2, 4, 16));
-        assert!(usual.iter().all(|case| case.contains("two_cpus") && case.contains("65536")), "{usual:?}");
+        let is_there = |case| Placement::of(case) == Some(Placement::TwoCpus) && MESSAGE.of(case) == Some(65_536);
+        assert!(usual.iter().all(is_there), "{usual:?}");
     }
 
     #[test]
     fn every_stream_is_placed_both_ways() {
         let machine = crate::testing::machine();
         let on = |effort, placement| {
-            tcp_cases(&machine, effort).iter().filter(|case| case.word("placement") == Some(placement)).count()
+            tcp_cases(&machine, effort).iter().filter(|case| Placement::of(case) == Some(placement)).count()
         };
         for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
-            assert_eq!(on(effort, "same_cpu"), on(effort, "two_cpus"));
+            assert_eq!(on(effort, Placement::SameCpu), on(effort, Placement::TwoCpus));
         }
         // Four messages of one stream; two and eight of two numbers of streams.
-        assert_eq!(
-            (on(Effort::Quick, "same_cpu"), on(Effort::Default, "same_cpu"), on(Effort::Thorough, "same_cpu")),
-            (2, 6, 8)
-        );
+        let on_one = [Effort::Quick, Effort::Default, Effort::Thorough].map(|effort| on(effort, Placement::SameCpu));
+        assert_eq!(on_one, [2, 6, 8]);
     }
 }

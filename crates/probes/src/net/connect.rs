@@ -3,43 +3,19 @@
 //! Costs of the kernel at this end. They must not be taken for the time until the other program knows of the connection.
 
 use kelvin_catalogue::Placement;
+use kelvin_catalogue::net::{CLOSE, CONNECT, CRR, MESSAGE, RTT_TCP, STACK_TCP, WAKE_TCP};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Basis, Better, Case, Machine, Metric, NoPrediction, Prediction, Tags, Unit};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::accepting::{Accepting, Accepts, Waits};
-use super::axes::{MESSAGE, PLACEMENT, PLACEMENTS, SMALL, peer_cpu};
-use super::{rtt, stack, wake};
+use super::messages::SMALL;
+use crate::os::ipc::peer_cpu;
 use crate::os::switch::pipe;
 use crate::os::syscall_null;
 use crate::predict::Predicting;
 
-/// The canaries are those of this CPU, read after many connections, as with round trips; between two CPUs there are none.
-const fn of_two(metric: Metric) -> Metric {
-    metric
-        .over([PLACEMENT])
-        .as_found_where(Placement::TwoCpus.point())
-        .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
-        .not_in_cycles()
-}
-
-pub(super) static CONNECT: Metric = of_two(Metric::duration(
-    "net.connect",
-    "Connecting over TCP to a process that accepts, the making of the socket included",
-))
-.version(3)
-.baseline();
-pub(super) static CLOSE: Metric =
-    of_two(Metric::duration("net.close", "Closing a TCP connection over which a request was answered"))
-        .version(3)
-        .baseline();
-static TRANSACTIONS: Metric = of_two(
-    Metric::rate("net.crr", "Transactions per second of connecting, one request, its answer, and closing")
-        .unit(Unit::PerSecond, Better::Higher),
-)
-.version(2);
-
 pub(super) static PROBE: Probe = Probe {
-    id: "net.connect",
+    id: CONNECT.id.as_str(),
     summary: "Connecting over TCP to a process that accepts, and closing",
     kind: Kind::Measure,
     method: Method {
@@ -70,14 +46,14 @@ pub(super) static PROBE: Probe = Probe {
         sources: &["lmbench lat_connect", "tcp(7), socket(7)"],
     },
     metrics: &[&CONNECT, &CLOSE],
-    inputs: &["net.stack.tcp", syscall_null::ID, "net.wake.tcp"],
+    inputs: &[STACK_TCP.id.as_str(), syscall_null::ID, WAKE_TCP.id.as_str()],
     cases,
     run,
     predict,
 };
 
 pub(super) static RATE: Probe = Probe {
-    id: "net.crr",
+    id: CRR.id.as_str(),
     summary: "Connecting, one request with its answer, and closing, over and over",
     kind: Kind::Measure,
     method: Method {
@@ -95,8 +71,8 @@ pub(super) static RATE: Probe = Probe {
         ],
         sources: &["netperf TCP_CRR", "tcp(7)"],
     },
-    metrics: &[&TRANSACTIONS],
-    inputs: &["net.connect", "net.rtt.tcp", "os.switch.process.pipe"],
+    metrics: &[&CRR],
+    inputs: &[CONNECT.id.as_str(), RTT_TCP.id.as_str(), pipe::PROCESS_SWITCH.id.as_str()],
     cases,
     run: run_transactions,
     predict: predict_transactions,
@@ -107,8 +83,8 @@ pub(super) static RATE: Probe = Probe {
 const AT_ONCE: u64 = 16;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let all = PLACEMENTS.map(|placement| Case::new().with_word(&PLACEMENT.name, placement));
-    if effort == Effort::Quick { all[..1].to_vec() } else { all.into() }
+    let placements = if effort == Effort::Quick { &[Placement::SameCpu] } else { Placement::ALL };
+    placements.iter().map(|&placement| Case::new().at(placement)).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
@@ -147,7 +123,7 @@ fn run_transactions(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let cpu = peer_cpu(bench, case)?;
     let accepting = Accepting::start(cpu, Waits::AsServer)?;
     bench.note(format!("accepting end on CPU {cpu}"));
-    bench.time_work(&TRANSACTIONS, AT_ONCE as f64, |iterations| {
+    bench.time_work(&CRR, AT_ONCE as f64, |iterations| {
         for _ in 0..iterations * AT_ONCE {
             transact(&accepting)?;
         }
@@ -157,7 +133,7 @@ fn run_transactions(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 }
 
 fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let stack = facts.measured(&stack::TCP_METRIC, &Case::new().with(MESSAGE, SMALL))?;
+    let stack = facts.measured(&STACK_TCP, &Case::new().with(MESSAGE, SMALL))?;
     let call = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
     let packet = (stack.value - 2.0 * call.value).max(0.0);
     let (packets, calls) = if metric.id == CONNECT.id { (3.0, 2.0) } else { (1.0, 1.0) };
@@ -165,9 +141,9 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     let mut formula = format!("{packets} x (net.stack.tcp - 2 x null call) + {calls} x null call");
     let mut derivation = format!("{packets} x {packet:.0} ns + {calls} x {:.0} ns", call.value);
     let (mut inputs, mut value) = (vec![stack, call.clone()], own);
-    if !is_on_one_cpu(case) {
+    if Placement::of(case) != Some(Placement::SameCpu) {
         // One of the packets wakes the other end: what a send that wakes takes beyond a packet and its call.
-        let waking = facts.measured(&wake::METRIC, &Case::new())?;
+        let waking = facts.measured(&WAKE_TCP, &Case::new())?;
         let adds = (waking.value - packet - call.value).max(0.0);
         value += adds;
         formula.push_str(" + (net.wake.tcp - net.stack.tcp + null call)");
@@ -181,21 +157,17 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
 
 /// The case of both ends on one CPU, where nothing but this end's own call is in a close.
 pub(super) fn on_one_cpu() -> Case {
-    Case::new().with_word(&PLACEMENT.name, PLACEMENTS[0])
-}
-
-fn is_on_one_cpu(case: &Case) -> bool {
-    case.word(&PLACEMENT.name) == Some("same_cpu")
+    Case::new().at(Placement::SameCpu)
 }
 
 fn predict_transactions(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let mut parts = vec![
         facts.measured(&CONNECT, case)?,
-        facts.measured(&rtt::TCP_METRIC, &case.clone().with(MESSAGE, SMALL))?,
+        facts.measured(&RTT_TCP, &case.clone().with(MESSAGE, SMALL))?,
         facts.measured(&CLOSE, case)?,
     ];
     let mut formula = "1 / (net.connect + net.rtt.tcp + net.close)";
-    if is_on_one_cpu(case) {
+    if Placement::of(case) == Some(Placement::SameCpu) {
         // What the other end does in its turn, this one waits for: it closes as well, and has to get the CPU for it.
         let switch = facts.measured(&pipe::PROCESS_SWITCH, &Case::new())?;
         parts.extend([facts.measured(&CLOSE, case)?, switch.clone(), switch]);
@@ -216,14 +188,14 @@ mod tests {
 
     #[test]
     fn between_two_cpus_a_packet_wakes_the_other_end() {
-        let case = Case::new().with_word("placement", "two_cpus");
+        let case = Case::new().at(Placement::TwoCpus);
         let known = [
-            ("net.stack.tcp", Some(3200.0)),
-            ("os.syscall.null", Some(100.0)),
-            ("net.wake.tcp", Some(15_100.0)),
-            ("net.connect", Some(20_000.0)),
-            ("net.close", Some(10_000.0)),
-            ("net.rtt.tcp", Some(50_000.0)),
+            (STACK_TCP.id.as_str(), Some(3200.0)),
+            (syscall_null::ID, Some(100.0)),
+            (WAKE_TCP.id.as_str(), Some(15_100.0)),
+            (CONNECT.id.as_str(), Some(20_000.0)),
+            (CLOSE.id.as_str(), Some(10_000.0)),
+            (RTT_TCP.id.as_str(), Some(50_000.0)),
         ];
         facts_about(&known, |facts| {
             let close = predict(facts, &CLOSE, &case).unwrap();
@@ -231,31 +203,31 @@ mod tests {
             assert_eq!((close.value, close.low, close.high), (15_100.0, 7550.0, 30_200.0));
             assert_eq!(predict(facts, &CONNECT, &case).unwrap().value, 9200.0 + 12_000.0);
             // Its turn goes on beside this end's next one.
-            assert_eq!(predict_transactions(facts, &TRANSACTIONS, &case).unwrap().value, 1e9 / 80_000.0);
+            assert_eq!(predict_transactions(facts, &CRR, &case).unwrap().value, 1e9 / 80_000.0);
         });
         facts_about(&known[..2], |facts| assert!(predict(facts, &CLOSE, &case).is_err()));
     }
 
     #[test]
     fn three_packets_connect_and_one_closes() {
-        let case = Case::new().with_word("placement", "same_cpu");
+        let case = on_one_cpu();
         let known = [
-            ("net.stack.tcp", Some(3200.0)),
-            ("os.syscall.null", Some(100.0)),
-            ("net.connect", Some(12_000.0)),
-            ("net.close", Some(3000.0)),
-            ("os.switch.process.pipe", Some(1500.0)),
-            ("net.rtt.tcp", Some(10_000.0)),
+            (STACK_TCP.id.as_str(), Some(3200.0)),
+            (syscall_null::ID, Some(100.0)),
+            (CONNECT.id.as_str(), Some(12_000.0)),
+            (CLOSE.id.as_str(), Some(3000.0)),
+            (pipe::PROCESS_SWITCH.id.as_str(), Some(1500.0)),
+            (RTT_TCP.id.as_str(), Some(10_000.0)),
         ];
         facts_about(&known, |facts| {
             assert_eq!(predict(facts, &CONNECT, &case).unwrap().value, 9200.0);
             let close = predict(facts, &CLOSE, &case).unwrap();
             assert_eq!((close.value, close.low, close.high), (3100.0, 1550.0, 6200.0));
             // 12 + 10 + 2 x 3 + 2 x 1.5 microseconds.
-            let rate = predict_transactions(facts, &TRANSACTIONS, &case).unwrap();
+            let rate = predict_transactions(facts, &CRR, &case).unwrap();
             assert!((rate.value - 1e9 / 31_000.0).abs() < 1e-6, "{}", rate.value);
             assert_eq!(rate.inputs.len(), 4);
         });
-        facts_about(&known[..2], |facts| assert!(predict_transactions(facts, &TRANSACTIONS, &case).is_err()));
+        facts_about(&known[..2], |facts| assert!(predict_transactions(facts, &CRR, &case).is_err()));
     }
 }

@@ -4,24 +4,18 @@
 
 use std::net::{Ipv4Addr, UdpSocket};
 
+use kelvin_catalogue::net::{MESSAGE, RTT_ICMP, STACK_UDP};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Tags};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::net::icmp;
 
-use super::axes::{MESSAGE, SMALL, message};
 use super::link::{LOST, is_late};
-use super::stack;
+use super::messages::{SMALL, message};
 use crate::os::syscall_null;
 use crate::predict::Predicting;
 
-pub(super) static METRIC: Metric =
-    Metric::duration("net.rtt.icmp", "An echo request over loopback and its reply, each timed by itself")
-        .over([MESSAGE])
-        .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
-        .baseline();
-
 pub(super) static PROBE: Probe = Probe {
-    id: "net.rtt.icmp",
+    id: RTT_ICMP.id.as_str(),
     summary: "Round trip of an echo request (ping) over loopback",
     kind: Kind::Measure,
     method: Method {
@@ -41,8 +35,8 @@ pub(super) static PROBE: Probe = Probe {
         ],
         sources: &["RFC 792", "icmp(7), raw(7)", "ping(8)"],
     },
-    metrics: &[&METRIC],
-    inputs: &["net.stack.udp", syscall_null::ID],
+    metrics: &[&RTT_ICMP],
+    inputs: &[STACK_UDP.id.as_str(), syscall_null::ID],
     cases,
     run,
     predict,
@@ -168,7 +162,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         ));
     }
     bench.note(ping.describe());
-    bench.time_each([&METRIC], |clock| {
+    bench.time_each([&RTT_ICMP], |clock| {
         let start = clock.start();
         if !ping.round_trip()? {
             return Err(Stop::fail(format!("an echo request was not answered within {LOST:?}")));
@@ -178,8 +172,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 }
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let bytes = case.integer(&MESSAGE.name).unwrap_or_default();
-    let stack = facts.measured(&stack::UDP_METRIC, &Case::new().with(MESSAGE, bytes))?;
+    let bytes = MESSAGE.of(case).unwrap_or_default();
+    let stack = facts.measured(&STACK_UDP, &Case::new().with(MESSAGE, bytes))?;
     let call = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
     let value = (2.0 * (stack.value - call.value)).max(stack.value);
     let derivation = format!("2 x {:.0} ns - 2 x {:.0} ns = {value:.0} ns", stack.value, call.value);
@@ -237,8 +231,8 @@ mod tests {
 
     #[test]
     fn two_ways_and_two_calls() {
-        let known = [("net.stack.udp", Some(3000.0)), ("os.syscall.null", Some(100.0))];
-        let case = Case::new().with("message", 64);
-        facts_about(&known, |facts| assert_eq!(predict(facts, &METRIC, &case).unwrap().value, 5800.0));
+        let known = [(STACK_UDP.id.as_str(), Some(3000.0)), (syscall_null::ID, Some(100.0))];
+        let case = Case::new().with(MESSAGE, 64);
+        facts_about(&known, |facts| assert_eq!(predict(facts, &RTT_ICMP, &case).unwrap().value, 5800.0));
     }
 }

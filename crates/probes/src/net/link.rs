@@ -24,6 +24,9 @@ pub(crate) const LOST: Duration = Duration::from_millis(500);
 /// An end from which nothing comes for so long, or to which nothing can be sent, is stuck: a process is never kept from
 /// its CPU for so long.
 pub(crate) const STUCK: Duration = Duration::from_secs(5);
+/// Bytes asked for in each buffer of a process that has both ends: eight times the most that it has on its way, 128 KiB, because the
+/// kernel also counts its own book-keeping.
+const ROOM: u32 = 1 << 20;
 /// What TCP connections are asked to use, the first that the kernel has and lets this user choose, because the system's own may be one
 /// that paces itself and halves a local link (BBR). Reno is part of every kernel, and everybody may choose it.
 const CONGESTION_CONTROLS: [&str; 2] = ["cubic", "reno"];
@@ -52,6 +55,16 @@ impl Link {
             }
             Protocol::Unix => UnixStream::pair().map(|(near, far)| (Self::Unix(near), Self::Unix(far))),
         }
+    }
+
+    /// The same for one process that has both ends and receives what it has sent before: it must fit, and must not be waited for.
+    pub(super) fn pair_of_one(protocol: Protocol) -> Result<(Self, Self)> {
+        let (near, far) = Self::pair(protocol)?;
+        for end in [&near, &far] {
+            net::set_buffers(end, ROOM)?;
+            end.be_patient_for(STUCK)?;
+        }
+        Ok((near, far))
     }
 
     /// Both ends of a TCP connection over the loopback device, whose sockets are prepared before it is made; without Nagle's delay.
@@ -133,11 +146,6 @@ impl Link {
             Self::Udp(socket) => socket.set_read_timeout(Some(limit)),
             Self::Unix(stream) => stream.set_read_timeout(Some(limit)),
         }
-    }
-
-    /// Asks for so many bytes in each buffer of this end.
-    pub(crate) fn set_buffers(&self, bytes: u32) -> Result<()> {
-        net::set_buffers(self, bytes)
     }
 
     /// What the kernel says of this end, in words.

@@ -1,29 +1,21 @@
-//! How long a small message takes to another process and back while a stream takes all that the way carries.
+//! How long a small message takes to another process and back beside a saturating stream.
 //!
 //! What waiting behind others costs. Over loopback others are in the way on the CPU, not on a wire: it must not be taken for
 //! what a router's buffers cost.
 
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Canaries, Case, Machine, Metric, NoPrediction, Prediction, Tags, Treatment};
+use kelvin_catalogue::Placement;
+use kelvin_catalogue::net::{LOADED, SendMethod};
+use kelvin_harness::{Bench, Effort, Kind, Method, Probe, Stop};
+use kelvin_model::{Case, NoPrediction};
 
-use super::axes::{PLACEMENT, PLACEMENTS, SMALL, peer_cpu};
 use super::bulk::{Bulk, Ends, Plan};
 use super::echo::Echo;
 use super::link::Protocol;
-use super::sender::Way;
-
-/// No canary: on a CPU that a stream keeps busy it would tell of the stream.
-static METRIC: Metric =
-    Metric::duration("net.loaded", "64 bytes to another process and back over TCP beside a stream that never pauses")
-        .over([PLACEMENT])
-        .version(2)
-        .headline(Treatment::AsFound)
-        .canaries(Canaries::NONE)
-        .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
-        .not_in_cycles();
+use super::messages::SMALL;
+use crate::os::ipc::peer_cpu;
 
 pub(super) static PROBE: Probe = Probe {
-    id: "net.loaded",
+    id: LOADED.id.as_str(),
     summary: "Round trip of a small message over TCP while a stream saturates the way",
     kind: Kind::Measure,
     method: Method {
@@ -41,24 +33,28 @@ pub(super) static PROBE: Probe = Probe {
         ],
         sources: &["Flent, the RRUL test", "netperf TCP_RR beside TCP_STREAM"],
     },
-    metrics: &[&METRIC],
+    metrics: &[&LOADED],
     inputs: &[],
-    cases: |_: &Machine, effort: Effort| {
-        let all = PLACEMENTS.map(|placement| Case::new().with_word(&PLACEMENT.name, placement));
-        if effort == Effort::Quick { all[1..].to_vec() } else { all.into() }
+    cases: |_, effort| {
+        let placements = if effort == Effort::Quick { &[Placement::TwoCpus] } else { Placement::ALL };
+        placements.iter().map(|&placement| Case::new().at(placement)).collect()
     },
     run,
-    predict,
+    predict: |_, _, _| {
+        Err(NoPrediction::because(
+            "it depends on the turns that the scheduler gives, for which there is no published figure",
+        ))
+    },
 };
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let far = peer_cpu(bench, case)?;
     let streams = vec![Ends { sender: bench.cpu(), receiver: far }];
     let mut echo = Echo::start(Protocol::Tcp, SMALL as usize, far)?;
-    let bulk = Bulk::start(Plan { protocol: Protocol::Tcp, way: Way::Send, message: 64 << 10, streams })?;
+    let bulk = Bulk::start(Plan { protocol: Protocol::Tcp, way: SendMethod::Send, message: 64 << 10, streams })?;
     bulk.settle()?;
     let before = bulk.totals()?;
-    bench.time_in_turn([&METRIC], |clock| Ok([echo.timed(clock)?]))?;
+    bench.time_in_turn([&LOADED], |clock| Ok([echo.timed(clock)?]))?;
     let rate = bulk.totals()?.rate_since(&before);
     let words = bulk.finish()?.words;
     bench.note_on_last(format!(
@@ -70,10 +66,4 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         return Err(Stop::fail("nothing of the stream arrived while round trips were timed: there was no load"));
     }
     echo.finish()
-}
-
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because(
-        "it depends on the turns that the scheduler gives, for which there is no published figure",
-    ))
 }

@@ -1,7 +1,6 @@
 //! The network: round trips, bandwidth and connections between two ends.
 
 mod accepting;
-mod axes;
 pub(crate) mod bandwidth;
 pub(crate) mod bulk;
 mod connect;
@@ -9,6 +8,7 @@ pub(crate) mod echo;
 mod icmp;
 pub(crate) mod link;
 mod loaded;
+mod messages;
 mod peer;
 mod ports;
 mod rtt;

@@ -4,35 +4,16 @@
 //! latency of one way, which may differ between the ways.
 
 use kelvin_catalogue::Placement;
+use kelvin_catalogue::net::{MESSAGE, RTT_TCP, RTT_UDP, RTT_UNIX, STACK_TCP, STACK_UDP, STACK_UNIX};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Basis, Case, Input, Metric, NoPrediction, Prediction, Tags};
+use kelvin_model::{Basis, Case, Input, Metric, NoPrediction, Prediction};
 
-use super::axes::{MESSAGE, PLACEMENT, PLACEMENTS, SMALL, message, peer_cpu, round_trip_messages};
 use super::echo::Echo;
 use super::link::Protocol;
-use super::stack;
+use super::messages::{SMALL, message, round_trip_messages};
+use crate::os::ipc::peer_cpu;
 use crate::os::switch::{cross_cpu, pipe};
 use crate::predict::Predicting;
-
-/// On one CPU its canaries are read where this process's counters are looked at, and not between two round trips, which that would
-/// change: the scheduler would owe more of the CPU to the other end, which over Unix sockets decides how often it switches.
-/// Between two there are none: how deep the other one sleeps decides, of which those of this one say nothing.
-const fn metric(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary)
-        .over([PLACEMENT, MESSAGE])
-        .as_found_where(Placement::TwoCpus.point())
-        .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
-        .not_in_cycles()
-        .version(3)
-}
-
-pub(super) static TCP_METRIC: Metric =
-    metric("net.rtt.tcp", "A message to another process and back over a TCP connection, each timed by itself")
-        .baseline();
-static UDP_METRIC: Metric =
-    metric("net.rtt.udp", "A datagram to another process and back over loopback, each timed by itself");
-static UNIX_METRIC: Metric =
-    metric("net.rtt.unix", "A message to another process and back over Unix stream sockets, each timed by itself");
 
 /// What is measured over one protocol, and what its predictions rest on.
 struct What {
@@ -41,41 +22,41 @@ struct What {
     stack: &'static Metric,
 }
 
-static OVER_TCP: What = What { protocol: Protocol::Tcp, metric: &TCP_METRIC, stack: &stack::TCP_METRIC };
-static OVER_UDP: What = What { protocol: Protocol::Udp, metric: &UDP_METRIC, stack: &stack::UDP_METRIC };
-static OVER_UNIX: What = What { protocol: Protocol::Unix, metric: &UNIX_METRIC, stack: &stack::UNIX_METRIC };
+static OVER_TCP: What = What { protocol: Protocol::Tcp, metric: &RTT_TCP, stack: &STACK_TCP };
+static OVER_UDP: What = What { protocol: Protocol::Udp, metric: &RTT_UDP, stack: &STACK_UDP };
+static OVER_UNIX: What = What { protocol: Protocol::Unix, metric: &RTT_UNIX, stack: &STACK_UNIX };
 
 pub(super) static TCP: Probe = Probe {
-    id: "net.rtt.tcp",
+    id: RTT_TCP.id.as_str(),
     summary: "Round trip of a message between two processes over TCP",
     kind: Kind::Measure,
     method: METHOD,
-    metrics: &[&TCP_METRIC],
-    inputs: &["net.stack.tcp", "os.switch.process.pipe", "os.switch.cross_cpu"],
+    metrics: &[&RTT_TCP],
+    inputs: &[STACK_TCP.id.as_str(), pipe::PROCESS_SWITCH.id.as_str(), cross_cpu::METRIC.id.as_str()],
     cases: |_, effort| cases(effort, &OVER_TCP),
     run: |bench, case| run(bench, case, &OVER_TCP),
     predict: |facts, _, case| predict(facts, case, &OVER_TCP),
 };
 
 pub(super) static UDP: Probe = Probe {
-    id: "net.rtt.udp",
+    id: RTT_UDP.id.as_str(),
     summary: "Round trip of a datagram between two processes over UDP",
     kind: Kind::Measure,
     method: METHOD,
-    metrics: &[&UDP_METRIC],
-    inputs: &["net.stack.udp", "os.switch.process.pipe", "os.switch.cross_cpu"],
+    metrics: &[&RTT_UDP],
+    inputs: &[STACK_UDP.id.as_str(), pipe::PROCESS_SWITCH.id.as_str(), cross_cpu::METRIC.id.as_str()],
     cases: |_, effort| cases(effort, &OVER_UDP),
     run: |bench, case| run(bench, case, &OVER_UDP),
     predict: |facts, _, case| predict(facts, case, &OVER_UDP),
 };
 
 pub(super) static UNIX: Probe = Probe {
-    id: "net.rtt.unix",
+    id: RTT_UNIX.id.as_str(),
     summary: "Round trip of a message between two processes over Unix sockets",
     kind: Kind::Measure,
     method: METHOD,
-    metrics: &[&UNIX_METRIC],
-    inputs: &["net.stack.unix", "os.switch.process.pipe", "os.switch.cross_cpu"],
+    metrics: &[&RTT_UNIX],
+    inputs: &[STACK_UNIX.id.as_str(), pipe::PROCESS_SWITCH.id.as_str(), cross_cpu::METRIC.id.as_str()],
     cases: |_, effort| cases(effort, &OVER_UNIX),
     run: |bench, case| run(bench, case, &OVER_UNIX),
     predict: |facts, _, case| predict(facts, case, &OVER_UNIX),
@@ -121,9 +102,7 @@ const METHOD: Method = Method {
 fn cases(effort: Effort, what: &What) -> Vec<Case> {
     let all = round_trip_messages(what.protocol);
     let messages = if effort == Effort::Quick { &[SMALL][..] } else { &all };
-    let of = |&bytes: &u64| {
-        PLACEMENTS.map(|placement| Case::new().with_word(&PLACEMENT.name, placement).with(MESSAGE, bytes))
-    };
+    let of = |&bytes: &u64| Placement::ALL.iter().map(move |&placement| Case::new().at(placement).with(MESSAGE, bytes));
     messages.iter().flat_map(of).collect()
 }
 
@@ -138,7 +117,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, what: &What) -> Result<(), Stop> {
 }
 
 fn predict(facts: &Facts<'_>, case: &Case, what: &What) -> Result<Prediction, NoPrediction> {
-    let bytes = case.integer(&MESSAGE.name).unwrap_or_default();
+    let bytes = MESSAGE.of(case).unwrap_or_default();
     let stack = facts.measured(what.stack, &Case::new().with(MESSAGE, bytes))?;
     let hand_over = HandOver::of(facts, case)?;
     let value = 2.0 * (stack.value + hand_over.nanoseconds);
@@ -175,9 +154,9 @@ pub(super) struct HandOver {
 impl HandOver {
     /// The one of a case's placement.
     pub(super) fn of(facts: &Facts<'_>, case: &Case) -> Result<Self, NoPrediction> {
-        match case.word(&PLACEMENT.name) {
-            Some("same_cpu") => Self::switch(facts),
-            _ => Self::wake(facts),
+        match Placement::of(case) {
+            Some(Placement::SameCpu) => Self::switch(facts),
+            Some(Placement::TwoCpus) | None => Self::wake(facts),
         }
     }
 
@@ -207,35 +186,35 @@ mod tests {
     use super::*;
     use crate::testing::facts_about;
 
-    fn case(placement: &'static str) -> Case {
-        Case::new().with_word("placement", placement).with("message", 64)
+    fn case(placement: Placement) -> Case {
+        Case::new().at(placement).with(MESSAGE, 64)
     }
 
     #[test]
     fn a_round_trip_is_twice_the_stack_and_a_switch_or_a_wake_up() {
         let known = [
-            ("net.stack.tcp", Some(3000.0)),
-            ("os.switch.process.pipe", Some(1500.0)),
-            ("os.switch.process.pipe.own", Some(500.0)),
-            ("os.switch.cross_cpu", Some(8500.0)),
+            (STACK_TCP.id.as_str(), Some(3000.0)),
+            (pipe::PROCESS_SWITCH.id.as_str(), Some(1500.0)),
+            (pipe::PROCESS_OWN.id.as_str(), Some(500.0)),
+            (cross_cpu::METRIC.id.as_str(), Some(8500.0)),
         ];
         facts_about(&known, |facts| {
-            let same = predict(facts, &case("same_cpu"), &OVER_TCP).unwrap();
+            let same = predict(facts, &case(Placement::SameCpu), &OVER_TCP).unwrap();
             assert_eq!((same.value, same.high), (9000.0, 9000.0 * 1.4));
             assert_eq!(same.derivation, "2 x (3000 ns net.stack.tcp (message=64) + 1500 ns switch) = 9000 ns");
-            assert!(predict(facts, &case("same_cpu"), &OVER_UNIX).is_err());
-            let two = predict(facts, &case("two_cpus"), &OVER_TCP).unwrap();
+            assert!(predict(facts, &case(Placement::SameCpu), &OVER_UNIX).is_err());
+            let two = predict(facts, &case(Placement::TwoCpus), &OVER_TCP).unwrap();
             assert_eq!((two.value, two.low), (22_000.0, 11_000.0));
             assert_eq!(two.inputs.len(), 3);
-            assert!(predict(facts, &case("same_cpu"), &OVER_UDP).is_err());
+            assert!(predict(facts, &case(Placement::SameCpu), &OVER_UDP).is_err());
         });
     }
 
     #[test]
     fn a_unix_socket_may_switch_once_more_each_way() {
-        let known = [("net.stack.unix", Some(1000.0)), ("os.switch.process.pipe", Some(2000.0))];
+        let known = [(STACK_UNIX.id.as_str(), Some(1000.0)), (pipe::PROCESS_SWITCH.id.as_str(), Some(2000.0))];
         facts_about(&known, |facts| {
-            let trip = predict(facts, &case("same_cpu"), &OVER_UNIX).unwrap();
+            let trip = predict(facts, &case(Placement::SameCpu), &OVER_UNIX).unwrap();
             assert_eq!((trip.value, trip.high), (6000.0, 10_000.0 * 1.1));
             assert!(trip.derivation.contains("one more of these each way"), "{}", trip.derivation);
         });
@@ -243,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_quick_run_keeps_the_small_message_in_both_places() {
-        assert_eq!(cases(Effort::Quick, &OVER_UDP), [case("same_cpu"), case("two_cpus")]);
+        assert_eq!(cases(Effort::Quick, &OVER_UDP), [case(Placement::SameCpu), case(Placement::TwoCpus)]);
         assert_eq!(cases(Effort::Default, &OVER_UDP).len(), 10);
     }
 }

@@ -1,39 +1,24 @@
-//! The ways in which a stream sends a message again and again, and what came of what was asked.
+//! A message sent again and again by each method that there is, and what came of what was asked.
 
 use std::fs::File;
 use std::os::fd::AsFd;
 
+use kelvin_catalogue::net::SendMethod;
+pub(crate) use kelvin_catalogue::net::SendMethod as Way;
 use kelvin_harness::Stop;
+use kelvin_model::Case;
 use kelvin_sys::net::sending::{self, Completed, Splicer};
 use kelvin_sys::ready::readable;
 use kelvin_sys::{Error, Result};
 
 use super::link::{Link, Protocol, STUCK};
 
-/// How a message is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// By a call that copies it from the program's memory.
-    Send,
-    /// Out of a file in memory, by sendfile.
-    Sendfile,
-    /// Out of a file in memory through a pipe, by splice.
-    Splice,
-    /// From the program's memory without a copy, by MSG_ZEROCOPY.
-    ZeroCopy,
-}
-
-impl Way {
-    /// All of them, with the words of cases.
-    pub(crate) const NAMED: [(&str, Self); 4] =
-        [("send", Self::Send), ("sendfile", Self::Sendfile), ("splice", Self::Splice), ("zerocopy", Self::ZeroCopy)];
-
-    /// The one that a case means.
-    pub(crate) fn named(word: &str) -> std::result::Result<Self, Stop> {
-        let found = Self::NAMED.iter().find(|(name, _)| *name == word).map(|(_, way)| *way);
-        let known = || Self::NAMED.map(|(name, _)| name).join(", ");
-        found.ok_or_else(|| Stop::fail(format!("there is no way of sending called {word}; {} are known", known())))
-    }
+/// How a case has messages sent: by the plain call where it says nothing of it.
+pub(super) fn method(case: &Case) -> std::result::Result<SendMethod, Stop> {
+    let Some(word) = SendMethod::AXIS.word_of(case) else { return Ok(SendMethod::Send) };
+    let known = || SendMethod::ALL.iter().map(|method| method.name()).collect::<Vec<_>>().join(", ");
+    let unknown = || Stop::fail(format!("there is no way of sending called {word}; {} are known", known()));
+    SendMethod::of(case).ok_or_else(unknown)
 }
 
 /// Calls without copy that may wait for their completion before more are made: each holds its message's pages, and the kernel
@@ -52,14 +37,14 @@ enum By {
 
 impl Sender {
     /// Messages of so many bytes over a link. Those over UDP carry numbers from 1 on in their first eight bytes.
-    pub(crate) fn new(way: Way, link: &Link, bytes: usize) -> Result<Self> {
+    pub(crate) fn new(method: SendMethod, link: &Link, bytes: usize) -> Result<Self> {
         let message = vec![0x5a; bytes];
         let file = || sending::memory_file(&vec![0x5a; bytes]);
-        Ok(Self(match way {
-            Way::Send => By::Send { number: (link.protocol() == Protocol::Udp).then_some(0), message },
-            Way::Sendfile => By::Sendfile { file: file()?, bytes },
-            Way::Splice => By::Splice { file: file()?, splicer: Splicer::new(bytes)?, bytes },
-            Way::ZeroCopy => {
+        Ok(Self(match method {
+            SendMethod::Send => By::Send { number: (link.protocol() == Protocol::Udp).then_some(0), message },
+            SendMethod::Sendfile => By::Sendfile { file: file()?, bytes },
+            SendMethod::Splice => By::Splice { file: file()?, splicer: Splicer::new(bytes)?, bytes },
+            SendMethod::ZeroCopy => {
                 sending::set_zero_copy(link)?;
                 By::ZeroCopy { message, pending: 0, all: Completed::default() }
             }

@@ -1,9 +1,14 @@
-//! When the rate of a stream no longer rises, so that slow start and growing buffers can be left out.
+//! The rate of a stream, and when it no longer rises, so that slow start and growing buffers can be left out.
 
 use kelvin_harness::Stop;
 
 /// A rate that is at most by so much above the one before it has settled.
 const SETTLED: f64 = 0.05;
+
+/// Bytes per second.
+pub(super) fn per_second(bytes: u64, nanoseconds: u64) -> f64 {
+    bytes as f64 * 1e9 / nanoseconds.max(1) as f64
+}
 
 /// Looks at the rate over one window after the other, until one is no longer above the one before it; at most so many.
 ///

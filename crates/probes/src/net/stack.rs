@@ -2,56 +2,42 @@
 //!
 //! It is the part of a local round trip that is not switching or waking. It must not be taken for half of a round trip.
 
+use kelvin_catalogue::net::{MESSAGE, STACK_TCP, STACK_UDP, STACK_UNIX};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Tags};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
-use super::axes::{MESSAGE, SMALL, message, round_trip_messages};
-use super::link::{Link, Protocol, STUCK};
-
-const fn metric(id: &'static str, summary: &'static str) -> Metric {
-    // A packet over loopback is delivered by a software interrupt, which may be left to a thread of the kernel.
-    Metric::duration(id, summary).over([MESSAGE]).contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
-}
-
-pub(super) static TCP_METRIC: Metric =
-    metric("net.stack.tcp", "Sending a message over a local TCP connection and receiving it, by one process");
-pub(super) static UDP_METRIC: Metric =
-    metric("net.stack.udp", "Sending a datagram over loopback and receiving it, by one process");
-pub(super) static UNIX_METRIC: Metric =
-    metric("net.stack.unix", "Sending a message over Unix stream sockets and receiving it, by one process");
+use super::link::{Link, Protocol};
+use super::messages::{SMALL, message, round_trip_messages};
 
 pub(super) static TCP: Probe = probe(
-    "net.stack.tcp",
     "Sending and receiving over a local TCP connection with nobody to wake",
-    &[&TCP_METRIC],
+    &[&STACK_TCP],
     |machine, effort| cases(machine, effort, Protocol::Tcp),
-    |bench, case| run(bench, case, Protocol::Tcp, &TCP_METRIC),
+    |bench, case| run(bench, case, Protocol::Tcp, &STACK_TCP),
 );
 
 pub(super) static UDP: Probe = probe(
-    "net.stack.udp",
     "Sending and receiving a datagram over loopback with nobody to wake",
-    &[&UDP_METRIC],
+    &[&STACK_UDP],
     |machine, effort| cases(machine, effort, Protocol::Udp),
-    |bench, case| run(bench, case, Protocol::Udp, &UDP_METRIC),
+    |bench, case| run(bench, case, Protocol::Udp, &STACK_UDP),
 );
 
 pub(super) static UNIX: Probe = probe(
-    "net.stack.unix",
     "Sending and receiving over Unix sockets with nobody to wake",
-    &[&UNIX_METRIC],
+    &[&STACK_UNIX],
     |machine, effort| cases(machine, effort, Protocol::Unix),
-    |bench, case| run(bench, case, Protocol::Unix, &UNIX_METRIC),
+    |bench, case| run(bench, case, Protocol::Unix, &STACK_UNIX),
 );
 
 /// What the three have in common.
 const fn probe(
-    id: &'static str,
     summary: &'static str,
     metrics: &'static [&'static Metric],
     cases: fn(&Machine, Effort) -> Vec<Case>,
     run: fn(&mut Bench<'_>, &Case) -> Result<(), Stop>,
 ) -> Probe {
+    let id = metrics[0].id.as_str();
     Probe { id, summary, kind: Kind::Measure, method: METHOD, metrics, inputs: &[], cases, run, predict }
 }
 
@@ -76,9 +62,6 @@ const METHOD: Method = Method {
     ],
 };
 
-/// Bytes asked for in each buffer: sixteen times the largest message, because the kernel also counts its own book-keeping.
-const BUFFER: u32 = 1 << 20;
-
 fn cases(_: &Machine, effort: Effort, protocol: Protocol) -> Vec<Case> {
     let all = round_trip_messages(protocol);
     let messages = if effort == Effort::Quick { &[SMALL][..] } else { &all };
@@ -87,11 +70,7 @@ fn cases(_: &Machine, effort: Effort, protocol: Protocol) -> Vec<Case> {
 
 fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, metric: &Metric) -> Result<(), Stop> {
     let size = message(case)?;
-    let (near, far) = Link::pair(protocol)?;
-    for end in [&near, &far] {
-        end.set_buffers(BUFFER)?;
-        end.be_patient_for(STUCK)?;
-    }
+    let (near, far) = Link::pair_of_one(protocol)?;
     let (sent, mut arrived) = (vec![0x5a; size], vec![0; size]);
     let mut ends = [&near, &far];
     bench.time(metric, |iterations| {
@@ -109,6 +88,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, metric: &Metric) 
     Ok(())
 }
 
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+/// The prediction of what one process does at both ends.
+pub(super) fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     Err(NoPrediction::because("no published cost of the protocol's code in the kernel is built in"))
 }

@@ -2,11 +2,15 @@
 //!
 //! It is the part of a stream's time that is not waking or waiting. It must not be taken for the rate of one.
 
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Tags};
+use kelvin_catalogue::net::{
+    MESSAGE, STREAM_TCP, STREAM_TCP_RECEIVE, STREAM_UDP, STREAM_UDP_RECEIVE, STREAM_UNIX, STREAM_UNIX_RECEIVE,
+};
+use kelvin_harness::{Bench, Effort, Kind, Method, Probe, Stop};
+use kelvin_model::{Case, Machine, Metric};
 
-use super::axes::{MESSAGE, message};
-use super::link::{LARGEST_DATAGRAM, Link, Protocol, STUCK};
+use super::link::{LARGEST_DATAGRAM, Link, Protocol};
+use super::messages::message;
+use super::stack::predict;
 
 /// Largest message that is measured: larger ones cost as many of these as they hold.
 pub(super) const LARGEST: u64 = 64 << 10;
@@ -16,69 +20,52 @@ const WINDOW: usize = 128 << 10;
 /// Most messages of them where each is a packet of its own, with the kernel's book-keeping beside it.
 const MOST_PACKETS: usize = 64;
 
-const fn metric(id: &'static str, summary: &'static str) -> Metric {
-    // A packet over loopback is delivered by a software interrupt, which may be left to a thread of the kernel.
-    Metric::duration(id, summary).over([MESSAGE]).contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
-}
-
 /// What the two ends of a stream cost.
 pub(super) struct Ends {
     pub send: &'static Metric,
     pub receive: &'static Metric,
 }
 
-static TCP_SEND: Metric =
-    metric("net.stream.tcp", "Sending a message of a TCP stream, gathered into packets with others");
-static TCP_RECEIVE: Metric = metric("net.stream.tcp.receive", "Receiving a message of a TCP stream that has arrived");
-static UDP_SEND: Metric = metric("net.stream.udp", "Sending a datagram of many over loopback");
-static UDP_RECEIVE: Metric = metric("net.stream.udp.receive", "Receiving a datagram that has arrived");
-static UNIX_SEND: Metric = metric("net.stream.unix", "Sending a message of a stream over Unix sockets");
-static UNIX_RECEIVE: Metric =
-    metric("net.stream.unix.receive", "Receiving a message over Unix sockets that has arrived");
-
 impl Ends {
     /// Those of a protocol.
     pub(super) fn of(protocol: Protocol) -> Self {
         match protocol {
-            Protocol::Tcp => Self { send: &TCP_SEND, receive: &TCP_RECEIVE },
-            Protocol::Udp => Self { send: &UDP_SEND, receive: &UDP_RECEIVE },
-            Protocol::Unix => Self { send: &UNIX_SEND, receive: &UNIX_RECEIVE },
+            Protocol::Tcp => Self { send: &STREAM_TCP, receive: &STREAM_TCP_RECEIVE },
+            Protocol::Udp => Self { send: &STREAM_UDP, receive: &STREAM_UDP_RECEIVE },
+            Protocol::Unix => Self { send: &STREAM_UNIX, receive: &STREAM_UNIX_RECEIVE },
         }
     }
 }
 
 pub(super) static TCP: Probe = probe(
-    "net.stream.tcp",
     "Both ends of a local TCP stream with nobody to wait for",
-    &[&TCP_SEND, &TCP_RECEIVE],
+    &[&STREAM_TCP, &STREAM_TCP_RECEIVE],
     |_, effort| cases(effort, &[64, 4 << 10, LARGEST]),
     |bench, case| run(bench, case, Protocol::Tcp),
 );
 
 pub(super) static UDP: Probe = probe(
-    "net.stream.udp",
     "Both ends of datagrams over loopback with nobody to wait for",
-    &[&UDP_SEND, &UDP_RECEIVE],
+    &[&STREAM_UDP, &STREAM_UDP_RECEIVE],
     |_, effort| cases(effort, &[64, 1472, 16 << 10, LARGEST_DATAGRAM]),
     |bench, case| run(bench, case, Protocol::Udp),
 );
 
 pub(super) static UNIX: Probe = probe(
-    "net.stream.unix",
     "Both ends of a stream over Unix sockets with nobody to wait for",
-    &[&UNIX_SEND, &UNIX_RECEIVE],
+    &[&STREAM_UNIX, &STREAM_UNIX_RECEIVE],
     |_, effort| cases(effort, &[4 << 10, LARGEST]),
     |bench, case| run(bench, case, Protocol::Unix),
 );
 
 /// What the three have in common.
 const fn probe(
-    id: &'static str,
     summary: &'static str,
     metrics: &'static [&'static Metric],
     cases: fn(&Machine, Effort) -> Vec<Case>,
     run: fn(&mut Bench<'_>, &Case) -> Result<(), Stop>,
 ) -> Probe {
+    let id = metrics[0].id.as_str();
     Probe { id, summary, kind: Kind::Measure, method: METHOD, metrics, inputs: &[], cases, run, predict }
 }
 
@@ -106,16 +93,9 @@ fn cases(effort: Effort, all: &[u64]) -> Vec<Case> {
     messages.iter().map(|&bytes| Case::new().with(MESSAGE, bytes)).collect()
 }
 
-/// Bytes asked for in each buffer: eight times what is on its way, because the kernel also counts its own book-keeping.
-const BUFFER: u32 = 1 << 20;
-
 fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Stop> {
     let size = message(case)?;
-    let (near, far) = Link::pair(protocol)?;
-    for end in [&near, &far] {
-        end.set_buffers(BUFFER)?;
-        end.be_patient_for(STUCK)?;
-    }
+    let (near, far) = Link::pair_of_one(protocol)?;
     let most = if protocol == Protocol::Tcp { WINDOW } else { MOST_PACKETS };
     let window = (WINDOW / size).clamp(1, most) as u64;
     let (sent, mut arrived) = (vec![0x5a; size], vec![0; size]);
@@ -146,8 +126,4 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Sto
     }
     bench.note_on_last(format!("{window} messages on their way at a time; {}", near.describe()?));
     Ok(())
-}
-
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because("no published cost of the protocol's code in the kernel is built in"))
 }

@@ -2,25 +2,16 @@
 //!
 //! The call alone. It must not be taken for the time until the receiver runs.
 
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Canaries, Case, Machine, Metric, NoPrediction, Prediction, Tags, Treatment};
+use kelvin_catalogue::net::WAKE_TCP;
+use kelvin_harness::{Bench, Kind, Method, Probe, Stop};
+use kelvin_model::{Case, NoPrediction};
 
-use super::axes::SMALL;
 use super::echo::Echo;
 use super::link::Protocol;
-
-/// No canaries: how deep the other CPU sleeps decides, of which those of this one say nothing.
-pub(super) static METRIC: Metric = Metric::duration(
-    "net.wake.tcp",
-    "Sending 64 bytes over TCP to a process that sleeps on another CPU: the call alone",
-)
-.headline(Treatment::AsFound)
-.canaries(Canaries::NONE)
-.contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
-.not_in_cycles();
+use super::messages::SMALL;
 
 pub(super) static PROBE: Probe = Probe {
-    id: "net.wake.tcp",
+    id: WAKE_TCP.id.as_str(),
     summary: "A send over TCP that wakes its receiver on another CPU",
     kind: Kind::Measure,
     method: Method {
@@ -42,11 +33,15 @@ pub(super) static PROBE: Probe = Probe {
         ],
         sources: &["tcp(7)", "Linux kernel, kernel/sched/core.c: try_to_wake_up"],
     },
-    metrics: &[&METRIC],
+    metrics: &[&WAKE_TCP],
     inputs: &[],
-    cases: |_: &Machine, _: Effort| vec![Case::new()],
+    cases: |_, _| vec![Case::new()],
     run,
-    predict,
+    predict: |_, _, _| {
+        Err(NoPrediction::because(
+            "there is no published figure of what a remote wake-up takes, in which a hypervisor may have a part",
+        ))
+    },
 };
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
@@ -54,12 +49,6 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     let mut echo = Echo::start(Protocol::Tcp, SMALL as usize, cpu)?;
     let proof = echo.prove(bench, cpu)?;
     bench.note(proof);
-    bench.time_in_turn([&METRIC], |clock| Ok([echo.timed_send(clock)?]))?;
+    bench.time_in_turn([&WAKE_TCP], |clock| Ok([echo.timed_send(clock)?]))?;
     echo.finish()
-}
-
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because(
-        "there is no published figure of what telling another CPU to run a task takes, which a hypervisor may have to do",
-    ))
 }

@@ -2,49 +2,19 @@
 //!
 //! It must not be taken for the speed of the link alone: either host can be the limit.
 
+use kelvin_catalogue::net::{
+    PEER_BANDWIDTH, PEER_BANDWIDTH_BUSY_HERE, PEER_BANDWIDTH_BUSY_THERE, STREAMS, SendMethod, StreamDirection,
+};
 use kelvin_harness::{Bench, Bounded, Effort, Kind, Method, Probe, Stop};
-use kelvin_model::{Axis, AxisScale, Better, Canaries, Case, Metric, NoPrediction, Treatment};
+use kelvin_model::{Case, NoPrediction};
 use kelvin_wire::message::Direction;
 
 use super::streams::{MESSAGE, Wanted, stream};
-use super::watched::{FEWEST, share};
+use super::watched::FEWEST;
 use super::{AGENT, link_rate};
-use crate::net::sender::Way;
-
-/// Connections at a time, each with a thread at either end.
-const STREAMS: Axis = Axis::new("streams", "streams, each a thread", AxisScale::Linear);
-/// Which way the bytes go.
-const DIRECTION: Axis = Axis::new("direction", "direction", AxisScale::Category);
-/// Its words in cases.
-const DIRECTIONS: [(&str, Direction); 2] = [("to_agent", Direction::ToAgent), ("from_agent", Direction::FromAgent)];
-
-const fn metric(id: &'static str, summary: &'static str) -> Metric {
-    Metric::rate(id, summary).over([STREAMS, DIRECTION]).headline(Treatment::AsFound).canaries(Canaries::NONE)
-}
-
-pub(super) static METRIC: Metric = metric(
-    "net.peer.bandwidth",
-    "Bytes per second that arrive at another host over TCP, or from it, counted where they arrive",
-);
-static BUSY_HERE: Metric = share(
-    metric(
-        "net.peer.bandwidth.busy_here",
-        "Share of a CPU that the test filled most of on this host, by a thread or by its packets",
-    )
-    .version(2),
-    Better::Neither,
-);
-static BUSY_THERE: Metric = share(
-    metric(
-        "net.peer.bandwidth.busy_there",
-        "Share of a CPU that the test filled most of on the agent's host, by a thread or by its packets",
-    )
-    .version(2),
-    Better::Neither,
-);
 
 pub(in crate::net) static PROBE: Probe = Probe {
-    id: "net.peer.bandwidth",
+    id: PEER_BANDWIDTH.id.as_str(),
     summary: "Bytes to another host over TCP and from it, by streams (--peer HOST)",
     kind: Kind::Study,
     method: Method {
@@ -67,16 +37,16 @@ pub(in crate::net) static PROBE: Probe = Probe {
         ],
         sources: &["iperf3", "RFC 7323 (timestamps), IEEE 802.3: preamble, header, check sequence, gap of 38 bytes"],
     },
-    metrics: &[&METRIC, &BUSY_HERE, &BUSY_THERE],
+    metrics: &[&PEER_BANDWIDTH, &PEER_BANDWIDTH_BUSY_HERE, &PEER_BANDWIDTH_BUSY_THERE],
     inputs: &[],
     cases: |_, effort| match effort {
-        Effort::Quick => DIRECTIONS.map(|(word, _)| case(1, word)).to_vec(),
+        Effort::Quick => both_ways(1).to_vec(),
         // What more streams add is a matter of the hosts and of what is on the way, and seldom another one on the way back.
-        Effort::Default => vec![streams(1), streams(2), streams(4), case(1, "from_agent"), case(4, "from_agent")],
-        Effort::Thorough => [1, 2, 4].iter().flat_map(|&count| DIRECTIONS.map(|(word, _)| case(count, word))).collect(),
+        Effort::Default => vec![streams(1), streams(2), streams(4), streams_back(1), streams_back(4)],
+        Effort::Thorough => [1, 2, 4].into_iter().flat_map(both_ways).collect(),
     },
     run,
-    predict: |facts, metric, _| match metric.id == METRIC.id {
+    predict: |facts, metric, _| match metric.id == PEER_BANDWIDTH.id {
         true => link_rate::predict(facts),
         false => Err(NoPrediction::because("it depends on which of the link and the two hosts is the slowest")),
     },
@@ -84,34 +54,40 @@ pub(in crate::net) static PROBE: Probe = Probe {
 
 /// Whatever the streams. What comes from the agent may come in by another interface than the one by which packets to it leave.
 pub(in crate::net) static BOUNDED: Bounded = Bounded {
-    metric: &METRIC,
-    most: |hardware, case| match case.word(&DIRECTION.name) {
-        Some("from_agent") => None,
-        _ => link_rate::bound(hardware, link_rate::BARE_STREAM),
+    metric: &PEER_BANDWIDTH,
+    most: |hardware, case| match StreamDirection::of(case) {
+        Some(StreamDirection::FromAgent) => None,
+        Some(StreamDirection::ToAgent) | None => link_rate::bound(hardware, link_rate::BARE_STREAM),
     },
 };
 
 /// The case of so many streams to the agent.
 pub(super) fn streams(count: u64) -> Case {
-    case(count, "to_agent")
+    Case::new().with(STREAMS, count).at(StreamDirection::ToAgent)
 }
 
-fn case(count: u64, direction: &'static str) -> Case {
-    Case::new().with(STREAMS, count).with_word(&DIRECTION.name, direction)
+/// The case of so many streams from the agent.
+fn streams_back(count: u64) -> Case {
+    Case::new().with(STREAMS, count).at(StreamDirection::FromAgent)
+}
+
+fn both_ways(count: u64) -> [Case; 2] {
+    [streams(count), streams_back(count)]
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let count = case.integer(&STREAMS.name).filter(|count| (1..=16).contains(count));
+    let count = STREAMS.of(case).filter(|count| (1..=16).contains(count));
     let count = count.ok_or_else(|| Stop::fail(format!("the case needs 1 to 16 streams, not {case}")))?;
-    let word = case.word(&DIRECTION.name).unwrap_or_default();
-    let direction = DIRECTIONS.iter().find(|(known, _)| *known == word).map(|(_, direction)| *direction);
-    let direction =
-        direction.ok_or_else(|| Stop::fail(format!("the case needs direction to_agent or from_agent, not {case}")))?;
-    let wanted = Wanted { direction, streams: count as u32, way: Way::Send, message: MESSAGE, windows: FEWEST };
+    let direction = match StreamDirection::of(case) {
+        Some(StreamDirection::ToAgent) => Direction::ToAgent,
+        Some(StreamDirection::FromAgent) => Direction::FromAgent,
+        None => return Err(Stop::fail(format!("the case needs direction to_agent or from_agent, not {case}"))),
+    };
+    let wanted = Wanted { direction, streams: count as u32, way: SendMethod::Send, message: MESSAGE, windows: FEWEST };
     let streamed = stream(bench, wanted)?;
     streamed.notes.iter().for_each(|note| bench.note(note));
-    bench.record(&METRIC, streamed.rates());
-    bench.record(&BUSY_HERE, vec![streamed.busy[0].fullest()]);
-    bench.record(&BUSY_THERE, vec![streamed.busy[1].fullest()]);
+    bench.record(&PEER_BANDWIDTH, streamed.rates());
+    bench.record(&PEER_BANDWIDTH_BUSY_HERE, vec![streamed.busy[0].fullest()]);
+    bench.record(&PEER_BANDWIDTH_BUSY_THERE, vec![streamed.busy[1].fullest()]);
     Ok(())
 }

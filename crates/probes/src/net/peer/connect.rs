@@ -5,36 +5,20 @@
 
 use std::net::TcpStream;
 
+use kelvin_catalogue::net::{
+    CLOSE, CONNECT, MESSAGE, PEER_CLOSE, PEER_CONNECT, PEER_CRR, PEER_PING, PEER_RTT, RTT_ICMP,
+};
 use kelvin_harness::{Bench, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Basis, Better, Canaries, Case, Metric, NoPrediction, Prediction, Tags, Treatment, Unit};
+use kelvin_model::{Basis, Case, NoPrediction, Prediction};
 use kelvin_wire::client;
 use kelvin_wire::message::Seen;
 
-use super::{AGENT, client, over, ping, rtt, stopped, told};
+use super::{AGENT, client, over, rtt, stopped, told};
 use crate::net::accepting::Accepts;
-use crate::net::axes::{MESSAGE, SMALL};
 use crate::net::connect::{self, time_calls, transact};
-use crate::net::{icmp, ports};
+use crate::net::messages::SMALL;
+use crate::net::ports;
 use crate::predict::Predicting;
-
-const fn of_peer(metric: Metric) -> Metric {
-    metric.headline(Treatment::AsFound).canaries(Canaries::NONE).contaminants(Tags::NONE).not_in_cycles()
-}
-
-pub(super) static METRIC: Metric =
-    of_peer(Metric::duration("net.peer.connect", "Opening a TCP connection to another host, each timed by itself"))
-        .version(2);
-static CLOSE: Metric = of_peer(Metric::duration(
-    "net.peer.close",
-    "Closing a TCP connection to another host over which a request was answered, each timed by itself",
-));
-static TRANSACTIONS: Metric = of_peer(
-    Metric::rate(
-        "net.peer.crr",
-        "Transactions per second with another host of connecting, one request, its answer, and closing",
-    )
-    .unit(Unit::PerSecond, Better::Higher),
-);
 
 /// What both say of ports.
 const PORTS: &str = "Ports that wait after a close (TIME_WAIT, 60 s): some 28,000 to one address and port are soon used up. The agent \
@@ -43,7 +27,7 @@ const PORTS: &str = "Ports that wait after a close (TIME_WAIT, 60 s): some 28,00
                      agent's to itself.";
 
 pub(in crate::net) static PROBE: Probe = Probe {
-    id: "net.peer.connect",
+    id: PEER_CONNECT.id.as_str(),
     summary: "A TCP connection to another host opened, which its kernel answers, and closed (--peer HOST)",
     kind: Kind::Study,
     method: Method {
@@ -67,21 +51,19 @@ pub(in crate::net) static PROBE: Probe = Probe {
         ],
         sources: &["lmbench lat_connect", "RFC 9293, 3.5"],
     },
-    metrics: &[&METRIC, &CLOSE],
-    inputs: &["net.peer.ping", "net.connect", "net.rtt.icmp"],
+    metrics: &[&PEER_CONNECT, &PEER_CLOSE],
+    inputs: &[PEER_PING.id.as_str(), CONNECT.id.as_str(), RTT_ICMP.id.as_str()],
     cases: |_, _| vec![Case::new()],
     run: |bench, _| {
-        let Opened { connections, notes } =
-            with_agent(bench, |bench, accepting| time_calls(bench, [&METRIC, &CLOSE], accepting))?;
-        bench.note_on_last(format!("{connections} connections"));
-        notes.into_iter().for_each(|note| bench.note_on_last(note));
-        Ok(())
+        with_agent(bench, "connections", |bench, accepting| time_calls(bench, [&PEER_CONNECT, &PEER_CLOSE], accepting))
     },
-    predict: |facts, metric, _| if metric.id == METRIC.id { predict_connect(facts) } else { predict_close(facts) },
+    predict: |facts, metric, _| {
+        if metric.id == PEER_CONNECT.id { predict_connect(facts) } else { predict_close(facts) }
+    },
 };
 
 pub(in crate::net) static RATE: Probe = Probe {
-    id: "net.peer.crr",
+    id: PEER_CRR.id.as_str(),
     summary: "Connecting to another host, one request with its answer, and closing, over and over (--peer HOST)",
     kind: Kind::Study,
     method: Method {
@@ -95,21 +77,17 @@ pub(in crate::net) static RATE: Probe = Probe {
         pitfalls: &[PORTS, "Many connections at a time taken for a faster connection: there is one here.", AGENT],
         sources: &["netperf TCP_CRR", "tcp(7)"],
     },
-    metrics: &[&TRANSACTIONS],
-    inputs: &["net.peer.connect", "net.peer.rtt"],
+    metrics: &[&PEER_CRR],
+    inputs: &[PEER_CONNECT.id.as_str(), PEER_RTT.id.as_str()],
     cases: |_, _| vec![Case::new()],
     run: |bench, _| {
-        let timed = |bench: &mut Bench<'_>, accepting: &Accepting| {
-            bench.time_each_work([&TRANSACTIONS], 1.0, |clock| {
+        with_agent(bench, "transactions", |bench, accepting| {
+            bench.time_each_work([&PEER_CRR], 1.0, |clock| {
                 let start = clock.start();
                 transact(accepting)?;
                 Ok([clock.stop().wrapping_sub(start)])
             })
-        };
-        let Opened { connections, notes } = with_agent(bench, timed)?;
-        bench.note_on_last(format!("{connections} transactions"));
-        notes.into_iter().for_each(|note| bench.note_on_last(note));
-        Ok(())
+        })
     },
     predict: |facts, _, _| predict_transactions(facts),
 };
@@ -134,17 +112,12 @@ impl Accepts for Accepting {
     }
 }
 
-/// What became of the connections.
-struct Opened {
-    connections: u64,
-    notes: [String; 3],
-}
-
-/// Has the agent accept connections while something is timed.
+/// Has the agent accept connections, called `what`, while something is timed, and notes what became of them.
 fn with_agent(
     bench: &mut Bench<'_>,
+    what: &str,
     timed: impl FnOnce(&mut Bench<'_>, &Accepting) -> Result<(), Stop>,
-) -> Result<Opened, Stop> {
+) -> Result<(), Stop> {
     let mut client = client(bench)?;
     let own = client.own();
     let mut test = client.accepting().map_err(stopped)?;
@@ -154,15 +127,18 @@ fn with_agent(
     timed(bench, &accepting)?;
     let held = ports::left_behind(address, before)?;
     let seen: Seen = test.finish().map_err(stopped)?;
-    let ports = format!("{held} of them still hold a port");
-    Ok(Opened { connections: seen.arrived, notes: [ports, told(&seen, 1), over(own, &seen)] })
+    bench.note_on_last(format!("{} {what}", seen.arrived));
+    bench.note_on_last(format!("{held} of them still hold a port"));
+    bench.note_on_last(told(&seen, 1));
+    bench.note_on_last(over(own, &seen));
+    Ok(())
 }
 
 fn predict_connect(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let small = Case::new().with(MESSAGE, SMALL);
-    let ping = facts.measured(&ping::METRIC, &small)?;
-    let own = facts.measured(&connect::CONNECT, &connect::on_one_cpu())?;
-    let own_ping = facts.measured(&icmp::METRIC, &small)?;
+    let ping = facts.measured(&PEER_PING, &small)?;
+    let own = facts.measured(&CONNECT, &connect::on_one_cpu())?;
+    let own_ping = facts.measured(&RTT_ICMP, &small)?;
     let beyond = (own.value - own_ping.value).max(0.0);
     let value = ping.value + beyond;
     let derivation = format!(
@@ -182,7 +158,7 @@ fn predict_connect(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
 }
 
 fn predict_close(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
-    let close = facts.measured(&connect::CLOSE, &connect::on_one_cpu())?;
+    let close = facts.measured(&CLOSE, &connect::on_one_cpu())?;
     let derivation = format!("{:.0} ns, as a close takes whose packet stays on this machine", close.value);
     Ok(Predicting::within_factor(Basis::Derived, close.value, 2.0)
         .formula("net.close")
@@ -192,9 +168,9 @@ fn predict_close(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
 
 fn predict_transactions(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let parts = [
-        facts.measured(&METRIC, &Case::new())?,
-        facts.measured(&rtt::METRIC, &rtt::small_over_tcp())?,
-        facts.measured(&CLOSE, &Case::new())?,
+        facts.measured(&PEER_CONNECT, &Case::new())?,
+        facts.measured(&PEER_RTT, &rtt::small_over_tcp())?,
+        facts.measured(&PEER_CLOSE, &Case::new())?,
     ];
     let sum: f64 = parts.iter().map(|part| part.value).sum();
     let each = parts.each_ref().map(|part| format!("{:.1} us {}", part.value / 1e3, part.name)).join(" + ");
@@ -212,13 +188,13 @@ mod tests {
     #[test]
     fn a_connection_is_a_ping_and_a_transaction_all_of_it() {
         let known = [
-            ("net.peer.ping", Some(100_000.0)),
-            ("net.close", Some(6000.0)),
-            ("net.connect", Some(17_000.0)),
-            ("net.rtt.icmp", Some(7000.0)),
-            ("net.peer.connect", Some(120_000.0)),
-            ("net.peer.rtt", Some(270_000.0)),
-            ("net.peer.close", Some(10_000.0)),
+            (PEER_PING.id.as_str(), Some(100_000.0)),
+            (CLOSE.id.as_str(), Some(6000.0)),
+            (CONNECT.id.as_str(), Some(17_000.0)),
+            (RTT_ICMP.id.as_str(), Some(7000.0)),
+            (PEER_CONNECT.id.as_str(), Some(120_000.0)),
+            (PEER_RTT.id.as_str(), Some(270_000.0)),
+            (PEER_CLOSE.id.as_str(), Some(10_000.0)),
         ];
         facts_about(&known, |facts| {
             let connect = predict_connect(facts).unwrap();
@@ -230,7 +206,7 @@ mod tests {
         });
         facts_about(&known[1..4], |facts| {
             let why = predict_connect(facts).unwrap_err();
-            assert!(why.0.contains("net.peer.ping"), "{}", why.0);
+            assert!(why.0.contains(&*PEER_PING.id), "{}", why.0);
             assert!(predict_transactions(facts).is_err());
         });
     }

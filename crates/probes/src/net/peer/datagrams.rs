@@ -1,5 +1,5 @@
 //! How many bytes a second of datagrams arrive at another host, sent as fast as possible and offered at a rate, and how many
-//! are lost and overtaken.
+//! are lost and reordered.
 //!
 //! What was sent must not be taken for what arrived: the agent counts, and the numbers of the datagrams say what is missing.
 
@@ -8,91 +8,34 @@ use std::net::UdpSocket;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use kelvin_harness::{Bench, Bounded, Effort, Facts, Hardware, Kind, Method, Probe, Stop};
-use kelvin_model::{
-    Axis, AxisScale, Basis, Better, Bound, Canaries, Case, Input, Metric, NoPrediction, Prediction, Treatment, Unit,
+use kelvin_catalogue::net::{
+    MESSAGE, OFFERED, PEER_BANDWIDTH, PEER_BANDWIDTH_UDP, PEER_BANDWIDTH_UDP_LOST, PEER_BANDWIDTH_UDP_OVERTAKEN,
+    PEER_BANDWIDTH_UDP_SENT, PEER_OFFERED, PEER_OFFERED_LOST, PEER_OFFERED_OVERTAKEN, PEER_OFFERED_SENT, STREAM_UDP,
 };
+use kelvin_harness::{Bench, Bounded, Effort, Facts, Hardware, Kind, Method, Probe, Stop};
+use kelvin_model::{Basis, Bound, Case, Input, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::monotonic;
 use kelvin_wire::message::Direction;
 use kelvin_wire::numbered::NUMBER;
 
-use super::bandwidth::{self, streams};
+use super::bandwidth::streams;
 use super::link_rate::{self, Carried, Packets, Payload, STREAM};
 use super::pace::Pace;
-use super::watched::{FEWEST, Moving, Watched, Window, busy, busy_words, share};
+use super::watched::{FEWEST, Moving, Watched, Window, busy, busy_words};
 use super::{AGENT, client, over, stopped, told};
-use crate::net::axes::{MESSAGE, SMALL, message};
 use crate::net::link::{Link, Protocol};
+use crate::net::messages::{SMALL, message};
 use crate::net::stream;
 use crate::predict::Predicting;
 
-/// Bits a second that are offered.
-const OFFERED: Axis = Axis::new("offered", "offered, bits of datagrams per second", AxisScale::Logarithmic);
-
-const fn metric(id: &'static str, summary: &'static str, axis: Axis) -> Metric {
-    Metric::rate(id, summary).over([axis]).headline(Treatment::AsFound).canaries(Canaries::NONE)
-}
-
-/// What is measured of datagrams: what arrives, what was sent, what was lost, what was overtaken.
+/// What is measured of datagrams: what arrives, what was sent, what was lost, what was reordered.
 type Four = [&'static Metric; 4];
 
-static UNPACED: Four = [&ARRIVED, &SENT, &LOST, &OVERTAKEN];
-static ARRIVED: Metric = metric(
-    "net.peer.bandwidth.udp",
-    "Bytes per second that arrive at another host over UDP from one that does not wait, counted there",
-    MESSAGE,
-);
-static SENT: Metric = metric(
-    "net.peer.bandwidth.udp.sent",
-    "Bytes per second that were sent over UDP to another host, whether they arrived or not",
-    MESSAGE,
-)
-.unit(Unit::BytesPerSecond, Better::Neither);
-static LOST: Metric = share(
-    metric(
-        "net.peer.bandwidth.udp.lost",
-        "Share of the datagrams that did not arrive, by the gaps in their numbers",
-        MESSAGE,
-    ),
-    Better::Lower,
-);
-static OVERTAKEN: Metric = share(
-    metric(
-        "net.peer.bandwidth.udp.overtaken",
-        "Share of the datagrams that arrived after one that was sent later",
-        MESSAGE,
-    ),
-    Better::Lower,
-);
-
-static PACED: Four = [&OFFERED_ARRIVED, &OFFERED_SENT, &OFFERED_LOST, &OFFERED_OVERTAKEN];
-static OFFERED_ARRIVED: Metric = metric(
-    "net.peer.offered",
-    "Bytes per second that arrive at another host of datagrams that are offered at an even rate, counted there",
-    OFFERED,
-);
-static OFFERED_SENT: Metric =
-    metric("net.peer.offered.sent", "Bytes per second that were really sent of those that were to be offered", OFFERED)
-        .unit(Unit::BytesPerSecond, Better::Neither);
-static OFFERED_LOST: Metric = share(
-    metric(
-        "net.peer.offered.lost",
-        "Share of the offered datagrams that did not arrive, by the gaps in their numbers",
-        OFFERED,
-    ),
-    Better::Lower,
-);
-static OFFERED_OVERTAKEN: Metric = share(
-    metric(
-        "net.peer.offered.overtaken",
-        "Share of the offered datagrams that arrived after one that was sent later",
-        OFFERED,
-    ),
-    Better::Lower,
-);
-
+static UNPACED: Four =
+    [&PEER_BANDWIDTH_UDP, &PEER_BANDWIDTH_UDP_SENT, &PEER_BANDWIDTH_UDP_LOST, &PEER_BANDWIDTH_UDP_OVERTAKEN];
+static PACED: Four = [&PEER_OFFERED, &PEER_OFFERED_SENT, &PEER_OFFERED_LOST, &PEER_OFFERED_OVERTAKEN];
 pub(in crate::net) static PROBE: Probe = Probe {
-    id: "net.peer.bandwidth.udp",
+    id: PEER_BANDWIDTH_UDP.id.as_str(),
     summary: "Datagrams to another host as fast as they can be sent: what arrives, is lost, is overtaken (--peer HOST)",
     kind: Kind::Study,
     method: METHOD,
@@ -109,15 +52,15 @@ pub(in crate::net) static PROBE: Probe = Probe {
         record(bench, &UNPACED, &figures)
     },
     predict: |facts, metric, case| {
-        if metric.id != ARRIVED.id {
+        if metric.id != PEER_BANDWIDTH_UDP.id {
             return Err(follows());
         }
-        predict(facts, case.integer(&MESSAGE.name).unwrap_or(PACKET), None)
+        predict(facts, MESSAGE.of(case).unwrap_or(PACKET), None)
     },
 };
 
 pub(in crate::net) static OFFERED_PROBE: Probe = Probe {
-    id: "net.peer.offered",
+    id: PEER_OFFERED.id.as_str(),
     summary: "Datagrams offered to another host at an even rate: what arrives, is lost, is overtaken (--peer HOST)",
     kind: Kind::Study,
     method: METHOD,
@@ -129,31 +72,31 @@ pub(in crate::net) static OFFERED_PROBE: Probe = Probe {
         rates.iter().map(|&rate| Case::new().with(OFFERED, rate)).collect()
     },
     run: |bench, case| {
-        let bits = case.integer(&OFFERED.name).filter(|bits| (1_000..=1_000_000_000_000).contains(bits));
+        let bits = OFFERED.of(case).filter(|bits| (1_000..=1_000_000_000_000).contains(bits));
         let bits =
             bits.ok_or_else(|| Stop::fail(format!("the case needs 1,000 bits a second and more, not {case}")))?;
         let figures = measure(bench, PACKET as usize, Some(bits as f64 / 8.0))?;
         record(bench, &PACED, &figures)
     },
     predict: |facts, metric, case| {
-        if metric.id != OFFERED_ARRIVED.id {
+        if metric.id != PEER_OFFERED.id {
             return Err(follows());
         }
-        predict(facts, PACKET, case.integer(&OFFERED.name).map(|bits| bits as f64 / 8.0))
+        predict(facts, PACKET, OFFERED.of(case).map(|bits| bits as f64 / 8.0))
     },
 };
 
 pub(in crate::net) static BOUNDED: Bounded =
-    Bounded { metric: &ARRIVED, most: |hardware, case| bound(hardware, case.integer(&MESSAGE.name)?) };
+    Bounded { metric: &PEER_BANDWIDTH_UDP, most: |hardware, case| bound(hardware, MESSAGE.of(case)?) };
 
 pub(in crate::net) static OFFERED_BOUNDED: Bounded =
-    Bounded { metric: &OFFERED_ARRIVED, most: |hardware, _| bound(hardware, PACKET) };
+    Bounded { metric: &PEER_OFFERED, most: |hardware, _| bound(hardware, PACKET) };
 
 fn bound(hardware: Hardware<'_>, bytes: u64) -> Option<Bound> {
     link_rate::bound(hardware, Payload::Datagrams(bytes))
 }
 
-const INPUTS: &[&str] = &["net.peer.bandwidth", "net.stream.udp"];
+const INPUTS: &[&str] = &[PEER_BANDWIDTH.id.as_str(), STREAM_UDP.id.as_str()];
 
 const METHOD: Method = Method {
     how: "One thread sends datagrams to `kelvin agent` on another host, each with its number: as fast as the system takes them \
@@ -244,7 +187,7 @@ fn send(socket: &UdpSocket, bytes: usize, rate: Option<f64>, moving: &Moving) ->
     Ok(())
 }
 
-fn record(bench: &mut Bench<'_>, [arrived, sent, lost, overtaken]: &Four, figures: &Figures) -> Result<(), Stop> {
+fn record(bench: &mut Bench<'_>, [arrived, sent, lost, reordered]: &Four, figures: &Figures) -> Result<(), Stop> {
     let nothing = || Stop::fail("no datagram arrived");
     let Figures { windows, notes } = figures;
     let (first, last) = (windows.first().ok_or_else(nothing)?, windows.last().ok_or_else(nothing)?);
@@ -258,7 +201,7 @@ fn record(bench: &mut Bench<'_>, [arrived, sent, lost, overtaken]: &Four, figure
     bench.record(arrived, windows.windows(2).map(|pair| pair[1].rate_since(&pair[0])).collect());
     bench.record(sent, vec![last.sent_since(first)]);
     bench.record(lost, vec![numbers.0.lost_since(numbers.1).ok_or_else(nothing)?]);
-    bench.record(overtaken, vec![numbers.0.overtaken_since(numbers.1).ok_or_else(nothing)?]);
+    bench.record(reordered, vec![numbers.0.overtaken_since(numbers.1).ok_or_else(nothing)?]);
     Ok(())
 }
 
@@ -269,7 +212,7 @@ fn follows() -> NoPrediction {
 }
 
 fn predict(facts: &Facts<'_>, bytes: u64, offered: Option<f64>) -> Result<Prediction, NoPrediction> {
-    let tcp = facts.measured(&bandwidth::METRIC, &streams(1))?;
+    let tcp = facts.measured(&PEER_BANDWIDTH, &streams(1))?;
     let of = Case::new().with(MESSAGE, bytes);
     let ends = stream::Ends::of(Protocol::Udp);
     let (send, receive) = (facts.measured(ends.send, &of)?, facts.measured(ends.receive, &of)?);
@@ -331,6 +274,7 @@ fn over_link(hardware: Hardware<'_>, tcp: Input, bytes: u64) -> OverLink {
 
 #[cfg(test)]
 mod tests {
+    use kelvin_catalogue::net::STREAM_UDP_RECEIVE;
     use kelvin_model::{Fact, Way};
 
     use super::*;
@@ -339,9 +283,9 @@ mod tests {
     #[test]
     fn what_arrives_is_the_least_of_offer_link_and_hosts() {
         let known = [
-            ("net.peer.bandwidth", Some(117.685e6)),
-            ("net.stream.udp", Some(3000.0)),
-            ("net.stream.udp.receive", Some(1000.0)),
+            (PEER_BANDWIDTH.id.as_str(), Some(117.685e6)),
+            (STREAM_UDP.id.as_str(), Some(3000.0)),
+            (STREAM_UDP_RECEIVE.id.as_str(), Some(1000.0)),
         ];
         facts_about(&known, |facts| {
             // A gigabit link carries 957 Mbit/s of datagrams, as every iperf3 on one shows.
@@ -369,16 +313,16 @@ mod tests {
             mtu_there: Fact::unknown("a test"),
         };
         let measured = |id: &str, _: &Case| {
-            let value = if id == "net.peer.bandwidth" { 20e6 } else { 1000.0 };
+            let value = if id == PEER_BANDWIDTH.id.as_str() { 20e6 } else { 1000.0 };
             Some(kelvin_harness::MeasuredValue { value, half_width: 0.0 })
         };
         let facts = Facts::new(&machine, &measured).by_way(Some(&way));
         let found = predict(&facts, 1452, None).unwrap();
         assert!((found.value - 125e6 * 1452.0 / 1538.0).abs() < 1.0, "{found:?}");
         assert!(found.derivation.contains("125.0 MB/s x 1452 / 1538 = 118.0 MB/s"), "{}", found.derivation);
-        let most = (BOUNDED.most)(facts.hardware(), &Case::new().with("message", 1452)).unwrap().most;
+        let most = (BOUNDED.most)(facts.hardware(), &Case::new().with(MESSAGE, 1452)).unwrap().most;
         assert!((most / found.value - 1.01).abs() < 1e-9);
-        let offered = (OFFERED_BOUNDED.most)(facts.hardware(), &Case::new().with("offered", 1_000_000)).unwrap();
+        let offered = (OFFERED_BOUNDED.most)(facts.hardware(), &Case::new().with(OFFERED, 1_000_000)).unwrap();
         // 1472 bytes are two packets of IPv6.
         assert!((offered.most / (125e6 * 1472.0 / 1652.0) - 1.01).abs() < 1e-9, "{offered:?}");
     }

@@ -1,29 +1,20 @@
-//! How long a small message takes to another host and back while a stream fills the way: what its buffers cost.
+//! How long a small message takes to another host and back beside a saturating stream: what the buffers on the way cost.
 
+use kelvin_catalogue::net::{PEER_LOADED, SendMethod};
 use kelvin_harness::{Bench, Kind, Method, Probe, Stop};
-use kelvin_model::{Canaries, Case, Metric, NoPrediction, Tags, Treatment};
+use kelvin_model::{Case, NoPrediction};
 use kelvin_wire::message::Direction;
 use kelvin_wire::sockets::Sockets;
 
 use super::streams::{MESSAGE, Wanted, end, links, moved};
 use super::watched::{Moving, Watched, busy, busy_words};
 use super::{AGENT, client, over, stopped, told};
-use crate::net::axes::SMALL;
 use crate::net::echo::Echo;
 use crate::net::link::Link;
-use crate::net::sender::Way;
-
-static METRIC: Metric = Metric::duration(
-    "net.peer.loaded",
-    "64 bytes to a program on another host and back over TCP beside a stream that never pauses",
-)
-.headline(Treatment::AsFound)
-.canaries(Canaries::NONE)
-.contaminants(Tags::NONE)
-.not_in_cycles();
+use crate::net::messages::SMALL;
 
 pub(in crate::net) static PROBE: Probe = Probe {
-    id: "net.peer.loaded",
+    id: PEER_LOADED.id.as_str(),
     summary: "Round trip of a small message to another host while a stream saturates the way (--peer HOST)",
     kind: Kind::Study,
     method: Method {
@@ -40,7 +31,7 @@ pub(in crate::net) static PROBE: Probe = Probe {
         ],
         sources: &["Gettys and Nichols: Bufferbloat, ACM Queue 9(11), 2011", "Flent, the RRUL test"],
     },
-    metrics: &[&METRIC],
+    metrics: &[&PEER_LOADED],
     inputs: &[],
     cases: |_, _| vec![Case::new()],
     run,
@@ -55,12 +46,13 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     let links = links(&mut stream)?;
     let mut messages = Echo::over(Link::Tcp(echo.socket().try_clone()?), SMALL as usize)?;
     let moving = Moving::default();
-    let wanted = Wanted { direction: Direction::ToAgent, streams: 1, way: Way::Send, message: MESSAGE, windows: 1 };
+    let wanted =
+        Wanted { direction: Direction::ToAgent, streams: 1, way: SendMethod::Send, message: MESSAGE, windows: 1 };
     let windows = std::thread::scope(|scope| {
         let sender = scope.spawn(|| moved(&links[0], &wanted, &moving));
         let mut watched = Watched::begin(&mut stream, &moving, wanted.direction);
         let timed = watched.settle().and_then(|begun| {
-            bench.time_each([&METRIC], |clock| Ok([messages.timed(clock)?]))?;
+            bench.time_each([&PEER_LOADED], |clock| Ok([messages.timed(clock)?]))?;
             Ok([begun, watched.look()?])
         });
         end(&moving, &links, wanted.direction);

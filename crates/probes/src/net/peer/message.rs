@@ -2,29 +2,21 @@
 //!
 //! It must not be taken for what sending costs: where the link is the limit, all ways come to the same.
 
+use kelvin_catalogue::net::{MESSAGE, PEER_BANDWIDTH, PEER_BANDWIDTH_MESSAGE, STREAM_TCP, SendMethod};
 use kelvin_harness::{Bench, Bounded, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Basis, Canaries, Case, Metric, NoPrediction, Prediction, Treatment};
+use kelvin_model::{Basis, Case, NoPrediction, Prediction};
 use kelvin_wire::message::Direction;
 
 use super::streams::{Wanted, stream};
 use super::{AGENT, bandwidth, link_rate};
-use crate::net::axes::{MESSAGE, SMALL, message};
-use crate::net::bandwidth::WAY;
 use crate::net::link::Protocol;
-use crate::net::sender::Way;
+use crate::net::messages::{SMALL, message};
+use crate::net::sender;
 use crate::net::stream::{Ends, LARGEST};
 use crate::predict::Predicting;
 
-static METRIC: Metric = Metric::rate(
-    "net.peer.bandwidth.message",
-    "Bytes per second that arrive at another host over one TCP stream, by message and way of sending",
-)
-.over([MESSAGE, WAY])
-.headline(Treatment::AsFound)
-.canaries(Canaries::NONE);
-
 pub(in crate::net) static PROBE: Probe = Probe {
-    id: "net.peer.bandwidth.message",
+    id: PEER_BANDWIDTH_MESSAGE.id.as_str(),
     summary: "Bytes to another host over one TCP stream, by message and way of sending (--peer HOST)",
     kind: Kind::Study,
     method: Method {
@@ -47,8 +39,8 @@ pub(in crate::net) static PROBE: Probe = Probe {
         ],
         sources: &["iperf3 -l, -Z", "netperf TCP_SENDFILE", "Linux kernel documentation, networking/msg_zerocopy.rst"],
     },
-    metrics: &[&METRIC],
-    inputs: &["net.peer.bandwidth", "net.stream.tcp"],
+    metrics: &[&PEER_BANDWIDTH_MESSAGE],
+    inputs: &[PEER_BANDWIDTH.id.as_str(), STREAM_TCP.id.as_str()],
     cases: |_, effort| cases(effort),
     run,
     predict: |facts, _, case| predict(facts, case),
@@ -56,31 +48,31 @@ pub(in crate::net) static PROBE: Probe = Probe {
 
 /// All of them go to the agent.
 pub(in crate::net) static BOUNDED: Bounded =
-    Bounded { metric: &METRIC, most: |hardware, _| link_rate::bound(hardware, link_rate::BARE_STREAM) };
+    Bounded { metric: &PEER_BANDWIDTH_MESSAGE, most: |hardware, _| link_rate::bound(hardware, link_rate::BARE_STREAM) };
 
 fn cases(effort: Effort) -> Vec<Case> {
-    let of = |bytes, way| Case::new().with(MESSAGE, bytes).with_word(&WAY.name, way);
+    let of = |bytes, method: SendMethod| Case::new().with(MESSAGE, bytes).at(method);
     if effort == Effort::Quick {
-        return vec![of(4 << 10, "send")];
+        return vec![of(4 << 10, SendMethod::Send)];
     }
-    let sent = [SMALL, 4 << 10, LARGEST, 1 << 20].map(|bytes| of(bytes, "send"));
-    let others = Way::NAMED.iter().filter(|(_, way)| *way != Way::Send).map(|(word, _)| of(LARGEST, *word));
-    sent.into_iter().chain(others).collect()
+    let sent = [SMALL, 4 << 10, LARGEST, 1 << 20].map(|bytes| of(bytes, SendMethod::Send));
+    let others = SendMethod::ALL.iter().filter(|method| **method != SendMethod::Send);
+    sent.into_iter().chain(others.map(|&method| of(LARGEST, method))).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let way = case.word(&WAY.name).map_or(Ok(Way::Send), Way::named)?;
+    let way = sender::method(case)?;
     // One window of a round: there are many cases, and each is to have its rounds in the time of a run.
     let wanted = Wanted { direction: Direction::ToAgent, streams: 1, way, message: message(case)?, windows: 1 };
     let streamed = stream(bench, wanted)?;
     streamed.notes.iter().for_each(|note| bench.note(note));
-    bench.record(&METRIC, streamed.rates());
+    bench.record(&PEER_BANDWIDTH_MESSAGE, streamed.rates());
     Ok(())
 }
 
 fn predict(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
-    let bytes = case.integer(&MESSAGE.name).unwrap_or(1);
-    let link = facts.measured(&bandwidth::METRIC, &bandwidth::streams(1))?;
+    let bytes = MESSAGE.of(case).unwrap_or(1);
+    let link = facts.measured(&PEER_BANDWIDTH, &bandwidth::streams(1))?;
     let (measured, ends) = (bytes.min(LARGEST), Ends::of(Protocol::Tcp));
     let of = Case::new().with(MESSAGE, measured);
     let (send, receive) = (facts.measured(ends.send, &of)?, facts.measured(ends.receive, &of)?);
@@ -109,6 +101,8 @@ fn predict(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
 
 #[cfg(test)]
 mod tests {
+    use kelvin_catalogue::net::STREAM_TCP_RECEIVE;
+
     use super::*;
     use crate::testing::facts_about;
 
@@ -116,12 +110,12 @@ mod tests {
     fn a_stream_is_as_fast_as_the_slower_of_link_and_hosts() {
         let known = |link: f64| {
             [
-                ("net.peer.bandwidth", Some(link)),
-                ("net.stream.tcp", Some(2000.0)),
-                ("net.stream.tcp.receive", Some(1000.0)),
+                (PEER_BANDWIDTH.id.as_str(), Some(link)),
+                (STREAM_TCP.id.as_str(), Some(2000.0)),
+                (STREAM_TCP_RECEIVE.id.as_str(), Some(1000.0)),
             ]
         };
-        let of = |bytes| Case::new().with("message", bytes).with_word("way", "send");
+        let of = |bytes| Case::new().with(MESSAGE, bytes).at(SendMethod::Send);
         // 4096 bytes in 2 us are 2048 MB/s; a gigabit link has a twentieth of it.
         facts_about(&known(117e6), |facts| {
             let slow = predict(facts, &of(4096)).unwrap();
@@ -134,15 +128,16 @@ mod tests {
             // A message of 1 MiB is sixteen of 64 KiB.
             assert_eq!(predict(facts, &of(1 << 20)).unwrap().value, predict(facts, &of(LARGEST)).unwrap().value);
         });
-        facts_about(&[("net.peer.bandwidth", Some(1e9))], |facts| assert!(predict(facts, &of(64)).is_err()));
+        facts_about(&[(PEER_BANDWIDTH.id.as_str(), Some(1e9))], |facts| assert!(predict(facts, &of(64)).is_err()));
     }
 
     #[test]
     fn ways_are_compared_at_one_size() {
         let all = cases(Effort::Default);
-        let others: Vec<_> = all.iter().filter(|case| case.word("way") != Some("send")).collect();
-        assert!(others.len() == 3 && others.iter().all(|case| case.integer("message") == Some(LARGEST)));
-        assert!(all.iter().any(|case| case.word("way") == Some("send") && case.integer("message") == Some(LARGEST)));
+        let is_sent = |case: &&Case| SendMethod::of(case) == Some(SendMethod::Send);
+        let (sent, others): (Vec<&Case>, _) = all.iter().partition(is_sent);
+        assert!(others.len() == 3 && others.iter().all(|case| MESSAGE.of(case) == Some(LARGEST)));
+        assert!(sent.iter().any(|case| MESSAGE.of(case) == Some(LARGEST)));
         assert!(all.contains(&cases(Effort::Quick)[0]));
     }
 }

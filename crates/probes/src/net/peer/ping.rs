@@ -2,22 +2,15 @@
 
 use std::net::IpAddr;
 
+use kelvin_catalogue::net::{MESSAGE, PEER_PING};
 use kelvin_harness::{Bench, Effort, Kind, Method, Probe, Stop};
-use kelvin_model::{Canaries, Case, Machine, Metric, NoPrediction, Tags, Treatment};
+use kelvin_model::{Case, Machine, NoPrediction};
 
-use crate::net::axes::{MESSAGE, SMALL, message};
 use crate::net::icmp::Ping;
-
-pub(super) static METRIC: Metric =
-    Metric::duration("net.peer.ping", "An echo request to another host and its reply, each timed by itself")
-        .over([MESSAGE])
-        .headline(Treatment::AsFound)
-        .canaries(Canaries::NONE)
-        .contaminants(Tags::NONE)
-        .not_in_cycles();
+use crate::net::messages::{SMALL, message};
 
 pub(in crate::net) static PROBE: Probe = Probe {
-    id: "net.peer.ping",
+    id: PEER_PING.id.as_str(),
     summary: "Round trip of an echo request (ping) to another host (--peer HOST)",
     kind: Kind::Study,
     method: Method {
@@ -29,7 +22,7 @@ pub(in crate::net) static PROBE: Probe = Probe {
         pitfalls: &["A host or a filter on the way that does not answer: skipped with that reason."],
         sources: &["RFC 792", "ping(8)"],
     },
-    metrics: &[&METRIC],
+    metrics: &[&PEER_PING],
     inputs: &[],
     cases: |_: &Machine, effort| {
         let all = [SMALL, 1 << 10];
@@ -53,7 +46,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     }
     bench.note(ping.describe());
     let (mut sent, mut lost) = (0_u64, 0_u64);
-    bench.time_each([&METRIC], |clock| {
+    bench.time_each([&PEER_PING], |clock| {
         for _ in 0..MOST_LOST {
             sent += 1;
             let start = clock.start();

@@ -2,31 +2,21 @@
 //!
 //! Half of it must not be called the latency of one way, which may differ between the ways.
 
+use kelvin_catalogue::net::{MESSAGE, PEER_BANDWIDTH, PEER_CONNECT, PEER_RTT, STACK_TCP, Transport};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Axis, AxisScale, Basis, Canaries, Case, Metric, NoPrediction, Prediction, Tags, Treatment};
+use kelvin_model::{Basis, Case, NoPrediction, Prediction};
 use kelvin_sys::usage::{Who, usage};
 
-use super::{AGENT, bandwidth, client, connect, over, stopped, told};
-use crate::net::axes::{MESSAGE, SMALL, message, round_trip_messages};
+use super::{AGENT, bandwidth, client, over, stopped, told};
 use crate::net::echo::Echo;
 use crate::net::link::{Link, Protocol};
+use crate::net::messages::{SMALL, message, round_trip_messages};
 use crate::net::rtt::HandOver;
-use crate::net::stack;
+use crate::os::switch::{cross_cpu, pipe};
 use crate::predict::Predicting;
 
-/// What the messages travel over.
-const PROTOCOL: Axis = Axis::new("protocol", "protocol", AxisScale::Category);
-
-pub(super) static METRIC: Metric =
-    Metric::duration("net.peer.rtt", "A message to a program on another host and back, each timed by itself")
-        .over([PROTOCOL, MESSAGE])
-        .headline(Treatment::AsFound)
-        .canaries(Canaries::NONE)
-        .contaminants(Tags::NONE)
-        .not_in_cycles();
-
 pub(in crate::net) static PROBE: Probe = Probe {
-    id: "net.peer.rtt",
+    id: PEER_RTT.id.as_str(),
     summary: "Round trip of a message to another host over TCP and UDP (--peer HOST)",
     kind: Kind::Study,
     method: Method {
@@ -45,13 +35,13 @@ pub(in crate::net) static PROBE: Probe = Probe {
         ],
         sources: &["netperf TCP_RR, UDP_RR", "sockperf ping-pong, which prints half of it"],
     },
-    metrics: &[&METRIC],
+    metrics: &[&PEER_RTT],
     inputs: &[
-        "net.peer.connect",
-        "net.peer.bandwidth",
-        "net.stack.tcp",
-        "os.switch.process.pipe",
-        "os.switch.cross_cpu",
+        PEER_CONNECT.id.as_str(),
+        PEER_BANDWIDTH.id.as_str(),
+        STACK_TCP.id.as_str(),
+        pipe::PROCESS_SWITCH.id.as_str(),
+        cross_cpu::METRIC.id.as_str(),
     ],
     cases: |_, effort| cases(effort),
     run,
@@ -60,35 +50,34 @@ pub(in crate::net) static PROBE: Probe = Probe {
 
 /// The case of a small message over TCP.
 pub(super) fn small_over_tcp() -> Case {
-    Case::new().with_word(&PROTOCOL.name, "tcp").with(MESSAGE, SMALL)
+    Case::new().at(Transport::Tcp).with(MESSAGE, SMALL)
 }
 
 fn cases(effort: Effort) -> Vec<Case> {
-    let of = |(word, protocol): (&'static str, Protocol)| {
+    let of = |transport, protocol| {
         let all = round_trip_messages(protocol);
         let messages = if effort == Effort::Quick { vec![SMALL] } else { all.to_vec() };
-        let case = move |bytes| Case::new().with_word(&PROTOCOL.name, word).with(MESSAGE, bytes);
-        messages.into_iter().map(case).collect::<Vec<_>>()
+        messages.into_iter().map(move |bytes| Case::new().at(transport).with(MESSAGE, bytes))
     };
-    [("tcp", Protocol::Tcp), ("udp", Protocol::Udp)].into_iter().flat_map(of).collect()
+    of(Transport::Tcp, Protocol::Tcp).chain(of(Transport::Udp, Protocol::Udp)).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let size = message(case)?;
     let mut client = client(bench)?;
     let own = client.own();
-    let seen = match case.word(&PROTOCOL.name) {
-        Some("tcp") => {
+    let seen = match Transport::of(case) {
+        Some(Transport::Tcp) => {
             let mut test = client.echo_tcp(size as u32).map_err(stopped)?;
             time(bench, Link::Tcp(test.socket().try_clone()?), size)?;
             test.finish()
         }
-        Some("udp") => {
+        Some(Transport::Udp) => {
             let mut test = client.echo_udp(size as u32).map_err(stopped)?;
             time(bench, Link::Udp(test.socket().try_clone()?), size)?;
             test.finish()
         }
-        other => return Err(Stop::fail(format!("the case has protocol {other:?}; tcp and udp are known"))),
+        None => return Err(Stop::fail(format!("the case needs protocol tcp or udp, not {case}"))),
     };
     let seen = seen.map_err(stopped)?;
     bench.note_on_last(format!("the agent gave {} messages back; {}", seen.arrived, told(&seen, 1)));
@@ -100,7 +89,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 fn time(bench: &mut Bench<'_>, link: Link, size: usize) -> Result<(), Stop> {
     let mut echo = Echo::over(link, size)?;
     let before = usage(Who::Thread);
-    bench.time_each([&METRIC], |clock| Ok([echo.timed(clock)?]))?;
+    bench.time_each([&PEER_RTT], |clock| Ok([echo.timed(clock)?]))?;
     let used = usage(Who::Thread).since(before);
     let [user, system] = [used.user, used.system].map(|nanoseconds| nanoseconds as f64 / 1e6);
     bench.note_on_last(format!(
@@ -111,10 +100,10 @@ fn time(bench: &mut Bench<'_>, link: Link, size: usize) -> Result<(), Stop> {
 }
 
 fn predict(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
-    let bytes = case.integer(&MESSAGE.name).unwrap_or_default();
-    let connect = facts.measured(&connect::METRIC, &Case::new())?;
-    let rate = facts.measured(&bandwidth::METRIC, &bandwidth::streams(1))?;
-    let stack = facts.measured(&stack::TCP_METRIC, &Case::new().with(MESSAGE, SMALL))?;
+    let bytes = MESSAGE.of(case).unwrap_or_default();
+    let connect = facts.measured(&PEER_CONNECT, &Case::new())?;
+    let rate = facts.measured(&PEER_BANDWIDTH, &bandwidth::streams(1))?;
+    let stack = facts.measured(&STACK_TCP, &Case::new().with(MESSAGE, SMALL))?;
     let wake = HandOver::wake(facts)?;
     let wire = 2.0 * bytes as f64 * 1e9 / rate.value;
     let value = connect.value + wake.nanoseconds + stack.value + wire;
@@ -143,14 +132,14 @@ mod tests {
     #[test]
     fn a_round_trip_is_a_connection_a_program_and_the_wire() {
         let known = [
-            ("net.peer.connect", Some(100_000.0)),
-            ("net.peer.bandwidth", Some(12.5e6)),
-            ("net.stack.tcp", Some(3000.0)),
-            ("os.switch.cross_cpu", Some(8500.0)),
-            ("os.switch.process.pipe.own", Some(500.0)),
+            (PEER_CONNECT.id.as_str(), Some(100_000.0)),
+            (PEER_BANDWIDTH.id.as_str(), Some(12.5e6)),
+            (STACK_TCP.id.as_str(), Some(3000.0)),
+            (cross_cpu::METRIC.id.as_str(), Some(8500.0)),
+            (pipe::PROCESS_OWN.id.as_str(), Some(500.0)),
         ];
         facts_about(&known, |facts| {
-            let of = |bytes| predict(facts, &Case::new().with_word("protocol", "tcp").with("message", bytes)).unwrap();
+            let of = |bytes| predict(facts, &Case::new().at(Transport::Tcp).with(MESSAGE, bytes)).unwrap();
             // 100 us + 8 us + 3 us, and 2 x 1250 B at 12.5 MB/s: 200 us.
             assert_eq!(of(1250).value, 311_000.0);
             assert_eq!((of(1250).low, of(1250).high), (155_500.0, 622_000.0));

@@ -5,6 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use kelvin_catalogue::net::SendMethod;
 use kelvin_harness::{Bench, Stop};
 use kelvin_sys::{cpu, net};
 use kelvin_wire::busy::Busy;
@@ -16,7 +17,7 @@ use super::watched::{Moving, Watched, Window, busy, busy_words};
 use super::{client, over, stopped, told};
 use crate::net::bandwidth::{asked, cpus};
 use crate::net::link::Link;
-use crate::net::sender::{Sender, Way};
+use crate::net::sender::Sender;
 
 /// Bytes of a call where that is no matter of the measure: many packets, and a part of a cache.
 pub(super) const MESSAGE: usize = 128 << 10;
@@ -27,7 +28,7 @@ pub(super) struct Wanted {
     pub direction: Direction,
     pub streams: u32,
     /// How this host sends, and bytes of each call of its. The agent sends by the plain call, 128 KiB each.
-    pub way: Way,
+    pub way: SendMethod,
     pub message: usize,
     /// Windows of a round at least.
     pub windows: u32,

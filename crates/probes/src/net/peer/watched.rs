@@ -4,14 +4,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use kelvin_harness::Stop;
-use kelvin_model::{Better, Metric, Unit};
 use kelvin_sys::clock::monotonic;
 use kelvin_wire::busy::{Busy, Threads, Watch};
 use kelvin_wire::client::{IsCounted, Test};
 use kelvin_wire::message::{Counted, Direction};
 
 use super::stopped;
-use crate::net::settle::settle;
+use crate::net::settle::{per_second, settle};
 
 /// Least time between two counts of a figure: what a shaper saves up while its sender waits for a processor, some 10 ms of bytes,
 /// is a small share of it.
@@ -66,10 +65,6 @@ impl Window {
     }
 }
 
-fn per_second(bytes: u64, nanoseconds: u64) -> f64 {
-    bytes as f64 * 1e9 / nanoseconds.max(1) as f64
-}
-
 /// A test that goes on.
 pub(super) struct Watched<'a, 'client, S> {
     test: &'a mut Test<'client, S>,
@@ -116,11 +111,6 @@ impl<'a, 'client, S: IsCounted> Watched<'a, 'client, S> {
         }
         Ok(windows)
     }
-}
-
-/// A share of a host's time, beside a rate.
-pub(super) const fn share(metric: Metric, better: Better) -> Metric {
-    metric.unit(Unit::Ratio, better)
 }
 
 /// How busy either end was in the windows after the first one: here, and at the agent.

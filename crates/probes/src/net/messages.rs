@@ -1,13 +1,10 @@
-//! The parameters that measures of the network share, and what the values of a case mean.
+//! The messages that measures of the network share: their sizes, and that of a case.
 
+use kelvin_catalogue::net::MESSAGE;
 use kelvin_harness::Stop;
-use kelvin_model::{Axis, AxisScale, Case};
+use kelvin_model::Case;
 
 use super::link::{LARGEST_DATAGRAM, Protocol};
-pub(super) use crate::os::ipc::{PLACEMENT, PLACEMENTS, peer_cpu};
-
-/// Bytes of a message.
-pub(super) const MESSAGE: Axis = Axis::new("message", "message", AxisScale::Bytes);
 
 const KIB: u64 = 1 << 10;
 
@@ -22,7 +19,7 @@ pub(super) const SMALL: u64 = 64;
 
 /// The bytes of a case's message.
 pub(super) fn message(case: &Case) -> Result<usize, Stop> {
-    let bytes = case.integer(&MESSAGE.name).filter(|&bytes| (1..=1 << 30).contains(&bytes));
+    let bytes = MESSAGE.of(case).filter(|&bytes| (1..=1 << 30).contains(&bytes));
     bytes
         .map(|bytes| bytes as usize)
         .ok_or_else(|| Stop::fail(format!("the case needs a message of 1 byte and more, not {case}")))

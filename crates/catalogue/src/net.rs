@@ -1,0 +1,243 @@
+//! The network: messages, streams and connections between two processes of this machine, and to another host.
+
+mod peer;
+
+use kelvin_model::{Axis, AxisScale, Better, Canaries, Metric, Need, Tags, Treatment, Unit};
+
+use crate::shared::Placement;
+use crate::words::words;
+
+pub use peer::*;
+
+/// The metrics of this area, in the order of reports.
+pub static ALL: &[&Metric] = &[
+    &STACK_TCP,
+    &STACK_UDP,
+    &STACK_UNIX,
+    &STREAM_TCP,
+    &STREAM_TCP_RECEIVE,
+    &STREAM_UDP,
+    &STREAM_UDP_RECEIVE,
+    &STREAM_UNIX,
+    &STREAM_UNIX_RECEIVE,
+    &RTT_TCP,
+    &RTT_UDP,
+    &RTT_UNIX,
+    &RTT_ICMP,
+    &WAKE_TCP,
+    &CONNECT,
+    &CLOSE,
+    &CRR,
+    &BANDWIDTH_TCP,
+    &BANDWIDTH_TCP_BUSY,
+    &BANDWIDTH_TCP_WAY,
+    &BANDWIDTH_UDP,
+    &BANDWIDTH_UDP_SENT,
+    &BANDWIDTH_UDP_LOST,
+    &BANDWIDTH_UDP_OVERTAKEN,
+    &BANDWIDTH_UNIX,
+    &LOADED,
+    &PEER_PING,
+    &PEER_CONNECT,
+    &PEER_CLOSE,
+    &PEER_CRR,
+    &PEER_BANDWIDTH,
+    &PEER_BANDWIDTH_BUSY_HERE,
+    &PEER_BANDWIDTH_BUSY_THERE,
+    &PEER_BANDWIDTH_MESSAGE,
+    &PEER_BANDWIDTH_UDP,
+    &PEER_BANDWIDTH_UDP_SENT,
+    &PEER_BANDWIDTH_UDP_LOST,
+    &PEER_BANDWIDTH_UDP_OVERTAKEN,
+    &PEER_OFFERED,
+    &PEER_OFFERED_SENT,
+    &PEER_OFFERED_LOST,
+    &PEER_OFFERED_OVERTAKEN,
+    &PEER_RTT,
+    &PEER_LOADED,
+];
+
+/// Bytes of a message.
+pub const MESSAGE: Axis = Axis::new("message", "message", AxisScale::Bytes);
+
+/// Connections at a time, each with a thread at either end.
+pub const STREAMS: Axis = Axis::new("streams", "streams, each a thread", AxisScale::Linear);
+
+words! {
+    /// How the bytes of a stream are handed to the kernel.
+    pub enum SendMethod: "way", "way of sending" {
+        /// By a call that copies them from the program's memory.
+        Send = "send",
+        /// Out of a file in memory, by sendfile.
+        Sendfile = "sendfile",
+        /// Out of a file in memory through a pipe, by splice.
+        Splice = "splice",
+        /// From the program's memory without a copy, by MSG_ZEROCOPY.
+        ZeroCopy = "zerocopy",
+    }
+}
+
+/// All samples, and no canary.
+const fn as_found(metric: Metric) -> Metric {
+    metric.headline(Treatment::AsFound).canaries(Canaries::NONE)
+}
+
+/// By one process at both ends. A packet over loopback is delivered by a software interrupt, which may be left to a thread of the
+/// kernel.
+const fn alone(id: &'static str, summary: &'static str) -> Metric {
+    Metric::duration(id, summary).over([MESSAGE]).contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
+}
+
+/// Between two processes. On one CPU its canaries are read where this process's counters are looked at, and not between two
+/// operations, which that would change: the scheduler would owe more of the CPU to the other end, which over Unix sockets decides
+/// how often it switches. Between two there are none: how deep the other one sleeps decides, of which those of this one say
+/// nothing.
+const fn of_two(metric: Metric) -> Metric {
+    metric.as_found_where(Placement::TwoCpus.point()).contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED).not_in_cycles()
+}
+
+const fn round_trip(id: &'static str, summary: &'static str) -> Metric {
+    of_two(Metric::duration(id, summary)).over([Placement::AXIS, MESSAGE]).version(3)
+}
+
+const fn stream(id: &'static str, summary: &'static str) -> Metric {
+    as_found(Metric::rate(id, summary)).over([MESSAGE, Placement::AXIS])
+}
+
+const fn streams(id: &'static str, summary: &'static str) -> Metric {
+    stream(id, summary).over([MESSAGE, STREAMS, Placement::AXIS]).version(2)
+}
+
+/// A message sent and received over TCP.
+pub static STACK_TCP: Metric =
+    alone("net.stack.tcp", "Sending a message over a local TCP connection and receiving it, by one process");
+
+/// The same over UDP.
+pub static STACK_UDP: Metric =
+    alone("net.stack.udp", "Sending a datagram over loopback and receiving it, by one process");
+
+/// The same over Unix sockets.
+pub static STACK_UNIX: Metric =
+    alone("net.stack.unix", "Sending a message over Unix stream sockets and receiving it, by one process");
+
+/// The sender's part of a TCP stream.
+pub static STREAM_TCP: Metric =
+    alone("net.stream.tcp", "Sending a message of a TCP stream, gathered into packets with others");
+
+/// The receiver's part of it.
+pub static STREAM_TCP_RECEIVE: Metric =
+    alone("net.stream.tcp.receive", "Receiving a message of a TCP stream that has arrived");
+
+/// The sender's part of datagrams.
+pub static STREAM_UDP: Metric = alone("net.stream.udp", "Sending a datagram of many over loopback");
+
+/// The receiver's part of them.
+pub static STREAM_UDP_RECEIVE: Metric = alone("net.stream.udp.receive", "Receiving a datagram that has arrived");
+
+/// The sender's part of a stream over Unix sockets.
+pub static STREAM_UNIX: Metric = alone("net.stream.unix", "Sending a message of a stream over Unix sockets");
+
+/// The receiver's part of it.
+pub static STREAM_UNIX_RECEIVE: Metric =
+    alone("net.stream.unix.receive", "Receiving a message over Unix sockets that has arrived");
+
+/// A round trip over TCP.
+pub static RTT_TCP: Metric =
+    round_trip("net.rtt.tcp", "A message to another process and back over a TCP connection, each timed by itself")
+        .baseline();
+
+/// A round trip over UDP.
+pub static RTT_UDP: Metric =
+    round_trip("net.rtt.udp", "A datagram to another process and back over loopback, each timed by itself");
+
+/// A round trip over Unix sockets.
+pub static RTT_UNIX: Metric =
+    round_trip("net.rtt.unix", "A message to another process and back over Unix stream sockets, each timed by itself");
+
+/// An echo request to this machine.
+pub static RTT_ICMP: Metric =
+    alone("net.rtt.icmp", "An echo request over loopback and its reply, each timed by itself").baseline();
+
+/// A send that wakes its receiver. No canary: how deep the other CPU sleeps decides, of which those of this one say nothing.
+pub static WAKE_TCP: Metric = as_found(Metric::duration(
+    "net.wake.tcp",
+    "Sending 64 bytes over TCP to a process that sleeps on another CPU: the call alone",
+))
+.contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
+.not_in_cycles()
+.needs(Need::SecondCpu);
+
+/// Connecting.
+pub static CONNECT: Metric = of_two(Metric::duration(
+    "net.connect",
+    "Connecting over TCP to a process that accepts, the making of the socket included",
+))
+.over([Placement::AXIS])
+.version(3)
+.baseline();
+
+/// Closing.
+pub static CLOSE: Metric =
+    of_two(Metric::duration("net.close", "Closing a TCP connection over which a request was answered"))
+        .over([Placement::AXIS])
+        .version(3)
+        .baseline();
+
+/// Connecting, one request, closing.
+pub static CRR: Metric =
+    of_two(Metric::rate("net.crr", "Transactions per second of connecting, one request, its answer, and closing"))
+        .unit(Unit::PerSecond, Better::Higher)
+        .over([Placement::AXIS])
+        .version(2);
+
+/// Streams over TCP.
+pub static BANDWIDTH_TCP: Metric =
+    streams("net.bandwidth.tcp", "Bytes per second that arrive at another process over TCP").baseline();
+
+/// The fullest CPU meanwhile.
+pub static BANDWIDTH_TCP_BUSY: Metric = streams(
+    "net.bandwidth.tcp.busy",
+    "Share of the time that the ends of the streams kept a CPU busy, of the CPU where that was most",
+)
+.unit(Unit::Ratio, Better::Neither);
+
+/// One TCP stream, by how it is sent.
+pub static BANDWIDTH_TCP_WAY: Metric =
+    stream("net.bandwidth.tcp.way", "Bytes per second that arrive over one TCP stream, by way of sending").over([
+        MESSAGE,
+        Placement::AXIS,
+        SendMethod::AXIS,
+    ]);
+
+/// Datagrams that arrive.
+pub static BANDWIDTH_UDP: Metric =
+    stream("net.bandwidth.udp", "Bytes per second that arrive at another process over UDP from one that does not wait");
+
+/// Datagrams that were sent.
+pub static BANDWIDTH_UDP_SENT: Metric =
+    stream("net.bandwidth.udp.sent", "Bytes per second that were sent over UDP, whether they arrived or not")
+        .unit(Unit::BytesPerSecond, Better::Neither);
+
+/// Datagrams that were lost.
+pub static BANDWIDTH_UDP_LOST: Metric =
+    stream("net.bandwidth.udp.lost", "Share of the datagrams that did not arrive, by the gaps in their numbers")
+        .unit(Unit::Ratio, Better::Lower);
+
+/// Datagrams that were reordered.
+pub static BANDWIDTH_UDP_OVERTAKEN: Metric =
+    stream("net.bandwidth.udp.overtaken", "Share of the datagrams that arrived after one that was sent later")
+        .unit(Unit::Ratio, Better::Lower);
+
+/// A stream over Unix sockets.
+pub static BANDWIDTH_UNIX: Metric =
+    stream("net.bandwidth.unix", "Bytes per second that arrive at another process over a Unix stream socket");
+
+/// A round trip beside a saturating stream. No canary: on a CPU that a stream keeps busy it would tell of the stream.
+pub static LOADED: Metric = as_found(Metric::duration(
+    "net.loaded",
+    "64 bytes to another process and back over TCP beside a stream that never pauses",
+))
+.over([Placement::AXIS])
+.version(2)
+.contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
+.not_in_cycles();

@@ -1,0 +1,163 @@
+//! Between this host and another one, on which `kelvin agent` runs: messages, streams, datagrams, connections.
+
+use kelvin_model::{Axis, AxisScale, Better, Metric, Need, Tags, Unit};
+
+use super::{MESSAGE, STREAMS, SendMethod, as_found};
+use crate::words::words;
+
+/// Bits a second that are offered.
+pub const OFFERED: Axis = Axis::new("offered", "offered, bits of datagrams per second", AxisScale::Logarithmic);
+
+words! {
+    /// Which way the bytes of a stream go.
+    pub enum StreamDirection: "direction", "direction" {
+        /// From this host to the agent's.
+        ToAgent = "to_agent",
+        /// From the agent's host to this one.
+        FromAgent = "from_agent",
+    }
+}
+
+words! {
+    /// What messages travel over.
+    pub enum Transport: "protocol", "protocol" {
+        /// A TCP connection.
+        Tcp = "tcp",
+        /// UDP, a datagram each.
+        Udp = "udp",
+    }
+}
+
+/// Timed here, over a way and at another host of which nothing here tells what disturbs them.
+const fn timed(metric: Metric) -> Metric {
+    as_found(metric).contaminants(Tags::NONE).not_in_cycles().needs(Need::Agent)
+}
+
+const fn rate<const N: usize>(id: &'static str, summary: &'static str, axes: [Axis; N]) -> Metric {
+    as_found(Metric::rate(id, summary)).over(axes).needs(Need::Agent)
+}
+
+/// An echo request.
+pub static PEER_PING: Metric =
+    timed(Metric::duration("net.peer.ping", "An echo request to another host and its reply, each timed by itself"))
+        .over([MESSAGE]);
+
+/// Connecting.
+pub static PEER_CONNECT: Metric =
+    timed(Metric::duration("net.peer.connect", "Opening a TCP connection to another host, each timed by itself"))
+        .version(2);
+
+/// Closing.
+pub static PEER_CLOSE: Metric = timed(Metric::duration(
+    "net.peer.close",
+    "Closing a TCP connection to another host over which a request was answered, each timed by itself",
+));
+
+/// Connecting, one request, closing.
+pub static PEER_CRR: Metric = timed(Metric::rate(
+    "net.peer.crr",
+    "Transactions per second with another host of connecting, one request, its answer, and closing",
+))
+.unit(Unit::PerSecond, Better::Higher);
+
+/// Streams over TCP.
+pub static PEER_BANDWIDTH: Metric = rate(
+    "net.peer.bandwidth",
+    "Bytes per second that arrive at another host over TCP, or from it, counted where they arrive",
+    [STREAMS, StreamDirection::AXIS],
+);
+
+/// How busy this host was with them.
+pub static PEER_BANDWIDTH_BUSY_HERE: Metric = rate(
+    "net.peer.bandwidth.busy_here",
+    "Share of a CPU that the test filled most of on this host, by a thread or by its packets",
+    [STREAMS, StreamDirection::AXIS],
+)
+.version(2)
+.unit(Unit::Ratio, Better::Neither);
+
+/// How busy the agent's host was.
+pub static PEER_BANDWIDTH_BUSY_THERE: Metric = rate(
+    "net.peer.bandwidth.busy_there",
+    "Share of a CPU that the test filled most of on the agent's host, by a thread or by its packets",
+    [STREAMS, StreamDirection::AXIS],
+)
+.version(2)
+.unit(Unit::Ratio, Better::Neither);
+
+/// One TCP stream, by message and how it is sent.
+pub static PEER_BANDWIDTH_MESSAGE: Metric = rate(
+    "net.peer.bandwidth.message",
+    "Bytes per second that arrive at another host over one TCP stream, by message and way of sending",
+    [MESSAGE, SendMethod::AXIS],
+);
+
+/// Datagrams that arrive.
+pub static PEER_BANDWIDTH_UDP: Metric = rate(
+    "net.peer.bandwidth.udp",
+    "Bytes per second that arrive at another host over UDP from one that does not wait, counted there",
+    [MESSAGE],
+);
+
+/// Datagrams that were sent.
+pub static PEER_BANDWIDTH_UDP_SENT: Metric = rate(
+    "net.peer.bandwidth.udp.sent",
+    "Bytes per second that were sent over UDP to another host, whether they arrived or not",
+    [MESSAGE],
+)
+.unit(Unit::BytesPerSecond, Better::Neither);
+
+/// Datagrams that were lost.
+pub static PEER_BANDWIDTH_UDP_LOST: Metric = rate(
+    "net.peer.bandwidth.udp.lost",
+    "Share of the datagrams that did not arrive, by the gaps in their numbers",
+    [MESSAGE],
+)
+.unit(Unit::Ratio, Better::Lower);
+
+/// Datagrams that were reordered.
+pub static PEER_BANDWIDTH_UDP_OVERTAKEN: Metric = rate(
+    "net.peer.bandwidth.udp.overtaken",
+    "Share of the datagrams that arrived after one that was sent later",
+    [MESSAGE],
+)
+.unit(Unit::Ratio, Better::Lower);
+
+/// Datagrams that arrive of those that are offered.
+pub static PEER_OFFERED: Metric = rate(
+    "net.peer.offered",
+    "Bytes per second that arrive at another host of datagrams that are offered at an even rate, counted there",
+    [OFFERED],
+);
+
+/// Those that were sent.
+pub static PEER_OFFERED_SENT: Metric =
+    rate("net.peer.offered.sent", "Bytes per second that were really sent of those that were to be offered", [OFFERED])
+        .unit(Unit::BytesPerSecond, Better::Neither);
+
+/// Those that were lost.
+pub static PEER_OFFERED_LOST: Metric = rate(
+    "net.peer.offered.lost",
+    "Share of the offered datagrams that did not arrive, by the gaps in their numbers",
+    [OFFERED],
+)
+.unit(Unit::Ratio, Better::Lower);
+
+/// Those that were reordered.
+pub static PEER_OFFERED_OVERTAKEN: Metric = rate(
+    "net.peer.offered.overtaken",
+    "Share of the offered datagrams that arrived after one that was sent later",
+    [OFFERED],
+)
+.unit(Unit::Ratio, Better::Lower);
+
+/// A round trip.
+pub static PEER_RTT: Metric =
+    timed(Metric::duration("net.peer.rtt", "A message to a program on another host and back, each timed by itself"))
+        .over([Transport::AXIS, MESSAGE]);
+
+/// A round trip beside a saturating stream.
+pub static PEER_LOADED: Metric = timed(Metric::duration(
+    "net.peer.loaded",
+    "64 bytes to a program on another host and back over TCP beside a stream that never pauses",
+));
