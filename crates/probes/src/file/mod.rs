@@ -5,6 +5,7 @@ pub(crate) mod axes;
 mod blocksize;
 mod byte_calls;
 mod cached;
+mod cases;
 mod contention;
 pub(crate) mod data;
 mod depth;
