@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use kelvin_file::cache::State;
 use kelvin_file::job::{self, Division, Job, Until};
 use kelvin_file::{Access, Engine, How, Order, Target, noise};
-use kelvin_harness::{Bench, Effort, Stop};
-use kelvin_model::Machine;
+use kelvin_harness::{Bench, Stop};
 use kelvin_sys::fs::{kind, room};
 use kelvin_sys::mapping::{page_bytes, unwritten_pages};
 
@@ -26,25 +25,10 @@ const AFLOAT_SEED: u64 = 3;
 const SEVERAL_SEED: u64 = 1000;
 pub(super) const KIB: u64 = 1 << 10;
 pub(super) const MIB: u64 = 1 << 20;
+/// Size of the file that most measures share, in bytes: more than most caches of processors hold, and little to write.
+pub(super) const FILE_BYTES: u64 = 64 * MIB;
 /// Free room that the scratch directory must have, as a multiple of a file that is to be written.
 const ROOM: u64 = 2;
-/// Part of the available memory that a file may take in the page cache.
-const PART: u64 = 8;
-
-/// Size of the file, in bytes: more than most caches of processors hold, little to write, and no more than an eighth of
-/// the memory that is free.
-#[allow(dead_code, reason = "for measures whose cases say the size of the file")]
-pub(super) fn usual_bytes(machine: &Machine, effort: Effort) -> u64 {
-    let wanted = match effort {
-        Effort::Quick => 64 * MIB,
-        Effort::Default => 128 * MIB,
-        Effort::Thorough => 512 * MIB,
-    };
-    let available = machine.memory.available_bytes.get().copied().unwrap_or(u64::MAX);
-    let limit = machine.limits.memory_bytes.get().copied().flatten().unwrap_or(u64::MAX);
-    let most = available.min(limit) / PART / MIB * MIB;
-    wanted.min(most.max(MIB))
-}
 
 /// A file of so many bytes of noise, on its device, that all rounds of the run share. The first one that asks for it
 /// writes it, and reads it once past the page cache: see [`first_pass`].
