@@ -16,7 +16,7 @@ use kelvin_model::{Case, Machine, Metric, NoPrediction, Point, Prediction};
 use super::ahead::Ahead;
 use super::cached;
 use super::cases::{known, predictable, state};
-use super::data::{self, KIB, MIB};
+use super::data::{self, FILE_BYTES, KIB, MIB};
 use super::expected::{self, Transfer};
 use super::proof::Counters;
 use super::writing::Overwriter;
@@ -97,8 +97,6 @@ pub(super) static WRITE_PROBE: Probe = Probe {
     predict,
 };
 
-/// Size of the file, for what is read or written again and again.
-const BYTES: u64 = 64 * MIB;
 /// Size of the file that is read whole each time: small, for each pass takes its time on the disk, but longer than what
 /// read-ahead needs to begin.
 const WHOLE: u64 = 16 * MIB;
@@ -154,7 +152,7 @@ const ORDER: Order = Order::Sequential;
 
 /// Reads blocks on and on, from memory or past it.
 fn read_again(bench: &mut Bench<'_>, block: u64, state: State) -> Result<(), Stop> {
-    let target = data::file(bench, BYTES)?;
+    let target = data::file(bench, FILE_BYTES)?;
     if state == State::Direct {
         data::can_be_direct(&target, block)?;
     }
@@ -162,7 +160,7 @@ fn read_again(bench: &mut Bench<'_>, block: u64, state: State) -> Result<(), Sto
     bench.note(format!("before, {found}"));
     let how = How { access: state.access(), block: block as usize, order: ORDER };
     let mut reader = Engine::Pread.open(&target, how).map_err(data::stopped)?;
-    let mut requests = Requests::new(0..BYTES, block as usize, ORDER).endless();
+    let mut requests = Requests::new(0..FILE_BYTES, block as usize, ORDER).endless();
     let (mut tally, counters) = (Tally::default(), Counters::look(&target));
     bench.time_work(&BLOCKSIZE_READ, block as f64, |iterations| {
         requests.allow(iterations);
@@ -205,11 +203,11 @@ fn write(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 
 /// Writes over a file that is in memory.
 fn write_buffered(bench: &mut Bench<'_>, block: u64) -> Result<(), Stop> {
-    let target = data::afloat(bench, BYTES)?;
+    let target = data::afloat(bench, FILE_BYTES)?;
     let found = cache::bring(&target, State::Cached).map_err(data::stopped)?;
     bench.note(format!("before, {found}"));
     let mut writer = Overwriter::open(&target, Access::Buffered, block as usize, bench.seed())?;
-    let mut requests = Requests::new(0..BYTES, block as usize, ORDER).endless();
+    let mut requests = Requests::new(0..FILE_BYTES, block as usize, ORDER).endless();
     bench.time_work(&BLOCKSIZE_WRITE, block as f64, |iterations| {
         requests.allow(iterations);
         requests.by_ref().try_for_each(|request| writer.write(request))
@@ -220,13 +218,13 @@ fn write_buffered(bench: &mut Bench<'_>, block: u64) -> Result<(), Stop> {
 
 /// Writes over a part of a file past the page cache.
 fn write_direct(bench: &mut Bench<'_>, block: u64) -> Result<(), Stop> {
-    let target = data::scrap(bench, BYTES)?;
+    let target = data::scrap(bench, FILE_BYTES)?;
     data::can_be_direct(&target, block)?;
     bench.may_write(MOST_WRITTEN.max(FEWEST_BLOCKS * block))?;
     let mut writer = Overwriter::open(&target, Access::Direct, block as usize, bench.seed())?;
     let (clock, counters) = (bench.clock(), Counters::look(&target));
     let (mut blocks, mut spent) = (0, 0.0);
-    for request in Requests::new(0..BYTES, block as usize, ORDER).endless() {
+    for request in Requests::new(0..FILE_BYTES, block as usize, ORDER).endless() {
         let enough = spent >= bench.slice() || (blocks + 1) * block > MOST_WRITTEN;
         if blocks >= FEWEST_BLOCKS && enough {
             break;

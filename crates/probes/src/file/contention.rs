@@ -13,7 +13,7 @@ use kelvin_sys::clock::monotonic;
 use kelvin_sys::cpu;
 
 use super::cases::{known, predictable};
-use super::data::{self, MIB};
+use super::data::{self, FILE_BYTES, MIB};
 use super::expected::{self, Transfer};
 use super::proof::Counters;
 
@@ -53,8 +53,6 @@ pub(super) static PROBE: Probe = Probe {
 const BLOCK: u64 = MIB;
 /// A file of each thread's own: small, for there are many.
 const OWN: u64 = 16 * MIB;
-/// The file that all share: the one that others read too.
-const SHARED: u64 = 64 * MIB;
 /// Nanoseconds of a round at least: a few reads of each of many threads.
 const LEAST: f64 = 60e6;
 
@@ -74,7 +72,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let threads = known(THREAD_COUNT.of(case), case)?;
     let parts = match known(FileSharing::of(case), case)? {
         FileSharing::Own => (0..threads).map(|thread| own(bench, thread)).collect::<Result<Vec<Part>, Stop>>()?,
-        FileSharing::Shared => shared(data::file(bench, SHARED)?, threads),
+        FileSharing::Shared => shared(data::file(bench, FILE_BYTES)?, threads),
     };
     for part in &parts {
         data::can_be_direct(&part.target, BLOCK)?;

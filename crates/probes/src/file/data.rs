@@ -74,7 +74,7 @@ pub(super) fn afloat(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
     }
     has_room(bench, bytes)?;
     bench.may_write(bytes)?;
-    noise::afloat(&path, bytes, AFLOAT_SEED).map_err(|error| cannot_write(&path, &error))?;
+    noise::afloat(&path, bytes, AFLOAT_SEED).map_err(|error| cannot("write", &path, &error))?;
     Target::find(&path).map_err(stopped)
 }
 
@@ -98,7 +98,7 @@ pub(super) fn hole(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
     let path = bench.scratch().join(format!("{HOLE}-{bytes}"));
     // Another round may be making it as well: both make the same.
     let made = std::fs::File::options().write(true).create(true).truncate(false).open(&path);
-    made.and_then(|file| file.set_len(bytes)).map_err(|error| cannot_write(&path, &error))?;
+    made.and_then(|file| file.set_len(bytes)).map_err(|error| cannot("write", &path, &error))?;
     Target::find(&path).map_err(stopped)
 }
 
@@ -124,12 +124,14 @@ fn beside(path: &Path) -> PathBuf {
 fn shared(bench: &Bench<'_>, path: &Path, bytes: u64, seed: u64) -> Result<Target, Stop> {
     has_room(bench, bytes)?;
     bench.may_write(bytes)?;
-    noise::file(path, bytes, seed).map_err(|error| cannot_write(path, &error))?;
+    noise::file(path, bytes, seed).map_err(|error| cannot("write", path, &error))?;
     Target::find(path).map_err(stopped)
 }
 
-fn cannot_write(path: &Path, error: &std::io::Error) -> Stop {
-    Stop::fail(format!("cannot write {}: {error}", path.display()))
+/// That something cannot be done to a file.
+#[cold]
+pub(super) fn cannot(doing: &str, path: &Path, error: &std::io::Error) -> Stop {
+    Stop::fail(format!("cannot {doing} {}: {error}", path.display()))
 }
 
 /// Bytes a second of one pass past the page cache; `None` where there is no way past it.
@@ -141,10 +143,10 @@ fn pass(target: &Target) -> Result<Option<f64>, Stop> {
     job::run(&job).map(|done| Some(done.rate())).map_err(stopped)
 }
 
-/// Requests under way in the way that gets most out of a device.
+/// Requests in flight in the way that gets most out of a device.
 pub(super) const WIDTH: u32 = 16;
 
-/// A way of keeping so many requests under way past the page cache.
+/// A way of keeping so many requests in flight past the page cache.
 #[derive(Debug)]
 pub(super) struct Wide {
     pub engine: Engine,
@@ -156,23 +158,28 @@ pub(super) struct Wide {
 impl Wide {
     /// One pass over a range of a file in order, past the page cache, in blocks of so many bytes.
     pub fn job(&self, target: &Target, block: usize, range: Range<u64>) -> Job {
-        Job {
-            target: target.clone(),
-            engine: self.engine,
-            block,
-            order: Order::Sequential,
-            state: State::Direct,
-            threads: self.threads,
-            division: Division::Parts,
-            range,
-            until: Until::Passes(1),
-            digest: false,
-            latencies: None,
-        }
+        Job { threads: self.threads, range, ..job(target, self.engine, block) }
     }
 }
 
-/// The way that gets most out of a device with `depth` requests under way: one thread and io_uring; where that is not to be
+/// One pass over a file in order, past the page cache, by one thread, in blocks of so many bytes.
+pub(super) fn job(target: &Target, engine: Engine, block: usize) -> Job {
+    Job {
+        target: target.clone(),
+        engine,
+        block,
+        order: Order::Sequential,
+        state: State::Direct,
+        threads: 1,
+        division: Division::Parts,
+        range: 0..target.bytes(),
+        until: Until::Passes(1),
+        digest: false,
+        latencies: None,
+    }
+}
+
+/// The way that gets most out of a device with `depth` requests in flight: one thread and io_uring; where that is not to be
 /// had, as many threads, and it is said.
 pub(super) fn wide(target: &Target, depth: u32) -> Result<Wide, Stop> {
     let ring = Engine::Uring { depth, registered: false };

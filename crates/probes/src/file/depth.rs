@@ -8,14 +8,13 @@ use std::time::Duration;
 use kelvin_catalogue::file::{
     DEPTH, DEPTH_ACHIEVED, DEPTH_LATENCY, DEPTH_RATE, DEVICE, DEVICE_MEAN_LATENCY, DEVICE_REQUESTS, QUEUE_DEPTH,
 };
-use kelvin_file::cache::State;
-use kelvin_file::job::{self, Division, Done, Job, Until};
+use kelvin_file::job::{self, Done, Job, Until};
 use kelvin_file::{Engine, Order};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::cases::{known, predictable};
-use super::data::{self, MIB};
+use super::data::{self, FILE_BYTES};
 use super::expected::{self, time};
 use super::proof::Counters;
 use crate::predict::Predicting;
@@ -58,7 +57,6 @@ pub(super) static PROBE: Probe = Probe {
     predict,
 };
 
-const BYTES: u64 = 64 * MIB;
 const BLOCK: usize = 4096;
 /// Nanoseconds of a round at least: several times what the deepest queue takes.
 const LEAST: f64 = 20e6;
@@ -77,21 +75,14 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let depth = known(QUEUE_DEPTH.of(case), case)? as u32;
-    let target = data::file(bench, BYTES)?;
+    let target = data::file(bench, FILE_BYTES)?;
     data::can_be_direct(&target, BLOCK as u64)?;
     let counters = Counters::look(&target);
     let job = Job {
-        target,
-        engine: Engine::Uring { depth, registered: false },
-        block: BLOCK,
         order: Order::Random { seed: bench.seed() },
-        state: State::Direct,
-        threads: 1,
-        division: Division::Parts,
-        range: 0..BYTES,
         until: Until::Time(Duration::from_nanos(bench.slice().max(LEAST) as u64)),
-        digest: false,
         latencies: Some((bench.clock(), bench.hertz())),
+        ..data::job(&target, Engine::Uring { depth, registered: false }, BLOCK)
     };
     let done = job::run(&job).map_err(data::stopped)?;
     let law = Law::of(&done).ok_or_else(|| Stop::fail("no request was answered"))?;

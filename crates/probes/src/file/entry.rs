@@ -14,7 +14,8 @@ use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::UNNAMED;
 
-use super::tree::{Tree, cannot, timed};
+use super::data::cannot;
+use super::tree::{Tree, timed};
 
 pub(super) static PROBE: Probe = Probe {
     id: ENTRY.as_str(),

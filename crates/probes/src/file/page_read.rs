@@ -17,7 +17,7 @@ use kelvin_sys::mapping::{expect, page_bytes};
 
 use super::cached;
 use super::cases::{order, pages_read, state};
-use super::data::{self, MIB};
+use super::data::{self, FILE_BYTES};
 
 pub(super) static PROBE: Probe = Probe {
     id: PAGE_READ.id.as_str(),
@@ -54,9 +54,6 @@ pub(super) static PROBE: Probe = Probe {
     predict,
 };
 
-/// Size of the file: as that of which file.page_write writes pages; much read ahead.
-pub(super) const BYTES: u64 = 64 * MIB;
-
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     use AccessOrder::{Random, Sequential};
     use CacheState::{Cached, Uncached};
@@ -68,8 +65,8 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let (state, order) = (state(case)?, order(case, bench.seed())?);
     // In memory any file will do, also where holes are not to be had.
-    let target = if state == State::Cached { data::file(bench, BYTES)? } else { data::hole(bench, BYTES)? };
-    let pages = BYTES / page_bytes() as u64;
+    let target = if state == State::Cached { data::file(bench, FILE_BYTES)? } else { data::hole(bench, FILE_BYTES)? };
+    let pages = FILE_BYTES / page_bytes() as u64;
     bench.time_each([&PAGE_READ], |clock| Ok([pass(&target, clock, state, order)? / pages]))
 }
 

@@ -13,7 +13,7 @@ use kelvin_catalogue::file::{
     PEERS_DIRECT_KELVIN, PEERS_DIRECT_OTHER, Rival,
 };
 use kelvin_file::cache::{self, State};
-use kelvin_file::job::{self, Division, Job, Until};
+use kelvin_file::job::{self, Job, Until};
 use kelvin_file::{Engine, Order, Target};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
@@ -21,7 +21,7 @@ use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction
 use self::programs::Tool;
 use super::cached::still;
 use super::cases::{known, order, predictable};
-use super::data::{self, KIB, MIB};
+use super::data::{self, FILE_BYTES, KIB, MIB};
 use super::proof::Counters;
 use crate::os::syscall_work::{NANOSECONDS_AN_INSTRUCTION, WRITE};
 use crate::predict::Predicting;
@@ -106,8 +106,6 @@ pub(crate) static DIRECT_PROBE: Probe = Probe {
     predict: |facts, metric, case| predict(facts, metric, case, &PEERS_DIRECT_KELVIN),
 };
 
-/// Size of the file: that of the device's measures, which is there already where both are measured.
-const FILE: u64 = 64 * MIB;
 /// What of it is read past the page cache: a pass of dd over it ends in time on slow disks too.
 const DIRECT_PART: u64 = 32 * MIB;
 /// A request that is one piece of memory wherever it lies, in bytes.
@@ -176,7 +174,7 @@ struct Side {
 
 fn run(bench: &mut Bench<'_>, case: &Case, state: State, metrics: &Metrics) -> Result<(), Stop> {
     let tool = Tool::find(known(Rival::of(case), case)?)?;
-    let target = data::file(bench, FILE)?;
+    let target = data::file(bench, FILE_BYTES)?;
     let task = task(case, &tool, target, (state, bench.seed()))?;
     if state == State::Direct {
         data::can_be_direct(&task.target, task.block)?;
@@ -233,17 +231,12 @@ fn proven(task: &Task, read: impl FnOnce(&Task) -> Result<Side, Stop>) -> Result
 /// kelvin's own side.
 fn ours(task: &Task) -> Result<Side, Stop> {
     let job = Job {
-        target: task.target.clone(),
-        engine: Engine::Pread,
-        block: task.block as usize,
         order: task.order,
         state: task.state,
-        threads: 1,
-        division: Division::Parts,
         range: 0..task.bytes,
         until: Until::Time(task.time),
         digest: task.summed,
-        latencies: None,
+        ..data::job(&task.target, Engine::Pread, task.block as usize)
     };
     let done = job::run(&job).map_err(data::stopped)?;
     let words = format!("{} requests in {:.3} s", done.total.requests, done.nanoseconds as f64 / 1e9);

@@ -10,9 +10,9 @@ use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::mapping::{FileMapping, expect, page_bytes};
 
-use super::data;
+use super::data::{self, FILE_BYTES};
 use super::expected::bytes;
-use super::page_read::{self, BYTES};
+use super::page_read;
 
 pub(super) static PROBE: Probe = Probe {
     id: READ_AHEAD.id.as_str(),
@@ -45,7 +45,7 @@ pub(super) static PROBE: Probe = Probe {
 };
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    let target = data::hole(bench, BYTES)?;
+    let target = data::hole(bench, FILE_BYTES)?;
     let steps = steps(&target)?;
     let words: Vec<String> = steps.iter().map(|&step| bytes(step)).collect();
     bench.note(format!("read ahead, one after another: {}", words.join(", ")));

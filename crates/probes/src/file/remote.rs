@@ -247,8 +247,7 @@ fn file(bench: &Bench<'_>, directory: &Path) -> Result<Target, Stop> {
             )));
         }
         bench.may_write(FILE_BYTES)?;
-        noise::file(&path, FILE_BYTES, SEED)
-            .map_err(|error| Stop::fail(format!("cannot write {}: {error}", path.display())))?;
+        noise::file(&path, FILE_BYTES, SEED).map_err(|error| data::cannot("write", &path, &error))?;
     }
     Target::find(&path).map_err(data::stopped)
 }

@@ -17,7 +17,7 @@ use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::kind;
 
 use super::cases::known;
-use super::data::{has_room, stopped};
+use super::data::{cannot, has_room, stopped};
 use crate::predict::Predicting;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -247,10 +247,6 @@ impl Drop for Writes {
             let _ = std::fs::remove_file(&self.path);
         }
     }
-}
-
-fn cannot(doing: &str, path: &Path, error: &std::io::Error) -> Stop {
-    Stop::fail(format!("cannot {doing} {}: {error}", path.display()))
 }
 
 /// How far O_DSYNC and fdatasync may lie apart, as a factor: they do the same, on a disk that varies.

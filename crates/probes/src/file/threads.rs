@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use kelvin_catalogue::file::{BLOCK, CacheState, DEVICE, PAGE_READ, READ_AHEAD, THREAD_COUNT, THREADS};
 use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_COPY, BANDWIDTH_READ};
+use kelvin_file::Engine;
 use kelvin_file::cache::State;
 use kelvin_file::job::{self, Division, Job, Until};
-use kelvin_file::{Engine, Order};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::cpu;
@@ -17,7 +17,7 @@ use kelvin_sys::cpu;
 use super::ahead::Ahead;
 use super::cached;
 use super::cases::{known, predictable, state};
-use super::data::{self, KIB, MIB};
+use super::data::{self, FILE_BYTES, KIB, MIB};
 use super::expected::{self, Expected, Transfer, per_second, time};
 use super::proof::Counters;
 use crate::memory::bandwidth;
@@ -61,7 +61,6 @@ pub(super) static PROBE: Probe = Probe {
     predict,
 };
 
-const BYTES: u64 = 64 * MIB;
 /// Bytes that a thread takes at a time from memory: many requests, and a small part of the file.
 const PIECE: u64 = MIB;
 /// Nanoseconds of a pass through an empty page cache beyond which it is not made again: memory is then the least of it.
@@ -86,24 +85,13 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let state = state(case)?;
-    let target = data::file(bench, BYTES)?;
+    let target = data::file(bench, FILE_BYTES)?;
     let (division, until) = match state {
         State::Cached => (Division::Pieces(PIECE), Until::Time(Duration::from_nanos(bench.slice() as u64))),
         _ => (Division::Parts, Until::Passes(1)),
     };
-    let job = Job {
-        target: target.clone(),
-        engine: Engine::Pread,
-        block: known(BLOCK.of(case), case)? as usize,
-        order: Order::Sequential,
-        state,
-        threads: known(THREAD_COUNT.of(case), case)? as u32,
-        division,
-        range: 0..BYTES,
-        until,
-        digest: false,
-        latencies: None,
-    };
+    let (threads, block) = (known(THREAD_COUNT.of(case), case)? as u32, known(BLOCK.of(case), case)? as usize);
+    let job = Job { state, threads, division, until, ..data::job(&target, Engine::Pread, block) };
     // This process is pinned to one CPU, and is about to end.
     cpu::pin(bench.allowed_cpus())?;
     let read = || {
@@ -137,10 +125,11 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
 /// Through an empty page cache: all threads are done when each has read its part, when the CPUs have done the work of all, and when
 /// the device has given all.
 fn uncached(facts: &Facts<'_>, threads: u64, workers: u64, block: u64) -> Result<Prediction, NoPrediction> {
-    let part = Ahead::of(facts, BYTES / threads, block)?;
+    let part = Ahead::of(facts, FILE_BYTES / threads, block)?;
     let work = expected::times(threads.div_ceil(workers), part.of_cpu());
-    let all = expected::slower(expected::slower(part.whole(), work), expected::streamed(facts, BYTES, Transfer::Read)?);
-    Ok(all.into_rate_of(BYTES, "file"))
+    let all =
+        expected::slower(expected::slower(part.whole(), work), expected::streamed(facts, FILE_BYTES, Transfer::Read)?);
+    Ok(all.into_rate_of(FILE_BYTES, "file"))
 }
 
 /// From memory: as many times one thread as CPUs read at the same time.
@@ -219,8 +208,8 @@ mod tests {
         assert!(about(predicted(1, 32, CacheState::Cached), 2.5e9));
         // 16384 pages of 500 ns; then 22 windows of 80 us and the rest at a byte a nanosecond, which is more than calls and
         // copies.
-        let time = 16_384.0 * 500.0 + 22.0 * 80_000.0 + (BYTES - 22 * 4096) as f64;
-        assert!(about(predicted(1, 1, CacheState::Uncached), BYTES as f64 * 1e9 / time));
+        let time = 16_384.0 * 500.0 + 22.0 * 80_000.0 + (FILE_BYTES - 22 * 4096) as f64;
+        assert!(about(predicted(1, 1, CacheState::Uncached), FILE_BYTES as f64 * 1e9 / time));
         // Of many, those of others overlap.
         assert!(about(predicted(8, 32, CacheState::Uncached), 1e9));
     }
