@@ -1,7 +1,7 @@
 //! How many bytes a second one thread reads and writes in blocks of each size, one call a block, in order.
 //!
 //! It shows from which block on a call no longer counts. It must not be taken for what a device can do, which needs many
-//! requests under way.
+//! requests in flight.
 
 use kelvin_catalogue::file::{
     BLOCK, BLOCKSIZE_READ, BLOCKSIZE_WRITE, CacheState, DEVICE, DEVICE_WRITE, PAGE_READ, PAGE_WRITE, READ_AHEAD,
@@ -16,7 +16,7 @@ use kelvin_model::{Case, Machine, Metric, NoPrediction, Point, Prediction};
 use super::ahead::Ahead;
 use super::cached;
 use super::cases::{known, predictable, state};
-use super::data::{self, FILE_BYTES, KIB, MIB};
+use super::data::{self, KIB, MIB, SHARED_BYTES};
 use super::expected::{self, Transfer};
 use super::proof::Counters;
 use super::writing::Overwriter;
@@ -134,9 +134,8 @@ fn read_cases(_: &Machine, effort: Effort) -> Vec<Case> {
 
 fn write_cases(_: &Machine, effort: Effort) -> Vec<Case> {
     // Three blocks of more than 4 MiB are more than a round shall write, and every size more than a run shall.
-    let few = |case: &Case| BLOCK.of(case).is_some_and(|block| block.ilog2().is_multiple_of(2));
     let mut direct = blocks(effort, SyncPolicy::Direct, PAGE, 4 * MIB);
-    direct.retain(few);
+    direct.retain(|case| BLOCK.of(case).is_some_and(|block| block.ilog2().is_multiple_of(2)));
     [blocks(effort, SyncPolicy::Buffered, SMALLEST, LARGEST), direct].concat()
 }
 
@@ -152,7 +151,7 @@ const ORDER: Order = Order::Sequential;
 
 /// Reads blocks on and on, from memory or past it.
 fn read_again(bench: &mut Bench<'_>, block: u64, state: State) -> Result<(), Stop> {
-    let target = data::file(bench, FILE_BYTES)?;
+    let target = data::file(bench, SHARED_BYTES)?;
     if state == State::Direct {
         data::can_be_direct(&target, block)?;
     }
@@ -160,7 +159,7 @@ fn read_again(bench: &mut Bench<'_>, block: u64, state: State) -> Result<(), Sto
     bench.note(format!("before, {found}"));
     let how = How { access: state.access(), block: block as usize, order: ORDER };
     let mut reader = Engine::Pread.open(&target, how).map_err(data::stopped)?;
-    let mut requests = Requests::new(0..FILE_BYTES, block as usize, ORDER).endless();
+    let mut requests = Requests::new(0..SHARED_BYTES, block as usize, ORDER).endless();
     let (mut tally, counters) = (Tally::default(), Counters::look(&target));
     bench.time_work(&BLOCKSIZE_READ, block as f64, |iterations| {
         requests.allow(iterations);
@@ -203,11 +202,11 @@ fn write(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 
 /// Writes over a file that is in memory.
 fn write_buffered(bench: &mut Bench<'_>, block: u64) -> Result<(), Stop> {
-    let target = data::afloat(bench, FILE_BYTES)?;
+    let target = data::afloat(bench, SHARED_BYTES)?;
     let found = cache::bring(&target, State::Cached).map_err(data::stopped)?;
     bench.note(format!("before, {found}"));
     let mut writer = Overwriter::open(&target, Access::Buffered, block as usize, bench.seed())?;
-    let mut requests = Requests::new(0..FILE_BYTES, block as usize, ORDER).endless();
+    let mut requests = Requests::new(0..SHARED_BYTES, block as usize, ORDER).endless();
     bench.time_work(&BLOCKSIZE_WRITE, block as f64, |iterations| {
         requests.allow(iterations);
         requests.by_ref().try_for_each(|request| writer.write(request))
@@ -218,13 +217,13 @@ fn write_buffered(bench: &mut Bench<'_>, block: u64) -> Result<(), Stop> {
 
 /// Writes over a part of a file past the page cache.
 fn write_direct(bench: &mut Bench<'_>, block: u64) -> Result<(), Stop> {
-    let target = data::scrap(bench, FILE_BYTES)?;
+    let target = data::scrap(bench, SHARED_BYTES)?;
     data::can_be_direct(&target, block)?;
     bench.may_write(MOST_WRITTEN.max(FEWEST_BLOCKS * block))?;
     let mut writer = Overwriter::open(&target, Access::Direct, block as usize, bench.seed())?;
     let (clock, counters) = (bench.clock(), Counters::look(&target));
     let (mut blocks, mut spent) = (0, 0.0);
-    for request in Requests::new(0..FILE_BYTES, block as usize, ORDER).endless() {
+    for request in Requests::new(0..SHARED_BYTES, block as usize, ORDER).endless() {
         let enough = spent >= bench.slice() || (blocks + 1) * block > MOST_WRITTEN;
         if blocks >= FEWEST_BLOCKS && enough {
             break;

@@ -13,7 +13,7 @@ use kelvin_sys::clock::monotonic;
 use kelvin_sys::cpu;
 
 use super::cases::{known, predictable};
-use super::data::{self, FILE_BYTES, MIB};
+use super::data::{self, MIB, SHARED_BYTES};
 use super::expected::{self, Transfer};
 use super::proof::Counters;
 
@@ -72,7 +72,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let threads = known(THREAD_COUNT.of(case), case)?;
     let parts = match known(FileSharing::of(case), case)? {
         FileSharing::Own => (0..threads).map(|thread| own(bench, thread)).collect::<Result<Vec<Part>, Stop>>()?,
-        FileSharing::Shared => shared(data::file(bench, FILE_BYTES)?, threads),
+        FileSharing::Shared => shared(data::file(bench, SHARED_BYTES)?, threads),
     };
     for part in &parts {
         data::can_be_direct(&part.target, BLOCK)?;

@@ -26,7 +26,7 @@ const SEVERAL_SEED: u64 = 1000;
 pub(super) const KIB: u64 = 1 << 10;
 pub(super) const MIB: u64 = 1 << 20;
 /// Size of the file that most measures share, in bytes: more than most caches of processors hold, and little to write.
-pub(super) const FILE_BYTES: u64 = 64 * MIB;
+pub(super) const SHARED_BYTES: u64 = 64 * MIB;
 /// Free room that the scratch directory must have, as a multiple of a file that is to be written.
 const ROOM: u64 = 2;
 

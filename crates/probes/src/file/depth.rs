@@ -1,4 +1,4 @@
-//! What a device makes of many requests at once: reads of 4 KiB in random order, with so many under way.
+//! What a device makes of many requests at once: reads of 4 KiB in random order, with so many in flight.
 //!
 //! It shows from which depth on requests only wait for each other. It must not be taken for what a program gets that waits
 //! for each answer.
@@ -14,7 +14,7 @@ use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::cases::{known, predictable};
-use super::data::{self, FILE_BYTES};
+use super::data::{self, SHARED_BYTES};
 use super::expected::{self, time};
 use super::proof::Counters;
 use crate::predict::Predicting;
@@ -75,7 +75,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let depth = known(QUEUE_DEPTH.of(case), case)? as u32;
-    let target = data::file(bench, FILE_BYTES)?;
+    let target = data::file(bench, SHARED_BYTES)?;
     data::can_be_direct(&target, BLOCK as u64)?;
     let counters = Counters::look(&target);
     let job = Job {

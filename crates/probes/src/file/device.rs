@@ -14,7 +14,7 @@ use kelvin_file::{Access, Engine, How, Order, Requests, Tally, Target};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
-use super::data::{self, FILE_BYTES, MIB, WIDTH};
+use super::data::{self, MIB, SHARED_BYTES, WIDTH};
 use super::proof::Counters;
 use super::writing::{Overwriter, stream};
 
@@ -100,11 +100,11 @@ pub(crate) static WRITE_PROBE: Probe = Probe {
 const LARGE: usize = MIB as usize;
 /// A block of a random access: a page of memory, and of most file systems.
 const SMALL: usize = 4096;
-/// Small requests under way, to find how many a device answers at most: as many as keep a fast drive busy.
+/// Small requests in flight, to find how many a device answers at most: as many as keep a fast drive busy.
 const DEEP: u32 = 64;
-/// Nanoseconds for which they are kept under way at least: many times what as many take.
+/// Nanoseconds for which they are kept in flight at least: many times what as many take.
 const LEAST_DEEP: f64 = 20e6;
-/// Bytes of a part: as many as are under way.
+/// Bytes of a part: as many as are in flight.
 const PART: u64 = WIDTH as u64 * MIB;
 /// Nanoseconds that a part must take, for its beginning and its end not to count.
 const LEAST_TIME: u64 = 10_000_000;
@@ -118,7 +118,7 @@ fn cases(_: &Machine, _: Effort) -> Vec<Case> {
 }
 
 fn read(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    let target = data::file(bench, FILE_BYTES)?;
+    let target = data::file(bench, SHARED_BYTES)?;
     data::can_be_direct(&target, SMALL as u64)?;
     rate(bench, &target)?;
     latency(bench, &target)?;
@@ -130,10 +130,10 @@ fn rate(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
     let wide = data::wide(target, WIDTH)?;
     let part = |range| job::run(&wide.job(target, LARGE, range)).map_err(data::stopped);
     let trial = part(0..PART)?;
-    let bytes = if trial.nanoseconds < LEAST_TIME { FILE_BYTES } else { PART };
+    let bytes = if trial.nanoseconds < LEAST_TIME { SHARED_BYTES } else { PART };
     bench.note(wide.words.as_str());
     let counters = Counters::look(target);
-    let mut starts = (0..FILE_BYTES).step_by(bytes as usize).cycle().skip(1);
+    let mut starts = (0..SHARED_BYTES).step_by(bytes as usize).cycle().skip(1);
     let mut times = Vec::new();
     let ticks = bench.ticks(1_000_000) as f64 / 1e6;
     bench.time_each_work([&DEVICE_READ], bytes as f64, |_| {
@@ -170,7 +170,7 @@ fn latency(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
     let order = Order::Random { seed: bench.seed() };
     let how = How { access: Access::Direct, block: SMALL, order };
     let mut reader = Engine::Pread.open(target, how).map_err(data::stopped)?;
-    let mut requests = Requests::new(0..FILE_BYTES, SMALL, order).endless();
+    let mut requests = Requests::new(0..SHARED_BYTES, SMALL, order).endless();
     let mut tally = Tally::default();
     let (counters, mut spent) = (Counters::look(target), 0);
     bench.time_each([&DEVICE_LATENCY], |clock| {
@@ -193,7 +193,7 @@ fn requests(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
     let done = job::run(&Job {
         order: Order::Random { seed: bench.seed() },
         until: Until::Time(Duration::from_nanos(bench.slice().max(LEAST_DEEP) as u64)),
-        ..wide.job(target, SMALL, 0..FILE_BYTES)
+        ..wide.job(target, SMALL, 0..SHARED_BYTES)
     })
     .map_err(data::stopped)?;
     bench.note(wide.words.as_str());
@@ -203,7 +203,7 @@ fn requests(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
 }
 
 fn write(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    let target = data::scrap(bench, FILE_BYTES)?;
+    let target = data::scrap(bench, SHARED_BYTES)?;
     data::can_be_direct(&target, SMALL as u64)?;
     bench.may_write(2 * PART + PART + MOST_WRITES * SMALL as u64)?;
     let counters = Counters::look(&target);
@@ -220,7 +220,7 @@ fn write(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
 fn write_one_by_one(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
     let order = Order::Random { seed: bench.seed() };
     let mut writer = Overwriter::open(target, Access::Direct, SMALL, bench.seed())?;
-    let mut requests = Requests::new(0..FILE_BYTES, SMALL, order).endless();
+    let mut requests = Requests::new(0..SHARED_BYTES, SMALL, order).endless();
     for (metric, flushed) in [(&DEVICE_ACCEPT, false), (&DEVICE_WRITE_LATENCY, true)] {
         let (mut written, counters) = (0, Counters::look(target));
         bench.time_each([metric], |clock| {

@@ -13,7 +13,7 @@ use kelvin_sys::clock::Clock;
 
 use super::cached::Cached;
 use super::cases::{engine, known};
-use super::data::{self, FILE_BYTES};
+use super::data::{self, SHARED_BYTES};
 use super::ways;
 use crate::os::syscall_null;
 
@@ -100,7 +100,7 @@ const OLDER_FILE: f64 = 100e6;
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let (way, block) = (known(ReadEngine::of(case), case)?, known(BLOCK.of(case), case)?);
-    let cached = Cached::open(bench, FILE_BYTES)?;
+    let cached = Cached::open(bench, SHARED_BYTES)?;
     let mut passes = Passes::open(cached.target(), engine(way), block)?;
     let requests = (TRIAL_BYTES / block).clamp(1, TRIAL_REQUESTS);
     // Untimed, so that buffers of ours are touched and what is loaded late is loaded.

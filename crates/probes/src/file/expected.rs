@@ -106,7 +106,7 @@ fn one_way(measured: Input) -> (Input, f64, &'static str) {
     (measured, rate, "the buffer stays in the second-level cache")
 }
 
-/// The time of one request past the page cache with nothing else under way: the device's latency for the first 4 KiB, and
+/// The time of one request past the page cache with nothing else in flight: the device's latency for the first 4 KiB, and
 /// the rest at its rate.
 pub(super) fn direct(facts: &Facts<'_>, block: u64, transfer: Transfer) -> Result<Expected, NoPrediction> {
     let (latency, rate) = of_device(transfer);
@@ -121,7 +121,7 @@ pub(super) fn direct(facts: &Facts<'_>, block: u64, transfer: Transfer) -> Resul
     })
 }
 
-/// The time of a block at the device's rate, with much under way.
+/// The time of a block at the device's rate, with much in flight.
 pub(super) fn streamed(facts: &Facts<'_>, block: u64, transfer: Transfer) -> Result<Expected, NoPrediction> {
     let rate = none(facts, of_device(transfer).1)?;
     Ok(Expected {
@@ -174,11 +174,10 @@ fn joined(first: Vec<Input>, second: Vec<Input>) -> Vec<Input> {
     all
 }
 
-/// The factor either way within which a figure is unremarkable: what file systems do besides is in no formula.
+/// The factor either way within which a figure is as predicted: what file systems do besides is in no formula.
 pub(super) const FACTOR: f64 = 2.0;
 
-/// The factor either way within which a figure is unremarkable that is nothing but requests to a device, as is the figure
-/// that it is predicted from: drives, and whoever shares them, are not steadier than that from one look to the next.
+/// The same of a figure that is nothing but requests to a device, as is the figure that it is predicted from: drives, and whoever shares them, are not steadier than that from one look to the next.
 pub(super) const SAME_REQUESTS: f64 = 1.5;
 
 impl Expected {
@@ -187,7 +186,7 @@ impl Expected {
         self.into_time_within(FACTOR)
     }
 
-    /// The same, unremarkable within this factor either way.
+    /// The same with another factor either way.
     pub(super) fn into_time_within(self, factor: f64) -> Prediction {
         let derivation = format!("{} = {}", self.derivation, time(self.nanoseconds));
         self.predicting(factor, |nanoseconds| nanoseconds, |formula| formula).derived_as(derivation)

@@ -194,7 +194,7 @@ impl Drop for Own {
     }
 }
 
-/// How much more than the call on /dev/null is unremarkable: as for other short calls (os.syscall.read and its kin), which
+/// How much more than the call on /dev/null is within the predicted range: as for other short calls (os.syscall.read and its kin), which
 /// leaves room for a longer path and for a file system of its own.
 const MORE: f64 = 3.0;
 

@@ -17,7 +17,7 @@ use kelvin_sys::mapping::{expect, page_bytes};
 
 use super::cached;
 use super::cases::{order, pages_read, state};
-use super::data::{self, FILE_BYTES};
+use super::data::{self, SHARED_BYTES};
 
 pub(super) static PROBE: Probe = Probe {
     id: PAGE_READ.id.as_str(),
@@ -65,8 +65,9 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let (state, order) = (state(case)?, order(case, bench.seed())?);
     // In memory any file will do, also where holes are not to be had.
-    let target = if state == State::Cached { data::file(bench, FILE_BYTES)? } else { data::hole(bench, FILE_BYTES)? };
-    let pages = FILE_BYTES / page_bytes() as u64;
+    let target =
+        if state == State::Cached { data::file(bench, SHARED_BYTES)? } else { data::hole(bench, SHARED_BYTES)? };
+    let pages = SHARED_BYTES / page_bytes() as u64;
     bench.time_each([&PAGE_READ], |clock| Ok([pass(&target, clock, state, order)? / pages]))
 }
 

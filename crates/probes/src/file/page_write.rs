@@ -13,7 +13,7 @@ use kelvin_sys::mapping::page_bytes;
 
 use super::cached;
 use super::cases::{known, order, pages_read, pages_written, predictable};
-use super::data::{self, FILE_BYTES};
+use super::data::{self, SHARED_BYTES};
 use super::expected::{self, time};
 use super::writing::Overwriter;
 use crate::predict::Predicting;
@@ -63,12 +63,12 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let (pages, order) = (known(PAGES.of(case), case)?, order(case, bench.seed())?);
     let page = page_bytes() as u64;
     let within = place(pages, page)?;
-    let target = data::afloat(bench, FILE_BYTES)?;
+    let target = data::afloat(bench, SHARED_BYTES)?;
     let found = cache::bring(&target, State::Cached).map_err(data::stopped)?;
     bench.note(format!("before, {found}"));
     let mut writer = Overwriter::open(&target, Access::Buffered, pages as usize, bench.seed())?;
     // Not the last page: the second byte would be beyond the end.
-    let mut requests = Requests::new(0..FILE_BYTES - page, page as usize, order).endless();
+    let mut requests = Requests::new(0..SHARED_BYTES - page, page as usize, order).endless();
     bench.time(&PAGE_WRITE, |iterations| {
         requests.allow(iterations);
         requests

@@ -21,7 +21,7 @@ use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction
 use self::programs::Tool;
 use super::cached::still;
 use super::cases::{known, order, predictable};
-use super::data::{self, FILE_BYTES, KIB, MIB};
+use super::data::{self, KIB, MIB, SHARED_BYTES};
 use super::proof::Counters;
 use crate::os::syscall_work::{NANOSECONDS_AN_INSTRUCTION, WRITE};
 use crate::predict::Predicting;
@@ -174,7 +174,7 @@ struct Side {
 
 fn run(bench: &mut Bench<'_>, case: &Case, state: State, metrics: &Metrics) -> Result<(), Stop> {
     let tool = Tool::find(known(Rival::of(case), case)?)?;
-    let target = data::file(bench, FILE_BYTES)?;
+    let target = data::file(bench, SHARED_BYTES)?;
     let task = task(case, &tool, target, (state, bench.seed()))?;
     if state == State::Direct {
         data::can_be_direct(&task.target, task.block)?;

@@ -1,6 +1,6 @@
 //! How much of a file the kernel reads ahead at a time, once it has seen that the file is read in order.
 //!
-//! It says how much a device has under way for one that reads in order. It must not be taken for what a program gets that reads
+//! It says how much a device has in flight for one that reads in order. It must not be taken for what a program gets that reads
 //! elsewhere, for which nothing is read ahead.
 
 use kelvin_catalogue::file::READ_AHEAD;
@@ -10,7 +10,7 @@ use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::mapping::{FileMapping, expect, page_bytes};
 
-use super::data::{self, FILE_BYTES};
+use super::data::{self, SHARED_BYTES};
 use super::expected::bytes;
 use super::page_read;
 
@@ -45,7 +45,7 @@ pub(super) static PROBE: Probe = Probe {
 };
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    let target = data::hole(bench, FILE_BYTES)?;
+    let target = data::hole(bench, SHARED_BYTES)?;
     let steps = steps(&target)?;
     let words: Vec<String> = steps.iter().map(|&step| bytes(step)).collect();
     bench.note(format!("read ahead, one after another: {}", words.join(", ")));

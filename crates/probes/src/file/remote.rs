@@ -274,7 +274,7 @@ fn ask(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     })
 }
 
-/// Factor either way within which a remote block is unremarkable.
+/// Factor either way within which a remote block is as predicted.
 const SPREAD: f64 = 3.0;
 
 fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
@@ -311,7 +311,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     )))
 }
 
-/// Nanoseconds of a block on the fastest link that an interface claims, and that link.
+/// Nanoseconds of a block on the fastest advertised link, and that link.
 fn wire(machine: &Machine) -> (f64, Option<Input>) {
     match fastest_link(machine) {
         Some((link, _)) => (BLOCK as f64 * 1e9 / link.value, Some(link)),
@@ -321,6 +321,8 @@ fn wire(machine: &Machine) -> (f64, Option<Input>) {
 
 #[cfg(test)]
 mod tests {
+    use super::AccessOrder::{Random, Sequential};
+    use super::CacheState::{Direct, Uncached};
     use super::*;
     use crate::testing::{facts_about, machine, nic};
     use kelvin_catalogue::file::SEQRAND;
@@ -333,21 +335,15 @@ mod tests {
         facts_about(&known, |facts| {
             let value = |case: &Case| predict(facts, &REMOTE, case).unwrap().value;
             for &order in AccessOrder::ALL {
-                assert_eq!(value(&of(CacheState::Direct, order)), 420_000.0);
+                assert_eq!(value(&of(Direct, order)), 420_000.0);
             }
-            assert_eq!(value(&of(CacheState::Uncached, AccessOrder::Random)), 420_000.0);
+            assert_eq!(value(&of(Uncached, Random)), 420_000.0);
             // A round trip brings 32 blocks.
-            assert_eq!(value(&of(CacheState::Uncached, AccessOrder::Sequential)), 110_000.0);
-            assert!(
-                predict(facts, &REMOTE_LOCAL, &of(CacheState::Direct, AccessOrder::Random))
-                    .unwrap_err()
-                    .0
-                    .contains(SEQRAND.id.as_str())
-            );
+            assert_eq!(value(&of(Uncached, Sequential)), 110_000.0);
+            let local = predict(facts, &REMOTE_LOCAL, &of(Direct, Random)).unwrap_err();
+            assert!(local.0.contains(SEQRAND.id.as_str()), "{}", local.0);
         });
-        facts_about(&[], |facts| {
-            assert!(predict(facts, &REMOTE, &of(CacheState::Direct, AccessOrder::Random)).is_err())
-        });
+        facts_about(&[], |facts| assert!(predict(facts, &REMOTE, &of(Direct, Random)).is_err()));
     }
 
     #[test]
@@ -364,7 +360,7 @@ mod tests {
         assert_eq!((nanoseconds, link.unwrap().name), (32_768.0, "rate of eth0".into()));
         let measured = |_: &str, _: &Case| Some(MeasuredValue { value: 1000.0, half_width: 0.0 });
         let facts = Facts::new(&machine, &measured);
-        let prediction = predict(&facts, &REMOTE, &of(CacheState::Direct, AccessOrder::Random)).unwrap();
+        let prediction = predict(&facts, &REMOTE, &of(Direct, Random)).unwrap();
         assert_eq!(prediction.value, 34_768.0);
         assert!(prediction.derivation.contains("4096 B / 125 MB/s"), "{}", prediction.derivation);
     }
@@ -372,10 +368,7 @@ mod tests {
     #[test]
     fn a_quick_run_has_both_orders_and_both_ways_past_memory() {
         let quick = cases(&machine(), Effort::Quick);
-        assert_eq!(
-            quick,
-            [of(CacheState::Direct, AccessOrder::Random), of(CacheState::Uncached, AccessOrder::Sequential)]
-        );
+        assert_eq!(quick, [of(Direct, Random), of(Uncached, Sequential)]);
         assert_eq!(cases(&machine(), Effort::Default).len(), 4);
     }
 }

@@ -17,7 +17,7 @@ use kelvin_sys::cpu;
 use super::ahead::Ahead;
 use super::cached;
 use super::cases::{known, predictable, state};
-use super::data::{self, FILE_BYTES, KIB, MIB};
+use super::data::{self, KIB, MIB, SHARED_BYTES};
 use super::expected::{self, Expected, Transfer, per_second, time};
 use super::proof::Counters;
 use crate::memory::bandwidth;
@@ -85,7 +85,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let state = state(case)?;
-    let target = data::file(bench, FILE_BYTES)?;
+    let target = data::file(bench, SHARED_BYTES)?;
     let (division, until) = match state {
         State::Cached => (Division::Pieces(PIECE), Until::Time(Duration::from_nanos(bench.slice() as u64))),
         _ => (Division::Parts, Until::Passes(1)),
@@ -125,11 +125,13 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
 /// Through an empty page cache: all threads are done when each has read its part, when the CPUs have done the work of all, and when
 /// the device has given all.
 fn uncached(facts: &Facts<'_>, threads: u64, workers: u64, block: u64) -> Result<Prediction, NoPrediction> {
-    let part = Ahead::of(facts, FILE_BYTES / threads, block)?;
+    let part = Ahead::of(facts, SHARED_BYTES / threads, block)?;
     let work = expected::times(threads.div_ceil(workers), part.of_cpu());
-    let all =
-        expected::slower(expected::slower(part.whole(), work), expected::streamed(facts, FILE_BYTES, Transfer::Read)?);
-    Ok(all.into_rate_of(FILE_BYTES, "file"))
+    let all = expected::slower(
+        expected::slower(part.whole(), work),
+        expected::streamed(facts, SHARED_BYTES, Transfer::Read)?,
+    );
+    Ok(all.into_rate_of(SHARED_BYTES, "file"))
 }
 
 /// From memory: as many times one thread as CPUs read at the same time.
@@ -208,8 +210,8 @@ mod tests {
         assert!(about(predicted(1, 32, CacheState::Cached), 2.5e9));
         // 16384 pages of 500 ns; then 22 windows of 80 us and the rest at a byte a nanosecond, which is more than calls and
         // copies.
-        let time = 16_384.0 * 500.0 + 22.0 * 80_000.0 + (FILE_BYTES - 22 * 4096) as f64;
-        assert!(about(predicted(1, 1, CacheState::Uncached), FILE_BYTES as f64 * 1e9 / time));
+        let time = 16_384.0 * 500.0 + 22.0 * 80_000.0 + (SHARED_BYTES - 22 * 4096) as f64;
+        assert!(about(predicted(1, 1, CacheState::Uncached), SHARED_BYTES as f64 * 1e9 / time));
         // Of many, those of others overlap.
         assert!(about(predicted(8, 32, CacheState::Uncached), 1e9));
     }

@@ -1,4 +1,4 @@
-//! Which block, how many threads and how many requests under way read a file fastest, by each way of reading.
+//! Which block, how many threads and how many requests in flight read a file fastest, by each way of reading.
 //!
 //! It is the setting that a program which reads whole files should start from on this machine. It must not be used for
 //! random access, nor for another device than that of the scratch directory.
@@ -13,7 +13,7 @@ use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::cases::{known, state};
-use super::data::{self, FILE_BYTES};
+use super::data::{self, SHARED_BYTES};
 
 pub(crate) static PROBE: Probe = Probe {
     id: TUNE.id.as_str(),
@@ -120,7 +120,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         TunedEngine::MmapPopulate => Engine::MmapPopulate,
         TunedEngine::Uring => Engine::Uring { depth: 1, registered: false },
     };
-    let target = data::file(bench, FILE_BYTES)?;
+    let target = data::file(bench, SHARED_BYTES)?;
     // The threads of the jobs inherit it.
     kelvin_sys::cpu::pin(bench.allowed_cpus())?;
     let candidates = settings(engine, state, bench.allowed_cpus().len() as u32);

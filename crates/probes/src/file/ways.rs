@@ -10,7 +10,7 @@ use kelvin_model::{Basis, Case, Input, Metric, NoPrediction, Prediction, Unit};
 
 use super::byte_calls;
 use super::cases::{engine, predictable};
-use super::data::FILE_BYTES;
+use super::data::SHARED_BYTES;
 use crate::memory::{bandwidth, fault};
 use crate::os::syscall_null;
 use crate::os::syscall_work::NANOSECONDS_AN_INSTRUCTION;
@@ -38,7 +38,7 @@ const COUNTED: &str = "instructions counted in the source, at two a cycle and 3 
 /// Factor either way by which the sum may be off: what was measured of each part was measured apart.
 const SPREAD: f64 = 1.3;
 
-/// Nanoseconds of a part of a request: what is expected, and the least and the most that are unremarkable.
+/// Nanoseconds of a part of a request: what is expected, and the bounds of the predicted range.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Part {
     least: f64,
@@ -86,7 +86,7 @@ struct Costs {
 
 impl Costs {
     fn of(facts: &Facts<'_>) -> Result<Self, NoPrediction> {
-        let place = bandwidth::lying_where(facts.machine(), FILE_BYTES);
+        let place = bandwidth::lying_where(facts.machine(), SHARED_BYTES);
         Ok(Self {
             call: facts.measured(&BYTE_CALLS, &byte_calls::next_byte())?,
             null: facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?,
