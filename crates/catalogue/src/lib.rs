@@ -12,6 +12,7 @@ mod shared;
 mod words;
 
 pub mod cpu;
+pub mod file;
 pub mod mem;
 pub mod net;
 
@@ -21,7 +22,7 @@ pub use shared::Placement;
 
 /// All metrics, area by area.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
-    [cpu::ALL, mem::ALL, net::ALL].into_iter().flatten().copied()
+    [cpu::ALL, mem::ALL, file::ALL, net::ALL].into_iter().flatten().copied()
 }
 
 #[cfg(test)]

@@ -6,7 +6,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use kelvin_model::{Attempt, Case, Reading};
+use kelvin_catalogue::file::{
+    AccessOrder, AskedDirectory, BLOCK, BYTE_CALLS, ByteCall, CacheState, ENGINES, FILE_BYTES, REMOTE, REMOTE_LOCAL,
+    REMOTE_ROUND_TRIP, REMOTE_SHARE, ReadEngine, TUNE, TUNE_BLOCK, TUNE_DEPTH, TUNE_GAIN, TUNE_THREADS, TunedEngine,
+};
+use kelvin_model::{Attempt, Case, Metric, Point, Reading};
 
 use common::Directories;
 
@@ -15,9 +19,9 @@ const SLICE: u64 = 20;
 const MIB: u64 = 1 << 20;
 
 /// The nanoseconds of a one-byte call on a cached file of so many bytes, and the notes.
-fn byte_call(directories: &Directories, call: &'static str, bytes: u64) -> (f64, Reading) {
-    let case = Case::new().with_word("call", call).with("file_bytes", bytes);
-    let mut readings = common::measure_at(directories, "file.byte_calls", &case, SLICE);
+fn byte_call(directories: &Directories, call: ByteCall, bytes: u64) -> (f64, Reading) {
+    let case = Case::new().at(call).with(FILE_BYTES, bytes);
+    let mut readings = common::measure_at(directories, &BYTE_CALLS.id, &case, SLICE);
     assert_eq!(readings.len(), 1);
     let reading = readings.remove(0);
     (common::median(&reading), reading)
@@ -29,52 +33,36 @@ fn one_byte_costs_a_system_call_and_no_read_is_cheaper_than_a_null_call() {
     let directories = Directories::scratch(disk.path());
     let null = common::measure("os.syscall.null", &Case::new().with_word("call", "getppid"), SLICE);
     let null = common::median(&null[0]);
-    for call in ["read", "pread", "lseek", "pread_anywhere"] {
+    for &call in ByteCall::ALL {
         let (nanoseconds, reading) = byte_call(&directories, call, MIB);
-        assert!(nanoseconds > null && nanoseconds < 200.0 * null, "{call}: {nanoseconds} ns, a null call {null} ns");
+        assert!(nanoseconds > null && nanoseconds < 200.0 * null, "{call:?}: {nanoseconds} ns, a null call {null} ns");
         let note = &reading.notes[0];
         let pages = MIB / kelvin_sys::mapping::page_bytes() as u64;
         assert!(note.starts_with(&format!("before: {pages} of {pages} pages in memory")), "{note}");
-        assert!(note.contains("calls a second, ") && note.contains("no bytes") == (call == "lseek"), "{note}");
+        assert!(note.contains("calls a second, ") && note.contains("no bytes") == (call == ByteCall::Lseek), "{note}");
     }
 }
 
 #[test]
 fn an_unknown_call_fails_with_a_reason() {
-    let case = Case::new().with_word("call", "mmap").with("file_bytes", MIB);
-    let attempt = common::run_probe("file.byte_calls", &case, SLICE);
-    assert!(matches!(&attempt, Attempt::Failed(reason) if reason.contains("no call for the case")), "{attempt:?}");
+    let case = Case::new().at(Point::new(ByteCall::AXIS, "ioctl")).with(FILE_BYTES, MIB);
+    let attempt = common::run_probe(&BYTE_CALLS.id, &case, SLICE);
+    assert!(matches!(&attempt, Attempt::Failed(reason) if reason.contains("nothing to measure for")), "{attempt:?}");
 }
 
-/// The ways of reading, as cases name them.
-const WAYS: [&str; 13] = [
-    "read",
-    "pread",
-    "readv",
-    "fread",
-    "bufreader",
-    "mmap",
-    "mmap-populate",
-    "io_uring-1",
-    "io_uring-8",
-    "io_uring-64",
-    "io_uring-fixed-1",
-    "io_uring-fixed-8",
-    "io_uring-fixed-64",
-];
-
 /// The nanoseconds of a request by one way; `None` where that way is not to be had, which only a ring may be.
-fn request(directories: &Directories, way: &'static str, block: u64) -> Option<f64> {
-    let case = Case::new().with_word("engine", way).with("block", block);
-    match common::run_probe_at(directories, "file.engines", &case, SLICE) {
+fn request(directories: &Directories, way: ReadEngine, block: u64) -> Option<f64> {
+    let case = Case::new().at(way).with(BLOCK, block);
+    let is_ring = way >= ReadEngine::Uring1;
+    match common::run_probe_at(directories, &ENGINES.id, &case, SLICE) {
         Attempt::Measured(readings) => {
             let note = readings[0].notes.join("; ");
             assert!(note.contains("pages in memory") && note.contains("100 MB would take"), "{note}");
-            assert_eq!(note.contains("requests under way"), way.starts_with("io_uring"), "{way}: {note}");
+            assert_eq!(note.contains("requests under way"), is_ring, "{way:?}: {note}");
             Some(common::median(&readings[0]))
         }
         Attempt::Skipped(reason) => {
-            assert!(way.starts_with("io_uring") && reason.0.contains("io_uring"), "{way}: {reason}");
+            assert!(is_ring && reason.0.contains("io_uring"), "{way:?}: {reason}");
             None
         }
         Attempt::Failed(reason) => panic!("{case}: {reason}"),
@@ -85,11 +73,11 @@ fn request(directories: &Directories, way: &'static str, block: u64) -> Option<f
 fn every_way_reads_and_more_bytes_take_longer() {
     let disk = common::on_disk();
     let directories = Directories::scratch(disk.path());
-    for way in WAYS {
+    for &way in ReadEngine::ALL {
         let Some(small) = request(&directories, way, 100) else { continue };
-        let Some(large) = request(&directories, way, MIB) else { panic!("{way} is to be had at one size only") };
+        let Some(large) = request(&directories, way, MIB) else { panic!("{way:?} is to be had at one size only") };
         // A mebibyte takes 20 us at 50 GB/s; 100 bytes by any call of any way are far below that.
-        assert!(small > 1.0 && large > 3.0 * small && large < 1e9, "{way}: {small} ns and {large} ns");
+        assert!(small > 1.0 && large > 3.0 * small && large < 1e9, "{way:?}: {small} ns and {large} ns");
     }
 }
 
@@ -98,26 +86,36 @@ fn a_library_answers_from_its_buffer_what_otherwise_takes_a_call_each() {
     let disk = common::on_disk();
     let directories = Directories::scratch(disk.path());
     let nanoseconds = |way| request(&directories, way, 1).unwrap();
-    let (call, stream) = (nanoseconds("read"), nanoseconds("fread"));
+    let (call, stream) = (nanoseconds(ReadEngine::Read), nanoseconds(ReadEngine::Fread));
     assert!(stream < call, "fread {stream} ns, read {call} ns");
 }
 
 /// The four ways in which remote and local blocks are compared.
-const COMPARED: [(&str, &str); 4] =
-    [("direct", "random"), ("direct", "sequential"), ("uncached", "random"), ("uncached", "sequential")];
+const COMPARED: [(CacheState, AccessOrder); 4] = [
+    (CacheState::Direct, AccessOrder::Random),
+    (CacheState::Direct, AccessOrder::Sequential),
+    (CacheState::Uncached, AccessOrder::Random),
+    (CacheState::Uncached, AccessOrder::Sequential),
+];
+
+/// The median of a metric among readings.
+fn figure(readings: &[Reading], metric: &Metric) -> f64 {
+    common::median(readings.iter().find(|reading| reading.metric == metric.id).unwrap())
+}
 
 /// Remote and local nanoseconds of a block, the share of the way, and the notes; the reason if it was skipped.
 fn compare(
     directories: &Directories,
-    cache: &'static str,
-    order: &'static str,
+    cache: CacheState,
+    order: AccessOrder,
 ) -> Result<(f64, f64, f64, String), String> {
-    let case = Case::new().with_word("cache", cache).with_word("order", order);
-    match common::run_probe_at(directories, "file.remote", &case, SLICE) {
+    let case = Case::new().at(cache).at(order);
+    match common::run_probe_at(directories, &REMOTE.id, &case, SLICE) {
         Attempt::Measured(readings) => {
-            let figure = |id: &str| common::median(readings.iter().find(|reading| reading.metric == *id).unwrap());
+            let [remote, local, share] =
+                [&REMOTE, &REMOTE_LOCAL, &REMOTE_SHARE].map(|metric| figure(&readings, metric));
             let notes = readings.iter().flat_map(|reading| reading.notes.clone()).collect::<Vec<_>>().join("; ");
-            Ok((figure("file.remote"), figure("file.remote.local"), figure("file.remote.share"), notes))
+            Ok((remote, local, share, notes))
         }
         Attempt::Skipped(reason) => Err(reason.0),
         Attempt::Failed(reason) => panic!("{case}: {reason}"),
@@ -125,15 +123,14 @@ fn compare(
 }
 
 /// The nanoseconds of a question to one of the two directories.
-fn round_trip(directories: &Directories, place: &'static str) -> f64 {
-    let case = Case::new().with_word("place", place);
-    common::median(&common::measure_at(directories, "file.remote.round_trip", &case, SLICE)[0])
+fn round_trip(directories: &Directories, asked: AskedDirectory) -> f64 {
+    common::median(&common::measure_at(directories, &REMOTE_ROUND_TRIP.id, &Case::new().at(asked), SLICE)[0])
 }
 
 #[test]
 fn without_a_remote_directory_the_reason_says_how_to_name_one() {
     let disk = common::on_disk();
-    let reason = compare(&Directories::scratch(disk.path()), "direct", "random").unwrap_err();
+    let reason = compare(&Directories::scratch(disk.path()), CacheState::Direct, AccessOrder::Random).unwrap_err();
     assert_eq!(reason, "needs a mounted directory of another machine: name one by --remote DIR");
 }
 
@@ -154,7 +151,8 @@ fn two_directories_of_one_disk_differ_by_no_network() {
             Err(reason) => assert!(reason.contains("page cache") || reason.contains("lives in memory"), "{reason}"),
         }
     }
-    let (remote, local) = (round_trip(&directories, "remote"), round_trip(&directories, "local"));
+    let (remote, local) =
+        [AskedDirectory::Remote, AskedDirectory::Local].map(|asked| round_trip(&directories, asked)).into();
     assert!((0.05..20.0).contains(&(remote / local)), "{remote} and {local}");
 }
 
@@ -228,7 +226,8 @@ fn a_directory_that_another_program_serves_takes_longer_and_says_by_how_much() {
     let here = common::on_disk();
     let directories =
         Directories { scratch: here.path().into(), remote: Some(served.mount.path().into()), agent: None };
-    let (remote, local) = (round_trip(&directories, "remote"), round_trip(&directories, "local"));
+    let (remote, local) =
+        [AskedDirectory::Remote, AskedDirectory::Local].map(|asked| round_trip(&directories, asked)).into();
     // A question to the server wakes another program and comes back, a local one asks the kernel alone.
     assert!(remote > 2.0 * local, "{remote} and {local}");
     for (cache, order) in COMPARED {
@@ -247,26 +246,28 @@ fn a_directory_that_another_program_serves_takes_longer_and_says_by_how_much() {
 fn a_search_ends_with_a_setting_that_was_measured_again() {
     let disk = common::on_disk();
     let directories = Directories::scratch(disk.path());
-    for (cache, way) in [("cached", "pread"), ("direct", "io_uring")] {
-        let case = Case::new().with_word("cache", cache).with_word("engine", way);
-        let readings = match common::run_probe_at(&directories, "file.tune", &case, SLICE) {
+    for (cache, way) in [(CacheState::Cached, TunedEngine::Pread), (CacheState::Direct, TunedEngine::Uring)] {
+        let case = Case::new().at(cache).at(way);
+        let readings = match common::run_probe_at(&directories, &TUNE.id, &case, SLICE) {
             Attempt::Measured(readings) => readings,
             Attempt::Skipped(reason) => {
-                assert!(cache == "direct" && reason.0.contains("needs") || reason.0.contains("cannot"), "{reason}");
+                assert!(
+                    cache == CacheState::Direct && reason.0.contains("needs") || reason.0.contains("cannot"),
+                    "{reason}"
+                );
                 continue;
             }
             Attempt::Failed(reason) => panic!("{case}: {reason}"),
         };
-        let figure = |id: &str| common::median(readings.iter().find(|reading| reading.metric == *id).unwrap());
         let [rate, gain, block, threads, depth] =
-            ["file.tune", "file.tune.gain", "file.tune.block", "file.tune.threads", "file.tune.depth"].map(figure);
+            [&TUNE, &TUNE_GAIN, &TUNE_BLOCK, &TUNE_THREADS, &TUNE_DEPTH].map(|metric| figure(&readings, metric));
         let note = readings.iter().flat_map(|reading| reading.notes.clone()).collect::<Vec<_>>().join("; ");
         assert!(note.contains(&format!("blocks of {block} bytes, {threads} threads")), "{note}");
         assert!((4096.0..=4194304.0).contains(&block) && (1.0..=16.0).contains(&threads), "{note}");
-        assert!(depth == 1.0 || way == "io_uring", "{note}");
+        assert!(depth == 1.0 || way == TunedEngine::Uring, "{note}");
         // The search had the plain setting's like among its candidates: it ends with nothing far below.
         assert!(rate > 1e6 && gain > 0.4, "{rate} B/s, {gain} times the plain rate: {note}");
         let whole = note.contains("before: 16384 of 16384 pages in memory");
-        assert_eq!(whole, cache == "cached", "{note}");
+        assert_eq!(whole, cache == CacheState::Cached, "{note}");
     }
 }

@@ -1,12 +1,13 @@
 //! What it should take to read a file through an empty page cache: memory is found for what is read ahead, window by window,
 //! and the device fills one while what came before it is copied.
 
+use kelvin_catalogue::file::{AccessOrder, CacheState, DEVICE_MEAN_LATENCY, DEVICE_READ, PAGE_READ, READ_AHEAD};
 use kelvin_harness::Facts;
 use kelvin_model::{Case, Input, NoPrediction};
 
+use super::cases::pages_read;
 use super::data::KIB;
-use super::expected::{self, Expected, Way, bytes, nanoseconds_of, per_second, time};
-use super::{device, page_read, read_ahead};
+use super::expected::{self, Expected, Transfer, bytes, nanoseconds_of, per_second, time};
 
 /// Bytes of a page, where the machine does not tell.
 const PAGE: u64 = 4 * KIB;
@@ -25,8 +26,8 @@ impl Ahead {
     /// For a file of so many bytes, read by calls of so many each.
     pub(super) fn of(facts: &Facts<'_>, whole: u64, block: u64) -> Result<Self, NoPrediction> {
         let page = facts.machine().memory.page_bytes.get().copied().unwrap_or(PAGE);
-        let new = facts.measured(&page_read::METRIC, &page_read::in_order("uncached"))?;
-        let known = facts.measured(&page_read::METRIC, &page_read::in_order("cached"))?;
+        let new = facts.measured(&PAGE_READ, &pages_read(CacheState::Uncached, AccessOrder::Sequential))?;
+        let known = facts.measured(&PAGE_READ, &pages_read(CacheState::Cached, AccessOrder::Sequential))?;
         Ok(Self {
             found: found(whole.div_ceil(page), &new, &known),
             taken: taken(facts, known, whole, block)?,
@@ -58,7 +59,7 @@ fn found(pages: u64, new: &Input, known: &Input) -> Expected {
 
 /// Calls for what is in memory by then, and its copy.
 fn taken(facts: &Facts<'_>, call: Input, whole: u64, block: u64) -> Result<Expected, NoPrediction> {
-    let copied = expected::copied(facts, block, Way::Read)?;
+    let copied = expected::copied(facts, block, Transfer::Read)?;
     let calls = whole.div_ceil(block);
     Ok(Expected {
         nanoseconds: calls as f64 * call.value + nanoseconds_of(whole, copied.rate),
@@ -75,9 +76,9 @@ fn taken(facts: &Facts<'_>, call: Input, whole: u64, block: u64) -> Result<Expec
 
 /// The device's answers to one window after another: each time its latency, which the first 4 KiB are a part of.
 fn answered(facts: &Facts<'_>, whole: u64, block: u64, page: u64) -> Result<Expected, NoPrediction> {
-    let window = facts.measured(&read_ahead::METRIC, &Case::new())?;
-    let latency = facts.measured(&device::MEAN_LATENCY, &Case::new())?;
-    let rate = facts.measured(&device::READ, &Case::new())?;
+    let window = facts.measured(&READ_AHEAD, &Case::new())?;
+    let latency = facts.measured(&DEVICE_MEAN_LATENCY, &Case::new())?;
+    let rate = facts.measured(&DEVICE_READ, &Case::new())?;
     let windows = windows(whole, block, window.value as u64, page);
     let rest = whole.saturating_sub(windows * PAGE);
     Ok(Expected {
@@ -122,8 +123,8 @@ fn windows(whole: u64, block: u64, most: u64, page: u64) -> u64 {
 
 /// One block of a page or less through an empty page cache at a random place: the device's answer, memory for a page, and the copy.
 pub(super) fn anywhere(facts: &Facts<'_>, block: u64) -> Result<Expected, NoPrediction> {
-    let page = facts.measured(&page_read::METRIC, &page_read::in_no_order("uncached"))?;
-    let copied = expected::copied(facts, block, Way::Read)?;
+    let page = facts.measured(&PAGE_READ, &pages_read(CacheState::Uncached, AccessOrder::Random))?;
+    let copied = expected::copied(facts, block, Transfer::Read)?;
     let through = Expected {
         nanoseconds: page.value + copied.nanoseconds,
         formula: format!("{} + block / {} ({})", page.name, copied.input.name, copied.of),
@@ -135,25 +136,28 @@ pub(super) fn anywhere(facts: &Facts<'_>, block: u64) -> Result<Expected, NoPred
         ),
         inputs: vec![page, copied.input],
     };
-    Ok(expected::one_by_one(expected::direct(facts, block, Way::Read)?, through))
+    Ok(expected::one_by_one(expected::direct(facts, block, Transfer::Read)?, through))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kelvin_catalogue::mem::BANDWIDTH_COPY;
     use kelvin_harness::MeasuredValue;
 
     /// 300 ns of a call, 500 ns of memory for a page in order and 700 ns in none, windows of 256 KiB.
     fn measured(id: &str, case: &Case) -> Option<MeasuredValue> {
-        let value = match (id, case.word("cache"), case.word("order")) {
-            ("file.page_read", Some("cached"), Some("sequential")) => 300.0,
-            ("file.page_read", Some("uncached"), Some("sequential")) => 800.0,
-            ("file.page_read", Some("uncached"), Some("random")) => 1000.0,
-            ("file.read_ahead", ..) => 262_144.0,
-            ("mem.bandwidth.copy", ..) => 8.192e9,
-            ("file.device.read", ..) => 4.096e9,
-            ("file.device.mean_latency", ..) => 80_000.0,
-            _ => return None,
+        let known = [
+            (&READ_AHEAD, 262_144.0),
+            (&BANDWIDTH_COPY, 8.192e9),
+            (&DEVICE_READ, 4.096e9),
+            (&DEVICE_MEAN_LATENCY, 80_000.0),
+        ];
+        let value = match (CacheState::of(case), AccessOrder::of(case)) {
+            (Some(CacheState::Cached), Some(AccessOrder::Sequential)) => 300.0,
+            (Some(CacheState::Uncached), Some(AccessOrder::Sequential)) => 800.0,
+            (Some(CacheState::Uncached), Some(AccessOrder::Random)) => 1000.0,
+            _ => known.iter().find(|(metric, _)| metric.id == *id)?.1,
         };
         Some(MeasuredValue { value, half_width: 0.0 })
     }
@@ -198,6 +202,6 @@ mod tests {
         let none = |_: &str, _: &Case| None;
         let machine = crate::testing::machine();
         let reason = Ahead::of(&Facts::new(&machine, &none), 4096, 4096).err().unwrap();
-        assert!(reason.0.contains("file.page_read"), "{}", reason.0);
+        assert!(reason.0.contains(PAGE_READ.id.as_str()), "{}", reason.0);
     }
 }

@@ -1,45 +1,28 @@
 //! How many bytes a second one thread reads and writes in blocks of each size, one call a block, in order.
 //!
 //! It shows from which block on a call no longer counts. It must not be taken for what a device can do, which needs many
-//! requests under way.
+//! requests in flight.
 
+use kelvin_catalogue::file::{
+    BLOCK, BLOCKSIZE_READ, BLOCKSIZE_WRITE, CacheState, DEVICE, DEVICE_WRITE, PAGE_READ, PAGE_WRITE, READ_AHEAD,
+    SyncPolicy,
+};
+use kelvin_catalogue::mem::BANDWIDTH;
 use kelvin_file::cache::{self, State};
 use kelvin_file::{Access, Engine, How, Order, Requests, Tally};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Point, Prediction};
 
 use super::ahead::Ahead;
-use super::axes::{BLOCK, CACHE, SYNC, number, state};
 use super::cached;
-use super::data::{self, KIB, MIB};
-use super::device;
-use super::expected::{self, Way};
+use super::cases::{known, predictable, state};
+use super::data::{self, KIB, MIB, SHARED_BYTES};
+use super::expected::{self, Transfer};
 use super::proof::Counters;
 use super::writing::Overwriter;
-use super::{page_read, page_write, read_ahead};
-use crate::memory::bandwidth;
-
-/// One curve for memory and disk: samples count as found, and waiting is no disturbance.
-const fn of_both(metric: Metric) -> Metric {
-    metric.headline(Treatment::AsFound).overhead(Overhead::ClockPair).canaries(Canaries::NONE).contaminants(Tags::NONE)
-}
-
-pub(super) static READ: Metric =
-    of_both(Metric::rate("file.blocksize.read", "Bytes read per second by one thread, one pread a block, in order"))
-        .over([BLOCK, CACHE])
-        .baseline();
-pub(super) static WRITE: Metric = of_both(Metric::rate(
-    "file.blocksize.write",
-    "Bytes written over per second by one thread, one pwrite a block, in order, not flushed",
-))
-.over([BLOCK, SYNC])
-.baseline();
-
-const INPUTS: &[&str] = &[bandwidth::ID, device::ID, page_read::ID, read_ahead::ID];
-const WRITE_INPUTS: &[&str] = &[page_write::ID, bandwidth::ID, device::WRITE_ID];
 
 pub(super) static READ_PROBE: Probe = Probe {
-    id: "file.blocksize.read",
+    id: BLOCKSIZE_READ.id.as_str(),
     summary: "Reading by one thread in blocks of each size: from the page cache, through it, and past it",
     kind: Kind::Measure,
     method: Method {
@@ -72,15 +55,15 @@ pub(super) static READ_PROBE: Probe = Probe {
             "posix_fadvise(2), mincore(2), cachestat(2)",
         ],
     },
-    metrics: &[&READ],
-    inputs: INPUTS,
+    metrics: &[&BLOCKSIZE_READ],
+    inputs: &[BANDWIDTH.as_str(), DEVICE.as_str(), PAGE_READ.id.as_str(), READ_AHEAD.id.as_str()],
     cases: read_cases,
     run: read,
     predict,
 };
 
 pub(super) static WRITE_PROBE: Probe = Probe {
-    id: "file.blocksize.write",
+    id: BLOCKSIZE_WRITE.id.as_str(),
     summary: "Writing by one thread in blocks of each size: into the page cache, and past it",
     kind: Kind::Measure,
     method: Method {
@@ -107,15 +90,13 @@ pub(super) static WRITE_PROBE: Probe = Probe {
             "Documentation/admin-guide/sysctl/vm.rst on dirty_background_ratio",
         ],
     },
-    metrics: &[&WRITE],
-    inputs: WRITE_INPUTS,
+    metrics: &[&BLOCKSIZE_WRITE],
+    inputs: &[PAGE_WRITE.id.as_str(), BANDWIDTH.as_str(), DEVICE_WRITE.id.as_str()],
     cases: write_cases,
     run: write,
     predict,
 };
 
-/// Size of the file, for what is read or written again and again.
-const BYTES: u64 = 64 * MIB;
 /// Size of the file that is read whole each time: small, for each pass takes its time on the disk, but longer than what
 /// read-ahead needs to begin.
 const WHOLE: u64 = 16 * MIB;
@@ -128,39 +109,38 @@ const LARGEST: u64 = 16 * MIB;
 /// The smallest block that every device takes past the page cache.
 const PAGE: u64 = 4 * KIB;
 
-/// Blocks of each effort, between the smallest and the largest that make sense.
-fn blocks(effort: Effort, least: u64, most: u64) -> Vec<u64> {
+/// What is measured at a point in blocks of each effort, between the smallest and the largest that make sense.
+fn blocks(effort: Effort, at: impl Into<Point>, least: u64, most: u64) -> Vec<Case> {
     let mut all = match effort {
         Effort::Quick => vec![PAGE, MIB],
         Effort::Default => vec![SMALLEST, PAGE, 64 * KIB, MIB, LARGEST],
         Effort::Thorough => (SMALLEST.ilog2()..=LARGEST.ilog2()).map(|power| 1 << power).collect(),
     };
     all.retain(|&block| (least..=most).contains(&block));
-    all
+    let at = at.into();
+    all.into_iter().map(|block| Case::new().with(BLOCK, block).at(at)).collect()
 }
 
 fn read_cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let of = |word, least, most| {
-        let case = move |block| Case::new().with(BLOCK, block).with_word(&CACHE.name, word);
-        blocks(effort, least, most).into_iter().map(case)
-    };
     // An uncached pass takes long, and beyond a mebibyte nothing changes.
     let most = if effort == Effort::Thorough { LARGEST } else { MIB };
-    of("cached", SMALLEST, LARGEST).chain(of("uncached", PAGE, most)).chain(of("direct", PAGE, LARGEST)).collect()
+    [
+        blocks(effort, CacheState::Cached, SMALLEST, LARGEST),
+        blocks(effort, CacheState::Uncached, PAGE, most),
+        blocks(effort, CacheState::Direct, PAGE, LARGEST),
+    ]
+    .concat()
 }
 
 fn write_cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let of = |word, least, most| {
-        let case = move |block| Case::new().with(BLOCK, block).with_word(&SYNC.name, word);
-        blocks(effort, least, most).into_iter().map(case)
-    };
     // Three blocks of more than 4 MiB are more than a round shall write, and every size more than a run shall.
-    let few = |case: &Case| case.integer(&BLOCK.name).is_some_and(|block| block.ilog2().is_multiple_of(2));
-    of("buffered", SMALLEST, LARGEST).chain(of("direct", PAGE, 4 * MIB).filter(few)).collect()
+    let mut direct = blocks(effort, SyncPolicy::Direct, PAGE, 4 * MIB);
+    direct.retain(|case| BLOCK.of(case).is_some_and(|block| block.ilog2().is_multiple_of(2)));
+    [blocks(effort, SyncPolicy::Buffered, SMALLEST, LARGEST), direct].concat()
 }
 
 fn read(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let block = number(case, &BLOCK)?;
+    let block = known(BLOCK.of(case), case)?;
     match state(case)? {
         State::Uncached => read_uncached(bench, block),
         state => read_again(bench, block, state),
@@ -171,7 +151,7 @@ const ORDER: Order = Order::Sequential;
 
 /// Reads blocks on and on, from memory or past it.
 fn read_again(bench: &mut Bench<'_>, block: u64, state: State) -> Result<(), Stop> {
-    let target = data::file(bench, BYTES)?;
+    let target = data::file(bench, SHARED_BYTES)?;
     if state == State::Direct {
         data::can_be_direct(&target, block)?;
     }
@@ -179,9 +159,9 @@ fn read_again(bench: &mut Bench<'_>, block: u64, state: State) -> Result<(), Sto
     bench.note(format!("before, {found}"));
     let how = How { access: state.access(), block: block as usize, order: ORDER };
     let mut reader = Engine::Pread.open(&target, how).map_err(data::stopped)?;
-    let mut requests = Requests::new(0..BYTES, block as usize, ORDER).endless();
+    let mut requests = Requests::new(0..SHARED_BYTES, block as usize, ORDER).endless();
     let (mut tally, counters) = (Tally::default(), Counters::look(&target));
-    bench.time_work(&READ, block as f64, |iterations| {
+    bench.time_work(&BLOCKSIZE_READ, block as f64, |iterations| {
         requests.allow(iterations);
         reader.read(&mut requests, &mut tally).map_err(data::stopped)
     })?;
@@ -200,7 +180,7 @@ fn read_uncached(bench: &mut Bench<'_>, block: u64) -> Result<(), Stop> {
     let how = How { access: Access::Buffered, block: block as usize, order: ORDER };
     let (mut tally, counters) = (Tally::default(), Counters::look(&target));
     bench.note(format!("each pass of {} begins after no page is left in memory", expected::bytes(WHOLE)));
-    bench.time_each_work([&READ], WHOLE as f64, |clock| {
+    bench.time_each_work([&BLOCKSIZE_READ], WHOLE as f64, |clock| {
         cache::bring(&target, State::Uncached).map_err(data::stopped)?;
         let mut reader = Engine::Pread.open(&target, how).map_err(data::stopped)?;
         let mut requests = Requests::new(0..WHOLE, block as usize, ORDER);
@@ -213,22 +193,21 @@ fn read_uncached(bench: &mut Bench<'_>, block: u64) -> Result<(), Stop> {
 }
 
 fn write(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let block = number(case, &BLOCK)?;
-    match case.word(&SYNC.name) {
-        Some("buffered") => write_buffered(bench, block),
-        Some("direct") => write_direct(bench, block),
-        other => Err(Stop::fail(format!("the case has sync {other:?}; buffered and direct are known"))),
+    let block = known(BLOCK.of(case), case)?;
+    match known(SyncPolicy::of(case), case)? {
+        SyncPolicy::Buffered => write_buffered(bench, block),
+        SyncPolicy::Direct => write_direct(bench, block),
     }
 }
 
 /// Writes over a file that is in memory.
 fn write_buffered(bench: &mut Bench<'_>, block: u64) -> Result<(), Stop> {
-    let target = data::afloat(bench, BYTES)?;
+    let target = data::afloat(bench, SHARED_BYTES)?;
     let found = cache::bring(&target, State::Cached).map_err(data::stopped)?;
     bench.note(format!("before, {found}"));
     let mut writer = Overwriter::open(&target, Access::Buffered, block as usize, bench.seed())?;
-    let mut requests = Requests::new(0..BYTES, block as usize, ORDER).endless();
-    bench.time_work(&WRITE, block as f64, |iterations| {
+    let mut requests = Requests::new(0..SHARED_BYTES, block as usize, ORDER).endless();
+    bench.time_work(&BLOCKSIZE_WRITE, block as f64, |iterations| {
         requests.allow(iterations);
         requests.by_ref().try_for_each(|request| writer.write(request))
     })?;
@@ -238,13 +217,13 @@ fn write_buffered(bench: &mut Bench<'_>, block: u64) -> Result<(), Stop> {
 
 /// Writes over a part of a file past the page cache.
 fn write_direct(bench: &mut Bench<'_>, block: u64) -> Result<(), Stop> {
-    let target = data::scrap(bench, BYTES)?;
+    let target = data::scrap(bench, SHARED_BYTES)?;
     data::can_be_direct(&target, block)?;
     bench.may_write(MOST_WRITTEN.max(FEWEST_BLOCKS * block))?;
     let mut writer = Overwriter::open(&target, Access::Direct, block as usize, bench.seed())?;
     let (clock, counters) = (bench.clock(), Counters::look(&target));
     let (mut blocks, mut spent) = (0, 0.0);
-    for request in Requests::new(0..BYTES, block as usize, ORDER).endless() {
+    for request in Requests::new(0..SHARED_BYTES, block as usize, ORDER).endless() {
         let enough = spent >= bench.slice() || (blocks + 1) * block > MOST_WRITTEN;
         if blocks >= FEWEST_BLOCKS && enough {
             break;
@@ -257,61 +236,66 @@ fn write_direct(bench: &mut Bench<'_>, block: u64) -> Result<(), Stop> {
     }
     let written = blocks * block;
     bench.note(counters.have_written(written)?);
-    bench.record(&WRITE, vec![written as f64 * 1e9 / spent]);
+    bench.record(&BLOCKSIZE_WRITE, vec![written as f64 * 1e9 / spent]);
     Ok(())
 }
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let block = case.integer(&BLOCK.name).ok_or_else(|| NoPrediction::because("the case does not name a block"))?;
-    match (case.word(&CACHE.name), case.word(&SYNC.name)) {
-        (Some("cached"), _) => Ok(expected::cached(facts, block)?.into_rate(block)),
-        (Some("uncached"), _) => Ok(Ahead::of(facts, WHOLE, block)?.whole().into_rate_of(WHOLE, "file")),
-        (Some("direct"), _) => Ok(expected::direct(facts, block, Way::Read)?.into_rate(block)),
-        (_, Some("buffered")) => Ok(expected::overwritten(facts, block)?.into_rate(block)),
-        (_, Some("direct")) => Ok(expected::direct(facts, block, Way::Write)?.into_rate(block)),
-        _ => Err(NoPrediction::because(format!("there is no formula for the case {case}"))),
-    }
+    let block = predictable(BLOCK.of(case), case)?;
+    let of_block = match CacheState::of(case) {
+        Some(CacheState::Cached) => expected::cached(facts, block)?,
+        Some(CacheState::Uncached) => return Ok(Ahead::of(facts, WHOLE, block)?.whole().into_rate_of(WHOLE, "file")),
+        Some(CacheState::Direct) => expected::direct(facts, block, Transfer::Read)?,
+        None => match predictable(SyncPolicy::of(case), case)? {
+            SyncPolicy::Buffered => expected::overwritten(facts, block)?,
+            SyncPolicy::Direct => expected::direct(facts, block, Transfer::Write)?,
+        },
+    };
+    Ok(of_block.into_rate(block))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{facts_about, machine};
+    use kelvin_catalogue::file::{DEVICE_ACCEPT, DEVICE_MEAN_LATENCY, DEVICE_READ};
+    use kelvin_catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ};
 
     fn predicted(case: &Case, known: &[(&str, Option<f64>)]) -> Result<Prediction, NoPrediction> {
-        facts_about(known, |facts| predict(facts, &READ, case))
+        facts_about(known, |facts| predict(facts, &BLOCKSIZE_READ, case))
     }
 
-    fn of(block: u64, axis: &'static str, word: &'static str) -> Case {
-        Case::new().with("block", block).with_word(axis, word)
+    fn of(block: u64, at: impl Into<Point>) -> Case {
+        Case::new().with(BLOCK, block).at(at)
     }
 
     const KNOWN: [(&str, Option<f64>); 8] = [
-        ("file.page_write", Some(900.0)),
-        ("file.page_read", Some(100.0)),
-        ("mem.bandwidth.copy", Some(20e9)),
-        ("file.device.read", Some(500e6)),
-        ("file.device.mean_latency", Some(80_000.0)),
-        ("file.device.write", Some(250e6)),
-        ("file.device.accept", Some(40_000.0)),
-        ("mem.bandwidth.read", None),
+        (PAGE_WRITE.id.as_str(), Some(900.0)),
+        (PAGE_READ.id.as_str(), Some(100.0)),
+        (BANDWIDTH_COPY.id.as_str(), Some(20e9)),
+        (DEVICE_READ.id.as_str(), Some(500e6)),
+        (DEVICE_MEAN_LATENCY.id.as_str(), Some(80_000.0)),
+        (DEVICE_WRITE.id.as_str(), Some(250e6)),
+        (DEVICE_ACCEPT.id.as_str(), Some(40_000.0)),
+        (BANDWIDTH_READ.id.as_str(), None),
     ];
 
     #[test]
     fn rates_are_those_worked_out_by_hand() {
-        let rate = |block, axis, word| predicted(&of(block, axis, word), &KNOWN).unwrap().value;
+        let read = |block, cache: CacheState| predicted(&of(block, cache), &KNOWN).unwrap().value;
+        let written = |block, sync: SyncPolicy| predicted(&of(block, sync), &KNOWN).unwrap().value;
         // No cache is known: half of the copy, 10 bytes a nanosecond, and 100 ns of call.
-        assert!((rate(1000, "cache", "cached") - 5e9).abs() < 1.0);
+        assert!((read(1000, CacheState::Cached) - 5e9).abs() < 1.0);
         // 900 ns of a call with a page, the same with two: no page costs more.
-        assert!((rate(1000, "sync", "buffered") - 1e9).abs() < 1.0);
+        assert!((written(1000, SyncPolicy::Buffered) - 1e9).abs() < 1.0);
         // 80 us, and 40 KB less 4 KiB at half a byte a nanosecond.
-        assert!((rate(44_096, "cache", "direct") - 44_096e9 / 160_000.0).abs() < 1.0);
-        assert!((rate(44_096, "sync", "direct") - 44_096e9 / 200_000.0).abs() < 1.0);
+        assert!((read(44_096, CacheState::Direct) - 44_096e9 / 160_000.0).abs() < 1.0);
+        assert!((written(44_096, SyncPolicy::Direct) - 44_096e9 / 200_000.0).abs() < 1.0);
     }
 
     #[test]
     fn a_derivation_names_every_step() {
-        let prediction = predicted(&of(4096, "cache", "cached"), &KNOWN).unwrap();
+        let prediction = predicted(&of(4096, CacheState::Cached), &KNOWN).unwrap();
         assert_eq!(
             prediction.derivation,
             "4 KiB block: 100 ns call with a page found + 4 KiB / 10.00 GB/s copy = 510 ns, so 8.04 GB/s"
@@ -322,16 +306,15 @@ mod tests {
 
     #[test]
     fn direct_blocks_are_whole_pages_and_writes_stay_small() {
-        let words = |cases: Vec<Case>, axis, word| -> Vec<u64> {
-            let of = cases.iter().filter(|case| case.word(axis) == Some(word));
-            of.filter_map(|case| case.integer("block")).collect()
+        let blocks = |cases: Vec<Case>, at: Point| -> Vec<u64> {
+            cases.iter().filter(|case| at.is_of(case)).filter_map(|case| BLOCK.of(case)).collect()
         };
-        let reads = |effort, word| words(read_cases(&machine(), effort), "cache", word);
-        assert_eq!(reads(Effort::Quick, "direct"), [PAGE, MIB]);
-        assert_eq!(reads(Effort::Default, "direct"), [PAGE, 64 * KIB, MIB, 16 * MIB]);
-        assert_eq!(reads(Effort::Default, "uncached"), [PAGE, 64 * KIB, MIB]);
-        assert_eq!(reads(Effort::Thorough, "cached").len(), 16);
-        let writes = words(write_cases(&machine(), Effort::Thorough), "sync", "direct");
+        let reads = |effort, cache: CacheState| blocks(read_cases(&machine(), effort), cache.point());
+        assert_eq!(reads(Effort::Quick, CacheState::Direct), [PAGE, MIB]);
+        assert_eq!(reads(Effort::Default, CacheState::Direct), [PAGE, 64 * KIB, MIB, 16 * MIB]);
+        assert_eq!(reads(Effort::Default, CacheState::Uncached), [PAGE, 64 * KIB, MIB]);
+        assert_eq!(reads(Effort::Thorough, CacheState::Cached).len(), 16);
+        let writes = blocks(write_cases(&machine(), Effort::Thorough), SyncPolicy::Direct.point());
         assert!(writes.iter().all(|block| FEWEST_BLOCKS * block <= MOST_WRITTEN), "{writes:?}");
         assert_eq!(writes.len(), 6);
     }

@@ -7,37 +7,22 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::fd::AsFd;
 
+use kelvin_catalogue::file::{BYTE_CALLS, ByteCall, FILE_BYTES};
 use kelvin_file::{Access, Target};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{
-    Axis, AxisScale, Basis, Canaries, Canary, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Unit,
-};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::calls;
 
-use super::axes::number;
 use super::cached::Cached;
-use super::data;
+use super::cases::{known, predictable};
+use super::data::{self, MIB};
 use crate::memory::{allowance, published as hierarchy};
 use crate::os::syscall_null;
 use crate::os::syscall_work::{NANOSECONDS_AN_INSTRUCTION, SHORT_WAY_INSTRUCTIONS};
 use crate::predict::Predicting;
 
-/// Id of the probe and of its metric.
-pub(crate) const ID: &str = "file.byte_calls";
-
-const CALL: Axis = Axis::new("call", "system call", AxisScale::Category);
-const FILE: Axis = Axis::new("file_bytes", "size of the file", AxisScale::Bytes);
-
-/// Guarded by the way into the kernel as well, which is most of each call.
-pub(crate) static METRIC: Metric =
-    Metric::duration(ID, "One system call on a cached file that reads one byte, or goes to another")
-        .over([CALL, FILE])
-        .overhead(Overhead::ClockPairAndLoop)
-        .canaries(Canaries::of(&[Canary::Chain, Canary::Block, Canary::Kernel]))
-        .baseline();
-
 pub(crate) static PROBE: Probe = Probe {
-    id: ID,
+    id: BYTE_CALLS.id.as_str(),
     summary: "One-byte requests on a cached file by read, pread and lseek, and what the size of the file changes",
     kind: Kind::Measure,
     method: Method {
@@ -69,14 +54,13 @@ pub(crate) static PROBE: Probe = Probe {
             "Linux mm/filemap.c: filemap_read; fs/read_write.c: ksys_read, ksys_lseek",
         ],
     },
-    metrics: &[&METRIC],
+    metrics: &[&BYTE_CALLS],
     inputs: &[syscall_null::ID],
     cases,
     run,
     predict,
 };
 
-const MIB: u64 = 1 << 20;
 /// The smallest file: in the second-level cache of most processors.
 const SMALL: u64 = MIB;
 /// A file beyond the last-level cache of most.
@@ -86,72 +70,53 @@ const SIZES: [u64; 5] = [SMALL, 4 * MIB, 16 * MIB, LARGE, 256 * MIB];
 /// Calls of the trial.
 const TRIAL: u64 = 1 << 13;
 
-/// A call, by its word in the case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Call {
-    Read,
-    Pread,
-    Lseek,
-    PreadAnywhere,
-}
-
-impl Call {
-    const ALL: [Self; 4] = [Self::Read, Self::Pread, Self::Lseek, Self::PreadAnywhere];
-
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Pread => "pread",
-            Self::Lseek => "lseek",
-            Self::PreadAnywhere => "pread_anywhere",
-        }
-    }
-
-    fn of(case: &Case) -> Option<Self> {
-        Self::ALL.into_iter().find(|call| case.word(&CALL.name) == Some(call.word()))
-    }
-
-    fn at(self, bytes: u64) -> Case {
-        Case::new().with_word(CALL.name.as_str(), self.word()).with(FILE, bytes)
-    }
-}
-
 /// The case of a read of the next byte, whose value stands for the cost of a call in other predictions.
 pub(super) fn next_byte() -> Case {
-    Call::Read.at(SMALL)
+    case(ByteCall::Read, SMALL)
+}
+
+fn case(call: ByteCall, bytes: u64) -> Case {
+    Case::new().at(call).with(FILE_BYTES, bytes)
+}
+
+/// The largest file that is brought into memory: an eighth of what is free there.
+fn largest(machine: &Machine) -> u64 {
+    let available = machine.memory.available_bytes.get().copied().unwrap_or(u64::MAX);
+    let limit = machine.limits.memory_bytes.get().copied().flatten().unwrap_or(u64::MAX);
+    (available.min(limit) / 8).max(MIB)
 }
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let most = data::usual_bytes(machine, Effort::Thorough);
+    let most = largest(machine);
     let fitting = |sizes: &[u64]| sizes.iter().copied().filter(|&bytes| bytes <= most).collect::<Vec<u64>>();
-    let sizes = |call: Call| match (effort, call) {
-        (Effort::Quick, Call::PreadAnywhere) => Vec::new(),
+    let sizes = |call: ByteCall| match (effort, call) {
+        (Effort::Quick, ByteCall::PreadAnywhere) => Vec::new(),
         (Effort::Quick, _) => vec![SMALL],
-        (Effort::Default, Call::Lseek | Call::Pread) => vec![SMALL],
-        (Effort::Default, Call::Read | Call::PreadAnywhere) => fitting(&[SMALL, LARGE]),
+        (Effort::Default, ByteCall::Lseek | ByteCall::Pread) => vec![SMALL],
+        (Effort::Default, ByteCall::Read | ByteCall::PreadAnywhere) => fitting(&[SMALL, LARGE]),
         (Effort::Thorough, _) => fitting(&SIZES),
     };
-    Call::ALL.into_iter().flat_map(|call| sizes(call).into_iter().map(move |bytes| call.at(bytes))).collect()
+    ByteCall::ALL.iter().flat_map(|&call| sizes(call).into_iter().map(move |bytes| case(call, bytes))).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let call = Call::of(case).ok_or_else(|| Stop::fail(format!("there is no call for the case {case}")))?;
-    let cached = Cached::open(bench, number(case, &FILE)?)?;
+    let call = known(ByteCall::of(case), case)?;
+    let cached = Cached::open(bench, known(FILE_BYTES.of(case), case)?)?;
     let mut caller = Caller::new(cached.target(), call, bench.seed())?;
     let clock = bench.clock();
     let begun = clock.start();
     caller.call(TRIAL)?;
     let nanoseconds = bench.nanoseconds(clock.stop().wrapping_sub(begun)) / TRIAL as f64;
     bench.note(format!("{}; {}", cached.proof(), rates(call, nanoseconds)));
-    bench.time(&METRIC, |calls| Ok(caller.call(calls)?))?;
+    bench.time(&BYTE_CALLS, |calls| Ok(caller.call(calls)?))?;
     cached.check()
 }
 
 /// What so many nanoseconds a call come to.
-fn rates(call: Call, nanoseconds: f64) -> String {
+fn rates(call: ByteCall, nanoseconds: f64) -> String {
     let calls = 1e9 / nanoseconds;
     let bytes = match call {
-        Call::Lseek => "no bytes".into(),
+        ByteCall::Lseek => "no bytes".into(),
         _ => format!("{:.2} MiB/s", calls / MIB as f64),
     };
     format!("in a trial {calls:.0} calls a second, {bytes}")
@@ -160,14 +125,14 @@ fn rates(call: Call, nanoseconds: f64) -> String {
 /// A file, and where the next call goes.
 struct Caller {
     file: File,
-    call: Call,
+    call: ByteCall,
     bytes: u64,
     position: u64,
     random: u64,
 }
 
 impl Caller {
-    fn new(target: &Target, call: Call, seed: u64) -> Result<Self, Stop> {
+    fn new(target: &Target, call: ByteCall, seed: u64) -> Result<Self, Stop> {
         let bytes = target.bytes();
         if bytes == 0 || bytes > 1 << 32 {
             return Err(Stop::fail(format!("a file of {bytes} bytes is not between 1 byte and 4 GiB")));
@@ -179,7 +144,7 @@ impl Caller {
     /// Makes so many calls, from the beginning again at the end of the file.
     fn call(&mut self, calls: u64) -> std::io::Result<()> {
         let file = self.file.as_fd();
-        if self.call == Call::PreadAnywhere {
+        if self.call == ByteCall::PreadAnywhere {
             let (random, bytes) = (&mut self.random, self.bytes);
             return calls::reads_at(file, (0..calls).map(|_| place(random, bytes)));
         }
@@ -188,9 +153,9 @@ impl Caller {
             let run = left.min(self.bytes - self.position);
             let places = self.position..self.position + run;
             match self.call {
-                Call::Read => calls::reads(file, run)?,
-                Call::Lseek => calls::seeks(file, places)?,
-                Call::Pread | Call::PreadAnywhere => calls::reads_at(file, places)?,
+                ByteCall::Read => calls::reads(file, run)?,
+                ByteCall::Lseek => calls::seeks(file, places)?,
+                ByteCall::Pread | ByteCall::PreadAnywhere => calls::reads_at(file, places)?,
             }
             left -= run;
             self.position += run;
@@ -217,15 +182,14 @@ const OF_NULL: f64 = 0.8;
 const COUNTED: &str = "Linux mm/filemap.c and fs/read_write.c, read for the length of the way";
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let call = Call::of(case).ok_or_else(|| NoPrediction::because("no such call is known"))?;
-    let bytes = case.integer(&FILE.name).ok_or_else(|| NoPrediction::because("the case has no size of a file"))?;
+    let (call, bytes) = (predictable(ByteCall::of(case), case)?, predictable(FILE_BYTES.of(case), case)?);
     let null = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
     let instructions = match call {
-        Call::Lseek => SHORT_WAY_INSTRUCTIONS,
+        ByteCall::Lseek => SHORT_WAY_INSTRUCTIONS,
         _ => SHORT_WAY_INSTRUCTIONS + PAGE_CACHE_INSTRUCTIONS,
     };
     let work = instructions * NANOSECONDS_AN_INSTRUCTION;
-    let far = call == Call::PreadAnywhere && bytes > allowance::last_level(facts.machine());
+    let far = call == ByteCall::PreadAnywhere && bytes > allowance::last_level(facts.machine());
     let ([least, most], source) = hierarchy::main_memory(facts.machine());
     let (wait, longest) = if far { ((least * most).sqrt(), most) } else { (0.0, 0.0) };
     let value = null.value + work + wait;
@@ -254,21 +218,21 @@ mod tests {
     #[test]
     fn a_call_is_the_null_call_and_what_it_does() {
         facts_about(&[(syscall_null::ID, Some(60.0))], |facts| {
-            let value = |call: Call, bytes| predict(facts, &METRIC, &call.at(bytes)).unwrap();
+            let value = |call: ByteCall, bytes| predict(facts, &BYTE_CALLS, &case(call, bytes)).unwrap();
             // 150 and 450 instructions at six a nanosecond.
-            assert!((value(Call::Lseek, SMALL).value - 85.0).abs() < 1e-9);
-            assert!((value(Call::Read, SMALL).value - 135.0).abs() < 1e-9);
-            assert!((value(Call::Pread, LARGE).value - 135.0).abs() < 1e-9);
-            assert_eq!((value(Call::Pread, SMALL).low, value(Call::Pread, SMALL).high), (48.0, 255.0));
+            assert!((value(ByteCall::Lseek, SMALL).value - 85.0).abs() < 1e-9);
+            assert!((value(ByteCall::Read, SMALL).value - 135.0).abs() < 1e-9);
+            assert!((value(ByteCall::Pread, LARGE).value - 135.0).abs() < 1e-9);
+            assert_eq!((value(ByteCall::Pread, SMALL).low, value(ByteCall::Pread, SMALL).high), (48.0, 255.0));
         });
-        facts_about(&[], |facts| assert!(predict(facts, &METRIC, &next_byte()).is_err()));
+        facts_about(&[], |facts| assert!(predict(facts, &BYTE_CALLS, &next_byte()).is_err()));
     }
 
     #[test]
     fn a_byte_anywhere_waits_for_memory_where_no_cache_holds_the_file() {
         facts_about(&[(syscall_null::ID, Some(60.0))], |facts| {
             // A machine that states no caches is taken to have a last level of 64 MiB.
-            let value = |bytes| predict(facts, &METRIC, &Call::PreadAnywhere.at(bytes)).unwrap();
+            let value = |bytes| predict(facts, &BYTE_CALLS, &case(ByteCall::PreadAnywhere, bytes)).unwrap();
             assert!((value(LARGE).value - 135.0).abs() < 1e-9);
             let far = value(256 * MIB);
             assert!(far.value > 135.0 + 50.0 && far.derivation.matches('+').count() == 2, "{}", far.derivation);
@@ -282,7 +246,7 @@ mod tests {
         assert_eq!(cases(&machine, Effort::Default).len(), 6);
         assert_eq!(cases(&machine, Effort::Thorough).len(), 20);
         machine.memory.available_bytes = Fact::known(256 * MIB, "a test");
-        let largest = cases(&machine, Effort::Thorough).iter().filter_map(|case| case.integer(&FILE.name)).max();
+        let largest = cases(&machine, Effort::Thorough).iter().filter_map(|case| FILE_BYTES.of(case)).max();
         assert_eq!(largest, Some(16 * MIB));
     }
 

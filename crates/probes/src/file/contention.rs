@@ -5,27 +5,20 @@
 
 use std::sync::Barrier;
 
+use kelvin_catalogue::file::{CONTENTION, DEVICE, FileSharing, THREAD_COUNT};
 use kelvin_file::{Access, Engine, How, Order, Requests, Tally, Target, job};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::cpu;
 
-use super::axes::{FILES, THREADS, number};
-use super::data::{self, MIB};
-use super::device::{self, of_disk};
-use super::expected::{self, Way};
+use super::cases::{known, predictable};
+use super::data::{self, MIB, SHARED_BYTES};
+use super::expected::{self, Transfer};
 use super::proof::Counters;
 
-pub(super) static METRIC: Metric = of_disk(Metric::duration(
-    "file.contention",
-    "One read of 1 MiB past the page cache, with as many threads reading, the mean over threads and round",
-))
-.over([THREADS, FILES])
-.baseline();
-
 pub(super) static PROBE: Probe = Probe {
-    id: "file.contention",
+    id: CONTENTION.id.as_str(),
     summary: "Reads of 1 MiB past the page cache by 1 to 16 threads, each in a file of its own or all in one",
     kind: Kind::Measure,
     method: Method {
@@ -50,8 +43,8 @@ pub(super) static PROBE: Probe = Probe {
             "fio --numjobs, which measures the same",
         ],
     },
-    metrics: &[&METRIC],
-    inputs: &[device::ID],
+    metrics: &[&CONTENTION],
+    inputs: &[DEVICE.as_str()],
     cases,
     run,
     predict,
@@ -60,8 +53,6 @@ pub(super) static PROBE: Probe = Probe {
 const BLOCK: u64 = MIB;
 /// A file of each thread's own: small, for there are many.
 const OWN: u64 = 16 * MIB;
-/// The file that all share: the one that others read too.
-const SHARED: u64 = 64 * MIB;
 /// Nanoseconds of a round at least: a few reads of each of many threads.
 const LEAST: f64 = 60e6;
 
@@ -71,19 +62,17 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
         Effort::Default => (&[1, 2, 4, 8, 16], &[4, 16]),
         Effort::Thorough => (&[1, 2, 3, 4, 6, 8, 12, 16], &[1, 2, 3, 4, 6, 8, 12, 16]),
     };
-    let of = |threads: &[u64], files: &'static str| -> Vec<Case> {
-        let case = |&threads: &u64| Case::new().with(THREADS, threads).with_word(&FILES.name, files);
-        threads.iter().map(case).collect()
+    let of = |threads: &[u64], files: FileSharing| -> Vec<Case> {
+        threads.iter().map(|&threads| Case::new().with(THREAD_COUNT, threads).at(files)).collect()
     };
-    [of(own, "own"), of(shared, "shared")].concat()
+    [of(own, FileSharing::Own), of(shared, FileSharing::Shared)].concat()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let threads = number(case, &THREADS)?;
-    let parts = match case.word(&FILES.name) {
-        Some("own") => (0..threads).map(|thread| own(bench, thread)).collect::<Result<Vec<Part>, Stop>>()?,
-        Some("shared") => shared(data::file(bench, SHARED)?, threads),
-        other => return Err(Stop::fail(format!("the case has files {other:?}; own and shared are known"))),
+    let threads = known(THREAD_COUNT.of(case), case)?;
+    let parts = match known(FileSharing::of(case), case)? {
+        FileSharing::Own => (0..threads).map(|thread| own(bench, thread)).collect::<Result<Vec<Part>, Stop>>()?,
+        FileSharing::Shared => shared(data::file(bench, SHARED_BYTES)?, threads),
     };
     for part in &parts {
         data::can_be_direct(&part.target, BLOCK)?;
@@ -96,7 +85,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     bench.note(counters.have_read(bytes)?);
     let rates: Vec<f64> = all.iter().map(|(tally, time)| tally.bytes as f64 / (*time).max(1) as f64).collect();
     bench.note(format!("fairness among {threads} threads, by Jain's index: {:.3}", job::fairness(&rates)));
-    bench.record(&METRIC, vec![mean_time(&all)]);
+    bench.record(&CONTENTION, vec![mean_time(&all)]);
     Ok(())
 }
 
@@ -152,9 +141,9 @@ fn member(part: &Part, nanoseconds: u64, line: &Barrier) -> Result<(Tally, u64),
 }
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let threads = case.integer(&THREADS.name).ok_or_else(|| NoPrediction::because("the case does not name threads"))?;
-    let alone = expected::direct(facts, BLOCK, Way::Read)?;
-    let shared = expected::times(threads, expected::streamed(facts, BLOCK, Way::Read)?);
+    let threads = predictable(THREAD_COUNT.of(case), case)?;
+    let alone = expected::direct(facts, BLOCK, Transfer::Read)?;
+    let shared = expected::times(threads, expected::streamed(facts, BLOCK, Transfer::Read)?);
     Ok(expected::slower(alone, shared).into_time())
 }
 
@@ -162,12 +151,13 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
 mod tests {
     use super::*;
     use crate::testing::facts_about;
+    use kelvin_catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ};
 
     #[test]
     fn a_device_is_shared_in_equal_parts() {
-        let known = [("file.device.read", Some(1048.576e6)), ("file.device.mean_latency", Some(500_000.0))];
+        let known = [(DEVICE_READ.id.as_str(), Some(1048.576e6)), (DEVICE_MEAN_LATENCY.id.as_str(), Some(500_000.0))];
         facts_about(&known, |facts| {
-            let time = |threads| predict(facts, &METRIC, &Case::new().with("threads", threads)).unwrap().value;
+            let time = |threads| predict(facts, &CONTENTION, &Case::new().with(THREAD_COUNT, threads)).unwrap().value;
             // A millisecond for a mebibyte; alone, half of one more, less what 4 KiB take.
             assert!((time(1) - 1_496_093.75).abs() < 1e-6);
             assert_eq!((time(2), time(16)), (2e6, 16e6));

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use kelvin_file::cache::State;
 use kelvin_file::job::{self, Division, Job, Until};
 use kelvin_file::{Access, Engine, How, Order, Target, noise};
-use kelvin_harness::{Bench, Effort, Stop};
-use kelvin_model::Machine;
+use kelvin_harness::{Bench, Stop};
 use kelvin_sys::fs::{kind, room};
 use kelvin_sys::mapping::{page_bytes, unwritten_pages};
 
@@ -26,25 +25,10 @@ const AFLOAT_SEED: u64 = 3;
 const SEVERAL_SEED: u64 = 1000;
 pub(super) const KIB: u64 = 1 << 10;
 pub(super) const MIB: u64 = 1 << 20;
+/// Size of the file that most measures share, in bytes: more than most caches of processors hold, and little to write.
+pub(super) const SHARED_BYTES: u64 = 64 * MIB;
 /// Free room that the scratch directory must have, as a multiple of a file that is to be written.
 const ROOM: u64 = 2;
-/// Part of the available memory that a file may take in the page cache.
-const PART: u64 = 8;
-
-/// Size of the file, in bytes: more than most caches of processors hold, little to write, and no more than an eighth of
-/// the memory that is free.
-#[allow(dead_code, reason = "for measures whose cases say the size of the file")]
-pub(super) fn usual_bytes(machine: &Machine, effort: Effort) -> u64 {
-    let wanted = match effort {
-        Effort::Quick => 64 * MIB,
-        Effort::Default => 128 * MIB,
-        Effort::Thorough => 512 * MIB,
-    };
-    let available = machine.memory.available_bytes.get().copied().unwrap_or(u64::MAX);
-    let limit = machine.limits.memory_bytes.get().copied().flatten().unwrap_or(u64::MAX);
-    let most = available.min(limit) / PART / MIB * MIB;
-    wanted.min(most.max(MIB))
-}
 
 /// A file of so many bytes of noise, on its device, that all rounds of the run share. The first one that asks for it
 /// writes it, and reads it once past the page cache: see [`first_pass`].
@@ -90,7 +74,7 @@ pub(super) fn afloat(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
     }
     has_room(bench, bytes)?;
     bench.may_write(bytes)?;
-    noise::afloat(&path, bytes, AFLOAT_SEED).map_err(|error| cannot_write(&path, &error))?;
+    noise::afloat(&path, bytes, AFLOAT_SEED).map_err(|error| cannot("write", &path, &error))?;
     Target::find(&path).map_err(stopped)
 }
 
@@ -114,7 +98,7 @@ pub(super) fn hole(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
     let path = bench.scratch().join(format!("{HOLE}-{bytes}"));
     // Another round may be making it as well: both make the same.
     let made = std::fs::File::options().write(true).create(true).truncate(false).open(&path);
-    made.and_then(|file| file.set_len(bytes)).map_err(|error| cannot_write(&path, &error))?;
+    made.and_then(|file| file.set_len(bytes)).map_err(|error| cannot("write", &path, &error))?;
     Target::find(&path).map_err(stopped)
 }
 
@@ -140,12 +124,14 @@ fn beside(path: &Path) -> PathBuf {
 fn shared(bench: &Bench<'_>, path: &Path, bytes: u64, seed: u64) -> Result<Target, Stop> {
     has_room(bench, bytes)?;
     bench.may_write(bytes)?;
-    noise::file(path, bytes, seed).map_err(|error| cannot_write(path, &error))?;
+    noise::file(path, bytes, seed).map_err(|error| cannot("write", path, &error))?;
     Target::find(path).map_err(stopped)
 }
 
-fn cannot_write(path: &Path, error: &std::io::Error) -> Stop {
-    Stop::fail(format!("cannot write {}: {error}", path.display()))
+/// That something cannot be done to a file.
+#[cold]
+pub(super) fn cannot(doing: &str, path: &Path, error: &std::io::Error) -> Stop {
+    Stop::fail(format!("cannot {doing} {}: {error}", path.display()))
 }
 
 /// Bytes a second of one pass past the page cache; `None` where there is no way past it.
@@ -157,10 +143,10 @@ fn pass(target: &Target) -> Result<Option<f64>, Stop> {
     job::run(&job).map(|done| Some(done.rate())).map_err(stopped)
 }
 
-/// Requests under way in the way that gets most out of a device.
+/// Requests in flight in the way that gets most out of a device.
 pub(super) const WIDTH: u32 = 16;
 
-/// A way of keeping so many requests under way past the page cache.
+/// A way of keeping so many requests in flight past the page cache.
 #[derive(Debug)]
 pub(super) struct Wide {
     pub engine: Engine,
@@ -172,23 +158,28 @@ pub(super) struct Wide {
 impl Wide {
     /// One pass over a range of a file in order, past the page cache, in blocks of so many bytes.
     pub fn job(&self, target: &Target, block: usize, range: Range<u64>) -> Job {
-        Job {
-            target: target.clone(),
-            engine: self.engine,
-            block,
-            order: Order::Sequential,
-            state: State::Direct,
-            threads: self.threads,
-            division: Division::Parts,
-            range,
-            until: Until::Passes(1),
-            digest: false,
-            latencies: None,
-        }
+        Job { threads: self.threads, range, ..job(target, self.engine, block) }
     }
 }
 
-/// The way that gets most out of a device with `depth` requests under way: one thread and io_uring; where that is not to be
+/// One pass over a file in order, past the page cache, by one thread, in blocks of so many bytes.
+pub(super) fn job(target: &Target, engine: Engine, block: usize) -> Job {
+    Job {
+        target: target.clone(),
+        engine,
+        block,
+        order: Order::Sequential,
+        state: State::Direct,
+        threads: 1,
+        division: Division::Parts,
+        range: 0..target.bytes(),
+        until: Until::Passes(1),
+        digest: false,
+        latencies: None,
+    }
+}
+
+/// The way that gets most out of a device with `depth` requests in flight: one thread and io_uring; where that is not to be
 /// had, as many threads, and it is said.
 pub(super) fn wide(target: &Target, depth: u32) -> Result<Wide, Stop> {
     let ring = Engine::Uring { depth, registered: false };

@@ -1,38 +1,26 @@
-//! What a device makes of many requests at once: reads of 4 KiB in random order, with so many under way.
+//! What a device makes of many requests at once: reads of 4 KiB in random order, with so many in flight.
 //!
 //! It shows from which depth on requests only wait for each other. It must not be taken for what a program gets that waits
 //! for each answer.
 
 use std::time::Duration;
 
-use kelvin_file::cache::State;
-use kelvin_file::job::{self, Division, Done, Job, Until};
+use kelvin_catalogue::file::{
+    DEPTH, DEPTH_ACHIEVED, DEPTH_LATENCY, DEPTH_RATE, DEVICE, DEVICE_MEAN_LATENCY, DEVICE_REQUESTS, QUEUE_DEPTH,
+};
+use kelvin_file::job::{self, Done, Job, Until};
 use kelvin_file::{Engine, Order};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Basis, Better, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 
-use super::axes::{DEPTH, number};
-use super::data::{self, MIB};
-use super::device::{self, of_disk};
+use super::cases::{known, predictable};
+use super::data::{self, SHARED_BYTES};
 use super::expected::{self, time};
 use super::proof::Counters;
 use crate::predict::Predicting;
 
-pub(super) static RATE: Metric = of_disk(Metric::rate("file.depth.rate", "Random reads of 4 KiB per second"))
-    .unit(Unit::PerSecond, Better::Higher)
-    .over([DEPTH]);
-pub(super) static LATENCY: Metric =
-    of_disk(Metric::duration("file.depth.latency", "From a random read of 4 KiB to its answer, the mean over a round"))
-        .over([DEPTH]);
-pub(super) static ACHIEVED: Metric = of_disk(Metric::rate(
-    "file.depth.achieved",
-    "Requests that were under way, the mean over a round: the rate times the latency, by Little's law",
-))
-.unit(Unit::Count, Better::Neither)
-.over([DEPTH]);
-
 pub(super) static PROBE: Probe = Probe {
-    id: "file.depth",
+    id: DEPTH.as_str(),
     summary: "Random reads of 4 KiB past the page cache, with 1 to 256 under way: rate and latency",
     kind: Kind::Measure,
     method: Method {
@@ -62,18 +50,17 @@ pub(super) static PROBE: Probe = Probe {
             "fio --ioengine=io_uring --iodepth, which measures the same",
         ],
     },
-    metrics: &[&RATE, &LATENCY, &ACHIEVED],
-    inputs: &[device::ID],
+    metrics: &[&DEPTH_RATE, &DEPTH_LATENCY, &DEPTH_ACHIEVED],
+    inputs: &[DEVICE.as_str()],
     cases,
     run,
     predict,
 };
 
-const BYTES: u64 = 64 * MIB;
 const BLOCK: usize = 4096;
 /// Nanoseconds of a round at least: several times what the deepest queue takes.
 const LEAST: f64 = 20e6;
-/// By how much the two counts of requests under way may differ: the queue is filled at the beginning and runs empty at
+/// By how much the two counts of requests in flight may differ: the queue is filled at the beginning and runs empty at
 /// the end.
 const AGREEMENT: f64 = 0.1;
 
@@ -83,26 +70,19 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
         Effort::Default => &[1, 4, 16, 64, 256],
         Effort::Thorough => &[1, 2, 4, 8, 16, 32, 64, 128, 256],
     };
-    depths.iter().map(|&depth| Case::new().with(DEPTH, depth)).collect()
+    depths.iter().map(|&depth| Case::new().with(QUEUE_DEPTH, depth)).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let depth = number(case, &DEPTH)? as u32;
-    let target = data::file(bench, BYTES)?;
+    let depth = known(QUEUE_DEPTH.of(case), case)? as u32;
+    let target = data::file(bench, SHARED_BYTES)?;
     data::can_be_direct(&target, BLOCK as u64)?;
     let counters = Counters::look(&target);
     let job = Job {
-        target,
-        engine: Engine::Uring { depth, registered: false },
-        block: BLOCK,
         order: Order::Random { seed: bench.seed() },
-        state: State::Direct,
-        threads: 1,
-        division: Division::Parts,
-        range: 0..BYTES,
         until: Until::Time(Duration::from_nanos(bench.slice().max(LEAST) as u64)),
-        digest: false,
         latencies: Some((bench.clock(), bench.hertz())),
+        ..data::job(&target, Engine::Uring { depth, registered: false }, BLOCK)
     };
     let done = job::run(&job).map_err(data::stopped)?;
     let law = Law::of(&done).ok_or_else(|| Stop::fail("no request was answered"))?;
@@ -110,9 +90,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     bench.note(counters.have_read(done.total.bytes)?);
     bench.note(format!("{depth} requests were asked to be under way, {:.1} were, counted at each answer", law.counted));
     done.notes.iter().for_each(|note| bench.note(note.clone()));
-    bench.record(&RATE, vec![law.rate]);
-    bench.record(&LATENCY, vec![law.latency]);
-    bench.record(&ACHIEVED, vec![law.under_way()]);
+    bench.record(&DEPTH_RATE, vec![law.rate]);
+    bench.record(&DEPTH_LATENCY, vec![law.latency]);
+    bench.record(&DEPTH_ACHIEVED, vec![law.in_flight()]);
     Ok(())
 }
 
@@ -122,7 +102,7 @@ struct Law {
     rate: f64,
     /// Nanoseconds from a request to its answer.
     latency: f64,
-    /// Requests under way, as they were counted.
+    /// Requests in flight, as they were counted.
     counted: f64,
 }
 
@@ -132,13 +112,13 @@ impl Law {
         Some(Self { rate: done.requests_per_second(), latency, counted: done.achieved_depth? })
     }
 
-    /// Requests under way by the law.
-    fn under_way(&self) -> f64 {
+    /// Requests in flight by the law.
+    fn in_flight(&self) -> f64 {
         self.rate * self.latency / 1e9
     }
 
     fn check(&self) -> Result<(), Stop> {
-        let ratio = self.under_way() / self.counted;
+        let ratio = self.in_flight() / self.counted;
         if (ratio - 1.0).abs() <= AGREEMENT {
             return Ok(());
         }
@@ -146,19 +126,19 @@ impl Law {
             "Little's law does not hold: {:.0} requests a second of {} are {:.2} under way, and {:.2} were counted",
             self.rate,
             time(self.latency),
-            self.under_way(),
+            self.in_flight(),
             self.counted
         )))
     }
 }
 
 fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let depth = case.integer(&DEPTH.name).ok_or_else(|| NoPrediction::because("the case does not name a depth"))?;
-    if metric.id == ACHIEVED.id {
+    let depth = predictable(QUEUE_DEPTH.of(case), case)?;
+    if metric.id == DEPTH_ACHIEVED.id {
         return Err(NoPrediction::because("it is what was reached, to be set beside the depth that was asked for"));
     }
-    let single = facts.measured(&device::MEAN_LATENCY, &Case::new())?;
-    let most = facts.measured(&device::REQUESTS, &Case::new())?;
+    let single = facts.measured(&DEVICE_MEAN_LATENCY, &Case::new())?;
+    let most = facts.measured(&DEVICE_REQUESTS, &Case::new())?;
     let bounds = Bounds::of(depth as f64, single.value, most.value);
     let margin = expected::SAME_REQUESTS;
     let words = format!(
@@ -171,7 +151,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
         bounds.saturated,
         bounds.least
     );
-    let (predicting, derivation) = if metric.id == RATE.id {
+    let (predicting, derivation) = if metric.id == DEPTH_RATE.id {
         let predicting = Predicting::between(Basis::Derived, bounds.most, bounds.least / margin, bounds.most * margin);
         (predicting.formula(format!("the lesser of depth / {} and {}", single.name, most.name)), words)
     } else {
@@ -184,9 +164,9 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     Ok(predicting.input(single).input(most).derived_as(derivation))
 }
 
-/// Between what a closed system with so many requests under way answers a second.
+/// Between what a closed system with so many requests in flight answers a second.
 struct Bounds {
-    /// As many as it answers with as many under way as it likes: no fewer than one by one.
+    /// As many as it answers with as many in flight as it likes: no fewer than one by one.
     saturated: f64,
     /// The asymptotic bounds: no request waits for another, or the device is as busy as it can be.
     most: f64,
@@ -214,22 +194,22 @@ mod tests {
 
     #[test]
     fn depth_helps_until_the_device_is_busy() {
-        let known = [("file.device.requests", Some(100_000.0)), ("file.device.mean_latency", Some(80_000.0))];
+        let known = [(DEVICE_REQUESTS.id.as_str(), Some(100_000.0)), (DEVICE_MEAN_LATENCY.id.as_str(), Some(80_000.0))];
         facts_about(&known, |facts| {
-            let of = |metric, depth| predict(facts, metric, &Case::new().with("depth", depth)).unwrap();
+            let of = |metric, depth| predict(facts, metric, &Case::new().with(QUEUE_DEPTH, depth)).unwrap();
             // Alone there is nothing to wait for: both bounds are one.
-            let one = of(&RATE, 1);
+            let one = of(&DEPTH_RATE, 1);
             assert_eq!((one.value, one.low, one.high), (12_500.0, 12_500.0 / 1.5, 18_750.0));
-            assert_eq!((of(&RATE, 4).value, of(&LATENCY, 4).value), (50_000.0, 80_000.0));
+            assert_eq!((of(&DEPTH_RATE, 4).value, of(&DEPTH_LATENCY, 4).value), (50_000.0, 80_000.0));
             // At depth 16 it is busy: each waits for 16 of them.
-            assert_eq!((of(&RATE, 16).value, of(&LATENCY, 16).value), (100_000.0, 160_000.0));
+            assert_eq!((of(&DEPTH_RATE, 16).value, of(&DEPTH_LATENCY, 16).value), (100_000.0, 160_000.0));
             // At the knee, eight requests, the bounds are furthest apart: 8 in 80 us, or 8 in 80 + 7 x 10 us.
-            let knee = of(&RATE, 8);
+            let knee = of(&DEPTH_RATE, 8);
             assert!((knee.value - 100_000.0).abs() < 1e-6 && (knee.low * 1.5 - 8e9 / 150_000.0).abs() < 1e-6);
-            assert!((of(&LATENCY, 8).high / 1.5 - 150_000.0).abs() < 1e-6);
+            assert!((of(&DEPTH_LATENCY, 8).high / 1.5 - 150_000.0).abs() < 1e-6);
             // A device that answers fewer at a time than one by one answers as one by one.
             assert_eq!(Bounds::of(4.0, 80_000.0, 5_000.0).most, 12_500.0);
-            assert!(predict(facts, &ACHIEVED, &Case::new().with("depth", 4)).is_err());
+            assert!(predict(facts, &DEPTH_ACHIEVED, &Case::new().with(QUEUE_DEPTH, 4)).is_err());
         });
     }
 

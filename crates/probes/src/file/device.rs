@@ -5,68 +5,21 @@
 
 use std::time::Duration;
 
+use kelvin_catalogue::file::{
+    DEVICE, DEVICE_ACCEPT, DEVICE_LATENCY, DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_REPEAT, DEVICE_REQUESTS,
+    DEVICE_WRITE, DEVICE_WRITE_LATENCY,
+};
 use kelvin_file::job::{self, Job, Until};
 use kelvin_file::{Access, Engine, How, Order, Requests, Tally, Target};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{
-    Better, Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment, Unit,
-};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
-use super::data::{self, MIB, WIDTH};
+use super::data::{self, MIB, SHARED_BYTES, WIDTH};
 use super::proof::Counters;
 use super::writing::{Overwriter, stream};
 
-/// Id of the probe of reading, and of that of writing.
-pub(crate) const ID: &str = "file.device";
-pub(crate) const WRITE_ID: &str = "file.device.write";
-
-/// The disk is the point: samples count as found, and waiting for it is no disturbance.
-pub(super) const fn of_disk(metric: Metric) -> Metric {
-    metric
-        .headline(Treatment::AsFound)
-        .overhead(Overhead::None)
-        .canaries(Canaries::NONE)
-        .contaminants(Tags::NONE)
-        .not_in_cycles()
-}
-
-pub(crate) static READ: Metric = of_disk(Metric::rate(
-    "file.device.read",
-    "Bytes read per second from the device, in order, with 16 requests of 1 MiB under way",
-));
-pub(crate) static LATENCY: Metric = of_disk(Metric::duration(
-    "file.device.latency",
-    "One read of 4 KiB from the device at a random place, with nothing else under way",
-));
-pub(crate) static MEAN_LATENCY: Metric = of_disk(Metric::duration(
-    "file.device.mean_latency",
-    "The same, the mean over a round: what rates and sums of waits are made of",
-));
-pub(crate) static REQUESTS: Metric = of_disk(Metric::rate(
-    "file.device.requests",
-    "Reads of 4 KiB per second from the device, at random places, with 64 requests under way",
-))
-.unit(Unit::PerSecond, Better::Higher);
-static REPEAT: Metric = of_disk(Metric::rate(
-    "file.device.repeat",
-    "How many times as fast as the first pass over a file, after it was written, later ones are",
-))
-.unit(Unit::Ratio, Better::Neither);
-pub(crate) static WRITE: Metric = of_disk(Metric::rate(
-    WRITE_ID,
-    "Bytes per second that the device accepts, in order, with 16 requests of 1 MiB under way, not flushed",
-));
-pub(crate) static ACCEPT: Metric = of_disk(Metric::duration(
-    "file.device.accept",
-    "One write of 4 KiB at a random place, until the device has accepted it, perhaps only in its cache",
-));
-pub(crate) static WRITE_LATENCY: Metric = of_disk(Metric::duration(
-    "file.device.write_latency",
-    "One write of 4 KiB at a random place and fdatasync, until the device has it for good",
-));
-
 pub(crate) static PROBE: Probe = Probe {
-    id: ID,
+    id: DEVICE.as_str(),
     summary: "What the device below the scratch directory gives past the page cache: its rate and its latency",
     kind: Kind::Measure,
     method: Method {
@@ -100,7 +53,7 @@ pub(crate) static PROBE: Probe = Probe {
             "fio --direct=1 --ioengine=io_uring, which measures the same",
         ],
     },
-    metrics: &[&READ, &REPEAT, &LATENCY, &MEAN_LATENCY, &REQUESTS],
+    metrics: &[&DEVICE_READ, &DEVICE_REPEAT, &DEVICE_LATENCY, &DEVICE_MEAN_LATENCY, &DEVICE_REQUESTS],
     inputs: &[],
     cases,
     run: read,
@@ -108,7 +61,7 @@ pub(crate) static PROBE: Probe = Probe {
 };
 
 pub(crate) static WRITE_PROBE: Probe = Probe {
-    id: WRITE_ID,
+    id: DEVICE_WRITE.id.as_str(),
     summary: "What the device below the scratch directory takes past the page cache: its rate and its latencies",
     kind: Kind::Measure,
     method: Method {
@@ -136,24 +89,22 @@ pub(crate) static WRITE_PROBE: Probe = Probe {
             "fio --direct=1 --rw=write, and --rw=randwrite --fdatasync=1, which measure the same",
         ],
     },
-    metrics: &[&WRITE, &ACCEPT, &WRITE_LATENCY],
+    metrics: &[&DEVICE_WRITE, &DEVICE_ACCEPT, &DEVICE_WRITE_LATENCY],
     inputs: &[],
     cases,
     run: write,
     predict,
 };
 
-/// Size of the files: many parts and many random places, little to write.
-const BYTES: u64 = 64 * MIB;
 /// A block of a stream: what devices are given at a time at most, or several times that.
 const LARGE: usize = MIB as usize;
 /// A block of a random access: a page of memory, and of most file systems.
 const SMALL: usize = 4096;
-/// Small requests under way, to find how many a device answers at most: as many as keep a fast drive busy.
+/// Small requests in flight, to find how many a device answers at most: as many as keep a fast drive busy.
 const DEEP: u32 = 64;
-/// Nanoseconds for which they are kept under way at least: many times what as many take.
+/// Nanoseconds for which they are kept in flight at least: many times what as many take.
 const LEAST_DEEP: f64 = 20e6;
-/// Bytes of a part: as many as are under way.
+/// Bytes of a part: as many as are in flight.
 const PART: u64 = WIDTH as u64 * MIB;
 /// Nanoseconds that a part must take, for its beginning and its end not to count.
 const LEAST_TIME: u64 = 10_000_000;
@@ -167,7 +118,7 @@ fn cases(_: &Machine, _: Effort) -> Vec<Case> {
 }
 
 fn read(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    let target = data::file(bench, BYTES)?;
+    let target = data::file(bench, SHARED_BYTES)?;
     data::can_be_direct(&target, SMALL as u64)?;
     rate(bench, &target)?;
     latency(bench, &target)?;
@@ -179,13 +130,13 @@ fn rate(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
     let wide = data::wide(target, WIDTH)?;
     let part = |range| job::run(&wide.job(target, LARGE, range)).map_err(data::stopped);
     let trial = part(0..PART)?;
-    let bytes = if trial.nanoseconds < LEAST_TIME { BYTES } else { PART };
+    let bytes = if trial.nanoseconds < LEAST_TIME { SHARED_BYTES } else { PART };
     bench.note(wide.words.as_str());
     let counters = Counters::look(target);
-    let mut starts = (0..BYTES).step_by(bytes as usize).cycle().skip(1);
+    let mut starts = (0..SHARED_BYTES).step_by(bytes as usize).cycle().skip(1);
     let mut times = Vec::new();
     let ticks = bench.ticks(1_000_000) as f64 / 1e6;
-    bench.time_each_work([&READ], bytes as f64, |_| {
+    bench.time_each_work([&DEVICE_READ], bytes as f64, |_| {
         let start = starts.next().unwrap_or(0);
         let done = part(start..start + bytes)?;
         times.push(done.nanoseconds as f64);
@@ -195,7 +146,7 @@ fn rate(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
     let mean = (bytes as usize * times.len()) as f64 * 1e9 / times.iter().sum::<f64>();
     if let Some(first) = data::first_pass(target)? {
         bench.note(beside_the_first(first, mean));
-        bench.record(&REPEAT, vec![mean / first]);
+        bench.record(&DEVICE_REPEAT, vec![mean / first]);
     }
     Ok(())
 }
@@ -219,10 +170,10 @@ fn latency(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
     let order = Order::Random { seed: bench.seed() };
     let how = How { access: Access::Direct, block: SMALL, order };
     let mut reader = Engine::Pread.open(target, how).map_err(data::stopped)?;
-    let mut requests = Requests::new(0..BYTES, SMALL, order).endless();
+    let mut requests = Requests::new(0..SHARED_BYTES, SMALL, order).endless();
     let mut tally = Tally::default();
     let (counters, mut spent) = (Counters::look(target), 0);
-    bench.time_each([&LATENCY], |clock| {
+    bench.time_each([&DEVICE_LATENCY], |clock| {
         requests.allow(1);
         let begun = clock.start();
         reader.read(&mut requests, &mut tally).map_err(data::stopped)?;
@@ -231,7 +182,7 @@ fn latency(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
         Ok([ticks])
     })?;
     bench.note_on_last(counters.have_read(tally.bytes)?);
-    bench.record(&MEAN_LATENCY, vec![bench.nanoseconds(spent) / tally.requests.max(1) as f64]);
+    bench.record(&DEVICE_MEAN_LATENCY, vec![bench.nanoseconds(spent) / tally.requests.max(1) as f64]);
     Ok(())
 }
 
@@ -242,17 +193,17 @@ fn requests(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
     let done = job::run(&Job {
         order: Order::Random { seed: bench.seed() },
         until: Until::Time(Duration::from_nanos(bench.slice().max(LEAST_DEEP) as u64)),
-        ..wide.job(target, SMALL, 0..BYTES)
+        ..wide.job(target, SMALL, 0..SHARED_BYTES)
     })
     .map_err(data::stopped)?;
     bench.note(wide.words.as_str());
     bench.note(counters.have_read(done.total.bytes)?);
-    bench.record(&REQUESTS, vec![done.requests_per_second()]);
+    bench.record(&DEVICE_REQUESTS, vec![done.requests_per_second()]);
     Ok(())
 }
 
 fn write(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    let target = data::scrap(bench, BYTES)?;
+    let target = data::scrap(bench, SHARED_BYTES)?;
     data::can_be_direct(&target, SMALL as u64)?;
     bench.may_write(2 * PART + PART + MOST_WRITES * SMALL as u64)?;
     let counters = Counters::look(&target);
@@ -260,7 +211,7 @@ fn write(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     bench.note(streamed.words.clone());
     bench.note(format!("with the flush that followed it was {:.0} MB/s", streamed.flushed_rate / 1e6));
     bench.note(counters.have_written(streamed.bytes)?);
-    bench.record(&WRITE, vec![streamed.rate]);
+    bench.record(&DEVICE_WRITE, vec![streamed.rate]);
     write_one_by_one(bench, &target)
 }
 
@@ -269,8 +220,8 @@ fn write(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
 fn write_one_by_one(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
     let order = Order::Random { seed: bench.seed() };
     let mut writer = Overwriter::open(target, Access::Direct, SMALL, bench.seed())?;
-    let mut requests = Requests::new(0..BYTES, SMALL, order).endless();
-    for (metric, flushed) in [(&ACCEPT, false), (&WRITE_LATENCY, true)] {
+    let mut requests = Requests::new(0..SHARED_BYTES, SMALL, order).endless();
+    for (metric, flushed) in [(&DEVICE_ACCEPT, false), (&DEVICE_WRITE_LATENCY, true)] {
         let (mut written, counters) = (0, Counters::look(target));
         bench.time_each([metric], |clock| {
             let request = requests.next().ok_or_else(|| Stop::fail("the file has no blocks"))?;

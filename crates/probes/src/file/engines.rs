@@ -4,30 +4,21 @@
 //! cross is where one way begins to beat the other. It must not be used for files that are not in memory, where the
 //! device decides, nor for requests in random order.
 
+use kelvin_catalogue::file::{BLOCK, BYTE_CALLS, ENGINES, ReadEngine};
+use kelvin_catalogue::mem::{BANDWIDTH, FAULT_MINOR};
 use kelvin_file::{Access, Engine, How, Order, Reader, Requests, Tally, Target};
 use kelvin_harness::{Bench, Effort, Kind, Method, Probe, Stop};
-use kelvin_model::{Axis, AxisScale, Case, Machine, Metric};
+use kelvin_model::{Case, Machine};
 use kelvin_sys::clock::Clock;
 
-use super::axes::{BLOCK, number};
 use super::cached::Cached;
-use super::{byte_calls, data, ways};
+use super::cases::{engine, known};
+use super::data::{self, SHARED_BYTES};
+use super::ways;
 use crate::os::syscall_null;
 
-/// Id of the probe and of its metric.
-pub(crate) const ID: &str = "file.engines";
-
-pub(super) const ENGINE: Axis = Axis::new("engine", "way of reading", AxisScale::Category);
-
-/// A time, not a rate: the two parts of a request, asking and copying, add up in it, and the curves of all ways start
-/// apart and meet where copying is all that is left.
-pub(super) static METRIC: Metric =
-    Metric::duration(ID, "One request for the next bytes of a cached file, until they are in a buffer of the program")
-        .over([ENGINE, BLOCK])
-        .baseline();
-
 pub(crate) static PROBE: Probe = Probe {
-    id: ID,
+    id: ENGINES.id.as_str(),
     summary: "Reading a cached file by every way there is, by the size of a request",
     kind: Kind::Measure,
     method: Method {
@@ -69,66 +60,36 @@ pub(crate) static PROBE: Probe = Probe {
             "lmbench bw_file_rd",
         ],
     },
-    metrics: &[&METRIC],
-    inputs: &[byte_calls::ID, syscall_null::ID, "mem.bandwidth", "mem.fault.minor"],
+    metrics: &[&ENGINES],
+    inputs: &[BYTE_CALLS.id.as_str(), syscall_null::ID, BANDWIDTH.as_str(), FAULT_MINOR.id.as_str()],
     cases,
     run,
     predict: ways::predict,
 };
 
-/// Size of the file, in bytes.
-pub(super) const FILE_BYTES: u64 = 64 << 20;
-
-const fn ring(depth: u32, registered: bool) -> Engine {
-    Engine::Uring { depth, registered }
-}
-
-/// The ways, by the word in the case.
-const WAYS: [(&str, Engine); 13] = [
-    ("read", Engine::Read),
-    ("pread", Engine::Pread),
-    ("readv", Engine::Readv),
-    ("fread", Engine::Stdio),
-    ("bufreader", Engine::BufReader),
-    ("mmap", Engine::Mmap),
-    ("mmap-populate", Engine::MmapPopulate),
-    ("io_uring-1", ring(1, false)),
-    ("io_uring-8", ring(8, false)),
-    ("io_uring-64", ring(64, false)),
-    ("io_uring-fixed-1", ring(1, true)),
-    ("io_uring-fixed-8", ring(8, true)),
-    ("io_uring-fixed-64", ring(64, true)),
-];
-
 /// Those of the older study, which every run has at every size it measures.
-const CLASSICS: [&str; 3] = ["read", "fread", "mmap"];
+const CLASSICS: [ReadEngine; 3] = [ReadEngine::Read, ReadEngine::Fread, ReadEngine::Mmap];
 /// Sizes of a request, in bytes: those of the older study, and powers of two on to a mebibyte.
 const SIZES: [u64; 9] = [1, 10, 100, 1000, 4096, 10_000, 64 << 10, 256 << 10, 1 << 20];
 /// The size at which every way is measured in a usual run: neither the call nor the copy is all.
 const BETWEEN: u64 = 10_000;
 
-/// The way that a case asks for.
-pub(super) fn way(case: &Case) -> Option<Engine> {
-    WAYS.iter().find(|(word, _)| case.word(&ENGINE.name) == Some(word)).map(|&(_, engine)| engine)
-}
-
-pub(super) fn case(word: &'static str, block: u64) -> Case {
-    Case::new().with_word(ENGINE.name.as_str(), word).with(BLOCK, block)
-}
-
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let wanted = |word: &str, block: u64| {
-        let classic = CLASSICS.contains(&word);
+    let wanted = |way: ReadEngine, block: u64| {
+        let classic = CLASSICS.contains(&way);
         match effort {
             Effort::Quick => classic && [1, BETWEEN].contains(&block),
             Effort::Default => classic && [1, 100, BETWEEN, 1 << 20].contains(&block) || block == BETWEEN,
             Effort::Thorough => true,
         }
     };
-    let of = |&(word, _): &(&'static str, Engine)| {
-        SIZES.into_iter().filter(move |&block| wanted(word, block)).map(move |block| case(word, block))
+    let of = |&way: &ReadEngine| {
+        SIZES
+            .into_iter()
+            .filter(move |&block| wanted(way, block))
+            .map(move |block| Case::new().at(way).with(BLOCK, block))
     };
-    WAYS.iter().flat_map(of).collect()
+    ReadEngine::ALL.iter().flat_map(of).collect()
 }
 
 /// Bytes of the trial at most, and requests.
@@ -138,10 +99,9 @@ const TRIAL_REQUESTS: u64 = 4096;
 const OLDER_FILE: f64 = 100e6;
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let engine = way(case).ok_or_else(|| Stop::fail(format!("there is no way of reading for the case {case}")))?;
-    let block = number(case, &BLOCK)?;
-    let cached = Cached::open(bench, FILE_BYTES)?;
-    let mut passes = Passes::open(cached.target(), engine, block)?;
+    let (way, block) = (known(ReadEngine::of(case), case)?, known(BLOCK.of(case), case)?);
+    let cached = Cached::open(bench, SHARED_BYTES)?;
+    let mut passes = Passes::open(cached.target(), engine(way), block)?;
     let requests = (TRIAL_BYTES / block).clamp(1, TRIAL_REQUESTS);
     // Untimed, so that buffers of ours are touched and what is loaded late is loaded.
     passes.read(bench.clock(), requests)?;
@@ -149,7 +109,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let whole = bench.nanoseconds(ticks) / requests as f64 * OLDER_FILE / block as f64;
     bench.note(format!("{}; {}by a trial, 100 MB would take {:.4} s", cached.proof(), passes.achieved(), whole / 1e9));
     passes.reader.notes().into_iter().for_each(|note| bench.note(note));
-    bench.time_parts([&METRIC], |clock, requests| Ok([passes.read(clock, requests)? as f64]))?;
+    bench.time_parts([&ENGINES], |clock, requests| Ok([passes.read(clock, requests)? as f64]))?;
     cached.check()
 }
 
@@ -200,7 +160,7 @@ impl Passes {
         Ok(ticks)
     }
 
-    /// How many requests were under way, in words, where that is more than one at a time.
+    /// How many requests were in flight, in words, where that is more than one at a time.
     fn achieved(&self) -> String {
         self.reader.achieved_depth().map_or_else(String::new, |depth| format!("{depth:.1} requests under way; "))
     }
@@ -213,16 +173,15 @@ mod tests {
     use kelvin_sys::usage::{Who, usage};
 
     #[test]
-    fn the_seeds_sizes_and_ways_are_part_of_a_thorough_run_and_few_of_a_quick_one() {
+    fn the_published_sizes_and_ways_are_part_of_a_thorough_run_and_few_of_a_quick_one() {
         let thorough = cases(&machine(), Effort::Thorough);
-        for word in CLASSICS {
+        for way in CLASSICS {
             for block in [1, 10, 100, 1000, 10_000] {
-                assert!(thorough.contains(&case(word, block)), "{word} {block}");
+                assert!(thorough.contains(&Case::new().at(way).with(BLOCK, block)), "{way:?} {block}");
             }
         }
         assert_eq!(cases(&machine(), Effort::Quick).len(), 6);
         assert_eq!(cases(&machine(), Effort::Default).len(), 12 + 10);
-        assert!(thorough.iter().all(|case| way(case).is_some()));
     }
 
     #[test]
@@ -247,17 +206,6 @@ mod tests {
             // From the middle of one pass into the next.
             passes.read(Clock::MonotonicRaw, whole + whole / 2).unwrap();
             assert_eq!(passes.left, whole - whole / 2);
-        }
-    }
-
-    #[test]
-    fn words_say_which_way_they_mean() {
-        for (word, engine) in WAYS {
-            let expected = match engine {
-                Engine::Uring { depth, .. } => format!("{}-{depth}", engine.name()),
-                other => other.name().into(),
-            };
-            assert_eq!(word, expected);
         }
     }
 }

@@ -8,29 +8,17 @@ use std::io::{Error, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use kelvin_catalogue::file::{ENTRY, ENTRY_ADD, ENTRY_GIVE_BACK, ENTRY_MAKE, ENTRY_REMOVE};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Overhead, Prediction, Treatment};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::UNNAMED;
 
-use super::tree::{Tree, cannot, timed};
-
-/// Id of the probe.
-pub(super) const ID: &str = "file.entry";
-
-/// As making and removing files, which they explain: a journal may be written meanwhile, and all figures count as found.
-const fn each(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary).headline(Treatment::AsFound).overhead(Overhead::None).not_in_cycles()
-}
-
-pub(super) static MAKE: Metric = each("file.entry.make", "One new, empty file made that has no name, and left open");
-pub(super) static GIVE_BACK: Metric =
-    each("file.entry.give_back", "One empty file without a name closed, and so removed");
-pub(super) static ADD: Metric = each("file.entry.add", "One more name given to a file");
-pub(super) static REMOVE: Metric = each("file.entry.remove", "One of several names of a file taken away");
+use super::data::cannot;
+use super::tree::{Tree, timed};
 
 pub(super) static PROBE: Probe = Probe {
-    id: ID,
+    id: ENTRY.as_str(),
     summary: "Files made without a name and names given to a file: what making and removing files are made of",
     kind: Kind::Measure,
     method: Method {
@@ -53,7 +41,7 @@ pub(super) static PROBE: Probe = Probe {
             "Linux fs/ext4/namei.c: ext4_tmpfile, ext4_link, ext4_unlink",
         ],
     },
-    metrics: &[&MAKE, &GIVE_BACK, &ADD, &REMOVE],
+    metrics: &[&ENTRY_MAKE, &ENTRY_GIVE_BACK, &ENTRY_ADD, &ENTRY_REMOVE],
     inputs: &[],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
@@ -75,11 +63,11 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     bench.note(tree.file_system()?);
     let directory = &tree.directories[0];
     let names = Names::in_directory(directory)?;
-    bench.time_each([&ADD, &REMOVE], |clock| names.pass(clock))?;
+    bench.time_each([&ENTRY_ADD, &ENTRY_REMOVE], |clock| names.pass(clock))?;
     drop(names);
     let [made, given_back] = unnamed(directory, bench.clock())?;
-    bench.record(&MAKE, vec![bench.nanoseconds(made) / COUNT as f64]);
-    bench.record(&GIVE_BACK, vec![bench.nanoseconds(given_back) / COUNT as f64]);
+    bench.record(&ENTRY_MAKE, vec![bench.nanoseconds(made) / COUNT as f64]);
+    bench.record(&ENTRY_GIVE_BACK, vec![bench.nanoseconds(given_back) / COUNT as f64]);
     Ok(())
 }
 

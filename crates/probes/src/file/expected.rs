@@ -1,16 +1,20 @@
 //! What a block should take to move between a file and a buffer: what predictions of many measures of files are made of.
 
+use kelvin_catalogue::file::{
+    AccessOrder, CacheState, DEVICE_ACCEPT, DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_WRITE, PAGE_READ, PAGE_WRITE,
+};
+use kelvin_catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ, BANDWIDTH_WRITE};
 use kelvin_harness::Facts;
-use kelvin_model::{Basis, Input, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Basis, Case, Input, Metric, NoPrediction, Prediction, Unit};
 
+use super::cases::{pages_read, pages_written};
 use super::data::{KIB, MIB};
-use super::{device, page_read, page_write};
 use crate::memory::bandwidth;
 use crate::predict::Predicting;
 
 /// The direction in which a block moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Transfer {
     Read,
     Write,
 }
@@ -33,8 +37,8 @@ pub(super) struct Expected {
 /// larger one is in memory too, and the bytes cross it twice. What further pages take to be found is not counted: pages of a
 /// file lie in larger pieces where the file system has them.
 pub(super) fn cached(facts: &Facts<'_>, block: u64) -> Result<Expected, NoPrediction> {
-    let call = facts.measured(&page_read::METRIC, &page_read::in_order("cached"))?;
-    let Copied { input, rate, of, nanoseconds } = copied(facts, block, Way::Read)?;
+    let call = facts.measured(&PAGE_READ, &pages_read(CacheState::Cached, AccessOrder::Sequential))?;
+    let Copied { input, rate, of, nanoseconds } = copied(facts, block, Transfer::Read)?;
     Ok(Expected {
         nanoseconds: call.value + nanoseconds,
         formula: format!("{} + block / {} ({of})", call.name, input.name),
@@ -52,9 +56,9 @@ pub(super) fn cached(facts: &Facts<'_>, block: u64) -> Result<Expected, NoPredic
 /// call with one page, and for each page more, as measured with next to nothing copied, and the copy.
 pub(super) fn overwritten(facts: &Facts<'_>, block: u64) -> Result<Expected, NoPrediction> {
     let page = facts.machine().memory.page_bytes.get().copied().unwrap_or(4 * KIB);
-    let one = facts.measured(&page_write::METRIC, &page_write::in_order(1))?;
-    let two = facts.measured(&page_write::METRIC, &page_write::in_order(2))?;
-    let Copied { input, rate, of, nanoseconds } = copied(facts, block, Way::Write)?;
+    let one = facts.measured(&PAGE_WRITE, &pages_written(1, AccessOrder::Sequential))?;
+    let two = facts.measured(&PAGE_WRITE, &pages_written(2, AccessOrder::Sequential))?;
+    let Copied { input, rate, of, nanoseconds } = copied(facts, block, Transfer::Write)?;
     // Two figures of one thing may come out the wrong way round by their noise.
     let (more, each) = (block.div_ceil(page) - 1, (two.value - one.value).max(0.0));
     Ok(Expected {
@@ -82,14 +86,14 @@ pub(super) struct Copied {
 }
 
 /// The copy of a block between the page cache, which is in memory, and a buffer.
-pub(super) fn copied(facts: &Facts<'_>, block: u64, way: Way) -> Result<Copied, NoPrediction> {
+pub(super) fn copied(facts: &Facts<'_>, block: u64, transfer: Transfer) -> Result<Copied, NoPrediction> {
     let memory = bandwidth::in_memory(facts.machine());
     let second = bandwidth::data_caches(facts.machine()).iter().find(|cache| cache.level == 2).map(|cache| cache.bytes);
-    let (copy, rate, of) = match (second.is_some_and(|bytes| block <= bytes / 2), way) {
-        (true, Way::Read) => one_way(facts.measured(&bandwidth::READ, &memory)?),
-        (true, Way::Write) => one_way(facts.measured(&bandwidth::WRITE, &memory)?),
+    let (copy, rate, of) = match (second.is_some_and(|bytes| block <= bytes / 2), transfer) {
+        (true, Transfer::Read) => one_way(facts.measured(&BANDWIDTH_READ, &memory)?),
+        (true, Transfer::Write) => one_way(facts.measured(&BANDWIDTH_WRITE, &memory)?),
         (false, _) => {
-            let copy = facts.measured(&bandwidth::COPY, &memory)?;
+            let copy = facts.measured(&BANDWIDTH_COPY, &memory)?;
             (copy.clone(), copy.value / 2.0, "half of it, for it counts bytes read and bytes written")
         }
     };
@@ -102,10 +106,10 @@ fn one_way(measured: Input) -> (Input, f64, &'static str) {
     (measured, rate, "the buffer stays in the second-level cache")
 }
 
-/// The time of one request past the page cache with nothing else under way: the device's latency for the first 4 KiB, and
+/// The time of one request past the page cache with nothing else in flight: the device's latency for the first 4 KiB, and
 /// the rest at its rate.
-pub(super) fn direct(facts: &Facts<'_>, block: u64, way: Way) -> Result<Expected, NoPrediction> {
-    let (latency, rate) = of_device(way);
+pub(super) fn direct(facts: &Facts<'_>, block: u64, transfer: Transfer) -> Result<Expected, NoPrediction> {
+    let (latency, rate) = of_device(transfer);
     let (latency, rate) = (none(facts, latency)?, none(facts, rate)?);
     let rest = block.saturating_sub(FIRST);
     let nanoseconds = latency.value + nanoseconds_of(rest, rate.value);
@@ -117,9 +121,9 @@ pub(super) fn direct(facts: &Facts<'_>, block: u64, way: Way) -> Result<Expected
     })
 }
 
-/// The time of a block at the device's rate, with much under way.
-pub(super) fn streamed(facts: &Facts<'_>, block: u64, way: Way) -> Result<Expected, NoPrediction> {
-    let rate = none(facts, of_device(way).1)?;
+/// The time of a block at the device's rate, with much in flight.
+pub(super) fn streamed(facts: &Facts<'_>, block: u64, transfer: Transfer) -> Result<Expected, NoPrediction> {
+    let rate = none(facts, of_device(transfer).1)?;
     Ok(Expected {
         nanoseconds: nanoseconds_of(block, rate.value),
         formula: format!("block / {}", rate.name),
@@ -170,11 +174,10 @@ fn joined(first: Vec<Input>, second: Vec<Input>) -> Vec<Input> {
     all
 }
 
-/// The factor either way within which a figure is unremarkable: what file systems do besides is in no formula.
+/// The factor either way within which a figure is as predicted: what file systems do besides is in no formula.
 pub(super) const FACTOR: f64 = 2.0;
 
-/// The factor either way within which a figure is unremarkable that is nothing but requests to a device, as is the figure
-/// that it is predicted from: drives, and whoever shares them, are not steadier than that from one look to the next.
+/// The same of a figure that is nothing but requests to a device, as is the figure that it is predicted from: drives, and whoever shares them, are not steadier than that from one look to the next.
 pub(super) const SAME_REQUESTS: f64 = 1.5;
 
 impl Expected {
@@ -183,7 +186,7 @@ impl Expected {
         self.into_time_within(FACTOR)
     }
 
-    /// The same, unremarkable within this factor either way.
+    /// The same with another factor either way.
     pub(super) fn into_time_within(self, factor: f64) -> Prediction {
         let derivation = format!("{} = {}", self.derivation, time(self.nanoseconds));
         self.predicting(factor, |nanoseconds| nanoseconds, |formula| formula).derived_as(derivation)
@@ -229,17 +232,17 @@ impl Expected {
 const FIRST: u64 = 4 * KIB;
 
 /// Latency and rate of the device. What is predicted are sums over many requests: of reads, the mean counts.
-fn of_device(way: Way) -> (&'static Metric, &'static Metric) {
-    match way {
-        Way::Read => (&device::MEAN_LATENCY, &device::READ),
-        Way::Write => (&device::ACCEPT, &device::WRITE),
+fn of_device(transfer: Transfer) -> (&'static Metric, &'static Metric) {
+    match transfer {
+        Transfer::Read => (&DEVICE_MEAN_LATENCY, &DEVICE_READ),
+        Transfer::Write => (&DEVICE_ACCEPT, &DEVICE_WRITE),
     }
 }
 
 /// A metric without parameters.
 fn none(facts: &Facts<'_>, metric: &Metric) -> Result<Input, NoPrediction> {
     debug_assert!(metric.axes().next().is_none() && matches!(metric.unit, Unit::Nanoseconds | Unit::BytesPerSecond));
-    facts.measured(metric, &kelvin_model::Case::new())
+    facts.measured(metric, &Case::new())
 }
 
 /// Nanoseconds of so many bytes at a rate in bytes per second.
@@ -275,11 +278,12 @@ pub(super) fn bytes(count: u64) -> String {
 mod tests {
     use super::*;
     use crate::testing;
+    use kelvin_catalogue::file::PAGES;
     use kelvin_harness::MeasuredValue;
-    use kelvin_model::{Cache, CacheKind, Case, Fact};
+    use kelvin_model::{Cache, CacheKind, Fact};
 
     /// Looks at facts of a machine with a second-level cache of 1 MiB and these measured values.
-    fn with<R>(known: &[(&str, f64)], look: impl FnOnce(&Facts<'_>) -> R) -> R {
+    fn with<R>(known: &[(&Metric, f64)], look: impl FnOnce(&Facts<'_>) -> R) -> R {
         let mut machine = testing::machine();
         let cache = Cache {
             level: 2,
@@ -291,21 +295,21 @@ mod tests {
         };
         machine.topology.caches = Fact::known(vec![cache], "a test");
         let measured = |id: &str, _: &Case| {
-            let &(_, value) = known.iter().find(|(name, _)| *name == id)?;
+            let &(_, value) = known.iter().find(|(metric, _)| metric.id == *id)?;
             Some(MeasuredValue { value, half_width: 0.0 })
         };
         look(&Facts::new(&machine, &measured))
     }
 
-    const KNOWN: [(&str, f64); 8] = [
-        ("file.page_read", 261.0),
-        ("mem.bandwidth.read", 11.8e9),
-        ("mem.bandwidth.write", 8e9),
-        ("mem.bandwidth.copy", 20e9),
-        ("file.device.read", 500e6),
-        ("file.device.mean_latency", 80_000.0),
-        ("file.device.write", 250e6),
-        ("file.device.accept", 40_000.0),
+    const KNOWN: [(&Metric, f64); 8] = [
+        (&PAGE_READ, 261.0),
+        (&BANDWIDTH_READ, 11.8e9),
+        (&BANDWIDTH_WRITE, 8e9),
+        (&BANDWIDTH_COPY, 20e9),
+        (&DEVICE_READ, 500e6),
+        (&DEVICE_MEAN_LATENCY, 80_000.0),
+        (&DEVICE_WRITE, 250e6),
+        (&DEVICE_ACCEPT, 40_000.0),
     ];
 
     #[test]
@@ -315,9 +319,9 @@ mod tests {
             let read = cached(facts, 4096).unwrap();
             assert_eq!(read.nanoseconds.round(), 608.0);
             assert_eq!(read.derivation, "261 ns call with a page found + 4 KiB / 11.80 GB/s copy");
-            assert_eq!(copied(facts, 4096, Way::Write).unwrap().nanoseconds, 512.0);
+            assert_eq!(copied(facts, 4096, Transfer::Write).unwrap().nanoseconds, 512.0);
             // A buffer of half of the cache is the last that stays there; of a copy half the bytes count.
-            assert!(cached(facts, MIB / 2).unwrap().formula.contains("bandwidth.read"));
+            assert!(cached(facts, MIB / 2).unwrap().formula.contains(BANDWIDTH_READ.id.as_str()));
             let large = cached(facts, 10 * MIB).unwrap();
             assert!((large.nanoseconds - 261.0 - 1_048_576.0).abs() < 1e-6, "{large:?}");
         });
@@ -328,11 +332,11 @@ mod tests {
         let machine = testing::machine();
         let with = |two: f64, block: u64| {
             let measured = |id: &str, case: &Case| {
-                let value = match (id, case.integer("pages")) {
-                    ("file.page_write", Some(1)) => 700.0,
-                    ("file.page_write", Some(2)) => two,
-                    ("mem.bandwidth.copy", _) => 20e9,
-                    _ => return None,
+                let value = match PAGES.of(case) {
+                    Some(1) => 700.0,
+                    Some(_) => two,
+                    None if BANDWIDTH_COPY.id == *id => 20e9,
+                    None => return None,
                 };
                 Some(MeasuredValue { value, half_width: 0.0 })
             };
@@ -352,10 +356,10 @@ mod tests {
     #[test]
     fn a_direct_block_is_a_latency_and_what_is_more_than_4_kib_at_the_rate() {
         with(&KNOWN, |facts| {
-            assert_eq!(direct(facts, 4096, Way::Read).unwrap().nanoseconds, 80_000.0);
-            let large = direct(facts, 4096 + 1_000_000, Way::Write).unwrap();
+            assert_eq!(direct(facts, 4096, Transfer::Read).unwrap().nanoseconds, 80_000.0);
+            let large = direct(facts, 4096 + 1_000_000, Transfer::Write).unwrap();
             assert_eq!(large.nanoseconds, 40_000.0 + 4_000_000.0);
-            assert_eq!(streamed(facts, 1_000_000, Way::Read).unwrap().nanoseconds, 2_000_000.0);
+            assert_eq!(streamed(facts, 1_000_000, Transfer::Read).unwrap().nanoseconds, 2_000_000.0);
         });
     }
 
@@ -363,7 +367,7 @@ mod tests {
     fn times_are_put_together_and_inputs_are_named_once() {
         with(&KNOWN, |facts| {
             let (latency, stream) =
-                (direct(facts, 4096, Way::Read).unwrap(), streamed(facts, 1_000_000, Way::Read).unwrap());
+                (direct(facts, 4096, Transfer::Read).unwrap(), streamed(facts, 1_000_000, Transfer::Read).unwrap());
             let sum = one_by_one(latency.clone(), stream.clone());
             assert_eq!(sum.nanoseconds, 80_000.0 + 2_000_000.0);
             assert_eq!(sum.inputs.len(), 2);
@@ -376,8 +380,8 @@ mod tests {
     #[test]
     fn what_is_missing_is_named() {
         with(&KNOWN[..1], |facts| {
-            assert!(cached(facts, 4096).unwrap_err().0.contains("mem.bandwidth.read"));
-            assert!(direct(facts, 4096, Way::Write).unwrap_err().0.contains("file.device.accept"));
+            assert!(cached(facts, 4096).unwrap_err().0.contains(BANDWIDTH_READ.id.as_str()));
+            assert!(direct(facts, 4096, Transfer::Write).unwrap_err().0.contains(DEVICE_ACCEPT.id.as_str()));
         });
     }
 

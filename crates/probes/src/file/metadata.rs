@@ -7,42 +7,22 @@ use std::fs::{self, File};
 use std::io::{Error, ErrorKind};
 use std::path::PathBuf;
 
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{
-    Axis, AxisScale, Basis, Case, Input, Machine, Metric, NoPrediction, Overhead, Prediction, Treatment,
+use kelvin_catalogue::file::{
+    DirectoryCount, ENTRY, ENTRY_ADD, ENTRY_GIVE_BACK, ENTRY_MAKE, ENTRY_REMOVE, FILES, METADATA, METADATA_CREATE,
+    METADATA_LIST, METADATA_OPEN, METADATA_RENAME, METADATA_STAT, METADATA_UNLINK,
 };
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 
-use super::axes::number;
-use super::entry;
+use super::cases::known;
 use super::expected::{self, time};
 use super::tree::{Tree, timed};
 use crate::os::syscall_work;
 use crate::predict::Predicting;
 
-/// Files that are there beside those that are worked on.
-const FILES: Axis = Axis::new("files", "files there", AxisScale::Logarithmic);
-/// Where they are: all in `one` directory, or spread evenly over `many`.
-const DIRECTORIES: Axis = Axis::new("directories", "directories", AxisScale::Category);
-
-/// Operations of one kind are timed together, and a journal may be written among them: all figures count as found.
-const fn each(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary)
-        .over([FILES, DIRECTORIES])
-        .headline(Treatment::AsFound)
-        .overhead(Overhead::None)
-        .not_in_cycles()
-}
-
-static CREATE: Metric = each("file.metadata.create", "One new, empty file made, and closed");
-static STAT: Metric = each("file.metadata.stat", "One look at a file's status by its path");
-static OPEN: Metric = each("file.metadata.open", "One opening of a file for reading, and closing it");
-static RENAME: Metric = each("file.metadata.rename", "One file given another name in the same directory");
-static LIST: Metric = each("file.metadata.list", "One name read from a directory");
-static UNLINK: Metric = each("file.metadata.unlink", "One empty file removed");
-
 pub(crate) static PROBE: Probe = Probe {
-    id: "file.metadata",
+    id: METADATA.as_str(),
     summary: "Files made, looked at, opened, renamed, listed and removed, in one directory and in many",
     kind: Kind::Measure,
     method: Method {
@@ -83,8 +63,8 @@ pub(crate) static PROBE: Probe = Probe {
             "Linux Documentation/filesystems/path-lookup.rst; fs/ext4/ialloc.c: recently_deleted",
         ],
     },
-    metrics: &[&CREATE, &STAT, &OPEN, &RENAME, &LIST, &UNLINK],
-    inputs: &["os.syscall.stat", "os.syscall.open_close", entry::ID],
+    metrics: &[&METADATA_CREATE, &METADATA_STAT, &METADATA_OPEN, &METADATA_RENAME, &METADATA_LIST, &METADATA_UNLINK],
+    inputs: &[syscall_work::STAT.id.as_str(), syscall_work::OPEN_CLOSE.id.as_str(), ENTRY.as_str()],
     cases,
     run,
     predict,
@@ -100,27 +80,22 @@ const MANY: u64 = 100;
 /// Bytes to ask leave for, for a round's own files: the blocks that hold them, once for each of the three changes.
 const ROUND_BYTES: u64 = 1 << 20;
 
-fn case(files: u64, directories: &'static str) -> Case {
-    Case::new().with(FILES, files).with_word(DIRECTORIES.name.as_str(), directories)
-}
-
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let mut cases = vec![case(1000, "one")];
-    if effort > Effort::Quick {
-        cases.extend([case(100, "one"), case(1000, "many")]);
-    }
-    if effort == Effort::Thorough {
-        cases.extend([case(10_000, "one"), case(10_000, "many")]);
-    }
-    cases
+    use DirectoryCount::{Many, One};
+    let all = [(1000, One), (100, One), (1000, Many), (10_000, One), (10_000, Many)];
+    let wanted = match effort {
+        Effort::Quick => 1,
+        Effort::Default => 3,
+        Effort::Thorough => all.len(),
+    };
+    all[..wanted].iter().map(|&(files, directories)| Case::new().with(FILES, files).at(directories)).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let files = number(case, &FILES)?;
-    let directories = match case.word(&DIRECTORIES.name) {
-        Some("one") => 1,
-        Some("many") => MANY,
-        _ => return Err(Stop::fail(format!("there is no tree for the case {case}; directories is one or many"))),
+    let files = known(FILES.of(case), case)?;
+    let directories = match known(DirectoryCount::of(case), case)? {
+        DirectoryCount::One => 1,
+        DirectoryCount::Many => MANY,
     };
     let tree = Tree::of(bench, "tree", files, directories)?;
     bench.may_write(ROUND_BYTES)?;
@@ -132,13 +107,13 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         tree.file_system()?
     ));
     change(bench, &Own::in_tree(&tree))?;
-    bench.time_each([&STAT, &OPEN, &LIST], |clock| Ok(looks.pass(clock)?.0))
+    bench.time_each([&METADATA_STAT, &METADATA_OPEN, &METADATA_LIST], |clock| Ok(looks.pass(clock)?.0))
 }
 
 /// Makes, renames and removes files, all of them once.
 fn change(bench: &mut Bench<'_>, own: &Own) -> Result<(), Stop> {
     let ticks = own.changes(bench.clock())?;
-    for (metric, ticks) in [&CREATE, &RENAME, &UNLINK].into_iter().zip(ticks) {
+    for (metric, ticks) in [&METADATA_CREATE, &METADATA_RENAME, &METADATA_UNLINK].into_iter().zip(ticks) {
         bench.record(metric, vec![bench.nanoseconds(ticks) / OWN as f64]);
     }
     Ok(())
@@ -219,7 +194,7 @@ impl Drop for Own {
     }
 }
 
-/// How much more than the call on /dev/null is unremarkable: as for other short calls (os.syscall.read and its kin), which
+/// How much more than the call on /dev/null is within the predicted range: as for other short calls (os.syscall.read and its kin), which
 /// leaves room for a longer path and for a file system of its own.
 const MORE: f64 = 3.0;
 
@@ -228,11 +203,11 @@ fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, N
     let parts =
         |first, second| Ok(of_parts(facts.measured(first, &Case::new())?, facts.measured(second, &Case::new())?));
     match metric.id {
-        id if id == STAT.id => call(&syscall_work::STAT),
-        id if id == OPEN.id => call(&syscall_work::OPEN_CLOSE),
-        id if id == CREATE.id => parts(&entry::MAKE, &entry::ADD),
-        id if id == RENAME.id => parts(&entry::ADD, &entry::REMOVE),
-        id if id == UNLINK.id => parts(&entry::REMOVE, &entry::GIVE_BACK),
+        id if id == METADATA_STAT.id => call(&syscall_work::STAT),
+        id if id == METADATA_OPEN.id => call(&syscall_work::OPEN_CLOSE),
+        id if id == METADATA_CREATE.id => parts(&ENTRY_MAKE, &ENTRY_ADD),
+        id if id == METADATA_RENAME.id => parts(&ENTRY_ADD, &ENTRY_REMOVE),
+        id if id == METADATA_UNLINK.id => parts(&ENTRY_REMOVE, &ENTRY_GIVE_BACK),
         _ => Err(NoPrediction::because("what a file system does to list a directory has no published cost")),
     }
 }
@@ -316,22 +291,23 @@ mod tests {
     #[test]
     fn short_calls_are_predicted_by_themselves_and_changes_by_their_parts() {
         let known = [
-            ("os.syscall.stat", Some(600.0)),
-            ("os.syscall.open_close", None),
-            ("file.entry.make", Some(5000.0)),
-            ("file.entry.add", Some(3000.0)),
-            ("file.entry.remove", Some(2000.0)),
-            ("file.entry.give_back", Some(1000.0)),
+            (syscall_work::STAT.id.as_str(), Some(600.0)),
+            (syscall_work::OPEN_CLOSE.id.as_str(), None),
+            (ENTRY_MAKE.id.as_str(), Some(5000.0)),
+            (ENTRY_ADD.id.as_str(), Some(3000.0)),
+            (ENTRY_REMOVE.id.as_str(), Some(2000.0)),
+            (ENTRY_GIVE_BACK.id.as_str(), Some(1000.0)),
         ];
         facts_about(&known, |facts| {
-            let of = |metric| predict(facts, metric, &case(1000, "one"));
-            let stat = of(&STAT).unwrap();
+            let of = |metric| predict(facts, metric, &Case::new());
+            let stat = of(&METADATA_STAT).unwrap();
             assert_eq!((stat.value, stat.low, stat.high), (600.0, 500.0, 1800.0));
-            assert!(of(&OPEN).unwrap_err().0.contains("os.syscall.open_close"));
-            assert_eq!([&CREATE, &RENAME, &UNLINK].map(|metric| of(metric).unwrap().value), [8000.0, 5000.0, 3000.0]);
-            let create = of(&CREATE).unwrap();
+            assert!(of(&METADATA_OPEN).unwrap_err().0.contains(syscall_work::OPEN_CLOSE.id.as_str()));
+            let changes = [&METADATA_CREATE, &METADATA_RENAME, &METADATA_UNLINK];
+            assert_eq!(changes.map(|metric| of(metric).unwrap().value), [8000.0, 5000.0, 3000.0]);
+            let create = of(&METADATA_CREATE).unwrap();
             assert_eq!((create.low, create.high, create.inputs.len()), (4000.0, 16_000.0, 2));
-            assert!(of(&LIST).unwrap_err().0.contains("published"));
+            assert!(of(&METADATA_LIST).unwrap_err().0.contains("published"));
         });
     }
 }

@@ -1,14 +1,14 @@
 //! Files and disks: every way to read and write, what the device can do, and what its file system adds.
 
 mod ahead;
-pub(crate) mod axes;
 mod blocksize;
 mod byte_calls;
 mod cached;
+mod cases;
 mod contention;
-pub(crate) mod data;
+mod data;
 mod depth;
-pub(crate) mod device;
+mod device;
 mod engines;
 mod entry;
 mod expected;

@@ -7,29 +7,20 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use kelvin_catalogue::file::{AccessOrder, CacheState, PAGE_READ};
 use kelvin_file::cache::{self, State};
 use kelvin_file::{Access, Order, Requests, Target};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::mapping::{expect, page_bytes};
 
-use super::axes::{CACHE, ORDER, order, state};
 use super::cached;
-use super::data::{self, MIB};
+use super::cases::{order, pages_read, state};
+use super::data::{self, SHARED_BYTES};
 
-/// Id of the probe and of its metric.
-pub(super) const ID: &str = "file.page_read";
-
-/// As the reads that it explains: samples count as found.
-pub(super) static METRIC: Metric = Metric::duration(ID, "One pread of a byte of the next page, the mean over a pass")
-    .over([CACHE, ORDER])
-    .headline(Treatment::AsFound)
-    .overhead(Overhead::None)
-    .canaries(Canaries::NONE)
-    .contaminants(Tags::NONE);
 pub(super) static PROBE: Probe = Probe {
-    id: ID,
+    id: PAGE_READ.id.as_str(),
     summary: "Taking pages into the page cache that no device has to fill, and finding them there",
     kind: Kind::Measure,
     method: Method {
@@ -56,44 +47,28 @@ pub(super) static PROBE: Probe = Probe {
             "mincore(2), posix_fadvise(2)",
         ],
     },
-    metrics: &[&METRIC],
+    metrics: &[&PAGE_READ],
     inputs: &[],
     cases,
     run,
     predict,
 };
 
-/// Size of the file: as that of which file.page_write writes pages; much read ahead.
-pub(super) const BYTES: u64 = 64 * MIB;
-
-/// Reading pages in order that are in memory, or are not.
-pub(super) fn in_order(cache: &'static str) -> Case {
-    case(cache, "sequential")
-}
-
-/// The same in random order.
-pub(super) fn in_no_order(cache: &'static str) -> Case {
-    case(cache, "random")
-}
-
-fn case(cache: &'static str, order: &'static str) -> Case {
-    Case::new().with_word(&CACHE.name, cache).with_word(&ORDER.name, order)
-}
-
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let mut cases = vec![in_order("cached"), in_order("uncached"), in_no_order("uncached")];
-    if effort > Effort::Quick {
-        cases.push(in_no_order("cached"));
-    }
-    cases
+    use AccessOrder::{Random, Sequential};
+    use CacheState::{Cached, Uncached};
+    let all = [(Cached, Sequential), (Uncached, Sequential), (Uncached, Random), (Cached, Random)];
+    let wanted = if effort == Effort::Quick { 3 } else { all.len() };
+    all[..wanted].iter().map(|&(cache, order)| pages_read(cache, order)).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let (state, order) = (state(case)?, order(case, bench.seed())?);
     // In memory any file will do, also where holes are not to be had.
-    let target = if state == State::Cached { data::file(bench, BYTES)? } else { data::hole(bench, BYTES)? };
-    let pages = BYTES / page_bytes() as u64;
-    bench.time_each([&METRIC], |clock| Ok([pass(&target, clock, state, order)? / pages]))
+    let target =
+        if state == State::Cached { data::file(bench, SHARED_BYTES)? } else { data::hole(bench, SHARED_BYTES)? };
+    let pages = SHARED_BYTES / page_bytes() as u64;
+    bench.time_each([&PAGE_READ], |clock| Ok([pass(&target, clock, state, order)? / pages]))
 }
 
 /// The ticks of reading a byte of each page once.
@@ -137,12 +112,14 @@ mod tests {
 
     #[test]
     fn predictions_find_their_cases() {
+        use AccessOrder::{Random, Sequential};
+        use CacheState::{Cached, Uncached};
         for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
             let cases = cases(&crate::testing::machine(), effort);
-            for case in [in_order("cached"), in_order("uncached"), in_no_order("uncached")] {
-                assert!(cases.contains(&case), "{effort:?} {case}");
+            for (cache, order) in [(Cached, Sequential), (Uncached, Sequential), (Uncached, Random)] {
+                assert!(cases.contains(&pages_read(cache, order)), "{effort:?} {cache:?} {order:?}");
             }
-            assert_eq!(cases.contains(&in_no_order("cached")), effort > Effort::Quick);
+            assert_eq!(cases.contains(&pages_read(Cached, Random)), effort > Effort::Quick);
         }
     }
 }

@@ -4,39 +4,22 @@
 //! It is what small writes into the page cache cost beyond a system call and a copy. It must not be taken for writes to new
 //! pages, for which memory and room on the device must be found.
 
+use kelvin_catalogue::file::{AccessOrder, CacheState, PAGE_READ, PAGE_WRITE, PAGES};
 use kelvin_file::cache::{self, State};
 use kelvin_file::{Access, Request, Requests};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{
-    Axis, AxisScale, Basis, Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment,
-};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::mapping::page_bytes;
 
-use super::axes::{ORDER, number, order};
 use super::cached;
-use super::data::{self, MIB};
+use super::cases::{known, order, pages_read, pages_written, predictable};
+use super::data::{self, SHARED_BYTES};
 use super::expected::{self, time};
-use super::page_read;
 use super::writing::Overwriter;
 use crate::predict::Predicting;
 
-/// Id of the probe and of its metric.
-pub(super) const ID: &str = "file.page_write";
-
-/// Pages of which a byte is written.
-const PAGES: Axis = Axis::new("pages", "pages", AxisScale::Linear);
-
-/// As the writes that it explains: samples count as found.
-pub(super) static METRIC: Metric =
-    Metric::duration(ID, "One pwrite of a byte in each of so many neighbouring pages that are in memory and dirty")
-        .over([PAGES, ORDER])
-        .headline(Treatment::AsFound)
-        .overhead(Overhead::ClockPair)
-        .canaries(Canaries::NONE)
-        .contaminants(Tags::NONE);
-
 pub(super) static PROBE: Probe = Probe {
-    id: ID,
+    id: PAGE_WRITE.id.as_str(),
     summary: "Writing next to nothing into one page of the page cache, and over the border of two",
     kind: Kind::Measure,
     method: Method {
@@ -64,44 +47,29 @@ pub(super) static PROBE: Probe = Probe {
             "lmbench lat_syscall write, which writes one byte to /dev/null",
         ],
     },
-    metrics: &[&METRIC],
-    inputs: &[page_read::ID],
+    metrics: &[&PAGE_WRITE],
+    inputs: &[PAGE_READ.id.as_str()],
     cases,
     run,
     predict,
 };
 
-/// Size of the file: as that which file.blocksize.write writes over, of which this is to tell the cost.
-const BYTES: u64 = 64 * MIB;
-
-/// A write into so many pages, from page to page.
-pub(super) fn in_order(pages: u64) -> Case {
-    case(pages, "sequential")
-}
-
-fn case(pages: u64, order: &'static str) -> Case {
-    Case::new().with(PAGES, pages).with_word(&ORDER.name, order)
-}
-
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let mut cases = vec![in_order(1), in_order(2)];
-    if effort > Effort::Quick {
-        cases.extend([case(1, "random"), case(2, "random")]);
-    }
-    cases
+    let orders = if effort == Effort::Quick { &[AccessOrder::Sequential] } else { AccessOrder::ALL };
+    orders.iter().flat_map(|&order| [1, 2].map(|pages| pages_written(pages, order))).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let (pages, order) = (number(case, &PAGES)?, order(case, bench.seed())?);
+    let (pages, order) = (known(PAGES.of(case), case)?, order(case, bench.seed())?);
     let page = page_bytes() as u64;
     let within = place(pages, page)?;
-    let target = data::afloat(bench, BYTES)?;
+    let target = data::afloat(bench, SHARED_BYTES)?;
     let found = cache::bring(&target, State::Cached).map_err(data::stopped)?;
     bench.note(format!("before, {found}"));
     let mut writer = Overwriter::open(&target, Access::Buffered, pages as usize, bench.seed())?;
     // Not the last page: the second byte would be beyond the end.
-    let mut requests = Requests::new(0..BYTES - page, page as usize, order).endless();
-    bench.time(&METRIC, |iterations| {
+    let mut requests = Requests::new(0..SHARED_BYTES - page, page as usize, order).endless();
+    bench.time(&PAGE_WRITE, |iterations| {
         requests.allow(iterations);
         requests
             .by_ref()
@@ -124,15 +92,15 @@ fn place(pages: u64, page: u64) -> Result<u64, Stop> {
 
 /// In random order: as in order, and what random order adds for each page that is found, as measured where pages are read.
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let pages = case.integer(&PAGES.name).ok_or_else(|| NoPrediction::because("the case names no pages"))?;
-    if case.word(&ORDER.name) != Some("random") {
+    let pages = predictable(PAGES.of(case), case)?;
+    if AccessOrder::of(case) != Some(AccessOrder::Random) {
         return Err(NoPrediction::because(
             "what a file system does for a write has no published cost; predictions of buffered writes rest on this figure",
         ));
     }
-    let written = facts.measured(&METRIC, &in_order(pages))?;
-    let near = facts.measured(&page_read::METRIC, &page_read::in_order("cached"))?;
-    let far = facts.measured(&page_read::METRIC, &page_read::in_no_order("cached"))?;
+    let written = facts.measured(&PAGE_WRITE, &pages_written(pages, AccessOrder::Sequential))?;
+    let near = facts.measured(&PAGE_READ, &pages_read(CacheState::Cached, AccessOrder::Sequential))?;
+    let far = facts.measured(&PAGE_READ, &pages_read(CacheState::Cached, AccessOrder::Random))?;
     // Neighbouring pages are found as far away as one: what leads to them lies side by side.
     let more = (far.value - near.value).max(0.0);
     let value = written.value + more;
@@ -164,28 +132,28 @@ mod tests {
     #[test]
     fn random_order_adds_what_it_adds_to_reading() {
         let measured = |id: &str, case: &Case| {
-            let value = match (id, case.word("order")) {
-                ("file.page_write", Some("sequential")) => 900.0 + 100.0 * case.integer("pages").unwrap() as f64,
-                ("file.page_read", Some("sequential")) => 400.0,
-                ("file.page_read", Some("random")) => 700.0,
-                _ => return None,
+            let value = match AccessOrder::of(case)? {
+                AccessOrder::Sequential if PAGE_WRITE.id == *id => 900.0 + 100.0 * PAGES.of(case)? as f64,
+                AccessOrder::Sequential => 400.0,
+                AccessOrder::Random if PAGE_WRITE.id == *id => return None,
+                AccessOrder::Random => 700.0,
             };
             Some(kelvin_harness::MeasuredValue { value, half_width: 0.0 })
         };
         let machine = crate::testing::machine();
         let facts = Facts::new(&machine, &measured);
-        let of = |case| predict(&facts, &METRIC, &case);
-        assert_eq!(of(case(1, "random")).unwrap().value, 1300.0);
-        let two = of(case(2, "random")).unwrap();
+        let of = |pages, order| predict(&facts, &PAGE_WRITE, &pages_written(pages, order));
+        assert_eq!(of(1, AccessOrder::Random).unwrap().value, 1300.0);
+        let two = of(2, AccessOrder::Random).unwrap();
         assert_eq!((two.value, two.low, two.inputs.len()), (1400.0, 700.0, 3));
-        assert!(of(in_order(1)).is_err());
+        assert!(of(1, AccessOrder::Sequential).is_err());
     }
 
     #[test]
     fn predictions_find_their_cases() {
         for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
             let cases = cases(&crate::testing::machine(), effort);
-            assert!(cases.contains(&in_order(1)) && cases.contains(&in_order(2)));
+            assert!([1, 2].iter().all(|&pages| cases.contains(&pages_written(pages, AccessOrder::Sequential))));
         }
     }
 }

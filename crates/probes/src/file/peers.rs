@@ -8,51 +8,23 @@ mod programs;
 
 use std::time::Duration;
 
+use kelvin_catalogue::file::{
+    AccessOrder, BLOCK, OWN_BLOCK, PEERS_CACHED, PEERS_CACHED_KELVIN, PEERS_CACHED_OTHER, PEERS_DIRECT,
+    PEERS_DIRECT_KELVIN, PEERS_DIRECT_OTHER, Rival,
+};
 use kelvin_file::cache::{self, State};
-use kelvin_file::job::{self, Division, Job, Until};
+use kelvin_file::job::{self, Job, Until};
 use kelvin_file::{Engine, Order, Target};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Axis, AxisScale, Basis, Better, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
 
-use self::programs::{Program, Tool};
-use super::axes::{BLOCK, ORDER, order};
+use self::programs::Tool;
 use super::cached::still;
-use super::data::{self, KIB, MIB};
-use super::device::of_disk;
+use super::cases::{known, order, predictable};
+use super::data::{self, KIB, MIB, SHARED_BYTES};
 use super::proof::Counters;
 use crate::os::syscall_work::{NANOSECONDS_AN_INSTRUCTION, WRITE};
 use crate::predict::Predicting;
-
-/// Ids of the probes, which are those of their headlines.
-const CACHED_ID: &str = "file.peers.cached";
-const DIRECT_ID: &str = "file.peers.direct";
-
-const PROGRAM: Axis = Axis::new("program", "program", AxisScale::Category);
-/// The word of a block that the program chooses, and its user does not.
-const OWN: &str = "own";
-
-const RATIO_SUMMARY: &str = "Rate at which kelvin reads over that at which another program does the same";
-const KELVIN_SUMMARY: &str = "Bytes per second that kelvin reads, in turn with another program";
-const OTHER_SUMMARY: &str = "Bytes per second that another program reads, in turn with kelvin";
-
-const fn over_cached(metric: Metric) -> Metric {
-    of_disk(metric).over([PROGRAM, BLOCK])
-}
-
-const fn over_direct(metric: Metric) -> Metric {
-    of_disk(metric).over([PROGRAM, BLOCK, ORDER])
-}
-
-const fn ratio(id: &'static str) -> Metric {
-    Metric::rate(id, RATIO_SUMMARY).unit(Unit::Ratio, Better::Neither)
-}
-
-static CACHED: Metric = over_cached(ratio(CACHED_ID));
-static CACHED_KELVIN: Metric = over_cached(Metric::rate("file.peers.cached.kelvin", KELVIN_SUMMARY));
-static CACHED_OTHER: Metric = over_cached(Metric::rate("file.peers.cached.other", OTHER_SUMMARY));
-static DIRECT: Metric = over_direct(ratio(DIRECT_ID));
-static DIRECT_KELVIN: Metric = over_direct(Metric::rate("file.peers.direct.kelvin", KELVIN_SUMMARY));
-static DIRECT_OTHER: Metric = over_direct(Metric::rate("file.peers.direct.other", OTHER_SUMMARY));
 
 /// What is common to both probes' texts.
 const PREDICTION: &str = "1, for the same calls read the same bytes; dd and cat write each block to /dev/null as well, and so \
@@ -81,7 +53,7 @@ const SOURCES: &[&str] = &[
 ];
 
 pub(crate) static CACHED_PROBE: Probe = Probe {
-    id: CACHED_ID,
+    id: PEERS_CACHED.id.as_str(),
     summary: "Reading from the page cache beside fio, dd, cat and bw_file_rd, on the same file in turn (--peers)",
     kind: Kind::Study,
     method: Method {
@@ -98,18 +70,18 @@ pub(crate) static CACHED_PROBE: Probe = Probe {
         pitfalls: PITFALLS,
         sources: SOURCES,
     },
-    metrics: &[&CACHED, &CACHED_KELVIN, &CACHED_OTHER],
-    inputs: &["os.syscall.write"],
+    metrics: &[&PEERS_CACHED, &PEERS_CACHED_KELVIN, &PEERS_CACHED_OTHER],
+    inputs: &[WRITE.id.as_str()],
     cases: cached_cases,
     run: |bench, case| {
-        let metrics = Metrics { ratio: &CACHED, kelvin: &CACHED_KELVIN, other: &CACHED_OTHER };
+        let metrics = Metrics { ratio: &PEERS_CACHED, kelvin: &PEERS_CACHED_KELVIN, other: &PEERS_CACHED_OTHER };
         run(bench, case, State::Cached, &metrics)
     },
-    predict: |facts, metric, case| predict(facts, metric, case, &CACHED_KELVIN),
+    predict: |facts, metric, case| predict(facts, metric, case, &PEERS_CACHED_KELVIN),
 };
 
 pub(crate) static DIRECT_PROBE: Probe = Probe {
-    id: DIRECT_ID,
+    id: PEERS_DIRECT.id.as_str(),
     summary: "Reading past the page cache beside fio and dd, on the same file in turn (--peers)",
     kind: Kind::Study,
     method: Method {
@@ -124,18 +96,16 @@ pub(crate) static DIRECT_PROBE: Probe = Probe {
         pitfalls: PITFALLS,
         sources: SOURCES,
     },
-    metrics: &[&DIRECT, &DIRECT_KELVIN, &DIRECT_OTHER],
-    inputs: &["os.syscall.write"],
+    metrics: &[&PEERS_DIRECT, &PEERS_DIRECT_KELVIN, &PEERS_DIRECT_OTHER],
+    inputs: &[WRITE.id.as_str()],
     cases: direct_cases,
     run: |bench, case| {
-        let metrics = Metrics { ratio: &DIRECT, kelvin: &DIRECT_KELVIN, other: &DIRECT_OTHER };
+        let metrics = Metrics { ratio: &PEERS_DIRECT, kelvin: &PEERS_DIRECT_KELVIN, other: &PEERS_DIRECT_OTHER };
         run(bench, case, State::Direct, &metrics)
     },
-    predict: |facts, metric, case| predict(facts, metric, case, &DIRECT_KELVIN),
+    predict: |facts, metric, case| predict(facts, metric, case, &PEERS_DIRECT_KELVIN),
 };
 
-/// Size of the file: that of the device's measures, which is there already where both are measured.
-const FILE: u64 = 64 * MIB;
 /// What of it is read past the page cache: a pass of dd over it ends in time on slow disks too.
 const DIRECT_PART: u64 = 32 * MIB;
 /// A request that is one piece of memory wherever it lies, in bytes.
@@ -143,31 +113,28 @@ const SMALL: u64 = 4 * KIB;
 /// Time of a side: two hundred steps of fio's clock, many times what starting a program takes.
 const SIDE: Duration = Duration::from_millis(200);
 
+/// A program that reads in blocks of so many bytes.
+fn sized(rival: Rival, block: u64) -> Case {
+    Case::new().at(rival).with(BLOCK, block)
+}
+
 fn cached_cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let of = |program: Program| Case::new().with_word(PROGRAM.name.as_str(), program.name());
-    let sized = |program, block| of(program).with(BLOCK, block);
-    let own = |program| of(program).with_word(BLOCK.name.as_str(), OWN);
-    let (fio, dd) = (Program::Fio, Program::Dd);
-    let mut cases = vec![sized(fio, 4 * KIB), sized(fio, 128 * KIB), sized(dd, 128 * KIB), own(Program::Cat)];
+    let own = |rival: Rival| Case::new().at(rival).at(OWN_BLOCK);
+    let (fio, dd) = (Rival::Fio, Rival::Dd);
+    let mut cases = vec![sized(fio, 4 * KIB), sized(fio, 128 * KIB), sized(dd, 128 * KIB), own(Rival::Cat)];
     if effort > Effort::Quick {
-        cases.extend([sized(fio, MIB), sized(dd, 4 * KIB), sized(dd, MIB), own(Program::BwFileRd)]);
+        cases.extend([sized(fio, MIB), sized(dd, 4 * KIB), sized(dd, MIB), own(Rival::BwFileRd)]);
         cases.sort();
     }
     cases
 }
 
 fn direct_cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let of = |program: Program, block, order| {
-        let case = Case::new().with_word(PROGRAM.name.as_str(), program.name()).with(BLOCK, block);
-        case.with_word(ORDER.name.as_str(), order)
-    };
-    let mut cases = vec![of(Program::Fio, 4 * KIB, "random"), of(Program::Fio, MIB, "sequential")];
+    let random = |block| sized(Rival::Fio, block).at(AccessOrder::Random);
+    let in_order = |rival, block| sized(rival, block).at(AccessOrder::Sequential);
+    let mut cases = vec![random(4 * KIB), in_order(Rival::Fio, MIB)];
     if effort > Effort::Quick {
-        cases.extend([
-            of(Program::Fio, 4 * KIB, "sequential"),
-            of(Program::Fio, 128 * KIB, "random"),
-            of(Program::Dd, MIB, "sequential"),
-        ]);
+        cases.extend([in_order(Rival::Fio, 4 * KIB), random(128 * KIB), in_order(Rival::Dd, MIB)]);
         cases.sort();
     }
     cases
@@ -206,9 +173,8 @@ struct Side {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case, state: State, metrics: &Metrics) -> Result<(), Stop> {
-    let program = Program::of(case.word(&PROGRAM.name))?;
-    let tool = Tool::find(program)?;
-    let target = data::file(bench, FILE)?;
+    let tool = Tool::find(known(Rival::of(case), case)?)?;
+    let target = data::file(bench, SHARED_BYTES)?;
     let task = task(case, &tool, target, (state, bench.seed()))?;
     if state == State::Direct {
         data::can_be_direct(&task.target, task.block)?;
@@ -234,7 +200,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, state: State, metrics: &Metrics) -> R
 
 fn task(case: &Case, tool: &Tool, target: Target, (state, seed): (State, u64)) -> Result<Task, Stop> {
     let direct = state == State::Direct;
-    let block = match case.integer(&BLOCK.name) {
+    let block = match BLOCK.of(case) {
         Some(block) => block,
         None => tool.own_block(&target)?,
     };
@@ -265,17 +231,12 @@ fn proven(task: &Task, read: impl FnOnce(&Task) -> Result<Side, Stop>) -> Result
 /// kelvin's own side.
 fn ours(task: &Task) -> Result<Side, Stop> {
     let job = Job {
-        target: task.target.clone(),
-        engine: Engine::Pread,
-        block: task.block as usize,
         order: task.order,
         state: task.state,
-        threads: 1,
-        division: Division::Parts,
         range: 0..task.bytes,
         until: Until::Time(task.time),
         digest: task.summed,
-        latencies: None,
+        ..data::job(&task.target, Engine::Pread, task.block as usize)
     };
     let done = job::run(&job).map_err(data::stopped)?;
     let words = format!("{} requests in {:.3} s", done.total.requests, done.nanoseconds as f64 / 1e9);
@@ -296,13 +257,11 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case, kelvin: &Metric) -> 
             "file.blocksize.read predicts what reading should give; here only the ratio of two programs counts",
         ));
     }
-    let program =
-        Program::of(case.word(&PROGRAM.name)).map_err(|_| NoPrediction::because("no such program is known"))?;
+    let rival = predictable(Rival::of(case), case)?;
     let rate = facts.measured(kelvin, case)?;
-    let block =
-        case.integer(&BLOCK.name).unwrap_or(if program == Program::Cat { CATS_BLOCK } else { programs::XFERSIZE });
+    let block = BLOCK.of(case).unwrap_or(if rival == Rival::Cat { CATS_BLOCK } else { programs::XFERSIZE });
     let request = block as f64 * 1e9 / rate.value;
-    let write = if program.writes() { Some(facts.measured(&WRITE, &Case::new())?) } else { None };
+    let write = if programs::writes(rival) { Some(facts.measured(&WRITE, &Case::new())?) } else { None };
     let extra = write.as_ref().map_or(0.0, |write| write.value) / request;
     let allowed = ALLOWED * NANOSECONDS_AN_INSTRUCTION / request;
     let (value, most) = (1.0 + extra, (1.0 + extra + allowed) * SPREAD);
@@ -313,7 +272,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case, kelvin: &Metric) -> 
     if let Some(write) = write {
         predicting = predicting.input(write);
     }
-    if program == Program::Cat {
+    if rival == Rival::Cat {
         predicting = predicting.input(Input {
             name: "block of cat".into(),
             value: CATS_BLOCK as f64,
@@ -332,38 +291,36 @@ mod tests {
     use super::*;
     use crate::testing::{facts_about, machine};
 
-    fn case(program: Program, block: u64) -> Case {
-        Case::new().with_word("program", program.name()).with("block", block)
-    }
-
     #[test]
     fn the_same_work_takes_the_same_time_but_for_what_is_written() {
         // 4 KiB at 4.096 GB/s take 1000 ns; 1000 instructions 166.7 ns.
-        let known = [("file.peers.cached.kelvin", Some(4.096e9)), ("os.syscall.write", Some(100.0))];
+        let known = [(PEERS_CACHED_KELVIN.id.as_str(), Some(4.096e9)), (WRITE.id.as_str(), Some(100.0))];
         facts_about(&known, |facts| {
-            let of = |case: Case| predict(facts, &CACHED, &case, &CACHED_KELVIN).unwrap();
-            let fio = of(case(Program::Fio, 4096));
+            let of = |case: Case| predict(facts, &PEERS_CACHED, &case, &PEERS_CACHED_KELVIN).unwrap();
+            let fio = of(sized(Rival::Fio, 4096));
             assert_eq!((fio.value, fio.low), (1.0, 1.0 / 1.15));
             assert!((fio.high - (1.0 + 1.0 / 6.0) * 1.15).abs() < 1e-9, "{}", fio.high);
-            assert!((of(case(Program::Dd, 4096)).value - 1.1).abs() < 1e-12);
-            assert!((of(case(Program::Dd, 40_960)).value - 1.01).abs() < 1e-12);
+            assert!((of(sized(Rival::Dd, 4096)).value - 1.1).abs() < 1e-12);
+            assert!((of(sized(Rival::Dd, 40_960)).value - 1.01).abs() < 1e-12);
             // 128 KiB take 32 us.
-            let cat = of(Case::new().with_word("program", "cat").with_word("block", OWN));
+            let cat = of(Case::new().at(Rival::Cat).at(OWN_BLOCK));
             assert!((cat.value - 1.003_125).abs() < 1e-9, "{}", cat.value);
             assert!(cat.inputs.iter().any(|input| input.value == 131_072.0));
-            assert!(predict(facts, &CACHED_OTHER, &case(Program::Fio, 4096), &CACHED_KELVIN).is_err());
+            assert!(predict(facts, &PEERS_CACHED_OTHER, &sized(Rival::Fio, 4096), &PEERS_CACHED_KELVIN).is_err());
         });
-        facts_about(&[], |facts| assert!(predict(facts, &CACHED, &case(Program::Dd, 4096), &CACHED_KELVIN).is_err()));
+        facts_about(&[], |facts| {
+            assert!(predict(facts, &PEERS_CACHED, &sized(Rival::Dd, 4096), &PEERS_CACHED_KELVIN).is_err())
+        });
     }
 
     #[test]
     fn every_program_is_asked_and_a_quick_run_has_the_most_telling() {
-        let words = |cases: Vec<Case>| -> Vec<String> { cases.iter().map(ToString::to_string).collect() };
-        let all = words(cached_cases(&machine(), Effort::Default)).join("\n");
-        assert!(Program::ALL.iter().all(|program| all.contains(&format!("program={}", program.name()))), "{all}");
+        let all = cached_cases(&machine(), Effort::Default);
+        assert!(Rival::ALL.iter().all(|rival| all.iter().any(|case| rival.point().is_of(case))), "{all:?}");
+        let (small, large) = (sized(Rival::Fio, 4096), sized(Rival::Fio, MIB));
         assert_eq!(
-            words(direct_cases(&machine(), Effort::Quick)),
-            ["block=4096 order=random program=fio", "block=1048576 order=sequential program=fio"]
+            direct_cases(&machine(), Effort::Quick),
+            [small.at(AccessOrder::Random), large.at(AccessOrder::Sequential)]
         );
         assert_eq!(cached_cases(&machine(), Effort::Quick).len(), 4);
     }

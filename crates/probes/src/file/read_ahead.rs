@@ -1,33 +1,21 @@
 //! How much of a file the kernel reads ahead at a time, once it has seen that the file is read in order.
 //!
-//! It says how much a device has under way for one that reads in order. It must not be taken for what a program gets that reads
+//! It says how much a device has in flight for one that reads in order. It must not be taken for what a program gets that reads
 //! elsewhere, for which nothing is read ahead.
 
+use kelvin_catalogue::file::READ_AHEAD;
 use kelvin_file::cache::{self, State};
 use kelvin_file::{Access, Target};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{
-    Better, Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment, Unit,
-};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::mapping::{FileMapping, expect, page_bytes};
 
-use super::data;
+use super::data::{self, SHARED_BYTES};
 use super::expected::bytes;
-use super::page_read::{self, BYTES};
-
-/// Id of the probe and of its metric.
-pub(super) const ID: &str = "file.read_ahead";
-
-pub(super) static METRIC: Metric =
-    Metric::rate(ID, "Most bytes that the kernel reads ahead at a time, of a file of 64 MiB that is read in order")
-        .unit(Unit::Bytes, Better::Neither)
-        .headline(Treatment::AsFound)
-        .overhead(Overhead::None)
-        .canaries(Canaries::NONE)
-        .contaminants(Tags::NONE);
+use super::page_read;
 
 pub(super) static PROBE: Probe = Probe {
-    id: ID,
+    id: READ_AHEAD.id.as_str(),
     summary: "The windows in which the kernel reads ahead, seen in the page cache and not asked of a setting",
     kind: Kind::Measure,
     method: Method {
@@ -49,7 +37,7 @@ pub(super) static PROBE: Probe = Probe {
             "mincore(2), posix_fadvise(2)",
         ],
     },
-    metrics: &[&METRIC],
+    metrics: &[&READ_AHEAD],
     inputs: &[],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
@@ -57,11 +45,11 @@ pub(super) static PROBE: Probe = Probe {
 };
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    let target = data::hole(bench, BYTES)?;
+    let target = data::hole(bench, SHARED_BYTES)?;
     let steps = steps(&target)?;
     let words: Vec<String> = steps.iter().map(|&step| bytes(step)).collect();
     bench.note(format!("read ahead, one after another: {}", words.join(", ")));
-    bench.record(&METRIC, steps.into_iter().max().map(|most| most as f64).into_iter().collect());
+    bench.record(&READ_AHEAD, steps.into_iter().max().map(|most| most as f64).into_iter().collect());
     Ok(())
 }
 

@@ -6,41 +6,23 @@
 
 use std::path::Path;
 
+use kelvin_catalogue::file::{
+    AccessOrder, AskedDirectory, CacheState, REMOTE, REMOTE_LOCAL, REMOTE_ROUND_TRIP, REMOTE_SHARE,
+};
 use kelvin_file::cache::{self, State};
 use kelvin_file::{Engine, How, Order, Reader, Requests, Tally, Target, noise};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Axis, AxisScale, Basis, Better, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::{kind, room};
 
-use super::axes::{CACHE, ORDER, state};
+use super::cases::{known, order, state};
 use super::data;
-use super::device::of_disk;
 use crate::claimed::fastest_link;
 use crate::predict::Predicting;
 
-/// Id of the probe and of its headline.
-const ID: &str = "file.remote";
-const ROUND_TRIP_ID: &str = "file.remote.round_trip";
-
-const PLACE: Axis = Axis::new("place", "directory", AxisScale::Category);
-
-const fn block(id: &'static str, summary: &'static str) -> Metric {
-    of_disk(Metric::duration(id, summary)).over([CACHE, ORDER])
-}
-
-static REMOTE: Metric = block(ID, "One block of 4 KiB read from the directory that --remote names").baseline();
-static LOCAL: Metric =
-    block("file.remote.local", "One block of 4 KiB read from the scratch directory, in turn with the remote one");
-static SHARE: Metric = block("file.remote.share", "Share of a remote block's time that a local one does not take")
-    .unit(Unit::Ratio, Better::Neither)
-    .bounds(None, Some(1.0));
-static ROUND_TRIP: Metric =
-    of_disk(Metric::duration(ROUND_TRIP_ID, "One question to a directory that nothing but its server can answer"))
-        .over([PLACE]);
-
 pub(crate) static PROBE: Probe = Probe {
-    id: ID,
+    id: REMOTE.id.as_str(),
     summary: "Small reads on a mounted directory of another machine beside the same on this one (--remote DIR)",
     kind: Kind::Study,
     method: Method {
@@ -67,15 +49,15 @@ pub(crate) static PROBE: Probe = Probe {
         ],
         sources: &["nfs(5), sshfs(1): caching; Linux Documentation/filesystems/fuse-io.rst", READ_AHEAD_SOURCE, IOPING],
     },
-    metrics: &[&REMOTE, &LOCAL, &SHARE],
-    inputs: &[ROUND_TRIP_ID],
+    metrics: &[&REMOTE, &REMOTE_LOCAL, &REMOTE_SHARE],
+    inputs: &[REMOTE_ROUND_TRIP.id.as_str()],
     cases,
     run,
     predict,
 };
 
 pub(crate) static ROUND_TRIP_PROBE: Probe = Probe {
-    id: ROUND_TRIP_ID,
+    id: REMOTE_ROUND_TRIP.id.as_str(),
     summary: "A question to the server of a mounted directory and back, without data (--remote DIR)",
     kind: Kind::Study,
     method: Method {
@@ -91,9 +73,9 @@ pub(crate) static ROUND_TRIP_PROBE: Probe = Probe {
         ],
         sources: &["lstat(2); Linux fs/namei.c: lookup_slow", IOPING],
     },
-    metrics: &[&ROUND_TRIP],
+    metrics: &[&REMOTE_ROUND_TRIP],
     inputs: &[],
-    cases: |_, _| ["remote", "local"].map(|place| Case::new().with_word(PLACE.name.as_str(), place)).to_vec(),
+    cases: |_, _| AskedDirectory::ALL.iter().map(|&directory| Case::new().at(directory)).collect(),
     run: ask,
     predict: |_, _, _| Err(NoPrediction::because("the length of the way to a server is a fact of the network")),
 };
@@ -115,29 +97,26 @@ const SEED: u64 = 1;
 const ROOM: u64 = 2;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let all = [("direct", "random"), ("uncached", "sequential"), ("direct", "sequential"), ("uncached", "random")];
+    use AccessOrder::{Random, Sequential};
+    use CacheState::{Direct, Uncached};
+    let all = [(Direct, Random), (Uncached, Sequential), (Direct, Sequential), (Uncached, Random)];
     let wanted = if effort == Effort::Quick { 2 } else { all.len() };
     all[..wanted].iter().map(|&(cache, order)| of(cache, order)).collect()
 }
 
-fn of(cache: &'static str, order: &'static str) -> Case {
-    Case::new().with_word(CACHE.name.as_str(), cache).with_word(ORDER.name.as_str(), order)
+fn of(cache: CacheState, order: AccessOrder) -> Case {
+    Case::new().at(cache).at(order)
 }
 
 /// Whether the kernel reads ahead for a case.
 fn reads_ahead(case: &Case) -> bool {
-    case == &of("uncached", "sequential")
+    case == &of(CacheState::Uncached, AccessOrder::Sequential)
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let (here, there) = (bench.scratch().to_owned(), bench.remote()?.to_owned());
-    let order = match case.word(&ORDER.name) {
-        Some("sequential") => Order::Sequential,
-        Some("random") => Order::Random { seed: bench.seed() },
-        other => return Err(Stop::fail(format!("the case has order {other:?}; sequential and random are known"))),
-    };
     let together = if reads_ahead(case) { TOGETHER } else { 1 };
-    let reading = Reading { state: state(case)?, order, together };
+    let reading = Reading { state: state(case)?, order: order(case, bench.seed())?, together };
     let mut remote = Place::open(bench, &there, reading)?;
     let mut local = Place::open(bench, &here, reading)?;
     bench.note(format!("remote: {}; local: {}", remote.proof, local.proof));
@@ -147,7 +126,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         );
     }
     let (mut remotes, mut locals) = (Vec::new(), Vec::new());
-    bench.time_each([&REMOTE, &LOCAL], |clock| {
+    bench.time_each([&REMOTE, &REMOTE_LOCAL], |clock| {
         let times = [remote.read(clock)?, local.read(clock)?];
         remotes.push(times[0] as f64);
         locals.push(times[1] as f64);
@@ -157,7 +136,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     if remote <= 0.0 {
         return Err(Stop::fail("the remote reads took no time at all"));
     }
-    bench.record(&SHARE, vec![1.0 - local / remote]);
+    bench.record(&REMOTE_SHARE, vec![1.0 - local / remote]);
     Ok(())
 }
 
@@ -268,22 +247,20 @@ fn file(bench: &Bench<'_>, directory: &Path) -> Result<Target, Stop> {
             )));
         }
         bench.may_write(FILE_BYTES)?;
-        noise::file(&path, FILE_BYTES, SEED)
-            .map_err(|error| Stop::fail(format!("cannot write {}: {error}", path.display())))?;
+        noise::file(&path, FILE_BYTES, SEED).map_err(|error| data::cannot("write", &path, &error))?;
     }
     Target::find(&path).map_err(data::stopped)
 }
 
 fn ask(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let directory = match case.word(&PLACE.name) {
-        Some("remote") => bench.remote()?.to_owned(),
-        Some("local") => bench.scratch().to_owned(),
-        other => return Err(Stop::fail(format!("the case has place {other:?}; remote and local are known"))),
+    let directory = match known(AskedDirectory::of(case), case)? {
+        AskedDirectory::Remote => bench.remote()?.to_owned(),
+        AskedDirectory::Local => bench.scratch().to_owned(),
     };
     bench.note(kind(&directory)?.name());
     let mut asked = 0u64;
     let stem = format!("kelvin-none-{}-{:x}", std::process::id(), bench.seed());
-    bench.time_each([&ROUND_TRIP], |clock| {
+    bench.time_each([&REMOTE_ROUND_TRIP], |clock| {
         asked += 1;
         let path = directory.join(format!("{stem}-{asked}"));
         let begun = clock.start();
@@ -297,23 +274,22 @@ fn ask(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     })
 }
 
-/// Factor either way within which a remote block is unremarkable.
+/// Factor either way within which a remote block is as predicted.
 const SPREAD: f64 = 3.0;
 
 fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    if metric.id == LOCAL.id {
+    if metric.id == REMOTE_LOCAL.id {
         return Err(NoPrediction::because(
             "what a block of this machine's own device takes is measured by file.seqrand",
         ));
     }
-    if metric.id == SHARE.id {
+    if metric.id == REMOTE_SHARE.id {
         return Err(NoPrediction::because(
             "it follows from the remote and the local block, of which the first is predicted",
         ));
     }
-    let local = facts.measured(&LOCAL, case)?;
-    let asked = Case::new().with_word(PLACE.name.as_str(), "remote");
-    let round_trip = facts.measured(&ROUND_TRIP, &asked)?;
+    let local = facts.measured(&REMOTE_LOCAL, case)?;
+    let round_trip = facts.measured(&REMOTE_ROUND_TRIP, &Case::new().at(AskedDirectory::Remote))?;
     let shared = if reads_ahead(case) { READ_AHEAD / BLOCK as f64 } else { 1.0 };
     let (wire, link) = wire(facts.machine());
     let value = local.value + round_trip.value / shared + wire;
@@ -335,7 +311,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     )))
 }
 
-/// Nanoseconds of a block on the fastest link that an interface claims, and that link.
+/// Nanoseconds of a block on the fastest advertised link, and that link.
 fn wire(machine: &Machine) -> (f64, Option<Input>) {
     match fastest_link(machine) {
         Some((link, _)) => (BLOCK as f64 * 1e9 / link.value, Some(link)),
@@ -345,25 +321,29 @@ fn wire(machine: &Machine) -> (f64, Option<Input>) {
 
 #[cfg(test)]
 mod tests {
+    use super::AccessOrder::{Random, Sequential};
+    use super::CacheState::{Direct, Uncached};
     use super::*;
     use crate::testing::{facts_about, machine, nic};
+    use kelvin_catalogue::file::SEQRAND;
     use kelvin_harness::MeasuredValue;
     use kelvin_model::Fact;
 
     #[test]
     fn a_remote_block_is_a_local_one_and_the_way() {
-        let known = [("file.remote.local", Some(100_000.0)), (ROUND_TRIP_ID, Some(320_000.0))];
+        let known = [(REMOTE_LOCAL.id.as_str(), Some(100_000.0)), (REMOTE_ROUND_TRIP.id.as_str(), Some(320_000.0))];
         facts_about(&known, |facts| {
             let value = |case: &Case| predict(facts, &REMOTE, case).unwrap().value;
-            for order in ["random", "sequential"] {
-                assert_eq!(value(&of("direct", order)), 420_000.0);
+            for &order in AccessOrder::ALL {
+                assert_eq!(value(&of(Direct, order)), 420_000.0);
             }
-            assert_eq!(value(&of("uncached", "random")), 420_000.0);
+            assert_eq!(value(&of(Uncached, Random)), 420_000.0);
             // A round trip brings 32 blocks.
-            assert_eq!(value(&of("uncached", "sequential")), 110_000.0);
-            assert!(predict(facts, &LOCAL, &of("direct", "random")).unwrap_err().0.contains("file.seqrand"));
+            assert_eq!(value(&of(Uncached, Sequential)), 110_000.0);
+            let local = predict(facts, &REMOTE_LOCAL, &of(Direct, Random)).unwrap_err();
+            assert!(local.0.contains(SEQRAND.id.as_str()), "{}", local.0);
         });
-        facts_about(&[], |facts| assert!(predict(facts, &REMOTE, &of("direct", "random")).is_err()));
+        facts_about(&[], |facts| assert!(predict(facts, &REMOTE, &of(Direct, Random)).is_err()));
     }
 
     #[test]
@@ -380,7 +360,7 @@ mod tests {
         assert_eq!((nanoseconds, link.unwrap().name), (32_768.0, "rate of eth0".into()));
         let measured = |_: &str, _: &Case| Some(MeasuredValue { value: 1000.0, half_width: 0.0 });
         let facts = Facts::new(&machine, &measured);
-        let prediction = predict(&facts, &REMOTE, &of("direct", "random")).unwrap();
+        let prediction = predict(&facts, &REMOTE, &of(Direct, Random)).unwrap();
         assert_eq!(prediction.value, 34_768.0);
         assert!(prediction.derivation.contains("4096 B / 125 MB/s"), "{}", prediction.derivation);
     }
@@ -388,7 +368,7 @@ mod tests {
     #[test]
     fn a_quick_run_has_both_orders_and_both_ways_past_memory() {
         let quick = cases(&machine(), Effort::Quick);
-        assert_eq!(quick, [of("direct", "random"), of("uncached", "sequential")]);
+        assert_eq!(quick, [of(Direct, Random), of(Uncached, Sequential)]);
         assert_eq!(cases(&machine(), Effort::Default).len(), 4);
     }
 }

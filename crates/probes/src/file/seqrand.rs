@@ -3,31 +3,21 @@
 //! It shows what order, read-ahead and the page cache are worth. It must not be used for devices with many requests under
 //! way: here there is one.
 
+use kelvin_catalogue::file::{AccessOrder, BYTES, CacheState, DEVICE, PAGE_READ, READ_AHEAD, SEQRAND, SEQRAND_P99};
+use kelvin_catalogue::mem::BANDWIDTH;
 use kelvin_file::cache::{self, State};
 use kelvin_file::{Engine, How, Latencies, Order, Requests, Tally, Target, recording_cost};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::ahead::{self, Ahead};
-use super::axes::{BYTES, CACHE, ORDER, number, order, state};
+use super::cases::{known, order, predictable, state};
 use super::data::{self, MIB};
-use super::device::{self, of_disk};
-use super::expected::{self, Way, time};
-use super::page_read;
+use super::expected::{self, Transfer, time};
 use super::proof::Counters;
-use super::read_ahead;
-use crate::memory::bandwidth;
-
-pub(super) static MEAN: Metric =
-    of_disk(Metric::duration("file.seqrand", "One read of 4 KiB, the mean over a round, one at a time"))
-        .over([BYTES, ORDER, CACHE])
-        .baseline();
-pub(super) static TAIL: Metric =
-    of_disk(Metric::duration("file.seqrand.p99", "One read of 4 KiB that is longer than 99 in 100 of a round"))
-        .over([BYTES, ORDER, CACHE]);
 
 pub(super) static PROBE: Probe = Probe {
-    id: "file.seqrand",
+    id: SEQRAND.id.as_str(),
     summary: "Reading blocks of 4 KiB in order and in random order, through an empty page cache and past it",
     kind: Kind::Measure,
     method: Method {
@@ -55,8 +45,8 @@ pub(super) static PROBE: Probe = Probe {
         ],
         sources: &["fio --rw=read and --rw=randread", "posix_fadvise(2)", "Gil Tene: HdrHistogram"],
     },
-    metrics: &[&MEAN, &TAIL],
-    inputs: &[bandwidth::ID, device::ID, page_read::ID, read_ahead::ID],
+    metrics: &[&SEQRAND, &SEQRAND_P99],
+    inputs: &[BANDWIDTH.as_str(), DEVICE.as_str(), PAGE_READ.id.as_str(), READ_AHEAD.id.as_str()],
     cases,
     run,
     predict,
@@ -78,10 +68,8 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
         Effort::Thorough => &[1, 4, 16, 64, 128],
     };
     let of_size = |&size: &u64| {
-        ["direct", "uncached"].into_iter().flat_map(move |cache| {
-            ["sequential", "random"].map(|order| {
-                Case::new().with(BYTES, size * MIB).with_word(&ORDER.name, order).with_word(&CACHE.name, cache)
-            })
+        [CacheState::Direct, CacheState::Uncached].into_iter().flat_map(move |cache| {
+            AccessOrder::ALL.iter().map(move |&order| Case::new().with(BYTES, size * MIB).at(order).at(cache))
         })
     };
     sizes.iter().flat_map(of_size).collect()
@@ -89,7 +77,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let state = state(case)?;
-    let target = data::file(bench, number(case, &BYTES)?)?;
+    let target = data::file(bench, known(BYTES.of(case), case)?)?;
     if state == State::Direct {
         data::can_be_direct(&target, BLOCK as u64)?;
     }
@@ -107,9 +95,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let Round { reads, spent } = round;
     bench.note(counters.have_read(reads.inner.bytes)?);
     bench.note(distribution(&reads, recording_cost(bench.clock(), bench.hertz())));
-    bench.record(&MEAN, vec![spent / reads.inner.requests as f64]);
+    bench.record(&SEQRAND, vec![spent / reads.inner.requests as f64]);
     if reads.histogram.count() >= ENOUGH {
-        bench.record(&TAIL, reads.histogram.quantile(0.99).into_iter().collect());
+        bench.record(&SEQRAND_P99, reads.histogram.quantile(0.99).into_iter().collect());
     }
     Ok(())
 }
@@ -162,18 +150,20 @@ fn distribution(reads: &Latencies<Tally>, cost: f64) -> String {
 }
 
 fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    if metric.id == TAIL.id {
+    if metric.id == SEQRAND_P99.id {
         return Err(NoPrediction::because("how long the longest of a device's answers take follows from no mean"));
     }
     let block = BLOCK as u64;
-    match (case.word(&CACHE.name), case.word(&ORDER.name)) {
-        (Some("direct"), _) => Ok(expected::direct(facts, block, Way::Read)?.into_time_within(expected::SAME_REQUESTS)),
-        (Some("uncached"), Some("random")) => Ok(ahead::anywhere(facts, block)?.into_time()),
-        (Some("uncached"), _) => {
-            let whole = case.integer(&BYTES.name).ok_or_else(|| NoPrediction::because("the case names no file"))?;
+    match (CacheState::of(case), AccessOrder::of(case)) {
+        (Some(CacheState::Direct), _) => {
+            Ok(expected::direct(facts, block, Transfer::Read)?.into_time_within(expected::SAME_REQUESTS))
+        }
+        (Some(CacheState::Uncached), Some(AccessOrder::Random)) => Ok(ahead::anywhere(facts, block)?.into_time()),
+        (Some(CacheState::Uncached), _) => {
+            let whole = predictable(BYTES.of(case), case)?;
             Ok(Ahead::of(facts, whole, block)?.whole().shared_by(whole / block, "blocks").into_time())
         }
-        _ => Err(NoPrediction::because(format!("there is no formula for the case {case}"))),
+        (Some(CacheState::Cached) | None, _) => predictable(None, case),
     }
 }
 
@@ -181,28 +171,30 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
 mod tests {
     use super::*;
     use crate::testing::facts_about;
+    use kelvin_catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ};
+    use kelvin_catalogue::mem::BANDWIDTH_COPY;
 
     #[test]
     fn times_are_those_worked_out_by_hand() {
         let known = [
-            ("mem.bandwidth.copy", Some(8.192e9)),
-            ("file.page_read", Some(1000.0)),
-            ("file.read_ahead", Some(262_144.0)),
-            ("file.device.read", Some(409.6e6)),
-            ("file.device.mean_latency", Some(80_000.0)),
+            (BANDWIDTH_COPY.id.as_str(), Some(8.192e9)),
+            (PAGE_READ.id.as_str(), Some(1000.0)),
+            (READ_AHEAD.id.as_str(), Some(262_144.0)),
+            (DEVICE_READ.id.as_str(), Some(409.6e6)),
+            (DEVICE_MEAN_LATENCY.id.as_str(), Some(80_000.0)),
         ];
         facts_about(&known, |facts| {
-            let time = |order, cache| {
-                let case = Case::new().with("bytes", MIB).with_word("order", order).with_word("cache", cache);
-                predict(facts, &MEAN, &case).unwrap().value
+            let time = |order: AccessOrder, cache: CacheState| {
+                predict(facts, &SEQRAND, &Case::new().with(BYTES, MIB).at(order).at(cache)).unwrap().value
             };
-            assert_eq!(time("random", "direct"), 80_000.0);
-            assert_eq!(time("sequential", "direct"), 80_000.0);
+            assert_eq!(time(AccessOrder::Random, CacheState::Direct), 80_000.0);
+            assert_eq!(time(AccessOrder::Sequential, CacheState::Direct), 80_000.0);
             // 1 us of call and page, and 4096 bytes at 4.096 a nanosecond.
-            assert!((time("random", "uncached") - 82_000.0).abs() < 1e-6);
+            assert!((time(AccessOrder::Random, CacheState::Uncached) - 82_000.0).abs() < 1e-6);
             // 256 pages in 8 windows of 80 us, and 10 us for each page beyond the first one of each. That memory for a page
             // takes no time is as the test has it: the two figures are one.
-            assert!((time("sequential", "uncached") - (8.0 * 80_000.0 + 248.0 * 10_000.0) / 256.0).abs() < 1e-6);
+            let in_order = time(AccessOrder::Sequential, CacheState::Uncached);
+            assert!((in_order - (8.0 * 80_000.0 + 248.0 * 10_000.0) / 256.0).abs() < 1e-6);
         });
     }
 
@@ -210,7 +202,7 @@ mod tests {
     fn every_size_is_read_in_both_orders_and_both_states() {
         let cases = cases(&crate::testing::machine(), Effort::Default);
         assert_eq!(cases.len(), 12);
-        let large = Case::new().with("bytes", 128 * MIB).with_word("order", "random").with_word("cache", "uncached");
-        assert!(cases.contains(&large));
+        let large = Case::new().with(BYTES, 128 * MIB);
+        assert!(cases.contains(&large.at(AccessOrder::Random).at(CacheState::Uncached)));
     }
 }

@@ -7,39 +7,21 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use kelvin_catalogue::file::{FlushedBy, SYNC, WritePlace};
 use kelvin_file::device::{Device, Moved};
 use kelvin_file::noise::{self, Noise};
 use kelvin_file::{Order, Requests, Target};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{
-    Axis, AxisScale, Basis, Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment,
-};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::kind;
 
-use super::data::{has_room, stopped};
+use super::cases::known;
+use super::data::{cannot, has_room, stopped};
 use crate::predict::Predicting;
 
-/// Id of the probe and of its metric.
-const ID: &str = "file.sync";
-
-/// What follows the write, or makes it wait: `none`, `fdatasync`, `fsync`, `dsync`.
-const BY: Axis = Axis::new("by", "flushed by", AxisScale::Category);
-/// Where is written: `in_place`, over a block that is there, or `append`, which makes the file longer.
-const PLACE: Axis = Axis::new("place", "place of the write", AxisScale::Category);
-
-/// The disk is the point: samples count as found, and going to the disk is no disturbance.
-static METRIC: Metric =
-    Metric::duration(ID, "A write of 4 KiB, and what follows it so that it outlasts a loss of power")
-        .over([BY, PLACE])
-        .headline(Treatment::AsFound)
-        .overhead(Overhead::ClockPair)
-        .canaries(Canaries::NONE)
-        .contaminants(Tags::NONE)
-        .not_in_cycles();
-
 pub(crate) static PROBE: Probe = Probe {
-    id: ID,
+    id: SYNC.id.as_str(),
     summary: "A write of 4 KiB made to last by fsync, fdatasync or O_DSYNC, and one that is not",
     kind: Kind::Measure,
     method: Method {
@@ -71,7 +53,7 @@ pub(crate) static PROBE: Probe = Probe {
             "fio fsync=1, fdatasync=1, sync=dsync; pg_test_fsync of PostgreSQL",
         ],
     },
-    metrics: &[&METRIC],
+    metrics: &[&SYNC],
     inputs: &[],
     cases,
     run,
@@ -89,51 +71,32 @@ const MARGIN: f64 = 4.0;
 /// More writes than the bench makes of operations as short as a write into memory.
 const MOST_WRITES: f64 = 20_000.0;
 
-/// What makes a write last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
-    None,
-    Fdatasync,
-    Fsync,
-    Dsync,
-}
-
-impl By {
-    fn of(case: &Case) -> Result<Self, Stop> {
-        match case.word(&BY.name) {
-            Some("none") => Ok(Self::None),
-            Some("fdatasync") => Ok(Self::Fdatasync),
-            Some("fsync") => Ok(Self::Fsync),
-            Some("dsync") => Ok(Self::Dsync),
-            _ => Err(Stop::fail(format!("nothing flushes for the case {case}; by is none, fdatasync, fsync or dsync"))),
-        }
-    }
-}
-
-fn case(by: &'static str, place: &'static str) -> Case {
-    Case::new().with_word(BY.name.as_str(), by).with_word(PLACE.name.as_str(), place)
-}
-
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let mut cases = vec![case("none", "in_place"), case("fdatasync", "in_place")];
-    if effort > Effort::Quick {
-        cases.extend([case("fsync", "in_place"), case("dsync", "in_place"), case("fsync", "append")]);
-    }
-    if effort == Effort::Thorough {
-        cases.extend([case("none", "append"), case("fdatasync", "append"), case("dsync", "append")]);
-    }
-    cases
+    use FlushedBy::{Dsync, Fdatasync, Fsync, Nothing};
+    use WritePlace::{Append, InPlace};
+    let all = [
+        (Nothing, InPlace),
+        (Fdatasync, InPlace),
+        (Fsync, InPlace),
+        (Dsync, InPlace),
+        (Fsync, Append),
+        (Nothing, Append),
+        (Fdatasync, Append),
+        (Dsync, Append),
+    ];
+    let wanted = match effort {
+        Effort::Quick => 2,
+        Effort::Default => 5,
+        Effort::Thorough => all.len(),
+    };
+    all[..wanted].iter().map(|&(by, place)| Case::new().at(by).at(place)).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let by = By::of(case)?;
-    let append = match case.word(&PLACE.name) {
-        Some("in_place") => false,
-        Some("append") => true,
-        _ => return Err(Stop::fail(format!("nothing is written for the case {case}; place is in_place or append"))),
-    };
+    let by = known(FlushedBy::of(case), case)?;
+    let append = known(WritePlace::of(case), case)? == WritePlace::Append;
     let system = kind(bench.scratch())?;
-    if system.lives_in_memory() && by != By::None {
+    if system.lives_in_memory() && by != FlushedBy::Nothing {
         return Err(Stop::skip(format!(
             "needs a scratch directory on a disk: {} lives in memory, where a flush keeps nothing; choose another by --dir",
             system.name()
@@ -143,7 +106,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let trial = try_out(bench, &mut writes)?;
     bench.note(format!("{}: in a trial {trial}", system.name()));
     let (before, done) = (writes.counted(), writes.done);
-    bench.time_each([&METRIC], |clock| Ok([writes.one(clock)?]))?;
+    bench.time_each([&SYNC], |clock| Ok([writes.one(clock)?]))?;
     writes.prove(writes.done - done, before).map(drop)
 }
 
@@ -157,7 +120,7 @@ fn try_out(bench: &Bench<'_>, writes: &mut Writes) -> Result<String, Stop> {
     let each = bench.nanoseconds(ticks) / TRIAL as f64;
     let expected = (MARGIN * bench.slice() / each.max(1.0)).min(MOST_WRITES) * BLOCK as f64;
     // What is written in place, in memory, reaches the device once.
-    let bytes = if writes.by == By::None && !writes.append { FILE_BYTES } else { expected as u64 };
+    let bytes = if writes.by == FlushedBy::Nothing && !writes.append { FILE_BYTES } else { expected as u64 };
     has_room(bench, bytes)?;
     bench.may_write(bytes)?;
     writes.prove(TRIAL, before)
@@ -167,7 +130,7 @@ fn try_out(bench: &Bench<'_>, writes: &mut Writes) -> Result<String, Stop> {
 struct Writes {
     path: PathBuf,
     file: File,
-    by: By,
+    by: FlushedBy,
     append: bool,
     /// Where blocks are written over.
     places: Requests,
@@ -181,9 +144,9 @@ struct Writes {
 }
 
 impl Writes {
-    fn new(bench: &Bench<'_>, by: By, append: bool) -> Result<Self, Stop> {
+    fn new(bench: &Bench<'_>, by: FlushedBy, append: bool) -> Result<Self, Stop> {
         let path = if append { new_file(bench.scratch())? } else { shared_file(bench, by)? };
-        let flags = if by == By::Dsync { kelvin_sys::direct::DSYNC } else { 0 };
+        let flags = if by == FlushedBy::Dsync { kelvin_sys::direct::DSYNC } else { 0 };
         let opened = File::options().write(true).custom_flags(flags).open(&path);
         let file = opened.map_err(|error| cannot("open", &path, &error))?;
         let device = Device::below(&Target::find(&path).map_err(stopped)?);
@@ -211,9 +174,9 @@ impl Writes {
         let begun = clock.start();
         let written = self.file.write_at(&self.block, offset);
         let flushed = match self.by {
-            By::None | By::Dsync => Ok(()),
-            By::Fdatasync => self.file.sync_data(),
-            By::Fsync => self.file.sync_all(),
+            FlushedBy::Nothing | FlushedBy::Dsync => Ok(()),
+            FlushedBy::Fdatasync => self.file.sync_data(),
+            FlushedBy::Fsync => self.file.sync_all(),
         };
         let ticks = clock.stop().wrapping_sub(begun);
         match written {
@@ -245,8 +208,8 @@ impl Writes {
 
 /// The file that is written over, which all rounds of the run share: one for writes that are flushed, and one for those that
 /// are not, for a flush would have to do theirs too.
-fn shared_file(bench: &Bench<'_>, by: By) -> Result<PathBuf, Stop> {
-    let name = if by == By::None { "kelvin-sync-unflushed" } else { "kelvin-sync-flushed" };
+fn shared_file(bench: &Bench<'_>, by: FlushedBy) -> Result<PathBuf, Stop> {
+    let name = if by == FlushedBy::Nothing { "kelvin-sync-unflushed" } else { "kelvin-sync-flushed" };
     let path = bench.scratch().join(name);
     if !path.exists() {
         has_room(bench, FILE_BYTES)?;
@@ -264,8 +227,8 @@ fn new_file(scratch: &Path) -> Result<PathBuf, Stop> {
 }
 
 /// What a device's count says of so many bytes.
-fn judge(by: By, bytes: u64, written: u64) -> Result<String, Stop> {
-    if by == By::None {
+fn judge(by: FlushedBy, bytes: u64, written: u64) -> Result<String, Stop> {
+    if by == FlushedBy::Nothing {
         return Ok(format!("the device wrote {written} bytes while {bytes} were written into memory"));
     }
     if written < bytes {
@@ -286,20 +249,16 @@ impl Drop for Writes {
     }
 }
 
-fn cannot(doing: &str, path: &Path, error: &std::io::Error) -> Stop {
-    Stop::fail(format!("cannot {doing} {}: {error}", path.display()))
-}
-
 /// How far O_DSYNC and fdatasync may lie apart, as a factor: they do the same, on a disk that varies.
 const APART: f64 = 1.5;
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    match case.word(&BY.name) {
-        Some("dsync") => dsync(facts, case),
-        Some("none") => Err(NoPrediction::because(
+    match FlushedBy::of(case) {
+        Some(FlushedBy::Dsync) => dsync(facts, case),
+        Some(FlushedBy::Nothing) => Err(NoPrediction::because(
             "what a file system does of its own for a write into memory has no published cost; os.syscall.write is its floor",
         )),
-        _ => Err(NoPrediction::because(
+        Some(FlushedBy::Fdatasync | FlushedBy::Fsync) | None => Err(NoPrediction::because(
             "it is the file system's to say how many writes and flushes it makes of one, and the device's how long a flush \
              takes: no figures are published for either",
         )),
@@ -307,9 +266,8 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
 }
 
 /// A write to a file with O_DSYNC is one with fdatasync after it.
-fn dsync(facts: &Facts<'_>, of: &Case) -> Result<Prediction, NoPrediction> {
-    let place = if of.word(&PLACE.name) == Some("append") { "append" } else { "in_place" };
-    let fdatasync = facts.measured(&METRIC, &case("fdatasync", place))?;
+fn dsync(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
+    let fdatasync = facts.measured(&SYNC, &case.clone().at(FlushedBy::Fdatasync))?;
     let value = fdatasync.value;
     Ok(Predicting::within_factor(Basis::Derived, value, APART)
         .formula("a write and fdatasync in the same place")
@@ -325,33 +283,36 @@ mod tests {
 
     #[test]
     fn dsync_is_predicted_to_be_fdatasync_and_the_others_say_why_not() {
-        facts_about(&[(ID, Some(3e6))], |facts| {
-            for place in ["in_place", "append"] {
-                let prediction = predict(facts, &METRIC, &case("dsync", place)).unwrap();
+        let dsync = |place: WritePlace| Case::new().at(FlushedBy::Dsync).at(place);
+        facts_about(&[(&SYNC.id, Some(3e6))], |facts| {
+            for &place in WritePlace::ALL {
+                let prediction = predict(facts, &SYNC, &dsync(place)).unwrap();
                 assert_eq!((prediction.value, prediction.low, prediction.high), (3e6, 2e6, 4.5e6));
-                assert_eq!(prediction.inputs[0].name, format!("file.sync (by=fdatasync place={place})"));
-                for by in ["none", "fsync", "fdatasync"] {
-                    assert!(predict(facts, &METRIC, &case(by, place)).unwrap_err().0.contains("published"));
+                let fdatasync = dsync(place).at(FlushedBy::Fdatasync);
+                assert_eq!(prediction.inputs[0].name, format!("{} ({fdatasync})", SYNC.id));
+                for by in [FlushedBy::Nothing, FlushedBy::Fsync, FlushedBy::Fdatasync] {
+                    assert!(predict(facts, &SYNC, &dsync(place).at(by)).unwrap_err().0.contains("published"));
                 }
             }
         });
-        facts_about(&[(ID, None)], |facts| assert!(predict(facts, &METRIC, &case("dsync", "append")).is_err()));
+        facts_about(&[(&SYNC.id, None)], |facts| assert!(predict(facts, &SYNC, &dsync(WritePlace::Append)).is_err()));
     }
 
     #[test]
     fn what_dsync_is_compared_with_is_measured_with_it() {
         for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
             let cases = cases(&machine(), effort);
-            for place in ["in_place", "append"] {
-                assert!(!cases.contains(&case("dsync", place)) || cases.contains(&case("fdatasync", place)));
-            }
+            let mut dsync = cases.iter().filter(|case| FlushedBy::of(case) == Some(FlushedBy::Dsync));
+            assert!(dsync.all(|case| cases.contains(&case.clone().at(FlushedBy::Fdatasync))));
         }
     }
 
     #[test]
     fn a_flush_that_the_device_does_not_see_is_none() {
-        assert!(judge(By::Fsync, 8192, 20480).unwrap().contains("2.5 times the 8192 bytes"));
-        assert!(matches!(judge(By::Dsync, 8192, 4096), Err(Stop::Skip(reason)) if reason.0.contains("4096 of 8192")));
-        assert!(judge(By::None, 8192, 0).unwrap().contains("wrote 0 bytes"));
+        assert!(judge(FlushedBy::Fsync, 8192, 20480).unwrap().contains("2.5 times the 8192 bytes"));
+        assert!(
+            matches!(judge(FlushedBy::Dsync, 8192, 4096), Err(Stop::Skip(reason)) if reason.0.contains("4096 of 8192"))
+        );
+        assert!(judge(FlushedBy::Nothing, 8192, 0).unwrap().contains("wrote 0 bytes"));
     }
 }

@@ -5,32 +5,26 @@
 
 use std::time::Duration;
 
+use kelvin_catalogue::file::{BLOCK, CacheState, DEVICE, PAGE_READ, READ_AHEAD, THREAD_COUNT, THREADS};
+use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_COPY, BANDWIDTH_READ};
+use kelvin_file::Engine;
 use kelvin_file::cache::State;
 use kelvin_file::job::{self, Division, Job, Until};
-use kelvin_file::{Engine, Order};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::cpu;
 
 use super::ahead::Ahead;
-use super::axes::{BLOCK, CACHE, THREADS, number, state};
 use super::cached;
-use super::data::{self, KIB, MIB};
-use super::device::{self, of_disk};
-use super::expected::{self, Expected, Way, per_second, time};
-use super::page_read;
+use super::cases::{known, predictable, state};
+use super::data::{self, KIB, MIB, SHARED_BYTES};
+use super::expected::{self, Expected, Transfer, per_second, time};
 use super::proof::Counters;
-use super::read_ahead;
 use crate::memory::bandwidth;
 use crate::predict::Predicting;
 
-pub(super) static METRIC: Metric =
-    of_disk(Metric::rate("file.threads", "Bytes read per second by all threads together, of one file"))
-        .over([THREADS, BLOCK, CACHE])
-        .baseline();
-
 pub(super) static PROBE: Probe = Probe {
-    id: "file.threads",
+    id: THREADS.id.as_str(),
     summary: "Reading one file by 1 to 32 threads, in blocks of each size",
     kind: Kind::Measure,
     method: Method {
@@ -60,14 +54,13 @@ pub(super) static PROBE: Probe = Probe {
         ],
         sources: &["Gunther: Guerrilla Capacity Planning, 2007 (bounds of linear scaling)", "fio --numjobs"],
     },
-    metrics: &[&METRIC],
-    inputs: &[bandwidth::ID, device::ID, page_read::ID, read_ahead::ID],
+    metrics: &[&THREADS],
+    inputs: &[BANDWIDTH.as_str(), DEVICE.as_str(), PAGE_READ.id.as_str(), READ_AHEAD.id.as_str()],
     cases,
     run,
     predict,
 };
 
-const BYTES: u64 = 64 * MIB;
 /// Bytes that a thread takes at a time from memory: many requests, and a small part of the file.
 const PIECE: u64 = MIB;
 /// Nanoseconds of a pass through an empty page cache beyond which it is not made again: memory is then the least of it.
@@ -79,37 +72,26 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
         Effort::Default => (&[1, 2, 4, 16], &[4 * KIB, 64 * KIB]),
         Effort::Thorough => (&[1, 2, 4, 8, 16, 32], &[4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB]),
     };
-    let case = |cache: &'static str, block: u64, threads: u64| {
-        Case::new().with(THREADS, threads).with(BLOCK, block).with_word(&CACHE.name, cache)
-    };
-    let all = |cache, blocks: &[u64]| -> Vec<Case> {
-        blocks.iter().flat_map(|&block| threads.iter().map(move |&count| case(cache, block, count))).collect()
+    let all = |cache: CacheState, blocks: &[u64]| -> Vec<Case> {
+        let of_block = |&block: &u64| {
+            threads.iter().map(move |&count| Case::new().with(THREAD_COUNT, count).with(BLOCK, block).at(cache))
+        };
+        blocks.iter().flat_map(of_block).collect()
     };
     // A pass through an empty cache takes long: of those as many blocks only where there is time.
     let uncached = if effort == Effort::Thorough { blocks } else { &[64 * KIB] };
-    [all("cached", blocks), all("uncached", uncached)].concat()
+    [all(CacheState::Cached, blocks), all(CacheState::Uncached, uncached)].concat()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let state = state(case)?;
-    let target = data::file(bench, BYTES)?;
+    let target = data::file(bench, SHARED_BYTES)?;
     let (division, until) = match state {
         State::Cached => (Division::Pieces(PIECE), Until::Time(Duration::from_nanos(bench.slice() as u64))),
         _ => (Division::Parts, Until::Passes(1)),
     };
-    let job = Job {
-        target: target.clone(),
-        engine: Engine::Pread,
-        block: number(case, &BLOCK)? as usize,
-        order: Order::Sequential,
-        state,
-        threads: number(case, &THREADS)? as u32,
-        division,
-        range: 0..BYTES,
-        until,
-        digest: false,
-        latencies: None,
-    };
+    let (threads, block) = (known(THREAD_COUNT.of(case), case)? as u32, known(BLOCK.of(case), case)? as usize);
+    let job = Job { state, threads, division, until, ..data::job(&target, Engine::Pread, block) };
     // This process is pinned to one CPU, and is about to end.
     cpu::pin(bench.allowed_cpus())?;
     let read = || {
@@ -126,29 +108,30 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         _ => bench.note(format!("before, {}; {}", done.before, counters.have_read(done.total.bytes)?)),
     }
     bench.note(format!("fairness among the threads, by Jain's index: {:.3}", done.fairness()));
-    bench.record(&METRIC, vec![done.rate()]);
+    bench.record(&THREADS, vec![done.rate()]);
     Ok(())
 }
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let (Some(threads), Some(block)) = (case.integer(&THREADS.name), case.integer(&BLOCK.name)) else {
-        return Err(NoPrediction::because("the case names no threads or no block"));
-    };
+    let (threads, block) = (predictable(THREAD_COUNT.of(case), case)?, predictable(BLOCK.of(case), case)?);
     let workers = threads.min(bandwidth::allowed(facts.machine()));
-    if case.word(&CACHE.name) == Some("uncached") {
-        uncached(facts, threads, workers, block)
-    } else {
-        cached(facts, workers, block)
+    match CacheState::of(case) {
+        Some(CacheState::Cached) => cached(facts, workers, block),
+        Some(CacheState::Uncached) => uncached(facts, threads, workers, block),
+        Some(CacheState::Direct) | None => predictable(None, case),
     }
 }
 
 /// Through an empty page cache: all threads are done when each has read its part, when the CPUs have done the work of all, and when
 /// the device has given all.
 fn uncached(facts: &Facts<'_>, threads: u64, workers: u64, block: u64) -> Result<Prediction, NoPrediction> {
-    let part = Ahead::of(facts, BYTES / threads, block)?;
+    let part = Ahead::of(facts, SHARED_BYTES / threads, block)?;
     let work = expected::times(threads.div_ceil(workers), part.of_cpu());
-    let all = expected::slower(expected::slower(part.whole(), work), expected::streamed(facts, BYTES, Way::Read)?);
-    Ok(all.into_rate_of(BYTES, "file"))
+    let all = expected::slower(
+        expected::slower(part.whole(), work),
+        expected::streamed(facts, SHARED_BYTES, Transfer::Read)?,
+    );
+    Ok(all.into_rate_of(SHARED_BYTES, "file"))
 }
 
 /// From memory: as many times one thread as CPUs read at the same time.
@@ -183,8 +166,8 @@ struct Bound {
 fn memory(facts: &Facts<'_>, one: &Expected) -> Result<Option<Bound>, NoPrediction> {
     let Some(case) = bandwidth::in_memory_of_all(facts.machine()) else { return Ok(None) };
     // Of a copy the bytes count twice.
-    let copied = one.inputs.iter().any(|input| input.name.starts_with(bandwidth::COPY.id.as_str()));
-    let (metric, share) = if copied { (&bandwidth::COPY, 0.5) } else { (&bandwidth::READ, 1.0) };
+    let copied = one.inputs.iter().any(|input| input.name.starts_with(BANDWIDTH_COPY.id.as_str()));
+    let (metric, share) = if copied { (&BANDWIDTH_COPY, 0.5) } else { (&BANDWIDTH_READ, 1.0) };
     let input = facts.measured(metric, &case)?;
     let rate = share * input.value;
     Ok(Some(Bound { rate, words: format!("{} of memory", per_second(rate)), input }))
@@ -194,48 +177,42 @@ fn memory(facts: &Facts<'_>, one: &Expected) -> Result<Option<Bound>, NoPredicti
 mod tests {
     use super::*;
     use crate::testing::machine;
+    use kelvin_catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ};
     use kelvin_harness::MeasuredValue;
     use kelvin_model::Fact;
 
-    fn predicted(cpus: u32, threads: u64, cache: &'static str) -> f64 {
+    fn predicted(cpus: u32, threads: u64, cache: CacheState) -> f64 {
         let mut machine = machine();
         machine.topology.allowed = Fact::known((0..cpus).collect(), "a test");
         let measured = |id: &str, case: &Case| {
-            let value = match (id, case.word("cpus")) {
-                ("mem.bandwidth.copy", Some("one")) => 20e9,
-                ("mem.bandwidth.copy", _) => 50e9,
-                ("file.device.read", _) => 1e9,
-                ("file.device.mean_latency", _) => 80_000.0,
-                ("file.read_ahead", _) => 4_194_304.0,
-                ("file.page_read", _) => {
-                    if case.word("cache") == Some("cached") {
-                        300.0
-                    } else {
-                        800.0
-                    }
-                }
-                _ => return None,
-            };
+            let known = [
+                (&BANDWIDTH_COPY, if *case == bandwidth::in_memory(&machine) { 20e9 } else { 50e9 }),
+                (&DEVICE_READ, 1e9),
+                (&DEVICE_MEAN_LATENCY, 80_000.0),
+                (&READ_AHEAD, 4_194_304.0),
+                (&PAGE_READ, if CacheState::of(case) == Some(CacheState::Cached) { 300.0 } else { 800.0 }),
+            ];
+            let value = known.iter().find(|(metric, _)| metric.id == *id)?.1;
             Some(MeasuredValue { value, half_width: 0.0 })
         };
-        let case = Case::new().with("threads", threads).with("block", 1000).with_word("cache", cache);
-        predict(&Facts::new(&machine, &measured), &METRIC, &case).unwrap().value
+        let case = Case::new().with(THREAD_COUNT, threads).with(BLOCK, 1000).at(cache);
+        predict(&Facts::new(&machine, &measured), &THREADS, &case).unwrap().value
     }
 
     #[test]
     fn threads_add_up_to_the_cpus_the_memory_or_the_device() {
         // 300 ns of call, and 1000 bytes at 10 a nanosecond: 2.5 GB/s a thread.
         let about = |value: f64, expected: f64| (value / expected - 1.0).abs() < 1e-9;
-        assert!(about(predicted(4, 1, "cached"), 2.5e9));
-        assert!(about(predicted(4, 3, "cached"), 7.5e9));
-        assert!(about(predicted(4, 32, "cached"), 10e9));
-        assert!(about(predicted(16, 32, "cached"), 25e9));
-        assert!(about(predicted(1, 32, "cached"), 2.5e9));
+        assert!(about(predicted(4, 1, CacheState::Cached), 2.5e9));
+        assert!(about(predicted(4, 3, CacheState::Cached), 7.5e9));
+        assert!(about(predicted(4, 32, CacheState::Cached), 10e9));
+        assert!(about(predicted(16, 32, CacheState::Cached), 25e9));
+        assert!(about(predicted(1, 32, CacheState::Cached), 2.5e9));
         // 16384 pages of 500 ns; then 22 windows of 80 us and the rest at a byte a nanosecond, which is more than calls and
         // copies.
-        let time = 16_384.0 * 500.0 + 22.0 * 80_000.0 + (BYTES - 22 * 4096) as f64;
-        assert!(about(predicted(1, 1, "uncached"), BYTES as f64 * 1e9 / time));
+        let time = 16_384.0 * 500.0 + 22.0 * 80_000.0 + (SHARED_BYTES - 22 * 4096) as f64;
+        assert!(about(predicted(1, 1, CacheState::Uncached), SHARED_BYTES as f64 * 1e9 / time));
         // Of many, those of others overlap.
-        assert!(about(predicted(8, 32, "uncached"), 1e9));
+        assert!(about(predicted(8, 32, CacheState::Uncached), 1e9));
     }
 }

@@ -1,7 +1,6 @@
 //! Trees of empty files in which measures of names and inodes work, each in a place of its own on the disk.
 
 use std::fs::{self, File};
-use std::io::Error;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -10,6 +9,8 @@ use kelvin_file::device::Device;
 use kelvin_harness::{Bench, Stop};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::{kind, mark_top, room};
+
+use super::data::cannot;
 
 /// Name of the directory in which the trees lie, in the scratch directory.
 const TOP: &str = "kelvin-trees";
@@ -142,11 +143,6 @@ pub(super) fn timed(
         operation(path).map_err(|error| cannot(doing, path, &error))?;
     }
     Ok(clock.stop().wrapping_sub(begun))
-}
-
-#[cold]
-pub(super) fn cannot(doing: &str, path: &Path, error: &Error) -> Stop {
-    Stop::fail(format!("cannot {doing} {}: {error}", path.display()))
 }
 
 #[cfg(test)]

@@ -1,49 +1,22 @@
-//! Which block, how many threads and how many requests under way read a file fastest, by each way of reading.
+//! Which block, how many threads and how many requests in flight read a file fastest, by each way of reading.
 //!
 //! It is the setting that a program which reads whole files should start from on this machine. It must not be used for
 //! random access, nor for another device than that of the scratch directory.
 
 use std::time::Duration;
 
+use kelvin_catalogue::file::{CacheState, TUNE, TUNE_BLOCK, TUNE_DEPTH, TUNE_GAIN, TUNE_THREADS, TunedEngine};
 use kelvin_file::cache::State;
-use kelvin_file::job::{self, Division, Done, Job, Until};
-use kelvin_file::{Engine, Order, Target, halving};
+use kelvin_file::job::{self, Done, Job, Until};
+use kelvin_file::{Engine, Target, halving};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{
-    Better, Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment, Unit,
-};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
-use super::axes::{CACHE, state};
-use super::data;
-use super::engines::ENGINE;
-
-const ID: &str = "file.tune";
-
-const fn figure(id: &'static str, summary: &'static str, unit: Unit, better: Better) -> Metric {
-    Metric::duration(id, summary)
-        .unit(unit, better)
-        .over([CACHE, ENGINE])
-        .headline(Treatment::AsFound)
-        .overhead(Overhead::None)
-        .canaries(Canaries::NONE)
-        .contaminants(Tags::NONE)
-}
-
-static RATE: Metric =
-    figure(ID, "Bytes a second by the setting that a search found best", Unit::BytesPerSecond, Better::Higher);
-static GAIN: Metric = figure(
-    "file.tune.gain",
-    "How many times as fast that is as pread of 128 KiB by one thread, in turn with it",
-    Unit::Ratio,
-    Better::Higher,
-);
-static BLOCK: Metric = figure("file.tune.block", "Bytes of a request in that setting", Unit::Bytes, Better::Neither);
-static THREADS: Metric = figure("file.tune.threads", "Threads in that setting", Unit::Count, Better::Neither);
-static DEPTH: Metric =
-    figure("file.tune.depth", "Requests of a thread under way in that setting", Unit::Count, Better::Neither);
+use super::cases::{known, state};
+use super::data::{self, SHARED_BYTES};
 
 pub(crate) static PROBE: Probe = Probe {
-    id: ID,
+    id: TUNE.id.as_str(),
     summary: "The block, threads and depth that read a file fastest, by successive halving, for each way of reading",
     kind: Kind::Study,
     method: Method {
@@ -70,46 +43,39 @@ pub(crate) static PROBE: Probe = Probe {
             "fio: numjobs, iodepth, bs",
         ],
     },
-    metrics: &[&RATE, &GAIN, &BLOCK, &THREADS, &DEPTH],
+    metrics: &[&TUNE, &TUNE_GAIN, &TUNE_BLOCK, &TUNE_THREADS, &TUNE_DEPTH],
     inputs: &[],
     cases,
     run,
     predict,
 };
 
-/// Size of the file, in bytes.
-const FILE_BYTES: u64 = super::engines::FILE_BYTES;
 const KIB: usize = 1 << 10;
 const BLOCKS: [usize; 5] = [4 * KIB, 64 * KIB, 256 * KIB, 1024 * KIB, 4096 * KIB];
 const MOST_THREADS: u32 = 16;
-/// Threads where each has many requests under way.
+/// Threads where each has many requests in flight.
 const MOST_RING_THREADS: u32 = 4;
 const DEPTHS: [u32; 4] = [1, 4, 16, 64];
-/// How many of them where nothing waits for a device: what is under way is done one after another there.
+/// How many of them where nothing waits for a device: what is in flight is done one after another there.
 const CACHED_DEPTHS: usize = 2;
-/// Bytes under way at most: their buffers are touched anew for each trial.
-const UNDER_WAY: usize = 16 << 20;
+/// Bytes in flight at most: their buffers are touched anew for each trial.
+const IN_FLIGHT: usize = 16 << 20;
 /// Nanoseconds of the first trial of a setting at least: some requests of any device.
 const LEAST_TRIAL: f64 = 1e6;
 /// Measurements of the winner, and how many times as long as a first trial each is.
 const FINALS: usize = 5;
 const FINAL_TRIALS: f64 = 8.0;
 
-/// The ways that are tuned in each state of the page cache.
-const TUNED: [(&str, &str, Engine); 5] = [
-    ("cached", "pread", Engine::Pread),
-    ("cached", "mmap-populate", Engine::MmapPopulate),
-    ("cached", "io_uring", Engine::Uring { depth: 1, registered: false }),
-    ("direct", "pread", Engine::Pread),
-    ("direct", "io_uring", Engine::Uring { depth: 1, registered: false }),
-];
+/// The ways that are tuned in each state of the page cache: a mapping does not go past it.
+const TUNED: [(CacheState, &[TunedEngine]); 2] =
+    [(CacheState::Cached, TunedEngine::ALL), (CacheState::Direct, &[TunedEngine::Pread, TunedEngine::Uring])];
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let of = |&(cache, way, _): &(&'static str, &'static str, Engine)| {
-        Case::new().with_word(CACHE.name.as_str(), cache).with_word(ENGINE.name.as_str(), way)
+    let usual = |way: &TunedEngine| effort > Effort::Quick || *way == TunedEngine::Pread;
+    let of = |(cache, ways): (CacheState, &'static [TunedEngine])| {
+        ways.iter().copied().filter(usual).map(move |way| Case::new().at(cache).at(way))
     };
-    let usual = |way: &&(&str, &str, Engine)| effort > Effort::Quick || way.1 == "pread";
-    TUNED.iter().filter(usual).map(of).collect()
+    TUNED.into_iter().flat_map(of).collect()
 }
 
 /// How a file is read.
@@ -137,7 +103,7 @@ fn settings(engine: Engine, state: State, cpus: u32) -> Vec<Setting> {
     for &threads in &threads {
         for &block in &BLOCKS {
             for &depth in depths {
-                let fits = block * threads as usize * depth as usize <= UNDER_WAY;
+                let fits = block * threads as usize * depth as usize <= IN_FLIGHT;
                 if let (true, Ok(engine)) = (fits, engine.with_depth(depth)) {
                     all.push(Setting { engine, block, threads });
                 }
@@ -149,11 +115,12 @@ fn settings(engine: Engine, state: State, cpus: u32) -> Vec<Setting> {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let state = state(case)?;
-    let tuned = TUNED
-        .iter()
-        .find(|(cache, way, _)| case.word(&CACHE.name) == Some(cache) && case.word(&ENGINE.name) == Some(way));
-    let &(_, _, engine) = tuned.ok_or_else(|| Stop::fail(format!("there is no way to tune for the case {case}")))?;
-    let target = data::file(bench, FILE_BYTES)?;
+    let engine = match known(TunedEngine::of(case), case)? {
+        TunedEngine::Pread => Engine::Pread,
+        TunedEngine::MmapPopulate => Engine::MmapPopulate,
+        TunedEngine::Uring => Engine::Uring { depth: 1, registered: false },
+    };
+    let target = data::file(bench, SHARED_BYTES)?;
     // The threads of the jobs inherit it.
     kelvin_sys::cpu::pin(bench.allowed_cpus())?;
     let candidates = settings(engine, state, bench.allowed_cpus().len() as u32);
@@ -187,11 +154,11 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         best.engine, best.block, best.threads
     ));
     let gains = tuned.iter().zip(&plain).map(|(tuned, plain)| tuned / plain).collect();
-    bench.record(&RATE, tuned);
-    bench.record(&GAIN, gains);
-    bench.record(&BLOCK, vec![best.block as f64]);
-    bench.record(&THREADS, vec![f64::from(best.threads)]);
-    bench.record(&DEPTH, vec![f64::from(best.engine.depth())]);
+    bench.record(&TUNE, tuned);
+    bench.record(&TUNE_GAIN, gains);
+    bench.record(&TUNE_BLOCK, vec![best.block as f64]);
+    bench.record(&TUNE_THREADS, vec![f64::from(best.threads)]);
+    bench.record(&TUNE_DEPTH, vec![f64::from(best.engine.depth())]);
     Ok(())
 }
 
@@ -199,20 +166,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 fn read(target: &Target, state: State, setting: Setting, nanoseconds: f64) -> Result<Done, Stop> {
     let Setting { engine, block, threads } = setting;
     let until = Until::Time(Duration::from_nanos(nanoseconds as u64));
-    let job = Job {
-        target: target.clone(),
-        engine,
-        block,
-        order: Order::Sequential,
-        state,
-        threads,
-        division: Division::Parts,
-        range: 0..target.bytes(),
-        until,
-        digest: false,
-        latencies: None,
-    };
-    job::run(&job).map_err(data::stopped)
+    job::run(&Job { state, threads, until, ..data::job(target, engine, block) }).map_err(data::stopped)
 }
 
 /// Where the bytes came from, in words.
@@ -241,14 +195,14 @@ mod tests {
         let cached = settings(Engine::Pread, State::Cached, 2);
         assert!(cached.iter().all(|setting| setting.threads <= 4) && cached.len() == 3 * 5);
         let ring = settings(Engine::Uring { depth: 1, registered: false }, State::Direct, 2);
-        let under_way = |setting: &Setting| setting.block * (setting.threads * setting.engine.depth()) as usize;
-        assert!(ring.iter().all(|setting| under_way(setting) <= UNDER_WAY));
+        let in_flight = |setting: &Setting| setting.block * (setting.threads * setting.engine.depth()) as usize;
+        assert!(ring.iter().all(|setting| in_flight(setting) <= IN_FLIGHT));
         assert!(ring.iter().any(|setting| setting.engine.depth() == 64 && setting.threads == 4));
     }
 
     #[test]
     fn every_way_that_is_tuned_is_a_case() {
-        assert_eq!(cases(&machine(), Effort::Default).len(), TUNED.len());
+        assert_eq!(cases(&machine(), Effort::Default).len(), 5);
         assert_eq!(cases(&machine(), Effort::Quick).len(), 2);
     }
 }

@@ -2,13 +2,15 @@
 
 use std::ops::Add;
 
+use kelvin_catalogue::file::{BLOCK, BYTE_CALLS, ReadEngine};
+use kelvin_catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ, FAULT_MINOR};
 use kelvin_file::Engine;
 use kelvin_harness::Facts;
 use kelvin_model::{Basis, Case, Input, Metric, NoPrediction, Prediction, Unit};
 
-use super::axes::BLOCK;
 use super::byte_calls;
-use super::engines::{FILE_BYTES, way};
+use super::cases::{engine, predictable};
+use super::data::SHARED_BYTES;
 use crate::memory::{bandwidth, fault};
 use crate::os::syscall_null;
 use crate::os::syscall_work::NANOSECONDS_AN_INSTRUCTION;
@@ -36,7 +38,7 @@ const COUNTED: &str = "instructions counted in the source, at two a cycle and 3 
 /// Factor either way by which the sum may be off: what was measured of each part was measured apart.
 const SPREAD: f64 = 1.3;
 
-/// Nanoseconds of a part of a request: what is expected, and the least and the most that are unremarkable.
+/// Nanoseconds of a part of a request: what is expected, and the bounds of the predicted range.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Part {
     least: f64,
@@ -84,12 +86,12 @@ struct Costs {
 
 impl Costs {
     fn of(facts: &Facts<'_>) -> Result<Self, NoPrediction> {
-        let place = bandwidth::lying_where(facts.machine(), FILE_BYTES);
+        let place = bandwidth::lying_where(facts.machine(), SHARED_BYTES);
         Ok(Self {
-            call: facts.measured(&byte_calls::METRIC, &byte_calls::next_byte())?,
+            call: facts.measured(&BYTE_CALLS, &byte_calls::next_byte())?,
             null: facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?,
-            read: facts.measured(&bandwidth::READ, &place)?,
-            copy: facts.measured(&bandwidth::COPY, &place)?,
+            read: facts.measured(&BANDWIDTH_READ, &place)?,
+            copy: facts.measured(&BANDWIDTH_COPY, &place)?,
         })
     }
 
@@ -152,8 +154,8 @@ impl Library {
 /// one folio and mapped in one go, to one that maps each of them for itself, or as many of the former where a quick run
 /// has not measured that.
 fn fault_around(facts: &Facts<'_>) -> Result<(Part, Vec<Input>), NoPrediction> {
-    let one = facts.measured(&fault::METRIC, &fault::cached_file())?;
-    Ok(match facts.measured(&fault::METRIC, &fault::cached_file_around()) {
+    let one = facts.measured(&FAULT_MINOR, &fault::cached_file())?;
+    Ok(match facts.measured(&FAULT_MINOR, &fault::cached_file_around()) {
         Ok(around) => (Part::between(one.value.min(around.value), one.value.max(around.value)), vec![one, around]),
         Err(_) => (Part::between(one.value, one.value * fault::PAGES_AROUND), vec![one]),
     })
@@ -161,9 +163,8 @@ fn fault_around(facts: &Facts<'_>) -> Result<(Part, Vec<Input>), NoPrediction> {
 
 /// The prediction of a request.
 pub(super) fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let engine = way(case).ok_or_else(|| NoPrediction::because("no such way of reading is known"))?;
-    let bytes = case.integer(&BLOCK.name).filter(|&bytes| bytes > 0);
-    let bytes = bytes.ok_or_else(|| NoPrediction::because("the case has no size of a request"))?;
+    let engine = engine(predictable(ReadEngine::of(case), case)?);
+    let bytes = predictable(BLOCK.of(case).filter(|&bytes| bytes > 0), case)?;
     let costs = Costs::of(facts)?;
     let mut inputs = vec![costs.call.clone(), costs.null.clone(), costs.read.clone(), costs.copy.clone()];
     let mut sources = vec![COUNTED];
@@ -221,21 +222,25 @@ pub(super) fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Pred
 
 #[cfg(test)]
 mod tests {
-    use super::super::engines::{METRIC, case};
     use super::*;
     use crate::testing::facts_about;
+    use kelvin_catalogue::file::ENGINES;
+
+    fn of(way: ReadEngine, bytes: u64) -> Case {
+        Case::new().at(way).with(BLOCK, bytes)
+    }
 
     /// Predictions where a null call takes 60 ns, a one-byte read 130 ns, memory is read at 20 GB/s and copied at 20
     /// GB/s of bytes read and written, and a fault around 4 us.
-    fn predicted(word: &'static str, bytes: u64) -> Prediction {
+    fn predicted(way: ReadEngine, bytes: u64) -> Prediction {
         let known = [
             (syscall_null::ID, Some(60.0)),
-            (byte_calls::ID, Some(130.0)),
-            ("mem.bandwidth.read", Some(20e9)),
-            ("mem.bandwidth.copy", Some(20e9)),
-            (fault::ID, Some(4000.0)),
+            (BYTE_CALLS.id.as_str(), Some(130.0)),
+            (BANDWIDTH_READ.id.as_str(), Some(20e9)),
+            (BANDWIDTH_COPY.id.as_str(), Some(20e9)),
+            (FAULT_MINOR.id.as_str(), Some(4000.0)),
         ];
-        facts_about(&known, |facts| predict(facts, &METRIC, &case(word, bytes)).unwrap())
+        facts_about(&known, |facts| predict(facts, &ENGINES, &of(way, bytes)).unwrap())
     }
 
     /// A byte is copied in between 0.05 and 0.1 ns.
@@ -249,10 +254,10 @@ mod tests {
 
     #[test]
     fn a_call_is_paid_for_each_request() {
-        for word in ["read", "pread", "readv"] {
-            is(&predicted(word, 1), 130.0 + BYTE + LOOP);
+        for way in [ReadEngine::Read, ReadEngine::Pread, ReadEngine::Readv] {
+            is(&predicted(way, 1), 130.0 + BYTE + LOOP);
             // Of three pages two are further ones, each between nothing and 70 ns.
-            is(&predicted(word, 10_000), 130.0 + 70.0 + 10_000.0 * BYTE + LOOP);
+            is(&predicted(way, 10_000), 130.0 + 70.0 + 10_000.0 * BYTE + LOOP);
         }
     }
 
@@ -260,33 +265,34 @@ mod tests {
     fn a_buffers_call_is_shared_by_its_requests() {
         // 20 instructions are 3.33 ns; a buffer is two pages.
         let buffer = 130.0 + 35.0 + 8192.0 * BYTE;
-        is(&predicted("bufreader", 1), buffer / 8192.0 + 10.0 / 3.0 + LOOP);
-        is(&predicted("bufreader", 1000), buffer * 1000.0 / 8192.0 + 10.0 / 3.0 + LOOP);
-        is(&predicted("bufreader", 10_000), 130.0 + 70.0 + 10_000.0 * BYTE + 10.0 / 3.0 + LOOP);
+        is(&predicted(ReadEngine::BufReader, 1), buffer / 8192.0 + 10.0 / 3.0 + LOOP);
+        is(&predicted(ReadEngine::BufReader, 1000), buffer * 1000.0 / 8192.0 + 10.0 / 3.0 + LOOP);
+        is(&predicted(ReadEngine::BufReader, 10_000), 130.0 + 70.0 + 10_000.0 * BYTE + 10.0 / 3.0 + LOOP);
         if STDIO_BUFFER == 4096 {
-            is(&predicted("fread", 1), (130.0 + 4096.0 * BYTE) / 4096.0 + 15.0 + LOOP);
-            is(&predicted("fread", 10_000), 260.0 + 70.0 + 10_000.0 * BYTE + 15.0 + LOOP);
-            is(&predicted("fread", 4096), 130.0 + 4096.0 * BYTE + 15.0 + LOOP);
+            is(&predicted(ReadEngine::Fread, 1), (130.0 + 4096.0 * BYTE) / 4096.0 + 15.0 + LOOP);
+            is(&predicted(ReadEngine::Fread, 10_000), 260.0 + 70.0 + 10_000.0 * BYTE + 15.0 + LOOP);
+            is(&predicted(ReadEngine::Fread, 4096), 130.0 + 4096.0 * BYTE + 15.0 + LOOP);
         }
     }
 
     #[test]
     fn faults_are_spread_over_the_pages_that_they_map() {
-        is(&predicted("mmap", 64 << 10), 4000.0 + 65_536.0 * BYTE + LOOP);
-        is(&predicted("mmap", 1), 4000.0 / 65_536.0 + BYTE + LOOP);
-        is(&predicted("mmap-populate", 2 << 20), 32.0 * 4000.0 + 60.0 + 2_097_152.0 * BYTE + LOOP);
+        is(&predicted(ReadEngine::Mmap, 64 << 10), 4000.0 + 65_536.0 * BYTE + LOOP);
+        is(&predicted(ReadEngine::Mmap, 1), 4000.0 / 65_536.0 + BYTE + LOOP);
+        is(&predicted(ReadEngine::MmapPopulate, 2 << 20), 32.0 * 4000.0 + 60.0 + 2_097_152.0 * BYTE + LOOP);
     }
 
     #[test]
     fn a_rings_call_is_shared_by_what_is_under_way() {
         let ring = (50.0f64 * 1e9 / 12e6).sqrt();
-        is(&predicted("io_uring-1", 1), 60.0 + ring + 70.0 + BYTE + LOOP);
-        is(&predicted("io_uring-fixed-64", 1), 60.0 / 64.0 + ring + 70.0 + BYTE + LOOP);
+        is(&predicted(ReadEngine::Uring1, 1), 60.0 + ring + 70.0 + BYTE + LOOP);
+        is(&predicted(ReadEngine::UringFixed64, 1), 60.0 / 64.0 + ring + 70.0 + BYTE + LOOP);
     }
 
     #[test]
     fn without_its_lower_figures_there_is_a_reason() {
-        let none = facts_about(&[(syscall_null::ID, Some(60.0))], |facts| predict(facts, &METRIC, &case("read", 1)));
-        assert!(none.unwrap_err().0.contains("file.byte_calls"));
+        let none =
+            facts_about(&[(syscall_null::ID, Some(60.0))], |facts| predict(facts, &ENGINES, &of(ReadEngine::Read, 1)));
+        assert!(none.unwrap_err().0.contains(BYTE_CALLS.id.as_str()));
     }
 }

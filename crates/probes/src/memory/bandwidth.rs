@@ -25,10 +25,6 @@ use super::axes::number;
 use super::limits;
 use super::opponent::SETTLE;
 
-pub(crate) use kelvin_catalogue::mem::{BANDWIDTH_COPY as COPY, BANDWIDTH_READ as READ, BANDWIDTH_WRITE as WRITE};
-
-pub(crate) const ID: &str = BANDWIDTH.as_str();
-
 /// The operations in the order in which they are measured, each with its metric.
 pub(super) static MEASURED: [(Operation, &Metric); 7] = [
     (Operation::Read, &BANDWIDTH_READ),

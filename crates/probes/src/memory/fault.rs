@@ -90,11 +90,6 @@ const MISCOUNT: f64 = 0.01;
 /// Passes of one batch that may be left out because a page had to be read from a disk.
 const MOST_LEFT_OUT: u32 = 3;
 
-pub(crate) use kelvin_catalogue::mem::FAULT_MINOR as METRIC;
-
-#[cfg(test)]
-pub(crate) const ID: &str = FAULT_MINOR.id.as_str();
-
 /// The case of a file page that is mapped by a fault of its own.
 pub(crate) fn cached_file() -> Case {
     Case::new().at(FaultPage::File)

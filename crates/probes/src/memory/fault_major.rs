@@ -7,6 +7,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kelvin_catalogue::file::{DEVICE, DEVICE_LATENCY};
 use kelvin_catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, ReadAhead, STEP};
 use kelvin_file::{Order, Requests, noise};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
@@ -17,7 +18,6 @@ use kelvin_sys::mapping::{FileMapping, cached_pages, drop_cached, page_bytes};
 use kelvin_sys::usage::{Who, usage};
 
 use super::fault;
-use crate::file::device;
 use crate::predict::Predicting;
 
 /// The disk is the point: samples count as found, and going to the disk is no disturbance.
@@ -53,7 +53,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&FAULT_MAJOR],
-    inputs: &[FAULT_MINOR.id.as_str(), device::ID],
+    inputs: &[FAULT_MINOR.id.as_str(), DEVICE.as_str()],
     cases,
     run,
     predict,
@@ -277,7 +277,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
             minor.value
         )));
     }
-    let read = facts.measured(&device::LATENCY, &Case::new())?;
+    let read = facts.measured(&DEVICE_LATENCY, &Case::new())?;
     let value = minor.value + read.value;
     let words = format!("{:.0} ns fault + {:.0} ns read = {value:.0} ns", minor.value, read.value);
     Ok(Predicting::within_factor(Basis::Derived, value, SPREAD)
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_major_fault_is_a_minor_one_and_a_read() {
-        let known = [(FAULT_MINOR.id.as_str(), Some(300.0)), (device::LATENCY.id.as_str(), Some(50_000.0))];
+        let known = [(FAULT_MINOR.id.as_str(), Some(300.0)), (DEVICE_LATENCY.id.as_str(), Some(50_000.0))];
         facts_about(&known, |facts| {
             let of = |read_ahead: ReadAhead, step: usize| {
                 let case = Case::new().at(read_ahead).with(STEP, step as u64);

@@ -1,0 +1,106 @@
+//! Files and disks: every way to read and write, what the device can do, and what its file system adds.
+
+mod device;
+mod names;
+mod others;
+mod reads;
+
+use kelvin_model::{Axis, AxisScale, Canaries, Metric, Overhead, Tags, Treatment};
+
+use crate::words::words;
+
+pub use device::*;
+pub use names::*;
+pub use others::*;
+pub use reads::*;
+
+/// The metrics of this area, in the order of reports.
+pub static ALL: &[&Metric] = &[
+    &DEVICE_READ,
+    &DEVICE_REPEAT,
+    &DEVICE_LATENCY,
+    &DEVICE_MEAN_LATENCY,
+    &DEVICE_REQUESTS,
+    &DEVICE_WRITE,
+    &DEVICE_ACCEPT,
+    &DEVICE_WRITE_LATENCY,
+    &READ_AHEAD,
+    &PAGE_READ,
+    &PAGE_WRITE,
+    &BLOCKSIZE_READ,
+    &BLOCKSIZE_WRITE,
+    &SEQRAND,
+    &SEQRAND_P99,
+    &DEPTH_RATE,
+    &DEPTH_LATENCY,
+    &DEPTH_ACHIEVED,
+    &CONTENTION,
+    &THREADS,
+    &BYTE_CALLS,
+    &ENGINES,
+    &SYNC,
+    &ENTRY_MAKE,
+    &ENTRY_GIVE_BACK,
+    &ENTRY_ADD,
+    &ENTRY_REMOVE,
+    &METADATA_CREATE,
+    &METADATA_STAT,
+    &METADATA_OPEN,
+    &METADATA_RENAME,
+    &METADATA_LIST,
+    &METADATA_UNLINK,
+    &REMOTE_ROUND_TRIP,
+    &REMOTE,
+    &REMOTE_LOCAL,
+    &REMOTE_SHARE,
+    &TUNE,
+    &TUNE_GAIN,
+    &TUNE_BLOCK,
+    &TUNE_THREADS,
+    &TUNE_DEPTH,
+    &PEERS_CACHED,
+    &PEERS_CACHED_KELVIN,
+    &PEERS_CACHED_OTHER,
+    &PEERS_DIRECT,
+    &PEERS_DIRECT_KELVIN,
+    &PEERS_DIRECT_OTHER,
+];
+
+/// Bytes of a request.
+pub const BLOCK: Axis = Axis::new("block", "block", AxisScale::Bytes);
+/// Bytes of the file.
+pub const BYTES: Axis = Axis::new("bytes", "file", AxisScale::Bytes);
+/// Threads that read at the same time.
+pub const THREAD_COUNT: Axis = Axis::new("threads", "threads", AxisScale::Logarithmic);
+
+words! {
+    /// State of the page cache for a file that is read.
+    pub enum CacheState: "cache", "page cache" {
+        /// All of the file is in memory.
+        Cached = "cached",
+        /// None of it is, and it is read through the page cache.
+        Uncached = "uncached",
+        /// It is read past the page cache (O_DIRECT).
+        Direct = "direct",
+    }
+}
+
+words! {
+    /// Order in which the blocks of a file are read or written.
+    pub enum AccessOrder: "order", "order" {
+        /// From the first to the last.
+        Sequential = "sequential",
+        /// Each once, in random order.
+        Random = "random",
+    }
+}
+
+/// Samples count as found, whatever happens meanwhile.
+const fn as_found(metric: Metric) -> Metric {
+    metric.headline(Treatment::AsFound).overhead(Overhead::None).canaries(Canaries::NONE).contaminants(Tags::NONE)
+}
+
+/// The disk is the point: samples count as found, and waiting for it is no disturbance.
+const fn of_disk(metric: Metric) -> Metric {
+    as_found(metric).not_in_cycles()
+}

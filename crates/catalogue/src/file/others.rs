@@ -1,0 +1,92 @@
+//! Reading beside others: from a directory of another machine, and in turn with other programs.
+
+use kelvin_model::{Better, Metric, Need, Point, Unit};
+
+use super::{AccessOrder, BLOCK, CacheState, of_disk};
+use crate::words::words;
+
+words! {
+    /// The directory that is asked for something.
+    pub enum AskedDirectory: "place", "directory" {
+        /// The one that `--remote` names.
+        Remote = "remote",
+        /// The scratch directory.
+        Local = "local",
+    }
+}
+
+words! {
+    /// A program that reads files.
+    pub enum Rival: "program", "program" {
+        /// fio.
+        Fio = "fio",
+        /// dd.
+        Dd = "dd",
+        /// cat.
+        Cat = "cat",
+        /// bw_file_rd of lmbench.
+        BwFileRd = "bw_file_rd",
+    }
+}
+
+/// The block is the one that the program chooses, and its user does not.
+pub const OWN_BLOCK: Point = Point::new(BLOCK, "own");
+
+const fn remote(metric: Metric) -> Metric {
+    of_disk(metric).needs(Need::RemoteDirectory)
+}
+
+const fn block(id: &'static str, summary: &'static str) -> Metric {
+    remote(Metric::duration(id, summary)).over([CacheState::AXIS, AccessOrder::AXIS])
+}
+
+/// A question to a server.
+pub static REMOTE_ROUND_TRIP: Metric = remote(Metric::duration(
+    "file.remote.round_trip",
+    "One question to a directory that nothing but its server can answer",
+))
+.over([AskedDirectory::AXIS]);
+
+/// A block of another machine's directory.
+pub static REMOTE: Metric =
+    block("file.remote", "One block of 4 KiB read from the directory that --remote names").baseline();
+
+/// A block of this machine's.
+pub static REMOTE_LOCAL: Metric =
+    block("file.remote.local", "One block of 4 KiB read from the scratch directory, in turn with the remote one");
+
+/// What of a remote block is the way to it.
+pub static REMOTE_SHARE: Metric =
+    block("file.remote.share", "Share of a remote block's time that a local one does not take")
+        .unit(Unit::Ratio, Better::Neither)
+        .bounds(None, Some(1.0));
+
+const RATIO_SUMMARY: &str = "Rate at which kelvin reads over that at which another program does the same";
+const KELVIN_SUMMARY: &str = "Bytes per second that kelvin reads, in turn with another program";
+const OTHER_SUMMARY: &str = "Bytes per second that another program reads, in turn with kelvin";
+
+const fn cached(id: &'static str, summary: &'static str) -> Metric {
+    of_disk(Metric::rate(id, summary)).over([Rival::AXIS, BLOCK]).needs(Need::Rivals)
+}
+
+const fn direct(id: &'static str, summary: &'static str) -> Metric {
+    cached(id, summary).over([Rival::AXIS, BLOCK, AccessOrder::AXIS])
+}
+
+const fn ratio(metric: Metric) -> Metric {
+    metric.unit(Unit::Ratio, Better::Neither)
+}
+
+/// Reading from the page cache, kelvin's rate over another program's.
+pub static PEERS_CACHED: Metric = ratio(cached("file.peers.cached", RATIO_SUMMARY));
+/// kelvin's.
+pub static PEERS_CACHED_KELVIN: Metric = cached("file.peers.cached.kelvin", KELVIN_SUMMARY);
+/// The other program's.
+pub static PEERS_CACHED_OTHER: Metric = cached("file.peers.cached.other", OTHER_SUMMARY);
+
+/// Reading past the page cache, kelvin's rate over another program's.
+pub static PEERS_DIRECT: Metric = ratio(direct("file.peers.direct", RATIO_SUMMARY));
+/// kelvin's.
+pub static PEERS_DIRECT_KELVIN: Metric = direct("file.peers.direct.kelvin", KELVIN_SUMMARY);
+/// The other program's.
+pub static PEERS_DIRECT_OTHER: Metric = direct("file.peers.direct.other", OTHER_SUMMARY);

@@ -1,0 +1,199 @@
+//! Files read and written: by block, by order, by queue depth, by many at a time, and by every way of reading.
+
+use kelvin_model::{Axis, AxisScale, Better, Canaries, Canary, Metric, Name, Overhead, Unit};
+
+use super::{AccessOrder, BLOCK, BYTES, CacheState, THREAD_COUNT, as_found, of_disk};
+use crate::words::words;
+
+/// Requests in flight.
+pub const QUEUE_DEPTH: Axis = Axis::new("depth", "requests under way", AxisScale::Logarithmic);
+
+words! {
+    /// What a write waits for. Neither is flushed.
+    pub enum SyncPolicy: "sync", "sync policy" {
+        /// For memory.
+        Buffered = "buffered",
+        /// For the device to accept it.
+        Direct = "direct",
+    }
+}
+
+words! {
+    /// What each of several threads reads.
+    pub enum FileSharing: "files", "files" {
+        /// A file of its own.
+        Own = "own",
+        /// A part of one file that all share.
+        Shared = "shared",
+    }
+}
+
+/// One curve for memory and disk: samples count as found, and waiting is no disturbance.
+const fn of_both(metric: Metric) -> Metric {
+    as_found(metric).overhead(Overhead::ClockPair)
+}
+
+/// Reading by the size of a block.
+pub static BLOCKSIZE_READ: Metric =
+    of_both(Metric::rate("file.blocksize.read", "Bytes read per second by one thread, one pread a block, in order"))
+        .over([BLOCK, CacheState::AXIS])
+        .baseline();
+
+/// Writing by the size of a block.
+pub static BLOCKSIZE_WRITE: Metric = of_both(Metric::rate(
+    "file.blocksize.write",
+    "Bytes written over per second by one thread, one pwrite a block, in order, not flushed",
+))
+.over([BLOCK, SyncPolicy::AXIS])
+.baseline();
+
+/// Reading in order and in random order.
+pub static SEQRAND: Metric =
+    of_disk(Metric::duration("file.seqrand", "One read of 4 KiB, the mean over a round, one at a time"))
+        .over([BYTES, AccessOrder::AXIS, CacheState::AXIS])
+        .baseline();
+
+/// The tail of the same.
+pub static SEQRAND_P99: Metric =
+    of_disk(Metric::duration("file.seqrand.p99", "One read of 4 KiB that is longer than 99 in 100 of a round")).over([
+        BYTES,
+        AccessOrder::AXIS,
+        CacheState::AXIS,
+    ]);
+
+/// The probe of reading with many requests in flight.
+pub const DEPTH: Name = Name::new("file.depth");
+
+/// Rate of reads by the queue depth.
+pub static DEPTH_RATE: Metric = of_disk(Metric::rate("file.depth.rate", "Random reads of 4 KiB per second"))
+    .unit(Unit::PerSecond, Better::Higher)
+    .over([QUEUE_DEPTH]);
+
+/// Latency of reads by the queue depth.
+pub static DEPTH_LATENCY: Metric =
+    of_disk(Metric::duration("file.depth.latency", "From a random read of 4 KiB to its answer, the mean over a round"))
+        .over([QUEUE_DEPTH]);
+
+/// The queue depth that was reached.
+pub static DEPTH_ACHIEVED: Metric = of_disk(Metric::rate(
+    "file.depth.achieved",
+    "Requests that were under way, the mean over a round: the rate times the latency, by Little's law",
+))
+.unit(Unit::Count, Better::Neither)
+.over([QUEUE_DEPTH]);
+
+/// Reading from a device that others read from too.
+pub static CONTENTION: Metric = of_disk(Metric::duration(
+    "file.contention",
+    "One read of 1 MiB past the page cache, with as many threads reading, the mean over threads and round",
+))
+.over([THREAD_COUNT, FileSharing::AXIS])
+.baseline();
+
+/// Reading by many threads.
+pub static THREADS: Metric =
+    of_disk(Metric::rate("file.threads", "Bytes read per second by all threads together, of one file"))
+        .over([THREAD_COUNT, BLOCK, CacheState::AXIS])
+        .baseline();
+
+/// Bytes of the file that one-byte calls are made on.
+pub const FILE_BYTES: Axis = Axis::new("file_bytes", "size of the file", AxisScale::Bytes);
+
+words! {
+    /// A system call on a file that moves a byte, or none.
+    pub enum ByteCall: "call", "system call" {
+        /// read(2) of the next byte.
+        Read = "read",
+        /// pread(2) of the next byte.
+        Pread = "pread",
+        /// lseek(2) to the next byte.
+        Lseek = "lseek",
+        /// pread(2) of a byte at a random place.
+        PreadAnywhere = "pread_anywhere",
+    }
+}
+
+words! {
+    /// A way of reading a file.
+    pub enum ReadEngine: "engine", "way of reading" {
+        /// read(2).
+        Read = "read",
+        /// pread(2).
+        Pread = "pread",
+        /// readv(2) into four parts of the buffer.
+        Readv = "readv",
+        /// fread(3) of the C library, with its usual buffer.
+        Fread = "fread",
+        /// Rust's `BufReader`, with its usual buffer.
+        BufReader = "bufreader",
+        /// A mapping, copied out of.
+        Mmap = "mmap",
+        /// The same, its pages mapped ahead.
+        MmapPopulate = "mmap-populate",
+        /// io_uring with one request in flight.
+        Uring1 = "io_uring-1",
+        /// io_uring with 8 requests in flight.
+        Uring8 = "io_uring-8",
+        /// io_uring with 64 requests in flight.
+        Uring64 = "io_uring-64",
+        /// io_uring with one request in flight, file and buffers registered beforehand.
+        UringFixed1 = "io_uring-fixed-1",
+        /// The same with 8 requests.
+        UringFixed8 = "io_uring-fixed-8",
+        /// The same with 64 requests.
+        UringFixed64 = "io_uring-fixed-64",
+    }
+}
+
+/// One-byte calls. Guarded by the way into the kernel as well, which is most of each call.
+pub static BYTE_CALLS: Metric =
+    Metric::duration("file.byte_calls", "One system call on a cached file that reads one byte, or goes to another")
+        .over([ByteCall::AXIS, FILE_BYTES])
+        .overhead(Overhead::ClockPairAndLoop)
+        .canaries(Canaries::of(&[Canary::Chain, Canary::Block, Canary::Kernel]))
+        .baseline();
+
+/// Requests by each way of reading. A time, not a rate: the two parts of a request, asking and copying, add up in it, and the
+/// curves of all ways start apart and meet where copying is all that is left.
+pub static ENGINES: Metric = Metric::duration(
+    "file.engines",
+    "One request for the next bytes of a cached file, until they are in a buffer of the program",
+)
+.over([ReadEngine::AXIS, BLOCK])
+.baseline();
+
+words! {
+    /// A way of reading whose block, threads and queue depth are searched for.
+    pub enum TunedEngine: "engine", "way of reading" {
+        /// pread(2).
+        Pread = "pread",
+        /// A mapping, its pages mapped ahead, copied out of.
+        MmapPopulate = "mmap-populate",
+        /// io_uring.
+        Uring = "io_uring",
+    }
+}
+
+const fn figure(id: &'static str, summary: &'static str, unit: Unit, better: Better) -> Metric {
+    of_disk(Metric::duration(id, summary).unit(unit, better)).over([CacheState::AXIS, TunedEngine::AXIS])
+}
+
+/// Rate of the best setting.
+pub static TUNE: Metric =
+    figure("file.tune", "Bytes a second by the setting that a search found best", Unit::BytesPerSecond, Better::Higher);
+
+/// The same over that of a plain program.
+pub static TUNE_GAIN: Metric = figure(
+    "file.tune.gain",
+    "How many times as fast that is as pread of 128 KiB by one thread, in turn with it",
+    Unit::Ratio,
+    Better::Higher,
+);
+/// Its block.
+pub static TUNE_BLOCK: Metric =
+    figure("file.tune.block", "Bytes of a request in that setting", Unit::Bytes, Better::Neither);
+/// Its threads.
+pub static TUNE_THREADS: Metric = figure("file.tune.threads", "Threads in that setting", Unit::Count, Better::Neither);
+/// Its queue depth.
+pub static TUNE_DEPTH: Metric =
+    figure("file.tune.depth", "Requests of a thread under way in that setting", Unit::Count, Better::Neither);
