@@ -191,7 +191,7 @@ mod tests {
             assert!(predict(facts, &PROCESS_FORK_LIFE, &Case::new()).is_err());
         });
         facts_about(&[], |facts| {
-            assert!(predict(facts, &PROCESS_FORK, &Case::new()).unwrap_err().0.contains("cpu.frequency"))
+            assert!(predict(facts, &PROCESS_FORK, &Case::new()).unwrap_err().0.contains(&*FREQUENCY.id))
         });
     }
 
