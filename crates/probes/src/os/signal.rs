@@ -5,11 +5,10 @@
 
 use kelvin_catalogue::os::{SIGNAL_DELIVER, SIGNAL_INSTALL, SYSCALL_NULL};
 use kelvin_harness::{Effort, Facts, Kind, Method, Probe};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::signals::Counting;
 
-use super::syscall_null::getppid;
-use crate::predict::Predicting;
+use super::syscall_work::short_way;
 
 pub(crate) static INSTALL_PROBE: Probe = Probe {
     id: SIGNAL_INSTALL.id.as_str(),
@@ -72,26 +71,14 @@ fn cases(_: &Machine, _: Effort) -> Vec<Case> {
     vec![Case::new()]
 }
 
-/// What installing does in the library and in the kernel: 150 instructions at two a cycle and 3 GHz, in nanoseconds.
-const INSTALLING: f64 = 150.0 / (2.0 * 3.0);
-
 fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     if *metric != SIGNAL_INSTALL {
         return Err(NoPrediction::because(
             "saving and restoring the vector registers around a handler has no published cost; two system calls are the floor",
         ));
     }
-    let null = facts.measured(&SYSCALL_NULL, &getppid())?;
-    let value = null.value + INSTALLING;
-    Ok(Predicting::between(Basis::Derived, value, null.value, 3.0 * null.value + INSTALLING)
-        .formula("os.syscall.null + 150 instructions at two a cycle and 3 GHz")
-        .input(null.clone())
-        .source("Linux kernel/signal.c, do_sigaction, read for the length of the way")
-        .derived_as(format!(
-            "{:.1} ns + {INSTALLING:.0} ns = {value:.1} ns; unremarkable from the null call to three times of it and \
-             {INSTALLING:.0} ns",
-            null.value
-        )))
+    // Two copies of an action, a lock and a few checks are as many instructions as the way to a driver.
+    short_way(facts, "Linux kernel/signal.c, do_sigaction, read for the length of the way")
 }
 
 #[cfg(test)]

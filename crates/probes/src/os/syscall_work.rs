@@ -173,13 +173,18 @@ fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, N
     if ![SYSCALL_READ, SYSCALL_WRITE, SYSCALL_FSTAT].contains(metric) {
         return Err(NoPrediction::because(NO_WORK_PUBLISHED));
     }
+    short_way(facts, "Linux fs/read_write.c, fs/stat.c, drivers/char/mem.c, read for the length of the way")
+}
+
+/// A null call and a short way beyond it, whose length was read in this source.
+pub(super) fn short_way(facts: &Facts<'_>, source: &str) -> Result<Prediction, NoPrediction> {
     let null = facts.measured(&SYSCALL_NULL, &getppid())?;
     let work = SHORT_WAY_INSTRUCTIONS * NANOSECONDS_AN_INSTRUCTION;
     let value = null.value + work;
     Ok(Predicting::between(Basis::Derived, value, null.value, 3.0 * null.value + work)
         .formula("os.syscall.null + 150 instructions at two a cycle and 3 GHz")
         .input(null.clone())
-        .source("Linux fs/read_write.c, fs/stat.c, drivers/char/mem.c, read for the length of the way")
+        .source(source)
         .derived_as(format!(
             "{:.1} ns + {work:.0} ns = {value:.1} ns; unremarkable from the null call to three times of it and {work:.0} ns",
             null.value
