@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 use std::time::Duration;
 
+use kelvin_catalogue::net::SendMethod;
 use kelvin_catalogue::truth::{LINK, LINK_COUNTED, LINK_RATE};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Probe, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
@@ -17,7 +18,6 @@ use kelvin_sys::net::set_congestion_control;
 use crate::net::bandwidth::cpus;
 use crate::net::bulk::{Bulk, Plan, placed};
 use crate::net::link::{Link, Protocol};
-use crate::net::sender::Way;
 use crate::predict::Predicting;
 
 /// Bits a second that the shaper lets through.
@@ -69,7 +69,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let rate = LINK_RATE.of(case).filter(|&rate| rate >= 1_000_000);
     let rate = rate.ok_or_else(|| Stop::fail(format!("the case needs a rate of 1 Mbit/s and more, not {case}")))?;
     let (link, mut shaper) = shaped_link(rate)?;
-    let plan = Plan { protocol: Protocol::Tcp, way: Way::Send, message: 16 << 10, streams: placed(1, &cpus(bench), 1) };
+    let plan =
+        Plan { protocol: Protocol::Tcp, way: SendMethod::Send, message: 16 << 10, streams: placed(1, &cpus(bench), 1) };
     let bulk = Bulk::over(vec![link], plan)?;
     std::thread::sleep(SETTLING);
     let before = (bulk.totals()?, shaper.counts()?);
