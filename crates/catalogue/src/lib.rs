@@ -15,6 +15,8 @@ pub mod cpu;
 pub mod file;
 pub mod mem;
 pub mod net;
+pub mod os;
+pub mod truth;
 
 use kelvin_model::Metric;
 
@@ -22,7 +24,7 @@ pub use shared::Placement;
 
 /// All metrics, area by area.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
-    [cpu::ALL, mem::ALL, file::ALL, net::ALL].into_iter().flatten().copied()
+    [cpu::ALL, os::ALL, mem::ALL, file::ALL, net::ALL, truth::ALL].into_iter().flatten().copied()
 }
 
 #[cfg(test)]

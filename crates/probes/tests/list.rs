@@ -83,6 +83,16 @@ fn a_metric_has_one_definition_and_no_case_of_it_is_measured_twice() {
 }
 
 #[test]
+fn the_catalogue_has_the_metrics_of_its_areas_in_the_order_of_their_probes() {
+    let catalogue: Vec<&str> = kelvin_catalogue::all().map(|metric| metric.id.as_str()).collect();
+    let areas: BTreeSet<&str> = kelvin_catalogue::all().map(Metric::area).collect();
+    let mut seen = BTreeSet::new();
+    let measured = all().into_iter().flat_map(|probe| probe.metrics);
+    let of_areas = measured.filter(|metric| areas.contains(metric.area()) && seen.insert(metric.id));
+    assert_eq!(catalogue, of_areas.map(|metric| metric.id.as_str()).collect::<Vec<_>>());
+}
+
+#[test]
 fn ids_begin_with_their_area() {
     for probe in all() {
         let area = probe.id.split('.').next().unwrap();

@@ -5,7 +5,9 @@ mod common;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use kelvin_model::{Attempt, Case};
+use kelvin_catalogue::file::CacheState;
+use kelvin_catalogue::truth::{DISK, DISK_COUNTED};
+use kelvin_model::{Attempt, Case, Metric};
 use kelvin_sys::child::End;
 
 /// Loop devices that are in use, with the files below them.
@@ -21,11 +23,11 @@ const ROUNDS: usize = 5;
 #[test]
 #[allow(clippy::print_stderr)]
 fn a_throttled_disk_is_read_at_its_rate_within_two_percent() {
-    for state in ["direct", "uncached"] {
-        let case = Case::new().with_word("cache", state);
+    for state in [CacheState::Direct, CacheState::Uncached] {
+        let case = Case::new().at(state);
         let (mut rates, mut counted) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            let readings = match common::run_probe("truth.disk", &case, 400) {
+            let readings = match common::run_probe(&DISK.id, &case, 400) {
                 Attempt::Measured(readings) => readings,
                 Attempt::Skipped(reason) => {
                     eprintln!("skipped: {reason:?}");
@@ -33,16 +35,16 @@ fn a_throttled_disk_is_read_at_its_rate_within_two_percent() {
                 }
                 other => panic!("{other:?}"),
             };
-            let value = |id: &str| common::median(readings.iter().find(|reading| reading.metric == *id).unwrap());
-            rates.push(value("truth.disk") / f64::from(32 << 20));
-            counted.push(value("truth.disk.counted"));
+            let value = |metric: &Metric| common::median(readings.iter().find(|one| one.metric == metric.id).unwrap());
+            rates.push(value(&DISK) / f64::from(32 << 20));
+            counted.push(value(&DISK_COUNTED));
         }
         for values in [&mut rates, &mut counted] {
             values.sort_by(f64::total_cmp);
         }
         let near = |values: &[f64]| (0.98..1.02).contains(&values[ROUNDS / 2]);
-        assert!(near(&rates), "{state}: {rates:?} of the rate that is allowed");
-        assert!(near(&counted), "{state}: {counted:?} of what the group counted");
+        assert!(near(&rates), "{state:?}: {rates:?} of the rate that is allowed");
+        assert!(near(&counted), "{state:?}: {counted:?} of what the group counted");
     }
     a_killed_round_leaves_no_device_and_no_mount();
     std::fs::remove_file(std::env::temp_dir().join("kelvin-truth-disk.image")).unwrap();
@@ -50,9 +52,9 @@ fn a_throttled_disk_is_read_at_its_rate_within_two_percent() {
 
 /// Kills rounds at several moments: in one of them at least the device is in use.
 fn a_killed_round_leaves_no_device_and_no_mount() {
-    let case = Case::new().with_word("cache", "direct");
+    let case = Case::new().at(CacheState::Direct);
     for milliseconds in [50, 120, 250, 400] {
-        let end = common::kill_probe("truth.disk", &case, Duration::from_millis(milliseconds));
+        let end = common::kill_probe(&DISK.id, &case, Duration::from_millis(milliseconds));
         assert_eq!(end, End::TimedOut, "after {milliseconds} ms");
         let deadline = Instant::now() + Duration::from_secs(5);
         // The kernel detaches a loop device a moment after its last user has ended.
@@ -62,7 +64,7 @@ fn a_killed_round_leaves_no_device_and_no_mount() {
         }
     }
     // Whatever was killed between mounting and unmounting is taken away by the next round.
-    assert!(matches!(common::run_probe("truth.disk", &case, 400), Attempt::Measured(_)));
+    assert!(matches!(common::run_probe(&DISK.id, &case, 400), Attempt::Measured(_)));
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains("kelvin-truth-disk"), "{mounts}");
     assert_eq!(groups(), Vec::<PathBuf>::new());

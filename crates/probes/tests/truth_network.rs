@@ -2,6 +2,7 @@
 
 mod common;
 
+use kelvin_catalogue::truth::{DELAY, LINK, LINK_RATE, RELAY_DELAY};
 use kelvin_model::{Attempt, Case};
 
 /// What the shaper lets through that is payload: 1448 bytes of each packet, of which it counts 1514.
@@ -25,10 +26,10 @@ fn a_shaped_link_carries_its_rate_and_what_its_shaper_counts_within_two_percent(
         let mut found = Vec::new();
         // A busy machine gives the shaper its turns late, and its receiver too: one round of a few must be right.
         while found.len() < ROUNDS && !found.iter().any(|&one| is_right(rate, one)) {
-            let case = Case::new().with("rate", rate);
-            let readings = match common::run_probe("truth.link", &case, 40) {
+            let case = Case::new().with(LINK_RATE, rate);
+            let readings = match common::run_probe(&LINK.id, &case, 40) {
                 Attempt::Measured(readings) => readings,
-                Attempt::Skipped(reason) => return eprintln!("truth.link skipped: {reason}"),
+                Attempt::Skipped(reason) => return eprintln!("{} skipped: {reason}", LINK.id),
                 other => panic!("{other:?}"),
             };
             let share = common::median(&readings[0]) * 8.0 / rate as f64;
@@ -51,10 +52,10 @@ fn a_relay_s_delay_is_measured_within_a_fifth_of_a_millisecond() {
         let mut errors = Vec::new();
         // A busy machine wakes the relay late where nothing is noted; a round without that must be right.
         while errors.len() < ROUNDS && !errors.iter().any(|error: &f64| error.abs() < 200_000.0) {
-            let case = Case::new().with("delay", delay);
-            let readings = match common::run_probe("truth.delay", &case, 40) {
+            let case = Case::new().with(RELAY_DELAY, delay);
+            let readings = match common::run_probe(&DELAY.id, &case, 40) {
                 Attempt::Measured(readings) => readings,
-                Attempt::Skipped(reason) => return eprintln!("truth.delay skipped: {reason}"),
+                Attempt::Skipped(reason) => return eprintln!("{} skipped: {reason}", DELAY.id),
                 other => panic!("{other:?}"),
             };
             let (added, over_logged) = (common::median(&readings[0]), common::median(&readings[1]));

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::os::fd::AsFd;
 
 use kelvin_catalogue::net::SendMethod;
-pub(crate) use kelvin_catalogue::net::SendMethod as Way;
 use kelvin_harness::Stop;
 use kelvin_model::Case;
 use kelvin_sys::net::sending::{self, Completed, Splicer};

@@ -3,16 +3,14 @@
 //! It is the inner loop of a shell. It must not be used for a parent of any size (the fork in it grows with the
 //! parent), nor for programs that load many libraries.
 
+use kelvin_catalogue::os::PROCESS_EXEC;
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
-use super::lives::{TRUE, making_at_length, place_of_true, small_image_text, time_lives_from_small_image};
-
-static METRIC: Metric =
-    making_at_length("os.process.exec", "fork and execve of /bin/true, until it has ended and is reaped");
+use super::lives::{TRUE, place_of_true, small_image_text, time_lives_from_small_image};
 
 pub(crate) static PROBE: Probe = Probe {
-    id: "os.process.exec",
+    id: PROCESS_EXEC.id.as_str(),
     summary: "Whole life of /bin/true started by fork and execve",
     kind: Kind::Measure,
     method: Method {
@@ -32,7 +30,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
         sources: &["execve(2)", "lmbench lat_proc exec"],
     },
-    metrics: &[&METRIC],
+    metrics: &[&PROCESS_EXEC],
     inputs: &[],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
@@ -42,7 +40,7 @@ pub(crate) static PROBE: Probe = Probe {
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     let program = TRUE[place_of_true()?];
     bench.note(format!("the program is {}", program.path().to_string_lossy()));
-    time_lives_from_small_image(bench, &METRIC, || program.fork_and_execute())
+    time_lives_from_small_image(bench, &PROCESS_EXEC, || program.fork_and_execute())
 }
 
 fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {

@@ -5,26 +5,18 @@
 //! `os.process.spawn` show.
 
 use kelvin_catalogue::cpu::FREQUENCY;
+use kelvin_catalogue::os::{PROCESS_FORK, PROCESS_FORK_CHILD, PROCESS_FORK_LIFE};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::process::{SharedCell, fork_and_exit, fork_and_stamp};
 use kelvin_sys::usage::{Who, usage};
 
-use super::lives::{core_frequency, make_small, making, small_image_text, time_lives};
+use super::lives::{core_frequency, make_small, small_image_text, time_lives};
 use crate::predict::Predicting;
 
-pub(crate) static METRIC: Metric =
-    making("os.process.fork", "A fork of a small process, until it returns in the parent").baseline();
-
-static CHILD: Metric =
-    making("os.process.fork.child", "A fork of a small process, until the child runs on the same CPU");
-
-static LIFE: Metric =
-    making("os.process.fork.life", "A fork of a small process, the child's exit, and the parent's wait for it");
-
 pub(crate) static PROBE: Probe = Probe {
-    id: "os.process.fork",
+    id: PROCESS_FORK.id.as_str(),
     summary: "fork of a small process: until it returns, until the child runs, and its whole life",
     kind: Kind::Measure,
     method: Method {
@@ -61,7 +53,7 @@ pub(crate) static PROBE: Probe = Probe {
             "fork(2), madvise(2), Linux kernel/fork.c and mm/memory.c (copy_page_range)",
         ],
     },
-    metrics: &[&METRIC, &CHILD, &LIFE],
+    metrics: &[&PROCESS_FORK, &PROCESS_FORK_CHILD, &PROCESS_FORK_LIFE],
     inputs: &[FREQUENCY.id.as_str()],
     cases,
     run,
@@ -80,11 +72,11 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     let _image = make_small(bench)?;
     bench.note(who_runs_first(bench.clock(), &cell)?);
     bench.note(faults_of_lives()?);
-    bench.time_each([&METRIC, &CHILD], |clock| {
+    bench.time_each([&PROCESS_FORK, &PROCESS_FORK_CHILD], |clock| {
         let (returned, ran) = fork_and_see(clock, &cell)?;
         Ok([returned, ran])
     })?;
-    time_lives(bench, &LIFE, fork_and_exit)
+    time_lives(bench, &PROCESS_FORK_LIFE, fork_and_exit)
 }
 
 /// Ticks of one fork until it returned, and until the child ran.
@@ -143,14 +135,14 @@ const PUBLISHED_CYCLES: f64 = 67_226.17;
 /// Core cycles of a context switch between two processes, there: 3,213.10 for two of them.
 const SWITCH_CYCLES: f64 = 3_213.10 / 2.0;
 const PUBLICATION: &str = "reference machine zenbook-2011 (Core i5-2557M at 1.6 GHz, Ubuntu 14.04)";
-/// The same call was published at 42.0 us and 57.5 us on two machines of those years; kernels have since added memory
-/// accounting, and virtual machines and mitigations add to every page-table page: a factor of three is unremarkable.
+/// Factor either way: the same call was published at 42.0 us and 57.5 us on two machines of those years; kernels have since
+/// added memory accounting, and virtual machines and mitigations add to every page-table page.
 const FACTOR: f64 = 3.0;
 
 fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     let frequency = core_frequency(facts)?;
     let gigahertz = frequency.value / 1e9;
-    if metric.id == METRIC.id {
+    if *metric == PROCESS_FORK {
         let value = PUBLISHED_CYCLES / gigahertz;
         return Ok(Predicting::within_factor(Basis::Published, value, FACTOR)
             .formula("published cycles / core frequency")
@@ -159,8 +151,8 @@ fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, N
             .source(PUBLICATION)
             .derived_as(format!("{PUBLISHED_CYCLES:.0} cycles / {gigahertz:.2} GHz = {:.1} us", value / 1e3)));
     }
-    if metric.id == CHILD.id {
-        let fork = facts.measured(&METRIC, &Case::new())?;
+    if *metric == PROCESS_FORK_CHILD {
+        let fork = facts.measured(&PROCESS_FORK, &Case::new())?;
         let switch = SWITCH_CYCLES / gigahertz;
         let (fork_time, value) = (fork.value, fork.value + switch);
         // At least the switch must come on top; at most a new address space's cold caches and TLB double it all.
@@ -186,20 +178,20 @@ mod tests {
 
     #[test]
     fn a_fork_is_its_published_cycles_at_this_frequency_and_the_child_a_switch_later() {
-        let known = [(FREQUENCY.id.as_str(), Some(3.2e9)), ("os.process.fork", Some(40_000.0))];
+        let known = [(FREQUENCY.id.as_str(), Some(3.2e9)), (PROCESS_FORK.id.as_str(), Some(40_000.0))];
         facts_about(&known, |facts| {
-            let fork = predict(facts, &METRIC, &Case::new()).unwrap();
+            let fork = predict(facts, &PROCESS_FORK, &Case::new()).unwrap();
             // 67,226.17 / 3.2 GHz
             assert!((fork.value - 21_008.18).abs() < 0.01, "{}", fork.value);
             assert_eq!(fork.derivation, "67226 cycles / 3.20 GHz = 21.0 us");
-            let child = predict(facts, &CHILD, &Case::new()).unwrap();
+            let child = predict(facts, &PROCESS_FORK_CHILD, &Case::new()).unwrap();
             // 40,000 + 1,606.55 / 3.2
             assert!((child.value - 40_502.05).abs() < 0.01, "{}", child.value);
             assert!(child.low == 40_000.0 && child.high > child.value);
-            assert!(predict(facts, &LIFE, &Case::new()).is_err());
+            assert!(predict(facts, &PROCESS_FORK_LIFE, &Case::new()).is_err());
         });
         facts_about(&[], |facts| {
-            assert!(predict(facts, &METRIC, &Case::new()).unwrap_err().0.contains("cpu.frequency"))
+            assert!(predict(facts, &PROCESS_FORK, &Case::new()).unwrap_err().0.contains(&*FREQUENCY.id))
         });
     }
 

@@ -3,27 +3,18 @@
 //! The curve shows what a large process pays before its child has done anything. It must not be used for the faults
 //! that follow, when parent or child writes to what both now share.
 
+use kelvin_catalogue::mem::PageSize;
+use kelvin_catalogue::os::{PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Axis, AxisScale, Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
-use kelvin_sys::image::resident_around;
-use kelvin_sys::memory::{Arena, Pages};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_sys::memory::Arena;
 use kelvin_sys::process::fork_and_exit;
 
-use super::fork;
-use super::lives::making_at_length;
+use crate::memory::axes::{check_pages, page_sizes, pages};
 use crate::predict::Predicting;
 
-const RESIDENT: Axis = Axis::new("resident", "resident memory of the parent, bytes", AxisScale::Bytes);
-const PAGES: Axis = Axis::new("pages", "page size", AxisScale::Category);
-
-static METRIC: Metric = making_at_length(
-    "os.process.fork_rss",
-    "A fork of a process with this much touched memory, until it returns in the parent",
-)
-.over([PAGES, RESIDENT]);
-
 pub(crate) static PROBE: Probe = Probe {
-    id: "os.process.fork_rss",
+    id: PROCESS_FORK_RSS.id.as_str(),
     summary: "fork against the resident memory of the parent, 4 KiB and huge pages",
     kind: Kind::Measure,
     method: Method {
@@ -51,8 +42,8 @@ pub(crate) static PROBE: Probe = Probe {
             "Linux mm/memory.c (copy_page_range), mm/huge_memory.c (copy_huge_pmd)",
         ],
     },
-    metrics: &[&METRIC],
-    inputs: &["os.process.fork"],
+    metrics: &[&PROCESS_FORK_RSS],
+    inputs: &[PROCESS_FORK.id.as_str()],
     cases,
     run,
     predict,
@@ -71,13 +62,15 @@ const USUAL_HUGE_BYTES: u64 = 256 * MIB;
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let most = most_bytes(machine);
     let fits = |&&bytes: &&u64| bytes <= most && (effort > Effort::Quick || bytes <= QUICK_BYTES);
-    let kinds: &[&'static str] = if offers_huge_pages(machine) { &["base", "huge"] } else { &["base"] };
     let case = |pages, &bytes: &u64| {
         // The smallest huge-page arena is one huge page, 2 MiB on x86-64: the point of 1 MiB is of base pages only.
         let sensible = bytes > MIB && (effort == Effort::Thorough || bytes <= USUAL_HUGE_BYTES);
-        (pages == "base" || sensible).then(|| Case::new().with("resident", bytes).with_word("pages", pages))
+        (pages == PageSize::Base || sensible).then(|| Case::new().with(RESIDENT, bytes).at(pages))
     };
-    kinds.iter().flat_map(|pages| SIZES.iter().filter(fits).filter_map(|bytes| case(*pages, bytes))).collect()
+    page_sizes(machine)
+        .iter()
+        .flat_map(|pages| SIZES.iter().filter(fits).filter_map(|bytes| case(*pages, bytes)))
+        .collect()
 }
 
 /// Half of what is available and of what the cgroup allows.
@@ -87,21 +80,13 @@ fn most_bytes(machine: &Machine) -> u64 {
     available.unwrap_or(BLIND_BYTES).min(limit)
 }
 
-fn offers_huge_pages(machine: &Machine) -> bool {
-    machine.memory.transparent_huge_pages.get().is_none_or(|mode| mode != "never")
-}
-
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let bytes = case.integer("resident").ok_or_else(|| Stop::fail("the case has no resident"))?;
-    let pages = match case.word("pages") {
-        Some("base") => Pages::Base,
-        Some("huge") => Pages::Huge,
-        other => return Err(Stop::fail(format!("the case has pages {other:?}; base and huge are known"))),
-    };
+    let bytes = RESIDENT.of(case).ok_or_else(|| Stop::fail("the case has no resident"))?;
+    let pages = pages(case)?;
     leave_half_of_memory(bytes)?;
     let mut arena = Arena::populated(bytes as usize, pages)?;
-    bench.note(check_resident(&arena, pages)?);
-    bench.time_each([&METRIC], |clock| {
+    bench.note(check_pages(&arena, pages)?);
+    bench.time_each([&PROCESS_FORK_RSS], |clock| {
         arena.populate()?;
         let begun = clock.start();
         let child = fork_and_exit()?;
@@ -109,7 +94,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         child.wait_for_success()?;
         Ok([returned.wrapping_sub(begun)])
     })?;
-    check_resident(&arena, pages).map(drop)
+    check_pages(&arena, pages).map(drop)
 }
 
 /// Declines sizes for which there is no room at this moment, whatever there was when the run was planned.
@@ -127,28 +112,6 @@ fn leave_half_of_memory(bytes: u64) -> Result<(), Stop> {
 fn available_bytes(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
-}
-
-/// What is resident, in words, if it is what was asked for.
-fn check_resident(arena: &Arena, pages: Pages) -> Result<String, Stop> {
-    let resident = resident_around(arena.address())?;
-    let asked = arena.len() as u64;
-    if resident.bytes < asked {
-        return Err(Stop::fail(format!(
-            "{} of {asked} bytes are resident by smaps: swapped or reclaimed",
-            resident.bytes
-        )));
-    }
-    match pages {
-        Pages::Base if resident.huge > 0 => {
-            Err(Stop::fail(format!("{} bytes are in huge pages, which were refused", resident.huge)))
-        }
-        Pages::Huge if resident.huge < asked => Err(Stop::skip(format!(
-            "needs {asked} bytes in huge pages, and the kernel gave {}: fragmented memory, or transparent huge pages off",
-            resident.huge
-        ))),
-        _ => Ok(format!("resident by smaps: {} bytes, {} of them in huge pages", resident.bytes, resident.huge)),
-    }
 }
 
 /// A fork of 6.0 GB of base pages in 77 ms: nanoseconds for one entry.
@@ -172,10 +135,10 @@ fn page_cost(huge: bool) -> (f64, f64, f64) {
 }
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let bytes = case.integer("resident").ok_or_else(|| NoPrediction::because("the case has no resident"))?;
-    let huge = case.word("pages") == Some("huge");
+    let bytes = RESIDENT.of(case).ok_or_else(|| NoPrediction::because("the case has no resident"))?;
+    let huge = PageSize::of(case) == Some(PageSize::Huge);
     let page_bytes = page_size(facts.machine(), huge)?;
-    let small = facts.measured(&fork::METRIC, &Case::new())?;
+    let small = facts.measured(&PROCESS_FORK, &Case::new())?;
     let (base, count) = (small.value, (bytes / page_bytes) as f64);
     let (cost, least, most) = page_cost(huge);
     let value = base + count * cost;
@@ -223,13 +186,13 @@ mod tests {
 
     #[test]
     fn the_curve_is_linear_in_pages() {
-        let case = |pages| Case::new().with("resident", 64 * MIB).with_word("pages", pages);
-        facts_about(&[("os.process.fork", Some(40_000.0))], |facts| {
-            let base = predict(facts, &METRIC, &case("base")).unwrap();
+        let case = |pages| Case::new().with(RESIDENT, 64 * MIB).at(pages);
+        facts_about(&[(PROCESS_FORK.id.as_str(), Some(40_000.0))], |facts| {
+            let base = predict(facts, &PROCESS_FORK_RSS, &case(PageSize::Base)).unwrap();
             // 40 us + 16,384 pages x 48.95 ns
             assert!((base.value - 842_083.0).abs() < 10.0, "{}", base.value);
             assert_eq!(base.derivation, "40.0 us fork + 16384 pages x 49 ns = 842.1 us");
-            let huge = predict(facts, &METRIC, &case("huge")).unwrap();
+            let huge = predict(facts, &PROCESS_FORK_RSS, &case(PageSize::Huge)).unwrap();
             // 40 us + 32 pages x (48.95 + 648.10) ns
             assert!((huge.value - 62_305.0).abs() < 10.0, "{}", huge.value);
             assert!(base.low < base.value && base.value < base.high);
@@ -241,20 +204,20 @@ mod tests {
         let mut machine = machine();
         let sizes = |machine: &Machine, effort, pages| -> Vec<u64> {
             let cases = cases(machine, effort);
-            let of = cases.iter().filter(|case| case.word("pages") == Some(pages));
-            of.filter_map(|case| case.integer("resident")).map(|bytes| bytes / MIB).collect()
+            let of = cases.iter().filter(|case| PageSize::of(case) == Some(pages));
+            of.filter_map(|case| RESIDENT.of(case)).map(|bytes| bytes / MIB).collect()
         };
         // Nothing known: small points only.
-        assert_eq!(sizes(&machine, Effort::Default, "base"), [1, 16, 64]);
+        assert_eq!(sizes(&machine, Effort::Default, PageSize::Base), [1, 16, 64]);
         machine.memory.available_bytes = Fact::known(4096 * MIB, "a test");
-        assert_eq!(sizes(&machine, Effort::Default, "base"), [1, 16, 64, 256, 1024]);
-        assert_eq!(sizes(&machine, Effort::Default, "huge"), [16, 64, 256]);
-        assert_eq!(sizes(&machine, Effort::Thorough, "huge"), [16, 64, 256, 1024]);
-        assert_eq!(sizes(&machine, Effort::Quick, "huge"), [16, 64]);
+        assert_eq!(sizes(&machine, Effort::Default, PageSize::Base), [1, 16, 64, 256, 1024]);
+        assert_eq!(sizes(&machine, Effort::Default, PageSize::Huge), [16, 64, 256]);
+        assert_eq!(sizes(&machine, Effort::Thorough, PageSize::Huge), [16, 64, 256, 1024]);
+        assert_eq!(sizes(&machine, Effort::Quick, PageSize::Huge), [16, 64]);
         machine.limits.memory_bytes = Fact::known(Some(1024 * MIB), "a test");
-        assert_eq!(sizes(&machine, Effort::Default, "base"), [1, 16, 64, 256]);
+        assert_eq!(sizes(&machine, Effort::Default, PageSize::Base), [1, 16, 64, 256]);
         machine.memory.transparent_huge_pages = Fact::known("never".into(), "a test");
-        assert!(sizes(&machine, Effort::Default, "huge").is_empty());
+        assert!(sizes(&machine, Effort::Default, PageSize::Huge).is_empty());
     }
 
     #[test]

@@ -1,26 +1,10 @@
-//! What the probes of processes share: their kind of metric, the programs that they start, and the loop.
+//! What the probes of processes share: the programs that they start, and the loop.
 
 use kelvin_catalogue::cpu::{BusyCpus, FREQUENCY};
 use kelvin_harness::{Bench, Facts, Stop};
-use kelvin_model::{Canaries, Canary, Case, Input, Metric, NoPrediction, Tags};
+use kelvin_model::{Case, Input, Metric, NoPrediction};
 use kelvin_sys::image::{self, Copied, SmallImage};
 use kelvin_sys::process::{Child, Program};
-
-/// The core's speed, and the way into the kernel, through which every step of this work goes. The cache canary is left
-/// out: it would evict what the next fork finds warm.
-pub(crate) const CANARIES: Canaries = Canaries::of(&[Canary::Chain, Canary::Block, Canary::Kernel]);
-
-/// A duration of making a task. The new task takes the CPU over, by preempting or by the parent's waiting: a
-/// preemption is part of the work.
-pub(crate) const fn making(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary).canaries(CANARIES).contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
-}
-
-/// The same where the work takes so long, and leaves the caches so cold, that the way into the kernel a moment later says
-/// nothing of it: only the core's speed guards it.
-pub(crate) const fn making_at_length(id: &'static str, summary: &'static str) -> Metric {
-    making(id, summary).canaries(Canaries::CORE)
-}
 
 /// `true` of the distribution, where it may lie.
 pub(crate) const TRUE: [Program; 2] =
@@ -39,7 +23,7 @@ pub(crate) fn place_of_true() -> Result<usize, Stop> {
         .ok_or_else(|| Stop::skip("needs the program true in /bin or /usr/bin, and neither is there"))
 }
 
-/// Times whole lives one by one: from before the child is made until it is reaped, which must have succeeded.
+/// Times processes one by one: from before the child is made until it is reaped, which must have succeeded.
 pub(crate) fn time_lives(
     bench: &mut Bench<'_>,
     metric: &Metric,
@@ -102,7 +86,6 @@ mod tests {
     #[test]
     fn both_lists_name_true_at_the_same_places() {
         assert_eq!(TRUE.len(), SHELL_TRUE.len());
-        assert!(CANARIES.contains(Canary::Kernel) && !CANARIES.contains(Canary::Cache));
         let copied = Copied { mappings: 22, resident: 300 << 10 };
         assert_eq!(describe(copied), "each fork copies 22 mappings and the page-table entries of 300 KiB");
     }

@@ -2,16 +2,14 @@
 //!
 //! It is what system(3) costs. It must not be used to compare kernels on machines with different shells.
 
+use kelvin_catalogue::os::PROCESS_SHELL;
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
-use super::lives::{SHELL_TRUE, making_at_length, place_of_true, small_image_text, time_lives_from_small_image};
-
-static METRIC: Metric =
-    making_at_length("os.process.shell", "fork and execve of /bin/sh -c /bin/true, until it has ended and is reaped");
+use super::lives::{SHELL_TRUE, place_of_true, small_image_text, time_lives_from_small_image};
 
 pub(crate) static PROBE: Probe = Probe {
-    id: "os.process.shell",
+    id: PROCESS_SHELL.id.as_str(),
     summary: "Whole life of /bin/true started through the shell",
     kind: Kind::Measure,
     method: Method {
@@ -29,7 +27,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
         sources: &["system(3)", "lmbench lat_proc shell"],
     },
-    metrics: &[&METRIC],
+    metrics: &[&PROCESS_SHELL],
     inputs: &[],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
@@ -43,7 +41,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     }
     let shell = std::fs::canonicalize("/bin/sh")?;
     bench.note(format!("/bin/sh is {}", shell.display()));
-    time_lives_from_small_image(bench, &METRIC, || program.fork_and_execute())
+    time_lives_from_small_image(bench, &PROCESS_SHELL, || program.fork_and_execute())
 }
 
 fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {

@@ -3,26 +3,15 @@
 //! They are the price of a signal within one thread. They must not be used for a signal to another process, which has
 //! to be woken first.
 
+use kelvin_catalogue::os::{SIGNAL_DELIVER, SIGNAL_INSTALL, SYSCALL_NULL};
 use kelvin_harness::{Effort, Facts, Kind, Method, Probe};
-use kelvin_model::{Basis, Canaries, Canary, Case, Machine, Metric, NoPrediction, Overhead, Prediction};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::signals::Counting;
 
-use super::syscall_null;
-use crate::predict::Predicting;
-
-/// The core's speed, and the way into the kernel, through which all of it goes.
-const CANARIES: Canaries = Canaries::of(&[Canary::Chain, Canary::Block, Canary::Kernel]);
-
-const fn signal(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary).overhead(Overhead::ClockPairAndLoop).canaries(CANARIES)
-}
-
-static INSTALL: Metric = signal("os.signal.install", "One sigaction that installs a handler");
-static DELIVER: Metric =
-    signal("os.signal.deliver", "One signal to the thread itself: the sending call, the handler, and the return");
+use super::syscall_work::short_way;
 
 pub(crate) static INSTALL_PROBE: Probe = Probe {
-    id: "os.signal.install",
+    id: SIGNAL_INSTALL.id.as_str(),
     summary: "Installing a signal handler by sigaction",
     kind: Kind::Measure,
     method: Method {
@@ -36,18 +25,18 @@ pub(crate) static INSTALL_PROBE: Probe = Probe {
         pitfalls: &["A process of many threads shares the lock that the call takes."],
         sources: &["lmbench lat_sig install", "Linux kernel/signal.c, do_sigaction"],
     },
-    metrics: &[&INSTALL],
-    inputs: &[syscall_null::ID],
+    metrics: &[&SIGNAL_INSTALL],
+    inputs: &[SYSCALL_NULL.id.as_str()],
     cases,
     run: |bench, _| {
         let counting = Counting::install()?;
-        bench.time(&INSTALL, |count| Ok(counting.install_again(count)?))
+        bench.time(&SIGNAL_INSTALL, |count| Ok(counting.install_again(count)?))
     },
     predict,
 };
 
 pub(crate) static DELIVER_PROBE: Probe = Probe {
-    id: "os.signal.deliver",
+    id: SIGNAL_DELIVER.id.as_str(),
     summary: "A signal that a thread sends to itself, until its handler has returned",
     kind: Kind::Measure,
     method: Method {
@@ -67,13 +56,13 @@ pub(crate) static DELIVER_PROBE: Probe = Probe {
         ],
         sources: &["lmbench lat_sig catch", "Linux arch/x86/kernel/signal.c, arch/x86/kernel/fpu/signal.c"],
     },
-    metrics: &[&DELIVER],
-    inputs: &[syscall_null::ID],
+    metrics: &[&SIGNAL_DELIVER],
+    inputs: &[SYSCALL_NULL.id.as_str()],
     cases,
     run: |bench, _| {
         let counting = Counting::install()?;
         bench.note("every signal was handled before the call that sent it returned, by the handler's own count");
-        bench.time(&DELIVER, |count| Ok(counting.deliver(count)?))
+        bench.time(&SIGNAL_DELIVER, |count| Ok(counting.deliver(count)?))
     },
     predict,
 };
@@ -82,26 +71,14 @@ fn cases(_: &Machine, _: Effort) -> Vec<Case> {
     vec![Case::new()]
 }
 
-/// What installing does in the library and in the kernel: 150 instructions at two a cycle and 3 GHz, in nanoseconds.
-const INSTALLING: f64 = 150.0 / (2.0 * 3.0);
-
 fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    if metric.id != INSTALL.id {
+    if *metric != SIGNAL_INSTALL {
         return Err(NoPrediction::because(
             "saving and restoring the vector registers around a handler has no published cost; two system calls are the floor",
         ));
     }
-    let null = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
-    let value = null.value + INSTALLING;
-    Ok(Predicting::between(Basis::Derived, value, null.value, 3.0 * null.value + INSTALLING)
-        .formula("os.syscall.null + 150 instructions at two a cycle and 3 GHz")
-        .input(null.clone())
-        .source("Linux kernel/signal.c, do_sigaction, read for the length of the way")
-        .derived_as(format!(
-            "{:.1} ns + {INSTALLING:.0} ns = {value:.1} ns; unremarkable from the null call to three times of it and \
-             {INSTALLING:.0} ns",
-            null.value
-        )))
+    // Two copies of an action, a lock and a few checks are as many instructions as the way to a driver.
+    short_way(facts, "Linux kernel/signal.c, do_sigaction, read for the length of the way")
 }
 
 #[cfg(test)]
@@ -111,10 +88,10 @@ mod tests {
 
     #[test]
     fn installing_is_predicted_from_the_null_call() {
-        facts_about(&[(syscall_null::ID, Some(60.0))], |facts| {
-            assert!((predict(facts, &INSTALL, &Case::new()).unwrap().value - 85.0).abs() < 1e-9);
-            assert!(predict(facts, &DELIVER, &Case::new()).is_err());
+        facts_about(&[(SYSCALL_NULL.id.as_str(), Some(60.0))], |facts| {
+            assert!((predict(facts, &SIGNAL_INSTALL, &Case::new()).unwrap().value - 85.0).abs() < 1e-9);
+            assert!(predict(facts, &SIGNAL_DELIVER, &Case::new()).is_err());
         });
-        facts_about(&[], |facts| assert!(predict(facts, &INSTALL, &Case::new()).is_err()));
+        facts_about(&[], |facts| assert!(predict(facts, &SIGNAL_INSTALL, &Case::new()).is_err()));
     }
 }

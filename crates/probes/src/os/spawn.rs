@@ -3,16 +3,14 @@
 //! It is what a program that starts others pays on a modern C library. It must not be compared with a start by fork
 //! from a large parent, nor taken for the start of a program that loads many libraries.
 
+use kelvin_catalogue::os::PROCESS_SPAWN;
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
-use super::lives::{TRUE, making_at_length, place_of_true, time_lives};
-
-static METRIC: Metric =
-    making_at_length("os.process.spawn", "posix_spawn of /bin/true, until it has ended and is reaped");
+use super::lives::{TRUE, place_of_true, time_lives};
 
 pub(crate) static PROBE: Probe = Probe {
-    id: "os.process.spawn",
+    id: PROCESS_SPAWN.id.as_str(),
     summary: "Whole life of /bin/true started by posix_spawn",
     kind: Kind::Measure,
     method: Method {
@@ -30,7 +28,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
         sources: &["posix_spawn(3)", "lmbench lat_proc exec"],
     },
-    metrics: &[&METRIC],
+    metrics: &[&PROCESS_SPAWN],
     inputs: &[],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
@@ -40,7 +38,7 @@ pub(crate) static PROBE: Probe = Probe {
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     let program = TRUE[place_of_true()?];
     bench.note(format!("the program is {}", program.path().to_string_lossy()));
-    time_lives(bench, &METRIC, || program.spawn())
+    time_lives(bench, &PROCESS_SPAWN, || program.spawn())
 }
 
 fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {

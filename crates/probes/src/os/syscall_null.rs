@@ -6,24 +6,19 @@
 use std::hint::black_box;
 
 use kelvin_catalogue::cpu::FREQUENCY;
+pub(crate) use kelvin_catalogue::os::SYSCALL_NULL as METRIC;
+use kelvin_catalogue::os::{NullCall, SYSCALL_NULL};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Axis, AxisScale, Case, Machine, Metric, NoPrediction, Overhead, Prediction};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::{calls, kernels};
 
 use super::trap;
 
 /// Id of the probe and of its metric.
-pub(crate) const ID: &str = "os.syscall.null";
-
-const CALL: Axis = Axis::new("call", "system call", AxisScale::Category);
-
-pub(crate) static METRIC: Metric = Metric::duration(ID, "One null system call, from user mode to the kernel and back")
-    .over([CALL])
-    .overhead(Overhead::ClockPairAndLoop)
-    .baseline();
+pub(crate) const ID: &str = SYSCALL_NULL.id.as_str();
 
 pub(crate) static PROBE: Probe = Probe {
-    id: ID,
+    id: SYSCALL_NULL.id.as_str(),
     summary: "A system call that does next to nothing, by the bare instruction; and the C library's getpid beside it",
     kind: Kind::Measure,
     method: Method {
@@ -54,7 +49,7 @@ pub(crate) static PROBE: Probe = Probe {
             "glibc 2.25 release notes: the getpid cache is removed",
         ],
     },
-    metrics: &[&METRIC],
+    metrics: &[&SYSCALL_NULL],
     inputs: &[FREQUENCY.id.as_str()],
     cases,
     run,
@@ -63,32 +58,27 @@ pub(crate) static PROBE: Probe = Probe {
 
 /// The case whose value stands for an entry into the kernel in other predictions.
 pub(crate) fn getppid() -> Case {
-    named("getppid")
-}
-
-fn named(call: &'static str) -> Case {
-    Case::new().with_word(CALL.name.as_str(), call)
+    Case::new().at(NullCall::Getppid)
 }
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let mut cases = vec![getppid(), named("gettid"), named("libc_getppid"), named("libc_getpid")];
-    cases.truncate(if effort == Effort::Quick { 1 } else { 4 });
-    cases
+    let calls = if effort == Effort::Quick { &[NullCall::Getppid] } else { NullCall::ALL };
+    calls.iter().map(|&call| Case::new().at(call)).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let call: fn(u64) -> i64 = match case.word(&CALL.name) {
-        Some("getppid") => kernels::null_system_calls,
-        Some("gettid") => calls::thread_ids,
-        Some("libc_getppid") => calls::library_parent_ids,
-        Some("libc_getpid") => calls::library_process_ids,
-        _ => return Err(Stop::fail(format!("there is no null call for the case {case}"))),
+    let call: fn(u64) -> i64 = match NullCall::of(case) {
+        Some(NullCall::Getppid) => kernels::null_system_calls,
+        Some(NullCall::Gettid) => calls::thread_ids,
+        Some(NullCall::LibraryGetppid) => calls::library_parent_ids,
+        Some(NullCall::LibraryGetpid) => calls::library_process_ids,
+        None => return Err(Stop::fail(format!("there is no null call for the case {case}"))),
     };
-    if case == &named("libc_getpid") {
+    if NullCall::LibraryGetpid.point().is_of(case) {
         bench.note(who_answers(bench));
     }
     let expected = call(1);
-    bench.time(&METRIC, |iterations| {
+    bench.time(&SYSCALL_NULL, |iterations| {
         let answer = black_box(call(iterations));
         if answer == expected { Ok(()) } else { Err(Stop::fail(format!("the call returned {answer}, not {expected}"))) }
     })

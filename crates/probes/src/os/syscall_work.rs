@@ -7,34 +7,17 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{
-    Axis, AxisScale, Basis, Canaries, Canary, Case, Machine, Metric, NoPrediction, Overhead, Prediction,
+use kelvin_catalogue::os::{
+    DESCRIPTORS, SYSCALL_FSTAT, SYSCALL_MMAP_MUNMAP, SYSCALL_NULL, SYSCALL_OPEN_CLOSE, SYSCALL_READ, SYSCALL_SELECT,
+    SYSCALL_STAT, SYSCALL_WRITE,
 };
+pub(crate) use kelvin_catalogue::os::{SYSCALL_OPEN_CLOSE as OPEN_CLOSE, SYSCALL_STAT as STAT, SYSCALL_WRITE as WRITE};
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::calls::{self, Selected};
 
-use super::syscall_null;
+use super::syscall_null::getppid;
 use crate::predict::Predicting;
-
-/// The core's speed, and the way into the kernel, which is most of each call.
-const CANARIES: Canaries = Canaries::of(&[Canary::Chain, Canary::Block, Canary::Kernel]);
-
-const fn call(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary).overhead(Overhead::ClockPairAndLoop).canaries(CANARIES)
-}
-
-const DESCRIPTORS: Axis = Axis::new("descriptors", "descriptors watched", AxisScale::Logarithmic);
-
-static READ: Metric = call("os.syscall.read", "One read of one byte from /dev/zero");
-pub(crate) static WRITE: Metric = call("os.syscall.write", "One write of one byte to /dev/null");
-pub(crate) static STAT: Metric = call("os.syscall.stat", "One look at a file's status by its path, /dev/null");
-static FSTAT: Metric = call("os.syscall.fstat", "One look at the status of an open file, /dev/null");
-pub(crate) static OPEN_CLOSE: Metric =
-    call("os.syscall.open_close", "One opening of /dev/null for reading, and closing it");
-static SELECT: Metric =
-    call("os.syscall.select", "One look at descriptors of which none is ready, without waiting").over([DESCRIPTORS]);
-static MMAP_MUNMAP: Metric =
-    call("os.syscall.mmap_munmap", "One mapping of 64 KiB of anonymous memory, and unmapping it untouched");
 
 /// Bytes mapped and unmapped.
 const MAPPED: usize = 64 << 10;
@@ -55,13 +38,14 @@ const fn method(how: &'static str, prediction: &'static str, not_for: &'static s
 
 /// A probe without parameters.
 const fn probe(
-    id: &'static str,
     summary: &'static str,
     method: Method,
     metrics: &'static [&'static Metric],
     run: fn(&mut Bench<'_>, &Case) -> Result<(), Stop>,
 ) -> Probe {
-    Probe { id, summary, kind: Kind::Measure, method, metrics, inputs: &[syscall_null::ID], cases, run, predict }
+    let id = metrics[0].id.as_str();
+    let inputs = const { &[SYSCALL_NULL.id.as_str()] };
+    Probe { id, summary, kind: Kind::Measure, method, metrics, inputs, cases, run, predict }
 }
 
 const SHORT_WAY: &str = "The measured os.syscall.null, and about 150 instructions of looking up the descriptor, checking \
@@ -69,7 +53,6 @@ const SHORT_WAY: &str = "The measured os.syscall.null, and about 150 instruction
     it and the 25 ns.";
 
 pub(crate) static READ_PROBE: Probe = probe(
-    "os.syscall.read",
     "A read of one byte from /dev/zero",
     method(
         "The bare read system call in a loop, one byte from /dev/zero each, which must be what comes back. The loop is \
@@ -77,15 +60,14 @@ pub(crate) static READ_PROBE: Probe = probe(
         SHORT_WAY,
         "Reading a file, which has a page cache to look through: /dev/zero has none. The cost a byte.",
     ),
-    &[&READ],
+    &[&SYSCALL_READ],
     |bench, _| {
         let zero = File::open("/dev/zero")?;
-        bench.time(&READ, |count| Ok(calls::reads(zero.as_fd(), count)?))
+        bench.time(&SYSCALL_READ, |count| Ok(calls::reads(zero.as_fd(), count)?))
     },
 );
 
 pub(crate) static WRITE_PROBE: Probe = probe(
-    "os.syscall.write",
     "A write of one byte to /dev/null",
     method(
         "The bare write system call in a loop, one byte to /dev/null each, all of which must be taken. The driver does \
@@ -93,15 +75,14 @@ pub(crate) static WRITE_PROBE: Probe = probe(
         SHORT_WAY,
         "Writing a file, which has a page cache to fill: this driver drops what it is given. The cost a byte.",
     ),
-    &[&WRITE],
+    &[&SYSCALL_WRITE],
     |bench, _| {
         let null = File::options().write(true).open("/dev/null")?;
-        bench.time(&WRITE, |count| Ok(calls::writes(null.as_fd(), count)?))
+        bench.time(&SYSCALL_WRITE, |count| Ok(calls::writes(null.as_fd(), count)?))
     },
 );
 
 pub(crate) static STAT_PROBE: Probe = probe(
-    "os.syscall.stat",
     "The status of a file by its path",
     method(
         "The bare newfstatat system call, which is what stat(3) makes, for /dev/null: a path of two components, both in \
@@ -109,27 +90,25 @@ pub(crate) static STAT_PROBE: Probe = probe(
         NO_WORK_PUBLISHED,
         "Longer paths, files that are not in the directory cache, network file systems.",
     ),
-    &[&STAT],
-    |bench, _| bench.time(&STAT, |count| Ok(calls::stats(c"/dev/null", count)?)),
+    &[&SYSCALL_STAT],
+    |bench, _| bench.time(&SYSCALL_STAT, |count| Ok(calls::stats(c"/dev/null", count)?)),
 );
 
 pub(crate) static FSTAT_PROBE: Probe = probe(
-    "os.syscall.fstat",
     "The status of an open file",
     method(
         "The bare fstat system call for an open /dev/null: no path is walked. The loop is subtracted.",
         SHORT_WAY,
         "Network file systems, which may ask the server.",
     ),
-    &[&FSTAT],
+    &[&SYSCALL_FSTAT],
     |bench, _| {
         let null = File::open("/dev/null")?;
-        bench.time(&FSTAT, |count| Ok(calls::descriptor_stats(null.as_fd(), count)?))
+        bench.time(&SYSCALL_FSTAT, |count| Ok(calls::descriptor_stats(null.as_fd(), count)?))
     },
 );
 
 pub(crate) static OPEN_CLOSE_PROBE: Probe = probe(
-    "os.syscall.open_close",
     "Opening a file by its path and closing it",
     method(
         "The bare openat and close system calls in turn for /dev/null, read-only; one figure for the two. The process has \
@@ -137,14 +116,13 @@ pub(crate) static OPEN_CLOSE_PROBE: Probe = probe(
         NO_WORK_PUBLISHED,
         "Creating a file; a process of many threads, which locks its table of descriptors.",
     ),
-    &[&OPEN_CLOSE],
-    |bench, _| bench.time(&OPEN_CLOSE, |count| Ok(calls::opens_and_closes(c"/dev/null", count)?)),
+    &[&SYSCALL_OPEN_CLOSE],
+    |bench, _| bench.time(&SYSCALL_OPEN_CLOSE, |count| Ok(calls::opens_and_closes(c"/dev/null", count)?)),
 );
 
 pub(crate) static SELECT_PROBE: Probe = Probe {
     cases: select_cases,
     ..probe(
-        "os.syscall.select",
         "Watching descriptors by select",
         method(
             "The bare pselect6 system call with a time-out of zero over duplicates of the reading end of an empty pipe, so \
@@ -153,13 +131,12 @@ pub(crate) static SELECT_PROBE: Probe = Probe {
             NO_WORK_PUBLISHED,
             "Waiting: nothing sleeps here. epoll, whose cost does not grow with the descriptors watched.",
         ),
-        &[&SELECT],
+        &[&SYSCALL_SELECT],
         select,
     )
 };
 
 pub(crate) static MMAP_MUNMAP_PROBE: Probe = probe(
-    "os.syscall.mmap_munmap",
     "Mapping and unmapping memory without touching it",
     method(
         "The bare mmap and munmap system calls in turn: 64 KiB of anonymous private memory at an address of the kernel's \
@@ -167,8 +144,8 @@ pub(crate) static MMAP_MUNMAP_PROBE: Probe = probe(
         NO_WORK_PUBLISHED,
         "Memory that is used: its first touch costs a fault a page, and its unmapping a flush of the TLB.",
     ),
-    &[&MMAP_MUNMAP],
-    |bench, _| bench.time(&MMAP_MUNMAP, |count| Ok(calls::maps_and_unmaps(MAPPED, count)?)),
+    &[&SYSCALL_MMAP_MUNMAP],
+    |bench, _| bench.time(&SYSCALL_MMAP_MUNMAP, |count| Ok(calls::maps_and_unmaps(MAPPED, count)?)),
 );
 
 fn cases(_: &Machine, _: Effort) -> Vec<Case> {
@@ -180,11 +157,10 @@ fn select_cases(_: &Machine, _: Effort) -> Vec<Case> {
 }
 
 fn select(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let count = case
-        .integer(&DESCRIPTORS.name)
-        .ok_or_else(|| Stop::fail(format!("the case {case} does not say how many descriptors")))?;
+    let count =
+        DESCRIPTORS.of(case).ok_or_else(|| Stop::fail(format!("the case {case} does not say how many descriptors")))?;
     let selected = Selected::new(count as usize)?;
-    bench.time(&SELECT, |looks| Ok(selected.looks(looks)?))
+    bench.time(&SYSCALL_SELECT, |looks| Ok(selected.looks(looks)?))
 }
 
 /// Instructions beyond the entry for a call that goes straight to a driver: finding the file, checking permission and
@@ -194,16 +170,21 @@ pub(crate) const SHORT_WAY_INSTRUCTIONS: f64 = 150.0;
 pub(crate) const NANOSECONDS_AN_INSTRUCTION: f64 = 1.0 / (2.0 * 3.0);
 
 fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    if ![READ.id, WRITE.id, FSTAT.id].contains(&metric.id) {
+    if ![SYSCALL_READ, SYSCALL_WRITE, SYSCALL_FSTAT].contains(metric) {
         return Err(NoPrediction::because(NO_WORK_PUBLISHED));
     }
-    let null = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
+    short_way(facts, "Linux fs/read_write.c, fs/stat.c, drivers/char/mem.c, read for the length of the way")
+}
+
+/// A null call and a short way beyond it, whose length was read in this source.
+pub(super) fn short_way(facts: &Facts<'_>, source: &str) -> Result<Prediction, NoPrediction> {
+    let null = facts.measured(&SYSCALL_NULL, &getppid())?;
     let work = SHORT_WAY_INSTRUCTIONS * NANOSECONDS_AN_INSTRUCTION;
     let value = null.value + work;
     Ok(Predicting::between(Basis::Derived, value, null.value, 3.0 * null.value + work)
         .formula("os.syscall.null + 150 instructions at two a cycle and 3 GHz")
         .input(null.clone())
-        .source("Linux fs/read_write.c, fs/stat.c, drivers/char/mem.c, read for the length of the way")
+        .source(source)
         .derived_as(format!(
             "{:.1} ns + {work:.0} ns = {value:.1} ns; unremarkable from the null call to three times of it and {work:.0} ns",
             null.value
@@ -217,14 +198,14 @@ mod tests {
 
     #[test]
     fn short_ways_are_predicted_and_long_ones_say_why_not() {
-        facts_about(&[(syscall_null::ID, Some(60.0))], |facts| {
-            for metric in [&READ, &WRITE, &FSTAT] {
+        facts_about(&[(SYSCALL_NULL.id.as_str(), Some(60.0))], |facts| {
+            for metric in [&SYSCALL_READ, &SYSCALL_WRITE, &SYSCALL_FSTAT] {
                 let prediction = predict(facts, metric, &Case::new()).unwrap();
                 assert!((prediction.value - 85.0).abs() < 1e-9);
                 assert!((prediction.high - 205.0).abs() < 1e-9);
             }
-            for metric in [&STAT, &OPEN_CLOSE, &SELECT, &MMAP_MUNMAP] {
-                assert!(predict(facts, metric, &Case::new()).unwrap_err().0.contains("os.syscall.null"));
+            for metric in [&SYSCALL_STAT, &SYSCALL_OPEN_CLOSE, &SYSCALL_SELECT, &SYSCALL_MMAP_MUNMAP] {
+                assert!(predict(facts, metric, &Case::new()).unwrap_err().0.contains(&*SYSCALL_NULL.id));
             }
         });
     }

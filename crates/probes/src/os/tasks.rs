@@ -4,51 +4,21 @@
 //! that shares memory or waits: this work lives in registers.
 
 use kelvin_catalogue::cpu::FREQUENCY;
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{
-    Axis, AxisScale, Basis, Better, Canaries, Case, Machine, Metric, NoPrediction, Prediction, Tags, Treatment, Unit,
+use kelvin_catalogue::os::{
+    PROCESS_FORK, TASK_COUNT, TASKS, TASKS_EFFICIENCY, TASKS_ELAPSED, TASKS_INVISIBLE, TASKS_SYSTEM, TASKS_USER,
+    THREAD_CREATE, TaskKind,
 };
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::process::{Child, fork_to_work};
 use kelvin_sys::usage::{Usage, Who, clock_ticks, usage};
 use kelvin_sys::{cpu, kernels};
 
 use super::lives::core_frequency;
-use super::{fork, thread_create};
 use crate::predict::Predicting;
 
-const TASKS: Axis = Axis::new("tasks", "tasks that share the work", AxisScale::Linear);
-const KIND: Axis = Axis::new("kind", "kind of task", AxisScale::Category);
-
-/// A figure of the whole round: waiting and other CPUs are the point, so every round counts as found.
-const fn figure(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary)
-        .over([KIND, TASKS])
-        .headline(Treatment::AsFound)
-        .canaries(Canaries::NONE)
-        .contaminants(Tags::NONE)
-        .overhead(kelvin_model::Overhead::None)
-        .not_in_cycles()
-}
-
-static ELAPSED: Metric =
-    figure("os.tasks.elapsed", "Time from the first task's start until the last one is joined or reaped").baseline();
-static USER: Metric =
-    figure("os.tasks.user", "CPU time in user mode of the process and all its tasks, by getrusage").baseline();
-static SYSTEM: Metric =
-    figure("os.tasks.system", "CPU time in the kernel of the process and all its tasks, by getrusage").baseline();
-static EFFICIENCY: Metric =
-    figure("os.tasks.efficiency", "Time of one task alone / (elapsed time x the CPUs that the tasks can fill)")
-        .unit(Unit::Ratio, Better::Higher)
-        .baseline();
-static INVISIBLE: Metric = figure(
-    "os.tasks.invisible",
-    "CPU time of the allowed CPUs during the work that the process and its tasks did not get: idle, stolen, or others'",
-)
-.unit(Unit::Nanoseconds, Better::Neither)
-.not_in_cycles();
-
 pub(crate) static PROBE: Probe = Probe {
-    id: "os.tasks",
+    id: TASKS.as_str(),
     summary: "A fixed amount of CPU work split over 1..2P threads or processes",
     kind: Kind::Study,
     method: Method {
@@ -79,8 +49,8 @@ pub(crate) static PROBE: Probe = Probe {
             "Amdahl: Validity of the Single Processor Approach to Achieving Large Scale Computing Capabilities, AFIPS 1967",
         ],
     },
-    metrics: &[&ELAPSED, &USER, &SYSTEM, &EFFICIENCY, &INVISIBLE],
-    inputs: &[FREQUENCY.id.as_str(), "os.process.fork", "os.thread.create"],
+    metrics: &[&TASKS_ELAPSED, &TASKS_USER, &TASKS_SYSTEM, &TASKS_EFFICIENCY, &TASKS_INVISIBLE],
+    inputs: &[FREQUENCY.id.as_str(), PROCESS_FORK.id.as_str(), THREAD_CREATE.id.as_str()],
     cases,
     run,
     predict,
@@ -95,8 +65,8 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     // Without a known mask the study still shows one CPU's worth.
     let cpus = machine.topology.allowed.get().map_or(1, |cpus| cpus.len().max(1)) as u64;
     let counts = task_counts(cpus, effort);
-    let case = |kind| move |&n: &u64| Case::new().with("tasks", n).with_word("kind", kind);
-    counts.iter().map(case("threads")).chain(counts.iter().map(case("processes"))).collect()
+    let of = |&kind: &TaskKind| counts.iter().map(move |&n| Case::new().with(TASK_COUNT, n).at(kind));
+    TaskKind::ALL.iter().flat_map(of).collect()
 }
 
 /// 1 to 2 P: all of them on a small machine; on a large one the powers of two, halfway between them, and P - 1, P,
@@ -112,11 +82,11 @@ fn task_counts(cpus: u64, effort: Effort) -> Vec<u64> {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let tasks = case.integer("tasks").filter(|&n| n > 0).ok_or_else(|| Stop::fail("the case has no tasks"))?;
-    let start: fn(u64) -> Result<(), Stop> = match case.word("kind") {
-        Some("threads") => work_in_threads,
-        Some("processes") => work_in_processes,
-        other => return Err(Stop::fail(format!("the case has kind {other:?}; threads and processes are known"))),
+    let tasks = TASK_COUNT.of(case).filter(|&n| n > 0).ok_or_else(|| Stop::fail("the case has no tasks"))?;
+    let start: fn(u64) -> Result<(), Stop> = match TaskKind::of(case) {
+        Some(TaskKind::Threads) => work_in_threads,
+        Some(TaskKind::Processes) => work_in_processes,
+        None => return Err(Stop::fail(format!("the case needs kind=threads or kind=processes, not {case}"))),
     };
     let cpus = bench.allowed_cpus().to_vec();
     cpu::pin(&cpus).map_err(|error| Stop::fail(format!("cannot run on all allowed CPUs: {error}")))?;
@@ -124,13 +94,13 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let shared = if tasks == 1 { alone } else { observe(bench, &cpus, || start(tasks))? };
     let filled = tasks.min(cpus.len() as u64) as f64;
     bench.note(shared.as_time_shows());
-    bench.record(&ELAPSED, vec![shared.elapsed]);
-    bench.record(&USER, vec![shared.user]);
-    bench.record(&SYSTEM, vec![shared.system]);
+    bench.record(&TASKS_ELAPSED, vec![shared.elapsed]);
+    bench.record(&TASKS_USER, vec![shared.user]);
+    bench.record(&TASKS_SYSTEM, vec![shared.system]);
     bench.note(format!("one task alone took {:.1} ms in the same process", alone.elapsed / 1e6));
-    bench.record(&EFFICIENCY, vec![alone.elapsed / (shared.elapsed * filled)]);
+    bench.record(&TASKS_EFFICIENCY, vec![alone.elapsed / (shared.elapsed * filled)]);
     bench.note(shared.where_the_rest_went());
-    bench.record(&INVISIBLE, vec![shared.invisible()]);
+    bench.record(&TASKS_INVISIBLE, vec![shared.invisible()]);
     Ok(())
 }
 
@@ -258,7 +228,7 @@ fn parse_cpu_times(stat: &str, cpus: &[u32], ticks_per_second: u64) -> Option<Cp
     Some(all)
 }
 
-/// Unremarkable deviation: the core's frequency moves by this much with the number of busy cores.
+/// Deviation within the predicted range: the core's frequency moves by this much with the number of busy cores.
 const TOLERANCE: f64 = 1.1;
 
 /// Making a task is followed by its end and the wait for it, which cost about as much again, and interrupts come on
@@ -270,19 +240,21 @@ const INTERRUPTS: f64 = 0.01;
 struct Split {
     tasks: u64,
     cpus: u64,
-    /// The case of one task alone.
-    alone: Case,
-    processes: bool,
+    kind: TaskKind,
 }
 
 impl Split {
     fn of(facts: &Facts<'_>, case: &Case) -> Result<Self, NoPrediction> {
-        let tasks = case.integer("tasks").ok_or_else(|| NoPrediction::because("the case has no tasks"))?;
-        let kind = case.word("kind").ok_or_else(|| NoPrediction::because("the case has no kind"))?;
+        let tasks = TASK_COUNT.of(case).ok_or_else(|| NoPrediction::because("the case has no tasks"))?;
+        let kind = TaskKind::of(case).ok_or_else(|| NoPrediction::because("the case has no kind"))?;
         let allowed = facts.machine().topology.allowed.get().map(Vec::len);
         let cpus = allowed.ok_or_else(|| NoPrediction::because("it is not known how many CPUs are allowed"))?.max(1);
-        let alone = Case::new().with("tasks", 1).with_word("kind", kind);
-        Ok(Self { tasks: tasks.max(1), cpus: cpus as u64, alone, processes: kind == "processes" })
+        Ok(Self { tasks: tasks.max(1), cpus: cpus as u64, kind })
+    }
+
+    /// The case of one task alone.
+    fn alone(&self) -> Case {
+        Case::new().with(TASK_COUNT, 1).at(self.kind)
     }
 
     /// CPUs that the tasks can fill.
@@ -298,23 +270,23 @@ impl Split {
 
 fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let split = Split::of(facts, case)?;
-    if metric.id == EFFICIENCY.id {
+    if *metric == TASKS_EFFICIENCY {
         return Ok(predict_efficiency(&split));
     }
-    if metric.id == SYSTEM.id {
+    if *metric == TASKS_SYSTEM {
         return predict_system(facts, &split);
     }
-    if metric.id == INVISIBLE.id {
+    if *metric == TASKS_INVISIBLE {
         return predict_invisible(facts, &split);
     }
     if split.tasks == 1 {
         return predict_alone(facts);
     }
-    if metric.id == USER.id { predict_user(facts, &split) } else { predict_elapsed(facts, &split) }
+    if *metric == TASKS_USER { predict_user(facts, &split) } else { predict_elapsed(facts, &split) }
 }
 
 fn predict_elapsed(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPrediction> {
-    let alone = facts.measured(&ELAPSED, &split.alone)?;
+    let alone = facts.measured(&TASKS_ELAPSED, &split.alone())?;
     let time = alone.value;
     let (value, longest) = (time / split.filled(), time * split.longest_share());
     Ok(Predicting::between(Basis::Derived, value, value / TOLERANCE, longest * TOLERANCE)
@@ -332,7 +304,7 @@ fn predict_elapsed(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPre
 }
 
 fn predict_user(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPrediction> {
-    let alone = facts.measured(&USER, &split.alone)?;
+    let alone = facts.measured(&TASKS_USER, &split.alone())?;
     let time = alone.value;
     Ok(Predicting::within_factor(Basis::Derived, time, TOLERANCE)
         .formula("user time of one task: the work is the same")
@@ -341,7 +313,11 @@ fn predict_user(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPredic
 }
 
 fn predict_system(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPrediction> {
-    let making = facts.measured(if split.processes { &fork::METRIC } else { &thread_create::METRIC }, &Case::new())?;
+    let making = match split.kind {
+        TaskKind::Threads => &THREAD_CREATE,
+        TaskKind::Processes => &PROCESS_FORK,
+    };
+    let making = facts.measured(making, &Case::new())?;
     let (one, value) = (making.value, making.value * split.tasks as f64);
     // Ticks may put all of it into user time.
     let high = LIFE_OVER_CREATION * value + INTERRUPTS * ADDS as f64;
@@ -370,7 +346,7 @@ fn predict_invisible(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoP
              the scheduler's",
         ));
     }
-    let alone = facts.measured(&ELAPSED, &split.alone)?;
+    let alone = facts.measured(&TASKS_ELAPSED, &split.alone())?;
     let (time, spare) = (alone.value, (split.cpus - split.tasks) as f64);
     let value = time / split.tasks as f64 * spare;
     Ok(Predicting::within_factor(Basis::Derived, value, TOLERANCE)
@@ -450,37 +426,33 @@ mod tests {
         let mut machine = machine();
         machine.topology.allowed = Fact::known(vec![0, 1], "a test");
         let measured = |id: &str, case: &Case| {
-            let value = match (id, case.integer("tasks")) {
-                ("os.tasks.elapsed" | "os.tasks.user", Some(1)) => 200e6,
-                ("cpu.frequency", None) => 3.0e9,
-                ("os.process.fork", None) => 40e3,
-                ("os.thread.create", None) => 6e3,
-                _ => return None,
-            };
-            Some(MeasuredValue { value, half_width: 0.0 })
+            let one_task = TASK_COUNT.of(case) == Some(1) && (TASKS_ELAPSED.id == *id || TASKS_USER.id == *id);
+            let others = [(FREQUENCY, 3.0e9), (PROCESS_FORK, 40e3), (THREAD_CREATE, 6e3)];
+            let other = others.iter().find(|(metric, _)| metric.id == *id).map(|(_, value)| *value);
+            one_task.then_some(200e6).or(other).map(|value| MeasuredValue { value, half_width: 0.0 })
         };
         let facts = Facts::new(&machine, &measured);
-        let case = |n| Case::new().with("tasks", n).with_word("kind", "threads");
+        let case = |n| Case::new().with(TASK_COUNT, n).at(TaskKind::Threads);
         // 614,400,000 cycles at 3 GHz
-        assert!((predict(&facts, &ELAPSED, &case(1)).unwrap().value - 204.8e6).abs() < 1.0);
-        let three = predict(&facts, &ELAPSED, &case(3)).unwrap();
+        assert!((predict(&facts, &TASKS_ELAPSED, &case(1)).unwrap().value - 204.8e6).abs() < 1.0);
+        let three = predict(&facts, &TASKS_ELAPSED, &case(3)).unwrap();
         assert!((three.value - 100e6).abs() < 1.0);
         // two of three equal tasks on one CPU: 133.3 ms, and a tenth of it for the frequency
         assert!((three.high - 146.67e6).abs() < 1e4, "{}", three.high);
         assert_eq!(three.derivation, "200.0 ms / min(3, 2) = 100.0 ms; 133.3 ms if no task is moved");
-        assert!((predict(&facts, &USER, &case(4)).unwrap().value - 200e6).abs() < 1.0);
-        let efficiency = predict(&facts, &EFFICIENCY, &case(3)).unwrap();
+        assert!((predict(&facts, &TASKS_USER, &case(4)).unwrap().value - 200e6).abs() < 1.0);
+        let efficiency = predict(&facts, &TASKS_EFFICIENCY, &case(3)).unwrap();
         assert!((efficiency.low - 0.75 / 1.1).abs() < 1e-9, "{}", efficiency.low);
-        assert!((predict(&facts, &INVISIBLE, &case(1)).unwrap().value - 200e6).abs() < 1.0);
-        assert!(predict(&facts, &INVISIBLE, &case(2)).is_err());
-        assert_eq!(predict(&facts, &SYSTEM, &case(4)).unwrap().derivation, "4 x 6.0 us = 24.0 us");
-        let processes = Case::new().with("tasks", 4).with_word("kind", "processes");
-        assert_eq!(predict(&facts, &SYSTEM, &processes).unwrap().derivation, "4 x 40.0 us = 160.0 us");
+        assert!((predict(&facts, &TASKS_INVISIBLE, &case(1)).unwrap().value - 200e6).abs() < 1.0);
+        assert!(predict(&facts, &TASKS_INVISIBLE, &case(2)).is_err());
+        assert_eq!(predict(&facts, &TASKS_SYSTEM, &case(4)).unwrap().derivation, "4 x 6.0 us = 24.0 us");
+        let processes = Case::new().with(TASK_COUNT, 4).at(TaskKind::Processes);
+        assert_eq!(predict(&facts, &TASKS_SYSTEM, &processes).unwrap().derivation, "4 x 40.0 us = 160.0 us");
     }
 
     #[test]
     fn three_tasks_on_two_cpus_end_together_or_not() {
-        let share = |tasks| Split { tasks, cpus: 2, alone: Case::new(), processes: false }.longest_share();
+        let share = |tasks| Split { tasks, cpus: 2, kind: TaskKind::Threads }.longest_share();
         assert!((share(3) - 2.0 / 3.0).abs() < 1e-12);
         assert!((share(4) - 0.5).abs() < 1e-12);
         assert!((share(1) - 1.0).abs() < 1e-12);

@@ -3,23 +3,16 @@
 //! The figures are for default attributes and a stack that the C library has in its cache. They must not be used for a
 //! first thread (its stack must be mapped), nor for threads on other CPUs (see the metrics of switches across CPUs).
 
+use kelvin_catalogue::os::{PROCESS_FORK, THREAD_CREATE, THREAD_CREATE_JOIN, THREAD_CREATE_RUN};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::thread::Starter;
 use kelvin_sys::usage::{Who, usage};
 
-use super::fork;
-use super::lives::making;
 use crate::predict::Predicting;
 
-pub(crate) static METRIC: Metric = making("os.thread.create", "A new thread, until pthread_create returns").baseline();
-
-static RUN: Metric = making("os.thread.create.run", "A new thread, until it runs on the same CPU");
-
-static JOIN: Metric = making("os.thread.create.join", "A new thread that ends at once, until pthread_join returns");
-
 pub(crate) static PROBE: Probe = Probe {
-    id: "os.thread.create",
+    id: THREAD_CREATE.id.as_str(),
     summary: "A new thread: until pthread_create returns, until it runs, until it is joined",
     kind: Kind::Measure,
     method: Method {
@@ -39,8 +32,8 @@ pub(crate) static PROBE: Probe = Probe {
         ],
         sources: &["pthread_create(3)", "clone(2)", "glibc nptl/allocatestack.c"],
     },
-    metrics: &[&METRIC, &RUN, &JOIN],
-    inputs: &["os.process.fork"],
+    metrics: &[&THREAD_CREATE, &THREAD_CREATE_RUN, &THREAD_CREATE_JOIN],
+    inputs: &[PROCESS_FORK.id.as_str()],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
     predict,
@@ -52,7 +45,7 @@ const TRIALS: u32 = 16;
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     let mut starter = Starter::new(bench.clock());
     bench.note(count(&mut starter)?);
-    bench.time_each([&METRIC, &RUN, &JOIN], |clock| {
+    bench.time_each([&THREAD_CREATE, &THREAD_CREATE_RUN, &THREAD_CREATE_JOIN], |clock| {
         let begun = clock.start();
         let thread = starter.start()?;
         let created = clock.stop();
@@ -93,10 +86,10 @@ const PUBLICATION: &str = "reference machines zenbook-2011 and os-bench-2013";
 const FACTOR: f64 = 2.0;
 
 fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    if metric.id != METRIC.id {
+    if *metric != THREAD_CREATE {
         return Err(NoPrediction::because("how soon the new thread is let run is the scheduler's choice"));
     }
-    let fork = facts.measured(&fork::METRIC, &Case::new())?;
+    let fork = facts.measured(&PROCESS_FORK, &Case::new())?;
     let share = (SHARES[0] * SHARES[1]).sqrt();
     let (fork_time, value) = (fork.value, share * fork.value);
     Ok(Predicting::within_factor(Basis::Derived, value, FACTOR)
@@ -114,12 +107,12 @@ mod tests {
 
     #[test]
     fn a_thread_is_its_share_of_a_fork() {
-        facts_about(&[("os.process.fork", Some(50_000.0))], |facts| {
-            let prediction = predict(facts, &METRIC, &Case::new()).unwrap();
+        facts_about(&[(PROCESS_FORK.id.as_str(), Some(50_000.0))], |facts| {
+            let prediction = predict(facts, &THREAD_CREATE, &Case::new()).unwrap();
             // sqrt(0.143349 x 0.128722) x 50 us
             assert!((prediction.value - 6_791.9).abs() < 1.0, "{}", prediction.value);
             assert_eq!(prediction.derivation, "0.136 x 50.0 us fork = 6.8 us");
-            assert!(predict(facts, &RUN, &Case::new()).is_err());
+            assert!(predict(facts, &THREAD_CREATE_RUN, &Case::new()).is_err());
         });
     }
 

@@ -3,24 +3,13 @@
 //! It is what a program that waits by the clock gets on this machine, idle states and timer slack included. It must not be
 //! used as the latency of the scheduler alone, nor are a run's few hundred samples enough for a worst case.
 
+use kelvin_catalogue::os::{TIMER_SLACK, TIMER_WAKEUP};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{
-    Axis, AxisScale, Basis, Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment, Unit,
-};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::calls::{set_timer_slack, sleep_until, timer_slack};
 use kelvin_sys::clock::monotonic;
 
 use crate::predict::Predicting;
-
-const SLACK: Axis = Axis::new("slack", "timer slack, ns", AxisScale::Logarithmic);
-
-static METRIC: Metric = Metric::duration("os.timer.wakeup", "How late a sleep of one millisecond ends")
-    .over([SLACK])
-    .overhead(Overhead::None)
-    .headline(Treatment::AsFound)
-    .canaries(Canaries::NONE)
-    .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
-    .not_in_cycles();
 
 /// How long each sleep is meant to take, in nanoseconds.
 const SLEEP: u64 = 1_000_000;
@@ -28,7 +17,7 @@ const SLEEP: u64 = 1_000_000;
 const DEFAULT_SLACK: u64 = 50_000;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: "os.timer.wakeup",
+    id: TIMER_WAKEUP.id.as_str(),
     summary: "How late a sleep of one millisecond ends, with the usual timer slack and with next to none",
     kind: Kind::Measure,
     method: Method {
@@ -48,7 +37,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
         sources: &["cyclictest (rt-tests)", "prctl(2), PR_SET_TIMERSLACK; proc_pid_timerslack_ns(5)"],
     },
-    metrics: &[&METRIC],
+    metrics: &[&TIMER_WAKEUP],
     inputs: &[],
     cases,
     run,
@@ -57,11 +46,12 @@ pub(crate) static PROBE: Probe = Probe {
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let slacks: &[u64] = if effort == Effort::Quick { &[DEFAULT_SLACK] } else { &[DEFAULT_SLACK, 1] };
-    slacks.iter().map(|&slack| Case::new().with(SLACK, slack)).collect()
+    slacks.iter().map(|&slack| Case::new().with(TIMER_SLACK, slack)).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let slack = slack_of(case).ok_or_else(|| Stop::fail(format!("the case {case} does not name a timer slack")))?;
+    let slack =
+        TIMER_SLACK.of(case).ok_or_else(|| Stop::fail(format!("the case {case} does not name a timer slack")))?;
     set_timer_slack(slack)?;
     let obtained = timer_slack()?;
     if obtained != slack {
@@ -69,7 +59,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         return Err(Stop::skip(format!("needs a timer slack of {slack} ns, and this thread has {obtained} ns")));
     }
     let nanoseconds_per_tick = bench.nanoseconds(1);
-    bench.time_each([&METRIC], |_| {
+    bench.time_each([&TIMER_WAKEUP], |_| {
         let deadline = monotonic() + SLEEP;
         sleep_until(deadline)?;
         let late = monotonic()
@@ -79,17 +69,14 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     })
 }
 
-fn slack_of(case: &Case) -> Option<u64> {
-    case.integer(&SLACK.name)
-}
-
 /// Timer interrupt, end of an idle state, switch: as small as a switch on a busy CPU, as large as the wake-up of a deeply
 /// idle virtual CPU.
 const WAKING: f64 = 5_000.0;
 const WAKING_BOUNDS: (f64, f64) = (1_700.0, 45_000.0);
 
 fn predict(_: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let slack = slack_of(case).ok_or_else(|| NoPrediction::because("the case does not name a timer slack"))? as f64;
+    let slack = TIMER_SLACK.of(case);
+    let slack = slack.ok_or_else(|| NoPrediction::because("the case does not name a timer slack"))? as f64;
     let value = slack + WAKING;
     let source = "time(7) and prctl(2): timer slack; published wake-up latencies of 1.7 us (busy CPU) to 45 us (idle \
                   virtual CPU)";
@@ -116,10 +103,10 @@ mod tests {
     #[test]
     fn slack_and_waking_add_up() {
         facts_about(&[], |facts| {
-            let predicted = |slack| predict(facts, &METRIC, &Case::new().with("slack", slack)).unwrap();
+            let predicted = |slack| predict(facts, &TIMER_WAKEUP, &Case::new().with(TIMER_SLACK, slack)).unwrap();
             assert_eq!(predicted(50_000).value, 55_000.0);
             assert_eq!((predicted(1).value, predicted(1).high), (5_001.0, 45_001.0));
-            assert!(predict(facts, &METRIC, &Case::new()).is_err());
+            assert!(predict(facts, &TIMER_WAKEUP, &Case::new()).is_err());
         });
     }
 }

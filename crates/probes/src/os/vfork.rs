@@ -3,17 +3,15 @@
 //! It is the least that a process can cost here, since no page table is copied. It must not be used as the cost of
 //! starting a program: that adds execve and the program's own start.
 
+use kelvin_catalogue::os::PROCESS_VFORK;
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::process::vfork_and_exit;
 
-use super::lives::{making, time_lives};
-
-pub(crate) static METRIC: Metric =
-    making("os.process.vfork", "A vfork, the child's exit, and the parent's wait for it");
+use super::lives::time_lives;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: "os.process.vfork",
+    id: PROCESS_VFORK.id.as_str(),
     summary: "Whole life of a vfork child that exits at once",
     kind: Kind::Measure,
     method: Method {
@@ -30,7 +28,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
         sources: &["vfork(2)", "lmbench lat_proc"],
     },
-    metrics: &[&METRIC],
+    metrics: &[&PROCESS_VFORK],
     inputs: &[],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
@@ -38,7 +36,7 @@ pub(crate) static PROBE: Probe = Probe {
 };
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    time_lives(bench, &METRIC, vfork_and_exit)
+    time_lives(bench, &PROCESS_VFORK, vfork_and_exit)
 }
 
 fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {

@@ -1,4 +1,4 @@
-//! A way of known length: two network namespaces whose frames a relay passes on after a time, and notes how long it kept each.
+//! A path of known delay: two network namespaces whose frames a relay passes on after a time, and notes how long it kept each.
 //!
 //! The namespaces and interfaces belong to this process alone and go with it. Nothing is sent anywhere else.
 
@@ -9,10 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use kelvin_catalogue::truth::{DELAY, DELAY_LOGGED, RELAY_DELAY};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Probe, Stop};
-use kelvin_model::{
-    Axis, AxisScale, Basis, Better, Canaries, Case, Machine, Metric, NoPrediction, Prediction, Tags, Treatment, Unit,
-};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::{Clock, monotonic};
 use kelvin_sys::net::namespace::Namespace;
 use kelvin_sys::net::tap::Tap;
@@ -22,8 +21,6 @@ use super::link::configure;
 use crate::net::echo::Echo;
 use crate::net::link::{Link, is_late};
 use crate::predict::Predicting;
-
-const DELAY: Axis = Axis::new("delay", "time that the relay keeps each frame, ns", AxisScale::Logarithmic);
 
 /// Nanoseconds for which a frame is kept, each way.
 const DELAYS: [u64; 3] = [1_000_000, 5_000_000, 20_000_000];
@@ -40,20 +37,8 @@ const FIRST: usize = 5;
 /// How often a thread that waits looks whether all is over.
 const LOOK: Duration = Duration::from_millis(20);
 
-const fn of_way(metric: Metric) -> Metric {
-    metric.over([DELAY]).headline(Treatment::AsFound).canaries(Canaries::NONE).contaminants(Tags::NONE)
-}
-
-static METRIC: Metric =
-    of_way(Metric::duration("truth.delay", "What a relay adds to a round trip that keeps each frame for a time"))
-        .not_in_cycles();
-static LOGGED: Metric = of_way(
-    Metric::rate("truth.delay.logged", "What the relay added over what it noted itself")
-        .unit(Unit::Ratio, Better::Neither),
-);
-
 pub(super) static PROBE: Probe = Probe {
-    id: "truth.delay",
+    id: DELAY.id.as_str(),
     summary: "Round trips between two network namespaces through a relay that delays",
     kind: Kind::Truth,
     method: super::method(
@@ -62,26 +47,26 @@ pub(super) static PROBE: Probe = Probe {
          end and back, as in net.rtt.udp: first without a delay, then with it, while a thread of the idle class keeps the CPU awake. The figure is the median with it less the median \
          without; beside it stands the ratio to the same difference of what the relay noted. Needs root, ip and /dev/net/tun.",
     ),
-    metrics: &[&METRIC, &LOGGED],
+    metrics: &[&DELAY, &DELAY_LOGGED],
     inputs: &[],
     cases: |_: &Machine, effort: Effort| {
         let delays = if effort == Effort::Quick { &DELAYS[1..2] } else { &DELAYS };
-        delays.iter().map(|&delay| Case::new().with(DELAY, delay)).collect()
+        delays.iter().map(|&delay| Case::new().with(RELAY_DELAY, delay)).collect()
     },
     run,
     predict,
 };
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let delay = case.integer(&DELAY.name).filter(|delay| (1..=100_000_000).contains(delay));
+    let delay = RELAY_DELAY.of(case).filter(|delay| (1..=100_000_000).contains(delay));
     let delay = delay.ok_or_else(|| Stop::fail(format!("the case needs a delay of up to 100 ms, not {case}")))?;
-    let mut way = Way::open()?;
+    let mut path = RelayedPath::open()?;
     let clock = bench.clock();
     let nanoseconds = |ticks: u64| bench.nanoseconds(ticks);
-    let without = nanoseconds(way.round_trip(clock)?);
-    way.delay.store(delay, Ordering::Relaxed);
-    let with = nanoseconds(way.round_trip(clock)?);
-    let noted = way.close()?;
+    let without = nanoseconds(path.round_trip(clock)?);
+    path.delay.store(delay, Ordering::Relaxed);
+    let with = nanoseconds(path.round_trip(clock)?);
+    let noted = path.close()?;
     let of = |wanted: u64| kept(&noted, wanted).ok_or_else(|| Stop::fail("the relay passed no message on"));
     let (added, relayed) = (with - without, of(delay)? - of(0)?);
     bench.note(format!(
@@ -90,8 +75,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         with / 1e3,
         relayed / 2e3
     ));
-    bench.record(&METRIC, vec![added]);
-    bench.record(&LOGGED, vec![added / relayed]);
+    bench.record(&DELAY, vec![added]);
+    bench.record(&DELAY_LOGGED, vec![added / relayed]);
     Ok(())
 }
 
@@ -112,7 +97,7 @@ struct Kept {
 }
 
 /// Both ends, and the relay between them.
-struct Way {
+struct RelayedPath {
     echo: Echo,
     delay: Arc<AtomicU64>,
     is_over: Arc<AtomicBool>,
@@ -121,7 +106,7 @@ struct Way {
     awake: JoinHandle<kelvin_sys::Result<()>>,
 }
 
-impl Way {
+impl RelayedPath {
     fn open() -> Result<Self, Stop> {
         let [here, there] = [Ipv4Addr::new(10, 83, 78, 1), Ipv4Addr::new(10, 83, 78, 2)];
         let (far_tap, far) = end("far", there)?;
@@ -152,14 +137,14 @@ impl Way {
     /// Ends it; what the relay noted of messages, there and back.
     fn close(self) -> Result<[Vec<Kept>; 2], Stop> {
         self.is_over.store(true, Ordering::Relaxed);
-        let panicked = |_| Stop::fail("a thread of the way panicked");
+        let panicked = |_| Stop::fail("a thread of the path panicked");
         self.far.join().map_err(panicked)??;
         self.awake.join().map_err(panicked)??;
         let mut noted = Vec::new();
         for relay in self.relays {
             noted.push(relay.join().map_err(panicked)??);
         }
-        noted.try_into().map_err(|_| Stop::fail("a way has two directions"))
+        noted.try_into().map_err(|_| Stop::fail("a path has two directions"))
     }
 }
 
@@ -221,12 +206,12 @@ fn give_back(socket: &UdpSocket, is_over: &AtomicBool) -> kelvin_sys::Result<()>
 }
 
 fn predict(_: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    if metric.id == METRIC.id {
+    if *metric == DELAY {
         return Err(NoPrediction::because(
             "a relay wakes later than it meant to, and notes it: what is known is what it noted, truth.delay.logged",
         ));
     }
-    let added = 2.0 * case.integer(&DELAY.name).unwrap_or_default() as f64;
+    let added = 2.0 * RELAY_DELAY.of(case).unwrap_or_default() as f64;
     let exact = EXACT / added;
     Ok(Predicting::between(Basis::Spec, 1.0, 1.0 - exact, 1.0 + exact)
         .formula("1")
@@ -247,11 +232,11 @@ mod tests {
     }
 
     #[test]
-    fn a_way_of_five_milliseconds_adds_ten_to_a_round_trip() {
+    fn a_path_of_five_milliseconds_adds_ten_to_a_round_trip() {
         facts_about(&[], |facts| {
-            let of = |metric| predict(facts, metric, &Case::new().with("delay", 5_000_000));
-            let ratio = of(&LOGGED).unwrap();
-            assert!(of(&METRIC).is_err());
+            let of = |metric| predict(facts, metric, &Case::new().with(RELAY_DELAY, 5_000_000));
+            let ratio = of(&DELAY_LOGGED).unwrap();
+            assert!(of(&DELAY).is_err());
             assert_eq!((ratio.value, ratio.low, ratio.high), (1.0, 0.98, 1.02));
         });
     }

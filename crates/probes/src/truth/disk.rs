@@ -10,17 +10,15 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use kelvin_catalogue::file::CacheState;
+use kelvin_catalogue::truth::{DISK, DISK_COUNTED};
 use kelvin_file::cache::{self, State};
 use kelvin_file::group::{Controller, Group};
 use kelvin_file::{Engine, How, Observer, Order, Request, Requests, Target, noise};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Probe, Stop};
-use kelvin_model::{
-    Axis, AxisScale, Better, Canaries, Case, Machine, Metric, NoPrediction, Prediction, Tags, Treatment, Unit,
-};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::fs::{major, minor, room};
-
-const CACHE: Axis = Axis::new("cache", "page cache", AxisScale::Category);
 
 /// Bytes a second that the group may read: far below what memory, on which the loop device rests, can do.
 const RATE: u64 = 32 << 20;
@@ -41,22 +39,8 @@ const EXACT: f64 = 0.02;
 /// How the names of mount points begin; the process that made it follows.
 const MOUNT: &str = "kelvin-truth-disk-";
 
-static METRIC: Metric = Metric::rate("truth.disk", "Bytes per second from a disk that may give 32 MiB a second")
-    .over([CACHE])
-    .headline(Treatment::AsFound)
-    .canaries(Canaries::NONE)
-    .contaminants(Tags::NONE);
-
-static COUNTED: Metric =
-    Metric::rate("truth.disk.counted", "Bytes that were read over those that the control group counted meanwhile")
-        .unit(Unit::Ratio, Better::Neither)
-        .over([CACHE])
-        .headline(Treatment::AsFound)
-        .canaries(Canaries::NONE)
-        .contaminants(Tags::NONE);
-
 pub(super) static PROBE: Probe = Probe {
-    id: "truth.disk",
+    id: DISK.id.as_str(),
     summary: "A loop device in a cgroup that may read 32 MiB a second of it",
     kind: Kind::Truth,
     method: super::method(
@@ -67,18 +51,22 @@ pub(super) static PROBE: Probe = Probe {
          worth at once, and then holds it back: the figure is from the end of the first stretch of waiting to the end of \
          the last one, at each of which the cgroup's own count of bytes is read too. Needs root, mkfs.ext4 and mount.",
     ),
-    metrics: &[&METRIC, &COUNTED],
+    metrics: &[&DISK, &DISK_COUNTED],
     inputs: &[],
-    cases: |_: &Machine, _: Effort| ["direct", "uncached"].map(|state| Case::new().with_word("cache", state)).to_vec(),
+    cases: |_: &Machine, _: Effort| {
+        [CacheState::Direct, CacheState::Uncached].map(|state| Case::new().at(state)).into()
+    },
     run,
     predict,
 };
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let state = match case.word("cache") {
-        Some("direct") => State::Direct,
-        Some("uncached") => State::Uncached,
-        other => return Err(Stop::fail(format!("the case has cache {other:?}; direct and uncached are known"))),
+    let state = match CacheState::of(case) {
+        Some(CacheState::Direct) => State::Direct,
+        Some(CacheState::Uncached) => State::Uncached,
+        Some(CacheState::Cached) | None => {
+            return Err(Stop::fail(format!("the case needs cache=direct or cache=uncached, not {case}")));
+        }
     };
     unmount_what_is_left();
     let disk = Disk::open(&image(bench)?, bench.scratch())?;
@@ -97,8 +85,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         group.version(),
         nanoseconds as f64 / 1e9
     ));
-    bench.record(&METRIC, vec![bytes as f64 * 1e9 / nanoseconds as f64]);
-    bench.record(&COUNTED, vec![bytes as f64 / counted.max(1) as f64]);
+    bench.record(&DISK, vec![bytes as f64 * 1e9 / nanoseconds as f64]);
+    bench.record(&DISK_COUNTED, vec![bytes as f64 / counted.max(1) as f64]);
     Ok(())
 }
 

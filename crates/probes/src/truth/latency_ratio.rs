@@ -1,17 +1,14 @@
 //! A chain of known cycles: a dependent 64-bit multiply takes three times as long as a dependent add.
 
+use kelvin_catalogue::truth::CYCLES;
 use kelvin_harness::{Bench, Effort, Facts, Kind, Probe, Stop};
-use kelvin_model::{Better, Canaries, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::kernels;
 
 use crate::published;
 
-static METRIC: Metric = Metric::duration("truth.cycles", "Dependent multiply over dependent add, in time")
-    .unit(Unit::Ratio, Better::Neither)
-    .canaries(Canaries::NONE);
-
 pub(super) static PROBE: Probe = Probe {
-    id: "truth.cycles",
+    id: CYCLES.id.as_str(),
     summary: "A chain of dependent multiplies against a chain of dependent adds: known cycles",
     kind: Kind::Truth,
     method: super::method(
@@ -20,7 +17,7 @@ pub(super) static PROBE: Probe = Probe {
          frequency cancels and a sibling thread, which slows adds more than multiplies, has to be busy all the while to \
          be seen.",
     ),
-    metrics: &[&METRIC],
+    metrics: &[&CYCLES],
     inputs: &[],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
@@ -46,7 +43,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
         }
         multiply / add
     };
-    bench.record(&METRIC, (0..RATIOS).map(|_| fastest()).collect());
+    bench.record(&CYCLES, (0..RATIOS).map(|_| fastest()).collect());
     Ok(())
 }
 

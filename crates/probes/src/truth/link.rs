@@ -7,10 +7,10 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 use std::time::Duration;
 
+use kelvin_catalogue::net::SendMethod;
+use kelvin_catalogue::truth::{LINK, LINK_COUNTED, LINK_RATE};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Probe, Stop};
-use kelvin_model::{
-    Axis, AxisScale, Basis, Better, Canaries, Case, Machine, Metric, NoPrediction, Prediction, Tags, Treatment, Unit,
-};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::net::discipline::{Counts, Discipline};
 use kelvin_sys::net::namespace::Namespace;
 use kelvin_sys::net::set_congestion_control;
@@ -18,10 +18,7 @@ use kelvin_sys::net::set_congestion_control;
 use crate::net::bandwidth::cpus;
 use crate::net::bulk::{Bulk, Plan, placed};
 use crate::net::link::{Link, Protocol};
-use crate::net::sender::Way;
 use crate::predict::Predicting;
-
-const RATE: Axis = Axis::new("rate", "rate of the link, bits per second", AxisScale::Logarithmic);
 
 /// Bits a second that the shaper lets through.
 const RATES: [u64; 3] = [10_000_000, 100_000_000, 1_000_000_000];
@@ -46,19 +43,8 @@ const TIME: Duration = Duration::from_millis(3000);
 /// What the construction itself allows.
 const EXACT: f64 = 0.02;
 
-const fn of_link(metric: Metric) -> Metric {
-    metric.over([RATE]).headline(Treatment::AsFound).canaries(Canaries::NONE).contaminants(Tags::NONE)
-}
-
-static METRIC: Metric =
-    of_link(Metric::rate("truth.link", "Bytes per second that arrive over a link that a shaper limits"));
-static COUNTED: Metric = of_link(
-    Metric::rate("truth.link.counted", "What arrived over the payload of what the shaper counted meanwhile")
-        .unit(Unit::Ratio, Better::Neither),
-);
-
 pub(super) static PROBE: Probe = Probe {
-    id: "truth.link",
+    id: LINK.id.as_str(),
     summary: "A TCP stream between two network namespaces whose link is shaped to a rate",
     kind: Kind::Truth,
     method: super::method(
@@ -69,21 +55,22 @@ pub(super) static PROBE: Probe = Probe {
          the shaper itself counted over the same time (rtnetlink), which is right also when a busy machine gives the shaper its \
          turns late. Needs root, ip and tc.",
     ),
-    metrics: &[&METRIC, &COUNTED],
+    metrics: &[&LINK, &LINK_COUNTED],
     inputs: &[],
     cases: |_: &Machine, effort: Effort| {
         let rates = if effort == Effort::Quick { &RATES[1..2] } else { &RATES };
-        rates.iter().map(|&rate| Case::new().with(RATE, rate)).collect()
+        rates.iter().map(|&rate| Case::new().with(LINK_RATE, rate)).collect()
     },
     run,
     predict,
 };
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let rate = case.integer(&RATE.name).filter(|&rate| rate >= 1_000_000);
+    let rate = LINK_RATE.of(case).filter(|&rate| rate >= 1_000_000);
     let rate = rate.ok_or_else(|| Stop::fail(format!("the case needs a rate of 1 Mbit/s and more, not {case}")))?;
     let (link, mut shaper) = shaped_link(rate)?;
-    let plan = Plan { protocol: Protocol::Tcp, way: Way::Send, message: 16 << 10, streams: placed(1, &cpus(bench), 1) };
+    let plan =
+        Plan { protocol: Protocol::Tcp, way: SendMethod::Send, message: 16 << 10, streams: placed(1, &cpus(bench), 1) };
     let bulk = Bulk::over(vec![link], plan)?;
     std::thread::sleep(SETTLING);
     let before = (bulk.totals()?, shaper.counts()?);
@@ -97,8 +84,8 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         after.1.kind,
         after.1.drops - before.1.drops
     ));
-    bench.record(&METRIC, vec![after.0.rate_since(&before.0)]);
-    bench.record(&COUNTED, vec![arrived as f64 / (let_through.max(1)) as f64]);
+    bench.record(&LINK, vec![after.0.rate_since(&before.0)]);
+    bench.record(&LINK_COUNTED, vec![arrived as f64 / (let_through.max(1)) as f64]);
     Ok(())
 }
 
@@ -144,10 +131,10 @@ pub(super) fn configure(program: &str, arguments: &[&str]) -> Result<(), Stop> {
 }
 
 fn predict(_: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    if metric.id == COUNTED.id {
+    if *metric == LINK_COUNTED {
         return Ok(super::known(1.0, EXACT, Unit::Ratio, "what arrives is what the shaper lets through"));
     }
-    let rate = case.integer(&RATE.name).unwrap_or_default() as f64;
+    let rate = LINK_RATE.of(case).unwrap_or_default() as f64;
     let (payload, counted) = (MTU - OF_HEADERS, MTU + ETHERNET);
     let value = rate / 8.0 * payload / counted;
     Ok(Predicting::between(Basis::Spec, value, value * (1.0 - EXACT), value * (1.0 + EXACT))
@@ -170,10 +157,10 @@ mod tests {
 
     #[test]
     fn of_100_mbit_a_second_95_64_are_payload() {
-        let case = Case::new().with("rate", 100_000_000);
-        let prediction = facts_about(&[], |facts| predict(facts, &METRIC, &case)).unwrap();
+        let case = Case::new().with(LINK_RATE, 100_000_000);
+        let prediction = facts_about(&[], |facts| predict(facts, &LINK, &case)).unwrap();
         assert!((prediction.value * 8.0 / 1e6 - 95.641).abs() < 0.001, "{}", prediction.value);
-        let counted = facts_about(&[], |facts| predict(facts, &COUNTED, &case)).unwrap();
+        let counted = facts_about(&[], |facts| predict(facts, &LINK_COUNTED, &case)).unwrap();
         assert_eq!((counted.value, counted.low, counted.high), (1.0, 0.98, 1.02));
     }
 

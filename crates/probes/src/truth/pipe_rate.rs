@@ -3,8 +3,9 @@
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::time::Duration;
 
+use kelvin_catalogue::truth::PIPE;
 use kelvin_harness::{Bench, Effort, Facts, Kind, Probe, Stop};
-use kelvin_model::{Canaries, Case, Machine, Metric, NoPrediction, Prediction, Treatment, Unit};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::monotonic;
 
 const CHUNK: usize = 16 << 10;
@@ -12,19 +13,15 @@ const PERIOD: u64 = 1_000_000;
 /// Chunks that one figure is made of: the jitter of its two ends, some 100 us, is then below one percent.
 const CHUNKS: u64 = 40;
 
-static METRIC: Metric = Metric::rate("truth.pipe", "Bytes per second out of a pipe that is filled at a known rate")
-    .headline(Treatment::AsFound)
-    .canaries(Canaries::NONE);
-
 pub(super) static PROBE: Probe = Probe {
-    id: "truth.pipe",
+    id: PIPE.id.as_str(),
     summary: "A pipe that is filled at 16 KiB a millisecond, read as fast as it goes",
     kind: Kind::Truth,
     method: super::method(
         "A thread writes 16 KiB at fixed deadlines a millisecond apart; the reader counts bytes between the arrival of \
          the first chunk and that of the last.",
     ),
-    metrics: &[&METRIC],
+    metrics: &[&PIPE],
     inputs: &[],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
@@ -38,7 +35,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
         let rate = drain(bench, &mut reader);
         drop(reader);
         feeding.join().map_err(|_| Stop::fail("the writing thread panicked"))??;
-        bench.record(&METRIC, vec![rate?]);
+        bench.record(&PIPE, vec![rate?]);
         Ok(())
     })
 }

@@ -2,26 +2,21 @@
 
 use std::time::Duration;
 
+use kelvin_catalogue::truth::QUOTA;
 use kelvin_file::group::{Controller, Group};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Probe, Stop};
-use kelvin_model::{Better, Canaries, Case, Machine, Metric, NoPrediction, Prediction, Treatment, Unit};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::usage::{Who, usage};
 
 /// Microseconds of CPU time in each period, and the period.
-const QUOTA: u64 = 4_000;
+const ALLOWED: u64 = 4_000;
 const PERIOD: u64 = 20_000;
 /// Whole periods that one figure is made of.
 const PERIODS: u64 = 15;
 
-static METRIC: Metric =
-    Metric::duration("truth.quota", "CPU time over elapsed time of a spinning process under a quota")
-        .unit(Unit::Ratio, Better::Neither)
-        .headline(Treatment::AsFound)
-        .canaries(Canaries::NONE);
-
 pub(super) static PROBE: Probe = Probe {
-    id: "truth.quota",
+    id: QUOTA.id.as_str(),
     summary: "A process that spins in a cgroup with a quota of a fifth of one CPU",
     kind: Kind::Truth,
     method: super::method(
@@ -29,7 +24,7 @@ pub(super) static PROBE: Probe = Probe {
          the start of another (both seen as the end of a throttled stretch), and divides the CPU time that getrusage \
          counts by the time that passed. The cgroup is removed afterwards.",
     ),
-    metrics: &[&METRIC],
+    metrics: &[&QUOTA],
     inputs: &[],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
@@ -38,11 +33,11 @@ pub(super) static PROBE: Probe = Probe {
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     let group = Group::make(Controller::Cpu).map_err(super::stopped)?;
-    group.limit_cpu(QUOTA, Duration::from_micros(PERIOD)).map_err(super::stopped)?;
+    group.limit_cpu(ALLOWED, Duration::from_micros(PERIOD)).map_err(super::stopped)?;
     group.enter().map_err(super::stopped)?;
     let share = spin();
     drop(group);
-    bench.record(&METRIC, vec![share]);
+    bench.record(&QUOTA, vec![share]);
     Ok(())
 }
 
@@ -59,7 +54,7 @@ fn spin() -> f64 {
 /// Spins until time jumps, which it does when the quota has run out and a new period begins; the time and the CPU time
 /// used until then.
 fn after_throttling() -> (u64, u64) {
-    let jump = (PERIOD - QUOTA) * 1000 / 2;
+    let jump = (PERIOD - ALLOWED) * 1000 / 2;
     let mut last = monotonic();
     loop {
         let now = monotonic();
@@ -72,7 +67,7 @@ fn after_throttling() -> (u64, u64) {
 }
 
 fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    let share = QUOTA as f64 / PERIOD as f64;
+    let share = ALLOWED as f64 / PERIOD as f64;
     // The kernel lets a group overrun by up to a tick, and takes it back in the next period.
     Ok(super::known(share, 0.1, Unit::Ratio, "4 ms of CPU time every 20 ms"))
 }

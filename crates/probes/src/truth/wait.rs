@@ -1,25 +1,22 @@
 //! A wait of known length: the kernel's clock says when it is over, kelvin's clock says how long it took.
 
+use kelvin_catalogue::truth::WAIT;
 use kelvin_harness::{Bench, Effort, Facts, Kind, Probe, Stop};
-use kelvin_model::{Canaries, Case, Machine, Metric, NoPrediction, Prediction, Tags, Unit};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::monotonic;
 
 /// Nanoseconds of one wait.
-const WAIT: u64 = 10_000;
-
-static METRIC: Metric = Metric::duration("truth.wait", "A wait of 10 us by the kernel's clock, timed by kelvin's")
-    .canaries(Canaries::NONE)
-    .contaminants(Tags::CONTAMINATED);
+const WAITED: u64 = 10_000;
 
 pub(super) static PROBE: Probe = Probe {
-    id: "truth.wait",
+    id: WAIT.id.as_str(),
     summary: "Waits of 10 us by CLOCK_MONOTONIC, timed in batches by kelvin's clock",
     kind: Kind::Truth,
     method: super::method(
         "Spins until CLOCK_MONOTONIC has moved on by 10 us for each iteration. Deadlines are counted from the start of \
          the batch, so that overshoot does not add up.",
     ),
-    metrics: &[&METRIC],
+    metrics: &[&WAIT],
     inputs: &[],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
@@ -27,8 +24,8 @@ pub(super) static PROBE: Probe = Probe {
 };
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    bench.time(&METRIC, |iterations| {
-        let end = monotonic() + iterations * WAIT;
+    bench.time(&WAIT, |iterations| {
+        let end = monotonic() + iterations * WAITED;
         while monotonic() < end {}
         Ok(())
     })
@@ -36,5 +33,5 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
 
 fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     // A batch of at least 50 us ends at most one reading of the kernel's clock, some 50 ns, late.
-    Ok(super::known(WAIT as f64, 0.002, Unit::Nanoseconds, "10 us of CLOCK_MONOTONIC an iteration"))
+    Ok(super::known(WAITED as f64, 0.002, Unit::Nanoseconds, "10 us of CLOCK_MONOTONIC an iteration"))
 }

@@ -4,61 +4,41 @@
 
 use std::sync::Arc;
 
+use kelvin_catalogue::Placement;
+use kelvin_catalogue::os::{IPC_FUTEX_BANDWIDTH, IPC_PIPE_BANDWIDTH, IPC_UNIX_BANDWIDTH, MESSAGE};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Axis, AxisScale, Case, Machine, Metric, NoPrediction, Prediction, Tags, Treatment};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::peer::{Board, Peer, Task};
 use kelvin_sys::shared::{Scope, Shared};
 use kelvin_sys::stream::{self, Stream};
 use kelvin_sys::token::{Channel, Means, Side};
 
-const MESSAGE: Axis = Axis::new("message", "size of a message, bytes", AxisScale::Bytes);
-
 /// Bytes of one iteration: the acknowledgement at the end of a batch, a few microseconds on one CPU and some tens
 /// between two, is then within a few percent of the shortest batch.
 const PARCEL: u64 = 4 << 20;
 
-const fn metric(id: &'static str, summary: &'static str) -> Metric {
-    Metric::rate(id, summary)
-        .over([super::PLACEMENT, MESSAGE])
-        .headline(Treatment::AsFound)
-        .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
-}
-
-static PIPE_METRIC: Metric =
-    metric("os.ipc.pipe.bandwidth", "Bytes per second from one process to another over a pipe");
-static UNIX_METRIC: Metric =
-    metric("os.ipc.unix.bandwidth", "Bytes per second from one process to another over Unix stream sockets");
-static FUTEX_METRIC: Metric = metric(
-    "os.ipc.futex.bandwidth",
-    "Bytes per second from one process to another through four blocks of shared memory handed over by futexes",
-);
-
 pub(in crate::os) static PIPE: Probe =
-    probe("os.ipc.pipe.bandwidth", "Bytes from one process to another over a pipe", &[&PIPE_METRIC], |bench, case| {
-        run(bench, case, stream::Kind::Pipe, &PIPE_METRIC)
+    probe("Bytes from one process to another over a pipe", &[&IPC_PIPE_BANDWIDTH], |bench, case| {
+        run(bench, case, stream::Kind::Pipe, &IPC_PIPE_BANDWIDTH)
     });
 
-pub(in crate::os) static UNIX: Probe = probe(
-    "os.ipc.unix.bandwidth",
-    "Bytes from one process to another over Unix sockets",
-    &[&UNIX_METRIC],
-    |bench, case| run(bench, case, stream::Kind::Unix, &UNIX_METRIC),
-);
+pub(in crate::os) static UNIX: Probe =
+    probe("Bytes from one process to another over Unix sockets", &[&IPC_UNIX_BANDWIDTH], |bench, case| {
+        run(bench, case, stream::Kind::Unix, &IPC_UNIX_BANDWIDTH)
+    });
 
-pub(in crate::os) static FUTEX: Probe = probe(
-    "os.ipc.futex.bandwidth",
-    "Bytes from one process to another through shared memory",
-    &[&FUTEX_METRIC],
-    |bench, case| run(bench, case, stream::Kind::Shared, &FUTEX_METRIC),
-);
+pub(in crate::os) static FUTEX: Probe =
+    probe("Bytes from one process to another through shared memory", &[&IPC_FUTEX_BANDWIDTH], |bench, case| {
+        run(bench, case, stream::Kind::Shared, &IPC_FUTEX_BANDWIDTH)
+    });
 
 /// What the three have in common.
 const fn probe(
-    id: &'static str,
     summary: &'static str,
     metrics: &'static [&'static Metric],
     run: fn(&mut Bench<'_>, &Case) -> Result<(), Stop>,
 ) -> Probe {
+    let id = metrics[0].id.as_str();
     Probe { id, summary, kind: Kind::Measure, method: METHOD, metrics, inputs: &[], cases, run, predict }
 }
 
@@ -84,9 +64,7 @@ const METHOD: Method = Method {
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let messages: &[u64] = if effort == Effort::Thorough { &[4 << 10, 64 << 10] } else { &[64 << 10] };
-    let of = |&size: &u64| {
-        super::PLACEMENTS.map(|placement| Case::new().with_word("placement", placement).with("message", size))
-    };
+    let of = |&size: &u64| Placement::ALL.iter().map(move |&placement| Case::new().at(placement).with(MESSAGE, size));
     messages.iter().flat_map(of).collect()
 }
 
@@ -168,7 +146,7 @@ fn receive(stream: &Stream, acknowledgement: &Channel, size: usize, board: &Boar
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case, kind: stream::Kind, metric: &Metric) -> Result<(), Stop> {
-    let size = case.integer("message").filter(|&size| size >= 8 && PARCEL.is_multiple_of(size));
+    let size = MESSAGE.of(case).filter(|&size| size >= 8 && PARCEL.is_multiple_of(size));
     let size =
         size.ok_or_else(|| Stop::fail(format!("the case needs a message of 8 to {PARCEL} bytes, a power of two")))?;
     let cpu = super::peer_cpu(bench, case)?;

@@ -3,66 +3,47 @@
 //! A round trip with everything in it: calls, sleeping, waking, switching. Half of it must not be called the latency of
 //! one way, which may differ between the ways, and it must not be taken for the cost of a switch.
 
+use kelvin_catalogue::Placement;
+use kelvin_catalogue::os::{
+    IPC_FUTEX_LATENCY, IPC_PIPE_LATENCY, IPC_UNIX_LATENCY, SWITCH_PROCESS_PIPE, SWITCH_PROCESS_PIPE_OWN,
+};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Tags, Treatment};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::peer::Task;
 use kelvin_sys::token::Means;
 
 use super::super::partner::Partner;
-use super::super::switch::pipe as switching;
 use crate::predict::Predicting;
 
-const fn metric(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary)
-        .over([super::PLACEMENT])
-        .headline(Treatment::AsFound)
-        .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
-        .not_in_cycles()
-}
+pub(in crate::os) static PIPE: Probe =
+    probe("Round trip of a byte between two processes over pipes", &[&IPC_PIPE_LATENCY], |bench, case| {
+        run(bench, case, Means::Pipe, &IPC_PIPE_LATENCY)
+    });
 
-static PIPE_METRIC: Metric = metric("os.ipc.pipe.latency", "A byte to another process and back over two pipes");
-static UNIX_METRIC: Metric =
-    metric("os.ipc.unix.latency", "A byte to another process and back over a pair of Unix stream sockets");
-static FUTEX_METRIC: Metric = metric(
-    "os.ipc.futex.latency",
-    "A word in shared memory to another process and back, sleeping and waking by a futex",
-);
-
-pub(in crate::os) static PIPE: Probe = probe(
-    "os.ipc.pipe.latency",
-    "Round trip of a byte between two processes over pipes",
-    &[&PIPE_METRIC],
-    |bench, case| run(bench, case, Means::Pipe, &PIPE_METRIC),
-);
-
-pub(in crate::os) static UNIX: Probe = probe(
-    "os.ipc.unix.latency",
-    "Round trip of a byte between two processes over Unix sockets",
-    &[&UNIX_METRIC],
-    |bench, case| run(bench, case, Means::Unix, &UNIX_METRIC),
-);
+pub(in crate::os) static UNIX: Probe =
+    probe("Round trip of a byte between two processes over Unix sockets", &[&IPC_UNIX_LATENCY], |bench, case| {
+        run(bench, case, Means::Unix, &IPC_UNIX_LATENCY)
+    });
 
 pub(in crate::os) static FUTEX: Probe = probe(
-    "os.ipc.futex.latency",
     "Round trip of a word between two processes through shared memory and a futex",
-    &[&FUTEX_METRIC],
-    |bench, case| run(bench, case, Means::Futex, &FUTEX_METRIC),
+    &[&IPC_FUTEX_LATENCY],
+    |bench, case| run(bench, case, Means::Futex, &IPC_FUTEX_LATENCY),
 );
 
 /// What the three have in common.
 const fn probe(
-    id: &'static str,
     summary: &'static str,
     metrics: &'static [&'static Metric],
     run: fn(&mut Bench<'_>, &Case) -> Result<(), Stop>,
 ) -> Probe {
     Probe {
-        id,
+        id: metrics[0].id.as_str(),
         summary,
         kind: Kind::Measure,
         method: METHOD,
         metrics,
-        inputs: &["os.switch.process.pipe"],
+        inputs: const { &[SWITCH_PROCESS_PIPE.id.as_str()] },
         cases,
         run,
         predict,
@@ -93,7 +74,7 @@ const METHOD: Method = Method {
 };
 
 fn cases(_: &Machine, _: Effort) -> Vec<Case> {
-    super::PLACEMENTS.map(|placement| Case::new().with_word("placement", placement)).into()
+    Placement::ALL.iter().map(|&placement| Case::new().at(placement)).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case, means: Means, metric: &Metric) -> Result<(), Stop> {
@@ -109,16 +90,16 @@ fn run(bench: &mut Bench<'_>, case: &Case, means: Means, metric: &Metric) -> Res
 }
 
 fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    if case.word("placement") != Some("same_cpu") {
+    if Placement::of(case) != Some(Placement::SameCpu) {
         return Err(NoPrediction::because(
             "no published costs of an inter-processor interrupt and of leaving an idle state are built in for this \
              machine",
         ));
     }
-    let switch = facts.measured(&switching::PROCESS_SWITCH, &Case::new())?;
-    let calls = facts.measured(&switching::PROCESS_OWN, &Case::new())?;
+    let switch = facts.measured(&SWITCH_PROCESS_PIPE, &Case::new())?;
+    let calls = facts.measured(&SWITCH_PROCESS_PIPE_OWN, &Case::new())?;
     let value = 2.0 * (switch.value + calls.value);
-    let factor = if metric.id == PIPE_METRIC.id { 1.25 } else { 1.6 };
+    let factor = if *metric == IPC_PIPE_LATENCY { 1.25 } else { 1.6 };
     let text = format!(
         "2 x ({:.0} ns switch + {:.0} ns write and read of a pipe) = {value:.0} ns; unremarkable within a factor of \
          {factor}",
@@ -138,13 +119,14 @@ mod tests {
 
     #[test]
     fn a_round_trip_is_two_switches_and_twice_the_calls() {
-        let known = [("os.switch.process.pipe", Some(1700.0)), ("os.switch.process.pipe.own", Some(400.0))];
+        let known =
+            [(SWITCH_PROCESS_PIPE.id.as_str(), Some(1700.0)), (SWITCH_PROCESS_PIPE_OWN.id.as_str(), Some(400.0))];
         facts_about(&known, |facts| {
-            let same = Case::new().with_word("placement", "same_cpu");
-            let prediction = predict(facts, &PIPE_METRIC, &same).unwrap();
+            let same = Case::new().at(Placement::SameCpu);
+            let prediction = predict(facts, &IPC_PIPE_LATENCY, &same).unwrap();
             assert_eq!((prediction.value, prediction.high), (4200.0, 5250.0));
-            assert_eq!(predict(facts, &FUTEX_METRIC, &same).unwrap().high, 6720.0);
-            assert!(predict(facts, &PIPE_METRIC, &Case::new().with_word("placement", "two_cpus")).is_err());
+            assert_eq!(predict(facts, &IPC_FUTEX_LATENCY, &same).unwrap().high, 6720.0);
+            assert!(predict(facts, &IPC_PIPE_LATENCY, &Case::new().at(Placement::TwoCpus)).is_err());
         });
     }
 }

@@ -2,82 +2,47 @@
 //!
 //! What a portable program pays to wake another thread. It must not be taken for the cost of a mutex.
 
-use kelvin_harness::{Kind, Method, Probe};
-use kelvin_model::Metric;
+use kelvin_catalogue::os::{
+    SWITCH_PROCESS_CONDVAR, SWITCH_PROCESS_CONDVAR_OWN, SWITCH_PROCESS_CONDVAR_ROUND_TRIP, SWITCH_PROCESS_FUTEX,
+    SWITCH_PROCESS_FUTEX_OWN, SWITCH_PROCESS_PIPE, SWITCH_THREAD_CONDVAR, SWITCH_THREAD_CONDVAR_OWN,
+    SWITCH_THREAD_CONDVAR_ROUND_TRIP, SWITCH_THREAD_FUTEX, SWITCH_THREAD_FUTEX_OWN, SWITCH_THREAD_PIPE,
+};
+use kelvin_harness::{Method, Probe};
 use kelvin_sys::peer::Task;
 use kelvin_sys::token::Means;
 
 use super::predict::AsWithPipes;
-use super::{Switching, difference, futex, handing_over, pipe, shared_text};
+use super::{Switching, probe, shared_text};
 
-static PROCESS_SWITCH: Metric = difference(
-    "os.switch.process.condvar",
-    "One switch of a CPU between two processes: half a round trip by a condition variable, less the calls themselves",
+pub(in crate::os) static PROCESS: Probe = probe!(
+    Switching {
+        means: Means::Condvar,
+        task: Task::Process,
+        switch: &SWITCH_PROCESS_CONDVAR,
+        round_trip: &SWITCH_PROCESS_CONDVAR_ROUND_TRIP,
+        own: Some(&SWITCH_PROCESS_CONDVAR_OWN),
+        like: Some(AsWithPipes { parts: &[&SWITCH_PROCESS_PIPE, &SWITCH_PROCESS_FUTEX_OWN], factor: 1.5, why: WHY }),
+    },
+    "Switching a CPU between two processes that wait on a condition variable",
+    METHOD,
+    &[&SWITCH_PROCESS_CONDVAR, &SWITCH_PROCESS_CONDVAR_ROUND_TRIP, &SWITCH_PROCESS_CONDVAR_OWN],
+    &[SWITCH_PROCESS_PIPE.id.as_str(), SWITCH_PROCESS_FUTEX.id.as_str()],
 );
-static PROCESS_ROUND_TRIP: Metric = handing_over(
-    "os.switch.process.condvar.round_trip",
-    "A turn to another process on the same CPU and back by a mutex and a condition variable, nothing subtracted",
-);
-static PROCESS_OWN: Metric = handing_over(
-    "os.switch.process.condvar.own",
-    "Lock, unlock, signal nobody, lock and unlock again, in one task, as subtracted from a switch between processes",
-);
-static PROCESS_WHAT: Switching = Switching {
-    means: Means::Condvar,
-    task: Task::Process,
-    switch: &PROCESS_SWITCH,
-    round_trip: &PROCESS_ROUND_TRIP,
-    own: Some(&PROCESS_OWN),
-};
-static PROCESS_LIKE: AsWithPipes =
-    AsWithPipes { pipe: &pipe::PROCESS_SWITCH, not_subtracted: Some(&futex::PROCESS_OWN), factor: 1.5, why: WHY };
 
-static THREAD_SWITCH: Metric = difference(
-    "os.switch.thread.condvar",
-    "One switch of a CPU between two threads: half a round trip by a condition variable, less the calls themselves",
-)
-.baseline();
-static THREAD_ROUND_TRIP: Metric = handing_over(
-    "os.switch.thread.condvar.round_trip",
-    "A turn to another thread on the same CPU and back by a mutex and a condition variable, nothing subtracted",
+pub(in crate::os) static THREAD: Probe = probe!(
+    Switching {
+        means: Means::Condvar,
+        task: Task::Thread,
+        switch: &SWITCH_THREAD_CONDVAR,
+        round_trip: &SWITCH_THREAD_CONDVAR_ROUND_TRIP,
+        own: Some(&SWITCH_THREAD_CONDVAR_OWN),
+        like: Some(AsWithPipes { parts: &[&SWITCH_THREAD_PIPE, &SWITCH_THREAD_FUTEX_OWN], factor: 1.5, why: WHY }),
+    },
+    "Switching a CPU between two threads that wait on a condition variable",
+    METHOD,
+    &[&SWITCH_THREAD_CONDVAR, &SWITCH_THREAD_CONDVAR_ROUND_TRIP, &SWITCH_THREAD_CONDVAR_OWN],
+    &[SWITCH_THREAD_PIPE.id.as_str(), SWITCH_THREAD_FUTEX.id.as_str()],
 );
-static THREAD_OWN: Metric = handing_over(
-    "os.switch.thread.condvar.own",
-    "Lock, unlock, signal nobody, lock and unlock again, in one task, as subtracted from a switch between threads",
-);
-static THREAD_WHAT: Switching = Switching {
-    means: Means::Condvar,
-    task: Task::Thread,
-    switch: &THREAD_SWITCH,
-    round_trip: &THREAD_ROUND_TRIP,
-    own: Some(&THREAD_OWN),
-};
-static THREAD_LIKE: AsWithPipes =
-    AsWithPipes { pipe: &pipe::THREAD_SWITCH, not_subtracted: Some(&futex::THREAD_OWN), factor: 1.5, why: WHY };
-
-pub(in crate::os) static PROCESS: Probe = Probe {
-    id: "os.switch.process.condvar",
-    summary: "Switching a CPU between two processes that wait on a condition variable",
-    kind: Kind::Measure,
-    method: METHOD,
-    metrics: &[&PROCESS_SWITCH, &PROCESS_ROUND_TRIP, &PROCESS_OWN],
-    inputs: &["os.switch.process.pipe", "os.switch.process.futex"],
-    cases: super::cases,
-    run: |bench, _| super::run(bench, &PROCESS_WHAT),
-    predict: |facts, metric, _| PROCESS_LIKE.predicted(facts, metric, &PROCESS_WHAT),
-};
-
-pub(in crate::os) static THREAD: Probe = Probe {
-    id: "os.switch.thread.condvar",
-    summary: "Switching a CPU between two threads that wait on a condition variable",
-    kind: Kind::Measure,
-    method: METHOD,
-    metrics: &[&THREAD_SWITCH, &THREAD_ROUND_TRIP, &THREAD_OWN],
-    inputs: &["os.switch.thread.pipe", "os.switch.thread.futex"],
-    cases: super::cases,
-    run: |bench, _| super::run(bench, &THREAD_WHAT),
-    predict: |facts, metric, _| THREAD_LIKE.predicted(facts, metric, &THREAD_WHAT),
-};
 
 /// Why it may differ from pipes.
 const WHY: &str = "a condition variable sleeps and wakes by a futex, whose calls are not subtracted here";

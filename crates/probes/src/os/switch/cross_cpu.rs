@@ -3,28 +3,20 @@
 //! The time from passing the token until the other CPU has it, an idle state left behind included. It must not be taken
 //! for a switch, and one figure must not be taken for it: it has modes.
 
+pub(crate) use kelvin_catalogue::os::SWITCH_CROSS_CPU as METRIC;
+use kelvin_catalogue::os::{SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE, TokenMeans};
 use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{Axis, AxisScale, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Tags, Treatment};
+use kelvin_model::{Axis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::peer::Task;
 use kelvin_sys::token::Means;
 
 use super::super::partner::Partner;
-use super::pipe;
 
-pub(crate) const MEANS: Axis = Axis::new("means", "means of passing the token", AxisScale::Category);
-
-pub(crate) static METRIC: Metric = Metric::duration(
-    "os.switch.cross_cpu",
-    "From passing a token until a process on another CPU has it: half of a single round trip",
-)
-.over([MEANS])
-.headline(Treatment::AsFound)
-.overhead(Overhead::None)
-.contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
-.not_in_cycles();
+/// How the token is passed.
+pub(crate) const MEANS: Axis = TokenMeans::AXIS;
 
 pub(in crate::os) static PROBE: Probe = Probe {
-    id: "os.switch.cross_cpu",
+    id: SWITCH_CROSS_CPU.id.as_str(),
     summary: "Waking a process on another CPU",
     kind: Kind::Measure,
     method: Method {
@@ -54,27 +46,27 @@ pub(in crate::os) static PROBE: Probe = Probe {
             "Linux kernel documentation, virt/guest-halt-polling.rst",
         ],
     },
-    metrics: &[&METRIC],
-    inputs: &["os.switch.process.pipe"],
+    metrics: &[&SWITCH_CROSS_CPU],
+    inputs: &[SWITCH_PROCESS_PIPE.id.as_str()],
     cases,
     run,
     predict,
 };
 
 fn cases(_: &Machine, _: Effort) -> Vec<Case> {
-    ["pipe", "futex"].map(|means| Case::new().with_word("means", means)).into()
+    TokenMeans::ALL.iter().map(|&means| Case::new().at(means)).collect()
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let means = match case.word("means") {
-        Some("pipe") => Means::Pipe,
-        Some("futex") => Means::Futex,
-        _ => return Err(Stop::fail(format!("the case needs means=pipe or means=futex, not {case}"))),
+    let means = match TokenMeans::of(case) {
+        Some(TokenMeans::Pipe) => Means::Pipe,
+        Some(TokenMeans::Futex) => Means::Futex,
+        None => return Err(Stop::fail(format!("the case needs means=pipe or means=futex, not {case}"))),
     };
     let mut partner = Partner::start(means, Task::Process, bench.peer_cpu()?)?;
     let counts = partner.count(64)?;
     bench.note(format!("peer on CPU {}; {}", bench.peer_cpu()?, counts.describe()));
-    bench.time_each([&METRIC], |clock| {
+    bench.time_each([&SWITCH_CROSS_CPU], |clock| {
         let start = clock.start();
         partner.round_trips(1)?;
         Ok([clock.stop().wrapping_sub(start) / 2])
@@ -83,7 +75,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 }
 
 fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    let here = match facts.measured(&pipe::PROCESS_SWITCH, &Case::new()) {
+    let here = match facts.measured(&SWITCH_PROCESS_PIPE, &Case::new()) {
         Ok(switch) => format!(" (a switch on one CPU took {:.0} ns here)", switch.value),
         Err(_) => String::new(),
     };
@@ -101,9 +93,8 @@ mod tests {
     #[test]
     fn the_reason_for_no_prediction_names_what_was_measured() {
         let reason = |switch: Option<f64>| {
-            facts_about(&[("os.switch.process.pipe", switch)], |facts| predict(facts, &METRIC, &Case::new()))
-                .unwrap_err()
-                .0
+            let known = [(SWITCH_PROCESS_PIPE.id.as_str(), switch)];
+            facts_about(&known, |facts| predict(facts, &SWITCH_CROSS_CPU, &Case::new())).unwrap_err().0
         };
         assert!(reason(Some(1700.4)).ends_with("(a switch on one CPU took 1700 ns here)"));
         assert!(reason(None).ends_with("for this machine"));

@@ -12,17 +12,18 @@ mod predict;
 pub(super) mod ring;
 pub(super) mod yielding;
 
-use kelvin_harness::{Bench, Effort, Stop};
-use kelvin_model::{Canaries, Canary, Case, Machine, Metric, Overhead, Tags};
+use kelvin_harness::{Bench, Stop};
+use kelvin_model::Metric;
 use kelvin_sys::peer::Task;
 use kelvin_sys::token::{Channel, Means};
 
+use self::predict::AsWithPipes;
 use super::partner::Partner;
 
 /// Round trips made under the counters before any is timed.
 const PROOF_TRIPS: u64 = 256;
 
-/// What two tasks on one CPU do, and what is measured of it.
+/// What two tasks on one CPU do, what is measured of it, and how it is predicted.
 struct Switching {
     means: Means,
     task: Task,
@@ -32,27 +33,28 @@ struct Switching {
     round_trip: &'static Metric,
     /// The calls of one pass and one take, made by one task alone.
     own: Option<&'static Metric>,
+    /// How it follows from switches by pipes; these themselves are published.
+    like: Option<AsWithPipes>,
 }
 
-/// The core's canaries see frequency and sibling; the kernel's sees the entry path, which every hand-over takes twice.
-/// Tried on a busy virtual machine, only the kernel's set apart the batches in which something else ran for long.
-const GUARDS: Canaries = Canaries::of(&[Canary::Chain, Canary::Block, Canary::Kernel]);
-
-/// A duration of work that hands over the CPU on purpose: a preemption is part of it, and no reason to set it apart.
-const fn handing_over(id: &'static str, summary: &'static str) -> Metric {
-    Metric::duration(id, summary).canaries(GUARDS).contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
+/// The probe of a switching experiment: what is done, its summary, its method, its metrics, and the probes of its inputs.
+macro_rules! probe {
+    ($what:expr, $summary:literal, $method:expr, $metrics:expr, $inputs:expr $(,)?) => {{
+        static WHAT: Switching = $what;
+        Probe {
+            id: WHAT.switch.id.as_str(),
+            summary: $summary,
+            kind: kelvin_harness::Kind::Measure,
+            method: $method,
+            metrics: $metrics,
+            inputs: $inputs,
+            cases: |_, _| vec![kelvin_model::Case::new()],
+            run: |bench, _| super::run(bench, &WHAT),
+            predict: |facts, metric, _| super::predict::of(facts, metric, &WHAT),
+        }
+    }};
 }
-
-/// A difference of two times, in each of which the clock pair is contained: a whole pair must not be subtracted again.
-/// What is left of it is minus half a pair a batch, far below a nanosecond an operation.
-const fn difference(id: &'static str, summary: &'static str) -> Metric {
-    handing_over(id, summary).overhead(Overhead::None)
-}
-
-/// A metric of a switching experiment has no parameters.
-fn cases(_: &Machine, _: Effort) -> Vec<Case> {
-    vec![Case::new()]
-}
+use probe;
 
 /// One round of a switching experiment.
 fn run(bench: &mut Bench<'_>, what: &Switching) -> Result<(), Stop> {
@@ -118,17 +120,3 @@ macro_rules! shared_text {
     };
 }
 use shared_text;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_difference_has_no_clock_pair_to_subtract_and_a_hand_over_may_be_preempted() {
-        let metric = difference("os.switch.test", "A test");
-        assert_eq!(metric.overhead, Overhead::None);
-        assert!(!Tags::PREEMPTED.any(metric.contaminants));
-        assert!(Tags::STOLEN.any(metric.contaminants));
-        assert!(metric.canaries.contains(Canary::Kernel));
-    }
-}

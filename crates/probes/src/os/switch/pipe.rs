@@ -3,78 +3,46 @@
 //! The classic figure for "a context switch". It must not be taken for what switching costs a program with a working
 //! set, nor compared with figures that include the pipe's own calls.
 
-use kelvin_harness::{Facts, Kind, Method, Probe};
-use kelvin_model::{Metric, NoPrediction, Prediction};
+pub(crate) use kelvin_catalogue::os::{SWITCH_PROCESS_PIPE as PROCESS_SWITCH, SWITCH_PROCESS_PIPE_OWN as PROCESS_OWN};
+use kelvin_catalogue::os::{
+    SWITCH_PROCESS_PIPE, SWITCH_PROCESS_PIPE_OWN, SWITCH_PROCESS_PIPE_ROUND_TRIP, SWITCH_THREAD_PIPE,
+    SWITCH_THREAD_PIPE_OWN, SWITCH_THREAD_PIPE_ROUND_TRIP,
+};
+use kelvin_harness::{Method, Probe};
 use kelvin_sys::peer::Task;
 use kelvin_sys::token::Means;
 
-use super::{Switching, difference, handing_over, predict, shared_text};
+use super::{Switching, probe, shared_text};
 
-pub(crate) static PROCESS_SWITCH: Metric = difference(
-    "os.switch.process.pipe",
-    "One switch of a CPU between two processes: half a round trip over two pipes, less the pipe's own write and read",
-)
-.baseline();
-static PROCESS_ROUND_TRIP: Metric = handing_over(
-    "os.switch.process.pipe.round_trip",
-    "A byte to another process on the same CPU and back over two pipes, nothing subtracted",
+pub(in crate::os) static PROCESS: Probe = probe!(
+    Switching {
+        means: Means::Pipe,
+        task: Task::Process,
+        switch: &SWITCH_PROCESS_PIPE,
+        round_trip: &SWITCH_PROCESS_PIPE_ROUND_TRIP,
+        own: Some(&SWITCH_PROCESS_PIPE_OWN),
+        like: None,
+    },
+    "Switching a CPU between two processes that pass a byte over pipes",
+    METHOD,
+    &[&SWITCH_PROCESS_PIPE, &SWITCH_PROCESS_PIPE_ROUND_TRIP, &SWITCH_PROCESS_PIPE_OWN],
+    &[],
 );
-pub(crate) static PROCESS_OWN: Metric = handing_over(
-    "os.switch.process.pipe.own",
-    "Writing a byte to a pipe and reading it again in one task, as subtracted from a switch between processes",
-);
-static PROCESS_WHAT: Switching = Switching {
-    means: Means::Pipe,
-    task: Task::Process,
-    switch: &PROCESS_SWITCH,
-    round_trip: &PROCESS_ROUND_TRIP,
-    own: Some(&PROCESS_OWN),
-};
 
-pub(in crate::os) static THREAD_SWITCH: Metric = difference(
-    "os.switch.thread.pipe",
-    "One switch of a CPU between two threads: half a round trip over two pipes, less the pipe's own write and read",
-)
-.baseline();
-static THREAD_ROUND_TRIP: Metric = handing_over(
-    "os.switch.thread.pipe.round_trip",
-    "A byte to another thread on the same CPU and back over two pipes, nothing subtracted",
+pub(in crate::os) static THREAD: Probe = probe!(
+    Switching {
+        means: Means::Pipe,
+        task: Task::Thread,
+        switch: &SWITCH_THREAD_PIPE,
+        round_trip: &SWITCH_THREAD_PIPE_ROUND_TRIP,
+        own: Some(&SWITCH_THREAD_PIPE_OWN),
+        like: None,
+    },
+    "Switching a CPU between two threads that pass a byte over pipes",
+    METHOD,
+    &[&SWITCH_THREAD_PIPE, &SWITCH_THREAD_PIPE_ROUND_TRIP, &SWITCH_THREAD_PIPE_OWN],
+    &[],
 );
-static THREAD_OWN: Metric = handing_over(
-    "os.switch.thread.pipe.own",
-    "Writing a byte to a pipe and reading it again in one task, as subtracted from a switch between threads",
-);
-static THREAD_WHAT: Switching = Switching {
-    means: Means::Pipe,
-    task: Task::Thread,
-    switch: &THREAD_SWITCH,
-    round_trip: &THREAD_ROUND_TRIP,
-    own: Some(&THREAD_OWN),
-};
-
-pub(crate) static PROCESS: Probe = Probe {
-    id: "os.switch.process.pipe",
-    summary: "Switching a CPU between two processes that pass a byte over pipes",
-    kind: Kind::Measure,
-    method: METHOD,
-    metrics: &[&PROCESS_SWITCH, &PROCESS_ROUND_TRIP, &PROCESS_OWN],
-    inputs: &[],
-    cases: super::cases,
-    run: |bench, _| super::run(bench, &PROCESS_WHAT),
-    predict: |facts, metric, _| predicted(facts, metric, &PROCESS_WHAT),
-};
-
-pub(in crate::os) static THREAD: Probe = Probe {
-    id: "os.switch.thread.pipe",
-    summary: "Switching a CPU between two threads that pass a byte over pipes",
-    kind: Kind::Measure,
-    method: METHOD,
-    metrics: &[&THREAD_SWITCH, &THREAD_ROUND_TRIP, &THREAD_OWN],
-    inputs: &[],
-    cases: super::cases,
-    run: |bench, _| super::run(bench, &THREAD_WHAT),
-    predict: |facts, metric, _| predicted(facts, metric, &THREAD_WHAT),
-};
 
 const METHOD: Method = Method {
     how: concat!(
@@ -102,13 +70,3 @@ const METHOD: Method = Method {
         "Linux kernel documentation, admin-guide/hw-vuln/spectre.rst (what is done on a switch)",
     ],
 };
-
-fn predicted(facts: &Facts<'_>, metric: &Metric, what: &Switching) -> Result<Prediction, NoPrediction> {
-    if metric.id == what.switch.id {
-        return Ok(predict::published(facts, what.task));
-    }
-    match what.own {
-        Some(own) if metric.id == what.round_trip.id => predict::round_trip(facts, what.task, own),
-        _ => Err(predict::calls_alone()),
-    }
-}

@@ -22,8 +22,19 @@ const SECOND: &str = "E. Bendersky, Measuring context switching and memory overh
 /// what a switch does has grown with the kernels about as fast as the cores.
 const SPREAD: f64 = 2.0;
 
+/// The prediction of any metric of a switching experiment.
+pub(super) fn of(facts: &Facts<'_>, metric: &Metric, what: &Switching) -> Result<Prediction, NoPrediction> {
+    match (&what.like, what.own) {
+        (Some(like), _) if metric == what.switch => like.switch(facts),
+        (Some(like), own) if metric == what.round_trip => like.round_trip(facts, own),
+        (None, _) if metric == what.switch => Ok(published(facts, what.task)),
+        (None, Some(own)) if metric == what.round_trip => round_trip(facts, what.task, own),
+        _ => Err(calls_alone()),
+    }
+}
+
 /// One switch over pipes, from publications.
-pub(super) fn published(facts: &Facts<'_>, task: Task) -> Prediction {
+fn published(facts: &Facts<'_>, task: Task) -> Prediction {
     let (value, what) = match task {
         Task::Process => (PROCESS_SWITCH, "processes"),
         Task::Thread => (THREAD_SWITCH, "threads"),
@@ -68,7 +79,7 @@ fn mitigations(machine: &Machine) -> String {
 }
 
 /// A round trip: two switches, and twice the calls of one pass.
-pub(super) fn round_trip(facts: &Facts<'_>, task: Task, own: &Metric) -> Result<Prediction, NoPrediction> {
+fn round_trip(facts: &Facts<'_>, task: Task, own: &Metric) -> Result<Prediction, NoPrediction> {
     let calls = facts.measured(own, &Case::new())?;
     let switch = published(facts, task);
     let value = 2.0 * (switch.value + calls.value);
@@ -84,33 +95,15 @@ pub(super) fn round_trip(facts: &Facts<'_>, task: Task, own: &Metric) -> Result<
 
 /// How switches by other means follow from those by pipes.
 pub(super) struct AsWithPipes {
-    /// One switch by pipes.
-    pub pipe: &'static Metric,
-    /// Calls that a hand-over makes and that cannot be made alone, so that they are not subtracted.
-    pub not_subtracted: Option<&'static Metric>,
-    /// The factor within which a measurement is unremarkable.
+    /// What one hand-over is made of: a switch by pipes, and calls that cannot be made alone, so that they are not subtracted.
+    pub parts: &'static [&'static Metric],
+    /// Factor either way of the predicted range.
     pub factor: f64,
     /// Why it may differ.
     pub why: &'static str,
 }
 
 impl AsWithPipes {
-    /// The prediction of any metric of a switching experiment.
-    pub(super) fn predicted(
-        &self,
-        facts: &Facts<'_>,
-        metric: &Metric,
-        what: &Switching,
-    ) -> Result<Prediction, NoPrediction> {
-        if metric.id == what.switch.id {
-            self.switch(facts)
-        } else if metric.id == what.round_trip.id {
-            self.round_trip(facts, what.own)
-        } else {
-            Err(calls_alone())
-        }
-    }
-
     /// The same switch by other means: what the scheduler does is the same as with pipes.
     fn switch(&self, facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
         let parts = self.parts(facts)?;
@@ -130,13 +123,8 @@ impl AsWithPipes {
         Ok(self.from(value, parts, |names| format!("2 x ({names})")).derived_as(derivation))
     }
 
-    /// What one hand-over is made of.
     fn parts(&self, facts: &Facts<'_>) -> Result<Vec<Input>, NoPrediction> {
-        [Some(self.pipe), self.not_subtracted]
-            .into_iter()
-            .flatten()
-            .map(|part| facts.measured(part, &Case::new()))
-            .collect()
+        self.parts.iter().map(|part| facts.measured(part, &Case::new())).collect()
     }
 
     fn from(&self, value: f64, parts: Vec<Input>, formula: impl FnOnce(String) -> String) -> Predicting {
@@ -160,11 +148,13 @@ pub(super) fn calls_alone() -> NoPrediction {
 
 #[cfg(test)]
 mod tests {
+    use kelvin_catalogue::os::{SWITCH_PROCESS_PIPE as PIPE, SWITCH_PROCESS_PIPE_OWN as OWN};
+
     use super::*;
     use crate::testing::facts_about;
 
-    static PIPE: Metric = Metric::duration("os.switch.process.pipe", "A test");
-    static OWN: Metric = Metric::duration("os.switch.process.pipe.own", "A test");
+    /// What a hand-over is made of, in these tests.
+    static PARTS: [&Metric; 2] = [&PIPE, &OWN];
 
     #[test]
     fn the_published_switch_is_half_of_what_spans_two() {
@@ -179,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_round_trip_is_two_switches_and_twice_the_calls() {
-        facts_about(&[("os.switch.process.pipe.own", Some(300.0))], |facts| {
+        facts_about(&[(OWN.id.as_str(), Some(300.0))], |facts| {
             let trip = round_trip(facts, Task::Process, &OWN).unwrap();
             assert!((trip.value - (2008.19 + 600.0)).abs() < 1e-9);
             assert!((trip.high - (4016.38 + 600.0)).abs() < 1e-9);
@@ -190,14 +180,14 @@ mod tests {
 
     #[test]
     fn other_means_follow_the_pipe_of_this_run() {
-        let known = [("os.switch.process.pipe", Some(1500.0)), ("os.switch.process.pipe.own", Some(250.0))];
+        let known = [(PIPE.id.as_str(), Some(1500.0)), (OWN.id.as_str(), Some(250.0))];
         facts_about(&known, |facts| {
-            let plain = AsWithPipes { pipe: &PIPE, not_subtracted: None, factor: 1.5, why: "a test" };
+            let plain = AsWithPipes { parts: &PARTS[..1], factor: 1.5, why: "a test" };
             let switch = plain.switch(facts).unwrap();
             assert_eq!((switch.value, switch.low, switch.high), (1500.0, 1000.0, 2250.0));
             assert_eq!(plain.round_trip(facts, Some(&OWN)).unwrap().value, 3500.0);
             assert_eq!(plain.round_trip(facts, None).unwrap().value, 3000.0);
-            let dearer = AsWithPipes { not_subtracted: Some(&OWN), ..plain };
+            let dearer = AsWithPipes { parts: &PARTS, ..plain };
             assert_eq!(dearer.switch(facts).unwrap().value, 1750.0);
             let trip = dearer.round_trip(facts, None).unwrap();
             assert_eq!(trip.formula, "2 x (os.switch.process.pipe + os.switch.process.pipe.own)");
@@ -206,7 +196,7 @@ mod tests {
                 "2 x (1500 ns os.switch.process.pipe + 250 ns os.switch.process.pipe.own) = 3500 ns"
             );
         });
-        let plain = AsWithPipes { pipe: &PIPE, not_subtracted: None, factor: 1.5, why: "a test" };
+        let plain = AsWithPipes { parts: &PARTS[..1], factor: 1.5, why: "a test" };
         facts_about(&[], |facts| assert!(plain.switch(facts).is_err()));
     }
 }

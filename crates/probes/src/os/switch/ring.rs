@@ -6,52 +6,21 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
-use kelvin_model::{
-    Axis, AxisScale, Basis, Better, Canaries, Case, Machine, Metric, NoPrediction, Overhead, Prediction, Treatment,
-    Unit,
+use kelvin_catalogue::os::{
+    PROCESSES, SWITCH_PROCESS_PIPE, SWITCH_RING, SWITCH_RING_OWN, SWITCH_RING_SWITCHES, WORKING_SET,
 };
+use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_model::{Axis, Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::memory::{Arena, LINE, Pages};
 use kelvin_sys::peer::{Board, Peer, Task};
 use kelvin_sys::shared::Shared;
 use kelvin_sys::token::Pipe;
 use kelvin_sys::usage::{Who, usage};
 
-use super::{difference, handing_over, pipe};
 use crate::predict::Predicting;
 
-const PROCESSES: Axis = Axis::new("processes", "processes in the ring", AxisScale::Logarithmic);
-const WORKING_SET: Axis = Axis::new("working_set", "working set of each process, bytes", AxisScale::Bytes);
-
-/// The canary of the second-level cache is left out: the ring itself empties that cache, by as much as its sets need, so
-/// that what the canary sees is mostly the ring.
-const GUARDS: Canaries = super::GUARDS;
-
-static SWITCH: Metric = difference(
-    "os.switch.ring",
-    "One hand-over in a ring of processes, caches filled again, less the pipe's calls and the work with warm caches",
-)
-.canaries(GUARDS)
-.over([PROCESSES, WORKING_SET]);
-static OWN: Metric = handing_over(
-    "os.switch.ring.own",
-    "Writing and reading a byte over a pipe and working on the set once, in one task with warm caches",
-)
-.canaries(GUARDS)
-.over([PROCESSES, WORKING_SET]);
-
-static SWITCHES: Metric = handing_over(
-    "os.switch.ring.switches",
-    "Context switches of all processes of the ring for each hand-over, as the kernel counted them",
-)
-.unit(Unit::Ratio, Better::Neither)
-.headline(Treatment::AsFound)
-.overhead(Overhead::None)
-.canaries(Canaries::NONE)
-.over([PROCESSES, WORKING_SET]);
-
 pub(in crate::os) static PROBE: Probe = Probe {
-    id: "os.switch.ring",
+    id: SWITCH_RING.id.as_str(),
     summary: "Switching among 2 to 96 processes, each with a working set of up to 64 KiB",
     kind: Kind::Measure,
     method: Method {
@@ -82,8 +51,8 @@ pub(in crate::os) static PROBE: Probe = Probe {
             "Li, Ding and Shen, Quantifying the Cost of Context Switch, ExpCS 2007",
         ],
     },
-    metrics: &[&SWITCH, &OWN, &SWITCHES],
-    inputs: &["os.switch.process.pipe"],
+    metrics: &[&SWITCH_RING, &SWITCH_RING_OWN, &SWITCH_RING_SWITCHES],
+    inputs: &[SWITCH_PROCESS_PIPE.id.as_str()],
     cases,
     run,
     predict,
@@ -95,7 +64,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
         Effort::Default => (&[2, 8, 16, 32, 96], &[0, 16 << 10, 64 << 10]),
         Effort::Thorough => (&[2, 4, 8, 16, 32, 64, 96], &[0, 4 << 10, 16 << 10, 64 << 10]),
     };
-    let of = |&set: &u64| processes.iter().map(move |&n| Case::new().with("processes", n).with("working_set", set));
+    let of = |&set: &u64| processes.iter().map(move |&n| Case::new().with(PROCESSES, n).with(WORKING_SET, set));
     sets.iter().flat_map(of).collect()
 }
 
@@ -230,13 +199,13 @@ fn member(from: &Pipe, to: &Pipe, set: usize, board: &Board) -> kelvin_sys::Resu
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let axis = |name| case.integer(name).ok_or_else(|| Stop::fail(format!("the case needs a number {name}")));
-    let (processes, set) = (axis("processes")?.max(2), axis("working_set")?);
+    let number = |axis: Axis| axis.of(case).ok_or_else(|| Stop::fail(format!("the case needs a number {}", axis.name)));
+    let (processes, set) = (number(PROCESSES)?.max(2), number(WORKING_SET)?);
     let mut ring = Ring::new(processes as usize, set as usize, bench.cpu())?;
     let mut alone = WorkingSet::new(set as usize)?;
     let pipe = Pipe::new()?;
     ring.laps(2)?;
-    bench.time_parts([&SWITCH, &OWN], |clock, passes| {
+    bench.time_parts([&SWITCH_RING, &SWITCH_RING_OWN], |clock, passes| {
         // A lap is the least that can be timed: whole laps, scaled to the passes asked for.
         let laps = passes.div_ceil(processes);
         let start = clock.start();
@@ -252,24 +221,24 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         Ok([ring - own, own])
     })?;
     let switches = ring.finish()?;
-    bench.record(&SWITCHES, vec![switches]);
+    bench.record(&SWITCH_RING_SWITCHES, vec![switches]);
     Ok(())
 }
 
 fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    if metric.id == SWITCHES.id {
+    if *metric == SWITCH_RING_SWITCHES {
         return Err(NoPrediction::because("it lies between one and two, as the scheduler preempts"));
     }
-    if metric.id == OWN.id {
+    if *metric == SWITCH_RING_OWN {
         return Err(super::predict::calls_alone());
     }
-    if case.integer("working_set") != Some(0) {
+    if WORKING_SET.of(case) != Some(0) {
         return Err(NoPrediction::because(
             "filling the caches again would have to be added, and the latencies of the cache levels are not measured \
              in this run",
         ));
     }
-    let switch = facts.measured(&pipe::PROCESS_SWITCH, &Case::new())?;
+    let switch = facts.measured(&SWITCH_PROCESS_PIPE, &Case::new())?;
     let value = switch.value;
     // With more than two, wake-up preemption makes a hand-over up to two switches.
     Ok(Predicting::between(Basis::Derived, value, value / 1.3, 2.0 * value)
@@ -314,11 +283,11 @@ mod tests {
 
     #[test]
     fn an_empty_ring_is_predicted_from_pipes_and_a_full_one_is_not() {
-        let case = |set| Case::new().with("processes", 8).with("working_set", set);
-        facts_about(&[("os.switch.process.pipe", Some(1000.0))], |facts| {
-            let prediction = predict(facts, &SWITCH, &case(0)).unwrap();
+        let case = |set| Case::new().with(PROCESSES, 8).with(WORKING_SET, set);
+        facts_about(&[(SWITCH_PROCESS_PIPE.id.as_str(), Some(1000.0))], |facts| {
+            let prediction = predict(facts, &SWITCH_RING, &case(0)).unwrap();
             assert_eq!((prediction.value, prediction.high), (1000.0, 2000.0));
-            assert!(predict(facts, &SWITCH, &case(4096)).is_err());
+            assert!(predict(facts, &SWITCH_RING, &case(4096)).is_err());
         });
     }
 }

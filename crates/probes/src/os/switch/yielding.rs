@@ -3,67 +3,46 @@
 //! The scheduler without sleeping and waking. It must not be taken for a way to hand over the CPU: a yield need not
 //! switch, and other tasks on the CPU may be chosen.
 
-use kelvin_harness::{Kind, Method, Probe};
-use kelvin_model::Metric;
+use kelvin_catalogue::os::{
+    SWITCH_PROCESS_PIPE, SWITCH_PROCESS_YIELD, SWITCH_PROCESS_YIELD_ROUND_TRIP, SWITCH_THREAD_PIPE,
+    SWITCH_THREAD_YIELD, SWITCH_THREAD_YIELD_ROUND_TRIP,
+};
+use kelvin_harness::{Method, Probe};
 use kelvin_sys::peer::Task;
 use kelvin_sys::token::Means;
 
 use super::predict::AsWithPipes;
-use super::{Switching, difference, handing_over, pipe, shared_text};
+use super::{Switching, probe, shared_text};
 
-static PROCESS_SWITCH: Metric =
-    difference("os.switch.process.yield", "One switch of a CPU between two processes: half a round trip by yielding");
-static PROCESS_ROUND_TRIP: Metric = handing_over(
-    "os.switch.process.yield.round_trip",
-    "A turn to another process on the same CPU and back by yielding",
+pub(in crate::os) static PROCESS: Probe = probe!(
+    Switching {
+        means: Means::Yield,
+        task: Task::Process,
+        switch: &SWITCH_PROCESS_YIELD,
+        round_trip: &SWITCH_PROCESS_YIELD_ROUND_TRIP,
+        own: None,
+        like: Some(AsWithPipes { parts: &[&SWITCH_PROCESS_PIPE], factor: 2.0, why: WHY }),
+    },
+    "Switching a CPU between two processes that yield to each other",
+    METHOD,
+    &[&SWITCH_PROCESS_YIELD, &SWITCH_PROCESS_YIELD_ROUND_TRIP],
+    &[SWITCH_PROCESS_PIPE.id.as_str()],
 );
-static PROCESS_WHAT: Switching = Switching {
-    means: Means::Yield,
-    task: Task::Process,
-    switch: &PROCESS_SWITCH,
-    round_trip: &PROCESS_ROUND_TRIP,
-    own: None,
-};
-static PROCESS_LIKE: AsWithPipes =
-    AsWithPipes { pipe: &pipe::PROCESS_SWITCH, not_subtracted: None, factor: 2.0, why: WHY };
 
-static THREAD_SWITCH: Metric =
-    difference("os.switch.thread.yield", "One switch of a CPU between two threads: half a round trip by yielding");
-static THREAD_ROUND_TRIP: Metric =
-    handing_over("os.switch.thread.yield.round_trip", "A turn to another thread on the same CPU and back by yielding");
-static THREAD_WHAT: Switching = Switching {
-    means: Means::Yield,
-    task: Task::Thread,
-    switch: &THREAD_SWITCH,
-    round_trip: &THREAD_ROUND_TRIP,
-    own: None,
-};
-static THREAD_LIKE: AsWithPipes =
-    AsWithPipes { pipe: &pipe::THREAD_SWITCH, not_subtracted: None, factor: 2.0, why: WHY };
-
-pub(in crate::os) static PROCESS: Probe = Probe {
-    id: "os.switch.process.yield",
-    summary: "Switching a CPU between two processes that yield to each other",
-    kind: Kind::Measure,
-    method: METHOD,
-    metrics: &[&PROCESS_SWITCH, &PROCESS_ROUND_TRIP],
-    inputs: &["os.switch.process.pipe"],
-    cases: super::cases,
-    run: |bench, _| super::run(bench, &PROCESS_WHAT),
-    predict: |facts, metric, _| PROCESS_LIKE.predicted(facts, metric, &PROCESS_WHAT),
-};
-
-pub(in crate::os) static THREAD: Probe = Probe {
-    id: "os.switch.thread.yield",
-    summary: "Switching a CPU between two threads that yield to each other",
-    kind: Kind::Measure,
-    method: METHOD,
-    metrics: &[&THREAD_SWITCH, &THREAD_ROUND_TRIP],
-    inputs: &["os.switch.thread.pipe"],
-    cases: super::cases,
-    run: |bench, _| super::run(bench, &THREAD_WHAT),
-    predict: |facts, metric, _| THREAD_LIKE.predicted(facts, metric, &THREAD_WHAT),
-};
+pub(in crate::os) static THREAD: Probe = probe!(
+    Switching {
+        means: Means::Yield,
+        task: Task::Thread,
+        switch: &SWITCH_THREAD_YIELD,
+        round_trip: &SWITCH_THREAD_YIELD_ROUND_TRIP,
+        own: None,
+        like: Some(AsWithPipes { parts: &[&SWITCH_THREAD_PIPE], factor: 2.0, why: WHY }),
+    },
+    "Switching a CPU between two threads that yield to each other",
+    METHOD,
+    &[&SWITCH_THREAD_YIELD, &SWITCH_THREAD_YIELD_ROUND_TRIP],
+    &[SWITCH_THREAD_PIPE.id.as_str()],
+);
 
 /// Why it may differ from pipes.
 const WHY: &str = "nothing sleeps and nothing is woken, which is cheaper, and a yield that does not switch is added, \

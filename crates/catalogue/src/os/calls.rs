@@ -1,0 +1,78 @@
+//! System calls, signals and timers.
+
+use kelvin_model::{Axis, AxisScale, Canaries, Metric, Overhead, Tags, Treatment};
+
+use super::CORE_AND_KERNEL;
+use crate::words::words;
+
+words! {
+    /// A system call that does next to nothing, and who makes it.
+    pub enum NullCall: "call", "system call" {
+        /// getppid by the bare instruction.
+        Getppid = "getppid",
+        /// gettid by the bare instruction.
+        Gettid = "gettid",
+        /// The C library's getppid.
+        LibraryGetppid = "libc_getppid",
+        /// The C library's getpid, which some libraries answer without the kernel.
+        LibraryGetpid = "libc_getpid",
+    }
+}
+
+/// File descriptors that one call watches.
+pub const DESCRIPTORS: Axis = Axis::new("descriptors", "descriptors watched", AxisScale::Logarithmic);
+
+/// By how much a timer may be delayed to join it with others.
+pub const TIMER_SLACK: Axis = Axis::new("slack", "timer slack, ns", AxisScale::Logarithmic);
+
+/// A call whose loop is timed in batches; entering the kernel is most of it.
+const fn call(id: &'static str, summary: &'static str) -> Metric {
+    Metric::duration(id, summary).overhead(Overhead::ClockPairAndLoop).canaries(CORE_AND_KERNEL)
+}
+
+/// A system call that does next to nothing.
+pub static SYSCALL_NULL: Metric =
+    Metric::duration("os.syscall.null", "One null system call, from user mode to the kernel and back")
+        .over([NullCall::AXIS])
+        .overhead(Overhead::ClockPairAndLoop)
+        .baseline();
+
+/// A read of a byte.
+pub static SYSCALL_READ: Metric = call("os.syscall.read", "One read of one byte from /dev/zero");
+
+/// A write of a byte.
+pub static SYSCALL_WRITE: Metric = call("os.syscall.write", "One write of one byte to /dev/null");
+
+/// A file's status by its path.
+pub static SYSCALL_STAT: Metric = call("os.syscall.stat", "One look at a file's status by its path, /dev/null");
+
+/// An open file's status.
+pub static SYSCALL_FSTAT: Metric = call("os.syscall.fstat", "One look at the status of an open file, /dev/null");
+
+/// Opening and closing a file.
+pub static SYSCALL_OPEN_CLOSE: Metric =
+    call("os.syscall.open_close", "One opening of /dev/null for reading, and closing it");
+
+/// Watching descriptors.
+pub static SYSCALL_SELECT: Metric =
+    call("os.syscall.select", "One look at descriptors of which none is ready, without waiting").over([DESCRIPTORS]);
+
+/// Mapping and unmapping memory.
+pub static SYSCALL_MMAP_MUNMAP: Metric =
+    call("os.syscall.mmap_munmap", "One mapping of 64 KiB of anonymous memory, and unmapping it untouched");
+
+/// Installing a signal handler.
+pub static SIGNAL_INSTALL: Metric = call("os.signal.install", "One sigaction that installs a handler");
+
+/// A signal to oneself.
+pub static SIGNAL_DELIVER: Metric =
+    call("os.signal.deliver", "One signal to the thread itself: the sending call, the handler, and the return");
+
+/// How late a sleep ends.
+pub static TIMER_WAKEUP: Metric = Metric::duration("os.timer.wakeup", "How late a sleep of one millisecond ends")
+    .over([TIMER_SLACK])
+    .overhead(Overhead::None)
+    .headline(Treatment::AsFound)
+    .canaries(Canaries::NONE)
+    .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
+    .not_in_cycles();

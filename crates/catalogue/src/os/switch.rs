@@ -1,0 +1,257 @@
+//! Switching a CPU from one task to another.
+
+use kelvin_model::{Axis, AxisScale, Better, Canaries, Metric, Need, Overhead, Tags, Treatment, Unit};
+
+use super::CORE_AND_KERNEL;
+use crate::words::words;
+
+/// Processes that pass a byte round.
+pub const PROCESSES: Axis = Axis::new("processes", "processes in the ring", AxisScale::Logarithmic);
+
+/// Bytes that each process of a ring works on.
+pub const WORKING_SET: Axis = Axis::new("working_set", "working set of each process, bytes", AxisScale::Bytes);
+
+words! {
+    /// How a token reaches a task on another CPU.
+    pub enum TokenMeans: "means", "means of passing the token" {
+        /// As a byte over a pipe.
+        Pipe = "pipe",
+        /// As a word in shared memory, with a futex to sleep and wake by.
+        Futex = "futex",
+    }
+}
+
+/// A duration of work that hands over the CPU on purpose: a preemption is part of it, and no reason to set it apart.
+///
+/// The core's canaries see frequency and sibling; the kernel's sees the entry path, which every hand-over takes twice.
+/// Tried on a busy virtual machine, only the kernel's set apart the batches in which something else ran for long.
+const fn handing_over(id: &'static str, summary: &'static str) -> Metric {
+    Metric::duration(id, summary).canaries(CORE_AND_KERNEL).contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
+}
+
+/// A difference of two times, in each of which the clock pair is contained: a whole pair must not be subtracted again.
+/// What is left of it is minus half a pair a batch, far below a nanosecond an operation.
+const fn difference(id: &'static str, summary: &'static str) -> Metric {
+    handing_over(id, summary).overhead(Overhead::None)
+}
+
+/// A switch between processes over pipes.
+pub static SWITCH_PROCESS_PIPE: Metric = difference(
+    "os.switch.process.pipe",
+    "One switch of a CPU between two processes: half a round trip over two pipes, less the pipe's own write and read",
+)
+.baseline();
+
+/// A round trip between processes over pipes.
+pub static SWITCH_PROCESS_PIPE_ROUND_TRIP: Metric = handing_over(
+    "os.switch.process.pipe.round_trip",
+    "A byte to another process on the same CPU and back over two pipes, nothing subtracted",
+);
+
+/// The calls of a switch between processes over pipes, made by one task.
+pub static SWITCH_PROCESS_PIPE_OWN: Metric = handing_over(
+    "os.switch.process.pipe.own",
+    "Writing a byte to a pipe and reading it again in one task, as subtracted from a switch between processes",
+);
+
+/// A switch between threads over pipes.
+pub static SWITCH_THREAD_PIPE: Metric = difference(
+    "os.switch.thread.pipe",
+    "One switch of a CPU between two threads: half a round trip over two pipes, less the pipe's own write and read",
+)
+.baseline();
+
+/// A round trip between threads over pipes.
+pub static SWITCH_THREAD_PIPE_ROUND_TRIP: Metric = handing_over(
+    "os.switch.thread.pipe.round_trip",
+    "A byte to another thread on the same CPU and back over two pipes, nothing subtracted",
+);
+
+/// The calls of a switch between threads over pipes, made by one task.
+pub static SWITCH_THREAD_PIPE_OWN: Metric = handing_over(
+    "os.switch.thread.pipe.own",
+    "Writing a byte to a pipe and reading it again in one task, as subtracted from a switch between threads",
+);
+
+/// A switch between processes by a futex.
+pub static SWITCH_PROCESS_FUTEX: Metric = difference(
+    "os.switch.process.futex",
+    "One switch of a CPU between two processes: half a round trip by a futex, less the calls themselves",
+);
+
+/// A round trip between processes by a futex.
+pub static SWITCH_PROCESS_FUTEX_ROUND_TRIP: Metric = handing_over(
+    "os.switch.process.futex.round_trip",
+    "A turn to another process on the same CPU and back by a futex, nothing subtracted",
+);
+
+/// The calls of a switch between processes by a futex, made by one task.
+pub static SWITCH_PROCESS_FUTEX_OWN: Metric = handing_over(
+    "os.switch.process.futex.own",
+    "One futex wake with nobody waiting and one futex wait that is refused, in one task, as subtracted from a switch \
+     between processes",
+);
+
+/// A switch between threads by a futex.
+pub static SWITCH_THREAD_FUTEX: Metric = difference(
+    "os.switch.thread.futex",
+    "One switch of a CPU between two threads: half a round trip by a futex, less the calls themselves",
+);
+
+/// A round trip between threads by a futex.
+pub static SWITCH_THREAD_FUTEX_ROUND_TRIP: Metric = handing_over(
+    "os.switch.thread.futex.round_trip",
+    "A turn to another thread on the same CPU and back by a futex, nothing subtracted",
+);
+
+/// The calls of a switch between threads by a futex, made by one task.
+pub static SWITCH_THREAD_FUTEX_OWN: Metric = handing_over(
+    "os.switch.thread.futex.own",
+    "One futex wake with nobody waiting and one futex wait that is refused, in one task, as subtracted from a switch \
+     between threads",
+);
+
+/// A switch between processes by an event counter.
+pub static SWITCH_PROCESS_EVENTFD: Metric = difference(
+    "os.switch.process.eventfd",
+    "One switch of a CPU between two processes: half a round trip by an event counter, less the calls themselves",
+);
+
+/// A round trip between processes by an event counter.
+pub static SWITCH_PROCESS_EVENTFD_ROUND_TRIP: Metric = handing_over(
+    "os.switch.process.eventfd.round_trip",
+    "A token to another process on the same CPU and back by two event counters, nothing subtracted",
+);
+
+/// The calls of a switch between processes by an event counter, made by one task.
+pub static SWITCH_PROCESS_EVENTFD_OWN: Metric = handing_over(
+    "os.switch.process.eventfd.own",
+    "Adding to an event counter and reading it again, in one task, as subtracted from a switch between processes",
+);
+
+/// A switch between threads by an event counter.
+pub static SWITCH_THREAD_EVENTFD: Metric = difference(
+    "os.switch.thread.eventfd",
+    "One switch of a CPU between two threads: half a round trip by an event counter, less the calls themselves",
+);
+
+/// A round trip between threads by an event counter.
+pub static SWITCH_THREAD_EVENTFD_ROUND_TRIP: Metric = handing_over(
+    "os.switch.thread.eventfd.round_trip",
+    "A token to another thread on the same CPU and back by two event counters, nothing subtracted",
+);
+
+/// The calls of a switch between threads by an event counter, made by one task.
+pub static SWITCH_THREAD_EVENTFD_OWN: Metric = handing_over(
+    "os.switch.thread.eventfd.own",
+    "Adding to an event counter and reading it again, in one task, as subtracted from a switch between threads",
+);
+
+/// A switch between processes by a condition variable.
+pub static SWITCH_PROCESS_CONDVAR: Metric = difference(
+    "os.switch.process.condvar",
+    "One switch of a CPU between two processes: half a round trip by a condition variable, less the calls themselves",
+);
+
+/// A round trip between processes by a condition variable.
+pub static SWITCH_PROCESS_CONDVAR_ROUND_TRIP: Metric = handing_over(
+    "os.switch.process.condvar.round_trip",
+    "A turn to another process on the same CPU and back by a mutex and a condition variable, nothing subtracted",
+);
+
+/// The calls of a switch between processes by a condition variable, made by one task.
+pub static SWITCH_PROCESS_CONDVAR_OWN: Metric = handing_over(
+    "os.switch.process.condvar.own",
+    "Lock, unlock, signal nobody, lock and unlock again, in one task, as subtracted from a switch between processes",
+);
+
+/// A switch between threads by a condition variable.
+pub static SWITCH_THREAD_CONDVAR: Metric = difference(
+    "os.switch.thread.condvar",
+    "One switch of a CPU between two threads: half a round trip by a condition variable, less the calls themselves",
+)
+.baseline();
+
+/// A round trip between threads by a condition variable.
+pub static SWITCH_THREAD_CONDVAR_ROUND_TRIP: Metric = handing_over(
+    "os.switch.thread.condvar.round_trip",
+    "A turn to another thread on the same CPU and back by a mutex and a condition variable, nothing subtracted",
+);
+
+/// The calls of a switch between threads by a condition variable, made by one task.
+pub static SWITCH_THREAD_CONDVAR_OWN: Metric = handing_over(
+    "os.switch.thread.condvar.own",
+    "Lock, unlock, signal nobody, lock and unlock again, in one task, as subtracted from a switch between threads",
+);
+
+/// A switch between processes by yielding.
+pub static SWITCH_PROCESS_YIELD: Metric =
+    difference("os.switch.process.yield", "One switch of a CPU between two processes: half a round trip by yielding");
+
+/// A round trip between processes by yielding.
+pub static SWITCH_PROCESS_YIELD_ROUND_TRIP: Metric = handing_over(
+    "os.switch.process.yield.round_trip",
+    "A turn to another process on the same CPU and back by yielding",
+);
+
+/// A switch between threads by yielding.
+pub static SWITCH_THREAD_YIELD: Metric =
+    difference("os.switch.thread.yield", "One switch of a CPU between two threads: half a round trip by yielding");
+
+/// A round trip between threads by yielding.
+pub static SWITCH_THREAD_YIELD_ROUND_TRIP: Metric =
+    handing_over("os.switch.thread.yield.round_trip", "A turn to another thread on the same CPU and back by yielding");
+
+/// Waking a task on another CPU.
+pub static SWITCH_CROSS_CPU: Metric = Metric::duration(
+    "os.switch.cross_cpu",
+    "From passing a token until a process on another CPU has it: half of a single round trip",
+)
+.needs(Need::SecondCpu)
+.over([TokenMeans::AXIS])
+.headline(Treatment::AsFound)
+.overhead(Overhead::None)
+.contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
+.not_in_cycles();
+
+/// A hand-over in a ring of processes. It empties the second-level cache itself, by as much as its sets need: a canary of that
+/// cache would mostly see the ring.
+pub static SWITCH_RING: Metric = difference(
+    "os.switch.ring",
+    "One hand-over in a ring of processes, caches filled again, less the pipe's calls and the work with warm caches",
+)
+.over([PROCESSES, WORKING_SET]);
+
+/// The calls and the work of such a hand-over, made by one task.
+pub static SWITCH_RING_OWN: Metric = handing_over(
+    "os.switch.ring.own",
+    "Writing and reading a byte over a pipe and working on the set once, in one task with warm caches",
+)
+.over([PROCESSES, WORKING_SET]);
+
+/// Context switches of such a hand-over.
+pub static SWITCH_RING_SWITCHES: Metric = handing_over(
+    "os.switch.ring.switches",
+    "Context switches of all processes of the ring for each hand-over, as the kernel counted them",
+)
+.unit(Unit::Ratio, Better::Neither)
+.headline(Treatment::AsFound)
+.overhead(Overhead::None)
+.canaries(Canaries::NONE)
+.over([PROCESSES, WORKING_SET]);
+
+#[cfg(test)]
+mod tests {
+    use kelvin_model::Canary;
+
+    use super::*;
+
+    #[test]
+    fn a_switch_has_no_clock_pair_to_subtract_and_may_be_preempted() {
+        let metric = SWITCH_PROCESS_PIPE;
+        assert_eq!(metric.overhead, Overhead::None);
+        assert!(!Tags::PREEMPTED.any(metric.contaminants));
+        assert!(Tags::STOLEN.any(metric.contaminants));
+        assert!(metric.canaries.contains(Canary::Kernel) && !metric.canaries.contains(Canary::Cache));
+    }
+}
