@@ -1,20 +1,16 @@
 //! The analysis of a run, put together from its parts.
 
-use kelvin_model::{Attempt, Measurement, Metric, PredictionRecord, Reason, Run, StudyResult, Unit};
+use kelvin_model::{Measurement, Metric, PredictionRecord, Run, Unit};
 
 use crate::bounds::{broken_bound, implausible};
-use crate::files;
-use crate::findings;
-use crate::gather::Gathered;
+use crate::gather::{Gathered, not_measured};
 use crate::headlines::{Desk, core_hertz, metrics_of};
-use crate::levels;
-use crate::pages::pages;
 use crate::peers::Peer;
-use crate::placement;
 use crate::predicted::compare;
 use crate::result::{Analysis, MetricResult, Outcome};
-use crate::study;
+use crate::studies::{studies, threads};
 use crate::summary::summarise;
+use crate::{ceilings, findings, levels, placement};
 
 /// Analyses a run: a stored one and a live one alike.
 pub fn analyse(run: &Run) -> Analysis {
@@ -37,11 +33,12 @@ pub fn analyse(run: &Run) -> Analysis {
     let mut analysis = Analysis {
         levels: found,
         peers: Peer::among(&results),
+        ceilings: ceilings::of_results(&results, run.outline.machine.topology.allowed.get().map_or(1, Vec::len) as u64),
         results,
         canaries: desk.references.histories(run),
-        studies: all_studies(run),
-        laws: study::laws(run),
-        best_cells: study::best_cells(run),
+        studies: studies(run),
+        laws: threads::laws(run),
+        best_cells: threads::best_cells(run),
         findings: Vec::new(),
         verdict: Vec::new(),
         undisturbed_share: batches.undisturbed_share(),
@@ -51,32 +48,6 @@ pub fn analyse(run: &Run) -> Analysis {
     analysis.findings = findings::findings(run, &analysis);
     analysis.verdict = findings::verdict(run, &analysis);
     analysis
-}
-
-/// The conclusions that analysis draws from the measurements of a run, study by study; empty without a study.
-pub fn studies(run: &Run) -> Vec<StudyResult> {
-    let studies = [
-        study::tasks(run),
-        pages(run),
-        files::cache_below(run),
-        files::block_sizes(run),
-        files::depths(run),
-        study::threads(run),
-        study::engines(run),
-        study::remote(run),
-        study::tune(run),
-        study::network_calls(run),
-        study::network_streams(run),
-        study::peer(run),
-    ];
-    studies.into_iter().flatten().collect()
-}
-
-/// The studies that a run carries, and those that it has measured but not concluded.
-fn all_studies(run: &Run) -> Vec<StudyResult> {
-    let mut all = run.studies.clone();
-    all.extend(studies(run).into_iter().filter(|new| run.studies.iter().all(|known| known.id != new.id)));
-    all
 }
 
 /// Timed samples guarded by canaries, of the whole run.
@@ -155,31 +126,4 @@ fn in_cycles(metric: &Metric, outcome: &Outcome, hertz: Option<f64>) -> Option<f
         Unit::Cycles => Some(headline),
         _ => None,
     }
-}
-
-/// Why there is no sample: skipped, failed, without this metric, or never reached.
-pub(crate) fn not_measured(measurement: &Measurement) -> Outcome {
-    if let Some(reason) = measurement.skip_reason() {
-        return Outcome::Skipped(reason.clone());
-    }
-    if let Some(reason) = most_frequent(measurement.failures()) {
-        return Outcome::Failed(reason.into());
-    }
-    if measurement.rounds.is_empty() {
-        return Outcome::NotReached;
-    }
-    let measured = measurement.rounds.iter().filter(|round| matches!(round.attempt, Attempt::Measured(_))).count();
-    Outcome::Skipped(Reason::new(format!("its {measured} rounds made no sample of this metric at this case")))
-}
-
-/// The most frequent of some texts, the first of equally frequent ones.
-fn most_frequent<'a>(texts: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let mut counts: Vec<(&str, usize)> = Vec::new();
-    for text in texts {
-        match counts.iter_mut().find(|(known, _)| *known == text) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((text, 1)),
-        }
-    }
-    counts.into_iter().rev().max_by_key(|(_, count)| *count).map(|(text, _)| text)
 }

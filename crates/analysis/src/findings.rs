@@ -1,203 +1,165 @@
-//! What is worth knowing about a run, in sentences that state no more than a test or a figure supports.
+//! What is worth knowing about a run, as data: what was found, and how much it matters.
 
 use std::cmp::Reverse;
 
-use kelvin_model::units::{metric_at, number, percent, plain};
-use kelvin_model::{Fact, Hazard, Machine, Name, Run, RunStatus, Severity};
+use kelvin_model::{Hazard, Name, Need, Run, RunStatus, Severity};
 
-use crate::result::{Analysis, Finding, Importance, MetricResult, Outcome, Verdict, Warning};
-use crate::study::{network, peer};
-use crate::summary::{ALPHA, modes_in_words};
-use crate::{levels, placement};
+use crate::evidence::Evidence;
+use crate::result::{
+    Analysis, CountOf, Finding, Found, Gap, Importance, MetricResult, Outcome, Place, Verdict, Warning,
+};
+use crate::studies::{network, peer};
+use crate::summary::ALPHA;
+use crate::{levels, placement, words};
 
 /// Lines of the verdict, at most.
 const VERDICT_LINES: usize = 10;
 /// Gaps between measured and predicted that get a line of their own in the verdict.
 const GAPS_IN_VERDICT: usize = 3;
 /// Below this share of undisturbed samples a machine is noisy, and below half of it very noisy.
-const QUIET: f64 = 0.7;
+pub(crate) const QUIET: f64 = 0.7;
+
+/// Finds what there is to be said of one kind.
+type Find = fn(&Run, &Analysis) -> Vec<Raw>;
+
+/// What was found, before it is worded: how much it matters, what it is, and the metrics that it is about.
+pub(crate) struct Raw {
+    pub importance: Importance,
+    pub found: Found,
+    pub metrics: Vec<Name>,
+}
+
+/// All kinds, in the order in which those of one importance are told.
+const ALL: [Find; 14] = [
+    clock_changed,
+    partial,
+    serious_hazards,
+    busy,
+    core_shared,
+    quiet,
+    invalid,
+    counted,
+    memory_levels,
+    placement::finding,
+    network_in_short,
+    other_host_in_short,
+    gaps,
+    warnings,
+];
 
 /// All findings of a run, the most important first.
 pub(crate) fn findings(run: &Run, analysis: &Analysis) -> Vec<Finding> {
-    let mut all = Vec::new();
-    all.extend(clock_finding(run));
-    all.extend(partial_finding(run));
-    let serious = run.outline.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious);
-    let (busy, others): (Vec<&Hazard>, Vec<&Hazard>) = serious.partition(|hazard| BUSY.contains(&hazard.id.as_str()));
-    all.extend(others.into_iter().map(|hazard| hazard_finding(hazard, analysis)));
-    all.extend(busy_finding(&busy));
-    all.extend(shared_finding(analysis));
-    all.extend(quiet_finding(analysis));
-    all.extend(invalid_findings(analysis));
-    all.extend(count_findings(analysis));
-    all.extend(levels_finding(analysis));
-    all.extend(placement::finding(analysis));
-    all.extend(network_finding(run, analysis));
-    all.extend(peer_finding(run, analysis));
-    all.extend(gap_findings(run, analysis));
-    all.extend(KINDS.iter().filter_map(|kind| warning_finding(analysis, kind)));
-    all.sort_by_key(|finding: &Finding| Reverse(finding.importance));
-    all
+    let mut all: Vec<Raw> = ALL.iter().flat_map(|find| find(run, analysis)).collect();
+    all.sort_by_key(|raw| Reverse(raw.importance));
+    all.into_iter().map(|raw| words::findings::worded(raw, run, analysis)).collect()
 }
 
 /// The run in at most ten lines: what the machine is, then the findings that matter most.
 pub(crate) fn verdict(run: &Run, analysis: &Analysis) -> Vec<String> {
-    let mut lines = vec![machine_line(&run.outline.machine)];
-    let worth = |finding: &&Finding| finding.importance >= Importance::Notable;
     let mut gaps = 0;
-    for finding in analysis.findings.iter().filter(worth) {
-        let is_gap = finding.because.starts_with(GAP);
-        gaps += usize::from(is_gap);
-        if lines.len() < VERDICT_LINES && (!is_gap || gaps <= GAPS_IN_VERDICT) {
-            lines.push(finding.text.clone());
-        }
-    }
+    let worth = |finding: &&Finding| {
+        let is_gap = matches!(finding.found, Found::Gap(_));
+        let tells = finding.importance >= Importance::Notable;
+        gaps += usize::from(is_gap && tells);
+        tells && (!is_gap || gaps <= GAPS_IN_VERDICT)
+    };
+    let told = analysis.findings.iter().filter(worth).take(VERDICT_LINES - 1).map(|finding| finding.text.clone());
+    let mut lines = vec![words::findings::machine_line(&run.outline.machine)];
+    lines.extend(told);
     if lines.len() == 1 {
         lines.push("Nothing odd was found.".into());
     }
     lines
 }
 
+fn clock_changed(run: &Run, _: &Analysis) -> Vec<Raw> {
+    let clock = &run.outline.clock;
+    let found = || Found::ClockChanged { before: clock.source_before.clone(), after: clock.source_after.clone() };
+    run.clock_changed().then(|| Raw::major(found())).into_iter().collect()
+}
+
+fn partial(run: &Run, _: &Analysis) -> Vec<Raw> {
+    let RunStatus::Partial(reason) = &run.status else { return Vec::new() };
+    vec![Raw::notable(Found::Partial { reason: reason.clone(), seconds: run.seconds })]
+}
+
 /// Hazards that say the same in several ways: other work kept the machine busy.
 const BUSY: [&str; 4] = ["other_work", "load", "pressure_cpu", "pressure_cpu_during"];
 
-/// One finding for all the ways in which a busy machine shows.
-fn busy_finding(hazards: &[&Hazard]) -> Option<Finding> {
-    let first = BUSY.iter().find_map(|id| hazards.iter().find(|hazard| hazard.id == **id))?;
-    let sources: Vec<String> = hazards.iter().map(|hazard| format!("{} ({})", hazard.summary, hazard.source)).collect();
-    Some(Finding {
-        importance: Importance::Major,
-        text: sentence(&format!("Other work kept this machine busy: {}", first.summary)),
-        because: sources.join("; "),
-        metrics: Vec::new(),
-    })
+fn is_busy(hazard: &Hazard) -> bool {
+    BUSY.contains(&hazard.id.as_str())
 }
 
-/// How the reason of a finding about a gap begins.
-const GAP: &str = "measured over predicted";
-
-fn clock_finding(run: &Run) -> Option<Finding> {
-    let clock = &run.outline.clock;
-    let name = |source: &Option<String>| source.clone().unwrap_or_else(|| "unknown".into());
-    run.clock_changed().then(|| Finding {
-        importance: Importance::Major,
-        text: "The kernel's clock source changed during the run: its times cannot be trusted.".into(),
-        because: format!("clock source {} before, {} after", name(&clock.source_before), name(&clock.source_after)),
-        metrics: Vec::new(),
-    })
+fn serious(run: &Run) -> impl Iterator<Item = &Hazard> {
+    run.outline.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious)
 }
 
-fn partial_finding(run: &Run) -> Option<Finding> {
-    let RunStatus::Partial(reason) = &run.status else { return None };
-    Some(Finding {
-        importance: Importance::Notable,
-        text: format!("The run is partial ({reason}): what it had not reached is not here."),
-        because: format!("it ended after {} s", number(run.seconds)),
-        metrics: Vec::new(),
-    })
+fn serious_hazards(run: &Run, analysis: &Analysis) -> Vec<Raw> {
+    let of = |hazard: &Hazard| {
+        let metrics = measured_of(analysis, |result| hazard.touches(&result.metric.id));
+        Raw { metrics, ..Raw::major(Found::Hazard { id: hazard.id }) }
+    };
+    serious(run).filter(|hazard| !is_busy(hazard)).map(of).collect()
 }
 
-fn hazard_finding(hazard: &Hazard, analysis: &Analysis) -> Finding {
-    let mut metrics: Vec<_> = analysis.results.iter().map(|result| result.metric.id).collect();
-    metrics.retain(|id| hazard.touches(id));
-    metrics.dedup();
-    Finding {
-        importance: Importance::Major,
-        text: capitalised(&sentence(&format!("{}: {}", hazard.summary, hazard.effect))),
-        because: hazard.source.clone(),
-        metrics,
-    }
+/// One finding for all the ways in which a busy machine shows, the plainest first.
+fn busy(run: &Run, _: &Analysis) -> Vec<Raw> {
+    let mut hazards: Vec<Name> = serious(run).filter(|hazard| is_busy(hazard)).map(|hazard| hazard.id).collect();
+    hazards.sort_by_key(|id| BUSY.iter().position(|known| *id == **known));
+    if hazards.is_empty() { Vec::new() } else { vec![Raw::major(Found::Busy { hazards })] }
 }
 
 /// The core was never whole, by what earlier runs of the machine saw of it.
-fn shared_finding(analysis: &Analysis) -> Option<Finding> {
-    let (slower, ratio) = (analysis.core_shared?, analysis.block_over_chain?);
-    Some(Finding {
-        importance: Importance::Major,
-        text: "Another thread had part of this core during the whole run, as earlier runs show: measure again later."
-            .into(),
-        because: format!(
-            "the block canary took {} times the chain canary at its best, {} more than in earlier runs",
-            number(ratio),
-            percent(slower - 1.0)
-        ),
-        metrics: Vec::new(),
-    })
+fn core_shared(_: &Run, analysis: &Analysis) -> Vec<Raw> {
+    let found = analysis.core_shared.zip(analysis.block_over_chain);
+    let raw = found.map(|(slower, ratio)| Raw::major(Found::CoreShared { slower, block_over_chain: ratio }));
+    raw.into_iter().collect()
 }
 
-fn quiet_finding(analysis: &Analysis) -> Option<Finding> {
-    let share = analysis.undisturbed_share?;
-    let (importance, what) = match share {
-        share if share < QUIET / 2.0 => (Importance::Major, "The machine was rarely quiet"),
-        share if share < QUIET => (Importance::Notable, "The machine was quiet only part of the time"),
-        _ => (Importance::Detail, "The machine was quiet"),
+fn quiet(_: &Run, analysis: &Analysis) -> Vec<Raw> {
+    let Some(share) = analysis.undisturbed_share else { return Vec::new() };
+    let importance = match share {
+        share if share < QUIET / 2.0 => Importance::Major,
+        share if share < QUIET => Importance::Notable,
+        _ => Importance::Detail,
     };
-    let steady: Vec<String> = analysis
-        .canaries
-        .iter()
-        .map(|history| format!("{} steady {}", history.canary.name(), percent(history.steady_share)))
-        .collect();
-    Some(Finding {
-        importance,
-        text: format!("{what}: {} of the guarded samples were undisturbed.", percent(share)),
-        because: format!("canaries beside each sample: {}", steady.join(", ")),
-        metrics: Vec::new(),
-    })
+    vec![Raw { importance, ..Raw::notable(Found::Quiet { share }) }]
 }
 
-fn invalid_findings(analysis: &Analysis) -> Vec<Finding> {
-    let invalid = analysis.results.iter().filter_map(|result| match &result.outcome {
-        Outcome::Invalid(ceiling) => Some((result, ceiling)),
+fn invalid(_: &Run, analysis: &Analysis) -> Vec<Raw> {
+    let of = |result: &MetricResult| match &result.outcome {
+        Outcome::Invalid(ceiling) => {
+            Some(Raw::major(Found::Invalid { at: Place::of(result), ceiling: ceiling.clone() }).about(result))
+        }
         _ => None,
-    });
-    invalid
-        .map(|(result, ceiling)| {
-            let unit = result.metric.unit;
-            Finding {
-                importance: Importance::Major,
-                text: format!(
-                    "{} came out as {}, which is impossible: {}.",
-                    metric_at(&result.metric, &result.case),
-                    plain(ceiling.value, unit),
-                    ceiling.likely_cause
-                ),
-                because: match &ceiling.derivation {
-                    Some(derivation) => format!("the bound is {}: {derivation}", plain(ceiling.bound, unit)),
-                    None => format!("the bound is {}", plain(ceiling.bound, unit)),
-                },
-                metrics: vec![result.metric.id],
-            }
-        })
-        .collect()
+    };
+    analysis.results.iter().filter_map(of).collect()
 }
 
 /// How many metrics failed, are not known, or were skipped.
-fn count_findings(analysis: &Analysis) -> Vec<Finding> {
-    let of = |kind: fn(&Outcome) -> Option<String>| -> Vec<(&MetricResult, String)> {
-        analysis.results.iter().filter_map(|result| Some((result, kind(&result.outcome)?))).collect()
+fn counted(_: &Run, analysis: &Analysis) -> Vec<Raw> {
+    let kinds = [
+        (Importance::Major, CountOf::Failed),
+        (Importance::Notable, CountOf::NotKnown),
+        (Importance::Detail, CountOf::Skipped),
+    ];
+    kinds.into_iter().filter_map(|(importance, of)| count(analysis, importance, of)).collect()
+}
+
+fn count(analysis: &Analysis, importance: Importance, of: CountOf) -> Option<Raw> {
+    let is_of = |result: &&MetricResult| {
+        matches!(
+            (&result.outcome, of),
+            (Outcome::Failed(_), CountOf::Failed)
+                | (Outcome::NotKnown(_), CountOf::NotKnown)
+                | (Outcome::Skipped(_), CountOf::Skipped)
+        )
     };
-    let failed = of(|outcome| match outcome {
-        Outcome::Failed(reason) => Some(reason.clone()),
-        _ => None,
-    });
-    let unknown = of(|outcome| match outcome {
-        Outcome::NotKnown(summary) => Some(format!("{} undisturbed", percent(summary.kept_share))),
-        _ => None,
-    });
-    let skipped = of(|outcome| match outcome {
-        Outcome::Skipped(reason) => Some(reason.0.clone()),
-        _ => None,
-    });
-    let tried = tried(analysis);
-    [
-        (Importance::Major, failed, "failed", tried),
-        (Importance::Notable, unknown, "could not be known, for want of undisturbed samples", tried),
-        (Importance::Detail, skipped, "were skipped", analysis.results.len()),
-    ]
-    .into_iter()
-    .filter(|(_, results, ..)| !results.is_empty())
-    .map(|(importance, results, what, all)| counted(importance, &results, what, all))
-    .collect()
+    let first = Place::of(analysis.results.iter().find(is_of)?);
+    let count = analysis.results.iter().filter(is_of).count();
+    let all = if of == CountOf::Skipped { analysis.results.len() } else { tried(analysis) };
+    let metrics = measured_of(analysis, |result| is_of(&result));
+    Some(Raw { importance, found: Found::Counted { of, count, all, first }, metrics })
 }
 
 /// Figures that the run went to measure, whatever came of it.
@@ -206,65 +168,46 @@ fn tried(analysis: &Analysis) -> usize {
     analysis.results.iter().filter(|result| !is_left_out(&result.outcome)).count()
 }
 
-fn counted(importance: Importance, results: &[(&MetricResult, String)], what: &str, all: usize) -> Finding {
-    let (first, reason) = &results[0];
-    let mut metrics: Vec<_> = results.iter().map(|(result, _)| result.metric.id).collect();
-    metrics.dedup();
-    Finding {
-        importance,
-        text: format!("{} of {all} figures {what}.", results.len()),
-        because: format!("first: {}: {reason}", metric_at(&first.metric, &first.case)),
-        metrics,
+/// The memory hierarchy, where levels were told apart.
+fn memory_levels(_: &Run, analysis: &Analysis) -> Vec<Raw> {
+    let found = analysis.levels.as_ref().filter(|found| found.levels.len() > 1);
+    let raw = |_| Raw { metrics: vec![kelvin_catalogue::mem::LATENCY.id], ..Raw::notable(Found::MemoryLevels) };
+    found.map(raw).into_iter().collect()
+}
+
+/// The network, of conclusions that a test carries.
+fn network_in_short(run: &Run, analysis: &Analysis) -> Vec<Raw> {
+    let said: Vec<String> = network::essence(&Evidence::of(run)).into_iter().map(|one| one.text).collect();
+    if said.is_empty() {
+        return Vec::new();
     }
+    let is_local = |result: &MetricResult| result.metric.area() == "net" && !is_to_other_host(result);
+    vec![Raw { metrics: measured_of(analysis, is_local), ..Raw::notable(Found::Network { said }) }]
 }
 
-/// The memory hierarchy in one line.
-fn levels_finding(analysis: &Analysis) -> Option<Finding> {
-    let found = analysis.levels.as_ref()?;
-    Some(Finding {
-        importance: Importance::Notable,
-        text: levels::line(found)?,
-        because: found.conclusions.first()?.test.clone(),
-        metrics: vec![levels::METRIC],
-    })
+fn is_to_other_host(result: &MetricResult) -> bool {
+    kelvin_catalogue::find(result.metric.id).is_some_and(|metric| metric.needs == Some(Need::Agent))
 }
 
-/// The network in one paragraph, of conclusions that a test carries.
-fn network_finding(run: &Run, analysis: &Analysis) -> Option<Finding> {
-    Some(Finding {
-        importance: Importance::Notable,
-        text: format!("Network: {}.", network::paragraph(run)?),
-        because: "each of these holds by the interval of a ratio of medians, in the studies net.rtt and net.bandwidth"
-            .into(),
-        metrics: measured_of(analysis, |id| id.starts_with("net.") && !id.starts_with(PEER)),
-    })
+/// The network to another host.
+fn other_host_in_short(run: &Run, analysis: &Analysis) -> Vec<Raw> {
+    let Some(essence) = peer::essence(&Evidence::of(run)) else { return Vec::new() };
+    let said = words::findings::of_other_host(&essence);
+    vec![Raw { metrics: measured_of(analysis, is_to_other_host), ..Raw::notable(Found::OtherHost { said }) }]
 }
 
-/// How the ids of what is measured with another host begin.
-const PEER: &str = "net.peer.";
-
-/// The network to another host in one paragraph.
-fn peer_finding(run: &Run, analysis: &Analysis) -> Option<Finding> {
-    Some(Finding {
-        importance: Importance::Notable,
-        text: format!("Network to the other host: {}.", peer::paragraph(run)?),
-        because: "each of these holds by an interval over rounds, in the study net.peer".into(),
-        metrics: measured_of(analysis, |id| id.starts_with(PEER)),
-    })
-}
-
-/// The metrics of a kind that the run was to measure, each once.
-fn measured_of(analysis: &Analysis, is_wanted: impl Fn(&str) -> bool) -> Vec<Name> {
-    let mut metrics: Vec<Name> = analysis.results.iter().map(|result| result.metric.id).collect();
-    metrics.retain(|id| is_wanted(id));
+/// The metrics of some results, each once.
+fn measured_of(analysis: &Analysis, is_wanted: impl Fn(&MetricResult) -> bool) -> Vec<Name> {
+    let mut metrics: Vec<Name> =
+        analysis.results.iter().filter(|result| is_wanted(result)).map(|result| result.metric.id).collect();
     metrics.dedup();
     metrics
 }
 
 /// Gaps between measured and predicted, the largest first; of the points of a curve only the largest.
-fn gap_findings(run: &Run, analysis: &Analysis) -> Vec<Finding> {
+fn gaps(_: &Run, analysis: &Analysis) -> Vec<Raw> {
     let mut gaps: Vec<(f64, &MetricResult)> =
-        analysis.results.iter().filter_map(|result| Some((gap(result)?, result))).collect();
+        analysis.results.iter().filter_map(|result| Some((beyond(result)?, result))).collect();
     gaps.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut seen = Vec::new();
     gaps.retain(|(_, result)| {
@@ -272,11 +215,11 @@ fn gap_findings(run: &Run, analysis: &Analysis) -> Vec<Finding> {
         seen.push(result.metric.id);
         new
     });
-    gaps.into_iter().filter_map(|(_, result)| gap_finding(run, analysis, result)).collect()
+    gaps.into_iter().filter_map(|(_, result)| gap(analysis, result)).collect()
 }
 
-/// How far a measurement is outside of the unremarkable range, as the logarithm of a factor.
-fn gap(result: &MetricResult) -> Option<f64> {
+/// How far a measurement is outside of the predicted range, as the logarithm of a factor.
+fn beyond(result: &MetricResult) -> Option<f64> {
     let prediction = result.prediction.as_ref()?;
     let headline = result.outcome.summary()?.headline;
     let factor = match result.verdict {
@@ -287,138 +230,65 @@ fn gap(result: &MetricResult) -> Option<f64> {
     (factor > 0.0).then(|| factor.ln())
 }
 
-fn gap_finding(run: &Run, analysis: &Analysis, result: &MetricResult) -> Option<Finding> {
-    let prediction = result.prediction.as_ref()?;
-    let summary = result.outcome.summary()?;
-    let unit = result.metric.unit;
-    let hazards = result.explained_by.iter().filter_map(|id| run.outline.hazards.iter().find(|h| h.id == *id));
-    let causes: Vec<&str> = hazards.take(2).map(|hazard| hazard.summary.as_str()).collect();
-    let because = if let Some(found) = analysis.levels.as_ref().and_then(|found| levels::explanation(found, result)) {
-        found
-    } else if causes.is_empty() {
-        "no hazard of this machine explains it".to_owned()
-    } else {
-        format!("what can explain it: {}", causes.join("; "))
-    };
-    let measured = match summary.states() {
-        [] => plain(summary.headline, unit),
-        states => format!("now this, now that, {} of the {}", modes_in_words(states, unit), summary.modes_of.words()),
-    };
-    Some(Finding {
-        importance: Importance::Notable,
-        text: sentence(&format!(
-            "{}: measured {measured}, {} times the predicted {}; {because}",
-            metric_at(&result.metric, &result.case),
-            number(result.ratio?),
-            plain(prediction.value, unit)
-        )),
-        because: format!(
-            "{GAP}: {}; the interval {} does not touch the range from {} to {} in which it is unremarkable ({})",
-            number(result.ratio?),
-            summary.interval.map_or_else(
-                || plain(summary.headline, unit),
-                |interval| format!("{} to {}", plain(interval.lower, unit), plain(interval.upper, unit))
-            ),
-            plain(prediction.low, unit),
-            plain(prediction.high, unit),
-            prediction.derivation
-        ),
-        metrics: vec![result.metric.id],
-    })
+fn gap(analysis: &Analysis, result: &MetricResult) -> Option<Raw> {
+    let level = analysis.levels.as_ref().and_then(|found| levels::explanation(found, result)).cloned();
+    let gap = Gap { at: Place::of(result), ratio: result.ratio?, level, hazards: result.explained_by.clone() };
+    Some(Raw::notable(Found::Gap(gap)).about(result))
 }
 
 /// A kind of warning that is summed up in one finding.
-struct Kind {
+struct WarningKind {
     importance: Importance,
     is: fn(&Warning) -> bool,
-    what: &'static str,
     /// Chance that a figure carries it by accident; 0 where it is no test.
     alpha: f64,
 }
 
-const KINDS: [Kind; 4] = [
-    Kind {
+const WARNINGS: [WarningKind; 4] = [
+    WarningKind {
         importance: Importance::Notable,
         is: |warning| matches!(warning, Warning::Drift { .. }),
-        what: "drifted over the run",
         alpha: ALPHA,
     },
-    Kind {
-        importance: Importance::Notable,
-        is: |warning| matches!(warning, Warning::Modes { .. }),
-        what: "fell into several clusters",
-        alpha: 0.0,
-    },
-    Kind {
+    WarningKind { importance: Importance::Notable, is: |warning| matches!(warning, Warning::Modes { .. }), alpha: 0.0 },
+    WarningKind {
         importance: Importance::Notable,
         is: |warning| matches!(warning, Warning::HalvesDiffer { .. }),
-        what: "differed between halves of the run",
         alpha: ALPHA,
     },
-    Kind {
-        importance: Importance::Detail,
-        is: |warning| matches!(warning, Warning::Wide { .. }),
-        what: "did not reach the target for its interval",
-        alpha: 0.0,
-    },
+    WarningKind { importance: Importance::Detail, is: |warning| matches!(warning, Warning::Wide { .. }), alpha: 0.0 },
 ];
 
-/// Figures that carry one kind of warning, in one finding; a detail where chance alone explains as many.
-fn warning_finding(analysis: &Analysis, kind: &Kind) -> Option<Finding> {
+fn warnings(_: &Run, analysis: &Analysis) -> Vec<Raw> {
+    WARNINGS.iter().filter_map(|kind| warned(analysis, kind)).collect()
+}
+
+/// Figures that carry one kind of warning; a detail where chance alone explains as many.
+fn warned(analysis: &Analysis, kind: &WarningKind) -> Option<Raw> {
     let all = tried(analysis);
-    let hit: Vec<&MetricResult> =
-        analysis.results.iter().filter(|result| result.warnings.iter().any(kind.is)).collect();
-    let first = hit.first()?;
-    let text = first.warnings.iter().find(|warning| (kind.is)(warning))?.text();
-    let place = metric_at(&first.metric, &first.case);
+    let is_hit = |result: &MetricResult| result.warnings.iter().any(kind.is);
+    let first = analysis.results.iter().find(|result| is_hit(result))?;
+    let warning = first.warnings.iter().find(|warning| (kind.is)(warning))?.clone();
+    let count = analysis.results.iter().filter(|result| is_hit(result)).count();
     let by_chance = kind.alpha * all as f64;
-    let expected = if by_chance < 0.5 {
-        String::new()
-    } else {
-        format!("; chance alone gives up to about {} among {all}", number(by_chance))
-    };
-    let mut metrics: Vec<_> = hit.iter().map(|result| result.metric.id).collect();
-    metrics.dedup();
-    Some(Finding {
-        importance: if hit.len() as f64 <= 2.0 * by_chance { Importance::Detail } else { kind.importance },
-        text: match hit.len() {
-            1 => format!("{place} {}{expected}.", kind.what),
-            n => format!("{n} of {all} figures {}, {place} among them{expected}.", kind.what),
-        },
-        because: format!("{place}: {text}"),
-        metrics,
+    let is_chance = count as f64 <= 2.0 * by_chance;
+    Some(Raw {
+        importance: if is_chance { Importance::Detail } else { kind.importance },
+        found: Found::Warned { count, all, by_chance, first: Place::of(first), warning },
+        metrics: measured_of(analysis, is_hit),
     })
 }
 
-/// What the machine is, in one line.
-fn machine_line(machine: &Machine) -> String {
-    let text = |fact: &Fact<String>, unknown: &str| fact.get().cloned().unwrap_or_else(|| unknown.into());
-    let mut parts = vec![text(&machine.cpu.model_name, "unknown CPU")];
-    if let Some(name) = machine.cpu.microarchitecture.get() {
-        parts[0] = format!("{} ({name})", parts[0]);
+impl Raw {
+    fn major(found: Found) -> Self {
+        Self { importance: Importance::Major, found, metrics: Vec::new() }
     }
-    let count = |fact: &Fact<Vec<u32>>| fact.get().map(Vec::len);
-    match (count(&machine.topology.allowed), count(&machine.topology.online)) {
-        (Some(allowed), Some(online)) => parts.push(format!("{allowed} of {online} CPUs allowed")),
-        (Some(cpus), None) | (None, Some(cpus)) => parts.push(format!("{cpus} CPUs")),
-        (None, None) => {}
-    }
-    if let Some(bytes) = machine.memory.total_bytes.get() {
-        parts.push(format!("{} of memory", plain(*bytes as f64, kelvin_model::Unit::Bytes)));
-    }
-    parts.push(format!("Linux {}", text(&machine.kernel.release, "of unknown release")));
-    parts.extend(machine.platform.hypervisor.get().cloned().flatten().map(|name| format!("under {name}")));
-    parts.extend(machine.platform.container.get().cloned().flatten().map(|name| format!("in {name}")));
-    format!("{}.", parts.join(", "))
-}
 
-/// The text with a full stop, once.
-fn sentence(text: &str) -> String {
-    format!("{}.", text.trim_end_matches('.'))
-}
+    pub(crate) fn notable(found: Found) -> Self {
+        Self { importance: Importance::Notable, ..Self::major(found) }
+    }
 
-/// The text with a capital first letter.
-fn capitalised(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+    fn about(self, result: &MetricResult) -> Self {
+        Self { metrics: vec![result.metric.id], ..self }
+    }
 }

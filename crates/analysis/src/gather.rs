@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use kelvin_model::{
-    Attempt, Batches, Canary, Measurement, Metric, Name, Overhead, OverheadReading, Reading, Readings, Round, Tags,
-    Treatment, Unit,
+    Attempt, Batches, Canary, Measurement, Metric, Name, Overhead, OverheadReading, Reading, Readings, Reason, Round,
+    Tags, Treatment, Unit,
 };
 
 use kelvin_stats::spearman;
 
 use crate::canaries::{Judged, References};
-use crate::result::{CanaryCorrelation, TagCount};
+use crate::result::{CanaryCorrelation, Outcome, TagCount};
 
 /// A round counts for an undisturbed headline with this many undisturbed samples, or a fifth of what it has if that is
 /// less: of operations that take milliseconds a round has but a few.
@@ -244,4 +244,31 @@ fn value(nanoseconds: f64, work: f64, unit: Unit) -> Option<f64> {
         Unit::Nanoseconds | Unit::Cycles | Unit::Bytes | Unit::Ratio | Unit::Count => nanoseconds,
     };
     value.is_finite().then_some(value)
+}
+
+/// Why there is no sample: skipped, failed, without this metric, or never reached.
+pub(crate) fn not_measured(measurement: &Measurement) -> Outcome {
+    if let Some(reason) = measurement.skip_reason() {
+        return Outcome::Skipped(reason.clone());
+    }
+    if let Some(reason) = most_frequent(measurement.failures()) {
+        return Outcome::Failed(reason.into());
+    }
+    if measurement.rounds.is_empty() {
+        return Outcome::NotReached;
+    }
+    let measured = measurement.rounds.iter().filter(|round| matches!(round.attempt, Attempt::Measured(_))).count();
+    Outcome::Skipped(Reason::new(format!("its {measured} rounds made no sample of this metric at this case")))
+}
+
+/// The most frequent of some texts, the first of equally frequent ones.
+fn most_frequent<'a>(texts: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for text in texts {
+        match counts.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((text, 1)),
+        }
+    }
+    counts.into_iter().rev().max_by_key(|(_, count)| *count).map(|(text, _)| text)
 }

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
+use kelvin_catalogue::cpu::{BusyCpus, FREQUENCY};
 use kelvin_model::units::{percent, plain};
 use kelvin_model::{Bound, Case, Interval, IntervalKind, Learned, Measurement, Metric, Name, Run, Treatment};
 use kelvin_stats::{Kind, LEVEL, RunToRun, Samples, TwoStates, headline_interval, median, two_states, within_spread};
 
-use crate::analyse::not_measured;
 use crate::bounds::broken_bound;
 use crate::canaries::References;
-use crate::gather::Gathered;
+use crate::gather::{Gathered, not_measured};
 use crate::result::Outcome;
 
 /// A measured headline.
@@ -43,9 +43,6 @@ pub struct Disturbed {
     /// Why that is all: `never undisturbed`.
     pub why: String,
 }
-
-/// Id of the metric that is the core's frequency.
-const FREQUENCY: &str = "cpu.frequency";
 
 /// The headlines of all metrics of a run at all cases.
 #[derive(Clone, Debug)]
@@ -106,8 +103,8 @@ impl Headlines {
     /// Frequency of the core that probes ran on, in hertz: the metric `cpu.frequency` where it was measured on one CPU,
     /// else what the chain canary shows.
     pub fn core_hertz(&self) -> Option<f64> {
-        let on_one_cpu = |case: &Case| matches!(case.word("load"), None | Some("one"));
-        let measured = self.cases(FREQUENCY).find(|(case, _)| on_one_cpu(case)).map(|(_, measured)| measured.value);
+        let on_one_cpu = |case: &Case| BusyCpus::of(case) != Some(BusyCpus::All);
+        let measured = self.cases(&FREQUENCY.id).find(|(case, _)| on_one_cpu(case)).map(|(_, measured)| measured.value);
         measured.or(self.chain_hertz)
     }
 }
@@ -142,7 +139,7 @@ fn lack(measurement: &Measurement, metric: &Metric, bound: Option<&Bound>, gathe
 
 /// As [`Headlines::core_hertz`], without the headlines of all other metrics.
 pub(crate) fn core_hertz(run: &Run, desk: &Desk<'_>) -> Option<f64> {
-    Headlines::read(run, desk, |metric| metric.id == *FREQUENCY).core_hertz()
+    Headlines::read(run, desk, |metric| metric.id == FREQUENCY.id).core_hertz()
 }
 
 /// The headline of one metric at one case, by the treatment that the metric defines. Reads the whole run; for many

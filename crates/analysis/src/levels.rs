@@ -7,15 +7,14 @@
 //! not buy a level. A step of less than [`LEAST_STEP`] is none: the second-level TLB adds up to half to a cache's
 //! latency, while one level of cache to the next is a factor of two or more.
 
-use kelvin_model::units::{bytes, number, percent, plain};
-use kelvin_model::{Cache, CacheKind, Conclusion, Interval, IntervalKind, Machine, Name, Unit};
+use kelvin_catalogue::mem::{BYTES, LATENCY, PageSize};
+use kelvin_model::{Cache, CacheKind, Claim, Conclusion, Estimate, Interval, IntervalKind, LevelClaim, Machine, Test};
 use kelvin_stats::{MAD_TO_STD, median};
 
 use crate::result::{Capacity, MemoryLevel, MemoryLevels, MetricResult, Translation};
+use crate::studies::Concluded;
 use crate::summary::name_modes as rename;
 
-/// Id of the metric whose curve is read.
-pub(crate) const METRIC: Name = Name::new("mem.latency");
 /// Points below which a curve tells nothing.
 const LEAST_POINTS: usize = 6;
 /// Octaves that a plateau spans at least.
@@ -45,7 +44,7 @@ const FASTEST_MEMORY: f64 = 40.0;
 /// Names of main memory: of the plateau that is it, and of a further one beyond, where the tables that translate addresses
 /// no longer stay in a cache either: on a virtual machine those are two to each address.
 const MEMORY: &str = "DRAM";
-const MEMORY_UNTRANSLATED: &str = "DRAM, translation missed";
+const MEMORY_UNTRANSLATED: &str = "DRAM, TLB misses";
 /// No cache answers more slowly than this, in nanoseconds: those of a whole socket that were published take 40 to 70.
 const SLOWEST_CACHE: f64 = 100.0;
 /// Share by which base pages must be slower than huge ones for translation to count.
@@ -73,7 +72,7 @@ impl CurvePoint {
 
 /// The levels that the results of a run show; `None` where it measured no curve of `mem.latency` or too short a one.
 pub(crate) fn of_results(results: &[MetricResult], machine: &Machine) -> Option<MemoryLevels> {
-    let (base, huge) = (curve(results, "base"), curve(results, "huge"));
+    let [base, huge] = [PageSize::Base, PageSize::Huge].map(|pages| curve(results, pages));
     let reported = machine.topology.caches.get().map_or(&[][..], Vec::as_slice);
     let mut found = levels(&base, reported)?;
     found.translation = translation(&base, &huge);
@@ -81,15 +80,15 @@ pub(crate) fn of_results(results: &[MetricResult], machine: &Machine) -> Option<
     Some(found)
 }
 
-fn curve(results: &[MetricResult], pages: &str) -> Vec<CurvePoint> {
-    let of_metric = results.iter().filter(|result| result.metric.id == METRIC);
+fn curve(results: &[MetricResult], pages: PageSize) -> Vec<CurvePoint> {
+    let of_metric = results.iter().filter(|result| result.metric.id == LATENCY.id);
     of_metric
-        .filter(|result| result.case.word("pages") == Some(pages))
+        .filter(|result| PageSize::of(&result.case) == Some(pages))
         .filter_map(|result| {
             let summary = result.outcome.summary()?;
             let (lower, upper) =
                 summary.interval.map_or((summary.headline, summary.headline), |ends| (ends.lower, ends.upper));
-            Some(CurvePoint { bytes: result.case.integer("bytes")?, latency: summary.headline, lower, upper })
+            Some(CurvePoint { bytes: BYTES.of(&result.case)?, latency: summary.headline, lower, upper })
         })
         .collect()
 }
@@ -119,7 +118,7 @@ pub fn levels(curve: &[CurvePoint], reported: &[Cache]) -> Option<MemoryLevels> 
     }
     name(&mut levels, &caches, points[points.len() - 1].bytes);
     let conclusions = conclusions(&levels, &caches, &points, &shape);
-    Some(MemoryLevels { levels, translation: None, conclusions })
+    Some(MemoryLevels { metric: LATENCY.id, levels, translation: None, conclusions })
 }
 
 /// A plateau as a level without a name.
@@ -301,65 +300,31 @@ fn choices<T: Copy>(items: &[T], count: usize) -> Vec<Vec<T>> {
     with_first.chain(choices(rest, count)).collect()
 }
 
-fn conclusions(levels: &[MemoryLevel], caches: &[(u32, u64)], points: &[CurvePoint], shape: &Shape) -> Vec<Conclusion> {
-    let (first, last) = (points[0].bytes, points[points.len() - 1].bytes);
-    let span = format!("{} to {}", bytes(first), bytes(last));
-    let test = format!(
-        "plateaus and ramps of log latency against log size by optimal partitioning, {} points from {span}; points \
-         lie off the line between their neighbours by {}, a level is a step of {LEAST_STEP} or more",
-        points.len(),
-        percent(shape.noise)
-    );
-    let conclude = |text: String, holds| Conclusion { text, holds, test: test.clone() };
-    match levels {
-        [] => vec![conclude(format!("no level of the memory hierarchy can be told from the curve from {span}"), None)],
-        [only] => vec![conclude(
-            format!("the curve is flat from {span}, at {}: no change of level is in it", nanoseconds(only.latency)),
-            None,
-        )],
+fn conclusions(levels: &[MemoryLevel], caches: &[(u32, u64)], points: &[CurvePoint], shape: &Shape) -> Vec<Concluded> {
+    let span = [points[0].bytes, points[points.len() - 1].bytes];
+    let evidence = Test::Partitioning { points: points.len(), span, noise: shape.noise, step: LEAST_STEP };
+    let claims = match levels {
+        [] => vec![(LevelClaim::NotTold { span }, None)],
+        [only] => vec![(LevelClaim::Flat { latency: only.latency, span }, None)],
         several => {
-            let of_levels = several.iter().map(|level| conclude(sentence(level), level.agrees));
             let unseen = caches.iter().filter(|(number, _)| several.iter().all(|l| l.name != format!("L{number}")));
-            let of_unseen = unseen.map(|&(number, size)| {
-                let text = format!(
-                    "L{number}: the machine reports {}, and the curve shows no plateau of its own for it",
-                    bytes(size)
-                );
-                conclude(text, Some(false))
-            });
-            of_levels.chain(of_unseen).collect()
+            let of_unseen = unseen.map(|&(level, bytes)| (LevelClaim::Unseen { level, bytes }, Some(false)));
+            several.iter().map(|level| (claim(level), level.agrees)).chain(of_unseen).collect()
         }
-    }
+    };
+    let conclude = |(level, holds)| Conclusion { claim: Claim::Level(level), holds, evidence: evidence.clone() }.into();
+    claims.into_iter().map(conclude).collect()
 }
 
-/// One level in one sentence.
-fn sentence(level: &MemoryLevel) -> String {
-    let latency = format!(
-        "{}: {} a load ({} to {})",
-        level.name,
-        nanoseconds(level.latency),
-        nanoseconds(level.interval.lower),
-        nanoseconds(level.interval.upper)
-    );
-    let Some(capacity) = level.capacity else {
-        return format!("{latency}, up to the largest working set, {}", bytes(level.to_bytes));
-    };
-    let ends = format!("{latency}, ending between {} and {}", bytes(capacity.low), bytes(capacity.high));
-    if [MEMORY, MEMORY_UNTRANSLATED].contains(&level.name.as_str()) {
-        return format!("{ends}, from where on translating addresses takes more");
-    }
-    let Some(reported) = level.reported_bytes else {
-        return format!("{ends}; the machine reports no such cache");
-    };
-    let stated = bytes(reported);
-    if reported > capacity.high {
-        format!(
-            "{ends}: less than the {stated} that the machine reports, as where a cache is shared or given in slices"
-        )
-    } else if reported < capacity.low {
-        format!("{ends}: more than the {stated} that the machine reports")
-    } else {
-        format!("{ends}, as the {stated} that the machine reports")
+fn claim(level: &MemoryLevel) -> LevelClaim {
+    let Interval { lower: low, upper: high, .. } = level.interval;
+    LevelClaim::Found {
+        name: level.name.clone(),
+        latency: Estimate { value: level.latency, low, high },
+        ends: level.capacity.map(|capacity| [capacity.low, capacity.high]),
+        to_bytes: level.to_bytes,
+        reported: level.reported_bytes,
+        is_memory: [MEMORY, MEMORY_UNTRANSLATED].contains(&level.name.as_str()),
     }
 }
 
@@ -381,60 +346,24 @@ fn translation(base: &[CurvePoint], huge: &[CurvePoint]) -> Option<Translation> 
     })
 }
 
-fn translation_conclusion(found: &Translation, machine: &Machine) -> Conclusion {
-    let extra = found.base - found.huge;
+fn translation_conclusion(found: &Translation, machine: &Machine) -> Concluded {
     let reach = machine.cpu.tlbs.get().and_then(|tlbs| {
         let data = tlbs.iter().filter(|tlb| tlb.kind != CacheKind::Instruction && tlb.page_bytes <= 64 << 10);
         data.map(|tlb| u64::from(tlb.entries) * tlb.page_bytes).max()
     });
-    let reaches = reach.map_or_else(String::new, |reach| format!("; its TLBs state a reach of {}", bytes(reach)));
-    let text = match found.shows_from {
-        Some(from) => format!(
-            "base pages cost {} a load more than huge ones at {} ({}), and show from {} on{reaches}",
-            nanoseconds(extra),
-            bytes(found.bytes),
-            percent(extra / found.huge),
-            bytes(from)
-        ),
-        None => format!("base pages cost no more than huge ones up to {}{reaches}", bytes(found.bytes)),
-    };
-    Conclusion {
-        text,
+    let latencies = [found.base, found.huge];
+    let level = LevelClaim::Translation { bytes: found.bytes, latencies, shows_from: found.shows_from, reach };
+    let conclusion = Conclusion {
+        claim: Claim::Level(level),
         holds: found.apart.then_some(found.shows_from.is_some()),
-        test: format!(
-            "{} with base pages against {} with huge ones; intervals {}, ratio {}",
-            nanoseconds(found.base),
-            nanoseconds(found.huge),
-            if found.apart { "apart" } else { "overlapping" },
-            number(found.base / found.huge)
-        ),
-    }
-}
-
-/// The whole hierarchy in one line, for the verdict; `None` where no levels were told apart.
-pub(crate) fn line(found: &MemoryLevels) -> Option<String> {
-    if found.levels.len() < 2 {
-        return None;
-    }
-    let each = found.levels.iter().map(|level| {
-        let latency = format!("{} {}", level.name, nanoseconds(level.latency));
-        match level.capacity {
-            Some(ends) => format!("{latency} up to {}-{}", bytes(ends.low), bytes(ends.high)),
-            None => latency,
-        }
-    });
-    let odd = found.levels.iter().filter(|level| level.agrees == Some(false));
-    let odd: Vec<String> = odd.map(|level| level.name.clone()).collect();
-    let differs = match odd.as_slice() {
-        [] => String::new(),
-        names => format!("; {} not of the size that the machine reports", names.join(" and ")),
+        evidence: Test::Intervals { latencies, apart: found.apart },
     };
-    Some(format!("Latency by working set: {}{differs}.", each.collect::<Vec<_>>().join(", ")))
+    conclusion.into()
 }
 
 /// Names the level that each mode of a latency of memory is, and says so in its warning.
 pub(crate) fn name_modes(result: &mut MetricResult, found: &MemoryLevels) {
-    if result.metric.id == METRIC {
+    if result.metric.id == LATENCY.id {
         rename(result, |mode| level_of(mode.center, found));
     }
 }
@@ -446,26 +375,14 @@ fn level_of(latency: f64, found: &MemoryLevels) -> Option<String> {
     (factor(nearest) < LEAST_STEP.ln()).then(|| nearest.name.clone())
 }
 
-/// Why a latency may lie above what the reported caches let expect: a cache of which the curve shows less. `None` for any
-/// other result.
-pub(crate) fn explanation(found: &MemoryLevels, result: &MetricResult) -> Option<String> {
-    let set = result.case.integer("bytes").filter(|_| result.metric.id == METRIC)?;
-    found.levels.iter().find_map(|level| {
-        let (ends, reported) = (level.capacity?, level.reported_bytes?);
-        let explains = ends.high < reported && (ends.low..=reported).contains(&set);
-        explains.then(|| {
-            let (low, high) = (bytes(ends.low), bytes(ends.high));
-            format!(
-                "of the {} of {} that the machine reports this process has {low} to {high}",
-                bytes(reported),
-                level.name
-            )
-        })
+/// The level that may explain a latency above what the reported caches let expect: a cache of which the curve shows less.
+/// `None` for any other result.
+pub(crate) fn explanation<'f>(found: &'f MemoryLevels, result: &MetricResult) -> Option<&'f MemoryLevel> {
+    let set = BYTES.of(&result.case).filter(|_| result.metric.id == LATENCY.id)?;
+    found.levels.iter().find(|level| {
+        let (Some(ends), Some(reported)) = (level.capacity, level.reported_bytes) else { return false };
+        ends.high < reported && (ends.low..=reported).contains(&set)
     })
-}
-
-fn nanoseconds(value: f64) -> String {
-    plain(value, Unit::Nanoseconds)
 }
 
 #[cfg(test)]
@@ -507,8 +424,8 @@ mod tests {
             shared_by: vec![0],
         };
         let found = levels(&curve, &[cache(1, 32 << 10), cache(2, 32 << 20)]).unwrap();
-        let explained: Vec<Option<String>> = results.iter().map(|result| explanation(&found, result)).collect();
-        let because = Some("of the 32 MiB of L2 that the machine reports this process has 4 MiB to 8 MiB".to_owned());
-        assert_eq!(explained, [None, because.clone(), because.clone(), because, None]);
+        let explained: Vec<Option<&str>> =
+            results.iter().map(|result| explanation(&found, result).map(|level| level.name.as_str())).collect();
+        assert_eq!(explained, [None, Some("L2"), Some("L2"), Some("L2"), None]);
     }
 }

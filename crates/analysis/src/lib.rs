@@ -6,38 +6,35 @@
 mod analyse;
 mod bounds;
 mod canaries;
-mod files;
+mod ceilings;
+mod evidence;
 mod findings;
 mod gather;
 mod headlines;
 mod levels;
-mod pages;
 mod peers;
 mod placement;
 mod predicted;
 pub mod reference;
 mod result;
-mod study;
+mod studies;
 mod summary;
 #[doc(hidden)]
 pub mod testing;
 pub mod words;
 
-pub use analyse::{analyse, studies};
+pub use analyse::analyse;
 pub use canaries::BLOCK_OVER_CHAIN;
-pub use files::{block_sizes, cache_below, depths};
+pub use ceilings::LineCeiling;
 pub use gather::samples_as_found;
 pub use headlines::{Disturbed, Headlines, Lacking, Measured, headline};
 pub use kelvin_model::{Interval, IntervalKind};
 pub use levels::{CurvePoint, levels};
-pub use pages::pages;
 pub use peers::{Compared, Peer, PeerOutcome};
 pub use reference::{beside, file_server_lan, references, transfer_2020};
 pub use result::{
-    Analysis, BestCell, CanaryCorrelation, CanaryHistory, Capacity, Ceiling, Coefficient, Distribution, Figure,
-    Finding, FittedLaw, Importance, MemoryLevel, MemoryLevels, MetricResult, Mode, ModesOf, Outcome, Summary, TagCount,
-    Translation, Verdict, Warning,
+    Analysis, BestCell, CanaryCorrelation, CanaryHistory, Capacity, Ceiling, Coefficient, CountOf, Distribution,
+    Figure, Finding, FittedLaw, Found, Gap, Importance, MemoryLevel, MemoryLevels, MetricResult, Mode, ModesOf, Moved,
+    Outcome, Place, Summary, TagCount, Translation, Verdict, Warning,
 };
-pub use study::{
-    FULL, StreamCeiling, engines, network_calls, network_streams, peer, remote, stream_ceiling, tasks, threads, tune,
-};
+pub use studies::{Concluded, FULL, Study, studies};

@@ -4,17 +4,28 @@
 //! complex of cores, behind one way to memory, and another where they stand in two; how long a cache line takes from one to
 //! the other tells which it is. Neither value is wrong, and no canary can hold them apart: they are named.
 
+use kelvin_catalogue::mem::{
+    BANDWIDTH_COPY, BANDWIDTH_FILL, BANDWIDTH_HANDOVER, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD,
+    BANDWIDTH_WRITE, BANDWIDTH_ZERO, BYTES,
+};
 use kelvin_model::units::plain;
-use kelvin_model::{Case, Name};
+use kelvin_model::{Case, Metric, Run};
 use kelvin_stats::median;
 
-use crate::result::{Analysis, Finding, Importance, MetricResult, Mode, ModesOf, Outcome, Summary};
-use crate::summary::{modes_in_words, name_modes as rename};
+use crate::findings::Raw;
+use crate::result::{Analysis, Found, MetricResult, ModesOf, Moved, Outcome, Summary};
+use crate::summary::name_modes as rename;
 
-/// Id of the metric that tells how far apart the CPUs stand.
-const METRIC: Name = Name::new("mem.bandwidth.handover");
-/// What the metrics are called that depend on it.
-const RATES: &str = "mem.bandwidth.";
+/// The metrics that depend on how far apart the CPUs stand.
+static RATES: [&Metric; 7] = [
+    &BANDWIDTH_READ,
+    &BANDWIDTH_WRITE,
+    &BANDWIDTH_COPY,
+    &BANDWIDTH_FILL,
+    &BANDWIDTH_ZERO,
+    &BANDWIDTH_NTWRITE,
+    &BANDWIDTH_TRIAD,
+];
 /// Factor between the times of a line in two states of a rate, at least, for them to be what tells the two apart.
 const APART: f64 = 1.5;
 
@@ -27,7 +38,7 @@ struct Ways {
 
 /// Names the states of the rates of all CPUs by how far apart these stood, where that is what tells the states apart.
 pub(crate) fn name_modes(results: &mut [MetricResult]) {
-    let of_metric = results.iter().filter(|result| result.metric.id == METRIC);
+    let of_metric = results.iter().filter(|result| result.metric.id == BANDWIDTH_HANDOVER.id);
     let ways = of_metric.filter_map(|result| {
         let summary = result.outcome.summary()?;
         let rounds = summary.round_times.iter().copied().zip(summary.round_headlines.iter().copied()).collect();
@@ -40,7 +51,7 @@ pub(crate) fn name_modes(results: &mut [MetricResult]) {
 }
 
 fn is_rate(result: &MetricResult) -> bool {
-    result.metric.id.as_str().starts_with(RATES) && result.metric.id != METRIC
+    RATES.iter().any(|rate| rate.id == result.metric.id)
 }
 
 fn name(result: &mut MetricResult, ways: &Ways) {
@@ -78,45 +89,23 @@ fn in_rounds(summary: &Summary, ways: &Ways, holds: impl Fn(f64) -> bool) -> Opt
     (!times.is_empty()).then(|| median(&times))
 }
 
-/// That the CPUs were moved, within the run or since another one, at the largest working set; `None` where they were not,
-/// as far as is known.
-pub(crate) fn finding(analysis: &Analysis) -> Option<Finding> {
-    let of_metric = analysis.results.iter().filter(|result| result.metric.id == METRIC);
-    let largest = of_metric.max_by_key(|result| result.case.integer("bytes"))?;
-    let summary = largest.outcome.summary()?;
-    let states = summary.states();
-    if states.is_empty() {
-        return None;
+/// That the CPUs were moved, within the run or since another one, at the largest working set; nothing where they were not, as far
+/// as is known.
+pub(crate) fn finding(_: &Run, analysis: &Analysis) -> Vec<Raw> {
+    let of_metric = analysis.results.iter().filter(|result| result.metric.id == BANDWIDTH_HANDOVER.id);
+    let Some(largest) = of_metric.max_by_key(|result| BYTES.of(&result.case)) else { return Vec::new() };
+    if largest.outcome.summary().is_none_or(|summary| summary.states().is_empty()) {
+        return Vec::new();
     }
-    let unit = largest.metric.unit;
-    let of = summary.modes_of.words();
-    let changes = format!(
-        "The CPUs of this machine stand now near to each other and now far apart: a cache line takes {} of the {of} from one \
-         to the other",
-        modes_in_words(states, unit)
-    );
     let rates = analysis.results.iter().filter(|result| is_rate(result) && result.case == largest.case);
-    let factor = |modes: &[Mode]| modes.iter().map(|mode| mode.center).fold(1.0, |ratio, center| center / ratio);
-    let moved = rates.filter_map(|result| {
-        let rate = result.outcome.summary()?;
-        let named = rate.states().iter().any(|mode| mode.level.is_some());
-        named.then(|| (factor(rate.states()).ln().abs(), result, rate))
-    });
-    let text = match moved.max_by(|a, b| a.0.total_cmp(&b.0)) {
-        Some((_, result, rate)) => format!(
-            "{changes}, and with that what all of them move together changes, {} the most: {}.",
-            result.metric.id,
-            modes_in_words(rate.states(), result.metric.unit)
-        ),
-        None => format!(
-            "{changes}; this run shows what all of them move together where they stood, at {}.",
-            plain(summary.headline, unit)
-        ),
-    };
-    Some(Finding {
-        importance: Importance::Notable,
-        text,
-        because: format!("two states of the time of a line between CPUs, told apart over the {of} at {}", largest.case),
-        metrics: vec![METRIC],
-    })
+    let most = rates.filter_map(|result| Some((named_change(result)?, result))).max_by(|a, b| a.0.total_cmp(&b.0));
+    let moved = Moved { case: largest.case.clone(), most: most.map(|(_, result)| result.metric.id) };
+    vec![Raw { metrics: vec![BANDWIDTH_HANDOVER.id], ..Raw::notable(Found::Moved(moved)) }]
+}
+
+/// How far the named states of a rate lie apart, as the logarithm of a factor.
+fn named_change(result: &MetricResult) -> Option<f64> {
+    let states = result.outcome.summary()?.states();
+    let factor = states.iter().map(|mode| mode.center).fold(1.0, |ratio, center| center / ratio);
+    states.iter().any(|mode| mode.level.is_some()).then(|| factor.ln().abs())
 }

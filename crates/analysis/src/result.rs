@@ -1,8 +1,8 @@
 //! What analysis says of a run: the types that every report is drawn from.
 
-use kelvin_model::{
-    Canary, CanaryPoint, Case, Conclusion, Interval, Metric, Name, Prediction, Reason, StudyResult, Treatment,
-};
+use crate::ceilings::LineCeiling;
+use crate::studies::{Concluded, Study};
+use kelvin_model::{Canary, CanaryPoint, Case, Interval, Metric, Name, Prediction, Reason, Treatment};
 use kelvin_stats::Scalability;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub struct Analysis {
     /// The canaries over the course of the run, and their references.
     pub canaries: Vec<CanaryHistory>,
     /// Studies, with conclusions.
-    pub studies: Vec<StudyResult>,
+    pub studies: Vec<Study>,
     /// The levels of the memory hierarchy, where the run measured the curve that shows them.
     #[serde(default)]
     pub levels: Option<MemoryLevels>,
@@ -27,6 +27,9 @@ pub struct Analysis {
     /// The best cases of metrics over two parameters.
     #[serde(default)]
     pub best_cells: Vec<BestCell>,
+    /// What lines of curves could reach at most.
+    #[serde(default)]
+    pub ceilings: Vec<LineCeiling>,
     /// The same work done by kelvin and by other programs, where the run was asked for it.
     #[serde(default)]
     pub peers: Vec<Peer>,
@@ -137,8 +140,8 @@ pub struct BestCell {
     pub best: Case,
     /// The cases that may be as good.
     pub as_good: Vec<Case>,
-    /// The sentence, and the test that carries it.
-    pub conclusion: Conclusion,
+    /// What is concluded.
+    pub conclusion: Concluded,
 }
 
 /// What came of one metric at one case.
@@ -432,12 +435,14 @@ pub struct CanaryHistory {
 /// The levels of the memory hierarchy, found from the latency of loads against the working set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryLevels {
+    /// Id of the metric whose curve they were read from.
+    pub metric: Name,
     /// The levels with base pages, innermost first; a single one where the curve has no step.
     pub levels: Vec<MemoryLevel>,
     /// What base pages cost beyond huge ones, where both were measured.
     pub translation: Option<Translation>,
     /// One sentence for each level, for each reported cache that no level shows, and for translation.
-    pub conclusions: Vec<Conclusion>,
+    pub conclusions: Vec<Concluded>,
 }
 
 /// One level: a plateau of the curve.
@@ -485,7 +490,7 @@ pub struct Translation {
     pub shows_from: Option<u64>,
 }
 
-/// A sentence worth knowing, with the test that carries it.
+/// Something worth knowing, in a sentence, with what carries it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// How much it matters.
@@ -494,8 +499,148 @@ pub struct Finding {
     pub text: String,
     /// The figures or the test that carry it.
     pub because: String,
+    /// What both are made from.
+    pub found: Found,
     /// Ids of the metrics it is about.
     pub metrics: Vec<Name>,
+}
+
+/// What is worth knowing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Found {
+    /// The kernel's clock source changed during the run.
+    ClockChanged {
+        /// What it was.
+        before: Option<String>,
+        /// What it became.
+        after: Option<String>,
+    },
+    /// The run was not finished.
+    Partial {
+        /// Why.
+        reason: String,
+        /// Seconds after which it ended.
+        seconds: f64,
+    },
+    /// A serious hazard.
+    Hazard {
+        /// Its id.
+        id: Name,
+    },
+    /// Other work kept the machine busy.
+    Busy {
+        /// Ids of the hazards that say so, the plainest first.
+        hazards: Vec<Name>,
+    },
+    /// Another thread had part of the core.
+    CoreShared {
+        /// Times as slow as in earlier runs.
+        slower: f64,
+        /// The block canary over the chain canary.
+        block_over_chain: f64,
+    },
+    /// How quiet the machine was.
+    Quiet {
+        /// Share of the guarded samples that were undisturbed.
+        share: f64,
+    },
+    /// A figure that cannot be.
+    Invalid {
+        /// Which.
+        at: Place,
+        /// What it is beyond.
+        ceiling: Ceiling,
+    },
+    /// How many figures came to nothing.
+    Counted {
+        /// In which way.
+        of: CountOf,
+        /// How many.
+        count: usize,
+        /// Of how many.
+        all: usize,
+        /// The first of them.
+        first: Place,
+    },
+    /// The levels of the memory hierarchy.
+    MemoryLevels,
+    /// The host moved the CPUs.
+    Moved(Moved),
+    /// The network between two processes in short.
+    Network {
+        /// The conclusions that matter most.
+        said: Vec<String>,
+    },
+    /// The network to another host in short.
+    OtherHost {
+        /// What was carried, and the conclusions that matter most.
+        said: Vec<String>,
+    },
+    /// A gap between measured and predicted.
+    Gap(Gap),
+    /// Figures that carry one kind of warning.
+    Warned {
+        /// How many.
+        count: usize,
+        /// Of how many.
+        all: usize,
+        /// How many chance alone gives.
+        by_chance: f64,
+        /// The first of them.
+        first: Place,
+        /// Its warning.
+        warning: Warning,
+    },
+}
+
+/// A metric at a case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Place {
+    /// Id of the metric.
+    pub metric: Name,
+    /// The case.
+    pub case: Case,
+}
+
+impl Place {
+    pub(crate) fn of(result: &MetricResult) -> Self {
+        Self { metric: result.metric.id, case: result.case.clone() }
+    }
+}
+
+/// In which way figures came to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CountOf {
+    /// Their rounds failed.
+    Failed,
+    /// Too few of their samples were undisturbed.
+    NotKnown,
+    /// They were skipped.
+    Skipped,
+}
+
+/// CPUs that the host moved, within the run or since another one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Moved {
+    /// Where it shows: the largest working set.
+    pub case: Case,
+    /// Id of the rate that changes most with it.
+    pub most: Option<Name>,
+}
+
+/// A gap between measured and predicted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Gap {
+    /// Where.
+    pub at: Place,
+    /// Measured over predicted.
+    pub ratio: f64,
+    /// The cache of which there is less than the machine reports, where that explains it.
+    pub level: Option<MemoryLevel>,
+    /// Ids of the hazards that can explain it, the likeliest first.
+    pub hazards: Vec<Name>,
 }
 
 /// How much a finding matters; the greater the more.

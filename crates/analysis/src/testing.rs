@@ -111,3 +111,8 @@ pub fn add_scalars(run: &mut Run, metric: &Metric, case: Case, values: &[f64]) {
     let rounds = values.iter().enumerate().map(|(index, &value)| round(index, readings(value))).collect();
     add(run, metric, case, rounds);
 }
+
+/// What one study concludes from a run; `None` where it has nothing to conclude.
+pub fn study(run: &Run, id: &str) -> Option<crate::Study> {
+    crate::studies(run).into_iter().find(|study| study.id == *id)
+}

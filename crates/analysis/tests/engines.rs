@@ -1,8 +1,8 @@
 //! Conclusions on the ways of reading a file.
 
-use kelvin_analysis::engines;
+use kelvin_analysis::Concluded;
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_model::{Axis, AxisScale, Case, Conclusion, Metric, Run, Treatment};
+use kelvin_model::{Axis, AxisScale, Case, Metric, Run, Treatment};
 
 const METRIC: Metric = Metric::duration("file.engines", "The time of a request by a way of reading")
     .headline(Treatment::AsFound)
@@ -25,7 +25,7 @@ fn run(ways: &[(&'static str, f64, f64)], sizes: &[u64]) -> Run {
 
 const SIZES: [u64; 5] = [1, 100, 10_000, 100_000, 1_000_000];
 
-fn conclusion<'a>(all: &'a [Conclusion], words: &str) -> &'a Conclusion {
+fn conclusion<'a>(all: &'a [Concluded], words: &str) -> &'a Concluded {
     let found = all.iter().find(|conclusion| conclusion.text.contains(words));
     found.unwrap_or_else(|| panic!("no conclusion about {words:?} in {all:#?}"))
 }
@@ -34,9 +34,9 @@ fn conclusion<'a>(all: &'a [Conclusion], words: &str) -> &'a Conclusion {
 fn ways_cross_where_their_costs_are_equal() {
     // read and fread meet at 9900 bytes, read and mmap never, fread and mmap between 100 and 10,000.
     let ways = [("read", 100.0, 0.1), ("fread", 1.0, 0.11), ("mmap", 50.0, 0.05), ("pread", 100.0, 0.1)];
-    let study = engines(&run(&ways, &SIZES)).unwrap();
+    let study = testing::study(&run(&ways, &SIZES), "file.engines").unwrap();
     let all = &study.conclusions;
-    assert!(study.design.contains("4 ways") && study.design.contains("1 B to 977 KiB"), "{}", study.design);
+    assert!(study.design.contains("4 engines") && study.design.contains("1 B to 977 KiB"), "{}", study.design);
     let fread = conclusion(all, "fread beats read");
     assert!(
         fread.text.contains("up to requests of about") && fread.text.contains("(between 100 B and 97.7 KiB)"),
@@ -50,14 +50,14 @@ fn ways_cross_where_their_costs_are_equal() {
     assert_eq!(pread.holds, None);
     let other = conclusion(all, "mmap beats fread from");
     assert!(other.text.ends_with("(between 100 B and 9.77 KiB) on"), "{}", other.text);
-    assert_eq!(conclusion(all, "of 4 ways fread is the fastest at requests of 1 B").holds, Some(true));
-    assert_eq!(conclusion(all, "of 4 ways mmap is the fastest at requests of 977 KiB").holds, Some(true));
+    assert_eq!(conclusion(all, "of 4 engines fread is the fastest at requests of 1 B").holds, Some(true));
+    assert_eq!(conclusion(all, "of 4 engines mmap is the fastest at requests of 977 KiB").holds, Some(true));
 }
 
 #[test]
 fn a_way_that_never_wins_and_ways_that_are_alike_are_told() {
     let ways = [("read", 100.0, 0.1), ("readv", 130.0, 0.13), ("pread", 100.0, 0.1)];
-    let study = engines(&run(&ways, &SIZES)).unwrap();
+    let study = testing::study(&run(&ways, &SIZES), "file.engines").unwrap();
     let all = &study.conclusions;
     let readv = conclusion(all, "readv beats read");
     assert!(readv.text.ends_with("read wins at all 5"), "{}", readv.text);
@@ -69,9 +69,9 @@ fn a_way_that_never_wins_and_ways_that_are_alike_are_told() {
 
 #[test]
 fn without_enough_sizes_or_without_read_there_is_no_study() {
-    assert_eq!(engines(&testing::run(&[])), None);
-    assert_eq!(engines(&run(&[("read", 100.0, 0.1), ("mmap", 50.0, 0.1)], &[1])), None);
-    assert_eq!(engines(&run(&[("pread", 100.0, 0.1), ("mmap", 50.0, 0.1)], &SIZES)), None);
+    assert_eq!(testing::study(&testing::run(&[]), "file.engines"), None);
+    assert_eq!(testing::study(&run(&[("read", 100.0, 0.1), ("mmap", 50.0, 0.1)], &[1]), "file.engines"), None);
+    assert_eq!(testing::study(&run(&[("pread", 100.0, 0.1), ("mmap", 50.0, 0.1)], &SIZES), "file.engines"), None);
     let whole = run(&[("read", 100.0, 0.1), ("mmap", 50.0, 0.1)], &SIZES);
     assert!(kelvin_analysis::studies(&whole).iter().any(|study| study.id == *"file.engines"));
 }

@@ -1,8 +1,9 @@
 //! Conclusions from measures of files.
 
+use kelvin_analysis::Concluded;
+use kelvin_analysis::analyse;
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_analysis::{analyse, block_sizes, cache_below, depths};
-use kelvin_model::{Better, Case, Conclusion, Metric, Run, Treatment, Unit};
+use kelvin_model::{Better, Case, Metric, Run, Treatment, Unit};
 
 const READ: Metric = Metric::rate("file.blocksize.read", "A rate of blocks").headline(Treatment::AsFound);
 const DEPTH: Metric =
@@ -22,8 +23,8 @@ fn blocks(rates: &[(u64, f64)], noise: f64) -> Run {
     run
 }
 
-fn conclusions(run: &Run) -> Vec<Conclusion> {
-    block_sizes(run).map_or_else(Vec::new, |study| study.conclusions)
+fn conclusions(run: &Run) -> Vec<Concluded> {
+    testing::study(run, "file.blocksize").map_or_else(Vec::new, |study| study.conclusions)
 }
 
 #[test]
@@ -58,10 +59,10 @@ fn the_best_is_not_tested_against_itself() {
 #[test]
 fn two_points_are_no_curve_and_other_states_no_part_of_it() {
     let mut run = blocks(&[(4096, 3e9), (65_536, 9e9)], 0.01);
-    assert!(block_sizes(&run).is_none());
+    assert!(testing::study(&run, "file.blocksize").is_none());
     let case = Case::new().with("block", 1 << 20).with_word("cache", "direct");
     add_scalars(&mut run, &READ, case, &rounds(1e9, 0.01));
-    assert!(block_sizes(&run).is_none());
+    assert!(testing::study(&run, "file.blocksize").is_none());
 }
 
 #[test]
@@ -70,10 +71,10 @@ fn the_knee_of_a_depth_curve() {
     for (depth, rate) in [(1, 10e3), (4, 38e3), (16, 60e3), (64, 61e3), (256, 59e3)] {
         add_scalars(&mut run, &DEPTH, Case::new().with("depth", depth), &rounds(rate, 0.01));
     }
-    let found = depths(&run).unwrap().conclusions;
+    let found = testing::study(&run, "file.depth").unwrap().conclusions;
     assert!(found[0].text.contains("with a depth of 16 are enough: they reach 98 %"), "{}", found[0].text);
     assert!(found[1].text.contains("with a depth of 4 are not enough: they reach 62 %"), "{}", found[1].text);
-    assert!(depths(&testing::run(&[DEPTH])).is_none());
+    assert!(testing::study(&testing::run(&[DEPTH]), "file.depth").is_none());
 }
 
 #[test]
@@ -84,10 +85,10 @@ fn repeated_passes_that_are_far_faster_show_a_cache() {
     let of = |ratio: f64, noise: f64| {
         let mut run = testing::run(&[REPEAT]);
         add_scalars(&mut run, &REPEAT, Case::new(), &rounds(ratio, noise));
-        cache_below(&run).unwrap().conclusions.remove(0)
+        testing::study(&run, "file.device").unwrap().conclusions.remove(0)
     };
     let (cached, not, open) = (of(6.0, 0.05), of(1.1, 0.05), of(2.1, 0.5));
     assert_eq!((cached.holds, not.holds, open.holds), (Some(true), Some(false), None));
     assert!(cached.text.contains("as fast as the first: they are 6."), "{}", cached.text);
-    assert!(cache_below(&testing::run(&[REPEAT])).is_none());
+    assert!(testing::study(&testing::run(&[REPEAT]), "file.device").is_none());
 }

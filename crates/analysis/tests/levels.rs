@@ -112,7 +112,7 @@ fn memory_whose_translation_is_missed_is_no_cache() {
         })
         .collect();
     let found = levels(&curve, &[unified(1, 48 << 10), unified(2, 1 << 20), unified(3, 32 << 20)]).unwrap();
-    assert_eq!(names(&found), ["L1", "L2", "L3", "DRAM", "DRAM, translation missed"]);
+    assert_eq!(names(&found), ["L1", "L2", "L3", "DRAM", "DRAM, TLB misses"]);
     assert_eq!(found.levels[3].agrees, None);
     assert!(found.conclusions[3].text.contains("translating addresses takes more"), "{}", found.conclusions[3].text);
     // Where no caches are reported a plateau is a level like any other.

@@ -1,8 +1,9 @@
 //! Conclusions on the network between two processes of a machine.
 
+use kelvin_analysis::Concluded;
+use kelvin_analysis::analyse;
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_analysis::{analyse, network_calls, network_streams, stream_ceiling};
-use kelvin_model::{Better, Case, Conclusion, Metric, Run, Treatment, Unit};
+use kelvin_model::{Better, Case, Fact, Metric, Run, Treatment, Unit};
 
 const fn time(id: &'static str) -> Metric {
     Metric::duration(id, "A time of the network").headline(Treatment::AsFound)
@@ -43,7 +44,7 @@ fn by_way(message: u64, way: &'static str) -> Case {
     Case::new().with("message", message).with_word("placement", "two_cpus").with_word("way", way)
 }
 
-fn saying<'c>(conclusions: &'c [Conclusion], words: &str) -> &'c Conclusion {
+fn saying<'c>(conclusions: &'c [Concluded], words: &str) -> &'c Concluded {
     conclusions.iter().find(|one| one.text.contains(words)).unwrap_or_else(|| panic!("no {words:?}: {conclusions:#?}"))
 }
 
@@ -66,12 +67,12 @@ fn calls_are_told_by_what_they_cost_beside_a_round_trip() {
     add(&mut run, &STACK, Case::new().with("message", 64), 3500.0);
     add(&mut run, &CONNECT, placed("same_cpu"), 20_000.0);
     add(&mut run, &CLOSE, placed("same_cpu"), 4000.0);
-    let study = network_calls(&run).unwrap();
+    let study = testing::study(&run, "net.rtt").unwrap();
     let all = &study.conclusions;
     let share = saying(all, "more than half is sending and receiving, not switching: 70 % (");
     assert!(share.holds == Some(true) && share.text.ends_with("7.00 µs against 10.0 µs"), "{share:?}");
     assert!(share.test.contains("Welch's test on logarithms, 5 against 5 rounds"), "{share:?}");
-    let between = saying(all, "over TCP between two CPUs takes longer than on one: 4.00 times (");
+    let between = saying(all, "over TCP is longer between two CPUs than on one: 4.00 times as long (95 %: ");
     assert!(between.holds == Some(true) && between.text.ends_with("40.0 µs against 10.0 µs"), "{between:?}");
     // Half a percent apart with one of noise: nothing follows.
     assert_eq!(saying(all, "is shorter over Unix sockets than over TCP").holds, None);
@@ -84,13 +85,17 @@ fn calls_are_told_by_what_they_cost_beside_a_round_trip() {
 fn bytes_cost_more_than_calls_from_where_they_do() {
     let mut run = network();
     add_streams(&mut run);
-    let study = network_streams(&run).unwrap();
+    let study = testing::study(&run, "net.bandwidth").unwrap();
     // A message of 64 B takes 506.4 ns; one of n bytes twice that where 500 + n / 10 is 1012.8: at 5128.
     let even =
         saying(&study.conclusions, "bytes cost more than calls in a TCP stream from messages of about 5.01 KiB on");
     assert_eq!(even.holds, Some(true));
-    assert!(even.text.contains("(between 4 KiB and 64 KiB): one of 64 KiB takes 13.9 times ("), "{}", even.text);
-    assert!(even.test.contains("at each of 2 larger sizes up to 64 KiB"), "{}", even.test);
+    assert!(
+        even.text.contains("(between 4 KiB and 64 KiB): one of 64 KiB takes 13.9 times as long as one of 64 B (95 %: "),
+        "{}",
+        even.text
+    );
+    assert!(even.test.contains("at each of 2 sizes"), "{}", even.test);
 }
 
 #[test]
@@ -99,7 +104,7 @@ fn calls_that_always_cost_more_are_said_to() {
     for message in [64, 256, 1024] {
         add(&mut run, &RATE, streams(message, 1, "two_cpus"), message as f64 * 1e9 / (500.0 + 0.1 * message as f64));
     }
-    let study = network_streams(&run).unwrap();
+    let study = testing::study(&run, "net.bandwidth").unwrap();
     let [never] = &study.conclusions[..] else { panic!("{study:#?}") };
     assert!(
         never.text.starts_with("bytes cost more than calls in a TCP stream: one of 1 KiB takes 1.19 times"),
@@ -108,7 +113,7 @@ fn calls_that_always_cost_more_are_said_to() {
     assert_eq!(never.holds, Some(false));
     // A size at which it lies in the balance says neither.
     add(&mut run, &RATE, streams(5128, 1, "two_cpus"), 5128.0 * 1e9 / 1012.8);
-    assert_eq!(network_streams(&run).unwrap().conclusions[0].holds, None);
+    assert_eq!(testing::study(&run, "net.bandwidth").unwrap().conclusions[0].holds, None);
 }
 
 #[test]
@@ -120,7 +125,7 @@ fn more_streams_other_ways_and_losses_are_told_with_their_size() {
     add(&mut run, &WAY, by_way(64 * KIB, "sendfile"), 1.2 * usual);
     add(&mut run, &WAY, by_way(64 * KIB, "zerocopy"), 0.8 * usual);
     add(&mut run, &LOST, placed("two_cpus").with("message", 1472), 0.2);
-    let study = network_streams(&run).unwrap();
+    let study = testing::study(&run, "net.bandwidth").unwrap();
     let all = &study.conclusions;
     let small = saying(all, "2 TCP streams in messages of 4 KiB, each between two CPUs, carry more than one: ");
     assert!(small.holds == Some(true) && small.text.contains("9.00 GB/s against 4.50 GB/s"), "{small:?}");
@@ -141,7 +146,7 @@ fn where_the_ends_of_streams_are_is_told_with_what_it_is_worth() {
     for (count, rate) in [(1, 8e9), (2, 16e9)] {
         add(&mut run, &RATE, streams(64 * KIB, count, "same_cpu"), rate);
     }
-    let study = network_streams(&run).unwrap();
+    let study = testing::study(&run, "net.bandwidth").unwrap();
     let all = &study.conclusions;
     let one = saying(all, "a TCP stream in messages of 64 KiB carries more on one CPU than between two: ");
     assert_eq!(one.holds, Some(false), "{one:?}");
@@ -158,7 +163,7 @@ fn where_the_ends_of_streams_are_is_told_with_what_it_is_worth() {
     for message in [64, 64 * KIB] {
         add(&mut alone, &RATE, streams(message, 1, "same_cpu"), message as f64 * 1e9 / (500.0 + 0.1 * message as f64));
     }
-    let study = network_streams(&alone).unwrap();
+    let study = testing::study(&alone, "net.bandwidth").unwrap();
     assert_eq!(saying(&study.conclusions, "bytes cost more than calls in a TCP stream").holds, Some(true));
 }
 
@@ -170,7 +175,7 @@ fn streams_that_are_all_limited_by_a_cpu_are_said_to_be_once() {
         for (message, share) in [64, 4 * KIB, 64 * KIB].into_iter().zip(shares) {
             add(&mut run, &BUSY, streams(message, 1, "two_cpus"), *share);
         }
-        let conclusions = network_streams(&run).unwrap().conclusions;
+        let conclusions = testing::study(&run, "net.bandwidth").unwrap().conclusions;
         let [conclusion] = &conclusions[..] else { panic!("{conclusions:#?}") };
         (conclusion.text.clone(), conclusion.holds)
     };
@@ -197,15 +202,17 @@ fn streams_that_are_all_limited_by_a_cpu_are_said_to_be_once() {
 fn the_ceiling_of_streams_is_what_their_bytes_cost() {
     const SEND: Metric = time("net.stream.tcp");
     const RECEIVE: Metric = time("net.stream.tcp.receive");
-    let mut run = testing::run(&[SEND, RECEIVE]);
+    let mut run = testing::run(&[SEND, RECEIVE, RATE]);
     for message in [64, 4 * KIB, 64 * KIB] {
         // A byte costs 0.1 ns here and 0.06 ns there; calls cost the same at every size.
         add(&mut run, &SEND, Case::new().with("message", message), 300.0 + 0.1 * message as f64);
         add(&mut run, &RECEIVE, Case::new().with("message", message), 500.0 + 0.06 * message as f64);
     }
-    let results = analyse(&run).results;
-    let around = |cpus, streams, placement, truth: f64| {
-        let found = stream_ceiling(&results, cpus, streams, placement).unwrap();
+    let around = |cpus: u32, streams, placement, truth: f64| {
+        let mut run = run.clone();
+        run.outline.machine.topology.allowed = Fact::known((0..cpus).collect(), "a test");
+        add(&mut run, &RATE, placed(placement).with("streams", streams).with("message", 64 * KIB), 5e9);
+        let [found] = &analyse(&run).ceilings[..] else { panic!("one line has one ceiling") };
         assert!(found.low < truth && truth < found.high && found.high < 1.1 * found.low, "{found:?} around {truth}");
     };
     // The dearer end of one stream; both ends of two streams on two CPUs; all on one CPU.
@@ -215,13 +222,15 @@ fn the_ceiling_of_streams_is_what_their_bytes_cost() {
     // Both ends of one on one CPU, of two on a CPU each.
     around(2, 1, "same_cpu", 6.25e9);
     around(2, 2, "same_cpu", 12.5e9);
-    assert_eq!(stream_ceiling(&results[..2], 2, 2, "two_cpus"), None);
+    let mut without_costs = testing::run(&[RATE]);
+    add(&mut without_costs, &RATE, placed("two_cpus").with("streams", 1).with("message", 64 * KIB), 5e9);
+    assert_eq!(analyse(&without_costs).ceilings, []);
 }
 
 #[test]
 fn the_paragraph_says_only_what_holds() {
     let mut run = network();
-    assert!(network_calls(&run).is_none() && network_streams(&run).is_none());
+    assert!(testing::study(&run, "net.rtt").is_none() && testing::study(&run, "net.bandwidth").is_none());
     let network_of =
         |run: &Run| analyse(run).findings.into_iter().find(|finding| finding.text.starts_with("Network: "));
     assert!(network_of(&run).is_none());

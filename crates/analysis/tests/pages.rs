@@ -1,7 +1,7 @@
 //! Conclusions of the page study.
 
+use kelvin_analysis::analyse;
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_analysis::{analyse, pages};
 use kelvin_model::{Better, Case, Metric, Treatment, Unit};
 
 const fn metric(id: &'static str) -> Metric {
@@ -19,7 +19,7 @@ fn a_claim_holds_if_all_rounds_agree_fails_if_none_does_and_is_open_otherwise() 
     add_scalars(&mut run, &PRESENT, kind("untouched"), &[0.0, 0.0, 0.002]);
     add_scalars(&mut run, &ZERO, kind("read"), &[0.0, 0.5, 0.9]);
     add_scalars(&mut run, &EXCLUSIVE, kind("written"), &[1.0, 1.0, 0.25]);
-    let study = pages(&run).unwrap();
+    let study = testing::study(&run, "mem.page").unwrap();
     let holds: Vec<Option<bool>> = study.conclusions.iter().map(|conclusion| conclusion.holds).collect();
     assert_eq!(holds, [Some(true), Some(false), None]);
     assert!(study.conclusions[2].test.contains("2 of 3 rounds agree"), "{}", study.conclusions[2].test);
@@ -28,5 +28,5 @@ fn a_claim_holds_if_all_rounds_agree_fails_if_none_does_and_is_open_otherwise() 
 
 #[test]
 fn without_the_study_there_is_no_conclusion() {
-    assert_eq!(pages(&testing::run(&[PRESENT])), None);
+    assert_eq!(testing::study(&testing::run(&[PRESENT]), "mem.page"), None);
 }

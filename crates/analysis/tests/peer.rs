@@ -1,9 +1,10 @@
 //! Conclusions on the network to another host.
 
+use kelvin_analysis::Concluded;
+use kelvin_analysis::analyse;
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_analysis::{analyse, peer};
 use kelvin_model::{
-    Basis, Better, Bound, BoundRecord, Case, Conclusion, Metric, Prediction, PredictionRecord, Run, Treatment, Unit,
+    Basis, Better, Bound, BoundRecord, Case, Metric, Prediction, PredictionRecord, Run, Treatment, Unit,
 };
 
 const fn time(id: &'static str) -> Metric {
@@ -65,11 +66,11 @@ fn predict(run: &mut Run, case: Case, value: f64) {
     run.predictions.push(record);
 }
 
-fn conclusions(run: &Run) -> Vec<Conclusion> {
-    peer(run).map_or_else(Vec::new, |study| study.conclusions)
+fn conclusions(run: &Run) -> Vec<Concluded> {
+    testing::study(run, "net.peer").map_or_else(Vec::new, |study| study.conclusions)
 }
 
-fn saying<'c>(conclusions: &'c [Conclusion], words: &str) -> &'c Conclusion {
+fn saying<'c>(conclusions: &'c [Concluded], words: &str) -> &'c Concluded {
     conclusions.iter().find(|one| one.text.contains(words)).unwrap_or_else(|| panic!("no {words:?}: {conclusions:#?}"))
 }
 
@@ -129,7 +130,7 @@ fn the_fastest_number_of_streams_of_each_direction_counts() {
     let all = conclusions(&run);
     saying(&all, "4 TCP streams to the agent are CPU-limited by both hosts: ");
     saying(&all, "1 TCP stream from the agent is CPU-limited by the agent's host: ");
-    let more = saying(&all, "4 TCP streams to the agent carry more than one: 2.00 times (");
+    let more = saying(&all, "4 TCP streams to the agent carry more than one: 2.00 times as much (95 %: ");
     assert!(more.holds == Some(true) && more.text.ends_with("2.00 GB/s against 1.00 GB/s"), "{more:?}");
     assert_eq!(saying(&all, "4 TCP streams from the agent carry more than one").holds, Some(false));
     assert_eq!(all.len(), 4, "{all:#?}");
@@ -154,7 +155,7 @@ fn a_program_losses_and_waiting_are_told_with_their_size() {
     let program =
         saying(&all, "to a program there over TCP takes longer than an echo request that its kernel answers: 1.30 ");
     assert!(program.holds == Some(true) && program.text.ends_with("130 µs against 100 µs"), "{program:?}");
-    let waiting = saying(&all, "more than 2 times as long, in buffers: 231 times (");
+    let waiting = saying(&all, "more than 2 times as long, in buffers: 231 times as long (95 %: ");
     assert!(waiting.holds == Some(true) && waiting.text.ends_with("30.0 ms against 130 µs"), "{waiting:?}");
     let lost =
         saying(&all, "more than 1.0 % of datagrams of 1472 B to the agent are lost if the sender does not wait: 30 %");
@@ -171,10 +172,10 @@ fn a_program_losses_and_waiting_are_told_with_their_size() {
 #[test]
 fn the_paragraph_is_in_the_verdict_once_and_apart_from_that_of_this_machine() {
     let mut run = network();
-    assert!(peer(&run).is_none() && paragraph(&run).is_none());
+    assert!(testing::study(&run, "net.peer").is_none() && paragraph(&run).is_none());
     add(&mut run, &RATE, streams(1), 1e9);
     // A rate alone has nothing beside it to conclude from, and is said.
-    assert!(peer(&run).is_none());
+    assert!(testing::study(&run, "net.peer").is_none());
     assert_eq!(
         paragraph(&run).unwrap(),
         "Network to the other host: 1 TCP stream to the agent carries 1.00 GB/s (988 MB/s to 1.01 GB/s)."
@@ -192,5 +193,5 @@ fn the_paragraph_is_in_the_verdict_once_and_apart_from_that_of_this_machine() {
     // What cannot be carries nothing.
     let bound = Bound { most: 1e8, inputs: Vec::new(), derivation: "a line".into(), likely_cause: "a route".into() };
     run.outline.bounds.push(BoundRecord { metric: RATE.id, case: streams(1), bound });
-    assert!(peer(&run).is_none() && paragraph(&run).is_none());
+    assert!(testing::study(&run, "net.peer").is_none() && paragraph(&run).is_none());
 }

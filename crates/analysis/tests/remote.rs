@@ -1,33 +1,32 @@
 //! Conclusions on a remote directory.
 
-use kelvin_analysis::remote;
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_model::{Better, Case, Metric, Run, Treatment, Unit};
+use kelvin_catalogue::file::{AccessOrder, CacheState, REMOTE_SHARE as SHARE};
+use kelvin_model::{Case, Run};
 
-const SHARE: Metric = Metric::duration("file.remote.share", "Share of a block's time that is the way")
-    .unit(Unit::Ratio, Better::Neither)
-    .headline(Treatment::AsFound);
-
-fn run(cases: &[(&'static str, &'static str, [f64; 5])]) -> Run {
+fn run(cases: &[(CacheState, AccessOrder, [f64; 5])]) -> Run {
     let mut run = testing::run(&[SHARE]);
     for &(cache, order, shares) in cases {
-        add_scalars(&mut run, &SHARE, Case::new().with_word("cache", cache).with_word("order", order), &shares);
+        add_scalars(&mut run, &SHARE, Case::new().at(cache).at(order), &shares);
     }
     run
 }
 
 #[test]
 fn the_way_is_told_where_it_is_certain_and_left_open_where_it_is_not() {
-    let study = remote(&run(&[
-        ("direct", "random", [0.90, 0.91, 0.89, 0.92, 0.90]),
-        ("uncached", "sequential", [-0.2, 0.3, 0.1, -0.3, 0.2]),
-        ("uncached", "random", [-0.50, -0.52, -0.51, -0.49, -0.50]),
-    ]))
+    let study = testing::study(
+        &run(&[
+            (CacheState::Direct, AccessOrder::Random, [0.90, 0.91, 0.89, 0.92, 0.90]),
+            (CacheState::Uncached, AccessOrder::Sequential, [-0.2, 0.3, 0.1, -0.3, 0.2]),
+            (CacheState::Uncached, AccessOrder::Random, [-0.50, -0.52, -0.51, -0.49, -0.50]),
+        ]),
+        "file.remote",
+    )
     .unwrap();
     let [certain, open, faster] = &study.conclusions[..] else { panic!("{study:#?}") };
     assert!(certain.text.starts_with("direct, in random order, a remote block takes longer"), "{}", certain.text);
     assert!(certain.text.contains("the way is 90 % ("), "{}", certain.text);
     assert_eq!((certain.holds, open.holds, faster.holds), (Some(true), None, Some(false)));
     assert!(open.text.ends_with("which may be none") && faster.text.contains("takes less"), "{study:#?}");
-    assert_eq!(remote(&testing::run(&[SHARE])), None);
+    assert_eq!(testing::study(&testing::run(&[SHARE]), "file.remote"), None);
 }

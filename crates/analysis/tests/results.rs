@@ -362,7 +362,7 @@ fn the_verdict_begins_with_the_machine_and_has_ten_lines_at_most() {
     machine.platform.hypervisor = Fact::known(Some("KVM".into()), "cpuid");
     let analysis = analyse(&run);
     assert_eq!(analysis.verdict.len(), 10);
-    let machine = "AMD EPYC 9R45 (Zen 5), 2 of 4 CPUs allowed, 24.0 GiB of memory, Linux 6.18.0, under KVM.";
+    let machine = "AMD EPYC 9R45 (Zen 5), 2 of 4 CPUs allowed, 24 GiB of memory, Linux 6.18.0, under KVM.";
     assert_eq!(analysis.verdict[0], machine);
     assert_eq!(analyse(&scalars(&[1.0, 1.0, 1.0, 1.0])).verdict[1..], ["Nothing odd was found.".to_owned()]);
 }

@@ -1,8 +1,9 @@
 //! Conclusions of the tasks study.
 
+use kelvin_analysis::Concluded;
+use kelvin_analysis::analyse;
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_analysis::{analyse, tasks};
-use kelvin_model::{Case, Conclusion, Fact, Metric, Run, Treatment};
+use kelvin_model::{Case, Fact, Metric, Run, Treatment};
 
 const fn metric(id: &'static str) -> Metric {
     Metric::duration(id, "A time of the tasks study").headline(Treatment::AsFound)
@@ -25,7 +26,7 @@ fn run(elapsed: &[(&'static str, u64, f64)], invisible_share: f64) -> Run {
     run
 }
 
-fn conclusion<'a>(all: &'a [Conclusion], words: &str) -> &'a Conclusion {
+fn conclusion<'a>(all: &'a [Concluded], words: &str) -> &'a Concluded {
     let found = all.iter().find(|conclusion| conclusion.text.contains(words));
     found.unwrap_or_else(|| panic!("no conclusion about {words:?} in {all:#?}"))
 }
@@ -40,7 +41,7 @@ fn speed_up_efficiency_and_the_part_that_time_cannot_see() {
         ("processes", 4, 2.5),
         ("processes", 8, 3.0),
     ];
-    let study = tasks(&run(&elapsed, 0.05)).unwrap();
+    let study = testing::study(&run(&elapsed, 0.05), "os.tasks").unwrap();
     assert_eq!(study.id, *"os.tasks");
     let all = &study.conclusions;
     let faster = conclusion(all, "4 threads finish the work 3.81 times as fast as one");
@@ -61,15 +62,15 @@ fn speed_up_efficiency_and_the_part_that_time_cannot_see() {
 #[test]
 fn equal_threads_and_processes_are_left_open() {
     let elapsed = [("threads", 1, 8.0), ("threads", 4, 2.0), ("processes", 4, 2.0)];
-    let study = tasks(&run(&elapsed, 0.0)).unwrap();
+    let study = testing::study(&run(&elapsed, 0.0), "os.tasks").unwrap();
     assert_eq!(conclusion(&study.conclusions, "threads and processes differ").holds, None);
     assert_eq!(conclusion(&study.conclusions, "4 threads, more than 1.0 %").holds, Some(false));
 }
 
 #[test]
 fn without_the_study_there_is_none() {
-    assert_eq!(tasks(&testing::run(&[])), None);
-    assert_eq!(tasks(&run(&[("threads", 2, 4.0)], 0.0)), None);
+    assert_eq!(testing::study(&testing::run(&[]), "os.tasks"), None);
+    assert_eq!(testing::study(&run(&[("threads", 2, 4.0)], 0.0), "os.tasks"), None);
     let whole = run(&[("threads", 1, 8.0), ("threads", 4, 2.0)], 0.0);
     let analysis = analyse(&whole);
     assert_eq!(analysis.studies, kelvin_analysis::studies(&whole));

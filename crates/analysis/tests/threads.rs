@@ -1,8 +1,9 @@
 //! Conclusions on threads: how many help, by which law, and which cell of the grid is best.
 
+use kelvin_analysis::Concluded;
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_analysis::{Analysis, analyse, threads};
-use kelvin_model::{Case, Conclusion, Metric, Run, Treatment};
+use kelvin_analysis::{Analysis, analyse};
+use kelvin_model::{Case, Metric, Run, Treatment};
 use kelvin_stats::{Random, Scalability};
 
 const METRIC: Metric = Metric::rate("file.threads", "Bytes read by all threads").headline(Treatment::AsFound);
@@ -28,12 +29,12 @@ fn law(lambda: f64, sigma: f64, kappa: f64) -> impl Fn(f64, u64) -> f64 {
     move |n, _| law.at(n)
 }
 
-fn conclusions(run: &Run) -> Vec<Conclusion> {
-    threads(run).map_or_else(Vec::new, |study| study.conclusions)
+fn conclusions(run: &Run) -> Vec<Concluded> {
+    testing::study(run, "file.threads").map_or_else(Vec::new, |study| study.conclusions)
 }
 
 /// The conclusion whose text has these words.
-fn saying<'c>(conclusions: &'c [Conclusion], words: &str) -> &'c Conclusion {
+fn saying<'c>(conclusions: &'c [Concluded], words: &str) -> &'c Concluded {
     conclusions.iter().find(|one| one.text.contains(words)).unwrap_or_else(|| panic!("no {words:?}: {conclusions:#?}"))
 }
 
@@ -83,7 +84,7 @@ fn what_no_law_describes_and_what_determines_none_is_said() {
     assert!(analyse(&few).laws.is_empty());
     let once = run_of(&[1, 2, 4, 8], &[4 * KIB], 1, law(1e9, 0.1, 0.0));
     saying(&conclusions(&once), "4 numbers of threads in 1 round each");
-    assert!(threads(&testing::run(&[METRIC])).is_none());
+    assert!(testing::study(&testing::run(&[METRIC]), "file.threads").is_none());
 }
 
 #[test]

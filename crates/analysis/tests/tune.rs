@@ -1,8 +1,8 @@
 //! Conclusions on the search for the best setting.
 
+use kelvin_analysis::Concluded;
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_analysis::tune;
-use kelvin_model::{Better, Case, Conclusion, Metric, Run, Treatment, Unit};
+use kelvin_model::{Better, Case, Metric, Run, Treatment, Unit};
 
 const fn metric(id: &'static str, unit: Unit) -> Metric {
     Metric::duration(id, "What a search found").unit(unit, Better::Neither).headline(Treatment::AsFound)
@@ -33,7 +33,7 @@ fn run(ways: &[Way]) -> Run {
 
 const KIB: f64 = 1024.0;
 
-fn conclusion<'a>(all: &'a [Conclusion], words: &str) -> &'a Conclusion {
+fn conclusion<'a>(all: &'a [Concluded], words: &str) -> &'a Concluded {
     let found = all.iter().find(|conclusion| conclusion.text.contains(words));
     found.unwrap_or_else(|| panic!("no conclusion about {words:?} in {all:#?}"))
 }
@@ -41,21 +41,28 @@ fn conclusion<'a>(all: &'a [Conclusion], words: &str) -> &'a Conclusion {
 #[test]
 fn the_best_setting_of_each_state_is_told_with_what_it_gains() {
     let blocks = [256.0 * KIB, 256.0 * KIB, 64.0 * KIB, 256.0 * KIB, 1024.0 * KIB];
-    let study = tune(&run(&[
-        ("cached", "pread", 20e9, 1.8, blocks),
-        ("cached", "io_uring", 15e9, 1.3, [64.0 * KIB; 5]),
-        ("direct", "pread", 2e9, 1.0, [64.0 * KIB; 5]),
-        ("direct", "io_uring", 2.005e9, 1.0, [64.0 * KIB; 5]),
-    ]))
+    let study = testing::study(
+        &run(&[
+            ("cached", "pread", 20e9, 1.8, blocks),
+            ("cached", "io_uring", 15e9, 1.3, [64.0 * KIB; 5]),
+            ("direct", "pread", 2e9, 1.0, [64.0 * KIB; 5]),
+            ("direct", "io_uring", 2.005e9, 1.0, [64.0 * KIB; 5]),
+        ]),
+        "file.tune",
+    )
     .unwrap();
     let all = &study.conclusions;
     assert_eq!(all.len(), 4);
     let cached = conclusion(all, "cached: pread (");
-    assert!(cached.text.contains("blocks of 256 KiB, threads: 2, requests under way in each: 16"), "{}", cached.text);
-    assert!(cached.text.contains("1.80 times as fast (1.7") && cached.text.ends_with("20.0 GB/s"), "{}", cached.text);
+    assert!(cached.text.contains("blocks of 256 KiB, threads: 2, queue depth of each: 16"), "{}", cached.text);
+    assert!(
+        cached.text.contains("1.80 times as fast (95 %: 1.7") && cached.text.ends_with("20.0 GB/s"),
+        "{}",
+        cached.text
+    );
     assert!(cached.test.contains("3 of 5, 5 of 5, 5 of 5"), "{}", cached.test);
     assert_eq!(cached.holds, Some(true));
-    assert_eq!(conclusion(all, "cached: pread is the fastest of 2 ways").holds, Some(true));
+    assert_eq!(conclusion(all, "cached: pread is the fastest of 2 engines").holds, Some(true));
     assert_eq!(conclusion(all, "direct: io_uring (").holds, None);
     let alike = conclusion(all, "direct: io_uring is the fastest");
     assert!(alike.text.ends_with("as fast may be pread") && alike.holds.is_none(), "{alike:?}");
@@ -63,6 +70,6 @@ fn the_best_setting_of_each_state_is_told_with_what_it_gains() {
 
 #[test]
 fn without_a_search_there_is_no_study() {
-    assert_eq!(tune(&testing::run(&[])), None);
-    assert_eq!(tune(&run(&[])), None);
+    assert_eq!(testing::study(&testing::run(&[]), "file.tune"), None);
+    assert_eq!(testing::study(&run(&[]), "file.tune"), None);
 }

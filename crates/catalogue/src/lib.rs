@@ -18,13 +18,18 @@ pub mod net;
 pub mod os;
 pub mod truth;
 
-use kelvin_model::Metric;
+use kelvin_model::{Metric, Name};
 
 pub use shared::Placement;
 
 /// All metrics, area by area.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
     [cpu::ALL, os::ALL, mem::ALL, file::ALL, net::ALL, truth::ALL].into_iter().flatten().copied()
+}
+
+/// The metric of an id, as this version defines it.
+pub fn find(id: Name) -> Option<&'static Metric> {
+    all().find(|metric| metric.id == id)
 }
 
 #[cfg(test)]

@@ -191,14 +191,13 @@ fn bounds(plan: &[Planned], hardware: Hardware<'_>) -> Vec<BoundRecord> {
     plan.iter().flat_map(|planned| planned.metrics.iter().filter_map(move |&metric| of(planned, metric))).collect()
 }
 
-/// What can be said only when all rounds are made: the measured frequency, predictions, studies.
+/// What can be said only when all rounds are made: the measured frequency, and predictions.
 fn conclude(run: &mut Run) {
     let headlines = Headlines::of(run);
     if let Some(frequency) = headlines.core_hertz() {
         run.outline.machine.cpu.measured_hz = Fact::known(frequency, "measured: a chain of dependent multiplies");
     }
     predict(run, &headlines);
-    run.studies = kelvin_analysis::studies(run);
 }
 
 /// Makes what hardware bounds in a run, and then its predictions, anew with the formulas of this program.

@@ -8,6 +8,7 @@
 
 mod bound;
 mod case;
+mod conclusion;
 mod event;
 mod hazard;
 mod interval;
@@ -25,6 +26,10 @@ mod way;
 
 pub use bound::{Bound, BoundRecord};
 pub use case::{Case, Point, Value};
+pub use conclusion::{
+    BestQuestion, ChangeOfSides, Claim, Conclusion, Estimate, Furthest, LawClaim, LevelClaim, RatioQuestion, Setting,
+    ShareQuestion, Side, Test,
+};
 pub use event::Event;
 pub use hazard::{Hazard, Severity};
 pub use interval::{Interval, IntervalKind};
@@ -44,5 +49,5 @@ pub use run::{
     Attempt, CanaryPoint, ClockInfo, ClockKind, FORMAT, Learned, Measurement, Outline, Planned, Reason, Round, Run,
     RunSettings, RunStatus,
 };
-pub use study::{Conclusion, StudyResult};
+pub use study::{WordedConclusion, WordedStudy};
 pub use way::Way;

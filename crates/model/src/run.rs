@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Bound, BoundRecord, Canary, Case, Event, Fact, Hazard, Machine, Metric, Name, PredictionRecord, Reading,
-    StudyResult, Way,
+    Bound, BoundRecord, Canary, Case, Event, Fact, Hazard, Machine, Metric, Name, PredictionRecord, Reading, Way,
+    WordedStudy,
 };
 
 /// Version of the stored format. A format is never edited, only followed by the next one.
@@ -154,7 +154,7 @@ pub struct Run {
     /// Predictions made when it was measured.
     pub predictions: Vec<PredictionRecord>,
     /// Studies and their conclusions.
-    pub studies: Vec<StudyResult>,
+    pub studies: Vec<WordedStudy>,
     /// How it ended; a run without an end was killed and counts as partial.
     pub status: RunStatus,
     /// Seconds from start to end.

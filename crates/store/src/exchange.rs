@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, Read, Write};
 
-use kelvin_model::{FORMAT, Measurement, Outline, PredictionRecord, Run, RunStatus, StudyResult};
+use kelvin_model::{FORMAT, Measurement, Outline, PredictionRecord, Run, RunStatus, WordedStudy};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
@@ -74,7 +74,7 @@ fn format(json: &[u8]) -> Result<(), ImportError> {
 struct Rest {
     measurements: Vec<Measurement>,
     predictions: Vec<PredictionRecord>,
-    studies: Vec<StudyResult>,
+    studies: Vec<WordedStudy>,
     status: RunStatus,
     seconds: f64,
     notes: Vec<String>,

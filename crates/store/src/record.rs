@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use kelvin_model::{
     Attempt, Case, Event, Fact, Measurement, Name, Outline, PredictionRecord, Reason, Round, Run, RunStatus,
-    StudyResult,
+    WordedStudy,
 };
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params};
 use serde::{Deserialize, Serialize};
@@ -42,7 +42,7 @@ pub enum Inserted {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Conclusion {
     pub(crate) predictions: Vec<PredictionRecord>,
-    pub(crate) studies: Vec<StudyResult>,
+    pub(crate) studies: Vec<WordedStudy>,
     pub(crate) notes: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ impl Store {
         &self,
         run_id: &str,
         predictions: &[PredictionRecord],
-        studies: &[StudyResult],
+        studies: &[WordedStudy],
         notes: &[String],
     ) -> Result<(), AppendError> {
         let outline = self.outline(run_id)?;

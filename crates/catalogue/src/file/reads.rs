@@ -61,7 +61,9 @@ pub static SEQRAND_P99: Metric =
         CacheState::AXIS,
     ]);
 
-/// The probe of reading with many requests in flight.
+/// The study of blocks.
+pub const BLOCKSIZE: Name = Name::new("file.blocksize");
+/// The study of reading with many requests in flight.
 pub const DEPTH: Name = Name::new("file.depth");
 
 /// Rate of reads by the queue depth.

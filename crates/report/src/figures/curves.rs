@@ -1,9 +1,9 @@
 //! The figure of one curve, and what every figure made of curves shares: series, their predictions, their words.
 
 use kelvin_analysis::{
-    Coefficient, FittedLaw, MemoryLevel, MemoryLevels, MetricResult, Outcome, StreamCeiling, stream_ceiling,
+    Coefficient, Concluded, FittedLaw, LineCeiling, MemoryLevel, MemoryLevels, MetricResult, Outcome,
 };
-use kelvin_model::{AxisScale, Case, Conclusion, Name, Reference, Unit, Value};
+use kelvin_model::{AxisScale, Case, Name, Reference, Unit, Value};
 
 use super::{AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Role, Series, spans_wide};
 use crate::sections::{Curve, CurveSeries};
@@ -97,11 +97,9 @@ fn laws_in_words(report: &Report<'_>, curve: &Curve<'_>) -> Vec<String> {
 }
 
 /// The curve that the levels of memory are read from.
-const LEVELS_CURVE: Name = Name::new("mem.latency");
-
 /// What analysis made of the levels of memory, for the curve that it read them from.
 fn levels<'a>(report: &Report<'a>, curve: &Curve<'_>) -> Option<&'a MemoryLevels> {
-    report.analysis.levels.as_ref().filter(|_| curve.metric.id == LEVELS_CURVE)
+    report.analysis.levels.as_ref().filter(|found| curve.metric.id == found.metric)
 }
 
 /// The working sets between which the levels of memory end; the line in their middle as the axis shows it.
@@ -114,37 +112,28 @@ fn marks(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Mark> {
     levels(report, curve).iter().flat_map(|found| &found.levels).filter_map(end).collect()
 }
 
-/// The curve whose rates bytes alone would limit.
-const STREAMS_CURVE: Name = Name::new("net.bandwidth.tcp");
-
-/// The parameters of that curve that tell its lines apart.
-const STREAMS: &str = "streams";
-const PLACEMENT: &str = "placement";
-
-/// What the streams of one line of that curve would carry if calls cost nothing.
+/// What one line of a curve could reach at most.
 struct Ceiling<'a> {
     line: &'a CurveSeries<'a>,
     style: usize,
-    ends: StreamCeiling,
+    ends: &'a LineCeiling,
 }
 
-/// The ceilings of a curve of streams, of one line each.
-fn ceilings<'a>(report: &Report<'_>, curve: &'a Curve<'a>) -> Vec<Ceiling<'a>> {
-    if curve.metric.id != STREAMS_CURVE {
-        return Vec::new();
-    }
-    let cpus = report.run.outline.machine.topology.allowed.get().map_or(1, Vec::len) as u64;
+/// The ceilings of a curve, of one line each.
+fn ceilings<'a>(report: &Report<'a>, curve: &'a Curve<'a>) -> Vec<Ceiling<'a>> {
     let of = |(style, line): (usize, &'a CurveSeries<'a>)| {
         let (_, first) = line.points.first()?;
-        let (streams, placement) = (first.case.integer(STREAMS)?, first.case.word(PLACEMENT)?);
-        let ends = stream_ceiling(&report.analysis.results, cpus, streams, placement)?;
-        Some(Ceiling { line, style, ends })
+        let is_its = |ends: &&LineCeiling| {
+            ends.metric == curve.metric.id && ends.held.iter().all(|(axis, value)| first.case.get(&axis) == Some(value))
+        };
+        Some(Ceiling { line, style, ends: report.analysis.ceilings.iter().find(is_its)? })
     };
     curve.series.iter().enumerate().filter_map(of).collect()
 }
 
 /// A ceiling as a line of its own over all messages, in the colour of what it is the ceiling of.
-fn ceiling_series(Ceiling { line, style, ends: StreamCeiling { low, high } }: &Ceiling<'_>) -> Option<Series> {
+fn ceiling_series(Ceiling { line, style, ends }: &Ceiling<'_>) -> Option<Series> {
+    let LineCeiling { low, high, .. } = ends;
     let y = (low * high).sqrt();
     let ends = [line.points.first()?.0, line.points.last()?.0].map(|x| Point { x: x as f64, y, low: y, high: y });
     let label = format!("{}, if bytes alone cost time", line.label);
@@ -153,13 +142,13 @@ fn ceiling_series(Ceiling { line, style, ends: StreamCeiling { low, high } }: &C
 
 fn said_of(Ceiling { line, ends, .. }: &Ceiling<'_>) -> String {
     let rate = units::span(ends.low, ends.high, Unit::BytesPerSecond);
-    format!("Dotted, the ceiling of {}: {rate} if only bytes cost time and calls none, by net.stream.tcp.", line.label)
+    format!("Dotted, the ceiling of {}: {rate} if only bytes cost time and calls none, by {}.", line.label, ends.by)
 }
 
 /// What analysis concludes from a curve, with the test that carries it, said once for neighbours that share it.
 fn conclusions(report: &Report<'_>, curve: &Curve<'_>) -> Vec<String> {
     let all = levels(report, curve).map_or(&[][..], |found| &found.conclusions);
-    let sentence = |(index, conclusion): (usize, &Conclusion)| {
+    let sentence = |(index, conclusion): (usize, &Concluded)| {
         let shared = all.get(index + 1).is_some_and(|next| next.test == conclusion.test);
         let test = if shared { String::new() } else { format!(" ({})", conclusion.test) };
         format!("{}{test}.", conclusion.text)

@@ -6,8 +6,8 @@ mod metrics;
 mod results;
 
 use kelvin_analysis::{
-    Analysis, BestCell, CanaryHistory, Capacity, Coefficient, Compared, Figure, Finding, FittedLaw, Importance,
-    Interval, IntervalKind, MemoryLevel, MemoryLevels, Outcome, Peer, PeerOutcome, Verdict,
+    Analysis, BestCell, CanaryHistory, Capacity, Coefficient, Compared, Concluded, Figure, Finding, FittedLaw, Found,
+    Importance, MemoryLevel, MemoryLevels, Outcome, Peer, PeerOutcome, Study, Verdict,
 };
 use kelvin_model::*;
 use kelvin_report::{ProbeText, Report};
@@ -57,6 +57,7 @@ pub fn full() -> Sample {
         best_cells: vec![best_cell()],
         canaries: canaries(),
         studies: studies(),
+        ceilings: Vec::new(),
         peers: peers(),
         findings: findings(),
         verdict: verdict(),
@@ -94,14 +95,20 @@ fn best_cell() -> BestCell {
         held: Case::new().with_word("cache", "cached"),
         best: results::threads_case(16, 64 << 10),
         as_good: vec![results::threads_case(16, 1 << 20)],
-        conclusion: Conclusion {
-            text: "cached: 16 threads in blocks of 64 KiB read fastest, 53.1 GB/s; not told apart from 16 threads in blocks of \
-                   1 MiB"
-                .into(),
-            holds: None,
-            test: "1.01 times the rate of 16 threads in blocks of 1 MiB (0.98 to 1.04)".into(),
-        },
+        conclusion: concluded(
+            "cached: 16 threads in blocks of 64 KiB read fastest, 53.1 GB/s; not told apart from 16 threads in blocks of \
+                   1 MiB",
+            None,
+            "1.01 times the rate of 16 threads in blocks of 1 MiB (0.98 to 1.04)",
+        ),
     }
+}
+
+/// A conclusion with words of its own.
+fn concluded(text: &str, holds: Option<bool>, test: &str) -> Concluded {
+    let claim = Claim::Pages { metric: "mem.page.present".into(), case: Case::new(), all: true };
+    let conclusion = Conclusion { claim, holds, evidence: Test::TooFewPoints };
+    Concluded { text: text.into(), test: test.into(), conclusion }
 }
 
 /// Another program beside kelvin: one that is faster, one that is slower than expected, one that is not installed.
@@ -179,6 +186,7 @@ pub fn empty() -> Sample {
         best_cells: Vec::new(),
         canaries: Vec::new(),
         studies: Vec::new(),
+        ceilings: Vec::new(),
         peers: Vec::new(),
         findings: Vec::new(),
         verdict: Vec::new(),
@@ -390,6 +398,7 @@ fn levels() -> MemoryLevels {
     };
     let (kib, mib) = (1 << 10, 1 << 20);
     MemoryLevels {
+        metric: "mem.latency".into(),
         levels: vec![
             level("L1", 1.0, 4 * kib, 46_341, Some(64 * kib)),
             level("L2", 3.5, 64 * kib, mib, Some(1_482_910)),
@@ -397,37 +406,33 @@ fn levels() -> MemoryLevels {
             level("DRAM", 131.9, 47_453_133, 256 * mib, None),
         ],
         translation: None,
-        conclusions: vec![Conclusion {
-            text: "L1 ends between 45.3 KiB and 64 KiB; the machine reports 48 KiB".into(),
-            holds: Some(true),
-            test: "latency rises from 1.00 to 3.50 ns, a step of 3.5 times".into(),
-        }],
+        conclusions: vec![concluded(
+            "L1 ends between 45.3 KiB and 64 KiB; the machine reports 48 KiB",
+            Some(true),
+            "latency rises from 1.00 to 3.50 ns, a step of 3.5 times",
+        )],
     }
 }
 
-fn studies() -> Vec<StudyResult> {
-    vec![StudyResult {
+fn studies() -> Vec<Study> {
+    vec![Study {
         id: "os.tasks".into(),
         design:
             "A fixed amount of CPU work split over 1 to 4 threads and over 1 to 4 processes; elapsed, user and system \
                  time from getrusage."
                 .into(),
         conclusions: vec![
-            Conclusion {
-                text: "Two threads are faster than one.".into(),
-                holds: Some(true),
-                test: "ratio of elapsed times 0.58, 95 % interval 0.55 to 0.61".into(),
-            },
-            Conclusion {
-                text: "Two threads take half the time of one.".into(),
-                holds: Some(false),
-                test: "efficiency 0.86, 95 % interval 0.82 to 0.91, does not reach 1: both CPUs are one core".into(),
-            },
-            Conclusion {
-                text: "Processes are slower than threads.".into(),
-                holds: None,
-                test: "difference 0.4 %, 95 % interval -1.1 to 1.9 %".into(),
-            },
+            concluded(
+                "Two threads are faster than one.",
+                Some(true),
+                "ratio of elapsed times 0.58, 95 % interval 0.55 to 0.61",
+            ),
+            concluded(
+                "Two threads take half the time of one.",
+                Some(false),
+                "efficiency 0.86, 95 % interval 0.82 to 0.91, does not reach 1: both CPUs are one core",
+            ),
+            concluded("Processes are slower than threads.", None, "difference 0.4 %, 95 % interval -1.1 to 1.9 %"),
         ],
     }]
 }
@@ -438,12 +443,14 @@ fn findings() -> Vec<Finding> {
             importance: Importance::Major,
             text: "The machine was disturbed for 32 s: a neighbour shared the core.".into(),
             because: "block canary 1.3 to 1.6 times its reference from 40 s to 72 s, 80 % of readings".into(),
+            found: Found::MemoryLevels,
             metrics: vec!["os.switch.process.pipe".into()],
         },
         Finding {
             importance: Importance::Notable,
             text: "A context switch costs more than two calls and the published switch.".into(),
             because: "ratio 1.92, 95 % interval 1.87 to 1.97, unremarkable up to 1.60".into(),
+            found: Found::MemoryLevels,
             metrics: vec!["os.switch.process.pipe".into()],
         },
     ]

@@ -64,11 +64,11 @@ pub fn sample_predictions() -> Vec<PredictionRecord> {
 }
 
 /// The studies of [`sample_run`].
-pub fn sample_studies() -> Vec<StudyResult> {
-    vec![StudyResult {
+pub fn sample_studies() -> Vec<WordedStudy> {
+    vec![WordedStudy {
         id: Name::new("os.tasks"),
         design: "the same work over 1 to 4 threads".into(),
-        conclusions: vec![Conclusion {
+        conclusions: vec![WordedConclusion {
             text: "threads beyond the number of CPUs gain nothing".into(),
             holds: Some(true),
             test: "slope 0.01, 95 % interval -0.03 to 0.05".into(),

@@ -2,18 +2,16 @@
 
 use std::cmp::Ordering;
 
-use kelvin_model::{Case, Measurement, Run, Value};
+use kelvin_model::{Axis, Case, ChangeOfSides, Estimate, Value};
 use kelvin_stats::{LEVEL, mean_test, median, t_quantile};
 
-use crate::bounds::broken_bound;
-use crate::gather::Gathered;
-use crate::headlines::{Desk, Settled};
+use crate::evidence::Rounds;
 
 /// A metric along one axis, all other parameters held.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Line {
-    /// The other parameters, in words.
-    pub name: String,
+    /// The other parameters.
+    pub held: Case,
     /// Ascending, each position once.
     pub points: Vec<Point>,
 }
@@ -35,82 +33,54 @@ impl Line {
     pub fn at(&self, at: u64) -> Option<&[f64]> {
         self.points.iter().find(|point| point.at == at).map(|point| point.rounds.as_slice())
     }
+
+    /// The other parameters in words: a word alone, a number with its name.
+    pub fn name(&self) -> String {
+        let words = self.held.iter().map(|(name, value)| match value {
+            Value::Word(word) => word.to_string(),
+            Value::Integer(number) => format!("{name}={number}"),
+        });
+        words.collect::<Vec<String>>().join(" ")
+    }
 }
 
-/// The headlines of the rounds of a metric at each case, in the order in which they were planned.
-pub(super) fn rounds<'r>(run: &'r Run, desk: &Desk<'_>, metric: &str) -> Vec<(&'r Case, Vec<f64>)> {
-    let Some(definition) = run.metric(metric) else { return Vec::new() };
-    let measured = run.measurements.iter().filter(|measurement| measurement.readings(metric).next().is_some());
-    let of = |measurement: &'r Measurement| {
-        let gathered = Gathered::of(measurement, definition, &desk.references);
-        let settled = Settled::headline(&gathered, None)?;
-        // Nothing follows from a figure that cannot be.
-        let bound = run.bound(metric, &measurement.planned.case);
-        broken_bound(definition, bound, settled.headline).is_none().then_some(())?;
-        Some((&measurement.planned.case, settled.round_headlines))
-    };
-    measured.filter_map(of).collect()
+/// A case without some of its parameters.
+pub(super) fn without(case: &Case, axes: &[Axis]) -> Case {
+    case.iter().filter(|(name, _)| axes.iter().all(|axis| axis.name != *name)).collect()
 }
 
 /// The lines of a metric along one of its axes, in the order in which they were planned.
-pub(super) fn lines(run: &Run, desk: &Desk<'_>, metric: &str, axis: &str) -> Vec<Line> {
+pub(super) fn lines(all: Vec<Rounds<'_>>, axis: Axis) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
-    for (case, rounds) in rounds(run, desk, metric) {
-        let Some(at) = case.integer(axis) else { continue };
-        let name = name(case, axis);
-        let place = lines.iter().position(|line| line.name == name).unwrap_or_else(|| {
-            lines.push(Line { name, points: Vec::new() });
+    for rounds in all {
+        let Some(at) = axis.of(rounds.case) else { continue };
+        let held = without(rounds.case, &[axis]);
+        let place = lines.iter().position(|line| line.held == held).unwrap_or_else(|| {
+            lines.push(Line { held, points: Vec::new() });
             lines.len() - 1
         });
-        lines[place].add(at, rounds);
+        lines[place].add(at, rounds.values);
     }
     lines
-}
-
-/// All parameters of a case but one: a word alone, a number with its name.
-pub(super) fn name(case: &Case, axis: &str) -> String {
-    let others = case.iter().filter(|(name, _)| **name != *axis);
-    let words = others.map(|(name, value)| match value {
-        Value::Word(word) => word.to_string(),
-        Value::Integer(number) => format!("{name}={number}"),
-    });
-    words.collect::<Vec<String>>().join(" ")
 }
 
 /// How the second of two lines stands to the first at one position.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Standing {
     pub at: u64,
-    /// Median of the second over that of the first.
-    pub ratio: f64,
-    /// Its interval, of a level at which all positions hold together.
-    pub low: f64,
-    pub high: f64,
+    /// Median of the second over that of the first, with an interval of a level at which all positions hold together.
+    pub ratio: Estimate,
 }
 
 impl Standing {
     /// Whether the second is below or above; `Equal` if that is not certain.
     pub fn side(&self) -> Ordering {
-        if self.high < 1.0 {
-            Ordering::Less
-        } else if self.low > 1.0 {
-            Ordering::Greater
-        } else {
-            Ordering::Equal
+        match self.ratio.is_above(1.0) {
+            Some(true) => Ordering::Greater,
+            Some(false) => Ordering::Less,
+            None => Ordering::Equal,
         }
     }
-}
-
-/// A change of sides.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Crossing {
-    /// The last position at which the second was surely on its old side, and the first at which it surely was on its
-    /// new one.
-    pub between: (u64, u64),
-    /// Where the ratio of the medians is one, on a straight line of logarithms.
-    pub near: f64,
-    /// The new side of the second.
-    pub to: Ordering,
 }
 
 /// How the second of two lines stands to the first at all positions that both have.
@@ -134,29 +104,30 @@ pub(super) fn standing(at: u64, first: &[f64], second: &[f64], of: f64) -> Optio
     let test = mean_test(&logarithms(first), &logarithms(second))?;
     let tail = (1.0 - LEVEL) / 2.0;
     let wider = t_quantile(1.0 - tail / of, test.degrees) / t_quantile(1.0 - tail, test.degrees);
-    let ratio = median(second) / median(first);
+    let value = median(second) / median(first);
     let factor = (test.half_width * wider).exp();
-    Some(Standing { at, ratio, low: ratio / factor, high: ratio * factor })
+    Some(Standing { at, ratio: Estimate { value, low: value / factor, high: value * factor } })
 }
 
 /// Where the second line changes sides: positions at which neither side is certain are passed over.
-pub(super) fn crossings(standings: &[Standing]) -> Vec<Crossing> {
+pub(super) fn crossings(standings: &[Standing]) -> Vec<ChangeOfSides> {
     let certain: Vec<usize> = (0..standings.len()).filter(|&i| standings[i].side() != Ordering::Equal).collect();
     certain
         .windows(2)
         .filter(|pair| standings[pair[0]].side() != standings[pair[1]].side())
-        .map(|pair| Crossing {
-            between: (standings[pair[0]].at, standings[pair[1]].at),
+        .map(|pair| ChangeOfSides {
+            after: standings[pair[0]].at,
+            until: standings[pair[1]].at,
             near: near(&standings[pair[0]..=pair[1]]),
-            to: standings[pair[1]].side(),
+            to_below: standings[pair[1]].side() == Ordering::Less,
         })
         .collect()
 }
 
 /// Where the ratio is one between the first and the last of these, which lie on different sides of it.
 fn near(standings: &[Standing]) -> f64 {
-    let point = |standing: &Standing| ((standing.at.max(1) as f64).ln(), standing.ratio.ln());
-    let changes = |pair: &&[Standing]| (pair[0].ratio < 1.0) != (pair[1].ratio < 1.0);
+    let point = |standing: &Standing| ((standing.at.max(1) as f64).ln(), standing.ratio.value.ln());
+    let changes = |pair: &&[Standing]| (pair[0].ratio.value < 1.0) != (pair[1].ratio.value < 1.0);
     let pair = standings.windows(2).find(changes).unwrap_or(standings);
     let ((x0, y0), (x1, y1)) = (point(&pair[0]), point(&pair[pair.len() - 1]));
     if y0 == y1 { ((x0 + x1) / 2.0).exp() } else { (x0 + (x1 - x0) * y0 / (y0 - y1)).exp() }
@@ -213,7 +184,7 @@ mod tests {
         };
         let (call, cheap) = (line(100.0, 0.1), line(10.0, 1.0));
         let found = crossings(&standings(&call, &cheap));
-        let [Crossing { between: (10, 1000), near, to: Ordering::Greater }] = found[..] else { panic!("{found:?}") };
+        let [ChangeOfSides { after: 10, until: 1000, near, to_below: false }] = found[..] else { panic!("{found:?}") };
         assert!((99.0..101.0).contains(&near), "{near}");
     }
 
@@ -246,17 +217,17 @@ mod tests {
             let sides: Vec<bool> = SIZES.into_iter().filter_map(certain).collect();
             if sides.contains(&true) && sides.contains(&false) {
                 prop_assert_eq!(found.len(), 1);
-                let (after, until) = found[0].between;
+                let ChangeOfSides { after, until, .. } = found[0];
                 prop_assert!(after as f64 <= truth * 1.05 && truth * 0.95 <= until as f64, "{truth} {found:?}");
                 prop_assert!(after as f64 <= found[0].near && found[0].near <= until as f64 * 1.000001);
-                prop_assert_eq!(found[0].to, Ordering::Greater);
+                prop_assert!(!found[0].to_below);
             }
             // Seen from the other line it is the same crossing to the other side.
             let mirrored = crossings(&standings(&second, &first));
             prop_assert_eq!(mirrored.len(), found.len());
             for (one, other) in found.iter().zip(&mirrored) {
-                prop_assert_eq!(one.between, other.between);
-                prop_assert_eq!(one.to, other.to.reverse());
+                prop_assert_eq!((one.after, one.until), (other.after, other.until));
+                prop_assert_eq!(one.to_below, !other.to_below);
                 prop_assert!((one.near / other.near - 1.0).abs() < 1e-9);
             }
         }

@@ -1,9 +1,14 @@
-//! What a result comes to, in words.
+//! Everything that analysis says, in words.
+
+mod conclusions;
+pub(crate) mod findings;
 
 use kelvin_model::Unit;
 use kelvin_model::units::{Quantity, percent, plain, quantity, with_interval, without_cycles};
 
 use crate::result::{Figure, MetricResult, Mode, Summary};
+
+pub(crate) use conclusions::{claim, evidence};
 
 /// What was measured: a value with its interval, or, of what is now this and now that, both values with the share of each:
 /// `12.1 ns (67 %) or 118 ns (33 %)`.

@@ -1,0 +1,68 @@
+//! What streams would carry if only their bytes cost time and their calls none.
+
+use kelvin_catalogue::Placement;
+use kelvin_catalogue::net::{BANDWIDTH_TCP, MESSAGE, STREAM_TCP, STREAM_TCP_RECEIVE, STREAMS};
+use kelvin_model::{Case, Metric, Name};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::result::MetricResult;
+
+/// The ceiling of one line of a curve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LineCeiling {
+    /// The metric of the curve.
+    pub metric: Name,
+    /// The parameters that are held along the line.
+    pub held: Case,
+    /// Lower end of its interval, in the metric's unit.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Id of the metric that it follows from.
+    pub by: Name,
+}
+
+/// The ceilings of all lines of TCP streams on so many CPUs.
+pub(crate) fn of_results(results: &[MetricResult], cpus: u64) -> Vec<LineCeiling> {
+    let held = |case: &Case| Some(Case::new().with(STREAMS, STREAMS.of(case)?).at(Placement::of(case)?));
+    let of_streams = results.iter().filter(|result| result.metric.id == BANDWIDTH_TCP.id);
+    let mut lines: Vec<Case> = of_streams.filter_map(|result| held(&result.case)).collect();
+    lines.sort();
+    lines.dedup();
+    lines.into_iter().filter_map(|line| ceiling(results, cpus, line)).collect()
+}
+
+/// The ceiling of one line, from `net.stream.tcp`: what a message costs either end grows with its bytes, and that growth alone is
+/// what copying costs. The ends of one stream work at the same time if they are on two CPUs; those of several share the CPUs.
+/// `None` where fewer than two messages were measured.
+fn ceiling(results: &[MetricResult], cpus: u64, held: Case) -> Option<LineCeiling> {
+    let send = cost_of_bytes(results, &STREAM_TCP)?;
+    let receive = cost_of_bytes(results, &STREAM_TCP_RECEIVE)?;
+    let streams = STREAMS.of(&held)? as f64;
+    let share = streams / cpus.max(1) as f64;
+    let carried = |send: f64, receive: f64| {
+        let both = send + receive;
+        let alone = if Placement::of(&held) == Some(Placement::SameCpu) { both } else { send.max(receive) };
+        streams * 1e9 / alone.max(share * both)
+    };
+    // The dearest bytes make the lowest rate.
+    let (low, high) = (carried(send.1, receive.1), carried(send.0, receive.0));
+    Some(LineCeiling { metric: BANDWIDTH_TCP.id, held, low, high, by: STREAM_TCP.id })
+}
+
+/// Nanoseconds that a byte more costs between the two largest messages of a metric: the ends of the interval. `None` where it
+/// is not surely above nothing.
+fn cost_of_bytes(results: &[MetricResult], metric: &Metric) -> Option<(f64, f64)> {
+    let ends = |result: &MetricResult| {
+        let interval = result.outcome.summary()?.interval?;
+        Some((MESSAGE.of(&result.case)?, interval.lower, interval.upper))
+    };
+    let of_metric = results.iter().filter(|result| result.metric.id == metric.id);
+    let mut points: Vec<(u64, f64, f64)> = of_metric.filter_map(ends).collect();
+    points.sort_by_key(|&(message, ..)| message);
+    let [.., (small, least, most), (large, lower, upper)] = points[..] else { return None };
+    let bytes = (large - small) as f64;
+    let (low, high) = ((lower - most) / bytes, (upper - least) / bytes);
+    (low > 0.0).then_some((low, high))
+}

@@ -1,0 +1,109 @@
+//! The engines that read a file: from which size of a request on one beats another, and which is fastest.
+
+use std::cmp::Ordering;
+
+use kelvin_catalogue::file::{BLOCK, ENGINES, ReadEngine};
+use kelvin_model::units::bytes;
+use kelvin_model::{BestQuestion, Claim, Conclusion, Name, Side, Test};
+use kelvin_stats::{headline, median};
+
+use super::Study;
+use super::crossing::{Line, Standing, crossings, lines, standing, standings};
+use crate::evidence::Evidence;
+
+/// The engine that every other is set against.
+const BASE: ReadEngine = ReadEngine::Read;
+/// Fewest sizes at which two engines can be said to cross.
+const LEAST_SIZES: usize = 2;
+/// Fewest engines of which it makes sense to say which is fastest.
+const LEAST_ENGINES: usize = 3;
+
+/// Conclusions from the metric `file.engines`; `None` if the run has not measured read and another one at two sizes.
+pub(crate) fn engines(evidence: &Evidence<'_>) -> Option<Study> {
+    let lines = lines(evidence.all(&ENGINES), BLOCK);
+    let base = lines.iter().find(|line| BASE.point().is_of(&line.held))?;
+    let others: Vec<&Line> = lines.iter().filter(|line| line.held != base.held).collect();
+    let against = others.iter().filter_map(|other| compared(base, other));
+    // Of all other pairs only those are told that surely cross.
+    let pairs = others
+        .iter()
+        .enumerate()
+        .flat_map(|(index, first)| others[index + 1..].iter().map(move |second| (first, second)));
+    let crossing = pairs.filter_map(|(first, second)| compared(first, second)).filter(is_crossed);
+    let conclusions = against.chain(crossing).chain(fastest(&lines)).collect();
+    let design = format!(
+        "A cached file was read in order by {} engines, by requests of {} to {}; the time of a request by each of them was \
+         measured in several rounds.",
+        lines.len(),
+        bytes(base.points.first()?.at),
+        bytes(base.points.last()?.at),
+    );
+    Study::new(ENGINES.id, design, conclusions)
+}
+
+fn is_crossed(conclusion: &Conclusion) -> bool {
+    matches!(&conclusion.claim, Claim::Crossing { crossings, .. } if !crossings.is_empty())
+}
+
+/// What one comes to against another; `None` where too few sizes were measured by both.
+fn compared(base: &Line, other: &Line) -> Option<Conclusion> {
+    let standings = standings(base, other);
+    if standings.len() < LEAST_SIZES {
+        return None;
+    }
+    let on = |side: Ordering| standings.iter().filter(|one| one.side() == side).map(|one| one.at).collect::<Vec<u64>>();
+    let (below, above, crossings) = (on(Ordering::Less), on(Ordering::Greater), crossings(&standings));
+    let holds = match (below.is_empty(), above.len()) {
+        (false, _) => Some(true),
+        (true, count) => (count == standings.len()).then_some(false),
+    };
+    let [base, other] = [base, other].map(|line| Name::intern(&line.name()));
+    let sizes = standings.len();
+    Some(Conclusion {
+        claim: Claim::Crossing { base, other, sizes, below, above, crossings },
+        holds,
+        evidence: together(&standings),
+    })
+}
+
+/// The test that carries a comparison at several sizes.
+fn together(standings: &[Standing]) -> Test {
+    Test::Together { ratios: standings.iter().map(|one| (Some(one.at), one.ratio)).collect(), rounds: 0 }
+}
+
+/// Which one is fastest at each size that enough of them have.
+fn fastest(lines: &[Line]) -> Vec<Conclusion> {
+    let mut sizes: Vec<u64> = lines.iter().flat_map(|line| line.points.iter().map(|point| point.at)).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes.into_iter().filter_map(|at| fastest_at(lines, at)).collect()
+}
+
+fn fastest_at(lines: &[Line], at: u64) -> Option<Conclusion> {
+    let mut here: Vec<(&Line, &[f64])> = lines.iter().filter_map(|line| Some((line, line.at(at)?))).collect();
+    here.retain(|(_, rounds)| rounds.len() > 1 && rounds.iter().all(|&value| value > 0.0));
+    here.sort_by(|left, right| median(left.1).total_cmp(&median(right.1)));
+    let (&(best, rounds), others) = here.split_first()?;
+    if here.len() < LEAST_ENGINES {
+        return None;
+    }
+    let all = others.len() as f64;
+    let compared: Vec<(&Line, Standing)> =
+        others.iter().filter_map(|&(line, other)| Some((line, standing(at, rounds, other, all)?))).collect();
+    let rivals = compared.iter().filter(|(_, standing)| standing.side() != Ordering::Greater);
+    let rivals: Vec<_> = rivals.map(|(line, _)| line.held.clone()).collect();
+    let (next, nearest) = compared.first()?;
+    let case = best.held.clone().with(BLOCK, at);
+    let best = Side { metric: ENGINES.id, case, value: headline(rounds), unit: ENGINES.unit, rounds: rounds.len() };
+    Some(Conclusion {
+        holds: rivals.is_empty().then_some(true),
+        claim: Claim::Best {
+            question: BestQuestion::EngineAtSize,
+            best,
+            rivals,
+            next: next.held.clone(),
+            others: others.len(),
+        },
+        evidence: Test::Together { ratios: vec![(None, nearest.ratio)], rounds: rounds.len() },
+    })
+}

@@ -1,0 +1,110 @@
+//! Files: whether a cache below the kernel answers, and which block and which queue depth are enough.
+
+use kelvin_catalogue::file::{
+    BLOCK, BLOCKSIZE, BLOCKSIZE_READ, BLOCKSIZE_WRITE, CacheState, DEPTH, DEPTH_RATE, DEVICE, DEVICE_REPEAT,
+    QUEUE_DEPTH, SyncPolicy,
+};
+use kelvin_model::units::percent;
+use kelvin_model::{Axis, Claim, Conclusion, Metric, Point, RatioQuestion, Test};
+
+use super::Study;
+use crate::evidence::{Ask, Evidence, Rounds};
+
+/// A part of the best rate that counts as enough.
+const ENOUGH: f64 = 0.9;
+/// Points of a curve that has a knee.
+const FEWEST_POINTS: usize = 3;
+/// How much faster than the first pass a later one may be before a cache must have answered it.
+const CACHE_FACTOR: f64 = 2.0;
+
+/// A rate over one parameter, the other one held.
+struct Curve {
+    metric: &'static Metric,
+    axis: Axis,
+    held: Option<Point>,
+}
+
+static BLOCKS: [Curve; 5] = [
+    Curve { metric: &BLOCKSIZE_READ, axis: BLOCK, held: Some(CacheState::Cached.point()) },
+    Curve { metric: &BLOCKSIZE_READ, axis: BLOCK, held: Some(CacheState::Uncached.point()) },
+    Curve { metric: &BLOCKSIZE_READ, axis: BLOCK, held: Some(CacheState::Direct.point()) },
+    Curve { metric: &BLOCKSIZE_WRITE, axis: BLOCK, held: Some(SyncPolicy::Buffered.point()) },
+    Curve { metric: &BLOCKSIZE_WRITE, axis: BLOCK, held: Some(SyncPolicy::Direct.point()) },
+];
+
+static DEPTHS: [Curve; 1] = [Curve { metric: &DEPTH_RATE, axis: QUEUE_DEPTH, held: None }];
+
+/// Whether a cache below the kernel answers, from the metric `file.device.repeat`; `None` where it was only an input.
+pub(crate) fn cache_below(evidence: &Evidence<'_>) -> Option<Study> {
+    let asked = |rounds: &Rounds<'_>| {
+        let measurements = evidence.run.measurements.iter().filter(|one| one.planned.case == *rounds.case);
+        measurements.filter(|one| one.readings(&DEVICE_REPEAT.id).next().is_some()).any(|one| !one.planned.only_input)
+    };
+    let passes = evidence.all(&DEVICE_REPEAT).into_iter().find(asked)?;
+    let ratio = passes.estimate()?;
+    let conclusion = Conclusion {
+        claim: Claim::Ratio {
+            question: RatioQuestion::CacheBelowKernel,
+            base: passes.side(),
+            other: passes.side(),
+            ratio,
+            limit: CACHE_FACTOR,
+        },
+        holds: ratio.is_above(CACHE_FACTOR),
+        evidence: Test::Median { rounds: passes.values.len(), over: None },
+    };
+    let design = "A file was written, flushed, and read past the page cache once, and then again in several rounds. What was \
+                  just written may lie in such a cache from the beginning: then no pass is slow, and nothing shows.";
+    Study::new(DEVICE, design, vec![conclusion])
+}
+
+/// Conclusions about blocks, from the metrics `file.blocksize.*`.
+pub(crate) fn block_sizes(evidence: &Evidence<'_>) -> Option<Study> {
+    let design = format!(
+        "A file was read and written over by one thread in blocks of several sizes, one call a block, in several rounds. A \
+         block is enough if it reaches {} of the rate of the best one.",
+        percent(ENOUGH)
+    );
+    Study::new(BLOCKSIZE, design, BLOCKS.iter().flat_map(|curve| curve.conclusions(evidence)).collect())
+}
+
+/// Conclusions about queue depths, from the metrics `file.depth.*`.
+pub(crate) fn depths(evidence: &Evidence<'_>) -> Option<Study> {
+    let design = format!(
+        "Blocks of 4 KiB were read in random order past the page cache at several queue depths, in several rounds. A depth \
+         is enough if it reaches {} of the rate of the best one.",
+        percent(ENOUGH)
+    );
+    Study::new(DEPTH, design, DEPTHS.iter().flat_map(|curve| curve.conclusions(evidence)).collect())
+}
+
+impl Curve {
+    /// Its points, ascending.
+    fn points<'r>(&self, evidence: &Evidence<'r>) -> Vec<Rounds<'r>> {
+        let mut points = evidence.all(self.metric);
+        points
+            .retain(|point| self.axis.of(point.case).is_some() && self.held.is_none_or(|held| held.is_of(point.case)));
+        points.sort_by_key(|point| self.axis.of(point.case));
+        points
+    }
+
+    /// That the first point which reaches enough of the best rate does so, and that the one before does not. `None` for the
+    /// best itself: beside itself there is nothing to test, and what the one before lacks says as much.
+    fn conclusions(&self, evidence: &Evidence<'_>) -> Vec<Conclusion> {
+        let points = self.points(evidence);
+        let best = points.iter().max_by(|one, other| one.headline().total_cmp(&other.headline()));
+        let Some(best) = best.filter(|_| points.len() >= FEWEST_POINTS) else { return Vec::new() };
+        let Some(knee) = points.iter().position(|point| point.headline() >= ENOUGH * best.headline()) else {
+            return Vec::new();
+        };
+        let beside = |point: &Rounds<'_>, ask: Ask| match point.case == best.case {
+            true => None,
+            false => ask.chosen_among(best, point, Some(points.len())),
+        };
+        let enough = beside(&points[knee], Ask::above(RatioQuestion::Enough, ENOUGH));
+        let before = knee
+            .checked_sub(1)
+            .and_then(|before| beside(&points[before], Ask::below(RatioQuestion::NotEnough, ENOUGH)));
+        enough.into_iter().chain(before).collect()
+    }
+}

@@ -1,0 +1,94 @@
+//! The studies: each a file that draws conclusions from the measurements of a run, and the list of them.
+
+mod crossing;
+pub(crate) mod engines;
+pub(crate) mod files;
+pub(crate) mod network;
+pub(crate) mod pages;
+pub(crate) mod peer;
+pub(crate) mod remote;
+pub(crate) mod tasks;
+pub(crate) mod threads;
+pub(crate) mod tune;
+
+use std::ops::Deref;
+
+use kelvin_model::{Conclusion, Name, Run};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::evidence::Evidence;
+use crate::words;
+
+/// Draws the conclusions of one study; `None` where its metrics were not measured.
+pub(crate) type Draw = fn(&Evidence<'_>) -> Option<Study>;
+
+/// All studies, in the order of reports.
+const ALL: [Draw; 12] = [
+    tasks::tasks,
+    pages::pages,
+    files::cache_below,
+    files::block_sizes,
+    files::depths,
+    threads::threads,
+    engines::engines,
+    remote::remote,
+    tune::tune,
+    network::calls,
+    network::streams,
+    peer::peer,
+];
+
+/// A CPU that a test fills to this share has no more to give: what the network's own notes go by.
+pub const FULL: f64 = 0.95;
+
+/// What a study concludes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Study {
+    /// Id of the study: `os.tasks`.
+    pub id: Name,
+    /// What was varied and held, in one or two sentences.
+    pub design: String,
+    /// The conclusions.
+    pub conclusions: Vec<Concluded>,
+}
+
+/// A conclusion and what is said of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Concluded {
+    /// The sentence.
+    pub text: String,
+    /// The test that carries it, with its figures.
+    pub test: String,
+    /// What both are made from.
+    #[serde(flatten)]
+    pub conclusion: Conclusion,
+}
+
+impl From<Conclusion> for Concluded {
+    fn from(conclusion: Conclusion) -> Self {
+        Self { text: words::claim(&conclusion), test: words::evidence(&conclusion), conclusion }
+    }
+}
+
+impl Deref for Concluded {
+    type Target = Conclusion;
+
+    fn deref(&self) -> &Conclusion {
+        &self.conclusion
+    }
+}
+
+impl Study {
+    /// A study of some conclusions; `None` without any.
+    fn new(id: Name, design: impl Into<String>, conclusions: Vec<Conclusion>) -> Option<Self> {
+        let conclusions: Vec<Concluded> = conclusions.into_iter().map(Concluded::from).collect();
+        (!conclusions.is_empty()).then(|| Self { id, design: design.into(), conclusions })
+    }
+}
+
+/// The conclusions that follow from the measurements of a run, study by study.
+pub fn studies(run: &Run) -> Vec<Study> {
+    let evidence = Evidence::of(run);
+    ALL.iter().filter_map(|draw| draw(&evidence)).collect()
+}

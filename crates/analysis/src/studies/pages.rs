@@ -1,0 +1,47 @@
+//! What a mapped page is, by what the kernel tells of it.
+
+use kelvin_catalogue::mem::{MappedPage, PAGE, PAGE_EXCLUSIVE, PAGE_FILE, PAGE_HUGE, PAGE_PRESENT, PAGE_ZERO};
+use kelvin_model::{Case, Claim, Conclusion, Metric, Test};
+
+use super::Study;
+use crate::evidence::Evidence;
+
+/// What all pages of a kind are, or none of them.
+static CLAIMS: [(MappedPage, &Metric, bool); 7] = [
+    (MappedPage::Untouched, &PAGE_PRESENT, false),
+    (MappedPage::Read, &PAGE_ZERO, true),
+    (MappedPage::Written, &PAGE_EXCLUSIVE, true),
+    (MappedPage::Forked, &PAGE_EXCLUSIVE, false),
+    (MappedPage::Shared, &PAGE_FILE, true),
+    (MappedPage::File, &PAGE_FILE, true),
+    (MappedPage::Huge, &PAGE_HUGE, true),
+];
+
+/// Distance from all or none that still counts as such: the kernel may move a page while it is looked at.
+const TOLERANCE: f64 = 0.01;
+
+/// Conclusions from the metrics `mem.page.*`.
+pub(crate) fn pages(evidence: &Evidence<'_>) -> Option<Study> {
+    let judged = CLAIMS.iter().filter_map(|&(page, metric, all)| judge(evidence, page, metric, all));
+    let design = "Pages of several kinds of mapping were touched in the way their kind says, and looked up in \
+                  /proc/self/pagemap, in several rounds.";
+    Study::new(PAGE, design, judged.collect())
+}
+
+/// Whether every round agrees that all or none are, none does, or some do.
+fn judge(evidence: &Evidence<'_>, page: MappedPage, metric: &Metric, all: bool) -> Option<Conclusion> {
+    let case = Case::new().at(page);
+    let shares = evidence.at(metric, &case)?.values;
+    let expected = if all { 1.0 } else { 0.0 };
+    let agreeing = shares.iter().filter(|&&share| (share - expected).abs() <= TOLERANCE).count();
+    let range = [f64::min, f64::max].map(|end| shares.iter().copied().reduce(end).unwrap_or(f64::NAN));
+    Some(Conclusion {
+        claim: Claim::Pages { metric: metric.id, case, all },
+        holds: match agreeing {
+            0 => Some(false),
+            _ if agreeing == shares.len() => Some(true),
+            _ => None,
+        },
+        evidence: Test::Rounds { agreeing, rounds: shares.len(), range, tolerance: TOLERANCE },
+    })
+}

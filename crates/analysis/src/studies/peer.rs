@@ -1,0 +1,150 @@
+//! The network to another host: what it carries and which of link and hosts is the limit, what more streams add, what a message
+//! costs beside the way itself, what is lost, and how long a message waits behind a stream.
+
+use kelvin_catalogue::net::{
+    MESSAGE, OFFERED, PEER_BANDWIDTH, PEER_BANDWIDTH_BUSY_HERE, PEER_BANDWIDTH_BUSY_THERE, PEER_BANDWIDTH_UDP_LOST,
+    PEER_LOADED, PEER_OFFERED_LOST, PEER_OFFERED_SENT, PEER_PING, PEER_RTT, STREAMS, Transport,
+};
+use kelvin_model::{Case, Claim, Conclusion, Name, RatioQuestion, ShareQuestion, Test};
+
+use super::crossing::without;
+use super::network::{LOST, SMALL, TWICE, lost};
+use super::{FULL, Study};
+use crate::evidence::{Ask, Beyond, Evidence, Rounds, share};
+
+/// The study.
+pub(crate) const PEER: Name = Name::new("net.peer");
+
+/// Conclusions from `net.peer.*`.
+pub(crate) fn peer(evidence: &Evidence<'_>) -> Option<Study> {
+    let streams = evidence.all(&PEER_BANDWIDTH);
+    let of_streams =
+        fastest(&streams).into_iter().flat_map(|stream| [carried(evidence, stream), limit(evidence, stream)]);
+    let conclusions = of_streams
+        .flatten()
+        .chain(more_streams(&streams))
+        .chain(Transport::ALL.iter().filter_map(|&transport| program(evidence, transport)))
+        .chain(lost(evidence, &PEER_BANDWIDTH_UDP_LOST, ShareQuestion::DatagramsLostToHost))
+        .chain(arrives(evidence))
+        .chain(waiting(evidence));
+    let design = format!(
+        "Bytes went to another host, and from it, as fast as they went over several numbers of TCP connections, and were \
+         counted where they arrived, while both hosts were watched for a thread or CPU without idle time. Messages of {SMALL} \
+         B went to a program there and back, alone and beside a stream, and echo requests to its kernel. Datagrams were sent as \
+         fast as possible and at even rates. Each in several rounds."
+    );
+    Study::new(PEER, design, conclusions.collect())
+}
+
+/// What is essential of the way to the other host: what the fastest streams of each direction carried, with the link's share and the limit,
+/// as far as each is known; and what a test says for sure.
+pub(crate) struct Essence {
+    pub streams: Vec<EssentialStream>,
+    pub sure: Vec<Conclusion>,
+}
+
+/// What streams in one direction carried.
+pub(crate) struct EssentialStream {
+    pub rate: kelvin_model::Side,
+    pub interval: Option<kelvin_model::Estimate>,
+    /// Of what the link can carry.
+    pub carried: Option<Conclusion>,
+    /// Which host is the limit, where that is known.
+    pub limit: Option<Conclusion>,
+}
+
+pub(crate) fn essence(evidence: &Evidence<'_>) -> Option<Essence> {
+    let streams = evidence.all(&PEER_BANDWIDTH);
+    let is_sure = |conclusion: &Conclusion| conclusion.holds == Some(true);
+    let of_stream = |stream: &Rounds<'_>| EssentialStream {
+        rate: stream.side(),
+        interval: stream.estimate(),
+        carried: carried(evidence, stream),
+        limit: limit(evidence, stream).filter(|limit| limit.holds.is_some()),
+    };
+    let highest = arrives(evidence).into_iter().rfind(is_sure);
+    let more = more_streams(&streams).into_iter().chain(program(evidence, Transport::Tcp));
+    let lost = lost(evidence, &PEER_BANDWIDTH_UDP_LOST, ShareQuestion::DatagramsLostToHost);
+    let sure = more.chain(lost).chain(highest).chain(waiting(evidence)).filter(is_sure).collect::<Vec<_>>();
+    let streams: Vec<EssentialStream> = fastest(&streams).into_iter().map(of_stream).collect();
+    (!streams.is_empty() || !sure.is_empty()).then_some(Essence { streams, sure })
+}
+
+/// Of each direction the number of streams that carried most.
+fn fastest<'a, 'r>(streams: &'a [Rounds<'r>]) -> Vec<&'a Rounds<'r>> {
+    let held = |stream: &Rounds<'_>| without(stream.case, &[STREAMS]);
+    let mut best: Vec<&Rounds<'r>> = Vec::new();
+    for stream in streams.iter().filter(|stream| STREAMS.of(stream.case).is_some()) {
+        match best.iter_mut().find(|known| held(known) == held(stream)) {
+            Some(known) if known.headline() < stream.headline() => *known = stream,
+            Some(_) => {}
+            None => best.push(stream),
+        }
+    }
+    best
+}
+
+/// Whether the most streams carry more than one, by direction.
+fn more_streams(streams: &[Rounds<'_>]) -> Vec<Conclusion> {
+    let held = |stream: &Rounds<'_>| without(stream.case, &[STREAMS]);
+    let count = |stream: &Rounds<'_>| STREAMS.of(stream.case).unwrap_or(0);
+    let beside = |one: &Rounds<'_>| {
+        let same = streams.iter().filter(|other| held(other) == held(one) && count(other) > 1);
+        Ask::above(RatioQuestion::MoreStreamsToHost, 1.0).of(one, same.max_by_key(|other| count(other))?)
+    };
+    streams.iter().filter(|stream| count(stream) == 1).filter_map(beside).collect()
+}
+
+/// Whether the link is what streams fill, where what it carries is known.
+fn carried(evidence: &Evidence<'_>, stream: &Rounds<'_>) -> Option<Conclusion> {
+    let record = evidence.run.prediction(&PEER_BANDWIDTH.id, stream.case)?;
+    let prediction = record.prediction.as_ref().filter(|known| known.value > 0.0)?;
+    let shares = stream.clone().times(1.0 / prediction.value);
+    let most = prediction.low / prediction.value;
+    let conclusion = share(ShareQuestion::LinkUsed, stream.side(), &shares, most, Beyond::Above)?;
+    let test = Test::Median { rounds: shares.values.len(), over: Some(prediction.derivation.clone()) };
+    Some(Conclusion { evidence: test, ..conclusion })
+}
+
+/// Which host has a CPU that is full of the streams, if one has.
+fn limit(evidence: &Evidence<'_>, stream: &Rounds<'_>) -> Option<Conclusion> {
+    let here = evidence.at(&PEER_BANDWIDTH_BUSY_HERE, stream.case)?;
+    let busy = [here.estimate()?, evidence.at(&PEER_BANDWIDTH_BUSY_THERE, stream.case)?.estimate()?];
+    let full = busy.map(|share| share.is_above(FULL));
+    // That no host is the limit is a statement of its own, which holds.
+    let is_known = full.contains(&Some(true)) || full == [Some(false); 2];
+    Some(Conclusion {
+        claim: Claim::HostLimit { of: stream.side(), busy, full: FULL },
+        holds: is_known.then_some(true),
+        evidence: Test::Median { rounds: here.values.len(), over: None },
+    })
+}
+
+/// What a program at the other end costs beside its kernel, which answers echo requests.
+fn program(evidence: &Evidence<'_>, transport: Transport) -> Option<Conclusion> {
+    let ping = evidence.at(&PEER_PING, &Case::new().with(MESSAGE, SMALL))?;
+    Ask::above(RatioQuestion::ProgramBesideKernel, 1.0).of(&ping, &trip(evidence, transport)?)
+}
+
+/// The rounds of a round trip of a small message.
+fn trip<'r>(evidence: &Evidence<'r>, transport: Transport) -> Option<Rounds<'r>> {
+    evidence.at(&PEER_RTT, &Case::new().at(transport).with(MESSAGE, SMALL))
+}
+
+/// Whether datagrams arrive that are sent at an even rate, by the rate that was offered, the lowest first.
+fn arrives(evidence: &Evidence<'_>) -> Vec<Conclusion> {
+    let mut all = evidence.all(&PEER_OFFERED_LOST);
+    all.retain(|lost| OFFERED.of(lost.case).is_some());
+    all.sort_by_key(|lost| OFFERED.of(lost.case));
+    let of = |lost: &Rounds<'_>| {
+        let sent = evidence.at(&PEER_OFFERED_SENT, lost.case)?;
+        share(ShareQuestion::PacedDatagramsLost, sent.side(), lost, LOST, Beyond::Below)
+    };
+    all.iter().filter_map(of).collect()
+}
+
+/// How much longer a message takes beside a saturating stream.
+fn waiting(evidence: &Evidence<'_>) -> Option<Conclusion> {
+    let loaded = evidence.at(&PEER_LOADED, &Case::new())?;
+    Ask::above(RatioQuestion::WaitBehindStream, TWICE).of(&trip(evidence, Transport::Tcp)?, &loaded)
+}

@@ -1,0 +1,107 @@
+//! A fixed amount of work split over 1 to 2P threads, and over as many processes.
+
+use kelvin_catalogue::os::{TASK_COUNT, TASKS, TASKS_ELAPSED, TASKS_INVISIBLE, TaskKind};
+use kelvin_model::{Case, Claim, Conclusion, Estimate, RatioQuestion, Run, ShareQuestion, Test};
+use kelvin_stats::{LEVEL, mean_test};
+
+use super::Study;
+use crate::evidence::{Ask, Beyond, Evidence, Rounds, share};
+
+/// Largest chance of a difference by accident.
+const ALPHA: f64 = 1.0 - LEVEL;
+/// An efficiency from which the split counts as efficient.
+const EFFICIENT: f64 = 0.9;
+/// A part of the CPU time that is worth saying.
+const VISIBLE: f64 = 0.01;
+
+/// Conclusions from the metrics `os.tasks.*`; `None` if the run has not measured as many tasks as there are CPUs.
+pub(crate) fn tasks(evidence: &Evidence<'_>) -> Option<Study> {
+    let study = Tasks {
+        elapsed: evidence.all(&TASKS_ELAPSED),
+        unseen: evidence.all(&TASKS_INVISIBLE),
+        cpus: cpus(evidence.run)?,
+    };
+    let most = study.elapsed.iter().filter_map(|rounds| TASK_COUNT.of(rounds.case)).max()?;
+    let of_kind = |&kind: &TaskKind| {
+        study.speed_up(kind).into_iter().chain(study.more_than_cpus(kind)).chain(study.unseen(kind)).collect::<Vec<_>>()
+    };
+    let conclusions = TaskKind::ALL.iter().flat_map(of_kind).chain(study.processes_beside_threads());
+    let cpus = study.cpus;
+    let design = format!(
+        "A fixed amount of CPU work was split over 1 to {most} threads, and over as many processes, on {cpus} CPUs; elapsed, \
+         user and system time of each split were measured in several rounds."
+    );
+    Study::new(TASKS, design, conclusions.collect())
+}
+
+/// CPUs that the run could use: those allowed, and no more than the quota.
+fn cpus(run: &Run) -> Option<u64> {
+    let machine = &run.outline.machine;
+    let allowed = machine.topology.allowed.get().or(machine.topology.online.get())?.len() as u64;
+    let quota =
+        machine.limits.cpu_quota.get().copied().flatten().map_or(u64::MAX, |quota| (quota.floor() as u64).max(1));
+    Some(allowed.min(quota))
+}
+
+struct Tasks<'r> {
+    elapsed: Vec<Rounds<'r>>,
+    unseen: Vec<Rounds<'r>>,
+    cpus: u64,
+}
+
+/// The rounds of so many tasks of a kind.
+fn find<'a, 'r>(all: &'a [Rounds<'r>], kind: TaskKind, tasks: u64) -> Option<&'a Rounds<'r>> {
+    let case = Case::new().at(kind).with(TASK_COUNT, tasks);
+    all.iter().find(|rounds| *rounds.case == case)
+}
+
+impl Tasks<'_> {
+    fn speed_up(&self, kind: TaskKind) -> Vec<Conclusion> {
+        let sides = (find(&self.elapsed, kind, 1), find(&self.elapsed, kind, self.cpus));
+        let ((Some(one), Some(all)), 2..) = (sides, self.cpus) else { return Vec::new() };
+        let efficient = Ask::above(RatioQuestion::TasksEfficient, EFFICIENT * self.cpus as f64);
+        [Ask::above(RatioQuestion::TasksFaster, 1.0), efficient]
+            .into_iter()
+            .filter_map(|ask| ask.of(all, one))
+            .collect()
+    }
+
+    /// Whether more tasks than CPUs finish earlier, with the most of them.
+    fn more_than_cpus(&self, kind: TaskKind) -> Option<Conclusion> {
+        let base = find(&self.elapsed, kind, self.cpus)?;
+        let counts = self.elapsed.iter().filter(|rounds| TaskKind::of(rounds.case) == Some(kind));
+        let other = counts.max_by_key(|rounds| TASK_COUNT.of(rounds.case))?;
+        if TASK_COUNT.of(other.case)? <= self.cpus {
+            return None;
+        }
+        let test = mean_test(&base.values, &other.values)?;
+        let (value, half) = (test.difference, test.half_width);
+        let longer = Estimate { value, low: value - half, high: value + half }.over(base.headline());
+        Some(Conclusion {
+            claim: Claim::MoreTasksThanCpus { base: base.side(), other: other.side(), longer },
+            holds: (test.p <= ALPHA).then_some(value < 0.0),
+            evidence: Test::Welch { p: test.p, rounds: [base.values.len(), other.values.len()] },
+        })
+    }
+
+    fn processes_beside_threads(&self) -> Option<Conclusion> {
+        let [threads, processes] =
+            [TaskKind::Threads, TaskKind::Processes].map(|kind| find(&self.elapsed, kind, self.cpus));
+        let (threads, processes) = (threads?, processes?);
+        let test = mean_test(&threads.values, &processes.values)?;
+        let differ = Ask::above(RatioQuestion::ProcessesBesideThreads, 1.0).of(threads, processes)?;
+        let evidence = Test::Welch { p: test.p, rounds: [threads.values.len(), processes.values.len()] };
+        Some(Conclusion { holds: (test.p <= ALPHA).then_some(true), evidence, ..differ })
+    }
+
+    /// The part of the CPU time of the machine, with as many tasks as CPUs, that user and system time do not show.
+    fn unseen(&self, kind: TaskKind) -> Option<Conclusion> {
+        let elapsed = find(&self.elapsed, kind, self.cpus).filter(|elapsed| elapsed.are_positive())?;
+        let unseen =
+            find(&self.unseen, kind, self.cpus).filter(|unseen| unseen.values.len() == elapsed.values.len())?;
+        let cpus = self.cpus as f64;
+        let values = unseen.values.iter().zip(&elapsed.values).map(|(unseen, time)| unseen / (time * cpus)).collect();
+        let shares = Rounds { values, ..unseen.clone() };
+        share(ShareQuestion::UnseenTime, unseen.side(), &shares, VISIBLE, Beyond::Above)
+    }
+}

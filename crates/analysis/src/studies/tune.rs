@@ -1,0 +1,74 @@
+//! The search for the best setting: what it is for each state of the page cache, what it gains, and whether another engine
+//! is as good.
+
+use std::cmp::Ordering;
+
+use kelvin_catalogue::file::{CacheState, TUNE, TUNE_BLOCK, TUNE_DEPTH, TUNE_GAIN, TUNE_THREADS};
+use kelvin_model::{BestQuestion, Case, Claim, Conclusion, Metric, Setting, Test};
+use kelvin_stats::median;
+
+use super::Study;
+use super::crossing::{Standing, standing};
+use crate::evidence::{Evidence, Rounds};
+
+/// Conclusions from the metrics `file.tune.*`.
+pub(crate) fn tune(evidence: &Evidence<'_>) -> Option<Study> {
+    let rates = evidence.all(&TUNE);
+    let conclusions = CacheState::ALL.iter().flat_map(|&state| of_state(evidence, state, &rates)).collect();
+    let design = "For each engine, the best block, number of threads and queue depth were searched for by successive halving \
+                  in every round anew, and what was found was measured again, in turn with pread of 128 KiB by one thread.";
+    Study::new(TUNE.id, design, conclusions)
+}
+
+/// What is to be said of one state of the page cache.
+fn of_state(evidence: &Evidence<'_>, state: CacheState, rates: &[Rounds<'_>]) -> Vec<Conclusion> {
+    let mut here: Vec<&Rounds<'_>> = rates.iter().filter(|rate| CacheState::of(rate.case) == Some(state)).collect();
+    here.sort_by(|left, right| median(&right.values).total_cmp(&median(&left.values)));
+    let Some((best, others)) = here.split_first() else { return Vec::new() };
+    [gain(evidence, best), fastest(best, others)].into_iter().flatten().collect()
+}
+
+/// What the best setting is, and how much it gains.
+fn gain(evidence: &Evidence<'_>, best: &Rounds<'_>) -> Option<Conclusion> {
+    let gains = evidence.at(&TUNE_GAIN, best.case)?;
+    let gain = gains.estimate()?;
+    let [block, threads, depth] =
+        [&TUNE_BLOCK, &TUNE_THREADS, &TUNE_DEPTH].map(|part| found(evidence, part, best.case));
+    let parts = [block?, threads?, depth?];
+    let setting = Setting { block: parts[0].0, threads: parts[1].0, depth: parts[2].0 };
+    Some(Conclusion {
+        claim: Claim::Tuned { best: best.side(), setting, gain },
+        holds: gain.is_above(1.0),
+        evidence: Test::Search { rounds: gains.values.len(), agreeing: parts.map(|(_, count)| count).to_vec() },
+    })
+}
+
+/// What most searches found of one part of a setting, and how many did.
+fn found(evidence: &Evidence<'_>, part: &Metric, case: &Case) -> Option<(f64, usize)> {
+    most_frequent(&evidence.at(part, case)?.values)
+}
+
+/// Whether the best engine of a state is surely better than all others, each by its own best setting.
+fn fastest(best: &Rounds<'_>, others: &[&Rounds<'_>]) -> Option<Conclusion> {
+    let all = others.len() as f64;
+    let positive = others.iter().filter(|other| best.are_positive() && other.are_positive());
+    let compared: Vec<(&Case, Standing)> =
+        positive.filter_map(|other| Some((other.case, standing(0, &other.values, &best.values, all)?))).collect();
+    let rivals = compared.iter().filter(|(_, standing)| standing.side() != Ordering::Greater);
+    let rivals: Vec<Case> = rivals.map(|&(case, _)| case.clone()).collect();
+    let &(next, nearest) = compared.first()?;
+    let (question, others) = (BestQuestion::TunedEngine, compared.len());
+    Some(Conclusion {
+        holds: rivals.is_empty().then_some(true),
+        claim: Claim::Best { question, best: best.side(), rivals, next: next.clone(), others },
+        evidence: Test::Together { ratios: vec![(None, nearest.ratio)], rounds: best.values.len() },
+    })
+}
+
+/// The value that occurs most often, and how often; of several the smallest.
+fn most_frequent(values: &[f64]) -> Option<(f64, usize)> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let groups = sorted.chunk_by(|left, right| left == right).map(|group| (group[0], group.len()));
+    groups.reduce(|best, next| if next.1 > best.1 { next } else { best })
+}

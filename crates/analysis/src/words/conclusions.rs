@@ -1,0 +1,652 @@
+//! Conclusions in words: one sentence for each claim, and one for what it rests on.
+
+use kelvin_catalogue::file::{
+    AccessOrder, BLOCK, CacheState, QUEUE_DEPTH, ReadEngine, SyncPolicy, THREAD_COUNT, TunedEngine,
+};
+use kelvin_catalogue::mem::{MappedPage, PAGE_FILE};
+use kelvin_catalogue::net::{
+    MESSAGE, OFFERED, RTT_TCP, RTT_UDP, STACK_TCP, STACK_UDP, STREAMS, SendMethod, StreamDirection, Transport,
+};
+use kelvin_catalogue::os::{TASK_COUNT, TaskKind};
+use kelvin_catalogue::{Placement, file};
+use kelvin_model::units::{bytes, number, p_value, percent, plain};
+use kelvin_model::{
+    BestQuestion, Case, ChangeOfSides, Claim, Conclusion, Estimate, Furthest, LawClaim, LevelClaim, Name,
+    RatioQuestion, ShareQuestion, Side, Test, Unit,
+};
+
+use crate::studies::network::TWICE;
+
+/// The sentence of a conclusion, without a full stop.
+pub(crate) fn claim(conclusion: &Conclusion) -> String {
+    match &conclusion.claim {
+        Claim::Ratio { question, base, other, ratio, limit } => {
+            Compared { base, other, ratio: *ratio, limit: *limit }.sentence(*question)
+        }
+        Claim::Share { question, of, share, limit } => part(*question, of, share, *limit, conclusion),
+        Claim::Best { question, best, rivals, others, .. } => of_several(*question, best, rivals, *others),
+        Claim::Tuned { best, setting, gain } => format!(
+            "{}: {} (blocks of {}, threads: {}, queue depth of each: {}) reads faster than pread of 128 KiB by one thread: {}, {}",
+            state(&best.case),
+            engine(&best.case),
+            plain(setting.block, Unit::Bytes),
+            number_of(setting.threads),
+            number_of(setting.depth),
+            times(gain, "as fast"),
+            amount(best)
+        ),
+        Claim::Crossing { base, other, sizes, below, above, crossings } => match crossings.is_empty() {
+            true => never_crossing(base, other, *sizes, below, above),
+            false => crossing(base, other, crossings),
+        },
+        Claim::BytesOutweighCalls { smallest, from, shown_at, times: ratio } => {
+            let where_from = from.map_or_else(String::new, |found| {
+                let near = plain(found.near, Unit::Bytes);
+                format!(" from messages of about {near} on (between {} and {})", bytes(found.after), bytes(found.until))
+            });
+            let as_long = format!("as long as one of {}", bytes(*smallest));
+            let shown = format!("one of {} takes {}", bytes(*shown_at), times(ratio, &as_long));
+            format!("bytes cost more than calls in a TCP stream{where_from}: {shown}")
+        }
+        Claim::MoreTasksThanCpus { other, longer, .. } => more_tasks(&other.case, longer, conclusion.holds),
+        Claim::Law(law) => of_law(law),
+        Claim::HostLimit { of, busy, full } => host_limit(of, busy, *full),
+        Claim::Pages { metric, case, all } => of_pages(*metric, case, *all),
+        Claim::Level(level) => of_level(level),
+    }
+}
+
+/// `3.61 times as long (95 %: 3.40 to 3.80)`.
+fn times(ratio: &Estimate, as_what: &str) -> String {
+    format!("{} times {as_what} (95 %: {} to {})", number(ratio.value), number(ratio.low), number(ratio.high))
+}
+
+/// `12 % (11 to 13)` as shares.
+fn share(share: &Estimate) -> String {
+    format!("{} ({} to {})", percent(share.value), percent(share.low), percent(share.high))
+}
+
+fn amount(side: &Side) -> String {
+    plain(side.value, side.unit)
+}
+
+fn number_of(value: f64) -> String {
+    format!("{value}")
+}
+
+/// `1 stream`, `4 streams`.
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+fn placed(case: &Case) -> &'static str {
+    match Placement::of(case) {
+        Some(Placement::SameCpu) => "on one CPU",
+        _ => "between two CPUs",
+    }
+}
+
+fn message(case: &Case) -> String {
+    bytes(MESSAGE.of(case).unwrap_or(0))
+}
+
+/// The protocol of a round trip, or of what it is made of.
+fn protocol(metric: Name) -> &'static str {
+    match metric {
+        metric if metric == RTT_TCP.id || metric == STACK_TCP.id => "TCP",
+        metric if metric == RTT_UDP.id || metric == STACK_UDP.id => "UDP",
+        _ => "Unix sockets",
+    }
+}
+
+/// A ratio with both of its sides.
+struct Compared<'a> {
+    base: &'a Side,
+    other: &'a Side,
+    ratio: Estimate,
+    limit: f64,
+}
+
+impl Compared<'_> {
+    fn sentence(&self, question: RatioQuestion) -> String {
+        match question {
+            RatioQuestion::TasksFaster | RatioQuestion::TasksEfficient | RatioQuestion::ProcessesBesideThreads => {
+                self.tasks(question)
+            }
+            RatioQuestion::CacheBelowKernel => format!(
+                "a cache below the kernel (a hypervisor's, a controller's or a drive's) answers what was read before, for later \
+                 passes over a file are more than {} times as fast as the first: they are {}",
+                self.limit,
+                times(&self.ratio, "as fast")
+            ),
+            RatioQuestion::Enough => self.enough("are enough"),
+            RatioQuestion::NotEnough => self.enough("are not enough"),
+            RatioQuestion::MoreThreads => {
+                let [few, many] = [self.base, self.other].map(|side| THREAD_COUNT.of(&side.case).unwrap_or(0));
+                format!(
+                    "{}: more than {} help: {many} read {}, {}",
+                    state_and_block(&self.base.case),
+                    counted(few, "thread"),
+                    times(&self.ratio, "as much"),
+                    amount(self.other)
+                )
+            }
+            _ => format!("{}: {}, {}", self.of_network(question), self.times(question), self.amounts()),
+        }
+    }
+
+    /// `47.6 µs against 13.0 µs`.
+    fn amounts(&self) -> String {
+        format!("{} against {}", amount(self.other), amount(self.base))
+    }
+
+    fn times(&self, question: RatioQuestion) -> String {
+        match question {
+            RatioQuestion::ProtocolInRoundTrip => share(&self.ratio),
+            _ if self.other.unit == Unit::Nanoseconds => times(&self.ratio, "as long"),
+            _ => times(&self.ratio, "as much"),
+        }
+    }
+
+    fn tasks(&self, question: RatioQuestion) -> String {
+        let tasks = TASK_COUNT.of(&self.base.case).unwrap_or(1);
+        let kind = TaskKind::of(&self.base.case).map_or("tasks", TaskKind::name);
+        let efficiency = self.ratio.over(tasks as f64);
+        match question {
+            RatioQuestion::TasksFaster => {
+                format!("{tasks} {kind} finish the work {}", times(&self.ratio, "as fast as one"))
+            }
+            RatioQuestion::TasksEfficient => format!(
+                "{tasks} {kind} use the CPUs with an efficiency of at least {}: it is {}",
+                percent(self.limit / tasks as f64),
+                share(&efficiency)
+            ),
+            _ => format!(
+                "threads and processes differ: {tasks} processes take {}: {}",
+                times(&self.ratio, &format!("as long as {tasks} threads")),
+                self.amounts()
+            ),
+        }
+    }
+
+    fn enough(&self, claim: &str) -> String {
+        let (what, at) = curve(self.other);
+        format!(
+            "{what} {at} {claim}: they reach {} of the rate with {}, {}",
+            share(&self.ratio),
+            curve(self.base).1,
+            amount(self.base)
+        )
+    }
+
+    fn of_network(&self, question: RatioQuestion) -> String {
+        let (base, other) = (&self.base.case, &self.other.case);
+        let streams = STREAMS.of(other).unwrap_or(1);
+        match question {
+            RatioQuestion::ProtocolInRoundTrip => format!(
+                "of a round trip of {} over {} on one CPU more than half is sending and receiving, not switching",
+                message(base),
+                protocol(self.base.metric)
+            ),
+            RatioQuestion::RoundTripBetweenCpus => format!(
+                "a round trip of {} over {} is longer between two CPUs than on one",
+                message(base),
+                protocol(self.base.metric)
+            ),
+            RatioQuestion::RoundTripBesideTcp => format!(
+                "a round trip of {} on one CPU is shorter over {} than over TCP",
+                message(base),
+                protocol(self.other.metric)
+            ),
+            RatioQuestion::ConnectBesideRoundTrip => {
+                "connecting over TCP on one CPU costs more than a round trip over it".into()
+            }
+            RatioQuestion::CloseBesideRoundTrip => {
+                "closing a TCP connection on one CPU costs more than a round trip over it".into()
+            }
+            RatioQuestion::MoreStreams => format!(
+                "{streams} TCP streams in messages of {}, each {}, carry more than one",
+                message(other),
+                placed(other)
+            ),
+            RatioQuestion::StreamsOnOneCpu if streams == 1 => {
+                format!("a TCP stream in messages of {} carries more on one CPU than between two", message(other))
+            }
+            RatioQuestion::StreamsOnOneCpu => format!(
+                "{streams} TCP streams in messages of {} carry more each on one CPU than each between two",
+                message(other)
+            ),
+            RatioQuestion::SendMethod => format!(
+                "{} carries more than send in messages of {} {}",
+                SendMethod::of(other).map_or("another method", SendMethod::name),
+                message(other),
+                placed(other)
+            ),
+            RatioQuestion::MoreStreamsToHost => format!("{} carry more than one", peer_streams(other)),
+            RatioQuestion::ProgramBesideKernel => format!(
+                "a round trip of {} to a program there over {} takes longer than an echo request that its kernel answers",
+                message(base),
+                if Transport::of(other) == Some(Transport::Udp) { "UDP" } else { "TCP" }
+            ),
+            _ => format!(
+                "beside a saturating stream a round trip of {} takes more than {} times as long, in buffers",
+                message(base),
+                self.limit
+            ),
+        }
+    }
+}
+
+/// `4 TCP streams to the agent`.
+pub(super) fn peer_streams(case: &Case) -> String {
+    let direction = match StreamDirection::of(case) {
+        Some(StreamDirection::FromAgent) => "from the agent",
+        _ => "to the agent",
+    };
+    format!("{} {direction}", counted(STREAMS.of(case).unwrap_or(1), "TCP stream"))
+}
+
+/// What a point of a curve of files does, and its place on it.
+fn curve(side: &Side) -> (&'static str, String) {
+    let case = &side.case;
+    let what = match (CacheState::of(case), SyncPolicy::of(case)) {
+        _ if side.metric == file::DEPTH_RATE.id => {
+            return ("random reads of 4 KiB with a depth of", QUEUE_DEPTH.of(case).unwrap_or(0).to_string());
+        }
+        (_, Some(SyncPolicy::Buffered)) => "writes into the page cache in blocks of",
+        (_, Some(SyncPolicy::Direct)) => "writes past the page cache in blocks of",
+        (Some(CacheState::Cached), _) => "reads from the page cache in blocks of",
+        (Some(CacheState::Uncached), _) => "reads through an empty page cache in blocks of",
+        _ => "reads past the page cache in blocks of",
+    };
+    (what, bytes(BLOCK.of(case).unwrap_or(0)))
+}
+
+fn state(case: &Case) -> &'static str {
+    CacheState::of(case).map_or("as found", CacheState::name)
+}
+
+/// `cached, in blocks of 64 KiB`.
+fn state_and_block(case: &Case) -> String {
+    BLOCK.of(case).map_or_else(|| state(case).into(), |block| format!("{}, in blocks of {}", state(case), bytes(block)))
+}
+
+fn engine(case: &Case) -> &'static str {
+    TunedEngine::AXIS.word_of(case).or(ReadEngine::AXIS.word_of(case)).unwrap_or("an engine without a name")
+}
+
+fn part(question: ShareQuestion, of: &Side, part: &Estimate, limit: f64, conclusion: &Conclusion) -> String {
+    let (case, figures) = (&of.case, share(part));
+    match question {
+        ShareQuestion::UnseenTime => format!(
+            "with {} {}, more than {} of the machine's CPU time is in neither user nor system time of the work (waiting, steal, \
+             other processes): it is {figures}, {} a round",
+            TASK_COUNT.of(case).unwrap_or(1),
+            TaskKind::of(case).map_or("tasks", TaskKind::name),
+            percent(limit),
+            amount(of)
+        ),
+        ShareQuestion::CpuOfStreams => {
+            let cases = match conclusion.evidence {
+                Test::CaseByCase { cases: 1, .. } => "the one case measured".into(),
+                Test::CaseByCase { cases, .. } => format!("all {cases} cases"),
+                _ => "this case".into(),
+            };
+            format!(
+                "TCP streams on this machine are limited by a CPU in {cases}: where most of it is idle, the fullest is busy {} of \
+                 the time",
+                percent(part.value)
+            )
+        }
+        ShareQuestion::DatagramsLost => format!(
+            "more than {} of datagrams of {} are lost {} of this machine if the sender does not wait: {figures}",
+            percent(limit),
+            message(case),
+            placed(case)
+        ),
+        ShareQuestion::DatagramsLostToHost => format!(
+            "more than {} of datagrams of {} to the agent are lost if the sender does not wait: {figures}",
+            percent(limit),
+            message(case)
+        ),
+        ShareQuestion::PacedDatagramsLost => format!(
+            "datagrams sent evenly at {} ({} Mbit/s offered) arrive but for {} at most: {figures} are lost",
+            amount(of),
+            number(OFFERED.of(case).unwrap_or(0) as f64 / 1e6),
+            percent(limit)
+        ),
+        ShareQuestion::LinkUsed => format!(
+            "{} carried {} and more of what the link can: {figures}, {} of {}",
+            peer_streams(case),
+            percent(limit),
+            amount(of),
+            plain(of.value / part.value, of.unit)
+        ),
+        ShareQuestion::RemoteWay => {
+            let order = match AccessOrder::of(case) {
+                Some(AccessOrder::Sequential) => "in order",
+                _ => "in random order",
+            };
+            let way = match conclusion.holds {
+                Some(true) => format!("the way is {figures} of it"),
+                Some(false) => format!("it takes less, by {figures}"),
+                None => format!("the way is {figures} of it, which may be none"),
+            };
+            format!("{}, {order}, a remote block takes longer than a local one: {way}", state(case))
+        }
+    }
+}
+
+fn of_several(question: BestQuestion, best: &Side, rivals: &[Case], others: usize) -> String {
+    let rivals = |name: fn(&Case) -> String, words: &str| match rivals {
+        [] => String::new(),
+        some => format!("; {words} {}", some.iter().map(name).collect::<Vec<String>>().join(", ")),
+    };
+    let named = |case: &Case| engine(case).to_owned();
+    match question {
+        BestQuestion::ThreadsAndBlocks => format!(
+            "{}: {} read fastest, {}{}",
+            state(&best.case),
+            cell(&best.case),
+            amount(best),
+            rivals(cell, "not told apart from")
+        ),
+        BestQuestion::EngineAtSize => format!(
+            "of {} engines {} is the fastest at requests of {}{}",
+            others + 1,
+            engine(&best.case),
+            bytes(BLOCK.of(&best.case).unwrap_or(0)),
+            rivals(named, "as fast may be")
+        ),
+        BestQuestion::TunedEngine => format!(
+            "{}: {} is the fastest of {} engines, each by its best setting{}",
+            state(&best.case),
+            engine(&best.case),
+            others + 1,
+            rivals(named, "as fast may be")
+        ),
+    }
+}
+
+/// `4 threads in blocks of 64 KiB`.
+fn cell(case: &Case) -> String {
+    let block = BLOCK.of(case).map(bytes).unwrap_or_default();
+    format!("{} in blocks of {block}", counted(THREAD_COUNT.of(case).unwrap_or(0), "thread"))
+}
+
+/// One engine that beats another from some size on, and may lose to it from another on.
+fn crossing(base: &str, other: &str, crossings: &[ChangeOfSides]) -> String {
+    let place = |change: &ChangeOfSides| {
+        let words = if change.to_below { "from" } else { "up to" };
+        let near = plain(change.near, Unit::Bytes);
+        format!("{words} requests of about {near} (between {} and {})", bytes(change.after), bytes(change.until))
+    };
+    let places: Vec<String> = crossings.iter().map(place).collect();
+    let on = if crossings.last().is_some_and(|last| last.to_below) { " on" } else { "" };
+    format!("{other} beats {base} {}{on}", places.join(", and "))
+}
+
+fn never_crossing(base: &str, other: &str, all: usize, below: &[u64], above: &[u64]) -> String {
+    let sizes = |sizes: &[u64]| sizes.iter().copied().map(bytes).collect::<Vec<String>>().join(", ");
+    let beats = format!("{other} beats {base} at some size of a request");
+    match (below.len(), above.len()) {
+        (0, 0) => format!("{other} and {base} differ at some size of a request: at none of {all} is that certain"),
+        (0, count) if count == all => format!("{beats}: {base} wins at all {all}"),
+        (0, _) => format!("{beats}: {base} wins at {}; elsewhere they may be equal", sizes(above)),
+        (count, _) if count == all => format!("{other} beats {base} at all {all} sizes of a request"),
+        _ => format!("{other} beats {base} at requests of {}; elsewhere they may be equal", sizes(below)),
+    }
+}
+
+fn more_tasks(more: &Case, longer: &Estimate, holds: Option<bool>) -> String {
+    let tasks = TASK_COUNT.of(more).unwrap_or(0);
+    let kind = TaskKind::of(more).map_or("tasks", TaskKind::name);
+    let help = format!("more {kind} than CPUs help: {tasks}");
+    match holds {
+        Some(true) => format!("{help} finish {} earlier", percent(-longer.value)),
+        Some(false) => format!("{help} finish {} later", percent(longer.value)),
+        None => {
+            let half = (longer.high - longer.low) / 2.0;
+            format!("{help} differ by {} ± {}, which may be none", percent(longer.value), percent(half))
+        }
+    }
+}
+
+/// A coefficient as a percentage of three digits: coherency is a small one.
+fn coefficient(value: f64) -> String {
+    format!("{} %", number(100.0 * value))
+}
+
+/// How far a law is off where it is furthest: `12 % below`.
+fn off(furthest: &Furthest) -> String {
+    let side = if furthest.ratio < 1.0 { "below" } else { "above" };
+    format!("{} {side}", percent((furthest.ratio - 1.0).abs()))
+}
+
+fn of_law(law: &LawClaim) -> String {
+    match law {
+        LawClaim::Determined { held, points, rounds, needed } => format!(
+            "{}: what was measured, {points} numbers of threads in {} each, determines the universal scalability law; it needs \
+             {needed} numbers of threads in two rounds (--thorough has more)",
+            state_and_block(held),
+            counted(*rounds as u64, "round")
+        ),
+        LawClaim::Describes { held, furthest } => format!(
+            "{}: the universal scalability law describes the rates: with {} it is {} what was measured, and so its coefficients \
+             mean nothing here",
+            state_and_block(held),
+            counted(furthest.workers, "thread"),
+            off(furthest)
+        ),
+        LawClaim::Contention { held, sigma, kappa, limit } => {
+            let three = |of: &Estimate| {
+                format!("{} ({} to {})", coefficient(of.value), coefficient(of.low), coefficient(of.high))
+            };
+            format!(
+                "{}: contention takes more than {} of the work: by the universal scalability law sigma is {}, and kappa, the cost \
+                 of keeping up with one another, {}",
+                state_and_block(held),
+                percent(*limit),
+                three(sigma),
+                three(kappa)
+            )
+        }
+        LawClaim::Peak { held, most, at, rate } => {
+            let end = |at: Option<f64>| at.map_or("any number of".into(), number);
+            let limit = match (at, rate) {
+                ([Some(peak), low, high], Some(rate)) => format!(
+                    "it is highest, {}, with {} ({} to {}) threads",
+                    plain(*rate, Unit::BytesPerSecond),
+                    number(*peak),
+                    end(*low),
+                    end(*high)
+                ),
+                ([_, Some(low), _], _) => format!("it never falls, though with {} threads it might", number(*low)),
+                _ => "it never falls".into(),
+            };
+            format!(
+                "{}: the rate falls before {most} threads: by the universal scalability law {limit}",
+                state_and_block(held)
+            )
+        }
+    }
+}
+
+fn host_limit(of: &Side, busy: &[Estimate; 2], full: f64) -> String {
+    let are = if STREAMS.of(&of.case) == Some(1) { "is" } else { "are" };
+    let [here, there] = busy;
+    format!(
+        "{} {are} {}: the test fills {} of a CPU of this host, and {} of one of the agent's host",
+        peer_streams(&of.case),
+        limited_by(busy, full),
+        share(here),
+        share(there)
+    )
+}
+
+/// By which host's CPU streams are limited.
+pub(super) fn limited_by(busy: &[Estimate; 2], full: f64) -> &'static str {
+    match busy.map(|share| share.is_above(full)) {
+        [Some(true), Some(true)] => "CPU-limited by both hosts",
+        [Some(true), _] => "CPU-limited by this host",
+        [_, Some(true)] => "CPU-limited by the agent's host",
+        [Some(false), Some(false)] => "limited by no host's CPU",
+        _ => "CPU-limited by a host",
+    }
+}
+
+fn of_pages(metric: Name, case: &Case, all: bool) -> String {
+    match MappedPage::of(case) {
+        Some(MappedPage::Untouched) => "private memory that was never touched has no pages".into(),
+        Some(MappedPage::Read) => "private memory that was only read is the kernel's one page of zeros".into(),
+        Some(MappedPage::Written) => "private memory that was written is mapped by nobody else".into(),
+        Some(MappedPage::Forked) => "while a forked child lives, no written page is mapped by one alone".into(),
+        Some(MappedPage::Shared) => "shared memory consists of pages of a file, though it has no disk".into(),
+        Some(MappedPage::File) if metric == PAGE_FILE.id => {
+            "a mapped file that was read shows pages of the file, not copies".into()
+        }
+        Some(MappedPage::Huge) => "memory that asked for huge pages and was written is mapped by them".into(),
+        _ => format!("{} of the pages are that: {metric} at {case}", if all { "all" } else { "none" }),
+    }
+}
+
+fn of_level(level: &LevelClaim) -> String {
+    match level {
+        LevelClaim::NotTold { span: [from, to] } => {
+            format!(
+                "no level of the memory hierarchy can be told from the curve from {} to {}",
+                bytes(*from),
+                bytes(*to)
+            )
+        }
+        LevelClaim::Flat { latency, span: [from, to] } => format!(
+            "the curve is flat from {} to {}, at {}: no change of level is in it",
+            bytes(*from),
+            bytes(*to),
+            plain(*latency, Unit::Nanoseconds)
+        ),
+        LevelClaim::Found { .. } => found_level(level),
+        LevelClaim::Unseen { level, bytes: size } => {
+            format!("L{level}: the machine reports {}, and the curve shows no plateau of its own for it", bytes(*size))
+        }
+        LevelClaim::Translation { bytes: set, latencies: [base, huge], shows_from, reach } => {
+            let reaches =
+                reach.map_or_else(String::new, |reach| format!("; its TLBs state a reach of {}", bytes(reach)));
+            match shows_from {
+                Some(from) => format!(
+                    "base pages cost {} a load more than huge ones at {} ({}), and show from {} on{reaches}",
+                    plain(base - huge, Unit::Nanoseconds),
+                    bytes(*set),
+                    percent((base - huge) / huge),
+                    bytes(*from)
+                ),
+                None => format!("base pages cost no more than huge ones up to {}{reaches}", bytes(*set)),
+            }
+        }
+    }
+}
+
+fn found_level(level: &LevelClaim) -> String {
+    let LevelClaim::Found { name, latency, ends, to_bytes, reported, is_memory } = level else { return String::new() };
+    let nanoseconds = |value| plain(value, Unit::Nanoseconds);
+    let [value, low, high] = [latency.value, latency.low, latency.high].map(nanoseconds);
+    let load = format!("{name}: {value} a load ({low} to {high})");
+    let Some([from, to]) = *ends else {
+        return format!("{load}, up to the largest working set, {}", bytes(*to_bytes));
+    };
+    let ending = format!("{load}, ending between {} and {}", bytes(from), bytes(to));
+    match *reported {
+        _ if *is_memory => format!("{ending}, from where on translating addresses takes more"),
+        None => format!("{ending}; the machine reports no such cache"),
+        Some(size) if size > to => format!(
+            "{ending}: less than the {} that the machine reports, as where a cache is shared or given in slices",
+            bytes(size)
+        ),
+        Some(size) if size < from => format!("{ending}: more than the {} that the machine reports", bytes(size)),
+        Some(size) => format!("{ending}, as the {} that the machine reports", bytes(size)),
+    }
+}
+
+/// The test that carries a conclusion, with its figures.
+pub(crate) fn evidence(conclusion: &Conclusion) -> String {
+    match &conclusion.evidence {
+        Test::RatioOfMedians { rounds: [other, base], chosen_among } => {
+            let chosen = chosen_among
+                .map_or_else(String::new, |all| format!("; the point was chosen among {all} by the same rounds"));
+            format!(
+                "ratio of medians with its 95 % interval by Welch's test on logarithms, {other} against {base} rounds{chosen}"
+            )
+        }
+        Test::Median { rounds, over } => {
+            let over = over.as_ref().map_or_else(String::new, |over| format!(", over {over}"));
+            format!("median of {rounds} rounds and its interval{over}")
+        }
+        Test::CaseByCase { rounds, .. } => format!("median of {rounds} rounds and its interval, case by case"),
+        Test::Welch { p, rounds: [one, other] } => {
+            format!("Welch's test of the two means: {}, {one} against {other} rounds", p_value(*p))
+        }
+        Test::Together { ratios, .. } => together(conclusion, ratios),
+        Test::Rounds { agreeing, rounds, range: [least, most], tolerance } => format!(
+            "to within {} of all or none: {agreeing} of {rounds} rounds agree, with {} to {} of the pages",
+            percent(*tolerance),
+            percent(*least),
+            percent(*most)
+        ),
+        Test::LeastSquares { points, furthest } => format!(
+            "least squares on logarithms of the mean rates with {points} numbers of threads; intervals by a parametric bootstrap \
+             of the rounds; the law is furthest from what was measured with {}: {} it",
+            counted(furthest.workers, "thread"),
+            off(furthest)
+        ),
+        Test::TooFewPoints => "three coefficients, and one number of threads more to check them by".into(),
+        Test::Partitioning { points, span: [from, to], noise, step } => format!(
+            "plateaus and ramps of log latency against log size by optimal partitioning, {points} points from {} to {}; points \
+             lie off the line between their neighbours by {}, a level is a step of {step} or more",
+            bytes(*from),
+            bytes(*to),
+            percent(*noise)
+        ),
+        Test::Intervals { latencies: [base, huge], apart } => format!(
+            "{} with base pages against {} with huge ones; intervals {}, ratio {}",
+            plain(*base, Unit::Nanoseconds),
+            plain(*huge, Unit::Nanoseconds),
+            if *apart { "apart" } else { "overlapping" },
+            number(base / huge)
+        ),
+        Test::Search { rounds, agreeing } => {
+            let counts: Vec<String> = agreeing.iter().map(|count| format!("{count} of {rounds}")).collect();
+            format!(
+                "median gain of {rounds} rounds and its interval; rounds whose search found that block, those threads, that depth: \
+                 {}",
+                counts.join(", ")
+            )
+        }
+    }
+}
+
+/// Comparisons that hold together with 95 %, at several sizes or with several others.
+fn together(conclusion: &Conclusion, ratios: &[(Option<u64>, Estimate)]) -> String {
+    if let Claim::Best { next, others, question, .. } = &conclusion.claim {
+        let nearest = ratios.first().map(|(_, ratio)| times(ratio, "as much")).unwrap_or_default();
+        let next = if *question == BestQuestion::ThreadsAndBlocks { cell(next) } else { engine(next).to_owned() };
+        return format!(
+            "beside {next} it is {nearest}; Welch's test on logarithms of rounds against each of {others} others such that all hold \
+             together with 95 %"
+        );
+    }
+    let of = if matches!(conclusion.claim, Claim::BytesOutweighCalls { .. }) {
+        format!("time of a message against {TWICE} times that of the smallest")
+    } else {
+        "ratio of median times".into()
+    };
+    let figure = |(at, ratio): &(Option<u64>, Estimate)| {
+        let at = at.map_or_else(String::new, |at| format!(" at {}", bytes(at)));
+        format!("{} ({} to {}){at}", number(ratio.value), number(ratio.low), number(ratio.high))
+    };
+    let figures: Vec<String> = ratios.iter().map(figure).collect();
+    format!(
+        "{of} at each of {} sizes, intervals by Welch's test on logarithms of rounds such that all hold together with 95 %: {}",
+        ratios.len(),
+        figures.join(", ")
+    )
+}

@@ -1,0 +1,323 @@
+//! Findings in words: a sentence, and what carries it.
+
+use kelvin_catalogue::mem::BANDWIDTH_HANDOVER;
+use kelvin_model::units::{bytes, metric_at, number, percent, plain};
+use kelvin_model::{Canary, Case, Fact, Hazard, Machine, Name, Run, Unit};
+
+use super::conclusions::{limited_by, peer_streams};
+use super::{claim, evidence};
+use crate::findings::{QUIET, Raw};
+use crate::result::{
+    Analysis, CanaryHistory, CountOf, Finding, Found, Gap, MemoryLevel, MemoryLevels, MetricResult, Moved, Outcome,
+    Place, Warning,
+};
+use crate::studies::peer::{Essence, EssentialStream};
+use crate::summary::modes_in_words;
+use kelvin_model::Claim;
+
+/// A finding with its words.
+pub(crate) fn worded(raw: Raw, run: &Run, analysis: &Analysis) -> Finding {
+    let (text, because) = said(&raw.found, run, analysis);
+    Finding {
+        importance: raw.importance,
+        text: capitalised(&sentence(&text)),
+        because,
+        found: raw.found,
+        metrics: raw.metrics,
+    }
+}
+
+/// The sentence, and what carries it.
+fn said(found: &Found, run: &Run, analysis: &Analysis) -> (String, String) {
+    let hazard = |id: &Name| run.outline.hazards.iter().find(|hazard| hazard.id == *id);
+    match found {
+        Found::ClockChanged { before, after } => {
+            let name = |source: &Option<String>| source.clone().unwrap_or_else(|| "unknown".into());
+            (
+                "The kernel's clock source changed during the run: its times cannot be trusted".into(),
+                format!("clock source {} before, {} after", name(before), name(after)),
+            )
+        }
+        Found::Partial { reason, seconds } => (
+            format!("The run is partial ({reason}): what it had not reached is not here"),
+            format!("it ended after {} s", number(*seconds)),
+        ),
+        Found::Hazard { id } => of_hazard(hazard(id)),
+        Found::Busy { hazards } => of_busy(&hazards.iter().filter_map(hazard).collect::<Vec<_>>()),
+        Found::CoreShared { slower, block_over_chain } => (
+            "Another thread had part of this core during the whole run, as earlier runs show: measure again later"
+                .into(),
+            format!(
+                "the block canary took {} times the chain canary at its best, {} more than in earlier runs",
+                number(*block_over_chain),
+                percent(slower - 1.0)
+            ),
+        ),
+        Found::Quiet { share } => of_quiet(*share, &analysis.canaries),
+        Found::Invalid { at, ceiling } => {
+            let unit = unit_at(analysis, at);
+            let bound = format!("the bound is {}", plain(ceiling.bound, unit));
+            let text = format!(
+                "{} came out as {}, which is impossible: {}",
+                named(analysis, at),
+                plain(ceiling.value, unit),
+                ceiling.likely_cause
+            );
+            (text, ceiling.derivation.as_ref().map_or(bound.clone(), |derivation| format!("{bound}: {derivation}")))
+        }
+        Found::Counted { of, count, all, first } => of_count(analysis, (*of, *count, *all), first),
+        Found::MemoryLevels => analysis.levels.as_ref().map(of_levels).unwrap_or_default(),
+        Found::Moved(moved) => of_moved(moved, analysis),
+        Found::Network { said } => (
+            format!("Network: {}", said.join("; ")),
+            "each of these holds by the interval of a ratio of medians, in the studies net.rtt and net.bandwidth"
+                .into(),
+        ),
+        Found::OtherHost { said } => (
+            format!("Network to the other host: {}", said.join("; ")),
+            "each of these holds by an interval over rounds, in the study net.peer".into(),
+        ),
+        Found::Gap(gap) => of_gap(gap, run, analysis),
+        Found::Warned { count, all, by_chance, first, warning } => {
+            of_warning(analysis, (*count, *all, *by_chance), first, warning)
+        }
+    }
+}
+
+fn of_hazard(hazard: Option<&Hazard>) -> (String, String) {
+    hazard.map(|hazard| (format!("{}: {}", hazard.summary, hazard.effect), hazard.source.clone())).unwrap_or_default()
+}
+
+fn of_busy(hazards: &[&Hazard]) -> (String, String) {
+    let sources: Vec<String> = hazards.iter().map(|hazard| format!("{} ({})", hazard.summary, hazard.source)).collect();
+    let first = hazards.first().map_or("", |hazard| hazard.summary.as_str());
+    (format!("Other work kept this machine busy: {first}"), sources.join("; "))
+}
+
+fn of_quiet(share: f64, canaries: &[CanaryHistory]) -> (String, String) {
+    let what = match share {
+        share if share < QUIET / 2.0 => "The machine was rarely quiet",
+        share if share < QUIET => "The machine was quiet only part of the time",
+        _ => "The machine was quiet",
+    };
+    let name = |canary: Canary| canary.name();
+    let steady =
+        canaries.iter().map(|history| format!("{} steady {}", name(history.canary), percent(history.steady_share)));
+    (
+        format!("{what}: {} of the guarded samples were undisturbed", percent(share)),
+        format!("canaries beside each sample: {}", steady.collect::<Vec<String>>().join(", ")),
+    )
+}
+
+/// The result at a place.
+fn at<'a>(analysis: &'a Analysis, place: &Place) -> Option<&'a MetricResult> {
+    analysis.results.iter().find(|result| result.metric.id == place.metric && result.case == place.case)
+}
+
+fn unit_at(analysis: &Analysis, place: &Place) -> Unit {
+    at(analysis, place).map_or(Unit::Ratio, |result| result.metric.unit)
+}
+
+fn named(analysis: &Analysis, place: &Place) -> String {
+    at(analysis, place).map_or_else(|| place.metric.to_string(), |result| metric_at(&result.metric, &result.case))
+}
+
+fn of_count(analysis: &Analysis, (of, count, all): (CountOf, usize, usize), first: &Place) -> (String, String) {
+    let what = match of {
+        CountOf::Failed => "failed",
+        CountOf::NotKnown => "could not be known, for want of undisturbed samples",
+        CountOf::Skipped => "were skipped",
+    };
+    let reason = match at(analysis, first).map(|result| &result.outcome) {
+        Some(Outcome::Failed(reason)) => reason.clone(),
+        Some(Outcome::NotKnown(summary)) => format!("{} undisturbed", percent(summary.kept_share)),
+        Some(Outcome::Skipped(reason)) => reason.0.clone(),
+        _ => String::new(),
+    };
+    (format!("{count} of {all} figures {what}"), format!("first: {}: {reason}", named(analysis, first)))
+}
+
+/// The whole hierarchy in one line.
+fn of_levels(found: &MemoryLevels) -> (String, String) {
+    let each = found.levels.iter().map(|level| {
+        let latency = format!("{} {}", level.name, plain(level.latency, Unit::Nanoseconds));
+        match level.capacity {
+            Some(ends) => format!("{latency} up to {}-{}", bytes(ends.low), bytes(ends.high)),
+            None => latency,
+        }
+    });
+    let odd = found.levels.iter().filter(|level| level.agrees == Some(false));
+    let odd: Vec<&str> = odd.map(|level| level.name.as_str()).collect();
+    let differs = match odd.as_slice() {
+        [] => String::new(),
+        names => format!("; {} not of the size that the machine reports", names.join(" and ")),
+    };
+    let test = found.conclusions.first().map(|conclusion| evidence(conclusion)).unwrap_or_default();
+    (format!("Latency by working set: {}{differs}", each.collect::<Vec<_>>().join(", ")), test)
+}
+
+fn of_moved(moved: &Moved, analysis: &Analysis) -> (String, String) {
+    let line = Place { metric: BANDWIDTH_HANDOVER.id, case: moved.case.clone() };
+    let Some((result, summary)) = at(analysis, &line).and_then(|result| Some((result, result.outcome.summary()?)))
+    else {
+        return Default::default();
+    };
+    let (unit, of) = (result.metric.unit, summary.modes_of.words());
+    let changes = format!(
+        "The CPUs of this machine stand now near to each other and now far apart: a cache line takes {} of the {of} from one to the \
+         other",
+        modes_in_words(summary.states(), unit)
+    );
+    let rate = moved.most.and_then(|metric| at(analysis, &Place { metric, case: moved.case.clone() }));
+    let text = match rate.and_then(|rate| Some((rate, rate.outcome.summary()?))) {
+        Some((rate, states)) => format!(
+            "{changes}, and with that what all of them move together changes, {} the most: {}",
+            rate.metric.id,
+            modes_in_words(states.states(), rate.metric.unit)
+        ),
+        None => format!(
+            "{changes}; this run shows what all of them move together where they stood, at {}",
+            plain(summary.headline, unit)
+        ),
+    };
+    (text, format!("two states of the time of a line between CPUs, told apart over the {of} at {}", moved.case))
+}
+
+/// What the streams of each direction carried, and what a test says for sure.
+pub(crate) fn of_other_host(essence: &Essence) -> Vec<String> {
+    essence.streams.iter().map(of_stream).chain(essence.sure.iter().map(claim)).collect()
+}
+
+/// `4 TCP streams to the agent carry 117 MB/s (116 MB/s to 118 MB/s), 98 % of what the link can`.
+fn of_stream(stream: &EssentialStream) -> String {
+    let case: &Case = &stream.rate.case;
+    let is_one = kelvin_catalogue::net::STREAMS.of(case) == Some(1);
+    let rate = |value| plain(value, stream.rate.unit);
+    let interval =
+        stream.interval.map_or_else(String::new, |found| format!(" ({} to {})", rate(found.low), rate(found.high)));
+    let link = stream.carried.as_ref().map_or_else(String::new, |carried| match &carried.claim {
+        Claim::Share { share, .. } => format!(", {} of what the link can", percent(share.value)),
+        _ => String::new(),
+    });
+    let limit = stream.limit.as_ref().map_or_else(String::new, |limit| match &limit.claim {
+        Claim::HostLimit { busy, full, .. } => {
+            let are = if is_one { "is" } else { "are" };
+            let [here, there] = busy.map(|share| percent(share.value));
+            format!(" and {are} {} (the test fills {here} of a CPU here, {there} there)", limited_by(busy, *full))
+        }
+        _ => String::new(),
+    });
+    let carry = if is_one { "carries" } else { "carry" };
+    format!("{} {carry} {}{interval}{link}{limit}", peer_streams(case), rate(stream.rate.value))
+}
+
+fn of_gap(gap: &Gap, run: &Run, analysis: &Analysis) -> (String, String) {
+    let found =
+        at(analysis, &gap.at).and_then(|result| Some((result, result.outcome.summary()?, result.prediction.as_ref()?)));
+    let Some((result, summary, prediction)) = found else { return Default::default() };
+    let unit = result.metric.unit;
+    let measured = match summary.states() {
+        [] => plain(summary.headline, unit),
+        states => format!("bimodal, {} of the {}", modes_in_words(states, unit), summary.modes_of.words()),
+    };
+    let text = format!(
+        "{}: measured {measured}, {} times the predicted {}; {}",
+        named(analysis, &gap.at),
+        number(gap.ratio),
+        plain(prediction.value, unit),
+        explained(gap, run)
+    );
+    let interval = summary.interval.map_or_else(
+        || plain(summary.headline, unit),
+        |interval| format!("{} to {}", plain(interval.lower, unit), plain(interval.upper, unit)),
+    );
+    let because = format!(
+        "measured over predicted: {}; the interval {interval} does not touch the predicted range from {} to {} ({})",
+        number(gap.ratio),
+        plain(prediction.low, unit),
+        plain(prediction.high, unit),
+        prediction.derivation
+    );
+    (text, because)
+}
+
+/// What can explain a gap.
+fn explained(gap: &Gap, run: &Run) -> String {
+    if let Some(level) = &gap.level {
+        return less_than_reported(level);
+    }
+    let hazards = gap.hazards.iter().filter_map(|id| run.outline.hazards.iter().find(|hazard| hazard.id == *id));
+    let causes: Vec<&str> = hazards.take(2).map(|hazard| hazard.summary.as_str()).collect();
+    match causes.as_slice() {
+        [] => "no hazard of this machine explains it".into(),
+        causes => format!("what can explain it: {}", causes.join("; ")),
+    }
+}
+
+/// `of the 480 MiB of L3 that the machine reports this process has 8 MiB to 12 MiB`.
+fn less_than_reported(level: &MemoryLevel) -> String {
+    let ends = level.capacity.map_or_else(String::new, |ends| format!("{} to {}", bytes(ends.low), bytes(ends.high)));
+    let reported = level.reported_bytes.map(bytes).unwrap_or_default();
+    format!("of the {reported} of {} that the machine reports this process has {ends}", level.name)
+}
+
+fn of_warning(
+    analysis: &Analysis,
+    (count, all, by_chance): (usize, usize, f64),
+    first: &Place,
+    warning: &Warning,
+) -> (String, String) {
+    let what = match warning {
+        Warning::Drift { .. } => "drifted over the run",
+        Warning::Modes { .. } => "are bimodal",
+        Warning::HalvesDiffer { .. } => "differed between halves of the run",
+        _ => "did not reach the target for the interval",
+    };
+    let expected = match by_chance {
+        few if few < 0.5 => String::new(),
+        many => format!("; chance alone gives up to about {} among {all}", number(many)),
+    };
+    let place = named(analysis, first);
+    let text = match count {
+        1 => format!("{place} {}{expected}", what.replace("are ", "is ")),
+        count => format!("{count} of {all} figures {what}, {place} among them{expected}"),
+    };
+    (text, format!("{place}: {}", warning.text()))
+}
+
+/// What the machine is, in one line.
+pub(crate) fn machine_line(machine: &Machine) -> String {
+    let text = |fact: &Fact<String>, unknown: &str| fact.get().cloned().unwrap_or_else(|| unknown.into());
+    let mut parts = vec![text(&machine.cpu.model_name, "unknown CPU")];
+    if let Some(name) = machine.cpu.microarchitecture.get() {
+        parts[0] = format!("{} ({name})", parts[0]);
+    }
+    let count = |fact: &Fact<Vec<u32>>| fact.get().map(Vec::len);
+    match (count(&machine.topology.allowed), count(&machine.topology.online)) {
+        (Some(allowed), Some(online)) => parts.push(format!("{allowed} of {online} CPUs allowed")),
+        (Some(cpus), None) | (None, Some(cpus)) => parts.push(format!("{cpus} CPUs")),
+        (None, None) => {}
+    }
+    if let Some(size) = machine.memory.total_bytes.get() {
+        parts.push(format!("{} of memory", bytes(*size)));
+    }
+    parts.push(format!("Linux {}", text(&machine.kernel.release, "of unknown release")));
+    parts.extend(machine.platform.hypervisor.get().cloned().flatten().map(|name| format!("under {name}")));
+    parts.extend(machine.platform.container.get().cloned().flatten().map(|name| format!("in {name}")));
+    sentence(&parts.join(", "))
+}
+
+/// The text with a full stop, once.
+fn sentence(text: &str) -> String {
+    format!("{}.", text.trim_end_matches('.'))
+}
+
+/// The text with a capital first letter, unless it begins with the id of a metric.
+fn capitalised(text: &str) -> String {
+    let is_id = text.split([' ', ':']).next().is_some_and(|first| first.contains('.') && !first.ends_with('.'));
+    let mut letters = text.chars();
+    match letters.next() {
+        Some(first) if !is_id => first.to_uppercase().chain(letters).collect(),
+        _ => text.to_owned(),
+    }
+}
