@@ -10,7 +10,7 @@ use crate::predicted::compare;
 use crate::result::{Analysis, MetricResult, Outcome};
 use crate::studies::{studies, threads};
 use crate::summary::summarise;
-use crate::{ceilings, findings, levels, placement};
+use crate::{ceilings, findings, levels, placement, tails};
 
 /// Analyses a run: a stored one and a live one alike.
 pub fn analyse(run: &Run) -> Analysis {
@@ -34,6 +34,7 @@ pub fn analyse(run: &Run) -> Analysis {
         levels: found,
         peers: Peer::among(&results),
         ceilings: ceilings::of_results(&results, run.outline.machine.topology.allowed.get().map_or(1, Vec::len) as u64),
+        tails: tails::of_results(&results),
         results,
         canaries: desk.references.histories(run),
         studies: studies(run),

@@ -19,6 +19,7 @@ pub mod reference;
 mod result;
 mod studies;
 mod summary;
+mod tails;
 #[doc(hidden)]
 pub mod testing;
 pub mod words;
@@ -38,3 +39,4 @@ pub use result::{
     Outcome, Place, Summary, TagCount, Translation, Verdict, Warning,
 };
 pub use studies::{Concluded, FULL, Study, studies};
+pub use tails::Tails;

@@ -2,6 +2,7 @@
 
 use crate::ceilings::LineCeiling;
 use crate::studies::{Concluded, Study};
+use crate::tails::Tails;
 use kelvin_model::{Canary, CanaryPoint, Case, Interval, Metric, Name, Prediction, Reason, Treatment};
 use kelvin_stats::Scalability;
 use schemars::JsonSchema;
@@ -30,6 +31,9 @@ pub struct Analysis {
     /// What lines of curves could reach at most.
     #[serde(default)]
     pub ceilings: Vec<LineCeiling>,
+    /// Round trips whose distributions belong beside each other.
+    #[serde(default)]
+    pub tails: Option<Tails>,
     /// The same work done by kelvin and by other programs, where the run was asked for it.
     #[serde(default)]
     pub peers: Vec<Peer>,

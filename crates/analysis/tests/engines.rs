@@ -13,7 +13,7 @@ fn run(ways: &[(&'static str, f64, f64)], sizes: &[u64]) -> Run {
     let mut run = testing::run(&[METRIC]);
     for (way, &(name, fixed, each)) in ways.iter().enumerate() {
         for &block in sizes {
-            let case = Case::new().with_word("engine", name).with("block", block);
+            let case = Case::new().at(kelvin_model::Point::named("engine", name)).with("block", block);
             let value = fixed + each * block as f64;
             let noise = |round: usize| 0.0025 * ((round * 5 + way * 3 + block as usize) % 6) as f64;
             let rounds: Vec<f64> = (0..6).map(|round| value * (1.0 + noise(round))).collect();

@@ -17,7 +17,7 @@ fn rounds(rate: f64, noise: f64) -> Vec<f64> {
 fn blocks(rates: &[(u64, f64)], noise: f64) -> Run {
     let mut run = testing::run(&[READ]);
     for &(block, rate) in rates {
-        let case = Case::new().with("block", block).with_word("cache", "cached");
+        let case = Case::new().with("block", block).at(kelvin_model::Point::named("cache", "cached"));
         add_scalars(&mut run, &READ, case, &rounds(rate, noise));
     }
     run
@@ -60,7 +60,7 @@ fn the_best_is_not_tested_against_itself() {
 fn two_points_are_no_curve_and_other_states_no_part_of_it() {
     let mut run = blocks(&[(4096, 3e9), (65_536, 9e9)], 0.01);
     assert!(testing::study(&run, "file.blocksize").is_none());
-    let case = Case::new().with("block", 1 << 20).with_word("cache", "direct");
+    let case = Case::new().with("block", 1 << 20).at(kelvin_model::Point::named("cache", "direct"));
     add_scalars(&mut run, &READ, case, &rounds(1e9, 0.01));
     assert!(testing::study(&run, "file.blocksize").is_none());
 }

@@ -206,7 +206,7 @@ fn each_mode_of_a_working_set_at_a_boundary_is_named_by_its_level() {
     let mut run = run(&[METRIC]);
     run.outline.machine.topology.caches = Fact::known(vec![unified(1, 32 << 10), unified(2, 4 << 20)], "a test");
     for bytes in (12..=27).map(|power| 1u64 << power) {
-        let case = Case::new().with_word("pages", "base").with("bytes", bytes);
+        let case = Case::new().at(kelvin_model::Point::named("pages", "base")).with("bytes", bytes);
         let rounds = match bytes {
             0..=0x8000 => [1.0; 6],
             // Now the second level holds it, and now memory does.
@@ -218,7 +218,9 @@ fn each_mode_of_a_working_set_at_a_boundary_is_named_by_its_level() {
     }
     let analysis = analyse(&run);
     assert_eq!(names(analysis.levels.as_ref().unwrap()), ["L1", "L2", "DRAM"]);
-    let at = |bytes| analysis.results.iter().find(|result| result.case.integer("bytes") == Some(bytes)).unwrap();
+    let at = |bytes| {
+        analysis.results.iter().find(|result| kelvin_catalogue::mem::BYTES.of(&result.case) == Some(bytes)).unwrap()
+    };
     let boundary = at(4 << 20);
     let modes = &boundary.outcome.summary().unwrap().modes;
     let named: Vec<Option<&str>> = modes.iter().map(|mode| mode.level.as_deref()).collect();
@@ -240,7 +242,7 @@ fn a_run_says_its_levels_and_what_base_pages_cost() {
         _ => 100.0,
     };
     let mut add = |pages, bytes: u64, latency: f64| {
-        let case = Case::new().with_word("pages", pages).with("bytes", bytes);
+        let case = Case::new().at(kelvin_model::Point::named("pages", pages)).with("bytes", bytes);
         add_scalars(&mut run, &METRIC, case, &[0.99 * latency, latency, 1.01 * latency, latency]);
     };
     for bytes in (12..=25).map(|power| 1u64 << power) {

@@ -33,15 +33,18 @@ fn add(run: &mut Run, metric: &Metric, case: Case, value: f64) {
 }
 
 fn placed(placement: &'static str) -> Case {
-    Case::new().with_word("placement", placement)
+    Case::new().at(kelvin_model::Point::named("placement", placement))
 }
 
 fn streams(message: u64, streams: u64, placement: &'static str) -> Case {
-    Case::new().with("message", message).with("streams", streams).with_word("placement", placement)
+    Case::new().with("message", message).with("streams", streams).at(kelvin_model::Point::named("placement", placement))
 }
 
 fn by_way(message: u64, way: &'static str) -> Case {
-    Case::new().with("message", message).with_word("placement", "two_cpus").with_word("way", way)
+    Case::new()
+        .with("message", message)
+        .at(kelvin_model::Point::named("placement", "two_cpus"))
+        .at(kelvin_model::Point::named("way", way))
 }
 
 fn saying<'c>(conclusions: &'c [Concluded], words: &str) -> &'c Concluded {

@@ -15,7 +15,7 @@ const EXCLUSIVE: Metric = metric("mem.page.exclusive");
 #[test]
 fn a_claim_holds_if_all_rounds_agree_fails_if_none_does_and_is_open_otherwise() {
     let mut run = testing::run(&[PRESENT, ZERO, EXCLUSIVE]);
-    let kind = |word| Case::new().with_word("kind", word);
+    let kind = |word| Case::new().at(kelvin_model::Point::named("kind", word));
     add_scalars(&mut run, &PRESENT, kind("untouched"), &[0.0, 0.0, 0.002]);
     add_scalars(&mut run, &ZERO, kind("read"), &[0.0, 0.5, 0.9]);
     add_scalars(&mut run, &EXCLUSIVE, kind("written"), &[1.0, 1.0, 0.25]);

@@ -122,7 +122,7 @@ fn the_host_whose_cpu_is_full_is_named() {
 #[test]
 fn the_fastest_number_of_streams_of_each_direction_counts() {
     let mut run = network();
-    let directed = |count, direction| streams(count).with_word("direction", direction);
+    let directed = |count, direction| streams(count).at(kelvin_model::Point::named("direction", direction));
     add_streams(&mut run, &directed(1, "to_agent"), 1e9, [1.0, 0.5]);
     add_streams(&mut run, &directed(4, "to_agent"), 2e9, [1.0, 1.0]);
     add_streams(&mut run, &directed(1, "from_agent"), 3e9, [0.5, 1.0]);
@@ -142,7 +142,10 @@ fn the_fastest_number_of_streams_of_each_direction_counts() {
 #[test]
 fn a_program_losses_and_waiting_are_told_with_their_size() {
     let mut run = network();
-    let (small, trip) = (Case::new().with("message", 64), Case::new().with_word("protocol", "tcp").with("message", 64));
+    let (small, trip) = (
+        Case::new().with("message", 64),
+        Case::new().at(kelvin_model::Point::named("protocol", "tcp")).with("message", 64),
+    );
     add(&mut run, &PING, small, 100_000.0);
     add(&mut run, &TRIP, trip, 130_000.0);
     add(&mut run, &LOADED, Case::new(), 30e6);

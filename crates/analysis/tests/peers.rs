@@ -14,7 +14,7 @@ const KELVIN: Metric = as_found(Metric::rate("file.peers.cached.kelvin", "kelvin
 const OTHER: Metric = as_found(Metric::rate("file.peers.cached.other", "the other"));
 
 fn case(program: &'static str) -> Case {
-    Case::new().with_word("program", program).with("block", 4096)
+    Case::new().at(kelvin_model::Point::named("program", program)).with("block", 4096)
 }
 
 #[test]

@@ -19,7 +19,7 @@ const FAR: f64 = 226.0;
 /// A run of these rates in GB/s and times of a line in ns, round by round.
 fn of(rates: [f64; 6], ways: [f64; 6]) -> Analysis {
     let mut run = run(&[FILL, HANDOVER]);
-    let case = || Case::new().with("bytes", 128 << 20).with_word("cpus", "all");
+    let case = || Case::new().with("bytes", 128 << 20).at(kelvin_model::Point::named("cpus", "all"));
     add_scalars(&mut run, &FILL, case(), &rates.map(|rate| rate * 1e9));
     add_scalars(&mut run, &HANDOVER, case(), &ways);
     analyse(&run)

@@ -262,9 +262,9 @@ fn cycles_come_from_the_measured_frequency_or_the_chain() {
     add_rounds(&mut run, &CALL, Case::new(), &vec![vec![10.0; 20]; 4]);
     let cycles = |run: &Run| analyse(run).results[0].cycles.unwrap();
     assert!((cycles(&run) - 41.28).abs() < 1e-6, "{}", cycles(&run));
-    add_scalars(&mut run, &frequency, Case::new().with_word("load", "all"), &[3.0e9; 4]);
+    add_scalars(&mut run, &frequency, Case::new().at(kelvin_model::Point::named("load", "all")), &[3.0e9; 4]);
     assert!((cycles(&run) - 41.28).abs() < 1e-6, "the frequency under full load is not that of one CPU");
-    add_scalars(&mut run, &frequency, Case::new().with_word("load", "one"), &[4.2e9; 4]);
+    add_scalars(&mut run, &frequency, Case::new().at(kelvin_model::Point::named("load", "one")), &[4.2e9; 4]);
     assert!((cycles(&run) - 42.0).abs() < 1e-6);
     run.outline.metrics[0] = CALL.not_in_cycles();
     assert_eq!(analyse(&run).results[0].cycles, None);

@@ -143,7 +143,7 @@ fn a_case_that_is_told_as_found_is_not_judged_by_canaries() {
     let mut run = testing::run(&[metric]);
     for placement in ["same_cpu", "two_cpus"] {
         let round = |i| testing::round(i, vec![testing::reading(&metric, Readings::Batches(noisy.clone()))]);
-        let case = Case::new().with_word("placement", placement);
+        let case = Case::new().at(kelvin_model::Point::named("placement", placement));
         testing::add(&mut run, &metric, case, (0..5).map(round).collect());
     }
     let analysis = analyse(&run);

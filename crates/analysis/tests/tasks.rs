@@ -17,7 +17,7 @@ fn run(elapsed: &[(&'static str, u64, f64)], invisible_share: f64) -> Run {
     let mut run = testing::run(&[ELAPSED, INVISIBLE]);
     run.outline.machine.topology.allowed = Fact::known(vec![0, 1, 2, 3], "affinity");
     for &(kind, tasks, seconds) in elapsed {
-        let case = Case::new().with_word("kind", kind).with("tasks", tasks);
+        let case = Case::new().at(kelvin_model::Point::named("kind", kind)).with("tasks", tasks);
         let rounds: Vec<f64> = (0..6).map(|i| seconds * 1e9 * (1.0 + 0.001 * f64::from(i * 5 % 6 - 2))).collect();
         let invisible: Vec<f64> = rounds.iter().map(|elapsed| invisible_share * 4.0 * elapsed).collect();
         add_scalars(&mut run, &ELAPSED, case.clone(), &rounds);

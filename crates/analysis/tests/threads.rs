@@ -3,6 +3,7 @@
 use kelvin_analysis::Concluded;
 use kelvin_analysis::testing::{self, add_scalars};
 use kelvin_analysis::{Analysis, analyse};
+use kelvin_catalogue::file::{BLOCK, THREAD_COUNT};
 use kelvin_model::{Case, Metric, Run, Treatment};
 use kelvin_stats::{Random, Scalability};
 
@@ -15,7 +16,10 @@ fn run_of(threads: &[u64], blocks: &[u64], rounds: usize, rate: impl Fn(f64, u64
     let mut random = Random::new(7);
     for &block in blocks {
         for &count in threads {
-            let case = Case::new().with("threads", count).with("block", block).with_word("cache", "cached");
+            let case = Case::new()
+                .with("threads", count)
+                .with("block", block)
+                .at(kelvin_model::Point::named("cache", "cached"));
             let round = |random: &mut Random| rate(count as f64, block) * (0.01 * random.normal()).exp();
             let values: Vec<f64> = (0..rounds).map(|_| round(&mut random)).collect();
             add_scalars(&mut run, &METRIC, case, &values);
@@ -50,7 +54,10 @@ fn a_law_with_a_peak_is_found_with_its_coefficients() {
     assert_eq!(peak.holds, Some(true), "{}", peak.text);
     let Analysis { laws, best_cells, .. } = analyse(&run);
     let [law] = &laws[..] else { panic!("{laws:?}") };
-    assert!(law.describes && law.most == 32 && law.held.word("cache") == Some("cached"), "{law:?}");
+    assert!(
+        law.describes && law.most == 32 && kelvin_catalogue::file::CacheState::Cached.point().is_of(&law.held),
+        "{law:?}"
+    );
     for (found, truth) in [(law.lambda, 1e9), (law.sigma, 0.1), (law.kappa, 0.009)] {
         assert!(found.lower < truth && truth < found.upper && found.upper < 1.5 * truth, "{law:?}");
     }
@@ -92,7 +99,7 @@ fn the_best_cell_and_those_that_are_not_told_apart_from_it() {
     let grid = |rate: fn(f64, u64) -> f64| analyse(&run_of(&[1, 2, 4], &[4 * KIB, 64 * KIB], 6, rate)).best_cells;
     let clear = grid(|n, block| n * block as f64);
     let [cell] = &clear[..] else { panic!("{clear:?}") };
-    assert_eq!((cell.best.integer("threads"), cell.best.integer("block")), (Some(4), Some(64 * KIB)));
+    assert_eq!((THREAD_COUNT.of(&cell.best), BLOCK.of(&cell.best)), (Some(4), Some(64 * KIB)));
     assert!(cell.as_good.is_empty() && cell.conclusion.holds == Some(true));
     assert!(cell.conclusion.text.starts_with("cached: 4 threads in blocks of 64 KiB read fastest"), "{cell:?}");
     // Two threads and four of the larger block are equal: whichever came out ahead, the other may be as good.

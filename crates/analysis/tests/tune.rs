@@ -20,7 +20,8 @@ type Way = (&'static str, &'static str, f64, f64, [f64; 5]);
 fn run(ways: &[Way]) -> Run {
     let mut run = testing::run(&[RATE, GAIN, BLOCK, THREADS, DEPTH]);
     for &(cache, engine, rate, gain, blocks) in ways {
-        let case = Case::new().with_word("cache", cache).with_word("engine", engine);
+        let case =
+            Case::new().at(kelvin_model::Point::named("cache", cache)).at(kelvin_model::Point::named("engine", engine));
         let noisy = |value: f64| [0.99, 1.0, 1.01, 1.0, 0.99].map(|noise| value * noise);
         add_scalars(&mut run, &RATE, case.clone(), &noisy(rate));
         add_scalars(&mut run, &GAIN, case.clone(), &noisy(gain));

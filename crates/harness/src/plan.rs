@@ -235,7 +235,11 @@ fn distance(a: &str, b: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use kelvin_model::{Axis, AxisScale};
+
     use super::*;
+
+    const N: Axis = Axis::new("n", "number", AxisScale::Linear);
 
     mod inputs {
         use super::*;
@@ -249,7 +253,7 @@ mod tests {
         const METHOD: Method = Method { how: "", prediction: "", not_for: "", pitfalls: &[], sources: &[] };
 
         fn of_size(size: u64) -> Case {
-            Case::new().with("size", size)
+            Case::new().with(SIZE, size)
         }
 
         fn sizes(_: &Machine, effort: Effort) -> Vec<Case> {
@@ -288,7 +292,7 @@ mod tests {
 
         /// Asks for itself at half the size.
         fn of_base(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-            facts.measured(&BASE, &of_size(case.integer("size").unwrap_or(0) / 2))?;
+            facts.measured(&BASE, &of_size(SIZE.of(case).unwrap_or(0) / 2))?;
             Err(NoPrediction::because("a test"))
         }
 
@@ -307,7 +311,7 @@ mod tests {
             let (names, machine) = ([name.to_owned()], Machine::unknown("a test"));
             let plan = Plan::new(&probes, Kind::Measure, &names, &machine, Effort::Default).unwrap();
             let base = plan.units.iter().filter(|unit| unit.probe.id == "test.base");
-            base.filter_map(|unit| unit.case.integer("size")).collect()
+            base.filter_map(|unit| SIZE.of(&unit.case)).collect()
         }
 
         #[test]
@@ -341,16 +345,16 @@ mod tests {
             run: |_, _| Ok(()),
             predict: |_, _, _| Err(kelvin_model::NoPrediction::because("a test")),
         };
-        let case = |n| Case::new().with("n", n);
+        let case = |n| Case::new().with(N, n);
         let plan = |cases: &[(u64, bool)], left_out: &[u64]| Plan {
             units: cases.iter().map(|&(n, only_input)| Unit { probe: &PROBE, case: case(n), only_input }).collect(),
             left_out: left_out.iter().map(|&n| (Name::new(PROBE.id), case(n), Reason::new("a test"))).collect(),
         };
         let both = plan(&[(1, true), (2, false)], &[3]).and(plan(&[(1, false), (2, true), (3, true)], &[4]));
         let units: Vec<(u64, bool)> =
-            both.units.iter().map(|unit| (unit.case.integer("n").unwrap(), unit.only_input)).collect();
+            both.units.iter().map(|unit| (N.of(&unit.case).unwrap(), unit.only_input)).collect();
         assert_eq!(units, [(1, false), (2, false), (3, true)]);
-        let left_out: Vec<u64> = both.left_out.iter().map(|(_, case, _)| case.integer("n").unwrap()).collect();
+        let left_out: Vec<u64> = both.left_out.iter().map(|(_, case, _)| N.of(case).unwrap()).collect();
         assert_eq!(left_out, [4]);
     }
 

@@ -15,7 +15,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("catalogue", &["model"]),
     ("stats", &[]),
     ("sys", &[]),
-    ("machine", &["model", "sys"]),
+    ("machine", &["model", "catalogue", "sys"]),
     ("harness", &["model", "stats", "sys"]),
     ("file", &["stats", "sys"]),
     ("wire", &["sys"]),

@@ -45,6 +45,11 @@ impl Point {
         self.1
     }
 
+    /// An axis and a word of it by their names, as fixtures and the command line have them.
+    pub const fn named(axis: &'static str, word: &'static str) -> Self {
+        Self(Name::new(axis), Name::new(word))
+    }
+
     /// Whether a case lies there.
     pub fn is_of(self, case: &Case) -> bool {
         case.get(&self.0) == Some(Value::Word(self.1))
@@ -70,29 +75,6 @@ impl Case {
         let Point(axis, word) = point.into();
         self.0.insert(axis, Value::Word(word));
         self
-    }
-
-    /// The case with one more word.
-    #[must_use]
-    pub fn with_word(mut self, axis: &'static str, value: &'static str) -> Self {
-        self.0.insert(Name::new(axis), Value::Word(Name::new(value)));
-        self
-    }
-
-    /// The number on an axis, if there is one.
-    pub fn integer(&self, axis: &str) -> Option<u64> {
-        match self.get(axis)? {
-            Value::Integer(value) => Some(value),
-            Value::Word(_) => None,
-        }
-    }
-
-    /// The word on an axis, if there is one.
-    pub fn word(&self, axis: &str) -> Option<&'static str> {
-        match self.get(axis)? {
-            Value::Word(word) => Some(word.as_str()),
-            Value::Integer(_) => None,
-        }
     }
 
     /// The value on an axis.
@@ -140,13 +122,12 @@ mod tests {
 
     #[test]
     fn a_case_survives_json_and_reads_well() {
-        let case = Case::new().with("arguments", 3).with_word("via", "plt");
+        let case = Case::new().with("arguments", 3).at(Point::named("via", "plt"));
         let json = serde_json::to_string(&case).unwrap();
         assert_eq!(json, r#"{"arguments":3,"via":"plt"}"#);
         assert_eq!(serde_json::from_str::<Case>(&json).unwrap(), case);
         assert_eq!(case.to_string(), "arguments=3 via=plt");
-        assert_eq!(case.integer("arguments"), Some(3));
-        assert_eq!(case.word("via"), Some("plt"));
-        assert_eq!(case.word("arguments"), None);
+        assert_eq!(case.get("arguments"), Some(Value::Integer(3)));
+        assert!(Point::named("via", "plt").is_of(&case) && !Point::named("via", "direct").is_of(&case));
     }
 }

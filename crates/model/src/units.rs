@@ -397,7 +397,7 @@ mod tests {
         let bytes = Axis::new("bytes", "bytes", AxisScale::Bytes);
         let pages = Axis::new("pages", "pages", AxisScale::Category);
         let metric = Metric::duration("a.b", "x").over([pages, bytes]);
-        let point = Case::new().with("bytes", 65_536).with_word("pages", "huge").with("zzz", 12_345);
+        let point = Case::new().with("bytes", 65_536).at(crate::Point::named("pages", "huge")).with("zzz", 12_345);
         assert_eq!(case(&metric, &point), "pages=huge bytes=64 KiB zzz=12\u{202f}345");
     }
 }

@@ -31,7 +31,8 @@ fn byte_call(directories: &Directories, call: ByteCall, bytes: u64) -> (f64, Rea
 fn one_byte_costs_a_system_call_and_no_read_is_cheaper_than_a_null_call() {
     let disk = common::on_disk();
     let directories = Directories::scratch(disk.path());
-    let null = common::measure("os.syscall.null", &Case::new().with_word("call", "getppid"), SLICE);
+    let null =
+        common::measure("os.syscall.null", &Case::new().at(kelvin_model::Point::named("call", "getppid")), SLICE);
     let null = common::median(&null[0]);
     for &call in ByteCall::ALL {
         let (nanoseconds, reading) = byte_call(&directories, call, MIB);

@@ -17,7 +17,7 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 fn case(bytes: u64, cpus: &'static str) -> Case {
-    Case::new().with("bytes", bytes).with_word("cpus", cpus)
+    Case::new().with("bytes", bytes).at(kelvin_model::Point::named("cpus", cpus))
 }
 
 /// Bytes per nanosecond of one metric: the median over its batches.

@@ -64,7 +64,9 @@ fn a_cpu_that_is_not_there_is_an_error() {
 #[test]
 fn two_cores_that_count_in_one_line_disturb_each_other() {
     let sharing = |lines, increment| {
-        let case = Case::new().with_word("lines", lines).with_word("increment", increment);
+        let case = Case::new()
+            .at(kelvin_model::Point::named("lines", lines))
+            .at(kelvin_model::Point::named("increment", increment));
         common::run_probe("mem.false_sharing", &case, SLICE)
     };
     let figure = |attempt: Attempt| match attempt {

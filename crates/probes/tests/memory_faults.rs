@@ -10,7 +10,7 @@ use kelvin_model::{Attempt, Case, Reading};
 const SLICE: u64 = 10;
 
 fn minor(kind: &'static str) -> Reading {
-    let case = Case::new().with_word("kind", kind);
+    let case = Case::new().at(kelvin_model::Point::named("kind", kind));
     let mut readings = common::measure("mem.fault.minor", &case, SLICE);
     assert_eq!(readings.len(), 1);
     readings.remove(0)
@@ -35,7 +35,7 @@ fn every_page_is_a_fault_of_its_own() {
 
 #[test]
 fn a_huge_page_is_one_fault_and_takes_longer_than_a_small_one() {
-    match common::run_probe("mem.fault.minor", &Case::new().with_word("kind", "huge"), SLICE) {
+    match common::run_probe("mem.fault.minor", &Case::new().at(kelvin_model::Point::named("kind", "huge")), SLICE) {
         Attempt::Measured(readings) => {
             assert_eq!(numbers(&readings[0].notes[0]), (4, 8), "{:?}", readings[0].notes);
             let (huge, small) = (common::median(&readings[0]), common::median(&minor("anonymous")));
@@ -63,7 +63,8 @@ fn fault_around_takes_fewer_and_longer_faults() {
 
 #[test]
 fn an_unknown_kind_of_page_fails_with_a_reason() {
-    let attempt = common::run_probe("mem.fault.minor", &Case::new().with_word("kind", "leaf"), SLICE);
+    let attempt =
+        common::run_probe("mem.fault.minor", &Case::new().at(kelvin_model::Point::named("kind", "leaf")), SLICE);
     assert!(matches!(&attempt, Attempt::Failed(reason) if reason.contains("kind=anonymous")), "{attempt:?}");
 }
 
@@ -92,7 +93,7 @@ fn a_major_fault_goes_to_the_disk_and_read_ahead_saves_most_of_them() {
     let page = kelvin_sys::mapping::page_bytes() as u64;
     let mut figures = Vec::new();
     for (read_ahead, step) in [("off", page), ("on", 16 << 20), ("on", page)] {
-        let case = Case::new().with_word("read_ahead", read_ahead).with("step_bytes", step);
+        let case = Case::new().at(kelvin_model::Point::named("read_ahead", read_ahead)).with("step_bytes", step);
         match common::run_probe("mem.fault.major", &case, SLICE) {
             Attempt::Measured(readings) => {
                 let note = &readings[0].notes[0];
@@ -117,7 +118,7 @@ fn without_read_ahead_a_touch_brings_one_page_and_with_it_more() {
     let _cold_file = ColdFile::take();
     let page = kelvin_sys::mapping::page_bytes() as u64;
     let left = |read_ahead, step| {
-        let case = Case::new().with_word("read_ahead", read_ahead).with("step_bytes", step);
+        let case = Case::new().at(kelvin_model::Point::named("read_ahead", read_ahead)).with("step_bytes", step);
         match common::run_probe("mem.fault.major", &case, SLICE) {
             Attempt::Measured(readings) => {
                 let note = readings[0].notes[0].clone();
@@ -137,14 +138,15 @@ fn without_read_ahead_a_touch_brings_one_page_and_with_it_more() {
 #[test]
 fn pages_are_what_they_are_documented_to_be() {
     let share = |kind: &'static str, metric: &str| {
-        let readings = match common::run_probe("mem.page", &Case::new().with_word("kind", kind), SLICE) {
-            Attempt::Measured(readings) => readings,
-            Attempt::Skipped(reason) => {
-                assert!(kind == "huge" && reason.0.contains("huge page"), "{kind}: {reason}");
-                return None;
-            }
-            Attempt::Failed(reason) => panic!("{kind}: {reason}"),
-        };
+        let readings =
+            match common::run_probe("mem.page", &Case::new().at(kelvin_model::Point::named("kind", kind)), SLICE) {
+                Attempt::Measured(readings) => readings,
+                Attempt::Skipped(reason) => {
+                    assert!(kind == "huge" && reason.0.contains("huge page"), "{kind}: {reason}");
+                    return None;
+                }
+                Attempt::Failed(reason) => panic!("{kind}: {reason}"),
+            };
         let note = &readings[0].notes[0];
         // Where frames are told at all, that of a written page is anonymous memory as well.
         assert!(

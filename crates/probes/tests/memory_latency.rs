@@ -11,7 +11,11 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 fn latency(pages: &'static str, bytes: u64) -> Attempt {
-    common::run_probe("mem.latency", &Case::new().with_word("pages", pages).with("bytes", bytes), SLICE)
+    common::run_probe(
+        "mem.latency",
+        &Case::new().at(kelvin_model::Point::named("pages", pages)).with("bytes", bytes),
+        SLICE,
+    )
 }
 
 fn measured(attempt: Attempt) -> Vec<Reading> {
@@ -53,7 +57,7 @@ fn cases_that_make_no_sense_fail_with_a_reason() {
         latency("big", MIB),
         Attempt::Failed("the case has pages Some(\"big\"); base and huge are known".into())
     );
-    let attempt = common::run_probe("mem.latency", &Case::new().with_word("pages", "base"), SLICE);
+    let attempt = common::run_probe("mem.latency", &Case::new().at(kelvin_model::Point::named("pages", "base")), SLICE);
     assert_eq!(attempt, Attempt::Failed("the case has no bytes".into()));
     // Half of what 47 bits address: no machine has it.
     let skipped = latency("base", 1 << 46);

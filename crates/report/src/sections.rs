@@ -208,7 +208,7 @@ fn curve_over<'a>(axis: Axis, results: &[&'a MetricResult]) -> Option<Curve<'a>>
     let mut series: Vec<(Case, CurveSeries<'a>)> = Vec::new();
     for result in results {
         // A case without the axis (a variant that has no size) makes this a list of rows.
-        let position = result.case.integer(&axis.name)?;
+        let position = axis.of(&result.case)?;
         let rest: Case = result.case.iter().filter(|(name, _)| *name != axis.name).collect();
         match series.iter_mut().find(|(case, _)| *case == rest) {
             Some((_, line)) => line.points.push((position, result)),

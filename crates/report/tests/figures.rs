@@ -46,7 +46,7 @@ fn operations_of_one_family_share_a_figure_for_each_number_of_cpus() {
         assert_eq!(measured, ["read", "write", "copy", "fill", "ntwrite", "triad"]);
         for series in plot.series.iter().filter(|series| series.role == Role::Measured) {
             for point in &series.points {
-                let case = Case::new().with("bytes", point.x as u64).with_word("cpus", cpus);
+                let case = Case::new().with("bytes", point.x as u64).at(kelvin_model::Point::named("cpus", cpus));
                 assert_eq!(value(result(&sample, &format!("mem.bandwidth.{}", series.label), &case)), Some(point.y));
             }
             let predicted = format!("{}, predicted", series.label);
@@ -111,7 +111,7 @@ fn a_grid_of_two_parameters_marks_its_best_cell_and_those_as_good() {
         let case = Case::new()
             .with("threads", 1 << cell.row)
             .with("block", [4 << 10, 64 << 10, 1 << 20][cell.column])
-            .with_word("cache", "cached");
+            .at(kelvin_model::Point::named("cache", "cached"));
         assert_eq!(value(result(&sample, "file.threads", &case)), Some(cell.value));
         let standing = match (cell.row, cell.column) {
             (4, 1) => Standing::Best,
@@ -186,7 +186,7 @@ fn a_line_of_one_point_is_no_figure() {
     let points = sample.analysis.results.iter_mut().filter(|result| result.metric.id == *"mem.latency");
     let mut seen = std::collections::BTreeSet::new();
     for result in points {
-        if !seen.insert(result.case.word("pages").map(str::to_owned)) {
+        if !seen.insert(result.case.get("pages")) {
             result.outcome = kelvin_analysis::Outcome::NotReached;
         }
     }
@@ -213,13 +213,18 @@ fn the_band_of_a_history_does_not_go_over_a_gap() {
 #[test]
 fn a_curve_runs_over_the_parameter_that_has_values() {
     let mut sample = synthetic::full();
-    let curve: Vec<MetricResult> =
-        sample.analysis.results.iter().filter(|result| result.case.word("pages") == Some("base")).cloned().collect();
+    let curve: Vec<MetricResult> = sample
+        .analysis
+        .results
+        .iter()
+        .filter(|result| kelvin_model::Point::named("pages", "base").is_of(&result.case))
+        .cloned()
+        .collect();
     let axis = |name, scale| Some(Axis::new(name, name, scale));
     sample.analysis.results = curve
         .into_iter()
         .map(|mut result| {
-            let bytes = result.case.integer("bytes").unwrap();
+            let bytes = kelvin_model::Axis::new("bytes", "working set", AxisScale::Bytes).of(&result.case).unwrap();
             result.metric.axes = [axis("bytes", AxisScale::Bytes), axis("stride", AxisScale::Bytes), None];
             result.case = Case::new().with("bytes", 1 << 30).with("stride", bytes);
             result

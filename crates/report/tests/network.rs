@@ -39,7 +39,7 @@ fn plot(figure: &Figure) -> &Plot {
 }
 
 fn placed(placement: &'static str, message: u64) -> Case {
-    Case::new().with_word("placement", placement).with("message", message)
+    Case::new().at(kelvin_model::Point::named("placement", placement)).with("message", message)
 }
 
 /// Rounds of so many round trips each, of which the n-th of a thousand takes n nanoseconds and what is given on top.
@@ -112,7 +112,10 @@ fn streams_stand_below_what_bytes_alone_would_allow() {
         of(&SEND, &mut run, 300.0, 0.1);
         of(&RECEIVE, &mut run, 500.0, 0.06);
         for (streams, placement, most) in PLACED {
-            let case = Case::new().with("message", message).with("streams", streams).with_word("placement", placement);
+            let case = Case::new()
+                .with("message", message)
+                .with("streams", streams)
+                .at(kelvin_model::Point::named("placement", placement));
             let rate = most * message as f64 / (message as f64 + 3000.0);
             add_scalars(&mut run, &RATE, case, &around(rate));
         }

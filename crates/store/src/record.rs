@@ -361,7 +361,7 @@ mod tests {
         recorder.event(&Event::Started(Box::new(sample_outline("full")))).unwrap();
         let round = |index| Event::RoundFinished {
             probe: Name::new("os.syscall.null"),
-            case: Case::new().with_word("call", "getppid"),
+            case: Case::new().at(kelvin_model::Point::named("call", "getppid")),
             round: Box::new(sample_round(index)),
         };
         let mut stored = 0;

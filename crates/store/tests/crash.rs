@@ -21,7 +21,7 @@ const CHILD: &str = "KELVIN_STORE_CRASH_TEST_CHILD";
 const ACKNOWLEDGED: u8 = 0x06;
 
 fn event(index: u32) -> Event {
-    let case = Case::new().with_word("call", "getppid");
+    let case = Case::new().at(kelvin_model::Point::named("call", "getppid"));
     Event::RoundFinished { probe: Name::new("os.syscall.null"), case, round: Box::new(sample_round(index)) }
 }
 

@@ -27,7 +27,7 @@ fn blessing() -> bool {
 }
 
 fn headlines() -> Vec<Headline> {
-    let case = Case::new().with_word("call", "getppid");
+    let case = Case::new().at(kelvin_model::Point::named("call", "getppid"));
     vec![Headline { metric: Name::new("os.syscall.null"), version: 1, case, value: 61.25, within_variance: 0.5 }]
 }
 

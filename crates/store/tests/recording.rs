@@ -90,7 +90,7 @@ fn events_out_of_order_and_contradictions_are_refused_and_nothing_is_stored() {
     round.seconds = f64::NAN;
     let bad = Event::RoundFinished {
         probe: Name::new("os.syscall.null"),
-        case: Case::new().with_word("call", "getppid"),
+        case: Case::new().at(kelvin_model::Point::named("call", "getppid")),
         round: Box::new(round),
     };
     let error = recorder.event(&bad).unwrap_err().to_string();
@@ -215,7 +215,7 @@ fn headline(value: f64) -> Headline {
     Headline {
         metric: Name::new("os.syscall.null"),
         version: 1,
-        case: Case::new().with_word("call", "getppid"),
+        case: Case::new().at(kelvin_model::Point::named("call", "getppid")),
         value,
         within_variance: 0.25,
     }
@@ -233,7 +233,7 @@ fn only_complete_runs_of_the_same_machine_and_method_teach() {
         store.record_headlines(&run.outline.id, &[headline(value)]).unwrap();
     }
     store.insert(&run_at("b", 2)).unwrap();
-    let other_case = Headline { case: Case::new().with_word("call", "gettid"), ..headline(20.0) };
+    let other_case = Headline { case: Case::new().at(kelvin_model::Point::named("call", "gettid")), ..headline(20.0) };
     store.record_headlines("b", &[headline(7.0)]).unwrap();
     store.record_headlines("b", &[headline(2.0), other_case]).unwrap();
     let newer_method = Headline { version: 2, ..headline(99.0) };

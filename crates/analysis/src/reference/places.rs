@@ -57,7 +57,7 @@ impl Place {
     pub(super) fn case(&self, x: Option<u64>, block_bytes: Option<u64>) -> Case {
         let mut case = Case::new();
         for (axis, word) in self.words {
-            case = case.with_word(axis, word);
+            case = case.at(kelvin_model::Point::named(axis, word));
         }
         for (axis, number) in self.numbers {
             case = case.with(*axis, *number);

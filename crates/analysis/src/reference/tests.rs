@@ -119,14 +119,14 @@ fn every_machine_line_is_kept() {
 #[test]
 fn rows_are_where_a_run_looks_for_them() {
     let zenbook = "zenbook-2011";
-    let call = |n| Case::new().with("arguments", n).with_word("via", "direct");
+    let call = |n| Case::new().with("arguments", n).at(kelvin_model::Point::named("via", "direct"));
     assert_eq!(only("cpu.call.args", &call(7), zenbook).value, 10.225);
     assert_eq!(only("cpu.call.args", &call(7), zenbook).cycles, Some(16.36));
     assert_eq!(only("cpu.call.args", &call(0), "os-bench-2013").n, Some(10_000_000));
     assert_eq!(beside("cpu.call.args", &call(0)).len(), 2);
     assert!(beside("cpu.call.args", &Case::new().with("arguments", 7)).is_empty(), "only the exact case");
 
-    let level = |level| Case::new().with_word("level", level);
+    let level = |level| Case::new().at(kelvin_model::Point::named("level", level));
     let l3 = only("mem.latency", &level("L3"), zenbook);
     assert_eq!(l3.predicted, Some(27.85 * 0.625));
     assert_eq!((l3.value, l3.std, l3.unit), (20.24, None, Unit::Nanoseconds));
@@ -141,18 +141,18 @@ fn rows_are_where_a_run_looks_for_them() {
     assert_eq!(sequential.std, Some(158732.27 * 0.625));
     assert_eq!(sequential.predicted, Some(13888.89 * 0.625));
     assert!(beside("file.read.direct.rand", &mib(16)).is_empty(), "that column is not legible");
-    let threads = Case::new().with("threads", 16).with_word("files", "own");
+    let threads = Case::new().with("threads", 16).at(kelvin_model::Point::named("files", "own"));
     assert_eq!(only("file.contention", &threads, zenbook).cycles, Some(13_001_060.0));
     assert_eq!(only("cpu.loop", &Case::new(), zenbook).std, Some(0.18 * 0.625));
 
-    let local = Case::new().with_word("between", "local").with("message_bytes", 4096);
+    let local = Case::new().at(kelvin_model::Point::named("between", "local")).with("message_bytes", 4096);
     let bandwidth = only("net.bandwidth.tcp", &local, zenbook);
     assert_eq!((bandwidth.unit, bandwidth.n), (Unit::BytesPerSecond, Some(1000)));
     assert_eq!(bandwidth.also, [("peak, bytes per second".to_owned(), 3822.04e6)]);
 
     let autosize = only("file.autosize", &Case::new().with("block_bytes", 4096), "disk-reader-2021");
     assert_eq!(autosize.also, [("blocks".to_owned(), 7_986_697.0), ("seconds".to_owned(), 10.0)]);
-    let engine = Case::new().with("request_bytes", 100).with_word("engine", "mmap");
+    let engine = Case::new().with("request_bytes", 100).at(kelvin_model::Point::named("engine", "mmap"));
     assert_eq!(only("file.engines", &engine, "os-bench-2013").value, 8_194_026.0);
 }
 
@@ -163,7 +163,8 @@ fn what_was_published_in_cycles_and_time_agrees() {
     for value in &reference("zenbook-2011").values {
         let Some(cycles) = value.cycles else { continue };
         let error = (cycles * 0.625 - value.value).abs();
-        let known_slip = value.metric == "net.connect" && value.case.word("between") == Some("remote");
+        let known_slip =
+            value.metric == "net.connect" && kelvin_model::Point::named("between", "remote").is_of(&value.case);
         let allowed = if known_slip { 725.0 } else { (value.value * 4e-4).max(0.02) };
         assert!(error < allowed, "{} {}: {error}", value.metric, value.case);
     }
@@ -175,7 +176,7 @@ fn only_what_covers_the_same_may_be_compared_as_an_equal() {
         matches!(standing(only(&metric.id, case, of), metric), Standing::ShownOnly(_))
     };
     let null = Metric::duration("os.syscall.null", "A system call.");
-    let call = |name| Case::new().with_word("call", name);
+    let call = |name| Case::new().at(kelvin_model::Point::named("call", name));
     assert!(shown_only(&null, &call("getppid"), "zenbook-2011"), "a fresh child each time");
     assert!(!shown_only(&null, &call("gettid"), "os-bench-2013"));
     let switch = Metric::duration("os.switch.process.pipe", "One switch.");

@@ -36,7 +36,10 @@ struct Scripted<F> {
 impl<F: FnMut(u64, u32) -> Option<Attempt>> Launch for Scripted<F> {
     fn launch(&mut self, request: &Request, _: Duration) -> Option<Attempt> {
         self.now.set(self.now.get() + 5e6 + request.slice as f64);
-        (self.answer)(request.case.integer("n").unwrap(), request.round)
+        (self.answer)(
+            kelvin_model::Axis::new("n", "", kelvin_model::AxisScale::Linear).of(&request.case).unwrap(),
+            request.round,
+        )
     }
 
     fn now(&self) -> f64 {
@@ -131,7 +134,11 @@ fn a_steady_run_is_complete_and_in_the_order_of_reports() {
     let (run, events) = play(Effort::Default, |n, _| measured(100.0 + n as f64));
     assert_eq!(run.status, RunStatus::Complete);
     assert_eq!(rounds(&run), [6; 5]);
-    let cases: Vec<_> = run.measurements.iter().map(|m| m.planned.case.integer("n").unwrap()).collect();
+    let cases: Vec<_> = run
+        .measurements
+        .iter()
+        .map(|m| kelvin_model::Axis::new("n", "", kelvin_model::AxisScale::Linear).of(&m.planned.case).unwrap())
+        .collect();
     assert_eq!(cases, [0, 1, 2, 3, 4]);
     assert!(matches!(events.first(), Some(Event::Started(_))));
     assert!(matches!(events.last(), Some(Event::Finished { .. })));

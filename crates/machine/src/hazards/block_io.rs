@@ -1,5 +1,6 @@
 //! The hazard that the control group of this process limits its block I/O, so that a limit is measured instead of a disk.
 
+use kelvin_catalogue::mem::FAULT_MAJOR;
 use kelvin_model::{Hazard, Severity};
 
 use super::{Look, With, hazard};
@@ -41,7 +42,7 @@ pub(super) fn hazards(look: &Look<'_>) -> Vec<Hazard> {
     let summary = format!("the control group may use block devices only so much: {}", said.join(", "));
     vec![
         hazard("block_io_limit", Severity::Serious, summary, effect)
-            .touching(&["file.", "mem.fault.major"])
+            .touching(&["file.", FAULT_MAJOR.id.as_str()])
             .remedy(commands.join("; "))
             .read_in(first.file.as_str()),
     ]

@@ -1,5 +1,6 @@
 //! Hazards of how the system is set up: reclaim, page reporting, clock source, huge pages, NUMA, memory limit, unknowns.
 
+use kelvin_catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, PAGE};
 use kelvin_model::{Hazard, Severity};
 
 use super::{Look, With, hazard};
@@ -43,7 +44,7 @@ fn proactive_reclaim(look: &Look<'_>) -> Option<Hazard> {
         "file cache and memory that rest are taken away within seconds to minutes: what was cached may be cold";
     Some(
         hazard("proactive_reclaim", Severity::Warning, "idle memory is reclaimed proactively (DAMON)", effect)
-            .touching(&["file.", "mem.fault", "mem.page"])
+            .touching(&["file.", FAULT_MINOR.id.as_str(), FAULT_MAJOR.id.as_str(), PAGE.as_str()])
             .remedy("kelvin tune --apply")
             .read_in(file),
     )

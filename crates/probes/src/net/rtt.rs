@@ -168,7 +168,7 @@ impl HandOver {
 
     /// Between two CPUs: waking the other one, as it was measured over pipes, whose calls are taken off.
     pub(super) fn wake(facts: &Facts<'_>) -> Result<Self, NoPrediction> {
-        let over_pipes = Case::new().with_word(&cross_cpu::MEANS.name, "pipe");
+        let over_pipes = Case::new().at(kelvin_model::Point::named(&cross_cpu::MEANS.name, "pipe"));
         let woken = facts.measured(&cross_cpu::METRIC, &over_pipes)?;
         let calls = facts.measured(&pipe::PROCESS_OWN, &Case::new())?;
         let nanoseconds = (woken.value - calls.value).max(0.0);

@@ -266,7 +266,7 @@ pub(super) fn reference_series(
     });
     let mut points: Vec<Point> = comparable
         .filter_map(|value| {
-            let x = value.case.integer(&curve.axis.name)? as f64;
+            let x = curve.axis.of(&value.case)? as f64;
             Some(Point { x, y: value.value, low: value.value, high: value.value })
         })
         .collect();

@@ -1,18 +1,13 @@
 //! The distributions of round trips beside each other: which time one in so many exceeds, by protocol and placement.
 
 use kelvin_analysis::{MetricResult, samples_as_found};
-use kelvin_model::{AxisScale, Case, Name};
+use kelvin_model::{AxisScale, Case, Name, Value};
 use kelvin_stats::Samples;
 
 use super::curves::named;
 use super::{AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Role, Series, file_name};
 use crate::sections::Entry;
 use crate::{Report, units};
-
-/// The metrics whose single operations a user waits for.
-const FAMILY: Name = Name::new("net.rtt");
-/// The axis over which they are not drawn beside each other, but one value at a time.
-const MESSAGE: &str = "message";
 
 /// One round trip in so many that is slower: the quantiles of the drawing, evenly spread over its logarithmic axis. The first
 /// is the fastest of all.
@@ -30,26 +25,25 @@ const MARKED: [(f64, &str); 4] = [(2.0, "median"), (10.0, "90 %"), (100.0, "99 %
 
 /// The figure of the family; `None` where no round trip was timed by itself.
 pub(super) fn figure(report: &Report<'_>, entries: &[Entry<'_>]) -> Option<Figure> {
-    let results: Vec<&MetricResult> = entries
-        .iter()
-        .flat_map(Entry::results)
-        .filter(|result| result.metric.id.strip_prefix(&*FAMILY).is_some_and(|rest| rest.starts_with('.')))
-        .collect();
-    let message = most_measured(&results)?;
-    let of_message = results.iter().filter(|result| result.case.integer(MESSAGE) == Some(message));
-    let lines: Vec<Line> = of_message.filter_map(|result| Line::of(report, result)).collect();
+    let tails = report.analysis.tails.as_ref()?;
+    let is_one = |result: &&MetricResult| {
+        let is_held = |(axis, value): (Name, Value)| result.case.get(&axis) == Some(value);
+        tails.metrics.contains(&result.metric.id) && tails.held.iter().all(is_held)
+    };
+    let results = entries.iter().flat_map(Entry::results).filter(is_one);
+    let lines: Vec<Line> = results.filter_map(|result| Line::of(report, result, &tails.held)).collect();
     let series = lines.iter().enumerate().filter_map(|(style, line)| line.series(style)).collect::<Vec<Series>>();
     if series.is_empty() {
         return None;
     }
-    let bytes = units::axis_value(kelvin_model::Value::Integer(message), AxisScale::Bytes);
+    let held: Vec<String> = tails.held.iter().map(|(_, value)| units::axis_value(value, AxisScale::Bytes)).collect();
     let reach = series.iter().flat_map(|line| &line.points).map(|point| point.x).fold(1.0, f64::max);
     let marks = MARKED.iter().filter(|(at, _)| *at <= reach);
     let mut description: Vec<String> = lines.iter().map(Line::describe).collect();
     description.push("Bands reach from the lowest to the highest round.".into());
     Some(Figure {
-        id: file_name(&format!("{FAMILY} distribution")),
-        title: format!("Distribution of round trips of {bytes}: the time that one in so many exceeds"),
+        id: file_name(&format!("{} distribution", tails.family)),
+        title: format!("Distribution of round trips of {}: the time that one in so many exceeds", held.join(", ")),
         description,
         // No row of the table has this name: those lead to the curves.
         shows: lines.iter().map(|line| (line.metric, format!("{} distribution", line.label))).collect(),
@@ -73,16 +67,6 @@ pub(super) fn figure(report: &Report<'_>, entries: &[Entry<'_>]) -> Option<Figur
     })
 }
 
-/// The message at which most was measured, the smallest of several.
-fn most_measured(results: &[&MetricResult]) -> Option<u64> {
-    let message = |result: &&MetricResult| result.case.integer(MESSAGE);
-    let mut messages: Vec<u64> = results.iter().filter_map(message).collect();
-    messages.sort_unstable();
-    messages.dedup();
-    let count = |at: u64| results.iter().filter(|result| message(result) == Some(at)).count();
-    messages.into_iter().rev().max_by_key(|&at| count(at))
-}
-
 /// The samples of one metric at one case.
 struct Line {
     metric: Name,
@@ -93,7 +77,7 @@ struct Line {
 
 impl Line {
     /// `None` unless the samples are single operations of this run.
-    fn of(report: &Report<'_>, result: &MetricResult) -> Option<Self> {
+    fn of(report: &Report<'_>, result: &MetricResult, held: &Case) -> Option<Self> {
         let (metric, case) = (&result.metric, &result.case);
         let is_its = |measurement: &&kelvin_model::Measurement| {
             measurement.planned.case == *case && measurement.readings(&metric.id).next().is_some()
@@ -102,7 +86,7 @@ impl Line {
         let rounds = samples_as_found(measurement, metric);
         let sorted = |samples: Vec<f64>| Some(Samples::new(samples).ok()?.sorted());
         let all = sorted(rounds.concat())?;
-        let rest: Case = case.iter().filter(|(name, _)| **name != *MESSAGE).collect();
+        let rest: Case = case.iter().filter(|(name, _)| held.get(name).is_none()).collect();
         let own = metric.id.rsplit_once('.').map_or(metric.id.as_str(), |(_, own)| own);
         let placed = units::case(metric, &rest);
         let label = if placed.is_empty() { own.to_owned() } else { named(own, &placed) };

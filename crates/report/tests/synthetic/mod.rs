@@ -58,6 +58,7 @@ pub fn full() -> Sample {
         canaries: canaries(),
         studies: studies(),
         ceilings: Vec::new(),
+        tails: None,
         peers: peers(),
         findings: findings(),
         verdict: verdict(),
@@ -74,7 +75,7 @@ fn law() -> FittedLaw {
     FittedLaw {
         metric: Name::new("file.threads"),
         workers: Name::new("threads"),
-        held: Case::new().with("block", 64u64 << 10).with_word("cache", "cached"),
+        held: Case::new().with("block", 64u64 << 10).at(Point::named("cache", "cached")),
         most: 16,
         lambda: coefficient(9.0e9),
         sigma: coefficient(0.05),
@@ -92,7 +93,7 @@ fn law() -> FittedLaw {
 fn best_cell() -> BestCell {
     BestCell {
         metric: Name::new("file.threads"),
-        held: Case::new().with_word("cache", "cached"),
+        held: Case::new().at(Point::named("cache", "cached")),
         best: results::threads_case(16, 64 << 10),
         as_good: vec![results::threads_case(16, 1 << 20)],
         conclusion: concluded(
@@ -147,13 +148,13 @@ fn peers() -> Vec<Peer> {
         of(
             "file.peers.cached",
             "bw_file_rd",
-            Case::new().with_word("block", "own"),
+            Case::new().at(Point::named("block", "own")),
             PeerOutcome::Missing(Box::new(missing)),
         ),
         of(
             "file.peers.direct",
             "fio",
-            small().with_word("order", "random"),
+            small().at(Point::named("order", "random")),
             compared(21e6, 22e6, Verdict::AsPredicted),
         ),
     ]
@@ -187,6 +188,7 @@ pub fn empty() -> Sample {
         canaries: Vec::new(),
         studies: Vec::new(),
         ceilings: Vec::new(),
+        tails: None,
         peers: Vec::new(),
         findings: Vec::new(),
         verdict: Vec::new(),
@@ -234,7 +236,7 @@ pub fn hostile() -> Sample {
             PeerOutcome::Missing(outcome) => **outcome = Outcome::Failed(HOSTILE.into()),
         }
         peer.program = Name::new(HOSTILE);
-        peer.case = Case::new().with_word("block", HOSTILE);
+        peer.case = Case::new().at(Point::named("block", HOSTILE));
     }
     for study in &mut sample.analysis.studies {
         study.design = HOSTILE.into();
@@ -494,7 +496,7 @@ fn references() -> Vec<Reference> {
             values: vec![
                 value(
                     "os.syscall.null",
-                    Case::new().with_word("call", "getppid"),
+                    Case::new().at(Point::named("call", "getppid")),
                     84.2,
                     Some(1.2),
                     Some(100),
@@ -503,7 +505,7 @@ fn references() -> Vec<Reference> {
                 ),
                 value(
                     "cpu.call.args",
-                    Case::new().with("arguments", 0).with_word("via", "direct"),
+                    Case::new().with("arguments", 0).at(Point::named("via", "direct")),
                     2.9,
                     None,
                     None,
@@ -512,7 +514,7 @@ fn references() -> Vec<Reference> {
                 ),
                 value(
                     "cpu.call.args",
-                    Case::new().with("arguments", 7).with_word("via", "direct"),
+                    Case::new().with("arguments", 7).at(Point::named("via", "direct")),
                     5.1,
                     None,
                     None,
@@ -530,7 +532,7 @@ fn references() -> Vec<Reference> {
             values: vec![
                 value(
                     "os.syscall.null",
-                    Case::new().with_word("call", "getppid"),
+                    Case::new().at(Point::named("call", "getppid")),
                     64.311_859,
                     None,
                     Some(10_000_000),

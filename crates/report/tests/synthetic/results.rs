@@ -165,7 +165,7 @@ fn cpu() -> Vec<MetricResult> {
     for (via, extra) in [("direct", 0.0), ("indirect", 0.24), ("plt", 0.49)] {
         for arguments in 0..=7u64 {
             let value = 1.48 + extra + 0.17 * arguments as f64 + if arguments == 7 { 0.5 } else { 0.0 };
-            let case = Case::new().with("arguments", arguments).with_word("via", via);
+            let case = Case::new().with("arguments", arguments).at(kelvin_model::Point::named("via", via));
             let mut result = predicted(m::CALL_ARGS, case, value, 0.006, 1.45 + extra + 0.18 * arguments as f64);
             if via == "plt" && arguments == 3 {
                 result.warnings.push(Warning::Drift { text: "rose by 3.1 % over the run".into() });
@@ -178,8 +178,8 @@ fn cpu() -> Vec<MetricResult> {
 
 fn os() -> Vec<MetricResult> {
     let mut results = vec![
-        predicted(m::SYSCALL_NULL, Case::new().with_word("call", "getppid"), 61.23, 0.007, 57.8),
-        predicted(m::SYSCALL_NULL, Case::new().with_word("call", "gettid"), 58.9, 0.009, 57.8),
+        predicted(m::SYSCALL_NULL, Case::new().at(kelvin_model::Point::named("call", "getppid")), 61.23, 0.007, 57.8),
+        predicted(m::SYSCALL_NULL, Case::new().at(kelvin_model::Point::named("call", "gettid")), 58.9, 0.009, 57.8),
         predicted(m::SYSCALL_READ, Case::new(), 103.4, 0.012, 88.0),
         predicted(m::SYSCALL_STAT, Case::new(), 612.0, 0.02, 380.0),
     ];
@@ -207,7 +207,7 @@ fn os() -> Vec<MetricResult> {
             let value = factor * if tasks == 1 { ideal } else { 1.16 * ideal };
             results.push(predicted(
                 m::TASKS,
-                Case::new().with("tasks", tasks).with_word("kind", kind),
+                Case::new().with("tasks", tasks).at(kelvin_model::Point::named("kind", kind)),
                 value,
                 0.02,
                 ideal,
@@ -235,7 +235,7 @@ fn processes() -> Vec<MetricResult> {
         for shift in [20u32, 22, 24, 26, 28, 30] {
             let bytes = 1u64 << shift;
             let mebibytes = (bytes >> 20) as f64;
-            let case = Case::new().with("bytes", bytes).with_word("pages", pages);
+            let case = Case::new().with("bytes", bytes).at(kelvin_model::Point::named("pages", pages));
             if shift == 30 && pages == "huge" {
                 let reason = Reason::new("needs 512 free huge pages, 12 are free; see `kelvin tune`");
                 results.push(without_number(m::FORK_RSS, case, Outcome::Skipped(reason)));
@@ -288,7 +288,7 @@ fn memory() -> Vec<MetricResult> {
             let at = |level: u64, latency: f64| if bytes > level { latency } else { 0.0 };
             let value = 1.0 + at(48 << 10, 2.5) + at(1 << 20, 9.4) + at(32 << 20, 98.0) + penalty * at(16 << 20, 21.0);
             let expected = 0.99 + at(48 << 10, 2.4) + at(1 << 20, 8.8) + at(32 << 20, 72.0);
-            let case = Case::new().with("bytes", bytes).with_word("pages", pages);
+            let case = Case::new().with("bytes", bytes).at(kelvin_model::Point::named("pages", pages));
             results.push(predicted(m::LATENCY, case, value, 0.02, expected));
         }
     }
@@ -323,7 +323,7 @@ fn bandwidths() -> Vec<MetricResult> {
         for (cpus, times) in [("one", 1.0), ("all", 1.8)] {
             for (bytes, read) in LEVELS {
                 let value = 1e9 * read * times * if bytes > 32 << 20 { far } else { cached };
-                let case = Case::new().with("bytes", bytes).with_word("cpus", cpus);
+                let case = Case::new().with("bytes", bytes).at(kelvin_model::Point::named("cpus", cpus));
                 let impossible = metric.id == "mem.bandwidth.fill" && cpus == "all" && bytes == 128 << 20;
                 results.push(if impossible {
                     let likely_cause = "the working set was served from a cache".into();
@@ -368,7 +368,7 @@ fn threads() -> Vec<MetricResult> {
 
 /// So many threads that read a cached file in blocks of so many bytes.
 pub fn threads_case(threads: u64, block: u64) -> Case {
-    Case::new().with("threads", threads).with("block", block).with_word("cache", "cached")
+    Case::new().with("threads", threads).with("block", block).at(kelvin_model::Point::named("cache", "cached"))
 }
 
 /// Two groups of three CPUs, each with a cache of its own; one pair could not be measured.

@@ -21,7 +21,7 @@ pub fn sample_run() -> Run {
 /// The events of [`sample_run`].
 pub fn sample_events() -> Vec<Event> {
     let null = Name::new("os.syscall.null");
-    let getppid = || Case::new().with_word("call", "getppid");
+    let getppid = || Case::new().at(Point::named("call", "getppid"));
     let fork = Name::new("os.process.fork");
     vec![
         Event::Started(Box::new(sample_outline("20260131T120000-5f2c"))),
@@ -32,7 +32,7 @@ pub fn sample_events() -> Vec<Event> {
         Event::RoundFinished { probe: fork, case: Case::new(), round: Box::new(declined_round()) },
         Event::CaseSkipped {
             probe: Name::new("mem.latency"),
-            case: Case::new().with("bytes", 4096).with_word("pages", "huge"),
+            case: Case::new().with("bytes", 4096).at(Point::named("pages", "huge")),
             reason: Reason::new("no huge pages: set vm.nr_hugepages"),
         },
         Event::Finished { status: RunStatus::Complete, seconds: 2.75, notes: vec!["1 target was not reached".into()] },
@@ -58,7 +58,7 @@ pub fn sample_predictions() -> Vec<PredictionRecord> {
         prediction,
     };
     vec![
-        record("os.syscall.null", Case::new().with_word("call", "getppid"), Some(null)),
+        record("os.syscall.null", Case::new().at(Point::named("call", "getppid")), Some(null)),
         record("os.process.fork", Case::new(), None),
     ]
 }
@@ -112,12 +112,12 @@ pub fn sample_outline(id: &str) -> Outline {
         }],
         metrics: sample_metrics(),
         plan: vec![
-            planned("os.syscall.null", Case::new().with_word("call", "getppid"), false),
+            planned("os.syscall.null", Case::new().at(Point::named("call", "getppid")), false),
             planned("os.process.fork", Case::new(), true),
         ],
         learned: vec![Learned {
             metric: Name::new("os.syscall.null"),
-            case: Case::new().with_word("call", "getppid"),
+            case: Case::new().at(Point::named("call", "getppid")),
             headlines: vec![60.25, 61.0, 59.5],
             within: vec![0.25, 0.5, 0.125],
         }],

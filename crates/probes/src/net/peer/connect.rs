@@ -161,7 +161,7 @@ fn predict_close(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let close = facts.measured(&CLOSE, &connect::on_one_cpu())?;
     let derivation = format!("{:.0} ns, as a close takes whose packet stays on this machine", close.value);
     Ok(Predicting::within_factor(Basis::Derived, close.value, 2.0)
-        .formula("net.close")
+        .formula(CLOSE.id.as_str())
         .input(close)
         .derived_as(derivation))
 }
