@@ -1,17 +1,18 @@
 //! The side that asks: finds an agent, and has it be the other end of a test.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use kelvin_sys::net;
 
+use crate::address::at_port;
 use crate::deadline::{Connection, Deadline};
 use crate::error::is_late;
 use crate::message::{Answer, Ask, Cookie, Counted, Direction, Seen, Transport};
 use crate::secret::Secret;
 use crate::sockets::Sockets;
-use crate::{Error, PORT, Result, channel::Channel, handshake};
+use crate::{Error, Result, channel::Channel, handshake};
 
 /// Time to connect and to shake hands.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -22,23 +23,6 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// Time for the answer to the first datagram of a test, which may be lost; and how often it is sent.
 const FIRST_DATAGRAM: Duration = Duration::from_millis(300);
 const FIRST_DATAGRAMS: u32 = 10;
-
-/// The addresses of `HOST[:PORT]`: a name, an IPv4 address, or an IPv6 address (in brackets, if a port follows).
-///
-/// # Errors
-/// What is wrong with it, in words.
-pub fn addresses(peer: &str) -> std::result::Result<Vec<SocketAddr>, String> {
-    let found = match peer.parse::<std::net::IpAddr>() {
-        Ok(address) => return Ok(vec![(address, PORT).into()]),
-        // A name without a port, or an address in brackets without one.
-        Err(_) if !peer.rsplit(']').next().is_some_and(|rest| rest.contains(':')) => {
-            (peer.trim_matches(['[', ']']), PORT).to_socket_addrs()
-        }
-        Err(_) => peer.to_socket_addrs(),
-    };
-    let found: Vec<SocketAddr> = found.map_err(|error| format!("{error}: HOST or HOST:PORT is wanted"))?.collect();
-    if found.is_empty() { Err("this name has no address".into()) } else { Ok(found) }
-}
 
 /// A connection to an agent.
 #[derive(Debug)]
@@ -110,9 +94,7 @@ impl Client {
     /// A socket for the datagrams of a test, which the agent knows.
     fn introduced(&mut self, ask: &Ask) -> Result<UdpSocket> {
         let (address, cookie) = self.ask(ask)?;
-        let mut own = self.own;
-        own.set_port(0);
-        let socket = UdpSocket::bind(own).map_err(Error::call("open a socket for the test"))?;
+        let socket = UdpSocket::bind(at_port(self.own, 0)).map_err(Error::call("open a socket for the test"))?;
         socket.connect(address).map_err(Error::call("open a socket for the test"))?;
         introduce(&socket, &cookie)?;
         Ok(socket)
@@ -148,7 +130,7 @@ impl Client {
     fn ask(&mut self, ask: &Ask) -> Result<(SocketAddr, Cookie)> {
         self.channel.send(ask, ANSWER)?;
         match self.channel.receive(ANSWER)? {
-            Answer::Ready { port, cookie } => Ok((SocketAddr::new(self.agent.ip(), port), cookie)),
+            Answer::Ready { port, cookie } => Ok((at_port(self.agent, port), cookie)),
             Answer::Failed { why } => Err(Error::Refused(why)),
             Answer::Done(_) | Answer::Counted(_) => Err(unasked()),
         }

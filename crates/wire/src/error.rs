@@ -72,7 +72,7 @@ pub enum Error {
         why: String,
     },
     /// An address that may not be listened on.
-    #[error("{address} can be reached from other hosts: name a file with a secret by --token-file")]
+    #[error("{} can be reached from other hosts: name a file with a secret by --token-file", crate::address::Shown(*address))]
     Open {
         /// The address.
         address: std::net::SocketAddr,

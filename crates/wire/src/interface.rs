@@ -1,7 +1,7 @@
 //! The network interface over which a test goes, as its host describes it.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 
 use kelvin_sys::{ethtool, net};
 use serde::{Deserialize, Serialize};
@@ -22,8 +22,8 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// The one that has this address; `None` if none has, or the system does not say.
-    pub fn with_address(address: IpAddr) -> Option<Self> {
+    /// The one that has this address of this host; `None` if none has, or the system does not say.
+    pub fn with_address(address: SocketAddr) -> Option<Self> {
         let name = net::interface::with_address(address).ok()??;
         let offloads = ethtool::offloads(&name).ok();
         Some(Self {
@@ -58,16 +58,14 @@ impl fmt::Display for Interface {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-
     use super::*;
 
     #[test]
     fn what_is_not_told_is_said() {
-        let lo = Interface::with_address(Ipv4Addr::LOCALHOST.into()).unwrap();
+        let lo = Interface::with_address("127.0.0.1:1".parse().unwrap()).unwrap();
         assert_eq!(lo.name, "lo");
         assert!(lo.largest_packet.is_some(), "{lo}");
-        assert_eq!(Interface::with_address(Ipv4Addr::new(192, 0, 2, 1).into()), None);
+        assert_eq!(Interface::with_address("192.0.2.1:1".parse().unwrap()), None);
         let (name, all) = ("eth0".to_owned(), Some(vec!["tso".to_owned(), "gro".to_owned()]));
         let known = Interface {
             name: name.clone(),

@@ -7,12 +7,12 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use kelvin_wire::agent::{Agent, Event, Limits};
-use kelvin_wire::client::{Client, Datagrams, Test, addresses};
+use kelvin_wire::client::{Client, Datagrams, Test};
 use kelvin_wire::message::{Answer, Ask, Counted, Direction};
 use kelvin_wire::numbered::Numbered;
 use kelvin_wire::secret::Secret;
 use kelvin_wire::sockets::Sockets;
-use kelvin_wire::{Error, PORT, handshake};
+use kelvin_wire::{Error, handshake};
 
 const SECRET: &[u8] = b"an agent of the tests";
 
@@ -532,19 +532,4 @@ fn a_thousand_connections_that_say_nothing_keep_nobody_out_and_cost_little() {
         assert!(after.1 < before.1 + 8 * 1024, "KiB: {before:?} {after:?}");
         assert_eq!(test.finish().unwrap().arrived, 1010);
     });
-}
-
-#[test]
-fn a_peer_is_a_host_with_or_without_a_port() {
-    let one = |peer: &str| addresses(peer).unwrap()[0].to_string();
-    assert_eq!(one("192.0.2.7"), format!("192.0.2.7:{PORT}"));
-    assert_eq!(one("192.0.2.7:99"), "192.0.2.7:99");
-    assert_eq!(one("2001:db8::1"), format!("[2001:db8::1]:{PORT}"));
-    assert_eq!(one("[2001:db8::1]"), format!("[2001:db8::1]:{PORT}"));
-    assert_eq!(one("[2001:db8::1]:99"), "[2001:db8::1]:99");
-    assert!(addresses("localhost").unwrap().iter().all(|address| address.port() == PORT));
-    for wrong in ["192.0.2.7:port", "192.0.2.7:99999", "", ":5"] {
-        let why = addresses(wrong).unwrap_err();
-        assert!(why.contains("HOST or HOST:PORT is wanted"), "{wrong:?}: {why}");
-    }
 }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use kelvin_wire::Error;
+use kelvin_wire::address::Shown;
 use kelvin_wire::agent::{Agent, Event, Limits};
 use kelvin_wire::secret::Secret;
 
@@ -20,11 +21,11 @@ pub fn agent(args: &AgentArgs) -> Done {
     kelvin_sys::interrupt::watch()?;
     let limits = Limits { clients: args.clients, ..Limits::default() };
     let agent = Agent::listen(args.listen, secret, limits, Box::new(tell)).map_err(|error| match error {
-        Error::Call { source, .. } => Fault::new(format!("--listen {}", args.listen), source),
+        Error::Call { source, .. } => Fault::new(format!("--listen {}", Shown(args.listen)), source),
         error => Fault::new("--listen", error),
     })?;
     let address = agent.address().map_err(Fault::because)?;
-    output::print(|out| writeln!(out, "{address}"))?;
+    output::print(|out| writeln!(out, "{}", Shown(address)))?;
     let whom = if args.token_file.is_some() { "whoever knows the secret" } else { "everybody on this host" };
     output::remark(format!("kelvin: serves {whom}, {} at one time, until Ctrl-C", args.clients));
     agent.serve(|| kelvin_sys::interrupt::requested().is_some()).map_err(Fault::because)?;
@@ -39,5 +40,5 @@ fn tell(from: SocketAddr, event: &Event) {
         Event::Left => "left".to_owned(),
         Event::Fault(error) => error.to_string(),
     };
-    output::remark(format!("kelvin: {from}: {}", kelvin_report::text::clean(&what)));
+    output::remark(format!("kelvin: {}: {}", Shown(from), kelvin_report::text::clean(&what)));
 }

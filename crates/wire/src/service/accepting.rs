@@ -7,7 +7,8 @@ use std::time::Instant;
 use kelvin_sys::net;
 use kelvin_sys::ready::readable;
 
-use super::{QUIET, Served, is_equal, is_in_time, late, listen, ready, said_end};
+use super::{QUIET, Served, client, is_equal, is_in_time, late, listen, ready, said_end};
+use crate::address::is_same_host;
 use crate::agent::Limits;
 use crate::channel::Channel;
 use crate::deadline::Deadline;
@@ -20,7 +21,7 @@ pub fn accept_all(channel: &mut Channel, limits: &Limits, served: &Served<'_>) -
     listener.set_nonblocking(true).map_err(Error::call("listen for the test"))?;
     let address = listener.local_addr().map_err(Error::call("see the address"))?;
     let cookie = ready(channel, address, limits)?;
-    let client = channel.stream().peer_addr().map_err(Error::call("see the address"))?.ip();
+    let client = client(channel)?;
     let begun = Instant::now();
     let (mut answered, mut last) = (0, begun);
     loop {
@@ -29,7 +30,7 @@ pub fn accept_all(channel: &mut Channel, limits: &Limits, served: &Served<'_>) -
             if let Ok((mut stream, from)) = listener.accept() {
                 let deadline = Deadline::within(limits.handshake);
                 // One that does not know the cookie is no part of the test, and costs it no more than this time.
-                answered += u64::from(from.ip() == client && answer(&mut stream, &cookie, &deadline).is_ok());
+                answered += u64::from(is_same_host(from, client) && answer(&mut stream, &cookie, &deadline).is_ok());
             }
             last = Instant::now();
         } else if said_end(channel, limits)? {
