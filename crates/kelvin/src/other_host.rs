@@ -13,6 +13,9 @@ use kelvin_wire::secret::Secret;
 
 use crate::fault::Fault;
 
+/// Every network carries packets of so many bytes (RFC 791): an MTU below is none.
+const SMALLEST_PACKET: u32 = 68;
+
 /// An agent that has shaken hands.
 pub struct Agent {
     /// What probes ask.
@@ -53,7 +56,7 @@ fn way(agent: SocketAddr, own: SocketAddr, there: Option<&Interface>) -> Way {
         protocol: if agent.ip().to_canonical().is_ipv4() { 4 } else { 6 },
         interface,
         claimed_there: told(there, "rate", |interface| interface.bits_per_second),
-        mtu_there: told(there, "MTU", |interface| interface.largest_packet),
+        mtu_there: told(there, "MTU", |interface| interface.largest_packet.filter(|&bytes| bytes >= SMALLEST_PACKET)),
     }
 }
 

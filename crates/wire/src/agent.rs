@@ -189,7 +189,7 @@ impl Stranger {
         stream.set_nodelay(true).map_err(Error::call("set up the connection"))?;
         let nonce = handshake::greet(&mut stream, &house.secret, deadline)?;
         stream.set_nonblocking(true).map_err(Error::call("set up the connection"))?;
-        Ok(Self { stream, from, nonce, said: Partial::default(), deadline })
+        Ok(Self { stream, from, nonce, said: Partial::new(handshake::LONGEST), deadline })
     }
 }
 
@@ -234,6 +234,11 @@ impl House {
             let ask: Ask = match channel.receive(self.limits.idle) {
                 Ok(ask) => ask,
                 Err(Error::Gone) => return Ok(()),
+                // It is the client's own word, and the next one may be understood.
+                Err(error @ Error::NotUnderstood(_)) => {
+                    channel.send(&Answer::failed(error), self.limits.idle)?;
+                    continue;
+                }
                 Err(error) => return Err(error),
             };
             // It crossed with the news that its test had ended, which was its answer.
@@ -244,8 +249,8 @@ impl House {
             let answer = match service::serve(&ask, &mut channel, &self.limits, &self.tests) {
                 Ok(seen) => Answer::Done(seen),
                 // The client says itself that it was refused.
-                Err(Error::Refused(why)) => Answer::Failed { why },
-                Err(error) => Answer::Failed { why: error.to_string() },
+                Err(Error::Refused(why)) => Answer::failed(why),
+                Err(error) => Answer::failed(error),
             };
             channel.send(&answer, self.limits.idle)?;
         }

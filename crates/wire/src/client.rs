@@ -30,6 +30,8 @@ pub struct Client {
     channel: Channel,
     agent: SocketAddr,
     own: SocketAddr,
+    /// What the agent said last of the test that goes on.
+    counted: Counted,
 }
 
 impl Client {
@@ -44,7 +46,8 @@ impl Client {
                 Ok(stream) => {
                     stream.set_nodelay(true).map_err(Error::call("set up the connection"))?;
                     let own = stream.local_addr().map_err(Error::call("see the address"))?;
-                    return Ok(Self { channel: handshake::client(stream, secret, HANDSHAKE)?, agent, own });
+                    let channel = handshake::client(stream, secret, HANDSHAKE)?;
+                    return Ok(Self { channel, agent, own, counted: Counted::default() });
                 }
                 Err(error) => last = Some(error),
             }
@@ -129,6 +132,7 @@ impl Client {
     /// Asks for a test, and returns where it is.
     fn ask(&mut self, ask: &Ask) -> Result<(SocketAddr, Cookie)> {
         self.channel.send(ask, ANSWER)?;
+        self.counted = Counted::default();
         match self.channel.receive(ANSWER)? {
             Answer::Ready { port, cookie } => Ok((at_port(self.agent, port), cookie)),
             Answer::Failed { why } => Err(Error::Refused(why)),
@@ -273,7 +277,13 @@ impl<S: IsCounted> Test<'_, S> {
     pub fn counted(&mut self) -> Result<Counted> {
         self.client.channel.send(&Ask::Count, ANSWER)?;
         match self.client.channel.receive(ANSWER)? {
-            Answer::Counted(counted) => Ok(counted),
+            Answer::Counted(counted) if !counted.follows(&self.client.counted) => {
+                Err(Error::not_understood("it has counted less than before"))
+            }
+            Answer::Counted(counted) => {
+                self.client.counted = counted;
+                Ok(counted)
+            }
             Answer::Failed { why } => Err(Error::Refused(why)),
             Answer::Ready { .. } | Answer::Done(_) => Err(unasked()),
         }

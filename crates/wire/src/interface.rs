@@ -6,18 +6,24 @@ use std::net::SocketAddr;
 use kelvin_sys::{ethtool, net};
 use serde::{Deserialize, Serialize};
 
+use crate::bounded::{self, NAME};
+
 /// An interface. What a driver does not tell is absent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interface {
     /// `eth0`.
+    #[serde(deserialize_with = "bounded::text::<NAME, _>")]
     pub name: String,
     /// Its driver, as that calls itself.
+    #[serde(default, deserialize_with = "bounded::optional::<NAME, _>")]
     pub driver: Option<String>,
     /// The rate that it claims, in bits per second. Virtual ones claim what they like.
+    #[serde(default, deserialize_with = "bounded::rate")]
     pub bits_per_second: Option<f64>,
     /// Bytes of the largest packet.
     pub largest_packet: Option<u32>,
     /// The offloads that are on, by the names of ethtool(8).
+    #[serde(default, deserialize_with = "bounded::list::<NAME, _>")]
     pub offloads: Option<Vec<String>>,
 }
 
@@ -27,11 +33,11 @@ impl Interface {
         let name = net::interface::with_address(address).ok()??;
         let offloads = ethtool::offloads(&name).ok();
         Some(Self {
-            driver: ethtool::driver(&name).ok(),
+            driver: ethtool::driver(&name).ok().map(|driver| bounded::cut(&driver, NAME)),
             bits_per_second: ethtool::claimed_rate(&name).ok().flatten(),
             largest_packet: net::interface::largest_packet(&name).ok(),
             offloads: offloads.map(|on| on.into_iter().map(str::to_owned).collect()),
-            name,
+            name: bounded::cut(&name, NAME),
         })
     }
 }

@@ -11,6 +11,7 @@
 
 pub mod address;
 pub mod agent;
+pub mod bounded;
 pub mod busy;
 pub mod channel;
 pub mod client;
