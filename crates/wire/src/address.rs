@@ -1,7 +1,7 @@
 //! Addresses of hosts, as they are written and shown: an IPv6 address that holds on one link alone goes with its zone, `%eth0`.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr, SocketAddrV6, ToSocketAddrs};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 
 use kelvin_sys::net::interface;
 
@@ -90,6 +90,22 @@ pub(crate) fn is_same_host(one: SocketAddr, other: SocketAddr) -> bool {
     (one.ip(), interface::zone(one)) == (other.ip(), interface::zone(other))
 }
 
+/// What is given to those who come from one network alone: an IPv4 address, or the /64 of an IPv6 address, of which a single host
+/// can have any; with its zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Network(IpAddr, u32);
+
+impl Network {
+    pub(crate) fn of(host: SocketAddr) -> Self {
+        match host.ip().to_canonical() {
+            IpAddr::V4(address) => Self(address.into(), 0),
+            IpAddr::V6(address) => {
+                Self(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(), interface::zone(host))
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,6 +150,16 @@ mod tests {
         }
         let gone = SocketAddrV6::new("fe80::1".parse().unwrap(), 99, 0, 4_000_000_000);
         assert_eq!(Shown(gone.into()).to_string(), "[fe80::1%4000000000]:99");
+    }
+
+    #[test]
+    fn a_network_is_an_ipv4_address_or_a_64_of_one_link() {
+        let of = |address: &str| Network::of(address.parse().unwrap());
+        assert_eq!(of("192.0.2.7:1"), of("[::ffff:192.0.2.7]:2"));
+        assert_ne!(of("192.0.2.7:1"), of("192.0.2.8:1"));
+        assert_eq!(of("[2001:db8::1]:1"), of("[2001:db8::ffff:0:0:1]:1"));
+        assert_ne!(of("[2001:db8::1]:1"), of("[2001:db8:0:1::1]:1"));
+        assert_ne!(of("[fe80::1%1]:1"), of("[fe80::1%2]:1"));
     }
 
     #[test]

@@ -10,12 +10,16 @@ use crate::address::at_port;
 use crate::deadline::{Connection, Deadline};
 use crate::error::is_late;
 use crate::message::{Answer, Ask, Cookie, Counted, Direction, Seen, Transport};
-use crate::secret::Secret;
+use crate::secret::{Secret, nonce};
 use crate::sockets::Sockets;
 use crate::{Error, Result, channel::Channel, handshake};
 
 /// Time to connect and to shake hands.
 const HANDSHAKE: Duration = Duration::from_secs(5);
+/// How often a connection is tried that ends before the handshake does, and the time between two tries, up to twice that: what
+/// keeps an agent busy must not be in step with it.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(50);
 /// Time for an answer to anything: longer than the agent's own patience, so that its reason arrives.
 const ANSWER: Duration = Duration::from_secs(40);
 /// How long a call on the socket of a test waits at most: an agent that is gone must not hold up whoever measures.
@@ -35,11 +39,22 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the first of these addresses that answers, and shakes hands.
+    /// Connects to the first of these addresses that answers, and shakes hands. An agent to which too many others come at once may
+    /// have no place for one more connection, and closes it: so it is tried again for a while.
     ///
     /// # Errors
     /// No answer, or an agent of another version or secret, or one that is busy.
     pub fn connect(addresses: &[SocketAddr], secret: &Secret) -> Result<Self> {
+        for _ in 0..TRIES {
+            match Self::connect_once(addresses, secret) {
+                Err(Error::Gone) => std::thread::sleep(PAUSE + PAUSE * u32::from(nonce()?[0]) / 256),
+                outcome => return outcome,
+            }
+        }
+        Err(Error::TurnedAway { times: TRIES })
+    }
+
+    fn connect_once(addresses: &[SocketAddr], secret: &Secret) -> Result<Self> {
         let mut last = None;
         for &agent in addresses {
             match TcpStream::connect_timeout(&agent, HANDSHAKE) {

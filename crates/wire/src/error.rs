@@ -18,6 +18,17 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
+    /// One of too many who had not proven the secret.
+    #[error("too many others have not proven the secret")]
+    Crowded,
+    /// The other side ended each connection before the handshake was over.
+    #[error(
+        "the other side hung up {times} times at once: it is no kelvin agent, or has too many others that do not know its secret"
+    )]
+    TurnedAway {
+        /// How often it was tried.
+        times: u32,
+    },
     /// The other side went away.
     #[error("the other side went away")]
     Gone,

@@ -19,6 +19,8 @@ pub fn agent(args: &AgentArgs) -> Done {
         None => Secret::none(),
     };
     kelvin_sys::interrupt::watch()?;
+    // With fewer it serves fewer.
+    let _ = kelvin_sys::process::raise_open_files();
     let limits = Limits { clients: args.clients, ..Limits::default() };
     let agent = Agent::listen(args.listen, secret, limits, Box::new(tell)).map_err(|error| match error {
         Error::Call { source, .. } => Fault::new(format!("--listen {}", Shown(args.listen)), source),
@@ -38,7 +40,7 @@ fn tell(from: SocketAddr, event: &Event) {
         Event::Came => "came".to_owned(),
         Event::Asked(ask) => ask.to_string(),
         Event::Left => "left".to_owned(),
-        Event::Fault(error) => error.to_string(),
+        Event::Fault(error) | Event::TurnedAway(error) => error.to_string(),
     };
     output::remark(format!("kelvin: {}: {}", Shown(from), kelvin_report::text::clean(&what)));
 }
