@@ -1,7 +1,10 @@
 //! `kelvin agent` as a whole program: whom it serves, what it refuses, how it ends.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -23,8 +26,13 @@ impl Running {
     }
 
     /// The same by a command that has the program's name as its last argument, or is the program.
-    fn by(mut command: Command, arguments: &[&str]) -> Self {
-        command.arg("agent").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    fn by(command: Command, arguments: &[&str]) -> Self {
+        Self::telling(command, arguments, Stdio::piped())
+    }
+
+    /// The same, telling what happens here.
+    fn telling(mut command: Command, arguments: &[&str], log: Stdio) -> Self {
+        command.arg("agent").args(arguments).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().unwrap();
         let mut address = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut address).unwrap();
@@ -35,7 +43,7 @@ impl Running {
     fn end(mut self, signal: &str) -> (Option<i32>, String) {
         assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
         let mut told = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+        self.child.stderr.take().map(|mut log| log.read_to_string(&mut told).unwrap());
         (self.child.wait().unwrap().code(), told)
     }
 }
@@ -74,6 +82,60 @@ fn an_agent_serves_whoever_knows_the_secret_and_ends_by_a_signal() {
         assert!(told.contains(words), "{words:?} is not in {told}");
     }
     assert!(!told.contains("sixteen"));
+}
+
+/// A pipe that holds as much as it can, and nobody reads.
+fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    // Opened anew, so that only this way to it does not wait.
+    let again = format!("/proc/self/fd/{}", writer.as_raw_fd());
+    let mut again = File::options().write(true).custom_flags(kelvin_sys::fs::NONBLOCK).open(again).unwrap();
+    while again.write_all(b"x").is_ok() {}
+    (reader, writer)
+}
+
+/// Opens so many connections and says what is no frame of a client.
+fn call_wrongly(address: &str, times: usize) {
+    for _ in 0..times {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let text = format!("{{\"protocol\":\"{}\"}}", "\\u001b[2J".repeat(100));
+        stream.write_all(&(text.len() as u32).to_le_bytes()).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+        // Until it is closed.
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    }
+}
+
+#[test]
+fn an_agent_whose_log_nobody_reads_goes_on_serving_and_ends() {
+    let (_reader, writer) = full_pipe();
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    for unread in [Stdio::from(writer), Stdio::from(full)] {
+        let agent = Running::telling(Command::new(KELVIN), &["--listen", "127.0.0.1:0"], unread);
+        let address = addresses(&agent.address).unwrap();
+        for _ in 0..3 {
+            call_wrongly(&agent.address, 200);
+            let mut client = Client::connect(&address, &Secret::none()).unwrap();
+            assert_eq!(client.echo_tcp(3).unwrap().finish().unwrap().arrived, 0);
+        }
+        assert_eq!(agent.end("-TERM").0, Some(0));
+    }
+}
+
+#[test]
+fn who_does_not_know_the_secret_cannot_fill_the_log() {
+    let agent = Running::start(&["--listen", "127.0.0.1:0"]);
+    call_wrongly(&agent.address, 500);
+    Client::connect(&addresses(&agent.address).unwrap(), &Secret::none())
+        .unwrap()
+        .echo_tcp(5)
+        .unwrap()
+        .finish()
+        .unwrap();
+    let (status, told) = agent.end("-TERM");
+    assert_eq!(status, Some(0));
+    assert!(told.len() < 100 * 320 && !told.contains('\u{1b}'), "{} bytes: {told}", told.len());
+    assert!(told.contains(" lines were left out here") && told.contains("messages of 5 bytes back"), "{told}");
 }
 
 #[test]
