@@ -63,7 +63,7 @@ impl Default for Limits {
 
 /// How long the agent waits for a connection before it looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long it waits after a connection that it could not accept, as when no file descriptor is left.
+/// How long it waits where none could be accepted, as when no file descriptor is left: a moment later there may be one.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Connections that are accepted one after the other, before those that came earlier are heard.
 const AT_ONCE: usize = 64;
@@ -149,13 +149,17 @@ impl Agent {
 
     /// Takes those who have called.
     fn accept(&self, crowd: &mut Crowd) {
+        let mut failed = 0;
         for _ in 0..AT_ONCE {
             match self.listener.accept() {
                 Ok((stream, from)) => crowd.admit(stream, from),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
-                // There are too many open files, say: a moment later there may be fewer.
-                Err(_) => return std::thread::sleep(PAUSE),
+                // One that is gone again; the next one may be there.
+                Err(_) => failed += 1,
             }
+        }
+        if failed == AT_ONCE {
+            std::thread::sleep(PAUSE);
         }
     }
 }
@@ -178,6 +182,8 @@ impl House {
         });
         let (channel, seat) = match shaken {
             Ok(client) => client,
+            // Only who knows the secret is told why.
+            Err(error @ Error::Refused(_)) => return (self.log)(from, &Event::Fault(error)),
             Err(error) => return self.turn_away(from, error),
         };
         (self.log)(from, &Event::Came);
