@@ -2,21 +2,21 @@
 """Whether hostile peers of an agent change what it measures for somebody who knows its secret.
 
 Three hosts, which are network namespaces of this machine: one runs `kelvin agent`; one runs kelvin against it, over a link that
-a shaper limits (--rate); from the third, over a link of its own, come strangers. A pair is one run with the strangers and one
-without them, one right after the other in random order. What is judged is the ratio with / without over the pairs: its
+a shaper limits (--rate); from the third, over a link of its own, come unauthenticated clients. A pair is one run with them and one
+without, one right after the other in random order. What is judged is the ratio with / without over the pairs: its
 Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank test, which must lie within 5 %. There are more pairs of
 what straddles that.
 
-What the strangers do, all of it at once, for as long as the run takes:
+What they do, all of it at once, for as long as the run takes:
 
-  idle     1,000 connections that say nothing; the agent closes the oldest of them, and --reopen more are opened every second
+  idle     1,000 connections that say nothing; the agent keeps the last 64 from one host, and --reopen more are opened every second
   slow     a connection that sends a byte of a frame every 50 ms
   huge     a frame that claims 4 GiB, 5 times a second
   wrong    a handshake with a wrong secret, 20 times a second; each must be answered by a refusal
 
-The agent is pinned to one CPU and kelvin to another, where there are two. On real hosts the strangers would have CPUs of their own:
+The agent is pinned to one CPU and kelvin to another, where there are two. On real hosts they would have CPUs of their own:
 here they run in the scheduler's idle class, and so give way to both. A thread of that class spins on each CPU in all runs, with
-the strangers or without, because a CPU that other work keeps from going to sleep is woken faster.
+them or without, because a CPU that other work keeps from going to sleep is woken faster.
 
 Exit status: 0 all hold, 1 one does not, 2 it could not be done.
 """
@@ -41,7 +41,7 @@ IDLE_CONNECTIONS = 1000
 PROGRAM = Path(__file__).resolve()
 
 
-# ---- the strangers, in a process of their own
+# ---- the unauthenticated clients, in a process of their own
 
 
 class Strangers:
@@ -149,7 +149,7 @@ def strangers(host, reopen, came):
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     try:
         if process.stdout.readline().strip() != "ready":
-            raise RuntimeError("the strangers do not get to the agent")
+            raise RuntimeError("the unauthenticated clients do not get to the agent")
         yield
     finally:
         process.terminate()
@@ -169,7 +169,7 @@ def resident(process):
 
 @dataclass
 class Quantity:
-    """A figure of a run, with the strangers and without them."""
+    """A figure of a run, with unauthenticated clients and without them."""
 
     metric: str
     case: str
@@ -233,10 +233,10 @@ def benchmark():
                     one.take(report, side)
             grown.append(resident(process))
             common.say(f"{done} pairs")
-    header = ["quantity", "without", "with strangers", "ratio", "90 % interval", "pairs", "verdict"]
-    print(f"Strangers at an agent, {arguments.seconds:g} s a run, link of {arguments.rate}: {common.describe_machine()}\n")
+    header = ["quantity", "without", "with them", "ratio", "90 % interval", "pairs", "verdict"]
+    print(f"Unauthenticated clients at an agent, {arguments.seconds:g} s a run, link of {arguments.rate}: {common.describe_machine()}\n")
     print(common.table(header, [one.row() for one in chosen]))
-    print(f"\nThe strangers came to: {', '.join(f'{count} {what}' for what, count in came.items())}.")
+    print(f"\nThey came to: {', '.join(f'{count} {what}' for what, count in came.items())}.")
     print(f"The agent had {grown[0][0]} KiB and {grown[0][1]} threads after the first pair, {grown[-1][0]} KiB and {grown[-1][1]} "
           "threads after the last.")
     return all(one.verdict() == "holds" for one in chosen)

@@ -2,7 +2,7 @@
 
 mod file;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -216,7 +216,7 @@ pub struct StudyArgs {
 #[derive(Debug, Args)]
 pub struct AgentArgs {
     /// Where to listen: an IP address, with :PORT if it is not to be 27315; port 0 lets the system choose
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = listen_address)]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = kelvin_wire::address::address)]
     pub listen: SocketAddr,
     /// A file with the secret that clients must know; needed where other hosts can reach the address
     #[arg(long, value_name = "FILE")]
@@ -472,13 +472,6 @@ fn socket_buffers(text: &str) -> Result<u32, String> {
     bytes.ok_or_else(|| "it must lie between 4k and 1G".into())
 }
 
-/// An IP address, with or without a port.
-fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    let wrong = |_| "an IP address is wanted, such as 0.0.0.0, 192.0.2.7:5000 or [::1]:5000".to_owned();
-    let address = text.parse::<IpAddr>().map(|address| (address, kelvin_wire::PORT).into());
-    address.or_else(|_| text.parse()).map_err(wrong)
-}
-
 /// A percentage above 0 and at most 50, as a share.
 fn percent(text: &str) -> Result<f64, String> {
     let value: f64 =
@@ -532,16 +525,6 @@ mod tests {
         }
         assert_eq!(percent("2"), Ok(0.02));
         assert!(percent("0").is_err() && percent("51").is_err() && percent("x").is_err());
-    }
-
-    #[test]
-    fn an_address_to_listen_on_has_a_port_of_its_own_or_the_usual_one() {
-        let said = |text: &str| listen_address(text).map(|address| address.to_string());
-        assert_eq!(said("127.0.0.1").as_deref(), Ok("127.0.0.1:27315"));
-        assert_eq!(said("0.0.0.0:0").as_deref(), Ok("0.0.0.0:0"));
-        assert_eq!(said("::1").as_deref(), Ok("[::1]:27315"));
-        assert_eq!(said("[::1]:5").as_deref(), Ok("[::1]:5"));
-        assert!(said("localhost").is_err() && said("").is_err() && said(":5").is_err());
     }
 
     #[test]

@@ -6,11 +6,15 @@ use std::path::Path;
 use kelvin_harness::OtherHost;
 use kelvin_model::{Fact, Way};
 use kelvin_sys::net::route;
+use kelvin_wire::address::addresses;
 use kelvin_wire::client::{self, Client};
 use kelvin_wire::interface::Interface;
 use kelvin_wire::secret::Secret;
 
 use crate::fault::Fault;
+
+/// Every network carries packets of so many bytes (RFC 791): an MTU below is none.
+const SMALLEST_PACKET: u32 = 68;
 
 /// An agent that has shaken hands.
 pub struct Agent {
@@ -27,7 +31,7 @@ impl Agent {
     /// What is wrong with it, or with the file of its secret.
     pub fn contact(peer: &str, token_file: Option<&Path>) -> Result<Self, Fault> {
         let of_peer = |why: &dyn std::fmt::Display| Fault::new(format!("--peer {peer}"), why);
-        let addresses = client::addresses(peer).map_err(|why| of_peer(&why))?;
+        let addresses = addresses(peer).map_err(|why| of_peer(&why))?;
         let secret = match token_file {
             Some(file) => Secret::read(file).map_err(|error| Fault::new("--token-file", error))?,
             None => Secret::none(),
@@ -44,7 +48,7 @@ impl Agent {
 
 /// The way from an own address to the agent's.
 fn way(agent: SocketAddr, own: SocketAddr, there: Option<&Interface>) -> Way {
-    let interface = match route::interface_to(agent.ip(), own.ip()) {
+    let interface = match route::interface_to(agent, own) {
         Ok(name) => Fact::known(name, "the kernel's routing, by rtnetlink"),
         Err(error) => Fact::unknown(format!("the kernel does not tell the route: {error}")),
     };
@@ -52,7 +56,7 @@ fn way(agent: SocketAddr, own: SocketAddr, there: Option<&Interface>) -> Way {
         protocol: if agent.ip().to_canonical().is_ipv4() { 4 } else { 6 },
         interface,
         claimed_there: told(there, "rate", |interface| interface.bits_per_second),
-        mtu_there: told(there, "MTU", |interface| interface.largest_packet),
+        mtu_there: told(there, "MTU", |interface| interface.largest_packet.filter(|&bytes| bytes >= SMALLEST_PACKET)),
     }
 }
 
@@ -78,7 +82,7 @@ mod tests {
     #[test]
     fn the_way_to_this_host_is_loopback() {
         let here = "127.0.0.1:1".parse().unwrap();
-        let found = way(here, here, Interface::with_address(here.ip()).as_ref());
+        let found = way(here, here, Interface::with_address(here).as_ref());
         assert_eq!((found.protocol, found.claimed_there.get()), (4, None));
         assert!(found.mtu_there.get().is_some(), "{found:?}");
         // Where there is no rtnetlink it is not known, which sys tests.

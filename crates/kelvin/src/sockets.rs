@@ -8,6 +8,7 @@ use kelvin_catalogue::net::{BANDWIDTH_TCP, BANDWIDTH_TCP_WAY, PEER_BANDWIDTH, PE
 use kelvin_harness::{OtherHost, Plan, SocketOptions};
 use kelvin_model::Metric;
 use kelvin_sys::net;
+use kelvin_wire::address::Shown;
 use kelvin_wire::client::Client;
 use kelvin_wire::message::Direction;
 use kelvin_wire::secret::Secret;
@@ -62,7 +63,7 @@ pub fn grant(sockets: &SocketOptions, plan: &Plan, agent: &OtherHost) -> Result<
         let mut client = Client::connect(&[agent.address], &secret)?;
         client.streams(Direction::ToAgent, 1, &asked)?.finish()
     });
-    tried.map(drop).map_err(|error| Fault::new(format!("--peer {}", agent.address), error))
+    tried.map(drop).map_err(|error| Fault::new(format!("--peer {}", Shown(agent.address)), error))
 }
 
 /// Whether what a metric comes to can stand beside what it comes to in other runs: not where its sockets were asked for

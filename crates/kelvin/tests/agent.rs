@@ -1,11 +1,15 @@
 //! `kelvin agent` as a whole program: whom it serves, what it refuses, how it ends.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use kelvin_wire::client::{Client, addresses};
+use kelvin_wire::address::addresses;
+use kelvin_wire::client::Client;
 use kelvin_wire::secret::Secret;
 
 const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
@@ -22,8 +26,13 @@ impl Running {
     }
 
     /// The same by a command that has the program's name as its last argument, or is the program.
-    fn by(mut command: Command, arguments: &[&str]) -> Self {
-        command.arg("agent").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    fn by(command: Command, arguments: &[&str]) -> Self {
+        Self::telling(command, arguments, Stdio::piped())
+    }
+
+    /// The same, telling what happens here.
+    fn telling(mut command: Command, arguments: &[&str], log: Stdio) -> Self {
+        command.arg("agent").args(arguments).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().unwrap();
         let mut address = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut address).unwrap();
@@ -34,7 +43,7 @@ impl Running {
     fn end(mut self, signal: &str) -> (Option<i32>, String) {
         assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
         let mut told = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+        self.child.stderr.take().map(|mut log| log.read_to_string(&mut told).unwrap());
         (self.child.wait().unwrap().code(), told)
     }
 }
@@ -73,6 +82,60 @@ fn an_agent_serves_whoever_knows_the_secret_and_ends_by_a_signal() {
         assert!(told.contains(words), "{words:?} is not in {told}");
     }
     assert!(!told.contains("sixteen"));
+}
+
+/// A pipe that holds as much as it can, and nobody reads.
+fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    // Opened anew, so that only this way to it does not wait.
+    let again = format!("/proc/self/fd/{}", writer.as_raw_fd());
+    let mut again = File::options().write(true).custom_flags(kelvin_sys::fs::NONBLOCK).open(again).unwrap();
+    while again.write_all(b"x").is_ok() {}
+    (reader, writer)
+}
+
+/// Opens so many connections and says what is no frame of a client.
+fn call_wrongly(address: &str, times: usize) {
+    for _ in 0..times {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let text = format!("{{\"protocol\":\"{}\"}}", "\\u001b[2J".repeat(100));
+        stream.write_all(&(text.len() as u32).to_le_bytes()).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+        // Until it is closed.
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    }
+}
+
+#[test]
+fn an_agent_whose_log_nobody_reads_goes_on_serving_and_ends() {
+    let (_reader, writer) = full_pipe();
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    for unread in [Stdio::from(writer), Stdio::from(full)] {
+        let agent = Running::telling(Command::new(KELVIN), &["--listen", "127.0.0.1:0"], unread);
+        let address = addresses(&agent.address).unwrap();
+        for _ in 0..3 {
+            call_wrongly(&agent.address, 200);
+            let mut client = Client::connect(&address, &Secret::none()).unwrap();
+            assert_eq!(client.echo_tcp(3).unwrap().finish().unwrap().arrived, 0);
+        }
+        assert_eq!(agent.end("-TERM").0, Some(0));
+    }
+}
+
+#[test]
+fn who_does_not_know_the_secret_cannot_fill_the_log() {
+    let agent = Running::start(&["--listen", "127.0.0.1:0"]);
+    call_wrongly(&agent.address, 500);
+    Client::connect(&addresses(&agent.address).unwrap(), &Secret::none())
+        .unwrap()
+        .echo_tcp(5)
+        .unwrap()
+        .finish()
+        .unwrap();
+    let (status, told) = agent.end("-TERM");
+    assert_eq!(status, Some(0));
+    assert!(told.len() < 100 * 320 && !told.contains('\u{1b}'), "{} bytes: {told}", told.len());
+    assert!(told.contains(" lines were left out here") && told.contains("messages of 5 bytes back"), "{told}");
 }
 
 #[test]
@@ -117,36 +180,49 @@ fn what_cannot_be_is_refused_in_one_line() {
 /// Another host: a network namespace, joined to this one by a pair of virtual interfaces of which this end is shaped.
 struct Host {
     name: String,
+    /// The ends of the pair, here and there.
+    near: String,
+    far: String,
 }
 
 impl Host {
     const HERE: &str = "198.18.77.1/30";
     const THERE: &str = "198.18.77.2";
+    /// Addresses of the pair alone.
+    const LINK_HERE: &str = "fe80::4b:1";
+    const LINK_THERE: &str = "fe80::4b:2";
+
+    /// Makes it.
+    fn joined(mark: &str) -> Result<Self, String> {
+        let id = std::process::id();
+        let host =
+            Self { name: format!("kelvin-{mark}{id}"), near: format!("n{mark}{id}"), far: format!("f{mark}{id}") };
+        let Self { name, near, far } = &host;
+        run(&format!("ip netns add {name}"))?;
+        run(&format!("ip link add {near} type veth peer name {far} netns {name}"))?;
+        Ok(host)
+    }
 
     /// Makes it, with so much as the rate of the link.
     fn behind(rate: &str) -> Result<Self, String> {
-        let host = Self { name: format!("kelvin-{}", std::process::id()) };
-        let (name, near, far) =
-            (host.name.as_str(), format!("kn{}", std::process::id()), format!("kf{}", std::process::id()));
-        let there = format!("{}/30", Self::THERE);
-        let link = ["link", "add", &near, "type", "veth", "peer", "name", &far, "netns", name];
-        let steps: [&[&str]; 6] = [
-            &["ip", "netns", "add", name],
-            &[&["ip"], &link[..]].concat(),
-            &["ip", "address", "add", Self::HERE, "dev", &near],
-            &["ip", "link", "set", &near, "up"],
-            &["ip", "-netns", name, "address", "add", &there, "dev", &far],
-            &["ip", "-netns", name, "link", "set", &far, "up"],
-        ];
-        let shape =
-            ["tc", "qdisc", "add", "dev", &near, "root", "tbf", "rate", rate, "burst", "128kb", "latency", "50ms"];
-        for step in steps.into_iter().chain([&shape[..]]) {
-            let output =
-                Command::new(step[0]).args(&step[1..]).output().map_err(|error| format!("{}: {error}", step[0]))?;
-            if !output.status.success() {
-                return Err(format!("{}: {}", step.join(" "), String::from_utf8_lossy(&output.stderr).trim()));
-            }
-        }
+        let host = Self::joined("r")?;
+        let Self { name, near, far } = &host;
+        run(&format!("ip address add {} dev {near}", Self::HERE))?;
+        run(&format!("ip link set {near} up"))?;
+        run(&format!("ip -netns {name} address add {}/30 dev {far}", Self::THERE))?;
+        run(&format!("ip -netns {name} link set {far} up"))?;
+        run(&format!("tc qdisc add dev {near} root tbf rate {rate} burst 128kb latency 50ms"))?;
+        Ok(host)
+    }
+
+    /// Makes it, with nothing but addresses of the link.
+    fn on_one_link() -> Result<Self, String> {
+        let host = Self::joined("l")?;
+        let Self { name, near, far } = &host;
+        run(&format!("ip link set {near} up"))?;
+        run(&format!("ip -netns {name} link set {far} up"))?;
+        run(&format!("ip address add {}/64 dev {near} nodad", Self::LINK_HERE))?;
+        run(&format!("ip -netns {name} address add {}/64 dev {far} nodad", Self::LINK_THERE))?;
         Ok(host)
     }
 
@@ -155,6 +231,17 @@ impl Host {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name, KELVIN]);
         command
+    }
+}
+
+/// Runs a command of a network.
+fn run(line: &str) -> Result<(), String> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let output = Command::new(words[0]).args(&words[1..]).output().map_err(|error| format!("{}: {error}", words[0]))?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(format!("{line}: {}", String::from_utf8_lossy(&output.stderr).trim()))
     }
 }
 
@@ -199,7 +286,7 @@ fn a_line_that_is_slower_makes_it_impossible(mut run: serde_json::Value, directo
     let invalid = result(&run, "net.peer.bandwidth", "")["outcome"]["invalid"].clone();
     // 1460 of 1538 bytes are payload at most.
     assert!((invalid["bound"].as_f64().unwrap() / (1.25e6 * 1460.0 / 1538.0) - 1.01).abs() < 1e-9, "{invalid}");
-    assert!(invalid["likely_cause"].to_string().contains("did not all go by kn"), "{invalid}");
+    assert!(invalid["likely_cause"].to_string().contains("did not all go by nr"), "{invalid}");
     let rests_on_it = result(&run, "net.peer.rtt", "tcp")["none_because"].to_string();
     assert!(rests_on_it.contains("beyond what is possible"), "{rests_on_it}");
     // What was offered at 10 Mbit/s of datagrams is possible by 957 of 1000 of it, which is about what came.
@@ -226,7 +313,10 @@ fn a_link_to_another_host_is_measured_as_fast_as_it_is() {
     assert!(said.contains("Network to the other host: 1 TCP stream to the agent carries "), "{said}");
     // A pair of virtual interfaces claims 10 Gbit/s, and has no line.
     let none = result(&run, "net.peer.bandwidth", "")["none_because"].to_string();
-    assert!(none.contains("packets to the agent leave by kn") && none.contains("no device behind it"), "{none}");
+    assert!(
+        none.contains(&format!("packets to the agent leave by {}", host.near)) && none.contains("no device behind it"),
+        "{none}"
+    );
     a_line_that_is_slower_makes_it_impossible(run.clone(), directory.path());
     let headline = |metric: &str| result(&run, metric, "")["outcome"]["measured"]["headline"].as_f64().unwrap();
     for metric in ["net.peer.ping", "net.peer.connect"] {
@@ -268,6 +358,44 @@ fn a_link_to_another_host_is_measured_as_fast_as_it_is() {
     let (status, _, said) = measured(&["--peer", Host::THERE, "--token-file", &token]);
     assert_eq!((status, said.lines().count()), (Some(2), 1), "{said}");
     assert!(said.contains("--peer 198.18.77.2: cannot connect to the agent"), "{said}");
+}
+
+#[test]
+#[allow(clippy::print_stderr)]
+fn addresses_of_one_link_keep_their_zone_all_the_way() {
+    let host = match Host::on_one_link() {
+        Ok(host) => host,
+        Err(why) => return eprintln!("skipped: needs network namespaces, veth and IPv6: {why}"),
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let token = token(directory.path(), "a secret of sixteen bytes, or more");
+    let there = format!("{}%{}", Host::LINK_THERE, host.far);
+    let agent = Running::by(host.kelvin(), &["--listen", &there, "--token-file", &token]);
+    assert_eq!(agent.address, format!("[{there}]:27315"));
+    let number = std::fs::read_to_string(format!("/sys/class/net/{}/ifindex", host.near)).unwrap();
+    // By name, and by number; over TCP in both directions, by datagrams, and by connections one after the other.
+    for (zone, metrics) in [
+        (host.near.as_str(), &["net.peer.connect", "net.peer.rtt", "net.peer.bandwidth"][..]),
+        (number.trim(), &["net.peer.offered", "net.peer.crr"]),
+    ] {
+        let peer = format!("{}%{zone}", Host::LINK_THERE);
+        let common = ["--quick", "--budget", "2s", "--no-store", "--no-report", "--json", "--token-file", &token];
+        let output =
+            Command::new(KELVIN).arg("run").args(metrics).args(common).args(["--peer", &peer]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(run["run"]["way"]["interface"]["known"]["value"], host.near.as_str());
+        for metric in metrics {
+            let outcome = &result(&run, metric, "")["outcome"];
+            assert!(outcome["measured"].is_object(), "{metric}: {outcome}");
+        }
+    }
+    let wrong = measured(&["--peer", Host::LINK_THERE, "--token-file", &token]);
+    assert!(wrong.0 == Some(2) && wrong.2.contains("write fe80::4b:2%INTERFACE"), "{}", wrong.2);
+    // Whom it serves is told as it can be written there.
+    let (_, told) = agent.end("-TERM");
+    assert!(told.contains(&format!("kelvin: [{}%{}]:", Host::LINK_HERE, host.far)), "{told}");
 }
 
 #[test]

@@ -7,8 +7,6 @@ mod scratch;
 mod settings;
 mod state;
 
-pub(crate) use settings::proactive_reclaim_switches;
-
 use std::path::Path;
 
 use kelvin_model::{Hazard, Machine, Name, Severity};

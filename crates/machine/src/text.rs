@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use kelvin_model::Fact;
@@ -45,9 +46,9 @@ impl<'a> Root<'a> {
     /// The bytes of a file, or why there are none.
     pub(crate) fn bytes(self, name: &str) -> Result<Vec<u8>, String> {
         let mut bytes = Vec::new();
-        fs::File::open(self.at(name))
-            .and_then(|file| file.take(LONGEST).read_to_end(&mut bytes))
-            .map_err(|error| reason(name, &error))?;
+        // A pipe in a recorded tree is not waited for.
+        let opened = fs::File::options().read(true).custom_flags(kelvin_sys::fs::NONBLOCK).open(self.at(name));
+        opened.and_then(|file| file.take(LONGEST).read_to_end(&mut bytes)).map_err(|error| reason(name, &error))?;
         Ok(bytes)
     }
 
@@ -202,6 +203,14 @@ mod tests {
             fs::write(directory.path().join(name), "").unwrap();
         }
         assert_eq!(Root::new(directory.path()).names("/"), ["cpu9", "cpu10", "cpufreq"]);
+    }
+
+    #[test]
+    fn a_pipe_in_a_tree_is_empty_and_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let made = std::process::Command::new("mkfifo").arg(directory.path().join("pipe")).status().unwrap();
+        assert!(made.success());
+        assert_eq!(Root::new(directory.path()).read("pipe").as_deref(), Ok(""));
     }
 
     #[test]

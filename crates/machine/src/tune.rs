@@ -8,16 +8,19 @@
 mod journal;
 mod plan;
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use kelvin_sys::owned::ITSELF;
 use serde::{Deserialize, Serialize};
 
 pub use plan::plan;
+pub(crate) use plan::proactive_reclaim;
 
 use crate::text::{Root, bracketed};
-use journal::{Entry, Journal, Lock};
+use journal::{Journal, Lock};
 
 /// One setting that could be changed to reach a quiet state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,7 +97,20 @@ pub enum TuneError {
         /// The reason.
         source: io::Error,
     },
-    /// The journal is not one of ours.
+    /// Others than root and this user could have written the journal; nothing was changed.
+    #[error(
+        "{path} {why}, so others could have written the journal {journal}, and nothing was changed: look at it, put the settings \
+         back by hand, remove it, and let nobody but root write there"
+    )]
+    Others {
+        /// The journal.
+        journal: PathBuf,
+        /// What others can write: itself, or a directory on the way to it.
+        path: PathBuf,
+        /// What is wrong with that.
+        why: String,
+    },
+    /// The journal is not one of ours; nothing was changed.
     #[error("the journal {journal} is damaged ({reason}): look at it, put the settings back by hand, and remove it")]
     Damaged {
         /// The journal.
@@ -105,10 +121,10 @@ pub enum TuneError {
 }
 
 /// Applies changes: journal first, then one after the other, each read back. A change that the system refuses is said
-/// and the others go on; the journal stays as long as something is changed.
+/// and the others go on; the journal stays as long as something is changed. The directory of the journal is made if there is none.
 ///
 /// # Errors
-/// [`TuneError::Busy`], [`TuneError::Pending`], or [`TuneError::Journal`]; in all of them nothing was changed.
+/// Any [`TuneError`]; in all of them nothing was changed.
 pub fn apply(root: &Path, journal: &Path, changes: &[Change]) -> Result<Vec<Outcome>, TuneError> {
     apply_with(Root::new(root), journal, changes, &mut write)
 }
@@ -117,7 +133,7 @@ pub fn apply(root: &Path, journal: &Path, changes: &[Change]) -> Result<Vec<Outc
 /// journal there is nothing to do, which is no error.
 ///
 /// # Errors
-/// [`TuneError::Busy`], [`TuneError::Journal`], or [`TuneError::Damaged`].
+/// Any [`TuneError`] but [`TuneError::Pending`].
 pub fn restore(root: &Path, journal: &Path) -> Result<Vec<Outcome>, TuneError> {
     restore_with(Root::new(root), journal, &mut write)
 }
@@ -126,43 +142,34 @@ pub fn restore(root: &Path, journal: &Path) -> Result<Vec<Outcome>, TuneError> {
 /// journal.
 ///
 /// # Errors
-/// [`TuneError::Journal`] or [`TuneError::Damaged`].
+/// [`TuneError::Journal`], [`TuneError::Others`] or [`TuneError::Damaged`].
 pub fn pending(journal: &Path) -> Result<Vec<Change>, TuneError> {
-    Ok(Journal::read(journal)?.map_or_else(Vec::new, |kept| kept.entries.into_iter().map(Entry::into_change).collect()))
+    Ok(Journal::read(journal)?.map_or_else(Vec::new, |kept| kept.entries))
 }
 
 /// How a setting is written; replaced in tests.
 type Writer<'w> = &'w mut dyn FnMut(&Path, &str) -> io::Result<()>;
 
 fn apply_with(root: Root<'_>, path: &Path, changes: &[Change], write: Writer<'_>) -> Result<Vec<Outcome>, TuneError> {
+    if changes.is_empty() {
+        return Ok(Vec::new());
+    }
     let _lock = Lock::take(path)?;
     if Journal::read(path)?.is_some() {
         return Err(TuneError::Pending { journal: path.to_owned() });
     }
     // What counts is what the settings are now, not what they were when the plan was made.
-    let current: Vec<Result<String, String>> = changes.iter().map(|change| current(root, &change.path)).collect();
-    let entries = changes.iter().zip(&current).filter_map(|(change, now)| match now {
-        Ok(now) if *now != change.to => Some(Entry::new(change, now)),
-        _ => None,
-    });
-    let journal = Journal::new(root, entries.collect());
+    let found: Vec<(&Change, Result<String, String>)> =
+        changes.iter().map(|change| (change, current(root, &change.path))).collect();
+    let changed = found.iter().filter(|(change, now)| now.as_ref() == Ok(&change.from));
+    let journal = Journal::new(root, changed.map(|(change, _)| (*change).clone()).collect());
     if !journal.entries.is_empty() {
         journal.write(path)?;
     }
-    let outcomes: Vec<Outcome> = changes
-        .iter()
-        .zip(current)
-        .map(|(change, now)| {
-            let result = match now {
-                Err(reason) => Done::Refused(reason),
-                Ok(now) if now == change.to => Done::AsWanted(now),
-                Ok(now) => set(root, &change.path, &now, &change.to, write),
-            };
-            Outcome { path: change.path.clone(), result }
-        })
-        .collect();
-    let untouched = journal.entries.iter().all(|entry| current_is(root, &entry.path, &entry.from));
-    if !journal.entries.is_empty() && untouched {
+    let make =
+        |(change, now): (&Change, _)| Outcome { path: change.path.clone(), result: make(root, change, now, write) };
+    let outcomes = found.into_iter().map(make).collect();
+    if !journal.entries.is_empty() && journal.entries.iter().all(|entry| current_is(root, &entry.path, &entry.from)) {
         Journal::remove(path)?;
     }
     Ok(outcomes)
@@ -191,7 +198,16 @@ fn restore_with(root: Root<'_>, path: &Path, write: Writer<'_>) -> Result<Vec<Ou
     Ok(outcomes)
 }
 
-fn put_back(root: Root<'_>, entry: &Entry, write: Writer<'_>) -> Done {
+fn make(root: Root<'_>, change: &Change, now: Result<String, String>, write: Writer<'_>) -> Done {
+    match now {
+        Err(reason) => Done::Refused(reason),
+        Ok(now) if now == change.to => Done::AsWanted(now),
+        Ok(now) if now == change.from => set(root, &change.path, &now, &change.to, write),
+        Ok(now) => Done::ChangedByOthers { ours: change.from.clone(), now },
+    }
+}
+
+fn put_back(root: Root<'_>, entry: &Change, write: Writer<'_>) -> Done {
     if !root.exists(&entry.path) {
         return Done::Gone(format!("there is no {} any more", entry.path));
     }
@@ -204,7 +220,7 @@ fn put_back(root: Root<'_>, entry: &Entry, write: Writer<'_>) -> Done {
 }
 
 /// Settings in /proc and /sys do not outlive a restart, so none of what is found is ours.
-fn after_restart(root: Root<'_>, entry: &Entry) -> Done {
+fn after_restart(root: Root<'_>, entry: &Change) -> Done {
     match current(root, &entry.path) {
         Ok(now) if now == entry.from => Done::AsWanted(now),
         Ok(now) => Done::ChangedByOthers { ours: entry.to.clone(), now },
@@ -214,7 +230,7 @@ fn after_restart(root: Root<'_>, entry: &Entry) -> Done {
 
 /// Writes a setting and reads it back.
 fn set(root: Root<'_>, path: &str, from: &str, to: &str, write: Writer<'_>) -> Done {
-    if let Err(error) = write(&root.at(path), to) {
+    if let Err(error) = inside(root, path).and_then(|file| write(&file, to)) {
         let hint = if error.kind() == io::ErrorKind::PermissionDenied { " (run as root)" } else { "" };
         return Done::Refused(format!("{path} cannot be set to '{to}': {error}{hint}"));
     }
@@ -223,6 +239,15 @@ fn set(root: Root<'_>, path: &str, from: &str, to: &str, write: Writer<'_>) -> D
         Ok(now) => Done::Refused(format!("{path} was set to '{to}' and still says '{now}'")),
         Err(reason) => Done::Refused(reason),
     }
+}
+
+/// The file behind a path. The kernel's own links lead from one place of /sys to another, and nowhere else.
+fn inside(root: Root<'_>, path: &str) -> io::Result<PathBuf> {
+    let (top, file) = (fs::canonicalize(root.at("/"))?, fs::canonicalize(root.at(path))?);
+    if ["proc", "sys"].iter().any(|place| file.starts_with(top.join(place))) {
+        return Ok(file);
+    }
+    Err(io::Error::other(format!("a link leads to {}, which is not in /proc or /sys", file.display())))
 }
 
 /// What a setting says: the word in brackets where the file lists all choices.
@@ -236,7 +261,7 @@ fn current_is(root: Root<'_>, path: &str, value: &str) -> bool {
 
 /// The one way in which a setting is really written: into the file that is there, never a new one.
 fn write(path: &Path, value: &str) -> io::Result<()> {
-    OpenOptions::new().write(true).truncate(true).open(path)?.write_all(value.as_bytes())
+    OpenOptions::new().write(true).truncate(true).custom_flags(ITSELF).open(path)?.write_all(value.as_bytes())
 }
 
 #[cfg(test)]

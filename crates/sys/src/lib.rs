@@ -25,6 +25,7 @@ mod mathematics;
 pub mod memory;
 pub mod net;
 pub mod numa;
+pub mod owned;
 pub mod pagemap;
 pub mod peer;
 pub mod process;

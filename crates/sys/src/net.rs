@@ -187,6 +187,13 @@ fn connect(socket: &TcpStream, to: SocketAddr) -> Result<()> {
     check(result).map(drop)
 }
 
+/// Has a socket that listens keep so many connections until they are accepted; the standard library asks for 128.
+pub fn set_queue(listener: &TcpListener, connections: u32) -> Result<()> {
+    let connections = libc::c_int::try_from(connections).unwrap_or(libc::c_int::MAX);
+    // SAFETY: takes no pointers.
+    check(unsafe { libc::listen(listener.as_raw_fd(), connections) }).map(drop)
+}
+
 /// The names of the congestion controls that the kernel has loaded.
 pub fn congestion_controls() -> Result<Vec<String>> {
     let names = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")?;

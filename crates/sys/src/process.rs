@@ -349,6 +349,17 @@ impl Program {
     }
 }
 
+/// Lets this process have as many files open as it may (RLIMIT_NOFILE): shells and services begin with 1,024, for the sake of
+/// select(2).
+pub fn raise_open_files() -> Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is valid to be written.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: the structure is valid to be read.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,33 +1,35 @@
 //! The agent: listens, lets in who knows the secret, and serves each client by a thread of its own.
 //!
-//! What strangers can cost is bounded: so many connections that have not said the secret yet, each for so long, and the oldest
-//! of them goes when one more comes. So no number of connections that say nothing keeps anybody else out. One thread waits for all of
-//! them; it waits for none of them alone.
+//! What unauthenticated clients can cost is bounded ([`crowd`]): so many connections that have not proven the secret, of which so
+//! many from one network, each for so long. One thread waits for all of them; it waits for none of them alone, and for no log.
 
-use std::collections::VecDeque;
-use std::iter;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+mod crowd;
+
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::channel::Channel;
-use crate::deadline::Deadline;
-use crate::frame::Partial;
 use crate::message::{Answer, Ask};
-use crate::secret::{Nonce, Secret};
+use crate::secret::Secret;
 use crate::{Error, Result, handshake, service};
+use crowd::{Crowd, Newcomer};
 
 /// What the agent gives at most.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Clients at one time.
     pub clients: u32,
-    /// Connections at one time that are not clients yet.
-    pub strangers: usize,
+    /// Connections at one time that have not proven the secret.
+    pub unauthenticated: usize,
+    /// How many of them may come from one network: an IPv4 address, or the /64 of an IPv6 address.
+    pub of_one_network: usize,
     /// Time for a handshake.
     pub handshake: Duration,
+    /// The part of it for which a connection keeps its place whoever else comes from another network.
+    pub undisturbed: Duration,
     /// Time in which a client must ask for something, and in which a test must go on.
     pub idle: Duration,
     /// Time of one test.
@@ -45,8 +47,11 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             clients: 4,
-            strangers: 32,
+            unauthenticated: 512,
+            of_one_network: 64,
             handshake: Duration::from_secs(5),
+            // Longer than any round trip.
+            undisturbed: Duration::from_secs(1),
             idle: Duration::from_secs(30),
             test: Duration::from_secs(120),
             message: 1 << 20,
@@ -58,8 +63,12 @@ impl Default for Limits {
 
 /// How long the agent waits for a connection before it looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long it waits after a connection that it could not accept, as when no file descriptor is left.
+/// How long it waits where none could be accepted, as when no file descriptor is left: a moment later there may be one.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Connections that are accepted one after the other, before those that came earlier are heard.
+const AT_ONCE: usize = 64;
+/// Connections that the kernel keeps until they are accepted; it takes no more than net.core.somaxconn says.
+const QUEUE: u32 = 4096;
 /// Stack of a thread: little is on it.
 const STACK: usize = 256 << 10;
 
@@ -75,8 +84,10 @@ pub enum Event {
     Asked(Ask),
     /// A client went away, having asked for all that it wanted.
     Left,
-    /// It ended by a fault: a stranger, or a client.
+    /// A client's connection ended by a fault.
     Fault(Error),
+    /// Somebody who had not proven the secret was turned away, or left.
+    TurnedAway(Error),
 }
 
 /// A listening agent.
@@ -105,6 +116,7 @@ impl Agent {
             return Err(Error::Open { address });
         }
         let listener = TcpListener::bind(address).map_err(Error::call("listen"))?;
+        kelvin_sys::net::set_queue(&listener, QUEUE).map_err(Error::call("listen"))?;
         // A connection that is gone again before it is accepted must not hold up the loop.
         listener.set_nonblocking(true).map_err(Error::call("listen"))?;
         let house = House { secret, limits, log, clients: AtomicU32::new(0), tests: AtomicU32::new(0) };
@@ -124,72 +136,31 @@ impl Agent {
     /// # Errors
     /// A listener that does not work any more.
     pub fn serve(&self, is_over: impl Fn() -> bool) -> Result<()> {
-        let mut strangers = VecDeque::new();
+        let mut crowd = Crowd::new(Arc::clone(&self.house));
         while !is_over() {
-            let all = strangers.iter().map(|stranger: &Stranger| stranger.stream.as_fd());
-            let all: Vec<BorrowedFd<'_>> = iter::once(self.listener.as_fd()).chain(all).collect();
-            let ready = kelvin_sys::ready::readable_of(&all, LOOK).map_err(Error::call("wait"))?;
-            strangers = self.hear(strangers, &ready[1..]);
-            if !ready[0] {
-                continue;
-            }
-            match self.listener.accept() {
-                Ok((stream, from)) => self.greet(&mut strangers, stream, from),
-                // It was gone again, or there are too many open files: a moment later there may be fewer.
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                Err(_) => std::thread::sleep(PAUSE),
+            let is_called = crowd.wait(self.listener.as_fd(), LOOK)?;
+            crowd.hear();
+            if is_called {
+                self.accept(&mut crowd);
             }
         }
         Ok(())
     }
 
-    /// Says hello to somebody new, who is among the strangers then; the oldest of them goes if they are too many.
-    fn greet(&self, strangers: &mut VecDeque<Stranger>, stream: TcpStream, from: SocketAddr) {
-        match Stranger::greeted(stream, from, &self.house) {
-            Ok(stranger) => strangers.push_back(stranger),
-            Err(error) => self.house.lose(from, error),
-        }
-        if strangers.len() > self.house.limits.strangers
-            && let Some(oldest) = strangers.pop_front()
-        {
-            self.house.lose(oldest.from, Error::Refused("too many others came meanwhile".into()));
-        }
-    }
-
-    /// Hears those of the strangers who have said something; those who are still strangers then.
-    fn hear(&self, strangers: VecDeque<Stranger>, ready: &[bool]) -> VecDeque<Stranger> {
-        let mut left = VecDeque::new();
-        for (mut stranger, &is_ready) in strangers.into_iter().zip(ready) {
-            let heard = if is_ready { stranger.said.take(&mut stranger.stream) } else { Ok(None) };
-            let in_time = || stranger.deadline.left(handshake::DOING).map(|_| None);
-            match heard.and_then(|said| said.map_or_else(in_time, |said| Ok(Some(said)))) {
-                Ok(None) => left.push_back(stranger),
-                Ok(Some(said)) => self.house.meet(stranger, &said),
-                Err(error) => self.house.lose(stranger.from, error),
+    /// Takes those who have called.
+    fn accept(&self, crowd: &mut Crowd) {
+        let mut failed = 0;
+        for _ in 0..AT_ONCE {
+            match self.listener.accept() {
+                Ok((stream, from)) => crowd.admit(stream, from),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+                // One that is gone again; the next one may be there.
+                Err(_) => failed += 1,
             }
         }
-        left
-    }
-}
-
-/// Somebody who has not said the secret yet.
-struct Stranger {
-    stream: TcpStream,
-    from: SocketAddr,
-    /// The number that was said to him.
-    nonce: Nonce,
-    /// What he has said by now.
-    said: Partial,
-    deadline: Deadline,
-}
-
-impl Stranger {
-    fn greeted(mut stream: TcpStream, from: SocketAddr, house: &House) -> Result<Self> {
-        let deadline = Deadline::within(house.limits.handshake);
-        stream.set_nodelay(true).map_err(Error::call("set up the connection"))?;
-        let nonce = handshake::greet(&mut stream, &house.secret, deadline)?;
-        stream.set_nonblocking(true).map_err(Error::call("set up the connection"))?;
-        Ok(Self { stream, from, nonce, said: Partial::default(), deadline })
+        if failed == AT_ONCE {
+            std::thread::sleep(PAUSE);
+        }
     }
 }
 
@@ -199,33 +170,39 @@ fn is_loopback(address: IpAddr) -> bool {
 }
 
 impl House {
-    /// Answers a stranger who has said something, and has a thread serve him if it was the secret.
-    fn meet(self: &Arc<Self>, stranger: Stranger, said: &[u8]) {
-        let Stranger { stream, from, nonce, deadline, .. } = stranger;
+    /// Answers a newcomer who has said something, and has a thread serve him if it was the secret. Nobody is waited for: what is
+    /// answered is short, and finds room in the connection.
+    fn meet(self: &Arc<Self>, newcomer: Newcomer, said: &[u8]) {
+        let Newcomer { stream, from, nonce, deadline, .. } = newcomer;
         let admit = || Seat::take(self);
-        let shaken = stream.set_nonblocking(false).map_err(Error::call("set up the connection"));
-        let shaken = shaken.and_then(|()| handshake::agent(stream, &self.secret, (nonce, said), deadline, admit));
+        let shaken = handshake::agent(stream, &self.secret, (nonce, said), deadline, admit);
+        let shaken = shaken.and_then(|(channel, seat)| {
+            channel.stream().set_nonblocking(false).map_err(Error::call("set up the connection"))?;
+            Ok((channel, seat))
+        });
         let (channel, seat) = match shaken {
             Ok(client) => client,
-            Err(error) => return self.lose(from, error),
+            // Only who knows the secret is told why.
+            Err(error @ Error::Refused(_)) => return (self.log)(from, &Event::Fault(error)),
+            Err(error) => return self.turn_away(from, error),
         };
         (self.log)(from, &Event::Came);
         let serve = move || {
             match seat.0.serve(channel, from) {
                 Ok(()) => (seat.0.log)(from, &Event::Left),
-                Err(error) => seat.0.lose(from, error),
+                Err(error) => (seat.0.log)(from, &Event::Fault(error)),
             }
             drop(seat);
         };
         // Without a thread his connection ends, and he sees that.
         if let Err(source) = std::thread::Builder::new().name("client".into()).stack_size(STACK).spawn(serve) {
-            self.lose(from, Error::Call { doing: "start a thread", source });
+            (self.log)(from, &Event::Fault(Error::Call { doing: "start a thread", source }));
         }
     }
 
-    /// Tells of somebody who ended by a fault.
-    fn lose(&self, from: SocketAddr, error: Error) {
-        (self.log)(from, &Event::Fault(error));
+    /// Tells of somebody who was turned away.
+    fn turn_away(&self, from: SocketAddr, why: Error) {
+        (self.log)(from, &Event::TurnedAway(why));
     }
 
     /// Does what a client asks for, one after the other, until it goes.
@@ -234,6 +211,11 @@ impl House {
             let ask: Ask = match channel.receive(self.limits.idle) {
                 Ok(ask) => ask,
                 Err(Error::Gone) => return Ok(()),
+                // It is the client's own word, and the next one may be understood.
+                Err(error @ Error::NotUnderstood(_)) => {
+                    channel.send(&Answer::failed(error), self.limits.idle)?;
+                    continue;
+                }
                 Err(error) => return Err(error),
             };
             // It crossed with the news that its test had ended, which was its answer.
@@ -244,8 +226,8 @@ impl House {
             let answer = match service::serve(&ask, &mut channel, &self.limits, &self.tests) {
                 Ok(seen) => Answer::Done(seen),
                 // The client says itself that it was refused.
-                Err(Error::Refused(why)) => Answer::Failed { why },
-                Err(error) => Answer::Failed { why: error.to_string() },
+                Err(Error::Refused(why)) => Answer::failed(why),
+                Err(error) => Answer::failed(error),
             };
             channel.send(&answer, self.limits.idle)?;
         }

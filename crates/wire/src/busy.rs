@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use kelvin_sys::busy::{Cpus, Spent, ThreadClock};
 use serde::{Deserialize, Serialize};
 
+use crate::bounded;
+
 /// What is busy for this share of the time has no more to give: idle time is told in hundredths of a second.
 pub const FULL: f64 = 0.95;
 
@@ -16,8 +18,10 @@ pub const FULL: f64 = 0.95;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Busy {
     /// The busiest of the threads of the test.
+    #[serde(deserialize_with = "bounded::share")]
     pub busiest: f64,
     /// All of them together: 2 if two did nothing else.
+    #[serde(deserialize_with = "bounded::share")]
     pub threads: f64,
     /// The CPU that was least idle, with whatever it did; none where the system does not tell.
     pub cpu: Option<BusyCpu>,
@@ -29,8 +33,10 @@ pub struct BusyCpu {
     /// Its number.
     pub number: u32,
     /// The share of the time in which it was not idle.
+    #[serde(deserialize_with = "bounded::share")]
     pub share: f64,
     /// The share that interrupts took, and the packets that they brought.
+    #[serde(deserialize_with = "bounded::share")]
     pub interrupts: f64,
 }
 

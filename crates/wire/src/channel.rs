@@ -37,9 +37,13 @@ impl<S: Connection> Channel<S> {
     /// # Errors
     /// A peer that is gone or does not read.
     pub fn send(&mut self, message: &impl Serialize, within: Duration) -> Result<()> {
-        let text = serde_json::to_vec(message).map_err(|error| Error::Nonsense(error.to_string()))?;
-        let tag = self.outgoing.next(&text);
-        frame::send(&mut self.stream, &[tag.as_bytes(), &text], &Deadline::within(within), "take a message")
+        self.send_text(&serde_json::to_vec(message).map_err(Error::not_understood)?, within)
+    }
+
+    /// The same of what is a message already.
+    pub(crate) fn send_text(&mut self, text: &[u8], within: Duration) -> Result<()> {
+        let tag = self.outgoing.next(text);
+        frame::send(&mut self.stream, &[tag.as_bytes(), text], &Deadline::within(within), "take a message")
     }
 
     /// Waits for something to be said.
@@ -53,7 +57,7 @@ impl<S: Connection> Channel<S> {
         if self.incoming.next(text) != blake3::Hash::from_slice(tag).map_err(|_| Error::Changed)? {
             return Err(Error::Changed);
         }
-        serde_json::from_slice(text).map_err(|error| Error::Nonsense(error.to_string()))
+        serde_json::from_slice(text).map_err(Error::not_understood)
     }
 }
 

@@ -1,20 +1,25 @@
 //! The side that asks: finds an agent, and has it be the other end of a test.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use kelvin_sys::net;
 
+use crate::address::at_port;
 use crate::deadline::{Connection, Deadline};
 use crate::error::is_late;
 use crate::message::{Answer, Ask, Cookie, Counted, Direction, Seen, Transport};
-use crate::secret::Secret;
+use crate::secret::{Secret, nonce};
 use crate::sockets::Sockets;
-use crate::{Error, PORT, Result, channel::Channel, handshake};
+use crate::{Error, Result, channel::Channel, handshake};
 
 /// Time to connect and to shake hands.
 const HANDSHAKE: Duration = Duration::from_secs(5);
+/// How often a connection is tried that ends before the handshake does, and the time between two tries, up to twice that: what
+/// keeps an agent busy must not be in step with it.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(50);
 /// Time for an answer to anything: longer than the agent's own patience, so that its reason arrives.
 const ANSWER: Duration = Duration::from_secs(40);
 /// How long a call on the socket of a test waits at most: an agent that is gone must not hold up whoever measures.
@@ -23,44 +28,41 @@ const SILENCE: Duration = Duration::from_secs(5);
 const FIRST_DATAGRAM: Duration = Duration::from_millis(300);
 const FIRST_DATAGRAMS: u32 = 10;
 
-/// The addresses of `HOST[:PORT]`: a name, an IPv4 address, or an IPv6 address (in brackets, if a port follows).
-///
-/// # Errors
-/// What is wrong with it, in words.
-pub fn addresses(peer: &str) -> std::result::Result<Vec<SocketAddr>, String> {
-    let found = match peer.parse::<std::net::IpAddr>() {
-        Ok(address) => return Ok(vec![(address, PORT).into()]),
-        // A name without a port, or an address in brackets without one.
-        Err(_) if !peer.rsplit(']').next().is_some_and(|rest| rest.contains(':')) => {
-            (peer.trim_matches(['[', ']']), PORT).to_socket_addrs()
-        }
-        Err(_) => peer.to_socket_addrs(),
-    };
-    let found: Vec<SocketAddr> = found.map_err(|error| format!("{error}: HOST or HOST:PORT is wanted"))?.collect();
-    if found.is_empty() { Err("this name has no address".into()) } else { Ok(found) }
-}
-
 /// A connection to an agent.
 #[derive(Debug)]
 pub struct Client {
     channel: Channel,
     agent: SocketAddr,
     own: SocketAddr,
+    /// What the agent said last of the test that goes on.
+    counted: Counted,
 }
 
 impl Client {
-    /// Connects to the first of these addresses that answers, and shakes hands.
+    /// Connects to the first of these addresses that answers, and shakes hands. An agent to which too many others come at once may
+    /// have no place for one more connection, and closes it: so it is tried again for a while.
     ///
     /// # Errors
     /// No answer, or an agent of another version or secret, or one that is busy.
     pub fn connect(addresses: &[SocketAddr], secret: &Secret) -> Result<Self> {
+        for _ in 0..TRIES {
+            match Self::connect_once(addresses, secret) {
+                Err(Error::Gone) => std::thread::sleep(PAUSE + PAUSE * u32::from(nonce()?[0]) / 256),
+                outcome => return outcome,
+            }
+        }
+        Err(Error::TurnedAway { times: TRIES })
+    }
+
+    fn connect_once(addresses: &[SocketAddr], secret: &Secret) -> Result<Self> {
         let mut last = None;
         for &agent in addresses {
             match TcpStream::connect_timeout(&agent, HANDSHAKE) {
                 Ok(stream) => {
                     stream.set_nodelay(true).map_err(Error::call("set up the connection"))?;
                     let own = stream.local_addr().map_err(Error::call("see the address"))?;
-                    return Ok(Self { channel: handshake::client(stream, secret, HANDSHAKE)?, agent, own });
+                    let channel = handshake::client(stream, secret, HANDSHAKE)?;
+                    return Ok(Self { channel, agent, own, counted: Counted::default() });
                 }
                 Err(error) => last = Some(error),
             }
@@ -110,9 +112,7 @@ impl Client {
     /// A socket for the datagrams of a test, which the agent knows.
     fn introduced(&mut self, ask: &Ask) -> Result<UdpSocket> {
         let (address, cookie) = self.ask(ask)?;
-        let mut own = self.own;
-        own.set_port(0);
-        let socket = UdpSocket::bind(own).map_err(Error::call("open a socket for the test"))?;
+        let socket = UdpSocket::bind(at_port(self.own, 0)).map_err(Error::call("open a socket for the test"))?;
         socket.connect(address).map_err(Error::call("open a socket for the test"))?;
         introduce(&socket, &cookie)?;
         Ok(socket)
@@ -147,8 +147,9 @@ impl Client {
     /// Asks for a test, and returns where it is.
     fn ask(&mut self, ask: &Ask) -> Result<(SocketAddr, Cookie)> {
         self.channel.send(ask, ANSWER)?;
+        self.counted = Counted::default();
         match self.channel.receive(ANSWER)? {
-            Answer::Ready { port, cookie } => Ok((SocketAddr::new(self.agent.ip(), port), cookie)),
+            Answer::Ready { port, cookie } => Ok((at_port(self.agent, port), cookie)),
             Answer::Failed { why } => Err(Error::Refused(why)),
             Answer::Done(_) | Answer::Counted(_) => Err(unasked()),
         }
@@ -291,7 +292,13 @@ impl<S: IsCounted> Test<'_, S> {
     pub fn counted(&mut self) -> Result<Counted> {
         self.client.channel.send(&Ask::Count, ANSWER)?;
         match self.client.channel.receive(ANSWER)? {
-            Answer::Counted(counted) => Ok(counted),
+            Answer::Counted(counted) if !counted.follows(&self.client.counted) => {
+                Err(Error::not_understood("it has counted less than before"))
+            }
+            Answer::Counted(counted) => {
+                self.client.counted = counted;
+                Ok(counted)
+            }
             Answer::Failed { why } => Err(Error::Refused(why)),
             Answer::Ready { .. } | Answer::Done(_) => Err(unasked()),
         }

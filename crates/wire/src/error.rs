@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::bounded::{REASON, cut};
+
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -16,6 +18,17 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
+    /// One of too many who had not proven the secret.
+    #[error("too many others have not proven the secret")]
+    Crowded,
+    /// The other side ended each connection before the handshake was over.
+    #[error(
+        "the other side hung up {times} times at once: it is no kelvin agent, or has too many others that do not know its secret"
+    )]
+    TurnedAway {
+        /// How often it was tried.
+        times: u32,
+    },
     /// The other side went away.
     #[error("the other side went away")]
     Gone,
@@ -27,15 +40,17 @@ pub enum Error {
         /// How long, in seconds.
         seconds: f64,
     },
-    /// A frame that is longer than any may be.
-    #[error(
-        "the other side announced a frame of {claimed} bytes, and none may have more than {}",
-        crate::frame::LONGEST
-    )]
+    /// A frame that is longer than any may be, announced by the other side or about to be sent.
+    #[error("a frame of {claimed} bytes, where none may have more than {most}")]
     TooLong {
-        /// The length it announced, in bytes.
-        claimed: u32,
+        /// Its length, in bytes.
+        claimed: usize,
+        /// The longest, in bytes.
+        most: usize,
     },
+    /// A message that is none, or has more in it than any may.
+    #[error("what the other side says is not understood: {0}")]
+    NotUnderstood(String),
     /// Not what was to be said.
     #[error("the other side is no kelvin agent, or not one of this version: {0}")]
     Nonsense(String),
@@ -72,7 +87,7 @@ pub enum Error {
         why: String,
     },
     /// An address that may not be listened on.
-    #[error("{address} can be reached from other hosts: name a file with a secret by --token-file")]
+    #[error("{} can be reached from other hosts: name a file with a secret by --token-file", crate::address::Shown(*address))]
     Open {
         /// The address.
         address: std::net::SocketAddr,
@@ -80,6 +95,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// Not what was to be said, with so much of the reason as can be told: it may quote the other side.
+    pub(crate) fn nonsense(why: impl std::fmt::Display) -> Self {
+        Self::Nonsense(cut(&why.to_string(), REASON / 2))
+    }
+
+    /// The same of a message.
+    pub(crate) fn not_understood(why: impl std::fmt::Display) -> Self {
+        Self::NotUnderstood(cut(&why.to_string(), REASON / 2))
+    }
+
     /// Puts what was tried before a failed call; a call that failed because its time was over is not meant here.
     pub(crate) fn call(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| match source.kind() {

@@ -14,13 +14,10 @@ const HEAD: usize = 4;
 /// Sends one. Both parts in one call, so that they need not wait for each other on their way.
 ///
 /// # Errors
-/// See [`Deadline::drain`].
-///
-/// # Panics
-/// If the frame is too long, which is a mistake of whoever made it.
+/// [`Error::TooLong`], or see [`Deadline::drain`].
 pub fn send(stream: &mut impl Connection, parts: &[&[u8]], deadline: &Deadline, doing: &'static str) -> Result<()> {
     let length: usize = parts.iter().map(|part| part.len()).sum();
-    assert!(length <= LONGEST, "a frame of {length} bytes");
+    let length = bounded(length, LONGEST)?;
     let mut whole = Vec::with_capacity(HEAD + length);
     whole.extend_from_slice(&(length as u32).to_le_bytes());
     parts.iter().for_each(|part| whole.extend_from_slice(part));
@@ -34,25 +31,33 @@ pub fn send(stream: &mut impl Connection, parts: &[&[u8]], deadline: &Deadline, 
 pub fn receive(stream: &mut impl Connection, deadline: &Deadline, doing: &'static str) -> Result<Vec<u8>> {
     let mut length = [0; HEAD];
     deadline.fill(stream, &mut length, doing)?;
-    let mut frame = vec![0; length_of(length)?];
+    let mut frame = vec![0; length_of(length, LONGEST)?];
     deadline.fill(stream, &mut frame, doing)?;
     Ok(frame)
 }
 
-/// The length that a frame claims.
-fn length_of(head: [u8; HEAD]) -> Result<usize> {
-    let claimed = u32::from_le_bytes(head);
-    if claimed as usize > LONGEST {
-        return Err(Error::TooLong { claimed });
-    }
-    Ok(claimed as usize)
+/// The length that a frame claims, of so many bytes at most.
+fn length_of(head: [u8; HEAD], most: usize) -> Result<usize> {
+    bounded(u32::from_le_bytes(head) as usize, most)
 }
 
-/// A frame of which a part may have come: from somebody for whom nobody waits.
-#[derive(Debug, Default)]
-pub struct Partial(Vec<u8>);
+fn bounded(claimed: usize, most: usize) -> Result<usize> {
+    if claimed > most { Err(Error::TooLong { claimed, most }) } else { Ok(claimed) }
+}
+
+/// A frame of so many bytes at most, of which a part may have come: from somebody for whom nobody waits.
+#[derive(Debug)]
+pub struct Partial {
+    come: Vec<u8>,
+    most: usize,
+}
 
 impl Partial {
+    /// Nothing of it.
+    pub fn new(most: usize) -> Self {
+        Self { come: Vec::new(), most }
+    }
+
     /// Takes what has come, of a stream that does not wait; the frame, if that is all of it. Memory is given for what came, not
     /// for what is claimed.
     ///
@@ -60,19 +65,19 @@ impl Partial {
     /// [`Error::TooLong`], [`Error::Gone`] if the stream ends before, or a failed call.
     pub fn take(&mut self, stream: &mut impl Read) -> Result<Option<Vec<u8>>> {
         loop {
-            let whole = match self.0.first_chunk() {
-                Some(head) => HEAD + length_of(*head)?,
+            let whole = match self.come.first_chunk() {
+                Some(head) => HEAD + length_of(*head, self.most)?,
                 None => HEAD,
             };
-            let left = whole - self.0.len();
+            let left = whole - self.come.len();
             if left == 0 {
-                return Ok(Some(self.0.split_off(HEAD)));
+                return Ok(Some(self.come.split_off(HEAD)));
             }
             let mut some = [0; 1024];
             let room = left.min(some.len());
             match stream.read(&mut some[..room]) {
                 Ok(0) => return Err(Error::Gone),
-                Ok(count) => self.0.extend_from_slice(&some[..count]),
+                Ok(count) => self.come.extend_from_slice(&some[..count]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(Error::call("receive")(error)),

@@ -1,8 +1,8 @@
 //! The first four frames of a connection: who speaks, in which version, and that both know the secret.
 //!
 //! The agent begins, with a number that nobody could foresee. The client answers with one of its own and proves over both that
-//! it knows the secret; only then the agent proves it as well. An agent therefore says nothing to a stranger that its secret
-//! could be guessed from. These frames have no tag, for there is no key yet: what somebody in between changes in them makes the
+//! it knows the secret; only then the agent proves it as well. An agent therefore says nothing to an unauthenticated client
+//! that its secret could be guessed from. These frames have no tag, for there is no key yet: what somebody in between changes in them makes the
 //! proofs wrong.
 
 use std::time::Duration;
@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::bounded;
 use crate::channel::Channel;
 use crate::deadline::{Connection, Deadline};
 use crate::secret::{Nonce, Secret, Side, nonce};
@@ -19,13 +20,17 @@ use crate::{Error, Result, frame};
 pub const PROTOCOL: u32 = 3;
 /// What tells an agent from any other server that may be found at a port.
 const NAME: &str = "kelvin agent";
+/// Most bytes of a frame that somebody may send who has not proven the secret.
+pub(crate) const LONGEST: usize = 1024;
 /// What is waited for.
 pub(crate) const DOING: &str = "finish the handshake";
 
 #[derive(Serialize, Deserialize)]
 struct AgentHello {
+    #[serde(deserialize_with = "bounded::text::<{ bounded::NAME }, _>")]
     name: String,
     protocol: u32,
+    #[serde(deserialize_with = "bounded::text::<{ bounded::NAME }, _>")]
     program: String,
     secret: bool,
     nonce: Nonce,
@@ -34,6 +39,7 @@ struct AgentHello {
 #[derive(Serialize, Deserialize)]
 struct ClientHello {
     protocol: u32,
+    #[serde(deserialize_with = "bounded::text::<{ bounded::NAME }, _>")]
     program: String,
     nonce: Nonce,
     proof: [u8; 32],
@@ -43,10 +49,15 @@ struct ClientHello {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Verdict {
-    Welcome { proof: [u8; 32] },
+    Welcome {
+        proof: [u8; 32],
+    },
     SecretWrong,
     VersionWrong,
-    Refused { why: String },
+    Refused {
+        #[serde(deserialize_with = "bounded::text::<{ bounded::REASON }, _>")]
+        why: String,
+    },
 }
 
 /// The agent's first word, to somebody new; its number, which belongs to the answer. It is short, and needs nobody who reads it.
@@ -145,7 +156,7 @@ struct Plain<'a, S> {
 
 impl<S: Connection> Plain<'_, S> {
     fn say(&mut self, message: &impl Serialize) -> Result<()> {
-        let text = serde_json::to_vec(message).map_err(|error| Error::Nonsense(error.to_string()))?;
+        let text = serde_json::to_vec(message).map_err(Error::nonsense)?;
         frame::send(self.stream, &[&text], &self.deadline, DOING)
     }
 
@@ -155,5 +166,5 @@ impl<S: Connection> Plain<'_, S> {
 }
 
 fn understood<T: DeserializeOwned>(text: &[u8]) -> Result<T> {
-    serde_json::from_slice(text).map_err(|error| Error::Nonsense(error.to_string()))
+    serde_json::from_slice(text).map_err(Error::nonsense)
 }

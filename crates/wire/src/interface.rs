@@ -1,37 +1,43 @@
 //! The network interface over which a test goes, as its host describes it.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 
 use kelvin_sys::{ethtool, net};
 use serde::{Deserialize, Serialize};
+
+use crate::bounded::{self, NAME};
 
 /// An interface. What a driver does not tell is absent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interface {
     /// `eth0`.
+    #[serde(deserialize_with = "bounded::text::<NAME, _>")]
     pub name: String,
     /// Its driver, as that calls itself.
+    #[serde(default, deserialize_with = "bounded::optional::<NAME, _>")]
     pub driver: Option<String>,
     /// The rate that it claims, in bits per second. Virtual ones claim what they like.
+    #[serde(default, deserialize_with = "bounded::rate")]
     pub bits_per_second: Option<f64>,
     /// Bytes of the largest packet.
     pub largest_packet: Option<u32>,
     /// The offloads that are on, by the names of ethtool(8).
+    #[serde(default, deserialize_with = "bounded::list::<NAME, _>")]
     pub offloads: Option<Vec<String>>,
 }
 
 impl Interface {
-    /// The one that has this address; `None` if none has, or the system does not say.
-    pub fn with_address(address: IpAddr) -> Option<Self> {
+    /// The one that has this address of this host; `None` if none has, or the system does not say.
+    pub fn with_address(address: SocketAddr) -> Option<Self> {
         let name = net::interface::with_address(address).ok()??;
         let offloads = ethtool::offloads(&name).ok();
         Some(Self {
-            driver: ethtool::driver(&name).ok(),
+            driver: ethtool::driver(&name).ok().map(|driver| bounded::cut(&driver, NAME)),
             bits_per_second: ethtool::claimed_rate(&name).ok().flatten(),
             largest_packet: net::interface::largest_packet(&name).ok(),
             offloads: offloads.map(|on| on.into_iter().map(str::to_owned).collect()),
-            name,
+            name: bounded::cut(&name, NAME),
         })
     }
 }
@@ -58,16 +64,14 @@ impl fmt::Display for Interface {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-
     use super::*;
 
     #[test]
     fn what_is_not_told_is_said() {
-        let lo = Interface::with_address(Ipv4Addr::LOCALHOST.into()).unwrap();
+        let lo = Interface::with_address("127.0.0.1:1".parse().unwrap()).unwrap();
         assert_eq!(lo.name, "lo");
         assert!(lo.largest_packet.is_some(), "{lo}");
-        assert_eq!(Interface::with_address(Ipv4Addr::new(192, 0, 2, 1).into()), None);
+        assert_eq!(Interface::with_address("192.0.2.1:1".parse().unwrap()), None);
         let (name, all) = ("eth0".to_owned(), Some(vec!["tso".to_owned(), "gro".to_owned()]));
         let known = Interface {
             name: name.clone(),

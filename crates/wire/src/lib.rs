@@ -9,7 +9,9 @@
 //! The agent ([`agent`]) gives away nothing but time and bytes of noise: no message names a file, a program or a third address.
 #![forbid(unsafe_code)]
 
+pub mod address;
 pub mod agent;
+pub mod bounded;
 pub mod busy;
 pub mod channel;
 pub mod client;

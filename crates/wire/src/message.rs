@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bounded::{self, REASON};
 use crate::busy::Busy;
 use crate::interface::Interface;
 use crate::numbered::Numbered;
@@ -111,8 +112,16 @@ pub enum Answer {
     /// It cannot be, or ended by a fault.
     Failed {
         /// Why.
+        #[serde(deserialize_with = "bounded::text::<REASON, _>")]
         why: String,
     },
+}
+
+impl Answer {
+    /// That it cannot be, for this reason.
+    pub fn failed(why: impl fmt::Display) -> Self {
+        Self::Failed { why: bounded::cut(&why.to_string(), REASON) }
+    }
 }
 
 /// What has arrived by a moment, or, of streams from the agent, was sent.
@@ -128,6 +137,15 @@ pub struct Counted {
     pub dropped: u64,
     /// How busy the agent's host was since it was asked before.
     pub busy: Busy,
+}
+
+impl Counted {
+    /// Whether it can have come after this: nothing that is counted becomes less.
+    pub(crate) fn follows(&self, earlier: &Self) -> bool {
+        let all =
+            |of: &Self| [of.bytes, of.at, of.dropped, of.numbers.arrived, of.numbers.latest, of.numbers.overtaken];
+        all(self).iter().zip(all(earlier)).all(|(now, before)| *now >= before)
+    }
 }
 
 /// What the agent saw of a test.

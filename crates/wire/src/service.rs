@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use kelvin_sys::ready::readable;
 use kelvin_sys::usage::{Who, usage};
 
+use crate::address::{at_port, is_same_host};
 use crate::agent::Limits;
 use crate::channel::Channel;
 use crate::deadline::Deadline;
@@ -53,8 +54,7 @@ pub fn serve(ask: &Ask, channel: &mut Channel, limits: &Limits, tests: &AtomicU3
     for (all, (now, before)) in seen.cpu_nanoseconds.iter_mut().zip(cpu_time().into_iter().zip(before)) {
         *all += now - before;
     }
-    let own = channel.stream().local_addr().map_err(Error::call("see the address"))?;
-    Ok(Seen { tests: served.most(), interface: Interface::with_address(own.ip()), ..seen })
+    Ok(Seen { tests: served.most(), interface: Interface::with_address(own(channel)?), ..seen })
 }
 
 /// CPU time of this thread in user mode and in the kernel, in nanoseconds.
@@ -103,11 +103,19 @@ impl Drop for Served<'_> {
     }
 }
 
+/// The address that the client sees.
+fn own(channel: &Channel) -> Result<SocketAddr> {
+    channel.stream().local_addr().map_err(Error::call("see the address"))
+}
+
+/// The address of the client.
+fn client(channel: &Channel) -> Result<SocketAddr> {
+    channel.stream().peer_addr().map_err(Error::call("see the address"))
+}
+
 /// A test's own address: that of the control connection, with a port that the system chooses.
 fn beside(channel: &Channel) -> Result<SocketAddr> {
-    let mut address = channel.stream().local_addr().map_err(Error::call("see the address"))?;
-    address.set_port(0);
-    Ok(address)
+    Ok(at_port(own(channel)?, 0))
 }
 
 /// Says where the test is.
@@ -124,7 +132,7 @@ fn accept(listener: &TcpListener, count: u32, channel: &mut Channel, limits: &Li
     const DOING: &str = "connect for the test";
     let address = listener.local_addr().map_err(Error::call("see the address"))?;
     let cookie = ready(channel, address, limits)?;
-    let client = channel.stream().peer_addr().map_err(Error::call("see the address"))?.ip();
+    let client = client(channel)?;
     let deadline = Deadline::within(limits.handshake);
     let mut streams = Vec::new();
     while streams.len() < count as usize {
@@ -133,7 +141,10 @@ fn accept(listener: &TcpListener, count: u32, channel: &mut Channel, limits: &Li
         }
         let (mut stream, from) = listener.accept().map_err(Error::call(DOING))?;
         let mut said = Cookie::default();
-        if from.ip() == client && deadline.fill(&mut stream, &mut said, DOING).is_ok() && is_equal(&said, &cookie) {
+        if is_same_host(from, client)
+            && deadline.fill(&mut stream, &mut said, DOING).is_ok()
+            && is_equal(&said, &cookie)
+        {
             set_up(&stream, limits).map_err(Error::call("set up the test"))?;
             streams.push(stream);
         }
@@ -203,13 +214,13 @@ fn introduced(channel: &mut Channel, limits: &Limits) -> Result<(UdpSocket, Cook
     let socket = UdpSocket::bind(beside(channel)?).map_err(Error::call("open a socket for the test"))?;
     let address = socket.local_addr().map_err(Error::call("see the address"))?;
     let cookie = ready(channel, address, limits)?;
-    let client = channel.stream().peer_addr().map_err(Error::call("see the address"))?.ip();
+    let client = client(channel)?;
     let deadline = Deadline::within(limits.handshake);
     loop {
         socket.set_read_timeout(Some(deadline.left(DOING)?)).map_err(Error::call("set up the test"))?;
         let mut said = Cookie::default();
         match socket.recv_from(&mut said) {
-            Ok((count, from)) if from.ip() == client && count == said.len() && is_equal(&said, &cookie) => {
+            Ok((count, from)) if is_same_host(from, client) && count == said.len() && is_equal(&said, &cookie) => {
                 socket.connect(from).map_err(Error::call("set up the test"))?;
                 socket.send(&said).map_err(Error::call("answer the first datagram"))?;
                 return Ok((socket, cookie));

@@ -8,6 +8,7 @@ use kelvin_sys::net;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::Limits;
+use crate::bounded;
 use crate::{Error, Result};
 
 /// Longest name of a congestion control that Linux has, in bytes.
@@ -17,6 +18,7 @@ const LONGEST_NAME: usize = 15;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sockets {
     /// Congestion control, by name.
+    #[serde(default, deserialize_with = "bounded::optional::<LONGEST_NAME, _>")]
     pub congestion_control: Option<String>,
     /// Bytes in each of a socket's two buffers.
     pub buffers: Option<u32>,
@@ -30,9 +32,6 @@ impl Sockets {
             return Err(Error::Refused(format!("a socket's buffer may have {} KiB at most", limits.buffers >> 10)));
         }
         let Some(name) = &self.congestion_control else { return Ok(()) };
-        if name.len() > LONGEST_NAME {
-            return Err(Error::Refused(format!("the name of a congestion control has {LONGEST_NAME} bytes at most")));
-        }
         let known = net::congestion_controls().map_err(Error::call("see the congestion controls"))?;
         if !known.contains(name) {
             return Err(Error::Refused(format!(
@@ -51,10 +50,10 @@ impl Sockets {
 }
 
 impl fmt::Display for Sockets {
-    /// Nothing for what is not asked for; a name no longer than any that there is.
+    /// Nothing for what is not asked for.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(name) = &self.congestion_control {
-            write!(out, " with congestion control {name:.LONGEST_NAME$}")?;
+            write!(out, " with congestion control {name}")?;
         }
         self.buffers.map_or(Ok(()), |bytes| write!(out, " with socket buffers of {} KiB", bytes >> 10))
     }
@@ -74,6 +73,7 @@ pub struct TcpEnd {
     /// Largest packet of the path, in bytes.
     pub path_mtu: u32,
     /// By name.
+    #[serde(deserialize_with = "bounded::text::<LONGEST_NAME, _>")]
     pub congestion_control: String,
     /// Bytes that its buffers may hold, as the kernel counts them: to send, and to receive.
     pub buffers: [u32; 2],
@@ -141,8 +141,9 @@ mod tests {
                 "{why}"
             );
         }
-        let long = "x".repeat(60_000);
-        assert!(refused(named(&long)).len() < 100 && named(&long).to_string().len() < 60);
+        let long = serde_json::to_string(&named(&"x".repeat(60_000))).unwrap();
+        let why = serde_json::from_str::<Sockets>(&long).unwrap_err().to_string();
+        assert!(why.starts_with("a text of 60000, where 15 is the most"), "{why}");
     }
 
     #[test]

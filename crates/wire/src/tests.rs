@@ -1,5 +1,7 @@
 //! What is said, word for word: proofs, tags, lengths; and a million inputs that nobody should say.
 
+mod authenticated;
+
 use std::io::{Cursor, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -7,12 +9,15 @@ use std::time::Duration;
 use kelvin_sys::random::split_mix;
 
 use crate::agent::Limits;
+use crate::bounded::REASON;
+use crate::busy::{Busy, BusyCpu};
 use crate::channel::Channel;
 use crate::deadline::{Connection, Deadline};
 use crate::handshake::PROTOCOL;
-use crate::message::{Answer, Ask, Direction, Transport};
+use crate::interface::Interface;
+use crate::message::{Answer, Ask, Counted, Direction, Seen, Transport};
 use crate::secret::{Nonce, Secret, Side};
-use crate::sockets::Sockets;
+use crate::sockets::{Sockets, TcpEnd};
 use crate::{Error, Result, frame, handshake};
 
 const LONG: Duration = Duration::from_secs(5);
@@ -112,7 +117,7 @@ fn a_length_that_nobody_may_claim_costs_nothing() {
     for claimed in [frame::LONGEST as u32 + 1, u32::MAX] {
         let mut stream = Scripted::saying(claimed.to_le_bytes().to_vec());
         let error = frame::receive(&mut stream, &Deadline::within(LONG), "").unwrap_err();
-        assert!(matches!(error, Error::TooLong { claimed: said } if said == claimed), "{error}");
+        assert!(matches!(error, Error::TooLong { claimed: said, .. } if said == claimed as usize), "{error}");
     }
     let longest = framed(&vec![7; frame::LONGEST]);
     assert_eq!(frames(&longest), [vec![7; frame::LONGEST]]);
@@ -176,7 +181,7 @@ fn whoever_is_no_agent_or_another_version_is_told_apart() {
         handshake::client(Scripted::saying(bytes), secret, LONG).map(|_| ()).unwrap_err().to_string()
     };
     let none = Secret::none();
-    assert!(meet(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), &none).contains("announced a frame of"));
+    assert!(meet(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), &none).contains("a frame of "));
     assert!(meet(hello("another", PROTOCOL, false), &none).contains("is no kelvin agent"));
     assert!(meet(framed(b"{}"), &none).contains("is no kelvin agent"));
     let version = meet(hello("kelvin agent", PROTOCOL + 1, false), &none);
@@ -207,7 +212,40 @@ fn asks() -> Vec<Ask> {
     ]
 }
 
-/// Valid beginnings of everything that is read from strangers.
+/// One of each that can be answered.
+fn answers() -> Vec<Answer> {
+    let interface = Interface {
+        name: "eth0".into(),
+        driver: Some("veth".into()),
+        bits_per_second: Some(1e10),
+        largest_packet: Some(1500),
+        offloads: Some(vec!["tso".into(), "gro".into()]),
+    };
+    let stream = TcpEnd {
+        round_trip: 50_000,
+        retransmits: 1,
+        congestion_window: 10,
+        segment: 1448,
+        path_mtu: 1500,
+        congestion_control: "reno".into(),
+        buffers: [65_536; 2],
+    };
+    let busy = Busy { busiest: 0.5, threads: 1.5, cpu: Some(BusyCpu { number: 1, share: 0.7, interrupts: 0.1 }) };
+    vec![
+        Answer::Ready { port: 9, cookie: [7; 16] },
+        Answer::Counted(Counted { bytes: 1000, at: 2000, busy, ..Counted::default() }),
+        Answer::Done(Seen {
+            arrived: 3,
+            tests: 1,
+            interface: Some(interface),
+            stream: Some(stream),
+            ..Seen::default()
+        }),
+        Answer::failed("it cannot be"),
+    ]
+}
+
+/// Valid beginnings of everything that is read from unauthenticated peers.
 fn beginnings() -> Vec<Vec<u8>> {
     let nonce = [5_u8; 32];
     let agent = serde_json::json!({
@@ -219,9 +257,15 @@ fn beginnings() -> Vec<Vec<u8>> {
     vec![framed(client.to_string().as_bytes()), [agent, framed(welcome.to_string().as_bytes())].concat(), Vec::new()]
 }
 
-/// Changes some bytes, cuts it, adds to it.
+/// Changes some bytes, cuts it, adds to it; sometimes makes a text in it as long as a frame can be.
 fn mutate(bytes: &mut Vec<u8>, state: &mut u64) {
     let mut below = |most: usize| (split_mix(state) % most.max(1) as u64) as usize;
+    if below(500) == 0 {
+        let from = below(bytes.len());
+        let quote = bytes[from..].iter().position(|&byte| byte == b'"');
+        let room = frame::LONGEST - blake3::OUT_LEN - bytes.len().min(1000);
+        bytes.splice(quote.map_or(0..0, |quote| from + quote + 1..from + quote + 1), vec![b'x'; room - below(100)]);
+    }
     for _ in 0..below(6) {
         match (below(4), bytes.len()) {
             (0, 1..) => {
@@ -240,30 +284,30 @@ fn mutate(bytes: &mut Vec<u8>, state: &mut u64) {
 }
 
 /// What an agent does with what somebody new says.
-fn meet_stranger(bytes: Vec<u8>, secret: &Secret) -> Result<()> {
+fn meet_newcomer(bytes: Vec<u8>, secret: &Secret) -> Result<()> {
     let (mut stream, deadline) = (Scripted::saying(bytes), Deadline::within(LONG));
     let own = handshake::greet(&mut stream, secret, deadline)?;
-    let said = frame::Partial::default().take(&mut stream)?.ok_or(Error::Gone)?;
+    let said = frame::Partial::new(frame::LONGEST).take(&mut stream)?.ok_or(Error::Gone)?;
     handshake::agent(stream, secret, (own, &said), deadline, || Ok(())).map(drop)
 }
 
 #[test]
 fn a_frame_that_comes_byte_by_byte_is_put_together() {
     let whole = [framed(b"abc"), framed(b"")].concat();
-    let mut partial = frame::Partial::default();
+    let mut partial = frame::Partial::new(frame::LONGEST);
     let mut heard = Vec::new();
     for byte in whole {
         // No end, as a connection has none that only waits.
         let mut stream = std::io::Read::chain(Cursor::new([byte]), NothingYet);
         heard.extend(partial.take(&mut stream).unwrap());
         if heard.len() == 1 {
-            partial = frame::Partial::default();
+            partial = frame::Partial::new(frame::LONGEST);
             heard.push(Vec::new());
         }
     }
     assert_eq!(heard, [b"abc".to_vec(), Vec::new(), Vec::new()]);
     let mut greedy = Cursor::new(u32::MAX.to_le_bytes());
-    assert!(matches!(frame::Partial::default().take(&mut greedy), Err(Error::TooLong { .. })));
+    assert!(matches!(frame::Partial::new(frame::LONGEST).take(&mut greedy), Err(Error::TooLong { .. })));
 }
 
 /// A connection over which nothing has come.
@@ -281,15 +325,17 @@ impl Read for NothingYet {
 fn a_million_inputs_let_nobody_in() {
     let asked: Vec<Vec<u8>> = asks().iter().map(|ask| framed(&sent(std::slice::from_ref(ask))[0])).collect();
     let strange = [beginnings(), asked.clone()].concat();
-    let said: Vec<Vec<u8>> = asks().iter().map(|ask| serde_json::to_vec(ask).unwrap()).collect();
-    let (secret, limits, mut understood) = (secret(), Limits::default(), 0);
+    let mut said: Vec<Vec<u8>> = asks().iter().map(|ask| serde_json::to_vec(ask).unwrap()).collect();
+    let asks = said.len();
+    said.extend(answers().iter().map(|answer| serde_json::to_vec(answer).unwrap()));
+    let (secret, limits, mut understood) = (secret(), Limits::default(), [0; 2]);
     let mut state = 1;
     for number in 0..1_000_000 {
         let of = |all: &[Vec<u8>]| all[number / 4 % all.len()].clone();
         let mut bytes = if number % 4 == 3 { of(&said) } else { of(&strange) };
         mutate(&mut bytes, &mut state);
         match number % 4 {
-            0 => assert!(meet_stranger(bytes, &secret).is_err()),
+            0 => assert!(meet_newcomer(bytes, &secret).is_err()),
             1 => assert!(handshake::client(Scripted::saying(bytes), &secret, LONG).is_err()),
             2 => {
                 let is_intact = asked.iter().any(|frame| bytes.starts_with(frame));
@@ -297,19 +343,50 @@ fn a_million_inputs_let_nobody_in() {
                 assert_eq!(channel.receive::<Ask>(LONG).is_ok(), is_intact, "{number}");
                 assert!(channel.receive::<Answer>(LONG).is_err());
             }
-            _ => {
-                let Ok(ask) = serde_json::from_slice::<Ask>(&bytes) else { continue };
-                understood += 1;
-                // What it says in a log is short, and what its sockets may have is bounded.
-                assert!(ask.to_string().len() < 200, "{ask:?}");
-                if let Ask::Streams { sockets, .. } = ask
-                    && sockets.check(&limits).is_ok()
-                {
-                    assert!(sockets.buffers.is_none_or(|bytes| bytes <= limits.buffers), "{sockets:?}");
-                    assert!(sockets.congestion_control.is_none_or(|name| name.len() <= 15));
-                }
-            }
+            _ if number / 4 % said.len() < asks => understood[0] += u64::from(is_ask_bounded(&bytes, &limits)),
+            _ => understood[1] += u64::from(is_answer_bounded(&bytes)),
         }
     }
-    assert!(understood > 10_000, "{understood}: mutations leave some of it whole");
+    assert!(understood.iter().all(|&count| count > 10_000), "{understood:?}: mutations leave some of it whole");
+}
+
+/// Whether it is understood as a question, of which nothing is longer than it may be then; if not, why is short.
+fn is_ask_bounded(text: &[u8], limits: &Limits) -> bool {
+    let ask = match serde_json::from_slice::<Ask>(text).map_err(Error::not_understood) {
+        Ok(ask) => ask,
+        Err(why) => return is_short(&why),
+    };
+    assert!(ask.to_string().len() < 200, "{ask:?}");
+    if let Ask::Streams { sockets, .. } = ask
+        && sockets.check(limits).is_ok()
+    {
+        assert!(sockets.buffers.is_none_or(|bytes| bytes <= limits.buffers), "{sockets:?}");
+        assert!(sockets.congestion_control.is_none_or(|name| name.len() <= 15));
+    }
+    true
+}
+
+/// The same of an answer.
+fn is_answer_bounded(text: &[u8]) -> bool {
+    let shown = match serde_json::from_slice::<Answer>(text).map_err(Error::not_understood) {
+        Ok(Answer::Ready { .. }) => String::new(),
+        Ok(Answer::Counted(counted)) => counted.busy.to_string(),
+        Ok(Answer::Done(Seen { interface, stream, .. })) => {
+            format!(
+                "{}{}",
+                interface.map_or_else(String::new, |one| one.to_string()),
+                stream.map_or_else(String::new, |one| one.to_string())
+            )
+        }
+        Ok(Answer::Failed { why }) => why,
+        Err(why) => return is_short(&why),
+    };
+    assert!(shown.len() < 1000 + 128 * 65 && !shown.contains(char::is_control), "{shown}");
+    true
+}
+
+/// False, once it is known that this can be told.
+fn is_short(why: &Error) -> bool {
+    assert!(why.to_string().len() < REASON, "{why}");
+    false
 }

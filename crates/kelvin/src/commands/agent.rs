@@ -1,15 +1,24 @@
 //! `kelvin agent`: the other end of what another kelvin measures over the network.
 
+mod log;
+
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
 
 use kelvin_wire::Error;
+use kelvin_wire::address::Shown;
 use kelvin_wire::agent::{Agent, Event, Limits};
 use kelvin_wire::secret::Secret;
 
 use crate::cli::AgentArgs;
 use crate::fault::{Done, Fault};
 use crate::output;
+use log::{About, Log};
+
+/// How long the end of the program waits for whoever reads the log.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Serves until it is asked to stop. Its address is the one line on standard output; what happens is told on standard error.
 pub fn agent(args: &AgentArgs) -> Done {
@@ -18,26 +27,33 @@ pub fn agent(args: &AgentArgs) -> Done {
         None => Secret::none(),
     };
     kelvin_sys::interrupt::watch()?;
+    // With fewer it serves fewer.
+    let _ = kelvin_sys::process::raise_open_files();
     let limits = Limits { clients: args.clients, ..Limits::default() };
-    let agent = Agent::listen(args.listen, secret, limits, Box::new(tell)).map_err(|error| match error {
-        Error::Call { source, .. } => Fault::new(format!("--listen {}", args.listen), source),
+    let log = Arc::new(Log::over(std::io::stderr()));
+    let told = Arc::clone(&log);
+    let tell = Box::new(move |from: SocketAddr, event: &Event| tell(&told, from, event));
+    let agent = Agent::listen(args.listen, secret, limits, tell).map_err(|error| match error {
+        Error::Call { source, .. } => Fault::new(format!("--listen {}", Shown(args.listen)), source),
         error => Fault::new("--listen", error),
     })?;
     let address = agent.address().map_err(Fault::because)?;
-    output::print(|out| writeln!(out, "{address}"))?;
+    output::print(|out| writeln!(out, "{}", Shown(address)))?;
     let whom = if args.token_file.is_some() { "whoever knows the secret" } else { "everybody on this host" };
-    output::remark(format!("kelvin: serves {whom}, {} at one time, until Ctrl-C", args.clients));
-    agent.serve(|| kelvin_sys::interrupt::requested().is_some()).map_err(Fault::because)?;
-    Ok(ExitCode::SUCCESS)
+    log.line(About::Client, &format!("serves {whom}, {} at one time, until Ctrl-C", args.clients));
+    let served = agent.serve(|| kelvin_sys::interrupt::requested().is_some());
+    log.end(PATIENCE);
+    served.map(|()| ExitCode::SUCCESS).map_err(Fault::because)
 }
 
-/// A line for each event, with who it is about.
-fn tell(from: SocketAddr, event: &Event) {
-    let what = match event {
-        Event::Came => "came".to_owned(),
-        Event::Asked(ask) => ask.to_string(),
-        Event::Left => "left".to_owned(),
-        Event::Fault(error) => error.to_string(),
+/// A line for an event, with who it is about.
+fn tell(log: &Log, from: SocketAddr, event: &Event) {
+    let (about, what) = match event {
+        Event::Came => (About::Client, "came".to_owned()),
+        Event::Asked(ask) => (About::Client, ask.to_string()),
+        Event::Left => (About::Client, "left".to_owned()),
+        Event::Fault(error) => (About::Client, error.to_string()),
+        Event::TurnedAway(error) => (About::Unauthenticated, error.to_string()),
     };
-    output::remark(format!("kelvin: {from}: {}", kelvin_report::text::clean(&what)));
+    log.line(about, &format!("{}: {what}", Shown(from)));
 }

@@ -1,10 +1,10 @@
 //! `kelvin tune`: what would quieten this machine; apply it, or put everything back.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
-use kelvin_machine::tune::{self, Change, Done as Step, Outcome};
+use kelvin_machine::tune::{self, Change, Done as Step, Outcome, TuneError};
 use serde::Serialize;
 
 use crate::cli::TuneArgs;
@@ -13,52 +13,57 @@ use crate::output;
 
 /// Where the journal of a tuned machine lies: settings last until the next boot, and so does this directory.
 const JOURNAL: &str = "/run/kelvin/tune.json";
+const QUIET: &str = "Nothing to change: this machine is as quiet as settings can make it.";
 
 #[derive(Serialize)]
-struct State<'a> {
-    pending: &'a [Change],
-    offered: &'a [Change],
+struct State {
+    /// Absent where only root may know.
+    pending: Option<Vec<Change>>,
+    offered: Vec<Change>,
 }
 
 /// `kelvin tune`.
 pub fn tune(args: &TuneArgs) -> Done {
-    let root = Path::new("/");
-    let journal = PathBuf::from(JOURNAL);
+    let (root, journal) = (Path::new("/"), Path::new(JOURNAL));
     if args.restore {
-        let outcomes = tune::restore(root, &journal).map_err(Fault::because)?;
-        return told(&outcomes, "nothing to put back");
+        return told(&tune::restore(root, journal).map_err(Fault::because)?, "nothing to put back");
     }
     let offered = tune::plan(root);
     if args.apply {
-        let wanted: Vec<Change> = offered.into_iter().filter(|change| args.optional || !change.optional).collect();
-        if !wanted.is_empty() {
-            let directory = journal.parent().unwrap_or(Path::new("/"));
-            std::fs::create_dir_all(directory)
-                .map_err(|error| Fault::new(format!("cannot keep a journal in {}", directory.display()), error))?;
-        }
-        let outcomes = tune::apply(root, &journal, &wanted).map_err(Fault::because)?;
-        return told(&outcomes, "nothing to change: this machine is as quiet as settings can make it");
+        let wanted: Vec<Change> = offered.iter().filter(|change| args.optional || !change.optional).cloned().collect();
+        let nothing = if offered.is_empty() { QUIET } else { "Nothing to change but what --optional adds." };
+        return told(&tune::apply(root, journal, &wanted).map_err(Fault::because)?, nothing);
     }
-    let pending = tune::pending(&journal).map_err(Fault::because)?;
+    let state = State { pending: pending(journal)?, offered };
     output::print(|out| {
         if args.json {
-            serde_json::to_writer_pretty(&mut *out, &State { pending: &pending, offered: &offered })?;
+            serde_json::to_writer_pretty(&mut *out, &state)?;
             return writeln!(out);
         }
-        show(out, &pending, &offered)
+        show(out, &state)
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(out: &mut dyn Write, pending: &[Change], offered: &[Change]) -> io::Result<()> {
-    if !pending.is_empty() {
-        writeln!(out, "Changed, and to be put back by `kelvin tune --restore`:")?;
-        for change in pending {
-            writeln!(out, "  {}: was {}, set to {}", change.path, change.from, change.to)?;
-        }
+/// What is still to be put back, where this user may know.
+fn pending(journal: &Path) -> Result<Option<Vec<Change>>, Fault> {
+    match tune::pending(journal) {
+        Err(TuneError::Journal { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => Ok(None),
+        pending => pending.map(Some).map_err(Fault::because),
+    }
+}
+
+fn show(out: &mut dyn Write, State { pending, offered }: &State) -> io::Result<()> {
+    match pending.as_deref() {
+        None => writeln!(out, "What is still to be put back only root may know: sudo kelvin tune")?,
+        Some([]) => {}
+        Some(_) => writeln!(out, "Changed, and to be put back by `kelvin tune --restore`:")?,
+    }
+    for change in pending.iter().flatten() {
+        writeln!(out, "  {}: was {}, set to {}", change.path, change.from, change.to)?;
     }
     if offered.is_empty() {
-        return writeln!(out, "Nothing to change: this machine is as quiet as settings can make it.");
+        return writeln!(out, "{QUIET}");
     }
     writeln!(out, "Would be changed by `kelvin tune --apply` (nothing has been changed):")?;
     for change in offered {

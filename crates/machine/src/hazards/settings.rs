@@ -4,7 +4,6 @@ use kelvin_catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, PAGE};
 use kelvin_model::{Hazard, Severity};
 
 use super::{Look, With, hazard};
-use crate::text::Root;
 
 /// Number of the memory balloon among virtio devices, and the feature bits by which a guest gives back free pages
 /// (virtio 1.3, 5.5).
@@ -25,21 +24,8 @@ pub(super) fn hazards(look: &Look<'_>) -> Vec<Hazard> {
     all.into_iter().flatten().collect()
 }
 
-/// Files that switch proactive reclaim, where it is on, with what switches it off.
-pub(crate) fn proactive_reclaim_switches(root: Root<'_>) -> Vec<(String, &'static str)> {
-    const DAMON: &str = "/sys/kernel/mm/damon/admin/kdamonds";
-    const RECLAIM: &str = "/sys/module/damon_reclaim/parameters/enabled";
-    let states = root.names(DAMON).into_iter().map(|name| format!("{DAMON}/{name}/state"));
-    let mut switches: Vec<(String, &'static str)> =
-        states.filter(|file| root.text(file).as_deref() == Some("on")).map(|file| (file, "off")).collect();
-    if root.text(RECLAIM).as_deref() == Some("Y") {
-        switches.push((RECLAIM.to_owned(), "N"));
-    }
-    switches
-}
-
 fn proactive_reclaim(look: &Look<'_>) -> Option<Hazard> {
-    let (file, _) = proactive_reclaim_switches(look.root).into_iter().next()?;
+    let file = crate::tune::proactive_reclaim(look.root)?;
     let effect =
         "file cache and memory that rest are taken away within seconds to minutes: what was cached may be cold";
     Some(

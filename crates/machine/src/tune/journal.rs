@@ -1,17 +1,26 @@
 //! The journal of changed settings and the lock around it.
 
-use std::fs::{self, File, TryLockError};
-use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use kelvin_sys::owned::{self, Doubt};
 use serde::{Deserialize, Serialize};
 
+use super::plan::Setting;
 use super::{Change, TuneError};
 use crate::text::Root;
 
 /// Format of the journal.
 const FORMAT: u32 = 1;
+/// Longest journal that is read: a line for each of some thousand CPUs is far less.
+const LONGEST: u64 = 8 << 20;
+/// Characters that are said of what is wrong in it.
+const EXCERPT: usize = 200;
+/// Modes of its directory and of all files in it, whatever the umask is.
+const DIRECTORY_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
 
 /// What was changed, from what to what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,32 +29,16 @@ pub(super) struct Journal {
     /// The boot during which the settings were changed; they do not outlive it.
     boot: Option<String>,
     /// In the order in which they are changed.
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<Change>,
 }
 
-/// One setting.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Entry {
-    pub(super) path: String,
-    pub(super) from: String,
-    pub(super) to: String,
-    why: String,
-    optional: bool,
-}
-
-impl Entry {
-    pub(super) fn new(change: &Change, now: &str) -> Self {
-        Self {
-            path: change.path.clone(),
-            from: now.to_owned(),
-            to: change.to.clone(),
-            why: change.why.clone(),
-            optional: change.optional,
-        }
-    }
-
-    pub(super) fn into_change(self) -> Change {
-        Change { path: self.path, from: self.from, to: self.to, why: self.why, optional: self.optional }
+/// Whether tune would have made this change.
+fn check(change: &Change) -> Result<(), String> {
+    let Change { path, from, to, .. } = change;
+    match Setting::of(path) {
+        None => Err(format!("{path:?} is no setting that tune changes")),
+        Some(setting) if setting.changes(from, to) => Ok(()),
+        Some(_) => Err(format!("tune never changes {path} from {from:?} to {to:?}")),
     }
 }
 
@@ -54,7 +47,7 @@ fn boot(root: Root<'_>) -> Option<String> {
 }
 
 impl Journal {
-    pub(super) fn new(root: Root<'_>, entries: Vec<Entry>) -> Self {
+    pub(super) fn new(root: Root<'_>, entries: Vec<Change>) -> Self {
         Self { format: FORMAT, boot: boot(root), entries }
     }
 
@@ -62,18 +55,16 @@ impl Journal {
         matches!((&self.boot, boot(root)), (Some(then), Some(now)) if *then != now)
     }
 
-    /// The journal at a path, if there is one.
+    /// The journal at a path, if there is one: only one that nobody else can have written, and of changes that tune makes.
     pub(super) fn read(path: &Path) -> Result<Option<Self>, TuneError> {
-        let text = match fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(failed(path, "read", source)),
-        };
-        let damaged = |reason: String| TuneError::Damaged { journal: path.to_owned(), reason };
-        let journal: Self = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+        let Some(text) = text(path)? else { return Ok(None) };
+        let damaged =
+            |why: String| TuneError::Damaged { journal: path.to_owned(), reason: why.chars().take(EXCERPT).collect() };
+        let journal: Self = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
         if journal.format != FORMAT {
             return Err(damaged(format!("its format is {}, this kelvin knows {FORMAT}", journal.format)));
         }
+        journal.entries.iter().try_for_each(check).map_err(damaged)?;
         Ok(Some(journal))
     }
 
@@ -83,7 +74,10 @@ impl Journal {
         let write = || -> io::Result<()> {
             let text = serde_json::to_vec_pretty(self).map_err(io::Error::from)?;
             let temporary = beside(path, "new");
-            let mut file = File::create(&temporary)?;
+            // One that a killed kelvin left behind.
+            let _ = fs::remove_file(&temporary);
+            let mut file = File::options().write(true).create_new(true).mode(FILE_MODE).open(&temporary)?;
+            file.set_permissions(Permissions::from_mode(FILE_MODE))?;
             file.write_all(&text)?;
             file.sync_all()?;
             fs::rename(&temporary, path)?;
@@ -95,6 +89,43 @@ impl Journal {
     pub(super) fn remove(path: &Path) -> Result<(), TuneError> {
         fs::remove_file(path).and_then(|()| sync_directory(path)).map_err(|source| failed(path, "removed", source))
     }
+}
+
+/// The bytes of a journal; `None` without one, or without its directory.
+fn text(path: &Path) -> Result<Option<Vec<u8>>, TuneError> {
+    let mut text = Vec::new();
+    let read = owned::check_directory(directory(path)).and_then(|()| owned::open_file(path)).and_then(|file| {
+        file.take(LONGEST).read_to_end(&mut text)?;
+        Ok(Some(text))
+    });
+    match read {
+        Err(Doubt::Call(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => read.map_err(|doubt| doubted(path, "read", doubt)),
+    }
+}
+
+/// Makes the directory of a journal, if there is none, and looks whether it is ours alone.
+fn prepare_directory(path: &Path) -> Result<(), TuneError> {
+    let directory = directory(path);
+    let prepare = || {
+        match DirBuilder::new().mode(DIRECTORY_MODE).create(directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(Doubt::Call(error)),
+            _ => owned::check_directory(directory)?,
+        }
+        Ok(fs::set_permissions(directory, Permissions::from_mode(DIRECTORY_MODE))?)
+    };
+    prepare().map_err(|doubt| doubted(path, "locked", doubt))
+}
+
+fn doubted(journal: &Path, action: &'static str, doubt: Doubt) -> TuneError {
+    match doubt {
+        Doubt::Call(source) => failed(journal, action, source),
+        Doubt::Others { path, why } => TuneError::Others { journal: journal.to_owned(), path, why },
+    }
+}
+
+fn directory(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("/"))
 }
 
 fn failed(path: &Path, action: &'static str, source: io::Error) -> TuneError {
@@ -110,8 +141,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 fn sync_directory(path: &Path) -> io::Result<()> {
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(directory)?.sync_all()
+    File::open(directory(path))?.sync_all()
 }
 
 /// The right to change settings: a lock of the kernel's on a file beside the journal. It ends with the process that
@@ -124,10 +154,13 @@ pub(super) struct Lock {
 
 impl Lock {
     pub(super) fn take(journal: &Path) -> Result<Self, TuneError> {
+        prepare_directory(journal)?;
         let path = beside(journal, "lock");
         loop {
             let locked = |source| failed(journal, "locked", source);
-            let file = File::options().create(true).write(true).truncate(false).open(&path).map_err(locked)?;
+            let mut options = File::options();
+            options.create(true).write(true).truncate(false).mode(FILE_MODE).custom_flags(owned::ITSELF);
+            let file = options.open(&path).map_err(locked)?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Err(TuneError::Busy { lock: path }),

@@ -1,88 +1,156 @@
-//! What could be changed on a machine to reach a quiet state.
+//! The settings that tune knows, and which of them a machine could have changed to be quieter.
 
 use std::path::Path;
 
 use super::{Change, current};
-use crate::hazards::proactive_reclaim_switches;
 use crate::text::Root;
 
-const CPUS: &str = "/sys/devices/system/cpu";
+/// Stands for a number in a path.
+const NUMBER: char = '#';
+/// Highest number of a CPU, of a policy, or of a daemon that there may be.
+const HIGHEST: u32 = 65_535;
+/// Longest name of a governor: `CPUFREQ_NAME_LEN` of `linux/cpufreq.h`, its end not counted.
+const LONGEST_GOVERNOR: usize = 15;
+/// Where a kernel has them by domain, and where it has them by CPU alone.
+const GOVERNORS: [&str; 2] = [
+    "/sys/devices/system/cpu/cpufreq/policy#/scaling_governor",
+    "/sys/devices/system/cpu/cpu#/cpufreq/scaling_governor",
+];
+const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
+/// What switches proactive reclaim, and what it is good for to have it off.
+const RECLAIM: [&str; 2] =
+    ["/sys/kernel/mm/damon/admin/kdamonds/#/state", "/sys/module/damon_reclaim/parameters/enabled"];
+const NOT_RECLAIMED: &str = "file cache and memory at rest are no longer taken away";
+
+/// A setting that tune may change, and put back.
+pub(super) struct Setting {
+    path: &'static str,
+    /// What it is changed from, and so all that is ever put back.
+    noisy: Noisy,
+    pub(super) to: &'static str,
+    pub(super) why: &'static str,
+    pub(super) optional: bool,
+}
+
+/// What a setting says where it is not quiet.
+enum Noisy {
+    Word(&'static str),
+    /// Any other governor.
+    Governor,
+}
+
+const fn setting(path: &'static str, (noisy, to): (&'static str, &'static str), why: &'static str) -> Setting {
+    Setting { path, noisy: Noisy::Word(noisy), to, why, optional: false }
+}
+
+const fn governor(path: &'static str) -> Setting {
+    let why = "the core runs at full speed from the start";
+    Setting { path, noisy: Noisy::Governor, to: "performance", why, optional: false }
+}
+
+const fn optional(setting: Setting) -> Setting {
+    Setting { optional: true, ..setting }
+}
+
+/// In the order in which they are changed. Hyper-threading comes last, and so is put back first: the settings of a CPU are gone
+/// while it is off line.
+#[rustfmt::skip]
+static SETTINGS: [Setting; 12] = [
+    governor(GOVERNORS[0]),
+    governor(GOVERNORS[1]),
+    setting("/sys/devices/system/cpu/intel_pstate/no_turbo", ("0", "1"), "the frequency no longer depends on heat"),
+    setting("/sys/devices/system/cpu/cpufreq/boost", ("1", "0"), "the frequency no longer depends on heat"),
+    setting("/proc/sys/kernel/numa_balancing", ("1", "0"), "pages stay where they are"),
+    setting("/sys/kernel/mm/transparent_hugepage/enabled", ("always", "madvise"), "huge pages only where asked for"),
+    setting("/proc/sys/kernel/nmi_watchdog", ("1", "0"), "a hardware counter is free, and its interrupts are gone"),
+    setting("/sys/kernel/mm/ksm/run", ("1", "0"), "memory is no longer scanned for equal pages"),
+    optional(setting(SWAPPINESS, ("60", "1"), "memory in use is not swapped out for file cache")),
+    setting(RECLAIM[0], ("on", "off"), NOT_RECLAIMED),
+    setting(RECLAIM[1], ("Y", "N"), NOT_RECLAIMED),
+    optional(setting("/sys/devices/system/cpu/smt/control", ("on", "off"), "no work runs on the other thread of a core; halves the CPUs")),
+];
+
+impl Noisy {
+    fn is(&self, word: &str) -> bool {
+        match self {
+            Self::Word(noisy) => *noisy == word,
+            Self::Governor => {
+                let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+                (1..=LONGEST_GOVERNOR).contains(&word.len()) && word.chars().all(is_plain)
+            }
+        }
+    }
+}
+
+impl Setting {
+    /// The one with this file, if there is one.
+    pub(super) fn of(path: &str) -> Option<&'static Self> {
+        SETTINGS.iter().find(|setting| setting.has(path))
+    }
+
+    /// Whether it is changed from this to that.
+    pub(super) fn changes(&self, from: &str, to: &str) -> bool {
+        to == self.to && from != to && self.noisy.is(from)
+    }
+
+    /// Whether a path is exactly that of its file.
+    fn has(&self, path: &str) -> bool {
+        let Some((before, after)) = self.path.split_once(NUMBER) else { return path == self.path };
+        path.strip_prefix(before).and_then(|rest| rest.strip_suffix(after)).is_some_and(is_number)
+    }
+
+    /// Its files on a machine; there may be none.
+    fn files(&self, root: Root<'_>) -> Vec<String> {
+        let Some((before, after)) = self.path.split_once(NUMBER) else { return vec![self.path.to_owned()] };
+        let (directory, stem) = before.rsplit_once('/').unwrap_or_default();
+        let names = root.names(directory).into_iter();
+        let numbered = names.filter(|name| name.strip_prefix(stem).is_some_and(is_number));
+        numbered.map(|name| format!("{directory}/{name}{after}")).collect()
+    }
+
+    /// What would be changed of a file: nothing where it is quiet, or cannot be.
+    fn change(&self, root: Root<'_>, path: String) -> Option<Change> {
+        let from = current(root, &path).ok().filter(|from| self.changes(from, self.to))?;
+        let can_be = match self.noisy {
+            Noisy::Governor => offers_performance(root, &path),
+            Noisy::Word(_) => self.path != SWAPPINESS || has_swap(root),
+        };
+        let Self { to, why, optional, .. } = *self;
+        can_be.then(|| Change { path, from, to: to.to_owned(), why: why.to_owned(), optional })
+    }
+}
+
+/// Digits as the kernel writes them.
+fn is_number(text: &str) -> bool {
+    text.parse::<u32>().is_ok_and(|number| number <= HIGHEST && number.to_string() == text)
+}
 
 /// The changes that would make this machine quieter, in the order in which they should be made; empty where all is
 /// quiet or nothing can be set. Address-space randomisation stays on: its effect belongs into the error bars.
 pub fn plan(root: &Path) -> Vec<Change> {
     let root = Root::new(root);
-    let mut changes = governors(root);
-    changes.extend(simple(root));
-    changes.extend(
-        proactive_reclaim_switches(root)
-            .into_iter()
-            .filter_map(|(path, to)| change(root, &path, to, "file cache and memory at rest are no longer taken away")),
-    );
-    // Last, so that it is put back first: the settings of a CPU are gone while it is off line.
-    changes.extend(smt(root));
-    changes
+    let by_domain = SETTINGS.iter().any(|setting| setting.path == GOVERNORS[0] && !setting.files(root).is_empty());
+    let known = SETTINGS.iter().filter(|setting| !by_domain || setting.path != GOVERNORS[1]);
+    known.flat_map(|setting| noisy(root, setting)).collect()
 }
 
-/// A change of a file that exists and says something else.
-fn change(root: Root<'_>, path: &str, to: &str, why: &str) -> Option<Change> {
-    let from = current(root, path).ok().filter(|from| from != to)?;
-    Some(Change { path: path.to_owned(), from, to: to.to_owned(), why: why.to_owned(), optional: false })
+fn noisy(root: Root<'_>, setting: &Setting) -> impl Iterator<Item = Change> {
+    setting.files(root).into_iter().filter_map(move |path| setting.change(root, path))
 }
 
-/// The governors of all frequency domains that offer `performance`.
-fn governors(root: Root<'_>) -> Vec<Change> {
-    let policies = root.names(&format!("{CPUS}/cpufreq")).into_iter().filter(|name| name.starts_with("policy"));
-    let mut directories: Vec<String> = policies.map(|name| format!("{CPUS}/cpufreq/{name}")).collect();
-    if directories.is_empty() {
-        let cpus = root.names(CPUS).into_iter().filter(|name| is_cpu(name));
-        directories = cpus.map(|name| format!("{CPUS}/{name}/cpufreq")).collect();
-    }
-    let offers = |directory: &str| {
-        root.text(&format!("{directory}/scaling_available_governors"))
-            .is_none_or(|list| list.split_ascii_whitespace().any(|name| name == "performance"))
-    };
-    let offering = directories.into_iter().filter(|directory| offers(directory));
-    let change_of = |directory: String| {
-        change(
-            root,
-            &format!("{directory}/scaling_governor"),
-            "performance",
-            "the core runs at full speed from the start",
-        )
-    };
-    offering.filter_map(change_of).collect()
+/// The file of a switch that has proactive reclaim on, if one has.
+pub(crate) fn proactive_reclaim(root: Root<'_>) -> Option<String> {
+    let switches = SETTINGS.iter().filter(|setting| RECLAIM.contains(&setting.path));
+    switches.flat_map(|setting| noisy(root, setting)).map(|change| change.path).next()
 }
 
-fn is_cpu(name: &str) -> bool {
-    name.strip_prefix("cpu").is_some_and(|digits| digits.parse::<u32>().is_ok())
-}
-
-/// Settings that are one file each: only where it says the first value it is set to the second.
-fn simple(root: Root<'_>) -> Vec<Change> {
-    let settings: [(&str, &str, &str, &str, bool); 7] = [
-        ("/sys/devices/system/cpu/intel_pstate/no_turbo", "0", "1", "the frequency no longer depends on heat", false),
-        ("/sys/devices/system/cpu/cpufreq/boost", "1", "0", "the frequency no longer depends on heat", false),
-        ("/proc/sys/kernel/numa_balancing", "1", "0", "pages stay where they are", false),
-        ("/sys/kernel/mm/transparent_hugepage/enabled", "always", "madvise", "huge pages only where asked for", false),
-        ("/proc/sys/kernel/nmi_watchdog", "1", "0", "a hardware counter is free, and its interrupts are gone", false),
-        ("/sys/kernel/mm/ksm/run", "1", "0", "memory is no longer scanned for equal pages", false),
-        ("/proc/sys/vm/swappiness", "60", "1", "memory in use is not swapped out for file cache", true),
-    ];
-    let wanted = settings.into_iter().filter(|(path, from, ..)| current(root, path).is_ok_and(|now| now == *from));
-    let planned = wanted.filter_map(|(path, _, to, why, optional)| {
-        change(root, path, to, why).map(|change| Change { optional, ..change })
-    });
-    planned.filter(|change| !change.path.ends_with("swappiness") || has_swap(root)).collect()
+/// Whether the list beside a governor, where there is one, has `performance` in it.
+fn offers_performance(root: Root<'_>, governor: &str) -> bool {
+    let list = root.text(&governor.replace("scaling_governor", "scaling_available_governors"));
+    list.is_none_or(|list| list.split_ascii_whitespace().any(|name| name == "performance"))
 }
 
 fn has_swap(root: Root<'_>) -> bool {
     let text = root.text("/proc/meminfo").unwrap_or_default();
     crate::memory::kibibytes(&text, "SwapTotal").is_some_and(|bytes| bytes > 0)
-}
-
-fn smt(root: Root<'_>) -> Option<Change> {
-    let path = format!("{CPUS}/smt/control");
-    let change = change(root, &path, "off", "no work runs on the other thread of a core; halves the CPUs")?;
-    (change.from == "on").then_some(Change { optional: true, ..change })
 }

@@ -1,6 +1,7 @@
 use super::*;
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const GOVERNOR_0: &str = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor";
@@ -143,7 +144,8 @@ fn killed_at_any_step_of_applying_everything_comes_back() {
                 apply_with(Root::new(&root), &bench.journal, &plan, &mut dying(at, written))
             }));
             assert!(killed.is_err());
-            assert!(matches!(bench.apply(), Err(TuneError::Pending { .. })), "the journal was there before the change");
+            let again = apply(&root, &bench.journal, &plan);
+            assert!(matches!(again, Err(TuneError::Pending { .. })), "the journal was there before the change");
             bench.restore().unwrap();
             assert_eq!(bench.all(), before, "killed at {at}, written {written}");
             assert!(!bench.journal.exists());
@@ -280,8 +282,163 @@ fn a_journal_that_is_not_ours_is_an_error_and_nothing_is_changed() {
 fn without_a_place_for_the_journal_nothing_is_changed() {
     let bench = Bench::new();
     let before = bench.all();
-    let nowhere = bench.directory.path().join("missing/tune.json");
+    let nowhere = bench.directory.path().join("missing/missing/tune.json");
     let error = apply(&bench.root(), &nowhere, &plan(&bench.root())).unwrap_err();
     assert!(matches!(error, TuneError::Journal { action: "locked", .. }), "{error}");
     assert_eq!(bench.all(), before);
+}
+
+#[test]
+fn where_nothing_is_to_be_done_nothing_is_made() {
+    let bench = Bench::new();
+    let nowhere = bench.directory.path().join("kelvin/tune.json");
+    assert_eq!(apply(&bench.root(), &nowhere, &[]).unwrap(), []);
+    assert!(!nowhere.parent().unwrap().exists());
+}
+
+/// Permission bits of a path.
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn the_journal_and_its_directory_are_nobody_else_s() {
+    let bench = Bench::new();
+    let (directory, journal) = (bench.directory.path().join("kelvin"), bench.directory.path().join("kelvin/tune.json"));
+    apply(&bench.root(), &journal, &plan(&bench.root())).unwrap();
+    assert_eq!((mode(&directory), mode(&journal)), (0o700, 0o600));
+    restore(&bench.root(), &journal).unwrap();
+    // One that an earlier kelvin made, which others may read.
+    set_mode(&directory, 0o755);
+    apply(&bench.root(), &journal, &plan(&bench.root())).unwrap();
+    assert_eq!(mode(&directory), 0o700);
+}
+
+/// A journal with one change.
+fn journal_of(path: &str, from: &str, to: &str) -> String {
+    let change = serde_json::json!({ "path": path, "from": from, "to": to, "why": "", "optional": false });
+    serde_json::json!({ "format": 1, "boot": null, "entries": [change] }).to_string()
+}
+
+#[test]
+fn a_journal_of_what_tune_never_does_is_refused_and_nothing_is_changed() {
+    let bench = Bench::new();
+    let before = bench.all();
+    let outside = "/sys/devices/system/cpu/cpufreq/policy0/../../../../../../etc/shadow";
+    let long = "x".repeat(100_000);
+    bench.write("/etc/shadow", "performance");
+    bench.write("/proc/sys/kernel/core_pattern", "performance");
+    for (path, from, to, why) in [
+        ("/etc/shadow", "root::", "performance", "\"/etc/shadow\" is no setting that tune changes"),
+        ("/proc/sys/kernel/core_pattern", "|/tmp/x", "performance", "is no setting"),
+        (outside, "root::", "performance", "is no setting"),
+        ("/sys/devices/system/cpu/cpufreq/policy../scaling_governor", "x", "performance", "is no setting"),
+        ("/sys/devices/system/cpu/cpufreq/policy0/scaling_governor/", "x", "performance", "is no setting"),
+        ("/sys/devices/system/cpu/cpufreq/policy00/scaling_governor", "x", "performance", "is no setting"),
+        ("/sys/devices/system/cpu/cpufreq/policy65536/scaling_governor", "x", "performance", "is no setting"),
+        ("/sys/devices/system/cpu/cpu+1/cpufreq/scaling_governor", "x", "performance", "is no setting"),
+        ("//proc/sys/vm/swappiness", "60", "1", "is no setting"),
+        ("proc/sys/vm/swappiness", "60", "1", "is no setting"),
+        (&long, "60", "1", "xxx"),
+        (GOVERNOR_0, "powersave\nroot::", "performance", "tune never changes"),
+        (GOVERNOR_0, "", "performance", "tune never changes"),
+        (GOVERNOR_0, "abcdefghijklmnop", "performance", "tune never changes"),
+        (GOVERNOR_0, "performance", "performance", "tune never changes"),
+        (GOVERNOR_0, "powersave", "userspace", "tune never changes"),
+        (TURBO, "2", "1", "from \"2\" to \"1\""),
+        ("/proc/sys/vm/swappiness", "200", "1", "tune never changes"),
+    ] {
+        fs::write(&bench.journal, journal_of(path, from, to)).unwrap();
+        for outcome in [bench.restore().map(drop), bench.apply().map(drop), pending(&bench.journal).map(drop)] {
+            let said = outcome.unwrap_err().to_string();
+            assert!(said.contains(why) && said.contains("and remove it") && said.len() < 600, "{path} {from}: {said}");
+        }
+    }
+    assert_eq!(bench.all(), before);
+    assert_eq!(bench.says("/etc/shadow"), "performance");
+    fs::write(&bench.journal, journal_of(TURBO, "0", "1")).unwrap();
+    assert_eq!(bench.restore().unwrap(), [Outcome { path: TURBO.into(), result: Done::AsWanted("0".into()) }]);
+}
+
+#[test]
+fn a_journal_that_others_could_have_written_is_refused_and_nothing_is_changed() {
+    let bench = Bench::new();
+    let plan = plan(&bench.root());
+    bench.apply().unwrap();
+    let (tuned, top) = (bench.all(), bench.directory.path());
+    let refused = |words: &str| {
+        let applied = apply(&bench.root(), &bench.journal, &plan).map(drop);
+        for outcome in [bench.restore().map(drop), applied, pending(&bench.journal).map(drop)] {
+            let said = outcome.unwrap_err().to_string();
+            assert!(said.contains(words) && said.contains("let nobody but root write there"), "{words}: {said}");
+        }
+        assert_eq!(bench.all(), tuned);
+    };
+    set_mode(&bench.journal, 0o660);
+    refused("tune.json may be written by others (mode 660)");
+    set_mode(&bench.journal, 0o600);
+    set_mode(top, 0o777);
+    refused("may be written by others (mode 777)");
+    set_mode(top, 0o1777);
+    refused("may be written by others (mode 777)");
+    set_mode(top, 0o700);
+    let aside = top.join("aside");
+    fs::rename(&bench.journal, &aside).unwrap();
+    symlink(&aside, &bench.journal).unwrap();
+    refused("tune.json is a symbolic link");
+    fs::remove_file(&bench.journal).unwrap();
+    fs::create_dir(&bench.journal).unwrap();
+    refused("tune.json is no regular file");
+}
+
+#[test]
+fn a_journal_of_another_user_is_refused() {
+    let bench = Bench::new();
+    bench.apply().unwrap();
+    if std::os::unix::fs::chown(&bench.journal, Some(4_000_000), None).is_err() {
+        return skipped("only root gives files away");
+    }
+    let said = bench.restore().unwrap_err().to_string();
+    assert!(said.contains("tune.json belongs to user 4000000"), "{said}");
+}
+
+#[allow(clippy::print_stderr)]
+fn skipped(why: &str) {
+    eprintln!("skipped: {why}");
+}
+
+#[test]
+fn a_link_out_of_proc_and_sys_is_not_followed() {
+    let bench = Bench::new();
+    bench.apply().unwrap();
+    let (turbo, elsewhere) = (Root::new(&bench.root()).at(TURBO), bench.directory.path().join("elsewhere"));
+    fs::rename(&turbo, &elsewhere).unwrap();
+    symlink(&elsewhere, &turbo).unwrap();
+    let outcomes = bench.restore().unwrap();
+    assert!(
+        matches!(&outcomes[1].result, Done::Refused(why) if why.contains("is not in /proc or /sys")),
+        "{outcomes:?}"
+    );
+    assert_eq!(fs::read_to_string(&elsewhere).unwrap().trim(), "1");
+    // From one place of /sys to another is as the kernel has it.
+    let within = Root::new(&bench.root()).at("/sys/devices/other");
+    fs::rename(&elsewhere, &within).unwrap();
+    fs::remove_file(&turbo).unwrap();
+    symlink(&within, &turbo).unwrap();
+    bench.restore().unwrap();
+    assert_eq!(bench.says(TURBO), "0");
+}
+
+#[test]
+fn what_somebody_else_changed_since_the_plan_was_made_is_left_alone() {
+    let bench = Bench::new();
+    let plan = plan(&bench.root());
+    bench.write(BALANCING, "2");
+    let outcomes = apply(&bench.root(), &bench.journal, &plan).unwrap();
+    assert_eq!(outcomes[3].result, Done::ChangedByOthers { ours: "1".into(), now: "2".into() });
+    assert_eq!((bench.says(BALANCING).as_str(), pending(&bench.journal).unwrap().len()), ("2", 3));
 }

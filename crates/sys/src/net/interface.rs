@@ -1,17 +1,55 @@
 //! Which network interface has an address, and what the kernel says of it, in the network namespace of the calling thread.
 
-use std::ffi::CStr;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ffi::{CStr, CString};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::{Error, Result, check};
 
-/// The name of the interface that has an address; `None` if none has.
+/// The number of the interface at which an address holds, if it is one of a link alone (RFC 4007 calls it the zone); else 0.
+pub fn zone(address: SocketAddr) -> u32 {
+    match address {
+        SocketAddr::V4(_) => 0,
+        SocketAddr::V6(address) => address.scope_id(),
+    }
+}
+
+/// The number of the interface with this name.
+///
+/// # Errors
+/// `ENODEV` without such an interface.
+pub fn number(name: &str) -> Result<u32> {
+    let name = CString::new(name)?;
+    // SAFETY: a NUL-terminated string.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(Error::last_os_error()),
+        number => Ok(number),
+    }
+}
+
+/// The name of the interface with this number.
+///
+/// # Errors
+/// `ENXIO` without such an interface.
+pub fn name(number: u32) -> Result<String> {
+    let mut name = [0; libc::IF_NAMESIZE];
+    // SAFETY: the buffer is as long as the call may write.
+    if unsafe { libc::if_indextoname(number, name.as_mut_ptr()) }.is_null() {
+        return Err(Error::last_os_error());
+    }
+    // SAFETY: the call has written a terminated name.
+    Ok(unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
+}
+
+/// The name of the interface that has an address of this host; `None` if none has.
 ///
 /// # Errors
 /// What the system call says.
-pub fn with_address(wanted: IpAddr) -> Result<Option<String>> {
-    let wanted = wanted.to_canonical();
+pub fn with_address(wanted: SocketAddr) -> Result<Option<String>> {
+    if zone(wanted) != 0 {
+        return name(zone(wanted)).map(Some);
+    }
+    let wanted = wanted.ip().to_canonical();
     let mut first = std::ptr::null_mut();
     // SAFETY: the pointer is valid to be written; on success it is a list that is freed once, below.
     check(unsafe { libc::getifaddrs(&raw mut first) })?;
@@ -95,9 +133,13 @@ mod tests {
 
     #[test]
     fn loopback_has_its_address_and_a_largest_packet() {
-        assert_eq!(with_address(Ipv4Addr::LOCALHOST.into()).unwrap().as_deref(), Some("lo"));
-        assert_eq!(with_address(Ipv4Addr::LOCALHOST.to_ipv6_mapped().into()).unwrap().as_deref(), Some("lo"));
-        assert_eq!(with_address(Ipv4Addr::new(192, 0, 2, 1).into()).unwrap(), None);
+        let with = |address: &str| with_address(address.parse().unwrap()).unwrap();
+        assert_eq!(with("127.0.0.1:1").as_deref(), Some("lo"));
+        assert_eq!(with("[::ffff:127.0.0.1]:1").as_deref(), Some("lo"));
+        assert_eq!(with("192.0.2.1:1"), None);
+        let lo = number("lo").unwrap();
+        assert_eq!((name(lo).unwrap().as_str(), with(&format!("[fe80::1%{lo}]:1")).as_deref()), ("lo", Some("lo")));
+        assert!(number("nosuchif0").is_err() && number("").is_err() && name(u32::MAX).is_err());
         let said = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
         assert_eq!(largest_packet("lo").unwrap().to_string(), said.trim());
         assert!(largest_packet("nosuchif0").is_err() && largest_packet("").is_err());

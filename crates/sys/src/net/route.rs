@@ -3,10 +3,10 @@
 //! The interface that has the address from which it goes is not always that: to an address of this machine all goes by
 //! loopback, and with several interfaces the rules of routing decide.
 
-use std::ffi::CStr;
 use std::io::{Read, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
+use super::interface;
 use super::netlink::{self, FAILED, HEADER, REQUEST, attribute, half, message, refused, word};
 use crate::{Error, Result};
 
@@ -23,15 +23,16 @@ const INTERFACE: u16 = 4;
 const BUFFER: usize = 8 << 10;
 
 /// The name of the interface by which a packet leaves that goes from one address to the other, in the network namespace of the
-/// calling thread.
+/// calling thread. The ports do not matter.
 ///
 /// # Errors
 /// What the kernel says: `NetworkUnreachable` without a route; `InvalidInput` for addresses of two versions of IP.
-pub fn interface_to(destination: IpAddr, source: IpAddr) -> Result<String> {
-    let (destination, source) = (destination.to_canonical(), source.to_canonical());
-    let request = match (destination, source) {
-        (IpAddr::V4(to), IpAddr::V4(from)) => request(libc::AF_INET, &to.octets(), &from.octets()),
-        (IpAddr::V6(to), IpAddr::V6(from)) => request(libc::AF_INET6, &to.octets(), &from.octets()),
+pub fn interface_to(destination: SocketAddr, source: SocketAddr) -> Result<String> {
+    let request = match (destination.ip().to_canonical(), source.ip().to_canonical()) {
+        (IpAddr::V4(to), IpAddr::V4(from)) => request(libc::AF_INET, [&to.octets(), &from.octets()], 0),
+        (IpAddr::V6(to), IpAddr::V6(from)) => {
+            request(libc::AF_INET6, [&to.octets(), &from.octets()], interface::zone(destination))
+        }
         _ => return Err(Error::new(std::io::ErrorKind::InvalidInput, "the addresses are of two versions of IP")),
     };
     let mut kernel = netlink::open()?;
@@ -42,7 +43,7 @@ pub fn interface_to(destination: IpAddr, source: IpAddr) -> Result<String> {
     while let Some(message) = message(&mut rest) {
         match half(message, 4) {
             Some(FAILED) => return Err(refused(message)),
-            Some(NEW_ROUTE) => return name(outgoing(message).ok_or_else(silent)?),
+            Some(NEW_ROUTE) => return interface::name(outgoing(message).ok_or_else(silent)?),
             _ => {}
         }
     }
@@ -53,12 +54,13 @@ fn silent() -> Error {
     Error::new(std::io::ErrorKind::NotFound, "the kernel names no interface of that route")
 }
 
-/// A request for the route from one address to another.
-fn request(family: libc::c_int, destination: &[u8], source: &[u8]) -> Vec<u8> {
+/// A request for the route from one address to another, by an interface unless its number is 0.
+fn request(family: libc::c_int, [destination, source]: [&[u8]; 2], by: u32) -> Vec<u8> {
     let bits = (8 * destination.len()) as u8;
     let mut about = [0; ABOUT];
     about[..3].copy_from_slice(&[family as u8, bits, bits]);
-    let parts = [&about[..], &with_length(DESTINATION, destination), &with_length(SOURCE, source)].concat();
+    let by = if by == 0 { Vec::new() } else { with_length(INTERFACE, &by.to_ne_bytes()) };
+    let parts = [&about[..], &with_length(DESTINATION, destination), &with_length(SOURCE, source), &by].concat();
     let mut header = [0; HEADER];
     header[..4].copy_from_slice(&((HEADER + parts.len()) as u32).to_ne_bytes());
     header[4..6].copy_from_slice(&GET_ROUTE.to_ne_bytes());
@@ -76,17 +78,6 @@ fn outgoing(message: &[u8]) -> Option<u32> {
     word(attribute(message.get(HEADER + ABOUT..)?, INTERFACE)?, 0)
 }
 
-/// The name of the interface with this number.
-fn name(index: u32) -> Result<String> {
-    let mut name = [0; libc::IF_NAMESIZE];
-    // SAFETY: the buffer is as long as the call may write.
-    if unsafe { libc::if_indextoname(index, name.as_mut_ptr()) }.is_null() {
-        return Err(Error::last_os_error());
-    }
-    // SAFETY: the call has written a terminated name.
-    Ok(unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr};
@@ -96,17 +87,18 @@ mod tests {
     #[test]
     #[allow(clippy::print_stderr)]
     fn what_goes_to_this_machine_goes_by_loopback() {
-        let here = Ipv4Addr::LOCALHOST.into();
+        let at = |ip: IpAddr| SocketAddr::new(ip, 1);
+        let here = at(Ipv4Addr::LOCALHOST.into());
         let found = match interface_to(here, here) {
             Ok(found) => found,
             Err(error) => return eprintln!("skipped: no rtnetlink here: {error}"),
         };
         assert_eq!(found, "lo");
-        assert_eq!(interface_to(Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(), here).unwrap(), "lo");
-        let mixed = interface_to(Ipv6Addr::LOCALHOST.into(), here).unwrap_err();
+        assert_eq!(interface_to(at(Ipv4Addr::LOCALHOST.to_ipv6_mapped().into()), here).unwrap(), "lo");
+        let mixed = interface_to(at(Ipv6Addr::LOCALHOST.into()), here).unwrap_err();
         assert_eq!(mixed.kind(), std::io::ErrorKind::InvalidInput);
         // An address that this machine does not have is none to send from.
-        assert!(interface_to(here, Ipv4Addr::new(192, 0, 2, 1).into()).is_err());
+        assert!(interface_to(here, at(Ipv4Addr::new(192, 0, 2, 1).into())).is_err());
     }
 
     #[test]
@@ -119,9 +111,9 @@ mod tests {
         if own.ip().is_loopback() {
             return eprintln!("skipped: this machine has no address of its own");
         }
-        assert_eq!(interface_to(own.ip(), own.ip()).unwrap(), "lo");
-        let out = interface_to(Ipv4Addr::new(192, 0, 2, 1).into(), own.ip()).unwrap();
-        assert_eq!(Some(out), crate::net::interface::with_address(own.ip()).unwrap());
+        assert_eq!(interface_to(own, own).unwrap(), "lo");
+        let out = interface_to("192.0.2.1:9".parse().unwrap(), own).unwrap();
+        assert_eq!(Some(out), interface::with_address(own).unwrap());
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::time::Instant;
 use kelvin_sys::net;
 use kelvin_sys::ready::readable;
 
-use super::{QUIET, Served, is_equal, is_in_time, late, listen, ready, said_end};
+use super::{QUIET, Served, client, is_equal, is_in_time, late, listen, ready, said_end};
+use crate::address::is_same_host;
 use crate::agent::Limits;
 use crate::channel::Channel;
 use crate::deadline::Deadline;
@@ -20,25 +21,32 @@ pub fn accept_all(channel: &mut Channel, limits: &Limits, served: &Served<'_>) -
     listener.set_nonblocking(true).map_err(Error::call("listen for the test"))?;
     let address = listener.local_addr().map_err(Error::call("see the address"))?;
     let cookie = ready(channel, address, limits)?;
-    let client = channel.stream().peer_addr().map_err(Error::call("see the address"))?.ip();
+    let client = client(channel)?;
     let begun = Instant::now();
-    let (mut answered, mut last) = (0, begun);
+    let (mut answered, mut last, mut looked) = (0, begun, begun);
     loop {
-        if readable(listener.as_fd(), QUIET).map_err(Error::call("wait"))? {
-            // One that was gone before it was accepted is none.
-            if let Ok((mut stream, from)) = listener.accept() {
-                let deadline = Deadline::within(limits.handshake);
-                // One that does not know the cookie is no part of the test, and costs it no more than this time.
-                answered += u64::from(from.ip() == client && answer(&mut stream, &cookie, &deadline).is_ok());
-            }
+        // One that was gone before it was accepted is none.
+        if readable(listener.as_fd(), QUIET).map_err(Error::call("wait"))?
+            && let Ok((mut stream, from)) = listener.accept()
+            && is_same_host(from, client)
+        {
+            let deadline = Deadline::within(limits.handshake);
+            // One that does not know the cookie is no part of the test, and costs it no more than this time.
+            answered += u64::from(answer(&mut stream, &cookie, &deadline).is_ok());
             last = Instant::now();
-        } else if said_end(channel, limits)? {
-            return Ok(answered);
-        } else if last.elapsed() > limits.idle {
-            return Err(late(limits));
         }
-        served.look();
-        is_in_time(begun, limits)?;
+        // However many others call.
+        if looked.elapsed() >= QUIET {
+            if said_end(channel, limits)? {
+                return Ok(answered);
+            }
+            if last.elapsed() > limits.idle {
+                return Err(late(limits));
+            }
+            served.look();
+            is_in_time(begun, limits)?;
+            looked = Instant::now();
+        }
     }
 }
 

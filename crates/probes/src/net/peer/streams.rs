@@ -8,6 +8,7 @@ use std::time::Duration;
 use kelvin_catalogue::net::SendMethod;
 use kelvin_harness::{Bench, Stop};
 use kelvin_sys::{cpu, net};
+use kelvin_wire::address::Shown;
 use kelvin_wire::busy::Busy;
 use kelvin_wire::client::{Client, Test};
 use kelvin_wire::message::Direction;
@@ -96,7 +97,7 @@ pub(super) fn open<'a>(
 ) -> Result<Test<'a, Vec<TcpStream>>, Stop> {
     let asked = bench.sockets();
     let sockets = Sockets { congestion_control: asked.congestion_control.clone(), buffers: asked.buffers };
-    let agent = client.agent();
+    let agent = Shown(client.agent());
     client.streams(direction, streams, &sockets).map_err(|error| Stop::fail(format!("{agent}: {error}")))
 }
 

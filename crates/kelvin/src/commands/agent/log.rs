@@ -1,0 +1,184 @@
+//! Lines about what happens at an agent, for a reader who may be slow, stuck or gone: nobody waits for him.
+//!
+//! A thread of its own writes them, from a queue that has an end. What comes too often, or finds no room, is left out and counted;
+//! so whoever calls without knowing the secret fills neither a disk nor the lines about those who know it.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use kelvin_wire::bounded::cut;
+
+/// Most bytes of a line.
+const LONGEST: usize = 300;
+/// Lines that wait to be written.
+const WAITING: usize = 256;
+/// Lines about either kind of peer that may come at once, and that may come in each second after that.
+const AT_ONCE: f64 = 50.0;
+const A_SECOND: f64 = 10.0;
+/// Time between two lines that say how many were left out.
+const BETWEEN: Duration = Duration::from_secs(1);
+/// Whom a line is about.
+#[derive(Clone, Copy, Debug)]
+pub enum About {
+    /// Who knows the secret, or the agent itself.
+    Client,
+    /// Who has not proven it.
+    Unauthenticated,
+}
+
+enum Said {
+    Line(String),
+    End,
+}
+
+/// Where lines go.
+pub struct Log {
+    queue: SyncSender<Said>,
+    is_written: Mutex<Receiver<()>>,
+    allowances: [Mutex<Allowance>; 2],
+    left_out: Arc<AtomicU64>,
+}
+
+impl Log {
+    /// Over something that may take a line, or keep whoever writes waiting for ever.
+    pub fn over(out: impl Write + Send + 'static) -> Self {
+        let (queue, said) = sync_channel(WAITING);
+        let (written, is_written) = sync_channel(1);
+        let left_out = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&left_out);
+        std::thread::spawn(move || {
+            write(out, &said, &counted);
+            // The end of the program may have come first.
+            let _ = written.send(());
+        });
+        let allowances = [(); 2].map(|()| Mutex::new(Allowance::new(Instant::now())));
+        Self { queue, is_written: Mutex::new(is_written), allowances, left_out }
+    }
+
+    /// A line about somebody, unless there are too many.
+    pub fn line(&self, about: About, text: &str) {
+        let mut allowance = self.allowances[about as usize].lock().unwrap_or_else(PoisonError::into_inner);
+        let line = format!("kelvin: {}\n", cut(text, LONGEST));
+        if !allowance.take(Instant::now()) || self.queue.try_send(Said::Line(line)).is_err() {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until all lines are written, though no longer than this.
+    pub fn end(&self, patience: Duration) {
+        if self.queue.try_send(Said::End).is_ok() {
+            let _ = self.is_written.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(patience);
+        }
+    }
+}
+
+/// Writes what is said until the end, and now and then how many lines were left out. What cannot be written is one of them.
+fn write(mut out: impl Write, said: &Receiver<Said>, left_out: &AtomicU64) {
+    let mut put = |line: String| left_out.fetch_add(out.write_all(line.as_bytes()).is_err().into(), Ordering::Relaxed);
+    let mut last = Instant::now();
+    loop {
+        let next = said.recv_timeout(BETWEEN);
+        let is_end = matches!(next, Ok(Said::End) | Err(RecvTimeoutError::Disconnected));
+        if let Ok(Said::Line(line)) = next {
+            put(line);
+        }
+        if is_end || last.elapsed() >= BETWEEN {
+            last = Instant::now();
+            match left_out.swap(0, Ordering::Relaxed) {
+                0 => {}
+                count => drop(put(format!("kelvin: {count} lines were left out here\n"))),
+            }
+        }
+        if is_end {
+            return;
+        }
+    }
+}
+
+/// How many lines may still come (a token bucket).
+struct Allowance {
+    lines: f64,
+    at: Instant,
+}
+
+impl Allowance {
+    fn new(at: Instant) -> Self {
+        Self { lines: AT_ONCE, at }
+    }
+
+    /// Whether one more may come now.
+    fn take(&mut self, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        (self.lines, self.at) = ((self.lines + A_SECOND * passed).min(AT_ONCE), now);
+        let is_one_left = self.lines >= 1.0;
+        self.lines -= f64::from(u8::from(is_one_left));
+        is_one_left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keeps what is written, once it may.
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Kept {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    #[test]
+    fn lines_are_short_show_what_they_hide_and_are_left_out_if_they_come_too_often() {
+        let kept = Kept::default();
+        let log = Log::over(kept.clone());
+        log.line(About::Unauthenticated, &format!("\u{1b}[2J{}\nsecond", "x".repeat(70_000)));
+        (0..10_000).for_each(|_| log.line(About::Unauthenticated, "called"));
+        log.line(About::Client, "came");
+        log.end(Duration::from_secs(60));
+        let text = kept.text();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("kelvin: \u{fffd}[2Jxxx") && text.lines().all(|line| line.len() < 320), "{text}");
+        assert!(lines.contains(&"kelvin: came"), "{text}");
+        let left_out = lines.iter().filter_map(|line| line.strip_suffix(" lines were left out here"));
+        let left_out: usize = left_out.map(|line| line["kelvin: ".len()..].parse::<usize>().unwrap()).sum();
+        assert_eq!(lines.iter().filter(|line| **line == "kelvin: called").count() + left_out, 10_000, "{text}");
+        assert!(left_out > 0 && text.len() < 100_000);
+    }
+
+    #[test]
+    fn an_allowance_is_used_up_and_comes_back_with_time() {
+        let begun = Instant::now();
+        let mut allowance = Allowance::new(begun);
+        let mut taken = |milliseconds| {
+            let now = begun + Duration::from_millis(milliseconds);
+            (0..1000).filter(|_| allowance.take(now)).count()
+        };
+        assert_eq!([taken(0), taken(99), taken(100), taken(1100), taken(100_000)], [50, 0, 1, 10, 50]);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_reader_who_is_stuck() {
+        let kept = Kept::default();
+        let stuck = kept.0.lock().unwrap();
+        let log = Log::over(kept.clone());
+        (0..1000).for_each(|_| log.line(About::Client, "one"));
+        log.end(Duration::from_millis(10));
+        drop(stuck);
+    }
+}

@@ -1,0 +1,171 @@
+//! Addresses of hosts, as they are written and shown: an IPv6 address that holds on one link alone goes with its zone, `%eth0`.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
+
+use kelvin_sys::net::interface;
+
+use crate::PORT;
+
+/// What is wanted where a host may be a name.
+const WANTED: &str = "HOST or HOST:PORT is wanted";
+
+/// The addresses of `HOST[:PORT]`: a name, an IPv4 address, or an IPv6 address (in brackets, if a port follows).
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn addresses(peer: &str) -> Result<Vec<SocketAddr>, String> {
+    let (host, port) = parts(peer).ok_or(WANTED)?;
+    if let Some(address) = literal(host, port)? {
+        return Ok(vec![address]);
+    }
+    let found = (host, port).to_socket_addrs().map_err(|error| format!("{error}: {WANTED}"))?;
+    let found: Vec<SocketAddr> = found.collect();
+    if found.is_empty() { Err("this name has no address".into()) } else { Ok(found) }
+}
+
+/// The same of an address alone.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    let wanted = "an IP address is wanted, such as 0.0.0.0, 192.0.2.7:5000, [::1]:5000 or fe80::1%eth0";
+    let (host, port) = parts(text).ok_or(wanted)?;
+    literal(host, port)?.ok_or_else(|| wanted.into())
+}
+
+/// The host, and the port or the usual one.
+fn parts(text: &str) -> Option<(&str, u16)> {
+    let (host, rest) = match text.strip_prefix('[') {
+        Some(bracketed) => bracketed.split_once(']')?,
+        // More than one colon is an IPv6 address without a port.
+        None if text.matches(':').count() > 1 => (text, ""),
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
+    };
+    let port = if rest.is_empty() { PORT } else { rest.strip_prefix(':')?.parse().ok()? };
+    (!host.is_empty()).then_some((host, port))
+}
+
+/// An address that is written as numbers; `None` for a name.
+fn literal(host: &str, port: u16) -> Result<Option<SocketAddr>, String> {
+    let (address, zone) = host.split_once('%').map_or((host, None), |(address, zone)| (address, Some(zone)));
+    match (address.parse(), zone) {
+        (Ok(IpAddr::V6(address)), zone) if address.is_unicast_link_local() => {
+            let zone = zone.ok_or_else(|| format!("it holds on one link alone: write {address}%INTERFACE"))?;
+            Ok(Some(SocketAddrV6::new(address, port, 0, number(zone)?).into()))
+        }
+        (_, Some(_)) => Err("only an address that begins with fe80: has a %INTERFACE".into()),
+        (address, None) => Ok(address.ok().map(|address: IpAddr| (address, port).into())),
+    }
+}
+
+/// The number of the interface that a zone names, or that it is.
+fn number(zone: &str) -> Result<u32, String> {
+    let known = || zone.parse().ok().filter(|&number| interface::name(number).is_ok());
+    interface::number(zone).ok().or_else(known).ok_or_else(|| format!("there is no interface {zone}"))
+}
+
+/// An address with a zone by its name, as it can be written on the host where it was found.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown(pub SocketAddr);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (interface::zone(self.0), interface::name(interface::zone(self.0))) {
+            (1.., Ok(name)) => write!(out, "[{}%{name}]:{}", self.0.ip(), self.0.port()),
+            // The standard library shows the number of one that is gone.
+            _ => self.0.fmt(out),
+        }
+    }
+}
+
+/// The same host at another port.
+pub(crate) fn at_port(mut host: SocketAddr, port: u16) -> SocketAddr {
+    host.set_port(port);
+    host
+}
+
+/// Whether two addresses are of one host: the zone is a part of it.
+pub(crate) fn is_same_host(one: SocketAddr, other: SocketAddr) -> bool {
+    (one.ip(), interface::zone(one)) == (other.ip(), interface::zone(other))
+}
+
+/// What is given to those who come from one network alone: an IPv4 address, or the /64 of an IPv6 address, of which a single host
+/// can have any; with its zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Network(IpAddr, u32);
+
+impl Network {
+    pub(crate) fn of(host: SocketAddr) -> Self {
+        match host.ip().to_canonical() {
+            IpAddr::V4(address) => Self(address.into(), 0),
+            IpAddr::V6(address) => {
+                Self(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(), interface::zone(host))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(peer: &str) -> String {
+        Shown(addresses(peer).unwrap()[0]).to_string()
+    }
+
+    #[test]
+    fn a_peer_is_a_host_with_or_without_a_port() {
+        assert_eq!(one("192.0.2.7"), format!("192.0.2.7:{PORT}"));
+        assert_eq!(one("192.0.2.7:99"), "192.0.2.7:99");
+        assert_eq!(one("2001:db8::1"), format!("[2001:db8::1]:{PORT}"));
+        assert_eq!(one("[2001:db8::1]"), format!("[2001:db8::1]:{PORT}"));
+        assert_eq!(one("[2001:db8::1]:99"), "[2001:db8::1]:99");
+        assert!(addresses("localhost").unwrap().iter().all(|address| address.port() == PORT));
+        assert!(addresses("localhost:7").unwrap().iter().all(|address| address.port() == 7));
+        for wrong in ["192.0.2.7:port", "192.0.2.7:99999", "", ":5", "[::1", "[::1]5", "[]:5", "no such host"] {
+            let why = addresses(wrong).unwrap_err();
+            assert!(why.contains(WANTED), "{wrong:?}: {why}");
+        }
+    }
+
+    #[test]
+    fn an_address_of_one_link_has_its_zone_by_name_or_number() {
+        let lo = interface::number("lo").unwrap();
+        for (written, port) in [("fe80::1%lo", PORT), ("[fe80::1%lo]", PORT), ("[fe80::1%lo]:99", 99)] {
+            let numbered = written.replace("lo", &lo.to_string());
+            for written in [written, &numbered] {
+                let shown = format!("[fe80::1%lo]:{port}");
+                assert_eq!((one(written), Shown(address(written).unwrap()).to_string()), (shown.clone(), shown));
+                assert_eq!(interface::zone(addresses(written).unwrap()[0]), lo);
+            }
+        }
+        let why = |text: &str| (addresses(text).unwrap_err(), address(text).unwrap_err());
+        let both = |why: String| (why.clone(), why);
+        assert_eq!(why("fe80::1"), both("it holds on one link alone: write fe80::1%INTERFACE".into()));
+        assert_eq!(why("fe80::1%nosuchif0"), both("there is no interface nosuchif0".into()));
+        assert_eq!(why("fe80::1%4000000000"), both("there is no interface 4000000000".into()));
+        for wrong in ["2001:db8::1%lo", "192.0.2.7%lo", "host%lo", "fe80::1%lo%lo"] {
+            assert!(addresses(wrong).is_err(), "{wrong}");
+        }
+        let gone = SocketAddrV6::new("fe80::1".parse().unwrap(), 99, 0, 4_000_000_000);
+        assert_eq!(Shown(gone.into()).to_string(), "[fe80::1%4000000000]:99");
+    }
+
+    #[test]
+    fn a_network_is_an_ipv4_address_or_a_64_of_one_link() {
+        let of = |address: &str| Network::of(address.parse().unwrap());
+        assert_eq!(of("192.0.2.7:1"), of("[::ffff:192.0.2.7]:2"));
+        assert_ne!(of("192.0.2.7:1"), of("192.0.2.8:1"));
+        assert_eq!(of("[2001:db8::1]:1"), of("[2001:db8::ffff:0:0:1]:1"));
+        assert_ne!(of("[2001:db8::1]:1"), of("[2001:db8:0:1::1]:1"));
+        assert_ne!(of("[fe80::1%1]:1"), of("[fe80::1%2]:1"));
+    }
+
+    #[test]
+    fn a_host_is_the_same_at_any_port_and_another_on_another_link() {
+        let host = |address: &str| address.parse().unwrap();
+        assert!(is_same_host(host("[fe80::1%1]:1"), host("[fe80::1%1]:2")));
+        assert!(!is_same_host(host("[fe80::1%1]:1"), host("[fe80::1%2]:1")));
+    }
+}

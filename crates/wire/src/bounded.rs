@@ -1,0 +1,108 @@
+//! What the other side says is bounded when it is read: texts by their bytes and characters, lists and numbers by their size.
+//!
+//! So nothing of it is too long to be told on, can move a terminal's cursor, or overflows what is made of it.
+
+use std::fmt::Display;
+
+use serde::de::{Deserialize, Deserializer, Error};
+
+/// Most bytes of a reason, of which much is written for people.
+pub const REASON: usize = 400;
+/// Most bytes of the name of a program, of its version, or of a driver.
+pub const NAME: usize = 64;
+/// Most entries of a list.
+const ENTRIES: usize = 128;
+/// Most of a rate in bits per second, and of a share of a host's time: all of it that there is, times a thousand.
+const RATE: f64 = 1e15;
+const SHARE: f64 = 1e6;
+
+/// As much of a text as there is room for, with what cannot be shown replaced.
+pub fn cut(text: &str, most: usize) -> String {
+    let shown: String = text.chars().map(|c| if is_shown(c) { c } else { char::REPLACEMENT_CHARACTER }).collect();
+    shown[..shown.floor_char_boundary(most)].to_owned()
+}
+
+/// No control character, and none that reorders others.
+fn is_shown(c: char) -> bool {
+    !c.is_control() && !matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A text of at most so many bytes.
+pub(crate) fn text<'de, const MOST: usize, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    checked_text::<MOST, _>(String::deserialize(from)?)
+}
+
+/// The same of what may be absent.
+pub(crate) fn optional<'de, const MOST: usize, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    Option::deserialize(from)?.map(checked_text::<MOST, _>).transpose()
+}
+
+/// The same of a list.
+pub(crate) fn list<'de, const MOST: usize, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>, D::Error> {
+    let Some(all) = Option::<Vec<String>>::deserialize(from)? else { return Ok(None) };
+    if all.len() > ENTRIES {
+        return Err(beyond("a list", all.len(), ENTRIES));
+    }
+    all.into_iter().map(checked_text::<MOST, _>).collect::<Result<_, _>>().map(Some)
+}
+
+/// A rate in bits per second, if there is one.
+pub(crate) fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    Option::deserialize(from)?.map(|rate| checked_number(rate, RATE)).transpose()
+}
+
+/// A share of a host's time; of many CPUs more than one.
+pub(crate) fn share<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    checked_number(f64::deserialize(from)?, SHARE)
+}
+
+fn checked_text<const MOST: usize, E: Error>(text: String) -> Result<String, E> {
+    if text.len() > MOST {
+        return Err(beyond("a text", text.len(), MOST));
+    }
+    if text.chars().all(is_shown) { Ok(text) } else { Err(E::custom("a text with a control character")) }
+}
+
+fn checked_number<E: Error>(number: f64, most: f64) -> Result<f64, E> {
+    if (0.0..=most).contains(&number) { Ok(number) } else { Err(beyond("a number", number, most)) }
+}
+
+fn beyond<E: Error>(what: &str, is: impl Display, most: impl Display) -> E {
+    E::custom(format!("{what} of {is}, where {most} is the most"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_where_a_character_ends_and_shows_what_it_hides() {
+        assert_eq!(cut("one\u{1b}[2J\ntwo", 100), "one\u{fffd}[2J\u{fffd}two");
+        assert_eq!(cut("ääää", 5), "ää");
+        assert_eq!(cut("\u{202e}x", 3), "\u{fffd}");
+        assert_eq!(cut("", 0), "");
+    }
+
+    fn read<T>(
+        text: &str,
+        read: fn(&mut serde_json::Deserializer<serde_json::de::StrRead<'_>>) -> serde_json::Result<T>,
+    ) -> Result<T, String> {
+        read(&mut serde_json::Deserializer::from_str(text)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_beyond_its_bound_is_refused_with_it() {
+        let name = |text: &str| read(text, |from| optional::<15, _>(from));
+        assert_eq!(name("\"fifteen bytes...\""), Err("a text of 16, where 15 is the most".into()));
+        assert_eq!(name("\"fifteen bytes..\"").unwrap().unwrap().len(), 15);
+        assert_eq!(name("null"), Ok(None));
+        assert_eq!(name("\"a\\nb\""), Err("a text with a control character".into()));
+        let names = |count: usize| read(&format!("[{}]", vec!["\"x\""; count].join(",")), |from| list::<1, _>(from));
+        assert_eq!(names(128).unwrap().unwrap().len(), 128);
+        assert_eq!(names(129), Err("a list of 129, where 128 is the most".into()));
+        for wrong in ["-1e-9", "1e7"] {
+            assert!(read(wrong, |from| share(from)).unwrap_err().contains("1000000 is the most"), "{wrong}");
+        }
+        assert_eq!((read("2.5", |from| share(from)), read("1e10", |from| rate(from))), (Ok(2.5), Ok(Some(1e10))));
+    }
+}

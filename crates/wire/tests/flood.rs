@@ -1,0 +1,273 @@
+//! An agent that unauthenticated clients flood: whoever knows the secret gets in while they do.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use kelvin_sys::net::namespace::Namespace;
+use kelvin_sys::net::tap::Tap;
+use kelvin_sys::ready::readable;
+use kelvin_wire::agent::{Agent, Limits};
+use kelvin_wire::client::Client;
+use kelvin_wire::handshake;
+use kelvin_wire::secret::Secret;
+
+/// Longer than any of these tests.
+const LONG: Duration = Duration::from_secs(60);
+const PORT: u16 = 27_315;
+/// Connections a second, and how many of them are open at a time: more than there are places.
+const RATE: u32 = 1000;
+const OPEN: usize = 1500;
+/// How long a frame is kept on its way, in each direction.
+const DELAY: Duration = Duration::from_millis(20);
+
+fn secret() -> Secret {
+    Secret::new(b"an agent of the tests").unwrap()
+}
+
+/// Runs ip in the namespace that this thread is in.
+fn ip(line: &str) -> Result<(), String> {
+    let output = Command::new("ip").args(line.split(' ')).output().map_err(|error| format!("ip: {error}"))?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(format!("ip {line}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+    }
+}
+
+fn new_namespace() -> Result<Namespace, String> {
+    let namespace = Namespace::enter_new().map_err(|error| format!("a network namespace: {error}"))?;
+    ip("link set lo up")?;
+    Ok(namespace)
+}
+
+/// Runs something in a thread of its own, which may be in any namespace; prints why where that cannot be.
+#[allow(clippy::print_stderr)]
+fn apart(test: impl FnOnce() -> Result<(), String> + Send) {
+    kelvin_sys::process::raise_open_files().unwrap();
+    let outcome = std::thread::scope(|scope| scope.spawn(test).join());
+    match outcome {
+        Ok(Err(why)) => eprintln!("skipped: needs network namespaces (root), ip and /dev/net/tun: {why}"),
+        Ok(Ok(())) => {}
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+/// Runs an agent in the namespace that this thread is in, and something beside it.
+fn beside(limits: Limits, body: impl FnOnce()) {
+    let everywhere = SocketAddr::from(([0; 4], PORT));
+    let agent = Agent::listen(everywhere, secret(), limits, Box::new(|_, _| {})).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| agent.serve(|| is_over.load(Ordering::Relaxed)).unwrap());
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        is_over.store(true, Ordering::Relaxed);
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+/// Opens a connection, and waits until the agent has said hello over it, or closed it.
+fn call(address: &str) -> (TcpStream, bool) {
+    let stream = TcpStream::connect((address, PORT)).unwrap();
+    let is_greeted = matches!(stream.peek(&mut [0]), Ok(1));
+    (stream, is_greeted)
+}
+
+/// Whether who has been greeted gets in with the secret.
+fn gets_in(stream: TcpStream) -> bool {
+    handshake::client(stream, &secret(), LONG).is_ok()
+}
+
+/// No matter how many come how fast: none of this depends on time.
+#[test]
+fn a_handshake_under_way_is_not_ended_by_others_whoever_they_are() {
+    apart(|| {
+        new_namespace()?;
+        // Every address of it is one of this host, and whoever connects to one does so from it.
+        ip("route add local 10.1.0.0/16 dev lo")?;
+        let limits = Limits { handshake: LONG, undisturbed: LONG, ..Limits::default() };
+        beside(limits, || {
+            let [mine, neighbour] = ["10.1.0.1", "10.1.0.1"].map(call);
+            assert!(mine.1 && neighbour.1);
+            // From one address more than there are places; each of which is greeted, for those before it are driven out.
+            let flood: Vec<_> = (0..2 * limits.unauthenticated).map(|_| call("10.1.0.2")).collect();
+            assert!(flood.iter().all(|(_, is_greeted)| *is_greeted));
+            assert!(gets_in(mine.0));
+            // From so many addresses that no place is left.
+            let other = call("10.1.0.3");
+            let flood: Vec<_> = (0..1000_u32).map(|n| call(&format!("10.1.{}.{}", 1 + n / 200, n % 200))).collect();
+            assert!(flood[0].1 && flood.iter().any(|(_, is_greeted)| !is_greeted));
+            assert!(gets_in(other.0) && gets_in(neighbour.0));
+        });
+        Ok(())
+    });
+}
+
+/// A byte now and then, of which the first claim a frame.
+fn trickle(stream: &mut TcpStream, byte: usize) {
+    let frame = [0, 1, 0, 0, b'{'];
+    // One that the agent has closed says so to nobody.
+    let _ = stream.write_all(&frame[byte.min(4)..=byte.min(4)]);
+}
+
+/// What those are like who call without the secret.
+#[derive(Clone, Copy, Debug)]
+enum Manner {
+    Silent,
+    Trickling,
+    /// The first frame of a client, with a proof that is none.
+    Wrong,
+}
+
+/// Calls these addresses in turn until it is over, so many times a second at most, and keeps the last of the connections open.
+fn flood(addresses: &[SocketAddr], manner: Manner, is_over: &AtomicBool, called: &AtomicU32) {
+    let noise = [0_u8; 32];
+    let hello = serde_json::json!({ "protocol": handshake::PROTOCOL, "program": "0", "nonce": noise, "proof": noise })
+        .to_string();
+    let frame = [&(hello.len() as u32).to_le_bytes(), hello.as_bytes()].concat();
+    let (begun, mut open) = (Instant::now(), VecDeque::new());
+    for number in 0.. {
+        if is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        std::thread::sleep((begun + Duration::from_secs(1) * number / RATE).saturating_duration_since(Instant::now()));
+        let Ok(mut stream) = TcpStream::connect(addresses[number as usize % addresses.len()]) else { continue };
+        called.fetch_add(1, Ordering::Relaxed);
+        match manner {
+            Manner::Silent => {}
+            Manner::Trickling => open.iter_mut().rev().take(5).enumerate().for_each(|(byte, one)| trickle(one, byte)),
+            Manner::Wrong => drop(stream.write_all(&frame)),
+        }
+        open.push_back(stream);
+        if open.len() > OPEN {
+            open.pop_front();
+        }
+    }
+}
+
+/// Passes frames on, each after a time, until it is over.
+fn relay(from: &Tap, to: &Tap, is_over: &AtomicBool) {
+    let (mut frame, mut kept) = ([0; 2048], VecDeque::<(Instant, Vec<u8>)>::new());
+    while !is_over.load(Ordering::Relaxed) {
+        let until = kept.front().map_or(DELAY, |(due, _)| due.saturating_duration_since(Instant::now()));
+        if readable(from.as_fd(), until).unwrap() {
+            let length = from.receive(&mut frame).unwrap();
+            kept.push_back((Instant::now() + DELAY, frame[..length].to_vec()));
+        }
+        while let Some((_, frame)) = kept.pop_front_if(|(due, _)| *due <= Instant::now()) {
+            to.send(&frame).unwrap();
+        }
+    }
+}
+
+/// A namespace for the client, behind the relay, and one for the flood, beside that of the agent, in which the calling thread is. The
+/// flood reaches the agent at 10.3.0.1 to 10.3.0.16, each from an address of its own.
+fn three_hosts() -> Result<([Namespace; 3], [Tap; 2]), String> {
+    let tap = |name: &str| Tap::new(name).map_err(|error| format!("a tap interface: {error}"));
+    let client = new_namespace()?;
+    let far = tap("far")?;
+    ip("address add 10.2.0.2/24 dev far")?;
+    ip("link set far up")?;
+    let flood = new_namespace()?;
+    let agent = new_namespace()?;
+    let near = tap("near")?;
+    ip("address add 10.2.0.1/24 dev near")?;
+    ip("link set near up")?;
+    ip(&format!("link add left type veth peer name right netns {}", flood.path()))?;
+    ip("address add 10.4.0.1/24 dev left")?;
+    ip("link set left up")?;
+    ip("route add local 10.3.0.0/24 dev lo")?;
+    flood.enter().map_err(|error| error.to_string())?;
+    ip("link set right up")?;
+    for number in 2..18 {
+        ip(&format!("address add 10.4.0.{number}/24 dev right"))?;
+        ip(&format!("route add 10.3.0.{}/32 via 10.4.0.1 src 10.4.0.{number}", number - 1))?;
+    }
+    agent.enter().map_err(|error| error.to_string())?;
+    Ok(([client, flood, agent], [near, far]))
+}
+
+/// Lets somebody try from behind the relay, while the flood comes from so many addresses in this manner, and has been going on for
+/// longer than there are places.
+fn while_flooded(addresses: u8, manner: Manner, attempt: fn()) {
+    apart(|| {
+        let ([client, flooding, _agent], [near, far]) = three_hosts()?;
+        let addresses: Vec<SocketAddr> = (1..=addresses).map(|number| ([10, 3, 0, number], PORT).into()).collect();
+        let (is_over, called) = (AtomicBool::new(false), AtomicU32::new(0));
+        // Those who got in are not done with at once.
+        let limits = Limits { clients: 64, ..Limits::default() };
+        beside(limits, || {
+            std::thread::scope(|scope| {
+                scope.spawn(|| relay(&near, &far, &is_over));
+                scope.spawn(|| relay(&far, &near, &is_over));
+                scope.spawn(|| {
+                    flooding.enter().unwrap();
+                    flood(&addresses, manner, &is_over, &called);
+                });
+                let trying = scope.spawn(|| {
+                    client.enter().unwrap();
+                    while called.load(Ordering::Relaxed) < OPEN as u32 {
+                        std::thread::sleep(DELAY);
+                    }
+                    let before = called.load(Ordering::Relaxed);
+                    attempt();
+                    called.load(Ordering::Relaxed) - before
+                });
+                let outcome = trying.join();
+                is_over.store(true, Ordering::Relaxed);
+                assert!(outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) > 0, "the flood had ended");
+            });
+        });
+        Ok(())
+    });
+}
+
+/// Each of ten connections gets in at its first try: the flood has places of its own.
+fn gets_in_at_once() {
+    for _ in 0..10 {
+        let stream = TcpStream::connect(("10.2.0.1", PORT)).unwrap();
+        let mut channel = handshake::client(stream, &secret(), LONG).unwrap();
+        channel.send(&kelvin_wire::message::Ask::Accept, LONG).unwrap();
+        assert!(matches!(channel.receive(LONG).unwrap(), kelvin_wire::message::Answer::Ready { .. }));
+    }
+}
+
+#[test]
+fn a_flood_of_silence_from_one_host_keeps_nobody_else_out() {
+    while_flooded(1, Manner::Silent, gets_in_at_once);
+}
+
+#[test]
+fn a_flood_of_bytes_now_and_then_keeps_nobody_else_out() {
+    while_flooded(1, Manner::Trickling, gets_in_at_once);
+}
+
+#[test]
+fn a_flood_of_wrong_proofs_keeps_nobody_else_out() {
+    while_flooded(1, Manner::Wrong, gets_in_at_once);
+}
+
+#[test]
+fn a_flood_from_a_few_hosts_keeps_nobody_else_out() {
+    while_flooded(6, Manner::Silent, gets_in_at_once);
+}
+
+/// Sixteen hosts can take all places. About half of those who come get one then, of 512 each second for 1,000 who come: of twenty
+/// tries all fail one time in a million.
+#[test]
+fn a_flood_from_many_hosts_keeps_nobody_out_who_tries_again() {
+    while_flooded(16, Manner::Silent, || {
+        for _ in 0..5 {
+            let mut client = Client::connect(&[SocketAddr::from(([10, 2, 0, 1], PORT))], &secret()).unwrap();
+            let mut test = client.echo_tcp(3).unwrap();
+            test.socket().write_all(b"abc").unwrap();
+            let mut answer = [0; 3];
+            test.socket().read_exact(&mut answer).unwrap();
+            assert_eq!((&answer, test.finish().unwrap().arrived), (b"abc", 1));
+        }
+    });
+}
