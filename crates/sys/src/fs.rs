@@ -5,6 +5,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::ptr::null;
 
 use crate::{Error, Result, check};
 
@@ -162,6 +163,26 @@ pub const NONBLOCK: i32 = libc::O_NONBLOCK;
 
 /// The flag of open(2) by which a file without a name is made in a directory, which is gone when it is closed (O_TMPFILE).
 pub const UNNAMED: i32 = libc::O_TMPFILE;
+
+/// The flag of open(2) by which a symbolic link is not followed.
+pub const NO_FOLLOW: i32 = libc::O_NOFOLLOW;
+
+/// The flag of open(2) by which something is held and looked at, and not itself opened (O_PATH).
+pub const PATH: i32 = libc::O_PATH;
+
+/// Gives the calling thread, and the programs that it starts, a tree of files in which what they mount is seen by nobody else.
+/// With them, however they end, it goes away and takes along what is mounted in it.
+///
+/// # Errors
+/// `PermissionDenied` without CAP_SYS_ADMIN.
+pub fn enter_own_mounts() -> Result<()> {
+    // SAFETY: takes no pointers.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
+    // What is mounted and unmounted elsewhere is still seen here, so that this keeps nothing in use.
+    let from_elsewhere = libc::MS_REC | libc::MS_SLAVE;
+    // SAFETY: the path is a NUL-terminated string, and the other pointers are not read where only the way of handing on changes.
+    check(unsafe { libc::mount(null(), c"/".as_ptr(), null(), from_elsewhere, null()) }).map(drop)
+}
 
 /// Marks a directory as the top of unrelated trees (`chattr +T`): ext2 to ext4 then lay the directories that are made in it out
 /// in groups far from each other, instead of near to it.
