@@ -25,6 +25,7 @@ mod pace;
 mod requests;
 mod search;
 mod target;
+pub mod temporary;
 mod unfinished;
 pub mod write;
 mod writer;

@@ -10,7 +10,6 @@ mod output;
 mod place;
 mod progress;
 mod record;
-mod scratch;
 mod selection;
 mod sockets;
 

@@ -16,6 +16,8 @@ pub struct Room {
     pub total_bytes: u64,
     /// Bytes that a user without privileges may still write.
     pub available_bytes: u64,
+    /// Bytes that root may still write.
+    pub free_bytes: u64,
     /// Files that it can hold; 0 where it has no such bound.
     pub total_files: u64,
     /// Files that can still be made.
@@ -30,12 +32,15 @@ pub fn room(path: &Path) -> Result<Room> {
     let answer = status(path)?;
     // The fields are 64 bits wide on the targets we build for and narrower on others.
     #[allow(clippy::unnecessary_cast)]
-    let (unit, total, available) = (answer.f_frsize as u64, answer.f_blocks as u64, answer.f_bavail as u64);
+    let unit = answer.f_frsize as u64;
+    #[allow(clippy::unnecessary_cast)]
+    let [total, available, free] = [answer.f_blocks as u64, answer.f_bavail as u64, answer.f_bfree as u64];
     #[allow(clippy::unnecessary_cast)]
     let (total_files, free_files) = (answer.f_files as u64, answer.f_favail as u64);
     Ok(Room {
         total_bytes: unit.saturating_mul(total),
         available_bytes: unit.saturating_mul(available),
+        free_bytes: unit.saturating_mul(free),
         total_files,
         free_files,
     })
@@ -108,6 +113,9 @@ const KINDS: &[(u32, &str, bool)] = &[
 /// Those that another program or another machine serves.
 const SERVED: &[&str] = &["fuse", "nfs", "cifs", "smb2", "9p", "virtiofs", "ceph", "lustre", "afs"];
 
+/// Those that give each byte its own place, whatever the bytes are: the others may compress, or do not tell what is behind them.
+const PLAIN: &[&str] = &["ext4", "xfs", "tmpfs", "ramfs", "vfat", "exfat"];
+
 impl Kind {
     /// Its name, or its number where that is not known.
     pub fn name(self) -> String {
@@ -125,6 +133,11 @@ impl Kind {
     /// Whether another program or another machine serves it.
     pub fn is_served(self) -> bool {
         SERVED.contains(&self.name().as_str())
+    }
+
+    /// Whether bytes that repeat need as much room as others.
+    pub fn keeps_every_byte(self) -> bool {
+        PLAIN.contains(&self.name().as_str())
     }
 
     /// Whether no other machine can use it at the same time, as far as is known.
@@ -170,6 +183,23 @@ pub const NO_FOLLOW: i32 = libc::O_NOFOLLOW;
 /// The flag of open(2) by which something is held and looked at, and not itself opened (O_PATH).
 pub const PATH: i32 = libc::O_PATH;
 
+/// The user by whose rights this process acts.
+pub fn effective_user() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// The most bytes that a file may have that this process writes (`ulimit -f`); the largest number where nothing limits it.
+///
+/// # Errors
+/// Those of getrlimit.
+pub fn largest_file() -> Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` has room for what getrlimit writes.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) })?;
+    Ok(limit.rlim_cur)
+}
+
 /// Gives the calling thread, and the programs that it starts, a tree of files in which what they mount is seen by nobody else.
 /// With them, however they end, it goes away and takes along what is mounted in it.
 ///
@@ -208,7 +238,7 @@ mod tests {
     #[test]
     fn the_root_file_system_has_a_size() {
         let room = room(Path::new("/")).unwrap();
-        assert!(room.total_bytes > 0 && room.available_bytes <= room.total_bytes);
+        assert!(room.available_bytes <= room.free_bytes && room.free_bytes < room.total_bytes);
         assert!((0.0..=1.0).contains(&free_share(Path::new("/")).unwrap()));
     }
 
@@ -226,7 +256,8 @@ mod tests {
         let of_one_machine = |magic: u32| Kind(magic).is_of_one_machine();
         assert!(of_one_machine(0xef53) && of_one_machine(0x0102_1994) && !of_one_machine(0x6969));
         assert!(!of_one_machine(0x1234_5678), "of what is not known nothing is claimed");
-        assert!(SERVED.iter().all(|name| KINDS.iter().any(|(_, known, _)| known == name)));
+        assert!(Kind(0xef53).keeps_every_byte() && !Kind(0x9123_683e).keeps_every_byte());
+        assert!(SERVED.iter().chain(PLAIN).all(|name| KINDS.iter().any(|(_, known, _)| known == name)));
         let mut magic: Vec<u32> = KINDS.iter().map(|(magic, ..)| *magic).collect();
         magic.sort_unstable();
         assert!(magic.windows(2).all(|pair| pair[0] != pair[1]));

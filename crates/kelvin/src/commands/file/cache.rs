@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::CacheArgs;
 use crate::fault::{Done, Fault, WITH_FAILURES};
+use crate::measure::scratch_in;
 use crate::output;
-use crate::scratch::Scratch;
 
 /// The limit if the command line does not say: larger than any processor's caches, read in seconds.
 const LIMIT: u64 = 256 << 20;
@@ -52,7 +52,7 @@ fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<Measured, 
         Ok(group) => group,
         Err(error) => return Ok(Measured::of(limit, Search::default(), Outcome::NotPossible(error.to_string()))),
     };
-    let scratch = Scratch::create(directory, "DIR")?;
+    let scratch = scratch_in(directory, "DIR")?;
     let largest = capacity::largest(limit);
     output::remark(format!(
         "kelvin: writes one file of {} in {}, which is removed afterwards, and reads up to {} of it (if others disturb it, up \
