@@ -27,6 +27,7 @@ mod search;
 mod target;
 pub mod temporary;
 mod unfinished;
+pub mod user_file;
 pub mod write;
 mod writer;
 

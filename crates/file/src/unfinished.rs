@@ -5,7 +5,7 @@
 //! every file system, and is flushed in another way on some: what is left behind is swept up instead, see
 //! [`crate::temporary`].
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -31,6 +31,9 @@ const ROOT: u32 = 0;
 /// Mode of a directory in which others may write (S_IWGRP, S_IWOTH), and only owners may rename and remove (S_ISVTX).
 const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
+
+/// A link to what is not there.
+pub(crate) const NOWHERE: &str = "a symbolic link that leads nowhere";
 
 /// A name in a directory that is held: whoever puts another directory in its place, or in that of one above it, changes nothing.
 #[derive(Debug)]
@@ -60,9 +63,32 @@ impl Place {
         Ok(Self { path: path.to_owned(), directory, name: name.to_owned() })
     }
 
+    /// The place that the symbolic link there leads to, of which errors speak by the name that the user gave.
+    ///
+    /// # Errors
+    /// As for [`Place::of`].
+    pub(crate) fn led_to(&self) -> Result<Self> {
+        let target = fs::read_link(self.at()).map_err(|error| Error::call("read the link", &self.path, error))?;
+        match Self::of(&self.directory().join(target)) {
+            Ok(place) => Ok(Self { path: self.path.clone(), ..place }),
+            Err(Error::NoDirectory { .. }) => Err(self.special(NOWHERE)),
+            Err(error) => Err(error.naming(&self.path)),
+        }
+    }
+
     /// That what is there will not do.
     pub(crate) fn special(&self, kind: &'static str) -> Error {
         Error::Special { path: self.path.clone(), kind }
+    }
+
+    /// As the user named it.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its name in its directory.
+    pub(crate) fn name(&self) -> &OsStr {
+        &self.name
     }
 
     /// The held directory.

@@ -1,10 +1,11 @@
-//! The whole program on paths that somebody else has a hand in: what it makes for a while nobody can foresee or swap, and
-//! nothing there makes it wait.
+//! The whole program on paths that somebody else has a hand in: what it writes goes where the user says and nowhere else, what
+//! it makes for a while nobody can foresee or swap, and nothing there makes it wait.
 
 mod place;
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -29,11 +30,252 @@ fn done(output: &Output) {
     assert_eq!(output.status.code(), Some(0), "{}{}", stderr(output), stdout(output));
 }
 
+fn kind(path: &Path) -> fs::FileType {
+    path.symlink_metadata().unwrap().file_type()
+}
+
 fn mode(path: &Path) -> u32 {
     path.metadata().unwrap().mode() & 0o7777
 }
 
+fn is_page(path: &Path) -> bool {
+    fs::read_to_string(path).unwrap().starts_with("<!")
+}
+
+/// A device of the test's own, where one can be made: whoever would replace one of /dev would break the machine.
+fn device(place: &Place, name: &str, minor: &str) -> PathBuf {
+    let made = Command::new("mknod").args([name, "c", "1", minor]).current_dir(place.path()).status();
+    if made.unwrap().success() { place.path().join(name) } else { Path::new("/dev").join(name) }
+}
+
+/// Runs a command as one who has no rights of root's, where the tests have them: by a copy, for the build directory may lie
+/// where only root may look.
+fn as_nobody(place: &Place, arguments: &[&str]) -> Output {
+    if !is_root() {
+        return place.run(arguments);
+    }
+    let [program, run] = ["kelvin", "run.json"].map(|name| place.path().join(name));
+    for (from, to) in [(KELVIN, &program), (RUN, &run)] {
+        assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
+    }
+    let arguments: Vec<&str> = arguments.iter().map(|&word| if word == RUN { "run.json" } else { word }).collect();
+    let mut command = place.command(program.to_str().unwrap(), &arguments);
+    let output = finished(command.uid(65534).gid(65534).spawn().unwrap(), &arguments);
+    fs::remove_file(program).unwrap();
+    fs::remove_file(run).unwrap();
+    output
+}
+
+/// A place that everybody may enter.
+fn open_place() -> Place {
+    let place = Place { directory: tempfile::tempdir().unwrap(), ..Place::new() };
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    place
+}
+
+// ---- where what a user names is written
+
+#[test]
+fn devices_and_pipes_are_written_through_by_every_command_that_writes_a_file() {
+    let place = Place::new();
+    let [device, full] = [("null", "3"), ("full", "7")].map(|(name, minor)| device(&place, name, minor));
+    let name = device.to_str().unwrap();
+    symlink(name, place.path().join("link")).unwrap();
+    for to in [name, "link"] {
+        done(&place.run(&["report", RUN, "--format", "html", "--output", to]));
+        done(&place.run(&["report", RUN, "--format", "json", "--output", to]));
+        done(&place.run(&[&SHORT[..], &["--report", to]].concat()));
+        assert!(kind(&device).is_char_device() && kind(&place.path().join("link")).is_symlink(), "{to}");
+    }
+    done(&shell(&place, "\"$0\" runs import \"$1\" && \"$0\" runs export last --output link"));
+    done(&shell(&place, "mkfifo pipe && cat pipe > read & \"$0\" report \"$1\" --format html --output pipe && wait"));
+    assert!(is_page(&place.path().join("read")) && kind(&place.path().join("pipe")).is_fifo());
+    assert!(kind(&device).is_char_device());
+    // It is waited for who reads it, also by one who watches for signals.
+    let child = place.start(&[&["file", "sweep", "--no-store", "--report"], &["pipe"][..]].concat());
+    std::thread::sleep(Duration::from_millis(300));
+    place::signal(&child, "INT");
+    assert_refused(&finished(child, &["file sweep"]), &["interrupted by SIGINT"]);
+    assert_refused(&place.run(&["report", RUN, "--output", full.to_str().unwrap()]), &["full", "No space left"]);
+    assert!(kind(&full).is_char_device());
+}
+
+#[test]
+fn a_disk_is_written_through_unless_something_is_mounted_from_it() {
+    if !is_root() {
+        return skipped("a disk is written through", "a loop device needs root");
+    }
+    let place = Place::new();
+    let script = "truncate -s 8M image && mkfs.ext4 -q image && disk=$(losetup --find --show image) && mkdir mounted && \
+                  mount $disk mounted && { \"$0\" report \"$1\" --format html --output $disk; echo $?; umount mounted; \
+                  \"$0\" report \"$1\" --format html --output $disk; echo $?; test -b $disk && head -c 2 image; losetup -d $disk; }";
+    let arguments = ["--mount", "sh", "-c", script, KELVIN, RUN];
+    let output = finished(place.command("unshare", &arguments).spawn().unwrap(), &arguments);
+    if stdout(&output).is_empty() {
+        return skipped("a disk is written through", stderr(&output));
+    }
+    assert!(stdout(&output) == "2\n0\n<!" && stderr(&output).contains("busy"), "{output:?}");
+}
+
+#[test]
+fn what_a_shell_opened_is_written_where_it_is() {
+    let place = Place::new();
+    let content = |name: &str| fs::read_to_string(place.path().join(name)).unwrap();
+    let csv = stdout(&place.run(&["report", RUN, "--format", "csv"])).to_owned();
+    // As /dev/stdout is, which the tests leave alone: it must be there when they are over.
+    for (link, target) in [("stdout", "/proc/self/fd/1"), ("link", "stdout")] {
+        symlink(target, place.path().join(link)).unwrap();
+    }
+    for (to, open) in [
+        ("stdout", ">> file"),
+        ("link", ">> file"),
+        ("/dev/fd/1", ">> file"),
+        ("/proc/self/fd/2", "2>> file"),
+        ("/proc/self/fd/5", "5>> file"),
+        ("/proc/thread-self/fd/5", "5>> file"),
+    ] {
+        let script = format!(
+            "echo before > file && \"$0\" report \"$1\" --format csv --output {to} {open} && echo behind >> file"
+        );
+        done(&shell(&place, &script));
+        assert_eq!(content("file"), format!("before\n{csv}behind\n"), "{to}");
+    }
+    done(&shell(&place, "\"$0\" report \"$1\" --format csv --output stdout | cat > piped"));
+    assert_eq!(content("piped"), csv);
+    // Whoever has seen enough of it goes.
+    done(&shell(
+        &place,
+        "(\"$0\" report \"$1\" --format html --output link; echo $? > status) | head -c 1 > /dev/null",
+    ));
+    assert_eq!(content("status"), "0\n");
+    for (to, words) in [
+        ("/dev/fd/0", "only to be read"),
+        ("/dev/fd/77", "/dev/fd/77"),
+        // Nobody opened it but kelvin itself: it may be the store.
+        ("/proc/self/fd/3", "/proc/self/fd/3"),
+        ("/proc/self/cwd", "Is a directory"),
+    ] {
+        let output = shell(
+            &place,
+            &format!("\"$0\" runs import \"$1\" 2> /dev/null; \"$0\" runs export last --output {to} < /dev/null"),
+        );
+        assert_refused(&output, &[words]);
+    }
+    done(&place.run(&["runs", "show"]));
+    assert_eq!(place.names(), ["data", "file", "link", "piped", "status", "stdout"]);
+}
+
+#[test]
+fn a_link_to_a_file_stays_and_what_is_nothing_to_write_is_refused() {
+    let place = Place::new();
+    fs::create_dir(place.path().join("far")).unwrap();
+    for (link, target) in [("link", "far/page"), ("dangling", "far/nothing"), ("away", "no/where"), ("loop", "loop")] {
+        symlink(target, place.path().join(link)).unwrap();
+    }
+    fs::write(place.path().join("far/page"), "old").unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(place.path().join("socket")).unwrap();
+    let before = place.names();
+    let to = |path| place.run(&["report", RUN, "--format", "html", "--output", path]);
+    done(&to("link"));
+    assert!(kind(&place.path().join("link")).is_symlink() && is_page(&place.path().join("far/page")));
+    for (path, words) in [
+        ("dangling", "dangling is a symbolic link that leads nowhere"),
+        ("away", "away is a symbolic link that leads nowhere"),
+        ("loop", "loop is a symbolic link"),
+        ("socket", "socket is a socket"),
+        ("far", "far is a directory"),
+        ("new/", "new/ is the name of a directory"),
+        ("no/such", "there is no directory no; make it first"),
+        ("far/page/below", "far/page/below"),
+        ("/proc/version", "/proc/version"),
+    ] {
+        assert_refused(&to(path), &[words]);
+        // And before anything is measured.
+        let run = place.run(&["run", "os.syscall.null", "--budget", "600s", "--no-store", "--report", path]);
+        assert_refused(&run, &[words]);
+    }
+    let assets = place.run(&["report", RUN, "--assets", "far/page"]);
+    assert_refused(&assets, &["far/page"]);
+    assert_eq!((place.names(), names(&place.path().join("far"))), (before, vec!["page".to_owned()]));
+}
+
+#[test]
+fn a_report_has_the_rights_that_are_expected_and_of_an_old_file_those_it_has() {
+    let place = open_place();
+    let page = place.path().join("page");
+    for (mask, expected) in [("022", 0o644), ("027", 0o640), ("077", 0o600)] {
+        done(&shell(&place, &format!("umask {mask} && \"$0\" report \"$1\" --output page")));
+        assert_eq!(mode(&page), expected);
+        fs::remove_file(&page).unwrap();
+    }
+    fs::write(&page, "old").unwrap();
+    fs::hard_link(&page, place.path().join("other")).unwrap();
+    for rights in [0o600, 0o666] {
+        fs::set_permissions(&page, fs::Permissions::from_mode(rights)).unwrap();
+        done(&shell(&place, "umask 077 && \"$0\" report \"$1\" --output page"));
+        assert_eq!(mode(&page), rights);
+    }
+    assert_eq!(fs::read_to_string(place.path().join("other")).unwrap(), "old");
+    // Who may not write a file does not replace it, though he may write its directory; and the other way round.
+    let output = |path| as_nobody(&place, &["report", RUN, "--output", path]);
+    fs::create_dir(place.path().join("open")).unwrap();
+    fs::set_permissions(place.path().join("open"), fs::Permissions::from_mode(0o777)).unwrap();
+    let fixed = place.path().join("open/fixed");
+    fs::write(&fixed, "fixed").unwrap();
+    fs::set_permissions(&fixed, fs::Permissions::from_mode(0o444)).unwrap();
+    assert_refused(&output("open/fixed"), &["open/fixed", "Permission denied"]);
+    done(&output("open/new"));
+    if is_root() {
+        assert_refused(&output("page"), &["page", "Permission denied"]);
+        assert_refused(&output("new"), &["new", "Permission denied"]);
+        // Root leaves a file to whom it belongs.
+        done(&place.run(&["report", RUN, "--output", "open/new"]));
+        assert_eq!(fs::metadata(place.path().join("open/new")).unwrap().uid(), 65534);
+    }
+    assert_eq!(names(&place.path().join("open")), ["fixed", "new"]);
+    assert_eq!(place.names(), ["open", "other", "page"]);
+}
+
+#[test]
+fn the_longest_name_and_many_at_once_are_written_and_a_full_disk_leaves_what_was_there() {
+    let place = Place::new();
+    let longest = "x".repeat(255);
+    done(&place.run(&["report", RUN, "--output", &longest]));
+    assert_refused(&place.run(&["report", RUN, "--output", &"x".repeat(256)]), &["File name too long"]);
+    let to = ["report", RUN, "--format", "html", "--output", "page"];
+    let children: Vec<_> = (0..8).map(|_| place.start(&to)).collect();
+    children.into_iter().for_each(|child| done(&finished(child, &to)));
+    assert!(is_page(&place.path().join("page")));
+    assert_eq!(place.names(), ["page".to_owned(), longest]);
+    // As on a full disk: no signal, nothing left.
+    let limited = shell(&place, "ulimit -f 8 && \"$0\" report \"$1\" --format html --output page");
+    assert_refused(&limited, &["page", "File too large"]);
+    if is_root() {
+        let script = "mkdir small && mount -t tmpfs -o size=64k kelvin-test small && echo old > small/page && \
+                      \"$0\" report \"$1\" --format html --output small/page; echo $?; ls -A small; cat small/page";
+        let arguments = ["--mount", "sh", "-c", script, KELVIN, RUN];
+        let output = finished(place.command("unshare", &arguments).spawn().unwrap(), &arguments);
+        assert!(stderr(&output).contains("No space left"), "{}", stderr(&output));
+        assert_eq!(stdout(&output), "2\npage\nold\n");
+    }
+    assert!(is_page(&place.path().join("page")));
+}
+
 // ---- what is made for a while
+
+/// What was made for a while by a name that can be foreseen would be written through the link that somebody put there.
+#[test]
+fn links_under_names_that_can_be_foreseen_are_not_followed() {
+    let place = Place::new();
+    fs::write(place.path().join("victim"), "the user's").unwrap();
+    for script in [
+        "ln -s victim .page.$$.partial; exec \"$0\" report \"$1\" --output page",
+        "ln -s victim .kelvin-$$-0.partial; exec \"$0\" file write data --size 1M --overwrite",
+    ] {
+        done(&shell(&place, script));
+        assert_eq!(fs::read_to_string(place.path().join("victim")).unwrap(), "the user's", "{script}");
+    }
+}
 
 #[test]
 fn finding_out_whether_a_report_can_be_written_changes_nothing_and_leaves_nothing() {

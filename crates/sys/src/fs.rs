@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null;
@@ -183,6 +183,12 @@ pub const NO_FOLLOW: i32 = libc::O_NOFOLLOW;
 /// The flag of open(2) by which something is held and looked at, and not itself opened (O_PATH).
 pub const PATH: i32 = libc::O_PATH;
 
+/// The flag of open(2) by which a block device is opened only if it is not in use, as one is that is mounted.
+pub const NOT_IN_USE: i32 = libc::O_EXCL;
+
+/// The error of open(2) for a pipe that is to be written without waiting and that nobody reads (ENXIO).
+pub const NOBODY_READS: i32 = libc::ENXIO;
+
 /// The user by whose rights this process acts.
 pub fn effective_user() -> u32 {
     // SAFETY: takes nothing and cannot fail.
@@ -198,6 +204,29 @@ pub fn largest_file() -> Result<u64> {
     // SAFETY: `limit` has room for what getrlimit writes.
     check(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) })?;
     Ok(limit.rlim_cur)
+}
+
+/// A second descriptor for what this process was started with by a number, as a shell opens it: what is written goes on where
+/// that one is.
+///
+/// # Errors
+/// Those of fcntl, such as EBADF where nothing is open by that number, or what this process has opened for itself;
+/// `PermissionDenied` where it is open only to be read.
+pub fn given_to_write(number: i32) -> Result<File> {
+    // SAFETY: none of these takes a pointer, and the last one makes a descriptor that belongs to nobody yet.
+    let (flags, mode, own) = unsafe {
+        let flags = check(libc::fcntl(number, libc::F_GETFD))?;
+        let mode = check(libc::fcntl(number, libc::F_GETFL))?;
+        (flags, mode, OwnedFd::from_raw_fd(check(libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0))?))
+    };
+    // Whoever started this process cannot have marked it so: it would have been closed.
+    if flags & libc::FD_CLOEXEC != 0 {
+        return Err(Error::from_raw_os_error(libc::EBADF));
+    }
+    match mode & libc::O_ACCMODE {
+        libc::O_RDONLY => Err(Error::new(std::io::ErrorKind::PermissionDenied, "it is open only to be read")),
+        _ => Ok(own.into()),
+    }
 }
 
 /// Gives the calling thread, and the programs that it starts, a tree of files in which what they mount is seen by nobody else.
@@ -234,6 +263,7 @@ pub fn mark_top(directory: &File) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     #[test]
     fn the_root_file_system_has_a_size() {
@@ -261,6 +291,26 @@ mod tests {
         let mut magic: Vec<u32> = KINDS.iter().map(|(magic, ..)| *magic).collect();
         magic.sort_unstable();
         assert!(magic.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+
+    #[test]
+    fn what_a_process_is_given_is_written_where_it_is() {
+        let name = std::env::temp_dir().join(format!("kelvin-given-{}", std::process::id()));
+        let mut own = File::options().read(true).write(true).create_new(true).open(&name).unwrap();
+        let reader = File::open(&name).unwrap();
+        std::fs::remove_file(&name).unwrap();
+        own.write_all(b"first ").unwrap();
+        let given = |file: &File| {
+            // SAFETY: takes no pointers, and what it makes belongs to nobody else.
+            unsafe { OwnedFd::from_raw_fd(libc::dup(file.as_raw_fd())) }
+        };
+        given_to_write(given(&own).as_raw_fd()).unwrap().write_all(b"second ").unwrap();
+        own.write_all(b"third").unwrap();
+        assert_eq!(std::io::read_to_string(&reader).unwrap(), "first second third");
+        assert!(given_to_write(given(&reader).as_raw_fd()).unwrap_err().to_string().contains("only to be read"));
+        for number in [own.as_raw_fd(), i32::MAX] {
+            assert_eq!(given_to_write(number).unwrap_err().raw_os_error(), Some(libc::EBADF));
+        }
     }
 
     #[test]
