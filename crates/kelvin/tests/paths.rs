@@ -197,6 +197,8 @@ fn a_link_to_a_file_stays_and_what_is_nothing_to_write_is_refused() {
     let assets = place.run(&["report", RUN, "--assets", "far/page"]);
     assert_refused(&assets, &["far/page"]);
     assert_eq!((place.names(), names(&place.path().join("far"))), (before, vec!["page".to_owned()]));
+    assert_refused(&place.run(&["runs", "list", "--store", "dangling"]), &["dangling"]);
+    assert!(!place.path().join("far/nothing").exists());
 }
 
 #[test]
