@@ -32,6 +32,32 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// The directory in which it shall be is not there.
+    #[error("{}: there is no directory {}; make it first", path.display(), directory.display())]
+    NoDirectory {
+        /// The file.
+        path: PathBuf,
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// Another user has put it there, and would say what is written over, or read what is written.
+    #[error("{} was put there by another user ({user}): choose another place, or remove it", path.display())]
+    Planted {
+        /// What was put there.
+        path: PathBuf,
+        /// By whom.
+        user: u32,
+    },
+    /// It cannot become as large as it should.
+    #[error("{} cannot have {bytes} bytes: {why}", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// What it should have.
+        bytes: u64,
+        /// What it can have: `its file system has room for 4096`.
+        why: String,
+    },
     /// It became shorter while it was read.
     #[error("{} became shorter while it was read: nothing at byte {offset} of {bytes}", path.display())]
     Truncated {
@@ -110,6 +136,9 @@ impl Error {
             Self::Call { path, .. }
             | Self::Special { path, .. }
             | Self::Exists { path }
+            | Self::NoDirectory { path, .. }
+            | Self::Planted { path, .. }
+            | Self::TooLarge { path, .. }
             | Self::Truncated { path, .. }
             | Self::Changed { path, .. }
             | Self::NoDirect { path, .. }

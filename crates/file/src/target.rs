@@ -103,11 +103,6 @@ impl Target {
         Ok(file)
     }
 
-    /// Whether a path leads to this very file, and not to another one in its place.
-    pub(crate) fn is_at(&self, path: &Path) -> bool {
-        std::fs::symlink_metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == self.identity)
-    }
-
     /// What offsets and lengths of direct requests must be multiples of, in bytes.
     ///
     /// # Errors

@@ -1,125 +1,243 @@
 //! A file that is being made: there whole in the end, or not at all.
+//!
+//! It is made beside the place where it shall be, under a name of its own, and renamed when it is whole. A file without a name
+//! (O_TMPFILE) would leave nothing behind even of a killed process, but can take the place of no other one, is not to be had on
+//! every file system, and is flushed in another way on some: what is left behind is swept up instead, see
+//! [`crate::temporary`].
 
-use std::fs::{self, File, Metadata};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io::ErrorKind;
-use std::os::unix::fs::{MetadataExt, fchown};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use crate::target::{Access, Target, special};
+use kelvin_sys::fs::{NO_FOLLOW, NONBLOCK, PATH, effective_user};
+use tempfile::NamedTempFile;
+
+use crate::target::{Target, special};
+use crate::temporary::{self, reach};
 use crate::{Error, Result};
+
+/// Rights to read, write and run: all that is kept of a file that is replaced. What makes a program run as another user goes
+/// with the content that was given it.
+const RIGHTS: u32 = 0o777;
+/// Rights that a new file is asked for, of which the umask takes some away.
+const USUAL: u32 = 0o666;
+/// Rights while it is being made.
+const PRIVATE: u32 = 0o600;
+/// The user of the system itself, whose links everybody follows.
+const ROOT: u32 = 0;
+/// Mode of a directory in which others may write (S_IWGRP, S_IWOTH), and only owners may rename and remove (S_ISVTX).
+const OTHERS_WRITE: u32 = 0o022;
+const STICKY: u32 = 0o1000;
+
+/// A link to what is not there.
+pub(crate) const NOWHERE: &str = "a symbolic link that leads nowhere";
+
+/// A name in a directory that is held: whoever puts another directory in its place, or in that of one above it, changes nothing.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// As the user named it.
+    path: PathBuf,
+    directory: File,
+    name: OsString,
+}
+
+impl Place {
+    /// The place that a path names.
+    ///
+    /// # Errors
+    /// A path that can only be that of a directory; a directory that is not there.
+    pub(crate) fn of(path: &Path) -> Result<Self> {
+        let is_of_directory = [&b"/"[..], b"/."].iter().any(|end| path.as_os_str().as_bytes().ends_with(end));
+        let Some(name) = path.file_name().filter(|_| !is_of_directory) else {
+            return Err(Error::Special { path: path.to_owned(), kind: "the name of a directory" });
+        };
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory = File::options().read(true).custom_flags(PATH).open(above);
+        let directory = directory.map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Error::NoDirectory { path: path.to_owned(), directory: above.to_owned() },
+            _ => Error::call("make a file in", above, error),
+        })?;
+        Ok(Self { path: path.to_owned(), directory, name: name.to_owned() })
+    }
+
+    /// The place that the symbolic link there leads to, of which errors speak by the name that the user gave.
+    ///
+    /// # Errors
+    /// As for [`Place::of`].
+    pub(crate) fn led_to(&self) -> Result<Self> {
+        let target = fs::read_link(self.at()).map_err(|error| Error::call("read the link", &self.path, error))?;
+        match Self::of(&self.directory().join(target)) {
+            Ok(place) => Ok(Self { path: self.path.clone(), ..place }),
+            Err(Error::NoDirectory { .. }) => Err(self.special(NOWHERE)),
+            Err(error) => Err(error.naming(&self.path)),
+        }
+    }
+
+    /// That what is there will not do.
+    pub(crate) fn special(&self, kind: &'static str) -> Error {
+        Error::Special { path: self.path.clone(), kind }
+    }
+
+    /// As the user named it.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its name in its directory.
+    pub(crate) fn name(&self) -> &OsStr {
+        &self.name
+    }
+
+    /// The held directory.
+    pub(crate) fn directory(&self) -> PathBuf {
+        reach(&self.directory)
+    }
+
+    /// Where this process finds it.
+    pub(crate) fn at(&self) -> PathBuf {
+        self.directory().join(&self.name)
+    }
+
+    /// What is there, if anything is. A link is not followed.
+    ///
+    /// # Errors
+    /// Those of looking; a link of another user but root; what another user has put where everybody may put something, as in
+    /// /tmp. The kernel refuses the like where it is told to (`fs.protected_symlinks` and its kin of proc_sys_fs(5)).
+    pub(crate) fn look(&self) -> Result<Option<Metadata>> {
+        let failed = |error| Error::call("find", &self.path, error);
+        let found = match fs::symlink_metadata(self.at()) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            found => found.map_err(failed)?,
+        };
+        let above = self.directory.metadata().map_err(failed)?;
+        let is_common = above.mode() & STICKY != 0 && above.mode() & OTHERS_WRITE != 0;
+        let trusted = if found.is_symlink() { ROOT } else { above.uid() };
+        if (is_common || found.is_symlink()) && ![effective_user(), trusted].contains(&found.uid()) {
+            return Err(Error::Planted { path: self.path.clone(), user: found.uid() });
+        }
+        Ok(Some(found))
+    }
+
+    /// The regular file there, if there is anything.
+    fn regular(&self) -> Result<Option<Metadata>> {
+        let found = self.look()?;
+        match found.as_ref().and_then(special) {
+            Some(kind) => Err(self.special(kind)),
+            None => Ok(found),
+        }
+    }
+}
 
 /// A file that is being made. Dropped before it is finished, it is removed; what was there before is never touched until
 /// then.
 #[derive(Debug)]
-pub(crate) struct Unfinished {
-    target: Target,
-    /// The file whose place it takes in the end.
-    replaces: Option<(PathBuf, Metadata)>,
-    finished: bool,
+pub(crate) struct Unfinished<'a> {
+    file: NamedTempFile,
+    place: &'a Place,
+    /// The rights that it has in the end.
+    rights: u32,
+    /// Whether it may take the place of a file, and whether there is one.
+    may_replace: bool,
+    replaces: bool,
 }
 
-/// Names that are tried for a file that shall take the place of another.
-const NAMES: u32 = 100;
-
-impl Unfinished {
-    /// Makes an empty file. Where there is one already, it is made beside that one, by a name of its own, and takes its
-    /// place in the end; or it is refused, if nothing may be replaced.
+impl<'a> Unfinished<'a> {
+    /// Makes an empty file beside its place. Where there is a file already it will take its place, owner and rights; or it is
+    /// refused, if nothing may be replaced.
     ///
     /// # Errors
     /// Those of making a file; something there that is no regular file, may not be written, or may not be replaced.
-    pub(crate) fn make(path: &Path, replace: bool) -> Result<Self> {
-        let found = match fs::symlink_metadata(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                File::create_new(path).map_err(|error| Error::call("make", path, error))?;
-                return Self::made(path, None);
-            }
-            Err(error) => return Err(Error::call("find", path, error)),
-            Ok(found) => found,
-        };
-        if let Some(kind) = special(&found) {
-            return Err(Error::Special { path: path.to_owned(), kind });
+    pub(crate) fn make(place: &'a Place, may_replace: bool) -> Result<Self> {
+        let replaced = place.regular()?;
+        if replaced.is_some() {
+            check_replaced(place, may_replace)?;
         }
-        if !replace {
-            return Err(Error::Exists { path: path.to_owned() });
+        let failed = |error| Error::call("make a file beside", &place.path, error);
+        let mode = if replaced.is_some() { PRIVATE } else { USUAL };
+        let file = temporary::file(&place.directory(), mode).map_err(failed)?;
+        let made = file.as_file().metadata().map_err(failed)?;
+        let rights = replaced.as_ref().unwrap_or(&made).mode() & RIGHTS;
+        // Not every file system has rights of files.
+        let _ = set_rights(file.as_file(), PRIVATE);
+        if let Some(replaced) = &replaced {
+            take_owner(&file, &made, replaced).map_err(|error| Error::call("keep the owner of", &place.path, error))?;
         }
-        // To take its place only its directory need be writable: who may not write the file shall not replace it.
-        Target::find(path)?.open_to_write(Access::Buffered, 0)?;
-        let beside = create_beside(path).map_err(|error| Error::call("make a file beside", path, error))?;
-        Self::made(&beside, Some((path.to_owned(), found)))
+        Ok(Self { file, place, rights, may_replace, replaces: replaced.is_some() })
     }
 
-    /// Takes charge of a file that was just made.
-    fn made(path: &Path, replaces: Option<(PathBuf, Metadata)>) -> Result<Self> {
-        let made = Target::find(path).map(|target| Self { target, replaces, finished: false }).inspect_err(|_| {
-            // The error tells more than a failure to tidy up after it.
-            let _ = fs::remove_file(path);
-        })?;
-        made.take_owner()?;
-        Ok(made)
-    }
-
-    /// Gives it the owner of the file that it will replace.
-    fn take_owner(&self) -> Result<()> {
-        let Some((path, replaced)) = &self.replaces else { return Ok(()) };
-        let file = self.target.open_to_write(Access::Buffered, 0)?;
-        let found = file.metadata().map_err(|error| Error::call("look at", path, error))?;
-        if (found.uid(), found.gid()) == (replaced.uid(), replaced.gid()) {
-            return Ok(());
-        }
-        fchown(&file, Some(replaced.uid()), Some(replaced.gid()))
-            .map_err(|error| Error::call("keep the owner of", path, error))
+    /// What is written.
+    pub(crate) fn file(&self) -> &File {
+        self.file.as_file()
     }
 
     /// The file as it was when it was made: empty.
-    pub(crate) fn target(&self) -> &Target {
-        &self.target
+    pub(crate) fn target(&self) -> Result<Target> {
+        Target::find(self.file.path())
     }
 
-    /// It is whole: it stays, and takes the place of the file that it replaces, with that one's rights. Before that it is
-    /// flushed, so that there is one of the two even after a loss of power.
+    /// Whether there is a file whose place it will take.
+    pub(crate) fn replaces(&self) -> bool {
+        self.replaces
+    }
+
+    /// Waits until all of it is on its device.
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.file().sync_all().map_err(|error| Error::call("flush", &self.place.path, error))
+    }
+
+    /// It is whole: it takes its place, and where nothing was there nothing is replaced that came meanwhile, unless that may be.
     ///
     /// # Errors
-    /// Those of flushing and renaming; it is removed then, and the other one stays.
-    pub(crate) fn finish(mut self) -> Result<()> {
-        if let Some((path, replaced)) = &self.replaces {
-            let failed = |error| Error::call("replace", path, error);
-            let file = self.target.open_to_write(Access::Buffered, 0)?;
-            file.sync_all().map_err(failed)?;
-            file.set_permissions(replaced.permissions()).map_err(failed)?;
-            fs::rename(self.target.path(), path).map_err(failed)?;
-        }
-        self.finished = true;
-        Ok(())
+    /// Those of renaming; what is there and is no regular file. It is removed then, and what is there stays.
+    pub(crate) fn finish(self) -> Result<File> {
+        let Self { file, place, rights, may_replace, .. } = self;
+        let failed = |error: std::io::Error| match error.kind() {
+            ErrorKind::AlreadyExists => Error::Exists { path: place.path.clone() },
+            _ => Error::call("put a file in the place of", &place.path, error),
+        };
+        set_rights(file.as_file(), rights).map_err(failed)?;
+        place.regular()?;
+        let named = if may_replace { file.persist(place.at()) } else { file.persist_noclobber(place.at()) };
+        named.map_err(|named| failed(named.error))
     }
 }
 
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        // Somebody may have put another file in its place meanwhile: that one is not ours.
-        if !self.finished && self.target.is_at(self.target.path()) {
-            let _ = fs::remove_file(self.target.path());
-        }
+/// That the file which is there may be replaced. For that only its directory need be writable: who may not write the file shall
+/// not replace it either.
+fn check_replaced(place: &Place, replace: bool) -> Result<()> {
+    if !replace {
+        return Err(Error::Exists { path: place.path.clone() });
     }
+    let opened = File::options().write(true).custom_flags(NO_FOLLOW | NONBLOCK).open(place.at());
+    opened.map(drop).map_err(|error| Error::call("open", &place.path, error))
 }
 
-/// A new file in the same directory, by a name that nobody else uses.
-fn create_beside(path: &Path) -> std::io::Result<PathBuf> {
-    let mut number = 0;
-    loop {
-        let beside = path.with_file_name(format!(".kelvin-{}-{number}.partial", std::process::id()));
-        match File::create_new(&beside) {
-            Ok(_) => return Ok(beside),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && number < NAMES => number += 1,
-            Err(error) => return Err(error),
-        }
+fn set_rights(file: &File, rights: u32) -> std::io::Result<()> {
+    if file.metadata()?.mode() & RIGHTS == rights {
+        return Ok(());
     }
+    file.set_permissions(Permissions::from_mode(rights))
+}
+
+/// Gives a file the owner of the one that it will replace.
+fn take_owner(file: &NamedTempFile, made: &Metadata, replaced: &Metadata) -> std::io::Result<()> {
+    let owner = |of: &Metadata| (of.uid(), of.gid());
+    if owner(made) == owner(replaced) {
+        return Ok(());
+    }
+    fchown(file.as_file(), Some(replaced.uid()), Some(replaced.gid()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use std::io::Write;
+    use std::os::unix::fs::symlink;
 
+    /// Names in a directory. What is made for a while has a long one.
     fn names(directory: &Path) -> Vec<String> {
         let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
         let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
@@ -127,20 +245,29 @@ mod tests {
         names
     }
 
-    fn write(file: &Unfinished, content: &str) {
-        fs::write(file.target().path(), content).unwrap();
+    fn place(path: &Path) -> Place {
+        Place::of(path).unwrap()
+    }
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().unwrap().mode() & 0o7777
     }
 
     #[test]
     fn a_new_file_is_there_when_it_is_finished_and_gone_otherwise() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
-        drop(Unfinished::make(&path, false).unwrap());
+        let place = place(&path);
+        drop(Unfinished::make(&place, false).unwrap());
         assert!(names(directory.path()).is_empty());
-        let file = Unfinished::make(&path, false).unwrap();
-        write(&file, "whole");
+        let file = Unfinished::make(&place, false).unwrap();
+        file.file().write_all(b"whole").unwrap();
+        assert_eq!((path.exists(), names(directory.path()).len(), mode(file.file.path())), (false, 1, PRIVATE));
         file.finish().unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "whole");
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), names(directory.path()).len()), ("whole", 1));
+        // As any program would have made it.
+        fs::write(directory.path().join("usual"), "").unwrap();
+        assert_eq!(mode(&path), mode(&directory.path().join("usual")));
     }
 
     #[test]
@@ -148,46 +275,76 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         fs::write(&path, "old").unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(matches!(Unfinished::make(&path, false), Err(Error::Exists { .. })));
+        fs::hard_link(&path, directory.path().join("other")).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o4640)).unwrap();
+        let place = place(&path);
+        assert!(matches!(Unfinished::make(&place, false), Err(Error::Exists { .. })));
 
-        let file = Unfinished::make(&path, true).unwrap();
-        let other = Unfinished::make(&path, true).unwrap();
-        write(&file, "new");
-        assert_eq!((names(directory.path()).len(), fs::read_to_string(&path).unwrap().as_str()), (3, "old"));
+        let file = Unfinished::make(&place, true).unwrap();
+        let other = Unfinished::make(&place, true).unwrap();
+        file.file().write_all(b"new").unwrap();
+        assert_eq!((names(directory.path()).len(), fs::read_to_string(&path).unwrap().as_str()), (4, "old"));
         drop(other);
         file.finish().unwrap();
-        assert_eq!(
-            (names(directory.path()), fs::read_to_string(&path).unwrap().as_str()),
-            (vec!["file".into()], "new")
-        );
-        assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o640);
+        assert_eq!((names(directory.path()), mode(&path)), (vec!["file".into(), "other".into()], 0o640));
+        let content = |name| fs::read_to_string(directory.path().join(name)).unwrap();
+        assert_eq!((content("file").as_str(), content("other").as_str()), ("new", "old"));
     }
 
     #[test]
-    fn only_what_it_made_is_removed() {
+    fn what_came_meanwhile_stays() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
-        let file = Unfinished::make(&path, false).unwrap();
-        fs::rename(&path, directory.path().join("moved")).unwrap();
-        fs::write(&path, "the user's").unwrap();
-        drop(file);
-        assert_eq!(names(directory.path()), ["file", "moved"]);
+        let place = place(&path);
+        let [first, second, third] = [false, true, true].map(|replace| Unfinished::make(&place, replace).unwrap());
+        second.finish().unwrap();
+        assert!(matches!(first.finish(), Err(Error::Exists { .. })));
+        fs::remove_file(&path).unwrap();
+        symlink("/dev/null", &path).unwrap();
+        assert!(third.finish().unwrap_err().to_string().contains("file is a symbolic link"));
+        assert_eq!((names(directory.path()), path.is_symlink()), (vec!["file".into()], true));
+    }
+
+    /// Whoever may rename the directory meanwhile does not choose where the file goes.
+    #[test]
+    fn a_directory_that_is_swapped_does_not_lead_elsewhere() {
+        let directory = tempfile::tempdir().unwrap();
+        let [named, moved, theirs] = ["named", "moved", "theirs"].map(|name| directory.path().join(name));
+        fs::create_dir(&named).unwrap();
+        fs::create_dir(&theirs).unwrap();
+        fs::write(theirs.join("file"), "theirs").unwrap();
+        let place = place(&named.join("file"));
+        let file = Unfinished::make(&place, true).unwrap();
+        fs::rename(&named, &moved).unwrap();
+        symlink(&theirs, &named).unwrap();
+        file.finish().unwrap();
+        assert_eq!((names(&moved), names(&theirs)), (vec!["file".to_owned()], vec!["file".to_owned()]));
+        assert_eq!(fs::read_to_string(theirs.join("file")).unwrap(), "theirs");
     }
 
     #[test]
-    fn links_directories_and_pipes_are_not_replaced() {
+    fn what_cannot_be_a_file_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let link = directory.path().join("link");
-        std::os::unix::fs::symlink("elsewhere", &link).unwrap();
+        symlink("elsewhere", &link).unwrap();
         for replace in [false, true] {
-            let says = |path: &Path| Unfinished::make(path, replace).unwrap_err().to_string();
+            let says = |path: &Path| {
+                let made = Place::of(path).and_then(|place| Unfinished::make(&place, replace).map(drop));
+                made.unwrap_err().to_string()
+            };
             assert!(says(&link).contains("is a symbolic link"));
             assert!(says(directory.path()).contains("is a directory"));
             assert!(says(Path::new("/dev/null")).contains("is a character device"));
-            assert!(says(Path::new("/")).contains("is a directory"));
-            assert!(says(&directory.path().join("no/file")).contains("No such file or directory"));
+            for name in ["/", "..", "new/", "new/."] {
+                assert!(says(&directory.path().join(name)).contains("is the name of a directory"), "{name}");
+            }
+            assert!(says(&directory.path().join("no/file")).contains("there is no directory"));
+            assert!(says(&directory.path().join("x".repeat(256))).contains("too long"));
         }
         assert_eq!(names(directory.path()), ["link"]);
+        // The longest name leaves no room for one that is made of it.
+        let longest = directory.path().join("x".repeat(255));
+        Unfinished::make(&place(&longest), false).unwrap().finish().unwrap();
+        assert!(longest.exists());
     }
 }

@@ -2,11 +2,13 @@
 //!
 //! The file is new: each write also finds room for it. It is there whole in the end, or not at all; see [`run`].
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 
 use kelvin_sys::clock::{Clock, monotonic};
-use kelvin_sys::interrupt;
 use kelvin_sys::mapping::unwritten_pages;
+use kelvin_sys::{fs, interrupt};
 
 use crate::cache;
 use crate::crew::{self, Asked, Division, Share, Wanted};
@@ -15,7 +17,7 @@ use crate::done::{Done, Watched};
 use crate::pace::Until;
 use crate::requests::Order;
 use crate::target::{Access, Target};
-use crate::unfinished::Unfinished;
+use crate::unfinished::{Place, Unfinished};
 use crate::writer::{HowWritten, Writer};
 pub use crate::writer::{Pattern, Sync, WriteEngine};
 use crate::{Error, Result};
@@ -59,20 +61,57 @@ pub struct Written {
     pub unwritten: Option<u64>,
 }
 
-/// Writes a file. On an error, and on a signal, what was made of it is removed; a file that was to be replaced stays as it
-/// was, for the new one is made beside it and renamed over it when it is whole and flushed, outside of the time. It keeps
-/// owner and rights of the old one; other hard links to that one still lead to it.
+/// Writes a file. It is made beside its place, under a name of its own, and takes its place when it is whole. On an error, and on
+/// a signal, what was made of it is removed; of a killed process, when the next one makes a file there. A file that is to be
+/// replaced stays as it was until the new one is flushed, outside of the time. The new one has owner and rights of the old one;
+/// other hard links to that one still lead to it.
 ///
 /// # Errors
-/// A file that cannot be made or written; one that is there and may not be replaced; settings that do not go together; a
-/// signal.
+/// A file that cannot be made or written, or become so large; one that is there and may not be replaced; settings that do not go
+/// together; a signal.
 pub fn run(job: &WriteJob) -> Result<Written> {
     let asked = asked(job)?;
-    let file = Unfinished::make(&job.path, job.replace)?;
-    // It may go by a name of its own, which means nothing to the user.
-    let written = fill(job, asked, file.target()).map_err(|error| error.naming(&job.path))?;
-    file.finish().map_err(|error| error.naming(&job.path))?;
+    let place = Place::of(&job.path)?;
+    let file = Unfinished::make(&place, job.replace)?;
+    fits(job, &place, file.file())?;
+    // The name that it goes by means nothing to the user.
+    let written = file.target().and_then(|empty| fill(job, asked, &empty)).map_err(|error| error.naming(&job.path))?;
+    if file.replaces() {
+        file.flush()?;
+    }
+    let file = file.finish()?;
+    if matches!(job.sync, Sync::Fsync | Sync::Dsync) {
+        // What outlasts a loss of power shall do so under its name.
+        file.sync_all().map_err(|error| Error::call("flush", &job.path, error))?;
+    }
     Ok(written)
+}
+
+/// That nothing which is known beforehand keeps a file from becoming as large as it shall.
+fn fits(job: &WriteJob, place: &Place, mut empty: &File) -> Result<()> {
+    let too_large = |why| Err(Error::TooLarge { path: job.path.clone(), bytes: job.bytes, why });
+    let look = |error| Error::call("look at the file system of", &job.path, error);
+    let most = fs::largest_file().map_err(look)?;
+    if job.bytes > most {
+        return too_large(format!("a file of this process can have {most} (ulimit -f)"));
+    }
+    // To go where no file of a file system reaches is an error (lseek(2); s_maxbytes of the kernel's super_block).
+    if empty.seek(SeekFrom::Start(job.bytes)).and_then(|_| empty.rewind()).is_err() {
+        return too_large("its file system has no file that large".to_owned());
+    }
+    match room(job.pattern, &place.directory()).map_err(look)? {
+        Some(room) if job.bytes > room => too_large(format!("its file system has room for {room}")),
+        _ => Ok(()),
+    }
+}
+
+/// Bytes that the file system of a directory has room for, if that is known: one without a size, as a tmpfs can be, does not tell,
+/// and one that compresses takes more of what repeats.
+fn room(pattern: Pattern, directory: &Path) -> io::Result<Option<u64>> {
+    let is_known = matches!(pattern, Pattern::Noise { .. }) || fs::kind(directory)?.keeps_every_byte();
+    let room = fs::room(directory)?;
+    let free = if fs::effective_user() == 0 { room.free_bytes } else { room.available_bytes };
+    Ok((is_known && room.total_bytes > 0).then_some(free))
 }
 
 fn asked(job: &WriteJob) -> Result<Vec<Asked>> {
@@ -147,7 +186,6 @@ mod tests {
     use super::*;
     use crate::Digest;
     use crate::noise::Noise;
-    use std::path::Path;
 
     fn job(path: &Path) -> WriteJob {
         WriteJob {

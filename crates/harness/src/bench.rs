@@ -572,7 +572,7 @@ mod tests {
             realtime: false,
             seed: 1,
             throttle_file: None,
-            scratch: String::new(),
+            scratch: "".into(),
             remote: None,
             agent: None,
             sockets: SocketOptions::default(),

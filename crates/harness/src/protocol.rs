@@ -4,6 +4,8 @@
 //! of bytes that follow, and that many bytes of JSON; anything else on that stream, before or after, is garbage and
 //! fails the round, so that a stray print can never pass for a reading.
 
+use std::ffi::OsString;
+
 use kelvin_model::{Attempt, Case, Fact};
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +18,7 @@ pub struct OtherHost {
     /// Its address and port.
     pub address: std::net::SocketAddr,
     /// The file with the secret that it wants. The secret itself is in no request and no run.
-    pub token_file: Option<String>,
+    pub token_file: Option<OsString>,
 }
 
 /// What the sockets of TCP streams are asked for, beyond what they have by themselves.
@@ -51,10 +53,10 @@ pub(crate) struct Request {
     /// cpu.stat of the cgroup, where throttling is counted.
     pub throttle_file: Option<String>,
     /// Directory in which the probe may make files.
-    pub scratch: String,
+    pub scratch: OsString,
     /// A second such directory, behind a network, if one was named.
     #[serde(default)]
-    pub remote: Option<String>,
+    pub remote: Option<OsString>,
     /// The agent of another host, if one was named.
     #[serde(default)]
     pub agent: Option<OtherHost>,

@@ -32,9 +32,9 @@ pub struct Options {
     /// cpu.stat of the cgroup, where throttling is counted.
     pub throttle_file: Option<String>,
     /// Directory in which probes may make files.
-    pub scratch: String,
+    pub scratch: OsString,
     /// A second such directory, behind a network, if one was named.
-    pub remote: Option<String>,
+    pub remote: Option<OsString>,
     /// The agent of another host, if one was named.
     pub agent: Option<OtherHost>,
     /// What the sockets of TCP streams are asked for.

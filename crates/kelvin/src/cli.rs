@@ -2,6 +2,7 @@
 
 mod file;
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -296,7 +297,7 @@ pub struct TuneArgs {
 pub struct ReportArgs {
     /// The run: an id or its beginning, `last`, `last~1`, or an exported file
     #[arg(default_value = "last")]
-    pub run: String,
+    pub run: OsString,
     /// Which format
     #[arg(long, value_enum, default_value = "terminal")]
     pub format: Format,
@@ -396,9 +397,17 @@ pub fn parse() -> Result<Command, Fault> {
                 crate::output::print(|out| write!(out, "{}", error.render()))?;
                 Ok(Command::Nothing)
             }
+            ErrorKind::InvalidUtf8 => Err(not_text(std::env::args_os())),
             _ => Err(one_line(&error)),
         },
     }
+}
+
+/// That an argument which is no name of a file is not UTF-8. Which one it is clap does not say: all that can be are named.
+fn not_text(arguments: impl Iterator<Item = OsString>) -> Fault {
+    let odd = arguments.filter(|argument| argument.to_str().is_none()).map(|argument| format!("{argument:?}"));
+    let odd = odd.collect::<Vec<_>>().join(", ");
+    Fault::because(format!("{odd}: only names of files and directories may be other bytes than UTF-8"))
 }
 
 /// What clap says of a mistake over several lines, in one, without the usage text.

@@ -10,13 +10,15 @@ mod output;
 mod place;
 mod progress;
 mod record;
-mod scratch;
 mod selection;
 mod sockets;
 
 use std::process::ExitCode;
 
+use fault::Fault;
+
 fn main() -> ExitCode {
-    let result = cli::parse().and_then(commands::dispatch);
+    let ready = kelvin_sys::interrupt::write_errors_only().map_err(Fault::because);
+    let result = ready.and_then(|()| cli::parse()).and_then(commands::dispatch);
     result.unwrap_or_else(|fault| fault.report())
 }

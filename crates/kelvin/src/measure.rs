@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use kelvin_analysis::{Analysis, BLOCK_OVER_CHAIN, Headlines, analyse};
+use kelvin_file::temporary::Scratch;
 use kelvin_harness::{
     AsFound, Effort, Facts, Hardware, Lacking, MeasuredValue, Options, Plan, Probe, SocketOptions, multiply_cycles,
     supervise,
@@ -21,7 +22,6 @@ use crate::other_host::Agent;
 use crate::place::{self, Placement};
 use crate::progress::Progress;
 use crate::record::{Record, Recorded};
-use crate::scratch::Scratch;
 use crate::sockets;
 
 /// Seconds of calibrating the clock.
@@ -88,10 +88,21 @@ impl Places {
     /// # Errors
     /// A directory in which none can be made.
     pub fn make(args: &MeasureArgs) -> Result<Self, Fault> {
-        let scratch = Scratch::create(&args.dir, "--dir")?;
-        let remote = args.remote.as_deref().map(Scratch::create_remote).transpose()?;
+        let scratch = scratch_in(&args.dir, "--dir")?;
+        let remote = args.remote.as_deref().map(|directory| scratch_in(directory, "--remote")).transpose()?;
         Ok(Self { scratch, remote })
     }
+}
+
+/// A directory for files in the one that an argument names. Its whole path: what is relative now would be elsewhere for a process
+/// that goes to another directory.
+pub fn scratch_in(base: &Path, argument: &str) -> Result<Scratch, Fault> {
+    let base =
+        std::fs::canonicalize(base).map_err(|error| Fault::new(format!("{argument} {}", base.display()), error))?;
+    Scratch::make(&base).map_err(|error| {
+        let place = base.display();
+        Fault::new(format!("cannot make a scratch directory in {place} (choose another by {argument})"), error)
+    })
 }
 
 /// Measures a plan.
@@ -128,7 +139,7 @@ pub fn measure(
         id: run_id(),
         started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         kelvin: env!("CARGO_PKG_VERSION").into(),
-        command: std::env::args().collect(),
+        command: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
         settings: settings(wishes, placement),
         clock: calibrated(placement.cpu)?,
         machine: here.machine,
@@ -144,8 +155,8 @@ pub fn measure(
         program: ("/proc/self/exe".into(), vec!["probe-process".into()]),
         round_limit: args.round_limit,
         throttle_file: kelvin_machine::throttle_file(root),
-        scratch: scratch.path().to_string_lossy().into_owned(),
-        remote: remote.as_ref().map(|remote| remote.path().to_string_lossy().into_owned()),
+        scratch: scratch.path().into(),
+        remote: remote.as_ref().map(|remote| remote.path().into()),
         agent,
         sockets: sockets.clone(),
         write_limit: args.write_limit,

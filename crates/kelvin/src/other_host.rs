@@ -41,7 +41,7 @@ impl Agent {
         // The end of any test says by which interface the agent is reached; this one is over at once.
         let seen =
             client.accepting().and_then(client::Test::<client::Accepting>::finish).map_err(|error| of_peer(&error))?;
-        let host = OtherHost { address, token_file: token_file.map(|file| file.to_string_lossy().into_owned()) };
+        let host = OtherHost { address, token_file: token_file.map(Into::into) };
         Ok(Self { host, way: way(address, own, seen.interface.as_ref()) })
     }
 }

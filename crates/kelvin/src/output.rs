@@ -1,8 +1,9 @@
 //! Standard output and standard error: whether they are terminals, how wide, whether in colour.
 
-use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use kelvin_file::user_file::UserFile;
 
 use crate::fault::Fault;
 
@@ -73,59 +74,7 @@ impl Drop for Line {
     }
 }
 
-/// Finds out, before a long run, whether a file can be written: its directory must be there and take a new file.
-pub fn check_writable(path: &Path) -> Result<(), Fault> {
-    let cannot = |error| Fault::new(format!("cannot write {}", path.display()), error);
-    if path.is_dir() {
-        return Err(cannot(io::Error::new(ErrorKind::IsADirectory, "it is a directory")));
-    }
-    check_directory(path).map_err(cannot)?;
-    let temporary = temporary_beside(path)?;
-    File::create(&temporary).and_then(|_| std::fs::remove_file(&temporary)).map_err(cannot)
-}
-
-/// Finds out whether the directory of a file is there.
-pub fn check_directory(path: &Path) -> io::Result<()> {
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    match directory.filter(|directory| !directory.is_dir()) {
-        Some(missing) => {
-            let why = format!("there is no directory {}; make it first", missing.display());
-            Err(io::Error::new(ErrorKind::NotFound, why))
-        }
-        None => Ok(()),
-    }
-}
-
-/// A name in the same directory that nobody else uses.
-fn temporary_beside(path: &Path) -> Result<PathBuf, Fault> {
-    let name = path.file_name().ok_or_else(|| Fault::because(format!("{} is not a file name", path.display())))?;
-    Ok(path.with_file_name(format!(".{}.{}.partial", name.to_string_lossy(), std::process::id())))
-}
-
-/// Writes a file whole or not at all: to a temporary name beside it, then renamed.
+/// Writes a file that a user names.
 pub fn write_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Fault> {
-    write_whole(path, write, File::sync_all)
-}
-
-/// The same without waiting for the disk: for what can be had again if the machine fails in this moment.
-pub fn write_passing_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Fault> {
-    write_whole(path, write, |_| Ok(()))
-}
-
-fn write_whole(
-    path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    keep: impl FnOnce(&File) -> io::Result<()>,
-) -> Result<(), Fault> {
-    let temporary = temporary_beside(path)?;
-    let result = File::create(&temporary).and_then(|file| {
-        let mut out = io::BufWriter::new(file);
-        write(&mut out)?;
-        keep(&out.into_inner().map_err(io::IntoInnerError::into_error)?)?;
-        std::fs::rename(&temporary, path)
-    });
-    result.map_err(|error| {
-        let _ = std::fs::remove_file(&temporary);
-        Fault::new(format!("cannot write {}", path.display()), error)
-    })
+    UserFile::find(path).and_then(|found| found.write(write)).map_err(Fault::because)
 }

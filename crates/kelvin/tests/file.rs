@@ -372,10 +372,19 @@ fn a_full_file_system_is_said_and_what_was_written_is_removed() {
     }
     let place = Place::new();
     fs::create_dir(place.path().join("small")).unwrap();
-    let script = "mount -t tmpfs -o size=2m kelvin-test small && echo old > small/old && \
-                  for how in 'new --engine pwrite' 'new --engine io_uring --depth 4' 'new --threads 2' 'old --overwrite'; do \
-                  \"$0\" file write small/$how --size 4M --sync none; echo refused $?; cat small/*; done";
-    assert_all_refused(&in_namespace(&place, script), 4, &["small/", "write", "No space left"], "old\n");
+    // Where a file also needs room for the list of its blocks, all that is free is a little too much.
+    let prepare = "truncate -s 8M image && mkfs.ext4 -q -O ^has_journal,^extent -m 0 image && mount -o loop image small && \
+                   rm -r small/lost+found && echo old > small/old";
+    let check = in_namespace(&place, prepare);
+    if !check.status.success() {
+        return skipped("a full file system", stderr(&check));
+    }
+    fs::remove_file(place.path().join("image")).unwrap();
+    let script = format!(
+        "{prepare} && for how in 'new --engine pwrite' 'new --engine io_uring --depth 4' 'new --threads 2' 'old --overwrite'; do \
+         \"$0\" file write small/$how --size $(($(stat -f -c '%f * %S' small))) --sync none; echo refused $?; cat small/*; done"
+    );
+    assert_all_refused(&in_namespace(&place, &script), 4, &["small/", "write", "No space left"], "old\n");
 }
 
 #[test]
@@ -409,14 +418,6 @@ fn a_failing_device_is_said_and_what_was_written_is_removed() {
          \"$0\" file read disk/old --block 64k $how; echo refused $?; done"
     );
     assert_all_refused(&in_namespace(&place, &reading), 6, &["disk/old", "read", "Input/output error"], "");
-}
-
-#[test]
-fn a_file_larger_than_the_shell_allows_is_an_error_and_no_signal() {
-    let place = Place::new();
-    let script = "ulimit -f 8 && \"$0\" file write new --size 1M; echo refused $?; ls";
-    let output = place.command("sh", &["-c", script, KELVIN]).output().unwrap();
-    assert_all_refused(&output, 1, &["new", "File too large"], "");
 }
 
 #[test]

@@ -200,9 +200,8 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        for program in ["fusermount3", "fusermount", "umount"] {
-            let how = if program == "umount" { &["-l"][..] } else { &["-u", "-z"] };
-            let ended = Command::new(program).args(how).arg(self.mount.path()).stderr(Stdio::null()).status();
+        for program in ["fusermount3", "fusermount"] {
+            let ended = Command::new(program).args(["-u", "-z"]).arg(self.mount.path()).stderr(Stdio::null()).status();
             if ended.is_ok_and(|status| status.success()) {
                 break;
             }

@@ -48,6 +48,7 @@ fn a_throttled_disk_is_read_at_its_rate_within_two_percent() {
     }
     a_killed_round_leaves_no_device_and_no_mount();
     std::fs::remove_file(std::env::temp_dir().join("kelvin-truth-disk.image")).unwrap();
+    std::fs::remove_dir(std::env::temp_dir().join("kelvin-truth-disk")).unwrap();
 }
 
 /// Kills rounds at several moments: in one of them at least the device is in use.
@@ -63,7 +64,6 @@ fn a_killed_round_leaves_no_device_and_no_mount() {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-    // Whatever was killed between mounting and unmounting is taken away by the next round.
     assert!(matches!(common::run_probe(&DISK.id, &case, 400), Attempt::Measured(_)));
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains("kelvin-truth-disk"), "{mounts}");

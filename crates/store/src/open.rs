@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, OpenOptions};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -104,8 +104,11 @@ fn prepare(path: &Path) -> Result<(), OpenError> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
         made.map_err(|source| OpenError::Directory { path: directory.to_path_buf(), source })?;
     }
-    // Opened for writing and at once closed: the operating system's words say best why it cannot be.
-    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+    // Opened for writing and at once closed: the operating system's words say best why it cannot be. Nothing is made where a
+    // link leads to what is not there.
+    let open = |new| OpenOptions::new().read(true).write(true).create_new(new).mode(0o600).open(path);
+    let opened =
+        open(true).or_else(|error| if error.kind() == ErrorKind::AlreadyExists { open(false) } else { Err(error) });
     opened.map_err(|source| OpenError::NotWritable { path: path.to_path_buf(), source })?;
     Ok(())
 }
@@ -146,7 +149,7 @@ fn refusal(path: &Path, error: rusqlite::Error) -> OpenError {
         Some(ErrorCode::NotADatabase) => OpenError::NotSqlite { path: path.to_path_buf() },
         // The file itself could be opened: what fails is the log beside it, which needs a writable directory.
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen) => {
-            let source = io::Error::new(io::ErrorKind::PermissionDenied, error);
+            let source = io::Error::new(ErrorKind::PermissionDenied, error);
             OpenError::NotWritable { path: path.to_path_buf(), source }
         }
         _ => OpenError::Fault(Fault::of(path, error)),

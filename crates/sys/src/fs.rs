@@ -2,9 +2,10 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::ptr::null;
 
 use crate::{Error, Result, check};
 
@@ -15,6 +16,8 @@ pub struct Room {
     pub total_bytes: u64,
     /// Bytes that a user without privileges may still write.
     pub available_bytes: u64,
+    /// Bytes that root may still write.
+    pub free_bytes: u64,
     /// Files that it can hold; 0 where it has no such bound.
     pub total_files: u64,
     /// Files that can still be made.
@@ -29,12 +32,15 @@ pub fn room(path: &Path) -> Result<Room> {
     let answer = status(path)?;
     // The fields are 64 bits wide on the targets we build for and narrower on others.
     #[allow(clippy::unnecessary_cast)]
-    let (unit, total, available) = (answer.f_frsize as u64, answer.f_blocks as u64, answer.f_bavail as u64);
+    let unit = answer.f_frsize as u64;
+    #[allow(clippy::unnecessary_cast)]
+    let [total, available, free] = [answer.f_blocks as u64, answer.f_bavail as u64, answer.f_bfree as u64];
     #[allow(clippy::unnecessary_cast)]
     let (total_files, free_files) = (answer.f_files as u64, answer.f_favail as u64);
     Ok(Room {
         total_bytes: unit.saturating_mul(total),
         available_bytes: unit.saturating_mul(available),
+        free_bytes: unit.saturating_mul(free),
         total_files,
         free_files,
     })
@@ -107,6 +113,9 @@ const KINDS: &[(u32, &str, bool)] = &[
 /// Those that another program or another machine serves.
 const SERVED: &[&str] = &["fuse", "nfs", "cifs", "smb2", "9p", "virtiofs", "ceph", "lustre", "afs"];
 
+/// Those that give each byte its own place, whatever the bytes are: the others may compress, or do not tell what is behind them.
+const PLAIN: &[&str] = &["ext4", "xfs", "tmpfs", "ramfs", "vfat", "exfat"];
+
 impl Kind {
     /// Its name, or its number where that is not known.
     pub fn name(self) -> String {
@@ -124,6 +133,11 @@ impl Kind {
     /// Whether another program or another machine serves it.
     pub fn is_served(self) -> bool {
         SERVED.contains(&self.name().as_str())
+    }
+
+    /// Whether bytes that repeat need as much room as others.
+    pub fn keeps_every_byte(self) -> bool {
+        PLAIN.contains(&self.name().as_str())
     }
 
     /// Whether no other machine can use it at the same time, as far as is known.
@@ -163,6 +177,72 @@ pub const NONBLOCK: i32 = libc::O_NONBLOCK;
 /// The flag of open(2) by which a file without a name is made in a directory, which is gone when it is closed (O_TMPFILE).
 pub const UNNAMED: i32 = libc::O_TMPFILE;
 
+/// The flag of open(2) by which a symbolic link is not followed.
+pub const NO_FOLLOW: i32 = libc::O_NOFOLLOW;
+
+/// The flag of open(2) by which something is held and looked at, and not itself opened (O_PATH).
+pub const PATH: i32 = libc::O_PATH;
+
+/// The flag of open(2) by which a block device is opened only if it is not in use, as one is that is mounted.
+pub const NOT_IN_USE: i32 = libc::O_EXCL;
+
+/// The error of open(2) for a pipe that is to be written without waiting and that nobody reads (ENXIO).
+pub const NOBODY_READS: i32 = libc::ENXIO;
+
+/// The user by whose rights this process acts.
+pub fn effective_user() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// The most bytes that a file may have that this process writes (`ulimit -f`); the largest number where nothing limits it.
+///
+/// # Errors
+/// Those of getrlimit.
+pub fn largest_file() -> Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` has room for what getrlimit writes.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) })?;
+    Ok(limit.rlim_cur)
+}
+
+/// A second descriptor for what this process was started with by a number, as a shell opens it: what is written goes on where
+/// that one is.
+///
+/// # Errors
+/// Those of fcntl, such as EBADF where nothing is open by that number, or what this process has opened for itself;
+/// `PermissionDenied` where it is open only to be read.
+pub fn given_to_write(number: i32) -> Result<File> {
+    // SAFETY: none of these takes a pointer, and the last one makes a descriptor that belongs to nobody yet.
+    let (flags, mode, own) = unsafe {
+        let flags = check(libc::fcntl(number, libc::F_GETFD))?;
+        let mode = check(libc::fcntl(number, libc::F_GETFL))?;
+        (flags, mode, OwnedFd::from_raw_fd(check(libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0))?))
+    };
+    // Whoever started this process cannot have marked it so: it would have been closed.
+    if flags & libc::FD_CLOEXEC != 0 {
+        return Err(Error::from_raw_os_error(libc::EBADF));
+    }
+    match mode & libc::O_ACCMODE {
+        libc::O_RDONLY => Err(Error::new(std::io::ErrorKind::PermissionDenied, "it is open only to be read")),
+        _ => Ok(own.into()),
+    }
+}
+
+/// Gives the calling thread, and the programs that it starts, a tree of files in which what they mount is seen by nobody else.
+/// With them, however they end, it goes away and takes along what is mounted in it.
+///
+/// # Errors
+/// `PermissionDenied` without CAP_SYS_ADMIN.
+pub fn enter_own_mounts() -> Result<()> {
+    // SAFETY: takes no pointers.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
+    // What is mounted and unmounted elsewhere is still seen here, so that this keeps nothing in use.
+    let from_elsewhere = libc::MS_REC | libc::MS_SLAVE;
+    // SAFETY: the path is a NUL-terminated string, and the other pointers are not read where only the way of handing on changes.
+    check(unsafe { libc::mount(null(), c"/".as_ptr(), null(), from_elsewhere, null()) }).map(drop)
+}
+
 /// Marks a directory as the top of unrelated trees (`chattr +T`): ext2 to ext4 then lay the directories that are made in it out
 /// in groups far from each other, instead of near to it.
 ///
@@ -183,11 +263,12 @@ pub fn mark_top(directory: &File) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     #[test]
     fn the_root_file_system_has_a_size() {
         let room = room(Path::new("/")).unwrap();
-        assert!(room.total_bytes > 0 && room.available_bytes <= room.total_bytes);
+        assert!(room.available_bytes <= room.free_bytes && room.free_bytes < room.total_bytes);
         assert!((0.0..=1.0).contains(&free_share(Path::new("/")).unwrap()));
     }
 
@@ -205,10 +286,31 @@ mod tests {
         let of_one_machine = |magic: u32| Kind(magic).is_of_one_machine();
         assert!(of_one_machine(0xef53) && of_one_machine(0x0102_1994) && !of_one_machine(0x6969));
         assert!(!of_one_machine(0x1234_5678), "of what is not known nothing is claimed");
-        assert!(SERVED.iter().all(|name| KINDS.iter().any(|(_, known, _)| known == name)));
+        assert!(Kind(0xef53).keeps_every_byte() && !Kind(0x9123_683e).keeps_every_byte());
+        assert!(SERVED.iter().chain(PLAIN).all(|name| KINDS.iter().any(|(_, known, _)| known == name)));
         let mut magic: Vec<u32> = KINDS.iter().map(|(magic, ..)| *magic).collect();
         magic.sort_unstable();
         assert!(magic.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+
+    #[test]
+    fn what_a_process_is_given_is_written_where_it_is() {
+        let name = std::env::temp_dir().join(format!("kelvin-given-{}", std::process::id()));
+        let mut own = File::options().read(true).write(true).create_new(true).open(&name).unwrap();
+        let reader = File::open(&name).unwrap();
+        std::fs::remove_file(&name).unwrap();
+        own.write_all(b"first ").unwrap();
+        let given = |file: &File| {
+            // SAFETY: takes no pointers, and what it makes belongs to nobody else.
+            unsafe { OwnedFd::from_raw_fd(libc::dup(file.as_raw_fd())) }
+        };
+        given_to_write(given(&own).as_raw_fd()).unwrap().write_all(b"second ").unwrap();
+        own.write_all(b"third").unwrap();
+        assert_eq!(std::io::read_to_string(&reader).unwrap(), "first second third");
+        assert!(given_to_write(given(&reader).as_raw_fd()).unwrap_err().to_string().contains("only to be read"));
+        for number in [own.as_raw_fd(), i32::MAX] {
+            assert_eq!(given_to_write(number).unwrap_err().raw_os_error(), Some(libc::EBADF));
+        }
     }
 
     #[test]

@@ -10,8 +10,15 @@ extern "C" fn note(signal: libc::c_int) {
     SIGNAL.store(signal, Ordering::Relaxed);
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP set a flag instead of ending the process, and interrupt waiting calls; a
-/// closed standard output, or a file larger than `ulimit -f` allows, is an error of the write instead of a signal.
+/// From now on a file larger than `ulimit -f` allows is an error of the write instead of a signal, as the Rust runtime has it
+/// for a closed standard output.
+pub fn write_errors_only() -> Result<()> {
+    // SAFETY: takes no pointers but the constant that stands for ignoring.
+    let before = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    if before == libc::SIG_ERR { Err(crate::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// From now on SIGINT, SIGTERM and SIGHUP set a flag instead of ending the process, and interrupt waiting calls.
 pub fn watch() -> Result<()> {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: an all-zero sigaction is valid (no flags, so calls are interrupted, not restarted); the handler only
@@ -23,9 +30,7 @@ pub fn watch() -> Result<()> {
         };
         check(result)?;
     }
-    // SAFETY: takes no pointers but the constant that stands for ignoring; the Rust runtime ignores SIGPIPE likewise.
-    let before = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    if before == libc::SIG_ERR { Err(crate::Error::last_os_error()) } else { Ok(()) }
+    Ok(())
 }
 
 /// The name of the signal that asked to stop, if one has.

@@ -9,6 +9,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::Error;
+use crate::fs::effective_user;
 
 /// Permission of group and others to write, and that only owners rename and remove what is in a directory.
 const OTHERS_WRITE: u32 = 0o022;
@@ -35,12 +36,6 @@ impl From<Error> for Doubt {
     fn from(error: Error) -> Self {
         Self::Call(error)
     }
-}
-
-/// The user by whose rights this process acts.
-pub fn effective_user() -> u32 {
-    // SAFETY: takes nothing and cannot fail.
-    unsafe { libc::geteuid() }
 }
 
 /// Looks at a directory, given by an absolute path, and at all above it. Above, one that is sticky may be written by others, as

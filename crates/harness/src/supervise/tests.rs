@@ -116,7 +116,7 @@ fn play(effort: Effort, answer: impl FnMut(u64, u32) -> Option<Attempt>) -> (Run
         agent: None,
         sockets: SocketOptions::default(),
         throttle_file: None,
-        scratch: String::new(),
+        scratch: "".into(),
         write_limit: 0,
         allowed_cpus: vec![1],
     };

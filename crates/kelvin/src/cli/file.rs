@@ -34,9 +34,10 @@ pub enum FileCommand {
     #[command(after_help = "Examples:\n  kelvin file write new.bin --size 1G --block 1M\n  \
                             kelvin file write new.bin --count 1000 --sync dsync\n  \
                             kelvin file write new.bin --size 1G --sync direct --engine io_uring --depth 32\n\n\
-                            The file is there whole in the end, or not at all: after an error or a signal it is removed. With \
-                            --overwrite the new file is made beside the old one, and takes its place, owner and rights \
-                            when it is whole and flushed: the old one is lost in no case before that. Past the page \
+                            The file is made under another name beside its own, and is there whole in the end, or not at all: \
+                            after an error or a signal it is removed, and of a killed kelvin by the next one. With --overwrite \
+                            it takes place, owner and rights of the old file when it is whole and flushed: the old one is lost \
+                            in no case before that. Past the page \
                             cache (--sync direct) an end that does not fill a block of the device is written with zeros \
                             behind it, and the file then cut to its size, its last page in memory.")]
     Write(WriteArgs),

@@ -16,11 +16,11 @@ mod tune;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use kelvin_file::user_file;
 use kelvin_store::Store;
 
 use crate::cli::{Command, StoreArgs};
 use crate::fault::{Done, Fault};
-use crate::output;
 
 /// Does what the command line says.
 pub fn dispatch(command: Command) -> Done {
@@ -50,7 +50,7 @@ pub fn dispatch(command: Command) -> Done {
 /// named is made in a directory that is there, as every file that is named: elsewhere it would be a slip of the hand.
 fn open_store(args: &StoreArgs) -> Result<Store, Fault> {
     if let Some(path) = &args.store {
-        output::check_directory(path).map_err(|error| Fault::new(format!("--store {}", path.display()), error))?;
+        user_file::check_directory(path).map_err(|error| Fault::because(format!("--store {error}")))?;
     }
     Store::open(store_path(args)?).map_err(Fault::because)
 }

@@ -1,5 +1,6 @@
 //! `kelvin report`: a stored run, or an exported one, in any format.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -51,13 +52,13 @@ pub fn references(ids: &[String]) -> Result<Vec<Reference>, Fault> {
 }
 
 /// A run by its name in the store, or from the file that it names.
-fn load(name: &str, store: &StoreArgs) -> Result<Run, Fault> {
+fn load(name: &OsStr, store: &StoreArgs) -> Result<Run, Fault> {
     let path = Path::new(name);
     if path.is_file() {
-        let file = File::open(path).map_err(|error| Fault::new(format!("cannot open {name}"), error))?;
-        return kelvin_store::import(file).map_err(|error| Fault::new(name, error));
+        let file = File::open(path).map_err(|error| Fault::new(format!("cannot open {}", path.display()), error))?;
+        return kelvin_store::import(file).map_err(|error| Fault::new(path.display(), error));
     }
-    open_store(store)?.load(name).map_err(Fault::because)
+    open_store(store)?.load(&name.to_string_lossy()).map_err(Fault::because)
 }
 
 fn render(format: Format, report: &Report<'_>, to_terminal: bool, out: &mut dyn Write) -> io::Result<()> {

@@ -1,10 +1,12 @@
 //! `kelvin run`: measure, print the table, store the run, write the report.
 
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 use kelvin_analysis::{Analysis, Outcome};
+use kelvin_file::user_file::UserFile;
 use kelvin_harness::{Effort, Kind, Plan, Unit};
 use kelvin_model::{Reference, RunStatus};
 use kelvin_report::{Html, Json, Render, Report, Terminal};
@@ -96,14 +98,14 @@ impl<'a> Destination<'a> {
 pub fn carry_out(here: Here, plan: &Plan, wishes: &Wishes<'_>, to: &Destination<'_>) -> Done {
     place::choose(&here.machine, &here.allowed, wishes.args.cpu)?;
     let sockets = sockets::asked(wishes.args, plan)?;
-    to.page.map(output::check_writable).transpose()?;
+    let page = to.page.map(UserFile::find).transpose().map_err(Fault::because)?;
     let store = to.store.map(open_store).transpose()?;
     let agent = wishes.agent()?;
     agent.as_ref().map_or(Ok(()), |agent| sockets::grant(&sockets, plan, &agent.host))?;
     let places = Places::make(wishes.args)?;
     announce(plan, wishes, store.as_ref(), to.page);
     let finished = measure(here, plan, wishes, With { places, agent }, store.as_ref())?;
-    show(finished, to)
+    show(finished, to, page)
 }
 
 /// How many blocks of time the areas of a plan are given: the processor and the operating system share one.
@@ -122,7 +124,7 @@ fn announce(plan: &Plan, wishes: &Wishes<'_>, store: Option<&Store>, page: Optio
 }
 
 /// Prints a finished run, writes its page, and says how well it went.
-fn show(finished: Finished, to: &Destination<'_>) -> Done {
+fn show(finished: Finished, to: &Destination<'_>, page: Option<UserFile>) -> Done {
     let Finished { run, analysis, trouble } = finished;
     let probes = explain::texts();
     let beside = Report { run: &run, analysis: &analysis, references: &to.references, probes: &probes };
@@ -132,9 +134,10 @@ fn show(finished: Finished, to: &Destination<'_>) -> Done {
         let terminal = Terminal { width: output::width(), color: output::color() };
         output::print(|out| terminal.render(&beside, out))?;
     }
-    if let Some(page) = to.page {
+    if let Some(page) = page {
         let all = if to.references.is_empty() { kelvin_analysis::references() } else { &to.references };
-        output::write_file(page, |out| Html.render(&Report { references: all, ..beside }, out))?;
+        let write = |out: &mut dyn Write| Html.render(&Report { references: all, ..beside }, out);
+        page.write(write).map_err(Fault::because)?;
     }
     if let Some(trouble) = trouble {
         return Err(Fault::new("the run could not be stored whole", trouble));

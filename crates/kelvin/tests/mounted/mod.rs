@@ -2,12 +2,19 @@
 //! of a test that was killed, by the next one.
 
 use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use kelvin_sys::fs::{NO_FOLLOW, PATH};
+use rustix::mount::UnmountFlags;
+
 /// How the names of the places begin; the process that made one follows, and then the kind.
 const PREFIX: &str = "kelvin-mounted-";
+/// Where the file system is, in its place.
+const MOUNT: &str = "mount";
 /// Room on a loop device: xfs and btrfs make no smaller file systems.
 const IMAGE: u64 = 512 << 20;
 /// How long a program may take to mount what it serves.
@@ -65,7 +72,7 @@ impl Mounted {
         let base = Path::new(env!("CARGO_TARGET_TMPDIR"));
         sweep(base);
         let place = base.join(format!("{PREFIX}{}-{}", std::process::id(), kind.name()));
-        fs::create_dir_all(place.join("mount")).map_err(|error| format!("{}: {error}", place.display()))?;
+        fs::create_dir_all(place.join(MOUNT)).map_err(|error| format!("{}: {error}", place.display()))?;
         let mut mounted = Self { place, programs: Vec::new() };
         mounted.mount(kind)?;
         Ok(mounted)
@@ -73,7 +80,7 @@ impl Mounted {
 
     /// Where it is mounted.
     pub fn path(&self) -> PathBuf {
-        self.place.join("mount")
+        self.place.join(MOUNT)
     }
 
     fn mount(&mut self, kind: Kind) -> Result<(), String> {
@@ -156,7 +163,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        unmount(&self.path());
+        unmount(&self.place);
         for program in &mut self.programs {
             let _ = program.kill();
             let _ = program.wait();
@@ -165,13 +172,19 @@ impl Drop for Mounted {
     }
 }
 
-/// Takes a mount out of the tree, whoever uses it; root by umount, others what they mounted by FUSE.
-fn unmount(path: &Path) {
-    for (program, how) in [("umount", &["-l"][..]), ("fusermount3", &["-u", "-z"]), ("fusermount", &["-u", "-z"])] {
-        if !is_mounted(path) {
-            return;
+/// Takes what is mounted in a place out of the tree, whoever uses it; others than root what they mounted by FUSE. As root it is
+/// held by a descriptor, and no link to it is followed: a path could lead to something else by now.
+fn unmount(place: &Path) {
+    let hold = |path: &Path| File::options().read(true).custom_flags(PATH | NO_FOLLOW).open(path);
+    let reach = |held: &File| PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
+    if let Ok(mounted) = hold(place).and_then(|place| hold(&reach(&place).join(MOUNT))) {
+        let _ = rustix::mount::unmount(reach(&mounted), UnmountFlags::DETACH);
+    }
+    let path = place.join(MOUNT);
+    for program in ["fusermount3", "fusermount"] {
+        if is_mounted(&path) {
+            let _ = Command::new(program).args(["-u", "-z"]).arg(&path).stderr(Stdio::null()).status();
         }
-        let _ = with_path(Command::new(program).args(how).arg(path)).stderr(Stdio::null()).status();
     }
 }
 
@@ -188,7 +201,7 @@ pub fn sweep(base: &Path) {
         let name = entry.file_name().to_string_lossy().into_owned();
         let process = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
         if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
-            unmount(&entry.path().join("mount"));
+            unmount(&entry.path());
             let _ = fs::remove_dir_all(entry.path());
         }
     }

@@ -1,7 +1,7 @@
 //! A disk of known rate: a loop device whose reading a control group limits, read past the page cache and through it.
 //!
-//! The file system is mounted only for the moment in which its directory is opened: what is open stays usable, and with the
-//! process, however that ends, the kernel takes away both the mount and the loop device.
+//! The file system is mounted where only the process that reads it sees it: with that one, however it ends, the kernel takes
+//! away both the mount and the loop device. Nothing is ever unmounted by its path, which somebody could have lead elsewhere.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,7 +18,7 @@ use kelvin_file::{Engine, How, Observer, Order, Request, Requests, Target, noise
 use kelvin_harness::{Bench, Effort, Facts, Kind, Probe, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::monotonic;
-use kelvin_sys::fs::{major, minor, room};
+use kelvin_sys::fs::{enter_own_mounts, major, minor, room};
 
 /// Bytes a second that the group may read: far below what memory, on which the loop device rests, can do.
 const RATE: u64 = 32 << 20;
@@ -36,8 +36,8 @@ const STRETCHES: usize = 3;
 /// a second.
 const EXACT: f64 = 0.02;
 
-/// How the names of mount points begin; the process that made it follows.
-const MOUNT: &str = "kelvin-truth-disk-";
+/// What it makes in the scratch directory: the place where the file system is mounted; with an ending, what that is made of.
+const NAME: &str = "kelvin-truth-disk";
 
 pub(super) static PROBE: Probe = Probe {
     id: DISK.id.as_str(),
@@ -45,7 +45,7 @@ pub(super) static PROBE: Probe = Probe {
     kind: Kind::Truth,
     method: super::method(
         "An image of ext4 with a file of noise is made once a run in the scratch directory. Each round mounts it on a loop \
-         device, read-only and without a place in the tree of files, makes a cgroup that may read 32 MiB a second of that \
+         device, read-only and seen by nobody else, makes a cgroup that may read 32 MiB a second of that \
          device (blkio.throttle.read_bps_device or io.max), moves into it, and reads with pread in blocks of 64 KiB in \
          random order, past the page cache or through it after the file was dropped. The kernel lets the group read a tenth of a second's \
          worth at once, and then holds it back: the figure is from the end of the first stretch of waiting to the end of \
@@ -68,7 +68,6 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
             return Err(Stop::fail(format!("the case needs cache=direct or cache=uncached, not {case}")));
         }
     };
-    unmount_what_is_left();
     let disk = Disk::open(&image(bench)?, bench.scratch())?;
     let group = Group::make(Controller::BlockIo).map_err(super::stopped)?;
     group.limit_reading(&disk.numbers, RATE).map_err(super::stopped)?;
@@ -163,7 +162,7 @@ fn predict(_: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPre
 
 /// An image of a file system with the file in it, made by the first round that asks for it.
 fn image(bench: &Bench<'_>) -> Result<PathBuf, Stop> {
-    let path = bench.scratch().join("kelvin-truth-disk.image");
+    let path = bench.scratch().join(format!("{NAME}.image"));
     if path.exists() {
         return Ok(path);
     }
@@ -176,8 +175,8 @@ fn image(bench: &Bench<'_>) -> Result<PathBuf, Stop> {
         )));
     }
     bench.may_write(bytes)?;
-    let content = bench.scratch().join(format!("{MOUNT}{}.content", std::process::id()));
-    let unfinished = bench.scratch().join(format!("{MOUNT}{}.image", std::process::id()));
+    let content = bench.scratch().join(format!("{NAME}-{}.content", std::process::id()));
+    let unfinished = bench.scratch().join(format!("{NAME}-{}.image", std::process::id()));
     let made = make_image(&content, &unfinished).and_then(|()| Ok(fs::rename(&unfinished, &path)?));
     // What is left of it is of no use to anyone; the error tells more than a failure to tidy up after it.
     let _ = fs::remove_dir_all(&content);
@@ -209,9 +208,13 @@ struct Disk {
 
 impl Disk {
     fn open(image: &Path, scratch: &Path) -> Result<Self, Stop> {
-        let mounted = Mounted::make(image, scratch.join(format!("{MOUNT}{}", std::process::id())))?;
-        let root = File::open(&mounted.0)?;
-        drop(mounted);
+        enter_own_mounts()
+            .map_err(|error| Stop::skip(format!("needs a tree of mounts of its own (root may make one): {error}")))?;
+        // Each process mounts it there for itself.
+        let place = scratch.join(NAME);
+        fs::create_dir_all(&place)?;
+        done(Command::new("mount").args(["-o", "loop,ro,nosuid,nodev,noexec"]).arg(image).arg(&place), "mount")?;
+        let root = File::open(&place)?;
         let target = Target::find(&PathBuf::from(format!("/proc/self/fd/{}/{DATA}", root.as_raw_fd())))
             .map_err(|error| Stop::fail(error.to_string()))?;
         let device = target.device();
@@ -225,64 +228,15 @@ impl Disk {
     }
 }
 
-/// A place in the tree of files where a file system is mounted; taken out of the tree when dropped.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    fn make(image: &Path, place: PathBuf) -> Result<Self, Stop> {
-        fs::create_dir(&place)?;
-        let mounted = Self(place);
-        done(Command::new("mount").args(["-o", "loop,ro,nosuid,nodev,noexec"]).arg(image).arg(&mounted.0), "mount")?;
-        Ok(mounted)
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        unmount(&self.0);
-    }
-}
-
-/// Takes a mount out of the tree, whoever uses it, and removes its place.
-fn unmount(place: &Path) {
-    let _ = Command::new("umount").arg("-l").arg(place).output();
-    let _ = fs::remove_dir(place);
-}
-
-/// Takes away what processes left behind that were killed in the middle of it.
-pub(super) fn clear_up() {
-    unmount_what_is_left();
-    kelvin_file::group::clear_up();
-}
-
-/// Takes mounts away that processes left behind which were killed between mounting and unmounting.
-fn unmount_what_is_left() {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    abandoned(&mounts, |process| Path::new(&format!("/proc/{process}")).exists())
-        .iter()
-        .for_each(|place| unmount(place));
-}
-
-/// The mount points of ours in the text of /proc/self/mountinfo whose process is gone.
-fn abandoned(mounts: &str, lives: impl Fn(u32) -> bool) -> Vec<PathBuf> {
-    let places = mounts.lines().filter_map(|line| line.split(' ').nth(4));
-    let is_left = |place: &&str| {
-        let name = place.rsplit('/').next().and_then(|name| name.strip_prefix(MOUNT));
-        name.and_then(|process| process.parse().ok()).is_some_and(|process| !lives(process))
-    };
-    // Blanks are written as octal numbers there; a place with others of them is left to who made it.
-    places.filter(is_left).map(|place| PathBuf::from(place.replace("\\040", " "))).collect()
-}
-
 /// Runs a program to its end; that it is not there, or may not, is a reason to skip.
 fn done(command: &mut Command, name: &str) -> Result<(), Stop> {
     // Where users are not root, these programs are often out of their way.
-    let path = std::env::var("PATH").unwrap_or_default();
-    let output =
-        command.env("PATH", format!("{path}:/usr/sbin:/sbin")).output().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Stop::skip(format!("needs the program {name}")),
-            _ => Stop::fail(format!("cannot start {name}: {error}")),
-        })?;
+    let mut path = std::env::var_os("PATH").unwrap_or_default();
+    path.push(":/usr/sbin:/sbin");
+    let output = command.env("PATH", path).output().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Stop::skip(format!("needs the program {name}")),
+        _ => Stop::fail(format!("cannot start {name}: {error}")),
+    })?;
     if output.status.success() {
         return Ok(());
     }
@@ -305,16 +259,6 @@ mod tests {
         let more = [&[held(9, 0)], &usual[..], &[held(12, 5)]].concat();
         assert_eq!(window(&more), Some((usual[0], usual[3])));
         assert_eq!((window(&usual[1..]), window(&[])), (None, None));
-    }
-
-    #[test]
-    fn only_mounts_of_dead_processes_are_taken_away() {
-        let mounts = "36 35 7:0 / /home/me/a\\040b/kelvin-scratch-7/kelvin-truth-disk-41 ro - ext4 /dev/loop0 ro\n\
-                      37 35 7:1 / /tmp/kelvin-truth-disk-42 ro - ext4 /dev/loop1 ro\n\
-                      38 35 7:2 / /tmp/kelvin-truth-disk-x ro - ext4 /dev/loop2 ro\n\
-                      39 35 7:3 / /tmp/kelvin-truth-disk-43/below ro - ext4 /dev/loop3 ro\n";
-        let found = abandoned(mounts, |process| process == 42);
-        assert_eq!(found, [PathBuf::from("/home/me/a b/kelvin-scratch-7/kelvin-truth-disk-41")]);
     }
 
     #[test]

@@ -30,9 +30,9 @@ pub(crate) static PROBES: &[&Probe] = &[
     &faults::SILENCE,
 ];
 
-/// Takes away what outlives a process: control groups, also that of a quota, and mounts.
+/// Takes away what outlives a process: control groups, also that of a quota.
 pub(crate) fn clear_up() {
-    disk::clear_up();
+    kelvin_file::group::clear_up();
 }
 
 /// The known value as a prediction: `share` is the relative error that the construction itself may have.

@@ -178,10 +178,10 @@ fn request(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> s
         "realtime": false,
         "seed": 42,
         "throttle_file": null,
-        "scratch": directories.scratch,
-        "remote": directories.remote,
+        "scratch": directories.scratch.as_os_str(),
+        "remote": directories.remote.as_deref().map(Path::as_os_str),
         "agent": directories.agent.as_ref().map(|(address, token)| {
-            serde_json::json!({ "address": address, "token_file": token })
+            serde_json::json!({ "address": address, "token_file": token.as_os_str() })
         }),
         "write_limit": 1u64 << 30,
         "parent": std::process::id(),

@@ -3,7 +3,9 @@
 mod remembered;
 
 use std::cell::RefCell;
+use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, ErrorKind, IsTerminal, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -60,7 +62,10 @@ fn print(reader: &Reader, files: &[PathBuf]) -> Done {
     let mut failed = false;
     for file in files {
         match reader.digest(file) {
-            Ok(digest) => output::print(|out| writeln!(out, "{}", line(digest, file)))?,
+            Ok(digest) => output::print(|out| {
+                out.write_all(&line(digest, file))?;
+                writeln!(out)
+            })?,
             Err(fault) if reader.interrupted() => return Err(fault),
             Err(fault) => {
                 fault.report();
@@ -72,42 +77,42 @@ fn print(reader: &Reader, files: &[PathBuf]) -> Done {
 }
 
 /// `1a2b3c4d  name`; a name with a line break in it is escaped, and the line begins with a backslash, as sha256sum has it.
-fn line(digest: Digest, file: &Path) -> String {
-    let name = file.to_string_lossy();
-    if name.contains(['\n', '\r', '\\']) {
-        let escaped = name.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r");
-        format!("\\{digest}  {escaped}")
-    } else {
-        format!("{digest}  {name}")
-    }
+fn line(digest: Digest, file: &Path) -> Vec<u8> {
+    let name = file.as_os_str().as_bytes();
+    let escaped: Vec<u8> = name.iter().flat_map(|&byte| escape(byte)).collect();
+    let mark = if escaped.len() > name.len() { "\\" } else { "" };
+    [mark.as_bytes(), digest.to_string().as_bytes(), b"  ", &escaped].concat()
+}
+
+/// Bytes of a name that would end a line or begin an escape, and the letters that stand for them behind a backslash.
+const ESCAPED: [(u8, u8); 3] = [(b'\n', b'n'), (b'\r', b'r'), (b'\\', b'\\')];
+
+fn escape(byte: u8) -> impl Iterator<Item = u8> {
+    let letter = ESCAPED.iter().find(|(escaped, _)| *escaped == byte).map(|(_, letter)| *letter);
+    letter.map(|_| b'\\').into_iter().chain([letter.unwrap_or(byte)])
 }
 
 /// The digest and the name on a line, or nothing if it is not of that form.
-fn parse(line: &str) -> Option<(u32, String)> {
-    let (line, escaped) = line.strip_prefix('\\').map_or((line, false), |rest| (rest, true));
+fn parse(line: &[u8]) -> Option<(u32, PathBuf)> {
+    let (line, escaped) = line.strip_prefix(b"\\").map_or((line, false), |rest| (rest, true));
     let (digest, name) = line.split_at_checked(8)?;
-    let name = name.strip_prefix("  ").or_else(|| name.strip_prefix(" *"))?;
+    let name = name.strip_prefix(b"  ").or_else(|| name.strip_prefix(b" *")).filter(|name| !name.is_empty())?;
     // A sign would be taken for a part of the number.
-    let digits = digest.bytes().all(|digit| digit.is_ascii_hexdigit());
-    let digest = digits.then(|| u32::from_str_radix(digest, 16).ok())??;
-    (!name.is_empty()).then(|| (digest, if escaped { unescaped(name) } else { name.to_owned() }))
+    let digits = str::from_utf8(digest).ok().filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+    let digest = u32::from_str_radix(digits?, 16).ok()?;
+    Some((digest, OsString::from_vec(if escaped { unescaped(name) } else { name.to_owned() }).into()))
 }
 
-fn unescaped(name: &str) -> String {
-    let mut text = String::new();
-    let mut letters = name.chars();
-    while let Some(letter) = letters.next() {
-        match (letter, letter == '\\') {
-            (_, true) => match letters.next() {
-                Some('n') => text.push('\n'),
-                Some('r') => text.push('\r'),
-                Some(other) => text.push(other),
-                None => text.push('\\'),
-            },
-            (letter, false) => text.push(letter),
-        }
-    }
-    text
+fn unescaped(name: &[u8]) -> Vec<u8> {
+    let mut bytes = name.iter().copied();
+    let next = || {
+        let byte = bytes.next()?;
+        let letter = if byte == b'\\' { bytes.next() } else { None };
+        let escaped =
+            |letter| ESCAPED.iter().find(|(_, known)| *known == letter).map_or(letter, |(escaped, _)| *escaped);
+        Some(letter.map_or(byte, escaped))
+    };
+    std::iter::from_fn(next).collect()
 }
 
 /// What checking has found so far.
@@ -126,7 +131,7 @@ fn check(reader: &Reader, lists: &[PathBuf], quiet: bool) -> Done {
         let before = checked.lines;
         for text in lines_of(list)? {
             let text = text.map_err(|error| Fault::new(format!("cannot read {}", list.display()), error))?;
-            let Some((expected, name)) = parse(text.trim_end_matches('\r')) else {
+            let Some((expected, name)) = parse(text.strip_suffix(b"\r").unwrap_or(&text)) else {
                 checked.malformed += u64::from(!text.is_empty());
                 continue;
             };
@@ -147,8 +152,8 @@ fn check(reader: &Reader, lists: &[PathBuf], quiet: bool) -> Done {
     Ok(if failed { ExitCode::from(WITH_FAILURES) } else { ExitCode::SUCCESS })
 }
 
-fn check_one(reader: &Reader, expected: u32, name: &str, quiet: bool, checked: &mut Checked) -> Result<(), Fault> {
-    let says = match reader.digest(Path::new(name)) {
+fn check_one(reader: &Reader, expected: u32, name: &Path, quiet: bool, checked: &mut Checked) -> Result<(), Fault> {
+    let says = match reader.digest(name) {
         Ok(digest) if digest.value() == expected => "OK",
         Ok(_) => {
             checked.different += 1;
@@ -161,7 +166,7 @@ fn check_one(reader: &Reader, expected: u32, name: &str, quiet: bool, checked: &
             "FAILED open or read"
         }
     };
-    if quiet && says == "OK" { Ok(()) } else { output::print(|out| writeln!(out, "{name}: {says}")) }
+    if quiet && says == "OK" { Ok(()) } else { output::print(|out| writeln!(out, "{}: {says}", name.display())) }
 }
 
 fn warn(count: u64, one: &str, many: &str) {
@@ -172,13 +177,13 @@ fn warn(count: u64, one: &str, many: &str) {
     }
 }
 
-fn lines_of(list: &Path) -> Result<Box<dyn Iterator<Item = io::Result<String>>>, Fault> {
+fn lines_of(list: &Path) -> Result<Box<dyn Iterator<Item = io::Result<Vec<u8>>>>, Fault> {
     if list == Path::new(STANDARD_INPUT) {
-        return Ok(Box::new(io::stdin().lines()));
+        return Ok(Box::new(io::stdin().lock().split(b'\n')));
     }
     let target = Target::find(list).map_err(Fault::because)?;
     let file = target.open(Access::Buffered).map_err(Fault::because)?;
-    Ok(Box::new(BufReader::new(file).lines()))
+    Ok(Box::new(BufReader::new(file).split(b'\n')))
 }
 
 /// Reads files, and says how if that is wanted.
@@ -313,19 +318,25 @@ impl Drop for Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
 
     #[test]
     fn lines_are_read_back() {
-        for name in ["data.bin", "a b", "  x", "with\nbreak", "back\\slash", "ünï"] {
+        for name in
+            [&b"data.bin"[..], b"a b", b"  x", b"with\nbreak", b"back\\slash", "ünï".as_bytes(), b"no text: \xff"]
+        {
             let mut digest = Digest::default();
-            digest.add(0, name.as_bytes());
-            assert_eq!(parse(&line(digest, Path::new(name))), Some((digest.value(), name.to_owned())));
+            digest.add(0, name);
+            let path = Path::new(OsStr::from_bytes(name));
+            assert_eq!(parse(&line(digest, path)), Some((digest.value(), path.to_owned())));
         }
-        assert_eq!(parse("0000ABCD *x"), Some((0xabcd, "x".into())));
+        assert_eq!(line(Digest::default(), Path::new("a\rb")), b"\\00000000  a\\rb");
+        assert_eq!(parse(b"0000ABCD *x"), Some((0xabcd, "x".into())));
+        assert_eq!(parse(b"\\00000001  a\\xb\\"), Some((1, "axb\\".into())));
         for wrong in
             ["", "0000abcd", "0000abcd  ", "0000abc  x", "+000abcd  x", "0000abcg  x", "0000abcdx  x", "é000abc  x"]
         {
-            assert_eq!(parse(wrong), None, "{wrong}");
+            assert_eq!(parse(wrong.as_bytes()), None, "{wrong}");
         }
     }
 }

@@ -6,17 +6,17 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use kelvin_file::fast::{Setting, Source, Way};
+use kelvin_file::user_file::UserFile;
 use kelvin_file::{Access, Target};
 use kelvin_sys::fs::{identity, kind, major, minor};
 use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
-use crate::output;
 
 /// The format of the file; another one is not read.
 const FORMAT: u32 = 1;
@@ -173,10 +173,12 @@ impl Remembered {
             .create(directory)
             .map_err(|error| Fault::new(format!("cannot make {}", directory.display()), error))?;
         let content = Content { format: FORMAT, settings: self.settings.clone() };
-        output::write_passing_file(&self.path, |out| {
+        let place = UserFile::find(&self.path).map_err(Fault::because)?;
+        let write = |out: &mut dyn Write| {
             serde_json::to_writer_pretty(&mut *out, &content)?;
             writeln!(out)
-        })
+        };
+        place.write_passing(write).map_err(Fault::because)
     }
 }
 

@@ -1,7 +1,8 @@
 //! `kelvin file cache`: how large the file cache can become, and the proof by reading under a limit.
 
+use std::ffi::OsString;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::CacheArgs;
 use crate::fault::{Done, Fault, WITH_FAILURES};
+use crate::measure::scratch_in;
 use crate::output;
-use crate::scratch::Scratch;
 
 /// The limit if the command line does not say: larger than any processor's caches, read in seconds.
 const LIMIT: u64 = 256 << 20;
@@ -51,7 +52,7 @@ fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<Measured, 
         Ok(group) => group,
         Err(error) => return Ok(Measured::of(limit, Search::default(), Outcome::NotPossible(error.to_string()))),
     };
-    let scratch = Scratch::create(directory, "DIR")?;
+    let scratch = scratch_in(directory, "DIR")?;
     let largest = capacity::largest(limit);
     output::remark(format!(
         "kelvin: writes one file of {} in {}, which is removed afterwards, and reads up to {} of it (if others disturb it, up \
@@ -63,7 +64,7 @@ fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<Measured, 
     ));
     let file = scratch.path().join("data");
     noise::file(&file, largest, 1).map_err(|error| Fault::new(format!("cannot write {}", file.display()), error))?;
-    let request = Request { door: group.door(), file, bytes: 0 };
+    let request = Request { door: group.door().into(), file: file.into(), bytes: 0 };
     let (search, found) = search(&request, limit)?;
     let outcome = match found {
         Ok(capacity) => Outcome::Found(Place::new(&capacity, limit)),
@@ -135,8 +136,8 @@ fn check(directory: &Path, limit: u64, quick: &FileCache) -> Result<(), Fault> {
 /// What a process is asked that reads under the limit: which group to enter, and which part of which file to read.
 #[derive(Clone, Serialize, Deserialize)]
 struct Request {
-    door: PathBuf,
-    file: PathBuf,
+    door: OsString,
+    file: OsString,
     bytes: u64,
 }
 
@@ -152,7 +153,7 @@ fn sample_all(request: &Request, sizes: Vec<u64>) -> Result<Vec<Sample>, Fault> 
 
 /// Has a process of its own enter the group and read: pages belong to the group of whoever reads them first.
 fn sample(request: &Request) -> Result<Sample, Fault> {
-    let doing = || format!("cannot read {} of {}", units::bytes(request.bytes), request.file.display());
+    let doing = || format!("cannot read {} of {}", units::bytes(request.bytes), Path::new(&request.file).display());
     let failed = |why: String| Fault::new(doing(), why);
     let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
     let text = serde_json::to_vec(request).map_err(|error| failed(error.to_string()))?;
@@ -181,8 +182,8 @@ pub fn process() -> Done {
     let mut text = Vec::new();
     std::io::stdin().read_to_end(&mut text)?;
     let request: Request = serde_json::from_slice(&text).map_err(|error| Fault::new("bad request", error))?;
-    group::enter(&request.door).map_err(Fault::because)?;
-    let target = Target::find(&request.file).map_err(Fault::because)?;
+    group::enter(Path::new(&request.door)).map_err(Fault::because)?;
+    let target = Target::find(Path::new(&request.file)).map_err(Fault::because)?;
     let sample = capacity::sample(&target, request.bytes).map_err(Fault::because)?;
     output::print(|out| {
         serde_json::to_writer(&mut *out, &Size::from_sample(sample))?;

@@ -1,0 +1,352 @@
+//! A file that a user names to be written: a report, an export, a figure.
+//!
+//! A regular file is replaced whole or not at all, where a symbolic link leads to it, there, so that the link stays. What is no
+//! regular file, a device or a pipe, is written through and stays what it is; so is what this process was given open, such as
+//! `/dev/stdout`, whatever that is: writing goes on where it is.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use kelvin_sys::fs::{NOBODY_READS, NONBLOCK, NOT_IN_USE, given_to_write, kind};
+use kelvin_sys::interrupt;
+
+use crate::target::special;
+use crate::temporary::{hold, reach};
+use crate::unfinished::{NOWHERE, Place, Unfinished};
+use crate::{Error, Result};
+
+/// Most links that lead on to one another: what the kernel follows (path_resolution(7)).
+const LINKS: u32 = 40;
+/// How often it is looked whether somebody reads a pipe by now.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A file that a user names to be written: found to be in order, and not touched as yet.
+#[derive(Debug)]
+pub struct UserFile {
+    place: Place,
+    /// What is written where it is; else a file is put in the place.
+    open: Option<File>,
+}
+
+impl UserFile {
+    /// Finds what a path leads to, and whether it can be written: before a long run, so that it is not made in vain. A pipe is
+    /// waited for until somebody reads it.
+    ///
+    /// # Errors
+    /// A directory, a socket, a link that leads nowhere; a directory that is not there or takes no new file; a file that may not
+    /// be written, or that another user has put where everybody may put something.
+    pub fn find(path: &Path) -> Result<Self> {
+        let mut place = Place::of(path)?;
+        for followed in 0..LINKS {
+            let found = place.look()?;
+            match &found {
+                Some(link) if link.is_symlink() && !is_of_proc(&place) => {
+                    place = place.led_to()?;
+                    continue;
+                }
+                None if followed > 0 => break,
+                _ => {}
+            }
+            let open = match found.as_ref().and_then(special) {
+                Some(kind) => Some(open(&place, kind)?),
+                None => Unfinished::make(&place, true).map(|_| None)?,
+            };
+            return Ok(Self { place, open });
+        }
+        Err(place.special(NOWHERE))
+    }
+
+    /// Writes what `content` produces, and waits until it is on its device.
+    ///
+    /// # Errors
+    /// Those of writing; what was there before then stays as it was, unless it was written through.
+    pub fn write(self, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+        self.put(content, |file| file.flush())
+    }
+
+    /// The same without waiting: for what can be had again if the machine fails in this moment.
+    ///
+    /// # Errors
+    /// As for [`UserFile::write`].
+    pub fn write_passing(self, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+        self.put(content, |_| Ok(()))
+    }
+
+    fn put(
+        self,
+        content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+        flush: impl FnOnce(&Unfinished<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let failed = |error| Error::call("write", self.place.path(), error);
+        if let Some(open) = &self.open {
+            return match fill(open, content) {
+                // Whoever read it has seen enough.
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+                written => written.map_err(failed),
+            };
+        }
+        let file = Unfinished::make(&self.place, true)?;
+        fill(file.file(), content).map_err(failed)?;
+        flush(&file)?;
+        file.finish().map(drop)
+    }
+}
+
+/// Finds out whether the directory of a file is there.
+///
+/// # Errors
+/// That it is not; a path that can only be that of a directory.
+pub fn check_directory(path: &Path) -> Result<()> {
+    Place::of(path).map(drop)
+}
+
+fn fill(file: &File, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut out = BufWriter::new(file);
+    content(&mut out)?;
+    out.flush()
+}
+
+/// Whether something is in /proc, where a link leads to what a process has open, and not to a name.
+fn is_of_proc(place: &Place) -> bool {
+    kind(&place.directory()).is_ok_and(|kind| kind.name() == "proc")
+}
+
+/// Opens what is no regular file, or what a process has open.
+fn open(place: &Place, kind: &'static str) -> Result<File> {
+    let failed = |error| Error::call("open", place.path(), error);
+    if let Some(number) = number_here(place) {
+        return given_to_write(number).map_err(failed);
+    }
+    if is_of_proc(place) {
+        return open_at(place, &place.at());
+    }
+    let held = hold(&place.at()).map_err(failed)?;
+    let found = held.metadata().map_err(failed)?.file_type();
+    if found.is_fifo() || found.is_char_device() || found.is_block_device() {
+        return open_at(place, &reach(&held));
+    }
+    Err(place.special(kind))
+}
+
+/// The number by which this process itself was given what a link of /proc leads to.
+fn number_here(place: &Place) -> Option<i32> {
+    let directory = fs::read_link(place.directory()).ok()?;
+    let own = format!("/proc/{}", std::process::id());
+    let is_own = directory.starts_with(own) && directory.ends_with("fd");
+    is_own.then(|| place.name().to_str()?.parse().ok())?
+}
+
+/// Opens what a path leads to: a file behind what is there, a block device only if nothing is mounted from it, and a pipe when
+/// somebody reads it.
+fn open_at(place: &Place, path: &Path) -> Result<File> {
+    let failed = |error| Error::call("open", place.path(), error);
+    let found = fs::metadata(path).map_err(failed)?.file_type();
+    let open = |flags| File::options().write(true).append(found.is_file()).custom_flags(flags).open(path);
+    if !found.is_fifo() {
+        return open(if found.is_block_device() { NOT_IN_USE } else { 0 }).map_err(failed);
+    }
+    loop {
+        match open(NONBLOCK) {
+            // With somebody who reads, it is opened without waiting in this way too.
+            Ok(_reader_is_there) => return open(0).map_err(failed),
+            Err(error) if error.raw_os_error() != Some(NOBODY_READS) => return Err(failed(error)),
+            Err(_) => {}
+        }
+        if let Some(signal) = interrupt::requested() {
+            return Err(Error::Interrupted(signal));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::{MetadataExt, chown, symlink};
+    use std::path::PathBuf;
+
+    fn put(path: &Path, text: &str) -> Result<()> {
+        UserFile::find(path)?.write(|out| out.write_all(text.as_bytes()))
+    }
+
+    fn refused(path: &Path) -> String {
+        UserFile::find(path).unwrap_err().to_string()
+    }
+
+    fn read(path: &Path) -> String {
+        fs::read_to_string(path).unwrap()
+    }
+
+    fn names(directory: &Path) -> usize {
+        fs::read_dir(directory).unwrap().count()
+    }
+
+    fn make_pipe(path: &Path) {
+        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    }
+
+    #[test]
+    fn finding_changes_nothing_and_an_error_leaves_what_was_there() {
+        let base = tempfile::tempdir().unwrap();
+        let [new, old] = ["new", "old"].map(|name| base.path().join(name));
+        fs::write(&old, "old").unwrap();
+        let before = old.metadata().unwrap();
+        for path in [&new, &old] {
+            drop(UserFile::find(path).unwrap());
+            let failing = UserFile::find(path).unwrap().write(|out| {
+                out.write_all(b"half")?;
+                Err(io::Error::other("no more"))
+            });
+            assert!(failing.unwrap_err().to_string().contains("no more"));
+        }
+        assert_eq!((names(base.path()), read(&old).as_str()), (1, "old"));
+        assert_eq!(before.modified().unwrap(), old.metadata().unwrap().modified().unwrap());
+        put(&old, "new").unwrap();
+        assert_eq!((names(base.path()), read(&old).as_str()), (1, "new"));
+    }
+
+    #[test]
+    fn a_link_stays_and_what_it_leads_to_is_replaced_there() {
+        let base = tempfile::tempdir().unwrap();
+        let [near, far, link, second] = ["near", "near/far", "link", "second"].map(|name| base.path().join(name));
+        fs::create_dir_all(&far).unwrap();
+        fs::write(far.join("file"), "old").unwrap();
+        symlink("far/file", near.join("inner")).unwrap();
+        symlink("near/inner", &link).unwrap();
+        symlink(&link, &second).unwrap();
+        put(&second, "new").unwrap();
+        assert_eq!(read(&far.join("file")), "new");
+        assert!([&link, &second, &near.join("inner")].iter().all(|link| link.is_symlink()));
+        assert_eq!((names(base.path()), names(&near), names(&far)), (3, 2, 1));
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_refused() {
+        let base = tempfile::tempdir().unwrap();
+        let at = |name: &str| base.path().join(name);
+        let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        fs::create_dir(at("directory")).unwrap();
+        for (link, target) in [("dangling", "nothing"), ("away", "no/such"), ("loop", "loop"), ("up", "..")] {
+            symlink(target, at(link)).unwrap();
+        }
+        symlink("socket", at("to-socket")).unwrap();
+        for (name, words) in [
+            ("socket", "is a socket"),
+            ("to-socket", "to-socket is a socket"),
+            (".", "the name of a directory"),
+            ("up", "up is the name of a directory"),
+            ("directory", "is a directory"),
+            ("dangling", "dangling is a symbolic link that leads nowhere"),
+            ("away", "away is a symbolic link that leads nowhere"),
+            ("loop", "loop is a symbolic link that leads nowhere"),
+            ("no/such", "there is no directory"),
+            ("new/", "the name of a directory"),
+        ] {
+            assert!(refused(&at(name)).contains(words), "{name}: {}", refused(&at(name)));
+        }
+        assert!(refused(Path::new("/proc/version")).contains("/proc/version"));
+        assert!(refused(Path::new("/proc/self/fd/9999999")).contains("/proc/self/fd/9999999"));
+        assert!(refused(Path::new("/proc/self/cwd")).contains("Is a directory"));
+        assert_eq!(names(base.path()), 7);
+    }
+
+    /// A device of the test's own, where one can be made: whoever would replace one of /dev would break the machine.
+    fn device(base: &Path, name: &str, minor: &str) -> PathBuf {
+        let path = base.join(name);
+        let made = std::process::Command::new("mknod").arg(&path).args(["c", "1", minor]).status().unwrap();
+        if made.success() { path } else { Path::new("/dev").join(name) }
+    }
+
+    #[test]
+    fn a_device_is_written_through_and_stays_one() {
+        let base = tempfile::tempdir().unwrap();
+        let [null, full] = [("null", "3"), ("full", "7")].map(|(name, minor)| device(base.path(), name, minor));
+        let link = base.path().join("link");
+        symlink(&null, &link).unwrap();
+        for path in [&null, &link] {
+            put(path, "to nobody").unwrap();
+        }
+        assert!(put(&full, "x").unwrap_err().to_string().contains("No space left"));
+        assert!([&null, &full].iter().all(|path| path.metadata().unwrap().file_type().is_char_device()));
+        assert!(link.is_symlink());
+    }
+
+    #[test]
+    fn a_pipe_waits_for_who_reads_it_and_stays_one() {
+        let base = tempfile::tempdir().unwrap();
+        let [pipe, link] = ["pipe", "link"].map(|name| base.path().join(name));
+        make_pipe(&pipe);
+        symlink("pipe", &link).unwrap();
+        // More than a pipe holds, so that somebody must be reading it.
+        let text = "0123456789".repeat(100_000);
+        for path in [&pipe, &link] {
+            std::thread::scope(|scope| {
+                let read = scope.spawn(|| read(&pipe));
+                put(path, &text).unwrap();
+                assert!(read.join().unwrap() == text);
+            });
+        }
+        std::thread::scope(|scope| {
+            let gone = scope.spawn(|| File::open(&pipe).unwrap().read_exact(&mut [0; 10]).unwrap());
+            put(&pipe, &text).unwrap();
+            gone.join().unwrap();
+        });
+        assert!(pipe.symlink_metadata().unwrap().file_type().is_fifo() && names(base.path()) == 2);
+    }
+
+    #[test]
+    fn of_what_processes_have_open_only_what_others_gave_is_written_and_behind_what_is_there() {
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().join("log");
+        let own = File::create(&path).unwrap();
+        (&own).write_all(b"log\n").unwrap();
+        let of = |process: u32, number| PathBuf::from(format!("/proc/{process}/fd/{number}"));
+        // The tests' own, as a store would be.
+        assert!(refused(&of(std::process::id(), own.as_raw_fd())).contains("Bad file descriptor"));
+        let thread = fs::canonicalize("/proc/thread-self").unwrap().join(format!("fd/{}", own.as_raw_fd()));
+        assert!(refused(&thread).contains("Bad file descriptor"));
+        let mut child = std::process::Command::new("sleep").arg("60").stdout(own).spawn().unwrap();
+        put(&of(child.id(), 1), "more\n").unwrap();
+        fs::remove_file(&path).unwrap();
+        put(&of(child.id(), 1), "gone\n").unwrap();
+        let written = read(&of(child.id(), 1));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((written.as_str(), names(base.path())), ("log\nmore\ngone\n", 0));
+    }
+
+    #[test]
+    #[allow(clippy::print_stderr)]
+    fn what_another_user_plants_where_everybody_may_is_refused() {
+        if kelvin_sys::fs::effective_user() != 0 {
+            return eprintln!("what another user plants: skipped: only root can give a file away");
+        }
+        let base = tempfile::tempdir().unwrap();
+        let mode = |mode| fs::set_permissions(base.path(), std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        let give = |path: &Path| std::os::unix::fs::lchown(path, Some(65534), Some(65534)).unwrap();
+        let [victim, file, link, pipe] = ["victim", "file", "link", "pipe"].map(|name| base.path().join(name));
+        fs::write(&victim, "mine").unwrap();
+        fs::write(&file, "theirs").unwrap();
+        symlink(&victim, &link).unwrap();
+        make_pipe(&pipe);
+        [&file, &link, &pipe].into_iter().for_each(|path| give(path));
+        mode(0o1777);
+        for path in [&file, &link, &pipe] {
+            assert!(refused(path).contains("was put there by another user (65534)"), "{}", refused(path));
+        }
+        put(&victim, "still mine").unwrap();
+        // Where only one user writes, what is there is his: he keeps it.
+        mode(0o755);
+        put(&file, "new").unwrap();
+        assert!(refused(&link).contains("was put there by another user (65534)"));
+        assert_eq!((file.metadata().unwrap().uid(), file.metadata().unwrap().gid()), (65534, 65534));
+        chown(base.path(), Some(65534), None).unwrap();
+        mode(0o1777);
+        put(&file, "of the directory's owner").unwrap();
+    }
+}

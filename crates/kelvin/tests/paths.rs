@@ -1,0 +1,434 @@
+//! The whole program on paths that somebody else has a hand in: what it writes goes where the user says and nowhere else, what
+//! it makes for a while nobody can foresee or swap, and nothing there makes it wait.
+
+mod place;
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use place::{KELVIN, PATIENCE, Place, assert_refused, finished, is_root, names, skipped, stderr, stdout, within};
+
+/// An exported run.
+const RUN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../store/tests/format-1.json");
+/// A run that is over soon.
+const SHORT: [&str; 7] = ["run", "os.syscall.null", "--budget", "1s", "--rounds", "2", "--no-store"];
+/// A process number that no process has.
+const NOBODY: u32 = 4_194_999;
+
+/// What `sh` does, in which `$0` is kelvin and `$1` a run.
+fn shell(place: &Place, script: &str) -> Output {
+    let arguments = ["-c", script, KELVIN, RUN];
+    finished(place.command("sh", &arguments).spawn().unwrap(), &[script])
+}
+
+#[track_caller]
+fn done(output: &Output) {
+    assert_eq!(output.status.code(), Some(0), "{}{}", stderr(output), stdout(output));
+}
+
+fn kind(path: &Path) -> fs::FileType {
+    path.symlink_metadata().unwrap().file_type()
+}
+
+fn mode(path: &Path) -> u32 {
+    path.metadata().unwrap().mode() & 0o7777
+}
+
+fn is_page(path: &Path) -> bool {
+    fs::read_to_string(path).unwrap().starts_with("<!")
+}
+
+/// A device of the test's own, where one can be made: whoever would replace one of /dev would break the machine.
+fn device(place: &Place, name: &str, minor: &str) -> PathBuf {
+    let made = Command::new("mknod").args([name, "c", "1", minor]).current_dir(place.path()).status();
+    if made.unwrap().success() { place.path().join(name) } else { Path::new("/dev").join(name) }
+}
+
+/// Runs a command as one who has no rights of root's, where the tests have them: by a copy, for the build directory may lie
+/// where only root may look.
+fn as_nobody(place: &Place, arguments: &[&str]) -> Output {
+    if !is_root() {
+        return place.run(arguments);
+    }
+    let [program, run] = ["kelvin", "run.json"].map(|name| place.path().join(name));
+    for (from, to) in [(KELVIN, &program), (RUN, &run)] {
+        assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
+    }
+    let arguments: Vec<&str> = arguments.iter().map(|&word| if word == RUN { "run.json" } else { word }).collect();
+    let mut command = place.command(program.to_str().unwrap(), &arguments);
+    let output = finished(command.uid(65534).gid(65534).spawn().unwrap(), &arguments);
+    fs::remove_file(program).unwrap();
+    fs::remove_file(run).unwrap();
+    output
+}
+
+/// A place that everybody may enter.
+fn open_place() -> Place {
+    let place = Place { directory: tempfile::tempdir().unwrap(), ..Place::new() };
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    place
+}
+
+// ---- where what a user names is written
+
+#[test]
+fn devices_and_pipes_are_written_through_by_every_command_that_writes_a_file() {
+    let place = Place::new();
+    let [device, full] = [("null", "3"), ("full", "7")].map(|(name, minor)| device(&place, name, minor));
+    let name = device.to_str().unwrap();
+    symlink(name, place.path().join("link")).unwrap();
+    for to in [name, "link"] {
+        done(&place.run(&["report", RUN, "--format", "html", "--output", to]));
+        done(&place.run(&["report", RUN, "--format", "json", "--output", to]));
+        done(&place.run(&[&SHORT[..], &["--report", to]].concat()));
+        assert!(kind(&device).is_char_device() && kind(&place.path().join("link")).is_symlink(), "{to}");
+    }
+    done(&shell(&place, "\"$0\" runs import \"$1\" && \"$0\" runs export last --output link"));
+    done(&shell(&place, "mkfifo pipe && cat pipe > read & \"$0\" report \"$1\" --format html --output pipe && wait"));
+    assert!(is_page(&place.path().join("read")) && kind(&place.path().join("pipe")).is_fifo());
+    assert!(kind(&device).is_char_device());
+    // It is waited for who reads it, also by one who watches for signals.
+    let child = place.start(&[&["file", "sweep", "--no-store", "--report"], &["pipe"][..]].concat());
+    std::thread::sleep(Duration::from_millis(300));
+    place::signal(&child, "INT");
+    assert_refused(&finished(child, &["file sweep"]), &["interrupted by SIGINT"]);
+    assert_refused(&place.run(&["report", RUN, "--output", full.to_str().unwrap()]), &["full", "No space left"]);
+    assert!(kind(&full).is_char_device());
+}
+
+#[test]
+fn a_disk_is_written_through_unless_something_is_mounted_from_it() {
+    if !is_root() {
+        return skipped("a disk is written through", "a loop device needs root");
+    }
+    let place = Place::new();
+    let script = "truncate -s 8M image && mkfs.ext4 -q image && disk=$(losetup --find --show image) && mkdir mounted && \
+                  mount $disk mounted && { \"$0\" report \"$1\" --format html --output $disk; echo $?; umount mounted; \
+                  \"$0\" report \"$1\" --format html --output $disk; echo $?; test -b $disk && head -c 2 image; losetup -d $disk; }";
+    let arguments = ["--mount", "sh", "-c", script, KELVIN, RUN];
+    let output = finished(place.command("unshare", &arguments).spawn().unwrap(), &arguments);
+    if stdout(&output).is_empty() {
+        return skipped("a disk is written through", stderr(&output));
+    }
+    assert!(stdout(&output) == "2\n0\n<!" && stderr(&output).contains("busy"), "{output:?}");
+}
+
+#[test]
+fn what_a_shell_opened_is_written_where_it_is() {
+    let place = Place::new();
+    let content = |name: &str| fs::read_to_string(place.path().join(name)).unwrap();
+    let csv = stdout(&place.run(&["report", RUN, "--format", "csv"])).to_owned();
+    // As /dev/stdout is, which the tests leave alone: it must be there when they are over.
+    for (link, target) in [("stdout", "/proc/self/fd/1"), ("link", "stdout")] {
+        symlink(target, place.path().join(link)).unwrap();
+    }
+    for (to, open) in [
+        ("stdout", ">> file"),
+        ("link", ">> file"),
+        ("/dev/fd/1", ">> file"),
+        ("/proc/self/fd/2", "2>> file"),
+        ("/proc/self/fd/5", "5>> file"),
+        ("/proc/thread-self/fd/5", "5>> file"),
+    ] {
+        let script = format!(
+            "echo before > file && \"$0\" report \"$1\" --format csv --output {to} {open} && echo behind >> file"
+        );
+        done(&shell(&place, &script));
+        assert_eq!(content("file"), format!("before\n{csv}behind\n"), "{to}");
+    }
+    done(&shell(&place, "\"$0\" report \"$1\" --format csv --output stdout | cat > piped"));
+    assert_eq!(content("piped"), csv);
+    // Whoever has seen enough of it goes.
+    done(&shell(
+        &place,
+        "(\"$0\" report \"$1\" --format html --output link; echo $? > status) | head -c 1 > /dev/null",
+    ));
+    assert_eq!(content("status"), "0\n");
+    for (to, words) in [
+        ("/dev/fd/0", "only to be read"),
+        ("/dev/fd/77", "/dev/fd/77"),
+        // Nobody opened it but kelvin itself: it may be the store.
+        ("/proc/self/fd/3", "/proc/self/fd/3"),
+        ("/proc/self/cwd", "Is a directory"),
+    ] {
+        let output = shell(
+            &place,
+            &format!("\"$0\" runs import \"$1\" 2> /dev/null; \"$0\" runs export last --output {to} < /dev/null"),
+        );
+        assert_refused(&output, &[words]);
+    }
+    done(&place.run(&["runs", "show"]));
+    assert_eq!(place.names(), ["data", "file", "link", "piped", "status", "stdout"]);
+}
+
+#[test]
+fn a_link_to_a_file_stays_and_what_is_nothing_to_write_is_refused() {
+    let place = Place::new();
+    fs::create_dir(place.path().join("far")).unwrap();
+    for (link, target) in [("link", "far/page"), ("dangling", "far/nothing"), ("away", "no/where"), ("loop", "loop")] {
+        symlink(target, place.path().join(link)).unwrap();
+    }
+    fs::write(place.path().join("far/page"), "old").unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(place.path().join("socket")).unwrap();
+    let before = place.names();
+    let to = |path| place.run(&["report", RUN, "--format", "html", "--output", path]);
+    done(&to("link"));
+    assert!(kind(&place.path().join("link")).is_symlink() && is_page(&place.path().join("far/page")));
+    for (path, words) in [
+        ("dangling", "dangling is a symbolic link that leads nowhere"),
+        ("away", "away is a symbolic link that leads nowhere"),
+        ("loop", "loop is a symbolic link"),
+        ("socket", "socket is a socket"),
+        ("far", "far is a directory"),
+        ("new/", "new/ is the name of a directory"),
+        ("no/such", "there is no directory no; make it first"),
+        ("far/page/below", "far/page/below"),
+        ("/proc/version", "/proc/version"),
+    ] {
+        assert_refused(&to(path), &[words]);
+        // And before anything is measured.
+        let run = place.run(&["run", "os.syscall.null", "--budget", "600s", "--no-store", "--report", path]);
+        assert_refused(&run, &[words]);
+    }
+    let assets = place.run(&["report", RUN, "--assets", "far/page"]);
+    assert_refused(&assets, &["far/page"]);
+    assert_eq!((place.names(), names(&place.path().join("far"))), (before, vec!["page".to_owned()]));
+    assert_refused(&place.run(&["runs", "list", "--store", "dangling"]), &["dangling"]);
+    assert!(!place.path().join("far/nothing").exists());
+}
+
+#[test]
+fn a_report_has_the_rights_that_are_expected_and_of_an_old_file_those_it_has() {
+    let place = open_place();
+    let page = place.path().join("page");
+    for (mask, expected) in [("022", 0o644), ("027", 0o640), ("077", 0o600)] {
+        done(&shell(&place, &format!("umask {mask} && \"$0\" report \"$1\" --output page")));
+        assert_eq!(mode(&page), expected);
+        fs::remove_file(&page).unwrap();
+    }
+    fs::write(&page, "old").unwrap();
+    fs::hard_link(&page, place.path().join("other")).unwrap();
+    for rights in [0o600, 0o666] {
+        fs::set_permissions(&page, fs::Permissions::from_mode(rights)).unwrap();
+        done(&shell(&place, "umask 077 && \"$0\" report \"$1\" --output page"));
+        assert_eq!(mode(&page), rights);
+    }
+    assert_eq!(fs::read_to_string(place.path().join("other")).unwrap(), "old");
+    // Who may not write a file does not replace it, though he may write its directory; and the other way round.
+    let output = |path| as_nobody(&place, &["report", RUN, "--output", path]);
+    fs::create_dir(place.path().join("open")).unwrap();
+    fs::set_permissions(place.path().join("open"), fs::Permissions::from_mode(0o777)).unwrap();
+    let fixed = place.path().join("open/fixed");
+    fs::write(&fixed, "fixed").unwrap();
+    fs::set_permissions(&fixed, fs::Permissions::from_mode(0o444)).unwrap();
+    assert_refused(&output("open/fixed"), &["open/fixed", "Permission denied"]);
+    done(&output("open/new"));
+    if is_root() {
+        assert_refused(&output("page"), &["page", "Permission denied"]);
+        assert_refused(&output("new"), &["new", "Permission denied"]);
+        // Root leaves a file to whom it belongs.
+        done(&place.run(&["report", RUN, "--output", "open/new"]));
+        assert_eq!(fs::metadata(place.path().join("open/new")).unwrap().uid(), 65534);
+    }
+    assert_eq!(names(&place.path().join("open")), ["fixed", "new"]);
+    assert_eq!(place.names(), ["open", "other", "page"]);
+}
+
+#[test]
+fn the_longest_name_and_many_at_once_are_written_and_a_full_disk_leaves_what_was_there() {
+    let place = Place::new();
+    let longest = "x".repeat(255);
+    done(&place.run(&["report", RUN, "--output", &longest]));
+    assert_refused(&place.run(&["report", RUN, "--output", &"x".repeat(256)]), &["File name too long"]);
+    let to = ["report", RUN, "--format", "html", "--output", "page"];
+    let children: Vec<_> = (0..8).map(|_| place.start(&to)).collect();
+    children.into_iter().for_each(|child| done(&finished(child, &to)));
+    assert!(is_page(&place.path().join("page")));
+    assert_eq!(place.names(), ["page".to_owned(), longest]);
+    // As on a full disk: no signal, nothing left.
+    let limited = shell(&place, "ulimit -f 8 && \"$0\" report \"$1\" --format html --output page");
+    assert_refused(&limited, &["page", "File too large"]);
+    if is_root() {
+        let script = "mkdir small && mount -t tmpfs -o size=64k kelvin-test small && echo old > small/page && \
+                      \"$0\" report \"$1\" --format html --output small/page; echo $?; ls -A small; cat small/page";
+        let arguments = ["--mount", "sh", "-c", script, KELVIN, RUN];
+        let output = finished(place.command("unshare", &arguments).spawn().unwrap(), &arguments);
+        assert!(stderr(&output).contains("No space left"), "{}", stderr(&output));
+        assert_eq!(stdout(&output), "2\npage\nold\n");
+    }
+    assert!(is_page(&place.path().join("page")));
+}
+
+// ---- what is made for a while
+
+/// What was made for a while by a name that can be foreseen would be written through the link that somebody put there.
+#[test]
+fn links_under_names_that_can_be_foreseen_are_not_followed() {
+    let place = Place::new();
+    fs::write(place.path().join("victim"), "the user's").unwrap();
+    for script in [
+        "ln -s victim .page.$$.partial; exec \"$0\" report \"$1\" --output page",
+        "ln -s victim .kelvin-$$-0.partial; exec \"$0\" file write data --size 1M --overwrite",
+    ] {
+        done(&shell(&place, script));
+        assert_eq!(fs::read_to_string(place.path().join("victim")).unwrap(), "the user's", "{script}");
+    }
+}
+
+#[test]
+fn finding_out_whether_a_report_can_be_written_changes_nothing_and_leaves_nothing() {
+    let place = Place::new();
+    let page = place.path().join("page");
+    fs::write(&page, "old").unwrap();
+    let before = page.metadata().unwrap();
+    let run = ["run", "os", "--budget", "600s", "--no-store", "--report", "page"];
+    let mut child = place.start(&run);
+    let measures = || names(place.path()).iter().any(|name| name.starts_with("kelvin-scratch-"));
+    assert!(within(PATIENCE, measures), "it does not begin");
+    let scratch = names(place.path()).into_iter().find(|name| name.starts_with("kelvin-scratch-")).unwrap();
+    let rights = mode(&place.path().join(&scratch));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let after = page.metadata().unwrap();
+    assert_eq!((before.ino(), before.modified().unwrap()), (after.ino(), after.modified().unwrap()));
+    assert_eq!((place.names(), rights), (vec![scratch, "page".into()], 0o700));
+    // What it left is gone with the next one.
+    done(&place.run(&[&SHORT[..], &["--no-report"]].concat()));
+    assert_eq!(place.names(), ["page"]);
+}
+
+/// Names of a directory and a file that a dead process of this system made.
+fn left_by_the_dead() -> [String; 2] {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap().trim().replace('-', "");
+    let namespace = fs::read_link("/proc/self/ns/pid").unwrap();
+    let namespace: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+    ["kelvin-scratch-", ".kelvin-unfinished-"].map(|prefix| format!("{prefix}{boot}-{namespace}-{NOBODY}"))
+}
+
+#[test]
+fn what_somebody_plants_for_the_sweep_neither_makes_it_wait_nor_leads_it_elsewhere() {
+    let place = Place::new();
+    let victim = place.path().join("victim");
+    fs::create_dir(&victim).unwrap();
+    fs::write(victim.join("lock"), "").unwrap();
+    fs::write(victim.join("data"), "the user's").unwrap();
+    let [directory, file] = left_by_the_dead();
+    let pipe = |path: PathBuf| assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+    // By the names of today and by older ones, with a pipe as lock, and without any.
+    for name in [directory.clone(), format!("{directory}-a")] {
+        fs::create_dir(place.path().join(&name)).unwrap();
+        pipe(place.path().join(&name).join("lock"));
+    }
+    fs::create_dir(place.path().join(format!("{directory}-b"))).unwrap();
+    symlink(victim.join("lock"), place.path().join(format!("{directory}-b/lock"))).unwrap();
+    symlink("victim", place.path().join(format!("{directory}-c"))).unwrap();
+    pipe(place.path().join(format!("{file}-a")));
+    symlink("victim/data", place.path().join(format!("{file}-b"))).unwrap();
+    let before = place.names();
+    done(&place.run(&[&SHORT[..], &["--no-report"]].concat()));
+    done(&place.run(&["report", RUN, "--output", "page"]));
+    done(&place.run(&["file", "write", "page", "--size", "4k", "--overwrite"]));
+    assert_eq!(fs::read_to_string(victim.join("data")).unwrap(), "the user's");
+    assert!(victim.join("lock").exists());
+    let mut after = place.names();
+    after.retain(|name| name != "page");
+    assert_eq!(after, before);
+}
+
+#[test]
+fn a_killed_writer_leaves_nothing_by_the_name_of_its_file_and_the_next_one_sweeps_up() {
+    let place = Place::new();
+    for more in [&[][..], &["--overwrite"]] {
+        let write = [&["file", "write", "file", "--size", "1G", "--sync", "dsync"], more].concat();
+        let mut child = place.start(&write);
+        let grows =
+            || unfinished(place.path()).is_some_and(|path| path.metadata().is_ok_and(|found| found.len() > 20_000));
+        assert!(within(PATIENCE, grows), "it does not begin");
+        assert_eq!(mode(&unfinished(place.path()).unwrap()), 0o600);
+        assert!(!place.path().join("file").exists());
+        // One that writes is left alone by others.
+        done(&place.run(&["file", "write", "second", "--size", "4k"]));
+        assert!(unfinished(place.path()).is_some() && child.try_wait().unwrap().is_none());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(place.names().len(), 2, "{:?}", place.names());
+        done(&place.run(&["file", "write", "second", "--size", "4k", "--overwrite"]));
+        assert_eq!(place.names(), ["second"]);
+        fs::remove_file(place.path().join("second")).unwrap();
+    }
+    // What somebody else makes by that name meanwhile stays his.
+    let write = ["file", "write", "file", "--size", "64M", "--block", "64k", "--sync", "dsync"];
+    let child = place.start(&write);
+    assert!(within(PATIENCE, || unfinished(place.path()).is_some()), "it does not begin");
+    fs::write(place.path().join("file"), "theirs").unwrap();
+    assert_refused(&finished(child, &write), &["file is there already"]);
+    assert_eq!(fs::read_to_string(place.path().join("file")).unwrap(), "theirs");
+    assert_eq!(place.names(), ["file"]);
+}
+
+/// The file that is being made in a directory.
+fn unfinished(directory: &Path) -> Option<PathBuf> {
+    names(directory).into_iter().find(|name| name.starts_with(".kelvin-")).map(|name| directory.join(name))
+}
+
+#[test]
+fn what_cannot_fit_is_refused_at_once() {
+    let place = Place::new();
+    for more in [&[][..], &["--pattern", "0"], &["--overwrite"], &["--sync", "direct"]] {
+        let output = place.run(&[&["file", "write", "new", "--size", "100T"], more].concat());
+        assert_refused(&output, &["new cannot have 109951162777600 bytes"]);
+    }
+    assert_refused(&place.run(&["file", "write", "new", "--count", "9000000000000"]), &["new cannot have"]);
+    let limited = shell(&place, "ulimit -f 8 && \"$0\" file write new --size 1M");
+    assert_refused(&limited, &["new cannot have 1048576 bytes", "ulimit -f"]);
+    done(&shell(&place, "ulimit -f 8 && \"$0\" file write new --size 4k"));
+    assert_eq!(place.names(), ["new"]);
+}
+
+// ---- what is mounted
+
+/// Whoever mounts something by the name of what kelvin mounts keeps it: it may be where he has meanwhile put a link to elsewhere.
+#[test]
+fn nothing_is_unmounted_by_its_path() {
+    if !is_root() {
+        return skipped("nothing is unmounted by its path", "mounting needs root");
+    }
+    let place = Place::new();
+    let name = format!("kelvin-truth-disk-{NOBODY}");
+    let script = format!(
+        "mkdir {name} && mount -t tmpfs kelvin-test {name} && \"$0\" {} --no-report > /dev/null; grep -c {name} /proc/self/mountinfo; \
+         ls -d {name}",
+        SHORT.join(" ")
+    );
+    let arguments = ["--mount", "sh", "-c", &script, KELVIN];
+    let output = finished(place.command("unshare", &arguments).spawn().unwrap(), &arguments);
+    assert_eq!(stdout(&output), format!("1\n{name}\n"), "{}", stderr(&output));
+}
+
+#[test]
+fn what_is_mounted_to_be_measured_is_seen_by_nobody_else() {
+    if !is_root() {
+        return skipped("what is mounted to be measured", "mounting needs root");
+    }
+    let place = Place::new();
+    let mut child = place.command(KELVIN, &["selfcheck", "--budget", "2s"]).stdout(Stdio::null()).spawn().unwrap();
+    let image = || names(place.path()).into_iter().find(|name| name.starts_with("kelvin-scratch-"));
+    let here = place.path().canonicalize().unwrap();
+    let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mut seen = false;
+    let over = within(Duration::from_secs(60), || {
+        let scratch = image().map(|name| place.path().join(name).join("kelvin-truth-disk"));
+        seen |= scratch.is_some_and(|path| path.exists());
+        assert!(!mounts().contains(here.to_str().unwrap()), "{}", mounts());
+        child.try_wait().unwrap().is_some()
+    });
+    assert!(over, "it hangs");
+    if !seen {
+        skipped("what is mounted to be measured", "the disk of known rate cannot be had here");
+    }
+    assert!(place.names().is_empty(), "{:?}", place.names());
+}
