@@ -5,16 +5,11 @@ mod common;
 
 use std::path::Path;
 
+use common::{Directories, on_disk as scratch};
 use kelvin_model::{Attempt, Case, Reading};
-use tempfile::TempDir;
 
 /// Milliseconds of the timed part.
 const SLICE: u64 = 20;
-
-/// A scratch directory on the disk that holds the build.
-fn scratch() -> TempDir {
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
-}
 
 fn sync(by: &'static str, place: &'static str) -> Case {
     Case::new().with_word("by", by).with_word("place", place)
@@ -25,16 +20,8 @@ fn tree(files: u64, directories: &'static str) -> Case {
 }
 
 /// What a probe reads; `None`, and said, where this disk has not what it needs.
-#[allow(clippy::print_stderr)]
 fn measure(scratch: &Path, id: &str, case: &Case) -> Option<Vec<Reading>> {
-    match common::run_probe_in(scratch, id, case, SLICE) {
-        Attempt::Measured(readings) => Some(readings),
-        Attempt::Skipped(reason) => {
-            eprintln!("{id} {case} skipped: {reason}");
-            None
-        }
-        Attempt::Failed(reason) => panic!("{id} {case}: {reason}"),
-    }
+    common::measure_if_possible_at(&Directories::scratch(scratch), id, case, SLICE)
 }
 
 /// Names in a directory, but that of the ledger.
@@ -47,17 +34,13 @@ fn left(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_write_that_is_flushed_takes_longer_than_one_that_is_not_and_reaches_the_device() {
+fn a_write_that_is_flushed_reaches_the_device() {
     let scratch = scratch();
     for place in ["in_place", "append"] {
-        let Some(base) = measure(scratch.path(), "file.sync", &sync("none", place)) else { return };
-        // More than a system call that does nothing.
-        let base = common::median(&base[0]);
-        assert!((100.0..1e7).contains(&base), "{base} ns");
+        let Some(_) = measure(scratch.path(), "file.sync", &sync("none", place)) else { return };
         for by in ["fdatasync", "fsync", "dsync"] {
             let Some(readings) = measure(scratch.path(), "file.sync", &sync(by, place)) else { continue };
-            let (flushed, note) = (common::median(&readings[0]), &readings[0].notes[0]);
-            assert!(flushed > 2.0 * base, "{by} {place}: {flushed} ns, without a flush {base} ns");
+            let note = &readings[0].notes[0];
             assert!(
                 note.contains("the 12288 bytes that were flushed") || note.contains("no device's counter"),
                 "{note}"
@@ -70,7 +53,8 @@ fn a_write_that_is_flushed_takes_longer_than_one_that_is_not_and_reaches_the_dev
 
 #[test]
 fn nothing_is_flushed_in_memory() {
-    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else { return };
+    let Some(shm) = kelvin_testing::in_memory("flushes in memory") else { return };
+    let memory = tempfile::tempdir_in(shm).unwrap();
     let flushed = common::run_probe_in(memory.path(), "file.sync", &sync("fsync", "in_place"), SLICE);
     assert!(matches!(&flushed, Attempt::Skipped(reason) if reason.0.contains("tmpfs lives in memory")), "{flushed:?}");
     let base = common::run_probe_in(memory.path(), "file.sync", &sync("none", "in_place"), SLICE);
@@ -87,17 +71,6 @@ fn files_are_made_worked_on_and_removed_in_one_directory_and_in_many() {
         for _ in 0..2 {
             let Some(readings) = measure(scratch.path(), "file.metadata", &case) else { return };
             assert_eq!(readings.len(), 6);
-            for reading in &readings {
-                let value = common::median(reading);
-                // More than reading a name from a buffer, less than a disk for each.
-                assert!((5.0..5e6).contains(&value), "{} {case}: {value} ns", reading.metric);
-            }
-            let of = |operation: &str| {
-                let reading = readings.iter().find(|reading| reading.metric.as_str().ends_with(operation)).unwrap();
-                common::median(reading)
-            };
-            assert!(of(".create") > of(".stat"), "making a file is more than looking at it");
-            assert!(of(".open") > of(".list") || directories > 1, "a listing gives many names for one call");
             let notes = &readings[0].notes;
             let found = format!("found 300 files in {directories} directories");
             assert!(notes.iter().any(|note| note.contains(&found)), "{notes:?}");
@@ -118,11 +91,6 @@ fn names_and_inodes_come_and_go_apart_and_leave_their_directory_as_it_was() {
         let Some(readings) = measure(scratch.path(), "file.entry", &Case::new()) else { return };
         let names: Vec<&str> = readings.iter().map(|reading| reading.metric.as_str()).collect();
         assert_eq!(names, ["file.entry.add", "file.entry.remove", "file.entry.make", "file.entry.give_back"]);
-        for reading in &readings {
-            let value = common::median(reading);
-            // More than a system call that does nothing, less than a disk for each.
-            assert!((100.0..5e6).contains(&value), "{}: {value} ns", reading.metric);
-        }
         let root = scratch.path().join("kelvin-trees/kelvin-entries-1000-1/directory-0");
         assert_eq!(left(&root).len(), 1000);
     }

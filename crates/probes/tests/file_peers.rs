@@ -18,23 +18,15 @@ fn of(program: &'static str, block: Option<u64>) -> Case {
 }
 
 /// The readings of a case; `None`, and said, where the program is not installed or the disk has not what it needs.
-#[allow(clippy::print_stderr)]
 fn measured(id: &str, case: &Case, program: &str) -> Option<Vec<Reading>> {
     let place = common::on_disk();
-    match common::run_probe_at(&Directories::scratch(place.path()), id, case, SLICE) {
-        Attempt::Measured(readings) => Some(readings),
-        Attempt::Skipped(reason) => {
-            let installed = std::process::Command::new(program).arg("--version").output().is_ok();
-            let named = reason.0.contains(&format!("needs the program {program}; on Debian: apt-get install "));
-            assert!(named != installed || reason.0.contains("--dir"), "{reason}");
-            eprintln!("{id} {case} skipped: {reason}");
-            None
-        }
-        Attempt::Failed(reason) => panic!("{id} {case}: {reason}"),
-    }
+    let readings = common::measure_if_possible_at(&Directories::scratch(place.path()), id, case, SLICE);
+    let installed = std::process::Command::new(program).arg("--version").output().is_ok();
+    assert!(installed || readings.is_none(), "{program} is not installed");
+    readings
 }
 
-/// That the ratio is that of the two rates, and that both sides say how they were timed and where the bytes came from.
+/// That the ratio is that of the two rates, and that both sides say where the bytes came from.
 fn is_sound(id: &str, readings: &[Reading], proof: &str) {
     let [ratio, kelvin, other] = readings else { panic!("{readings:?}") };
     assert_eq!(
@@ -43,9 +35,6 @@ fn is_sound(id: &str, readings: &[Reading], proof: &str) {
     );
     let [found, ours, theirs] = [ratio, kelvin, other].map(common::median);
     assert!((found - ours / theirs).abs() < 1e-9 * found, "{found}: {ours} and {theirs}");
-    // No two programs that read the same are further apart, though kelvin's sums are slow where nothing is optimised; and none
-    // reads a petabyte a second.
-    assert!((0.01..30.0).contains(&found) && (1e5..1e15).contains(&ours), "{found}: {ours} and {theirs}");
     assert!(ratio.notes.iter().any(|note| note.contains("against kelvin, in blocks of")), "{:?}", ratio.notes);
     for side in [kelvin, other] {
         assert!(side.notes.iter().any(|note| note.contains("before, ") && note.contains(proof)), "{:?}", side.notes);

@@ -5,7 +5,8 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use kelvin_model::{Attempt, Case, Reading, Readings};
+use common::{Directories, median, of};
+use kelvin_model::{Attempt, Case, Reading};
 
 /// Milliseconds of the timed part.
 const SLICE: u64 = 10;
@@ -29,22 +30,8 @@ impl Scratch {
     }
 
     /// What a probe reads; `None`, and said, where this disk has not what it needs.
-    #[allow(clippy::print_stderr)]
     fn measure(&self, id: &str, case: &Case) -> Option<Vec<Reading>> {
-        let mut attempts = (0..5).map(|_| common::run_probe_in(&self.0, id, case, SLICE));
-        // Others may use the disk, and so may a round's requests be held up while no more are made: that round is lost in a
-        // run too.
-        let held_up =
-            |attempt: &Attempt| matches!(attempt, Attempt::Failed(why) if why.contains("Little's law does not"));
-        match attempts.find(|attempt| !held_up(attempt)) {
-            Some(Attempt::Measured(readings)) => Some(readings),
-            Some(Attempt::Skipped(reason)) => {
-                eprintln!("{id} {case} skipped: {reason}");
-                None
-            }
-            Some(Attempt::Failed(reason)) => panic!("{id} {case}: {reason}"),
-            None => panic!("{id} {case}: Little's law did not hold in any of five rounds"),
-        }
+        common::measure_if_possible_at(&Directories::scratch(&self.0), id, case, SLICE)
     }
 
     /// Names of the files that are left, without the ledger.
@@ -63,30 +50,10 @@ impl Drop for Scratch {
     }
 }
 
-/// The reading of a metric.
-fn of<'a>(readings: &'a [Reading], metric: &str) -> &'a Reading {
-    readings.iter().find(|reading| reading.metric == *metric).unwrap_or_else(|| panic!("no {metric}"))
-}
-
-/// The median of a reading as a rate in bytes per second.
-fn rate(reading: &Reading) -> f64 {
-    match &reading.readings {
-        Readings::Batches(batches) => batches.work_per_iteration * 1e9 / common::median(reading),
-        Readings::Scalars(_) => common::median(reading),
-    }
-}
-
-/// Whether one figure is above another, once in six tries: others may use the disk in the middle of one.
-fn above(figures: impl Fn() -> Option<(f64, f64)>) -> bool {
-    (0..6).any(|_| figures().is_none_or(|(higher, lower)| higher > lower))
-}
-
 /// Whether a note of a reading says this.
 fn says(reading: &Reading, words: &str) -> bool {
     reading.notes.iter().any(|note| note.contains(words))
 }
-
-const MIB: f64 = 1048576.0;
 
 #[test]
 fn the_device_counts_what_is_read_from_it() {
@@ -96,56 +63,39 @@ fn the_device_counts_what_is_read_from_it() {
     for reading in [stream, single] {
         assert!(says(reading, "bytes that were read"), "{:?}", reading.notes);
     }
-    let (mean, many) = (of(&readings, "file.device.mean_latency"), of(&readings, "file.device.requests"));
-    assert!((1e3..1e9).contains(&common::median(mean)), "{}", common::median(mean));
-    assert!(says(many, "bytes that were read") && common::median(many) > 1.0, "{many:?}");
+    of(&readings, "file.device.mean_latency");
+    assert!(says(of(&readings, "file.device.requests"), "bytes that were read"), "{readings:?}");
     let repeat = of(&readings, "file.device.repeat");
     assert!(says(repeat, "the first pass over the file after it was written ran at"), "{:?}", repeat.notes);
-    // The file was read whole once before, in the same way.
-    assert!((0.02..50.0).contains(&common::median(repeat)), "{}", common::median(repeat));
-    // From a memory card to the fastest of buses; more than a system call takes.
-    assert!((MIB..100e9).contains(&rate(stream)), "{}", rate(stream));
-    assert!((1e3..1e9).contains(&common::median(single)), "{}", common::median(single));
-    // One small block at a time never gets what many large ones do.
-    assert!(above(|| {
-        let again = scratch.measure("file.device", &Case::new())?;
-        let small = 4096.0 * 1e9 / value(&again, "file.device.latency");
-        Some((rate(of(&again, "file.device.read")), small))
-    }));
     assert_eq!(scratch.left(), ["kelvin-data-67108864", "kelvin-data-67108864.first-pass"]);
 }
 
 #[test]
-fn a_byte_in_a_page_is_more_than_a_null_call_and_pages_are_all_in_memory() {
+fn a_byte_is_written_to_pages_that_are_all_in_memory() {
     let scratch = Scratch::new();
     for (pages, order) in [(1u64, "sequential"), (2, "random")] {
         let case = Case::new().with("pages", pages).with_word("order", order);
         let Some(readings) = scratch.measure("file.page_write", &case) else { return };
         let write = of(&readings, "file.page_write");
-        // No call with work takes less than 50 ns, and none in memory a hundred microseconds.
-        let time = value(&readings, "file.page_write");
-        assert!((50.0..100_000.0).contains(&time), "{case}: {time}");
         assert!(says(write, "before, ") && says(write, "afterwards, "), "{:?}", write.notes);
     }
     assert_eq!(scratch.left(), ["kelvin-afloat-67108864"]);
 }
 
 #[test]
-fn a_page_that_is_not_in_memory_is_more_than_one_that_is_and_no_device_is_asked() {
+fn a_page_that_is_not_in_memory_is_a_hole_of_a_file_and_no_device_is_asked() {
     let scratch = Scratch::new();
-    let case = |cache, order| Case::new().with_word("cache", cache).with_word("order", order);
-    let pages = |cache, order| Some(value(&scratch.measure("file.page_read", &case(cache, order))?, "file.page_read"));
-    // No call with work takes less than 50 ns.
-    assert!(pages("cached", "sequential").is_none_or(|time| (50.0..100_000.0).contains(&time)));
-    for order in ["sequential", "random"] {
-        assert!(above(|| Some((pages("uncached", order)?, pages("cached", order)?))));
+    for cache in ["cached", "uncached"] {
+        for order in ["sequential", "random"] {
+            let case = Case::new().with_word("cache", cache).with_word("order", order);
+            scratch.measure("file.page_read", &case);
+        }
     }
-    // Without read-ahead each page is found by itself.
-    assert!(above(|| Some((pages("uncached", "random")?, pages("uncached", "sequential")?))));
     let Some(readings) = scratch.measure("file.read_ahead", &Case::new()) else { return };
     let window = of(&readings, "file.read_ahead");
-    let bytes = common::median(window);
-    assert!((4096.0..=64.0 * MIB).contains(&bytes) && bytes % 4096.0 == 0.0, "{bytes}");
+    // It reads ahead whole pages, of no more than the file.
+    let bytes = median(window);
+    assert!((4096.0..=67_108_864.0).contains(&bytes) && bytes % 4096.0 == 0.0, "{bytes}");
     assert!(says(window, "read ahead, one after another: "), "{:?}", window.notes);
     assert_eq!(scratch.left(), ["kelvin-data-67108864", "kelvin-data-67108864.first-pass", "kelvin-hole-67108864"]);
     let hole = std::fs::metadata(scratch.0.join("kelvin-hole-67108864")).unwrap();
@@ -158,24 +108,15 @@ fn the_device_counts_what_is_written_to_it() {
     let Some(readings) = scratch.measure("file.device.write", &Case::new()) else { return };
     let stream = of(&readings, "file.device.write");
     assert!(says(stream, "bytes that were written"), "{:?}", stream.notes);
-    assert!((MIB..100e9).contains(&rate(stream)), "{}", rate(stream));
-    let [accepted, durable] =
-        ["accept", "write_latency"].map(|metric| common::median(of(&readings, &format!("file.device.{metric}"))));
-    assert!(1e3 < accepted && 1e3 < durable, "{accepted} ns and {durable} ns");
-    // What is flushed was accepted before.
-    assert!(above(|| {
-        let again = scratch.measure("file.device.write", &Case::new())?;
-        Some((value(&again, "file.device.write_latency"), value(&again, "file.device.accept")))
-    }));
+    for metric in ["file.device.accept", "file.device.write_latency"] {
+        of(&readings, metric);
+    }
     assert_eq!(scratch.left(), ["kelvin-scrap-67108864"]);
 }
 
 #[test]
 fn memory_is_no_device() {
-    let shm = Path::new("/dev/shm");
-    if !shm.is_dir() {
-        return;
-    }
+    let Some(shm) = kelvin_testing::in_memory("a scratch directory in memory") else { return };
     let scratch = Scratch::within(shm);
     for id in ["file.device", "file.device.write"] {
         let attempt = common::run_probe_in(&scratch.0, id, &Case::new(), SLICE);
@@ -186,101 +127,81 @@ fn memory_is_no_device() {
     }
 }
 
-/// The rate of reading or writing in blocks of so many bytes.
-fn block_rate(
-    scratch: &Scratch,
-    direction: &str,
-    block: u64,
-    (axis, word): (&'static str, &'static str),
-) -> Option<f64> {
-    let case = Case::new().with("block", block).with_word(axis, word);
-    let readings = scratch.measure(&format!("file.blocksize.{direction}"), &case)?;
-    let reading = of(&readings, &format!("file.blocksize.{direction}"));
-    let proof = match word {
-        // All of them, but for what was reclaimed meanwhile.
-        "cached" | "buffered" => " of 16384 pages in memory",
-        _ => "bytes that were",
-    };
+/// Reads or writes in blocks of so many bytes, and says where the bytes were; `false` where that is not to be had.
+fn in_blocks(scratch: &Scratch, direction: &str, case: &Case, proof: &str) -> bool {
+    let id = format!("file.blocksize.{direction}");
+    let Some(readings) = scratch.measure(&id, case) else { return false };
+    let reading = of(&readings, &id);
     assert!(says(reading, proof) || says(reading, "no device's counters tell"), "{case}: {:?}", reading.notes);
-    Some(rate(reading))
+    true
 }
 
 #[test]
-fn larger_blocks_are_read_faster_and_memory_faster_than_the_disk() {
+fn blocks_are_read_from_where_they_were_to_be() {
     let scratch = Scratch::new();
-    let rate = |block, cache| block_rate(&scratch, "read", block, ("cache", cache));
-    assert!(above(|| Some((rate(1 << 20, "cached")?, 2.0 * rate(512, "cached")?))));
-    assert!(above(|| Some((rate(4096, "cached")?, rate(4096, "uncached")?))));
-    assert!(above(|| Some((rate(1 << 20, "direct")?, 2.0 * rate(4096, "direct")?))));
-}
-
-#[test]
-fn larger_blocks_are_written_faster_and_nothing_but_the_shared_files_stays() {
-    let scratch = Scratch::new();
-    let rate = |block, sync| block_rate(&scratch, "write", block, ("sync", sync));
-    assert!(above(|| Some((rate(1 << 20, "buffered")?, 2.0 * rate(512, "buffered")?))));
-    assert_eq!(scratch.left(), ["kelvin-afloat-67108864"]);
-    if rate(4096, "direct").is_none() {
-        return;
+    for (block, cache, proof) in [
+        (512, "cached", " of 16384 pages in memory"),
+        (1 << 20, "cached", " of 16384 pages in memory"),
+        (4096, "uncached", "bytes that were read"),
+        (4096, "direct", "bytes that were read"),
+        (1 << 20, "direct", "bytes that were read"),
+    ] {
+        in_blocks(&scratch, "read", &Case::new().with("block", block).with_word("cache", cache), proof);
     }
-    assert!(above(|| Some((rate(1 << 20, "direct")?, 2.0 * rate(4096, "direct")?))));
+}
+
+#[test]
+fn blocks_are_written_and_nothing_but_the_shared_files_stays() {
+    let scratch = Scratch::new();
+    let case = |block, sync| Case::new().with("block", block).with_word("sync", sync);
+    for block in [512, 1 << 20] {
+        in_blocks(&scratch, "write", &case(block, "buffered"), " of 16384 pages in memory");
+    }
+    assert_eq!(scratch.left(), ["kelvin-afloat-67108864"]);
+    for block in [4096, 1 << 20] {
+        if !in_blocks(&scratch, "write", &case(block, "direct"), "bytes that were written") {
+            return;
+        }
+    }
     assert_eq!(scratch.left(), ["kelvin-afloat-67108864", "kelvin-scrap-67108864"]);
 }
 
-fn value(readings: &[Reading], metric: &str) -> f64 {
-    common::median(of(readings, metric))
-}
-
 #[test]
-fn read_ahead_makes_reading_in_order_faster_and_the_tail_is_no_shorter_than_the_mean() {
+fn the_tail_of_reads_in_and_out_of_order_is_told() {
     let scratch = Scratch::new();
-    let read = |order, cache| {
+    for (order, cache) in [("sequential", "uncached"), ("random", "uncached"), ("random", "direct")] {
         let case = Case::new().with("bytes", 16 << 20).with_word("order", order).with_word("cache", cache);
-        scratch.measure("file.seqrand", &case)
-    };
-    let (Some(in_order), Some(random)) = (read("sequential", "uncached"), read("random", "uncached")) else { return };
-    let mean = |order| Some(value(&read(order, "uncached")?, "file.seqrand"));
-    assert!(above(|| Some((mean("random")?, 2.0 * mean("sequential")?))));
-    for readings in [in_order, random] {
+        let Some(readings) = scratch.measure("file.seqrand", &case) else { return };
         let mean = of(&readings, "file.seqrand");
         assert!(says(mean, "bytes that were read") && says(mean, "reads half took at most"), "{:?}", mean.notes);
+        of(&readings, "file.seqrand.p99");
     }
-    let Some(direct) = read("random", "direct") else { return };
-    // One in a hundred that takes a hundred times as long makes the mean twice the others.
-    assert!(value(&direct, "file.seqrand.p99") >= 0.1 * value(&direct, "file.seqrand"));
     assert_eq!(scratch.left(), ["kelvin-data-16777216", "kelvin-data-16777216.first-pass"]);
 }
 
 #[test]
-fn more_requests_under_way_are_more_requests_a_second_by_littles_law() {
+fn requests_in_flight_are_as_many_as_were_asked_for_at_most() {
     let scratch = Scratch::new();
-    let read = |depth| scratch.measure("file.depth", &Case::new().with("depth", depth));
-    let (Some(one), Some(many)) = (read(1), read(16)) else { return };
-    for (readings, depth) in [(&one, 1.0), (&many, 16.0)] {
-        let [rate, latency, achieved] =
-            ["rate", "latency", "achieved"].map(|metric| value(readings, &format!("file.depth.{metric}")));
-        assert!((rate * latency / 1e9 / achieved - 1.0).abs() < 1e-9);
-        // On a busy machine a request that is done may wait to be followed by the next one.
-        assert!(achieved > 0.5 * depth && achieved < 1.05 * depth, "{achieved} of {depth}");
-        let first = of(readings, "file.depth.rate");
-        assert!(says(first, "requests were asked to be under way"), "{:?}", first.notes);
+    for depth in [1u64, 16] {
+        let Some(readings) = scratch.measure("file.depth", &Case::new().with("depth", depth)) else { return };
+        // Counted at each answer, and so in no round more than were asked for.
+        let notes = of(&readings, "file.depth.rate").notes.join("; ");
+        let counted = notes.split_once(&format!("{depth} requests were asked to be under way, "));
+        let counted = counted.and_then(|(_, rest)| rest.split(' ').next()?.parse::<f64>().ok());
+        assert!(counted.is_some_and(|counted| counted > 0.0 && counted <= depth as f64), "{notes}");
     }
-    // A device that served one at a time would be no faster; none is that slow with 16.
-    let rate = |depth| Some(value(&read(depth)?, "file.depth.rate"));
-    assert!(above(|| Some((rate(16)?, rate(1)?))));
 }
 
 #[test]
-fn a_device_that_many_read_from_makes_each_wait() {
+fn many_read_from_a_device_each_a_file_of_its_own_or_all_one() {
     let scratch = Scratch::new();
     let read = |threads, files| {
         let case = Case::new().with("threads", threads).with_word("files", files);
         scratch.measure("file.contention", &case)
     };
     let Some(one) = read(1, "own") else { return };
-    let time = |threads| Some(value(&read(threads, "own")?, "file.contention"));
-    assert!(above(|| Some((time(8)?, time(1)?))));
     assert!(says(of(&one, "file.contention"), "Jain's index: 1.000"));
+    read(8, "own").unwrap();
     // One file for each thread, of which the first is that of other measures.
     assert_eq!(scratch.left().len(), 8 + 1);
     let shared = read(3, "shared").unwrap();
@@ -288,17 +209,12 @@ fn a_device_that_many_read_from_makes_each_wait() {
 }
 
 #[test]
-fn threads_read_from_memory_faster_than_from_the_disk() {
+fn threads_read_from_memory_and_from_the_disk() {
     let scratch = Scratch::new();
-    let read = |threads, cache| {
-        let case = Case::new().with("threads", threads).with("block", 65536).with_word("cache", cache);
-        scratch.measure("file.threads", &case)
-    };
-    let cached = read(4, "cached").unwrap();
-    let note = "16384 of 16384 pages in memory by mincore";
-    assert!(says(of(&cached, "file.threads"), &format!("before, {note}")), "{:?}", cached[0].notes);
-    let Some(uncached) = read(4, "uncached") else { return };
-    assert!(says(of(&uncached, "file.threads"), "before, 0 of 16384 pages"), "{:?}", uncached[0].notes);
-    let rate = |cache| Some(value(&read(4, cache)?, "file.threads"));
-    assert!(above(|| Some((rate("cached")?, rate("uncached")?))));
+    for (cache, pages) in [("cached", 16384), ("uncached", 0)] {
+        let case = Case::new().with("threads", 4).with("block", 65536).with_word("cache", cache);
+        let Some(readings) = scratch.measure("file.threads", &case) else { return };
+        let note = format!("before, {pages} of 16384 pages in memory by mincore");
+        assert!(says(of(&readings, "file.threads"), &note), "{:?}", readings[0].notes);
+    }
 }
