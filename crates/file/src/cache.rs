@@ -302,10 +302,8 @@ mod tests {
 
     #[test]
     fn what_lives_in_memory_is_not_dropped() {
-        if !std::path::Path::new("/dev/shm").is_dir() {
-            return;
-        }
-        let file = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
+        let Some(shm) = kelvin_testing::in_memory("dropping what lives in memory") else { return };
+        let file = tempfile::NamedTempFile::new_in(shm).unwrap();
         std::fs::write(file.path(), [1; 10_000]).unwrap();
         let error = bring(&Target::find(file.path()).unwrap(), State::Uncached).unwrap_err().to_string();
         assert!(error.contains("is not uncached") && error.contains("tmpfs lives in memory"), "{error}");

@@ -53,12 +53,13 @@ mod tests {
     }
 
     /// Reads by every way there is here; says which there is not.
-    #[allow(clippy::print_stderr)]
     fn by_all(target: &Target, access: Access, block: usize, mut check: impl FnMut(Engine, crate::Reader)) {
         for engine in engines().into_iter().filter(|engine| access == Access::Buffered || engine.can_be_direct()) {
             match engine.open(target, How { access, block, order: Order::Sequential }) {
                 Ok(reader) => check(engine, reader),
-                Err(error) if error.is_absence() => eprintln!("{engine} skipped: {error}"),
+                Err(error) if error.is_absence() => {
+                    kelvin_testing::Missing::said(error).skips(format!("reading by {engine}"))
+                }
                 Err(error) => panic!("{engine}: {error}"),
             }
         }

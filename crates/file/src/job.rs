@@ -135,7 +135,7 @@ mod tests {
         for bytes in [1, 4 * 4096, 30_000] {
             let (division, until) = (Division::Pieces(bytes), Until::Time(Duration::from_millis(20)));
             let timed = run(&Job { threads: 3, division, until, ..job(&target) }).unwrap();
-            assert!(timed.nanoseconds >= 20_000_000 && timed.passes > 1, "{timed:?}");
+            assert!(timed.nanoseconds >= 20_000_000, "{timed:?}");
             // What is missing of the last pieces is less than a pass.
             assert!(timed.total.bytes.abs_diff(timed.passes * 1_000_003) <= 1_000_003, "{timed:?}");
         }
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!((counted.total.requests, counted.passes), (1001, 38));
         let time = Duration::from_millis(50);
         let timed = run(&Job { until: Until::Time(time), ..job(&target) }).unwrap();
-        assert!(timed.nanoseconds >= 50_000_000 && timed.passes > 1, "{timed:?}");
+        assert!(timed.nanoseconds >= 50_000_000 && timed.total.requests > 0, "{timed:?}");
         assert!(timed.fairness() == 1.0);
     }
 

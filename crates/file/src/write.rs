@@ -211,13 +211,12 @@ mod tests {
         content
     }
 
-    /// Runs a job, unless what it needs is not to be had here, which is printed.
-    #[allow(clippy::print_stderr)]
+    /// Runs a job; `None`, and said, where what it needs is not to be had.
     fn written(job: &WriteJob) -> Option<Written> {
         match run(job) {
             Ok(written) => Some(written),
             Err(error) if error.is_absence() => {
-                eprintln!("{} {:?} skipped: {error}", job.engine, job.sync);
+                kelvin_testing::Missing::said(error).skips(format!("writing by {} with {:?}", job.engine, job.sync));
                 None
             }
             Err(error) => panic!("{job:?}: {error}"),
@@ -296,7 +295,8 @@ mod tests {
 
     #[test]
     fn memory_takes_no_direct_writes() {
-        let Ok(directory) = tempfile::tempdir_in("/dev/shm") else { return };
+        let Some(shm) = kelvin_testing::in_memory("direct writes to what lives in memory") else { return };
+        let directory = tempfile::tempdir_in(shm).unwrap();
         let error = run(&WriteJob { sync: Sync::Direct, ..job(&directory.path().join("file")) }).unwrap_err();
         assert!(matches!(&error, Error::NoDirect { path, .. } if path.ends_with("file")), "{error}");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);

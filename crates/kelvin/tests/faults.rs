@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use kelvin_testing::{Missing, is_root};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -66,10 +67,10 @@ impl Place {
         ids.filter(|id| std::fs::read_link(format!("/proc/{id}/cwd")).is_ok_and(|cwd| cwd == here)).collect()
     }
 
-    /// Waits up to a second until no process of this place is left.
+    /// Waits until no process of this place is left.
     fn assert_no_process_is_left(&self) {
         let left = || self.processes();
-        assert!(within(Duration::from_secs(1), || left().is_empty()), "still running: {:?}", left());
+        assert!(within(PATIENCE, || left().is_empty()), "still running: {:?}", left());
     }
 
     /// Scratch directories in this place.
@@ -107,18 +108,6 @@ fn signal(child: &Child, name: &str) {
     assert!(status.success());
 }
 
-fn is_root() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("Uid:")).unwrap();
-    line.split_whitespace().nth(2) == Some("0")
-}
-
-/// Says why a test does nothing here: it is run where the rights are.
-#[allow(clippy::print_stderr)]
-fn skipped(test: &str, reason: &str) {
-    eprintln!("{test} skipped: {reason}");
-}
-
 #[test]
 fn a_probe_that_goes_wrong_costs_only_itself() {
     let place = Place::new();
@@ -142,21 +131,21 @@ fn a_probe_that_goes_wrong_costs_only_itself() {
 
 #[test]
 fn a_killed_run_keeps_its_finished_rounds_and_leaves_nothing_running() {
-    // Instants from just after the start to well inside of the run, at odd distances from anything periodic.
-    for milliseconds in [170, 433, 811, 1523, 2907] {
+    // Instants from just after the start, at odd distances from anything periodic, to well inside of the run.
+    for (milliseconds, rounds) in [(70, 0), (333, 0), (0, 1), (41, 5), (17, 12)] {
         let place = Place::new();
         let mut child = place.start();
+        assert!(within(PATIENCE, || rounds == 0 || place.stored_rounds() >= rounds), "{rounds} rounds were not stored");
         std::thread::sleep(Duration::from_millis(milliseconds));
         let before = place.stored_rounds();
         signal(&child, "KILL");
-        assert_eq!(child.wait().unwrap().signal(), Some(9), "it ended by itself within {milliseconds} ms");
+        assert_eq!(child.wait().unwrap().signal(), Some(9), "it ended by itself after {before} rounds");
         place.assert_no_process_is_left();
 
         let runs = place.runs();
         let after = place.stored_rounds();
         assert!(after >= before, "{before} rounds were stored, {after} are left: {runs:?}");
-        if milliseconds > 2000 {
-            assert!(after > 0, "no round was stored in {milliseconds} ms: {runs:?}");
+        if rounds > 0 {
             assert_ne!(runs[0]["status"], "complete", "{runs:?}");
             let shown = place.kelvin(&["runs", "show"]).output().unwrap();
             assert!(shown.status.success(), "{}", stderr(&shown));
@@ -177,10 +166,8 @@ fn an_interrupted_run_is_stored_as_partial_and_shown() {
         let place = Place::new();
         let child = place.kelvin(&["run", "--quick"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         assert!(within(PATIENCE, || place.stored_rounds() >= 3), "no round was stored");
-        let asked = Instant::now();
         signal(&child, name);
         let output = child.wait_with_output().unwrap();
-        assert!(asked.elapsed() < Duration::from_secs(5), "it took {:?} to stop", asked.elapsed());
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
         assert!(stdout(&output).contains("interrupted"), "{}", stdout(&output));
         place.assert_no_process_is_left();
@@ -231,8 +218,7 @@ fn interrupted_with_a_group_of(controllers: &[&str]) {
     assert!(seen, "it hangs");
     if groups.is_empty() {
         let missing = format!("no control group of {controllers:?} can be made here (root may)");
-        skipped("an interrupted selfcheck", &missing);
-        return;
+        return Missing::right(missing).skips("an interrupted selfcheck");
     }
     signal(&child, "INT");
     assert!(within(PATIENCE, || child.try_wait().unwrap().is_some()), "it hangs");
@@ -247,7 +233,7 @@ fn interrupted_with_a_group_of(controllers: &[&str]) {
 #[test]
 fn a_full_disk_under_the_store_costs_the_store_and_not_the_table() {
     if !is_root() {
-        return skipped("a full disk", "mounting a small file system needs root");
+        return Missing::right("mounting a small file system (root may)").skips("a full disk under the store");
     }
     let place = Place::new();
     let small = place.path().join("small");
@@ -268,12 +254,11 @@ fn a_full_disk_under_the_store_costs_the_store_and_not_the_table() {
 fn a_store_that_cannot_be_written_is_said_before_anything_is_measured() {
     let place = Place::new();
     std::fs::write(place.path().join("data"), "a file where a directory should be").unwrap();
-    let begun = Instant::now();
     let output = place.kelvin(&["run", "--quick"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
     assert!(stderr(&output).contains("data"), "{}", stderr(&output));
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(output.stdout.is_empty() && !place.path().join("report.html").exists());
     // And the same machine can still be measured without a store.
     let plain = ["run", "os.syscall.null", "--budget", "1s", "--rounds", "2", "--no-report", "--no-store"];
     let output = place.kelvin(&plain).output().unwrap();
@@ -283,8 +268,9 @@ fn a_store_that_cannot_be_written_is_said_before_anything_is_measured() {
 #[test]
 fn on_one_cpu_what_needs_two_is_skipped_with_the_reason() {
     let place = Place::new();
+    let cpu = kelvin_sys::cpu::allowed().unwrap()[0].to_string();
     let arguments =
-        ["-c", "0", KELVIN, "run", "os.switch.cross_cpu", "--budget", "2s", "--no-store", "--no-report", "--json"];
+        ["-c", &cpu, KELVIN, "run", "os.switch.cross_cpu", "--budget", "2s", "--no-store", "--no-report", "--json"];
     let output = place.command("taskset", &arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -301,9 +287,6 @@ fn on_one_cpu_what_needs_two_is_skipped_with_the_reason() {
 
 #[test]
 fn without_root_a_run_does_its_work() {
-    if !is_root() {
-        return skipped("without root", "the tests do not run as root, so every other one shows it");
-    }
     let place = Place::new();
     // A copy that nobody may execute: the build directory may lie where only root may look.
     let program = place.path().join("kelvin");
@@ -313,7 +296,11 @@ fn without_root_a_run_does_its_work() {
     let program = program.to_str().unwrap();
     let asked = ["run", "os.syscall", "os.process.fork", "net.bandwidth.tcp", "--quick", "--budget", "6s"];
     let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", program];
-    let output = place.command("setpriv", &[&nobody[..], &asked].concat()).output().unwrap();
+    let mut command = match is_root() {
+        true => place.command("setpriv", &[&nobody[..], &asked].concat()),
+        false => place.command(program, &asked),
+    };
+    let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let table = stdout(&output);
     assert!(table.contains("process.fork") && table.contains("bandwidth.tcp"), "{table}");
@@ -370,7 +357,7 @@ impl Drop for MemoryGroup {
 fn with_512_mib_of_memory_nothing_is_killed() {
     let group = match MemoryGroup::new(512 << 20) {
         Ok(group) => group,
-        Err(reason) => return skipped("with 512 MiB", &reason),
+        Err(reason) => return Missing::right(reason).skips("a run with 512 MiB"),
     };
     let place = Place::new();
     // The shell joins the group and becomes kelvin.

@@ -1,10 +1,9 @@
 //! `kelvin file cache` from outside: the quick figure, the proof under a limit, and that nothing is left behind.
 
-#![allow(clippy::print_stderr)]
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use kelvin_testing::Missing;
 use serde_json::Value;
 
 const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
@@ -83,13 +82,12 @@ fn run_as_nobody(arguments: &[&str]) -> Option<Output> {
 }
 
 #[test]
-#[allow(clippy::print_stderr)]
 fn without_rights_there_is_the_quick_figure_and_the_reason() {
     let directory = on_disk();
     let place = directory.path().to_str().unwrap();
     let Some(output) = run_as_nobody(&["file", "cache", place, "--measure", "--limit", "64M", "--json"]) else {
-        eprintln!("skipped: needs the right to become another user, and a program that all users may run");
-        return;
+        return Missing::right("to become another user, and a program that all users may run")
+            .skips("file cache without rights");
     };
     let found = json(&output);
     assert!(found["bytes"].as_u64().unwrap() > 1 << 20);
@@ -116,15 +114,13 @@ fn without_rights_there_is_the_quick_figure_and_the_reason() {
 
 /// One test for all that makes a group, so that none sees the groups of another.
 #[test]
-#[allow(clippy::print_stderr)]
 fn a_limit_of_128_mib_is_found_within_a_tenth_and_nothing_is_left() {
     let directory = on_disk();
     let output = run(directory.path(), &["--measure", "--limit", "128M", "--json"]);
     let measured = json(&output)["measured"].clone();
     if let Some(reason) = measured["outcome"]["not_possible"].as_str() {
-        eprintln!("skipped: {reason}");
         assert_eq!(output.status.code(), Some(1));
-        return;
+        return Missing::said(reason).skips("file cache under a limit");
     }
     assert!(said(&output).contains("writes one file of 215 MiB in "), "{}", said(&output));
     // Others that use the disk and the memory can spoil it, and then it is said; a wrong size is never.

@@ -1,14 +1,12 @@
 //! The whole program on file systems of every kind: what works comes with its proof, and what a file system cannot do is said
 //! in one line that names it.
 
-mod mounted;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use mounted::{Kind, Mounted};
+use kelvin_testing::mounted::{self, Kind, Mounted};
 use serde_json::Value;
 
 const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
@@ -20,20 +18,20 @@ const PAGES: u64 = BYTES.div_ceil(4096);
 /// The mounts are one at a time: what is dropped from memory by one test must not be looked for by another.
 static IN_USE: Mutex<()> = Mutex::new(());
 
+/// Where they are mounted.
+fn base() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+}
+
 struct System(Mounted, #[allow(dead_code, reason = "held until it is dropped")] MutexGuard<'static, ()>);
 
 impl System {
     /// A mounted file system with nothing in it; `None`, and said, where it cannot be had here.
-    #[allow(clippy::print_stderr)]
     fn of(kind: Kind) -> Option<Self> {
         let only = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
-        match Mounted::of(kind) {
-            Ok(mounted) => Some(Self(mounted, only)),
-            Err(missing) => {
-                eprintln!("{} skipped: {missing}", kind.name());
-                None
-            }
-        }
+        let mounted =
+            Mounted::of(kind, base()).inspect_err(|missing| missing.skips(format!("files on {}", kind.name())));
+        Some(Self(mounted.ok()?, only))
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
@@ -240,7 +238,7 @@ fn what_is_mounted_for_a_test_goes_with_it_whatever_becomes_of_it() {
     let _only = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
     let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap();
     for kind in Kind::ALL {
-        let Ok(mounted) = Mounted::of(kind) else { continue };
+        let Ok(mounted) = Mounted::of(kind, base()) else { continue };
         let path = mounted.path();
         assert!(mounts().contains(&*path.to_string_lossy()), "{}", kind.name());
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {

@@ -23,7 +23,11 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("analysis", &["model", "catalogue", "stats"]),
     ("store", &["model"]),
     ("report", &["model", "stats", "analysis"]),
+    ("testing", &[]),
 ];
+
+/// What only tests may import, those of every crate.
+const OF_TESTS: &str = "kelvin-testing";
 
 /// Dependencies that only one crate may have: a flag parser belongs to the command line, a database to the store.
 const KEPT_BEHIND: &[(&str, &str)] = &[
@@ -60,11 +64,13 @@ fn packages() -> Vec<Package> {
 fn package(value: &Value) -> Package {
     let is_root = |target: &&Value| array(&target["kind"]).iter().any(|kind| kind == "lib" || kind == "bin");
     let roots = array(&value["targets"]).iter().filter(is_root).map(|target| PathBuf::from(text(&target["src_path"])));
+    let of_its_tests = |one: &&Value| one["kind"] == "dev" && one["name"] == OF_TESTS;
+    let dependencies = array(&value["dependencies"]).iter().filter(|one| !of_its_tests(one));
     Package {
         name: text(&value["name"]).to_owned(),
         manifest: text(&value["manifest_path"]).into(),
         roots: roots.collect(),
-        dependencies: array(&value["dependencies"]).iter().map(|one| text(&one["name"]).to_owned()).collect(),
+        dependencies: dependencies.map(|one| text(&one["name"]).to_owned()).collect(),
     }
 }
 

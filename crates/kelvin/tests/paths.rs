@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use place::{KELVIN, PATIENCE, Place, assert_refused, finished, is_root, names, skipped, stderr, stdout, within};
+use kelvin_testing::{Missing, is_root};
+use place::{KELVIN, PATIENCE, Place, assert_refused, finished, names, stderr, stdout, within};
 
 /// An exported run.
 const RUN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../store/tests/format-1.json");
@@ -103,7 +104,7 @@ fn devices_and_pipes_are_written_through_by_every_command_that_writes_a_file() {
 #[test]
 fn a_disk_is_written_through_unless_something_is_mounted_from_it() {
     if !is_root() {
-        return skipped("a disk is written through", "a loop device needs root");
+        return Missing::right("a loop device needs root").skips("a disk is written through");
     }
     let place = Place::new();
     let script = "truncate -s 8M image && mkfs.ext4 -q image && disk=$(losetup --find --show image) && mkdir mounted && \
@@ -112,7 +113,7 @@ fn a_disk_is_written_through_unless_something_is_mounted_from_it() {
     let arguments = ["--mount", "sh", "-c", script, KELVIN, RUN];
     let output = finished(place.command("unshare", &arguments).spawn().unwrap(), &arguments);
     if stdout(&output).is_empty() {
-        return skipped("a disk is written through", stderr(&output));
+        return Missing::said(stderr(&output)).skips("a disk is written through");
     }
     assert!(stdout(&output) == "2\n0\n<!" && stderr(&output).contains("busy"), "{output:?}");
 }
@@ -395,7 +396,7 @@ fn what_cannot_fit_is_refused_at_once() {
 #[test]
 fn nothing_is_unmounted_by_its_path() {
     if !is_root() {
-        return skipped("nothing is unmounted by its path", "mounting needs root");
+        return Missing::right("mounting needs root").skips("nothing is unmounted by its path");
     }
     let place = Place::new();
     let name = format!("kelvin-truth-disk-{NOBODY}");
@@ -412,7 +413,7 @@ fn nothing_is_unmounted_by_its_path() {
 #[test]
 fn what_is_mounted_to_be_measured_is_seen_by_nobody_else() {
     if !is_root() {
-        return skipped("what is mounted to be measured", "mounting needs root");
+        return Missing::right("mounting needs root").skips("what is mounted to be measured");
     }
     let place = Place::new();
     let mut child = place.command(KELVIN, &["selfcheck", "--budget", "2s"]).stdout(Stdio::null()).spawn().unwrap();
@@ -428,7 +429,7 @@ fn what_is_mounted_to_be_measured_is_seen_by_nobody_else() {
     });
     assert!(over, "it hangs");
     if !seen {
-        skipped("what is mounted to be measured", "the disk of known rate cannot be had here");
+        Missing::said("the disk of known rate cannot be had here").skips("what is mounted to be measured");
     }
     assert!(place.names().is_empty(), "{:?}", place.names());
 }

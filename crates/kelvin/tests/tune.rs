@@ -1,5 +1,6 @@
 //! `kelvin tune` as a whole program, on a machine whose settings are made up: file systems in memory lie over the real ones.
 
+use kelvin_testing::Missing;
 use std::process::{Command, Output};
 
 const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
@@ -10,7 +11,6 @@ const NOISY: &str = "mkdir -p /sys/kernel/mm/ksm; echo 1 > /sys/kernel/mm/ksm/ru
 
 /// What a script says with such file systems, in which `$0` is the program; `None`, with the reason printed, where no namespace of
 /// mounts may be made.
-#[allow(clippy::print_stderr)]
 fn alone(script: &str) -> Option<Output> {
     let script = format!("{EMPTY}; {script}");
     let output = Command::new("unshare").args(["--mount", "sh", "-c", &script, KELVIN]).output();
@@ -19,7 +19,8 @@ fn alone(script: &str) -> Option<Output> {
         _ if output.stderr.starts_with(b"unshare:") => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
         _ => Ok(output),
     });
-    output.map_err(|why| eprintln!("skipped: needs a namespace of mounts (root): {}", why.trim())).ok()
+    let missing = |why: String| Missing::right(format!("a namespace of mounts (root): {why}"));
+    output.map_err(|why| missing(why).skips("tune on a machine of its own")).ok()
 }
 
 fn text(bytes: &[u8]) -> &str {

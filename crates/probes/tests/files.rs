@@ -5,13 +5,8 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use kelvin_catalogue::file::{
-    AccessOrder, BLOCK, BLOCKSIZE_READ, BLOCKSIZE_WRITE, BYTES, CONTENTION, CacheState, DEPTH, DEPTH_ACHIEVED,
-    DEPTH_LATENCY, DEPTH_RATE, DEVICE, DEVICE_ACCEPT, DEVICE_LATENCY, DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_REPEAT,
-    DEVICE_REQUESTS, DEVICE_WRITE, DEVICE_WRITE_LATENCY, FileSharing, PAGE_READ, PAGE_WRITE, PAGES, QUEUE_DEPTH,
-    READ_AHEAD, SEQRAND, SEQRAND_P99, SyncPolicy, THREAD_COUNT, THREADS,
-};
-use kelvin_model::{Attempt, Case, Metric, Point, Reading, Readings};
+use common::{Directories, median, of};
+use kelvin_model::{Attempt, Case, Reading};
 
 /// Milliseconds of the timed part.
 const SLICE: u64 = 10;
@@ -35,22 +30,8 @@ impl Scratch {
     }
 
     /// What a probe reads; `None`, and said, where this disk has not what it needs.
-    #[allow(clippy::print_stderr)]
     fn measure(&self, id: &str, case: &Case) -> Option<Vec<Reading>> {
-        let mut attempts = (0..5).map(|_| common::run_probe_in(&self.0, id, case, SLICE));
-        // Others may use the disk, and so may a round's requests be held up while no more are made: that round is lost in a
-        // run too.
-        let held_up =
-            |attempt: &Attempt| matches!(attempt, Attempt::Failed(why) if why.contains("Little's law does not"));
-        match attempts.find(|attempt| !held_up(attempt)) {
-            Some(Attempt::Measured(readings)) => Some(readings),
-            Some(Attempt::Skipped(reason)) => {
-                eprintln!("{id} {case} skipped: {reason}");
-                None
-            }
-            Some(Attempt::Failed(reason)) => panic!("{id} {case}: {reason}"),
-            None => panic!("{id} {case}: Little's law did not hold in any of five rounds"),
-        }
+        common::measure_if_possible_at(&Directories::scratch(&self.0), id, case, SLICE)
     }
 
     /// Names of the files that are left, without the ledger.
@@ -69,93 +50,54 @@ impl Drop for Scratch {
     }
 }
 
-/// The reading of a metric.
-fn of<'a>(readings: &'a [Reading], metric: &Metric) -> &'a Reading {
-    readings.iter().find(|reading| reading.metric == metric.id).unwrap_or_else(|| panic!("no {}", metric.id))
-}
-
-/// The median of a reading as a rate in bytes per second.
-fn rate(reading: &Reading) -> f64 {
-    match &reading.readings {
-        Readings::Batches(batches) => batches.work_per_iteration * 1e9 / common::median(reading),
-        Readings::Scalars(_) => common::median(reading),
-    }
-}
-
-/// Whether one figure is above another, once in six tries: others may use the disk in the middle of one.
-fn above(figures: impl Fn() -> Option<(f64, f64)>) -> bool {
-    (0..6).any(|_| figures().is_none_or(|(higher, lower)| higher > lower))
-}
-
 /// Whether a note of a reading says this.
 fn says(reading: &Reading, words: &str) -> bool {
     reading.notes.iter().any(|note| note.contains(words))
 }
 
-const MIB: f64 = 1048576.0;
-
 #[test]
 fn the_device_counts_what_is_read_from_it() {
     let scratch = Scratch::new();
-    let Some(readings) = scratch.measure(&DEVICE, &Case::new()) else { return };
-    let (stream, single) = (of(&readings, &DEVICE_READ), of(&readings, &DEVICE_LATENCY));
+    let Some(readings) = scratch.measure("file.device", &Case::new()) else { return };
+    let (stream, single) = (of(&readings, "file.device.read"), of(&readings, "file.device.latency"));
     for reading in [stream, single] {
         assert!(says(reading, "bytes that were read"), "{:?}", reading.notes);
     }
-    let (mean, many) = (of(&readings, &DEVICE_MEAN_LATENCY), of(&readings, &DEVICE_REQUESTS));
-    assert!((1e3..1e9).contains(&common::median(mean)), "{}", common::median(mean));
-    assert!(says(many, "bytes that were read") && common::median(many) > 1.0, "{many:?}");
-    let repeat = of(&readings, &DEVICE_REPEAT);
+    of(&readings, "file.device.mean_latency");
+    assert!(says(of(&readings, "file.device.requests"), "bytes that were read"), "{readings:?}");
+    let repeat = of(&readings, "file.device.repeat");
     assert!(says(repeat, "the first pass over the file after it was written ran at"), "{:?}", repeat.notes);
-    // The file was read whole once before, in the same way.
-    assert!((0.02..50.0).contains(&common::median(repeat)), "{}", common::median(repeat));
-    // From a memory card to the fastest of buses; more than a system call takes.
-    assert!((MIB..100e9).contains(&rate(stream)), "{}", rate(stream));
-    assert!((1e3..1e9).contains(&common::median(single)), "{}", common::median(single));
-    // One small block at a time never gets what many large ones do.
-    assert!(above(|| {
-        let again = scratch.measure(&DEVICE, &Case::new())?;
-        let small = 4096.0 * 1e9 / value(&again, &DEVICE_LATENCY);
-        Some((rate(of(&again, &DEVICE_READ)), small))
-    }));
     assert_eq!(scratch.left(), ["kelvin-data-67108864", "kelvin-data-67108864.first-pass"]);
 }
 
 #[test]
-fn a_byte_in_a_page_is_more_than_a_null_call_and_pages_are_all_in_memory() {
+fn a_byte_is_written_to_pages_that_are_all_in_memory() {
     let scratch = Scratch::new();
-    for (pages, order) in [(1, AccessOrder::Sequential), (2, AccessOrder::Random)] {
-        let case = Case::new().with(PAGES, pages).at(order);
-        let Some(readings) = scratch.measure(&PAGE_WRITE.id, &case) else { return };
-        let write = of(&readings, &PAGE_WRITE);
-        // No call with work takes less than 50 ns, and none in memory a hundred microseconds.
-        let time = value(&readings, &PAGE_WRITE);
-        assert!((50.0..100_000.0).contains(&time), "{case}: {time}");
+    for (pages, order) in [(1u64, "sequential"), (2, "random")] {
+        let case = Case::new().with("pages", pages).at(kelvin_model::Point::named("order", order));
+        let Some(readings) = scratch.measure("file.page_write", &case) else { return };
+        let write = of(&readings, "file.page_write");
         assert!(says(write, "before, ") && says(write, "afterwards, "), "{:?}", write.notes);
     }
     assert_eq!(scratch.left(), ["kelvin-afloat-67108864"]);
 }
 
 #[test]
-fn a_page_that_is_not_in_memory_is_more_than_one_that_is_and_no_device_is_asked() {
+fn a_page_that_is_not_in_memory_is_a_hole_of_a_file_and_no_device_is_asked() {
     let scratch = Scratch::new();
-    let pages = |cache: CacheState, order: AccessOrder| {
-        Some(value(&scratch.measure(&PAGE_READ.id, &Case::new().at(cache).at(order))?, &PAGE_READ))
-    };
-    // No call with work takes less than 50 ns.
-    assert!(pages(CacheState::Cached, AccessOrder::Sequential).is_none_or(|time| (50.0..100_000.0).contains(&time)));
-    for &order in AccessOrder::ALL {
-        assert!(above(|| Some((pages(CacheState::Uncached, order)?, pages(CacheState::Cached, order)?))));
+    for cache in ["cached", "uncached"] {
+        for order in ["sequential", "random"] {
+            let case = Case::new()
+                .at(kelvin_model::Point::named("cache", cache))
+                .at(kelvin_model::Point::named("order", order));
+            scratch.measure("file.page_read", &case);
+        }
     }
-    // Without read-ahead each page is found by itself.
-    assert!(above(|| Some((
-        pages(CacheState::Uncached, AccessOrder::Random)?,
-        pages(CacheState::Uncached, AccessOrder::Sequential)?
-    ))));
-    let Some(readings) = scratch.measure(&READ_AHEAD.id, &Case::new()) else { return };
-    let window = of(&readings, &READ_AHEAD);
-    let bytes = common::median(window);
-    assert!((4096.0..=64.0 * MIB).contains(&bytes) && bytes % 4096.0 == 0.0, "{bytes}");
+    let Some(readings) = scratch.measure("file.read_ahead", &Case::new()) else { return };
+    let window = of(&readings, "file.read_ahead");
+    // It reads ahead whole pages, of no more than the file.
+    let bytes = median(window);
+    assert!((4096.0..=67_108_864.0).contains(&bytes) && bytes % 4096.0 == 0.0, "{bytes}");
     assert!(says(window, "read ahead, one after another: "), "{:?}", window.notes);
     assert_eq!(scratch.left(), ["kelvin-data-67108864", "kelvin-data-67108864.first-pass", "kelvin-hole-67108864"]);
     let hole = std::fs::metadata(scratch.0.join("kelvin-hole-67108864")).unwrap();
@@ -165,29 +107,21 @@ fn a_page_that_is_not_in_memory_is_more_than_one_that_is_and_no_device_is_asked(
 #[test]
 fn the_device_counts_what_is_written_to_it() {
     let scratch = Scratch::new();
-    let Some(readings) = scratch.measure(&DEVICE_WRITE.id, &Case::new()) else { return };
-    let stream = of(&readings, &DEVICE_WRITE);
+    let Some(readings) = scratch.measure("file.device.write", &Case::new()) else { return };
+    let stream = of(&readings, "file.device.write");
     assert!(says(stream, "bytes that were written"), "{:?}", stream.notes);
-    assert!((MIB..100e9).contains(&rate(stream)), "{}", rate(stream));
-    let [accepted, durable] = [&DEVICE_ACCEPT, &DEVICE_WRITE_LATENCY].map(|metric| value(&readings, metric));
-    assert!(1e3 < accepted && 1e3 < durable, "{accepted} ns and {durable} ns");
-    // What is flushed was accepted before.
-    assert!(above(|| {
-        let again = scratch.measure(&DEVICE_WRITE.id, &Case::new())?;
-        Some((value(&again, &DEVICE_WRITE_LATENCY), value(&again, &DEVICE_ACCEPT)))
-    }));
+    for metric in ["file.device.accept", "file.device.write_latency"] {
+        of(&readings, metric);
+    }
     assert_eq!(scratch.left(), ["kelvin-scrap-67108864"]);
 }
 
 #[test]
 fn memory_is_no_device() {
-    let shm = Path::new("/dev/shm");
-    if !shm.is_dir() {
-        return;
-    }
+    let Some(shm) = kelvin_testing::in_memory("a scratch directory in memory") else { return };
     let scratch = Scratch::within(shm);
-    for id in [DEVICE, DEVICE_WRITE.id] {
-        let attempt = common::run_probe_in(&scratch.0, &id, &Case::new(), SLICE);
+    for id in ["file.device", "file.device.write"] {
+        let attempt = common::run_probe_in(&scratch.0, id, &Case::new(), SLICE);
         assert!(
             matches!(&attempt, Attempt::Skipped(reason) if reason.0.contains("past the page cache")),
             "{id}: {attempt:?}"
@@ -195,110 +129,102 @@ fn memory_is_no_device() {
     }
 }
 
-/// The rate of reading or writing in blocks of so many bytes.
-fn block_rate(scratch: &Scratch, metric: &Metric, block: u64, at: Point) -> Option<f64> {
-    let case = Case::new().with(BLOCK, block).at(at);
-    let readings = scratch.measure(&metric.id, &case)?;
-    let reading = of(&readings, metric);
-    let in_memory = [CacheState::Cached.point(), SyncPolicy::Buffered.point()].contains(&at);
-    // All of them, but for what was reclaimed meanwhile.
-    let proof = if in_memory { " of 16384 pages in memory" } else { "bytes that were" };
+/// Reads or writes in blocks of so many bytes, and says where the bytes were; `false` where that is not to be had.
+fn in_blocks(scratch: &Scratch, direction: &str, case: &Case, proof: &str) -> bool {
+    let id = format!("file.blocksize.{direction}");
+    let Some(readings) = scratch.measure(&id, case) else { return false };
+    let reading = of(&readings, &id);
     assert!(says(reading, proof) || says(reading, "no device's counters tell"), "{case}: {:?}", reading.notes);
-    Some(rate(reading))
+    true
 }
 
 #[test]
-fn larger_blocks_are_read_faster_and_memory_faster_than_the_disk() {
+fn blocks_are_read_from_where_they_were_to_be() {
     let scratch = Scratch::new();
-    let rate = |block, cache: CacheState| block_rate(&scratch, &BLOCKSIZE_READ, block, cache.point());
-    assert!(above(|| Some((rate(1 << 20, CacheState::Cached)?, 2.0 * rate(512, CacheState::Cached)?))));
-    assert!(above(|| Some((rate(4096, CacheState::Cached)?, rate(4096, CacheState::Uncached)?))));
-    assert!(above(|| Some((rate(1 << 20, CacheState::Direct)?, 2.0 * rate(4096, CacheState::Direct)?))));
-}
-
-#[test]
-fn larger_blocks_are_written_faster_and_nothing_but_the_shared_files_stays() {
-    let scratch = Scratch::new();
-    let rate = |block, sync: SyncPolicy| block_rate(&scratch, &BLOCKSIZE_WRITE, block, sync.point());
-    assert!(above(|| Some((rate(1 << 20, SyncPolicy::Buffered)?, 2.0 * rate(512, SyncPolicy::Buffered)?))));
-    assert_eq!(scratch.left(), ["kelvin-afloat-67108864"]);
-    if rate(4096, SyncPolicy::Direct).is_none() {
-        return;
+    for (block, cache, proof) in [
+        (512, "cached", " of 16384 pages in memory"),
+        (1 << 20, "cached", " of 16384 pages in memory"),
+        (4096, "uncached", "bytes that were read"),
+        (4096, "direct", "bytes that were read"),
+        (1 << 20, "direct", "bytes that were read"),
+    ] {
+        in_blocks(
+            &scratch,
+            "read",
+            &Case::new().with("block", block).at(kelvin_model::Point::named("cache", cache)),
+            proof,
+        );
     }
-    assert!(above(|| Some((rate(1 << 20, SyncPolicy::Direct)?, 2.0 * rate(4096, SyncPolicy::Direct)?))));
+}
+
+#[test]
+fn blocks_are_written_and_nothing_but_the_shared_files_stays() {
+    let scratch = Scratch::new();
+    let case = |block, sync| Case::new().with("block", block).at(kelvin_model::Point::named("sync", sync));
+    for block in [512, 1 << 20] {
+        in_blocks(&scratch, "write", &case(block, "buffered"), " of 16384 pages in memory");
+    }
+    assert_eq!(scratch.left(), ["kelvin-afloat-67108864"]);
+    for block in [4096, 1 << 20] {
+        if !in_blocks(&scratch, "write", &case(block, "direct"), "bytes that were written") {
+            return;
+        }
+    }
     assert_eq!(scratch.left(), ["kelvin-afloat-67108864", "kelvin-scrap-67108864"]);
 }
 
-fn value(readings: &[Reading], metric: &Metric) -> f64 {
-    common::median(of(readings, metric))
-}
-
 #[test]
-fn read_ahead_makes_reading_in_order_faster_and_the_tail_is_no_shorter_than_the_mean() {
+fn the_tail_of_reads_in_and_out_of_order_is_told() {
     let scratch = Scratch::new();
-    let read = |order: AccessOrder, cache: CacheState| {
-        scratch.measure(&SEQRAND.id, &Case::new().with(BYTES, 16 << 20).at(order).at(cache))
-    };
-    let uncached = |order| read(order, CacheState::Uncached);
-    let [Some(in_order), Some(random)] = [AccessOrder::Sequential, AccessOrder::Random].map(uncached) else { return };
-    let mean = |order| Some(value(&uncached(order)?, &SEQRAND));
-    assert!(above(|| Some((mean(AccessOrder::Random)?, 2.0 * mean(AccessOrder::Sequential)?))));
-    for readings in [in_order, random] {
-        let mean = of(&readings, &SEQRAND);
+    for (order, cache) in [("sequential", "uncached"), ("random", "uncached"), ("random", "direct")] {
+        let case = Case::new()
+            .with("bytes", 16 << 20)
+            .at(kelvin_model::Point::named("order", order))
+            .at(kelvin_model::Point::named("cache", cache));
+        let Some(readings) = scratch.measure("file.seqrand", &case) else { return };
+        let mean = of(&readings, "file.seqrand");
         assert!(says(mean, "bytes that were read") && says(mean, "reads half took at most"), "{:?}", mean.notes);
+        of(&readings, "file.seqrand.p99");
     }
-    let Some(direct) = read(AccessOrder::Random, CacheState::Direct) else { return };
-    // One in a hundred that takes a hundred times as long makes the mean twice the others.
-    assert!(value(&direct, &SEQRAND_P99) >= 0.1 * value(&direct, &SEQRAND));
     assert_eq!(scratch.left(), ["kelvin-data-16777216", "kelvin-data-16777216.first-pass"]);
 }
 
 #[test]
-fn more_requests_under_way_are_more_requests_a_second_by_littles_law() {
+fn requests_in_flight_are_as_many_as_were_asked_for_at_most() {
     let scratch = Scratch::new();
-    let read = |depth| scratch.measure(&DEPTH, &Case::new().with(QUEUE_DEPTH, depth));
-    let (Some(one), Some(many)) = (read(1), read(16)) else { return };
-    for (readings, depth) in [(&one, 1.0), (&many, 16.0)] {
-        let [rate, latency, achieved] =
-            [&DEPTH_RATE, &DEPTH_LATENCY, &DEPTH_ACHIEVED].map(|metric| value(readings, metric));
-        assert!((rate * latency / 1e9 / achieved - 1.0).abs() < 1e-9);
-        // On a busy machine a request that is done may wait to be followed by the next one.
-        assert!(achieved > 0.5 * depth && achieved < 1.05 * depth, "{achieved} of {depth}");
-        let first = of(readings, &DEPTH_RATE);
-        assert!(says(first, "requests were asked to be under way"), "{:?}", first.notes);
+    for depth in [1u64, 16] {
+        let Some(readings) = scratch.measure("file.depth", &Case::new().with("depth", depth)) else { return };
+        // Counted at each answer, and so in no round more than were asked for.
+        let notes = of(&readings, "file.depth.rate").notes.join("; ");
+        let counted = notes.split_once(&format!("{depth} requests were asked to be under way, "));
+        let counted = counted.and_then(|(_, rest)| rest.split(' ').next()?.parse::<f64>().ok());
+        assert!(counted.is_some_and(|counted| counted > 0.0 && counted <= depth as f64), "{notes}");
     }
-    // A device that served one at a time would be no faster; none is that slow with 16.
-    let rate = |depth| Some(value(&read(depth)?, &DEPTH_RATE));
-    assert!(above(|| Some((rate(16)?, rate(1)?))));
 }
 
 #[test]
-fn a_device_that_many_read_from_makes_each_wait() {
+fn many_read_from_a_device_each_a_file_of_its_own_or_all_one() {
     let scratch = Scratch::new();
-    let read = |threads, files: FileSharing| {
-        scratch.measure(&CONTENTION.id, &Case::new().with(THREAD_COUNT, threads).at(files))
+    let read = |threads, files| {
+        let case = Case::new().with("threads", threads).at(kelvin_model::Point::named("files", files));
+        scratch.measure("file.contention", &case)
     };
-    let Some(one) = read(1, FileSharing::Own) else { return };
-    let time = |threads| Some(value(&read(threads, FileSharing::Own)?, &CONTENTION));
-    assert!(above(|| Some((time(8)?, time(1)?))));
-    assert!(says(of(&one, &CONTENTION), "Jain's index: 1.000"));
+    let Some(one) = read(1, "own") else { return };
+    assert!(says(of(&one, "file.contention"), "Jain's index: 1.000"));
+    read(8, "own").unwrap();
     // One file for each thread, of which the first is that of other measures.
     assert_eq!(scratch.left().len(), 8 + 1);
-    let shared = read(3, FileSharing::Shared).unwrap();
-    assert!(says(of(&shared, &CONTENTION), "fairness among 3 threads"));
+    let shared = read(3, "shared").unwrap();
+    assert!(says(of(&shared, "file.contention"), "fairness among 3 threads"));
 }
 
 #[test]
-fn threads_read_from_memory_faster_than_from_the_disk() {
+fn threads_read_from_memory_and_from_the_disk() {
     let scratch = Scratch::new();
-    let read = |threads, cache: CacheState| {
-        scratch.measure(&THREADS.id, &Case::new().with(THREAD_COUNT, threads).with(BLOCK, 65536).at(cache))
-    };
-    let cached = read(4, CacheState::Cached).unwrap();
-    let note = "16384 of 16384 pages in memory by mincore";
-    assert!(says(of(&cached, &THREADS), &format!("before, {note}")), "{:?}", cached[0].notes);
-    let Some(uncached) = read(4, CacheState::Uncached) else { return };
-    assert!(says(of(&uncached, &THREADS), "before, 0 of 16384 pages"), "{:?}", uncached[0].notes);
-    let rate = |cache| Some(value(&read(4, cache)?, &THREADS));
-    assert!(above(|| Some((rate(CacheState::Cached)?, rate(CacheState::Uncached)?))));
+    for (cache, pages) in [("cached", 16384), ("uncached", 0)] {
+        let case = Case::new().with("threads", 4).with("block", 65536).at(kelvin_model::Point::named("cache", cache));
+        let Some(readings) = scratch.measure("file.threads", &case) else { return };
+        let note = format!("before, {pages} of 16384 pages in memory by mincore");
+        assert!(says(of(&readings, "file.threads"), &note), "{:?}", readings[0].notes);
+    }
 }

@@ -195,5 +195,5 @@ fn two_readings_are_sampled_for_real() {
     let target = Target::find(file.path()).unwrap();
     let found = sample(&target, bytes).unwrap();
     assert_eq!((found.bytes, found.block_nanoseconds.len(), found.stayed()), (bytes, PARTS, true), "{found:?}");
-    assert!(found.block_nanoseconds.iter().all(|&time| time > 100.0), "{found:?}");
+    assert!(found.block_nanoseconds.iter().all(|&time| time > 0.0), "{found:?}");
 }

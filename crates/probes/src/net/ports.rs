@@ -100,9 +100,11 @@ mod tests {
             [(); 2].map(|()| (TcpStream::connect(there).unwrap(), listener.accept().unwrap().0));
         let before = held(|far| far == there).unwrap();
         drop((kept, reset));
-        assert_eq!(held(|far| far == there).unwrap(), before + 2);
+        // The kernel's table may lose a line while others open and close connections, and has it at the next look.
+        let comes_to = |count: usize, look: &dyn Fn() -> usize| (0..20).any(|_| look() == count);
+        assert!(comes_to(before + 2, &|| held(|far| far == there).unwrap()));
         kelvin_sys::net::reset_on_close(&far_of_reset).unwrap();
         drop((far_of_kept, far_of_reset));
-        assert_eq!(left_behind(there, before).unwrap(), 1);
+        assert!(comes_to(1, &|| left_behind(there, before).unwrap()));
     }
 }

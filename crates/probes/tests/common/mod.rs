@@ -2,14 +2,20 @@
 //!
 //! A test that wants it says `mod common;` and calls [`run_probe`]. The process is the test binary itself, started
 //! again to run nothing but [`serve_round`].
+//!
+//! What a test may say of figures: which there are, of what, how many, and what counters and the order of moments within one
+//! clock make true. Never how long something took on the machine at hand, nor what took longer: that is for `kelvin selfcheck`
+//! and for `bench/`.
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kelvin_model::{Attempt, Case, Readings};
+use kelvin_model::{Attempt, Case, Reading, Readings, Reason};
 use kelvin_sys::child::{End, Guarded};
 use kelvin_sys::clock::{Clock, calibrate, counter_unusable};
 use kelvin_sys::cpu;
+use kelvin_testing::Missing;
 
 /// First line of an answer; see the harness's protocol.
 const MAGIC: &[u8] = b"kelvin-readings-1\n";
@@ -25,7 +31,7 @@ fn serve_round() {
     kelvin_harness::serve(&kelvin_probes::all()).unwrap();
 }
 
-/// Runs the probe `id` at `case` once, with `slice_ms` milliseconds for its timed part, and returns what it answered.
+/// Runs the probe `id` at `case`, with `slice_ms` milliseconds for its timed part, and returns what it answered.
 ///
 /// Panics if the process crashes, hangs, or answers garbage.
 pub fn run_probe(id: &str, case: &Case, slice_ms: u64) -> Attempt {
@@ -56,30 +62,32 @@ impl Directories {
 }
 
 /// A fresh directory on the disk that holds what is built, removed with all that is in it when dropped.
-#[allow(dead_code)]
 pub fn on_disk() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// The same with directories of the test's choice. A page cache that loses a part of the file meanwhile, because memory is
-/// wanted elsewhere, is no fault of the probe's: then it is run again.
-pub fn run_probe_at(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> Attempt {
-    const TRIALS: usize = 5;
-    let reclaimed = |attempt: &Attempt| {
-        let text = format!("{attempt:?}");
-        ["the kernel dropped a part", "is not cached"].iter().any(|words| text.contains(words))
-    };
-    for _ in 1..TRIALS {
-        let attempt = run_probe_once(directories, id, case, slice_ms);
-        if !reclaimed(&attempt) {
-            return attempt;
-        }
-    }
-    run_probe_once(directories, id, case, slice_ms)
-}
+/// What a probe says of a round that others spoiled, by taking the memory or the CPU: a run loses such a round too, and makes
+/// another.
+const SPOILED: [&str; 7] = [
+    "the kernel dropped a part",
+    "is not cached",
+    "Little's law does not",
+    "took this task off its CPU",
+    "a multiply takes",
+    "did not take its turn on this CPU",
+    "are no rate",
+];
+/// Rounds until one is not spoiled.
+const TRIALS: usize = 5;
 
-fn run_probe_once(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> Attempt {
-    answer(id, case, request(directories, id, case, slice_ms))
+/// The same with directories of the test's choice.
+pub fn run_probe_at(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> Attempt {
+    let round = || answer(id, case, request(directories, id, case, slice_ms));
+    let spoiled = |attempt: &Attempt| {
+        matches!(attempt, Attempt::Failed(reason) | Attempt::Skipped(Reason(reason))
+            if SPOILED.iter().any(|words| reason.contains(words)))
+    };
+    (1..TRIALS).map(|_| round()).find(|attempt| !spoiled(attempt)).unwrap_or_else(round)
 }
 
 /// What a process answers to a request.
@@ -99,7 +107,6 @@ fn answer(id: &str, case: &Case, request: serde_json::Value) -> Attempt {
 }
 
 /// Starts a probe, and kills it after this long; how it ended.
-#[allow(dead_code)]
 pub fn kill_probe(id: &str, case: &Case, after: Duration) -> End {
     let mut child = spawn();
     let directories = Directories { scratch: std::env::temp_dir(), remote: None, agent: None };
@@ -113,17 +120,49 @@ fn spawn() -> Guarded {
     Guarded::spawn(program.as_os_str(), &arguments, [("KELVIN_TEST", "1")]).unwrap()
 }
 
-/// The same as [`run_probe`], and the readings of each metric by id; panics with the reason if it was skipped or failed.
-#[allow(dead_code)]
-pub fn measure(id: &str, case: &Case, slice_ms: u64) -> Vec<kelvin_model::Reading> {
-    match run_probe(id, case, slice_ms) {
-        Attempt::Measured(readings) => readings,
-        other => panic!("{id} {case}: {other:?}"),
+/// The same as [`run_probe`], and the readings of each metric; panics with the reason if there are none.
+pub fn measure(id: &str, case: &Case, slice_ms: u64) -> Vec<Reading> {
+    measure_at(&Directories::scratch(&std::env::temp_dir()), id, case, slice_ms)
+}
+
+/// The same; `None`, and said, where something that the probe needs is not here.
+pub fn measure_if_possible(id: &str, case: &Case, slice_ms: u64) -> Option<Vec<Reading>> {
+    measure_if_possible_at(&Directories::scratch(&std::env::temp_dir()), id, case, slice_ms)
+}
+
+/// The same in directories of the test's choice.
+pub fn measure_if_possible_at(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> Option<Vec<Reading>> {
+    match run_probe_at(directories, id, case, slice_ms) {
+        Attempt::Skipped(reason) => {
+            assert!(!reason.0.contains("two CPUs") || cpu::allowed().unwrap().len() < 2, "{id} {case}: {reason}");
+            skips(id, case, &reason);
+            None
+        }
+        attempt => Some(readings(id, case, attempt)),
     }
 }
 
+/// Says that a probe skipped a case, and why.
+pub fn skips(id: &str, case: &Case, reason: &Reason) {
+    Missing::said(reason).skips(format!("{id} {case}"));
+}
+
+/// The readings of an attempt: of metrics of the probe, each with figures that are numbers.
+fn readings(id: &str, case: &Case, attempt: Attempt) -> Vec<Reading> {
+    let Attempt::Measured(readings) = attempt else { panic!("{id} {case}: {attempt:?}") };
+    let probe = kelvin_probes::all().into_iter().find(|probe| probe.id == id).unwrap();
+    for reading in &readings {
+        assert!(probe.metrics.iter().any(|metric| metric.id == reading.metric), "{id} {case}: {}", reading.metric);
+        let figures = match &reading.readings {
+            Readings::Batches(batches) => &batches.nanoseconds,
+            Readings::Scalars(values) => values,
+        };
+        assert!(!figures.is_empty() && figures.iter().all(|one| one.is_finite()), "{id} {case}: {reading:?}");
+    }
+    readings
+}
+
 /// The same with sockets that are asked for something.
-#[allow(dead_code)]
 pub fn run_probe_asking(
     directories: &Directories,
     sockets: kelvin_harness::SocketOptions,
@@ -136,18 +175,24 @@ pub fn run_probe_asking(
     answer(id, case, request)
 }
 
-/// The same in directories of the test's choice.
-#[allow(dead_code)]
-pub fn measure_at(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> Vec<kelvin_model::Reading> {
-    match run_probe_at(directories, id, case, slice_ms) {
-        Attempt::Measured(readings) => readings,
-        other => panic!("{id} {case}: {other:?}"),
-    }
+/// The same as [`measure`] in directories of the test's choice.
+pub fn measure_at(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> Vec<Reading> {
+    readings(id, case, run_probe_at(directories, id, case, slice_ms))
+}
+
+/// The reading of a metric.
+pub fn of<'a>(readings: &'a [Reading], metric: &str) -> &'a Reading {
+    let found = readings.iter().find(|reading| reading.metric == *metric);
+    found.unwrap_or_else(|| panic!("no {metric} in {readings:?}"))
+}
+
+/// All that the readings note.
+pub fn notes(readings: &[Reading]) -> String {
+    readings.iter().flat_map(|reading| reading.notes.clone()).collect::<Vec<_>>().join("; ")
 }
 
 /// Median over the batches of a reading, in nanoseconds per operation, nothing subtracted; of scalars, in their unit.
-#[allow(dead_code)]
-pub fn median(reading: &kelvin_model::Reading) -> f64 {
+pub fn median(reading: &Reading) -> f64 {
     let mut values: Vec<f64> = match &reading.readings {
         Readings::Batches(batches) => {
             batches.nanoseconds.iter().zip(&batches.iterations).map(|(&time, &n)| time / n as f64).collect()

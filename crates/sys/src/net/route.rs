@@ -82,16 +82,17 @@ fn outgoing(message: &[u8]) -> Option<u32> {
 mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr};
 
+    use kelvin_testing::Missing;
+
     use super::*;
 
     #[test]
-    #[allow(clippy::print_stderr)]
     fn what_goes_to_this_machine_goes_by_loopback() {
         let at = |ip: IpAddr| SocketAddr::new(ip, 1);
         let here = at(Ipv4Addr::LOCALHOST.into());
         let found = match interface_to(here, here) {
             Ok(found) => found,
-            Err(error) => return eprintln!("skipped: no rtnetlink here: {error}"),
+            Err(error) => return Missing::machine(format!("no rtnetlink: {error}")).skips("a route by loopback"),
         };
         assert_eq!(found, "lo");
         assert_eq!(interface_to(at(Ipv4Addr::LOCALHOST.to_ipv6_mapped().into()), here).unwrap(), "lo");
@@ -102,14 +103,14 @@ mod tests {
     }
 
     #[test]
-    #[allow(clippy::print_stderr)]
     fn an_own_address_other_than_that_of_loopback_goes_by_loopback_too() {
+        let what = "the route to an address of this machine";
         let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
         let Ok(own) = socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr()) else {
-            return eprintln!("skipped: this machine has no way out");
+            return Missing::machine("there is no way out of this machine").skips(what);
         };
         if own.ip().is_loopback() {
-            return eprintln!("skipped: this machine has no address of its own");
+            return Missing::machine("this machine has no address of its own").skips(what);
         }
         assert_eq!(interface_to(own, own).unwrap(), "lo");
         let out = interface_to("192.0.2.1:9".parse().unwrap(), own).unwrap();

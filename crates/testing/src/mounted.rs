@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use kelvin_sys::fs::{NO_FOLLOW, PATH};
 use rustix::mount::UnmountFlags;
 
+use crate::Missing;
+
 /// How the names of the places begin; the process that made one follows, and then the kind.
 const PREFIX: &str = "kelvin-mounted-";
 /// Where the file system is, in its place.
@@ -19,17 +21,23 @@ const MOUNT: &str = "mount";
 const IMAGE: u64 = 512 << 20;
 /// How long a program may take to mount what it serves.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Where distributions have the program that serves files over a pipe.
+/// The program that serves files over a pipe, where distributions have it, and its package.
+const SFTP_PACKAGE: &str = "openssh-sftp-server";
 const SFTP_SERVERS: [&str; 3] =
     ["/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/usr/lib/ssh/sftp-server"];
 
 /// A kind of file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// On a loop device.
     Ext4,
+    /// On a loop device.
     Xfs,
+    /// On a loop device.
     Btrfs,
+    /// In memory.
     Tmpfs,
+    /// A layer over another directory.
     Overlay,
     /// FUSE, whose files are in the page cache: sshfs over a pipe.
     Sshfs,
@@ -38,6 +46,7 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All of them.
     pub const ALL: [Self; 7] =
         [Self::Ext4, Self::Xfs, Self::Btrfs, Self::Tmpfs, Self::Overlay, Self::Sshfs, Self::Bindfs];
 
@@ -53,9 +62,22 @@ impl Kind {
             Self::Bindfs => "bindfs",
         }
     }
+
+    /// The package of Debian with that program.
+    const fn package(self) -> &'static str {
+        match self {
+            Self::Ext4 => "e2fsprogs",
+            Self::Xfs => "xfsprogs",
+            Self::Btrfs => "btrfs-progs",
+            Self::Tmpfs | Self::Overlay => "mount",
+            Self::Sshfs => "sshfs",
+            Self::Bindfs => "bindfs",
+        }
+    }
 }
 
 /// A mounted file system; unmounted and removed when dropped.
+#[derive(Debug)]
 pub struct Mounted {
     /// A directory for all that belongs to it.
     place: PathBuf,
@@ -64,16 +86,15 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// A fresh file system of a kind.
+    /// A fresh file system of a kind, in a directory below this one.
     ///
     /// # Errors
     /// What is missing for it here.
-    pub fn of(kind: Kind) -> Result<Self, String> {
-        let base = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    pub fn of(kind: Kind, base: &Path) -> Result<Self, Missing> {
         sweep(base);
         let place = base.join(format!("{PREFIX}{}-{}", std::process::id(), kind.name()));
-        fs::create_dir_all(place.join(MOUNT)).map_err(|error| format!("{}: {error}", place.display()))?;
         let mut mounted = Self { place, programs: Vec::new() };
+        mounted.directory(MOUNT)?;
         mounted.mount(kind)?;
         Ok(mounted)
     }
@@ -83,11 +104,10 @@ impl Mounted {
         self.place.join(MOUNT)
     }
 
-    fn mount(&mut self, kind: Kind) -> Result<(), String> {
+    fn mount(&mut self, kind: Kind) -> Result<(), Missing> {
         match kind {
-            Kind::Ext4 => self.on_loop_device("mkfs.ext4", &["-q", "-F"]),
-            Kind::Xfs => self.on_loop_device("mkfs.xfs", &["-q"]),
-            Kind::Btrfs => self.on_loop_device("mkfs.btrfs", &["-q"]),
+            Kind::Ext4 => self.on_loop_device(kind, &["-q", "-F"]),
+            Kind::Xfs | Kind::Btrfs => self.on_loop_device(kind, &["-q"]),
             Kind::Tmpfs => self.by_mount(&["-t", "tmpfs", "-o", "size=64M", "tmpfs"]),
             Kind::Overlay => {
                 let [lower, upper, work] = ["lower", "upper", "work"].map(|name| self.directory(name));
@@ -99,65 +119,63 @@ impl Mounted {
             Kind::Sshfs => self.by_sshfs(),
             Kind::Bindfs => {
                 let behind = self.directory("behind")?;
-                let program =
-                    Command::new("bindfs").arg("-f").arg(behind).arg(self.path()).stderr(Stdio::null()).spawn();
-                self.programs.push(program.map_err(|error| format!("bindfs: {error}"))?);
+                let mut command = Command::new("bindfs");
+                self.start(kind.package(), command.arg("-f").arg(behind).arg(self.path()).stderr(Stdio::null()))?;
                 self.served()
             }
         }
     }
 
-    fn directory(&self, name: &str) -> Result<PathBuf, String> {
+    fn directory(&self, name: &str) -> Result<PathBuf, Missing> {
         let path = self.place.join(name);
-        fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        fs::create_dir_all(&path).map_err(|error| Missing::right(format!("{}: {error}", path.display())))?;
         Ok(path)
     }
 
-    fn on_loop_device(&self, make: &str, arguments: &[&str]) -> Result<(), String> {
+    fn on_loop_device(&self, kind: Kind, arguments: &[&str]) -> Result<(), Missing> {
         let image = self.place.join("image");
         let made = File::create(&image).and_then(|file| file.set_len(IMAGE));
-        made.map_err(|error| format!("{}: {error}", image.display()))?;
-        done(Command::new(make).args(arguments).arg(&image))?;
+        made.map_err(|error| Missing::right(format!("{}: {error}", image.display())))?;
+        done(kind.package(), Command::new(format!("mkfs.{}", kind.name())).args(arguments).arg(&image))?;
         self.by_mount(&["-o", "loop,nosuid,nodev", &image.to_string_lossy()])
     }
 
-    fn by_mount(&self, arguments: &[&str]) -> Result<(), String> {
-        done(Command::new("mount").args(arguments).arg(self.path()))
+    fn by_mount(&self, arguments: &[&str]) -> Result<(), Missing> {
+        done("mount", Command::new("mount").args(arguments).arg(self.path()))
     }
 
     /// sshfs speaks to the program that serves it over a pipe: no network takes part.
-    fn by_sshfs(&mut self) -> Result<(), String> {
+    fn by_sshfs(&mut self) -> Result<(), Missing> {
         let behind = self.directory("behind")?;
         let server = SFTP_SERVERS.into_iter().find(|path| Path::new(path).exists());
-        let server = server.ok_or("no sftp-server (openssh-sftp-server)")?;
-        let piped = Command::new(server).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut server = piped.map_err(|error| format!("{server}: {error}"))?;
-        let (to, from) = (server.stdin.take(), server.stdout.take());
-        self.programs.push(server);
-        let (Some(to), Some(from)) = (to, from) else { return Err("no pipe to the server".into()) };
-        let client = Command::new("sshfs")
-            .arg(format!(":{}", behind.display()))
-            .arg(self.path())
-            // Without kernel_cache the page cache loses the file whenever it is opened.
-            .args(["-f", "-o", "passive,kernel_cache"])
-            .stdin(from)
-            .stdout(to)
-            .stderr(Stdio::null())
-            .spawn();
-        self.programs.push(client.map_err(|error| format!("sshfs: {error}"))?);
+        let server = server.ok_or_else(|| Missing::package(SFTP_PACKAGE, "there is no sftp-server"))?;
+        self.start(SFTP_PACKAGE, Command::new(server).stdin(Stdio::piped()).stdout(Stdio::piped()))?;
+        let pipes = self.programs.last_mut().and_then(|server| Some((server.stdin.take()?, server.stdout.take()?)));
+        let (to, from) = pipes.ok_or_else(|| Missing::machine("there is no pipe to the sftp-server"))?;
+        let mut client = Command::new("sshfs");
+        client.arg(format!(":{}", behind.display())).arg(self.path());
+        // Without kernel_cache the page cache loses the file whenever it is opened.
+        client.args(["-f", "-o", "passive,kernel_cache"]).stdin(from).stdout(to).stderr(Stdio::null());
+        self.start(Kind::Sshfs.package(), &mut client)?;
         self.served()
     }
 
+    /// Starts a program that serves it.
+    fn start(&mut self, package: &str, command: &mut Command) -> Result<(), Missing> {
+        self.programs.push(command.spawn().map_err(|error| failed(command, package, &error))?);
+        Ok(())
+    }
+
     /// Waits until a program has mounted what it serves.
-    fn served(&self) -> Result<(), String> {
+    fn served(&self) -> Result<(), Missing> {
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
-            if kelvin_sys::fs::kind(&self.path()).is_ok_and(|kind| kind.name() == "fuse") {
+            if is_mounted(&self.path()) {
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        Err("it is not mounted: no /dev/fuse, or not allowed".into())
+        Err(Missing::right("it is not mounted: no /dev/fuse, or not allowed"))
     }
 }
 
@@ -214,12 +232,16 @@ fn with_path(command: &mut Command) -> &mut Command {
 }
 
 /// Runs a program to its end.
-fn done(command: &mut Command) -> Result<(), String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = with_path(command).output().map_err(|error| format!("{name}: {error}"))?;
+fn done(package: &str, command: &mut Command) -> Result<(), Missing> {
+    let output = with_path(command).output().map_err(|error| failed(command, package, &error))?;
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
-    Err(format!("{name} (root may): {said}"))
+    let name = command.get_program().to_string_lossy();
+    Err(Missing::right(format!("{name} (root may): {}", String::from_utf8_lossy(&output.stderr))))
+}
+
+/// What is missing where a program cannot be started.
+fn failed(command: &Command, package: &str, error: &std::io::Error) -> Missing {
+    Missing::program(&command.get_program().to_string_lossy(), package, error)
 }
