@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Name;
+use crate::grammar::Word;
 
 /// A fact with its source, or the reason why it is not known. Never a guess.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -63,8 +64,10 @@ impl<T> Fact<T> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
     /// A hash that identifies the machine and its configuration across runs; no host name or serial number in it.
+    #[schemars(with = "Word")]
     pub identity: String,
     /// `x86_64` or `aarch64`.
+    #[schemars(with = "Word")]
     pub architecture: Name,
     /// The processor.
     pub cpu: Cpu,
