@@ -39,5 +39,5 @@ fn tell(from: SocketAddr, event: &Event) {
         Event::Left => "left".to_owned(),
         Event::Fault(error) => error.to_string(),
     };
-    output::remark(format!("kelvin: {from}: {}", kelvin_report::text::clean(&what)));
+    output::remark(format!("kelvin: {from}: {}", what));
 }

@@ -24,10 +24,7 @@ pub fn machine(args: &MachineArgs) -> Done {
     let machine = kelvin_machine::read(&args.root);
     let hazards = kelvin_machine::hazards(&args.root, &machine, &std::env::temp_dir());
     if args.json {
-        output::print(|out| {
-            serde_json::to_writer_pretty(&mut *out, &Described { machine: &machine, hazards: &hazards })?;
-            writeln!(out)
-        })?;
+        output::print_json(&Described { machine: &machine, hazards: &hazards })?;
     } else {
         output::print(|out| write_terminal(out, &machine, &hazards))?;
     }

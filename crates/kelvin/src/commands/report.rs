@@ -30,7 +30,7 @@ pub fn report(args: &ReportArgs) -> Done {
     let to_terminal = args.output.is_none();
     match &args.output {
         Some(path) => output::write_file(path, |out| render(args.format, &report, false, out))?,
-        None => output::print(|out| render(args.format, &report, to_terminal, out))?,
+        None => output::print_as_it_is(|out| render(args.format, &report, to_terminal, out))?,
     }
     if let Some(directory) = &args.assets {
         write_assets(&report, directory)?;

@@ -127,10 +127,10 @@ fn show(finished: Finished, to: &Destination<'_>) -> Done {
     let probes = explain::texts();
     let beside = Report { run: &run, analysis: &analysis, references: &to.references, probes: &probes };
     if to.json {
-        output::print(|out| Json::default().render(&beside, out))?;
+        output::print_as_it_is(|out| Json::default().render(&beside, out))?;
     } else {
         let terminal = Terminal { width: output::width(), color: output::color() };
-        output::print(|out| terminal.render(&beside, out))?;
+        output::print_as_it_is(|out| terminal.render(&beside, out))?;
     }
     if let Some(page) = to.page {
         let all = if to.references.is_empty() { kelvin_analysis::references() } else { &to.references };

@@ -30,7 +30,7 @@ pub fn runs(args: &RunsArgs) -> Done {
             let write = |out: &mut dyn Write| kelvin_store::export(&run, out).map_err(io::Error::other);
             match path {
                 Some(path) => output::write_file(path, write)?,
-                None => output::print(write)?,
+                None => output::print_as_it_is(write)?,
             }
         }
         RunsCommand::Import { file } => {
@@ -71,10 +71,7 @@ fn list(store: &Store, json: bool) -> Result<(), Fault> {
     let lines = store.list(&Filter::default()).map_err(Fault::because)?;
     if json {
         let lines: Vec<_> = lines.iter().map(line).collect();
-        return output::print(|out| {
-            serde_json::to_writer_pretty(&mut *out, &lines)?;
-            writeln!(out)
-        });
+        return output::print_json(&lines);
     }
     if lines.is_empty() {
         output::remark(format!("kelvin: no runs in {}", store.path().display()));
@@ -122,7 +119,7 @@ fn show(store: &Store, name: &str, json: bool) -> Result<(), Fault> {
     let analysis = analyse(&run);
     let probes = explain::texts();
     let report = Report { run: &run, analysis: &analysis, references: &[], probes: &probes };
-    output::print(|out| {
+    output::print_as_it_is(|out| {
         if json {
             return Json::default().render(&report, out);
         }

@@ -36,14 +36,12 @@ pub fn selfcheck(args: &SelfcheckArgs) -> Done {
     let Finished { run, analysis, .. } =
         measure(here, &plan, &wishes, With { places: Places::make(&args.measure)?, agent: None }, None)?;
     let peak = usage(Who::Process).peak_resident;
-    output::print(|out| {
-        if args.json {
-            let findings = Findings { clock: &run.outline.clock, peak_resident_bytes: peak, truths: &analysis.results };
-            serde_json::to_writer_pretty(&mut *out, &findings)?;
-            return writeln!(out);
-        }
-        write_terminal(out, &run, &analysis, peak)
-    })?;
+    if args.json {
+        let findings = Findings { clock: &run.outline.clock, peak_resident_bytes: peak, truths: &analysis.results };
+        output::print_json(&findings)?;
+    } else {
+        output::print(|out| write_terminal(out, &run, &analysis, peak))?;
+    }
     let wrong = analysis.results.iter().any(|result| match result.outcome {
         Outcome::Measured(_) => verdict(result) == WRONG,
         Outcome::Skipped(_) => false,

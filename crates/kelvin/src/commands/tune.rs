@@ -40,13 +40,11 @@ pub fn tune(args: &TuneArgs) -> Done {
         return told(&outcomes, "nothing to change: this machine is as quiet as settings can make it");
     }
     let pending = tune::pending(&journal).map_err(Fault::because)?;
-    output::print(|out| {
-        if args.json {
-            serde_json::to_writer_pretty(&mut *out, &State { pending: &pending, offered: &offered })?;
-            return writeln!(out);
-        }
-        show(out, &pending, &offered)
-    })?;
+    if args.json {
+        output::print_json(&State { pending: &pending, offered: &offered })?;
+    } else {
+        output::print(|out| show(out, &pending, &offered))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
