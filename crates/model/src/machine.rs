@@ -308,8 +308,11 @@ pub struct Kernel {
     pub distribution: Fact<String>,
     /// C library: `glibc 2.36`.
     pub libc: Fact<String>,
-    /// Boot line.
+    /// Boot line; without the parameters that matter to no figure where some are left out.
     pub command_line: Fact<String>,
+    /// How many parameters of the boot line are left out; none where it is told whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_parameters_left_out: Option<u32>,
     /// Preemption model: `none`, `voluntary`, `full`, `dynamic (…)`.
     pub preemption: Fact<String>,
     /// Ticks per second of the timer, if it can be told.

@@ -12,6 +12,7 @@ use kelvin_report::{CsvSamples, CsvSummary, Html, Json, Markdown, Render, Report
 use crate::cli::{Format, ReportArgs, StoreArgs};
 use crate::commands::{explain, open_store};
 use crate::fault::{Done, Fault};
+use crate::private::Told;
 use crate::{measure, output};
 
 /// `kelvin report`.
@@ -20,7 +21,7 @@ pub fn report(args: &ReportArgs) -> Done {
     if chosen.is_empty() && args.format == Format::Html {
         chosen = kelvin_analysis::references().to_vec();
     }
-    let mut run = load(&args.run, &args.store)?;
+    let mut run = Told::with(args.with_private).run(load(&args.run, &args.store)?)?;
     if args.repredict {
         measure::predict_anew(&mut run);
     }

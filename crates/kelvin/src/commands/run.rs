@@ -14,6 +14,7 @@ use crate::cli::{DestinationArgs, RunArgs, StoreArgs, SweepArgs};
 use crate::commands::{explain, open_store, report};
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::measure::{Finished, Here, Places, Wishes, With, effort_defaults, measure};
+use crate::private::Told;
 use crate::selection::Selection;
 use crate::{output, place, sockets};
 
@@ -78,6 +79,8 @@ pub struct Destination<'a> {
     pub json: bool,
     /// Published machines to set beside it.
     pub references: Vec<Reference>,
+    /// What is told of it.
+    pub told: Told,
 }
 
 impl<'a> Destination<'a> {
@@ -88,6 +91,7 @@ impl<'a> Destination<'a> {
             page: (!args.no_report).then_some(&args.report),
             json: args.json,
             references,
+            told: Told::with(args.with_private),
         }
     }
 }
@@ -102,7 +106,7 @@ pub fn carry_out(here: Here, plan: &Plan, wishes: &Wishes<'_>, to: &Destination<
     agent.as_ref().map_or(Ok(()), |agent| sockets::grant(&sockets, plan, &agent.host))?;
     let places = Places::make(wishes.args)?;
     announce(plan, wishes, store.as_ref(), to.page);
-    let finished = measure(here, plan, wishes, With { places, agent }, store.as_ref())?;
+    let finished = measure(here, plan, wishes, With { places, agent, told: to.told }, store.as_ref())?;
     show(finished, to)
 }
 

@@ -14,6 +14,7 @@ use crate::cli::SelfcheckArgs;
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::measure::{Finished, Here, Places, Wishes, With, measure};
 use crate::output;
+use crate::private::Told;
 
 /// Seconds and rounds if the command line does not say.
 const BUDGET: f64 = 10.0;
@@ -33,8 +34,13 @@ pub fn selfcheck(args: &SelfcheckArgs) -> Done {
     let kind = if args.faults { Kind::Fault } else { Kind::Truth };
     let plan = Plan::new(&kelvin_probes::all(), kind, &[], &here.machine, Effort::Default).map_err(Fault::because)?;
     let wishes = Wishes { mode: "selfcheck", budget: BUDGET, rounds: ROUNDS, args: &args.measure };
-    let Finished { run, analysis, .. } =
-        measure(here, &plan, &wishes, With { places: Places::make(&args.measure)?, agent: None }, None)?;
+    let Finished { run, analysis, .. } = measure(
+        here,
+        &plan,
+        &wishes,
+        With { places: Places::make(&args.measure)?, agent: None, told: Told::ForFigures },
+        None,
+    )?;
     let peak = usage(Who::Process).peak_resident;
     if args.json {
         let findings = Findings { clock: &run.outline.clock, peak_resident_bytes: peak, truths: &analysis.results };
