@@ -120,6 +120,9 @@ pub struct DestinationArgs {
     /// Print the run and its analysis as JSON instead of the table
     #[arg(long)]
     pub json: bool,
+    /// Also keep in the run what says whose machine it is: paths, hosts, addresses, all boot parameters and mount options
+    #[arg(long)]
+    pub with_private: bool,
 }
 
 /// How to measure.
@@ -273,6 +276,9 @@ pub struct MachineArgs {
     /// Read the facts below this directory instead of / (a recorded machine)
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
+    /// Also tell what says whose machine it is: paths, hosts, addresses, all boot parameters and mount options
+    #[arg(long)]
+    pub with_private: bool,
 }
 
 /// `kelvin tune`.
@@ -313,6 +319,9 @@ pub struct ReportArgs {
     /// Make the predictions anew with the formulas of this kelvin
     #[arg(long)]
     pub repredict: bool,
+    /// Also tell what says whose machine it is: paths, hosts, addresses, all boot parameters and mount options
+    #[arg(long)]
+    pub with_private: bool,
     /// Which store
     #[command(flatten)]
     pub store: StoreArgs,
@@ -363,6 +372,9 @@ pub enum RunsCommand {
         /// Print the run and its analysis as JSON
         #[arg(long)]
         json: bool,
+        /// Also tell what says whose machine it is: paths, hosts, addresses, all boot parameters and mount options
+        #[arg(long)]
+        with_private: bool,
     },
     /// Delete a run
     Delete {
@@ -377,6 +389,9 @@ pub enum RunsCommand {
         /// Where to write it [default: standard output]
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
+        /// Also tell what says whose machine it is: paths, hosts, addresses, all boot parameters and mount options
+        #[arg(long)]
+        with_private: bool,
     },
     /// Store a run from a file that `export` wrote
     Import {

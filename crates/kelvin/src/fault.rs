@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
 
-use kelvin_report::text::clean;
+use kelvin_model::text::visible;
 
 /// It could not be done: one line that says why, exit status 2.
 #[derive(Debug)]
@@ -12,6 +12,9 @@ pub struct Fault(String);
 
 /// The result of a command: how well it was done.
 pub type Done = Result<ExitCode, Fault>;
+
+/// Characters of a fault that are told, those at its beginning and at its end: what a file holds may be quoted in it.
+const TOLD: (usize, usize) = (800, 400);
 
 /// Exit status of a command that did its work, though a probe failed or a gate was missed.
 pub const WITH_FAILURES: u8 = 1;
@@ -37,7 +40,12 @@ impl Fault {
 
 impl Display for Fault {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str(&clean(&self.0.split_whitespace().collect::<Vec<_>>().join(" ")))
+        let line: Vec<char> = visible(&self.0.split_whitespace().collect::<Vec<_>>().join(" ")).chars().collect();
+        let text = |letters: &[char]| letters.iter().collect::<String>();
+        match line.len().checked_sub(TOLD.0 + TOLD.1) {
+            Some(1..) => write!(out, "{} ... {}", text(&line[..TOLD.0]), text(&line[line.len() - TOLD.1..])),
+            _ => out.write_str(&text(&line)),
+        }
     }
 }
 

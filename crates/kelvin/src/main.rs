@@ -8,6 +8,7 @@ mod measure;
 mod other_host;
 mod output;
 mod place;
+mod private;
 mod progress;
 mod record;
 mod selection;

@@ -20,6 +20,7 @@ use crate::cli::MeasureArgs;
 use crate::fault::Fault;
 use crate::other_host::Agent;
 use crate::place::{self, Placement};
+use crate::private::Told;
 use crate::progress::Progress;
 use crate::record::{Record, Recorded};
 use crate::sockets;
@@ -74,6 +75,8 @@ pub struct With {
     pub places: Places,
     /// The agent of another host, if one was named.
     pub agent: Option<Agent>,
+    /// What is told of it.
+    pub told: Told,
 }
 
 /// Directories in which probes may make files, which go away with this.
@@ -117,7 +120,7 @@ pub fn measure(
     let args = wishes.args;
     let sockets = sockets::asked(args, plan)?;
     let placement = place::choose(&here.machine, &here.allowed, args.cpu)?;
-    let With { places: Places { scratch, remote }, agent } = with;
+    let With { places: Places { scratch, remote }, agent, told } = with;
     let root = Path::new("/");
     let metrics = metrics_of(plan);
     let hazards = kelvin_machine::hazards(root, &here.machine, scratch.path());
@@ -134,7 +137,7 @@ pub fn measure(
     let (agent, way) = agent.map_or((None, None), |agent| (Some(agent.host), Some(agent.way)));
     let planned = plan.planned();
     let bounds = bounds(&planned, Hardware { machine: &here.machine, way: way.as_ref() });
-    let outline = Outline {
+    let outline = told.outline(Outline {
         format: FORMAT,
         id: run_id(),
         started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
@@ -150,7 +153,7 @@ pub fn measure(
         learned_core,
         way,
         bounds,
-    };
+    })?;
     let options = Options {
         program: ("/proc/self/exe".into(), vec!["probe-process".into()]),
         round_limit: args.round_limit,
@@ -163,7 +166,7 @@ pub fn measure(
         allowed_cpus: here.allowed,
     };
     let watch = kelvin_machine::Watch::begin(root);
-    let mut record = Record::new(store.map(Store::recorder), Progress::new(crate::output::shows_progress()));
+    let mut record = Record::new(store.map(Store::recorder), Progress::new(crate::output::shows_progress()), told);
     supervise(plan, &outline, &options, &mut record);
     kelvin_probes::clear_up();
     let Recorded { run, trouble, open } = record.finish();
@@ -171,6 +174,7 @@ pub fn measure(
     run.outline.hazards.extend(watch.end(root));
     run.outline.clock.source_after = clock_source(root);
     conclude(&mut run);
+    let run = told.run(run)?;
     let analysis = analyse(&run);
     let trouble = match (store, open) {
         (Some(store), Some((mut recorder, end))) => {

@@ -1,9 +1,14 @@
-//! Standard output and standard error: whether they are terminals, how wide, whether in colour.
+//! Standard output and standard error: whether they are terminals, how wide, whether in colour; and the one place through
+//! which texts of others go there.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::Path;
 
 use kelvin_file::user_file::UserFile;
+
+use kelvin_model::json;
+use kelvin_model::text::{visible, visible_lines};
+use serde::Serialize;
 
 use crate::fault::Fault;
 
@@ -32,8 +37,24 @@ pub fn shows_progress() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Writes to standard output what `write` produces. A reader that went away (`kelvin list | head`) is no fault.
+/// Writes lines for people to standard output. What would act on a terminal is spelled out, whichever text brought it.
 pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Fault> {
+    print_as_it_is(|out| {
+        let mut lines = Vec::new();
+        write(&mut lines)?;
+        out.write_all(visible_lines(&String::from_utf8_lossy(&lines)).as_bytes())
+    })
+}
+
+/// Writes JSON for programs and people to standard output.
+pub fn print_json(value: &impl Serialize) -> Result<(), Fault> {
+    let json = json::pretty(value).map_err(|error| Fault::new("cannot write JSON", error))?;
+    print_as_it_is(|out| writeln!(out, "{json}"))
+}
+
+/// Writes to standard output what `write` produces, as it is: a format that spells out by itself what a terminal would act on.
+/// A reader that went away (`kelvin list | head`) is no fault.
+pub fn print_as_it_is(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Fault> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     match write(&mut out).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -45,7 +66,7 @@ pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(),
 
 /// A line on standard error, for what is not the answer. Nothing can be done if it is gone.
 pub fn remark(line: impl std::fmt::Display) {
-    let _ = writeln!(io::stderr(), "{line}");
+    let _ = writeln!(io::stderr(), "{}", visible(&line.to_string()));
 }
 
 /// A line on standard error that says what is being done, erased when it is dropped; nothing if that is no terminal.
@@ -63,7 +84,7 @@ impl Line {
     /// Puts this in the place of what it said.
     pub fn show(&self, text: impl std::fmt::Display) {
         if self.shown {
-            let _ = write!(io::stderr(), "\r\x1b[2K{text}");
+            let _ = write!(io::stderr(), "\r\x1b[2K{}", visible(&text.to_string()));
         }
     }
 }

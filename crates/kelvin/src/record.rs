@@ -4,6 +4,7 @@ use kelvin_harness::Sink;
 use kelvin_model::{Event, Run};
 use kelvin_store::{AppendError, Recorder};
 
+use crate::private::Told;
 use crate::progress::Progress;
 
 /// Keeps the run in memory, and stores it round by round as long as the store takes it.
@@ -15,6 +16,7 @@ pub struct Record<'a> {
     /// The end of the run, held back from the store until all that belongs to the run is stored.
     end: Option<Event>,
     progress: Progress,
+    told: Told,
 }
 
 /// What a record ends in.
@@ -29,8 +31,8 @@ pub struct Recorded<'a> {
 
 impl<'a> Record<'a> {
     /// A record without a run as yet.
-    pub fn new(store: Option<Recorder<'a>>, progress: Progress) -> Self {
-        Self { run: None, store, trouble: None, end: None, progress }
+    pub fn new(store: Option<Recorder<'a>>, progress: Progress, told: Told) -> Self {
+        Self { run: None, store, trouble: None, end: None, progress, told }
     }
 
     /// What came of it. The end of the run is not stored yet: a run whose end is stored lacks nothing.
@@ -42,6 +44,7 @@ impl<'a> Record<'a> {
 impl Sink for Record<'_> {
     fn event(&mut self, event: &Event) {
         self.progress.event(event);
+        let event = &self.told.event(event);
         match event {
             Event::Started(outline) => self.run = Some(Run::begin((**outline).clone())),
             event => {

@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use kelvin_machine::private::{boot_parameters, hide};
+
 /// Files that are recorded as they are, unless [`scrubbed`] has something to say.
 const FILES: &[&str] = &[
     "proc/cpuinfo",
@@ -205,8 +207,8 @@ fn add_cpuid(tree: &mut String) {
 /// A file's text without what identifies its machine or user.
 fn scrubbed(name: &str, text: &str) -> String {
     match name {
-        "proc/version" => hide_builder(text),
-        "proc/cmdline" => kept_words(text),
+        "proc/version" => hide(text).into_owned(),
+        "proc/cmdline" => boot_parameters(text).0,
         "proc/self/mountinfo" => {
             text.lines().filter(|line| is_system_mount(line)).map(|line| format!("{line}\n")).collect()
         }
@@ -220,34 +222,6 @@ fn scrubbed(name: &str, text: &str) -> String {
 fn lines_of(text: &str, keys: &[&str]) -> String {
     let wanted = |line: &&str| keys.iter().any(|key| line.starts_with(key));
     text.lines().filter(wanted).map(|line| format!("{line}\n")).collect()
-}
-
-/// `(user@host)` in the kernel's version is who built it.
-fn hide_builder(text: &str) -> String {
-    let words = text.split(' ').map(|word| if word.contains('@') && word.len() > 3 { "(builder@host)" } else { word });
-    words.collect::<Vec<_>>().join(" ")
-}
-
-/// Boot options that change how the machine performs and name nothing of its owner.
-fn kept_words(text: &str) -> String {
-    const KEPT: [&str; 14] = [
-        "quiet",
-        "mitigations=",
-        "preempt=",
-        "psi=",
-        "isolcpus=",
-        "nohz_full=",
-        "rcu_nocbs=",
-        "idle=",
-        "processor.",
-        "intel_pstate=",
-        "amd_pstate=",
-        "transparent_hugepage=",
-        "tsc=",
-        "haltpoll.",
-    ];
-    let kept = text.split_ascii_whitespace().filter(|word| KEPT.iter().any(|option| word.starts_with(option)));
-    kept.collect::<Vec<_>>().join(" ")
 }
 
 fn is_system_mount(line: &str) -> bool {

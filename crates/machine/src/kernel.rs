@@ -16,6 +16,7 @@ pub(crate) fn read(root: Root<'_>) -> Kernel {
         distribution: distribution(root),
         libc: libc(root),
         command_line: root.fact(COMMAND_LINE, |text| Some(text.to_owned())),
+        boot_parameters_left_out: None,
         preemption: preemption(root, &config),
         timer_hz: timer(&config),
         scheduler: scheduler(root, &release),

@@ -5,6 +5,7 @@
 //! what a file holds.
 #![forbid(unsafe_code)]
 
+mod boot;
 mod cgroups;
 mod counters;
 mod cpu;
@@ -23,6 +24,7 @@ mod memory;
 mod microarchitecture;
 mod nics;
 mod platform;
+pub mod private;
 mod smbios;
 mod text;
 mod tlb;

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::grammar::Id;
 use crate::{Case, Input, Name};
 
 /// The most that the hardware carries of what is measured. It rests on facts of the machine alone, never on a measurement.
@@ -22,6 +23,7 @@ pub struct Bound {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BoundRecord {
     /// Id of the metric.
+    #[schemars(with = "Id")]
     pub metric: Name,
     /// The case.
     pub case: Case,

@@ -6,6 +6,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::grammar::{Id, Word};
 use crate::{Axis, Name};
 
 /// The parameters of one measurement: axis name to value; empty for a metric without parameters.
@@ -13,7 +14,7 @@ use crate::{Axis, Name};
 /// Axes are data and never packed into a metric's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct Case(BTreeMap<Name, Value>);
+pub struct Case(#[schemars(with = "BTreeMap<Id, Value>")] BTreeMap<Name, Value>);
 
 /// The value of one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -22,12 +23,12 @@ pub enum Value {
     /// A number: a count, or bytes.
     Integer(u64),
     /// A word.
-    Word(Name),
+    Word(#[schemars(with = "Word")] Name),
 }
 
 /// An axis at one of its words: what the enums of the catalogue become in a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct Point(Name, Name);
+pub struct Point(#[schemars(with = "Id")] Name, #[schemars(with = "Word")] Name);
 
 impl Point {
     /// The axis where it has this word.

@@ -4,11 +4,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Name;
+use crate::grammar::{Beginning, Id};
 
 /// A hazard: what it is, what it does to which metrics, and what removes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Hazard {
     /// Stable id: `virtual_machine`, `smt`, `mitigations`.
+    #[schemars(with = "Id")]
     pub id: Name,
     /// How bad it is.
     pub severity: Severity,
@@ -17,6 +19,7 @@ pub struct Hazard {
     /// What it does to measurements.
     pub effect: String,
     /// Prefixes of the ids of the metrics it touches; empty means all.
+    #[schemars(with = "Vec<Beginning>")]
     pub affects: Vec<Name>,
     /// The command that removes it, if there is one.
     pub remedy: Option<String>,

@@ -10,8 +10,10 @@ mod bound;
 mod case;
 mod conclusion;
 mod event;
+pub mod grammar;
 mod hazard;
 mod interval;
+pub mod json;
 mod machine;
 mod machine_text;
 mod metric;
@@ -21,6 +23,7 @@ mod readings;
 mod reference;
 mod run;
 mod study;
+pub mod text;
 pub mod units;
 mod way;
 

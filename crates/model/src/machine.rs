@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Name;
+use crate::grammar::Word;
 
 /// A fact with its source, or the reason why it is not known. Never a guess.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -63,8 +64,10 @@ impl<T> Fact<T> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
     /// A hash that identifies the machine and its configuration across runs; no host name or serial number in it.
+    #[schemars(with = "Word")]
     pub identity: String,
     /// `x86_64` or `aarch64`.
+    #[schemars(with = "Word")]
     pub architecture: Name,
     /// The processor.
     pub cpu: Cpu,
@@ -305,8 +308,11 @@ pub struct Kernel {
     pub distribution: Fact<String>,
     /// C library: `glibc 2.36`.
     pub libc: Fact<String>,
-    /// Boot line.
+    /// Boot line; without the parameters that matter to no figure where some are left out.
     pub command_line: Fact<String>,
+    /// How many parameters of the boot line are left out; none where it is told whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_parameters_left_out: Option<u32>,
     /// Preemption model: `none`, `voluntary`, `full`, `dynamic (…)`.
     pub preemption: Fact<String>,
     /// Ticks per second of the timer, if it can be told.

@@ -63,6 +63,7 @@ impl Machine {
                 distribution: no(reason),
                 libc: no(reason),
                 command_line: no(reason),
+                boot_parameters_left_out: None,
                 preemption: no(reason),
                 timer_hz: no(reason),
                 scheduler: no(reason),
@@ -219,7 +220,7 @@ impl Rows {
         self.push(GROUP, "Version", &kernel.version, String::clone);
         self.push(GROUP, "Distribution", &kernel.distribution, String::clone);
         self.push(GROUP, "C library", &kernel.libc, String::clone);
-        self.push(GROUP, "Boot line", &kernel.command_line, String::clone);
+        self.push(GROUP, "Boot line", &kernel.command_line, |line| boot_line(line, kernel.boot_parameters_left_out));
         self.push(GROUP, "Preemption", &kernel.preemption, String::clone);
         self.push(GROUP, "Timer", &kernel.timer_hz, |hz| format!("{hz} Hz"));
         self.push(GROUP, "Scheduler", &kernel.scheduler, String::clone);
@@ -248,6 +249,15 @@ impl Rows {
         self.push(GROUP, "cgroup version", &limits.cgroup_version, |version| {
             if *version == 0 { "none".into() } else { version.to_string() }
         });
+    }
+}
+
+/// The boot line, and how many of its parameters are left out.
+fn boot_line(line: &str, left_out: Option<u32>) -> String {
+    match left_out {
+        None | Some(0) => line.to_owned(),
+        Some(count) if line.is_empty() => format!("{count} parameters, none of which matters to figures"),
+        Some(count) => format!("{line} ({count} more, which matter to no figure, are left out)"),
     }
 }
 

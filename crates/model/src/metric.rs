@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::grammar::Id;
 use crate::{Case, Name, Point, Value};
 
 /// One quantity with a name, a unit and a better direction.
@@ -12,6 +13,7 @@ use crate::{Case, Name, Point, Value};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Metric {
     /// Dotted id, area first: `os.syscall.null`.
+    #[schemars(with = "Id")]
     pub id: Name,
     /// One sentence: what one value of this metric is.
     pub summary: Name,
@@ -322,6 +324,7 @@ impl Canaries {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Axis {
     /// Key in a [`crate::Case`]: `arguments`.
+    #[schemars(with = "Id")]
     pub name: Name,
     /// Label for people, with its unit: `resident memory, bytes`.
     pub label: Name,

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::grammar::Id;
 use crate::{Case, Name, Unit};
 
 /// A predicted value with its derivation. Never adjusted to the result that it is compared with.
@@ -67,6 +68,7 @@ impl NoPrediction {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PredictionRecord {
     /// Id of the metric.
+    #[schemars(with = "Id")]
     pub metric: Name,
     /// The case.
     pub case: Case,

@@ -6,12 +6,14 @@ use std::ops::{BitOr, BitOrAssign};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::grammar::Id;
 use crate::{Canary, Name};
 
 /// The readings of one metric that one round made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reading {
     /// Id of the metric.
+    #[schemars(with = "Id")]
     pub metric: Name,
     /// What was read.
     pub readings: Readings,

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::grammar::{Id, Word};
 use crate::{
     Bound, BoundRecord, Canary, Case, Event, Fact, Hazard, Machine, Metric, Name, PredictionRecord, Reading, Way,
     WordedStudy,
@@ -17,10 +18,12 @@ pub struct Outline {
     /// Version of this format, [`FORMAT`].
     pub format: u32,
     /// Unique id, sortable by time.
+    #[schemars(with = "Word")]
     pub id: String,
     /// Start, RFC 3339 in UTC.
     pub started: String,
     /// Version of kelvin.
+    #[schemars(with = "Word")]
     pub kelvin: String,
     /// The command line, as words.
     pub command: Vec<String>,
@@ -53,8 +56,10 @@ pub struct Outline {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Planned {
     /// Id of the probe.
+    #[schemars(with = "Id")]
     pub probe: Name,
     /// Ids of the metrics that it measures.
+    #[schemars(with = "Vec<Id>")]
     pub metrics: Vec<Name>,
     /// The case.
     pub case: Case,
@@ -66,6 +71,7 @@ pub struct Planned {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunSettings {
     /// `quick`, `default`, `thorough`, or `study`.
+    #[schemars(with = "Word")]
     pub mode: Name,
     /// Time budget in seconds.
     pub budget_seconds: f64,
@@ -124,6 +130,7 @@ pub enum ClockKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Learned {
     /// Id of the metric.
+    #[schemars(with = "Id")]
     pub metric: Name,
     /// The case.
     pub case: Case,

@@ -5,11 +5,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Name;
+use crate::grammar::Id;
 
 /// The conclusions of a study as they were worded when the run was made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WordedStudy {
     /// Id of the study: `os.tasks`.
+    #[schemars(with = "Id")]
     pub id: Name,
     /// What was varied and held, in one or two sentences.
     pub design: String,

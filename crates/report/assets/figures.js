@@ -5,23 +5,13 @@ function kelvinFigures(data, say) {
 
   const root = document.documentElement;
   const all = (selector, within) => Array.from(within.querySelectorAll(selector));
-  // Characters that XML forbids, or that turn the direction of what follows: an exported SVG must be well-formed.
-  const clean = (label) => label.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, '\ufffd');
-  for (const figure of data.figures) figure.title = clean(figure.title);
   for (const series of data.figures.flatMap((figure) => figure.series ?? [])) {
-    series.label = clean(series.label);
     series.points = series.points.map(([x, y, low = y, high = y]) => ({ x, y, low, high }));
   }
 
   const { text, makeAxis, extent, ticks } = kelvinAxes();
   const heat = kelvinHeat({ text });
-  for (const figure of data.figures) {
-    if (figure.kind !== 'heat') continue;
-    heat.unpack(figure);
-    for (const side of ['rows', 'columns']) figure[side] = figure[side].map(clean);
-    for (const label of ['row_label', 'column_label', 'symbol']) figure[label] = clean(figure[label]);
-  }
-  for (const mark of data.figures.flatMap((figure) => figure.marks ?? [])) mark.label = clean(mark.label);
+  for (const figure of data.figures) if (figure.kind === 'heat') heat.unpack(figure);
 
   // ---- Figures
   const SYMBOLS = ['circle', 'rect', 'triangle', 'diamond'];
@@ -224,7 +214,9 @@ function kelvinFigures(data, say) {
 
   // ---- Export
   function csv(figure, state) {
-    const quote = (field) => (/[",\r\n]/.test(field) ? '"' + field.replace(/"/g, '""') + '"' : field);
+    // What a spreadsheet would take for a formula has an apostrophe before it, as in csv.rs.
+    const inert = (field) => (/^\s*[=+\-@＝＋－＠]/.test(field) && Number.isNaN(Number(field)) ? "'" + field : field);
+    const quote = (field) => (/[",\r\n]/.test(field) ? '"' + inert(field).replace(/"/g, '""') + '"' : inert(field));
     if (figure.kind === 'heat') return heat.csv(figure, quote);
     const lines = ['series,role,x,y,low,high'];
     figure.series.forEach((series, index) => {

@@ -117,7 +117,7 @@ function kelvinHeat(words) {
   }
 
   function csv(figure, quote) {
-    const lines = [[...figure.axes, 'value,low,high,predicted'].join(',')];
+    const lines = [[...figure.axes.map(quote), 'value,low,high,predicted'].join(',')];
     for (const cell of figure.cells) {
       const names = [figure.rows[cell.row], figure.columns[cell.column]].map(quote);
       lines.push([...names, cell.value, cell.low, cell.high, cell.predicted ?? ''].join(','));

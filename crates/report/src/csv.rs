@@ -1,8 +1,10 @@
 //! CSV in base units (RFC 4180): one row for each metric and case, one for each raw sample, or one figure's points.
 
+use std::borrow::Cow;
 use std::io;
 
 use kelvin_analysis::{Figure as Value, Interval, IntervalKind, MetricResult, Outcome, Summary};
+use kelvin_model::text::visible;
 use kelvin_model::{Canary, Readings, Tags};
 
 use crate::figures::{Drawing, Figure, Heat, Plot, Role};
@@ -296,14 +298,23 @@ fn word(value: &impl serde::Serialize) -> String {
     }
 }
 
-/// One line, fields quoted where they must be.
+/// One line, fields quoted where they must be. What is no number and would begin a formula in a spreadsheet has an apostrophe
+/// before it, which makes it text there; and what would act on a terminal is spelled out.
 fn line(out: &mut dyn io::Write, fields: impl IntoIterator<Item = impl AsRef<str>>) -> io::Result<()> {
     for (index, field) in fields.into_iter().enumerate() {
         let separator = if index == 0 { "" } else { "," };
-        write!(out, "{separator}{}", quoted(field.as_ref()))?;
+        write!(out, "{separator}{}", quoted(&inert(&visible(field.as_ref()))))?;
     }
     // RFC 4180 wants a carriage return too.
     out.write_all(b"\r\n")
+}
+
+/// Letters with which spreadsheets begin a formula; those of full width do in some languages.
+const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
+
+fn inert(field: &str) -> Cow<'_, str> {
+    let is_formula = field.trim_start().starts_with(FORMULA) && field.parse::<f64>().is_err();
+    if is_formula { Cow::Owned(format!("'{field}")) } else { Cow::Borrowed(field) }
 }
 
 fn quoted(field: &str) -> String {
@@ -311,5 +322,32 @@ fn quoted(field: &str) -> String {
         format!("\"{}\"", field.replace('"', "\"\""))
     } else {
         field.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_field_is_a_formula_and_numbers_stay() {
+        let mut out = Vec::new();
+        let fields = [
+            "=cmd|' /C calc'!A0",
+            "@SUM(1)",
+            "-5+2",
+            " =1",
+            "-0.5",
+            "1e-9",
+            "",
+            "a-b",
+            "+\"x\"",
+            "\t=1",
+            "＝1",
+            "-inf",
+        ];
+        line(&mut out, fields).unwrap();
+        let expected = "'=cmd|' /C calc'!A0,'@SUM(1),'-5+2,' =1,-0.5,1e-9,,a-b,\"'+\"\"x\"\"\",\\t=1,'＝1,-inf\r\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }

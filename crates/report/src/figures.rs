@@ -302,7 +302,7 @@ fn spans_wide(series: &[Series]) -> bool {
 }
 
 /// A text as a file name: letters, digits and `.-_=`, anything else a dash.
-fn file_name(text: &str) -> String {
+pub(crate) fn file_name(text: &str) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() || ".-_=".contains(c) { c } else { '-' };
     text.trim().chars().map(safe).collect()
 }

@@ -5,15 +5,17 @@ mod detail;
 mod figure;
 mod front;
 mod plots;
+mod policy;
 mod results;
 
 use std::io;
 
 use serde::Serialize;
 
-use crate::figures::{Figure, of_sections};
+use crate::figures::{Figure, file_name, of_sections};
+use crate::safe::{Markup, html};
 use crate::sections::{Section, sections};
-use crate::text::{html as esc, script_json};
+use crate::text::script_json;
 use crate::{Render, Report, words};
 
 /// The HTML report.
@@ -29,9 +31,6 @@ const FIGURES: &str = include_str!("../assets/figures.js");
 const SCRIPT: &str = include_str!("../assets/report.js");
 const STYLE: &str = include_str!("../assets/report.css");
 
-/// Nothing is loaded from anywhere: the page is its own and only source.
-const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:";
-
 /// What the script draws from.
 #[derive(Serialize)]
 struct Data<'a> {
@@ -43,11 +42,11 @@ struct Data<'a> {
 struct Part {
     id: String,
     title: String,
-    content: String,
+    content: Markup,
 }
 
 impl Part {
-    fn new(id: impl Into<String>, title: impl Into<String>, content: String) -> Self {
+    fn new(id: impl Into<String>, title: impl Into<String>, content: Markup) -> Self {
         Self { id: id.into(), title: title.into(), content }
     }
 }
@@ -58,20 +57,20 @@ impl Render for Html {
         let figures = of_sections(report, &sections);
         let parts = parts(report, &sections, &figures);
         head(report, out)?;
-        write!(out, "<div class=\"frame\">{}", navigation(&parts))?;
-        write!(out, "<main id=\"main\" tabindex=\"-1\">")?;
-        for part in &parts {
-            write!(
-                out,
-                "<section id=\"{id}\" aria-labelledby=\"{id}-title\">{}</section>",
-                without_implied_ends(&part.content),
-                id = esc(&part.id)
-            )?;
-        }
-        write!(out, "</main></div>")?;
-        foot(report, out)?;
+        let sections: Markup = parts.iter().map(section).collect();
+        let body = html!(
+            "<div class=\"frame\">{}<main id=\"main\" tabindex=\"-1\">{}</main></div>{}",
+            navigation(&parts),
+            sections,
+            foot(report)
+        );
+        out.write_all(without_implied_ends(body.as_str()).as_bytes())?;
         script(report, &figures, out)
     }
+}
+
+fn section(part: &Part) -> Markup {
+    html!("<section id=\"{}\" aria-labelledby=\"{0}-title\">{}</section>", part.id, part.content)
 }
 
 /// End tags that HTML implies and lets a writer leave out (section 13.1.2.4): a sixteenth of a page. Texts are escaped and
@@ -92,7 +91,7 @@ fn parts(report: &Report<'_>, sections: &[Section<'_>], figures: &[Figure]) -> V
         parts.push(Part::new("quiet", "How quiet it was", front::quiet(report, canaries)));
     }
     for section in sections {
-        let id = format!("area-{}", section.area);
+        let id = anchor("area", section.area);
         parts.push(Part::new(id.clone(), section.title.clone(), results::area(report, section, figures, &id)));
     }
     if !report.analysis.peers.is_empty() {
@@ -113,68 +112,77 @@ fn parts(report: &Report<'_>, sections: &[Section<'_>], figures: &[Figure]) -> V
 }
 
 fn head(report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-    let machine = esc(&words::machine_line(report.run));
-    write!(
-        out,
+    let style = format!("{STYLE}{}", results::labels());
+    let head = html!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\
          <meta name=\"color-scheme\" content=\"light dark\"><meta name=\"generator\" content=\"kelvin {}\">\
-         <title>kelvin: {machine}</title><style>{STYLE}{}</style></head><body>\
-         <a class=\"skip\" href=\"#main\">Skip to the results</a>\
+         <title>kelvin: {}</title>",
+        policy::policy(policy::Own { script: &own_script(), style: &style }),
+        report.run.outline.kelvin,
+        words::machine_line(report.run),
+    );
+    let top = html!(
+        "</head><body><a class=\"skip\" href=\"#main\">Skip to the results</a>\
          <header class=\"top\"><p class=\"brand\">kelvin</p><p class=\"run\">{}</p>\
          <button type=\"button\" id=\"theme\" class=\"js-only\">Theme: automatic</button></header>\
          <p id=\"live\" class=\"unseen\" role=\"status\"></p>",
-        esc(&report.run.outline.kelvin),
-        results::labels(),
-        esc(&words::run_line(report.run)),
-    )
+        words::run_line(report.run),
+    );
+    write!(out, "{}<style>{style}</style>{}", head.as_str(), top.as_str())
 }
 
-fn navigation(parts: &[Part]) -> String {
-    let link = |part: &Part| format!("<li><a href=\"#{}\">{}</a></li>", esc(&part.id), esc(&part.title));
-    let links: String = parts.iter().map(link).collect();
-    format!("<nav aria-label=\"Sections\"><ul>{links}</ul></nav>")
+fn navigation(parts: &[Part]) -> Markup {
+    let links: Markup =
+        parts.iter().map(|part| html!("<li><a href=\"#{}\">{}</a></li>", part.id, part.title)).collect();
+    html!("<nav aria-label=\"Sections\"><ul>{}</ul></nav>", links)
 }
 
-fn foot(report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-    write!(
-        out,
+fn foot(report: &Report<'_>) -> Markup {
+    html!(
         "<footer><p>kelvin {}, run {}. Charts by Apache ECharts (Apache-2.0). This file needs no network.</p></footer>",
-        esc(&report.run.outline.kelvin),
-        esc(&report.run.outline.id)
+        report.run.outline.kelvin,
+        report.run.outline.id
     )
 }
 
-/// Data, the packed chart library, then the one script.
+/// The one script of the page.
+fn own_script() -> String {
+    format!("\n{LIBRARY}\n{AXES}\n{HEAT}\n{FIGURES}\n{SCRIPT}")
+}
+
+/// Data, the packed chart library, then the script.
 fn script(report: &Report<'_>, figures: &[Figure], out: &mut dyn io::Write) -> io::Result<()> {
-    let data = Data { run: &report.run.outline.id, figures };
-    let data = script_json(&serde_json::to_string(&data)?);
-    write!(out, "{}<script type=\"application/json\" id=\"data\">{data}</script>", figure::export())?;
+    let data = script_json(&Data { run: &report.run.outline.id, figures })?;
+    write!(out, "{}<script type=\"application/json\" id=\"data\">{data}</script>", figure::export().as_str())?;
     write!(out, "<script type=\"text/plain\" id=\"library\">{CHARTS}</script>")?;
-    write!(out, "<script>\n{LIBRARY}\n{AXES}\n{HEAT}\n{FIGURES}\n{SCRIPT}</script></body></html>")?;
-    writeln!(out)
+    writeln!(out, "<script>{}</script></body></html>", own_script())
+}
+
+/// The id of an element for something that has a name.
+fn anchor(kind: &str, name: &str) -> String {
+    format!("{kind}-{}", file_name(name))
 }
 
 /// The heading of a part; its id is what the part is labelled by.
-fn heading(id: &str, title: &str) -> String {
-    format!("<h2 id=\"{}-title\">{}</h2>", esc(id), esc(title))
+fn heading(id: &str, title: &str) -> Markup {
+    html!("<h2 id=\"{}-title\">{}</h2>", id, title)
 }
 
-/// A list; nothing for no items. Items are HTML.
-fn list(class: &str, items: impl IntoIterator<Item = String>) -> String {
-    let items: String = items.into_iter().map(|item| format!("<li>{item}</li>")).collect();
-    if items.is_empty() { items } else { format!("<ul class=\"{class}\">{items}</ul>") }
+/// A list of texts or markup; nothing for no items.
+fn list(class: &str, items: impl IntoIterator<Item = impl Into<Markup>>) -> Markup {
+    let items: Markup = items.into_iter().map(|item| html!("<li>{}</li>", item.into())).collect();
+    if items.is_empty() { items } else { html!("<ul class=\"{}\">{}</ul>", class, items) }
 }
 
-/// Terms and descriptions; descriptions are HTML.
-fn terms<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
-    let pairs: String =
-        pairs.into_iter().map(|(term, text)| format!("<dt>{}</dt><dd>{text}</dd>", esc(term))).collect();
-    format!("<dl class=\"terms\">{pairs}</dl>")
+/// Terms and descriptions.
+fn terms<'a>(pairs: impl IntoIterator<Item = (&'a str, Markup)>) -> Markup {
+    let pairs: Markup = pairs.into_iter().map(|(term, text)| html!("<dt>{}</dt><dd>{}</dd>", term, text)).collect();
+    html!("<dl class=\"terms\">{}</dl>", pairs)
 }
 
 /// A table of data that scrolls within its own box where it is wider than the page.
-fn scrolling(label: &str, table: &str) -> String {
-    format!("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">{table}</div>", esc(label))
+fn scrolling(label: &str, table: Markup) -> Markup {
+    html!("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">{}</div>", label, table)
 }

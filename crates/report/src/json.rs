@@ -3,7 +3,7 @@
 use std::io;
 
 use kelvin_analysis::Analysis;
-use kelvin_model::{Reference, Run};
+use kelvin_model::{Reference, Run, json};
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 
@@ -46,11 +46,7 @@ impl Render for Json {
             analysis: report.analysis,
             references: report.references,
         };
-        if self.pretty {
-            serde_json::to_writer_pretty(&mut *out, &document)?;
-        } else {
-            serde_json::to_writer(&mut *out, &document)?;
-        }
-        writeln!(out)
+        let json = if self.pretty { json::pretty(&document) } else { json::plain(&document) }?;
+        writeln!(out, "{json}")
     }
 }

@@ -16,6 +16,7 @@ pub mod html;
 pub mod json;
 pub mod markdown;
 mod peers;
+mod safe;
 pub mod scale;
 pub mod sections;
 pub mod svg;

@@ -3,11 +3,11 @@
 use std::io;
 
 use kelvin_analysis::MetricResult;
-use kelvin_model::RunStatus;
+use kelvin_model::{Hazard, RunStatus};
 
 use crate::beside::beside;
+use crate::safe::{Marked, md};
 use crate::sections::{Entry, Section, sections};
-use crate::text::{markdown, markdown_code};
 use crate::{Render, Report, peers, units, words};
 
 /// The Markdown report (GitHub's flavour: tables).
@@ -16,171 +16,163 @@ pub struct Markdown;
 
 impl Render for Markdown {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        writeln!(out, "# kelvin: {}\n", markdown(&words::machine_line(report.run)))?;
-        writeln!(out, "{}\n", markdown(&words::run_line(report.run)))?;
-        if let RunStatus::Partial(why) = &report.run.status {
-            writeln!(out, "> **This run is partial:** {}\n", markdown(why))?;
-        }
-        list(out, "Verdict", report.analysis.verdict.iter().map(|line| markdown(line)))?;
-        hazards(report, out)?;
         let sections = sections(report);
-        if sections.is_empty() {
-            writeln!(out, "Nothing was measured.\n")?;
-        }
-        for section in &sections {
-            write_section(section, out)?;
-        }
-        write_peers(report, out)?;
-        write_beside(report, out)?;
-        studies(report, out)?;
-        list(out, "Notes", report.run.notes.iter().map(|note| markdown(note)))
+        let nothing = sections.is_empty().then(|| md!("Nothing was measured.\n\n"));
+        let page = md!(
+            "{}{}{}{}{}{}{}{}{}",
+            head(report),
+            list("Verdict", &report.analysis.verdict),
+            hazards(report),
+            nothing,
+            sections.iter().map(section).collect::<Marked>(),
+            other_programs(report),
+            published(report),
+            studies(report),
+            list("Notes", &report.run.notes)
+        );
+        out.write_all(page.as_str().as_bytes())
     }
+}
+
+fn head(report: &Report<'_>) -> Marked {
+    let why = if let RunStatus::Partial(why) = &report.run.status { Some(why) } else { None };
+    let partial = why.map(|why| md!("> **This run is partial:** {}\n\n", why));
+    md!("# kelvin: {}\n\n{}\n\n{}", words::machine_line(report.run), words::run_line(report.run), partial)
 }
 
 /// Other programs beside kelvin.
-fn write_peers(report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+fn other_programs(report: &Report<'_>) -> Marked {
     let rows = peers::rows(report);
     if rows.is_empty() {
-        return Ok(());
+        return Marked::new();
     }
-    writeln!(out, "## {}\n\n{}\n", peers::TITLE, peers::LEAD)?;
+    let mut page = md!("## {}\n\n{}\n\n", peers::TITLE, peers::LEAD);
     if rows.iter().any(|row| row.sides.is_ok()) {
-        writeln!(out, "| reading | beside | kelvin | its figure | ratio | expected | verdict |")?;
-        writeln!(out, "|:--|:--|--:|--:|--:|--:|:--|")?;
+        page.push(md!("| reading | beside | kelvin | its figure | ratio | expected | verdict |\n"));
+        page.push(md!("|:--|:--|--:|--:|--:|--:|:--|\n"));
     }
     for row in &rows {
         let Ok(sides) = &row.sides else { continue };
-        let [what, kelvin, other, ratio, expected] =
-            [&row.what, &sides.kelvin, &sides.other, &sides.ratio, &sides.expected].map(|cell| markdown(cell));
-        let (program, verdict) = (markdown_code(row.program), sides.verdict);
-        writeln!(out, "| {what} | {program} | {kelvin} | {other} | {ratio} | {expected} | {verdict} |")?;
+        let program = Marked::code(row.program);
+        let peers::Sides { kelvin, other, ratio, expected, verdict, .. } = sides;
+        page.push(md!(
+            "| {} | {} | {} | {} | {} | {} | {} |\n",
+            row.what,
+            program,
+            kelvin,
+            other,
+            ratio,
+            expected,
+            verdict
+        ));
     }
-    writeln!(out)?;
+    page.push(md!("\n"));
     let missing = peers::missing(&rows);
     for (which, word, reason) in &missing {
-        writeln!(out, "- {} **{word}**: {}", markdown(&which.join("; ")), markdown(reason))?;
+        page.push(md!("- {} **{}**: {}\n", which.join("; "), word, reason));
     }
     if !missing.is_empty() {
-        writeln!(out)?;
+        page.push(md!("\n"));
     }
-    Ok(())
+    page
 }
 
 /// What published machines have in common with the run.
-fn write_beside(report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+fn published(report: &Report<'_>) -> Marked {
+    let mut page = Marked::new();
     for table in beside(report) {
-        writeln!(out, "## Beside {}\n", markdown(&table.reference.title))?;
-        writeln!(out, "| quantity | here | there | here / there | remark |\n|---|---:|---:|---:|---|")?;
+        page.push(md!("## Beside {}\n\n", table.reference.title));
+        page.push(md!("| quantity | here | there | here / there | remark |\n|---|---:|---:|---:|---|\n"));
         for row in &table.rows {
-            let [what, here, there, ratio, remark] =
-                [&row.what, &row.here, &row.there, &row.ratio, &row.remark].map(|cell| markdown(cell));
-            writeln!(out, "| {what} | {here} | {there} | {ratio} | {remark} |")?;
+            page.push(md!("| {} | {} | {} | {} | {} |\n", row.what, row.here, row.there, row.ratio, row.remark));
         }
-        writeln!(out)?;
+        page.push(md!("\n"));
     }
-    Ok(())
+    page
 }
 
-/// A heading with a list; nothing at all for an empty list.
-fn list(out: &mut dyn io::Write, title: &str, lines: impl Iterator<Item = String>) -> io::Result<()> {
-    let mut lines = lines.peekable();
-    if lines.peek().is_none() {
-        return Ok(());
-    }
-    writeln!(out, "## {title}\n")?;
-    for line in lines {
-        writeln!(out, "- {line}")?;
-    }
-    writeln!(out)
+/// A heading with a list of texts or of what is written already; nothing at all for an empty list.
+fn list(title: &str, lines: impl IntoIterator<Item = impl Into<Marked>>) -> Marked {
+    let lines: Marked = lines.into_iter().map(|line| md!("- {}\n", line.into())).collect();
+    if lines.is_empty() { lines } else { md!("## {}\n\n{}\n", title, lines) }
 }
 
-fn hazards(report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+fn hazards(report: &Report<'_>) -> Marked {
     let mut hazards: Vec<_> = report.run.outline.hazards.iter().collect();
     hazards.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
-    let line = |hazard: &kelvin_model::Hazard| {
-        let remedy = hazard.remedy.as_ref().map(|remedy| format!("; remedy: {}", markdown_code(remedy)));
-        format!(
-            "**{}** {} ({}){}",
-            words::severity(hazard.severity),
-            markdown(&hazard.summary),
-            markdown(&hazard.effect),
-            remedy.unwrap_or_default()
-        )
+    let line = |hazard: &Hazard| {
+        let remedy = hazard.remedy.as_ref().map(|remedy| md!("; remedy: {}", Marked::code(remedy)));
+        md!("**{}** {} ({}){}", words::severity(hazard.severity), hazard.summary, hazard.effect, remedy)
     };
-    list(out, "Hazards", hazards.into_iter().map(line))
+    list("Hazards", hazards.into_iter().map(line))
 }
 
-fn write_section(section: &Section<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-    writeln!(out, "## {}\n", markdown(&section.title))?;
+fn section(section: &Section<'_>) -> Marked {
+    let mut page = md!("## {}\n\n", section.title);
     let results: Vec<&MetricResult> = section.entries.iter().flat_map(Entry::results).collect();
     let (measured, missing): (Vec<&MetricResult>, Vec<&MetricResult>) =
         results.into_iter().partition(|result| result.outcome.summary().is_some());
     if !measured.is_empty() {
-        writeln!(out, "| metric | measured | cycles | predicted | ratio | verdict |")?;
-        writeln!(out, "|:--|--:|--:|--:|--:|:--|")?;
-        for result in &measured {
-            row(result, out)?;
-        }
-        writeln!(out)?;
+        page.push(md!("| metric | measured | cycles | predicted | ratio | verdict |\n|:--|--:|--:|--:|--:|:--|\n"));
+        page.push(measured.iter().map(|result| row(result)).collect());
+        page.push(md!("\n"));
     }
     for result in &missing {
         if let Some((word, reason)) = words::no_number(&result.outcome, result.metric.unit) {
-            writeln!(out, "- {} **{word}**: {}", label(result), markdown(&reason))?;
+            page.push(md!("- {} **{}**: {}\n", label(result), word, reason));
         }
     }
     for result in &measured {
-        for warning in &result.warnings {
-            writeln!(out, "- {}: {}", label(result), markdown(warning.text()))?;
-        }
+        page.push(result.warnings.iter().map(|warning| md!("- {}: {}\n", label(result), warning.text())).collect());
     }
     if !missing.is_empty() || measured.iter().any(|result| !result.warnings.is_empty()) {
-        writeln!(out)?;
+        page.push(md!("\n"));
     }
-    Ok(())
+    page
 }
 
-fn label(result: &MetricResult) -> String {
+fn label(result: &MetricResult) -> Marked {
     let case = units::case(&result.metric, &result.case);
     let space = if case.is_empty() { "" } else { " " };
-    markdown_code(&format!("{}{space}{case}", result.metric.id))
+    Marked::code(&format!("{}{space}{case}", result.metric.id))
 }
 
-fn row(result: &MetricResult, out: &mut dyn io::Write) -> io::Result<()> {
-    let Some(summary) = result.outcome.summary() else { return Ok(()) };
-    let measured = units::measured(summary, result.metric.unit);
-    let predicted = result.prediction.as_ref().map(|prediction| units::plain(prediction.value, result.metric.unit));
-    writeln!(
-        out,
-        "| {}{} | {measured}{} | {} | {} | {} | {}{} |",
+fn row(result: &MetricResult) -> Marked {
+    let Some(summary) = result.outcome.summary() else { return Marked::new() };
+    let unit = result.metric.unit;
+    md!(
+        "| {}{} | {}{} | {} | {} | {} | {}{} |\n",
         label(result),
         if result.only_input { " (input only)" } else { "" },
-        words::best(result).map(|best| format!("; {best}")).unwrap_or_default(),
+        units::measured(summary, unit),
+        words::best(result).map(|best| format!("; {best}")),
         units::cycles(result),
-        predicted.unwrap_or_default(),
-        result.ratio.map(units::ratio).unwrap_or_default(),
+        result.prediction.as_ref().map(|prediction| units::plain(prediction.value, unit)),
+        result.ratio.map(units::ratio),
         words::verdict(result),
         explained(result)
     )
 }
 
 /// The hazards that can explain a gap, in brackets.
-fn explained(result: &MetricResult) -> String {
+fn explained(result: &MetricResult) -> Marked {
     let hazards: Vec<&str> = result.explained_by.iter().map(|id| id.as_str()).collect();
-    if hazards.is_empty() { String::new() } else { format!(" ({}?)", markdown(&hazards.join(", "))) }
+    if hazards.is_empty() { Marked::new() } else { md!(" ({}?)", hazards.join(", ")) }
 }
 
-fn studies(report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+fn studies(report: &Report<'_>) -> Marked {
+    let mut page = Marked::new();
     for study in &report.analysis.studies {
-        writeln!(out, "## Study {}\n\n{}\n", markdown_code(&study.id), markdown(&study.design))?;
+        page.push(md!("## Study {}\n\n{}\n\n", Marked::code(&study.id), study.design));
         for conclusion in &study.conclusions {
             let word = match conclusion.holds {
                 Some(true) => "holds",
                 Some(false) => "refuted",
                 None => "open",
             };
-            writeln!(out, "- **{word}** {} ({})", markdown(&conclusion.text), markdown(&conclusion.test))?;
+            page.push(md!("- **{}** {} ({})\n", word, conclusion.text, conclusion.test));
         }
-        writeln!(out)?;
+        page.push(md!("\n"));
     }
-    Ok(())
+    page
 }

@@ -6,8 +6,8 @@ pub(crate) mod path;
 use std::fmt::Write as _;
 
 use crate::figures::{Drawing, Figure, Guide, Mark, Plot, Point, Role, Series};
+use crate::safe::{Markup, html};
 use crate::scale::Scale;
-use crate::text::html;
 use path::number;
 
 /// Colours of series: told apart also by colour-blind readers, each at least 3:1 against white (WCAG 1.4.11).
@@ -15,7 +15,7 @@ use path::number;
 const COLORS: [&str; 8] = ["#0072b2", "#c75300", "#007a5a", "#a8467f", "#7d6300", "#5a4fcf", "#2b7f97", "#5f6368"];
 
 /// Style of a figure that stands alone; a page gives its own.
-const STYLE: &str = "text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;fill:#3c4043}\
+const STYLE: &str = "text{font:12px system-ui,-apple-system,Segoe UI,Roboto,sans-serif;fill:#3c4043}\
     .title{font-size:14px;font-weight:600;fill:#1f2328}.grid{stroke:#e3e6ea;stroke-width:1}.axis{stroke:#8b939c}\
     .line{fill:none;stroke-width:2;stroke-linejoin:round}.thin{stroke-width:1.2}.predicted{stroke-dasharray:6 4;stroke-width:1.6}\
     .band{stroke:none;fill-opacity:.18}.range{stroke:none;fill-opacity:.08}.guide{fill:#8b939c;fill-opacity:.16}\
@@ -56,27 +56,34 @@ pub fn standalone(figure: &Figure) -> String {
     let title = 26.0;
     let (drawn, height) = match &figure.drawing {
         Drawing::Plot(plot) => (body(plot), plot_height(plot)),
-        Drawing::Heat(heat) => (heat::body(heat) + &heat::legend(heat), heat::height(heat) + heat::legend_height(heat)),
+        Drawing::Heat(heat) => {
+            (html!("{}{}", heat::body(heat), heat::legend(heat)), heat::height(heat) + heat::legend_height(heat))
+        }
     };
     let height = height + title;
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
-         role=\"img\"><title>{}</title><desc>{}</desc><style>{style}</style><rect width=\"100%\" height=\"100%\" \
-         fill=\"#fff\"/><text class=\"title\" x=\"12\" y=\"22\">{}</text><g transform=\"translate(0 {title})\">{}</g></svg>\n",
-        html(&figure.title),
-        html(&figure.description.join(" ")),
-        html(&format!("{}: {}", figure.id, figure.title)),
+    html!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" width=\"{0}\" height=\"{1}\" \
+         role=\"img\"><title>{}</title><desc>{}</desc><style>{}</style><rect width=\"100%\" height=\"100%\" \
+         fill=\"#fff\"/><text class=\"title\" x=\"12\" y=\"22\">{}</text><g transform=\"translate(0 {})\">{}</g></svg>\n",
+        WIDTH,
+        height,
+        figure.title,
+        figure.description.join(" "),
+        style,
+        format!("{}: {}", figure.id, figure.title),
+        title,
         drawn
     )
+    .into_string()
 }
 
 /// A figure for the inside of a page: classes, no colours; the page has the legend of a heat map, and the description.
-pub fn inline(figure: &Figure) -> String {
+pub(crate) fn inline(figure: &Figure) -> Markup {
     let (drawn, height) = match &figure.drawing {
         Drawing::Plot(plot) => (body(plot), plot_height(plot)),
         Drawing::Heat(heat) => (heat::body(heat), heat::height(heat)),
     };
-    format!("<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">{drawn}</svg>", html(&figure.title),)
+    html!("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">{}</svg>", WIDTH, height, figure.title, drawn)
 }
 
 fn plot_height(plot: &Plot) -> f64 {
@@ -117,9 +124,9 @@ impl Frame {
     }
 }
 
-fn body(plot: &Plot) -> String {
+fn body(plot: &Plot) -> Markup {
     let frame = Frame::of(plot);
-    let mut svg = String::new();
+    let mut svg = Markup::new();
     for guide in &plot.guides {
         draw_guide(&mut svg, &frame, guide);
     }
@@ -138,41 +145,40 @@ fn body(plot: &Plot) -> String {
     svg
 }
 
-fn draw_guide(svg: &mut String, frame: &Frame, guide: &Guide) {
+fn draw_guide(svg: &mut Markup, frame: &Frame, guide: &Guide) {
     let (top, bottom) = (frame.y(guide.high), frame.y(guide.low));
     let (width, height) = (WIDTH - LEFT - RIGHT, bottom - top);
-    let _ = write!(
-        svg,
+    svg.push(html!(
         "<path class=\"guide\" d=\"{}\"><title>{}</title></path>",
         path::rectangle(LEFT, top, width, height),
-        html(&guide.label)
-    );
+        guide.label
+    ));
 }
 
 /// A vertical line with its band, and its name above it.
-fn draw_mark(svg: &mut String, frame: &Frame, mark: &Mark) {
+fn draw_mark(svg: &mut Markup, frame: &Frame, mark: &Mark) {
     let (x, from, to) = (frame.x(mark.at), frame.x(mark.low), frame.x(mark.high));
     let bottom = TOP + PLOT_HEIGHT;
-    let _ = write!(
-        svg,
-        "<path class=\"guide\" d=\"{}\"/><path class=\"mark-line\" d=\"{}V{bottom}\"/>\
+    svg.push(html!(
+        "<path class=\"guide\" d=\"{}\"/><path class=\"mark-line\" d=\"{}V{}\"/>\
          <text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
         path::rectangle(from, TOP, to - from, PLOT_HEIGHT),
         path::begin(x, TOP),
+        bottom,
         number(x),
         TOP - 3.0,
-        html(&mark.label)
-    );
+        mark.label
+    ));
 }
 
 /// The grid as one path, and the labels of its lines.
-fn axes(svg: &mut String, frame: &Frame, plot: &Plot) {
+fn axes(svg: &mut Markup, frame: &Frame, plot: &Plot) {
     let (right, bottom) = (WIDTH - RIGHT, TOP + PLOT_HEIGHT);
-    let (mut grid, mut beside, mut below) = (String::new(), String::new(), String::new());
+    let (mut grid, mut beside, mut below) = (String::new(), Markup::new(), Markup::new());
     for tick in frame.y.ticks() {
         let y = TOP + (1.0 - tick.at) * PLOT_HEIGHT;
         let _ = write!(grid, "{}H{right}", path::begin(LEFT, y));
-        let _ = write!(beside, "<text x=\"{}\" y=\"{}\">{}</text>", LEFT - 8.0, number(y + 4.0), html(&tick.label));
+        beside.push(html!("<text x=\"{}\" y=\"{}\">{}</text>", LEFT - 8.0, number(y + 4.0), tick.label));
     }
     let mut free_from = 0.0;
     for tick in frame.x.ticks() {
@@ -181,21 +187,26 @@ fn axes(svg: &mut String, frame: &Frame, plot: &Plot) {
         let _ = write!(grid, "{}V{bottom}", path::begin(x, TOP));
         // A label that would touch the one before it is left out; its grid line stays.
         if x - half >= free_from {
-            let _ = write!(below, "<text x=\"{}\" y=\"{}\">{}</text>", number(x), bottom + 18.0, html(&tick.label));
+            below.push(html!("<text x=\"{}\" y=\"{}\">{}</text>", number(x), bottom + 18.0, tick.label));
             free_from = x + half + CHARACTER;
         }
     }
-    let _ = write!(
-        svg,
-        "<path class=\"grid\" d=\"{grid}\"/><path class=\"axis\" d=\"M{LEFT} {bottom}H{right}\"/>\
-         <g text-anchor=\"middle\">{below}</g><g text-anchor=\"end\">{beside}<text x=\"{right}\" y=\"{}\">{}</text></g>",
+    svg.push(html!(
+        "<path class=\"grid\" d=\"{}\"/><path class=\"axis\" d=\"M{} {}H{}\"/>\
+         <g text-anchor=\"middle\">{}</g><g text-anchor=\"end\">{}<text x=\"{3}\" y=\"{}\">{}</text></g>",
+        grid,
+        LEFT,
+        bottom,
+        right,
+        below,
+        beside,
         bottom + 38.0,
-        html(&plot.x.label)
-    );
+        plot.x.label
+    ));
 }
 
 /// The interval band of measured points, the range of predictions, the spread of a history.
-fn draw_band(svg: &mut String, frame: &Frame, series: &Series, ranges: bool) {
+fn draw_band(svg: &mut Markup, frame: &Frame, series: &Series, ranges: bool) {
     let class = match series.role {
         Role::Measured | Role::History => "band",
         Role::Predicted if ranges => "range",
@@ -208,11 +219,11 @@ fn draw_band(svg: &mut String, frame: &Frame, series: &Series, ranges: bool) {
         // A band of one point would have no width: a bar as wide as a marker is.
         let (x, low, high) = (frame.x(point.x) - 5.0, frame.y(point.low), frame.y(point.high));
         let bar = path::rectangle(x, high, 10.0, low - high);
-        let _ = write!(svg, "<path class=\"{class} {}\" d=\"{bar}\"/>", style(series));
+        svg.push(html!("<path class=\"{} {}\" d=\"{}\"/>", class, style(series), bar));
         return;
     }
     let bands: String = runs(series).map(|run| band(frame, run)).collect();
-    let _ = write!(svg, "<path class=\"{class} {}\" d=\"{bands}\"/>", style(series));
+    svg.push(html!("<path class=\"{} {}\" d=\"{}\"/>", class, style(series), bands));
 }
 
 /// Longest gap in a history that its band goes over, as a share of the whole: nobody looked in a longer one.
@@ -237,7 +248,7 @@ fn band(frame: &Frame, points: &[Point]) -> String {
     path::line(upper.chain(lower).map(|(x, y)| (frame.x(x), frame.y(y)))) + "z"
 }
 
-fn draw_series(svg: &mut String, frame: &Frame, series: &Series) {
+fn draw_series(svg: &mut Markup, frame: &Frame, series: &Series) {
     let style = style(series);
     let line = match series.role {
         Role::Measured => Some("line"),
@@ -252,7 +263,7 @@ fn draw_series(svg: &mut String, frame: &Frame, series: &Series) {
             [point] if series.role == Role::Predicted => path::begin(frame.x(point.x) - 8.0, frame.y(point.y)) + "h16",
             _ => path::line(places(frame, series)),
         };
-        let _ = write!(svg, "<path class=\"{class} {style}\" d=\"{line}\"/>");
+        svg.push(html!("<path class=\"{} {}\" d=\"{}\"/>", class, style, line));
     }
     let marked = match series.role {
         Role::Measured => series.points.len() <= MOST_MARKERS,
@@ -260,7 +271,7 @@ fn draw_series(svg: &mut String, frame: &Frame, series: &Series) {
         Role::Predicted | Role::Fitted | Role::History => false,
     };
     if marked {
-        svg.push_str(&markers(series, places(frame, series)));
+        svg.push(markers(series, places(frame, series)));
     }
 }
 
@@ -282,7 +293,7 @@ fn shape(style: usize) -> usize {
 }
 
 /// The markers of a series, as one path; hollow where the value is no headline or not ours.
-fn markers(series: &Series, places: impl Iterator<Item = (f64, f64)>) -> String {
+fn markers(series: &Series, places: impl Iterator<Item = (f64, f64)>) -> Markup {
     let is_hollow = matches!(series.role, Role::AsFound | Role::Reference);
     let shape = shape(series.style);
     let class = match (is_hollow, shape) {
@@ -299,7 +310,7 @@ fn markers(series: &Series, places: impl Iterator<Item = (f64, f64)>) -> String 
         _ => path::begin(x, y - r - 1.0) + &format!("l{w} {w}-{w} {w}-{w}-{w}z", w = r + 1.0),
     };
     let outlines: String = places.map(outline).collect();
-    format!("<path class=\"{class}{}\" d=\"{outlines}\"/>", style(series))
+    html!("<path class=\"{}{}\" d=\"{}\"/>", class, style(series), outlines)
 }
 
 /// An item of the legend: which series, and where its text begins.
@@ -327,22 +338,22 @@ fn legend(plot: &Plot) -> Vec<LegendItem> {
     items
 }
 
-fn draw_legend(svg: &mut String, plot: &Plot) {
+fn draw_legend(svg: &mut Markup, plot: &Plot) {
     for item in legend(plot) {
         let series = &plot.series[item.series];
         let y = TOP + PLOT_HEIGHT + BOTTOM + item.line as f64 * LEGEND_LINE + 8.0;
-        svg.push_str(&swatch(series, item.x, y));
-        let _ = write!(svg, "<text x=\"{}\" y=\"{}\">{}</text>", number(item.x + 34.0), y + 4.0, html(&series.label));
+        svg.push(swatch(series, item.x, y));
+        svg.push(html!("<text x=\"{}\" y=\"{}\">{}</text>", number(item.x + 34.0), y + 4.0, series.label));
     }
 }
 
 /// A short piece of a series' line with its marker, 26 wide.
-fn swatch(series: &Series, x: f64, y: f64) -> String {
+fn swatch(series: &Series, x: f64, y: f64) -> Markup {
     let style = style(series);
-    let line = |class: &str| format!("<path class=\"{class} {style}\" d=\"{}h26\"/>", path::begin(x, y));
+    let line = |class: &str| html!("<path class=\"{} {}\" d=\"{}h26\"/>", class, style, path::begin(x, y));
     let marker = markers(series, std::iter::once((x + 13.0, y)));
     match series.role {
-        Role::Measured => line("line") + &marker,
+        Role::Measured => html!("{}{}", line("line"), marker),
         Role::Predicted => line("line predicted"),
         Role::Fitted => line("line fitted"),
         Role::History => line("line thin"),
@@ -351,8 +362,8 @@ fn swatch(series: &Series, x: f64, y: f64) -> String {
 }
 
 /// The swatch of a series as a small picture of its own, for the legend of a page.
-pub(crate) fn swatch_icon(series: &Series) -> String {
-    format!(
+pub(crate) fn swatch_icon(series: &Series) -> Markup {
+    html!(
         "<svg class=\"swatch\" viewBox=\"0 0 30 12\" width=\"30\" height=\"12\" aria-hidden=\"true\">{}</svg>",
         swatch(series, 2.0, 6.0)
     )

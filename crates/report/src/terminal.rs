@@ -5,6 +5,7 @@ mod table;
 use std::io;
 
 use anstyle::{AnsiColor, Style};
+use kelvin_model::text::visible_lines;
 use kelvin_model::{RunStatus, Severity};
 
 use crate::beside::beside;
@@ -61,6 +62,12 @@ impl Paint {
             Self::Faint => Style::new().dimmed(),
             Self::Title => Style::new().bold(),
         }
+    }
+
+    /// What begins and ends painted text, longer ones first.
+    fn controls() -> Vec<String> {
+        let begin = [Self::Bad, Self::Odd, Self::Good, Self::Faint, Self::Title].map(Self::style);
+        begin.iter().map(ToString::to_string).chain([format!("{:#}", Style::new().bold())]).collect()
     }
 }
 
@@ -183,7 +190,12 @@ impl Terminal {
             for row in &table.rows {
                 let figures =
                     format!("{} {} {}", right(&row.here, HERE), right(&row.there, THERE), right(&row.ratio, RATIO));
-                writeln!(out, "{} {}", left(&clean(&row.what), label), figures.trim_end())?;
+                let mut what = clean(&row.what);
+                if columns(&what) > label {
+                    self.hanging(out, (Paint::Faint, ""), 0, &what)?;
+                    what.clear();
+                }
+                writeln!(out, "{} {}", left(&what, label), figures.trim_end())?;
                 if !row.remark.is_empty() {
                     self.hanging(out, (Paint::Faint, ""), 4, &clean(&row.remark))?;
                 }
@@ -222,6 +234,29 @@ impl Terminal {
 
 impl Render for Terminal {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        let mut page = Vec::new();
+        self.page(report, &mut page)?;
+        out.write_all(self.without_foreign_controls(&String::from_utf8_lossy(&page)).as_bytes())
+    }
+}
+
+impl Terminal {
+    /// The page with all controls spelled out but line feeds and the styles of [`Paint`], whatever text brought them.
+    fn without_foreign_controls(&self, page: &str) -> String {
+        let own = if self.color { Paint::controls() } else { Vec::new() };
+        let (mut safe, mut rest) = (String::with_capacity(page.len()), page);
+        while let Some(at) = rest.find('\u{1b}') {
+            let (before, from) = rest.split_at(at);
+            safe.push_str(&visible_lines(before));
+            let style = own.iter().find(|style| from.starts_with(style.as_str()));
+            safe.push_str(style.map_or(r"\u{1b}", String::as_str));
+            rest = &from[style.map_or(1, String::len)..];
+        }
+        safe.push_str(&visible_lines(rest));
+        safe
+    }
+
+    fn page(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         self.head(report, out)?;
         self.hazards(report, out)?;
         self.verdict(report, out)?;

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
+use kelvin_model::grammar::{BEGINNING, Grammar, ID, WORD};
 use kelvin_model::{
-    Attempt, Batches, BoundRecord, Case, FORMAT, Fact, Learned, Machine, Measurement, Metric, Name, Outline, Planned,
-    PredictionRecord, Readings, Round, Run, RunStatus,
+    Attempt, Batches, BoundRecord, Case, FORMAT, Fact, Hazard, Learned, Machine, Measurement, Metric, Name, Outline,
+    Planned, PredictionRecord, Readings, Round, Run, RunStatus, Value,
 };
 
 /// A field that contradicts the rest of its run.
@@ -19,11 +20,8 @@ pub struct Invalid {
 
 type Checked = Result<(), Invalid>;
 
-/// The longest id of a run, in bytes; ours are about 30.
-const LONGEST_ID: usize = 128;
-
-/// Checks what every part of kelvin relies on: columns of one length, finite numbers, metrics that are defined,
-/// measurements that follow the plan.
+/// Checks what every part of kelvin relies on: names by their grammar, columns of one length, finite numbers, metrics that
+/// are defined, measurements that follow the plan.
 ///
 /// # Errors
 /// The first field that is not as it must be.
@@ -33,6 +31,9 @@ pub fn check(run: &Run) -> Checked {
     measurements(run, &defined)?;
     for (i, record) in run.predictions.iter().enumerate() {
         prediction(record, &defined, &format!("predictions[{i}]"))?;
+    }
+    for (i, study) in run.studies.iter().enumerate() {
+        named(&format!("studies[{i}].id"), &study.id, &ID)?;
     }
     if let RunStatus::Partial(why) = &run.status
         && why.is_empty()
@@ -51,11 +52,12 @@ pub(crate) fn outline(outline: &Outline) -> Checked {
     if started(&outline.started).is_none() {
         return invalid("started", format!("{:?} is not a time such as 2026-01-31T12:00:00Z", outline.started));
     }
-    if outline.machine.identity.is_empty() {
-        return invalid("machine.identity", "it is empty");
-    }
+    named("kelvin", &outline.kelvin, &WORD)?;
     clock_and_settings(outline)?;
     machine(&outline.machine)?;
+    for (i, found) in outline.hazards.iter().enumerate() {
+        hazard(found, &format!("hazards[{i}]"))?;
+    }
     metrics(&outline.metrics)?;
     let defined = defined(&outline.metrics);
     plan(&outline.plan, &defined)?;
@@ -73,7 +75,9 @@ pub(crate) fn outline(outline: &Outline) -> Checked {
 
 /// Microseconds since 1970 of a time in RFC 3339, if it is one.
 pub(crate) fn started(text: &str) -> Option<i64> {
-    text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_microsecond)
+    // The parser also takes what may follow a time in brackets.
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit() || b"T:.Z+-".contains(&byte));
+    plain.then(|| text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_microsecond))?
 }
 
 /// Ids of the metrics that a run defines.
@@ -99,28 +103,51 @@ pub(crate) fn round(round: &Round, defined: &HashSet<Name>, path: &str) -> Check
     Ok(())
 }
 
-/// Ids are typed, are prefixes of each other's abbreviations, and name files: a narrow alphabet, and no `last`.
+/// Ids of runs are typed, are prefixes of each other's abbreviations, and name files; and none is `last`.
 fn id(id: &str) -> Checked {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if id.is_empty() || id.len() > LONGEST_ID || !id.chars().all(allowed) || id.starts_with(['.', '-']) {
-        let rule = "1 to 128 letters, digits, '-', '_' and '.', the first a letter or digit or '_'";
-        return invalid("id", format!("{id:?} is not an id: {rule}"));
-    }
+    named("id", id, &WORD)?;
     if id == "last" {
         return invalid("id", "\"last\" stands for the newest run and cannot be the id of one");
     }
     Ok(())
 }
 
+/// Refuses a name that its grammar does not allow.
+fn named(field: &str, name: &str, grammar: &Grammar) -> Checked {
+    if grammar.allows(name) {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(60).collect();
+    invalid(field, format!("{shown:?} must be {}", grammar.words))
+}
+
+fn case(case: &Case, path: &str) -> Checked {
+    for (axis, value) in case.iter() {
+        named(&format!("{path}.case"), &axis, &ID)?;
+        if let Value::Word(word) = value {
+            named(&format!("{path}.case.{axis}"), &word, &WORD)?;
+        }
+    }
+    Ok(())
+}
+
+fn hazard(hazard: &Hazard, path: &str) -> Checked {
+    named(&format!("{path}.id"), &hazard.id, &ID)?;
+    hazard.affects.iter().try_for_each(|beginning| named(&format!("{path}.affects"), beginning, &BEGINNING))
+}
+
 fn clock_and_settings(outline: &Outline) -> Checked {
     positive("clock.hertz", outline.clock.hertz)?;
     not_negative("clock.relative_error", outline.clock.relative_error)?;
     not_negative("clock.pair_nanoseconds", outline.clock.pair_nanoseconds)?;
+    named("settings.mode", &outline.settings.mode, &WORD)?;
     not_negative("settings.budget_seconds", outline.settings.budget_seconds)?;
     not_negative("settings.target", outline.settings.target)
 }
 
 fn machine(machine: &Machine) -> Checked {
+    named("machine.identity", &machine.identity, &WORD)?;
+    named("machine.architecture", &machine.architecture, &WORD)?;
     let numbers = [
         ("machine.cpu.nominal_hz", &machine.cpu.nominal_hz),
         ("machine.cpu.maximum_hz", &machine.cpu.maximum_hz),
@@ -147,9 +174,7 @@ fn machine(machine: &Machine) -> Checked {
 fn metrics(metrics: &[Metric]) -> Checked {
     let mut seen = HashSet::new();
     for (i, metric) in metrics.iter().enumerate() {
-        if metric.id.is_empty() {
-            return invalid(format!("metrics[{i}].id"), "it is empty");
-        }
+        names_of(metric, &format!("metrics[{i}]"))?;
         if !seen.insert(metric.id) {
             return invalid(format!("metrics[{i}].id"), format!("{} is defined twice", metric.id));
         }
@@ -160,9 +185,21 @@ fn metrics(metrics: &[Metric]) -> Checked {
     Ok(())
 }
 
+fn names_of(metric: &Metric, path: &str) -> Checked {
+    named(&format!("{path}.id"), &metric.id, &ID)?;
+    metric.axes().try_for_each(|axis| named(&format!("{path}.axes"), &axis.name, &ID))?;
+    for (field, place) in [("only", metric.only), ("as_found_where", metric.as_found_where)] {
+        let Some(point) = place else { continue };
+        named(&format!("{path}.{field}"), &point.axis(), &ID)?;
+        named(&format!("{path}.{field}"), &point.word(), &WORD)?;
+    }
+    Ok(())
+}
+
 fn plan(plan: &[Planned], defined: &HashSet<Name>) -> Checked {
     let mut seen: HashSet<(Name, &Case)> = HashSet::new();
     for (i, planned) in plan.iter().enumerate() {
+        names_of_planned(planned, &format!("plan[{i}]"))?;
         for metric in &planned.metrics {
             is_defined(&format!("plan[{i}].metrics"), *metric, defined)?;
         }
@@ -173,8 +210,14 @@ fn plan(plan: &[Planned], defined: &HashSet<Name>) -> Checked {
     Ok(())
 }
 
+fn names_of_planned(planned: &Planned, path: &str) -> Checked {
+    named(&format!("{path}.probe"), &planned.probe, &ID)?;
+    case(&planned.case, path)
+}
+
 fn learned(row: &Learned, defined: &HashSet<Name>, path: &str) -> Checked {
     is_defined(&format!("{path}.metric"), row.metric, defined)?;
+    case(&row.case, path)?;
     same_length(path, ("headlines", row.headlines.len()), ("within", row.within.len()))?;
     all_finite(&format!("{path}.headlines"), &row.headlines)?;
     row.within.iter().try_for_each(|&variance| not_negative(&format!("{path}.within"), variance))
@@ -208,6 +251,7 @@ fn measurements(run: &Run, defined: &HashSet<Name>) -> Checked {
 }
 
 fn beyond_the_plan(measurement: &Measurement, path: &str) -> Checked {
+    names_of_planned(&measurement.planned, path)?;
     if !measurement.planned.metrics.is_empty() || measurement.planned.only_input {
         return invalid(path, "it names metrics or is an input, but is not in the plan");
     }
@@ -255,6 +299,7 @@ fn canaries(columns: &Batches, path: &str) -> Checked {
 /// Checks one prediction record; `path` leads to it.
 pub(crate) fn prediction(record: &PredictionRecord, defined: &HashSet<Name>, path: &str) -> Checked {
     is_defined(&format!("{path}.metric"), record.metric, defined)?;
+    case(&record.case, path)?;
     let Some(prediction) = &record.prediction else {
         if record.none_because.is_none() {
             return invalid(path, "neither a prediction nor a reason for none");
@@ -279,6 +324,7 @@ pub(crate) fn prediction(record: &PredictionRecord, defined: &HashSet<Name>, pat
 /// Checks one bound.
 fn bound(record: &BoundRecord, defined: &HashSet<Name>, path: &str) -> Checked {
     is_defined(&format!("{path}.metric"), record.metric, defined)?;
+    case(&record.case, path)?;
     positive(&format!("{path}.bound.most"), record.bound.most)?;
     for (i, input) in record.bound.inputs.iter().enumerate() {
         finite(&format!("{path}.bound.inputs[{i}].value"), input.value)?;
@@ -314,6 +360,7 @@ fn known(field: &str, fact: &Fact<f64>) -> Checked {
 }
 
 fn is_defined(field: &str, metric: Name, defined: &HashSet<Name>) -> Checked {
+    named(field, &metric, &ID)?;
     if defined.contains(&metric) {
         Ok(())
     } else {

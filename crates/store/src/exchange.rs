@@ -1,12 +1,14 @@
 //! A run as one file: JSON in the published format, out and in.
 
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, Read, Write};
 
 use kelvin_model::{FORMAT, Measurement, Outline, PredictionRecord, Run, RunStatus, WordedStudy};
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::DeserializeOwned;
+use serde_json::error::Category;
 
-use crate::check::check;
+use crate::bounded::Bounded;
+use crate::check::{Invalid, check};
 use crate::error::{ExportError, ImportError};
 
 /// The most bytes that the file of a run may have: 1 GiB. The longest studies stay far below; a larger file is a
@@ -16,12 +18,15 @@ pub const IMPORT_LIMIT: u64 = 1 << 30;
 /// Writes a run as one JSON object and a line feed.
 ///
 /// # Errors
-/// If the run contradicts itself, so that it could not be read back, or it cannot be written.
-pub fn export(run: &Run, to: impl Write) -> Result<(), ExportError> {
+/// If the run contradicts itself or has a text that is too long, so that it could not be read back, or it cannot be written.
+pub fn export(run: &Run, mut to: impl Write) -> Result<(), ExportError> {
     check(run)?;
-    let mut to = BufWriter::new(to);
-    serde_json::to_writer(&mut to, run).map_err(io::Error::from)?;
-    to.write_all(b"\n")?;
+    let mut json = kelvin_model::json::plain(run).map_err(io::Error::from)?;
+    if let Some((field, problem)) = fault_in::<Bounded>(json.as_bytes()) {
+        return Err(Invalid { field, problem }.into());
+    }
+    json.push('\n');
+    to.write_all(json.as_bytes())?;
     to.flush()?;
     Ok(())
 }
@@ -44,7 +49,7 @@ fn import_up_to(from: impl Read, limit: u64) -> Result<Run, ImportError> {
         return Err(ImportError::TooLarge { limit });
     }
     format(&json)?;
-    let run: Run = serde_json::from_slice(&json).map_err(|error| name_the_field(&json, &error))?;
+    let run: Run = serde_json::from_slice(&json).map_err(|error| name_the_field::<Outline>(&json, &error))?;
     check(&run)?;
     Ok(run)
 }
@@ -55,7 +60,10 @@ fn format(json: &[u8]) -> Result<(), ImportError> {
     struct Head {
         format: u64,
     }
-    serde_json::from_slice::<IgnoredAny>(json).map_err(ImportError::NotJson)?;
+    serde_json::from_slice::<Bounded>(json).map_err(|error| match error.classify() {
+        Category::Data => name_the_field::<Bounded>(json, &error),
+        _ => ImportError::NotJson(error),
+    })?;
     // A struct may also be read from an array.
     if json.trim_ascii_start().first() != Some(&b'{') {
         return Err(ImportError::NotARun);
@@ -81,10 +89,10 @@ struct Rest {
 }
 
 /// Reads what could not be read once more, slowly, to tell which field it was.
-fn name_the_field(json: &[u8], error: &serde_json::Error) -> ImportError {
-    let found = fault_in::<Outline>(json).or_else(|| fault_in::<Rest>(json));
-    let (field, problem) =
-        found.unwrap_or_else(|| (format!("at line {} column {}", error.line(), error.column()), error.to_string()));
+fn name_the_field<T: DeserializeOwned>(json: &[u8], error: &serde_json::Error) -> ImportError {
+    let (field, problem) = fault_in::<T>(json)
+        .or_else(|| fault_in::<Rest>(json))
+        .unwrap_or_else(|| (format!("at line {} column {}", error.line(), error.column()), error.to_string()));
     ImportError::Field { field, problem }
 }
 

@@ -8,6 +8,7 @@
 //! `docs/run.schema.json`.
 #![forbid(unsafe_code)]
 
+mod bounded;
 mod check;
 mod error;
 mod exchange;

@@ -3,6 +3,7 @@
 mod common;
 
 use common::sample_run;
+use kelvin_model::grammar::{BEGINNING, Grammar, ID, LONGEST_TEXT, WORD};
 use kelvin_model::{Attempt, Batches, Canary, NoPrediction, Readings, Run, RunStatus};
 use kelvin_store::{ExportError, ImportError, check, export, import};
 use proptest::prelude::*;
@@ -33,6 +34,13 @@ fn complains(change: impl FnOnce(&mut Run)) -> String {
     change(&mut run);
     assert!(matches!(export(&run, std::io::sink()), Err(ExportError::Invalid(_))));
     check(&run).expect_err("this is no run").to_string()
+}
+
+/// What exporting says of the sample run after one change to it.
+fn complains_on_export(change: impl FnOnce(&mut Run)) -> String {
+    let mut run = sample_run();
+    change(&mut run);
+    export(&run, std::io::sink()).expect_err("this cannot be imported").to_string()
 }
 
 fn batches(run: &mut Run) -> &mut Batches {
@@ -100,7 +108,68 @@ fn ids_and_times_are_checked() {
             format!("field started: {bad:?} is not a time such as 2026-01-31T12:00:00Z")
         );
     }
-    assert_eq!(says("/machine/identity", json!("")), "field machine.identity: it is empty");
+}
+
+/// The last part of each is where a name stands that becomes an id of the page, a file name, or a cell.
+#[test]
+fn names_have_a_grammar() {
+    let svg = "\"><svg onload=alert(1)>";
+    for place in [
+        "/kelvin",
+        "/machine/identity",
+        "/machine/architecture",
+        "/settings/mode",
+        "/hazards/0/id",
+        "/hazards/0/affects/0",
+        "/metrics/0/id",
+        "/metrics/0/axes/0/name",
+        "/plan/0/probe",
+        "/plan/0/case/call",
+        "/learned/0/metric",
+        "/learned/0/case/call",
+        "/measurements/2/probe",
+        "/measurements/2/case/pages",
+        "/measurements/0/rounds/0/attempt/measured/0/metric",
+        "/predictions/0/metric",
+        "/predictions/0/case/call",
+        "/studies/0/id",
+    ] {
+        for hostile in [svg, "", "=cmd|' /C calc'!A0", "a\u{202e}b", "os.Syscall ", "../x"] {
+            let error = says(place, json!(hostile));
+            let field = place[1..].split('/').next().unwrap();
+            assert!(error.starts_with(&format!("field {field}")), "{place}: {error}");
+            assert!(error.contains(" must be ") && !error.chars().any(char::is_control), "{place}: {error}");
+        }
+        assert!(says(place, json!("x".repeat(129))).contains(" must be "), "{place}");
+    }
+    let mut run = as_json();
+    run["measurements"][2]["case"] = json!({ svg: 1 });
+    let error = import(run.to_string().as_bytes()).unwrap_err().to_string();
+    assert!(error.starts_with("field measurements[2].case: "), "{error}");
+}
+
+#[test]
+fn texts_have_a_longest_length_wherever_they_are() {
+    let long = "x".repeat(LONGEST_TEXT + 1);
+    let told = format!("a text of {} bytes; it may have {LONGEST_TEXT} characters", long.len());
+    for (place, field) in [
+        ("/command/1", "command[1]"),
+        ("/machine/kernel/version/known/source", "machine.kernel.version.known.source"),
+        (
+            "/measurements/0/rounds/0/attempt/measured/0/notes/0",
+            "measurements[0].rounds[0].attempt.measured[0].notes[0]",
+        ),
+        ("/studies/0/conclusions/0/test", "studies[0].conclusions[0].test"),
+    ] {
+        let error = says(place, json!(long));
+        assert!(error.starts_with(&format!("field {field}: {told}")), "{error}");
+        assert!(says(place, json!(["x", { "y": long }])).contains(&told), "in what nobody knows, too");
+    }
+    let mut run = as_json();
+    run["command"][1] = json!("ü".repeat(LONGEST_TEXT));
+    assert!(import(run.to_string().as_bytes()).is_ok(), "characters are counted");
+    let told = complains_on_export(|run| run.notes.push("x".repeat(1 << 20)));
+    assert!(told.starts_with("field notes[2]: a text of 1048576 bytes"), "what is exported can be imported: {told}");
 }
 
 #[test]
@@ -235,8 +304,24 @@ fn anything() -> impl Strategy<Value = Value> {
     ]
 }
 
+/// What the published pattern of a grammar describes; strategies have no anchors.
+fn described_by(grammar: &Grammar) -> impl Strategy<Value = String> + use<> {
+    proptest::string::string_regex(grammar.pattern.trim_start_matches('^').trim_end_matches('$')).unwrap()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
+
+    #[test]
+    fn what_the_schema_describes_is_allowed(
+        id in described_by(&ID),
+        beginning in described_by(&BEGINNING),
+        word in described_by(&WORD),
+    ) {
+        for (grammar, text) in [(ID, id), (BEGINNING, beginning), (WORD, word)] {
+            prop_assert!(grammar.allows(&text) || text.len() > 128, "{text:?}");
+        }
+    }
 
     #[test]
     fn arbitrary_bytes_are_never_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {

@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{MACHINE, sample_metrics, sample_run};
+use kelvin_model::grammar::Bounded;
 use kelvin_model::{Case, FORMAT, Name, Run};
 use kelvin_store::{Headline, SCHEMA_VERSION, Store, export, import};
 use schemars::generate::SchemaSettings;
@@ -63,7 +64,8 @@ fn the_store_of_format_1_is_read() {
 
 #[test]
 fn the_published_schema_is_that_of_the_model() {
-    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Run>();
+    let mut schema =
+        SchemaSettings::draft2020_12().with_transform(Bounded).into_generator().into_root_schema_for::<Run>();
     schema.insert("title".into(), format!("A run of kelvin, format {FORMAT}").into());
     let current = serde_json::to_value(&schema).unwrap();
     let path = published_schema();

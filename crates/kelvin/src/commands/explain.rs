@@ -57,10 +57,7 @@ pub fn explain(args: &ExplainArgs) -> Done {
     }
     if args.json {
         let explained: Vec<_> = found.iter().map(|probe| explained(probe)).collect();
-        output::print(|out| {
-            serde_json::to_writer_pretty(&mut *out, &explained)?;
-            writeln!(out)
-        })?;
+        output::print_json(&explained)?;
     } else {
         let width = output::width().min(100);
         output::print(|out| {

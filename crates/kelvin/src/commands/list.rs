@@ -38,10 +38,7 @@ pub fn list(args: &ListArgs) -> Done {
     };
     let lines = lines(&plan);
     if args.json {
-        output::print(|out| {
-            serde_json::to_writer_pretty(&mut *out, &lines)?;
-            writeln!(out)
-        })?;
+        output::print_json(&lines)?;
     } else {
         // For programs that read it, each metric is one line.
         let columns = if output::is_terminal() { output::width() } else { usize::MAX };

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use kelvin_machine::private::{hide_in, leave_out};
 use kelvin_model::{Hazard, Machine, Severity};
 use serde::Serialize;
 
@@ -21,13 +22,16 @@ pub fn machine(args: &MachineArgs) -> Done {
     if !args.root.is_dir() {
         return Err(Fault::because(format!("--root {}: not a directory", args.root.display())));
     }
-    let machine = kelvin_machine::read(&args.root);
-    let hazards = kelvin_machine::hazards(&args.root, &machine, &std::env::temp_dir());
+    let mut machine = kelvin_machine::read(&args.root);
+    let mut hazards = kelvin_machine::hazards(&args.root, &machine, &std::env::temp_dir());
+    if !args.with_private {
+        let cannot = |error| Fault::new("cannot leave out what is private", error);
+        leave_out(&mut machine);
+        machine = hide_in(&machine).map_err(cannot)?;
+        hazards = hide_in(&hazards).map_err(cannot)?;
+    }
     if args.json {
-        output::print(|out| {
-            serde_json::to_writer_pretty(&mut *out, &Described { machine: &machine, hazards: &hazards })?;
-            writeln!(out)
-        })?;
+        output::print_json(&Described { machine: &machine, hazards: &hazards })?;
     } else {
         output::print(|out| write_terminal(out, &machine, &hazards))?;
     }

@@ -13,6 +13,7 @@ use kelvin_report::{CsvSamples, CsvSummary, Html, Json, Markdown, Render, Report
 use crate::cli::{Format, ReportArgs, StoreArgs};
 use crate::commands::{explain, open_store};
 use crate::fault::{Done, Fault};
+use crate::private::Told;
 use crate::{measure, output};
 
 /// `kelvin report`.
@@ -21,7 +22,7 @@ pub fn report(args: &ReportArgs) -> Done {
     if chosen.is_empty() && args.format == Format::Html {
         chosen = kelvin_analysis::references().to_vec();
     }
-    let mut run = load(&args.run, &args.store)?;
+    let mut run = Told::with(args.with_private).run(load(&args.run, &args.store)?)?;
     if args.repredict {
         measure::predict_anew(&mut run);
     }
@@ -31,7 +32,7 @@ pub fn report(args: &ReportArgs) -> Done {
     let to_terminal = args.output.is_none();
     match &args.output {
         Some(path) => output::write_file(path, |out| render(args.format, &report, false, out))?,
-        None => output::print(|out| render(args.format, &report, to_terminal, out))?,
+        None => output::print_as_it_is(|out| render(args.format, &report, to_terminal, out))?,
     }
     if let Some(directory) = &args.assets {
         write_assets(&report, directory)?;

@@ -16,6 +16,7 @@ use crate::cli::{DestinationArgs, RunArgs, StoreArgs, SweepArgs};
 use crate::commands::{explain, open_store, report};
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::measure::{Finished, Here, Places, Wishes, With, effort_defaults, measure};
+use crate::private::Told;
 use crate::selection::Selection;
 use crate::{output, place, sockets};
 
@@ -80,6 +81,8 @@ pub struct Destination<'a> {
     pub json: bool,
     /// Published machines to set beside it.
     pub references: Vec<Reference>,
+    /// What is told of it.
+    pub told: Told,
 }
 
 impl<'a> Destination<'a> {
@@ -90,6 +93,7 @@ impl<'a> Destination<'a> {
             page: (!args.no_report).then_some(&args.report),
             json: args.json,
             references,
+            told: Told::with(args.with_private),
         }
     }
 }
@@ -104,7 +108,7 @@ pub fn carry_out(here: Here, plan: &Plan, wishes: &Wishes<'_>, to: &Destination<
     agent.as_ref().map_or(Ok(()), |agent| sockets::grant(&sockets, plan, &agent.host))?;
     let places = Places::make(wishes.args)?;
     announce(plan, wishes, store.as_ref(), to.page);
-    let finished = measure(here, plan, wishes, With { places, agent }, store.as_ref())?;
+    let finished = measure(here, plan, wishes, With { places, agent, told: to.told }, store.as_ref())?;
     show(finished, to, page)
 }
 
@@ -129,10 +133,10 @@ fn show(finished: Finished, to: &Destination<'_>, page: Option<UserFile>) -> Don
     let probes = explain::texts();
     let beside = Report { run: &run, analysis: &analysis, references: &to.references, probes: &probes };
     if to.json {
-        output::print(|out| Json::default().render(&beside, out))?;
+        output::print_as_it_is(|out| Json::default().render(&beside, out))?;
     } else {
         let terminal = Terminal { width: output::width(), color: output::color() };
-        output::print(|out| terminal.render(&beside, out))?;
+        output::print_as_it_is(|out| terminal.render(&beside, out))?;
     }
     if let Some(page) = page {
         let all = if to.references.is_empty() { kelvin_analysis::references() } else { &to.references };

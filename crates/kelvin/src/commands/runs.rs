@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use kelvin_analysis::analyse;
-use kelvin_model::RunStatus;
+use kelvin_model::{Run, RunStatus};
 use kelvin_report::{Json, Render, Report, Terminal};
 use kelvin_store::{Filter, Inserted, RunLine, Store};
 use serde::Serialize;
@@ -14,23 +14,24 @@ use crate::cli::{RunsArgs, RunsCommand};
 use crate::commands::{explain, open_store};
 use crate::fault::{Done, Fault};
 use crate::output;
+use crate::private::Told;
 
 /// `kelvin runs`.
 pub fn runs(args: &RunsArgs) -> Done {
     let store = open_store(&args.store)?;
     match &args.command {
         RunsCommand::List { json } => list(&store, *json)?,
-        RunsCommand::Show { run, json } => show(&store, run, *json)?,
+        RunsCommand::Show { run, json, with_private } => show(&load(&store, run, *with_private)?, *json)?,
         RunsCommand::Delete { run } => {
             let id = store.delete(run).map_err(Fault::because)?;
             output::remark(format!("kelvin: deleted {id}"));
         }
-        RunsCommand::Export { run, output: path } => {
-            let run = store.load(run).map_err(Fault::because)?;
+        RunsCommand::Export { run, output: path, with_private } => {
+            let run = load(&store, run, *with_private)?;
             let write = |out: &mut dyn Write| kelvin_store::export(&run, out).map_err(io::Error::other);
             match path {
                 Some(path) => output::write_file(path, write)?,
-                None => output::print(write)?,
+                None => output::print_as_it_is(write)?,
             }
         }
         RunsCommand::Import { file } => {
@@ -71,10 +72,7 @@ fn list(store: &Store, json: bool) -> Result<(), Fault> {
     let lines = store.list(&Filter::default()).map_err(Fault::because)?;
     if json {
         let lines: Vec<_> = lines.iter().map(line).collect();
-        return output::print(|out| {
-            serde_json::to_writer_pretty(&mut *out, &lines)?;
-            writeln!(out)
-        });
+        return output::print_json(&lines);
     }
     if lines.is_empty() {
         output::remark(format!("kelvin: no runs in {}", store.path().display()));
@@ -117,12 +115,15 @@ fn line(line: &RunLine) -> Line<'_> {
     }
 }
 
-fn show(store: &Store, name: &str, json: bool) -> Result<(), Fault> {
-    let run = store.load(name).map_err(Fault::because)?;
-    let analysis = analyse(&run);
+fn load(store: &Store, name: &str, with_private: bool) -> Result<Run, Fault> {
+    Told::with(with_private).run(store.load(name).map_err(Fault::because)?)
+}
+
+fn show(run: &Run, json: bool) -> Result<(), Fault> {
+    let analysis = analyse(run);
     let probes = explain::texts();
-    let report = Report { run: &run, analysis: &analysis, references: &[], probes: &probes };
-    output::print(|out| {
+    let report = Report { run, analysis: &analysis, references: &[], probes: &probes };
+    output::print_as_it_is(|out| {
         if json {
             return Json::default().render(&report, out);
         }

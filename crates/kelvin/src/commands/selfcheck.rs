@@ -14,6 +14,7 @@ use crate::cli::SelfcheckArgs;
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::measure::{Finished, Here, Places, Wishes, With, measure};
 use crate::output;
+use crate::private::Told;
 
 /// Seconds and rounds if the command line does not say.
 const BUDGET: f64 = 10.0;
@@ -33,17 +34,20 @@ pub fn selfcheck(args: &SelfcheckArgs) -> Done {
     let kind = if args.faults { Kind::Fault } else { Kind::Truth };
     let plan = Plan::new(&kelvin_probes::all(), kind, &[], &here.machine, Effort::Default).map_err(Fault::because)?;
     let wishes = Wishes { mode: "selfcheck", budget: BUDGET, rounds: ROUNDS, args: &args.measure };
-    let Finished { run, analysis, .. } =
-        measure(here, &plan, &wishes, With { places: Places::make(&args.measure)?, agent: None }, None)?;
+    let Finished { run, analysis, .. } = measure(
+        here,
+        &plan,
+        &wishes,
+        With { places: Places::make(&args.measure)?, agent: None, told: Told::ForFigures },
+        None,
+    )?;
     let peak = usage(Who::Process).peak_resident;
-    output::print(|out| {
-        if args.json {
-            let findings = Findings { clock: &run.outline.clock, peak_resident_bytes: peak, truths: &analysis.results };
-            serde_json::to_writer_pretty(&mut *out, &findings)?;
-            return writeln!(out);
-        }
-        write_terminal(out, &run, &analysis, peak)
-    })?;
+    if args.json {
+        let findings = Findings { clock: &run.outline.clock, peak_resident_bytes: peak, truths: &analysis.results };
+        output::print_json(&findings)?;
+    } else {
+        output::print(|out| write_terminal(out, &run, &analysis, peak))?;
+    }
     let wrong = analysis.results.iter().any(|result| match result.outcome {
         Outcome::Measured(_) => verdict(result) == WRONG,
         Outcome::Skipped(_) => false,

@@ -35,13 +35,11 @@ pub fn tune(args: &TuneArgs) -> Done {
         return told(&tune::apply(root, journal, &wanted).map_err(Fault::because)?, nothing);
     }
     let state = State { pending: pending(journal)?, offered };
-    output::print(|out| {
-        if args.json {
-            serde_json::to_writer_pretty(&mut *out, &state)?;
-            return writeln!(out);
-        }
-        show(out, &state)
-    })?;
+    if args.json {
+        output::print_json(&state)?;
+    } else {
+        output::print(|out| show(out, &state))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -5,7 +5,7 @@ use kelvin_analysis::{
 };
 use kelvin_model::{AxisScale, Case, Name, Reference, Unit, Value};
 
-use super::{AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Role, Series, spans_wide};
+use super::{AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Role, Series, file_name, spans_wide};
 use crate::sections::{Curve, CurveSeries};
 use crate::{Report, units, words};
 
@@ -27,7 +27,7 @@ pub(super) fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Fig
     };
     series.extend(report.references.iter().enumerate().filter_map(published));
     Some(Figure {
-        id: curve.metric.id.to_string(),
+        id: file_name(&curve.metric.id),
         title: curve.metric.summary.to_string(),
         description: [
             describe(curve),

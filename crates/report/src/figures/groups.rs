@@ -174,7 +174,7 @@ fn loaded_figure(pair: &Against<'_, '_>) -> Option<Figure> {
     let x = FigureAxis { label: format!("measured {by}"), kind: rate.unit.into(), logarithmic: false, from_zero: true };
     let (guides, marks) = (Vec::new(), Vec::new());
     Some(Figure {
-        id: format!("{}.{what}-{by}", parent(pair.delay)?),
+        id: file_name(&format!("{}.{what}-{by}", parent(pair.delay)?)),
         title: format!("{} against the {by} at which it was measured, by {}", capitalised(what), pair.delay.axis.label),
         description,
         shows: [lines_of(pair.delay), lines_of(pair.rate)].concat(),

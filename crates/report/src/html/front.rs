@@ -3,29 +3,28 @@
 use kelvin_analysis::{Importance, Outcome, Verdict};
 use kelvin_model::{FactRow, RunStatus, Severity};
 
-use super::{esc, figure, heading, list, scrolling};
+use super::{anchor, figure, heading, list, scrolling};
 use crate::figures::Figure;
+use crate::safe::{Markup, html};
 use crate::{Report, units, words};
 
 /// The first screen: what this machine is, what is odd and why.
-pub(super) fn verdict(report: &Report<'_>) -> String {
-    let machine = esc(&words::machine_line(report.run));
-    let mut page = format!("<h1 id=\"verdict-title\">{machine}</h1>");
+pub(super) fn verdict(report: &Report<'_>) -> Markup {
+    let mut page = html!("<h1 id=\"verdict-title\">{}</h1>", words::machine_line(report.run));
     if let RunStatus::Partial(why) = &report.run.status {
-        page.push_str(&format!("<p class=\"notice\"><strong>This run is partial:</strong> {}</p>", esc(why)));
+        page.push(html!("<p class=\"notice\"><strong>This run is partial:</strong> {}</p>", why));
     }
-    page.push_str(&tiles(report));
-    let lines = report.analysis.verdict.iter().map(|line| esc(line));
-    page.push_str(&list("verdict", lines));
+    page.push(tiles(report));
+    page.push(list("verdict", &report.analysis.verdict));
     if report.analysis.results.is_empty() {
-        page.push_str("<p>Nothing was measured.</p>");
+        page.push(html!("<p>Nothing was measured.</p>"));
     }
-    page.push_str(&findings(report));
+    page.push(findings(report));
     page
 }
 
 /// Four figures that say how far the run can be trusted.
-fn tiles(report: &Report<'_>) -> String {
+fn tiles(report: &Report<'_>) -> Markup {
     let results = &report.analysis.results;
     let compared = results.iter().filter(|result| result.ratio.is_some()).count();
     let expected = results.iter().filter(|result| result.verdict == Verdict::AsPredicted).count();
@@ -34,10 +33,8 @@ fn tiles(report: &Report<'_>) -> String {
     let left_out = |count: usize| if count == 0 { String::new() } else { format!(", {count} were left out") };
     let serious = report.run.outline.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious).count();
     let quiet = report.analysis.undisturbed_share.map_or_else(|| "not known".into(), units::share);
-    let tile = |value: String, label: String| {
-        format!("<li><strong>{}</strong> <span>{}</span></li>", esc(&value), esc(&label))
-    };
-    format!(
+    let tile = |value: String, label: String| html!("<li><strong>{}</strong> <span>{}</span></li>", value, label);
+    html!(
         "<ul class=\"tiles\">{}{}{}{}</ul>",
         tile(format!("{expected} of {compared}"), "predicted figures are as predicted".into()),
         tile(quiet, "of the batches were undisturbed".into()),
@@ -48,13 +45,13 @@ fn tiles(report: &Report<'_>) -> String {
                 "hazards found, {}",
                 if serious == 0 { "none serious".into() } else { format!("{serious} serious") }
             )
-        ),
+        )
     )
 }
 
-fn findings(report: &Report<'_>) -> String {
+fn findings(report: &Report<'_>) -> Markup {
     if report.analysis.findings.is_empty() {
-        return String::new();
+        return Markup::new();
     }
     let items = report.analysis.findings.iter().map(|finding| {
         let class = match finding.importance {
@@ -67,51 +64,54 @@ fn findings(report: &Report<'_>) -> String {
             Importance::Notable => "notable",
             Importance::Detail => "detail",
         };
-        format!(
-            "<span class=\"pill {class}\">{word}</span> {} <span class=\"why\">{}</span>",
-            esc(&finding.text),
-            esc(&finding.because)
+        html!(
+            "<span class=\"pill {}\">{}</span> {} <span class=\"why\">{}</span>",
+            class,
+            word,
+            finding.text,
+            finding.because
         )
     });
-    format!("<h2>Findings</h2>{}", list("findings", items))
+    html!("<h2>Findings</h2>{}", list("findings", items))
 }
 
 /// Hazards, the most severe first.
-pub(super) fn hazards(report: &Report<'_>) -> String {
+pub(super) fn hazards(report: &Report<'_>) -> Markup {
     let mut page = heading("hazards", "Hazards");
     let mut hazards: Vec<_> = report.run.outline.hazards.iter().collect();
     hazards.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
     if hazards.is_empty() {
-        page.push_str("<p>None found.</p>");
+        page.push(html!("<p>None found.</p>"));
     }
-    page.push_str("<ul class=\"hazards\">");
+    page.push(html!("<ul class=\"hazards\">"));
     for hazard in hazards {
         let class = match hazard.severity {
             Severity::Serious => "bad",
             Severity::Warning => "odd",
             Severity::Note => "quiet",
         };
-        let affects: Vec<String> =
-            hazard.affects.iter().map(|prefix| format!("<code>{}</code>", esc(prefix))).collect();
-        let touches = if affects.is_empty() { "everything".into() } else { affects.join(", ") };
-        let remedy = hazard.remedy.as_ref().map(|remedy| format!("<p>Remedy: <code>{}</code></p>", esc(remedy)));
-        page.push_str(&format!(
-            "<li id=\"hazard-{}\" class=\"{class}\"><p><span class=\"pill {class}\">{}</span> <strong>{}</strong></p>\
-             <p>{}. Touches {touches}. <span class=\"why\">{}</span></p>{}</li>",
-            esc(&hazard.id),
+        let affects: Vec<Markup> = hazard.affects.iter().map(|prefix| html!("<code>{}</code>", prefix)).collect();
+        let touches = if affects.is_empty() { "everything".into() } else { Markup::joined(affects, ", ") };
+        let remedy = hazard.remedy.as_ref().map(|remedy| html!("<p>Remedy: <code>{}</code></p>", remedy));
+        page.push(html!(
+            "<li id=\"{}\" class=\"{}\"><p><span class=\"pill {1}\">{}</span> <strong>{}</strong></p>\
+             <p>{}. Touches {}. <span class=\"why\">{}</span></p>{}</li>",
+            anchor("hazard", &hazard.id),
+            class,
             words::severity(hazard.severity),
-            esc(&hazard.summary),
-            esc(hazard.effect.trim_end_matches('.')),
-            esc(&hazard.source),
-            remedy.unwrap_or_default(),
+            hazard.summary,
+            hazard.effect.trim_end_matches('.'),
+            touches,
+            hazard.source,
+            remedy
         ));
     }
-    page.push_str("</ul>");
+    page.push(html!("</ul>"));
     page
 }
 
 /// Machine facts by group, each with its source or the reason why it is unknown.
-pub(super) fn machine(report: &Report<'_>) -> String {
+pub(super) fn machine(report: &Report<'_>) -> Markup {
     let rows = report.run.outline.machine.rows();
     let mut groups: Vec<(&'static str, Vec<&FactRow>)> = Vec::new();
     for row in &rows {
@@ -121,52 +121,53 @@ pub(super) fn machine(report: &Report<'_>) -> String {
         }
     }
     let mut page = heading("machine", "Machine");
-    page.push_str(&format!(
-        "<p class=\"lead\">Every fact with its source, or why it is unknown. Machine identity {} (a hash).</p><div class=\"facts\">",
-        esc(&report.run.outline.machine.identity)
+    page.push(html!(
+        "<p class=\"lead\">Every fact with its source, or why it is unknown. Machine identity {} (a hash).</p>",
+        report.run.outline.machine.identity
     ));
-    for (group, rows) in groups {
-        page.push_str(&facts(group, &rows));
-    }
-    page.push_str("</div>");
+    let facts: Markup = groups.into_iter().map(|(group, rows)| facts(group, &rows)).collect();
+    page.push(html!("<div class=\"facts\">{}</div>", facts));
     page
 }
 
-fn facts(group: &str, rows: &[&FactRow]) -> String {
+fn facts(group: &str, rows: &[&FactRow]) -> Markup {
     let unknown = rows.iter().filter(|row| row.text.is_none()).count();
     let count = if unknown == 0 { String::new() } else { format!(", {unknown} unknown") };
-    let lines: String = rows.iter().map(|row| fact(row)).collect();
-    let table = format!(
-        "<table class=\"plain\"><caption class=\"unseen\">{group}</caption><thead class=\"unseen\"><tr><th>Fact</th>\
-         <th>Value</th><th>Source</th></tr></thead><tbody>{lines}</tbody></table>",
-        group = esc(group)
+    let lines: Markup = rows.iter().map(|row| fact(row)).collect();
+    let table = html!(
+        "<table class=\"plain\"><caption class=\"unseen\">{}</caption><thead class=\"unseen\"><tr><th>Fact</th>\
+         <th>Value</th><th>Source</th></tr></thead><tbody>{}</tbody></table>",
+        group,
+        lines
     );
-    format!(
-        "<details><summary>{} <span class=\"why\">{}{count}</span></summary>{}</details>",
-        esc(group),
+    html!(
+        "<details><summary>{} <span class=\"why\">{}{}</span></summary>{}</details>",
+        group,
         words::plural(rows.len() as u64, "fact"),
-        scrolling(&format!("{group}, facts"), &table)
+        count,
+        scrolling(&format!("{group}, facts"), table)
     )
 }
 
-fn fact(row: &FactRow) -> String {
+fn fact(row: &FactRow) -> Markup {
     let value = match &row.text {
-        Some(text) => format!("<td>{}</td><td class=\"why\">{}</td>", esc(text), esc(&row.source)),
-        None => format!("<td class=\"why\">unknown</td><td class=\"why\">{}</td>", esc(&row.source)),
+        Some(text) => html!("<td>{}</td><td class=\"why\">{}</td>", text, row.source),
+        None => html!("<td class=\"why\">unknown</td><td class=\"why\">{}</td>", row.source),
     };
-    format!("<tr><th>{}</th>{value}</tr>", esc(&row.label))
+    html!("<tr><th>{}</th>{}</tr>", row.label, value)
 }
 
 /// The canaries over the run.
-pub(super) fn quiet(report: &Report<'_>, canaries: &Figure) -> String {
+pub(super) fn quiet(report: &Report<'_>, canaries: &Figure) -> Markup {
     let share = report
         .analysis
         .undisturbed_share
         .map_or_else(String::new, |share| format!(" {} of all batches were undisturbed.", units::share(share)));
-    format!(
+    html!(
         "{}<p class=\"lead\">A canary is a short fixed piece of work, timed between the batches. On a quiet machine its time does \
-         not change: a flat line at 1.{share}</p>{}",
+         not change: a flat line at 1.{}</p>{}",
         heading("quiet", "How quiet the machine was"),
+        share,
         figure::figure(canaries, 0)
     )
 }

@@ -1,11 +1,9 @@
 //! Small plots inside a row: the ratio on a logarithmic bar, the distribution of samples, the rounds over time.
 
-use std::fmt::Write as _;
-
 use kelvin_analysis::{MetricResult, Summary};
 use kelvin_model::Unit;
 
-use super::esc;
+use crate::safe::{Markup, html};
 use crate::svg::path;
 use crate::units;
 
@@ -14,11 +12,11 @@ const RATIO_SPAN: f64 = 4.0;
 const RATIO_WIDTH: f64 = 104.0;
 
 /// Measured over predicted on a bar centred at 1, with the unremarkable range shaded; the number stands beside it.
-pub(super) fn ratio_bar(results: &[&MetricResult]) -> String {
+pub(super) fn ratio_bar(results: &[&MetricResult]) -> Markup {
     let ratios: Vec<f64> = results.iter().filter_map(|result| result.ratio).filter(|ratio| *ratio > 0.0).collect();
-    let Some(prediction) = results.iter().find_map(|result| result.prediction.as_ref()) else { return String::new() };
+    let Some(prediction) = results.iter().find_map(|result| result.prediction.as_ref()) else { return Markup::new() };
     if ratios.is_empty() || prediction.value <= 0.0 {
-        return String::new();
+        return Markup::new();
     }
     let at = |ratio: f64| {
         let share = (ratio.ln() / RATIO_SPAN.ln()).clamp(-1.0, 1.0);
@@ -28,30 +26,32 @@ pub(super) fn ratio_bar(results: &[&MetricResult]) -> String {
     let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let most = ratios.iter().copied().fold(0.0, f64::max);
     let middle = RATIO_WIDTH / 2.0;
-    let mut svg = format!(
-        "<svg class=\"ratio\" viewBox=\"0 0 {RATIO_WIDTH} 16\" aria-hidden=\"true\"><path class=\"fine\" d=\"{}\"/>\
-         <path class=\"scale\" d=\"M2 8H{}M{middle} 1V15\"/>",
+    let mut svg = html!(
+        "<svg class=\"ratio\" viewBox=\"0 0 {} 16\" aria-hidden=\"true\"><path class=\"fine\" d=\"{}\"/>\
+         <path class=\"scale\" d=\"M2 8H{}M{} 1V15\"/>",
+        RATIO_WIDTH,
         path::rectangle(from, 3.0, (to - from).max(1.0), 10.0),
         RATIO_WIDTH - 2.0,
+        middle
     );
     if most > least {
-        let _ = write!(svg, "<path class=\"reach\" d=\"{}H{}\"/>", path::begin(at(least), 8.0), path::number(at(most)));
-        svg.push_str(&ratio_mark(least, at(least)));
+        svg.push(html!("<path class=\"reach\" d=\"{}H{}\"/>", path::begin(at(least), 8.0), path::number(at(most))));
+        svg.push(ratio_mark(least, at(least)));
     }
-    svg.push_str(&ratio_mark(most, at(most)));
-    svg.push_str("</svg>");
+    svg.push(ratio_mark(most, at(most)));
+    svg.push(html!("</svg>"));
     svg
 }
 
 /// A dot, or an arrow where the ratio lies beyond the bar.
-fn ratio_mark(ratio: f64, x: f64) -> String {
-    let arrow = |x: f64, way: &str| format!("<path class=\"mark\" d=\"{}{way}\"/>", path::begin(x, 3.0));
+fn ratio_mark(ratio: f64, x: f64) -> Markup {
+    let arrow = |x: f64, way: &str| html!("<path class=\"mark\" d=\"{}{}\"/>", path::begin(x, 3.0), way);
     if ratio > RATIO_SPAN {
         arrow(x - 3.0, "l7 5-7 5z")
     } else if ratio < 1.0 / RATIO_SPAN {
         arrow(x + 3.0, "l-7 5 7 5z")
     } else {
-        format!("<path class=\"dots\" d=\"{}\"/>", path::dot(x, 8.0))
+        html!("<path class=\"dots\" d=\"{}\"/>", path::dot(x, 8.0))
     }
 }
 
@@ -59,64 +59,69 @@ const STRIP_WIDTH: f64 = 340.0;
 const STRIP_MARGIN: f64 = 12.0;
 
 /// A strip; what it shows is in words below it.
-fn strip(drawn: &str) -> String {
-    format!("<svg class=\"strip\" viewBox=\"0 0 {STRIP_WIDTH} 54\" aria-hidden=\"true\">{drawn}</svg>")
+fn strip(drawn: Markup) -> Markup {
+    html!("<svg class=\"strip\" viewBox=\"0 0 {} 54\" aria-hidden=\"true\">{}</svg>", STRIP_WIDTH, drawn)
 }
 
 /// The distribution of samples: whiskers from the lowest to the 99th percentile, a box of the quartiles, the median,
 /// and a tick for each mode.
-pub(super) fn distribution(summary: &Summary, unit: Unit) -> String {
+pub(super) fn distribution(summary: &Summary, unit: Unit) -> Markup {
     let d = &summary.distribution;
     let (low, high) = (d.min, d.p99.max(d.p95));
     if !(low.is_finite() && high.is_finite()) || high <= low {
-        return String::new();
+        return Markup::new();
     }
     let at = |value: f64| {
         let share = ((value - low) / (high - low)).clamp(0.0, 1.0);
         (STRIP_MARGIN + share * (STRIP_WIDTH - 2.0 * STRIP_MARGIN)).round()
     };
     let (left, right) = (at(low), at(high));
-    let mut svg = format!(
-        "<path class=\"whisker\" d=\"M{left} 20H{right}\"/><path class=\"reach\" d=\"M{} 20H{}\"/>\
+    let mut svg = html!(
+        "<path class=\"whisker\" d=\"M{} 20H{}\"/><path class=\"reach\" d=\"M{} 20H{}\"/>\
          <path class=\"box\" d=\"{}\"/><path class=\"median\" d=\"M{} 7V33\"/>",
+        left,
+        right,
         at(d.p5),
         at(d.p95),
         path::rectangle(at(d.p25), 10.0, (at(d.p75) - at(d.p25)).max(1.0), 20.0),
-        at(d.p50),
+        at(d.p50)
     );
     for mode in &summary.modes {
-        let _ = write!(svg, "<path class=\"mode\" d=\"M{} 5l-4-5h8z\"/>", at(mode.center));
+        svg.push(html!("<path class=\"mode\" d=\"M{} 5l-4-5h8z\"/>", at(mode.center)));
     }
-    let text = |value: f64| esc(&units::plain(value, unit));
-    let _ = write!(
-        svg,
-        "<text x=\"{left}\" y=\"50\">{}</text><text x=\"{right}\" y=\"50\" text-anchor=\"end\">p99 {}</text>",
+    let text = |value: f64| units::plain(value, unit);
+    svg.push(html!(
+        "<text x=\"{}\" y=\"50\">{}</text><text x=\"{}\" y=\"50\" text-anchor=\"end\">p99 {}</text>",
+        left,
         text(low),
+        right,
         text(high)
-    );
-    strip(&svg)
+    ));
+    strip(svg)
 }
 
 /// The headline of each round over the course of the run, with the interval as a band.
-pub(super) fn rounds(summary: &Summary) -> String {
+pub(super) fn rounds(summary: &Summary) -> Markup {
     let values = &summary.round_headlines;
     if values.len() < 2 || values.len() != summary.round_times.len() {
-        return String::new();
+        return Markup::new();
     }
     let interval = summary.interval.map_or((summary.headline, summary.headline), |i| (i.lower, i.upper));
     let low = values.iter().copied().fold(interval.0, f64::min);
     let high = values.iter().copied().fold(interval.1, f64::max);
     let end = summary.round_times.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
     if !(low.is_finite() && high.is_finite()) || high <= low {
-        return String::new();
+        return Markup::new();
     }
     let x = |time: f64| (STRIP_MARGIN + time / end * (STRIP_WIDTH - 2.0 * STRIP_MARGIN)).round();
     let y = |value: f64| 6.0 + (high - value) / (high - low) * 42.0;
     let dots: String =
         summary.round_times.iter().zip(values).map(|(&time, &value)| path::dot(x(time), y(value))).collect();
-    strip(&format!(
-        "<path class=\"fine\" d=\"{}\"/><path class=\"median\" d=\"{}H{STRIP_WIDTH}\"/><path class=\"dots\" d=\"{dots}\"/>",
+    strip(html!(
+        "<path class=\"fine\" d=\"{}\"/><path class=\"median\" d=\"{}H{}\"/><path class=\"dots\" d=\"{}\"/>",
         path::rectangle(0.0, y(interval.1), STRIP_WIDTH, (y(interval.0) - y(interval.1)).max(1.0)),
         path::begin(0.0, y(summary.headline)),
+        STRIP_WIDTH,
+        dots
     ))
 }

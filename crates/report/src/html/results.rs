@@ -3,8 +3,9 @@
 use kelvin_analysis::{MetricResult, Outcome, Verdict};
 use kelvin_model::{Metric, Treatment, Unit, Value};
 
-use super::{detail, esc, figure, heading, plots};
+use super::{detail, figure, heading, plots};
 use crate::figures::Figure;
+use crate::safe::{Markup, html};
 use crate::sections::{Curve, CurveSeries, Entry, Matrix, Pair, Section};
 use crate::{Report, units, words};
 
@@ -18,28 +19,30 @@ pub(super) fn labels() -> String {
 }
 
 /// The section of an area: table, then the figures of its curves.
-pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure], id: &str) -> String {
+pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure], id: &str) -> Markup {
     let mut page = heading(id, &section.title);
-    page.push_str("<p class=\"table-controls js-only\"><button type=\"button\" data-action=\"expand-all\" aria-expanded=\"false\">\
-                   Show all derivations</button></p>");
-    let (mut lines, mut folded) = (String::new(), Vec::<Folded>::new());
+    page.push(html!(
+        "<p class=\"table-controls js-only\"><button type=\"button\" data-action=\"expand-all\" aria-expanded=\"false\">\
+         Show all derivations</button></p>"
+    ));
+    let (mut lines, mut folded) = (Markup::new(), Vec::<Folded>::new());
     let all: Vec<Row> = section.entries.iter().flat_map(|entry| rows(report, entry, figures)).collect();
     for (index, row) in all.iter().enumerate() {
         let html = row.html(&format!("{id}-{}", index + 1));
         let shared = all.iter().filter(|other| row.missing.is_some() && other.missing == row.missing).count();
         let Some((word, reason)) = row.missing.as_ref().filter(|_| shared >= LEAST_FOLDED) else {
-            lines.push_str(&html);
+            lines.push(html);
             continue;
         };
         match folded.iter_mut().find(|group| group.word == *word && group.reason == *reason) {
-            Some(group) => group.rows.push_str(&html),
+            Some(group) => group.rows.push(html),
             None => folded.push(Folded { word, reason: reason.clone(), count: shared, rows: html }),
         }
     }
-    page.push_str(&table(&section.title, &lines));
-    folded.iter().for_each(|group| page.push_str(&group.html(&section.title)));
+    page.push(table(&section.title, lines));
+    folded.into_iter().for_each(|group| page.push(group.html(&section.title)));
     for (index, figure) in figures.iter().enumerate().filter(|(_, figure)| figure.is_of(section.area)) {
-        page.push_str(&figure::figure(figure, index));
+        page.push(figure::figure(figure, index));
     }
     page
 }
@@ -52,36 +55,39 @@ struct Folded {
     word: &'static str,
     reason: String,
     count: usize,
-    rows: String,
+    rows: Markup,
 }
 
 impl Folded {
-    fn html(&self, title: &str) -> String {
-        format!(
-            "<details class=\"folded\"><summary>{} <span class=\"pill {}\">{}</span> <span class=\"why\">{}</span></summary>{}</details>",
+    fn html(self, title: &str) -> Markup {
+        html!(
+            "<details class=\"folded\"><summary>{} <span class=\"pill {}\">{}</span> <span class=\"why\">{}</span></summary>\
+             {}</details>",
             words::plural(self.count as u64, "more line"),
             pill(self.word),
             self.word,
-            esc(&self.reason),
-            table(&format!("{title}, {}", self.word), &self.rows)
+            self.reason,
+            table(&format!("{title}, {}", self.word), self.rows)
         )
     }
 }
 
-fn table(title: &str, rows: &str) -> String {
-    let columns: String = COLUMNS.iter().map(|name| format!("<th>{name}</th>")).collect();
-    format!(
+fn table(title: &str, rows: Markup) -> Markup {
+    let columns: Markup = COLUMNS.iter().map(|name| html!("<th>{}</th>", name)).collect();
+    html!(
         "<table class=\"results\"><caption class=\"unseen\">{}: measured beside predicted</caption>\
-         <colgroup><col><col><col><col><col><col></colgroup><thead><tr>{columns}</tr></thead>{rows}</table>",
-        esc(title)
+         <colgroup><col><col><col><col><col><col></colgroup><thead><tr>{}</tr></thead>{}</table>",
+        title,
+        columns,
+        rows
     )
 }
 
 /// A row of the table and what it opens.
 struct Row {
-    name: String,
+    name: Markup,
     cells: Cells,
-    detail: String,
+    detail: Markup,
     /// Why there is no number: the word and the reason, of a line where they are those of all its points.
     missing: Option<(&'static str, String)>,
 }
@@ -91,19 +97,20 @@ impl Row {
     fn of_points(mut self, points: &str, figure: Option<&Figure>) -> Self {
         let note = match figure {
             Some(figure) => {
-                format!(" <a class=\"to-figure\" href=\"#figure-{}\">{points}, figure</a>", esc(&figure.id))
+                html!(" <a class=\"to-figure\" href=\"#figure-{}\">{}, figure</a>", figure.id, points)
             }
-            None => format!(" <span class=\"other\">{points}</span>"),
+            None => html!(" <span class=\"other\">{}</span>", points),
         };
-        self.name.push_str(&note);
+        self.name.push(note);
         self
     }
 
     /// The row and its detail, which the script hides until it is asked for.
-    fn html(&self, id: &str) -> String {
-        format!(
-            "<tbody><tr><th><span class=\"name\" data-expand=\"{id}\">{}</span></th>{}</tr>\
-             <tr class=\"detail\" id=\"{id}\"><td colspan=\"6\">{}</td></tr></tbody>",
+    fn html(&self, id: &str) -> Markup {
+        html!(
+            "<tbody><tr><th><span class=\"name\" data-expand=\"{}\">{}</span></th>{}</tr>\
+             <tr class=\"detail\" id=\"{0}\"><td colspan=\"6\">{}</td></tr></tbody>",
+            id,
             self.name,
             self.cells.html(),
             self.detail
@@ -114,18 +121,21 @@ impl Row {
 /// What stands beside the name.
 enum Cells {
     /// A number and what it is compared with.
-    Number { measured: String, cycles: String, predicted: String, ratio: String, verdict: String },
+    Number { measured: Markup, cycles: Markup, predicted: Markup, ratio: Markup, verdict: Markup },
     /// Why there is no number.
-    Missing(String),
+    Missing(Markup),
 }
 
 impl Cells {
-    fn html(&self) -> String {
+    fn html(&self) -> Markup {
         match self {
             Self::Number { measured, cycles, predicted, ratio, verdict } => {
-                [measured, cycles, predicted, ratio, verdict].map(|content| format!("<td>{content}</td>")).concat()
+                [measured, cycles, predicted, ratio, verdict]
+                    .map(|content| html!("<td>{}</td>", content))
+                    .into_iter()
+                    .collect()
             }
-            Self::Missing(why) => format!("<td class=\"missing\" colspan=\"5\">{why}</td>"),
+            Self::Missing(why) => html!("<td class=\"missing\" colspan=\"5\">{}</td>", why),
         }
     }
 }
@@ -200,26 +210,25 @@ impl<'a> Group<'a> {
 }
 
 /// The id without its area, and the case as words beside it.
-fn name(metric: &Metric, case: &str, extra: &str) -> String {
+fn name(metric: &Metric, case: &str, extra: Markup) -> Markup {
     let short = metric.id.as_str().split_once('.').map_or(metric.id.as_str(), |(_, rest)| rest);
     // Long ids may break after a dot.
-    let short = esc(short).replace('.', ".<wbr>");
-    let case = if case.is_empty() { String::new() } else { format!(" <span class=\"case\">{}</span>", esc(case)) };
-    format!("<span class=\"id\">{short}</span>{case}{extra}")
+    let short = Markup::joined(short.split('.').map(Markup::from), ".<wbr>");
+    let case = (!case.is_empty()).then(|| html!(" <span class=\"case\">{}</span>", case));
+    html!("<span class=\"id\">{}</span>{}{}", short, case, extra)
 }
 
 fn single(report: &Report<'_>, result: &MetricResult) -> Row {
     let unit = result.metric.unit;
-    let extra = if result.only_input { " <span class=\"pill quiet\">input only</span>" } else { "" };
-    let warned = if result.warnings.is_empty() { "" } else { " <span class=\"pill odd\">note</span>" };
+    let only_input = result.only_input.then(|| html!(" <span class=\"pill quiet\">input only</span>"));
     let cells = match &result.outcome {
         Outcome::Measured(summary) => {
             let value = units::measured(summary, unit);
-            let predicted = result.prediction.as_ref().map(|prediction| esc(&units::plain(prediction.value, unit)));
+            let predicted = result.prediction.as_ref().map(|prediction| units::plain(prediction.value, unit));
             Cells::Number {
-                measured: format!("<strong>{}</strong>{}", esc(&value), other_figure(result)),
-                cycles: units::cycles(result),
-                predicted: predicted.unwrap_or_default(),
+                measured: html!("<strong>{}</strong>{}", value, other_figure(result)),
+                cycles: units::cycles(result).into(),
+                predicted: predicted.unwrap_or_default().into(),
                 ratio: ratio(&[result]),
                 verdict: verdict(result),
             }
@@ -228,16 +237,22 @@ fn single(report: &Report<'_>, result: &MetricResult) -> Row {
     };
     let case = units::case(&result.metric, &result.case);
     Row {
-        name: name(&result.metric, &case, &format!("{extra}{warned}")),
+        name: name(&result.metric, &case, html!("{}{}", only_input, noted(&[result]))),
         cells,
         detail: detail::single(report, result),
         missing: words::no_number(&result.outcome, unit),
     }
 }
 
+/// A mark where a result has a warning.
+fn noted(results: &[&MetricResult]) -> Markup {
+    let warned = results.iter().any(|result| !result.warnings.is_empty());
+    if warned { html!(" <span class=\"pill odd\">note</span>") } else { Markup::new() }
+}
+
 /// The figure that is not the headline, so that both are seen: what a user gets beside what the machine can do.
-fn other_figure(result: &MetricResult) -> String {
-    let Some(summary) = result.outcome.summary() else { return String::new() };
+fn other_figure(result: &MetricResult) -> Markup {
+    let Some(summary) = result.outcome.summary() else { return Markup::new() };
     let unit = result.metric.unit;
     // The share stays on one line.
     let kept = units::share(summary.kept_share).replace(' ', "\u{a0}") + "\u{a0}kept";
@@ -248,18 +263,18 @@ fn other_figure(result: &MetricResult) -> String {
         (Treatment::AsFound, None) => "as found".into(),
         _ => format!("as found {}; {kept}", units::figure(&summary.as_found, unit)),
     };
-    format!("{}{}", other(&words::best(result).unwrap_or_default()), other(&text))
+    html!("{}{}", other(&words::best(result).unwrap_or_default()), other(&text))
 }
 
 /// A second figure below the first; nothing for no text.
-fn other(text: &str) -> String {
-    if text.is_empty() { String::new() } else { format!("<span class=\"other\">{}</span>", esc(text)) }
+fn other(text: &str) -> Markup {
+    if text.is_empty() { Markup::new() } else { html!("<span class=\"other\">{}</span>", text) }
 }
 
 /// A result without a number: the word and the reason.
-fn missing(result: &MetricResult) -> String {
-    let Some((word, reason)) = words::no_number(&result.outcome, result.metric.unit) else { return String::new() };
-    format!("<span class=\"pill {}\">{word}</span> <span class=\"why\">{}</span>", pill(word), esc(&reason))
+fn missing(result: &MetricResult) -> Markup {
+    let Some((word, reason)) = words::no_number(&result.outcome, result.metric.unit) else { return Markup::new() };
+    html!("<span class=\"pill {}\">{}</span> <span class=\"why\">{}</span>", pill(word), word, reason)
 }
 
 /// How the word for a missing number looks.
@@ -268,27 +283,27 @@ fn pill(word: &str) -> &'static str {
 }
 
 /// The ratio as a number, and as a bar.
-fn ratio(results: &[&MetricResult]) -> String {
+fn ratio(results: &[&MetricResult]) -> Markup {
     let ratios: Vec<f64> = results.iter().filter_map(|result| result.ratio).collect();
     let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let most = ratios.iter().copied().fold(0.0, f64::max);
     let text = match (units::ratio(least), units::ratio(most)) {
-        _ if ratios.is_empty() => return String::new(),
+        _ if ratios.is_empty() => return Markup::new(),
         (low, high) if low == high => low,
         (low, high) => format!("{low}–{high}"),
     };
-    format!("<span class=\"ratio-number\">{text}</span>{}", plots::ratio_bar(results))
+    html!("<span class=\"ratio-number\">{}</span>{}", text, plots::ratio_bar(results))
 }
 
 /// The verdict as a word with a sign of its own, so that colour is not needed.
-pub(super) fn verdict(result: &MetricResult) -> String {
+pub(super) fn verdict(result: &MetricResult) -> Markup {
     let word = words::verdict(result);
     match result.verdict {
-        Verdict::AsPredicted => format!("<b class=\"good\">● {word}</b>"),
-        Verdict::Above => format!("<b class=\"odd\">▲ {word}</b>"),
-        Verdict::Below => format!("<b class=\"odd\">▼ {word}</b>"),
-        Verdict::NotPredicted => "<b class=\"quiet\">no prediction</b>".into(),
-        Verdict::NotMeasured => String::new(),
+        Verdict::AsPredicted => html!("<b class=\"good\">● {}</b>", word),
+        Verdict::Above => html!("<b class=\"odd\">▲ {}</b>", word),
+        Verdict::Below => html!("<b class=\"odd\">▼ {}</b>", word),
+        Verdict::NotPredicted => html!("<b class=\"quiet\">no prediction</b>"),
+        Verdict::NotMeasured => Markup::new(),
     }
 }
 
@@ -303,26 +318,23 @@ fn group_row(report: &Report<'_>, group: &Group<'_>, first: bool) -> Row {
     };
     // A prediction for what was not measured stands with its point, not beside the measurement of another.
     let predicted = of(|result| result.outcome.summary().and(Some(result.prediction.as_ref()?.value)));
-    let span = |range: Option<(f64, f64)>, unit| {
-        range.map(|(low, high)| esc(&units::span(low, high, unit))).unwrap_or_default()
-    };
+    let span =
+        |range: Option<(f64, f64)>, unit| range.map(|(low, high)| units::span(low, high, unit)).unwrap_or_default();
     let measured = of(|result| result.outcome.summary().map(|summary| summary.headline));
     let best = words::best_span(&results);
-    let warned = results.iter().any(|result| !result.warnings.is_empty());
-    let extra = if warned { " <span class=\"pill odd\">note</span>" } else { "" };
     let cells = match measured {
         None => Cells::Missing(missing(results[0])),
         measured => Cells::Number {
-            measured: format!("<strong>{}</strong>{}", span(measured, unit), other(&best.unwrap_or_default())),
-            cycles: units::without_cycles(&span(of(|result| result.cycles), Unit::Cycles)),
-            predicted: span(predicted, unit),
+            measured: html!("<strong>{}</strong>{}", span(measured, unit), other(&best.unwrap_or_default())),
+            cycles: units::without_cycles(&span(of(|result| result.cycles), Unit::Cycles)).into(),
+            predicted: span(predicted, unit).into(),
             ratio: ratio(&results),
             verdict: line_verdict(&results),
         },
     };
     let reason = |result: &MetricResult| words::no_number(&result.outcome, unit);
     Row {
-        name: name(group.metric, &group.label, extra),
+        name: name(group.metric, &group.label, noted(&results)),
         cells,
         detail: detail::group(report, group, first),
         missing: reason(results[0]).filter(|first| results.iter().all(|result| reason(result).as_ref() == Some(first))),
@@ -330,14 +342,14 @@ fn group_row(report: &Report<'_>, group: &Group<'_>, first: bool) -> Row {
 }
 
 /// The verdicts of a line's points in one word.
-fn line_verdict(results: &[&MetricResult]) -> String {
+fn line_verdict(results: &[&MetricResult]) -> Markup {
     let gaps: Vec<&MetricResult> = results.iter().copied().filter(|result| words::is_gap(result.verdict)).collect();
     match gaps.first() {
         Some(first) if gaps.iter().all(|result| words::verdict(result) == words::verdict(first)) => {
-            let sign = if first.verdict == Verdict::Above { '▲' } else { '▼' };
-            format!("<b class=\"odd\">{sign} {} {}</b>", gaps.len(), words::verdict(first))
+            let sign = if first.verdict == Verdict::Above { "▲" } else { "▼" };
+            html!("<b class=\"odd\">{} {} {}</b>", sign, gaps.len(), words::verdict(first))
         }
-        Some(_) => format!("<b class=\"odd\">▲▼ {} differ</b>", gaps.len()),
+        Some(_) => html!("<b class=\"odd\">▲▼ {} differ</b>", gaps.len()),
         None => results
             .iter()
             .find(|result| result.verdict == Verdict::AsPredicted)

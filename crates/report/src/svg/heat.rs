@@ -1,11 +1,9 @@
 //! Heat maps as SVG: a grid of coloured cells with their values, and the legend of the colours.
 
-use std::fmt::Write as _;
-
 use super::path::number;
 use super::{BOTTOM, CHARACTER, LEFT, RIGHT, TOP, WIDTH};
 use crate::figures::{Cell, HEAT_STEPS, Heat, Standing};
-use crate::text::html;
+use crate::safe::{Markup, html};
 
 /// Colours of the steps, lowest first, and of the text on each: one hue from light to dark, so that the order is seen
 /// without the legend, by colour-blind readers and on grey paper too. After ColorBrewer's Blues.
@@ -41,42 +39,40 @@ pub(super) fn height(heat: &Heat) -> f64 {
 }
 
 /// The grid with its axes; what came to no number has no cell.
-pub(super) fn body(heat: &Heat) -> String {
-    let mut svg = String::new();
+pub(super) fn body(heat: &Heat) -> Markup {
+    let mut svg = Markup::new();
     let side = side(heat.columns.len());
     axes(&mut svg, heat, side);
     for cell in &heat.cells {
         let (x, y) = (LEFT + cell.column as f64 * side, TOP + cell.row as f64 * side);
         let gap = (side / 40.0).min(1.0);
-        let _ = write!(
-            svg,
-            "<rect class=\"h{}\" x=\"{}\" y=\"{}\" width=\"{w}\" height=\"{w}\"><title>{}</title></rect>",
+        svg.push(html!(
+            "<rect class=\"h{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{3}\"><title>{}</title></rect>",
             cell.step,
             number(x + gap),
             number(y + gap),
-            html(&format!(
+            number(side - 2.0 * gap),
+            format!(
                 "{} {} {} {}: {}",
                 heat.row_label,
                 heat.rows[cell.row],
                 heat.column_label,
                 heat.columns[cell.column],
                 heat.unit.text(cell.value)
-            )),
-            w = number(side - 2.0 * gap)
-        );
+            )
+        ));
         if side >= LEAST_FOR_TEXT {
-            let _ = write!(
-                svg,
+            svg.push(html!(
                 "<text class=\"ht{}\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
                 cell.step,
                 number(x + side / 2.0),
                 number(y + side / 2.0 + 4.0),
-                html(&heat.digits(cell.value))
-            );
+                heat.digits(cell.value)
+            ));
         }
     }
     // Over all cells, so that no neighbour hides a part of a frame.
-    heat.cells.iter().for_each(|cell| svg.push_str(&frame(cell, side)));
+    heat.cells.iter().for_each(|cell| svg.push(frame(cell, side)));
     svg
 }
 
@@ -90,39 +86,43 @@ pub(super) fn frame_class(standing: Standing) -> Option<&'static str> {
     }
 }
 
-fn frame(cell: &Cell, side: f64) -> String {
-    let Some(class) = frame_class(cell.standing) else { return String::new() };
+fn frame(cell: &Cell, side: f64) -> Markup {
+    let Some(class) = frame_class(cell.standing) else { return Markup::new() };
     let (x, y) = (LEFT + cell.column as f64 * side + FRAME, TOP + cell.row as f64 * side + FRAME);
     let side = side - 2.0 * FRAME;
-    format!(
-        "<rect class=\"{class} ht{}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{side:.1}\" height=\"{side:.1}\"/>",
-        cell.step
+    html!(
+        "<rect class=\"{} ht{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{4:.1}\"/>",
+        class,
+        cell.step,
+        x,
+        y,
+        side
     )
 }
 
 /// Names of rows and columns, as many as there is room for, and what they are.
-fn axes(svg: &mut String, heat: &Heat, side: f64) {
+fn axes(svg: &mut Markup, heat: &Heat, side: f64) {
     let end = TOP + side * heat.rows.len() as f64;
     let widest = heat.columns.iter().map(|name| name.chars().count()).max().unwrap_or(1) as f64 * CHARACTER;
     let every = |room: f64| ((room / side).ceil() as usize).max(1);
     for (index, name) in heat.rows.iter().enumerate().step_by(every(16.0)) {
         let y = TOP + (index as f64 + 0.5) * side + 4.0;
-        let _ = write!(svg, "<text x=\"{:.0}\" y=\"{y:.1}\" text-anchor=\"end\">{}</text>", LEFT - 8.0, html(name));
+        svg.push(html!("<text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>", LEFT - 8.0, y, name));
     }
     for (index, name) in heat.columns.iter().enumerate().step_by(every(widest + CHARACTER)) {
         let (x, y) = (LEFT + (index as f64 + 0.5) * side, end + 18.0);
-        let _ = write!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>", html(name));
+        svg.push(html!("<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>", x, y, name));
     }
     let middle = TOP + side * heat.rows.len() as f64 / 2.0;
-    let _ = write!(
-        svg,
-        "<text x=\"{:.1}\" y=\"{:.1}\">{}</text><text transform=\"translate(16 {middle:.1}) rotate(-90)\" \
+    svg.push(html!(
+        "<text x=\"{:.1}\" y=\"{:.1}\">{}</text><text transform=\"translate(16 {:.1}) rotate(-90)\" \
          text-anchor=\"middle\">{}</text>",
         LEFT,
         end + 38.0,
-        html(&heat.column_caption()),
-        html(&heat.row_label)
-    );
+        heat.column_caption(),
+        middle,
+        heat.row_label
+    ));
 }
 
 /// What the legend explains: the colours with their ranges, and the frames that are drawn.
@@ -144,18 +144,13 @@ pub(super) fn legend_height(heat: &Heat) -> f64 {
 }
 
 /// The legend, in as many columns as the figure has room for.
-pub(super) fn legend(heat: &Heat) -> String {
-    let mut svg = String::new();
+pub(super) fn legend(heat: &Heat) -> Markup {
+    let mut svg = Markup::new();
     let width = (WIDTH - LEFT - RIGHT) / COLUMNS as f64;
     for (index, (class, label)) in explained(heat).into_iter().enumerate() {
         let (x, y) = (LEFT + (index % COLUMNS) as f64 * width, height(heat) + (index / COLUMNS) as f64 * LINE + 4.0);
-        let _ = write!(
-            svg,
-            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"14\" height=\"14\"/><text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            x + 20.0,
-            y + 11.5,
-            html(label)
-        );
+        svg.push(html!("<rect class=\"{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"14\" height=\"14\"/>", class, x, y));
+        svg.push(html!("<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", x + 20.0, y + 11.5, label));
     }
     svg
 }

@@ -102,7 +102,7 @@ impl Terminal {
     /// Writes the table of an area.
     pub(super) fn section(&self, section: &Section<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         let columns = Columns::of(self.width());
-        self.column_titles(&section.title, columns, out)?;
+        self.column_titles(&clean(&section.title), columns, out)?;
         let mut footnotes = Footnotes::default();
         let missing = Missing::of(section);
         for entry in section.entries.iter().filter(|entry| !entry.only_input()) {

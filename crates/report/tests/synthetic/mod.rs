@@ -204,7 +204,63 @@ pub fn empty() -> Sample {
 /// Text that tries to leave its place in every format.
 pub const HOSTILE: &str = "</script><img src=x onerror=\"alert(1)\">'|`\u{1b}[31m\u{2028}]]>&amp;\u{202e}";
 
-/// A run in which every free text is hostile.
+/// What tries the same in a name, as in runs that were imported before names had a grammar.
+pub const HOSTILE_NAME: &str = "\"><svg onload=alert(1)>`";
+
+/// A name with something hostile in it: behind its area, or in the area of one.
+fn hostile_name(name: &mut Name) {
+    *name = Name::intern(&match name.strip_prefix("cpu.") {
+        Some(rest) => format!("{HOSTILE_NAME}.{rest}"),
+        None => format!("{name}{HOSTILE_NAME}"),
+    });
+}
+
+/// A case whose words are hostile.
+fn hostile_case(case: &mut Case) {
+    let hostile = |(axis, value): (Name, Value)| match value {
+        Value::Word(word) if *axis == *"via" => (axis, Value::Word(Name::intern(&format!("={word}{HOSTILE_NAME}")))),
+        value => (axis, value),
+    };
+    *case = case.iter().map(hostile).collect();
+}
+
+/// Makes all names hostile, each in the same way wherever it stands.
+fn hostile_names(sample: &mut Sample) {
+    let Sample { run, analysis, probes, references } = sample;
+    let outline = &mut run.outline;
+    for text in [&mut outline.id, &mut outline.kelvin, &mut outline.started, &mut outline.machine.identity] {
+        text.push_str(HOSTILE_NAME);
+    }
+    hostile_name(&mut outline.settings.mode);
+    outline.metrics.iter_mut().for_each(|metric| hostile_name(&mut metric.id));
+    outline.hazards.iter_mut().for_each(|hazard| hostile_name(&mut hazard.id));
+    outline.hazards.iter_mut().flat_map(|hazard| &mut hazard.affects).for_each(hostile_name);
+    for planned in
+        outline.plan.iter_mut().chain(run.measurements.iter_mut().map(|measurement| &mut measurement.planned))
+    {
+        hostile_name(&mut planned.probe);
+        hostile_case(&mut planned.case);
+        planned.metrics.iter_mut().for_each(hostile_name);
+    }
+    let rounds = run.measurements.iter_mut().flat_map(|measurement| &mut measurement.rounds);
+    for round in rounds {
+        let Attempt::Measured(readings) = &mut round.attempt else { continue };
+        readings.iter_mut().for_each(|reading| hostile_name(&mut reading.metric));
+    }
+    for result in &mut analysis.results {
+        [&mut result.metric.id, &mut result.probe].into_iter().chain(&mut result.explained_by).for_each(hostile_name);
+        hostile_case(&mut result.case);
+    }
+    analysis.studies.iter_mut().for_each(|study| hostile_name(&mut study.id));
+    analysis.laws.iter_mut().for_each(|law| hostile_name(&mut law.metric));
+    analysis.best_cells.iter_mut().for_each(|cell| hostile_name(&mut cell.metric));
+    analysis.peers.iter_mut().for_each(|peer| hostile_name(&mut peer.id));
+    probes.iter_mut().for_each(|probe| hostile_name(&mut probe.id));
+    let values = references.iter_mut().flat_map(|reference| &mut reference.values);
+    values.for_each(|value| hostile_name(&mut value.metric));
+}
+
+/// A run in which every free text is hostile, and every name.
 pub fn hostile() -> Sample {
     let mut sample = full();
     let machine = &mut sample.run.outline.machine;
@@ -260,6 +316,7 @@ pub fn hostile() -> Sample {
         reference.findings = vec![HOSTILE.into()];
         reference.machine = vec![(HOSTILE.into(), HOSTILE.into())];
     }
+    hostile_names(&mut sample);
     sample
 }
 

@@ -318,6 +318,7 @@ fn sample_kernel() -> Kernel {
         distribution: known("Debian GNU/Linux 12 (bookworm)".into()),
         libc: known("glibc 2.36".into()),
         command_line: known("console=ttyS0".into()),
+        boot_parameters_left_out: None,
         preemption: known("voluntary".into()),
         timer_hz: known(250),
         scheduler: known("EEVDF".into()),

@@ -62,10 +62,14 @@ fn print(reader: &Reader, files: &[PathBuf]) -> Done {
     let mut failed = false;
     for file in files {
         match reader.digest(file) {
-            Ok(digest) => output::print(|out| {
-                out.write_all(&line(digest, file))?;
-                writeln!(out)
-            })?,
+            Ok(digest) => {
+                let write = |out: &mut dyn Write| {
+                    out.write_all(&line(digest, file))?;
+                    writeln!(out)
+                };
+                // A list is of names as they are; people read them otherwise.
+                if output::is_terminal() { output::print(write) } else { output::print_as_it_is(write) }?;
+            }
             Err(fault) if reader.interrupted() => return Err(fault),
             Err(fault) => {
                 fault.report();

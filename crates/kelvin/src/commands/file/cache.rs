@@ -185,10 +185,7 @@ pub fn process() -> Done {
     group::enter(Path::new(&request.door)).map_err(Fault::because)?;
     let target = Target::find(Path::new(&request.file)).map_err(Fault::because)?;
     let sample = capacity::sample(&target, request.bytes).map_err(Fault::because)?;
-    output::print(|out| {
-        serde_json::to_writer(&mut *out, &Size::from_sample(sample))?;
-        writeln!(out)
-    })?;
+    output::print_json(&Size::from_sample(sample))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -226,11 +226,11 @@ pub(super) fn file_system(path: &std::path::Path) -> String {
 
 /// Prints JSON, or labelled lines.
 pub(super) fn print<T: Serialize>(json: bool, found: &T, lines: impl FnOnce() -> Vec<(String, String)>) -> Done {
+    if json {
+        output::print_json(found)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     output::print(|out| {
-        if json {
-            serde_json::to_writer_pretty(&mut *out, found)?;
-            return writeln!(out);
-        }
         let width = output::width();
         for (label, text) in lines() {
             for (number, line) in text::wrap(&text, width.saturating_sub(LABEL)).into_iter().enumerate() {

@@ -1,0 +1,55 @@
+//! JSON as it leaves this program: no character of a text can act on a terminal that shows it, and nothing is lost.
+
+use serde::Serialize;
+
+use crate::text::is_visible;
+
+/// In one line.
+///
+/// # Errors
+/// If the value cannot be JSON.
+pub fn plain(value: &impl Serialize) -> serde_json::Result<String> {
+    serde_json::to_string(value).map(escaped)
+}
+
+/// Indented for people.
+///
+/// # Errors
+/// If the value cannot be JSON.
+pub fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(value).map(escaped)
+}
+
+/// JSON escapes only the first 32 control characters. Other characters that are not to be seen stand in texts alone, where an
+/// escape says the same.
+fn escaped(json: String) -> String {
+    let stays = |c: char| c == '\n' || is_visible(c);
+    if json.chars().all(stays) {
+        return json;
+    }
+    let mut safe = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if stays(c) {
+            safe.push(c);
+        } else {
+            let units = c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect::<String>();
+            safe.push_str(&units);
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_acts_and_nothing_is_lost() {
+        let text = "a\u{1b}[31m\u{9b}2J\u{202e}\u{7f}\u{e0041}\n\"\\ü";
+        for json in [plain(&[text]).unwrap(), pretty(&[text]).unwrap()] {
+            assert!(json.chars().all(|c| c == '\n' || is_visible(c)), "{json:?}");
+            assert_eq!(serde_json::from_str::<Vec<String>>(&json).unwrap(), [text]);
+        }
+        assert_eq!(plain(&"\u{9b}\u{e0041}").unwrap(), r#""\u009b\udb40\udc41""#);
+    }
+}

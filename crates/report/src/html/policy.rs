@@ -1,0 +1,51 @@
+//! The page's Content-Security-Policy: nothing is loaded from anywhere, and of scripts and styles only the page's own take
+//! effect, each known by its hash. Whatever a text might smuggle in would stay text.
+//!
+//! The chart library is a script that the page's own adds, and has a hash of its own; it sets the style of elements through the
+//! document's object model, which no policy concerns.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest, Sha256};
+
+/// The hash of the chart library as the browser unpacks it; written with the packed library, by `assets/charts/build.mjs`.
+pub(super) const CHARTS: &str = include_str!("../../assets/echarts.sha256.txt");
+
+/// What of the page takes effect, as it stands inside of its elements.
+pub(super) struct Own<'a> {
+    pub(super) script: &'a str,
+    pub(super) style: &'a str,
+}
+
+/// The policy of a page.
+pub(super) fn policy(own: Own<'_>) -> String {
+    format!(
+        "default-src 'none'; script-src '{}' '{}'; style-src '{}'; img-src data:; base-uri 'none'; form-action 'none'",
+        hash(own.script.as_bytes()),
+        CHARTS.trim_end(),
+        hash(own.style.as_bytes())
+    )
+}
+
+/// A hash as a policy names it.
+fn hash(content: &[u8]) -> String {
+    format!("sha256-{}", STANDARD.encode(Sha256::digest(content)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_is_as_the_recommendation_has_it() {
+        // Content Security Policy Level 3, section 8.3.
+        assert_eq!(hash(b"alert('Hello, world.');"), "sha256-qznLcsROx4GACP2dm0UCKCzCG+HiZ1guq6ZZDob/Tng=");
+    }
+
+    #[test]
+    fn the_chart_library_is_the_one_that_is_packed() {
+        let packed = STANDARD.decode(super::super::CHARTS).unwrap();
+        let library = miniz_oxide::inflate::decompress_to_vec(&packed).unwrap();
+        assert_eq!(CHARTS.trim_end(), hash(&library));
+    }
+}

@@ -1,0 +1,286 @@
+//! Text that a language cannot take for anything but text.
+//!
+//! What this program writes itself stands in the literal of [`html!`] or [`md!`]; every value put into it is escaped, unless it
+//! was made in the same way. There is no other way to make a [`Markup`] or a [`Marked`]. A literal cannot name a
+//! variable (`{name}`), which would go past the escape: the compiler refuses that in a literal from a macro.
+
+use std::borrow::Cow;
+use std::fmt::{self, Display, Formatter, Write};
+use std::marker::PhantomData;
+
+use kelvin_model::Name;
+use kelvin_model::text::is_visible;
+
+macro_rules! safe {
+    ($language:ty, $literal:literal $(, $value:expr)* $(,)?) => {
+        $crate::safe::Safe::<$language>::written(
+            format_args!(concat!($literal) $(, $crate::safe::wrapped::<$language, _>(&$value))*)
+        )
+    };
+}
+
+/// A language that text is written in.
+pub(crate) trait Language {
+    /// What stands for a character that would not be taken for itself.
+    fn escape(c: char) -> Option<&'static str>;
+    /// Whether a character that is not to be seen may stay: a line break where it is only white space.
+    fn keeps(c: char) -> bool;
+}
+
+/// HTML and SVG: the inside of an element, or of an attribute in double quotes.
+#[derive(Clone, Debug)]
+pub(crate) enum Html {}
+
+impl Language for Html {
+    fn escape(c: char) -> Option<&'static str> {
+        Some(match c {
+            '&' => "&amp;",
+            '<' => "&lt;",
+            '>' => "&gt;",
+            '"' => "&quot;",
+            '\'' => "&#39;",
+            _ => return None,
+        })
+    }
+
+    fn keeps(c: char) -> bool {
+        matches!(c, '\n' | '\t')
+    }
+}
+
+/// Markdown of GitHub's flavour: the inside of a line or of a table's cell.
+#[derive(Clone, Debug)]
+pub(crate) enum Gfm {}
+
+impl Language for Gfm {
+    fn escape(c: char) -> Option<&'static str> {
+        Some(match c {
+            '\\' => "\\\\",
+            '`' => "\\`",
+            '*' => "\\*",
+            '_' => "\\_",
+            '[' => "\\[",
+            ']' => "\\]",
+            '|' => "\\|",
+            '#' => "\\#",
+            '~' => "\\~",
+            // Between two of them stands a formula, which may hold links.
+            '$' => "\\$",
+            '<' => "&lt;",
+            '>' => "&gt;",
+            '&' => "&amp;",
+            _ => return None,
+        })
+    }
+
+    fn keeps(_: char) -> bool {
+        false
+    }
+}
+
+/// Writes a text in a language.
+fn escaped<L: Language>(text: &str, out: &mut impl Write) -> fmt::Result {
+    for c in text.chars() {
+        match L::escape(c) {
+            Some(escape) => out.write_str(escape)?,
+            None if is_visible(c) || L::keeps(c) => out.write_char(c)?,
+            // A spelled-out character may begin with what is escaped itself.
+            None => c.escape_default().try_for_each(|c| match L::escape(c) {
+                Some(escape) => out.write_str(escape),
+                None => out.write_char(c),
+            })?,
+        }
+    }
+    Ok(())
+}
+
+/// What is written in a language: its own marks stand in literals of this program, and nowhere else.
+pub(crate) struct Safe<L>(String, PhantomData<L>);
+
+/// HTML or SVG.
+pub(crate) type Markup = Safe<Html>;
+
+/// Markdown.
+pub(crate) type Marked = Safe<Gfm>;
+
+impl<L> Safe<L> {
+    /// Nothing.
+    pub(crate) const fn new() -> Self {
+        Self(String::new(), PhantomData)
+    }
+
+    /// For the macros alone, which wrap every value.
+    pub(crate) fn written(pieces: fmt::Arguments<'_>) -> Self {
+        Self(pieces.to_string(), PhantomData)
+    }
+
+    /// Adds to its end.
+    pub(crate) fn push(&mut self, more: Self) {
+        self.0.push_str(&more.0);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// As it is written.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// As it is written.
+    pub(crate) fn into_string(self) -> String {
+        self.0
+    }
+
+    /// All of them, with this between them.
+    pub(crate) fn joined(parts: impl IntoIterator<Item = Self>, between: &'static str) -> Self {
+        Self(parts.into_iter().map(|part| part.0).collect::<Vec<_>>().join(between), PhantomData)
+    }
+}
+
+impl<L> FromIterator<Self> for Safe<L> {
+    fn from_iter<I: IntoIterator<Item = Self>>(parts: I) -> Self {
+        Self::joined(parts, "")
+    }
+}
+
+impl<L> Default for Safe<L> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<L> Clone for Safe<L> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone(), PhantomData)
+    }
+}
+
+/// A value that can be written in a language.
+pub(crate) trait Piece<L> {
+    fn write(&self, out: &mut Formatter<'_>) -> fmt::Result;
+}
+
+impl<L: Language> Piece<L> for str {
+    fn write(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        escaped::<L>(self, out)
+    }
+}
+
+impl<L> Piece<L> for Safe<L> {
+    fn write(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl<L, T: Piece<L> + ?Sized> Piece<L> for &T {
+    fn write(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        (**self).write(out)
+    }
+}
+
+/// Text, escaped.
+impl<L: Language> From<&str> for Safe<L> {
+    fn from(text: &str) -> Self {
+        safe!(L, "{}", text)
+    }
+}
+
+impl<L: Language> From<String> for Safe<L> {
+    fn from(text: String) -> Self {
+        text.as_str().into()
+    }
+}
+
+impl<L: Language> From<&String> for Safe<L> {
+    fn from(text: &String) -> Self {
+        text.as_str().into()
+    }
+}
+
+/// Nothing for none.
+impl<L, T: Piece<L>> Piece<L> for Option<T> {
+    fn write(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        self.as_ref().map_or(Ok(()), |piece| piece.write(out))
+    }
+}
+
+macro_rules! pieces {
+    (as text: $($text:ty),*; as numbers: $($number:ty),*) => {
+        $(impl<L: Language> Piece<L> for $text {
+            fn write(&self, out: &mut Formatter<'_>) -> fmt::Result {
+                escaped::<L>(self, out)
+            }
+        })*
+        $(impl<L> Piece<L> for $number {
+            fn write(&self, out: &mut Formatter<'_>) -> fmt::Result {
+                self.fmt(out)
+            }
+        })*
+    };
+}
+
+pieces!(as text: String, Cow<'_, str>, Name; as numbers: u32, u64, usize, f64, bool);
+
+/// A value in a format of the standard library.
+pub(crate) struct Wrapped<'a, L, T: ?Sized>(&'a T, PhantomData<L>);
+
+/// For the macros alone.
+pub(crate) fn wrapped<L, T: Piece<L> + ?Sized>(piece: &T) -> Wrapped<'_, L, T> {
+    Wrapped(piece, PhantomData)
+}
+
+impl<L, T: Piece<L> + ?Sized> Display for Wrapped<'_, L, T> {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        self.0.write(out)
+    }
+}
+
+/// [`Markup`] from a literal and values, as `format!`; values stand in their order.
+macro_rules! html {
+    ($($pieces:tt)*) => { $crate::safe::safe!($crate::safe::Html, $($pieces)*) };
+}
+
+/// [`Marked`] from a literal and values, as `format!`; values stand in their order.
+macro_rules! md {
+    ($($pieces:tt)*) => { $crate::safe::safe!($crate::safe::Gfm, $($pieces)*) };
+}
+
+pub(crate) use {html, md, safe};
+
+impl Marked {
+    /// Text as inline code, with as many back-ticks around it as it needs; usable in a table cell.
+    pub(crate) fn code(text: &str) -> Self {
+        let text = kelvin_model::text::visible(text).replace('|', "\\|");
+        let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+        let fence = "`".repeat(longest + 1);
+        let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
+        Self(format!("{fence}{space}{text}{space}{fence}"), PhantomData)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_leaves_its_element() {
+        let hostile = "</td><script>\"x\" & 'y'`";
+        let shown = "&lt;/td&gt;&lt;script&gt;&quot;x&quot; &amp; &#39;y&#39;`";
+        assert_eq!(html!("<p>{}</p>", hostile).as_str(), format!("<p>{shown}</p>"));
+        let inside = html!("<b>{}</b>", hostile.to_owned());
+        assert_eq!(html!("<i>{}</i>", &inside).as_str(), format!("<i><b>{shown}</b></i>"), "what is safe stays");
+        assert_eq!(html!("{}{}", Some(Name::new("<")), None::<&str>).as_str(), "&lt;");
+        assert_eq!(html!("{}", "a\u{202e}b\u{0}c\nd").as_str(), "a\\u{202e}b\\u{0}c\nd");
+        assert_eq!(html!("{:.1} {} {0}", 1.25, 3_u64).as_str(), "1.2 3 1.25");
+    }
+
+    #[test]
+    fn nothing_leaves_its_table_cell() {
+        let line = md!("| {} |", "a|b <i>*x*</i>\n# [y](z) $k$ \u{1b}");
+        assert_eq!(line.as_str(), r"| a\|b &lt;i&gt;\*x\*&lt;/i&gt;\\n\# \[y\](z) \$k\$ \\u{1b} |");
+        assert_eq!(Marked::code("a`b|c").as_str(), "``a`b\\|c``");
+        assert_eq!(Marked::code("`").as_str(), "`` ` ``");
+    }
+}

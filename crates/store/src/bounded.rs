@@ -1,0 +1,61 @@
+//! JSON of any shape in which no text is longer than a text of a run may be.
+
+use std::fmt;
+
+use kelvin_model::grammar::LONGEST_TEXT;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+/// Reads any JSON, keeps nothing of it, and refuses a text, or the name of a field, that is too long.
+pub(crate) struct Bounded;
+
+impl<'de> Deserialize<'de> for Bounded {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Bounded)
+    }
+}
+
+impl<'de> Visitor<'de> for Bounded {
+    type Value = Self;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self, E> {
+        // No text has more characters than bytes.
+        match text.len() > LONGEST_TEXT && text.chars().count() > LONGEST_TEXT {
+            true => Err(E::custom(format!("a text of {} bytes; it may have {LONGEST_TEXT} characters", text.len()))),
+            false => Ok(self),
+        }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self, A::Error> {
+        while items.next_element::<Bounded>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self, A::Error> {
+        while fields.next_entry::<Bounded, Bounded>()?.is_some() {}
+        Ok(self)
+    }
+}
