@@ -52,3 +52,11 @@ fn a_published_value_is_in_the_unit_of_its_metric() {
         assert_eq!(value.unit, metric.unit, "{} of {}", metric.id, reference.id);
     }
 }
+
+#[test]
+fn a_metric_is_a_published_baseline_where_a_study_published_a_case_of_it() {
+    let compared = published().filter(|(reference, value)| listed(reference, value).is_none());
+    let compared: BTreeSet<Name> = compared.map(|(_, value)| value.metric).collect();
+    let baselines = kelvin_catalogue::all().filter(|metric| metric.baseline).map(|metric| metric.id);
+    assert_eq!(baselines.collect::<BTreeSet<Name>>(), compared);
+}
