@@ -15,6 +15,7 @@ use kelvin_model::{Case, Metric, Reference, ReferenceValue};
 use serde::de::DeserializeOwned;
 
 pub use file_server::{Capacity, FileServerCase, Pattern, ServerLoad};
+pub use places::Unmatched;
 pub use transfer::{
     Connection, DataSet, DataSetSize, Method, PageDescriptors, TransferCell, TransferMode, TransferTables,
 };
@@ -52,6 +53,12 @@ pub fn transfer_2020() -> &'static TransferTables {
 /// A file server on a 100 Mb/s network under closed-loop clients: its capacities and what was seen.
 pub fn file_server_lan() -> &'static FileServerCase {
     &FILE_SERVER
+}
+
+/// The published rows, points of rows and tables that no case of kelvin measures, each with the reason. A value of
+/// [`references`] that is one of them has the name of its row for a metric.
+pub fn unmatched() -> &'static [Unmatched] {
+    places::UNMATCHED
 }
 
 /// What reference machines published for a metric at exactly this case, in the order of [`references`]. A case with

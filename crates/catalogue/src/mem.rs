@@ -156,8 +156,7 @@ pub static LATENCY: Metric = Metric::duration(
 /// Dependent loads in order.
 pub static LATENCY_STRIDE: Metric =
     Metric::duration("mem.latency.stride", "A load at the address just loaded, this many bytes before the last one")
-        .over([BYTES, STRIDE])
-        .baseline();
+        .over([BYTES, STRIDE]);
 
 /// Loads whose pages exceed what is translated without a walk.
 pub static TLB: Metric =
@@ -182,7 +181,8 @@ pub static FAULT_MAJOR: Metric =
         .overhead(Overhead::None)
         .canaries(Canaries::NONE)
         .contaminants(Tags::NONE)
-        .not_in_cycles();
+        .not_in_cycles()
+        .baseline();
 
 /// Guarded by the core's canaries alone: what an operation leaves in the caches is no disturbance.
 const fn bandwidth(id: &'static str, summary: &'static str) -> Metric {
@@ -190,11 +190,12 @@ const fn bandwidth(id: &'static str, summary: &'static str) -> Metric {
 }
 
 /// Reading.
-pub static BANDWIDTH_READ: Metric = bandwidth("mem.bandwidth.read", "Bytes read per second, each once, in order");
+pub static BANDWIDTH_READ: Metric =
+    bandwidth("mem.bandwidth.read", "Bytes read per second, each once, in order").baseline();
 
 /// Writing by ordinary stores.
 pub static BANDWIDTH_WRITE: Metric =
-    bandwidth("mem.bandwidth.write", "Bytes written per second by ordinary stores, each once, in order");
+    bandwidth("mem.bandwidth.write", "Bytes written per second by ordinary stores, each once, in order").baseline();
 
 /// Copying.
 pub static BANDWIDTH_COPY: Metric =

@@ -47,7 +47,7 @@ pub struct Metric {
     pub floor: Option<f64>,
     /// The largest value that is physically possible, in `unit`; anything above is invalid.
     pub ceiling: Option<f64>,
-    /// Whether it is a published baseline: an earlier study measured it.
+    /// Whether it is a published baseline: an earlier study published a value of one of its cases.
     #[serde(alias = "seed")]
     pub baseline: bool,
     /// Whether core cycles are a sensible second unit for it (a duration on one CPU).
@@ -83,7 +83,7 @@ impl Metric {
         Self { unit: Unit::BytesPerSecond, better: Better::Higher, cycles: false, ..Self::duration(id, summary) }
     }
 
-    /// The same metric as a published baseline: one that an earlier study measured.
+    /// The same metric as a published baseline: one that an earlier study published a value of.
     pub const fn baseline(self) -> Self {
         Self { baseline: true, ..self }
     }

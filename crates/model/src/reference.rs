@@ -16,7 +16,7 @@ pub struct Reference {
     pub machine: Vec<(String, String)>,
     /// Core frequency in hertz during the measurements, if published.
     pub frequency_hz: Option<f64>,
-    /// The published values that are metrics of kelvin.
+    /// The published values, those that kelvin has no counterpart of included.
     pub values: Vec<ReferenceValue>,
     /// What its authors found, in words.
     pub findings: Vec<String>,
@@ -25,7 +25,7 @@ pub struct Reference {
 /// One published value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReferenceValue {
-    /// Id of the metric.
+    /// Id of the metric; of a value without a counterpart in kelvin, the name of its row, and no case.
     pub metric: Name,
     /// The case it was measured at.
     pub case: Case,

@@ -5,6 +5,7 @@ mod composed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use kelvin_catalogue::{file, mem, net, os};
 use kelvin_harness::{Effort, Facts, Kind, MeasuredValue, Probe};
 use kelvin_model::{Basis, Better, Case, Metric, Prediction, Unit};
 use kelvin_probes::{all, bounded};
@@ -200,6 +201,29 @@ fn plausible(metric: &str) -> Option<MeasuredValue> {
     Some(MeasuredValue { value, half_width: value / 100.0 })
 }
 
+/// Published baselines that lack a prediction in some cases, of which each probe gives the reason: how much is read around
+/// a fault, how many lines a core can wait for, and how far another host is, are facts that no table has for every machine.
+static NOT_ALWAYS_PREDICTED: [&Metric; 4] =
+    [&mem::FAULT_MAJOR, &mem::BANDWIDTH_READ, &mem::BANDWIDTH_WRITE, &net::PEER_PING];
+
+/// What earlier studies measured as well, in cases that no run has or without publishing figures: predicted all the same.
+static ALSO_PREDICTED: [&Metric; 9] = [
+    &os::TASKS_ELAPSED,
+    &os::TASKS_USER,
+    &os::TASKS_SYSTEM,
+    &os::TASKS_EFFICIENCY,
+    &mem::LATENCY_STRIDE,
+    &file::BLOCKSIZE_WRITE,
+    &file::CONTENTION,
+    &file::THREADS,
+    &file::BYTE_CALLS,
+];
+
+fn must_be_predicted(metric: &Metric) -> bool {
+    let is_of = |list: &[&Metric]| list.iter().any(|known| known.id == metric.id);
+    is_of(&ALSO_PREDICTED) || metric.baseline && !is_of(&NOT_ALWAYS_PREDICTED)
+}
+
 /// What a reader lacks to follow a prediction, or what keeps it from being one.
 fn unsound(prediction: &Prediction) -> Vec<String> {
     let Prediction { value, low, high, .. } = *prediction;
@@ -222,14 +246,13 @@ fn what_an_earlier_study_measured_is_predicted_and_everything_else_predicted_or_
     let machine = composed::machine();
     let measured = |metric: &str, _: &Case| plausible(metric);
     let facts = Facts::new(&machine, &measured);
-    let (mut seeds, mut problems) = (0, Vec::new());
+    let mut problems = Vec::new();
     for probe in measures_and_studies() {
         for case in (probe.cases)(&machine, Effort::Default) {
             for metric in probe.metrics {
-                seeds += usize::from(metric.baseline);
                 let wrong = match (probe.predict)(&facts, metric, &case) {
                     Ok(prediction) => unsound(&prediction),
-                    Err(reason) if metric.baseline => {
+                    Err(reason) if must_be_predicted(metric) => {
                         vec![format!("measured by an earlier study, not predicted: {}", reason.0)]
                     }
                     Err(reason) if reason.0.chars().count() < LEAST_TEXT / 2 => {
@@ -242,7 +265,6 @@ fn what_an_earlier_study_measured_is_predicted_and_everything_else_predicted_or_
         }
     }
     assert!(problems.is_empty(), "{problems:#?}");
-    assert!(seeds > 0, "no probe measures what an earlier study measured");
 }
 
 #[test]

@@ -1,51 +1,55 @@
-//! Where each published row belongs: its metric and its point on the axes of that metric.
+//! Where each published row belongs: the case of kelvin that measured the same, or why there is none.
 
-use kelvin_model::Case;
+use kelvin_catalogue::Placement::SameCpu;
+use kelvin_catalogue::file::{self, AccessOrder, CacheState, ReadEngine};
+use kelvin_catalogue::mem::{self, Cpus, PageSize, ReadAhead};
+use kelvin_catalogue::net::{self, SendMethod, Transport};
+use kelvin_catalogue::{cpu, os};
+use kelvin_model::{Case, Metric};
 
-/// A metric, and the part of the case that is the same for all points of a row.
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// A metric, and the case of each point of a published row.
 pub(super) struct Place {
-    /// The `id` of the published row.
-    pub(super) id: &'static str,
+    /// The `id` of the row in its file.
+    pub(super) row: &'static str,
     /// The study that it is of, where two studies mean different things by one `id`.
     study: Option<&'static str>,
-    /// Id of the metric.
-    pub(super) metric: &'static str,
-    words: &'static [(&'static str, &'static str)],
-    numbers: &'static [(&'static str, u64)],
-    /// The axis along which the row has points, and what one unit of the published `x` is on it.
-    axis: Option<(&'static str, u64)>,
-    /// What one value covers, where the publication is not about what one value of the metric covers.
+    /// What it measured.
+    pub(super) metric: &'static Metric,
+    at: At,
+    /// What one value covers, where that is not what one value of the metric covers.
     pub(super) spans: Option<&'static str>,
+    /// The published value is the total for so many bytes, in requests of as many as the point says.
+    pub(super) total_of: Option<u64>,
+}
+
+/// The case of a row, or of each of its points.
+enum At {
+    One(fn() -> Case),
+    Each(fn(u64) -> Case),
 }
 
 impl Place {
-    /// A row that is the metric of the same name, without parameters.
-    const fn same(id: &'static str) -> Self {
-        Self::of(id, id)
+    const fn one(row: &'static str, metric: &'static Metric, case: fn() -> Case) -> Self {
+        Self { row, study: None, metric, at: At::One(case), spans: None, total_of: None }
     }
 
-    const fn of(id: &'static str, metric: &'static str) -> Self {
-        Self { id, study: None, metric, words: &[], numbers: &[], axis: None, spans: None }
+    const fn each(row: &'static str, metric: &'static Metric, case: fn(u64) -> Case) -> Self {
+        Self { at: At::Each(case), ..Self::one(row, metric, Case::new) }
     }
 
     const fn in_study(self, study: &'static str) -> Self {
         Self { study: Some(study), ..self }
     }
 
-    const fn words(self, words: &'static [(&'static str, &'static str)]) -> Self {
-        Self { words, ..self }
-    }
-
-    const fn numbers(self, numbers: &'static [(&'static str, u64)]) -> Self {
-        Self { numbers, ..self }
-    }
-
-    const fn along(self, axis: &'static str, scale: u64) -> Self {
-        Self { axis: Some((axis, scale)), ..self }
-    }
-
     const fn spans(self, spans: &'static str) -> Self {
         Self { spans: Some(spans), ..self }
+    }
+
+    const fn total_of(self, bytes: u64) -> Self {
+        Self { total_of: Some(bytes), ..self }
     }
 
     /// Whether it is a place for rows of this study.
@@ -53,86 +57,181 @@ impl Place {
         self.study.is_none_or(|its| its == study)
     }
 
-    /// The case of one point; `x` is its place on the published axis, `block_bytes` a parameter that the row states.
-    pub(super) fn case(&self, x: Option<u64>, block_bytes: Option<u64>) -> Case {
-        let mut case = Case::new();
-        for (axis, word) in self.words {
-            case = case.at(kelvin_model::Point::named(axis, word));
-        }
-        for (axis, number) in self.numbers {
-            case = case.with(*axis, *number);
-        }
-        case = match (self.axis, x) {
-            (Some((axis, scale)), Some(x)) => case.with(axis, x * scale),
-            (None, None) => case,
-            _ => panic!("{} has an axis here and none in its file, or the other way round", self.id),
-        };
-        match block_bytes {
-            Some(bytes) => case.with("block_bytes", bytes),
-            None => case,
+    /// The case of one point; `x` is its place on the published axis.
+    pub(super) fn case(&self, x: Option<u64>) -> Case {
+        match (&self.at, x) {
+            (At::One(case), None) => case(),
+            (At::Each(case), Some(x)) => case(x),
+            _ => panic!("{} has an axis here and none in its file, or the other way round", self.row),
         }
     }
 }
 
-/// The place of a row that a study published.
-pub(super) fn place(study: &str, id: &str) -> Option<&'static Place> {
-    PLACES.iter().find(|place| place.id == id && place.is_of(study))
+/// A published row, or some of its points, that no case of kelvin measures.
+#[derive(Debug)]
+pub struct Unmatched {
+    /// The id of the study.
+    pub study: &'static str,
+    /// The row, or the table, by its name in the study's file.
+    pub row: &'static str,
+    /// The points that are meant; none where all are.
+    pub(super) points: &'static [u64],
+    /// Why there is no counterpart.
+    pub because: &'static str,
 }
 
-const MIB: u64 = 1 << 20;
+impl Unmatched {
+    const fn all(study: &'static str, row: &'static str, because: &'static str) -> Self {
+        Self { study, row, points: &[], because }
+    }
+
+    const fn at(self, points: &'static [u64]) -> Self {
+        Self { points, ..self }
+    }
+
+    fn holds(&self, x: Option<u64>) -> bool {
+        self.points.is_empty() || x.is_some_and(|x| self.points.contains(&x))
+    }
+}
+
+/// The place of a row that a study published.
+pub(super) fn place(study: &str, row: &str) -> Option<&'static Place> {
+    PLACES.iter().find(|place| place.row == row && place.is_of(study))
+}
+
+/// Why a point of a row has no counterpart, if it has none.
+pub(super) fn unmatched(study: &str, row: &str, x: Option<u64>) -> Option<&'static Unmatched> {
+    UNMATCHED.iter().find(|one| one.study == study && one.row == row && one.holds(x))
+}
+
+const ZENBOOK: &str = "zenbook-2011";
+const OS_BENCH: &str = "os-bench-2013";
+const DISK_READER: &str = "disk-reader-2021";
+const TRANSFER: &str = "kernel-transfer-2020";
+const SERVER: &str = "file-server-lan";
 
 /// What a getpid() in a fresh child is: kelvin times getppid, which no C library caches, without a fork before it.
 const FRESH_CHILD: &str = "getpid() made once in a fresh child each time, its first execution there";
-/// The studies of request sizes published totals, not the time of one request.
-const TOTAL: &str = "the total for 100,000,000 bytes";
+/// Both studies compiled without optimisation. kelvin's loops and calls are written in assembly.
+const UNOPTIMISED: &str = "code compiled without optimisation, which keeps what it works on in memory";
+const THREAD_SWITCH: &str =
+    "one switch or two, which is not stated: the same study's figure between processes is of two";
+const AWAKENED: &str = "from before the signal to the awakened thread's first clock reading";
+const UNOPTIMISED_BANDWIDTH: &str = "code compiled without optimisation, over a working set that is not stated";
+const ENDS_NOT_STATED: &str =
+    "two ends of which it is not stated that they ran on one core, as those of the round trip did";
+const PING: &str = "what the program ping prints, its own work between its clock readings included";
+const REMOTE_CACHE: &str = "reads of which it is not stated that they passed the page cache by";
+const AUTOSIZE: &str =
+    "ten seconds of one program from its first pass over the file on, what it does with the bytes included";
+/// The requests of these rows were published together.
+const MEAN_OF_TOTAL: &str =
+    "the total for 100,000,000 bytes over the number of its requests, with whatever else it took";
+const STRIDE_BYTES: u64 = 100_000_000;
 
-/// Every row of the files. The 2013 study of function calls called directly, as did that of 2011.
+/// Every row of which a case of kelvin measures the same. Messages to another host are taken to be those of the local row.
 pub(super) static PLACES: &[Place] = &[
-    Place::same("cpu.clock.pair"),
-    Place::same("cpu.loop"),
-    Place::same("cpu.call.args").words(&[("via", "direct")]).along("arguments", 1),
-    Place::of("cpu.call.args0", "cpu.call.args").words(&[("via", "direct")]).numbers(&[("arguments", 0)]),
-    Place::same("os.syscall.null").in_study("zenbook-2011").words(&[("call", "getppid")]).spans(FRESH_CHILD),
-    Place::same("os.syscall.null").in_study("os-bench-2013").words(&[("call", "gettid")]),
-    Place::same("os.process.fork"),
-    Place::same("os.thread.create"),
-    Place::same("os.switch.process.pipe"),
-    Place::same("os.switch.thread.pipe"),
-    Place::same("os.switch.thread.condvar")
-        .spans("from before the signal to the awakened thread's first clock reading"),
-    Place::of("mem.latency.l1", "mem.latency").words(&[("level", "L1")]),
-    Place::of("mem.latency.l2", "mem.latency").words(&[("level", "L2")]),
-    Place::of("mem.latency.l3", "mem.latency").words(&[("level", "L3")]),
-    Place::of("mem.latency.dram", "mem.latency")
-        .words(&[("level", "DRAM")])
-        .spans("a range was published; the value is its middle"),
-    Place::of("mem.bandwidth.read.1", "mem.bandwidth.read").numbers(&[("cpus", 1)]),
-    Place::of("mem.bandwidth.write.1", "mem.bandwidth.write").numbers(&[("cpus", 1)]),
-    Place::same("mem.fault.major").words(&[("read_ahead", "on")]).numbers(&[("step_bytes", 16 * MIB)]),
-    Place::of("net.rtt.tcp.local", "net.rtt.tcp").words(&[("between", "local")]).numbers(&[("bytes", 64)]),
-    Place::of("net.rtt.tcp.remote", "net.rtt.tcp").words(&[("between", "remote")]).numbers(&[("bytes", 64)]),
-    Place::of("net.rtt.icmp.local", "net.rtt.icmp").words(&[("between", "local")]),
-    Place::of("net.rtt.icmp.remote", "net.rtt.icmp").words(&[("between", "remote")]),
-    Place::of("net.bandwidth.tcp.local", "net.bandwidth.tcp")
-        .words(&[("between", "local")])
-        .numbers(&[("message_bytes", 4096)]),
-    Place::of("net.bandwidth.tcp.remote", "net.bandwidth.tcp")
-        .words(&[("between", "remote")])
-        .numbers(&[("message_bytes", 4096)]),
-    Place::of("net.connect.local", "net.connect").words(&[("between", "local")]),
-    Place::of("net.connect.remote", "net.connect").words(&[("between", "remote")]),
-    Place::of("net.close.local", "net.close").words(&[("between", "local")]),
-    Place::of("net.close.remote", "net.close").words(&[("between", "remote")]),
-    Place::same("file.cache_size"),
-    Place::same("file.read.direct.seq").along("file_bytes", MIB),
-    Place::same("file.read.direct.rand").along("file_bytes", MIB),
-    Place::same("file.read.remote.seq").along("file_bytes", MIB),
-    Place::same("file.read.remote.rand").along("file_bytes", MIB),
-    Place::same("file.contention").words(&[("files", "own")]).along("threads", 1),
-    Place::same("file.autosize"),
-    Place::same("file.byte_calls").words(&[("call", "lseek")]).along("file_bytes", 1),
-    Place::same("peer.dd.copy").spans("one file read and another written"),
-    Place::of("file.stride.fread", "file.engines").words(&[("engine", "fread")]).along("request_bytes", 1).spans(TOTAL),
-    Place::of("file.stride.read", "file.engines").words(&[("engine", "read")]).along("request_bytes", 1).spans(TOTAL),
-    Place::of("file.stride.mmap", "file.engines").words(&[("engine", "mmap")]).along("request_bytes", 1).spans(TOTAL),
+    Place::one("cpu.clock.pair", &cpu::CLOCK_PAIR, Case::new),
+    Place::one("cpu.loop", &cpu::LOOP, Case::new).spans(UNOPTIMISED),
+    Place::each("cpu.call.args", &cpu::CALL_ARGS, direct_call).spans(UNOPTIMISED),
+    Place::one("cpu.call.args0", &cpu::CALL_ARGS, || direct_call(0)).spans(UNOPTIMISED),
+    Place::one("os.syscall.null", &os::SYSCALL_NULL, || Case::new().at(os::NullCall::Getppid))
+        .in_study(ZENBOOK)
+        .spans(FRESH_CHILD),
+    Place::one("os.syscall.null", &os::SYSCALL_NULL, || Case::new().at(os::NullCall::Gettid)).in_study(OS_BENCH),
+    Place::one("os.process.fork", &os::PROCESS_FORK, Case::new),
+    Place::one("os.thread.create", &os::THREAD_CREATE, Case::new),
+    Place::one("os.switch.process.pipe", &os::SWITCH_PROCESS_PIPE, Case::new),
+    Place::one("os.switch.thread.pipe", &os::SWITCH_THREAD_PIPE, Case::new).spans(THREAD_SWITCH),
+    Place::one("os.switch.thread.condvar", &os::SWITCH_THREAD_CONDVAR, Case::new).spans(AWAKENED),
+    // A set that the first-level cache of every machine holds.
+    Place::one("mem.latency.l1", &mem::LATENCY, || Case::new().at(PageSize::Base).with(mem::BYTES, 16 * KIB)),
+    Place::one("mem.bandwidth.read.1", &mem::BANDWIDTH_READ, memory_by_one_cpu).spans(UNOPTIMISED_BANDWIDTH),
+    Place::one("mem.bandwidth.write.1", &mem::BANDWIDTH_WRITE, memory_by_one_cpu).spans(UNOPTIMISED_BANDWIDTH),
+    Place::one("mem.fault.major", &mem::FAULT_MAJOR, || Case::new().at(ReadAhead::On).with(mem::STEP, 16 * MIB)),
+    Place::one("net.rtt.tcp.local", &net::RTT_TCP, || Case::new().at(SameCpu).with(net::MESSAGE, 64)),
+    Place::one("net.rtt.tcp.remote", &net::PEER_RTT, || Case::new().at(Transport::Tcp).with(net::MESSAGE, 64)),
+    Place::one("net.rtt.icmp.local", &net::RTT_ICMP, || Case::new().with(net::MESSAGE, 64)).spans(PING),
+    Place::one("net.rtt.icmp.remote", &net::PEER_PING, || Case::new().with(net::MESSAGE, 64)).spans(PING),
+    Place::one("net.bandwidth.tcp.local", &net::BANDWIDTH_TCP, || {
+        Case::new().at(SameCpu).with(net::MESSAGE, 4 * KIB).with(net::STREAMS, 1)
+    })
+    .spans(ENDS_NOT_STATED),
+    Place::one("net.bandwidth.tcp.remote", &net::PEER_BANDWIDTH_MESSAGE, || {
+        Case::new().at(SendMethod::Send).with(net::MESSAGE, 4 * KIB)
+    }),
+    Place::one("net.connect.local", &net::CONNECT, || Case::new().at(SameCpu)).spans(ENDS_NOT_STATED),
+    Place::one("net.connect.remote", &net::PEER_CONNECT, Case::new),
+    Place::one("net.close.local", &net::CLOSE, || Case::new().at(SameCpu)).spans(ENDS_NOT_STATED),
+    Place::one("net.close.remote", &net::PEER_CLOSE, Case::new),
+    Place::each("file.read.direct.seq", &file::SEQRAND, |mib| past_cache(AccessOrder::Sequential, mib)),
+    Place::each("file.read.direct.rand", &file::SEQRAND, |mib| past_cache(AccessOrder::Random, mib)),
+    // The remote file of kelvin has 8 MiB.
+    Place::each("file.read.remote.seq", &file::REMOTE, |_| remote(AccessOrder::Sequential)).spans(REMOTE_CACHE),
+    Place::each("file.read.remote.rand", &file::REMOTE, |_| remote(AccessOrder::Random)).spans(REMOTE_CACHE),
+    Place::one("file.autosize", &file::BLOCKSIZE_READ, || {
+        Case::new().at(CacheState::Cached).with(file::BLOCK, 4 * KIB)
+    })
+    .spans(AUTOSIZE),
+    stride("file.stride.fread", |bytes| request(ReadEngine::Fread, bytes)),
+    stride("file.stride.read", |bytes| request(ReadEngine::Read, bytes)),
+    stride("file.stride.mmap", |bytes| request(ReadEngine::Mmap, bytes)),
+];
+
+const fn stride(row: &'static str, case: fn(u64) -> Case) -> Place {
+    Place::each(row, &file::ENGINES, case).spans(MEAN_OF_TOTAL).total_of(STRIDE_BYTES)
+}
+
+fn direct_call(arguments: u64) -> Case {
+    Case::new().at(cpu::Via::Direct).with(cpu::ARGUMENTS, arguments)
+}
+
+/// The set that stands for memory where the last-level cache has 64 MiB at most; with a larger one it is another set.
+fn memory_by_one_cpu() -> Case {
+    Case::new().at(Cpus::One).with(mem::BYTES, 256 * MIB)
+}
+
+fn past_cache(order: AccessOrder, mib: u64) -> Case {
+    Case::new().at(CacheState::Direct).at(order).with(file::BYTES, mib * MIB)
+}
+
+fn remote(order: AccessOrder) -> Case {
+    Case::new().at(CacheState::Direct).at(order)
+}
+
+fn request(engine: ReadEngine, bytes: u64) -> Case {
+    Case::new().at(engine).with(file::BLOCK, bytes)
+}
+
+const BY_WORKING_SET: &str = "a run has latency by working set, and only its curve shows which level serves which set";
+const OTHER_FILE_SIZE: &str = "no run reads a file of this size";
+const OTHER_REMOTE_SIZE: &str = "a run reads a remote file of 8 MiB";
+const OTHER_BLOCK: &str = "the threads read blocks of 4 KiB, those of a run 1 MiB";
+const OTHER_CALLS: &str =
+    "calls per second on files of whole millions of bytes; a run has the time of a call, on files of whole MiB";
+const CACHE_COMMAND: &str = "found by `kelvin file cache --measure`, which is no part of a run";
+const COPYING: &str = "no run copies one file to another";
+const TRANSFER_STUDY: &str = "needs a study of file transfer, which kelvin does not have yet";
+const PAGE_ENTRY: &str = "entries of page tables, which a process cannot read of itself";
+const LOAD_STUDY: &str = "needs a study of a server under load, which kelvin does not have yet";
+const SERVER_CAPACITY: &str =
+    "reading whole files through the page cache, and a TCP stream of which the direction is not stated";
+
+/// Every row without a counterpart.
+pub(super) static UNMATCHED: &[Unmatched] = &[
+    Unmatched::all(ZENBOOK, "mem.latency.l2", BY_WORKING_SET),
+    Unmatched::all(ZENBOOK, "mem.latency.l3", BY_WORKING_SET),
+    Unmatched::all(ZENBOOK, "mem.latency.dram", BY_WORKING_SET),
+    Unmatched::all(ZENBOOK, "file.cache_size", CACHE_COMMAND),
+    Unmatched::all(ZENBOOK, "file.read.direct.seq", OTHER_FILE_SIZE).at(&[2, 8, 32]),
+    Unmatched::all(ZENBOOK, "file.read.direct.rand", OTHER_FILE_SIZE).at(&[2, 8]),
+    Unmatched::all(ZENBOOK, "file.read.remote.seq", OTHER_REMOTE_SIZE).at(&[1, 2, 4, 16, 32, 64, 128]),
+    Unmatched::all(ZENBOOK, "file.read.remote.rand", OTHER_REMOTE_SIZE).at(&[1, 2, 4, 16, 32, 64, 128]),
+    Unmatched::all(ZENBOOK, "file.contention", OTHER_BLOCK),
+    Unmatched::all(DISK_READER, "peer.dd.copy", COPYING),
+    Unmatched::all(DISK_READER, "file.byte_calls", OTHER_CALLS),
+    Unmatched::all(TRANSFER, "table", TRANSFER_STUDY),
+    Unmatched::all(TRANSFER, "page_descriptor", PAGE_ENTRY),
+    Unmatched::all(SERVER, "capacity", SERVER_CAPACITY),
+    Unmatched::all(SERVER, "case", LOAD_STUDY),
 ];

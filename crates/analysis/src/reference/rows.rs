@@ -1,9 +1,9 @@
 //! The files whose rows are metrics of kelvin: their shape, and how a row becomes reference values.
 
-use kelvin_model::{Name, Reference, ReferenceValue, Unit};
+use kelvin_model::{Case, Name, Reference, ReferenceValue, Unit};
 use serde::Deserialize;
 
-use super::places::{Place, place};
+use super::places::{Place, Unmatched, place, unmatched};
 
 /// A file.
 #[derive(Deserialize)]
@@ -159,13 +159,22 @@ impl Machine {
 impl Row {
     /// One value for each point of the row; `cycle` is the length of a core cycle in nanoseconds.
     fn values(&self, study: &str, cycle: Option<f64>) -> Vec<ReferenceValue> {
-        let place =
-            place(study, &self.id).unwrap_or_else(|| panic!("no metric is known for the published {}", self.id));
         let points = self.x.as_ref().map_or(1, Vec::len);
-        (0..points).map(|point| self.one(place, point, cycle)).collect()
+        (0..points).map(|point| self.one(study, point, cycle)).collect()
     }
 
-    fn one(&self, place: &Place, point: usize, cycle: Option<f64>) -> ReferenceValue {
+    fn one(&self, study: &str, point: usize, cycle: Option<f64>) -> ReferenceValue {
+        let x = self.x.as_ref().map(|x| x[point]);
+        let published = self.published(point, cycle);
+        match (unmatched(study, &self.id, x), place(study, &self.id)) {
+            (Some(unmatched), _) => unmatched_with(published, unmatched),
+            (None, Some(place)) => placed(published, place, x),
+            (None, None) => panic!("no place is known for the published {} at {x:?}", self.id),
+        }
+    }
+
+    /// The figures as they were published, under the name of the row.
+    fn published(&self, point: usize, cycle: Option<f64>) -> ReferenceValue {
         let in_time = |cycles: f64| cycles * cycle.expect("cycles are published with the frequency of the core");
         let at = |figures: &Option<Figures>| figures.as_ref().map(|figures| figures.at(point));
         let cycles = at(&self.cycles);
@@ -173,15 +182,15 @@ impl Row {
         let value = at(&self.value).or_else(|| cycles.or(midpoint).map(in_time));
         let std = at(&self.std).map(|std| if self.value.is_some() { std } else { in_time(std) });
         ReferenceValue {
-            metric: Name::new(place.metric),
-            case: place.case(self.x.as_ref().map(|x| x[point]), self.block_bytes),
+            metric: Name::intern(&self.id),
+            case: Case::new(),
             value: value.unwrap_or_else(|| panic!("{} was published without a value", self.id)),
             cycles,
             std: std.or_else(|| self.std_cycles.map(in_time)),
             n: self.n,
             predicted: at(&self.predicted).or_else(|| at(&self.predicted_cycles).map(in_time)),
             unit: self.unit(),
-            spans: self.spans(place),
+            spans: self.spans.clone(),
             note: self.note(),
             also: self.also(point),
         }
@@ -195,11 +204,6 @@ impl Row {
             Some(PublishedUnit::BytesPerSecond) => Unit::BytesPerSecond,
             Some(PublishedUnit::PerSecond) => Unit::PerSecond,
         }
-    }
-
-    /// What the publication says that a value spans, and what its place says.
-    fn spans(&self, place: &Place) -> Option<String> {
-        joined([self.spans.as_deref(), place.spans])
     }
 
     fn note(&self) -> Option<String> {
@@ -216,12 +220,34 @@ impl Row {
             ("highest, cycles", self.cycles_range.map(|[_, high]| high)),
             ("standard deviation, cycles", self.std_cycles.or(std_in_cycles)),
             ("predicted, cycles", self.predicted_cycles.as_ref().map(|predicted| predicted.at(point))),
+            ("at", self.x.as_ref().map(|x| x[point] as f64)),
+            ("bytes of a block", self.block_bytes.map(|bytes| bytes as f64)),
             ("blocks", self.blocks),
             ("bytes", self.bytes),
             ("seconds", self.seconds),
         ];
         figures.into_iter().filter_map(|(label, figure)| Some((label.to_owned(), figure?))).collect()
     }
+}
+
+/// A published value where kelvin measures the same.
+fn placed(mut published: ReferenceValue, place: &Place, x: Option<u64>) -> ReferenceValue {
+    if let Some((total, bytes)) = place.total_of.zip(x) {
+        published.also.push(("total, ns".into(), published.value));
+        published.value *= bytes as f64 / total as f64;
+    }
+    ReferenceValue {
+        metric: place.metric.id,
+        case: place.case(x),
+        spans: joined([published.spans.as_deref(), place.spans]),
+        ..published
+    }
+}
+
+/// A published value without a counterpart: it keeps the name of its row.
+fn unmatched_with(mut published: ReferenceValue, unmatched: &Unmatched) -> ReferenceValue {
+    published.spans = joined([published.spans.as_deref(), Some(unmatched.because)]);
+    published
 }
 
 fn joined(parts: [Option<&str>; 2]) -> Option<String> {

@@ -2,21 +2,27 @@
 
 use std::collections::BTreeMap;
 
+use kelvin_catalogue::file::{AccessOrder, CacheState, FileSharing, ReadEngine};
+use kelvin_catalogue::os::NullCall;
+use kelvin_catalogue::{Placement, cpu, file, net, os};
 use kelvin_model::{Case, Metric, Unit, Value};
 use toml::{Table, Value as Toml};
 
 use super::*;
 
+const ZENBOOK: &str = "zenbook-2011";
+const OS_BENCH: &str = "os-bench-2013";
 const MEASURED: [(&str, &str); 3] =
-    [("zenbook-2011", ZENBOOK_2011), ("os-bench-2013", OS_BENCH_2013), ("disk-reader-2021", DISK_READER_2021)];
+    [(ZENBOOK, ZENBOOK_2011), (OS_BENCH, OS_BENCH_2013), ("disk-reader-2021", DISK_READER_2021)];
 
 fn reference(id: &str) -> &'static Reference {
     references().iter().find(|reference| reference.id == *id).unwrap()
 }
 
-fn only(metric: &str, case: &Case, of: &str) -> &'static ReferenceValue {
-    let found: Vec<_> = beside(metric, case).into_iter().filter(|(reference, _)| reference.id == *of).collect();
-    assert_eq!(found.len(), 1, "{metric} {case} of {of}");
+fn only(metric: &Metric, case: &Case, of: &str) -> &'static ReferenceValue {
+    let found: Vec<_> =
+        beside(metric.id.as_str(), case).into_iter().filter(|(reference, _)| reference.id == *of).collect();
+    assert_eq!(found.len(), 1, "{} {case} of {of}", metric.id);
     found[0].1
 }
 
@@ -66,9 +72,7 @@ fn no_row_and_no_figure_is_dropped() {
             let mut published = Vec::new();
             numbers(row, &mut published);
             for figure in published {
-                // File sizes in MiB are bytes in a case.
-                let there = held.iter().any(|&held| held == figure || held == figure * 1_048_576.0);
-                assert!(there, "{figure} of {row} is nowhere");
+                assert!(held.contains(&figure), "{figure} of {row} is nowhere");
             }
             for words in ["note", "spans", "by"] {
                 let Some(words) = row.get(words).and_then(Toml::as_str) else { continue };
@@ -80,16 +84,58 @@ fn no_row_and_no_figure_is_dropped() {
     }
 }
 
+/// The rows of a file of metrics, each with its points.
+fn rows(text: &str) -> Vec<(String, Vec<Option<u64>>)> {
+    let file: Table = text.parse().unwrap();
+    let points = |row: &Toml| match row.get("x").and_then(Toml::as_array) {
+        Some(x) => x.iter().map(|x| x.as_integer().map(|x| x as u64)).collect(),
+        None => vec![None],
+    };
+    let rows = file["metric"].as_array().unwrap().iter();
+    rows.map(|row| (row["id"].as_str().unwrap().to_owned(), points(row))).collect()
+}
+
 #[test]
-fn every_place_is_of_a_published_row() {
+fn every_place_has_points_of_a_published_row() {
     for place in places::PLACES {
-        let published = MEASURED.iter().any(|(study, text)| {
-            let file: Table = text.parse().unwrap();
-            let ids: Vec<_> =
-                file["metric"].as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap()).collect();
-            place.is_of(study) && ids.contains(&place.id)
-        });
-        assert!(published, "no study published {}", place.id);
+        let of_study = MEASURED.iter().filter(|(study, _)| place.is_of(study));
+        let published = of_study.flat_map(|(study, text)| rows(text).into_iter().map(move |row| (study, row)));
+        let mut those = published.filter(|(_, (row, _))| row == place.row);
+        let has = |(study, (row, points)): (&&str, (String, Vec<Option<u64>>))| {
+            points.iter().any(|&x| places::unmatched(study, &row, x).is_none())
+        };
+        assert!(those.any(has), "no study published {}, or nothing of it has a counterpart", place.row);
+    }
+}
+
+#[test]
+fn every_unmatched_row_is_published_and_says_why() {
+    for one in unmatched() {
+        assert!(!one.because.is_empty());
+        let published = match MEASURED.iter().find(|(study, _)| *study == one.study) {
+            Some((_, text)) => rows(text)
+                .into_iter()
+                .any(|(row, points)| row == one.row && one.points.iter().all(|&x| points.contains(&Some(x)))),
+            None => tables(one.study).iter().any(|table| table == one.row),
+        };
+        assert!(published, "{one:?}");
+    }
+}
+
+/// The tables of a study without rows that are metrics: all but what they were measured on and what was found.
+fn tables(study: &str) -> Vec<String> {
+    let text = [("kernel-transfer-2020", KERNEL_TRANSFER_2020), ("file-server-lan", FILE_SERVER_LAN)];
+    let (_, text) = text.into_iter().find(|(id, _)| *id == study).unwrap();
+    let file: Table = text.parse().unwrap();
+    file.keys().filter(|key| !["machine", "datasets", "finding"].contains(&key.as_str())).cloned().collect()
+}
+
+#[test]
+fn every_table_of_the_other_studies_is_listed_as_unmatched() {
+    for study in ["kernel-transfer-2020", "file-server-lan"] {
+        for table in tables(study) {
+            assert!(places::unmatched(study, &table, None).is_some(), "{table} of {study}");
+        }
     }
 }
 
@@ -117,54 +163,74 @@ fn every_machine_line_is_kept() {
 }
 
 #[test]
-fn rows_are_where_a_run_looks_for_them() {
-    let zenbook = "zenbook-2011";
-    let call = |n| Case::new().with("arguments", n).at(kelvin_model::Point::named("via", "direct"));
-    assert_eq!(only("cpu.call.args", &call(7), zenbook).value, 10.225);
-    assert_eq!(only("cpu.call.args", &call(7), zenbook).cycles, Some(16.36));
-    assert_eq!(only("cpu.call.args", &call(0), "os-bench-2013").n, Some(10_000_000));
-    assert_eq!(beside("cpu.call.args", &call(0)).len(), 2);
-    assert!(beside("cpu.call.args", &Case::new().with("arguments", 7)).is_empty(), "only the exact case");
-
-    let level = |level| Case::new().at(kelvin_model::Point::named("level", level));
-    let l3 = only("mem.latency", &level("L3"), zenbook);
-    assert_eq!(l3.predicted, Some(27.85 * 0.625));
-    assert_eq!((l3.value, l3.std, l3.unit), (20.24, None, Unit::Nanoseconds));
-    let dram = only("mem.latency", &level("DRAM"), zenbook);
-    assert_eq!(dram.value, 135.0 * 0.625);
-    assert_eq!(dram.also[..2], [("lowest, cycles".into(), 100.0), ("highest, cycles".into(), 170.0)]);
+fn a_row_keeps_its_figures_where_it_is_placed() {
+    let call = |arguments| Case::new().with(cpu::ARGUMENTS, arguments).at(cpu::Via::Direct);
+    assert_eq!(only(&cpu::CALL_ARGS, &call(7), ZENBOOK).value, 10.225);
+    assert_eq!(only(&cpu::CALL_ARGS, &call(7), ZENBOOK).cycles, Some(16.36));
+    assert_eq!(only(&cpu::CALL_ARGS, &call(0), OS_BENCH).n, Some(10_000_000));
+    assert_eq!(beside(cpu::CALL_ARGS.id.as_str(), &call(0)).len(), 2);
+    assert!(beside(cpu::CALL_ARGS.id.as_str(), &Case::new().with(cpu::ARGUMENTS, 7)).is_empty(), "only the exact case");
+    assert_eq!(only(&cpu::LOOP, &Case::new(), ZENBOOK).std, Some(0.18 * 0.625));
 
     // Published in cycles only.
-    let mib = |n: u64| Case::new().with("file_bytes", n << 20);
-    let sequential = only("file.read.direct.seq", &mib(128), zenbook);
+    let direct =
+        |order: AccessOrder, mib: u64| Case::new().at(CacheState::Direct).at(order).with(file::BYTES, mib << 20);
+    let sequential = only(&file::SEQRAND, &direct(AccessOrder::Sequential, 128), ZENBOOK);
     assert_eq!(sequential.value, 24313.62 * 0.625);
     assert_eq!(sequential.std, Some(158732.27 * 0.625));
     assert_eq!(sequential.predicted, Some(13888.89 * 0.625));
-    assert!(beside("file.read.direct.rand", &mib(16)).is_empty(), "that column is not legible");
-    let threads = Case::new().with("threads", 16).at(kelvin_model::Point::named("files", "own"));
-    assert_eq!(only("file.contention", &threads, zenbook).cycles, Some(13_001_060.0));
-    assert_eq!(only("cpu.loop", &Case::new(), zenbook).std, Some(0.18 * 0.625));
+    let random = beside(file::SEQRAND.id.as_str(), &direct(AccessOrder::Random, 16));
+    assert!(random.is_empty(), "that column is not legible");
 
-    let local = Case::new().at(kelvin_model::Point::named("between", "local")).with("message_bytes", 4096);
-    let bandwidth = only("net.bandwidth.tcp", &local, zenbook);
+    let streams = Case::new().at(Placement::SameCpu).with(net::MESSAGE, 4096).with(net::STREAMS, 1);
+    let bandwidth = only(&net::BANDWIDTH_TCP, &streams, ZENBOOK);
     assert_eq!((bandwidth.unit, bandwidth.n), (Unit::BytesPerSecond, Some(1000)));
     assert_eq!(bandwidth.also, [("peak, bytes per second".to_owned(), 3822.04e6)]);
 
-    let autosize = only("file.autosize", &Case::new().with("block_bytes", 4096), "disk-reader-2021");
-    assert_eq!(autosize.also, [("blocks".to_owned(), 7_986_697.0), ("seconds".to_owned(), 10.0)]);
-    let engine = Case::new().with("request_bytes", 100).at(kelvin_model::Point::named("engine", "mmap"));
-    assert_eq!(only("file.engines", &engine, "os-bench-2013").value, 8_194_026.0);
+    let cached = Case::new().at(CacheState::Cached).with(file::BLOCK, 4096);
+    let autosize = only(&file::BLOCKSIZE_READ, &cached, "disk-reader-2021");
+    assert_eq!(autosize.also[1..], [("blocks".to_owned(), 7_986_697.0), ("seconds".to_owned(), 10.0)]);
+}
+
+#[test]
+fn a_total_is_placed_as_the_mean_of_its_requests_and_shown_only() {
+    let engine = Case::new().at(ReadEngine::Mmap).with(file::BLOCK, 100);
+    let request = only(&file::ENGINES, &engine, OS_BENCH);
+    assert_eq!(request.value, 8_194_026.0 / 1e6, "a million requests of 100 bytes");
+    assert_eq!(request.also, [("at".to_owned(), 100.0), ("total, ns".to_owned(), 8_194_026.0)]);
+    assert!(matches!(standing(request, &file::ENGINES), Standing::ShownOnly(why) if why.contains("total")));
+}
+
+#[test]
+fn what_has_no_counterpart_stands_under_the_name_of_its_row_beside_no_metric() {
+    let of_row = |row: &str| reference(ZENBOOK).values.iter().filter(|value| value.metric == *row).collect::<Vec<_>>();
+    let contention = of_row("file.contention");
+    assert_eq!(contention.len(), 16);
+    assert_eq!(contention[15].cycles, Some(13_001_060.0));
+    assert!(contention[15].spans.as_ref().unwrap().contains("4 KiB"));
+    assert!(contention[15].also.contains(&("at".into(), 16.0)));
+    let own = Case::new().with(file::THREAD_COUNT, 16).at(FileSharing::Own);
+    assert!(beside(file::CONTENTION.id.as_str(), &own).is_empty(), "a run reads 1 MiB");
+    let dram = of_row("mem.latency.dram")[0];
+    assert_eq!(dram.value, 135.0 * 0.625);
+    assert_eq!(dram.also[..2], [("lowest, cycles".into(), 100.0), ("highest, cycles".into(), 170.0)]);
+    let sizes: Vec<f64> = of_row("file.read.remote.seq")
+        .iter()
+        .flat_map(|value| &value.also)
+        .filter(|(label, _)| label == "at")
+        .map(|(_, at)| *at)
+        .collect();
+    assert_eq!(sizes, [1.0, 2.0, 4.0, 16.0, 32.0, 64.0, 128.0], "a run has the other one, of 8 MiB");
 }
 
 #[test]
 fn what_was_published_in_cycles_and_time_agrees() {
     // Both columns are rounded. Connecting to the other host is the one row where they differ by more: 1080009.16
     // cycles are 675006 ns, and 675730 ns were printed.
-    for value in &reference("zenbook-2011").values {
+    for value in &reference(ZENBOOK).values {
         let Some(cycles) = value.cycles else { continue };
         let error = (cycles * 0.625 - value.value).abs();
-        let known_slip =
-            value.metric == "net.connect" && kelvin_model::Point::named("between", "remote").is_of(&value.case);
+        let known_slip = value.metric == net::PEER_CONNECT.id;
         let allowed = if known_slip { 725.0 } else { (value.value * 4e-4).max(0.02) };
         assert!(error < allowed, "{} {}: {error}", value.metric, value.case);
     }
@@ -172,20 +238,17 @@ fn what_was_published_in_cycles_and_time_agrees() {
 
 #[test]
 fn only_what_covers_the_same_may_be_compared_as_an_equal() {
-    let shown_only = |metric: &Metric, case: &Case, of| {
-        matches!(standing(only(&metric.id, case, of), metric), Standing::ShownOnly(_))
-    };
-    let null = Metric::duration("os.syscall.null", "A system call.");
-    let call = |name| Case::new().at(kelvin_model::Point::named("call", name));
-    assert!(shown_only(&null, &call("getppid"), "zenbook-2011"), "a fresh child each time");
-    assert!(!shown_only(&null, &call("gettid"), "os-bench-2013"));
-    let switch = Metric::duration("os.switch.process.pipe", "One switch.");
-    assert!(shown_only(&switch, &Case::new(), "zenbook-2011"), "two switches");
-    assert!(shown_only(&switch, &Case::new(), "os-bench-2013"), "nothing subtracted");
-    let fork = Metric::duration("os.process.fork", "Until fork returns.");
-    assert!(!shown_only(&fork, &Case::new(), "zenbook-2011"));
-    let in_cycles = fork.unit(Unit::Cycles, kelvin_model::Better::Lower);
-    assert!(shown_only(&in_cycles, &Case::new(), "zenbook-2011"), "another unit");
+    let shown_only =
+        |metric: &Metric, case: &Case, of| matches!(standing(only(metric, case, of), metric), Standing::ShownOnly(_));
+    let call = |call: NullCall| Case::new().at(call);
+    assert!(shown_only(&os::SYSCALL_NULL, &call(NullCall::Getppid), ZENBOOK), "a fresh child each time");
+    assert!(!shown_only(&os::SYSCALL_NULL, &call(NullCall::Gettid), OS_BENCH));
+    assert!(shown_only(&os::SWITCH_PROCESS_PIPE, &Case::new(), ZENBOOK), "two switches");
+    assert!(shown_only(&os::SWITCH_PROCESS_PIPE, &Case::new(), OS_BENCH), "nothing subtracted");
+    assert!(shown_only(&cpu::LOOP, &Case::new(), ZENBOOK), "not optimised");
+    assert!(!shown_only(&os::PROCESS_FORK, &Case::new(), ZENBOOK));
+    let in_cycles = os::PROCESS_FORK.unit(Unit::Cycles, kelvin_model::Better::Lower);
+    assert!(shown_only(&in_cycles, &Case::new(), ZENBOOK), "another unit");
 }
 
 #[test]

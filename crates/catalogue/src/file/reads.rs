@@ -44,8 +44,7 @@ pub static BLOCKSIZE_WRITE: Metric = of_both(Metric::rate(
     "file.blocksize.write",
     "Bytes written over per second by one thread, one pwrite a block, in order, not flushed",
 ))
-.over([BLOCK, SyncPolicy::AXIS])
-.baseline();
+.over([BLOCK, SyncPolicy::AXIS]);
 
 /// Reading in order and in random order.
 pub static SEQRAND: Metric =
@@ -89,14 +88,15 @@ pub static CONTENTION: Metric = of_disk(Metric::duration(
     "file.contention",
     "One read of 1 MiB past the page cache, with as many threads reading, the mean over threads and round",
 ))
-.over([THREAD_COUNT, FileSharing::AXIS])
-.baseline();
+.over([THREAD_COUNT, FileSharing::AXIS]);
 
 /// Reading by many threads.
 pub static THREADS: Metric =
-    of_disk(Metric::rate("file.threads", "Bytes read per second by all threads together, of one file"))
-        .over([THREAD_COUNT, BLOCK, CacheState::AXIS])
-        .baseline();
+    of_disk(Metric::rate("file.threads", "Bytes read per second by all threads together, of one file")).over([
+        THREAD_COUNT,
+        BLOCK,
+        CacheState::AXIS,
+    ]);
 
 /// Bytes of the file that one-byte calls are made on.
 pub const FILE_BYTES: Axis = Axis::new("file_bytes", "size of the file", AxisScale::Bytes);
@@ -152,8 +152,7 @@ pub static BYTE_CALLS: Metric =
     Metric::duration("file.byte_calls", "One system call on a cached file that reads one byte, or goes to another")
         .over([ByteCall::AXIS, FILE_BYTES])
         .overhead(Overhead::ClockPairAndLoop)
-        .canaries(Canaries::of(&[Canary::Chain, Canary::Block, Canary::Kernel]))
-        .baseline();
+        .canaries(Canaries::of(&[Canary::Chain, Canary::Block, Canary::Kernel]));
 
 /// Requests by each way of reading. A time, not a rate: the two parts of a request, asking and copying, add up in it, and the
 /// curves of all ways start apart and meet where copying is all that is left.

@@ -40,18 +40,21 @@ const fn rate<const N: usize>(id: &'static str, summary: &'static str, axes: [Ax
 /// An echo request.
 pub static PEER_PING: Metric =
     timed(Metric::duration("net.peer.ping", "An echo request to another host and its reply, each timed by itself"))
-        .over([MESSAGE]);
+        .over([MESSAGE])
+        .baseline();
 
 /// Connecting.
 pub static PEER_CONNECT: Metric =
     timed(Metric::duration("net.peer.connect", "Opening a TCP connection to another host, each timed by itself"))
-        .version(2);
+        .version(2)
+        .baseline();
 
 /// Closing.
 pub static PEER_CLOSE: Metric = timed(Metric::duration(
     "net.peer.close",
     "Closing a TCP connection to another host over which a request was answered, each timed by itself",
-));
+))
+.baseline();
 
 /// Connecting, one request, closing.
 pub static PEER_CRR: Metric = timed(Metric::rate(
@@ -90,7 +93,8 @@ pub static PEER_BANDWIDTH_MESSAGE: Metric = rate(
     "net.peer.bandwidth.message",
     "Bytes per second that arrive at another host over one TCP stream, by message and way of sending",
     [MESSAGE, SendMethod::AXIS],
-);
+)
+.baseline();
 
 /// Datagrams that arrive.
 pub static PEER_BANDWIDTH_UDP: Metric = rate(
@@ -154,7 +158,8 @@ pub static PEER_OFFERED_OVERTAKEN: Metric = rate(
 /// A round trip.
 pub static PEER_RTT: Metric =
     timed(Metric::duration("net.peer.rtt", "A message to a program on another host and back, each timed by itself"))
-        .over([Transport::AXIS, MESSAGE]);
+        .over([Transport::AXIS, MESSAGE])
+        .baseline();
 
 /// A round trip beside a saturating stream.
 pub static PEER_LOADED: Metric = timed(Metric::duration(

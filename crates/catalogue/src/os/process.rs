@@ -95,21 +95,20 @@ pub static THREAD_CREATE_JOIN: Metric =
 
 /// Elapsed time of shared work.
 pub static TASKS_ELAPSED: Metric =
-    figure("os.tasks.elapsed", "Time from the first task's start until the last one is joined or reaped").baseline();
+    figure("os.tasks.elapsed", "Time from the first task's start until the last one is joined or reaped");
 
 /// CPU time of shared work, in user mode.
 pub static TASKS_USER: Metric =
-    figure("os.tasks.user", "CPU time in user mode of the process and all its tasks, by getrusage").baseline();
+    figure("os.tasks.user", "CPU time in user mode of the process and all its tasks, by getrusage");
 
 /// CPU time of shared work, in the kernel.
 pub static TASKS_SYSTEM: Metric =
-    figure("os.tasks.system", "CPU time in the kernel of the process and all its tasks, by getrusage").baseline();
+    figure("os.tasks.system", "CPU time in the kernel of the process and all its tasks, by getrusage");
 
 /// How well shared work fills the CPUs.
 pub static TASKS_EFFICIENCY: Metric =
     figure("os.tasks.efficiency", "Time of one task alone / (elapsed time x the CPUs that the tasks can fill)")
-        .unit(Unit::Ratio, Better::Higher)
-        .baseline();
+        .unit(Unit::Ratio, Better::Higher);
 
 /// What the work did not get of the CPUs.
 pub static TASKS_INVISIBLE: Metric = figure(
