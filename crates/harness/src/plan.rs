@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use kelvin_model::{Case, Machine, Name, Planned, Reason, Unit as Measure};
+use strsim::levenshtein;
 
 use crate::{Effort, Facts, Kind, MeasuredValue, Probe};
 
@@ -209,28 +210,12 @@ fn nearest(name: &str, probes: &[&'static Probe]) -> Vec<String> {
     let mut near: Vec<(usize, &str)> = probes
         .iter()
         .flat_map(|probe| std::iter::once(probe.id).chain(probe.metrics.iter().map(|metric| metric.id.as_str())))
-        .map(|id| (distance(name, id).min(distance(name, id.rsplit('.').next().unwrap_or(id)) + 1), id))
+        .map(|id| (levenshtein(name, id).min(levenshtein(name, id.rsplit('.').next().unwrap_or(id)) + 1), id))
         .filter(|&(distance, _)| distance <= 1 + name.len() / 4)
         .collect();
     near.sort_unstable();
     near.dedup();
     near.into_iter().take(3).map(|(_, id)| id.to_owned()).collect()
-}
-
-/// Levenshtein's edit distance.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, &y) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
@@ -356,12 +341,5 @@ mod tests {
         assert_eq!(units, [(1, false), (2, false), (3, true)]);
         let left_out: Vec<u64> = both.left_out.iter().map(|(_, case, _)| N.of(case).unwrap()).collect();
         assert_eq!(left_out, [4]);
-    }
-
-    #[test]
-    fn edit_distances_are_levenshteins() {
-        assert_eq!(distance("kitten", "sitting"), 3);
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(distance("os.fork", "os.fork"), 0);
     }
 }

@@ -37,7 +37,7 @@ pub use samples::{
 pub use scalability::{
     CLOSE, Errors, FittedScalability, Furthest, LEAST_LOADS, Repeated, Scalability, fitted_scalability, scalability,
 };
-pub use special::{ln_gamma, normal_cdf, normal_quantile, t_quantile, t_upper_tail};
+pub use special::{normal_cdf, normal_quantile, t_quantile, t_upper_tail};
 pub use states::{TwoStates, two_states};
 pub use trend::{EXACT, Trend, trend};
 pub use two_sample::{EXACT_PAIRS, MeanTest, RankTest, mean_test, median_ratio, rank_test};

@@ -2,68 +2,24 @@
 
 use std::f64::consts::{PI, SQRT_2};
 
-/// Below this a continued fraction or a series has converged in double precision.
+use libm::{erfc, lgamma};
+
+/// Below this a continued fraction has converged in double precision.
 const CONVERGED: f64 = 1e-16;
-/// No continued fraction or series here needs more terms in its range.
+/// No continued fraction here needs more terms in its range.
 const TERMS: usize = 10_000;
 /// Stands for a vanishing denominator in Lentz's method.
 const TINY: f64 = 1e-300;
-
-/// Natural logarithm of the gamma function for positive arguments, by Lanczos' approximation with g = 7 and 9 terms
-/// (relative error below 1e-14; coefficients by P. Godfrey).
-pub fn ln_gamma(x: f64) -> f64 {
-    const COEFFICIENTS: [f64; 9] = [
-        0.999_999_999_999_809_9,
-        676.520_368_121_885_1,
-        -1_259.139_216_722_402_8,
-        771.323_428_777_653_1,
-        -176.615_029_162_140_6,
-        12.507_343_278_686_905,
-        -0.138_571_095_265_720_12,
-        9.984_369_578_019_572e-6,
-        1.505_632_735_149_311_6e-7,
-    ];
-    if x < 0.5 {
-        return (PI / (PI * x).sin()).ln() - ln_gamma(1.0 - x);
-    }
-    let x = x - 1.0;
-    let base = x + 7.5;
-    let sum = COEFFICIENTS.iter().enumerate().skip(1).fold(COEFFICIENTS[0], |sum, (i, c)| sum + c / (x + i as f64));
-    0.5 * (2.0 * PI).ln() + (x + 0.5) * base.ln() - base + sum.ln()
-}
 
 /// ln(gamma(a + 1/2) / gamma(a)) without the cancellation that the difference of two large logarithms suffers: from the
 /// asymptotic series (Tricomi and Erdelyi 1951) where it is exact to double precision.
 fn ln_gamma_half_step(a: f64) -> f64 {
     if a < 100.0 {
-        return ln_gamma(a + 0.5) - ln_gamma(a);
+        return lgamma(a + 0.5) - lgamma(a);
     }
     let b = 1.0 / a;
     let series = 1.0 + b * (-1.0 / 8.0 + b * (1.0 / 128.0 + b * (5.0 / 1024.0 - b * 21.0 / 32768.0)));
     0.5 * a.ln() + series.ln()
-}
-
-/// Complementary error function: Taylor series of erf below 2, continued fraction above (Abramowitz and Stegun 7.1.6
-/// and 7.1.14).
-fn erfc(x: f64) -> f64 {
-    if x < 0.0 {
-        return 2.0 - erfc(-x);
-    }
-    let scale = (-x * x).exp() / PI.sqrt();
-    if x < 2.0 {
-        let (mut term, mut sum) = (2.0 * x, 2.0 * x);
-        for n in 1..TERMS {
-            term *= 2.0 * x * x / (2 * n + 1) as f64;
-            sum += term;
-            if term < sum * CONVERGED {
-                break;
-            }
-        }
-        return 1.0 - scale * sum;
-    }
-    // sqrt(pi) exp(x^2) erfc(x) = 1 / (x + (1/2) / (x + 1 / (x + (3/2) / (x + ...)))): evaluated from far enough inside.
-    let inner = (1..=200).rev().fold(x, |inner, k| x + f64::from(k) / 2.0 / inner);
-    scale / inner
 }
 
 /// Probability that a standard normal variable is at most `z`.
