@@ -20,6 +20,7 @@ use calls_aarch64 as calls_arch;
 mod calls_x86_64;
 #[cfg(target_arch = "x86_64")]
 use calls_x86_64 as calls_arch;
+mod loops;
 mod procedure;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
@@ -27,14 +28,15 @@ mod xor;
 #[cfg(target_arch = "x86_64")]
 use x86_64 as arch;
 
-pub(crate) use arch::chase;
 pub use arch::{
-    COUNTER_CLOCK_SOURCES, COUNTER_START_TEXT, COUNTER_STOP_TEXT, chain_add, chain_load, chain_multiply, counted_loop,
-    counter_start, counter_stop, counter_unusable, independent_adds, null_system_calls,
+    COUNTER_CLOCK_SOURCES, COUNTER_START_TEXT, COUNTER_STOP_TEXT, counter_start, counter_stop, counter_unusable,
+    null_system_calls,
 };
 #[cfg(test)]
 use calls_arch::emitted;
 pub(crate) use calls_arch::{system_call, system_calls};
+pub(crate) use loops::chase;
+pub use loops::{chain_add, chain_load, chain_multiply, counted_loop, independent_adds};
 pub use procedure::{Calls, MOST_ARGUMENTS, Via};
 pub use xor::xor;
 

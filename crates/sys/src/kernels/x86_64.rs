@@ -41,83 +41,35 @@ pub fn counter_stop() -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// `iterations` times 64 adds, each waiting for the one before: 64 core cycles an iteration.
-///
-/// Register to register, because some cores eliminate an add of an immediate at rename (Golden Cove, Zen 5).
-#[inline(always)]
-pub fn chain_add(iterations: u64) {
-    // SAFETY: works on registers only.
-    unsafe {
-        asm!(
-            ".p2align 5", "2:", ".rept 64", "add {sum}, {one}", ".endr", "dec {n}", "jnz 2b",
-            sum = inout(reg) 0u64 => _, one = in(reg) 1u64, n = inout(reg) iterations.max(1) => _,
-            options(nomem, nostack)
-        );
-    }
+/// Adds one register to another.
+macro_rules! plus {
+    ($to:literal, $from:literal) => {
+        concat!("add {", $to, "}, {", $from, "}")
+    };
 }
 
-/// `iterations` times 64 multiplies of 64-bit registers, each waiting for the one before.
-#[inline(always)]
-pub fn chain_multiply(iterations: u64) {
-    // SAFETY: works on registers only.
-    unsafe {
-        asm!(
-            ".p2align 5", "2:", ".rept 64", "imul {product}, {factor}", ".endr", "dec {n}", "jnz 2b",
-            product = inout(reg) 3u64 => _, factor = in(reg) 3u64, n = inout(reg) iterations.max(1) => _,
-            options(nomem, nostack)
-        );
-    }
+/// Multiplies a register by another.
+macro_rules! times {
+    ($to:literal, $by:literal) => {
+        concat!("imul {", $to, "}, {", $by, "}")
+    };
 }
 
-/// `iterations` times 64 loads from one line in the first-level cache, the address of each being the value of the one
-/// before.
-#[inline(always)]
-pub fn chain_load(iterations: u64) {
-    let mut cell = 0u64;
-    let address = &raw mut cell;
-    cell = address as u64;
-    // SAFETY: the only address loaded from is that of `cell`, which holds that address.
-    unsafe {
-        asm!(
-            ".p2align 5", "2:", ".rept 64", "mov {at}, [{at}]", ".endr", "dec {n}", "jnz 2b",
-            at = inout(reg) address => _, n = inout(reg) iterations.max(1) => _,
-            options(readonly, nostack)
-        );
-    }
-    std::hint::black_box(cell);
+/// Loads from the address in a register what goes into it.
+macro_rules! load {
+    ($at:literal) => {
+        concat!("mov {", $at, "}, [{", $at, "}]")
+    };
 }
 
-/// `iterations` times 64 adds on eight registers, so that a core does as many at once as it can.
-#[inline(always)]
-pub fn independent_adds(iterations: u64) {
-    // SAFETY: works on registers only.
-    unsafe {
-        asm!(
-            ".p2align 5", "2:",
-            ".rept 8",
-            "add {a}, {one}", "add {b}, {one}", "add {c}, {one}", "add {d}, {one}",
-            "add {e}, {one}", "add {f}, {one}", "add {g}, {one}", "add {h}, {one}",
-            ".endr",
-            "dec {n}", "jnz 2b",
-            a = inout(reg) 0u64 => _, b = inout(reg) 0u64 => _, c = inout(reg) 0u64 => _, d = inout(reg) 0u64 => _,
-            e = inout(reg) 0u64 => _, f = inout(reg) 0u64 => _, g = inout(reg) 0u64 => _, h = inout(reg) 0u64 => _,
-            one = in(reg) 1u64, n = inout(reg) iterations.max(1) => _,
-            options(nomem, nostack)
-        );
-    }
+/// Counts `n` down and goes back to label 2 until it is zero.
+macro_rules! again {
+    () => {
+        "dec {n}\njnz 2b"
+    };
 }
 
-/// A loop of `iterations` that does nothing but count.
-#[inline(always)]
-pub fn counted_loop(iterations: u64) {
-    // SAFETY: works on registers only.
-    unsafe {
-        asm!(
-            ".p2align 6", "2:", "dec {n}", "jnz 2b",
-            n = inout(reg) iterations.max(1) => _, options(nomem, nostack)
-        );
-    }
-}
+pub(super) use {again, load, plus, times};
 
 /// `iterations` raw `getppid` system calls; the value of the last one.
 #[inline(always)]
@@ -132,21 +84,4 @@ pub fn null_system_calls(iterations: u64) -> i64 {
         );
     }
     result
-}
-
-/// Follows `hops` pointers from `address`.
-///
-/// # Safety
-/// `address` and every pointer reached from it must be readable.
-#[inline(always)]
-pub(crate) unsafe fn chase(address: usize, hops: u64) -> usize {
-    let mut at = address;
-    // SAFETY: the caller answers for the addresses.
-    unsafe {
-        asm!(
-            ".p2align 5", "2:", "mov {at}, [{at}]", "dec {n}", "jnz 2b",
-            at = inout(reg) at, n = inout(reg) hops.max(1) => _, options(readonly, nostack)
-        );
-    }
-    at
 }

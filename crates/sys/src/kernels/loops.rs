@@ -1,0 +1,95 @@
+//! Timed loops, written once: the file of each architecture names the instructions.
+
+use std::arch::asm;
+
+use super::arch::{again, load, plus, times};
+
+/// `iterations` times 64 adds, each waiting for the one before: 64 core cycles an iteration.
+///
+/// Register to register, because some cores eliminate an add of an immediate at rename (Golden Cove, Zen 5).
+#[inline(always)]
+pub fn chain_add(iterations: u64) {
+    // SAFETY: works on registers only.
+    unsafe {
+        asm!(
+            ".p2align 5", "2:", ".rept 64", plus!("sum", "one"), ".endr", again!(),
+            sum = inout(reg) 0u64 => _, one = in(reg) 1u64, n = inout(reg) iterations.max(1) => _,
+            options(nomem, nostack)
+        );
+    }
+}
+
+/// `iterations` times 64 multiplies of 64-bit registers, each waiting for the one before.
+#[inline(always)]
+pub fn chain_multiply(iterations: u64) {
+    // SAFETY: works on registers only.
+    unsafe {
+        asm!(
+            ".p2align 5", "2:", ".rept 64", times!("product", "factor"), ".endr", again!(),
+            product = inout(reg) 3u64 => _, factor = in(reg) 3u64, n = inout(reg) iterations.max(1) => _,
+            options(nomem, nostack)
+        );
+    }
+}
+
+/// `iterations` times 64 loads from one line in the first-level cache, the address of each being the value of the one
+/// before.
+#[inline(always)]
+pub fn chain_load(iterations: u64) {
+    let mut cell = 0u64;
+    let address = &raw mut cell;
+    cell = address as u64;
+    // SAFETY: the only address loaded from is that of `cell`, which holds that address.
+    unsafe {
+        asm!(
+            ".p2align 5", "2:", ".rept 64", load!("at"), ".endr", again!(),
+            at = inout(reg) address => _, n = inout(reg) iterations.max(1) => _,
+            options(readonly, nostack)
+        );
+    }
+    std::hint::black_box(cell);
+}
+
+/// `iterations` times 64 adds on eight registers, so that a core does as many at once as it can.
+#[inline(always)]
+pub fn independent_adds(iterations: u64) {
+    // SAFETY: works on registers only.
+    unsafe {
+        asm!(
+            ".p2align 5", "2:",
+            ".rept 8",
+            plus!("a", "one"), plus!("b", "one"), plus!("c", "one"), plus!("d", "one"),
+            plus!("e", "one"), plus!("f", "one"), plus!("g", "one"), plus!("h", "one"),
+            ".endr",
+            again!(),
+            a = inout(reg) 0u64 => _, b = inout(reg) 0u64 => _, c = inout(reg) 0u64 => _, d = inout(reg) 0u64 => _,
+            e = inout(reg) 0u64 => _, f = inout(reg) 0u64 => _, g = inout(reg) 0u64 => _, h = inout(reg) 0u64 => _,
+            one = in(reg) 1u64, n = inout(reg) iterations.max(1) => _,
+            options(nomem, nostack)
+        );
+    }
+}
+
+/// A loop of `iterations` that does nothing but count.
+#[inline(always)]
+pub fn counted_loop(iterations: u64) {
+    // SAFETY: works on registers only.
+    unsafe { asm!(".p2align 6", "2:", again!(), n = inout(reg) iterations.max(1) => _, options(nomem, nostack)) };
+}
+
+/// Follows `hops` pointers from `address`.
+///
+/// # Safety
+/// `address` and every pointer reached from it must be readable.
+#[inline(always)]
+pub(crate) unsafe fn chase(address: usize, hops: u64) -> usize {
+    let mut at = address;
+    // SAFETY: the caller answers for the addresses.
+    unsafe {
+        asm!(
+            ".p2align 5", "2:", load!("at"), again!(),
+            at = inout(reg) at, n = inout(reg) hops.max(1) => _, options(readonly, nostack)
+        );
+    }
+    at
+}
