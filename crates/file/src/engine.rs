@@ -1,8 +1,5 @@
 //! The ways of getting blocks of a file into memory, by name.
 
-use std::fmt;
-use std::str::FromStr;
-
 use kelvin_sys::mapping::expect;
 use kelvin_sys::uring::{Direction, Setup};
 
@@ -73,26 +70,6 @@ impl Engine {
         }
     }
 
-    /// The same with this many requests under way.
-    ///
-    /// # Errors
-    /// More than one for a way that waits for each.
-    pub fn with_depth(self, depth: u32) -> Result<Self> {
-        match self {
-            Self::Uring { registered, .. } => Ok(Self::Uring { depth, registered }),
-            other if depth == 1 => Ok(other),
-            other => Err(Error::one_at_a_time(other.name(), depth)),
-        }
-    }
-
-    /// Requests that it has under way at most.
-    pub fn depth(self) -> u32 {
-        match self {
-            Self::Uring { depth, .. } => depth,
-            _ => 1,
-        }
-    }
-
     /// Whether it can read past the page cache.
     pub fn can_be_direct(self) -> bool {
         matches!(self, Self::Read | Self::Pread | Self::Readv | Self::Uring { .. })
@@ -136,25 +113,56 @@ impl Engine {
     }
 }
 
-impl fmt::Display for Engine {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Uring { depth, .. } if *depth != 1 => write!(out, "{} depth {depth}", self.name()),
-            _ => out.write_str(self.name()),
+/// What the ways of reading and of writing have in common: names, and the depth of io_uring.
+macro_rules! named {
+    ($engine:ident, $doing:literal) => {
+        impl $engine {
+            /// The same with this many requests under way.
+            ///
+            /// # Errors
+            /// More than one for a way that waits for each.
+            pub fn with_depth(self, depth: u32) -> Result<Self> {
+                match self {
+                    Self::Uring { registered, .. } => Ok(Self::Uring { depth, registered }),
+                    other if depth == 1 => Ok(other),
+                    other => Err(Error::one_at_a_time(other.name(), depth)),
+                }
+            }
+
+            /// Requests that it has under way at most.
+            pub fn depth(self) -> u32 {
+                match self {
+                    Self::Uring { depth, .. } => depth,
+                    _ => 1,
+                }
+            }
         }
-    }
+
+        impl std::fmt::Display for $engine {
+            fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                match self {
+                    Self::Uring { depth, .. } if *depth != 1 => write!(out, "{} depth {depth}", self.name()),
+                    _ => out.write_str(self.name()),
+                }
+            }
+        }
+
+        impl std::str::FromStr for $engine {
+            type Err = String;
+
+            fn from_str(name: &str) -> std::result::Result<Self, String> {
+                Self::ALL.into_iter().find(|engine| engine.name() == name).ok_or_else(|| {
+                    let names: Vec<&str> = Self::ALL.iter().map(|engine| engine.name()).collect();
+                    format!("no such way of {}; there is: {}", $doing, names.join(", "))
+                })
+            }
+        }
+    };
 }
 
-impl FromStr for Engine {
-    type Err = String;
+pub(crate) use named;
 
-    fn from_str(name: &str) -> std::result::Result<Self, String> {
-        Self::ALL.into_iter().find(|engine| engine.name() == name).ok_or_else(|| {
-            let names: Vec<&str> = Self::ALL.iter().map(|engine| engine.name()).collect();
-            format!("no such way of reading; there is: {}", names.join(", "))
-        })
-    }
-}
+named!(Engine, "reading");
 
 /// How a file is opened to be read.
 #[derive(Clone, Copy, Debug)]

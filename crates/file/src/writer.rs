@@ -1,12 +1,12 @@
 //! The ways of getting blocks of memory into a file, by name, and what is written.
 
-use std::fmt;
 use std::str::FromStr;
 
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::uring::{Direction, Setup};
 
 use crate::crew::Mover;
+use crate::engine::named;
 use crate::engines::plain::{Call, Plain};
 use crate::engines::ring::Ringed;
 use crate::noise::Noise;
@@ -49,47 +49,9 @@ impl WriteEngine {
             Self::Uring { registered: true, .. } => "io_uring-fixed",
         }
     }
-
-    /// The same with this many requests under way.
-    ///
-    /// # Errors
-    /// More than one for a way that waits for each.
-    pub fn with_depth(self, depth: u32) -> Result<Self> {
-        match self {
-            Self::Uring { registered, .. } => Ok(Self::Uring { depth, registered }),
-            other if depth == 1 => Ok(other),
-            other => Err(Error::one_at_a_time(other.name(), depth)),
-        }
-    }
-
-    /// Requests that it has under way at most.
-    pub fn depth(self) -> u32 {
-        match self {
-            Self::Uring { depth, .. } => depth,
-            _ => 1,
-        }
-    }
 }
 
-impl fmt::Display for WriteEngine {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Uring { depth, .. } if *depth != 1 => write!(out, "{} depth {depth}", self.name()),
-            _ => out.write_str(self.name()),
-        }
-    }
-}
-
-impl FromStr for WriteEngine {
-    type Err = String;
-
-    fn from_str(name: &str) -> std::result::Result<Self, String> {
-        Self::ALL.into_iter().find(|engine| engine.name() == name).ok_or_else(|| {
-            let names: Vec<&str> = Self::ALL.iter().map(|engine| engine.name()).collect();
-            format!("no such way of writing; there is: {}", names.join(", "))
-        })
-    }
-}
+named!(WriteEngine, "writing");
 
 /// When what is written counts as written. It is part of what a figure of writing is: each is another quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
