@@ -142,12 +142,6 @@ pub(crate) fn core_hertz(run: &Run, desk: &Desk<'_>) -> Option<f64> {
     Headlines::read(run, desk, |metric| metric.id == FREQUENCY.id).core_hertz()
 }
 
-/// The headline of one metric at one case, by the treatment that the metric defines. Reads the whole run; for many
-/// headlines use [`Headlines`].
-pub fn headline(run: &Run, metric: &str, case: &Case) -> Option<Measured> {
-    Headlines::of(run).get(metric, case)
-}
-
 /// What earlier runs of the machine taught of one metric at one case.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Past<'r> {

@@ -63,13 +63,6 @@ pub struct CurvePoint {
     pub upper: f64,
 }
 
-impl CurvePoint {
-    /// A point without an interval.
-    pub fn exact(bytes: u64, latency: f64) -> Self {
-        Self { bytes, latency, lower: latency, upper: latency }
-    }
-}
-
 /// The levels that the results of a run show; `None` where it measured no curve of `mem.latency` or too short a one.
 pub(crate) fn of_results(results: &[MetricResult], machine: &Machine) -> Option<MemoryLevels> {
     let [base, huge] = [PageSize::Base, PageSize::Huge].map(|pages| curve(results, pages));
@@ -403,16 +396,12 @@ mod tests {
         let results = crate::analyse(&run).results;
         let curve: Vec<CurvePoint> = (12..28)
             .map(|power| {
-                CurvePoint::exact(
-                    1 << power,
-                    if power <= 15 {
-                        1.0
-                    } else if power <= 22 {
-                        12.0
-                    } else {
-                        120.0
-                    },
-                )
+                let latency = match power {
+                    ..=15 => 1.0,
+                    16..=22 => 12.0,
+                    _ => 120.0,
+                };
+                CurvePoint { bytes: 1 << power, latency, lower: latency, upper: latency }
             })
             .collect();
         let cache = |level, bytes| Cache {

@@ -28,11 +28,11 @@ pub use analyse::analyse;
 pub use canaries::BLOCK_OVER_CHAIN;
 pub use ceilings::LineCeiling;
 pub use gather::samples_as_found;
-pub use headlines::{Disturbed, Headlines, Lacking, Measured, headline};
+pub use headlines::{Disturbed, Headlines, Lacking, Measured};
 pub use kelvin_model::{Interval, IntervalKind};
 pub use levels::{CurvePoint, levels};
 pub use peers::{Compared, Peer, PeerOutcome};
-pub use reference::{beside, file_server_lan, references, transfer_2020};
+pub use reference::{file_server_lan, references, transfer_2020};
 pub use result::{
     Analysis, BestCell, CanaryCorrelation, CanaryHistory, Capacity, Ceiling, Coefficient, CountOf, Distribution,
     Figure, Finding, FittedLaw, Found, Gap, Importance, MemoryLevel, MemoryLevels, MetricResult, Mode, ModesOf, Moved,

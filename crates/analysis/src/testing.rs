@@ -47,7 +47,7 @@ pub fn run(metrics: &[Metric]) -> Run {
             source_before: Some("tsc".into()),
             source_after: Some("tsc".into()),
         },
-        machine: Machine::unknown("a synthetic run has no machine"),
+        machine: Machine::default(),
         hazards: Vec::new(),
         metrics: metrics.to_vec(),
         plan: Vec::new(),

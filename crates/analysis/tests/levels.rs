@@ -43,8 +43,12 @@ fn unified(level: u32, bytes: u64) -> Cache {
     Cache { level, kind, bytes, ways: None, line_bytes: None, shared_by: vec![0] }
 }
 
+fn exact(bytes: u64, latency: f64) -> CurvePoint {
+    CurvePoint { bytes, latency, lower: latency, upper: latency }
+}
+
 fn points(curve: &[(u64, f64)]) -> Vec<CurvePoint> {
-    curve.iter().map(|&(bytes, latency)| CurvePoint::exact(bytes, latency)).collect()
+    curve.iter().map(|&(bytes, latency)| exact(bytes, latency)).collect()
 }
 
 fn names(found: &MemoryLevels) -> Vec<&str> {
@@ -108,7 +112,7 @@ fn memory_whose_translation_is_missed_is_no_cache() {
                 0x40_0001..=0x200_0000 => 151.0,
                 _ => 321.0,
             };
-            CurvePoint::exact(bytes, latency)
+            exact(bytes, latency)
         })
         .collect();
     let found = levels(&curve, &[unified(1, 48 << 10), unified(2, 1 << 20), unified(3, 32 << 20)]).unwrap();
@@ -147,7 +151,7 @@ fn sizes() -> Vec<u64> {
 
 #[test]
 fn a_flat_curve_has_no_level() {
-    let flat: Vec<CurvePoint> = sizes().into_iter().map(|bytes| CurvePoint::exact(bytes, 5.0)).collect();
+    let flat: Vec<CurvePoint> = sizes().into_iter().map(|bytes| exact(bytes, 5.0)).collect();
     let found = levels(&flat, &[unified(1, 32 << 10), unified(2, 1 << 20)]).unwrap();
     assert_eq!(found.levels.len(), 1);
     assert_eq!(found.conclusions.len(), 1);
@@ -162,7 +166,7 @@ fn noise_makes_no_level() {
     for noise in [0.02, 0.1, 0.3, 0.6] {
         let phantoms = (0..200)
             .filter(|_| {
-                let of = |bytes| CurvePoint::exact(bytes, 80.0 * (noise * random.normal()).exp());
+                let of = |bytes| exact(bytes, 80.0 * (noise * random.normal()).exp());
                 let curve: Vec<CurvePoint> = sizes().into_iter().map(of).collect();
                 levels(&curve, &[]).unwrap().levels.len() > 1
             })
@@ -185,7 +189,7 @@ fn a_level_survives_noise_and_one_wild_point() {
                     0x10_0001..=0x200_0000 => 12.0,
                     _ => 110.0,
                 };
-                CurvePoint::exact(bytes, latency * (0.05 * random.normal()).exp())
+                exact(bytes, latency * (0.05 * random.normal()).exp())
             })
             .collect();
         let wild = random.below(curve.len());

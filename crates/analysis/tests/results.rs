@@ -2,7 +2,7 @@
 
 use kelvin_analysis::testing::{self, add, add_rounds, add_scalars, attempt};
 use kelvin_analysis::{
-    Analysis, Importance, IntervalKind, MetricResult, ModesOf, Outcome, Summary, Verdict, Warning, analyse,
+    Analysis, Headlines, Importance, IntervalKind, MetricResult, ModesOf, Outcome, Summary, Verdict, Warning, analyse,
 };
 use kelvin_model::{
     Attempt, Axis, AxisScale, Basis, Better, Bound, BoundRecord, Case, Fact, Hazard, Learned, Metric, Name,
@@ -215,7 +215,7 @@ fn impossible_values_are_invalid() {
     let Outcome::Invalid(floor) = &analysis.results[1].outcome else { panic!() };
     assert_eq!((floor.value, floor.bound), (-1.0, 0.0));
     assert!(floor.likely_cause.contains("subtracted"));
-    assert_eq!(kelvin_analysis::headline(&run, "test.copy", &Case::new()), None);
+    assert_eq!(Headlines::of(&run).get("test.copy", &Case::new()), None);
     assert!(analysis.verdict.iter().any(|line| line.contains("impossible")), "{:?}", analysis.verdict);
 }
 
@@ -240,8 +240,8 @@ fn what_is_above_a_bound_of_the_hardware_is_invalid_and_nothing_rests_on_it() {
     assert_eq!((ceiling.value, ceiling.bound), (130e6, 119e6));
     assert_eq!(ceiling.derivation.as_deref(), Some("eth0 carries 125 MB/s"));
     assert!(analysis.results[1].outcome.summary().is_some(), "another case has no such bound");
-    assert_eq!(kelvin_analysis::headline(&run, "test.rate", &at(1)), None);
-    assert!(kelvin_analysis::headline(&run, "test.rate", &at(2)).is_some());
+    assert_eq!(Headlines::of(&run).get("test.rate", &at(1)), None);
+    assert!(Headlines::of(&run).get("test.rate", &at(2)).is_some());
     let kelvin_analysis::Lacking::Nothing(why) = kelvin_analysis::Headlines::of(&run).lacking("test.rate", &at(1))
     else {
         panic!("there is something to go by")

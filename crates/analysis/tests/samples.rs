@@ -278,7 +278,6 @@ fn headlines_are_those_of_the_analysis() {
     let headlines = Headlines::of(&run);
     let found = headlines.get("test.call", &Case::new()).unwrap();
     assert!(near(found.value, 95.0) && found.half_width == 0.0);
-    assert_eq!(kelvin_analysis::headline(&run, "test.call", &Case::new()), Some(found));
     assert_eq!(headlines.get("test.call", &Case::new().with("size", 1)), None);
     assert_eq!(headlines.get("test.other", &Case::new()), None);
     assert!(near(headlines.core_hertz().unwrap(), 4.128e9));

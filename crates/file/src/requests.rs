@@ -95,11 +95,6 @@ impl Requests {
         self.pass
     }
 
-    /// Whether they go through the file from one end to the other.
-    pub fn is_sequential(&self) -> bool {
-        self.order == Order::Sequential
-    }
-
     /// The part of the file that they cover, in bytes.
     pub fn range(&self) -> Range<u64> {
         self.range.clone()

@@ -182,19 +182,6 @@ impl<'a> Bench<'a> {
         self.sample(metrics, &sampling, &mut operation)
     }
 
-    /// Times work that threads do at once, one on each of these CPUs: all wait for one start line, and the sample is the
-    /// time until the last one is done. The operation is told which of the CPUs it is on, counted from 0, and does the
-    /// given number of iterations.
-    pub fn time_together(
-        &mut self,
-        metric: &Metric,
-        work_per_round: f64,
-        cpus: &[u32],
-        operation: impl Fn(usize, u64) + Sync,
-    ) -> Result<(), Stop> {
-        self.together(cpus, operation, |bench, round| bench.time_work(metric, work_per_round, round))
-    }
-
     /// The same for several measurements by the same threads: `lead` is given a function that has them all do a number
     /// of iterations, and returns when the last one has.
     ///

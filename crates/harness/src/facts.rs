@@ -192,7 +192,7 @@ mod tests {
     };
 
     fn predicted(measured: LookUp<'_, Option<f64>>, lacking: LookUp<'_, Lacking>) -> Result<Prediction, NoPrediction> {
-        let machine = Machine::unknown("a test");
+        let machine = Machine::default();
         let measured = |id: &str, case: &Case| measured(id, case).map(|value| MeasuredValue { value, half_width: 0.0 });
         Facts::new(&machine, &measured).or(lacking).predict(&PROBE, &READ, &Case::new())
     }
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!((found.low, found.high, found.derivation.as_str()), (150.0, 600.0, "300 ns"));
         let failed = predicted(&|_, _| None, &|_, _| Lacking::Nothing("failed: no memory".into())).unwrap_err();
         assert_eq!(failed.0, "it rests on test.call, which failed: no memory");
-        let machine = Machine::unknown("a test");
+        let machine = Machine::default();
         let none = Facts::new(&machine, &|_, _| None).predict(&PROBE, &READ, &Case::new()).unwrap_err();
         assert_eq!(none.0, "it rests on test.call, which this run did not measure");
     }

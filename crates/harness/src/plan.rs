@@ -293,7 +293,7 @@ mod tests {
 
         fn base_sizes(name: &str) -> Vec<u64> {
             let probes = [&BASE_PROBE, &MIDDLE_PROBE, &TOP_PROBE, &SILENT_PROBE];
-            let (names, machine) = ([name.to_owned()], Machine::unknown("a test"));
+            let (names, machine) = ([name.to_owned()], Machine::default());
             let plan = Plan::new(&probes, Kind::Measure, &names, &machine, Effort::Default).unwrap();
             let base = plan.units.iter().filter(|unit| unit.probe.id == "test.base");
             base.filter_map(|unit| SIZE.of(&unit.case)).collect()

@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn it_changes_with_the_configuration_and_not_with_where_it_was_read() {
-        let mut machine = Machine::unknown("x");
+        let mut machine = Machine::default();
         let nothing = identity(&machine);
         machine.cpu.family = Fact::known(26, "/proc/cpuinfo");
         let family = identity(&machine);

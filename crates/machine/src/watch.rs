@@ -55,11 +55,6 @@ impl Watch {
         Self { begun: Reading::take(Root::new(root)) }
     }
 
-    /// The clock source of the kernel at the beginning, if it is known.
-    pub fn clock_source(&self) -> Option<&str> {
-        self.begun.clock_source.as_deref()
-    }
-
     /// What happened since the beginning, the worst first. May be asked more than once during a run.
     ///
     /// Other work is all CPU time less that of this process and of the children it has waited for: ask when no child
@@ -214,7 +209,6 @@ mod tests {
     fn nothing_happened() {
         let tree = tree();
         let watch = Watch::begin(tree.path());
-        assert_eq!(watch.clock_source(), Some("tsc"));
         assert_eq!(watch.end(tree.path()), []);
     }
 

@@ -24,6 +24,13 @@ pub enum Fact<T> {
     },
 }
 
+impl<T> Default for Fact<T> {
+    /// What nobody has read yet.
+    fn default() -> Self {
+        Self::unknown("not read")
+    }
+}
+
 impl<T> Fact<T> {
     /// A known fact.
     pub fn known(value: T, source: impl Into<String>) -> Self {
@@ -61,7 +68,7 @@ impl<T> Fact<T> {
 }
 
 /// A machine. Sizes in bytes, frequencies in hertz.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
     /// A hash that identifies the machine and its configuration across runs; no host name or serial number in it.
     #[schemars(with = "Word")]
@@ -90,7 +97,7 @@ pub struct Machine {
 }
 
 /// The processor.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cpu {
     /// `AuthenticAMD`, `GenuineIntel`, or the implementer on Arm.
     pub vendor: Fact<String>,
@@ -149,7 +156,7 @@ pub struct Mitigation {
 }
 
 /// CPUs and how they share.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Topology {
     /// CPUs online.
     pub online: Fact<Vec<u32>>,
@@ -210,7 +217,7 @@ pub struct NumaNode {
 }
 
 /// Main memory.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Memory {
     /// Total.
     pub total_bytes: Fact<u64>,
@@ -273,7 +280,7 @@ pub struct Mount {
 }
 
 /// A network interface.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Nic {
     /// `eth0`.
     pub name: String,
@@ -298,7 +305,7 @@ fn no_line_rate() -> Fact<f64> {
 }
 
 /// Kernel and distribution.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Kernel {
     /// Release: `6.18.44`.
     pub release: Fact<String>,
@@ -326,7 +333,7 @@ pub struct Kernel {
 }
 
 /// Hardware, hypervisor or container underneath.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Platform {
     /// Vendor and product of the machine or the virtual one.
     pub product: Fact<String>,
@@ -337,7 +344,7 @@ pub struct Platform {
 }
 
 /// Limits set on this process.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Limits {
     /// CPUs' worth of time that the cgroup's quota allows; known and `None` without a quota.
     pub cpu_quota: Fact<Option<f64>>,

@@ -295,9 +295,6 @@ impl Canaries {
     pub const NONE: Self = Self(0);
     /// Frequency and throughput of the core.
     pub const CORE: Self = Self(0b0011);
-    /// Frequency, throughput, and the level-2 cache.
-    pub const CORE_AND_CACHE: Self = Self(0b0111);
-
     /// The set of these canaries.
     pub const fn of(canaries: &[Canary]) -> Self {
         let mut bits = 0;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 ///
 /// Metric ids, axis names and the like occur thousands of times in a run and come from a small set; interning makes
 /// them `Copy` and lets a [`crate::Metric`] be a `static`. Each distinct text is kept once.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(&'static str);
 
 static INTERNED: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());

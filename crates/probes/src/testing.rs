@@ -6,20 +6,12 @@ use kelvin_model::{Case, Fact, Machine, Name, Nic};
 
 /// A machine of which nothing is known but that it is an x86-64 one.
 pub(crate) fn machine() -> Machine {
-    Machine { architecture: Name::new("x86_64"), ..Machine::unknown("a test") }
+    Machine { architecture: Name::new("x86_64"), ..Machine::default() }
 }
 
 /// An interface of which nothing is known but its name and what it claims to carry, and carries, in bits per second.
 pub(crate) fn nic(name: &str, bits: Fact<f64>) -> Nic {
-    Nic {
-        name: name.into(),
-        driver: Fact::unknown("a test"),
-        bits_per_second: bits.clone(),
-        line_rate: bits,
-        mtu: Fact::unknown("a test"),
-        state: Fact::unknown("a test"),
-        offloads: Fact::unknown("a test"),
-    }
+    Nic { name: name.into(), bits_per_second: bits.clone(), line_rate: bits, ..Nic::default() }
 }
 
 /// Calls `look` with facts about that machine and these headlines by metric id, whatever the case; `None` is a metric

@@ -2,7 +2,6 @@
 
 mod canaries;
 mod curves;
-mod distribution;
 mod groups;
 mod heat;
 mod tails;
@@ -14,7 +13,6 @@ use crate::sections::{Section, sections};
 use crate::{Report, units};
 
 pub use canaries::canary_figure;
-pub use distribution::distribution_figure;
 pub use heat::{Cell, HEAT_STEPS, Heat, Standing};
 
 /// Above this span of values an axis starts out logarithmic.
@@ -109,8 +107,6 @@ pub enum AxisKind {
     Number,
     /// Seconds of the run.
     Seconds,
-    /// A share from 0 to 1, written in percent.
-    Share,
 }
 
 impl From<Unit> for AxisKind {
@@ -137,7 +133,7 @@ impl AxisKind {
             Self::Bytes => Some(Unit::Bytes),
             Self::BytesPerSecond => Some(Unit::BytesPerSecond),
             Self::PerSecond => Some(Unit::PerSecond),
-            Self::Number | Self::Seconds | Self::Share => None,
+            Self::Number | Self::Seconds => None,
         }
     }
 
@@ -149,7 +145,6 @@ impl AxisKind {
                 (value / scale.factor, scale.symbol)
             }
             (None, Self::Seconds) => (value, "s"),
-            (None, Self::Share) => (value * 100.0, "%"),
             (None, _) => (value, ""),
         }
     }
@@ -171,7 +166,6 @@ impl AxisKind {
             (Some(unit), _) => units::plain(value, unit),
             (None, Self::Number) if whole => units::count(value as u64),
             (None, Self::Seconds) => units::plain(value * 1e9, Unit::Nanoseconds),
-            (None, Self::Share) => units::share(value),
             (None, _) => units::plain(value, Unit::Ratio),
         }
     }

@@ -103,15 +103,6 @@ impl<'a> Curve<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// The metric.
-    pub fn metric(&self) -> &'a Metric {
-        match self {
-            Self::Single(result) => &result.metric,
-            Self::Curve(curve) => curve.metric,
-            Self::Matrix(matrix) => matrix.metric,
-        }
-    }
-
     /// The results behind it.
     pub fn results(&self) -> Vec<&'a MetricResult> {
         match self {

@@ -60,7 +60,7 @@ fn segment(values: &[f64], offset: usize, search: &ChangeSearch, random: &mut Ra
     if values.len() < 2 * least || values.iter().all(|value| *value == values[0]) {
         return;
     }
-    let mut ranks = crate::ranks(values);
+    let mut ranks = crate::ranks::ranks(values);
     let (index, score) = best_split(&ranks, least);
     let allowed = (search.alpha * f64::from(search.permutations + 1)) as u32;
     let mut as_extreme = 1;

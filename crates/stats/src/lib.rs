@@ -4,14 +4,12 @@
 #![forbid(unsafe_code)]
 
 mod autocorrelation;
-mod bootstrap;
 mod change;
-mod fit;
 mod histogram;
 mod interval;
 mod modes;
-mod multiple;
 mod random;
+mod ranks;
 mod samples;
 mod scalability;
 mod special;
@@ -20,20 +18,16 @@ mod trend;
 mod two_sample;
 
 pub use autocorrelation::effective_samples;
-pub use bootstrap::{Resampling, bootstrap_interval};
 pub use change::{ChangePoint, ChangeSearch, change_points};
-pub use fit::{Line, line, ranks, spearman};
 pub use histogram::Histogram;
 pub use interval::{
     HISTORY, HeadlineInterval, Kind, LEAST_HISTORY, LEVEL, RANGE_ROUNDS, RunToRun, Spread, headline, headline_interval,
     within_spread,
 };
-pub use modes::{Cluster, clusters, dominant_mode, fastest_mode, half_sample_mode};
-pub use multiple::discoveries;
+pub use modes::{Cluster, clusters, dominant_mode, fastest_mode};
 pub use random::Random;
-pub use samples::{
-    MAD_TO_STD, NotSamples, Samples, Sorted, mad, mean, median, median_in_place, variance, weighted_median,
-};
+pub use ranks::spearman;
+pub use samples::{MAD_TO_STD, NotSamples, Samples, Sorted, mad, mean, median, median_in_place, variance};
 pub use scalability::{
     CLOSE, Errors, FittedScalability, Furthest, LEAST_LOADS, Repeated, Scalability, fitted_scalability, scalability,
 };

@@ -2,24 +2,6 @@
 
 use crate::{MAD_TO_STD, Sorted, mad, normal_cdf, variance};
 
-/// The half-sample mode (Bickel and Frühwirth 2006): the densest half, of that the densest half, and so on.
-pub fn half_sample_mode(sorted: &Sorted) -> f64 {
-    let mut part = sorted.values();
-    while part.len() > 3 {
-        let half = part.len().div_ceil(2);
-        let width = |start: usize| part[start + half - 1] - part[start];
-        let best = (0..=part.len() - half).min_by(|&a, &b| width(a).total_cmp(&width(b))).unwrap_or(0);
-        part = &part[best..best + half];
-    }
-    match *part {
-        [a, b, c] if b - a < c - b => f64::midpoint(a, b),
-        [a, b, c] if b - a > c - b => f64::midpoint(b, c),
-        [_, b, _] => b,
-        [a, b] => f64::midpoint(a, b),
-        _ => part[0],
-    }
-}
-
 /// The dominant steady state of positive readings: the median of the window [x, x (1 + `relative_width`)] that holds the
 /// most readings, and the share that it holds.
 ///
@@ -374,16 +356,12 @@ mod tests {
         let (mode, share) = dominant_mode(&sorted(values.clone()), 0.02);
         assert!((mode - 100.0).abs() < 0.2, "{mode}");
         assert!((share - 0.5).abs() < 0.03, "{share}");
-        assert!((half_sample_mode(&sorted(values)) - 100.0).abs() < 0.6);
     }
 
     #[test]
     fn modes_of_tiny_and_equal_samples() {
         assert_eq!(dominant_mode(&sorted(vec![5.0]), 0.02), (5.0, 1.0));
         assert_eq!(dominant_mode(&sorted(vec![5.0; 7]), 0.02), (5.0, 1.0));
-        assert_eq!(half_sample_mode(&sorted(vec![5.0])), 5.0);
-        assert_eq!(half_sample_mode(&sorted(vec![1.0, 2.0, 9.0])), 1.5);
-        assert_eq!(half_sample_mode(&sorted(vec![1.0, 8.0, 9.0])), 8.5);
         assert_eq!(found(vec![3.0]).len(), 1);
         assert_eq!(found(vec![3.0; 500]), [Cluster { center: 3.0, share: 1.0, std: 0.0 }]);
     }

@@ -183,28 +183,6 @@ pub fn mad(values: &[f64]) -> f64 {
     median_in_place(&mut distances)
 }
 
-/// The weighted median: the value at which half of the weight is reached, halfway to the next value where it is reached
-/// exactly. Pairs whose weight is not positive do not count; `None` if no weight is left or something is not finite.
-pub fn weighted_median(pairs: &[(f64, f64)]) -> Option<f64> {
-    if pairs.iter().any(|(value, weight)| !value.is_finite() || !weight.is_finite()) {
-        return None;
-    }
-    let mut pairs: Vec<(f64, f64)> = pairs.iter().copied().filter(|pair| pair.1 > 0.0).collect();
-    pairs.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-    let half = pairs.iter().map(|pair| pair.1).sum::<f64>() / 2.0;
-    let mut reached = 0.0;
-    for (index, &(value, weight)) in pairs.iter().enumerate() {
-        reached += weight;
-        if reached > half {
-            return Some(value);
-        }
-        if reached == half {
-            return Some(pairs.get(index + 1).map_or(value, |next| value + (next.0 - value) / 2.0));
-        }
-    }
-    pairs.last().map(|pair| pair.0)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -255,15 +233,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn weighted_medians() {
-        assert_eq!(weighted_median(&[(3.0, 1.0), (1.0, 1.0), (2.0, 1.0)]), Some(2.0));
-        assert_eq!(weighted_median(&[(1.0, 1.0), (2.0, 1.0)]), Some(1.5));
-        assert_eq!(weighted_median(&[(1.0, 1.0), (5.0, 3.0), (9.0, 1.0)]), Some(5.0));
-        assert_eq!(weighted_median(&[(1.0, 0.0)]), None);
-        assert_eq!(weighted_median(&[(f64::NAN, 1.0)]), None);
-    }
-
     proptest! {
         #[test]
         fn medians_agree_and_quantiles_rise(values in prop::collection::vec(-1e6..1e6f64, 1..80)) {
@@ -272,8 +241,6 @@ mod tests {
             let quantiles: Vec<f64> = (0..=20).map(|i| sorted.quantile(f64::from(i) / 20.0)).collect();
             prop_assert!(quantiles.windows(2).all(|pair| pair[0] <= pair[1]));
             prop_assert_eq!((quantiles[0], quantiles[20]), (sorted.min(), sorted.max()));
-            let equal: Vec<(f64, f64)> = values.iter().map(|&value| (value, 2.0)).collect();
-            prop_assert!((weighted_median(&equal).unwrap() - median(&values)).abs() < 1e-6);
         }
     }
 }

@@ -114,19 +114,6 @@ impl Store {
         Ok(id)
     }
 
-    /// The newest complete runs of a machine, at most `limit`, oldest first.
-    ///
-    /// Loads every sample of them: [`learned`](Self::learned) answers most questions about earlier runs much faster.
-    ///
-    /// # Errors
-    /// If a run is damaged, or of a newer format, or the store fails.
-    pub fn machine_runs(&self, identity: &str, limit: usize) -> Result<Vec<Run>, LoadError> {
-        let select = "SELECT id FROM run WHERE machine = ?1 AND status = 'complete'
-                      ORDER BY started_us DESC, id DESC LIMIT ?2";
-        let ids: Vec<String> = self.rows(select, params![identity, sql_limit(Some(limit))], |row| row.get(0))?;
-        ids.iter().rev().map(|id| self.load_id(id)).collect()
-    }
-
     /// All rows that a query gives.
     pub(crate) fn rows<T>(
         &self,

@@ -176,11 +176,6 @@ impl Recorder<'_> {
         }
     }
 
-    /// Id of the run that it records, once it has started.
-    pub fn run_id(&self) -> Option<&str> {
-        self.started.as_ref().map(|begun| begun.id.as_str())
-    }
-
     fn begun(&self) -> Result<&Begun, AppendError> {
         self.started.as_ref().ok_or(AppendError::NotStarted)
     }

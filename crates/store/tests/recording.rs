@@ -29,9 +29,9 @@ fn a_recorded_run_loads_as_it_was_told() {
     for event in sample_events() {
         recorder.event(&event).unwrap();
     }
-    let id = recorder.run_id().unwrap().to_owned();
-    store.finish(&id, &sample_predictions(), &sample_studies(), &sample_notes()).unwrap();
-    assert_eq!(store.load(&id).unwrap(), sample_run());
+    let id = &sample_run().outline.id;
+    store.finish(id, &sample_predictions(), &sample_studies(), &sample_notes()).unwrap();
+    assert_eq!(store.load(id).unwrap(), sample_run());
 }
 
 #[test]
@@ -250,8 +250,6 @@ fn only_complete_runs_of_the_same_machine_and_method_teach() {
         ]
     );
     assert_eq!(store.learned(MACHINE, &sample_metrics(), 2).unwrap()[0].headlines, [2.0, 3.0]);
-    let ids: Vec<_> = store.machine_runs(MACHINE, 3).unwrap().into_iter().map(|run| run.outline.id).collect();
-    assert_eq!(ids, ["b", "c", "d"]);
 }
 
 #[test]

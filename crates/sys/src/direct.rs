@@ -1,10 +1,7 @@
 //! Files read and written past the page cache (O_DIRECT), and what that asks of requests.
 
 use std::ffi::CString;
-use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use crate::{Result, check};
@@ -46,23 +43,6 @@ pub fn support(path: &Path) -> Result<Support> {
     })
 }
 
-/// Opens a file to read past the page cache.
-///
-/// # Errors
-/// Those of open: EINVAL where the file system has no direct I/O.
-pub fn open(path: &Path) -> Result<File> {
-    File::options().read(true).custom_flags(libc::O_DIRECT).open(path)
-}
-
-/// Whether an open file is read and written past the page cache.
-///
-/// # Errors
-/// Those of fcntl.
-pub fn is_direct(file: &File) -> Result<bool> {
-    // SAFETY: takes no pointers.
-    Ok(check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) })? & libc::O_DIRECT != 0)
-}
-
 /// The flag of open(2), for files that are opened in other ways.
 pub const FLAG: i32 = libc::O_DIRECT;
 /// The flag of open(2) by which each write returns only when its data is on the device (O_DSYNC).
@@ -76,7 +56,5 @@ mod tests {
     fn a_directory_has_no_direct_input_and_a_missing_file_is_an_error() {
         assert_ne!(support(Path::new("/proc/self/status")).ok(), Some(Support::Aligned { memory: 1, offset: 1 }));
         assert_eq!(support(Path::new("/no such file")).unwrap_err().kind(), std::io::ErrorKind::NotFound);
-        let plain = File::open("/proc/self/status").unwrap();
-        assert!(!is_direct(&plain).unwrap());
     }
 }

@@ -99,14 +99,10 @@ impl FileMapping {
         if mapped == libc::MAP_FAILED { Err(Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Its size in bytes.
+    /// Its size in bytes; never none.
+    #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.bytes
-    }
-
-    /// Whether it is empty; it never is.
-    pub fn is_empty(&self) -> bool {
-        self.bytes == 0
     }
 
     /// Its first address.

@@ -76,15 +76,6 @@ impl Arena {
         Self::populated(bytes, if bytes >= LARGE { Pages::Huge } else { Pages::Base })
     }
 
-    /// Maps and touches every page, so that all of it is resident.
-    pub fn resident(bytes: usize, pages: Pages) -> Result<Self> {
-        let mut arena = Self::map(bytes, pages)?;
-        for page in arena.as_mut_slice().chunks_mut(4096) {
-            page[0] = 1;
-        }
-        Ok(arena)
-    }
-
     /// The same by one call of the kernel instead of a fault a page, where it can (MADV_POPULATE_WRITE, Linux 5.14).
     pub fn populated(bytes: usize, pages: Pages) -> Result<Self> {
         let mut arena = Self::map(bytes, pages)?;
@@ -137,14 +128,10 @@ impl Arena {
         fence(Ordering::SeqCst);
     }
 
-    /// Its size in bytes.
+    /// Its size in bytes; never none.
+    #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.bytes
-    }
-
-    /// Whether it is empty; it never is.
-    pub fn is_empty(&self) -> bool {
-        self.bytes == 0
     }
 
     /// Its first address.
@@ -257,16 +244,6 @@ impl Ring {
         // SAFETY: `at` is the address of a pointer of this ring, and every pointer holds the address of another one.
         self.at = unsafe { crate::kernels::chase(self.at, hops) };
     }
-
-    /// Bytes from the start of its memory to the pointer where the last chase ended.
-    pub fn offset(&self) -> usize {
-        self.at - self.arena.address()
-    }
-
-    /// The line where the last chase ended, counted from the first.
-    pub fn line(&self) -> usize {
-        self.offset() / LINE
-    }
 }
 
 /// Takes the cache line of the first byte out of every cache, written back if need be.
@@ -307,13 +284,18 @@ fn below(bound: u64, state: &mut u64) -> usize {
 mod tests {
     use super::*;
 
+    /// Bytes from the start of a ring's memory to the pointer where the last chase ended.
+    fn offset(ring: &Ring) -> usize {
+        ring.at - ring.arena.address()
+    }
+
     #[test]
     fn a_ring_is_one_cycle_through_every_line() {
         for lines in [2usize, 3, 64, 1000] {
             let mut ring = Ring::new(lines * LINE, Pages::Base, 7).unwrap();
             for hop in 1..=ring.lines() {
                 ring.chase(1);
-                assert_eq!(ring.line() == 0, hop == ring.lines(), "lines {lines} hop {hop}");
+                assert_eq!(offset(&ring) == 0, hop == ring.lines(), "lines {lines} hop {hop}");
             }
         }
     }
@@ -325,10 +307,10 @@ mod tests {
         let mut sets = [0; 64];
         for _ in 0..200 {
             ring.chase(1);
-            let page = ring.offset() / 4096;
+            let page = offset(&ring) / 4096;
             assert!(!pages[page], "page {page} twice");
             pages[page] = true;
-            sets[ring.offset() % 4096 / LINE] += 1;
+            sets[offset(&ring) % 4096 / LINE] += 1;
         }
         assert!(sets.iter().all(|&lines| lines == 3 || lines == 4), "{sets:?}");
     }
@@ -343,12 +325,12 @@ mod tests {
             let mut seen = vec![false; size.div_ceil(apart)];
             let mut steps = 0;
             for _ in 0..ring.lines() {
-                let before = ring.offset();
+                let before = offset(&ring);
                 ring.chase(1);
-                steps += usize::from(before.checked_sub(stride) == Some(ring.offset()));
-                assert!(!std::mem::replace(&mut seen[ring.offset() / apart], true), "stride {stride}");
+                steps += usize::from(before.checked_sub(stride) == Some(offset(&ring)));
+                assert!(!std::mem::replace(&mut seen[offset(&ring) / apart], true), "stride {stride}");
             }
-            assert_eq!(ring.offset(), 0);
+            assert_eq!(offset(&ring), 0);
             assert!(steps >= ring.lines() - stride.div_ceil(apart), "stride {stride}: {steps}");
         }
         let refused = Ring::backwards(1 << 16, 48, Pages::Base).unwrap_err().to_string();

@@ -98,7 +98,7 @@ mod tests {
                     continue;
                 }
             };
-            let arena = Arena::resident(1 << 20, Pages::Base).unwrap();
+            let arena = Arena::populated(1 << 20, Pages::Base).unwrap();
             drop(bound);
             let found = nodes_of(&arena, 64).unwrap();
             assert_eq!(found, vec![node as i32; 64]);

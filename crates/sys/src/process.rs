@@ -25,11 +25,6 @@ pub enum Ended {
 }
 
 impl Child {
-    /// Its process id.
-    pub fn pid(&self) -> u32 {
-        self.pid as u32
-    }
-
     /// Waits for its end and reaps it.
     ///
     /// # Errors
@@ -383,8 +378,8 @@ mod tests {
     fn every_way_makes_a_process_that_is_reaped() {
         for make in [fork_and_exit, vfork_and_exit] {
             let child = make().unwrap();
-            let pid = child.pid();
-            assert_ne!(pid, std::process::id());
+            let pid = child.pid;
+            assert_ne!(pid as u32, std::process::id());
             assert_eq!(child.wait().unwrap(), Ended::Exited(0));
             assert!(!std::path::Path::new(&format!("/proc/{pid}/stat")).exists());
         }

@@ -75,11 +75,6 @@ impl Ring {
         self.buffers.as_mut_slice()[slot * spacing..][..spacing].as_mut_ptr()
     }
 
-    /// How it was set up.
-    pub fn setup(&self) -> Setup {
-        self.setup
-    }
-
     /// Whether completions are worked off only when they are waited for (IORING_SETUP_DEFER_TASKRUN, since Linux 6.1).
     pub fn is_deferred(&self) -> bool {
         self.deferred

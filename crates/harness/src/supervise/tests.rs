@@ -58,7 +58,7 @@ impl Sink for Kept {
 }
 
 fn machine() -> Machine {
-    Machine::unknown("a test")
+    Machine::default()
 }
 
 fn outline(plan: &Plan) -> Outline {

@@ -1,6 +1,6 @@
 //! Definitions of the made-up run's metrics.
 
-use kelvin_model::{Axis, AxisScale, Better, Canaries, Metric, Treatment, Unit};
+use kelvin_model::{Axis, AxisScale, Better, Canaries, Canary, Metric, Treatment, Unit};
 
 const ARGUMENTS: Axis = Axis::new("arguments", "arguments", AxisScale::Linear);
 const VIA: Axis = Axis::new("via", "kind of call", AxisScale::Category);
@@ -61,7 +61,7 @@ pub const TASKS: Metric = Metric::duration("os.tasks.elapsed", "A fixed amount o
     .over([TASK_COUNT, KIND]);
 pub const LATENCY: Metric = Metric::duration("mem.latency", "One dependent load, by working set.")
     .baseline()
-    .canaries(Canaries::CORE_AND_CACHE)
+    .canaries(Canaries::of(&[Canary::Chain, Canary::Block, Canary::Cache]))
     .over([WORKING_SET, PAGES]);
 pub const BANDWIDTH: [Metric; 6] = [
     bandwidth("mem.bandwidth.read", "Bytes read in a second.").baseline(),
@@ -91,7 +91,7 @@ pub const FILE_THREADS: Metric = Metric::rate("file.threads", "Bytes read per se
     .over([THREADS, BLOCK, CACHE]);
 
 const fn bandwidth(id: &'static str, summary: &'static str) -> Metric {
-    Metric::rate(id, summary).canaries(Canaries::CORE_AND_CACHE).over([WORKING_SET, CPUS])
+    Metric::rate(id, summary).canaries(Canaries::of(&[Canary::Chain, Canary::Block, Canary::Cache])).over([WORKING_SET, CPUS])
 }
 
 /// A measure of kelvin's rate over that of another program.

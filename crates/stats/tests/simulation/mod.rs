@@ -2,8 +2,7 @@
 #![allow(dead_code)] // the table and the test each use their part
 
 use kelvin_stats::{
-    Random, Resampling, RunToRun, bootstrap_interval, headline, headline_interval, mean, median, t_quantile, variance,
-    within_spread,
+    Random, RunToRun, Samples, headline, headline_interval, mean, median, t_quantile, variance, within_spread,
 };
 
 /// How the rounds of a run, and runs, vary.
@@ -100,9 +99,10 @@ impl Method {
     fn interval(self, model: Model, rounds: &[f64], random: &mut Random) -> Option<(f64, f64)> {
         match self {
             Self::Bootstrap => {
-                let rounds: Vec<[f64; 1]> = rounds.iter().map(|&round| [round]).collect();
-                let slices: Vec<&[f64]> = rounds.iter().map(<[f64; 1]>::as_slice).collect();
-                bootstrap_interval(&slices, 0.95, Resampling { times: 200, seed: random.bits() })
+                let mut drawn =
+                    || median(&rounds.iter().map(|_| rounds[random.below(rounds.len())]).collect::<Vec<_>>());
+                let medians = Samples::new((0..200).map(|_| drawn()).collect()).ok()?.sorted();
+                Some((medians.quantile(0.025), medians.quantile(0.975)))
             }
             Self::T => {
                 let n = rounds.len() as f64;

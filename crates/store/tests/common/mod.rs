@@ -140,7 +140,11 @@ pub fn sample_metrics() -> Vec<Metric> {
             .headline(Treatment::AsFound)
             .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
             .bounds(Some(0.0), Some(1e12)),
-        Metric::rate("mem.bandwidth.read", "Bytes read in a second.").version(2).canaries(Canaries::CORE_AND_CACHE),
+        Metric::rate("mem.bandwidth.read", "Bytes read in a second.").version(2).canaries(Canaries::of(&[
+            Canary::Chain,
+            Canary::Block,
+            Canary::Cache,
+        ])),
     ]
 }
 
