@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_machine_keeps_what_matters_to_figures() {
-        let mut machine = Machine::unknown("x");
+        let mut machine = Machine::default();
         machine.kernel.command_line = Fact::known("root=/dev/sda1 nosmt quiet".into(), "/proc/cmdline");
         let mount = |target: &str, source: &str, kind: &str, options: &str| Mount {
             target: target.into(),

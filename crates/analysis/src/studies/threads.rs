@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use kelvin_catalogue::file::{BLOCK, THREAD_COUNT, THREADS};
 use kelvin_model::units::percent;
 use kelvin_model::{BestQuestion, Case, Claim, Conclusion, Estimate, Furthest, LawClaim, RatioQuestion, Run, Test};
-use kelvin_stats::{CLOSE, FittedScalability, LEAST_LOADS, Repeated, Resampling, fitted_scalability, median};
+use kelvin_stats::{CLOSE, FittedScalability, LEAST_LOADS, Repeated, fitted_scalability, median};
 
 use super::Study;
 use super::crossing::{Standing, standing, without};
@@ -105,7 +105,7 @@ impl Line<'_> {
     fn fitted(&self) -> Option<FittedScalability> {
         let load = |point| (threads_of(point) as f64, point.values.as_slice());
         let loads: Vec<Repeated<'_>> = self.points.iter().map(load).collect();
-        fitted_scalability(&loads, Resampling::default())
+        fitted_scalability(&loads)
     }
 
     fn most(&self) -> u64 {

@@ -91,7 +91,9 @@ pub const FILE_THREADS: Metric = Metric::rate("file.threads", "Bytes read per se
     .over([THREADS, BLOCK, CACHE]);
 
 const fn bandwidth(id: &'static str, summary: &'static str) -> Metric {
-    Metric::rate(id, summary).canaries(Canaries::of(&[Canary::Chain, Canary::Block, Canary::Cache])).over([WORKING_SET, CPUS])
+    Metric::rate(id, summary)
+        .canaries(Canaries::of(&[Canary::Chain, Canary::Block, Canary::Cache]))
+        .over([WORKING_SET, CPUS])
 }
 
 /// A measure of kelvin's rate over that of another program.
