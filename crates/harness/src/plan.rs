@@ -3,9 +3,10 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use kelvin_model::{Case, Machine, Name, Planned, Reason, Unit as Measure};
+use kelvin_model::{Case, Machine, MeasuredValue, Name, Planned, Reason, Unit as Measure};
 
-use crate::{Effort, Facts, Kind, MeasuredValue, Probe};
+use crate::facts::Facts;
+use crate::probe::{Effort, Kind, Probe};
 
 /// One probe at one case.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use kelvin_harness::{Effort, Kind, Plan, Probe};
 
 use crate::cli::MeasureArgs;
 use crate::fault::Fault;
-use crate::measure::Here;
+use crate::place::Here;
 
 /// Studies that a plain run measures beside the rest where an option says with what.
 #[derive(Debug)]

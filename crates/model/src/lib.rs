@@ -11,6 +11,7 @@ mod case;
 mod conclusion;
 mod event;
 mod hazard;
+mod headline;
 mod interval;
 mod machine;
 mod machine_text;
@@ -32,6 +33,7 @@ pub use conclusion::{
 };
 pub use event::Event;
 pub use hazard::{Hazard, Severity};
+pub use headline::{AsFound, Headline, Lacking, MeasuredValue};
 pub use interval::{Interval, IntervalKind};
 pub use machine::{
     BlockDevice, Cache, CacheKind, Cpu, Fact, FactRow, Kernel, Limits, Machine, Memory, Mitigation, Mount, Nic,

@@ -2,9 +2,7 @@
 
 use std::cell::Cell;
 
-use kelvin_model::{
-    Case, ClockInfo, ClockKind, FORMAT, Fact, Machine, Metric, NoPrediction, OverheadReading, Reason, Run, RunSettings,
-};
+use kelvin_model::{Case, FORMAT, Machine, Metric, NoPrediction, OverheadReading, Reason, Run, RunSettings};
 
 use super::*;
 use crate::probe::{Effort, Kind, Method, Probe};
@@ -79,16 +77,7 @@ fn outline(plan: &Plan) -> Outline {
             canaries: true,
             realtime: false,
         },
-        clock: ClockInfo {
-            kind: ClockKind::Scripted,
-            hertz: 1e9,
-            relative_error: 0.0,
-            pair_nanoseconds: 0.0,
-            multiply_cycles: Fact::known(3, "a test"),
-            note: None,
-            source_before: None,
-            source_after: None,
-        },
+        clock: Setup::scripted(1).clock,
         machine: machine(),
         hazards: Vec::new(),
         metrics: vec![METRIC],
@@ -112,13 +101,7 @@ fn play(effort: Effort, answer: impl FnMut(u64, u32) -> Option<Attempt>) -> (Run
     let options = Options {
         program: ("none".into(), Vec::new()),
         round_limit: Duration::from_secs(5),
-        remote: None,
-        agent: None,
-        sockets: SocketOptions::default(),
-        throttle_file: None,
-        scratch: "".into(),
-        write_limit: 0,
-        allowed_cpus: vec![1],
+        setup: Setup::scripted(1),
     };
     let mut kept = Kept::default();
     run(&plan, &outline, &options, &mut Scripted { answer, now: Cell::new(0.0) }, &mut kept);

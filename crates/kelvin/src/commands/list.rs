@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use crate::cli::ListArgs;
 use crate::fault::{Done, Fault};
-use crate::measure::Here;
 use crate::output;
+use crate::place::Here;
 use crate::selection::{Needing, Selection};
 
 /// Fewest columns for what a metric is, however narrow the terminal.

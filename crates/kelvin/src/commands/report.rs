@@ -13,7 +13,7 @@ use kelvin_report::{CsvSamples, CsvSummary, Html, Json, Markdown, Render, Report
 use crate::cli::{Format, ReportArgs, StoreArgs};
 use crate::commands::{explain, open_store};
 use crate::fault::{Done, Fault};
-use crate::{measure, output};
+use crate::{output, predict};
 
 /// `kelvin report`.
 pub fn report(args: &ReportArgs) -> Done {
@@ -23,7 +23,7 @@ pub fn report(args: &ReportArgs) -> Done {
     }
     let mut run = load(&args.run, &args.store)?;
     if args.repredict {
-        measure::predict_anew(&mut run);
+        predict::anew(&mut run);
     }
     let analysis = analyse(&run);
     let probes = explain::texts();

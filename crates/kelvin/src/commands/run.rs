@@ -15,9 +15,11 @@ use kelvin_store::Store;
 use crate::cli::{DestinationArgs, RunArgs, StoreArgs, SweepArgs};
 use crate::commands::{explain, open_store, report};
 use crate::fault::{Done, Fault, WITH_FAILURES};
-use crate::measure::{Finished, Here, Places, Wishes, With, effort_defaults, measure};
+use crate::measure::{Finished, Wishes, effort_defaults, measure};
+use crate::output;
+use crate::place::Here;
+use crate::prepare::Prepared;
 use crate::selection::Selection;
-use crate::{output, place, sockets};
 
 /// `kelvin run`.
 pub fn run(args: &RunArgs) -> Done {
@@ -96,15 +98,11 @@ impl<'a> Destination<'a> {
 
 /// Measures a plan and shows it. What can be wrong with the wishes is found out before anything is measured.
 pub fn carry_out(here: Here, plan: &Plan, wishes: &Wishes<'_>, to: &Destination<'_>) -> Done {
-    place::choose(&here.machine, &here.allowed, wishes.args.cpu)?;
-    let sockets = sockets::asked(wishes.args, plan)?;
+    let prepared = Prepared::new(&here, plan, wishes.args)?;
     let page = to.page.map(UserFile::find).transpose().map_err(Fault::because)?;
     let store = to.store.map(open_store).transpose()?;
-    let agent = wishes.agent()?;
-    agent.as_ref().map_or(Ok(()), |agent| sockets::grant(&sockets, plan, &agent.host))?;
-    let places = Places::make(wishes.args)?;
     announce(plan, wishes, store.as_ref(), to.page);
-    let finished = measure(here, plan, wishes, With { places, agent }, store.as_ref())?;
+    let finished = measure(here, plan, wishes, prepared, store.as_ref())?;
     show(finished, to, page)
 }
 

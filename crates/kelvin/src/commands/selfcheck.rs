@@ -12,8 +12,10 @@ use serde::Serialize;
 
 use crate::cli::SelfcheckArgs;
 use crate::fault::{Done, Fault, WITH_FAILURES};
-use crate::measure::{Finished, Here, Places, Wishes, With, measure};
+use crate::measure::{Finished, Wishes, measure};
 use crate::output;
+use crate::place::Here;
+use crate::prepare::Prepared;
 
 /// Seconds and rounds if the command line does not say.
 const BUDGET: f64 = 10.0;
@@ -33,8 +35,8 @@ pub fn selfcheck(args: &SelfcheckArgs) -> Done {
     let kind = if args.faults { Kind::Fault } else { Kind::Truth };
     let plan = Plan::new(&kelvin_probes::all(), kind, &[], &here.machine, Effort::Default).map_err(Fault::because)?;
     let wishes = Wishes { mode: "selfcheck", budget: BUDGET, rounds: ROUNDS, args: &args.measure };
-    let Finished { run, analysis, .. } =
-        measure(here, &plan, &wishes, With { places: Places::make(&args.measure)?, agent: None }, None)?;
+    let prepared = Prepared::new(&here, &plan, &args.measure)?;
+    let Finished { run, analysis, .. } = measure(here, &plan, &wishes, prepared, None)?;
     let peak = usage(Who::Process).peak_resident;
     output::print(|out| {
         if args.json {

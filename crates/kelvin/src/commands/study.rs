@@ -5,7 +5,8 @@ use kelvin_harness::{Effort, Kind, Plan};
 use crate::cli::StudyArgs;
 use crate::commands::run::{self, Destination};
 use crate::fault::{Done, Fault};
-use crate::measure::{Here, Wishes};
+use crate::measure::Wishes;
+use crate::place::Here;
 use crate::selection::Needing;
 
 /// Seconds and rounds of a study if the command line does not say.

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::CacheArgs;
 use crate::fault::{Done, Fault, WITH_FAILURES};
-use crate::measure::scratch_in;
+use crate::prepare::scratch_in;
 use crate::output;
 
 /// The limit if the command line does not say: larger than any processor's caches, read in seconds.
