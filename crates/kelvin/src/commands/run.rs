@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use kelvin_analysis::{Analysis, Outcome};
 use kelvin_file::user_file::UserFile;
-use kelvin_harness::{Effort, Kind, Plan, Unit};
-use kelvin_model::{Reference, RunStatus};
+use kelvin_harness::{Effort, Kind, Plan, Probe, Unit};
+use kelvin_model::{Need, Reference, RunStatus};
 use kelvin_report::{Html, Json, Render, Report, Terminal};
 use kelvin_store::Store;
 
@@ -19,7 +19,7 @@ use crate::measure::{Finished, Wishes, effort_defaults, measure};
 use crate::output;
 use crate::place::Here;
 use crate::prepare::Prepared;
-use crate::selection::Selection;
+use crate::selection::{Selection, plan_of_studies, studies_that_need};
 
 /// `kelvin run`.
 pub fn run(args: &RunArgs) -> Done {
@@ -49,10 +49,8 @@ pub fn sweep(args: &SweepArgs) -> Done {
     carry_out(here, &plan, &wishes, &Destination::new(&args.to, Vec::new()))
 }
 
-/// The studies that `--peers` asks for, the area that they belong to, and how many blocks of time they are given: starting
-/// a program such as fio takes far longer than a round of anything else.
-const PEERS: &str = "file.peers";
-const PEERS_AREA: &str = "file";
+/// How many blocks of time the studies that `--peers` asks for are given: starting a program such as fio takes far longer
+/// than a round of anything else.
 const PEERS_BLOCKS: usize = 4;
 
 /// The plan with other programs beside kelvin, if they are asked for, and the blocks of time that they take.
@@ -60,15 +58,17 @@ fn with_peers(plan: Plan, wanted: bool, here: &Here, effort: Effort) -> Result<(
     if !wanted {
         return Ok((plan, 0));
     }
-    let is_of_area = |unit: &Unit| !unit.only_input && unit.probe.metrics[0].area() == PEERS_AREA;
+    let studies = studies_that_need(Need::Rivals);
+    let area = |probe: &Probe| probe.metrics[0].area();
+    let is_of_area = |unit: &Unit| !unit.only_input && studies.iter().any(|study| area(study) == area(unit.probe));
     if !plan.units.iter().any(is_of_area) {
         return Err(Fault::because(
             "--peers: other programs read files, and nothing of the area 'file' is to be measured; name it too (kelvin run \
              file --peers), or leave --peers out",
         ));
     }
-    let peers = Plan::new(&kelvin_probes::all(), Kind::Study, &[PEERS.to_owned()], &here.machine, effort)
-        .map_err(Fault::because)?;
+    let names: Vec<String> = studies.iter().map(|study| study.id.to_string()).collect();
+    let peers = plan_of_studies(&names, here, effort)?;
     Ok((plan.and(peers), PEERS_BLOCKS))
 }
 
