@@ -8,7 +8,9 @@ use kelvin_model::{
     AsFound, Bound, Case, Interval, IntervalKind, Lacking, Learned, MeasuredValue, Measurement, Metric, Name, Run,
     Treatment,
 };
-use kelvin_stats::{Kind, LEVEL, RunToRun, Samples, TwoStates, headline_interval, median, two_states, within_spread};
+use kelvin_stats::{
+    HeadlineIntervalKind, LEVEL, RunToRun, Samples, TwoStates, headline_interval, median, two_states, within_spread,
+};
 
 use crate::bounds::broken_bound;
 use crate::canaries::References;
@@ -245,8 +247,8 @@ impl<'g> Settled<'g> {
 
 fn labelled(interval: kelvin_stats::HeadlineInterval) -> Interval {
     let (kind, level) = match interval.kind {
-        Kind::Confidence => (IntervalKind::Confidence, LEVEL),
-        Kind::Range => (IntervalKind::Range, 1.0),
+        HeadlineIntervalKind::Confidence => (IntervalKind::Confidence, LEVEL),
+        HeadlineIntervalKind::Range => (IntervalKind::Range, 1.0),
     };
     Interval { kind, level, lower: interval.lower, upper: interval.upper }
 }

@@ -1,6 +1,6 @@
 //! What the hardware bounds of what is measured: stated by a probe beside its metric, before anything is measured.
 
-use kelvin_model::{Bound, BoundRecord, Case, Machine, Metric, Name, Planned, Way};
+use kelvin_model::{Bound, BoundRecord, Case, Machine, Metric, Name, PathToAgent, Planned};
 
 /// What a bound may rest on. Nothing measured is among it, so that no measurement can excuse itself.
 #[derive(Clone, Copy, Debug)]
@@ -8,7 +8,7 @@ pub struct Hardware<'a> {
     /// The machine.
     pub machine: &'a Machine,
     /// The way to the other host of the run, if there is one.
-    pub way: Option<&'a Way>,
+    pub way: Option<&'a PathToAgent>,
 }
 
 /// A metric that hardware bounds: what is above the bound is invalid, and never a headline.

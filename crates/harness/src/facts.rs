@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 use kelvin_model::{
-    AsFound, Better, Case, Input, Lacking, Machine, MeasuredValue, Metric, NoPrediction, Prediction, Way,
+    AsFound, Better, Case, Input, Lacking, Machine, MeasuredValue, Metric, NoPrediction, PathToAgent, Prediction,
 };
 
 use crate::bound::Hardware;
@@ -40,7 +40,7 @@ impl<'a> Facts<'a> {
     }
 
     /// The same facts, which know the way to the other host of the run, if there is one.
-    pub fn by_way(self, way: Option<&'a Way>) -> Self {
+    pub fn by_way(self, way: Option<&'a PathToAgent>) -> Self {
         Self { hardware: Hardware { way, ..self.hardware }, ..self }
     }
 

@@ -30,7 +30,7 @@ pub use facts::Facts;
 /// What [`Facts`] are read from.
 pub use kelvin_model::MeasuredValue;
 pub use plan::{Plan, Unit, UnknownName};
-pub use probe::{Effort, Kind, Method, Probe, predictions};
+pub use probe::{Effort, Method, Probe, ProbeKind, predictions};
 pub use serve::serve;
 pub use setup::{OtherHost, Placement, Setup, SocketOptions};
 pub use stop::Stop;

@@ -14,7 +14,7 @@ pub struct Probe {
     /// One sentence.
     pub summary: &'static str,
     /// Part of a plain run, or a long experiment of its own.
-    pub kind: Kind,
+    pub kind: ProbeKind,
     /// What `explain` says.
     pub method: Method,
     /// The metrics that it measures, the headline first.
@@ -59,7 +59,7 @@ pub fn predictions(probes: &[&Probe], plan: &[Planned], facts: &Facts<'_>) -> Ve
 
 /// Whether a probe is part of a plain run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ProbeKind {
     /// Part of a plain run.
     Measure,
     /// A long experiment, run by `kelvin study`.

@@ -5,12 +5,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use kelvin_analysis::{Analysis, BLOCK_OVER_CHAIN, analyse};
 use kelvin_harness::{Effort, Options, Plan, Setup, clock_source, supervise};
-use kelvin_model::{FORMAT, Machine, Metric, Name, Outline, Run, RunSettings};
+use kelvin_model::{FORMAT, Metric, Name, Outline, Run, RunSettings};
 use kelvin_store::{AppendError, Store};
 
 use crate::cli::MeasureArgs;
 use crate::fault::Fault;
-use crate::place::Here;
 use crate::prepare::Prepared;
 use crate::progress::Progress;
 use crate::record::{Record, Recorded};
@@ -42,15 +41,9 @@ pub struct Finished {
 }
 
 /// Measures a plan.
-pub fn measure(
-    here: Here,
-    plan: &Plan,
-    wishes: &Wishes<'_>,
-    prepared: Prepared,
-    store: Option<&Store>,
-) -> Result<Finished, Fault> {
+pub fn measure(plan: &Plan, wishes: &Wishes<'_>, prepared: Prepared, store: Option<&Store>) -> Result<Finished, Fault> {
     let root = Path::new("/");
-    let outline = outline(here.machine, plan, wishes, &prepared, store)?;
+    let outline = outline(plan, wishes, &prepared, store)?;
     let options = Options {
         program: ("/proc/self/exe".into(), vec!["probe-process".into()]),
         round_limit: wishes.args.round_limit,
@@ -66,25 +59,17 @@ pub fn measure(
     run.outline.clock.source_after = clock_source();
     predict::conclude(&mut run);
     let analysis = analyse(&run);
-    let trouble = match (store, open) {
-        (Some(store), Some((mut recorder, end))) => {
-            let headlines = analysis.teaches(|metric| sockets::is_usual(metric, &options.setup.sockets));
-            store.keep(&run, &headlines).and_then(|()| recorder.event(&end)).err().or(trouble)
-        }
-        _ => trouble,
-    };
-    Ok(Finished { run, analysis, trouble })
+    let kept = store.zip(open).map_or(Ok(()), |(store, (mut recorder, end))| {
+        let headlines = analysis.teaches(|metric| sockets::is_usual(metric, &options.setup.sockets));
+        store.keep(&run, &headlines).and_then(|()| recorder.event(&end))
+    });
+    Ok(Finished { run, analysis, trouble: kept.err().or(trouble) })
 }
 
 /// All that is known before the first round.
-fn outline(
-    machine: Machine,
-    plan: &Plan,
-    wishes: &Wishes<'_>,
-    Prepared { setup, way, .. }: &Prepared,
-    store: Option<&Store>,
-) -> Result<Outline, Fault> {
-    let metrics = metrics_of(plan);
+fn outline(plan: &Plan, wishes: &Wishes<'_>, prepared: &Prepared, store: Option<&Store>) -> Result<Outline, Fault> {
+    let Prepared { setup, machine, way, .. } = prepared;
+    let metrics = plan.metrics();
     let learned_of = |metrics: &[Metric]| {
         let learned = store.map_or(Ok(Vec::new()), |store| store.learned(&machine.identity, metrics, LEARN_FROM));
         learned.map_err(|error| Fault::new("cannot learn from earlier runs", error))
@@ -100,26 +85,15 @@ fn outline(
         command: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
         settings: settings(wishes, setup),
         clock: setup.clock.clone(),
-        hazards: kelvin_machine::hazards(Path::new("/"), &machine, Path::new(&setup.scratch)),
+        hazards: kelvin_machine::hazards(Path::new("/"), machine, Path::new(&setup.scratch)),
         learned: learned_of(&usual)?,
         learned_core: learned_of(&[BLOCK_OVER_CHAIN])?.pop().map_or_else(Vec::new, |learned| learned.headlines),
-        bounds: predict::bounds_of(&planned, &machine, way.as_ref()),
-        machine,
+        bounds: predict::bounds_of(&planned, machine, way.as_ref()),
+        machine: machine.clone(),
         metrics,
         plan: planned,
         way: way.clone(),
     })
-}
-
-/// The definitions of all metrics of a plan, each once, in the order of reports.
-fn metrics_of(plan: &Plan) -> Vec<Metric> {
-    let mut metrics: Vec<Metric> = Vec::new();
-    for metric in plan.units.iter().flat_map(|unit| unit.probe.metrics) {
-        if !metrics.iter().any(|known| known.id == metric.id) {
-            metrics.push(**metric);
-        }
-    }
-    metrics
 }
 
 fn settings(wishes: &Wishes<'_>, setup: &Setup) -> RunSettings {

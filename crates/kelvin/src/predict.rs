@@ -2,7 +2,7 @@
 
 use kelvin_analysis::Headlines;
 use kelvin_harness::{Facts, Hardware, bounds, predictions};
-use kelvin_model::{BoundRecord, Case, Fact, Machine, Planned, Run, Way};
+use kelvin_model::{BoundRecord, Case, Fact, Machine, PathToAgent, Planned, Run};
 
 /// What can be said only when all rounds are made: the measured frequency, and predictions.
 pub fn conclude(run: &mut Run) {
@@ -22,7 +22,7 @@ pub fn anew(run: &mut Run) {
 }
 
 /// What the hardware bounds of what is planned.
-pub fn bounds_of(plan: &[Planned], machine: &Machine, way: Option<&Way>) -> Vec<BoundRecord> {
+pub fn bounds_of(plan: &[Planned], machine: &Machine, way: Option<&PathToAgent>) -> Vec<BoundRecord> {
     bounds(&kelvin_probes::bounded(), plan, Hardware { machine, way })
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use kelvin_file::temporary::Scratch;
 use kelvin_harness::{Plan, Setup, calibrate_clock};
-use kelvin_model::Way;
+use kelvin_model::{Machine, PathToAgent};
 
 use crate::cli::MeasureArgs;
 use crate::fault::Fault;
@@ -16,8 +16,10 @@ use crate::sockets;
 pub struct Prepared {
     /// What every round is given.
     pub setup: Setup,
+    /// The machine.
+    pub machine: Machine,
     /// The way to the agent of another host, if one was named.
-    pub way: Option<Way>,
+    pub way: Option<PathToAgent>,
     /// The directories of the setup, which go away with these.
     directories: (Scratch, Option<Scratch>),
 }
@@ -27,7 +29,7 @@ impl Prepared {
     ///
     /// # Errors
     /// A CPU, a congestion control, an agent or a directory that is not to be had here.
-    pub fn new(here: &Here, plan: &Plan, args: &MeasureArgs) -> Result<Self, Fault> {
+    pub fn new(here: Here, plan: &Plan, args: &MeasureArgs) -> Result<Self, Fault> {
         let placement = here.placement(args.cpu)?;
         let sockets = sockets::asked(args, plan)?;
         let contact = |peer: &str| Agent::contact(peer, args.token_file.as_deref());
@@ -49,7 +51,7 @@ impl Prepared {
             agent,
             sockets,
         };
-        Ok(Self { setup, way, directories: (scratch, remote) })
+        Ok(Self { setup, machine: here.machine, way, directories: (scratch, remote) })
     }
 
     /// Removes what was made.

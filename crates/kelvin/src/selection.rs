@@ -1,6 +1,6 @@
 //! What names on the command line select: measures of a plain run, and studies that need something of an option.
 
-use kelvin_harness::{Effort, Kind, Plan, Probe};
+use kelvin_harness::{Effort, Plan, Probe, ProbeKind};
 use kelvin_model::Need;
 
 use crate::cli::MeasureArgs;
@@ -59,7 +59,7 @@ fn needs(probe: &Probe, need: Need) -> bool {
 /// The studies whose metrics need this.
 pub fn studies_that_need(need: Need) -> Vec<&'static Probe> {
     let all = kelvin_probes::all().into_iter();
-    all.filter(|probe| probe.kind == Kind::Study && needs(probe, need)).collect()
+    all.filter(|probe| probe.kind == ProbeKind::Study && needs(probe, need)).collect()
 }
 
 /// The plan of studies that names select.
@@ -67,7 +67,7 @@ pub fn studies_that_need(need: Need) -> Vec<&'static Probe> {
 /// # Errors
 /// A name that selects nothing.
 pub fn plan_of_studies(names: &[String], here: &Here, effort: Effort) -> Result<Plan, Fault> {
-    Plan::new(&kelvin_probes::all(), Kind::Study, names, &here.machine, effort).map_err(Fault::because)
+    Plan::new(&kelvin_probes::all(), ProbeKind::Study, names, &here.machine, effort).map_err(Fault::because)
 }
 
 /// What each of some names selects.
@@ -91,9 +91,9 @@ impl Selection {
         let mut selection = Self { is_all: names.is_empty(), ..Self::default() };
         for name in names {
             let selected = |kind| probes.iter().filter(move |probe| probe.kind == kind && probe.is_selected_by(name));
-            let studies: Vec<&Probe> = selected(Kind::Study).copied().collect();
+            let studies: Vec<&Probe> = selected(ProbeKind::Study).copied().collect();
             let needing = studies.iter().find_map(|probe| Needing::of(probe));
-            if selected(Kind::Measure).next().is_some() || studies.is_empty() {
+            if selected(ProbeKind::Measure).next().is_some() || studies.is_empty() {
                 selection.plain.push(name.clone());
             } else if let Some(needing) = needing {
                 selection.needing.push((name.clone(), needing));
@@ -142,7 +142,7 @@ impl Selection {
     fn planned(&self, studies: Vec<String>, here: &Here, effort: Effort) -> Result<Plan, Fault> {
         let plain = match self.is_all || !self.plain.is_empty() {
             true => {
-                let plan = Plan::new(&kelvin_probes::all(), Kind::Measure, &self.plain, &here.machine, effort);
+                let plan = Plan::new(&kelvin_probes::all(), ProbeKind::Measure, &self.plain, &here.machine, effort);
                 Some(plan.map_err(Fault::because)?)
             }
             false => None,

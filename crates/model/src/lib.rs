@@ -17,13 +17,13 @@ mod machine;
 mod machine_text;
 mod metric;
 mod name;
+mod path_to_agent;
 mod prediction;
 mod readings;
 mod reference;
 mod run;
 mod study;
 pub mod units;
-mod way;
 
 pub use bound::{Bound, BoundRecord};
 pub use case::{Case, Point, Value};
@@ -44,6 +44,7 @@ pub use metric::{
     Axis, AxisScale, Better, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, Metric, Need, Overhead, Treatment, Unit,
 };
 pub use name::Name;
+pub use path_to_agent::PathToAgent;
 pub use prediction::{Basis, Input, NoPrediction, Prediction, PredictionRecord};
 pub use readings::{Batches, OverheadReading, Reading, Readings, Tags};
 pub use reference::{Reference, ReferenceValue};
@@ -52,4 +53,3 @@ pub use run::{
     RunSettings, RunStatus,
 };
 pub use study::{WordedConclusion, WordedStudy};
-pub use way::Way;

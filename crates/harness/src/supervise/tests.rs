@@ -5,7 +5,7 @@ use std::cell::Cell;
 use kelvin_model::{Case, FORMAT, Machine, Metric, NoPrediction, OverheadReading, Reason, Run, RunSettings};
 
 use super::*;
-use crate::probe::{Effort, Kind, Method, Probe};
+use crate::probe::{Effort, Method, Probe, ProbeKind};
 
 static METRIC: Metric = Metric::duration("test.metric", "A metric of a script");
 static METHOD: Method = Method { how: "", prediction: "", not_for: "", pitfalls: &[], sources: &[] };
@@ -13,7 +13,7 @@ static METHOD: Method = Method { how: "", prediction: "", not_for: "", pitfalls:
 static PROBE: Probe = Probe {
     id: "test.metric",
     summary: "A probe of a script",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&METRIC],
     inputs: &[],
@@ -96,7 +96,7 @@ fn measured(value: f64) -> Option<Attempt> {
 }
 
 fn play(effort: Effort, answer: impl FnMut(u64, u32) -> Option<Attempt>) -> (Run, Vec<Event>) {
-    let plan = Plan::new(&[&PROBE], Kind::Measure, &[], &machine(), effort).unwrap();
+    let plan = Plan::new(&[&PROBE], ProbeKind::Measure, &[], &machine(), effort).unwrap();
     let outline = outline(&plan);
     let options = Options {
         program: ("none".into(), Vec::new()),

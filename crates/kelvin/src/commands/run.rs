@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use kelvin_analysis::{Analysis, Outcome};
 use kelvin_file::user_file::UserFile;
-use kelvin_harness::{Effort, Kind, Plan, Probe, Unit};
+use kelvin_harness::{Effort, Plan, Probe, ProbeKind, Unit};
 use kelvin_model::{Need, Reference, RunStatus};
 use kelvin_report::{Html, Json, Render, Report, Terminal};
 use kelvin_store::Store;
@@ -41,7 +41,7 @@ pub fn run(args: &RunArgs) -> Done {
 pub fn sweep(args: &SweepArgs) -> Done {
     let here = Here::read()?;
     let effort = Effort::Thorough;
-    let plan = Plan::new(&kelvin_probes::all(), Kind::Measure, &["file".to_owned()], &here.machine, effort)
+    let plan = Plan::new(&kelvin_probes::all(), ProbeKind::Measure, &["file".to_owned()], &here.machine, effort)
         .map_err(Fault::because)?;
     let (plan, more) = with_peers(plan, args.peers, &here, effort)?;
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan) + more);
@@ -98,11 +98,11 @@ impl<'a> Destination<'a> {
 
 /// Measures a plan and shows it. What can be wrong with the wishes is found out before anything is measured.
 pub fn carry_out(here: Here, plan: &Plan, wishes: &Wishes<'_>, to: &Destination<'_>) -> Done {
-    let prepared = Prepared::new(&here, plan, wishes.args)?;
+    let prepared = Prepared::new(here, plan, wishes.args)?;
     let page = to.page.map(UserFile::find).transpose().map_err(Fault::because)?;
     let store = to.store.map(open_store).transpose()?;
     announce(plan, wishes, store.as_ref(), to.page);
-    let finished = measure(here, plan, wishes, prepared, store.as_ref())?;
+    let finished = measure(plan, wishes, prepared, store.as_ref())?;
     show(finished, to, page)
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use kelvin_analysis::{Analysis, MetricResult, Outcome, Verdict};
-use kelvin_harness::{Effort, Kind, Plan};
+use kelvin_harness::{Effort, Plan, ProbeKind};
 use kelvin_model::{ClockInfo, Run};
 use kelvin_report::units;
 use kelvin_sys::usage::{Who, usage};
@@ -32,11 +32,11 @@ struct Findings<'a> {
 /// `kelvin selfcheck`.
 pub fn selfcheck(args: &SelfcheckArgs) -> Done {
     let here = Here::read()?;
-    let kind = if args.faults { Kind::Fault } else { Kind::Truth };
+    let kind = if args.faults { ProbeKind::Fault } else { ProbeKind::Truth };
     let plan = Plan::new(&kelvin_probes::all(), kind, &[], &here.machine, Effort::Default).map_err(Fault::because)?;
     let wishes = Wishes { mode: "selfcheck", budget: BUDGET, rounds: ROUNDS, args: &args.measure };
-    let prepared = Prepared::new(&here, &plan, &args.measure)?;
-    let Finished { run, analysis, .. } = measure(here, &plan, &wishes, prepared, None)?;
+    let prepared = Prepared::new(here, &plan, &args.measure)?;
+    let Finished { run, analysis, .. } = measure(&plan, &wishes, prepared, None)?;
     let peak = usage(Who::Process).peak_resident;
     output::print(|out| {
         if args.json {

@@ -218,10 +218,10 @@ fn request(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> s
 fn setup(directories: &Directories) -> Setup {
     let allowed = cpu::allowed().unwrap();
     let (&cpu, others) = allowed.split_last().unwrap();
-    let agent = directories.agent.as_ref().map(|(address, token_file)| OtherHost {
-        address: *address,
-        token_file: Some(token_file.into()),
-    });
+    let agent = directories
+        .agent
+        .as_ref()
+        .map(|(address, token_file)| OtherHost { address: *address, token_file: Some(token_file.into()) });
     Setup {
         clock: calibrate_clock(cpu).unwrap(),
         placement: Placement { cpu, peer: others.last().copied(), allowed: allowed.clone() },
