@@ -62,12 +62,12 @@ pub fn studies_that_need(need: Need) -> Vec<&'static Probe> {
     all.filter(|probe| probe.kind == ProbeKind::Study && needs(probe, need)).collect()
 }
 
-/// The plan of studies that names select.
+/// The plan of the probes of one kind that names select.
 ///
 /// # Errors
 /// A name that selects nothing.
-pub fn plan_of_studies(names: &[String], here: &Here, effort: Effort) -> Result<Plan, Fault> {
-    Plan::new(&kelvin_probes::all(), ProbeKind::Study, names, &here.machine, effort).map_err(Fault::because)
+pub fn plan_of(kind: ProbeKind, names: &[String], here: &Here, effort: Effort) -> Result<Plan, Fault> {
+    Plan::new(&kelvin_probes::all(), kind, names, &here.machine, effort).map_err(Fault::because)
 }
 
 /// What each of some names selects.
@@ -141,14 +141,11 @@ impl Selection {
 
     fn planned(&self, studies: Vec<String>, here: &Here, effort: Effort) -> Result<Plan, Fault> {
         let plain = match self.is_all || !self.plain.is_empty() {
-            true => {
-                let plan = Plan::new(&kelvin_probes::all(), ProbeKind::Measure, &self.plain, &here.machine, effort);
-                Some(plan.map_err(Fault::because)?)
-            }
+            true => Some(plan_of(ProbeKind::Measure, &self.plain, here, effort)?),
             false => None,
         };
         // Without a name all would be selected.
-        let studies = if studies.is_empty() { None } else { Some(plan_of_studies(&studies, here, effort)?) };
+        let studies = if studies.is_empty() { None } else { Some(plan_of(ProbeKind::Study, &studies, here, effort)?) };
         Ok(match (plain, studies) {
             (Some(plain), Some(studies)) => plain.and(studies),
             (Some(one), None) | (None, Some(one)) => one,

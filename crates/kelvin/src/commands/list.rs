@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use kelvin_harness::{Effort, Plan, Probe};
+use kelvin_harness::{Effort, Plan, Probe, ProbeKind};
 use kelvin_model::Metric;
 use kelvin_report::text::wrap;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use crate::cli::ListArgs;
 use crate::fault::Done;
 use crate::output;
 use crate::place::Here;
-use crate::selection::{Needing, Selection, plan_of_studies};
+use crate::selection::{Needing, Selection, plan_of};
 
 /// Fewest columns for what a metric is, however narrow the terminal.
 const LEAST_ROOM: usize = 24;
@@ -32,7 +32,7 @@ pub fn list(args: &ListArgs) -> Done {
     let here = Here::read()?;
     let effort = Effort::Default;
     let plan = if args.studies {
-        plan_of_studies(&args.names, &here, effort)?
+        plan_of(ProbeKind::Study, &args.names, &here, effort)?
     } else {
         Selection::of(&args.names, "kelvin list --studies")?.plan_of_all(&here, effort)?
     };

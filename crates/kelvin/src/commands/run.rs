@@ -19,7 +19,7 @@ use crate::measure::{Finished, Wishes, effort_defaults, measure};
 use crate::output;
 use crate::place::Here;
 use crate::prepare::Prepared;
-use crate::selection::{Selection, plan_of_studies, studies_that_need};
+use crate::selection::{Selection, plan_of, studies_that_need};
 
 /// `kelvin run`.
 pub fn run(args: &RunArgs) -> Done {
@@ -41,8 +41,7 @@ pub fn run(args: &RunArgs) -> Done {
 pub fn sweep(args: &SweepArgs) -> Done {
     let here = Here::read()?;
     let effort = Effort::Thorough;
-    let plan = Plan::new(&kelvin_probes::all(), ProbeKind::Measure, &["file".to_owned()], &here.machine, effort)
-        .map_err(Fault::because)?;
+    let plan = plan_of(ProbeKind::Measure, &["file".to_owned()], &here, effort)?;
     let (plan, more) = with_peers(plan, args.peers, &here, effort)?;
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan) + more);
     let wishes = Wishes { mode, budget, rounds, args: &args.measure };
@@ -68,7 +67,7 @@ fn with_peers(plan: Plan, wanted: bool, here: &Here, effort: Effort) -> Result<(
         ));
     }
     let names: Vec<String> = studies.iter().map(|study| study.id.to_string()).collect();
-    let peers = plan_of_studies(&names, here, effort)?;
+    let peers = plan_of(ProbeKind::Study, &names, here, effort)?;
     Ok((plan.and(peers), PEERS_BLOCKS))
 }
 

@@ -4,18 +4,19 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use kelvin_analysis::{Analysis, MetricResult, Outcome, Verdict};
-use kelvin_harness::{Effort, Plan, ProbeKind};
+use kelvin_harness::{Effort, ProbeKind};
 use kelvin_model::{ClockInfo, Run};
 use kelvin_report::units;
 use kelvin_sys::usage::{Who, usage};
 use serde::Serialize;
 
 use crate::cli::SelfcheckArgs;
-use crate::fault::{Done, Fault, WITH_FAILURES};
+use crate::fault::{Done, WITH_FAILURES};
 use crate::measure::{Finished, Wishes, measure};
 use crate::output;
 use crate::place::Here;
 use crate::prepare::Prepared;
+use crate::selection::plan_of;
 
 /// Seconds and rounds if the command line does not say.
 const BUDGET: f64 = 10.0;
@@ -33,7 +34,7 @@ struct Findings<'a> {
 pub fn selfcheck(args: &SelfcheckArgs) -> Done {
     let here = Here::read()?;
     let kind = if args.faults { ProbeKind::Fault } else { ProbeKind::Truth };
-    let plan = Plan::new(&kelvin_probes::all(), kind, &[], &here.machine, Effort::Default).map_err(Fault::because)?;
+    let plan = plan_of(kind, &[], &here, Effort::Default)?;
     let wishes = Wishes { mode: "selfcheck", budget: BUDGET, rounds: ROUNDS, args: &args.measure };
     let prepared = Prepared::new(here, &plan, &args.measure)?;
     let Finished { run, analysis, .. } = measure(&plan, &wishes, prepared, None)?;

@@ -1,13 +1,13 @@
 //! `kelvin study`: one of the long experiments, or a measure of a plain run in its full form.
 
-use kelvin_harness::{Effort, Plan, ProbeKind};
+use kelvin_harness::{Effort, ProbeKind};
 
 use crate::cli::StudyArgs;
 use crate::commands::run::{self, Destination};
 use crate::fault::{Done, Fault};
 use crate::measure::Wishes;
 use crate::place::Here;
-use crate::selection::Needing;
+use crate::selection::{Needing, plan_of};
 
 /// Seconds and rounds of a study if the command line does not say.
 const BUDGET: f64 = 60.0;
@@ -34,8 +34,7 @@ pub fn study(args: &StudyArgs) -> Done {
     }
     // A study is what it is; a measure has points that a plain run leaves out.
     let effort = if chosen.kind == ProbeKind::Study { Effort::Default } else { Effort::Thorough };
-    let plan =
-        Plan::new(&probes, chosen.kind, &[chosen.id.to_owned()], &here.machine, effort).map_err(Fault::because)?;
+    let plan = plan_of(chosen.kind, &[chosen.id.to_owned()], &here, effort)?;
     let wishes = Wishes { mode: "study", budget: BUDGET, rounds: ROUNDS, args: &args.measure };
     run::carry_out(here, &plan, &wishes, &Destination::new(&args.to, Vec::new()))
 }
