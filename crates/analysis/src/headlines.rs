@@ -4,50 +4,23 @@ use std::collections::HashMap;
 
 use kelvin_catalogue::cpu::{BusyCpus, FREQUENCY};
 use kelvin_model::units::{percent, plain};
-use kelvin_model::{Bound, Case, Interval, IntervalKind, Learned, Measurement, Metric, Name, Run, Treatment};
-use kelvin_stats::{Kind, LEVEL, RunToRun, Samples, TwoStates, headline_interval, median, two_states, within_spread};
+use kelvin_model::{
+    AsFound, Bound, Case, Interval, IntervalKind, Lacking, Learned, MeasuredValue, Measurement, Metric, Name, Run,
+    Treatment,
+};
+use kelvin_stats::{
+    HeadlineIntervalKind, LEVEL, RunToRun, Samples, TwoStates, headline_interval, median, two_states, within_spread,
+};
 
 use crate::bounds::broken_bound;
 use crate::canaries::References;
 use crate::gather::{Gathered, not_measured};
 use crate::result::Outcome;
 
-/// A measured headline.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Measured {
-    /// The headline, in the metric's unit.
-    pub value: f64,
-    /// Half-width of its interval, in the metric's unit; with a single round, of which nothing better is known, half the
-    /// interquartile range of its samples.
-    pub half_width: f64,
-}
-
-/// What a run has of a metric without a headline.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Lacking {
-    /// Samples, of which too few were undisturbed.
-    AsFound(Disturbed),
-    /// Nothing to go by: what became of it, as the end of a sentence on the metric: `failed: no memory`.
-    Nothing(String),
-}
-
-/// What a metric came to as found, with all that disturbed it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Disturbed {
-    /// The figure as found, in the metric's unit.
-    pub value: f64,
-    /// The 5th percentile of its samples, in the metric's unit.
-    pub low: f64,
-    /// The 95th percentile of its samples, in the metric's unit.
-    pub high: f64,
-    /// Why that is all: `never undisturbed`.
-    pub why: String,
-}
-
 /// The headlines of all metrics of a run at all cases.
 #[derive(Clone, Debug)]
 pub struct Headlines {
-    measured: HashMap<Name, Vec<(Case, Measured)>>,
+    measured: HashMap<Name, Vec<(Case, MeasuredValue)>>,
     lacking: HashMap<Name, Vec<(Case, Lacking)>>,
     chain_hertz: Option<f64>,
 }
@@ -59,7 +32,7 @@ impl Headlines {
     }
 
     fn read(run: &Run, desk: &Desk<'_>, wanted: impl Fn(&Metric) -> bool) -> Self {
-        let mut measured: HashMap<Name, Vec<(Case, Measured)>> = HashMap::new();
+        let mut measured: HashMap<Name, Vec<(Case, MeasuredValue)>> = HashMap::new();
         let mut lacking: HashMap<Name, Vec<(Case, Lacking)>> = HashMap::new();
         for measurement in &run.measurements {
             let case = &measurement.planned.case;
@@ -70,7 +43,7 @@ impl Headlines {
                 let bound = run.bound(&metric.id, case);
                 let is_possible = |settled: &Settled<'_>| broken_bound(&metric, bound, settled.headline).is_none();
                 if let Some(settled) = settled.filter(is_possible) {
-                    let value = Measured { value: settled.headline, half_width: settled.half_width() };
+                    let value = MeasuredValue { value: settled.headline, half_width: settled.half_width() };
                     measured.entry(metric.id).or_default().push((case.clone(), value));
                 } else {
                     let lack = lack(measurement, &metric, bound, &gathered);
@@ -83,7 +56,7 @@ impl Headlines {
     }
 
     /// The headline of a metric at a case; `None` if it was not measured, is not known, or is impossible.
-    pub fn get(&self, metric: &str, case: &Case) -> Option<Measured> {
+    pub fn get(&self, metric: &str, case: &Case) -> Option<MeasuredValue> {
         self.cases(metric).find(|(known, _)| *known == case).map(|(_, measured)| measured)
     }
 
@@ -95,7 +68,7 @@ impl Headlines {
     }
 
     /// All cases at which a metric was measured, with its headlines.
-    pub fn cases<'a>(&'a self, metric: &str) -> impl Iterator<Item = (&'a Case, Measured)> + use<'a> {
+    pub fn cases<'a>(&'a self, metric: &str) -> impl Iterator<Item = (&'a Case, MeasuredValue)> + use<'a> {
         let known = self.measured.iter().find(|(id, _)| **id == *metric).map(|(_, cases)| cases.as_slice());
         known.unwrap_or_default().iter().map(|(case, measured)| (case, *measured))
     }
@@ -134,7 +107,7 @@ fn lack(measurement: &Measurement, metric: &Metric, bound: Option<&Bound>, gathe
     } else {
         format!("undisturbed in {} of its samples, which are too few", percent(kept))
     };
-    Lacking::AsFound(Disturbed { value: found.headline, low: sorted.quantile(0.05), high: sorted.quantile(0.95), why })
+    Lacking::AsFound(AsFound { value: found.headline, low: sorted.quantile(0.05), high: sorted.quantile(0.95), why })
 }
 
 /// As [`Headlines::core_hertz`], without the headlines of all other metrics.
@@ -268,8 +241,8 @@ impl<'g> Settled<'g> {
 
 fn labelled(interval: kelvin_stats::HeadlineInterval) -> Interval {
     let (kind, level) = match interval.kind {
-        Kind::Confidence => (IntervalKind::Confidence, LEVEL),
-        Kind::Range => (IntervalKind::Range, 1.0),
+        HeadlineIntervalKind::Confidence => (IntervalKind::Confidence, LEVEL),
+        HeadlineIntervalKind::Range => (IntervalKind::Range, 1.0),
     };
     Interval { kind, level, lower: interval.lower, upper: interval.upper }
 }

@@ -242,8 +242,7 @@ fn what_is_above_a_bound_of_the_hardware_is_invalid_and_nothing_rests_on_it() {
     assert!(analysis.results[1].outcome.summary().is_some(), "another case has no such bound");
     assert_eq!(Headlines::of(&run).get("test.rate", &at(1)), None);
     assert!(Headlines::of(&run).get("test.rate", &at(2)).is_some());
-    let kelvin_analysis::Lacking::Nothing(why) = kelvin_analysis::Headlines::of(&run).lacking("test.rate", &at(1))
-    else {
+    let kelvin_model::Lacking::Nothing(why) = Headlines::of(&run).lacking("test.rate", &at(1)) else {
         panic!("there is something to go by")
     };
     assert_eq!(why, "came out at 130 MB/s, beyond what is possible (119 MB/s)");

@@ -1,10 +1,10 @@
 //! From raw batches to samples and headlines: arithmetic, warm-up, contamination, disturbance, normalising.
 
 use kelvin_analysis::testing::{self, BLOCK, CHAIN, CLOCK_PAIR, ITERATIONS, LOOP};
-use kelvin_analysis::{Analysis, Headlines, Lacking, Outcome, Summary, Warning, analyse};
+use kelvin_analysis::{Analysis, Headlines, Outcome, Summary, Warning, analyse};
 use kelvin_model::{
-    Attempt, Axis, AxisScale, Batches, Better, Canaries, Canary, Case, Metric, Overhead, Readings, Reason, Run, Tags,
-    Treatment, Unit,
+    Attempt, Axis, AxisScale, Batches, Better, Canaries, Canary, Case, Lacking, Metric, Overhead, Readings, Reason,
+    Run, Tags, Treatment, Unit,
 };
 use kelvin_stats::Random;
 

@@ -95,19 +95,19 @@ impl Engine {
             expect(&file, order == Order::Sequential)
                 .map_err(|error| Error::call("advise on", target.path(), error))?;
         }
-        let plain = |call, file| plain::Plain::new(call, target.clone(), file, block, access).map(Kind::Plain);
+        let plain = |call, file| plain::Plain::new(call, target.clone(), file, block, access).map(OpenReader::Plain);
         Ok(Reader(match self {
             Self::Read => plain(Call::Read, file)?,
             Self::Pread => plain(Call::Pread, file)?,
             Self::Readv => plain(Call::Readv, file)?,
-            Self::Stdio => Kind::Streamed(streamed::Streamed::new(target.clone(), file, block)?),
-            Self::BufReader => Kind::Buffered(buffered::Buffered::new(target.clone(), file, block)),
+            Self::Stdio => OpenReader::Streamed(streamed::Streamed::new(target.clone(), file, block)?),
+            Self::BufReader => OpenReader::Buffered(buffered::Buffered::new(target.clone(), file, block)),
             Self::Mmap | Self::MmapPopulate | Self::MmapInPlace => {
-                Kind::Mapped(mapped::Mapped::new(self, target.clone(), &file, how)?)
+                OpenReader::Mapped(mapped::Mapped::new(self, target.clone(), &file, how)?)
             }
             Self::Uring { depth, registered } => {
                 let setup = Setup { depth, block, registered };
-                Kind::Ring(Box::new(ring::Ringed::new(target.clone(), file, setup, Direction::Read, access)?))
+                OpenReader::Ring(Box::new(ring::Ringed::new(target.clone(), file, setup, Direction::Read, access)?))
             }
         }))
     }
@@ -177,10 +177,10 @@ pub struct How {
 
 /// A file that is open to be read in one way.
 #[derive(Debug)]
-pub struct Reader(Kind);
+pub struct Reader(OpenReader);
 
 #[derive(Debug)]
-enum Kind {
+enum OpenReader {
     Plain(plain::Plain),
     Streamed(streamed::Streamed),
     Buffered(buffered::Buffered),
@@ -196,11 +196,11 @@ impl Reader {
     #[inline]
     pub fn read<O: Observer>(&mut self, requests: &mut Requests, observer: &mut O) -> Result<()> {
         match &mut self.0 {
-            Kind::Plain(plain) => plain.make(requests, observer, |_, _| {}),
-            Kind::Streamed(streamed) => streamed.read(requests, observer),
-            Kind::Buffered(buffered) => buffered.read(requests, observer),
-            Kind::Mapped(mapped) => mapped.read(requests, observer),
-            Kind::Ring(ring) => ring.make(requests, observer, |_, _| {}),
+            OpenReader::Plain(plain) => plain.make(requests, observer, |_, _| {}),
+            OpenReader::Streamed(streamed) => streamed.read(requests, observer),
+            OpenReader::Buffered(buffered) => buffered.read(requests, observer),
+            OpenReader::Mapped(mapped) => mapped.read(requests, observer),
+            OpenReader::Ring(ring) => ring.make(requests, observer, |_, _| {}),
         }
     }
 
@@ -211,15 +211,15 @@ impl Reader {
     /// Those of madvise.
     pub fn forget(&mut self) -> Result<()> {
         match &mut self.0 {
-            Kind::Mapped(mapped) => mapped.forget(),
-            Kind::Plain(_) | Kind::Streamed(_) | Kind::Buffered(_) | Kind::Ring(_) => Ok(()),
+            OpenReader::Mapped(mapped) => mapped.forget(),
+            OpenReader::Plain(_) | OpenReader::Streamed(_) | OpenReader::Buffered(_) | OpenReader::Ring(_) => Ok(()),
         }
     }
 
     /// What the way did that its name does not say.
     pub fn notes(&self) -> Vec<String> {
         match &self.0 {
-            Kind::Ring(ring) => ring.notes(),
+            OpenReader::Ring(ring) => ring.notes(),
             _ => Vec::new(),
         }
     }
@@ -227,7 +227,7 @@ impl Reader {
     /// The mean number of requests that were under way when one was done; `None` where it is one by nature.
     pub fn achieved_depth(&self) -> Option<f64> {
         match &self.0 {
-            Kind::Ring(ring) => ring.achieved_depth(),
+            OpenReader::Ring(ring) => ring.achieved_depth(),
             _ => None,
         }
     }

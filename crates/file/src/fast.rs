@@ -22,7 +22,7 @@ use crate::{Error, Result};
 
 /// A way to read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct ReadMethod {
     /// How blocks are read.
     pub engine: Engine,
     /// Through the page cache or past it.
@@ -31,7 +31,7 @@ pub struct Way {
     pub block: usize,
 }
 
-impl Way {
+impl ReadMethod {
     const fn buffered(engine: Engine, block: usize) -> Self {
         Self { engine, access: Access::Buffered, block }
     }
@@ -46,7 +46,7 @@ impl Way {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// The way.
-    pub way: Way,
+    pub way: ReadMethod,
     /// Threads.
     pub threads: u32,
 }
@@ -72,11 +72,12 @@ const PAST: usize = 512 << 10;
 
 /// Ways to read what is in memory. Which one is faster depends on the pages that hold the file: a mapping takes large ones at
 /// little cost and small ones at much.
-const CACHED: [Way; 2] = [Way::buffered(Engine::Pread, COPIED), Way::buffered(Engine::MmapInPlace, IN_PLACE)];
+const CACHED: [ReadMethod; 2] =
+    [ReadMethod::buffered(Engine::Pread, COPIED), ReadMethod::buffered(Engine::MmapInPlace, IN_PLACE)];
 /// Ways to read what is not.
-const UNCACHED: [Way; 2] = [
-    Way { engine: Engine::Uring { depth: DEPTH, registered: false }, access: Access::Direct, block: PAST },
-    Way::buffered(Engine::Pread, AHEAD),
+const UNCACHED: [ReadMethod; 2] = [
+    ReadMethod { engine: Engine::Uring { depth: DEPTH, registered: false }, access: Access::Direct, block: PAST },
+    ReadMethod::buffered(Engine::Pread, AHEAD),
 ];
 
 /// Share of a file in memory from which on it is read as one that is.
@@ -88,7 +89,7 @@ const NOTED: u64 = 2 << 20;
 
 impl Source {
     /// The ways to read it.
-    pub fn ways(self) -> &'static [Way] {
+    pub fn ways(self) -> &'static [ReadMethod] {
         match self {
             Self::Memory => &CACHED,
             Self::Device => &UNCACHED,
@@ -354,7 +355,7 @@ impl<'a> Work<'a> {
         Ok(place)
     }
 
-    fn open(&self, way: Way) -> Result<Reader> {
+    fn open(&self, way: ReadMethod) -> Result<Reader> {
         way.engine.open(self.target, How { access: way.access, block: way.block, order: Order::Sequential })
     }
 }

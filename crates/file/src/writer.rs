@@ -175,11 +175,11 @@ pub(crate) struct HowWritten {
 #[derive(Debug)]
 pub(crate) struct Writer {
     pattern: Pattern,
-    kind: Kind,
+    kind: OpenWriter,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum OpenWriter {
     Plain(Plain),
     Ring(Box<Ringed>),
 }
@@ -190,19 +190,19 @@ impl Writer {
         let HowWritten { engine, sync, block, pattern } = how;
         let access = sync.access();
         let file = target.open_to_write(access, sync.flags())?;
-        let plain = |call, file| Plain::new(call, target.clone(), file, block, access).map(Kind::Plain);
+        let plain = |call, file| Plain::new(call, target.clone(), file, block, access).map(OpenWriter::Plain);
         let mut kind = match engine {
             WriteEngine::Write => plain(Call::Write, file)?,
             WriteEngine::Pwrite => plain(Call::Pwrite, file)?,
             WriteEngine::Uring { depth, registered } => {
                 let setup = Setup { depth, block, registered };
-                Kind::Ring(Box::new(Ringed::new(target.clone(), file, setup, Direction::Write, access)?))
+                OpenWriter::Ring(Box::new(Ringed::new(target.clone(), file, setup, Direction::Write, access)?))
             }
         };
         if let Pattern::Byte(byte) = pattern {
             match &mut kind {
-                Kind::Plain(plain) => plain.buffer_mut().fill(byte),
-                Kind::Ring(ring) => ring.each_buffer(|buffer| buffer.fill(byte)),
+                OpenWriter::Plain(plain) => plain.buffer_mut().fill(byte),
+                OpenWriter::Ring(ring) => ring.each_buffer(|buffer| buffer.fill(byte)),
             }
         }
         Ok(Self { pattern, kind })
@@ -214,22 +214,22 @@ impl Mover for Writer {
         let pattern = self.pattern;
         let prepare = |request, buffer: &mut [u8]| pattern.prepare(request, buffer);
         match &mut self.kind {
-            Kind::Plain(plain) => plain.make(requests, observer, prepare),
-            Kind::Ring(ring) => ring.make(requests, observer, prepare),
+            OpenWriter::Plain(plain) => plain.make(requests, observer, prepare),
+            OpenWriter::Ring(ring) => ring.make(requests, observer, prepare),
         }
     }
 
     fn notes(&self) -> Vec<String> {
         match &self.kind {
-            Kind::Plain(_) => Vec::new(),
-            Kind::Ring(ring) => ring.notes(),
+            OpenWriter::Plain(_) => Vec::new(),
+            OpenWriter::Ring(ring) => ring.notes(),
         }
     }
 
     fn achieved_depth(&self) -> Option<f64> {
         match &self.kind {
-            Kind::Plain(_) => None,
-            Kind::Ring(ring) => ring.achieved_depth(),
+            OpenWriter::Plain(_) => None,
+            OpenWriter::Ring(ring) => ring.achieved_depth(),
         }
     }
 }

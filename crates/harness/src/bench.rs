@@ -11,8 +11,9 @@ use kelvin_sys::kernels;
 
 use crate::canary::Canaries;
 use crate::crew::Crew;
-use crate::probe::Stop;
-use crate::protocol::{OtherHost, Request, SocketOptions};
+use crate::protocol::Request;
+use crate::setup::{OtherHost, Setup, SocketOptions};
+use crate::stop::Stop;
 use crate::watch::Watch;
 
 /// Least time of a batch, in nanoseconds, and in clock pairs: whichever is longer.
@@ -60,16 +61,17 @@ pub struct Bench<'a> {
 impl<'a> Bench<'a> {
     /// A bench for a request; `metrics` is how many the probe shares its time among.
     pub(crate) fn new(request: &'a Request, clock: Clock, metrics: usize) -> Self {
-        let nanoseconds_per_tick = 1e9 / request.hertz;
+        let setup = &request.setup;
+        let nanoseconds_per_tick = 1e9 / setup.clock.hertz;
         Self {
             request,
             clock,
             nanoseconds_per_tick,
             metrics: metrics.max(1),
             overhead: measure_overhead(clock, nanoseconds_per_tick),
-            canaries: Canaries::new(clock, nanoseconds_per_tick, request.canaries, request.seed),
+            canaries: Canaries::new(clock, nanoseconds_per_tick, setup.canaries, request.seed),
             crew: None,
-            watch: Watch::new(request.cpu, request.throttle_file.as_deref()),
+            watch: Watch::new(setup.placement.cpu, setup.throttle_file.as_deref()),
             readings: Vec::new(),
             notes: Vec::new(),
         }
@@ -242,7 +244,7 @@ impl<'a> Bench<'a> {
 
     /// Core cycles of a 64-bit multiply, as they were found before the run.
     pub fn multiply_cycles(&self) -> Result<u32, Stop> {
-        let cycles = &self.request.multiply_cycles;
+        let cycles = &self.setup().clock.multiply_cycles;
         cycles.get().copied().ok_or_else(|| Stop::fail(cycles.source_or_reason()))
     }
 
@@ -258,7 +260,7 @@ impl<'a> Bench<'a> {
 
     /// Ticks of the clock in a second.
     pub fn hertz(&self) -> f64 {
-        self.request.hertz
+        self.setup().clock.hertz
     }
 
     /// Nanoseconds that this round may spend on timing, all metrics together.
@@ -268,17 +270,17 @@ impl<'a> Bench<'a> {
 
     /// The CPU that this process is pinned to.
     pub fn cpu(&self) -> u32 {
-        self.request.cpu
+        self.setup().placement.cpu
     }
 
     /// A second CPU for the other end of a pair.
     pub fn peer_cpu(&self) -> Result<u32, Stop> {
-        self.request.peer_cpu.ok_or_else(|| Stop::skip("needs two CPUs, and this process may use one"))
+        self.setup().placement.peer.ok_or_else(|| Stop::skip("needs two CPUs, and this process may use one"))
     }
 
     /// CPUs that work on many CPUs may use; this process itself is pinned to one of them.
     pub fn allowed_cpus(&self) -> &[u32] {
-        &self.request.allowed_cpus
+        &self.setup().placement.allowed
     }
 
     /// Number of this round, from 0.
@@ -293,7 +295,7 @@ impl<'a> Bench<'a> {
 
     /// A directory in which files may be made; they are removed when the run ends.
     pub fn scratch(&self) -> &Path {
-        Path::new(&self.request.scratch)
+        Path::new(&self.setup().scratch)
     }
 
     /// A second directory in which files may be made, removed in the same way: behind a network, beside the scratch
@@ -302,7 +304,7 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// That none was named, as a reason to skip.
     pub fn remote(&self) -> Result<&Path, Stop> {
-        let named = self.request.remote.as_deref().map(Path::new);
+        let named = self.setup().remote.as_deref().map(Path::new);
         named.ok_or_else(|| Stop::skip("needs a mounted directory of another machine: name one by --remote DIR"))
     }
 
@@ -311,7 +313,7 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// That none was named, as a reason to skip.
     pub fn agent(&self) -> Result<&OtherHost, Stop> {
-        self.request
+        self.setup()
             .agent
             .as_ref()
             .ok_or_else(|| Stop::skip("needs `kelvin agent` on another host: name that host by --peer HOST"))
@@ -319,7 +321,7 @@ impl<'a> Bench<'a> {
 
     /// What the sockets of TCP streams are to be asked for.
     pub fn sockets(&self) -> &SocketOptions {
-        &self.request.sockets
+        &self.setup().sockets
     }
 
     /// Asks for leave to write so many bytes to files, and counts them: all rounds of a run together write no more than was
@@ -328,7 +330,11 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// That it would be more than that, as a reason to skip.
     pub fn may_write(&self, bytes: u64) -> Result<(), Stop> {
-        crate::ledger::enter(self.scratch(), self.request.write_limit, bytes)
+        crate::ledger::enter(self.scratch(), self.setup().write_limit, bytes)
+    }
+
+    fn setup(&self) -> &'a Setup {
+        &self.request.setup
     }
 
     /// What has been read.
@@ -537,7 +543,7 @@ fn measure_overhead(clock: Clock, nanoseconds_per_tick: f64) -> OverheadReading 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kelvin_model::{Canary, Case, Fact};
+    use kelvin_model::{Canary, Case};
     use kelvin_sys::clock::Script;
 
     static METRIC: Metric = Metric::duration("test.operation", "An operation of a script");
@@ -549,22 +555,9 @@ mod tests {
             case: Case::new(),
             round: 0,
             slice,
-            counter: true,
-            hertz: 1e9,
-            multiply_cycles: Fact::known(3, "a test"),
-            cpu: kelvin_sys::cpu::current(),
-            peer_cpu: None,
-            allowed_cpus: vec![0],
-            canaries: true,
-            realtime: false,
             seed: 1,
-            throttle_file: None,
-            scratch: "".into(),
-            remote: None,
-            agent: None,
-            sockets: SocketOptions::default(),
-            write_limit: 0,
             parent: 0,
+            setup: Setup::scripted(kelvin_sys::cpu::current()),
         }
     }
 
@@ -724,7 +717,8 @@ mod tests {
 
     #[test]
     fn a_fact_known_afterwards_goes_to_the_reading_before() {
-        let request = Request { hertz: 2e9, ..request(1_000_000) };
+        let mut request = request(1_000_000);
+        request.setup.clock.hertz = 2e9;
         let mut bench = Bench::new(&request, Clock::Scripted(Script::leak(1)), 1);
         bench.note_on_last("of the first");
         bench.note("of the first as well");

@@ -8,7 +8,7 @@ use kelvin_model::Canary;
 use kelvin_sys::cpu;
 
 use crate::canary::Canaries;
-use crate::probe::Stop;
+use crate::stop::Stop;
 
 /// A crew of threads that do the same work in step. They spin at the lines, so that waking up is not part of the time.
 pub(crate) struct Crew {

@@ -3,40 +3,11 @@
 
 use std::cell::RefCell;
 
-use kelvin_model::{Better, Case, Input, Machine, Metric, NoPrediction, Prediction, Way};
+use kelvin_model::{
+    AsFound, Better, Case, Input, Lacking, Machine, MeasuredValue, Metric, NoPrediction, PathToAgent, Prediction,
+};
 
-use crate::{Hardware, Probe};
-
-/// A measured value that a prediction may rest on.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct MeasuredValue {
-    /// The headline, in the metric's unit.
-    pub value: f64,
-    /// Half-width of its interval, in the metric's unit.
-    pub half_width: f64,
-}
-
-/// What a run has of a metric that came to no headline.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Lacking {
-    /// Samples, of which too few were undisturbed for the headline that the metric defines.
-    AsFound(AsFound),
-    /// Nothing to go by: what became of it, as the end of a sentence on the metric: `was not measured in this run`.
-    Nothing(String),
-}
-
-/// What a metric came to with all that disturbed it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AsFound {
-    /// The figure as found, in the metric's unit.
-    pub value: f64,
-    /// What one in twenty of its samples is below, in the metric's unit.
-    pub low: f64,
-    /// What one in twenty of its samples is above, in the metric's unit.
-    pub high: f64,
-    /// Why that is all: `never undisturbed`.
-    pub why: String,
-}
+use crate::bound::Hardware;
 
 /// A look-up by metric id and case.
 type LookUp<'a, T> = &'a dyn Fn(&str, &Case) -> T;
@@ -69,7 +40,7 @@ impl<'a> Facts<'a> {
     }
 
     /// The same facts, which know the way to the other host of the run, if there is one.
-    pub fn by_way(self, way: Option<&'a Way>) -> Self {
+    pub fn by_way(self, way: Option<&'a PathToAgent>) -> Self {
         Self { hardware: Hardware { way, ..self.hardware }, ..self }
     }
 
@@ -100,7 +71,7 @@ impl<'a> Facts<'a> {
             Some(Lacking::AsFound(found)) => {
                 self.take(format!("{name} ({})", found.why));
                 let source = format!("measured in this run, as found: {}", found.why);
-                Ok(input(name, found.at(self.end, metric.better), source))
+                Ok(input(name, self.end.of(&found, metric.better), source))
             }
             Some(Lacking::Nothing(what)) => Err(NoPrediction::because(format!("it rests on {name}, which {what}"))),
             None => Err(NoPrediction::because(format!("it rests on {name}, which this run did not measure"))),
@@ -114,17 +85,20 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The prediction of a probe for one of its metrics at one case.
+    /// A prediction by a formula over these facts.
     ///
     /// One that rests on figures as found says so, and its range is widened by what they leave open: it is the range that
     /// the same formula has with all of them where the machine did best, where it did worst, and everything between.
     ///
     /// # Errors
-    /// The probe's reason for no prediction.
-    pub fn predict(&self, probe: &Probe, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    /// The formula's reason for no prediction.
+    pub(crate) fn predict(
+        &self,
+        formula: impl Fn(&Facts<'_>) -> Result<Prediction, NoPrediction>,
+    ) -> Result<Prediction, NoPrediction> {
         let at = |end| {
             let facts = Facts { end, taken: RefCell::default(), ..*self };
-            let prediction = (probe.predict)(&facts, metric, case);
+            let prediction = formula(&facts);
             (prediction, facts.taken.into_inner())
         };
         let (prediction, taken) = at(End::Figure);
@@ -145,12 +119,12 @@ impl<'a> Facts<'a> {
     }
 }
 
-impl AsFound {
-    fn at(&self, end: End, better: Better) -> f64 {
-        match (end, better) {
-            (End::Figure, _) => self.value,
-            (End::Best, Better::Higher) | (End::Worst, Better::Lower | Better::Neither) => self.high,
-            (End::Worst, Better::Higher) | (End::Best, Better::Lower | Better::Neither) => self.low,
+impl End {
+    fn of(self, found: &AsFound, better: Better) -> f64 {
+        match (self, better) {
+            (Self::Figure, _) => found.value,
+            (Self::Best, Better::Higher) | (Self::Worst, Better::Lower | Better::Neither) => found.high,
+            (Self::Worst, Better::Higher) | (Self::Best, Better::Lower | Better::Neither) => found.low,
         }
     }
 }
@@ -160,41 +134,30 @@ mod tests {
     use kelvin_model::Basis;
 
     use super::*;
-    use crate::{Effort, Kind, Method, Stop};
 
     static CALL: Metric = Metric::duration("test.call", "A call");
     static COPY: Metric = Metric::rate("test.copy", "A copy");
-    static READ: Metric = Metric::duration("test.read", "A read of 1000 bytes");
-
-    static PROBE: Probe = Probe {
-        id: "test.read",
-        summary: "A read",
-        kind: Kind::Measure,
-        method: Method { how: "", prediction: "", not_for: "", pitfalls: &[], sources: &[] },
-        metrics: &[&READ],
-        inputs: &[],
-        cases: |_, _: Effort| vec![Case::new()],
-        run: |_, _| Err(Stop::fail("it is never run")),
-        predict: |facts, _, case| {
-            let (call, copy) = (facts.measured(&CALL, case)?, facts.measured(&COPY, case)?);
-            let value = call.value + 1e12 / copy.value;
-            Ok(Prediction {
-                value,
-                low: value / 2.0,
-                high: value * 2.0,
-                basis: Basis::Derived,
-                formula: "call + bytes / copy".into(),
-                inputs: vec![call, copy],
-                derivation: format!("{value} ns"),
-                sources: Vec::new(),
-            })
-        },
-    };
+    /// A read of 1000 bytes: a call and a copy.
+    fn read(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+        let case = Case::new();
+        let (call, copy) = (facts.measured(&CALL, &case)?, facts.measured(&COPY, &case)?);
+        let value = call.value + 1e12 / copy.value;
+        Ok(Prediction {
+            value,
+            low: value / 2.0,
+            high: value * 2.0,
+            basis: Basis::Derived,
+            formula: "call + bytes / copy".into(),
+            inputs: vec![call, copy],
+            derivation: format!("{value} ns"),
+            sources: Vec::new(),
+        })
+    }
 
     fn predicted(measured: LookUp<'_, Option<f64>>, lacking: LookUp<'_, Lacking>) -> Result<Prediction, NoPrediction> {
         let machine = Machine::default();
         let measured = |id: &str, case: &Case| measured(id, case).map(|value| MeasuredValue { value, half_width: 0.0 });
-        Facts::new(&machine, &measured).or(lacking).predict(&PROBE, &READ, &Case::new())
+        Facts::new(&machine, &measured).or(lacking).predict(read)
     }
 
     fn noisy(value: f64, low: f64, high: f64) -> Lacking {
@@ -231,7 +194,7 @@ mod tests {
         let failed = predicted(&|_, _| None, &|_, _| Lacking::Nothing("failed: no memory".into())).unwrap_err();
         assert_eq!(failed.0, "it rests on test.call, which failed: no memory");
         let machine = Machine::default();
-        let none = Facts::new(&machine, &|_, _| None).predict(&PROBE, &READ, &Case::new()).unwrap_err();
+        let none = Facts::new(&machine, &|_, _| None).predict(read).unwrap_err();
         assert_eq!(none.0, "it rests on test.call, which this run did not measure");
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::path::Path;
 
-use crate::probe::Stop;
+use crate::stop::Stop;
 
 /// The name of the ledger in the scratch directory.
 const NAME: &str = "written";

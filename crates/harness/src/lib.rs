@@ -7,6 +7,7 @@
 mod bench;
 mod bound;
 mod canary;
+mod clock;
 mod crew;
 mod cycle;
 mod facts;
@@ -17,15 +18,20 @@ mod probe;
 mod protocol;
 mod schedule;
 mod serve;
+mod setup;
+mod stop;
 mod supervise;
 mod watch;
 
 pub use bench::Bench;
-pub use bound::{Bounded, Hardware};
-pub use cycle::multiply_cycles;
-pub use facts::{AsFound, Facts, Lacking, MeasuredValue};
+pub use bound::{Bounded, Hardware, bounds};
+pub use clock::{ClockError, best_clock, calibrate_clock, clock_source};
+pub use facts::Facts;
+/// What [`Facts`] are read from.
+pub use kelvin_model::MeasuredValue;
 pub use plan::{Plan, Unit, UnknownName};
-pub use probe::{Effort, Kind, Method, Probe, Stop};
-pub use protocol::{OtherHost, SocketOptions};
+pub use probe::{Effort, Method, Probe, ProbeKind, predictions};
 pub use serve::serve;
+pub use setup::{OtherHost, Placement, Setup, SocketOptions};
+pub use stop::Stop;
 pub use supervise::{Options, Sink, supervise};

@@ -3,10 +3,11 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use kelvin_model::{Case, Machine, Name, Planned, Reason, Unit as Measure};
+use kelvin_model::{Case, Machine, MeasuredValue, Metric, Name, Planned, Reason, Unit as Measure};
 use strsim::levenshtein;
 
-use crate::{Effort, Facts, Kind, MeasuredValue, Probe};
+use crate::facts::Facts;
+use crate::probe::{Effort, Probe, ProbeKind};
 
 /// One probe at one case.
 #[derive(Clone, Debug)]
@@ -55,7 +56,7 @@ impl Plan {
     /// A name that selects nothing.
     pub fn new(
         probes: &[&'static Probe],
-        kind: Kind,
+        kind: ProbeKind,
         names: &[String],
         machine: &Machine,
         effort: Effort,
@@ -142,6 +143,17 @@ impl Plan {
         self
     }
 
+    /// The definitions of all metrics that it measures, each once, in the order of reports.
+    pub fn metrics(&self) -> Vec<Metric> {
+        let mut metrics: Vec<Metric> = Vec::new();
+        for metric in self.units.iter().flat_map(|unit| unit.probe.metrics) {
+            if !metrics.iter().any(|known| known.id == metric.id) {
+                metrics.push(**metric);
+            }
+        }
+        metrics
+    }
+
     /// The plan as it is stored with the run; what is left out is part of it.
     pub fn planned(&self) -> Vec<Planned> {
         let units = self.units.iter().map(|unit| (unit.probe, unit.case.clone(), unit.only_input));
@@ -199,9 +211,9 @@ fn with_inputs(probes: &[&'static Probe], mut ids: Vec<&'static str>) -> Vec<&'s
 }
 
 /// The probes that a name may have meant: of a plain run's and of studies either, for both are asked for by name.
-fn known(probes: &[&'static Probe], kind: Kind) -> Vec<&'static Probe> {
-    let asked = [Kind::Measure, Kind::Study];
-    let is_known = |other: Kind| other == kind || asked.contains(&kind) && asked.contains(&other);
+fn known(probes: &[&'static Probe], kind: ProbeKind) -> Vec<&'static Probe> {
+    let asked = [ProbeKind::Measure, ProbeKind::Study];
+    let is_known = |other: ProbeKind| other == kind || asked.contains(&kind) && asked.contains(&other);
     probes.iter().copied().filter(|probe| is_known(probe.kind)).collect()
 }
 
@@ -271,7 +283,7 @@ mod tests {
             metrics: &'static [&'static Metric],
             inputs: &'static [&'static str],
         ) -> Probe {
-            let (summary, kind) = ("", Kind::Measure);
+            let (summary, kind) = ("", ProbeKind::Measure);
             Probe { id, summary, kind, method: METHOD, metrics, inputs, cases: sizes, run: nothing, predict: none }
         }
 
@@ -294,7 +306,7 @@ mod tests {
         fn base_sizes(name: &str) -> Vec<u64> {
             let probes = [&BASE_PROBE, &MIDDLE_PROBE, &TOP_PROBE, &SILENT_PROBE];
             let (names, machine) = ([name.to_owned()], Machine::default());
-            let plan = Plan::new(&probes, Kind::Measure, &names, &machine, Effort::Default).unwrap();
+            let plan = Plan::new(&probes, ProbeKind::Measure, &names, &machine, Effort::Default).unwrap();
             let base = plan.units.iter().filter(|unit| unit.probe.id == "test.base");
             base.filter_map(|unit| SIZE.of(&unit.case)).collect()
         }
@@ -322,7 +334,7 @@ mod tests {
         static PROBE: Probe = Probe {
             id: "a.probe",
             summary: "",
-            kind: Kind::Measure,
+            kind: ProbeKind::Measure,
             method: crate::Method { how: "", prediction: "", not_for: "", pitfalls: &[], sources: &[] },
             metrics: &[],
             inputs: &[],

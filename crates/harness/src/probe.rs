@@ -1,8 +1,10 @@
 //! What a probe is: data and three functions.
 
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Reason};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Planned, Prediction, PredictionRecord};
 
-use crate::{Bench, Facts};
+use crate::bench::Bench;
+use crate::facts::Facts;
+use crate::stop::Stop;
 
 /// Code that measures one metric, one curve, or a few metrics that one operation yields together.
 #[derive(Debug)]
@@ -12,7 +14,7 @@ pub struct Probe {
     /// One sentence.
     pub summary: &'static str,
     /// Part of a plain run, or a long experiment of its own.
-    pub kind: Kind,
+    pub kind: ProbeKind,
     /// What `explain` says.
     pub method: Method,
     /// The metrics that it measures, the headline first.
@@ -34,11 +36,30 @@ impl Probe {
         let leads = |id: &str| id == name || id.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
         leads(self.id) || self.metrics.iter().any(|metric| leads(&metric.id))
     }
+
+    /// Its prediction for one of its metrics at one case, or the reason for none.
+    fn predict(&self, facts: &Facts<'_>, metric: &Metric, case: &Case) -> PredictionRecord {
+        let (prediction, none_because) = match facts.predict(|facts| (self.predict)(facts, metric, case)) {
+            Ok(prediction) => (Some(prediction), None),
+            Err(reason) => (None, Some(reason)),
+        };
+        PredictionRecord { metric: metric.id, case: case.clone(), prediction, none_because }
+    }
+}
+
+/// The predictions of all that a run set out to measure, from what it has measured.
+pub fn predictions(probes: &[&Probe], plan: &[Planned], facts: &Facts<'_>) -> Vec<PredictionRecord> {
+    let of = |planned: &Planned| -> Vec<PredictionRecord> {
+        let Some(probe) = probes.iter().find(|probe| planned.probe == *probe.id) else { return Vec::new() };
+        let metrics = probe.metrics.iter().filter(|metric| planned.metrics.contains(&metric.id));
+        metrics.map(|metric| probe.predict(facts, metric, &planned.case)).collect()
+    };
+    plan.iter().flat_map(of).collect()
 }
 
 /// Whether a probe is part of a plain run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ProbeKind {
     /// Part of a plain run.
     Measure,
     /// A long experiment, run by `kelvin study`.
@@ -73,31 +94,4 @@ pub struct Method {
     pub pitfalls: &'static [&'static str],
     /// Publications, manuals, public tools that measure the same.
     pub sources: &'static [&'static str],
-}
-
-/// Why a probe stopped without readings. Both are results, shown with their reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// It cannot be measured here: what is missing, and what would be needed.
-    Skip(Reason),
-    /// It went wrong.
-    Fail(String),
-}
-
-impl Stop {
-    /// It cannot be measured here, for this reason.
-    pub fn skip(reason: impl Into<String>) -> Self {
-        Self::Skip(Reason::new(reason))
-    }
-
-    /// It went wrong: what was being done, and the error.
-    pub fn fail(reason: impl Into<String>) -> Self {
-        Self::Fail(reason.into())
-    }
-}
-
-impl From<std::io::Error> for Stop {
-    fn from(error: std::io::Error) -> Self {
-        Self::Fail(error.to_string())
-    }
 }

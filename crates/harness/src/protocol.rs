@@ -4,31 +4,13 @@
 //! of bytes that follow, and that many bytes of JSON; anything else on that stream, before or after, is garbage and
 //! fails the round, so that a stray print can never pass for a reading.
 
-use std::ffi::OsString;
-
-use kelvin_model::{Attempt, Case, Fact};
+use kelvin_model::{Attempt, Case};
 use serde::{Deserialize, Serialize};
+
+use crate::setup::Setup;
 
 /// First bytes of an answer.
 pub(crate) const MAGIC: &[u8] = b"kelvin-readings-1\n";
-
-/// An agent that a probe may ask to be the other end of what it measures.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OtherHost {
-    /// Its address and port.
-    pub address: std::net::SocketAddr,
-    /// The file with the secret that it wants. The secret itself is in no request and no run.
-    pub token_file: Option<OsString>,
-}
-
-/// What the sockets of TCP streams are asked for, beyond what they have by themselves.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SocketOptions {
-    /// Congestion control, by name.
-    pub congestion_control: Option<String>,
-    /// Bytes in each of a socket's two buffers.
-    pub buffers: Option<u32>,
-}
 
 /// One round of one probe at one case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,35 +20,10 @@ pub(crate) struct Request {
     pub round: u32,
     /// Nanoseconds that the timed part may take, warm-up included.
     pub slice: u64,
-    /// Whether the counter is the clock; else CLOCK_MONOTONIC_RAW.
-    pub counter: bool,
-    pub hertz: f64,
-    /// Core cycles of a multiply, or why they are not known.
-    pub multiply_cycles: Fact<u32>,
-    pub cpu: u32,
-    pub peer_cpu: Option<u32>,
-    /// CPUs that probes of many CPUs may use.
-    pub allowed_cpus: Vec<u32>,
-    pub canaries: bool,
-    pub realtime: bool,
     pub seed: u64,
-    /// cpu.stat of the cgroup, where throttling is counted.
-    pub throttle_file: Option<String>,
-    /// Directory in which the probe may make files.
-    pub scratch: OsString,
-    /// A second such directory, behind a network, if one was named.
-    #[serde(default)]
-    pub remote: Option<OsString>,
-    /// The agent of another host, if one was named.
-    #[serde(default)]
-    pub agent: Option<OtherHost>,
-    /// What the sockets of TCP streams are asked for.
-    #[serde(default)]
-    pub sockets: SocketOptions,
-    /// Most bytes that all rounds of the run may write to files.
-    pub write_limit: u64,
     /// The process that asks; the probe dies with it.
     pub parent: u32,
+    pub setup: Setup,
 }
 
 /// The bytes of an answer.

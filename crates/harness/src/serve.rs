@@ -4,11 +4,13 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 use kelvin_model::Attempt;
-use kelvin_sys::clock::Clock;
 use kelvin_sys::{child, cpu};
 
+use crate::bench::Bench;
+use crate::clock;
+use crate::probe::Probe;
 use crate::protocol::{Request, frame};
-use crate::{Bench, Probe, Stop};
+use crate::stop::Stop;
 
 /// CPU time that a probe with real-time priority may take without sleeping.
 const REALTIME_BOUND: Duration = Duration::from_millis(900);
@@ -38,13 +40,13 @@ pub fn serve(probes: &[&Probe]) -> Result<(), String> {
 }
 
 fn attempt(probe: &Probe, request: &Request) -> Result<Attempt, Stop> {
-    cpu::pin(&[request.cpu]).map_err(|error| Stop::fail(format!("cannot pin to CPU {}: {error}", request.cpu)))?;
-    if request.realtime {
+    let cpu = request.setup.placement.cpu;
+    cpu::pin(&[cpu]).map_err(|error| Stop::fail(format!("cannot pin to CPU {cpu}: {error}")))?;
+    if request.setup.realtime {
         cpu::realtime(REALTIME_BOUND).map_err(|error| Stop::fail(format!("cannot get SCHED_FIFO: {error}")))?;
     }
-    let clock = if request.counter { Clock::Counter } else { Clock::MonotonicRaw };
     let metrics = probe.metrics.iter().filter(|metric| metric.is_of(&request.case)).count();
-    let mut bench = Bench::new(request, clock, metrics);
+    let mut bench = Bench::new(request, clock::of_kind(request.setup.clock.kind), metrics);
     (probe.run)(&mut bench, &request.case)?;
     let readings = bench.into_readings();
     if readings.is_empty() {

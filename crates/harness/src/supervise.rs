@@ -9,8 +9,9 @@ use kelvin_sys::{child, interrupt};
 
 use crate::launch::{Launch, Processes};
 use crate::plan::{Plan, Unit};
-use crate::protocol::{OtherHost, Request, SocketOptions};
+use crate::protocol::Request;
 use crate::schedule::{Next, Schedule, Wanted};
+use crate::setup::Setup;
 
 /// Share of the budget that is left for what is not rounds: reading the machine, analysis, the report.
 const RESERVE: f64 = 0.04;
@@ -29,20 +30,8 @@ pub struct Options {
     pub program: (OsString, Vec<String>),
     /// Longest life of one round; a probe that takes longer has failed.
     pub round_limit: Duration,
-    /// cpu.stat of the cgroup, where throttling is counted.
-    pub throttle_file: Option<String>,
-    /// Directory in which probes may make files.
-    pub scratch: OsString,
-    /// A second such directory, behind a network, if one was named.
-    pub remote: Option<OsString>,
-    /// The agent of another host, if one was named.
-    pub agent: Option<OtherHost>,
-    /// What the sockets of TCP streams are asked for.
-    pub sockets: SocketOptions,
-    /// Most bytes that all rounds together may write to files there.
-    pub write_limit: u64,
-    /// CPUs that probes of many CPUs may use.
-    pub allowed_cpus: Vec<u32>,
+    /// What probes measure with.
+    pub setup: Setup,
 }
 
 /// Measures what the plan says and tells the sink everything; returns when the budget is spent, every interval is
@@ -80,7 +69,7 @@ fn run(plan: &Plan, outline: &Outline, options: &Options, launch: &mut dyn Launc
         let Some(next) = schedule.next(launch.now()) else { break };
         let unit = &plan.units[next.unit];
         announce(unit, &schedule, wanted.budget - launch.now(), sink);
-        let request = request(unit, next, outline, options, random.bits());
+        let request = request(unit, next, &options.setup, random.bits());
         let limit = options.round_limit + Duration::from_nanos(10 * next.slice as u64);
         let begun = launch.now();
         let Some(attempt) = launch.launch(&request, limit) else { continue };
@@ -100,7 +89,13 @@ fn run(plan: &Plan, outline: &Outline, options: &Options, launch: &mut dyn Launc
                 }
             }
         }
-        let round = Round { index: next.round, at: begun / 1e9, seconds: took / 1e9, cpu: settings.cpu, attempt };
+        let round = Round {
+            index: next.round,
+            at: begun / 1e9,
+            seconds: took / 1e9,
+            cpu: options.setup.placement.cpu,
+            attempt,
+        };
         let (probe, case) = (Name::new(unit.probe.id), unit.case.clone());
         sink.event(&Event::RoundFinished { probe, case, round: Box::new(round) });
     }
@@ -120,29 +115,15 @@ fn announce(unit: &Unit, schedule: &Schedule, nanoseconds_left: f64, sink: &mut 
     });
 }
 
-fn request(unit: &Unit, next: Next, outline: &Outline, options: &Options, seed: u64) -> Request {
-    let settings = &outline.settings;
+fn request(unit: &Unit, next: Next, setup: &Setup, seed: u64) -> Request {
     Request {
         probe: unit.probe.id.to_owned(),
         case: unit.case.clone(),
         round: next.round,
         slice: next.slice as u64,
-        counter: outline.clock.kind != kelvin_model::ClockKind::MonotonicRaw,
-        hertz: outline.clock.hertz,
-        multiply_cycles: outline.clock.multiply_cycles.clone(),
-        cpu: settings.cpu,
-        peer_cpu: settings.peer_cpu,
-        allowed_cpus: options.allowed_cpus.clone(),
-        canaries: settings.canaries,
-        realtime: settings.realtime,
         seed,
-        throttle_file: options.throttle_file.clone(),
-        scratch: options.scratch.clone(),
-        remote: options.remote.clone(),
-        agent: options.agent.clone(),
-        sockets: options.sockets.clone(),
-        write_limit: options.write_limit,
         parent: std::process::id(),
+        setup: setup.clone(),
     }
 }
 

@@ -8,6 +8,8 @@ mod measure;
 mod other_host;
 mod output;
 mod place;
+mod predict;
+mod prepare;
 mod private;
 mod progress;
 mod record;

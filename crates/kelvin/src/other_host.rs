@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use kelvin_harness::OtherHost;
-use kelvin_model::{Fact, Way};
+use kelvin_model::{Fact, PathToAgent};
 use kelvin_sys::net::route;
 use kelvin_wire::address::addresses;
 use kelvin_wire::client::{self, Client};
@@ -21,7 +21,7 @@ pub struct Agent {
     /// What probes ask.
     pub host: OtherHost,
     /// The way to it.
-    pub way: Way,
+    pub way: PathToAgent,
 }
 
 impl Agent {
@@ -47,12 +47,12 @@ impl Agent {
 }
 
 /// The way from an own address to the agent's.
-fn way(agent: SocketAddr, own: SocketAddr, there: Option<&Interface>) -> Way {
+fn way(agent: SocketAddr, own: SocketAddr, there: Option<&Interface>) -> PathToAgent {
     let interface = match route::interface_to(agent, own) {
         Ok(name) => Fact::known(name, "the kernel's routing, by rtnetlink"),
         Err(error) => Fact::unknown(format!("the kernel does not tell the route: {error}")),
     };
-    Way {
+    PathToAgent {
         protocol: if agent.ip().to_canonical().is_ipv4() { 4 } else { 6 },
         interface,
         claimed_there: told(there, "rate", |interface| interface.bits_per_second),

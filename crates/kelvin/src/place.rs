@@ -1,37 +1,52 @@
-//! Which CPUs a run uses.
+//! The machine that a run is made on, and which of its CPUs it uses.
 
+use std::path::Path;
+
+use kelvin_harness::Placement;
 use kelvin_model::Machine;
 
 use crate::fault::Fault;
 
-/// The CPU that single-CPU probes run on, and the second one of pairs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placement {
-    /// Where single-CPU probes run.
-    pub cpu: u32,
-    /// The other end of pairs.
-    pub peer: Option<u32>,
+/// The machine that a run is made on, read once.
+pub struct Here {
+    /// Facts.
+    pub machine: Machine,
+    /// CPUs that this process may use.
+    pub allowed: Vec<u32>,
 }
 
-/// Chooses from the allowed CPUs: the last one, away from CPU 0 on which most interrupts land, and as its peer one on
-/// another core if there is one.
-///
-/// # Errors
-/// A wish that is not among the allowed CPUs.
-pub fn choose(machine: &Machine, allowed: &[u32], wish: Option<u32>) -> Result<Placement, Fault> {
-    let cpu = match wish {
-        Some(cpu) if allowed.contains(&cpu) => cpu,
-        Some(cpu) => {
-            let list = allowed.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-            return Err(Fault::because(format!("--cpu {cpu}: this process may use only CPUs {list}")));
-        }
-        None => *allowed.last().ok_or_else(|| Fault::because("this process may use no CPU at all"))?,
-    };
-    let same_core = |other: u32| {
-        let cores = machine.topology.siblings.get();
-        cores.is_some_and(|cores| cores.iter().any(|core| core.contains(&cpu) && core.contains(&other)))
-    };
-    let others = || allowed.iter().copied().filter(|&other| other != cpu);
-    let peer = others().rev().find(|&other| !same_core(other)).or_else(|| others().next_back());
-    Ok(Placement { cpu, peer })
+impl Here {
+    /// Reads this machine.
+    ///
+    /// # Errors
+    /// If the kernel does not tell which CPUs may be used.
+    pub fn read() -> Result<Self, Fault> {
+        let allowed =
+            kelvin_sys::cpu::allowed().map_err(|error| Fault::new("cannot tell which CPUs may be used", error))?;
+        Ok(Self { machine: kelvin_machine::read(Path::new("/")), allowed })
+    }
+
+    /// Chooses from the allowed CPUs: the last one, away from CPU 0 on which most interrupts land, and as its peer one on
+    /// another core if there is one.
+    ///
+    /// # Errors
+    /// A wish that is not among the allowed CPUs.
+    pub fn placement(&self, wish: Option<u32>) -> Result<Placement, Fault> {
+        let allowed = &self.allowed;
+        let cpu = match wish {
+            Some(cpu) if allowed.contains(&cpu) => cpu,
+            Some(cpu) => {
+                let list = allowed.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+                return Err(Fault::because(format!("--cpu {cpu}: this process may use only CPUs {list}")));
+            }
+            None => *allowed.last().ok_or_else(|| Fault::because("this process may use no CPU at all"))?,
+        };
+        let same_core = |other: u32| {
+            let cores = self.machine.topology.siblings.get();
+            cores.is_some_and(|cores| cores.iter().any(|core| core.contains(&cpu) && core.contains(&other)))
+        };
+        let others = || allowed.iter().copied().filter(|&other| other != cpu);
+        let peer = others().rev().find(|&other| !same_core(other)).or_else(|| others().next_back());
+        Ok(Placement { cpu, peer, allowed: allowed.clone() })
+    }
 }

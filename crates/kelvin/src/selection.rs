@@ -1,16 +1,17 @@
 //! What names on the command line select: measures of a plain run, and studies that need something of an option.
 
-use kelvin_harness::{Effort, Kind, Plan, Probe};
+use kelvin_harness::{Effort, Plan, Probe, ProbeKind};
+use kelvin_model::Need;
 
 use crate::cli::MeasureArgs;
 use crate::fault::Fault;
-use crate::measure::Here;
+use crate::place::Here;
 
 /// Studies that a plain run measures beside the rest where an option says with what.
 #[derive(Debug)]
 pub struct Needing {
-    /// What their ids begin with, or are.
-    id: &'static str,
+    /// What their metrics need.
+    need: Need,
     /// The option: `--peer HOST`.
     pub option: &'static str,
     /// What that has to be.
@@ -20,13 +21,13 @@ pub struct Needing {
 
 static NEEDING: [Needing; 2] = [
     Needing {
-        id: "file.remote",
+        need: Need::RemoteDirectory,
         option: "--remote DIR",
         what: "a mounted directory of another machine",
         is_given: |args| args.remote.is_some(),
     },
     Needing {
-        id: "net.peer",
+        need: Need::Agent,
         option: "--peer HOST",
         what: "another host on which `kelvin agent` runs",
         is_given: |args| args.peer.is_some(),
@@ -36,7 +37,7 @@ static NEEDING: [Needing; 2] = [
 impl Needing {
     /// What a probe needs.
     pub fn of(probe: &Probe) -> Option<&'static Self> {
-        NEEDING.iter().find(|needing| probe.is_selected_by(needing.id))
+        NEEDING.iter().find(|needing| needs(probe, needing.need))
     }
 
     /// That an option is missing without which these cannot be measured.
@@ -49,6 +50,24 @@ impl Needing {
             false => Err(Fault::because(format!("{name} needs {}: {}", self.option, self.what))),
         }
     }
+}
+
+fn needs(probe: &Probe, need: Need) -> bool {
+    probe.metrics.iter().any(|metric| metric.needs == Some(need))
+}
+
+/// The studies whose metrics need this.
+pub fn studies_that_need(need: Need) -> Vec<&'static Probe> {
+    let all = kelvin_probes::all().into_iter();
+    all.filter(|probe| probe.kind == ProbeKind::Study && needs(probe, need)).collect()
+}
+
+/// The plan of the probes of one kind that names select.
+///
+/// # Errors
+/// A name that selects nothing.
+pub fn plan_of(kind: ProbeKind, names: &[String], here: &Here, effort: Effort) -> Result<Plan, Fault> {
+    Plan::new(&kelvin_probes::all(), kind, names, &here.machine, effort).map_err(Fault::because)
 }
 
 /// What each of some names selects.
@@ -72,9 +91,9 @@ impl Selection {
         let mut selection = Self { is_all: names.is_empty(), ..Self::default() };
         for name in names {
             let selected = |kind| probes.iter().filter(move |probe| probe.kind == kind && probe.is_selected_by(name));
-            let studies: Vec<&Probe> = selected(Kind::Study).copied().collect();
+            let studies: Vec<&Probe> = selected(ProbeKind::Study).copied().collect();
             let needing = studies.iter().find_map(|probe| Needing::of(probe));
-            if selected(Kind::Measure).next().is_some() || studies.is_empty() {
+            if selected(ProbeKind::Measure).next().is_some() || studies.is_empty() {
                 selection.plain.push(name.clone());
             } else if let Some(needing) = needing {
                 selection.needing.push((name.clone(), needing));
@@ -103,33 +122,30 @@ impl Selection {
     /// # Errors
     /// A name that selects nothing.
     pub fn plan_of_all(&self, here: &Here, effort: Effort) -> Result<Plan, Fault> {
-        let leads = |name: &String, id: &str| id.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.'));
-        let is_within = |needing: &&Needing| self.is_all || self.plain.iter().any(|name| leads(name, needing.id));
-        let within = NEEDING.iter().filter(is_within).map(|needing| needing.id.to_owned());
+        let is_within = |probe: &&Probe| self.is_all || self.plain.iter().any(|name| probe.is_selected_by(name));
+        let needing = NEEDING.iter().flat_map(|needing| studies_that_need(needing.need));
+        let within = needing.filter(is_within).map(|probe| probe.id.to_string());
         let asked = self.needing.iter().map(|(name, _)| name.clone()).chain(within);
         self.planned(asked.collect(), here, effort)
     }
 
-    /// The names by which what needs something was selected; its id where none was.
+    /// The names by which what needs something was selected; all of it where none was.
     fn named(&self, needing: &Needing) -> Vec<String> {
-        let mut named: Vec<String> =
-            self.needing.iter().filter(|(_, other)| other.id == needing.id).map(|(name, _)| name.clone()).collect();
-        if named.is_empty() {
-            named.push(needing.id.to_owned());
+        let of_it = self.needing.iter().filter(|(_, other)| other.need == needing.need);
+        let named: Vec<String> = of_it.map(|(name, _)| name.clone()).collect();
+        match named.is_empty() {
+            true => studies_that_need(needing.need).iter().map(|probe| probe.id.to_string()).collect(),
+            false => named,
         }
-        named
     }
 
     fn planned(&self, studies: Vec<String>, here: &Here, effort: Effort) -> Result<Plan, Fault> {
-        let of = |kind, names: &[String]| {
-            Plan::new(&kelvin_probes::all(), kind, names, &here.machine, effort).map_err(Fault::because)
-        };
         let plain = match self.is_all || !self.plain.is_empty() {
-            true => Some(of(Kind::Measure, &self.plain)?),
+            true => Some(plan_of(ProbeKind::Measure, &self.plain, here, effort)?),
             false => None,
         };
         // Without a name all would be selected.
-        let studies = if studies.is_empty() { None } else { Some(of(Kind::Study, &studies)?) };
+        let studies = if studies.is_empty() { None } else { Some(plan_of(ProbeKind::Study, &studies, here, effort)?) };
         Ok(match (plain, studies) {
             (Some(plain), Some(studies)) => plain.and(studies),
             (Some(one), None) | (None, Some(one)) => one,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use kelvin_testing::mounted::{self, Kind, Mounted};
+use kelvin_testing::mounted::{self, FileSystemKind, Mounted};
 use serde_json::Value;
 
 const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
@@ -27,7 +27,7 @@ struct System(Mounted, #[allow(dead_code, reason = "held until it is dropped")] 
 
 impl System {
     /// A mounted file system with nothing in it; `None`, and said, where it cannot be had here.
-    fn of(kind: Kind) -> Option<Self> {
+    fn of(kind: FileSystemKind) -> Option<Self> {
         let only = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
         let mounted =
             Mounted::of(kind, base()).inspect_err(|missing| missing.skips(format!("files on {}", kind.name())));
@@ -106,7 +106,7 @@ fn digests(system: &System, digest: &str) {
 }
 
 /// File systems on a block device have all three states, and the device counts what was not in memory.
-fn on_a_device(kind: Kind) {
+fn on_a_device(kind: FileSystemKind) {
     let Some(system) = System::of(kind) else { return };
     let digest = system.file();
     digests(&system, &digest);
@@ -130,22 +130,22 @@ fn on_a_device(kind: Kind) {
 
 #[test]
 fn ext4_has_all_states_and_its_device_counts() {
-    on_a_device(Kind::Ext4);
+    on_a_device(FileSystemKind::Ext4);
 }
 
 #[test]
 fn xfs_has_all_states_and_its_device_counts() {
-    on_a_device(Kind::Xfs);
+    on_a_device(FileSystemKind::Xfs);
 }
 
 #[test]
 fn btrfs_has_all_states_and_its_device_counts() {
-    on_a_device(Kind::Btrfs);
+    on_a_device(FileSystemKind::Btrfs);
 }
 
 #[test]
 fn tmpfs_lives_in_memory_and_nothing_else_is_claimed() {
-    let Some(system) = System::of(Kind::Tmpfs) else { return };
+    let Some(system) = System::of(FileSystemKind::Tmpfs) else { return };
     let digest = system.file();
     digests(&system, &digest);
     was_read(&system.read("cached"), &digest, true);
@@ -160,7 +160,7 @@ fn tmpfs_lives_in_memory_and_nothing_else_is_claimed() {
 
 #[test]
 fn on_overlay_the_witness_that_is_right_is_believed() {
-    let Some(system) = System::of(Kind::Overlay) else { return };
+    let Some(system) = System::of(FileSystemKind::Overlay) else { return };
     let digest = system.file();
     digests(&system, &digest);
     let cached = system.read("cached");
@@ -179,7 +179,7 @@ fn on_overlay_the_witness_that_is_right_is_believed() {
 
 #[test]
 fn sshfs_is_read_in_every_state_and_says_what_it_cannot_know() {
-    let Some(system) = System::of(Kind::Sshfs) else { return };
+    let Some(system) = System::of(FileSystemKind::Sshfs) else { return };
     let digest = system.file();
     digests(&system, &digest);
     let cached = system.read("cached");
@@ -202,7 +202,7 @@ fn sshfs_is_read_in_every_state_and_says_what_it_cannot_know() {
 
 #[test]
 fn a_file_system_that_bypasses_the_page_cache_is_never_called_cached() {
-    let Some(system) = System::of(Kind::Bindfs) else { return };
+    let Some(system) = System::of(FileSystemKind::Bindfs) else { return };
     let digest = system.file();
     digests(&system, &digest);
     let said = system.refused(&["file", "read", "data", "--block", "64k", "--cache", "cached"]);
@@ -218,7 +218,7 @@ fn what_another_machine_may_be_using_is_left_where_it_is() {
     // As another machine would have made it; none of its locks is seen here.
     let theirs = "kelvin-scratch-0123456789abcdef0123456789abcdef-4026531836-4194999";
     let run = ["run", "os.syscall.null", "--budget", "1s", "--rounds", "2", "--no-store", "--no-report"];
-    for (kind, stays) in [(Kind::Sshfs, true), (Kind::Ext4, false)] {
+    for (kind, stays) in [(FileSystemKind::Sshfs, true), (FileSystemKind::Ext4, false)] {
         let Some(system) = System::of(kind) else { continue };
         let path = system.0.path().join(theirs);
         fs::create_dir(&path).unwrap();
@@ -237,7 +237,7 @@ fn what_another_machine_may_be_using_is_left_where_it_is() {
 fn what_is_mounted_for_a_test_goes_with_it_whatever_becomes_of_it() {
     let _only = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
     let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap();
-    for kind in Kind::ALL {
+    for kind in FileSystemKind::ALL {
         let Ok(mounted) = Mounted::of(kind, base()) else { continue };
         let path = mounted.path();
         assert!(mounts().contains(&*path.to_string_lossy()), "{}", kind.name());

@@ -26,7 +26,7 @@ pub(crate) fn read(root: Root<'_>) -> Limits {
 }
 
 /// One kind of limit: its controller, and for each version the file that holds it and how that is read.
-struct Kind<T> {
+struct LimitKind<T> {
     controller: &'static str,
     file_v1: &'static str,
     file_v2: &'static str,
@@ -36,7 +36,7 @@ struct Kind<T> {
     beside_v1: &'static str,
 }
 
-const CPU: Kind<f64> = Kind {
+const CPU: LimitKind<f64> = LimitKind {
     controller: "cpu",
     file_v1: "cpu.cfs_quota_us",
     beside_v1: "cpu.cfs_period_us",
@@ -45,7 +45,7 @@ const CPU: Kind<f64> = Kind {
     parse_v2: |text| text.split_once(' ').and_then(|(quota, period)| share(quota, period)),
 };
 
-const MEMORY: Kind<u64> = Kind {
+const MEMORY: LimitKind<u64> = LimitKind {
     controller: "memory",
     file_v1: "memory.limit_in_bytes",
     beside_v1: "",
@@ -54,7 +54,7 @@ const MEMORY: Kind<u64> = Kind {
     parse_v2: amount,
 };
 
-const PROCESSES: Kind<u64> = Kind {
+const PROCESSES: LimitKind<u64> = LimitKind {
     controller: "pids",
     file_v1: "pids.max",
     beside_v1: "",
@@ -75,7 +75,7 @@ pub(crate) fn amount(text: &str) -> Option<u64> {
 }
 
 /// The tightest limit of the group and its ancestors, all of which are in force together.
-fn limit<T: PartialOrd>(groups: &Result<Groups<'_>, String>, kind: Kind<T>) -> Fact<Option<T>> {
+fn limit<T: PartialOrd>(groups: &Result<Groups<'_>, String>, kind: LimitKind<T>) -> Fact<Option<T>> {
     let groups = match groups {
         Ok(groups) => groups,
         Err(reason) => return Fact::unknown(reason.as_str()),

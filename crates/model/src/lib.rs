@@ -12,12 +12,14 @@ mod conclusion;
 mod event;
 pub mod grammar;
 mod hazard;
+mod headline;
 mod interval;
 pub mod json;
 mod machine;
 mod machine_text;
 mod metric;
 mod name;
+mod path_to_agent;
 mod prediction;
 mod readings;
 mod reference;
@@ -25,7 +27,6 @@ mod run;
 mod study;
 pub mod text;
 pub mod units;
-mod way;
 
 pub use bound::{Bound, BoundRecord};
 pub use case::{Case, Point, Value};
@@ -35,6 +36,7 @@ pub use conclusion::{
 };
 pub use event::Event;
 pub use hazard::{Hazard, Severity};
+pub use headline::{AsFound, Headline, Lacking, MeasuredValue};
 pub use interval::{Interval, IntervalKind};
 pub use machine::{
     BlockDevice, Cache, CacheKind, Cpu, Fact, FactRow, Kernel, Limits, Machine, Memory, Mitigation, Mount, Nic,
@@ -45,6 +47,7 @@ pub use metric::{
     Axis, AxisScale, Better, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, Metric, Need, Overhead, Treatment, Unit,
 };
 pub use name::Name;
+pub use path_to_agent::PathToAgent;
 pub use prediction::{Basis, Input, NoPrediction, Prediction, PredictionRecord};
 pub use readings::{Batches, OverheadReading, Reading, Readings, Tags};
 pub use reference::{Reference, ReferenceValue};
@@ -53,4 +56,3 @@ pub use run::{
     RunSettings, RunStatus,
 };
 pub use study::{WordedConclusion, WordedStudy};
-pub use way::Way;

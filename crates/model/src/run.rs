@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::grammar::{Id, Word};
 use crate::{
-    Bound, BoundRecord, Canary, Case, Event, Fact, Hazard, Machine, Metric, Name, PredictionRecord, Reading, Way,
-    WordedStudy,
+    Bound, BoundRecord, Canary, Case, Event, Fact, Hazard, Machine, Metric, Name, PathToAgent, PredictionRecord,
+    Reading, WordedStudy,
 };
 
 /// Version of the stored format. A format is never edited, only followed by the next one.
@@ -46,7 +46,7 @@ pub struct Outline {
     pub learned_core: Vec<f64>,
     /// The way to the agent of another host, if one was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub way: Option<Way>,
+    pub way: Option<PathToAgent>,
     /// What the hardware bounds, where that is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bounds: Vec<BoundRecord>,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use common::{Directories, measure_at, measure_if_possible_at, median, notes, of};
 use kelvin_model::{Attempt, Case};
-use kelvin_testing::mounted::{Kind, Mounted};
+use kelvin_testing::mounted::{FileSystemKind, Mounted};
 
 /// Milliseconds of the timed part.
 const SLICE: u64 = 20;
@@ -121,7 +121,7 @@ fn two_directories_of_one_disk_differ_by_no_network() {
 
 #[test]
 fn a_directory_that_another_program_serves_is_read_beside_the_local_one() {
-    let served = match Mounted::of(Kind::Sshfs, Path::new(env!("CARGO_TARGET_TMPDIR"))) {
+    let served = match Mounted::of(FileSystemKind::Sshfs, Path::new(env!("CARGO_TARGET_TMPDIR"))) {
         Ok(served) => served,
         Err(missing) => return missing.skips("a remote directory served by sshfs"),
     };

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use kelvin_catalogue::{file, mem, net, os};
-use kelvin_harness::{Effort, Facts, Kind, MeasuredValue, Probe};
+use kelvin_harness::{Effort, Facts, MeasuredValue, Probe, ProbeKind};
 use kelvin_model::{Basis, Better, Case, Metric, Prediction, Unit};
 use kelvin_probes::{all, bounded};
 
@@ -31,7 +31,7 @@ fn sources(directory: &Path) -> Vec<PathBuf> {
 }
 
 fn measures_and_studies() -> impl Iterator<Item = &'static Probe> {
-    all().into_iter().filter(|probe| matches!(probe.kind, Kind::Measure | Kind::Study))
+    all().into_iter().filter(|probe| matches!(probe.kind, ProbeKind::Measure | ProbeKind::Study))
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn ids_begin_with_their_area() {
     for probe in all() {
         let area = probe.id.split('.').next().unwrap();
         assert!(AREAS.iter().any(|(known, _)| *known == area), "{}", probe.id);
-        let of_kind = matches!(probe.kind, Kind::Truth | Kind::Fault);
+        let of_kind = matches!(probe.kind, ProbeKind::Truth | ProbeKind::Fault);
         assert_eq!(area == "truth", of_kind, "{} is a {:?}", probe.id, probe.kind);
         for metric in probe.metrics {
             assert_eq!(metric.area(), area, "{} of {}", metric.id, probe.id);

@@ -56,7 +56,7 @@ impl Spread {
 
 /// What an interval is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum HeadlineIntervalKind {
     /// It covers what a repeat of the run gives, at [`LEVEL`].
     Confidence,
     /// Lowest to highest round.
@@ -67,7 +67,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HeadlineInterval {
     /// What it is.
-    pub kind: Kind,
+    pub kind: HeadlineIntervalKind,
     /// Lower end.
     pub lower: f64,
     /// Upper end.
@@ -100,12 +100,12 @@ pub fn headline_interval(rounds: &[f64], history: Option<&RunToRun>) -> Option<H
     if history.is_none() && rounds.len() <= RANGE_ROUNDS {
         let lower = rounds.iter().copied().fold(f64::INFINITY, f64::min);
         let upper = rounds.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        return Some(HeadlineInterval { kind: Kind::Range, lower, upper });
+        return Some(HeadlineInterval { kind: HeadlineIntervalKind::Range, lower, upper });
     }
     let spread = history.map_or(within, |history| history.join(within));
     let half = spread.half_width(LEVEL);
     let center = headline(rounds);
-    Some(HeadlineInterval { kind: Kind::Confidence, lower: center - half, upper: center + half })
+    Some(HeadlineInterval { kind: HeadlineIntervalKind::Confidence, lower: center - half, upper: center + half })
 }
 
 /// What earlier runs teach about the spread from run to run.
@@ -266,9 +266,9 @@ mod tests {
         assert_eq!(headline_interval(&[], None), None);
         assert_eq!(headline_interval(&[5.0], None), None);
         let range = headline_interval(&[5.0, 9.0, 6.0], None).unwrap();
-        assert_eq!(range, HeadlineInterval { kind: Kind::Range, lower: 5.0, upper: 9.0 });
+        assert_eq!(range, HeadlineInterval { kind: HeadlineIntervalKind::Range, lower: 5.0, upper: 9.0 });
         let history = RunToRun::learn(&[6.0, 6.2, 5.9, 6.1], &[0.01; 4]).unwrap();
-        assert_eq!(headline_interval(&[5.0, 9.0, 6.0], Some(&history)).unwrap().kind, Kind::Confidence);
+        assert_eq!(headline_interval(&[5.0, 9.0, 6.0], Some(&history)).unwrap().kind, HeadlineIntervalKind::Confidence);
         assert_eq!(headline_interval(&[5.0], Some(&history)), None);
     }
 

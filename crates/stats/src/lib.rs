@@ -21,8 +21,8 @@ pub use autocorrelation::effective_samples;
 pub use change::{ChangePoint, ChangeSearch, change_points};
 pub use histogram::Histogram;
 pub use interval::{
-    HISTORY, HeadlineInterval, Kind, LEAST_HISTORY, LEVEL, RANGE_ROUNDS, RunToRun, Spread, headline, headline_interval,
-    within_spread,
+    HISTORY, HeadlineInterval, HeadlineIntervalKind, LEAST_HISTORY, LEVEL, RANGE_ROUNDS, RunToRun, Spread, headline,
+    headline_interval, within_spread,
 };
 pub use modes::{Cluster, clusters, dominant_mode, fastest_mode};
 pub use random::Random;

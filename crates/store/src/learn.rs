@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use kelvin_model::{Case, Learned, Metric, Name};
+use kelvin_model::{Headline, Learned, Metric, Run, RunStatus};
 use rusqlite::{Connection, params};
 
 use crate::Store;
@@ -10,21 +10,6 @@ use crate::check::{Invalid, finite, not_negative};
 use crate::error::{AppendError, LoadError};
 use crate::query::sql_limit;
 use crate::record::{key_of, parameters};
-
-/// The headline of one metric at one case in a run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Headline {
-    /// Id of the metric.
-    pub metric: Name,
-    /// Version of its method: headlines of different methods are different series.
-    pub version: u32,
-    /// The case.
-    pub case: Case,
-    /// The headline, in the metric's unit.
-    pub value: f64,
-    /// Variance of the headline that the spread between the rounds of the run explains, in the unit squared.
-    pub within_variance: f64,
-}
 
 impl Store {
     /// Stores the headlines of a run, in place of those stored for it before.
@@ -51,6 +36,17 @@ impl Store {
             true => Ok(()),
             false => Err(AppendError::Gone { id: run_id.to_owned() }),
         }
+    }
+
+    /// Stores what is known only at the end of a run, predictions and studies, and the headlines that later runs learn from:
+    /// those of a complete run only.
+    ///
+    /// # Errors
+    /// As of [`Store::amend`], [`Store::finish`] and [`Store::record_headlines`].
+    pub fn keep(&self, run: &Run, headlines: &[Headline]) -> Result<(), AppendError> {
+        self.amend(&run.outline)?;
+        self.finish(&run.outline.id, &run.predictions, &run.studies, &[])?;
+        if run.status == RunStatus::Complete { self.record_headlines(&run.outline.id, headlines) } else { Ok(()) }
     }
 
     /// The headlines of these metrics in complete runs of a machine, made by the same version of the method: for each

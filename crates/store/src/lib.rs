@@ -24,7 +24,6 @@ pub use error::{
     AppendError, DataDirectoryError, ExportError, Fault, FindError, ImportError, InsertError, LoadError, OpenError,
 };
 pub use exchange::{IMPORT_LIMIT, export, import};
-pub use learn::Headline;
 pub use migrate::SCHEMA_VERSION;
 pub use open::Store;
 pub use query::{Filter, RunLine};

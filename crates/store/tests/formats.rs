@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use common::{MACHINE, sample_metrics, sample_run};
 use kelvin_model::grammar::Bounded;
-use kelvin_model::{Case, FORMAT, Name, Run};
-use kelvin_store::{Headline, SCHEMA_VERSION, Store, export, import};
+use kelvin_model::{Case, FORMAT, Headline, Name, Run};
+use kelvin_store::{SCHEMA_VERSION, Store, export, import};
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 

@@ -4,8 +4,8 @@ mod common;
 
 use common::{MACHINE, sample_events, sample_metrics, sample_notes, sample_outline, sample_predictions, sample_round};
 use common::{sample_run, sample_studies};
-use kelvin_model::{Case, Event, Name, Run, RunStatus};
-use kelvin_store::{AppendError, Filter, FindError, Headline, InsertError, Inserted, Store};
+use kelvin_model::{Case, Event, Headline, Name, Run, RunStatus};
+use kelvin_store::{AppendError, Filter, FindError, InsertError, Inserted, Store};
 use tempfile::TempDir;
 
 fn fresh() -> (TempDir, Store) {

@@ -78,7 +78,7 @@ pub fn free_share(path: &Path) -> Result<f64> {
 
 /// The kind of a file system, as the magic number of statfs(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind(u32);
+pub struct FileSystemKind(u32);
 
 /// Magic numbers and names (statfs(2), include/uapi/linux/magic.h), and whether files live in memory only.
 const KINDS: &[(u32, &str, bool)] = &[
@@ -116,7 +116,7 @@ const SERVED: &[&str] = &["fuse", "nfs", "cifs", "smb2", "9p", "virtiofs", "ceph
 /// Those that give each byte its own place, whatever the bytes are: the others may compress, or do not tell what is behind them.
 const PLAIN: &[&str] = &["ext4", "xfs", "tmpfs", "ramfs", "vfat", "exfat"];
 
-impl Kind {
+impl FileSystemKind {
     /// Its name, or its number where that is not known.
     pub fn name(self) -> String {
         match KINDS.iter().find(|(magic, ..)| *magic == self.0) {
@@ -150,7 +150,7 @@ impl Kind {
 ///
 /// # Errors
 /// Those of statfs; `InvalidInput` for a path with a NUL byte.
-pub fn kind(path: &Path) -> Result<Kind> {
+pub fn kind(path: &Path) -> Result<FileSystemKind> {
     let name = CString::new(path.as_os_str().as_bytes()).map_err(Error::from)?;
     let mut answer = std::mem::MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: `name` is a NUL-terminated string and `answer` has room for what statfs writes.
@@ -158,7 +158,7 @@ pub fn kind(path: &Path) -> Result<Kind> {
     // SAFETY: statfs succeeded, so it has filled the structure.
     let answer = unsafe { answer.assume_init() };
     // The numbers have 32 bits, in a field whose type differs from target to target.
-    Ok(Kind(answer.f_type as u32))
+    Ok(FileSystemKind(answer.f_type as u32))
 }
 
 /// The major part of a device number, as `st_dev` has it.
@@ -282,11 +282,14 @@ mod tests {
     fn kinds_have_names() {
         assert_eq!(kind(Path::new("/proc")).unwrap().name(), "proc");
         assert!(kind(Path::new("/proc")).unwrap().lives_in_memory());
-        assert_eq!((Kind(0x1234_5678).name(), Kind(0x6969).is_served()), ("kind 0x12345678".into(), true));
-        let of_one_machine = |magic: u32| Kind(magic).is_of_one_machine();
+        assert_eq!(
+            (FileSystemKind(0x1234_5678).name(), FileSystemKind(0x6969).is_served()),
+            ("kind 0x12345678".into(), true)
+        );
+        let of_one_machine = |magic: u32| FileSystemKind(magic).is_of_one_machine();
         assert!(of_one_machine(0xef53) && of_one_machine(0x0102_1994) && !of_one_machine(0x6969));
         assert!(!of_one_machine(0x1234_5678), "of what is not known nothing is claimed");
-        assert!(Kind(0xef53).keeps_every_byte() && !Kind(0x9123_683e).keeps_every_byte());
+        assert!(FileSystemKind(0xef53).keeps_every_byte() && !FileSystemKind(0x9123_683e).keeps_every_byte());
         assert!(SERVED.iter().chain(PLAIN).all(|name| KINDS.iter().any(|(_, known, _)| known == name)));
         let mut magic: Vec<u32> = KINDS.iter().map(|(magic, ..)| *magic).collect();
         magic.sort_unstable();

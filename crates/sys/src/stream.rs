@@ -15,7 +15,7 @@ pub const BLOCKS: u32 = 4;
 
 /// What a stream is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum StreamKind {
     /// A pipe of the kernel's default size.
     Pipe,
     /// Connected Unix stream sockets with the kernel's default buffers.
@@ -37,14 +37,14 @@ enum Medium {
 
 impl Stream {
     /// An empty stream.
-    pub fn new(kind: Kind) -> Result<Self> {
+    pub fn new(kind: StreamKind) -> Result<Self> {
         Ok(Self(match kind {
-            Kind::Pipe => Medium::Pipe(Pipe::new()?),
-            Kind::Unix => {
+            StreamKind::Pipe => Medium::Pipe(Pipe::new()?),
+            StreamKind::Unix => {
                 let (from, to) = socket_pair()?;
                 Medium::Unix { from, to }
             }
-            Kind::Shared => Medium::Shared(Shared::new()?),
+            StreamKind::Shared => Medium::Shared(Shared::new()?),
         }))
     }
 
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn messages_arrive_whole_and_in_order() {
-        for kind in [Kind::Pipe, Kind::Unix, Kind::Shared] {
+        for kind in [StreamKind::Pipe, StreamKind::Unix, StreamKind::Shared] {
             for size in [8, 4096, BLOCK] {
                 let stream = Arc::new(Stream::new(kind).unwrap());
                 let receiver = Arc::clone(&stream);
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_message_that_does_not_fit_is_refused() {
-        let stream = Stream::new(Kind::Shared).unwrap();
+        let stream = Stream::new(StreamKind::Shared).unwrap();
         let error = stream.send(&vec![0; BLOCK + 1]).unwrap_err().to_string();
         assert_eq!(error, "a message of 65537 bytes is larger than a block of 65536");
     }

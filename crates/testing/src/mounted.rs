@@ -28,7 +28,7 @@ const SFTP_SERVERS: [&str; 3] =
 
 /// A kind of file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileSystemKind {
     /// On a loop device.
     Ext4,
     /// On a loop device.
@@ -45,7 +45,7 @@ pub enum Kind {
     Bindfs,
 }
 
-impl Kind {
+impl FileSystemKind {
     /// All of them.
     pub const ALL: [Self; 7] =
         [Self::Ext4, Self::Xfs, Self::Btrfs, Self::Tmpfs, Self::Overlay, Self::Sshfs, Self::Bindfs];
@@ -90,7 +90,7 @@ impl Mounted {
     ///
     /// # Errors
     /// What is missing for it here.
-    pub fn of(kind: Kind, base: &Path) -> Result<Self, Missing> {
+    pub fn of(kind: FileSystemKind, base: &Path) -> Result<Self, Missing> {
         sweep(base);
         let place = base.join(format!("{PREFIX}{}-{}", std::process::id(), kind.name()));
         let mut mounted = Self { place, programs: Vec::new() };
@@ -104,20 +104,20 @@ impl Mounted {
         self.place.join(MOUNT)
     }
 
-    fn mount(&mut self, kind: Kind) -> Result<(), Missing> {
+    fn mount(&mut self, kind: FileSystemKind) -> Result<(), Missing> {
         match kind {
-            Kind::Ext4 => self.on_loop_device(kind, &["-q", "-F"]),
-            Kind::Xfs | Kind::Btrfs => self.on_loop_device(kind, &["-q"]),
-            Kind::Tmpfs => self.by_mount(&["-t", "tmpfs", "-o", "size=64M", "tmpfs"]),
-            Kind::Overlay => {
+            FileSystemKind::Ext4 => self.on_loop_device(kind, &["-q", "-F"]),
+            FileSystemKind::Xfs | FileSystemKind::Btrfs => self.on_loop_device(kind, &["-q"]),
+            FileSystemKind::Tmpfs => self.by_mount(&["-t", "tmpfs", "-o", "size=64M", "tmpfs"]),
+            FileSystemKind::Overlay => {
                 let [lower, upper, work] = ["lower", "upper", "work"].map(|name| self.directory(name));
                 let (lower, upper, work) = (lower?, upper?, work?);
                 let layers =
                     format!("lowerdir={},upperdir={},workdir={}", lower.display(), upper.display(), work.display());
                 self.by_mount(&["-t", "overlay", "-o", &layers, "overlay"])
             }
-            Kind::Sshfs => self.by_sshfs(),
-            Kind::Bindfs => {
+            FileSystemKind::Sshfs => self.by_sshfs(),
+            FileSystemKind::Bindfs => {
                 let behind = self.directory("behind")?;
                 let mut command = Command::new("bindfs");
                 self.start(kind.package(), command.arg("-f").arg(behind).arg(self.path()).stderr(Stdio::null()))?;
@@ -132,7 +132,7 @@ impl Mounted {
         Ok(path)
     }
 
-    fn on_loop_device(&self, kind: Kind, arguments: &[&str]) -> Result<(), Missing> {
+    fn on_loop_device(&self, kind: FileSystemKind, arguments: &[&str]) -> Result<(), Missing> {
         let image = self.place.join("image");
         let made = File::create(&image).and_then(|file| file.set_len(IMAGE));
         made.map_err(|error| Missing::right(format!("{}: {error}", image.display())))?;
@@ -156,7 +156,7 @@ impl Mounted {
         client.arg(format!(":{}", behind.display())).arg(self.path());
         // Without kernel_cache the page cache loses the file whenever it is opened.
         client.args(["-f", "-o", "passive,kernel_cache"]).stdin(from).stdout(to).stderr(Stdio::null());
-        self.start(Kind::Sshfs.package(), &mut client)?;
+        self.start(FileSystemKind::Sshfs.package(), &mut client)?;
         self.served()
     }
 

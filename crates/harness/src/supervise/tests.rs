@@ -2,12 +2,10 @@
 
 use std::cell::Cell;
 
-use kelvin_model::{
-    Case, ClockInfo, ClockKind, FORMAT, Fact, Machine, Metric, NoPrediction, OverheadReading, Reason, Run, RunSettings,
-};
+use kelvin_model::{Case, FORMAT, Machine, Metric, NoPrediction, OverheadReading, Reason, Run, RunSettings};
 
 use super::*;
-use crate::probe::{Effort, Kind, Method, Probe};
+use crate::probe::{Effort, Method, Probe, ProbeKind};
 
 static METRIC: Metric = Metric::duration("test.metric", "A metric of a script");
 static METHOD: Method = Method { how: "", prediction: "", not_for: "", pitfalls: &[], sources: &[] };
@@ -15,7 +13,7 @@ static METHOD: Method = Method { how: "", prediction: "", not_for: "", pitfalls:
 static PROBE: Probe = Probe {
     id: "test.metric",
     summary: "A probe of a script",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&METRIC],
     inputs: &[],
@@ -79,16 +77,7 @@ fn outline(plan: &Plan) -> Outline {
             canaries: true,
             realtime: false,
         },
-        clock: ClockInfo {
-            kind: ClockKind::Scripted,
-            hertz: 1e9,
-            relative_error: 0.0,
-            pair_nanoseconds: 0.0,
-            multiply_cycles: Fact::known(3, "a test"),
-            note: None,
-            source_before: None,
-            source_after: None,
-        },
+        clock: Setup::scripted(1).clock,
         machine: machine(),
         hazards: Vec::new(),
         metrics: vec![METRIC],
@@ -107,18 +96,12 @@ fn measured(value: f64) -> Option<Attempt> {
 }
 
 fn play(effort: Effort, answer: impl FnMut(u64, u32) -> Option<Attempt>) -> (Run, Vec<Event>) {
-    let plan = Plan::new(&[&PROBE], Kind::Measure, &[], &machine(), effort).unwrap();
+    let plan = Plan::new(&[&PROBE], ProbeKind::Measure, &[], &machine(), effort).unwrap();
     let outline = outline(&plan);
     let options = Options {
         program: ("none".into(), Vec::new()),
         round_limit: Duration::from_secs(5),
-        remote: None,
-        agent: None,
-        sockets: SocketOptions::default(),
-        throttle_file: None,
-        scratch: "".into(),
-        write_limit: 0,
-        allowed_cpus: vec![1],
+        setup: Setup::scripted(1),
     };
     let mut kept = Kept::default();
     run(&plan, &outline, &options, &mut Scripted { answer, now: Cell::new(0.0) }, &mut kept);

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use kelvin_harness::{Kind, Probe};
+use kelvin_harness::{Probe, ProbeKind};
 use kelvin_model::{Axis, Metric, Name, Point};
 use kelvin_report::ProbeText;
 use kelvin_report::text::wrap;
@@ -131,7 +131,7 @@ fn paragraph(out: &mut dyn Write, text: &str, width: usize, indent: &str) -> io:
 pub fn book_page(area: &str) -> Done {
     let all = kelvin_probes::all();
     let chosen: Vec<_> =
-        all.iter().filter(|probe| probe.kind != Kind::Truth && probe.id.split('.').next() == Some(area)).collect();
+        all.iter().filter(|probe| probe.kind != ProbeKind::Truth && probe.id.split('.').next() == Some(area)).collect();
     if chosen.is_empty() {
         return Err(Fault::because(format!("no area is called '{area}'")));
     }

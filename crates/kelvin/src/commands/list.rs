@@ -2,16 +2,16 @@
 
 use std::process::ExitCode;
 
-use kelvin_harness::{Effort, Kind, Plan, Probe};
+use kelvin_harness::{Effort, Plan, Probe, ProbeKind};
 use kelvin_model::Metric;
 use kelvin_report::text::wrap;
 use serde::Serialize;
 
 use crate::cli::ListArgs;
-use crate::fault::{Done, Fault};
-use crate::measure::Here;
+use crate::fault::Done;
 use crate::output;
-use crate::selection::{Needing, Selection};
+use crate::place::Here;
+use crate::selection::{Needing, Selection, plan_of};
 
 /// Fewest columns for what a metric is, however narrow the terminal.
 const LEAST_ROOM: usize = 24;
@@ -32,7 +32,7 @@ pub fn list(args: &ListArgs) -> Done {
     let here = Here::read()?;
     let effort = Effort::Default;
     let plan = if args.studies {
-        Plan::new(&kelvin_probes::all(), Kind::Study, &args.names, &here.machine, effort).map_err(Fault::because)?
+        plan_of(ProbeKind::Study, &args.names, &here, effort)?
     } else {
         Selection::of(&args.names, "kelvin list --studies")?.plan_of_all(&here, effort)?
     };

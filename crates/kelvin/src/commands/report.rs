@@ -14,7 +14,7 @@ use crate::cli::{Format, ReportArgs, StoreArgs};
 use crate::commands::{explain, open_store};
 use crate::fault::{Done, Fault};
 use crate::private::Told;
-use crate::{measure, output};
+use crate::{output, predict};
 
 /// `kelvin report`.
 pub fn report(args: &ReportArgs) -> Done {
@@ -24,7 +24,7 @@ pub fn report(args: &ReportArgs) -> Done {
     }
     let mut run = Told::with(args.with_private).run(load(&args.run, &args.store)?)?;
     if args.repredict {
-        measure::predict_anew(&mut run);
+        predict::anew(&mut run);
     }
     let analysis = analyse(&run);
     let probes = explain::texts();

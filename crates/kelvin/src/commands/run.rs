@@ -7,18 +7,20 @@ use std::process::ExitCode;
 
 use kelvin_analysis::{Analysis, Outcome};
 use kelvin_file::user_file::UserFile;
-use kelvin_harness::{Effort, Kind, Plan, Unit};
-use kelvin_model::{Reference, RunStatus};
+use kelvin_harness::{Effort, Plan, Probe, ProbeKind, Unit};
+use kelvin_model::{Need, Reference, RunStatus};
 use kelvin_report::{Html, Json, Render, Report, Terminal};
 use kelvin_store::Store;
 
 use crate::cli::{DestinationArgs, RunArgs, StoreArgs, SweepArgs};
 use crate::commands::{explain, open_store, report};
 use crate::fault::{Done, Fault, WITH_FAILURES};
-use crate::measure::{Finished, Here, Places, Wishes, With, effort_defaults, measure};
+use crate::measure::{Finished, Wishes, effort_defaults, measure};
+use crate::output;
+use crate::place::Here;
+use crate::prepare::Prepared;
 use crate::private::Told;
-use crate::selection::Selection;
-use crate::{output, place, sockets};
+use crate::selection::{Selection, plan_of, studies_that_need};
 
 /// `kelvin run`.
 pub fn run(args: &RunArgs) -> Done {
@@ -32,7 +34,7 @@ pub fn run(args: &RunArgs) -> Done {
     let plan = Selection::of(&args.names, "kelvin study")?.plan(&args.measure, &here, effort)?;
     let (plan, more) = with_peers(plan, args.peers, &here, effort)?;
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan) + more);
-    let wishes = Wishes { mode, budget, rounds, args: &args.measure };
+    let wishes = Wishes { mode, budget, rounds, args: &args.measure, told: Told::with(args.to.with_private) };
     carry_out(here, &plan, &wishes, &Destination::new(&args.to, references))
 }
 
@@ -40,18 +42,15 @@ pub fn run(args: &RunArgs) -> Done {
 pub fn sweep(args: &SweepArgs) -> Done {
     let here = Here::read()?;
     let effort = Effort::Thorough;
-    let plan = Plan::new(&kelvin_probes::all(), Kind::Measure, &["file".to_owned()], &here.machine, effort)
-        .map_err(Fault::because)?;
+    let plan = plan_of(ProbeKind::Measure, &["file".to_owned()], &here, effort)?;
     let (plan, more) = with_peers(plan, args.peers, &here, effort)?;
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan) + more);
-    let wishes = Wishes { mode, budget, rounds, args: &args.measure };
+    let wishes = Wishes { mode, budget, rounds, args: &args.measure, told: Told::with(args.to.with_private) };
     carry_out(here, &plan, &wishes, &Destination::new(&args.to, Vec::new()))
 }
 
-/// The studies that `--peers` asks for, the area that they belong to, and how many blocks of time they are given: starting
-/// a program such as fio takes far longer than a round of anything else.
-const PEERS: &str = "file.peers";
-const PEERS_AREA: &str = "file";
+/// How many blocks of time the studies that `--peers` asks for are given: starting a program such as fio takes far longer
+/// than a round of anything else.
 const PEERS_BLOCKS: usize = 4;
 
 /// The plan with other programs beside kelvin, if they are asked for, and the blocks of time that they take.
@@ -59,15 +58,17 @@ fn with_peers(plan: Plan, wanted: bool, here: &Here, effort: Effort) -> Result<(
     if !wanted {
         return Ok((plan, 0));
     }
-    let is_of_area = |unit: &Unit| !unit.only_input && unit.probe.metrics[0].area() == PEERS_AREA;
+    let studies = studies_that_need(Need::Rivals);
+    let area = |probe: &Probe| probe.metrics[0].area();
+    let is_of_area = |unit: &Unit| !unit.only_input && studies.iter().any(|study| area(study) == area(unit.probe));
     if !plan.units.iter().any(is_of_area) {
         return Err(Fault::because(
             "--peers: other programs read files, and nothing of the area 'file' is to be measured; name it too (kelvin run \
              file --peers), or leave --peers out",
         ));
     }
-    let peers = Plan::new(&kelvin_probes::all(), Kind::Study, &[PEERS.to_owned()], &here.machine, effort)
-        .map_err(Fault::because)?;
+    let names: Vec<String> = studies.iter().map(|study| study.id.to_string()).collect();
+    let peers = plan_of(ProbeKind::Study, &names, here, effort)?;
     Ok((plan.and(peers), PEERS_BLOCKS))
 }
 
@@ -81,8 +82,6 @@ pub struct Destination<'a> {
     pub json: bool,
     /// Published machines to set beside it.
     pub references: Vec<Reference>,
-    /// What is told of it.
-    pub told: Told,
 }
 
 impl<'a> Destination<'a> {
@@ -93,22 +92,17 @@ impl<'a> Destination<'a> {
             page: (!args.no_report).then_some(&args.report),
             json: args.json,
             references,
-            told: Told::with(args.with_private),
         }
     }
 }
 
 /// Measures a plan and shows it. What can be wrong with the wishes is found out before anything is measured.
 pub fn carry_out(here: Here, plan: &Plan, wishes: &Wishes<'_>, to: &Destination<'_>) -> Done {
-    place::choose(&here.machine, &here.allowed, wishes.args.cpu)?;
-    let sockets = sockets::asked(wishes.args, plan)?;
+    let prepared = Prepared::new(here, plan, wishes.args)?;
     let page = to.page.map(UserFile::find).transpose().map_err(Fault::because)?;
     let store = to.store.map(open_store).transpose()?;
-    let agent = wishes.agent()?;
-    agent.as_ref().map_or(Ok(()), |agent| sockets::grant(&sockets, plan, &agent.host))?;
-    let places = Places::make(wishes.args)?;
     announce(plan, wishes, store.as_ref(), to.page);
-    let finished = measure(here, plan, wishes, With { places, agent, told: to.told }, store.as_ref())?;
+    let finished = measure(plan, wishes, prepared, store.as_ref())?;
     show(finished, to, page)
 }
 

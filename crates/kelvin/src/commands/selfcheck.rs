@@ -4,17 +4,20 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use kelvin_analysis::{Analysis, MetricResult, Outcome, Verdict};
-use kelvin_harness::{Effort, Kind, Plan};
+use kelvin_harness::{Effort, ProbeKind};
 use kelvin_model::{ClockInfo, Run};
 use kelvin_report::units;
 use kelvin_sys::usage::{Who, usage};
 use serde::Serialize;
 
 use crate::cli::SelfcheckArgs;
-use crate::fault::{Done, Fault, WITH_FAILURES};
-use crate::measure::{Finished, Here, Places, Wishes, With, measure};
+use crate::fault::{Done, WITH_FAILURES};
+use crate::measure::{Finished, Wishes, measure};
 use crate::output;
+use crate::place::Here;
+use crate::prepare::Prepared;
 use crate::private::Told;
+use crate::selection::plan_of;
 
 /// Seconds and rounds if the command line does not say.
 const BUDGET: f64 = 10.0;
@@ -31,16 +34,12 @@ struct Findings<'a> {
 /// `kelvin selfcheck`.
 pub fn selfcheck(args: &SelfcheckArgs) -> Done {
     let here = Here::read()?;
-    let kind = if args.faults { Kind::Fault } else { Kind::Truth };
-    let plan = Plan::new(&kelvin_probes::all(), kind, &[], &here.machine, Effort::Default).map_err(Fault::because)?;
-    let wishes = Wishes { mode: "selfcheck", budget: BUDGET, rounds: ROUNDS, args: &args.measure };
-    let Finished { run, analysis, .. } = measure(
-        here,
-        &plan,
-        &wishes,
-        With { places: Places::make(&args.measure)?, agent: None, told: Told::ForFigures },
-        None,
-    )?;
+    let kind = if args.faults { ProbeKind::Fault } else { ProbeKind::Truth };
+    let plan = plan_of(kind, &[], &here, Effort::Default)?;
+    let wishes =
+        Wishes { mode: "selfcheck", budget: BUDGET, rounds: ROUNDS, args: &args.measure, told: Told::ForFigures };
+    let prepared = Prepared::new(here, &plan, &args.measure)?;
+    let Finished { run, analysis, .. } = measure(&plan, &wishes, prepared, None)?;
     let peak = usage(Who::Process).peak_resident;
     if args.json {
         let findings = Findings { clock: &run.outline.clock, peak_resident_bytes: peak, truths: &analysis.results };

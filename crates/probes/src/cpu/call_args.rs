@@ -4,7 +4,7 @@
 //! cost of a first call, of a mispredicted one, or of what a callee does.
 
 use kelvin_catalogue::cpu::{ARGUMENTS, CALL_ARGS, FREQUENCY, Via};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::kernels::{self, Calls, MOST_ARGUMENTS};
 
@@ -14,7 +14,7 @@ use crate::published;
 pub(crate) static PROBE: Probe = Probe {
     id: CALL_ARGS.id.as_str(),
     summary: "A call and return with 0 to 7 arguments: direct, through a register, through a linkage-table slot",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "A loop of calls in assembly, so that nothing is inlined or left out. Each turn moves every argument into its \
               place (on x86-64 the first six into edi, esi, edx, ecx, r8d, r9d and the seventh onto the stack by a push; on \

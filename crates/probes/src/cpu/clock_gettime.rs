@@ -4,7 +4,7 @@
 //! in user mode, through the vDSO.
 
 use kelvin_catalogue::cpu::{self, CLOCK_GETTIME, CLOCK_PAIR};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::calls::{KernelClock, clock_reads, library_clock_reads};
 
@@ -14,7 +14,7 @@ use crate::predict::Predicting;
 pub(crate) static PROBE: Probe = Probe {
     id: CLOCK_GETTIME.id.as_str(),
     summary: "clock_gettime through the C library, by the vDSO or by a system call",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "clock_gettime of the C library in batches, for one clock. Whether it goes through the vDSO is found by \
               comparing it with the bare system call for the same clock, interleaved in the same process: below half of \

@@ -4,7 +4,7 @@
 //! measurement, which batches make finer, nor as the cost of asking the kernel for the time.
 
 use kelvin_catalogue::cpu::{CLOCK_PAIR, CLOCK_PAIR_SHOWN, FREQUENCY};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::kernels;
@@ -15,7 +15,7 @@ use crate::published;
 pub(crate) static PROBE: Probe = Probe {
     id: CLOCK_PAIR.id.as_str(),
     summary: "An empty start/stop pair of the clock that times everything else",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "Batches of start/stop pairs of the run's clock, back to back, with nothing between: on x86-64 lfence, rdtsc, \
               lfence and rdtscp, lfence; on aarch64 isb, mrs cntvct_el0, isb twice; elsewhere two calls of clock_gettime \

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kelvin_catalogue::cpu::{BusyCpus, FREQUENCY};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::{cpu, kernels};
 
@@ -15,7 +15,7 @@ use crate::predict::Predicting;
 pub(crate) static PROBE: Probe = Probe {
     id: FREQUENCY.id.as_str(),
     summary: "The core's frequency alone and with all allowed CPUs busy, from a chain of dependent multiplies",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "Multiplies of one register by another, each waiting for the one before, 64 to a loop. The rate is their core \
               cycles over time. How many cycles one takes is found before the run: the fastest of short chains of adds \

@@ -4,7 +4,7 @@
 //! when they do not wait for each other.
 
 use kelvin_catalogue::cpu::{FREQUENCY, LATENCY, LATENCY_ADD, LATENCY_LOAD, LATENCY_MULTIPLY};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::kernels;
 
@@ -14,7 +14,7 @@ use crate::published;
 pub(crate) static PROBE: Probe = Probe {
     id: LATENCY.as_str(),
     summary: "Latency of an add, a 64-bit multiply, and a load from the first-level cache",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "Chains in assembly, 64 instructions to a loop, each needing the result of the one before; loop control runs \
               beside them. The load reads its own address from one cache line. Time over instructions is the latency; \

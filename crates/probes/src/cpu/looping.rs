@@ -4,7 +4,7 @@
 //! loop in a program, whose turns overlap with its work.
 
 use kelvin_catalogue::cpu::{FREQUENCY, LOOP};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::kernels;
 
@@ -14,7 +14,7 @@ use crate::published;
 pub(crate) static PROBE: Probe = Probe {
     id: LOOP.id.as_str(),
     summary: "One turn of a minimal counted loop: count down, jump if not zero",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "Two instructions in assembly, aligned to 64 bytes: dec and jnz on x86-64, subs and b.ne on aarch64. A batch is \
               one such loop of many turns. Nothing but the clock pair is subtracted.",

@@ -10,7 +10,7 @@ use kelvin_catalogue::file::{
 use kelvin_catalogue::mem::BANDWIDTH;
 use kelvin_file::cache::{self, State};
 use kelvin_file::{Access, Engine, How, Order, Requests, Tally};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Point, Prediction};
 
 use super::ahead::Ahead;
@@ -24,7 +24,7 @@ use super::writing::Overwriter;
 pub(super) static READ_PROBE: Probe = Probe {
     id: BLOCKSIZE_READ.id.as_str(),
     summary: "Reading by one thread in blocks of each size: from the page cache, through it, and past it",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "One thread reads a file of noise in order by pread, into one buffer that is used again. cached: 64 MiB, all of \
               it in memory by mincore and cachestat before and after, read again and again, timed in batches. uncached: \
@@ -65,7 +65,7 @@ pub(super) static READ_PROBE: Probe = Probe {
 pub(super) static WRITE_PROBE: Probe = Probe {
     id: BLOCKSIZE_WRITE.id.as_str(),
     summary: "Writing by one thread in blocks of each size: into the page cache, and past it",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "One thread writes over a file of noise of 64 MiB in order by pwrite, from one buffer. Nothing is flushed: the \
               sync policy names what a call waits for. buffered: the file is all in memory by mincore and cachestat, before \

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 
 use kelvin_catalogue::file::{BYTE_CALLS, ByteCall, FILE_BYTES};
 use kelvin_file::{Access, Target};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::calls;
 
@@ -24,7 +24,7 @@ use crate::predict::Predicting;
 pub(crate) static PROBE: Probe = Probe {
     id: BYTE_CALLS.id.as_str(),
     summary: "One-byte requests on a cached file by read, pread and lseek, and what the size of the file changes",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "Loops of the bare system call on a file of noise in the scratch directory, all of which is in the page \
               cache (mincore and cachestat say so before and after, and a round in which they do not fails). call=read \

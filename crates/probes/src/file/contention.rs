@@ -7,7 +7,7 @@ use std::sync::Barrier;
 
 use kelvin_catalogue::file::{CONTENTION, DEVICE, FileSharing, THREAD_COUNT};
 use kelvin_file::{Access, Engine, How, Order, Requests, Tally, Target, job};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::cpu;
@@ -20,7 +20,7 @@ use super::proof::Counters;
 pub(super) static PROBE: Probe = Probe {
     id: CONTENTION.id.as_str(),
     summary: "Reads of 1 MiB past the page cache by 1 to 16 threads, each in a file of its own or all in one",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "So many threads read past the page cache (O_DIRECT) in blocks of 1 MiB by pread, in order, from the beginning \
               again at the end: each a file of 16 MiB of its own, or each its part of one file of 64 MiB. They may run on \

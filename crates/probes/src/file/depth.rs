@@ -10,7 +10,7 @@ use kelvin_catalogue::file::{
 };
 use kelvin_file::job::{self, Done, Job, Until};
 use kelvin_file::{Engine, Order};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::cases::{known, predictable};
@@ -22,7 +22,7 @@ use crate::predict::Predicting;
 pub(super) static PROBE: Probe = Probe {
     id: DEPTH.as_str(),
     summary: "Random reads of 4 KiB past the page cache, with 1 to 256 under way: rate and latency",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "One thread keeps so many reads of 4 KiB under way by io_uring, past the page cache (O_DIRECT), on a file of \
               64 MiB of which none is in memory, each block once in random order, for the time of the round and 20 ms at \

@@ -11,7 +11,7 @@ use kelvin_catalogue::file::{
 };
 use kelvin_file::job::{self, Job, Until};
 use kelvin_file::{Access, Engine, How, Order, Requests, Tally, Target};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::data::{self, MIB, SHARED_BYTES, WIDTH};
@@ -21,7 +21,7 @@ use super::writing::{Overwriter, stream};
 pub(crate) static PROBE: Probe = Probe {
     id: DEVICE.as_str(),
     summary: "What the device below the scratch directory gives past the page cache: its rate and its latency",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "A file of 64 MiB of noise is written to the scratch directory once a run, and flushed. It is read past the page \
               cache (O_DIRECT) after none of it is left in memory, by mincore and cachestat. Rate: parts of 16 MiB one after \
@@ -63,7 +63,7 @@ pub(crate) static PROBE: Probe = Probe {
 pub(crate) static WRITE_PROBE: Probe = Probe {
     id: DEVICE_WRITE.id.as_str(),
     summary: "What the device below the scratch directory takes past the page cache: its rate and its latencies",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "A file of 64 MiB of noise is written to the scratch directory once a run, and flushed, so that writing it over \
               allocates nothing. It is written over past the page cache (O_DIRECT) with noise of which no 4 KiB are like any \

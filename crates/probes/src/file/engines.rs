@@ -7,7 +7,7 @@
 use kelvin_catalogue::file::{BLOCK, BYTE_CALLS, ENGINES, ReadEngine};
 use kelvin_catalogue::mem::{BANDWIDTH, FAULT_MINOR};
 use kelvin_file::{Access, Engine, How, Order, Reader, Requests, Tally, Target};
-use kelvin_harness::{Bench, Effort, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine};
 use kelvin_sys::clock::Clock;
 
@@ -20,7 +20,7 @@ use crate::os::syscall_null;
 pub(crate) static PROBE: Probe = Probe {
     id: ENGINES.id.as_str(),
     summary: "Reading a cached file by every way there is, by the size of a request",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "A file of 64 MiB of noise, all of it in the page cache (mincore and cachestat say so before and after), \
               is read from its beginning to its end and again, by requests of one size, each copied into a buffer of \

@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use kelvin_catalogue::file::{ENTRY, ENTRY_ADD, ENTRY_GIVE_BACK, ENTRY_MAKE, ENTRY_REMOVE};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::UNNAMED;
@@ -20,7 +20,7 @@ use super::tree::{Tree, timed};
 pub(super) static PROBE: Probe = Probe {
     id: ENTRY.as_str(),
     summary: "Files made without a name and names given to a file: what making and removing files are made of",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "In a directory with 1000 empty files, made once a run in the scratch directory, names are added to a file \
               (linkat) and taken away again (unlink), 16 of each after another: a figure is the time of the 16, over 16. The file \

@@ -11,7 +11,7 @@ use kelvin_catalogue::file::{
     DirectoryCount, ENTRY, ENTRY_ADD, ENTRY_GIVE_BACK, ENTRY_MAKE, ENTRY_REMOVE, FILES, METADATA, METADATA_CREATE,
     METADATA_LIST, METADATA_OPEN, METADATA_RENAME, METADATA_STAT, METADATA_UNLINK,
 };
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 
@@ -24,7 +24,7 @@ use crate::predict::Predicting;
 pub(crate) static PROBE: Probe = Probe {
     id: METADATA.as_str(),
     summary: "Files made, looked at, opened, renamed, listed and removed, in one directory and in many",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "A tree with so many empty files is made once a run in the scratch directory: all in one directory, or spread \
               evenly over 100. Each round makes 16 more in it, renames them within their directories, and removes them: a figure is \

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use kelvin_catalogue::file::{AccessOrder, CacheState, PAGE_READ};
 use kelvin_file::cache::{self, State};
 use kelvin_file::{Access, Order, Requests, Target};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::mapping::{expect, page_bytes};
@@ -22,7 +22,7 @@ use super::data::{self, SHARED_BYTES};
 pub(super) static PROBE: Probe = Probe {
     id: PAGE_READ.id.as_str(),
     summary: "Taking pages into the page cache that no device has to fill, and finding them there",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "A file of 64 MiB that is one hole: where nothing was ever written, the kernel puts zeros into the page cache, \
               and asks no device. One thread reads the first byte of each page once by pread, and a pass is timed as a whole. \

@@ -7,7 +7,7 @@
 use kelvin_catalogue::file::{AccessOrder, CacheState, PAGE_READ, PAGE_WRITE, PAGES};
 use kelvin_file::cache::{self, State};
 use kelvin_file::{Access, Request, Requests};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::mapping::page_bytes;
 
@@ -21,7 +21,7 @@ use crate::predict::Predicting;
 pub(super) static PROBE: Probe = Probe {
     id: PAGE_WRITE.id.as_str(),
     summary: "Writing next to nothing into one page of the page cache, and over the border of two",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "One thread writes over a file of noise of 64 MiB by pwrite, timed in batches. All of it is in memory by mincore \
               and cachestat before and after; what is written is dirty and never flushed, and writes meet dirty pages again \

@@ -15,7 +15,7 @@ use kelvin_catalogue::file::{
 use kelvin_file::cache::{self, State};
 use kelvin_file::job::{self, Job, Until};
 use kelvin_file::{Engine, Order, Target};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
 
 use self::programs::Tool;
@@ -55,7 +55,7 @@ const SOURCES: &[&str] = &[
 pub(crate) static CACHED_PROBE: Probe = Probe {
     id: PEERS_CACHED.id.as_str(),
     summary: "Reading from the page cache beside fio, dd, cat and bw_file_rd, on the same file in turn (--peers)",
-    kind: Kind::Study,
+    kind: ProbeKind::Study,
     method: Method {
         how: "A file of 64 MiB of noise, in memory as a whole, is read by kelvin and by another program, each for some 200 \
               ms on the same CPU, one right after the other; the one that begins is the other one in the next round. \
@@ -83,7 +83,7 @@ pub(crate) static CACHED_PROBE: Probe = Probe {
 pub(crate) static DIRECT_PROBE: Probe = Probe {
     id: PEERS_DIRECT.id.as_str(),
     summary: "Reading past the page cache beside fio and dd, on the same file in turn (--peers)",
-    kind: Kind::Study,
+    kind: ProbeKind::Study,
     method: Method {
         how: "The first 32 MiB of a file of noise are read past the page cache (O_DIRECT) by kelvin and by another program, \
               each for some 200 ms on the same CPU, one request at a time, one right after the other; the one that begins \

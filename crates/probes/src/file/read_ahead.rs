@@ -6,7 +6,7 @@
 use kelvin_catalogue::file::READ_AHEAD;
 use kelvin_file::cache::{self, State};
 use kelvin_file::{Access, Target};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::mapping::{FileMapping, expect, page_bytes};
 
@@ -17,7 +17,7 @@ use super::page_read;
 pub(super) static PROBE: Probe = Probe {
     id: READ_AHEAD.id.as_str(),
     summary: "The windows in which the kernel reads ahead, seen in the page cache and not asked of a setting",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "A file of 64 MiB that is one hole is dropped by posix_fadvise until mincore and cachestat find no page of it, \
               opened afresh, and the kernel is told that it will be read in order (POSIX_FADV_SEQUENTIAL). One thread reads \

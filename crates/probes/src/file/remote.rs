@@ -11,7 +11,7 @@ use kelvin_catalogue::file::{
 };
 use kelvin_file::cache::{self, State};
 use kelvin_file::{Engine, How, Order, Reader, Requests, Tally, Target, noise};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::{kind, room};
@@ -24,7 +24,7 @@ use crate::predict::Predicting;
 pub(crate) static PROBE: Probe = Probe {
     id: REMOTE.id.as_str(),
     summary: "Small reads on a mounted directory of another machine beside the same on this one (--remote DIR)",
-    kind: Kind::Study,
+    kind: ProbeKind::Study,
     method: Method {
         how: "A file of 8 MiB of noise is written to a fresh directory below the one that --remote names, and to the \
               scratch directory, and flushed. Blocks of 4 KiB of the two are read in turn by pread, a remote one and a \
@@ -59,7 +59,7 @@ pub(crate) static PROBE: Probe = Probe {
 pub(crate) static ROUND_TRIP_PROBE: Probe = Probe {
     id: REMOTE_ROUND_TRIP.id.as_str(),
     summary: "A question to the server of a mounted directory and back, without data (--remote DIR)",
-    kind: Kind::Study,
+    kind: ProbeKind::Study,
     method: Method {
         how: "lstat(2) of a name that was never used before, in a fresh directory below the one that --remote names, \
               and in the scratch directory beside it; each timed alone. It must fail because there is no such file.",

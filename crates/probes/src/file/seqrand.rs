@@ -7,7 +7,7 @@ use kelvin_catalogue::file::{AccessOrder, BYTES, CacheState, DEVICE, PAGE_READ, 
 use kelvin_catalogue::mem::BANDWIDTH;
 use kelvin_file::cache::{self, State};
 use kelvin_file::{Engine, How, Latencies, Order, Requests, Tally, Target, recording_cost};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::ahead::{self, Ahead};
@@ -19,7 +19,7 @@ use super::proof::Counters;
 pub(super) static PROBE: Probe = Probe {
     id: SEQRAND.id.as_str(),
     summary: "Reading blocks of 4 KiB in order and in random order, through an empty page cache and past it",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "One thread reads a file of noise in blocks of 4 KiB by pread, in order or each block once in random order, for \
               the time of the round. uncached: before each pass the file is dropped by posix_fadvise until mincore and \

@@ -11,7 +11,7 @@ use kelvin_catalogue::file::{FlushedBy, SYNC, WritePlace};
 use kelvin_file::device::{Device, Moved};
 use kelvin_file::noise::{self, Noise};
 use kelvin_file::{Order, Requests, Target};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::kind;
@@ -23,7 +23,7 @@ use crate::predict::Predicting;
 pub(crate) static PROBE: Probe = Probe {
     id: SYNC.id.as_str(),
     summary: "A write of 4 KiB made to last by fsync, fdatasync or O_DSYNC, and one that is not",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "One pwrite of 4 KiB of fresh noise, and the call that flushes it, timed together and one by one, so that the \
               distribution has its tails. by=fdatasync and by=fsync call that after the write; by=dsync writes to a file \

@@ -10,7 +10,7 @@ use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_COPY, BANDWIDTH_READ};
 use kelvin_file::Engine;
 use kelvin_file::cache::State;
 use kelvin_file::job::{self, Division, Job, Until};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::cpu;
 
@@ -26,7 +26,7 @@ use crate::predict::Predicting;
 pub(super) static PROBE: Probe = Probe {
     id: THREADS.id.as_str(),
     summary: "Reading one file by 1 to 32 threads, in blocks of each size",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "So many threads read a file of 64 MiB by pread, each into a buffer of its own. They may run on all CPUs that \
               are allowed, and begin together. cached: all of it is in memory by mincore and cachestat; whoever is done with \

@@ -9,7 +9,7 @@ use kelvin_catalogue::file::{CacheState, TUNE, TUNE_BLOCK, TUNE_DEPTH, TUNE_GAIN
 use kelvin_file::cache::State;
 use kelvin_file::job::{self, Done, Job, Until};
 use kelvin_file::{Engine, Target, halving};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::cases::{known, state};
@@ -18,7 +18,7 @@ use super::data::{self, SHARED_BYTES};
 pub(crate) static PROBE: Probe = Probe {
     id: TUNE.id.as_str(),
     summary: "The block, threads and depth that read a file fastest, by successive halving, for each way of reading",
-    kind: Kind::Study,
+    kind: ProbeKind::Study,
     method: Method {
         how: "Every setting of a way (blocks of 4 KiB to 4 MiB, 1 to 16 threads, io_uring with 1 to 64 requests under \
               way in each of up to 4, but no more than 16 MiB under way in all) reads the shared file of 64 MiB in \

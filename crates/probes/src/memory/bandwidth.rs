@@ -12,7 +12,7 @@ use kelvin_catalogue::mem::{
     BANDWIDTH, BANDWIDTH_COPY, BANDWIDTH_FILL, BANDWIDTH_HANDOVER, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD,
     BANDWIDTH_WRITE, BANDWIDTH_ZERO, BYTES, Cpus, LATENCY,
 };
-use kelvin_harness::{Bench, Effort, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Cache, CacheKind, Case, Machine, Metric};
 use kelvin_sys::bounce::Line;
 use kelvin_sys::clock::Clock;
@@ -39,7 +39,7 @@ pub(super) static MEASURED: [(Operation, &Metric); 7] = [
 pub(crate) static PROBE: Probe = Probe {
     id: BANDWIDTH.as_str(),
     summary: "Bytes per second of read, write, copy, fill, zero, non-temporal write and triad, in each level of memory",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "Each CPU that takes part has memory of its own of the size of the working set, touched first by the thread \
               that uses it, in huge pages where the kernel gives them (noted by smaps). An operation divides the working \

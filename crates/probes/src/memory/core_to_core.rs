@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use kelvin_catalogue::mem::{CORE_TO_CORE, FROM_CPU, TO_CPU};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Axis, Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::bounce::Line;
 use kelvin_sys::cpu;
@@ -17,7 +17,7 @@ use crate::predict::Predicting;
 pub(crate) static PROBE: Probe = Probe {
     id: CORE_TO_CORE.id.as_str(),
     summary: "A cache line bounced between each pair of CPUs, one way",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "Two threads, each pinned to a CPU of its own, hand a cache line to and fro: one stores the next number in it, \
               the other waits for that number by loading the line again and again, and stores the one after it. Loops in \

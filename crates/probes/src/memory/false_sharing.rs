@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use kelvin_catalogue::mem::{FALSE_SHARING, IncrementKind, Lines};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::bounce::{Counters, Increment, Line, Places};
 
@@ -14,7 +14,7 @@ use super::opponent::{Opponent, SETTLE};
 pub(crate) static PROBE: Probe = Probe {
     id: FALSE_SHARING.id.as_str(),
     summary: "Increments by two CPUs at once, in one cache line and apart",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "Two threads, each pinned to a CPU of its own, count up a word each, as often as the other: lines=same puts the \
               words side by side in one cache line, lines=apart 128 bytes from each other. increment=plain is a load, an add \

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_FILL, BANDWIDTH_ZERO, FAULT_MINOR, FaultPage};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::image::resident_around;
@@ -25,7 +25,7 @@ use crate::published;
 pub(crate) static PROBE: Probe = Probe {
     id: FAULT_MINOR.id.as_str(),
     summary: "The first touch of an anonymous, a huge, and a cached file page",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "Pages are touched one after the other, up to 256 (4 huge ones) between two readings of the clock; getrusage \
               of the thread counts the faults outside of it, and the figure is time over counted faults. Giving the pages \

@@ -10,7 +10,7 @@ use std::time::Duration;
 use kelvin_catalogue::file::{DEVICE, DEVICE_LATENCY};
 use kelvin_catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, ReadAhead, STEP};
 use kelvin_file::{Order, Requests, noise};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::room;
@@ -24,7 +24,7 @@ use crate::predict::Predicting;
 pub(crate) static PROBE: Probe = Probe {
     id: FAULT_MAJOR.id.as_str(),
     summary: "The touch of a mapped file page that must come from the disk, with and without read-ahead",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "A file of 64 MiB that does not compress is written to the scratch directory once a run, and flushed. Before \
               each pass over it the page cache is told to drop it (posix_fadvise), mincore, and cachestat where there is \

@@ -5,7 +5,7 @@
 
 use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_catalogue::mem::{BYTES, LATENCY, PageSize};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::memory::Ring;
 
@@ -18,7 +18,7 @@ use crate::published;
 pub(crate) static PROBE: Probe = Probe {
     id: LATENCY.id.as_str(),
     summary: "Latency of dependent loads by working set, in random order, with 4 KiB and with huge pages",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "One pointer in each 64-byte line of the working set, all of them one random cycle (Sattolo's algorithm), \
               followed by a chain of loads in assembly; time over loads. Page size is asked for explicitly, and what is \

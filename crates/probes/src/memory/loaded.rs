@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use kelvin_catalogue::mem::{BYTES, INJECTED, LOADED, LOADED_BANDWIDTH, LOADED_LATENCY};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::cpu;
@@ -20,7 +20,7 @@ use super::bandwidth::Mover;
 pub(crate) static PROBE: Probe = Probe {
     id: LOADED.as_str(),
     summary: "Latency of memory against the bandwidth that other CPUs take from it",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "This CPU follows pointers through a working set of twice the last-level cache or more, in huge pages where \
               the kernel gives them, in random order, each load waiting for the one before. Every other allowed CPU \

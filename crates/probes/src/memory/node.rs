@@ -4,7 +4,7 @@
 //! of lines that another node's cache holds (that is mem.core_to_core).
 
 use kelvin_catalogue::mem::{BYTES, FROM_NODE, NODE, NODE_BANDWIDTH, NODE_LATENCY, TO_NODE};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Axis, Basis, Case, Machine, Metric, NoPrediction, NumaNode, Prediction, Unit};
 use kelvin_sys::cpu;
 use kelvin_sys::kernels::bandwidth::Operation;
@@ -19,7 +19,7 @@ use crate::predict::Predicting;
 pub(crate) static PROBE: Probe = Probe {
     id: NODE.as_str(),
     summary: "Latency and bandwidth of memory from the CPUs of each node to the memory of each node",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "The thread moves to a CPU of one node and takes memory from another one alone (set_mempolicy, MPOL_BIND), \
               twice the last-level cache and at least 64 MiB, in huge pages where there are any; move_pages is asked where 256 of \

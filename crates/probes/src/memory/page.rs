@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use kelvin_catalogue::mem::{MappedPage, PAGE, PAGE_EXCLUSIVE, PAGE_FILE, PAGE_HUGE, PAGE_PRESENT, PAGE_ZERO};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::mapping::{self, FileMapping, memory_file, page_bytes};
 use kelvin_sys::memory::{Arena, Pages};
@@ -20,7 +20,7 @@ use crate::predict::Predicting;
 pub(crate) static PROBE: Probe = Probe {
     id: PAGE.as_str(),
     summary: "What a mapped page is: present, shared, huge, zeros, by kind of mapping and touch",
-    kind: Kind::Study,
+    kind: ProbeKind::Study,
     method: Method {
         how: "For each kind of mapping some pages are mapped and touched, and their entries are read from \
               /proc/self/pagemap: present, of a file or shared memory (bit 61), mapped by nobody else (bit 56), soft-dirty \

@@ -5,7 +5,7 @@
 
 use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_READ, BYTES, LATENCY, LATENCY_STRIDE, STRIDE};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::memory::{LINE, Pages, Ring};
 
@@ -17,7 +17,7 @@ use crate::published;
 pub(crate) static PROBE: Probe = Probe {
     id: LATENCY_STRIDE.id.as_str(),
     summary: "Latency of dependent loads by backward stride, 16 B to 4 KiB, over more than the last-level cache",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "Pointers a stride apart, each to the one before it in memory, followed by a chain of loads in assembly. A \
               stride of more than a line passes over the set several times, each pass one line further on, so that \

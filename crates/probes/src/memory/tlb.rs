@@ -6,7 +6,7 @@
 
 use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_catalogue::mem::{TLB, TLB_PACKED, TOUCHED_PAGES};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, CacheKind, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::memory::{LINE, Pages, Ring};
 
@@ -19,7 +19,7 @@ use crate::published;
 pub(crate) static PROBE: Probe = Probe {
     id: TLB.id.as_str(),
     summary: "Latency of dependent loads over one line in each of many pages, and over as many lines side by side",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "Two rings of pointers in random order, each followed by a chain of loads in assembly, in the same process: \
               one line in each of so many base pages, and as many lines side by side. The line within the page moves on \

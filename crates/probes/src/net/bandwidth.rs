@@ -10,7 +10,7 @@ use kelvin_catalogue::net::{
     BANDWIDTH_TCP, BANDWIDTH_TCP_BUSY, BANDWIDTH_TCP_WAY, BANDWIDTH_UDP, BANDWIDTH_UDP_LOST, BANDWIDTH_UDP_OVERTAKEN,
     BANDWIDTH_UDP_SENT, BANDWIDTH_UNIX, MESSAGE, STREAM_TCP, STREAM_UDP, STREAM_UNIX, STREAMS, SendMethod,
 };
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, SocketOptions, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, SocketOptions, Stop};
 use kelvin_model::{Basis, Case, Machine, NoPrediction, Prediction, Unit};
 use kelvin_sys::{Error, Result as Done, net};
 use kelvin_wire::numbered::NUMBER;
@@ -31,7 +31,7 @@ const FEWEST_WINDOWS: u32 = 4;
 pub(super) static TCP: Probe = Probe {
     id: BANDWIDTH_TCP.id.as_str(),
     summary: "Bytes from one process to another over TCP, by message, streams and placement",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&BANDWIDTH_TCP, &BANDWIDTH_TCP_BUSY],
     inputs: &[STREAM_TCP.id.as_str()],
@@ -48,7 +48,7 @@ pub(super) static TCP: Probe = Probe {
 pub(super) static TCP_WAY: Probe = Probe {
     id: BANDWIDTH_TCP_WAY.id.as_str(),
     summary: "Bytes from one process to another over TCP, copied out of the program's memory and not",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&BANDWIDTH_TCP_WAY],
     inputs: &[STREAM_TCP.id.as_str()],
@@ -60,7 +60,7 @@ pub(super) static TCP_WAY: Probe = Probe {
 pub(super) static UDP: Probe = Probe {
     id: BANDWIDTH_UDP.id.as_str(),
     summary: "Datagrams from one process to another, how many arrive, are lost, come out of order",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&BANDWIDTH_UDP, &BANDWIDTH_UDP_SENT, &BANDWIDTH_UDP_LOST, &BANDWIDTH_UDP_OVERTAKEN],
     inputs: &[STREAM_UDP.id.as_str()],
@@ -92,7 +92,7 @@ pub(super) static UDP: Probe = Probe {
 pub(super) static UNIX: Probe = Probe {
     id: BANDWIDTH_UNIX.id.as_str(),
     summary: "Bytes from one process to another over Unix sockets, by message and placement",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&BANDWIDTH_UNIX],
     inputs: &[STREAM_UNIX.id.as_str()],

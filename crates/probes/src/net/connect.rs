@@ -4,7 +4,7 @@
 
 use kelvin_catalogue::Placement;
 use kelvin_catalogue::net::{CLOSE, CONNECT, CRR, MESSAGE, RTT_TCP, STACK_TCP, WAKE_TCP};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::accepting::{Accepting, Accepts, Waits};
@@ -17,7 +17,7 @@ use crate::predict::Predicting;
 pub(super) static PROBE: Probe = Probe {
     id: CONNECT.id.as_str(),
     summary: "Connecting over TCP to a process that accepts, and closing",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "The calls socket and connect to a process that listens on the loopback device, timed together; then, untimed, a \
               request of one byte and its answer, so that the connection is accepted; then the call close, timed. Each \
@@ -55,7 +55,7 @@ pub(super) static PROBE: Probe = Probe {
 pub(super) static RATE: Probe = Probe {
     id: CRR.id.as_str(),
     summary: "Connecting, one request with its answer, and closing, over and over",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "A process connects over the loopback device to another one that listens, sends a byte, waits for a byte in answer, \
               and closes; one transaction after another, timed in batches. Both processes run on one CPU or each on its own. \

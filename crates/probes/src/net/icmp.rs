@@ -5,7 +5,7 @@
 use std::net::{Ipv4Addr, UdpSocket};
 
 use kelvin_catalogue::net::{MESSAGE, RTT_ICMP, STACK_UDP};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::net::icmp;
 
@@ -17,7 +17,7 @@ use crate::predict::Predicting;
 pub(super) static PROBE: Probe = Probe {
     id: RTT_ICMP.id.as_str(),
     summary: "Round trip of an echo request (ping) over loopback",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "An echo request is sent to 127.0.0.1 and its reply received, by a ping socket where the user's group is in \
               net.ipv4.ping_group_range, else by a raw socket, which needs CAP_NET_RAW; without either it is skipped. The \
@@ -58,7 +58,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 /// A socket for echo requests, and the request that it sends.
 pub(super) struct Ping {
     socket: UdpSocket,
-    kind: icmp::Kind,
+    kind: icmp::EchoSocket,
     identifier: u16,
     number: u16,
     request: Vec<u8>,
@@ -83,8 +83,8 @@ impl Ping {
     /// What sends them, in words.
     pub(super) fn describe(&self) -> &'static str {
         match self.kind {
-            icmp::Kind::Datagram => "by a ping socket",
-            icmp::Kind::Raw => "by a raw socket, for no ping socket may be had",
+            icmp::EchoSocket::Datagram => "by a ping socket",
+            icmp::EchoSocket::Raw => "by a raw socket, for no ping socket may be had",
         }
     }
 
@@ -110,7 +110,7 @@ impl Ping {
 
     /// Whether a message is the reply to the last request. A ping socket is given those of its own identifier alone.
     fn is_answered_by(&self, message: &[u8]) -> bool {
-        let own = self.kind == icmp::Kind::Datagram || message.get(4..6) == Some(&self.identifier.to_be_bytes());
+        let own = self.kind == icmp::EchoSocket::Datagram || message.get(4..6) == Some(&self.identifier.to_be_bytes());
         own && message.first() == Some(&ECHO_REPLY)
             && message.get(6..8) == Some(&self.number.to_be_bytes())
             && message[HEADER..] == self.request[HEADER..]
@@ -118,12 +118,12 @@ impl Ping {
 }
 
 /// The header of an echo request before its bytes. The kernel sums up what a ping socket sends.
-fn write_header(request: &mut [u8], identifier: u16, number: u16, kind: icmp::Kind) {
+fn write_header(request: &mut [u8], identifier: u16, number: u16, kind: icmp::EchoSocket) {
     request[..HEADER].fill(0);
     request[0] = ECHO_REQUEST;
     request[4..6].copy_from_slice(&identifier.to_be_bytes());
     request[6..8].copy_from_slice(&number.to_be_bytes());
-    if kind == icmp::Kind::Raw {
+    if kind == icmp::EchoSocket::Raw {
         let sum = checksum(request);
         request[2..4].copy_from_slice(&sum.to_be_bytes());
     }
@@ -141,10 +141,10 @@ fn checksum(bytes: &[u8]) -> u16 {
 }
 
 /// The ICMP message within what was received.
-fn without_ip_header(received: &[u8], kind: icmp::Kind) -> Result<&[u8], Stop> {
+fn without_ip_header(received: &[u8], kind: icmp::EchoSocket) -> Result<&[u8], Stop> {
     let header = match kind {
-        icmp::Kind::Datagram => 0,
-        icmp::Kind::Raw => received.first().map_or(0, |&first| 4 * usize::from(first & 0xf)),
+        icmp::EchoSocket::Datagram => 0,
+        icmp::EchoSocket::Raw => received.first().map_or(0, |&first| 4 * usize::from(first & 0xf)),
     };
     let message = received.get(header..).filter(|message| message.len() >= HEADER);
     message.ok_or_else(|| Stop::fail(format!("{} bytes came, which are no ICMP message", received.len())))
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), 0x220d);
         // What is summed up with its own sum gives zero, of odd length too.
         let mut request = vec![7; 65];
-        write_header(&mut request, 0x1234, 5, icmp::Kind::Raw);
+        write_header(&mut request, 0x1234, 5, icmp::EchoSocket::Raw);
         assert_eq!(checksum(&request), 0);
     }
 
@@ -204,10 +204,10 @@ mod tests {
         let mut received = vec![0x46];
         received.extend([0; 23]);
         received.extend([0, 0, 1, 1, 2, 2, 3, 3]);
-        assert_eq!(without_ip_header(&received, icmp::Kind::Raw).unwrap(), [0, 0, 1, 1, 2, 2, 3, 3]);
-        assert_eq!(without_ip_header(&received, icmp::Kind::Datagram).unwrap().len(), 32);
-        assert!(without_ip_header(&received[..28], icmp::Kind::Raw).is_err());
-        assert!(without_ip_header(&[], icmp::Kind::Raw).is_err());
+        assert_eq!(without_ip_header(&received, icmp::EchoSocket::Raw).unwrap(), [0, 0, 1, 1, 2, 2, 3, 3]);
+        assert_eq!(without_ip_header(&received, icmp::EchoSocket::Datagram).unwrap().len(), 32);
+        assert!(without_ip_header(&received[..28], icmp::EchoSocket::Raw).is_err());
+        assert!(without_ip_header(&[], icmp::EchoSocket::Raw).is_err());
     }
 
     #[test]
@@ -217,7 +217,7 @@ mod tests {
             Err(stop) => return kelvin_testing::Missing::right(format!("{stop:?}")).skips("replies to echo requests"),
         };
         ping.number = 3;
-        write_header(&mut ping.request, ping.identifier, 3, icmp::Kind::Raw);
+        write_header(&mut ping.request, ping.identifier, 3, icmp::EchoSocket::Raw);
         let mut reply = ping.request.clone();
         assert!(!ping.is_answered_by(&reply), "that is the request itself");
         reply[0] = ECHO_REPLY;

@@ -5,7 +5,7 @@
 
 use kelvin_catalogue::Placement;
 use kelvin_catalogue::net::{LOADED, SendMethod};
-use kelvin_harness::{Bench, Effort, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, NoPrediction};
 
 use super::bulk::{Bulk, Ends, Plan};
@@ -17,7 +17,7 @@ use crate::os::ipc::peer_cpu;
 pub(super) static PROBE: Probe = Probe {
     id: LOADED.id.as_str(),
     summary: "Round trip of a small message over TCP while a stream saturates the way",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "One stream of 64 KiB messages runs over TCP between two processes as in net.bandwidth.tcp, both on this CPU or one \
               here and one on the next. When its rate no longer rises, a message of 64 bytes goes over a connection of its own from \

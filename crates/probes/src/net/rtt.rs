@@ -5,7 +5,7 @@
 
 use kelvin_catalogue::Placement;
 use kelvin_catalogue::net::{MESSAGE, RTT_TCP, RTT_UDP, RTT_UNIX, STACK_TCP, STACK_UDP, STACK_UNIX};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Input, Metric, NoPrediction, Prediction};
 
 use super::echo::Echo;
@@ -29,7 +29,7 @@ static OVER_UNIX: What = What { protocol: Protocol::Unix, metric: &RTT_UNIX, sta
 pub(super) static TCP: Probe = Probe {
     id: RTT_TCP.id.as_str(),
     summary: "Round trip of a message between two processes over TCP",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&RTT_TCP],
     inputs: &[STACK_TCP.id.as_str(), pipe::PROCESS_SWITCH.id.as_str(), cross_cpu::METRIC.id.as_str()],
@@ -41,7 +41,7 @@ pub(super) static TCP: Probe = Probe {
 pub(super) static UDP: Probe = Probe {
     id: RTT_UDP.id.as_str(),
     summary: "Round trip of a datagram between two processes over UDP",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&RTT_UDP],
     inputs: &[STACK_UDP.id.as_str(), pipe::PROCESS_SWITCH.id.as_str(), cross_cpu::METRIC.id.as_str()],
@@ -53,7 +53,7 @@ pub(super) static UDP: Probe = Probe {
 pub(super) static UNIX: Probe = Probe {
     id: RTT_UNIX.id.as_str(),
     summary: "Round trip of a message between two processes over Unix sockets",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&RTT_UNIX],
     inputs: &[STACK_UNIX.id.as_str(), pipe::PROCESS_SWITCH.id.as_str(), cross_cpu::METRIC.id.as_str()],

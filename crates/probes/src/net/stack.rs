@@ -3,7 +3,7 @@
 //! It is the part of a local round trip that is not switching or waking. It must not be taken for half of a round trip.
 
 use kelvin_catalogue::net::{MESSAGE, STACK_TCP, STACK_UDP, STACK_UNIX};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::link::{Link, Protocol};
@@ -38,7 +38,7 @@ const fn probe(
     run: fn(&mut Bench<'_>, &Case) -> Result<(), Stop>,
 ) -> Probe {
     let id = metrics[0].id.as_str();
-    Probe { id, summary, kind: Kind::Measure, method: METHOD, metrics, inputs: &[], cases, run, predict }
+    Probe { id, summary, kind: ProbeKind::Measure, method: METHOD, metrics, inputs: &[], cases, run, predict }
 }
 
 const METHOD: Method = Method {

@@ -5,7 +5,7 @@
 use kelvin_catalogue::net::{
     MESSAGE, STREAM_TCP, STREAM_TCP_RECEIVE, STREAM_UDP, STREAM_UDP_RECEIVE, STREAM_UNIX, STREAM_UNIX_RECEIVE,
 };
-use kelvin_harness::{Bench, Effort, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric};
 
 use super::link::{LARGEST_DATAGRAM, Link, Protocol};
@@ -66,7 +66,7 @@ const fn probe(
     run: fn(&mut Bench<'_>, &Case) -> Result<(), Stop>,
 ) -> Probe {
     let id = metrics[0].id.as_str();
-    Probe { id, summary, kind: Kind::Measure, method: METHOD, metrics, inputs: &[], cases, run, predict }
+    Probe { id, summary, kind: ProbeKind::Measure, method: METHOD, metrics, inputs: &[], cases, run, predict }
 }
 
 const METHOD: Method = Method {

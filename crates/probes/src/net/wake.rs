@@ -3,7 +3,7 @@
 //! The call alone. It must not be taken for the time until the receiver runs.
 
 use kelvin_catalogue::net::WAKE_TCP;
-use kelvin_harness::{Bench, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, NoPrediction};
 
 use super::echo::Echo;
@@ -13,7 +13,7 @@ use super::messages::SMALL;
 pub(super) static PROBE: Probe = Probe {
     id: WAKE_TCP.id.as_str(),
     summary: "A send over TCP that wakes its receiver on another CPU",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "Round trips of 64 bytes between two processes, each on a CPU of its own, as in net.rtt.tcp with \
               placement=two_cpus; of each only the call that sends is timed. The receiver sleeps by then: this end had to be woken \

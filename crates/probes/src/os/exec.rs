@@ -4,7 +4,7 @@
 //! parent), nor for programs that load many libraries.
 
 use kelvin_catalogue::os::PROCESS_EXEC;
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::lives::{TRUE, place_of_true, small_image_text, time_lives_from_small_image};
@@ -12,7 +12,7 @@ use super::lives::{TRUE, place_of_true, small_image_text, time_lives_from_small_
 pub(crate) static PROBE: Probe = Probe {
     id: PROCESS_EXEC.id.as_str(),
     summary: "Whole life of /bin/true started by fork and execve",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: concat!(
             "fork() of the C library; the child calls execve of /bin/true (or /usr/bin/true) with an empty environment, \

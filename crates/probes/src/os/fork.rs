@@ -6,7 +6,7 @@
 
 use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_catalogue::os::{PROCESS_FORK, PROCESS_FORK_CHILD, PROCESS_FORK_LIFE};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::process::{SharedCell, fork_and_exit, fork_and_stamp};
@@ -18,7 +18,7 @@ use crate::predict::Predicting;
 pub(crate) static PROBE: Probe = Probe {
     id: PROCESS_FORK.id.as_str(),
     summary: "fork of a small process: until it returns, until the child runs, and its whole life",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: concat!(
             "fork() of the C library, one by one. The parent reads the clock before the call and when it returns; the \

@@ -5,7 +5,7 @@
 
 use kelvin_catalogue::mem::PageSize;
 use kelvin_catalogue::os::{PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::memory::Arena;
 use kelvin_sys::process::fork_and_exit;
@@ -16,7 +16,7 @@ use crate::predict::Predicting;
 pub(crate) static PROBE: Probe = Probe {
     id: PROCESS_FORK_RSS.id.as_str(),
     summary: "fork against the resident memory of the parent, 4 KiB and huge pages",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "The process maps private anonymous memory of the size, with huge pages asked for or refused, and writes to \
               every page; what is resident, and how much of it in huge pages, is read from /proc/self/smaps and noted. \

@@ -3,7 +3,7 @@
 //! It is what system(3) costs. It must not be used to compare kernels on machines with different shells.
 
 use kelvin_catalogue::os::PROCESS_SHELL;
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::lives::{SHELL_TRUE, place_of_true, small_image_text, time_lives_from_small_image};
@@ -11,7 +11,7 @@ use super::lives::{SHELL_TRUE, place_of_true, small_image_text, time_lives_from_
 pub(crate) static PROBE: Probe = Probe {
     id: PROCESS_SHELL.id.as_str(),
     summary: "Whole life of /bin/true started through the shell",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: concat!(
             "fork() of the C library; the child calls execve of /bin/sh with -c and the path of true, and an empty \

@@ -4,7 +4,7 @@
 //! to be woken first.
 
 use kelvin_catalogue::os::{SIGNAL_DELIVER, SIGNAL_INSTALL, SYSCALL_NULL};
-use kelvin_harness::{Effort, Facts, Kind, Method, Probe};
+use kelvin_harness::{Effort, Facts, Method, Probe, ProbeKind};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::signals::Counting;
 
@@ -13,7 +13,7 @@ use super::syscall_work::short_way;
 pub(crate) static INSTALL_PROBE: Probe = Probe {
     id: SIGNAL_INSTALL.id.as_str(),
     summary: "Installing a signal handler by sigaction",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "sigaction of the C library in a loop, each call installing a handler for SIGUSR1 again, without asking for \
               the old one. Every call is checked. The loop is subtracted; the library's own work (copying the action into \
@@ -38,7 +38,7 @@ pub(crate) static INSTALL_PROBE: Probe = Probe {
 pub(crate) static DELIVER_PROBE: Probe = Probe {
     id: SIGNAL_DELIVER.id.as_str(),
     summary: "A signal that a thread sends to itself, until its handler has returned",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "The bare tgkill system call in a loop, SIGUSR1 to the calling thread itself: on the way back from the call \
               the kernel runs the handler, which adds one to a counter, and the handler's return is a system call of its \

@@ -4,7 +4,7 @@
 //! from a large parent, nor taken for the start of a program that loads many libraries.
 
 use kelvin_catalogue::os::PROCESS_SPAWN;
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::lives::{TRUE, place_of_true, time_lives};
@@ -12,7 +12,7 @@ use super::lives::{TRUE, place_of_true, time_lives};
 pub(crate) static PROBE: Probe = Probe {
     id: PROCESS_SPAWN.id.as_str(),
     summary: "Whole life of /bin/true started by posix_spawn",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "posix_spawn of the C library without attributes and file actions, of /bin/true (or /usr/bin/true) with an \
               empty environment; then waitpid. Timed one by one, on one CPU; every program must end with status 0. A \

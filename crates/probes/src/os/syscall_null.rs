@@ -8,7 +8,7 @@ use std::hint::black_box;
 use kelvin_catalogue::cpu::FREQUENCY;
 pub(crate) use kelvin_catalogue::os::SYSCALL_NULL as METRIC;
 use kelvin_catalogue::os::{NullCall, SYSCALL_NULL};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::{calls, kernels};
 
@@ -20,7 +20,7 @@ pub(crate) const ID: &str = SYSCALL_NULL.id.as_str();
 pub(crate) static PROBE: Probe = Probe {
     id: SYSCALL_NULL.id.as_str(),
     summary: "A system call that does next to nothing, by the bare instruction; and the C library's getpid beside it",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "A counted loop in assembly around the bare system-call instruction: getppid, and gettid as a second call that \
               does as little. Both cannot fail; every value is that of the kernel, and a test under seccomp counts one \

@@ -12,7 +12,7 @@ use kelvin_catalogue::os::{
     SYSCALL_STAT, SYSCALL_WRITE,
 };
 pub(crate) use kelvin_catalogue::os::{SYSCALL_OPEN_CLOSE as OPEN_CLOSE, SYSCALL_STAT as STAT, SYSCALL_WRITE as WRITE};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::calls::{self, Selected};
 
@@ -45,7 +45,7 @@ const fn probe(
 ) -> Probe {
     let id = metrics[0].id.as_str();
     let inputs = const { &[SYSCALL_NULL.id.as_str()] };
-    Probe { id, summary, kind: Kind::Measure, method, metrics, inputs, cases, run, predict }
+    Probe { id, summary, kind: ProbeKind::Measure, method, metrics, inputs, cases, run, predict }
 }
 
 const SHORT_WAY: &str = "The measured os.syscall.null, and about 150 instructions of looking up the descriptor, checking \

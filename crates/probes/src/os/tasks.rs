@@ -8,7 +8,7 @@ use kelvin_catalogue::os::{
     PROCESS_FORK, TASK_COUNT, TASKS, TASKS_EFFICIENCY, TASKS_ELAPSED, TASKS_INVISIBLE, TASKS_SYSTEM, TASKS_USER,
     THREAD_CREATE, TaskKind,
 };
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::process::{Child, fork_to_work};
 use kelvin_sys::usage::{Usage, Who, clock_ticks, usage};
@@ -20,7 +20,7 @@ use crate::predict::Predicting;
 pub(crate) static PROBE: Probe = Probe {
     id: TASKS.as_str(),
     summary: "A fixed amount of CPU work split over 1..2P threads or processes",
-    kind: Kind::Study,
+    kind: ProbeKind::Study,
     method: Method {
         how: "The work is 614,400,000 dependent register-to-register adds, one core cycle each, split evenly over n tasks \
               that may use all allowed CPUs (P of them). Threads are started and joined, processes forked and reaped; \

@@ -4,7 +4,7 @@
 //! first thread (its stack must be mapped), nor for threads on other CPUs (see the metrics of switches across CPUs).
 
 use kelvin_catalogue::os::{PROCESS_FORK, THREAD_CREATE, THREAD_CREATE_JOIN, THREAD_CREATE_RUN};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::thread::Starter;
 use kelvin_sys::usage::{Who, usage};
@@ -14,7 +14,7 @@ use crate::predict::Predicting;
 pub(crate) static PROBE: Probe = Probe {
     id: THREAD_CREATE.id.as_str(),
     summary: "A new thread: until pthread_create returns, until it runs, until it is joined",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "pthread_create with default attributes and pthread_join, one by one. The creator reads the clock before \
               the call, when it returns, and when the join is done; the thread reads it as its first act. All three \

@@ -4,7 +4,7 @@
 //! used as the latency of the scheduler alone, nor are a run's few hundred samples enough for a worst case.
 
 use kelvin_catalogue::os::{TIMER_SLACK, TIMER_WAKEUP};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::calls::{set_timer_slack, sleep_until, timer_slack};
 use kelvin_sys::clock::monotonic;
@@ -19,7 +19,7 @@ const DEFAULT_SLACK: u64 = 50_000;
 pub(crate) static PROBE: Probe = Probe {
     id: TIMER_WAKEUP.id.as_str(),
     summary: "How late a sleep of one millisecond ends, with the usual timer slack and with next to none",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "clock_nanosleep to an absolute time of CLOCK_MONOTONIC one millisecond ahead, one by one; a sample is the \
               clock's reading right after the call less the time asked for. slack=50000 is the kernel's default for \

@@ -4,7 +4,7 @@
 //! starting a program: that adds execve and the program's own start.
 
 use kelvin_catalogue::os::PROCESS_VFORK;
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::process::vfork_and_exit;
 
@@ -13,7 +13,7 @@ use super::lives::time_lives;
 pub(crate) static PROBE: Probe = Probe {
     id: PROCESS_VFORK.id.as_str(),
     summary: "Whole life of a vfork child that exits at once",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "The vfork call (clone with CLONE_VM and CLONE_VFORK where there is none) and the child's exit_group in one \
               block of assembly, so that the child touches no memory; then waitpid. Timed one by one, on one CPU; every \

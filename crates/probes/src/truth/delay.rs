@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use kelvin_catalogue::truth::{DELAY, DELAY_LOGGED, RELAY_DELAY};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::{Clock, monotonic};
 use kelvin_sys::net::namespace::Namespace;
@@ -40,7 +40,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(super) static PROBE: Probe = Probe {
     id: DELAY.id.as_str(),
     summary: "Round trips between two network namespaces through a relay that delays",
-    kind: Kind::Truth,
+    kind: ProbeKind::Truth,
     method: super::method(
         "Two network namespaces have a tap interface each. A thread for each direction reads the frames of one, keeps them for a \
          time, writes them to the other, and notes how long it really kept them. Datagrams of 64 bytes go to a thread at the other \

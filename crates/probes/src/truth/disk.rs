@@ -15,7 +15,7 @@ use kelvin_catalogue::truth::{DISK, DISK_COUNTED};
 use kelvin_file::cache::{self, State};
 use kelvin_file::group::{Controller, Group};
 use kelvin_file::{Engine, How, Observer, Order, Request, Requests, Target, noise};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::fs::{enter_own_mounts, major, minor, room};
@@ -42,7 +42,7 @@ const NAME: &str = "kelvin-truth-disk";
 pub(super) static PROBE: Probe = Probe {
     id: DISK.id.as_str(),
     summary: "A loop device in a cgroup that may read 32 MiB a second of it",
-    kind: Kind::Truth,
+    kind: ProbeKind::Truth,
     method: super::method(
         "An image of ext4 with a file of noise is made once a run in the scratch directory. Each round mounts it on a loop \
          device, read-only and seen by nobody else, makes a cgroup that may read 32 MiB a second of that \

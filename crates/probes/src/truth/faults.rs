@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use kelvin_catalogue::truth::{FAULT, Fault};
-use kelvin_harness::{Effort, Kind, Probe, Stop};
+use kelvin_harness::{Effort, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine};
 
 /// A probe that goes wrong in the given way.
@@ -13,7 +13,7 @@ macro_rules! fault {
         Probe {
             id: $fault.name(),
             summary: $summary,
-            kind: Kind::Fault,
+            kind: ProbeKind::Fault,
             method: super::method("Goes wrong on purpose, to see that the run goes on and says what happened."),
             metrics: &[&FAULT],
             inputs: &[],

@@ -1,7 +1,7 @@
 //! A chain of known cycles: a dependent 64-bit multiply takes three times as long as a dependent add.
 
 use kelvin_catalogue::truth::CYCLES;
-use kelvin_harness::{Bench, Effort, Facts, Kind, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::kernels;
 
@@ -10,7 +10,7 @@ use crate::published;
 pub(super) static PROBE: Probe = Probe {
     id: CYCLES.id.as_str(),
     summary: "A chain of dependent multiplies against a chain of dependent adds: known cycles",
-    kind: Kind::Truth,
+    kind: ProbeKind::Truth,
     method: super::method(
         "Chains of 64-bit register multiplies and adds, each waiting for the one before, of 5 us each, timed \
          alternately. A ratio is that of the fastest of eight chains of either kind within 0.1 ms, so that the core's \

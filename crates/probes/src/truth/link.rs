@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use kelvin_catalogue::net::SendMethod;
 use kelvin_catalogue::truth::{LINK, LINK_COUNTED, LINK_RATE};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::net::discipline::{Counts, Discipline};
 use kelvin_sys::net::namespace::Namespace;
@@ -46,7 +46,7 @@ const EXACT: f64 = 0.02;
 pub(super) static PROBE: Probe = Probe {
     id: LINK.id.as_str(),
     summary: "A TCP stream between two network namespaces whose link is shaped to a rate",
-    kind: Kind::Truth,
+    kind: ProbeKind::Truth,
     method: super::method(
         "Two network namespaces are joined by a pair of veth interfaces with an MTU of 1500, of which the sender's has a token \
          bucket filter (tc tbf, a burst of 5 ms and of 128 KiB at least, latency 50 ms). A TCP stream as in net.bandwidth.tcp, but with Reno's congestion control, goes from one to the other, \

@@ -4,7 +4,7 @@ use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::time::Duration;
 
 use kelvin_catalogue::truth::PIPE;
-use kelvin_harness::{Bench, Effort, Facts, Kind, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::monotonic;
 
@@ -16,7 +16,7 @@ const CHUNKS: u64 = 40;
 pub(super) static PROBE: Probe = Probe {
     id: PIPE.id.as_str(),
     summary: "A pipe that is filled at 16 KiB a millisecond, read as fast as it goes",
-    kind: Kind::Truth,
+    kind: ProbeKind::Truth,
     method: super::method(
         "A thread writes 16 KiB at fixed deadlines a millisecond apart; the reader counts bytes between the arrival of \
          the first chunk and that of the last.",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kelvin_catalogue::truth::QUOTA;
 use kelvin_file::group::{Controller, Group};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::usage::{Who, usage};
@@ -18,7 +18,7 @@ const PERIODS: u64 = 15;
 pub(super) static PROBE: Probe = Probe {
     id: QUOTA.id.as_str(),
     summary: "A process that spins in a cgroup with a quota of a fifth of one CPU",
-    kind: Kind::Truth,
+    kind: ProbeKind::Truth,
     method: super::method(
         "Makes a cgroup with 4 ms of CPU time every 20 ms, moves into it, spins for 15 periods from the start of one to \
          the start of another (both seen as the end of a throttled stretch), and divides the CPU time that getrusage \

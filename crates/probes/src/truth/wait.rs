@@ -1,7 +1,7 @@
 //! A wait of known length: the kernel's clock says when it is over, kelvin's clock says how long it took.
 
 use kelvin_catalogue::truth::WAIT;
-use kelvin_harness::{Bench, Effort, Facts, Kind, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::monotonic;
 
@@ -11,7 +11,7 @@ const WAITED: u64 = 10_000;
 pub(super) static PROBE: Probe = Probe {
     id: WAIT.id.as_str(),
     summary: "Waits of 10 us by CLOCK_MONOTONIC, timed in batches by kelvin's clock",
-    kind: Kind::Truth,
+    kind: ProbeKind::Truth,
     method: super::method(
         "Spins until CLOCK_MONOTONIC has moved on by 10 us for each iteration. Deadlines are counted from the start of \
          the batch, so that overshoot does not add up.",

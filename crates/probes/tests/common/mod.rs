@@ -11,9 +11,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kelvin_harness::{OtherHost, Placement, Setup, SocketOptions, calibrate_clock};
 use kelvin_model::{Attempt, Case, Reading, Readings, Reason};
 use kelvin_sys::child::{End, Guarded};
-use kelvin_sys::clock::{Clock, calibrate, counter_unusable};
 use kelvin_sys::cpu;
 use kelvin_testing::Missing;
 
@@ -165,13 +165,13 @@ fn readings(id: &str, case: &Case, attempt: Attempt) -> Vec<Reading> {
 /// The same with sockets that are asked for something.
 pub fn run_probe_asking(
     directories: &Directories,
-    sockets: kelvin_harness::SocketOptions,
+    sockets: SocketOptions,
     id: &str,
     case: &Case,
     slice_ms: u64,
 ) -> Attempt {
     let mut request = request(directories, id, case, slice_ms);
-    request["sockets"] = serde_json::to_value(sockets).unwrap();
+    request["setup"]["sockets"] = serde_json::to_value(sockets).unwrap();
     answer(id, case, request)
 }
 
@@ -204,33 +204,36 @@ pub fn median(reading: &Reading) -> f64 {
 }
 
 fn request(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> serde_json::Value {
-    let counter = counter_unusable(None).is_none();
-    let clock = if counter { Clock::Counter } else { Clock::MonotonicRaw };
-    let allowed = cpu::allowed().unwrap();
-    let (&last, others) = allowed.split_last().unwrap();
     serde_json::json!({
         "probe": id,
         "case": case,
         "round": 0,
         "slice": slice_ms * 1_000_000,
-        "counter": counter,
-        "hertz": calibrate(clock, 0.02).hertz,
-        "multiply_cycles": kelvin_model::Fact::known(kelvin_harness::multiply_cycles(clock).unwrap(), "measured"),
-        "cpu": last,
-        "peer_cpu": others.last(),
-        "allowed_cpus": allowed,
-        "canaries": true,
-        "realtime": false,
         "seed": 42,
-        "throttle_file": null,
-        "scratch": directories.scratch.as_os_str(),
-        "remote": directories.remote.as_deref().map(Path::as_os_str),
-        "agent": directories.agent.as_ref().map(|(address, token)| {
-            serde_json::json!({ "address": address, "token_file": token.as_os_str() })
-        }),
-        "write_limit": 1u64 << 30,
         "parent": std::process::id(),
+        "setup": setup(directories),
     })
+}
+
+fn setup(directories: &Directories) -> Setup {
+    let allowed = cpu::allowed().unwrap();
+    let (&cpu, others) = allowed.split_last().unwrap();
+    let agent = directories
+        .agent
+        .as_ref()
+        .map(|(address, token_file)| OtherHost { address: *address, token_file: Some(token_file.into()) });
+    Setup {
+        clock: calibrate_clock(cpu).unwrap(),
+        placement: Placement { cpu, peer: others.last().copied(), allowed: allowed.clone() },
+        canaries: true,
+        realtime: false,
+        throttle_file: None,
+        scratch: directories.scratch.clone().into(),
+        remote: directories.remote.clone().map(Into::into),
+        write_limit: 1 << 30,
+        agent,
+        sockets: SocketOptions::default(),
+    }
 }
 
 /// The answer inside the output of the process, around which the test runner prints lines of its own.

@@ -7,7 +7,7 @@ use crate::{Error, Result, check};
 
 /// What an echo socket adds to a message and takes from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum EchoSocket {
     /// A ping socket: the kernel fills in identifier and checksum, and hands over the message alone.
     Datagram,
     /// A raw socket: identifier and checksum are the sender's, and an IP header comes before what is received.
@@ -24,14 +24,14 @@ const ECHO_REPLY: u32 = 0;
 ///
 /// # Errors
 /// `PermissionDenied` if neither kind may be had.
-pub fn socket() -> Result<(UdpSocket, Kind)> {
+pub fn socket() -> Result<(UdpSocket, EchoSocket)> {
     match open(libc::SOCK_DGRAM) {
-        Ok(socket) => Ok((UdpSocket::from(socket), Kind::Datagram)),
+        Ok(socket) => Ok((UdpSocket::from(socket), EchoSocket::Datagram)),
         // EACCES: the user's group is not in net.ipv4.ping_group_range; a raw socket needs CAP_NET_RAW instead.
         Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
             let socket = open(libc::SOCK_RAW)?;
             only_replies(&socket)?;
-            Ok((UdpSocket::from(socket), Kind::Raw))
+            Ok((UdpSocket::from(socket), EchoSocket::Raw))
         }
         Err(error) => Err(error),
     }

@@ -10,7 +10,7 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use kelvin_file::fast::{Setting, Source, Way};
+use kelvin_file::fast::{ReadMethod, Setting, Source};
 use kelvin_file::user_file::UserFile;
 use kelvin_file::{Access, Target};
 use kelvin_sys::fs::{identity, kind, major, minor};
@@ -75,13 +75,13 @@ impl Circumstances {
 
 impl Known {
     fn new(circumstances: Circumstances, Setting { way, threads }: Setting) -> Self {
-        let Way { engine, access, block } = way;
+        let ReadMethod { engine, access, block } = way;
         Self { circumstances, engine: engine.to_string(), direct: access == Access::Direct, block, threads }
     }
 
     /// The setting, if there is such a way.
     fn setting(&self, source: Source) -> Option<Setting> {
-        let same = |way: &&Way| {
+        let same = |way: &&ReadMethod| {
             let theirs = (way.engine.to_string(), way.access == Access::Direct, way.block);
             (theirs.0 == self.engine, theirs.1, theirs.2) == (true, self.direct, self.block)
         };

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::cli::CacheArgs;
 use crate::fault::{Done, Fault, WITH_FAILURES};
-use crate::measure::scratch_in;
 use crate::output;
+use crate::prepare::scratch_in;
 
 /// The limit if the command line does not say: larger than any processor's caches, read in seconds.
 const LIMIT: u64 = 256 << 20;

@@ -16,12 +16,12 @@ const LABEL: usize = 10;
 
 /// Which way bytes went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Transfer {
     Read,
     Written,
 }
 
-impl Way {
+impl Transfer {
     fn done(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -34,7 +34,7 @@ impl Way {
 #[derive(Serialize)]
 pub(super) struct Figures {
     #[serde(skip)]
-    way: Way,
+    way: Transfer,
     pub bytes: u64,
     pub requests: u64,
     pub passes: u64,
@@ -86,7 +86,7 @@ pub(super) struct Latency {
 }
 
 impl Figures {
-    pub(super) fn new(way: Way, done: &Moved, timer: Option<&Timer>) -> Self {
+    pub(super) fn new(way: Transfer, done: &Moved, timer: Option<&Timer>) -> Self {
         let latency = done.latencies.as_ref().zip(timer).and_then(|(histogram, timer)| {
             Some(Latency {
                 mean: histogram.mean()?,
@@ -142,8 +142,8 @@ impl Figures {
         match &self.device {
             DeviceBytes::Known { name, read, written } => {
                 let (doing, moved) = match self.way {
-                    Way::Read => ("read", *read),
-                    Way::Written => ("wrote", *written),
+                    Transfer::Read => ("read", *read),
+                    Transfer::Written => ("wrote", *written),
                 };
                 format!(
                     "{name} {doing} {}, {} of what was {}",

@@ -12,7 +12,6 @@ pub use cache::process as cache_process;
 
 use crate::cli::{FileArgs, FileCommand};
 use crate::fault::{Done, Fault};
-use crate::measure::best_clock;
 
 /// Seconds of calibrating the clock: an error of a hundredth of a percent is enough for latencies.
 const CALIBRATION: f64 = 0.01;
@@ -46,7 +45,7 @@ struct Timer {
 
 impl Timer {
     fn new() -> Self {
-        let (_, clock, _) = best_clock();
+        let (_, clock, _) = kelvin_harness::best_clock();
         let hertz = clock::calibrate(clock, CALIBRATION).hertz;
         Self { clock, hertz, cost: recording_cost(clock, hertz) }
     }

@@ -9,7 +9,7 @@ use kelvin_file::{Order, Target};
 use kelvin_report::{text, units};
 use serde::Serialize;
 
-use super::figures::{self, Figures, Way};
+use super::figures::{self, Figures, Transfer};
 use super::{Timer, fault};
 use crate::cli::{AutosizeArgs, HowArgs, ReadArgs};
 use crate::fault::{Done, Fault};
@@ -181,7 +181,7 @@ impl Found {
             cache: job.state.name(),
             before: done.before.into(),
             after: done.after.into(),
-            figures: Figures::new(Way::Read, done, timer),
+            figures: Figures::new(Transfer::Read, done, timer),
         }
     }
 

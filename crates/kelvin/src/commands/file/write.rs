@@ -4,7 +4,7 @@ use kelvin_file::write::{self, Pattern, Sync, WriteJob, Written};
 use kelvin_report::{text, units};
 use serde::Serialize;
 
-use super::figures::{self, Figures, Way};
+use super::figures::{self, Figures, Transfer};
 use super::{Timer, fault};
 use crate::cli::WriteArgs;
 use crate::fault::{Done, Fault};
@@ -123,7 +123,7 @@ impl Found {
             pattern: PatternFound::new(job),
             flush_seconds: written.flush.map(|nanoseconds| nanoseconds as f64 / 1e9),
             unwritten_bytes: written.unwritten.map(|pages| (pages * page).min(job.bytes)),
-            figures: Figures::new(Way::Written, &written.done, timer),
+            figures: Figures::new(Transfer::Written, &written.done, timer),
         }
     }
 

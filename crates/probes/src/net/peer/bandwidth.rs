@@ -5,7 +5,7 @@
 use kelvin_catalogue::net::{
     PEER_BANDWIDTH, PEER_BANDWIDTH_BUSY_HERE, PEER_BANDWIDTH_BUSY_THERE, STREAMS, SendMethod, StreamDirection,
 };
-use kelvin_harness::{Bench, Bounded, Effort, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Bounded, Effort, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, NoPrediction};
 use kelvin_wire::message::Direction;
 
@@ -16,7 +16,7 @@ use super::{AGENT, link_rate};
 pub(in crate::net) static PROBE: Probe = Probe {
     id: PEER_BANDWIDTH.id.as_str(),
     summary: "Bytes to another host over TCP and from it, by streams (--peer HOST)",
-    kind: Kind::Study,
+    kind: ProbeKind::Study,
     method: Method {
         how: "direction=to_agent: a thread for each stream, on the CPUs in turn, sends messages of 128 KiB to `kelvin agent` on \
               another host, where a thread for each takes them. The agent counts what arrives, and says it when it is asked, with \

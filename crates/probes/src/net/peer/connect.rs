@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use kelvin_catalogue::net::{
     CLOSE, CONNECT, MESSAGE, PEER_CLOSE, PEER_CONNECT, PEER_CRR, PEER_PING, PEER_RTT, RTT_ICMP,
 };
-use kelvin_harness::{Bench, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, NoPrediction, Prediction};
 use kelvin_wire::client;
 use kelvin_wire::message::Seen;
@@ -29,7 +29,7 @@ const PORTS: &str = "Ports that wait after a close (TIME_WAIT, 60 s): some 28,00
 pub(in crate::net) static PROBE: Probe = Probe {
     id: PEER_CONNECT.id.as_str(),
     summary: "A TCP connection to another host opened, which its kernel answers, and closed (--peer HOST)",
-    kind: Kind::Study,
+    kind: ProbeKind::Study,
     method: Method {
         how: "The calls socket and connect to a port that `kelvin agent` on the other host listens at, timed together; then, untimed, a \
               request of 16 bytes, by which the agent knows the connection, and its answer, so that it is accepted; then the call \
@@ -65,7 +65,7 @@ pub(in crate::net) static PROBE: Probe = Probe {
 pub(in crate::net) static RATE: Probe = Probe {
     id: PEER_CRR.id.as_str(),
     summary: "Connecting to another host, one request with its answer, and closing, over and over (--peer HOST)",
-    kind: Kind::Study,
+    kind: ProbeKind::Study,
     method: Method {
         how: "Connects to `kelvin agent` on another host, sends 16 bytes, by which the agent knows the connection, takes as many in \
               answer, and closes; one transaction after another, each timed by itself. The rate is one over that time. As in \

@@ -12,7 +12,7 @@ use kelvin_catalogue::net::{
     MESSAGE, OFFERED, PEER_BANDWIDTH, PEER_BANDWIDTH_UDP, PEER_BANDWIDTH_UDP_LOST, PEER_BANDWIDTH_UDP_OVERTAKEN,
     PEER_BANDWIDTH_UDP_SENT, PEER_OFFERED, PEER_OFFERED_LOST, PEER_OFFERED_OVERTAKEN, PEER_OFFERED_SENT, STREAM_UDP,
 };
-use kelvin_harness::{Bench, Bounded, Effort, Facts, Hardware, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Bounded, Effort, Facts, Hardware, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Bound, Case, Input, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::monotonic;
 use kelvin_wire::message::Direction;
@@ -37,7 +37,7 @@ static PACED: Four = [&PEER_OFFERED, &PEER_OFFERED_SENT, &PEER_OFFERED_LOST, &PE
 pub(in crate::net) static PROBE: Probe = Probe {
     id: PEER_BANDWIDTH_UDP.id.as_str(),
     summary: "Datagrams to another host as fast as they can be sent: what arrives, is lost, is overtaken (--peer HOST)",
-    kind: Kind::Study,
+    kind: ProbeKind::Study,
     method: METHOD,
     metrics: &UNPACED,
     inputs: INPUTS,
@@ -62,7 +62,7 @@ pub(in crate::net) static PROBE: Probe = Probe {
 pub(in crate::net) static OFFERED_PROBE: Probe = Probe {
     id: PEER_OFFERED.id.as_str(),
     summary: "Datagrams offered to another host at an even rate: what arrives, is lost, is overtaken (--peer HOST)",
-    kind: Kind::Study,
+    kind: ProbeKind::Study,
     method: METHOD,
     metrics: &PACED,
     inputs: INPUTS,
@@ -275,7 +275,7 @@ fn over_link(hardware: Hardware<'_>, tcp: Input, bytes: u64) -> OverLink {
 #[cfg(test)]
 mod tests {
     use kelvin_catalogue::net::STREAM_UDP_RECEIVE;
-    use kelvin_model::{Fact, Way};
+    use kelvin_model::{Fact, PathToAgent};
 
     use super::*;
     use crate::testing::facts_about;
@@ -306,7 +306,7 @@ mod tests {
         let mut machine = crate::testing::machine();
         machine.nics = vec![crate::testing::nic("eth0", Fact::known(1e9, "ethtool"))];
         machine.nics[0].mtu = Fact::known(1500, "a test");
-        let way = Way {
+        let way = PathToAgent {
             protocol: 6,
             interface: Fact::known("eth0".into(), "a test"),
             claimed_there: Fact::unknown("a test"),

@@ -4,7 +4,7 @@
 //! It bounds what can arrive, and predicts what does where neither host is the limit.
 
 use kelvin_harness::{Facts, Hardware};
-use kelvin_model::{Basis, Bound, Fact, Input, NoPrediction, Prediction, Unit, Way};
+use kelvin_model::{Basis, Bound, Fact, Input, NoPrediction, PathToAgent, Prediction, Unit};
 
 use crate::predict::Predicting;
 
@@ -114,7 +114,7 @@ impl Packets {
 
 /// The interface of this host by which packets to the agent leave.
 struct Leaving<'a> {
-    way: &'a Way,
+    way: &'a PathToAgent,
     name: &'a str,
     line_rate: &'a Fact<f64>,
     mtu: &'a Fact<u32>,
@@ -246,8 +246,8 @@ mod tests {
         machine
     }
 
-    fn way() -> Way {
-        Way {
+    fn way() -> PathToAgent {
+        PathToAgent {
             protocol: 4,
             interface: Fact::known("eth0".into(), "a test"),
             claimed_there: Fact::unknown("a test"),
@@ -284,11 +284,11 @@ mod tests {
         assert!(found.likely_cause.contains("did not all go by eth0"), "{found:?}");
         assert_eq!(found.inputs[0].source, "ethtool");
         // The agent's claim is a prediction's, not a bound's.
-        let slow = Way { claimed_there: Fact::known(1e8, "the agent"), ..way.clone() };
+        let slow = PathToAgent { claimed_there: Fact::known(1e8, "the agent"), ..way.clone() };
         let slower = Hardware { way: Some(&slow), ..hardware };
         assert_eq!(bound(slower, BARE_STREAM), Some(found));
         assert_eq!(carried(slower, STREAM).unwrap().rate.value, 12.5e6);
-        let fast = Way { claimed_there: Fact::known(1e11, "the agent"), ..way.clone() };
+        let fast = PathToAgent { claimed_there: Fact::known(1e11, "the agent"), ..way.clone() };
         assert_eq!(carried(Hardware { way: Some(&fast), ..hardware }, STREAM).unwrap().rate.value, 125e6);
     }
 
@@ -318,9 +318,9 @@ mod tests {
             "packets to the agent leave by eth0, whose line rate is not known: eth0 has no device behind it"
         );
         assert!(why(Hardware { machine: &machine, way: None }).contains("was not looked up"));
-        let other = Way { interface: Fact::known("eth7".into(), "a test"), ..way.clone() };
+        let other = PathToAgent { interface: Fact::known("eth7".into(), "a test"), ..way.clone() };
         assert!(why(Hardware { machine: &machine, way: Some(&other) }).contains("tells nothing"));
-        let unknown = Way { interface: Fact::unknown("no rtnetlink"), ..way };
+        let unknown = PathToAgent { interface: Fact::unknown("no rtnetlink"), ..way };
         assert!(why(Hardware { machine: &machine, way: Some(&unknown) }).ends_with("is not known: no rtnetlink"));
     }
 }

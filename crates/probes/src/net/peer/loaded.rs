@@ -1,7 +1,7 @@
 //! How long a small message takes to another host and back beside a saturating stream: what the buffers on the way cost.
 
 use kelvin_catalogue::net::{PEER_LOADED, SendMethod};
-use kelvin_harness::{Bench, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, NoPrediction};
 use kelvin_wire::message::Direction;
 use kelvin_wire::sockets::Sockets;
@@ -16,7 +16,7 @@ use crate::net::messages::SMALL;
 pub(in crate::net) static PROBE: Probe = Probe {
     id: PEER_LOADED.id.as_str(),
     summary: "Round trip of a small message to another host while a stream saturates the way (--peer HOST)",
-    kind: Kind::Study,
+    kind: ProbeKind::Study,
     method: Method {
         how: "A stream goes to `kelvin agent` on another host as in net.peer.bandwidth. When its rate no longer rises, messages \
               of 64 bytes go over a connection of their own and back, as in net.peer.rtt. What the stream carried meanwhile is \

@@ -3,7 +3,7 @@
 //! It must not be taken for what sending costs: where the link is the limit, all ways come to the same.
 
 use kelvin_catalogue::net::{MESSAGE, PEER_BANDWIDTH, PEER_BANDWIDTH_MESSAGE, STREAM_TCP, SendMethod};
-use kelvin_harness::{Bench, Bounded, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Bounded, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, NoPrediction, Prediction};
 use kelvin_wire::message::Direction;
 
@@ -18,7 +18,7 @@ use crate::predict::Predicting;
 pub(in crate::net) static PROBE: Probe = Probe {
     id: PEER_BANDWIDTH_MESSAGE.id.as_str(),
     summary: "Bytes to another host over one TCP stream, by message and way of sending (--peer HOST)",
-    kind: Kind::Study,
+    kind: ProbeKind::Study,
     method: Method {
         how: "As net.peer.bandwidth to the agent, with one stream, whose messages are each a call, or as many as the kernel makes \
               of it. way: send copies from the program's memory; sendfile and splice send out of a file in memory, splice \

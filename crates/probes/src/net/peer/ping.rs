@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use kelvin_catalogue::net::{MESSAGE, PEER_PING};
-use kelvin_harness::{Bench, Effort, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, NoPrediction};
 
 use crate::net::icmp::Ping;
@@ -12,7 +12,7 @@ use crate::net::messages::{SMALL, message};
 pub(in crate::net) static PROBE: Probe = Probe {
     id: PEER_PING.id.as_str(),
     summary: "Round trip of an echo request (ping) to another host (--peer HOST)",
-    kind: Kind::Study,
+    kind: ProbeKind::Study,
     method: Method {
         how: "As net.rtt.icmp, to the address of the agent that --peer names: by a ping socket where the user may have one, else \
               by a raw one. A reply must carry the number of its request and its bytes. One that does not come within half a \

@@ -3,7 +3,7 @@
 //! Half of it must not be called the latency of one way, which may differ between the ways.
 
 use kelvin_catalogue::net::{MESSAGE, PEER_BANDWIDTH, PEER_CONNECT, PEER_RTT, STACK_TCP, Transport};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, NoPrediction, Prediction};
 use kelvin_sys::usage::{Who, usage};
 
@@ -18,7 +18,7 @@ use crate::predict::Predicting;
 pub(in crate::net) static PROBE: Probe = Probe {
     id: PEER_RTT.id.as_str(),
     summary: "Round trip of a message to another host over TCP and UDP (--peer HOST)",
-    kind: Kind::Study,
+    kind: ProbeKind::Study,
     method: Method {
         how: "A message goes to `kelvin agent` on another host, which gives it back; each round trip is timed by itself, \
               carries its number, and is counted at the other end. TCP_NODELAY is set on both. A datagram that is not \

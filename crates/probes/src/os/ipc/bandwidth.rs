@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kelvin_catalogue::Placement;
 use kelvin_catalogue::os::{IPC_FUTEX_BANDWIDTH, IPC_PIPE_BANDWIDTH, IPC_UNIX_BANDWIDTH, MESSAGE};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::peer::{Board, Peer, Task};
 use kelvin_sys::shared::{Scope, Shared};
@@ -19,17 +19,17 @@ const PARCEL: u64 = 4 << 20;
 
 pub(in crate::os) static PIPE: Probe =
     probe("Bytes from one process to another over a pipe", &[&IPC_PIPE_BANDWIDTH], |bench, case| {
-        run(bench, case, stream::Kind::Pipe, &IPC_PIPE_BANDWIDTH)
+        run(bench, case, stream::StreamKind::Pipe, &IPC_PIPE_BANDWIDTH)
     });
 
 pub(in crate::os) static UNIX: Probe =
     probe("Bytes from one process to another over Unix sockets", &[&IPC_UNIX_BANDWIDTH], |bench, case| {
-        run(bench, case, stream::Kind::Unix, &IPC_UNIX_BANDWIDTH)
+        run(bench, case, stream::StreamKind::Unix, &IPC_UNIX_BANDWIDTH)
     });
 
 pub(in crate::os) static FUTEX: Probe =
     probe("Bytes from one process to another through shared memory", &[&IPC_FUTEX_BANDWIDTH], |bench, case| {
-        run(bench, case, stream::Kind::Shared, &IPC_FUTEX_BANDWIDTH)
+        run(bench, case, stream::StreamKind::Shared, &IPC_FUTEX_BANDWIDTH)
     });
 
 /// What the three have in common.
@@ -39,7 +39,7 @@ const fn probe(
     run: fn(&mut Bench<'_>, &Case) -> Result<(), Stop>,
 ) -> Probe {
     let id = metrics[0].id.as_str();
-    Probe { id, summary, kind: Kind::Measure, method: METHOD, metrics, inputs: &[], cases, run, predict }
+    Probe { id, summary, kind: ProbeKind::Measure, method: METHOD, metrics, inputs: &[], cases, run, predict }
 }
 
 const METHOD: Method = Method {
@@ -79,7 +79,7 @@ struct Receiver {
 }
 
 impl Receiver {
-    fn start(kind: stream::Kind, message: usize, cpu: u32) -> Result<Self, Stop> {
+    fn start(kind: stream::StreamKind, message: usize, cpu: u32) -> Result<Self, Stop> {
         let starting = |error| Stop::fail(format!("cannot start the receiver: {error}"));
         let stream = Arc::new(Stream::new(kind).map_err(starting)?);
         let acknowledgement = Arc::new(Channel::new(Means::Pipe, Scope::Processes).map_err(starting)?);
@@ -145,7 +145,7 @@ fn receive(stream: &Stream, acknowledgement: &Channel, size: usize, board: &Boar
     }
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case, kind: stream::Kind, metric: &Metric) -> Result<(), Stop> {
+fn run(bench: &mut Bench<'_>, case: &Case, kind: stream::StreamKind, metric: &Metric) -> Result<(), Stop> {
     let size = MESSAGE.of(case).filter(|&size| size >= 8 && PARCEL.is_multiple_of(size));
     let size =
         size.ok_or_else(|| Stop::fail(format!("the case needs a message of 8 to {PARCEL} bytes, a power of two")))?;
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn what_is_sent_arrives_and_is_acknowledged() {
         let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
-        for kind in [stream::Kind::Pipe, stream::Kind::Unix, stream::Kind::Shared] {
+        for kind in [stream::StreamKind::Pipe, stream::StreamKind::Unix, stream::StreamKind::Shared] {
             let mut receiver = Receiver::start(kind, 4096, cpu).unwrap();
             receiver.send(100).unwrap();
             receiver.send(3).unwrap();
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_message_out_of_turn_is_an_error() {
         let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
-        let mut receiver = Receiver::start(stream::Kind::Pipe, 64, cpu).unwrap();
+        let mut receiver = Receiver::start(stream::StreamKind::Pipe, 64, cpu).unwrap();
         receiver.sent = 5;
         assert!(matches!(receiver.send(1), Err(Stop::Fail(_))));
     }

@@ -7,7 +7,7 @@ use kelvin_catalogue::Placement;
 use kelvin_catalogue::os::{
     IPC_FUTEX_LATENCY, IPC_PIPE_LATENCY, IPC_UNIX_LATENCY, SWITCH_PROCESS_PIPE, SWITCH_PROCESS_PIPE_OWN,
 };
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::peer::Task;
 use kelvin_sys::token::Means;
@@ -40,7 +40,7 @@ const fn probe(
     Probe {
         id: metrics[0].id.as_str(),
         summary,
-        kind: Kind::Measure,
+        kind: ProbeKind::Measure,
         method: METHOD,
         metrics,
         inputs: const { &[SWITCH_PROCESS_PIPE.id.as_str()] },

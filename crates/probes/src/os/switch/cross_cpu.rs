@@ -5,7 +5,7 @@
 
 pub(crate) use kelvin_catalogue::os::SWITCH_CROSS_CPU as METRIC;
 use kelvin_catalogue::os::{SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE, TokenMeans};
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Axis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::peer::Task;
 use kelvin_sys::token::Means;
@@ -18,7 +18,7 @@ pub(crate) const MEANS: Axis = TokenMeans::AXIS;
 pub(in crate::os) static PROBE: Probe = Probe {
     id: SWITCH_CROSS_CPU.id.as_str(),
     summary: "Waking a process on another CPU",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "Two processes, each pinned to a CPU of its own, pass a token to and fro, by a byte over pipes or by a \
               futex. Every round trip is timed alone, so that the distribution is that of single wake-ups, modes \

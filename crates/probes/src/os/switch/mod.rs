@@ -44,7 +44,7 @@ macro_rules! probe {
         Probe {
             id: WHAT.switch.id.as_str(),
             summary: $summary,
-            kind: kelvin_harness::Kind::Measure,
+            kind: kelvin_harness::ProbeKind::Measure,
             method: $method,
             metrics: $metrics,
             inputs: $inputs,

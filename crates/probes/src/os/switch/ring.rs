@@ -9,7 +9,7 @@ use std::sync::Arc;
 use kelvin_catalogue::os::{
     PROCESSES, SWITCH_PROCESS_PIPE, SWITCH_RING, SWITCH_RING_OWN, SWITCH_RING_SWITCHES, WORKING_SET,
 };
-use kelvin_harness::{Bench, Effort, Facts, Kind, Method, Probe, Stop};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Axis, Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::memory::{Arena, LINE, Pages};
 use kelvin_sys::peer::{Board, Peer, Task};
@@ -22,7 +22,7 @@ use crate::predict::Predicting;
 pub(in crate::os) static PROBE: Probe = Probe {
     id: SWITCH_RING.id.as_str(),
     summary: "Switching among 2 to 96 processes, each with a working set of up to 64 KiB",
-    kind: Kind::Measure,
+    kind: ProbeKind::Measure,
     method: Method {
         how: "Processes on one CPU are connected to a ring by pipes and pass one byte round. Each, when it gets the \
               byte, adds one to a word in every 64-byte line of a working set of its own (a private, touched mapping \

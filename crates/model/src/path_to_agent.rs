@@ -1,4 +1,4 @@
-//! The way from this machine to the other host of a run.
+//! The path from this machine to the other host of a run.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use crate::Fact;
 
 /// The way to the agent that a run measured with, as it was when the run began. No address is in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Way {
+pub struct PathToAgent {
     /// Version of the Internet Protocol: 4 or 6.
     pub protocol: u8,
     /// Name of the interface over which packets to the agent leave this machine.

@@ -1,0 +1,30 @@
+//! Why a probe stops without readings.
+
+use kelvin_model::Reason;
+
+/// Why a probe stopped without readings. Both are results, shown with their reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It cannot be measured here: what is missing, and what would be needed.
+    Skip(Reason),
+    /// It went wrong.
+    Fail(String),
+}
+
+impl Stop {
+    /// It cannot be measured here, for this reason.
+    pub fn skip(reason: impl Into<String>) -> Self {
+        Self::Skip(Reason::new(reason))
+    }
+
+    /// It went wrong: what was being done, and the error.
+    pub fn fail(reason: impl Into<String>) -> Self {
+        Self::Fail(reason.into())
+    }
+}
+
+impl From<std::io::Error> for Stop {
+    fn from(error: std::io::Error) -> Self {
+        Self::Fail(error.to_string())
+    }
+}

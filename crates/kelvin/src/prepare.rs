@@ -1,0 +1,73 @@
+//! From flags to what a run measures with: each flag checked once, before anything is said or measured.
+
+use std::path::Path;
+
+use kelvin_file::temporary::Scratch;
+use kelvin_harness::{Plan, Setup, calibrate_clock};
+use kelvin_model::{Machine, PathToAgent};
+
+use crate::cli::MeasureArgs;
+use crate::fault::Fault;
+use crate::other_host::Agent;
+use crate::place::Here;
+use crate::sockets;
+
+/// What a run measures with, found to be in order.
+pub struct Prepared {
+    /// What every round is given.
+    pub setup: Setup,
+    /// The machine.
+    pub machine: Machine,
+    /// The way to the agent of another host, if one was named.
+    pub way: Option<PathToAgent>,
+    /// The directories of the setup, which go away with these.
+    directories: (Scratch, Option<Scratch>),
+}
+
+impl Prepared {
+    /// Finds out what can be wrong with the flags, and makes directories and a calibrated clock.
+    ///
+    /// # Errors
+    /// A CPU, a congestion control, an agent or a directory that is not to be had here.
+    pub fn new(here: Here, plan: &Plan, args: &MeasureArgs) -> Result<Self, Fault> {
+        let placement = here.placement(args.cpu)?;
+        let sockets = sockets::asked(args, plan)?;
+        let contact = |peer: &str| Agent::contact(peer, args.token_file.as_deref());
+        let (agent, way) = args.peer.as_deref().map(contact).transpose()?.map(|agent| (agent.host, agent.way)).unzip();
+        agent.as_ref().map_or(Ok(()), |agent| sockets::grant(&sockets, plan, agent))?;
+        // From here on a signal ends a run as any other: what is made is removed.
+        kelvin_sys::interrupt::watch().map_err(|error| Fault::new("cannot watch for signals", error))?;
+        let scratch = scratch_in(&args.dir, "--dir")?;
+        let remote = args.remote.as_deref().map(|directory| scratch_in(directory, "--remote")).transpose()?;
+        let setup = Setup {
+            clock: calibrate_clock(placement.cpu).map_err(Fault::because)?,
+            placement,
+            canaries: !args.no_canaries,
+            realtime: args.realtime,
+            throttle_file: kelvin_machine::throttle_file(Path::new("/")),
+            scratch: scratch.path().into(),
+            remote: remote.as_ref().map(|remote| remote.path().into()),
+            write_limit: args.write_limit,
+            agent,
+            sockets,
+        };
+        Ok(Self { setup, machine: here.machine, way, directories: (scratch, remote) })
+    }
+
+    /// Removes what was made.
+    pub fn clear_up(self) {
+        kelvin_probes::clear_up();
+        drop(self.directories);
+    }
+}
+
+/// A directory for files in the one that an argument names. Its whole path: what is relative now would be elsewhere for a process
+/// that goes to another directory.
+pub fn scratch_in(base: &Path, argument: &str) -> Result<Scratch, Fault> {
+    let base =
+        std::fs::canonicalize(base).map_err(|error| Fault::new(format!("{argument} {}", base.display()), error))?;
+    Scratch::make(&base).map_err(|error| {
+        let place = base.display();
+        Fault::new(format!("cannot make a scratch directory in {place} (choose another by {argument})"), error)
+    })
+}

@@ -1,0 +1,50 @@
+//! What a run has of a metric at a case: its headline, or what there is instead.
+
+use crate::{Case, Name};
+
+/// A measured headline, which a prediction may rest on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MeasuredValue {
+    /// The headline, in the metric's unit.
+    pub value: f64,
+    /// Half-width of its interval, in the metric's unit; with a single round, of which nothing better is known, half the
+    /// interquartile range of its samples.
+    pub half_width: f64,
+}
+
+/// What a run has of a metric that came to no headline.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Lacking {
+    /// Samples, of which too few were undisturbed for the headline that the metric defines.
+    AsFound(AsFound),
+    /// Nothing to go by: what became of it, as the end of a sentence on the metric: `failed: no memory`.
+    Nothing(String),
+}
+
+/// What a metric came to with all that disturbed it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AsFound {
+    /// The figure as found, in the metric's unit.
+    pub value: f64,
+    /// The 5th percentile of its samples, in the metric's unit.
+    pub low: f64,
+    /// The 95th percentile of its samples, in the metric's unit.
+    pub high: f64,
+    /// Why that is all: `never undisturbed`.
+    pub why: String,
+}
+
+/// A headline that later runs of the machine learn the spread between runs from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Headline {
+    /// Id of the metric.
+    pub metric: Name,
+    /// Version of its method: headlines of different methods are different series.
+    pub version: u32,
+    /// The case.
+    pub case: Case,
+    /// The headline, in the metric's unit.
+    pub value: f64,
+    /// Variance of the headline that the spread between the rounds of the run explains, in the unit squared.
+    pub within_variance: f64,
+}
