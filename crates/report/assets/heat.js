@@ -138,7 +138,9 @@ function kelvinHeat(words) {
       draw();
       const { row, column } = state.cursor;
       const dataIndex = figure.cells.findIndex((cell) => cell.row === row && cell.column === column);
-      chart.dispatchAction(dataIndex < 0 ? { type: 'hideTip' } : { type: 'showTip', seriesIndex: 0, dataIndex });
+      // A chart that is drawn again shows its last tip a moment later, or hides it: this comes after that.
+      const tip = dataIndex < 0 ? { type: 'hideTip' } : { type: 'showTip', seriesIndex: 0, dataIndex };
+      setTimeout(() => { if (state.cursor) chart.dispatchAction(tip); });
       say(place(figure, row, column) + ': ' + (dataIndex < 0 ? 'no number' : cellText(figure, figure.cells[dataIndex])));
     });
     box.addEventListener('blur', () => {
