@@ -3,12 +3,12 @@
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use kelvin_sys::fs::{NO_FOLLOW, PATH};
+use rustix::fs::{Mode, OFlags};
 use rustix::mount::UnmountFlags;
 
 use crate::Missing;
@@ -193,8 +193,8 @@ impl Drop for Mounted {
 /// Takes what is mounted in a place out of the tree, whoever uses it; others than root what they mounted by FUSE. As root it is
 /// held by a descriptor, and no link to it is followed: a path could lead to something else by now.
 fn unmount(place: &Path) {
-    let hold = |path: &Path| File::options().read(true).custom_flags(PATH | NO_FOLLOW).open(path);
-    let reach = |held: &File| PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
+    let hold = |path: &Path| rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+    let reach = |held: &OwnedFd| PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
     if let Ok(mounted) = hold(place).and_then(|place| hold(&reach(&place).join(MOUNT))) {
         let _ = rustix::mount::unmount(reach(&mounted), UnmountFlags::DETACH);
     }
