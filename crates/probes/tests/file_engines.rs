@@ -31,7 +31,10 @@ fn one_byte_is_read_by_every_call_from_pages_in_memory() {
 fn an_unknown_call_fails_with_a_reason() {
     let case = Case::new().at(kelvin_model::Point::named("call", "mmap")).with("file_bytes", MIB);
     let attempt = common::run_probe("file.byte_calls", &case, SLICE);
-    assert!(matches!(&attempt, Attempt::Failed(reason) if reason.contains("no call for the case")), "{attempt:?}");
+    assert!(
+        matches!(&attempt, Attempt::Failed(reason) if reason.contains("nothing to measure for the case")),
+        "{attempt:?}"
+    );
 }
 
 /// The ways of reading, as cases name them.

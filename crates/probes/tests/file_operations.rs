@@ -101,9 +101,9 @@ fn names_and_inodes_come_and_go_apart_and_leave_their_directory_as_it_was() {
 fn unknown_cases_fail_with_a_reason() {
     let scratch = scratch();
     for (id, case, expected) in [
-        ("file.sync", sync("prayer", "in_place"), "by is none, fdatasync, fsync or dsync"),
-        ("file.sync", sync("fsync", "elsewhere"), "place is in_place or append"),
-        ("file.metadata", tree(10, "no"), "directories is one or many"),
+        ("file.sync", sync("prayer", "in_place"), "nothing to measure for the case by=prayer"),
+        ("file.sync", sync("fsync", "elsewhere"), "nothing to measure for the case by=fsync place=elsewhere"),
+        ("file.metadata", tree(10, "no"), "nothing to measure for the case directories=no"),
     ] {
         let attempt = common::run_probe_in(scratch.path(), id, &case, SLICE);
         assert!(matches!(&attempt, Attempt::Failed(reason) if reason.contains(expected)), "{attempt:?}");

@@ -54,7 +54,7 @@ fn all_cpus_move_what_each_of_them_moves() {
 #[test]
 fn an_unknown_case_fails_with_a_reason() {
     let attempt = common::run_probe("mem.bandwidth", &case(16 << 10, "some"), SLICE);
-    assert_eq!(attempt, Attempt::Failed("the case has cpus Some(\"some\"); one and all are known".into()));
+    assert_eq!(attempt, Attempt::Failed("the case needs cpus=one or cpus=all, not bytes=16384 cpus=some".into()));
     let attempt = common::run_probe("mem.bandwidth.loaded", &Case::new().with("load", 101), SLICE);
     assert_eq!(attempt, Attempt::Failed("the case needs a load of 0 to 100 %".into()));
 }

@@ -57,7 +57,7 @@ fn what_was_asked_and_obtained_is_noted() {
 fn cases_that_make_no_sense_fail_with_a_reason() {
     assert_eq!(
         latency("big", MIB),
-        Attempt::Failed("the case has pages Some(\"big\"); base and huge are known".into())
+        Attempt::Failed("the case needs pages=base or pages=huge, not bytes=1048576 pages=big".into())
     );
     let attempt = common::run_probe("mem.latency", &Case::new().at(kelvin_model::Point::named("pages", "base")), SLICE);
     assert_eq!(attempt, Attempt::Failed("the case has no bytes".into()));

@@ -32,7 +32,10 @@ fn what_a_fork_copies_is_resident() {
     for bytes in [1u64 << 20, 64 << 20] {
         let case = Case::new().with("resident", bytes).at(kelvin_model::Point::named("pages", "base"));
         let notes = notes(&measure("os.process.fork_rss", &case, SLICE));
-        assert!(notes.contains(&format!("resident by smaps: {bytes} bytes, 0 of them in huge pages")), "{notes}");
+        assert!(
+            notes.contains(&format!("asked for {bytes} bytes; {bytes} resident by smaps, 0 in huge pages")),
+            "{notes}"
+        );
     }
 }
 
