@@ -1,27 +1,9 @@
 //! What streams would carry if only their bytes cost time and their calls none.
 
+use crate::result::{LineCeiling, MetricResult};
 use kelvin_catalogue::Placement;
 use kelvin_catalogue::net::{BANDWIDTH_TCP, MESSAGE, STREAM_TCP, STREAM_TCP_RECEIVE, STREAMS};
-use kelvin_model::{Case, Metric, Name};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::result::MetricResult;
-
-/// The ceiling of one line of a curve.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LineCeiling {
-    /// The metric of the curve.
-    pub metric: Name,
-    /// The parameters that are held along the line.
-    pub held: Case,
-    /// Lower end of its interval, in the metric's unit.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
-    /// Id of the metric that it follows from.
-    pub by: Name,
-}
+use kelvin_model::{Case, Metric};
 
 /// The ceilings of all lines of TCP streams on so many CPUs.
 pub(crate) fn of_results(results: &[MetricResult], cpus: u64) -> Vec<LineCeiling> {

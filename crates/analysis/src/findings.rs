@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use kelvin_model::{Hazard, Name, Need, Run, RunStatus, Severity};
 
 use crate::evidence::Evidence;
+use crate::raw::{QUIET, Raw};
 use crate::result::{
     Analysis, CountOf, Finding, Found, Gap, Importance, MetricResult, Outcome, Place, Verdict, Warning,
 };
@@ -16,18 +17,8 @@ use crate::{levels, placement, words};
 const VERDICT_LINES: usize = 10;
 /// Gaps between measured and predicted that get a line of their own in the verdict.
 const GAPS_IN_VERDICT: usize = 3;
-/// Below this share of undisturbed samples a machine is noisy, and below half of it very noisy.
-pub(crate) const QUIET: f64 = 0.7;
-
 /// Finds what there is to be said of one kind.
 type Find = fn(&Run, &Analysis) -> Vec<Raw>;
-
-/// What was found, before it is worded: how much it matters, what it is, and the metrics that it is about.
-pub(crate) struct Raw {
-    pub importance: Importance,
-    pub found: Found,
-    pub metrics: Vec<Name>,
-}
 
 /// All kinds, in the order in which those of one importance are told.
 const ALL: [Find; 14] = [
@@ -277,18 +268,4 @@ fn warned(analysis: &Analysis, kind: &WarningKind) -> Option<Raw> {
         found: Found::Warned { count, all, by_chance, first: Place::of(first), warning },
         metrics: measured_of(analysis, is_hit),
     })
-}
-
-impl Raw {
-    fn major(found: Found) -> Self {
-        Self { importance: Importance::Major, found, metrics: Vec::new() }
-    }
-
-    pub(crate) fn notable(found: Found) -> Self {
-        Self { importance: Importance::Notable, ..Self::major(found) }
-    }
-
-    fn about(self, result: &MetricResult) -> Self {
-        Self { metrics: vec![result.metric.id], ..self }
-    }
 }

@@ -11,8 +11,8 @@ use kelvin_catalogue::mem::{BYTES, LATENCY, PageSize};
 use kelvin_model::{Cache, CacheKind, Claim, Conclusion, Estimate, Interval, IntervalKind, LevelClaim, Machine, Test};
 use kelvin_stats::{MAD_TO_STD, median};
 
+use crate::result::Concluded;
 use crate::result::{Capacity, MemoryLevel, MemoryLevels, MetricResult, Translation};
-use crate::studies::Concluded;
 use crate::summary::name_modes as rename;
 
 /// Points below which a curve tells nothing.

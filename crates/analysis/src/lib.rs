@@ -16,6 +16,7 @@ mod levels;
 mod peers;
 mod placement;
 mod predicted;
+mod raw;
 pub mod reference;
 mod result;
 mod studies;
@@ -27,7 +28,6 @@ pub mod words;
 
 pub use analyse::analyse;
 pub use canaries::BLOCK_OVER_CHAIN;
-pub use ceilings::LineCeiling;
 pub use gather::samples_as_found;
 pub use headlines::Headlines;
 pub use kelvin_model::{Interval, IntervalKind};
@@ -35,9 +35,8 @@ pub use levels::{CurvePoint, levels};
 pub use peers::{Compared, Peer, PeerOutcome};
 pub use reference::{file_server_lan, references, transfer_2020};
 pub use result::{
-    Analysis, BestCell, CanaryCorrelation, CanaryHistory, Capacity, Ceiling, Coefficient, CountOf, Distribution,
-    Figure, Finding, FittedLaw, Found, Gap, Importance, MemoryLevel, MemoryLevels, MetricResult, Mode, ModesOf, Moved,
-    Outcome, Place, Summary, TagCount, Translation, Verdict, Warning,
+    Analysis, BestCell, CanaryCorrelation, CanaryHistory, Capacity, Ceiling, Coefficient, Concluded, CountOf,
+    Distribution, Figure, Finding, FittedLaw, Found, Gap, Importance, LineCeiling, MemoryLevel, MemoryLevels,
+    MetricResult, Mode, ModesOf, Moved, Outcome, Place, Study, Summary, TagCount, Tails, Translation, Verdict, Warning,
 };
-pub use studies::{Concluded, FULL, Study, studies};
-pub use tails::Tails;
+pub use studies::{FULL, studies};

@@ -12,7 +12,7 @@ use kelvin_model::units::plain;
 use kelvin_model::{Case, Metric, Run};
 use kelvin_stats::median;
 
-use crate::findings::Raw;
+use crate::raw::Raw;
 use crate::result::{Analysis, Found, MetricResult, ModesOf, Moved, Outcome, Summary};
 use crate::summary::name_modes as rename;
 

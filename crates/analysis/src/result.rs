@@ -1,9 +1,8 @@
 //! What analysis says of a run: the types that every report is drawn from.
 
-use crate::ceilings::LineCeiling;
-use crate::studies::{Concluded, Study};
-use crate::tails::Tails;
-use kelvin_model::{Canary, CanaryPoint, Case, Interval, Metric, Name, Prediction, Reason, Treatment};
+use std::ops::Deref;
+
+use kelvin_model::{Canary, CanaryPoint, Case, Conclusion, Interval, Metric, Name, Prediction, Reason, Treatment};
 use kelvin_stats::Scalability;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -657,4 +656,61 @@ pub enum Importance {
     Notable,
     /// Changes how the run must be read.
     Major,
+}
+
+/// What a study concludes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Study {
+    /// Id of the study: `os.tasks`.
+    pub id: Name,
+    /// What was varied and held, in one or two sentences.
+    pub design: String,
+    /// The conclusions.
+    pub conclusions: Vec<Concluded>,
+}
+
+/// A conclusion and what is said of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Concluded {
+    /// The sentence.
+    pub text: String,
+    /// The test that carries it, with its figures.
+    pub test: String,
+    /// What both are made from.
+    #[serde(flatten)]
+    pub conclusion: Conclusion,
+}
+
+impl Deref for Concluded {
+    type Target = Conclusion;
+
+    fn deref(&self) -> &Conclusion {
+        &self.conclusion
+    }
+}
+
+/// The ceiling of one line of a curve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LineCeiling {
+    /// The metric of the curve.
+    pub metric: Name,
+    /// The parameters that are held along the line.
+    pub held: Case,
+    /// Lower end of its interval, in the metric's unit.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Id of the metric that it follows from.
+    pub by: Name,
+}
+
+/// Metrics whose samples are drawn beside each other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Tails {
+    /// What their ids begin with.
+    pub family: Name,
+    /// Ids of the metrics.
+    pub metrics: Vec<Name>,
+    /// What is the same for all of them: the size of the message at which most was measured, in bytes.
+    pub held: Case,
 }

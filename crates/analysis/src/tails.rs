@@ -1,26 +1,12 @@
 //! Single operations that a user waits for, whose distributions belong beside each other.
 
-use kelvin_catalogue::net::{MESSAGE, RTT_ICMP, RTT_TCP, RTT_UDP, RTT_UNIX};
-use kelvin_model::{Case, Metric, Name};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::result::MetricResult;
+use crate::result::{MetricResult, Tails};
 use crate::studies::network::CALLS_STUDY;
+use kelvin_catalogue::net::{MESSAGE, RTT_ICMP, RTT_TCP, RTT_UDP, RTT_UNIX};
+use kelvin_model::{Case, Metric};
 
 /// The round trips of this machine.
 static ROUND_TRIPS: [&Metric; 4] = [&RTT_TCP, &RTT_UDP, &RTT_UNIX, &RTT_ICMP];
-
-/// Metrics whose samples are drawn beside each other.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Tails {
-    /// What their ids begin with.
-    pub family: Name,
-    /// Ids of the metrics.
-    pub metrics: Vec<Name>,
-    /// What is the same for all of them: the size of the message at which most was measured, in bytes.
-    pub held: Case,
-}
 
 /// The round trips among results; `None` where none was measured.
 pub(crate) fn of_results(results: &[MetricResult]) -> Option<Tails> {

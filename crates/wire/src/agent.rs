@@ -1,6 +1,6 @@
 //! The agent: listens, lets in who knows the secret, and serves each client by a thread of its own.
 //!
-//! What unauthenticated clients can cost is bounded ([`crowd`]): so many connections that have not proven the secret, of which so
+//! What unauthenticated clients can cost is bounded (`crowd`): so many connections that have not proven the secret, of which so
 //! many from one network, each for so long. One thread waits for all of them; it waits for none of them alone, and for no log.
 
 mod crowd;

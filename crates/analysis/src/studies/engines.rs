@@ -7,9 +7,9 @@ use kelvin_model::units::bytes;
 use kelvin_model::{BestQuestion, Claim, Conclusion, Name, Side, Test};
 use kelvin_stats::{headline, median};
 
-use super::Study;
 use super::crossing::{Line, Standing, crossings, lines, standing, standings};
 use crate::evidence::Evidence;
+use crate::result::Study;
 
 /// The engine that every other is set against.
 const BASE: ReadEngine = ReadEngine::Read;

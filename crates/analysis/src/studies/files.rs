@@ -7,8 +7,8 @@ use kelvin_catalogue::file::{
 use kelvin_model::units::percent;
 use kelvin_model::{Axis, Claim, Conclusion, Metric, Point, RatioQuestion, Test};
 
-use super::Study;
 use crate::evidence::{Ask, Evidence, Rounds};
+use crate::result::Study;
 
 /// A part of the best rate that counts as enough.
 const ENOUGH: f64 = 0.9;

@@ -11,14 +11,10 @@ pub(crate) mod tasks;
 pub(crate) mod threads;
 pub(crate) mod tune;
 
-use std::ops::Deref;
-
-use kelvin_model::{Conclusion, Name, Run};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use crate::evidence::Evidence;
+use crate::result::{Concluded, Study};
 use crate::words;
+use kelvin_model::{Conclusion, Name, Run};
 
 /// Draws the conclusions of one study; `None` where its metrics were not measured.
 pub(crate) type Draw = fn(&Evidence<'_>) -> Option<Study>;
@@ -42,40 +38,9 @@ const ALL: [Draw; 12] = [
 /// A CPU that a test fills to this share has no more to give: what the network's own notes go by.
 pub const FULL: f64 = 0.95;
 
-/// What a study concludes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Study {
-    /// Id of the study: `os.tasks`.
-    pub id: Name,
-    /// What was varied and held, in one or two sentences.
-    pub design: String,
-    /// The conclusions.
-    pub conclusions: Vec<Concluded>,
-}
-
-/// A conclusion and what is said of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Concluded {
-    /// The sentence.
-    pub text: String,
-    /// The test that carries it, with its figures.
-    pub test: String,
-    /// What both are made from.
-    #[serde(flatten)]
-    pub conclusion: Conclusion,
-}
-
 impl From<Conclusion> for Concluded {
     fn from(conclusion: Conclusion) -> Self {
         Self { text: words::claim(&conclusion), test: words::evidence(&conclusion), conclusion }
-    }
-}
-
-impl Deref for Concluded {
-    type Target = Conclusion;
-
-    fn deref(&self) -> &Conclusion {
-        &self.conclusion
     }
 }
 

@@ -10,9 +10,10 @@ use kelvin_catalogue::net::{
 };
 use kelvin_model::{Case, ChangeOfSides, Claim, Conclusion, Metric, Name, RatioQuestion, ShareQuestion, Test};
 
+use super::FULL;
 use super::crossing::{Line, Point, Standing, standings, without};
-use super::{Concluded, FULL, Study};
 use crate::evidence::{Ask, Beyond, Evidence, Rounds, share};
+use crate::result::{Concluded, Study};
 
 /// The study of calls and round trips, and that of streams.
 pub(crate) const CALLS_STUDY: Name = Name::new("net.rtt");

@@ -3,8 +3,8 @@
 use kelvin_catalogue::mem::{MappedPage, PAGE, PAGE_EXCLUSIVE, PAGE_FILE, PAGE_HUGE, PAGE_PRESENT, PAGE_ZERO};
 use kelvin_model::{Case, Claim, Conclusion, Metric, Test};
 
-use super::Study;
 use crate::evidence::Evidence;
+use crate::result::Study;
 
 /// What all pages of a kind are, or none of them.
 static CLAIMS: [(MappedPage, &Metric, bool); 7] = [

@@ -7,10 +7,11 @@ use kelvin_catalogue::net::{
 };
 use kelvin_model::{Case, Claim, Conclusion, Name, RatioQuestion, ShareQuestion, Test};
 
+use super::FULL;
 use super::crossing::without;
 use super::network::{LOST, SMALL, TWICE, lost};
-use super::{FULL, Study};
 use crate::evidence::{Ask, Beyond, Evidence, Rounds, share};
+use crate::result::Study;
 
 /// The study.
 pub(crate) const PEER: Name = Name::new("net.peer");

@@ -3,8 +3,8 @@
 use kelvin_catalogue::file::{REMOTE, REMOTE_SHARE};
 use kelvin_model::ShareQuestion;
 
-use super::Study;
 use crate::evidence::{Beyond, Evidence, share};
+use crate::result::Study;
 
 /// Conclusions from the metric `file.remote.share`.
 pub(crate) fn remote(evidence: &Evidence<'_>) -> Option<Study> {

@@ -4,8 +4,8 @@ use kelvin_catalogue::os::{TASK_COUNT, TASKS, TASKS_ELAPSED, TASKS_INVISIBLE, Ta
 use kelvin_model::{Case, Claim, Conclusion, Estimate, RatioQuestion, Run, ShareQuestion, Test};
 use kelvin_stats::{LEVEL, mean_test};
 
-use super::Study;
 use crate::evidence::{Ask, Beyond, Evidence, Rounds, share};
+use crate::result::Study;
 
 /// Largest chance of a difference by accident.
 const ALPHA: f64 = 1.0 - LEVEL;

@@ -8,9 +8,9 @@ use kelvin_model::units::percent;
 use kelvin_model::{BestQuestion, Case, Claim, Conclusion, Estimate, Furthest, LawClaim, RatioQuestion, Run, Test};
 use kelvin_stats::{CLOSE, FittedScalability, LEAST_LOADS, Repeated, fitted_scalability, median};
 
-use super::Study;
 use super::crossing::{Standing, standing, without};
 use crate::evidence::{Ask, Evidence, Rounds};
+use crate::result::Study;
 use crate::result::{BestCell, Coefficient, FittedLaw};
 
 /// The part of the best rate from which on more threads do not help.

@@ -7,9 +7,9 @@ use kelvin_catalogue::file::{CacheState, TUNE, TUNE_BLOCK, TUNE_DEPTH, TUNE_GAIN
 use kelvin_model::{BestQuestion, Case, Claim, Conclusion, Metric, Setting, Test};
 use kelvin_stats::median;
 
-use super::Study;
 use super::crossing::{Standing, standing};
 use crate::evidence::{Evidence, Rounds};
+use crate::result::Study;
 
 /// Conclusions from the metrics `file.tune.*`.
 pub(crate) fn tune(evidence: &Evidence<'_>) -> Option<Study> {

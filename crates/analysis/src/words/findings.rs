@@ -6,7 +6,7 @@ use kelvin_model::{Canary, Case, Fact, Hazard, Machine, Name, Run, Unit};
 
 use super::conclusions::{limited_by, peer_streams};
 use super::{claim, evidence};
-use crate::findings::{QUIET, Raw};
+use crate::raw::{QUIET, Raw};
 use crate::result::{
     Analysis, CanaryHistory, CountOf, Finding, Found, Gap, MemoryLevel, MemoryLevels, MetricResult, Moved, Outcome,
     Place, Warning,
