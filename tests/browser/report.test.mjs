@@ -292,7 +292,7 @@ function suite(address) {
   test('the theme goes from automatic to light to dark and is kept', () => withReport({ colorScheme: 'light' }, async (page) => {
     await drawAll(page);
     const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-    const stroke = () => page.locator('.chart svg path[stroke]').first().getAttribute('stroke');
+    const stroke = () => page.locator('.chart svg path[stroke]').first().evaluate((path) => getComputedStyle(path).stroke);
     const button = page.locator('#theme');
     const [light, lightStroke] = [await ground(), await stroke()];
     await button.click();

@@ -3,35 +3,23 @@
 function kelvinFigures(data, say) {
   'use strict';
 
-  const root = document.documentElement;
   const all = (selector, within) => Array.from(within.querySelectorAll(selector));
   for (const series of data.figures.flatMap((figure) => figure.series ?? [])) {
     series.points = series.points.map(([x, y, low = y, high = y]) => ({ x, y, low, high }));
   }
 
+  // ---- Colours: names, so that a chart follows the theme by itself.
+  const colors = { ink: 'var(--ink)', soft: 'var(--soft)', grid: 'var(--grid)', panel: 'var(--panel)' };
+  const tone = (series) => `var(--s${series.style % 8})`;
+  /** A drawing for a file: light colours in the place of their names, which few programs but browsers know. */
+  const inLight = (drawing) => drawing.replace(/var\((--[\w-]+)\)/g, (_, name) => document.styleSheets[0].cssRules[0].style.getPropertyValue(name));
+
   const { text, makeAxis, extent, ticks } = kelvinAxes();
-  const heat = kelvinHeat({ text });
+  const heat = kelvinHeat({ text, colors });
   for (const figure of data.figures) if (figure.kind === 'heat') heat.unpack(figure);
 
   // ---- Figures
   const SYMBOLS = ['circle', 'rect', 'triangle', 'diamond'];
-  const color = (name) => getComputedStyle(root).getPropertyValue('--' + name).trim();
-  const LIGHT = {
-    ink: '#1c2127', soft: '#555f6a', grid: '#e6e9ed', panel: '#fff',
-    heat: [
-      ['#dce9f6', '#1c2127'], ['#c0d8ee', '#1c2127'], ['#9ecae1', '#1c2127'], ['#6baed6', '#1c2127'],
-      ['#4a98c9', '#1c2127'], ['#2171b5', '#ffffff'], ['#084594', '#ffffff'],
-    ],
-    series: ['#0072b2', '#c75300', '#007a5a', '#a8467f', '#7d6300', '#5a4fcf', '#2b7f97', '#5f6368'],
-  };
-
-  function palette() {
-    return {
-      ink: color('ink'), soft: color('soft'), grid: color('grid'), panel: color('panel'),
-      series: LIGHT.series.map((_, index) => color('s' + index)),
-      heat: LIGHT.heat.map((_, step) => [color('h' + step), color('ht' + step)]),
-    };
-  }
 
   /** The axes of a figure, and what part of them is in view. */
   function layout(figure, state) {
@@ -47,11 +35,11 @@ function kelvinFigures(data, say) {
     return { x, y, left, right, bottom, top };
   }
 
-  function axisOption(axis, low, high, colors, name) {
+  function axisOption(axis, low, high) {
     const labels = ticks(axis, low, high);
     const places = [...labels.keys()];
     return {
-      type: 'value', min: low, max: high, name, nameLocation: 'end',
+      type: 'value', min: low, max: high,
       axisLabel: {
         customValues: places, hideOverlap: true, color: colors.soft, showMinLabel: true, showMaxLabel: true,
         formatter: (place) => labels.get(place) ?? '',
@@ -77,7 +65,7 @@ function kelvinFigures(data, say) {
     };
   }
 
-  function bandSeries(series, axes, tone, opacity) {
+  function bandSeries(series, axes, opacity) {
     const floor = (place) => (place === null || place < axes.bottom - 10 ? axes.bottom - 10 : place);
     const edge = (point) => [axes.x.to(point.x), floor(axes.y.to(point.low)), floor(axes.y.to(point.high))];
     const { points } = series;
@@ -97,12 +85,13 @@ function kelvinFigures(data, say) {
       else if (points.length > 1 && !joined(i + 1)) bar(point, 0.001);
     });
     return {
-      type: 'custom', renderItem: bandPiece, data: pieces, silent: true, clip: true, color: tone, itemStyle: { color: tone },
+      type: 'custom', renderItem: bandPiece, data: pieces, silent: true, clip: true, color: tone(series), itemStyle: { color: tone(series) },
       encode: { x: [0, 3], y: [1, 2, 4, 5] }, tooltip: { show: false }, z: 1, animation: false, legendHoverLink: false,
     };
   }
 
-  function lineSeries(series, index, axes, tone, colors) {
+  function lineSeries(series, index, axes) {
+    const color = tone(series);
     const hollow = series.role === 'as_found' || series.role === 'reference';
     const line = !hollow;
     // A line of one point would not be seen: a prediction for it is a dash.
@@ -112,16 +101,16 @@ function kelvinFigures(data, say) {
       type: 'line', id: 'series' + index, name: series.label, clip: true, z: 3, animation: false,
       data: series.points.map((point) => ({ value: [axes.x.to(point.x), axes.y.to(point.y)], point })),
       symbol: dash ? 'rect' : SYMBOLS[series.style % SYMBOLS.length], symbolSize: dash ? [16, 2] : hollow ? 10 : 6, showSymbol: marks,
-      itemStyle: hollow ? { color: colors.panel, borderColor: tone, borderWidth: 2 } : { color: tone },
+      itemStyle: hollow ? { color: colors.panel, borderColor: color, borderWidth: 2 } : { color },
       lineStyle: {
-        color: tone, width: !line ? 0 : { measured: 2, history: 1.2, fitted: 2.6 }[series.role] ?? 1.6,
+        color, width: !line ? 0 : { measured: 2, history: 1.2, fitted: 2.6 }[series.role] ?? 1.6,
         type: { predicted: [6, 4], fitted: [0.1, 5] }[series.role] ?? 'solid', cap: series.role === 'fitted' ? 'round' : 'butt',
       },
       emphasis: { disabled: true },
     };
   }
 
-  function guideSeries(guide, axes, colors) {
+  function guideSeries(guide, axes) {
     return {
       type: 'line', data: [], silent: true, tooltip: { show: false },
       markArea: {
@@ -132,7 +121,7 @@ function kelvinFigures(data, say) {
   }
 
   /** A vertical line with its band and its name: where a cache ends. */
-  function markSeries(mark, axes, colors) {
+  function markSeries(mark, axes) {
     return {
       type: 'line', data: [], silent: true, tooltip: { show: false }, z: 1,
       markArea: {
@@ -170,23 +159,22 @@ function kelvinFigures(data, say) {
     return box;
   }
 
-  function option(figure, state, colors, exported) {
+  function option(figure, state, exported) {
     const axes = layout(figure, state);
-    const series = figure.guides.map((guide) => guideSeries(guide, axes, colors));
+    const series = figure.guides.map((guide) => guideSeries(guide, axes));
     const marks = figure.marks.filter((mark) => axes.x.to(mark.at) > axes.left && axes.x.to(mark.at) < axes.right);
-    series.push(...marks.map((mark) => markSeries(mark, axes, colors)));
+    series.push(...marks.map((mark) => markSeries(mark, axes)));
     const predictions = figure.series.filter((one, index) => one.role === 'predicted' && state.on[index]).length;
     figure.series.forEach((one, index) => {
       if (!state.on[index]) return;
-      const tone = colors.series[one.style % colors.series.length];
       const banded = one.role === 'measured' || one.role === 'history' || (one.role === 'predicted' && predictions <= 2);
       if (state.bands && banded && one.points.some((point) => point.low !== point.high)) {
-        series.push(bandSeries(one, axes, tone, one.role === 'predicted' ? 0.09 : 0.18));
+        series.push(bandSeries(one, axes, one.role === 'predicted' ? 0.09 : 0.18));
       }
-      series.push(lineSeries(one, index, axes, tone, colors));
+      series.push(lineSeries(one, index, axes));
     });
-    const x = axisOption(axes.x, axes.left, axes.right, colors, '');
-    const y = axisOption(axes.y, axes.bottom, axes.top, colors, '');
+    const x = axisOption(axes.x, axes.left, axes.right);
+    const y = axisOption(axes.y, axes.bottom, axes.top);
     const result = {
       animation: false,
       backgroundColor: exported ? colors.panel : 'transparent',
@@ -231,9 +219,9 @@ function kelvinFigures(data, say) {
   function svg(figure, state) {
     const size = { width: 960, height: 560 };
     const chart = echarts.init(null, null, { renderer: 'svg', ssr: true, ...size });
-    const drawn = figure.kind === 'heat' ? heat.option(figure, state, LIGHT, size, true) : option(figure, state, LIGHT, true);
+    const drawn = figure.kind === 'heat' ? heat.option(figure, state, size, true) : option(figure, state, true);
     chart.setOption(drawn.option);
-    const drawing = chart.renderToSVGString();
+    const drawing = inLight(chart.renderToSVGString());
     chart.dispose();
     return drawing;
   }
@@ -298,13 +286,13 @@ function kelvinFigures(data, say) {
     const draw = () => {
       if (!chart) return;
       if (isHeat) {
-        const drawn = heat.option(figure, state, palette(), { width: box.clientWidth }, false);
+        const drawn = heat.option(figure, state, { width: box.clientWidth }, false);
         box.style.height = drawn.height + 'px';
         chart.resize();
         chart.setOption(drawn.option, { notMerge: true });
         return;
       }
-      const drawn = option(figure, state, palette(), false);
+      const drawn = option(figure, state, false);
       axes = drawn.axes;
       chart.setOption(drawn.option, { notMerge: true });
       reset.disabled = state.view === null;

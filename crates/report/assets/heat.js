@@ -1,8 +1,9 @@
 // Heat maps, drawn by Apache ECharts: coloured cells with their values, reading by keyboard, export.
-/** Makes what a figure needs to be a heat map; `words` are the units' texts that all figures share. */
+/** Makes what a figure needs to be a heat map; `words` are the texts and colours that all figures share. */
 function kelvinHeat(words) {
   'use strict';
 
+  const { colors } = words;
   const LARGEST_CELL = 56;
   const LEAST_FOR_TEXT = 34;
   const FRAME = 4;
@@ -54,12 +55,12 @@ function kelvinHeat(words) {
   }
 
   /** One cell; the one that the keyboard is at has a frame around it. */
-  function renderCell(figure, colors, cursor, side) {
+  function renderCell(figure, cursor, side) {
     return (params, api) => {
       const cell = figure.cells[params.dataIndex];
       const [x, y] = api.coord([cell.column, cell.row]);
       const gap = Math.min(side / 40, 1);
-      const [fill, ink] = colors.heat[cell.step];
+      const [fill, ink] = [`var(--h${cell.step})`, `var(--ht${cell.step})`];
       const at = cursor && cursor.row === cell.row && cursor.column === cell.column;
       const label = (cell.value / figure.factor).toPrecision(3);
       const drawn = {
@@ -73,7 +74,7 @@ function kelvinHeat(words) {
     };
   }
 
-  function axis(names, label, colors, more) {
+  function axis(names, label, more) {
     return {
       type: 'category', data: names, name: label, nameLocation: 'middle', nameTextStyle: { color: colors.soft },
       axisLabel: { color: colors.soft, hideOverlap: true }, axisTick: { show: false }, axisLine: { show: false },
@@ -82,7 +83,7 @@ function kelvinHeat(words) {
   }
 
   /** The chart in a box of this size; an exported one has title and legend. */
-  function option(figure, state, colors, box, exported) {
+  function option(figure, state, box, exported) {
     const top = exported ? 44 : 14;
     const { side, height } = size(figure, box.width, exported ? box.height - 44 : Infinity, top);
     const cursor = exported ? null : state.cursor;
@@ -93,10 +94,10 @@ function kelvinHeat(words) {
       grid: {
         left: ROOM.left, top, width: side * figure.columns.length, height: side * figure.rows.length, outerBoundsMode: 'none',
       },
-      xAxis: axis(figure.columns, figure.column_label + ' (values in ' + figure.symbol + ')', colors, { nameGap: 28 }),
-      yAxis: axis(figure.rows, figure.row_label, colors, { nameGap: 44, inverse: true }),
+      xAxis: axis(figure.columns, figure.column_label + ' (values in ' + figure.symbol + ')', { nameGap: 28 }),
+      yAxis: axis(figure.rows, figure.row_label, { nameGap: 44, inverse: true }),
       series: [{
-        type: 'custom', id: 'cells', renderItem: renderCell(figure, colors, cursor, side), animation: false,
+        type: 'custom', id: 'cells', renderItem: renderCell(figure, cursor, side), animation: false,
         data: figure.cells.map((cell) => [cell.column, cell.row]), encode: { x: 0, y: 1 },
       }],
       tooltip: {
@@ -110,7 +111,7 @@ function kelvinHeat(words) {
       result.visualMap = {
         type: 'piecewise', orient: 'horizontal', left: 'center', bottom: 6, selectedMode: false, seriesIndex: [],
         itemWidth: 14, itemHeight: 14, textStyle: { color: colors.soft, fontSize: 11 },
-        pieces: figure.steps.map((label, step) => ({ value: step, label, color: colors.heat[step][0] })),
+        pieces: figure.steps.map((label, step) => ({ value: step, label, color: `var(--h${step})` })),
       };
     }
     return { option: result, height };

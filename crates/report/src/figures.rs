@@ -13,7 +13,7 @@ use crate::sections::{Section, sections};
 use crate::{Report, units};
 
 pub use canaries::canary_figure;
-pub use heat::{Cell, HEAT_STEPS, Heat, Standing};
+pub use heat::{Cell, Heat, Standing};
 
 /// Above this span of values an axis starts out logarithmic.
 const WIDE_SPAN: f64 = 20.0;

@@ -16,7 +16,7 @@ use crate::figures::{Figure, file_name, of_sections};
 use crate::safe::{Markup, html};
 use crate::sections::{Section, sections};
 use crate::text::script_json;
-use crate::{Render, Report, words};
+use crate::{Render, Report, palette, svg, words};
 
 /// The HTML report.
 #[derive(Clone, Copy, Debug, Default)]
@@ -112,7 +112,7 @@ fn parts(report: &Report<'_>, sections: &[Section<'_>], figures: &[Figure]) -> V
 }
 
 fn head(report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-    let style = format!("{STYLE}{}", results::labels());
+    let style = format!("{}{STYLE}{}{}", palette::properties(), svg::style_sheet(), results::labels());
     let head = html!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\

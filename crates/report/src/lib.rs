@@ -15,6 +15,7 @@ pub mod figures;
 pub mod html;
 pub mod json;
 pub mod markdown;
+mod palette;
 mod peers;
 mod safe;
 pub mod scale;

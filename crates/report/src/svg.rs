@@ -6,22 +6,10 @@ pub(crate) mod path;
 use std::fmt::Write as _;
 
 use crate::figures::{Drawing, Figure, Guide, Mark, Plot, Point, Role, Series};
+use crate::palette::{self, HEAT_STEPS, SERIES};
 use crate::safe::{Markup, html};
 use crate::scale::Scale;
 use path::number;
-
-/// Colours of series: told apart also by colour-blind readers, each at least 3:1 against white (WCAG 1.4.11).
-/// Series differ in marker or dash too.
-const COLORS: [&str; 8] = ["#0072b2", "#c75300", "#007a5a", "#a8467f", "#7d6300", "#5a4fcf", "#2b7f97", "#5f6368"];
-
-/// Style of a figure that stands alone; a page gives its own.
-const STYLE: &str = "text{font:12px system-ui,-apple-system,Segoe UI,Roboto,sans-serif;fill:#3c4043}\
-    .title{font-size:14px;font-weight:600;fill:#1f2328}.grid{stroke:#e3e6ea;stroke-width:1}.axis{stroke:#8b939c}\
-    .line{fill:none;stroke-width:2;stroke-linejoin:round}.thin{stroke-width:1.2}.predicted{stroke-dasharray:6 4;stroke-width:1.6}\
-    .band{stroke:none;fill-opacity:.18}.range{stroke:none;fill-opacity:.08}.guide{fill:#8b939c;fill-opacity:.16}\
-    .fitted{stroke-dasharray:.1 5;stroke-width:2.6;stroke-linecap:round}\
-    .best{fill:none;stroke:#1c2127;stroke-width:3}.as-good{fill:none;stroke:#1c2127;stroke-width:1.5;stroke-dasharray:3 2}\
-    .hollow{fill:#fff;stroke-width:1.6}.dot{stroke-width:6;stroke-linecap:round}.mark-line{stroke:#5f6872;stroke-dasharray:2 3}";
 
 const WIDTH: f64 = 720.0;
 const PLOT_HEIGHT: f64 = 300.0;
@@ -41,18 +29,17 @@ const MOST_RANGES: usize = 2;
 /// Above this many points a line has no markers.
 const MOST_MARKERS: usize = 40;
 
+/// The look of drawings, by the names of the palette's colours.
+pub(crate) fn style_sheet() -> String {
+    let series: String = (0..SERIES).map(|n| format!(".s{n}{{stroke:var(--s{n});fill:var(--s{n})}}")).collect();
+    let heat = |n| format!(".h{n}{{fill:var(--h{n})}}text.ht{n}{{fill:var(--ht{n})}}rect.ht{n}{{stroke:var(--ht{n})}}");
+    let heat: String = (0..HEAT_STEPS).map(heat).collect();
+    // Of two rules for one element the later holds.
+    series + include_str!("../assets/drawing.css") + &heat
+}
+
 /// A figure as a file of its own, with title, colours and a white ground.
 pub fn standalone(figure: &Figure) -> String {
-    let mut style = STYLE.to_owned();
-    for (index, color) in COLORS.iter().enumerate() {
-        let _ = write!(
-            style,
-            ".s{index}{{stroke:{color};fill:{color}}}.line.s{index}{{fill:none}}.hollow.s{index}{{fill:#fff}}"
-        );
-    }
-    for (step, (color, ink)) in heat::COLORS.iter().enumerate() {
-        let _ = write!(style, ".h{step}{{fill:{color}}}text.ht{step}{{fill:{ink}}}rect.ht{step}{{stroke:{ink}}}");
-    }
     let title = 26.0;
     let (drawn, height) = match &figure.drawing {
         Drawing::Plot(plot) => (body(plot), plot_height(plot)),
@@ -62,14 +49,14 @@ pub fn standalone(figure: &Figure) -> String {
     };
     let height = height + title;
     html!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" width=\"{0}\" height=\"{1}\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"drawing\" viewBox=\"0 0 {} {}\" width=\"{0}\" height=\"{1}\" \
          role=\"img\"><title>{}</title><desc>{}</desc><style>{}</style><rect width=\"100%\" height=\"100%\" \
          fill=\"#fff\"/><text class=\"title\" x=\"12\" y=\"22\">{}</text><g transform=\"translate(0 {})\">{}</g></svg>\n",
         WIDTH,
         height,
         figure.title,
         figure.description.join(" "),
-        style,
+        palette::light(&style_sheet()),
         format!("{}: {}", figure.id, figure.title),
         title,
         drawn
@@ -83,7 +70,13 @@ pub(crate) fn inline(figure: &Figure) -> Markup {
         Drawing::Plot(plot) => (body(plot), plot_height(plot)),
         Drawing::Heat(heat) => (heat::body(heat), heat::height(heat)),
     };
-    html!("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">{}</svg>", WIDTH, height, figure.title, drawn)
+    html!(
+        "<svg class=\"drawing\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">{}</svg>",
+        WIDTH,
+        height,
+        figure.title,
+        drawn
+    )
 }
 
 fn plot_height(plot: &Plot) -> f64 {
@@ -281,7 +274,7 @@ fn places(frame: &Frame, series: &Series) -> impl Iterator<Item = (f64, f64)> {
 }
 
 fn style(series: &Series) -> String {
-    format!("s{}", series.style % COLORS.len())
+    format!("s{}", series.style % SERIES)
 }
 
 /// Shapes of markers.
@@ -289,7 +282,7 @@ const SHAPES: usize = 4;
 
 /// The shape of a series: it goes with the colour, and is another one where the colours begin anew.
 fn shape(style: usize) -> usize {
-    (style + style / COLORS.len()) % SHAPES
+    (style + style / SERIES) % SHAPES
 }
 
 /// The markers of a series, as one path; hollow where the value is no headline or not ours.
@@ -378,7 +371,7 @@ mod tests {
     #[test]
     fn as_many_series_as_colours_times_shapes_can_be_told_apart() {
         let looks: BTreeSet<(usize, usize)> =
-            (0..COLORS.len() * SHAPES).map(|style| (style % COLORS.len(), shape(style))).collect();
-        assert_eq!(looks.len(), COLORS.len() * SHAPES);
+            (0..SERIES * SHAPES).map(|style| (style % SERIES, shape(style))).collect();
+        assert_eq!(looks.len(), SERIES * SHAPES);
     }
 }

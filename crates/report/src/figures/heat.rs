@@ -8,11 +8,9 @@ use serde::{Serialize, Serializer};
 
 use super::curves::{foreseen, headline, prefix, standing};
 use super::{AxisKind, Drawing, Figure, Short, file_name};
+use crate::palette::HEAT_STEPS;
 use crate::sections::{Curve, Matrix};
 use crate::{Report, units, words};
-
-/// Colours of a heat map: as many as an eye can tell apart and name by the legend.
-pub const HEAT_STEPS: usize = 7;
 
 /// Most pairs without a number that a sentence names.
 const MOST_NAMED: usize = 6;

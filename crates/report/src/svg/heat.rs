@@ -2,20 +2,8 @@
 
 use super::path::number;
 use super::{BOTTOM, CHARACTER, LEFT, RIGHT, TOP, WIDTH};
-use crate::figures::{Cell, HEAT_STEPS, Heat, Standing};
+use crate::figures::{Cell, Heat, Standing};
 use crate::safe::{Markup, html};
-
-/// Colours of the steps, lowest first, and of the text on each: one hue from light to dark, so that the order is seen
-/// without the legend, by colour-blind readers and on grey paper too. After ColorBrewer's Blues.
-pub(super) const COLORS: [(&str, &str); HEAT_STEPS] = [
-    ("#dce9f6", "#1c2127"),
-    ("#c0d8ee", "#1c2127"),
-    ("#9ecae1", "#1c2127"),
-    ("#6baed6", "#1c2127"),
-    ("#4a98c9", "#1c2127"),
-    ("#2171b5", "#ffffff"),
-    ("#084594", "#ffffff"),
-];
 
 /// Largest side of a cell: a few CPUs need no poster.
 const LARGEST_CELL: f64 = 56.0;
@@ -153,49 +141,4 @@ pub(super) fn legend(heat: &Heat) -> Markup {
         svg.push(html!("<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", x + 20.0, y + 11.5, label));
     }
     svg
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Relative luminance of `#rrggbb` (WCAG 2.2).
-    fn luminance(color: &str) -> f64 {
-        let part = |at: usize| f64::from(u8::from_str_radix(&color[at..at + 2], 16).unwrap()) / 255.0;
-        let linear = |c: f64| if c <= 0.04045 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) };
-        0.2126 * linear(part(1)) + 0.7152 * linear(part(3)) + 0.0722 * linear(part(5))
-    }
-
-    fn contrast(a: &str, b: &str) -> f64 {
-        let (a, b) = (luminance(a), luminance(b));
-        (a.max(b) + 0.05) / (a.min(b) + 0.05)
-    }
-
-    /// The themes of the page's style sheet: the values of `--h0` and `--ht0` and so on, once for each theme.
-    fn themes() -> Vec<Vec<(String, String)>> {
-        let css = include_str!("../../assets/report.css");
-        let values = |name: &str| -> Vec<String> {
-            css.split(&format!("--{name}:")).skip(1).map(|rest| rest.trim_start()[..7].to_owned()).collect()
-        };
-        let steps: Vec<(Vec<String>, Vec<String>)> =
-            (0..HEAT_STEPS).map(|step| (values(&format!("h{step}")), values(&format!("ht{step}")))).collect();
-        (0..steps[0].0.len())
-            .map(|theme| steps.iter().map(|(color, ink)| (color[theme].clone(), ink[theme].clone())).collect())
-            .collect()
-    }
-
-    #[test]
-    fn values_are_legible_on_every_colour_of_every_theme() {
-        let own = COLORS.iter().map(|(color, ink)| ((*color).to_owned(), (*ink).to_owned())).collect();
-        let themes: Vec<Vec<(String, String)>> = themes().into_iter().chain([own]).collect();
-        assert_eq!(themes.len(), 4, "light, dark twice, and files");
-        assert_eq!(themes[0], themes[3], "files look as the light page");
-        for theme in themes {
-            for (color, ink) in &theme {
-                assert!(contrast(color, ink) >= 4.5, "{ink} on {color}: {:.2}", contrast(color, ink));
-            }
-            let order: Vec<f64> = theme.iter().map(|(color, _)| luminance(color)).collect();
-            assert!(order.is_sorted() || order.iter().rev().is_sorted(), "lightness tells the order");
-        }
-    }
 }
