@@ -33,7 +33,7 @@ pub use headlines::Headlines;
 pub use kelvin_model::{Interval, IntervalKind};
 pub use levels::{CurvePoint, levels};
 pub use peers::{Compared, Peer, PeerOutcome};
-pub use reference::{file_server_lan, references, transfer_2020};
+pub use reference::references;
 pub use result::{
     Analysis, BestCell, CanaryCorrelation, CanaryHistory, Capacity, Ceiling, Coefficient, Concluded, CountOf,
     Distribution, Figure, Finding, FittedLaw, Found, Gap, Importance, LineCeiling, MemoryLevel, MemoryLevels,

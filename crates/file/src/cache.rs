@@ -179,21 +179,15 @@ pub fn bring(target: &Target, state: State) -> Result<Residency> {
 
 /// Reads what is missing in memory.
 fn fill(target: &Target) -> Result<Residency> {
-    let mut found = residency(target)?;
-    for _ in 0..FILLS {
-        if found.is_whole() {
-            return Ok(found);
-        }
+    let read = |_| {
         let how = How { access: Access::Buffered, block: BLOCK, order: Order::Sequential };
-        let mut reader = Engine::Pread.open(target, how)?;
-        let (requests, never) =
-            (&mut Requests::new(0..target.bytes(), BLOCK, Order::Sequential), AtomicBool::new(false));
-        reader.read(requests, &mut Paced::new(Until::Passes(1), &never))?;
-        if let Some(signal) = interrupt::requested() {
-            return Err(Error::Interrupted(signal));
-        }
-        found = residency(target)?;
-    }
+        let mut requests = Requests::new(0..target.bytes(), BLOCK, Order::Sequential);
+        Engine::Pread
+            .open(target, how)?
+            .read(&mut requests, &mut Paced::new(Until::Passes(1), &AtomicBool::new(false)))?;
+        interrupt::requested().map_or(Ok(()), |signal| Err(Error::Interrupted(signal)))
+    };
+    let found = after(target, FILLS, Residency::is_whole, read)?;
     if found.is_whole() {
         return Ok(found);
     }
@@ -207,31 +201,23 @@ fn fill(target: &Target) -> Result<Residency> {
         }
         _ => "is there memory enough for it?".into(),
     };
-    Err(Error::Cache {
-        path: target.path().to_owned(),
-        wanted: State::Cached,
-        found: format!("after it was read, {found}; {why}"),
-    })
+    Err(unreached(target, State::Cached, format!("after it was read, {found}; {why}")))
 }
 
 /// Has the page cache drop the file.
 fn empty(target: &Target, state: State) -> Result<Residency> {
     let file = target.open(Access::Buffered)?;
     let failed = |error| Error::call("drop from memory", target.path(), error);
-    let mut found = residency(target)?;
-    for attempt in 0..ATTEMPTS {
-        if found.is_none() {
-            return Ok(found);
-        }
+    let drop = |attempt| {
         if attempt == 0 {
             // What is not yet written cannot be dropped.
             file.sync_all().map_err(failed)?;
         } else {
             std::thread::sleep(PAUSE);
         }
-        drop_cached(&file, target.bytes() as usize).map_err(failed)?;
-        found = residency(target)?;
-    }
+        drop_cached(&file, target.bytes() as usize).map_err(failed)
+    };
+    let found = after(target, ATTEMPTS, Residency::is_none, drop)?;
     if found.is_none() {
         return Ok(found);
     }
@@ -239,11 +225,28 @@ fn empty(target: &Target, state: State) -> Result<Residency> {
         Ok(kind) if kind.lives_in_memory() => format!(": {} lives in memory", kind.name()),
         _ => String::new(),
     };
-    Err(Error::Cache {
-        path: target.path().to_owned(),
-        wanted: state,
-        found: format!("after it was dropped, {found}{why}"),
-    })
+    Err(unreached(target, state, format!("after it was dropped, {found}{why}")))
+}
+
+/// What is in memory once it is as it should be, or after so many attempts.
+fn after(
+    target: &Target,
+    attempts: u32,
+    is_reached: fn(&Residency) -> bool,
+    attempt: impl Fn(u32) -> Result<()>,
+) -> Result<Residency> {
+    for number in 0..attempts {
+        let found = residency(target)?;
+        if is_reached(&found) {
+            return Ok(found);
+        }
+        attempt(number)?;
+    }
+    residency(target)
+}
+
+fn unreached(target: &Target, wanted: State, found: String) -> Error {
+    Error::Cache { path: target.path().to_owned(), wanted, found }
 }
 
 /// The switch by which the kernel drops what it caches (Documentation/admin-guide/sysctl/vm.rst).

@@ -168,6 +168,10 @@ pub struct Jump {
 }
 
 impl Jump {
+    fn rises(&self) -> bool {
+        self.after > self.before
+    }
+
     fn is_large(&self) -> bool {
         self.after >= JUMP * self.before || self.before >= JUMP * self.after
     }
@@ -286,7 +290,7 @@ pub fn find(samples: &[Sample]) -> std::result::Result<Capacity, Doubt> {
                 all_stayed: samples.iter().all(|one| one.stayed()),
             });
         }
-        [jump] if jump.after < jump.before => return Err(Doubt::Falls(*jump)),
+        [jump] if !jump.rises() => return Err(Doubt::Falls(*jump)),
         [jump] => without_edge(*jump, &samples),
         _ => return Err(Doubt::Several { jumps }),
     };
@@ -322,35 +326,17 @@ fn without_edge(jump: Jump, samples: &[&Sample]) -> Jump {
 /// edge may be in part in memory.
 fn jumps(samples: &[&Sample]) -> Vec<Jump> {
     let values: Vec<f64> = samples.iter().flat_map(|sample| sample.block_nanoseconds.iter().copied()).collect();
-    // The sample that each value belongs to.
-    let owners: Vec<usize> = samples
-        .iter()
-        .enumerate()
-        .flat_map(|(number, one)| one.block_nanoseconds.iter().map(move |_| number))
-        .collect();
-    let search = ChangeSearch { least_segment: PARTS, ..ChangeSearch::default() };
+    let owner = |(number, sample): (usize, &&Sample)| vec![number; sample.block_nanoseconds.len()];
+    let owners: Vec<usize> = samples.iter().enumerate().flat_map(owner).collect();
+    let changes = change_points(&values, &ChangeSearch { least_segment: PARTS, ..ChangeSearch::default() });
     let mut jumps: Vec<(Jump, usize)> = Vec::new();
-    let changes = change_points(&values, &search);
     for (number, change) in changes.iter().enumerate() {
         let from = number.checked_sub(1).map_or(0, |before| changes[before].index);
         let to = changes.get(number + 1).map_or(values.len(), |after| after.index);
         let index = place(&values, change, from..to);
-        // A change inside of a file leaves that one between the sides.
-        let (last, first) = (owners[index - 1], owners[index]);
-        let (last, first) =
-            if last == first { (last.saturating_sub(1), (first + 1).min(samples.len() - 1)) } else { (last, first) };
-        let jump = Jump {
-            stays: samples[last].bytes,
-            leaves: samples[first].bytes,
-            before: change.before,
-            after: change.after,
-            p: change.p,
-        };
+        let jump = jump(samples, change, (owners[index - 1], owners[index]));
         match jumps.last_mut() {
-            Some((earlier, at))
-                if index.saturating_sub(*at) <= PARTS
-                    && (earlier.after > earlier.before) == (jump.after > jump.before) =>
-            {
+            Some((earlier, at)) if index.saturating_sub(*at) <= PARTS && earlier.rises() == jump.rises() => {
                 *earlier = Jump { leaves: jump.leaves, after: jump.after, p: earlier.p.max(jump.p), ..*earlier };
                 *at = index;
             }
@@ -358,6 +344,14 @@ fn jumps(samples: &[&Sample]) -> Vec<Jump> {
         }
     }
     jumps.into_iter().map(|(jump, _)| jump).collect()
+}
+
+/// A change of level between two samples; one inside of a file leaves that one between the sides.
+fn jump(samples: &[&Sample], change: &ChangePoint, (last, first): (usize, usize)) -> Jump {
+    let (last, first) =
+        if last == first { (last.saturating_sub(1), (first + 1).min(samples.len() - 1)) } else { (last, first) };
+    let (stays, leaves) = (samples[last].bytes, samples[first].bytes);
+    Jump { stays, leaves, before: change.before, after: change.after, p: change.p }
 }
 
 /// Where a change is, among the values of both its levels. Ranks tell that there is one, but of its place they prefer what

@@ -184,8 +184,9 @@ impl<'a> Bench<'a> {
         self.sample(metrics, &sampling, &mut operation)
     }
 
-    /// The same for several measurements by the same threads: `lead` is given a function that has them all do a number
-    /// of iterations, and returns when the last one has.
+    /// Has threads work at once, one on each of these CPUs: `lead` is given a function that has them all do a number of
+    /// iterations, from one start line on, and returns when the last one has. The operation is told which of the CPUs it
+    /// is on, counted from 0.
     ///
     /// The calling thread does the part of its own CPU itself: a thread that waited there for the next start would take
     /// the CPU from it meanwhile. Canaries are read on all CPUs meanwhile, one after the other (of many some at a
@@ -380,66 +381,53 @@ impl<'a> Bench<'a> {
         timed: &mut dyn FnMut(Clock, u64) -> Result<[f64; K], Stop>,
     ) -> Result<(), Stop> {
         let guards = metrics[0].at(&self.request.case).canaries;
-        let mut canaries = BTreeMap::new();
-        let mut times: [Vec<f64>; K] = std::array::from_fn(|_| Vec::new());
-        let mut tags: Vec<Tags> = Vec::new();
-        let mut warm_up = WarmUp::default();
-        let (mut looked, mut watched) = (0, 0);
+        let mut taken = Taken::default();
         loop {
             let spent = (self.clock.deadline() - sampling.begun) as f64;
-            let least = if spent < sampling.slice + OVERRUN { LEAST_SAMPLES } else { FEWEST_SAMPLES };
-            let enough = warm_up.done && tags.len() >= warm_up.samples + least;
-            if enough && spent >= sampling.slice || tags.len() >= sampling.most {
+            if taken.is_enough(sampling, spent) {
                 break;
             }
-            if tags.len().is_multiple_of(sampling.stride) {
-                self.read_canaries(guards, &mut canaries)?;
+            if taken.tags.len().is_multiple_of(sampling.stride) {
+                self.read_canaries(guards, &mut taken.canaries)?;
                 // Where nothing was read, nothing was evicted.
                 if sampling.rewarm > 0 && guards != kelvin_model::Canaries::NONE {
                     timed(self.clock, sampling.rewarm)?;
                 }
             }
-            if watched == tags.len() {
+            if taken.watched == taken.tags.len() {
                 self.watch.begin();
             }
             let ticks = timed(self.clock, sampling.iterations)?;
-            for (column, ticks) in times.iter_mut().zip(ticks) {
-                column.push(ticks * self.nanoseconds_per_tick);
-            }
-            let mut tag = Tags::NONE;
-            if !warm_up.done {
-                tag = Tags::WARM_UP;
-                warm_up.samples += 1;
-                warm_up.look(&times[0], spent >= WARM_SHARE * sampling.slice);
-            }
-            tags.push(tag);
-            if tags.len() - watched < sampling.looked_after {
-                continue;
-            }
-            self.look_at_thread(&mut tags[watched..]);
-            watched = tags.len();
-            if self.watch.due() {
-                self.look_at_files(&mut tags[looked..]);
-                looked = tags.len();
-            }
+            taken.add(ticks.map(|ticks| ticks * self.nanoseconds_per_tick), spent >= WARM_SHARE * sampling.slice);
+            self.look(&mut taken, sampling.looked_after);
         }
-        if watched < tags.len() {
-            self.look_at_thread(&mut tags[watched..]);
-        }
-        self.look_at_files(&mut tags[looked..]);
-        self.read_canaries(guards, &mut canaries)?;
-        for (metric, nanoseconds) in metrics.into_iter().zip(times) {
-            let batches = Batches {
-                iterations: vec![sampling.iterations; nanoseconds.len()],
-                nanoseconds,
-                tags: tags.clone(),
-                work_per_iteration: sampling.work,
-                canary_stride: sampling.stride,
-                canaries: canaries.clone(),
-            };
+        self.look_at_all(&mut taken);
+        self.read_canaries(guards, &mut taken.canaries)?;
+        for (metric, batches) in metrics.into_iter().zip(taken.into_batches(sampling)) {
             self.keep(metric, Readings::Batches(batches));
         }
         Ok(())
+    }
+
+    /// Tags what was taken since the last look, where that was so many samples ago.
+    fn look<const K: usize>(&mut self, taken: &mut Taken<K>, after: usize) {
+        if taken.tags.len() - taken.watched < after {
+            return;
+        }
+        self.look_at_thread(&mut taken.tags[taken.watched..]);
+        taken.watched = taken.tags.len();
+        if self.watch.due() {
+            self.look_at_files(&mut taken.tags[taken.looked..]);
+            taken.looked = taken.tags.len();
+        }
+    }
+
+    /// Tags what no look has tagged yet.
+    fn look_at_all<const K: usize>(&mut self, taken: &mut Taken<K>) {
+        if taken.watched < taken.tags.len() {
+            self.look_at_thread(&mut taken.tags[taken.watched..]);
+        }
+        self.look_at_files(&mut taken.tags[taken.looked..]);
     }
 
     /// Reads the canaries on every CPU that is at work.
@@ -470,6 +458,57 @@ impl<'a> Bench<'a> {
     fn keep(&mut self, metric: &Metric, readings: Readings) {
         let notes = std::mem::take(&mut self.notes);
         self.readings.push(Reading { metric: metric.id, readings, overhead: self.overhead, notes });
+    }
+}
+
+/// Samples of several metrics at once, as they are taken.
+struct Taken<const K: usize> {
+    /// Times of each metric, in nanoseconds.
+    times: [Vec<f64>; K],
+    tags: Vec<Tags>,
+    canaries: BTreeMap<Canary, Vec<f32>>,
+    warm_up: WarmUp,
+    /// Samples up to the last look at the thread's counters, and at those in files.
+    watched: usize,
+    looked: usize,
+}
+
+impl<const K: usize> Default for Taken<K> {
+    fn default() -> Self {
+        let times = std::array::from_fn(|_| Vec::new());
+        Self { times, tags: Vec::new(), canaries: BTreeMap::new(), warm_up: WarmUp::default(), watched: 0, looked: 0 }
+    }
+}
+
+impl<const K: usize> Taken<K> {
+    /// Whether there are enough of them after so many nanoseconds.
+    fn is_enough(&self, sampling: &Sampling, spent: f64) -> bool {
+        let least = if spent < sampling.slice + OVERRUN { LEAST_SAMPLES } else { FEWEST_SAMPLES };
+        let enough = self.warm_up.done && self.tags.len() >= self.warm_up.samples + least;
+        enough && spent >= sampling.slice || self.tags.len() >= sampling.most
+    }
+
+    /// Adds a sample of each metric; the warm-up ends if it is `over` or if they have settled.
+    fn add(&mut self, nanoseconds: [f64; K], over: bool) {
+        for (column, nanoseconds) in self.times.iter_mut().zip(nanoseconds) {
+            column.push(nanoseconds);
+        }
+        self.tags.push(if self.warm_up.done { Tags::NONE } else { Tags::WARM_UP });
+        if !self.warm_up.done {
+            self.warm_up.samples += 1;
+            self.warm_up.look(&self.times[0], over);
+        }
+    }
+
+    fn into_batches(self, sampling: &Sampling) -> [Batches; K] {
+        self.times.map(|nanoseconds| Batches {
+            iterations: vec![sampling.iterations; nanoseconds.len()],
+            nanoseconds,
+            tags: self.tags.clone(),
+            work_per_iteration: sampling.work,
+            canary_stride: sampling.stride,
+            canaries: self.canaries.clone(),
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use kelvin_model::{Attempt, Event, Name, Outline, Reading, Readings, Round, RunStatus, Tags};
+use kelvin_model::{Attempt, Event, Name, Outline, Reading, Readings, Round, RunSettings, RunStatus, Tags};
 use kelvin_stats::{Random, median};
 use kelvin_sys::{child, interrupt};
 
@@ -45,63 +45,88 @@ pub fn supervise(plan: &Plan, outline: &Outline, options: &Options, sink: &mut d
 }
 
 fn run(plan: &Plan, outline: &Outline, options: &Options, launch: &mut dyn Launch, sink: &mut dyn Sink) -> RunStatus {
-    let settings = &outline.settings;
-    let wanted = Wanted {
-        budget: settings.budget_seconds * 1e9 * (1.0 - RESERVE),
-        rounds: settings.rounds,
-        target: settings.target,
-        seed: settings.seed,
-    };
-    let only_inputs: Vec<bool> = plan.units.iter().map(|unit| unit.only_input).collect();
-    let mut schedule = Schedule::new(wanted, &only_inputs);
-    let mut random = Random::new(settings.seed ^ 0x6b65_6c76_696e);
-    let mut failures = vec![0; plan.units.len()];
+    let mut rounds = Rounds::new(plan, &outline.settings, options);
     sink.event(&Event::Started(Box::new(outline.clone())));
     for (probe, case, reason) in &plan.left_out {
         sink.event(&Event::CaseSkipped { probe: *probe, case: case.clone(), reason: reason.clone() });
     }
-    let mut status = RunStatus::Complete;
-    loop {
-        if let Some(signal) = interrupt::requested() {
-            status = RunStatus::Partial(format!("interrupted by {signal}"));
-            break;
+    let status = rounds.run(launch, sink);
+    let target = outline.settings.target;
+    let notes = if status == RunStatus::Complete { notes(plan, &rounds.schedule, target) } else { Vec::new() };
+    sink.event(&Event::Finished { status: status.clone(), seconds: launch.now() / 1e9, notes });
+    status
+}
+
+/// The rounds of a run.
+struct Rounds<'r> {
+    plan: &'r Plan,
+    options: &'r Options,
+    /// Nanoseconds that they may take together.
+    budget: f64,
+    schedule: Schedule,
+    random: Random,
+    /// For each unit how many have failed since the last that did not.
+    failures: Vec<u32>,
+}
+
+impl<'r> Rounds<'r> {
+    fn new(plan: &'r Plan, settings: &RunSettings, options: &'r Options) -> Self {
+        let budget = settings.budget_seconds * 1e9 * (1.0 - RESERVE);
+        let wanted = Wanted { budget, rounds: settings.rounds, target: settings.target, seed: settings.seed };
+        let only_inputs: Vec<bool> = plan.units.iter().map(|unit| unit.only_input).collect();
+        Self {
+            plan,
+            options,
+            budget,
+            schedule: Schedule::new(wanted, &only_inputs),
+            random: Random::new(settings.seed ^ 0x6b65_6c76_696e),
+            failures: vec![0; plan.units.len()],
         }
-        let Some(next) = schedule.next(launch.now()) else { break };
-        let unit = &plan.units[next.unit];
-        announce(unit, &schedule, wanted.budget - launch.now(), sink);
-        let request = request(unit, next, &options.setup, random.bits());
-        let limit = options.round_limit + Duration::from_nanos(10 * next.slice as u64);
-        let begun = launch.now();
-        let Some(attempt) = launch.launch(&request, limit) else { continue };
-        let took = launch.now() - begun;
-        match &attempt {
-            Attempt::Measured(readings) => {
-                schedule.finished(next, took, &figures(unit, readings));
-                failures[next.unit] = 0;
+    }
+
+    fn run(&mut self, launch: &mut dyn Launch, sink: &mut dyn Sink) -> RunStatus {
+        loop {
+            if let Some(signal) = interrupt::requested() {
+                return RunStatus::Partial(format!("interrupted by {signal}"));
             }
-            Attempt::Skipped(_) => schedule.give_up(next.unit),
+            let Some(next) = self.schedule.next(launch.now()) else { return RunStatus::Complete };
+            self.round(next, launch, sink);
+        }
+    }
+
+    fn round(&mut self, next: Next, launch: &mut dyn Launch, sink: &mut dyn Sink) {
+        let unit = &self.plan.units[next.unit];
+        announce(unit, &self.schedule, self.budget - launch.now(), sink);
+        let request = request(unit, next, &self.options.setup, self.random.bits());
+        let limit = self.options.round_limit + Duration::from_nanos(10 * next.slice as u64);
+        let begun = launch.now();
+        let Some(attempt) = launch.launch(&request, limit) else { return };
+        let took = launch.now() - begun;
+        self.learn(next, took, &attempt);
+        let (at, seconds, cpu) = (begun / 1e9, took / 1e9, self.options.setup.placement.cpu);
+        let round = Box::new(Round { index: next.round, at, seconds, cpu, attempt });
+        sink.event(&Event::RoundFinished { probe: Name::new(unit.probe.id), case: unit.case.clone(), round });
+    }
+
+    /// Has the schedule know what came of a round that took so many nanoseconds.
+    fn learn(&mut self, next: Next, took: f64, attempt: &Attempt) {
+        let failures = &mut self.failures[next.unit];
+        match attempt {
+            Attempt::Measured(readings) => {
+                self.schedule.finished(next, took, &figures(&self.plan.units[next.unit], readings));
+                *failures = 0;
+            }
+            Attempt::Skipped(_) => self.schedule.give_up(next.unit),
             Attempt::Failed(_) => {
-                schedule.finished(next, took, &[]);
-                failures[next.unit] += 1;
+                self.schedule.finished(next, took, &[]);
+                *failures += 1;
                 // A second try tells a chance failure from a certain one; one that costs its whole time limit gets none.
-                if failures[next.unit] >= 2 || took >= options.round_limit.as_nanos() as f64 {
-                    schedule.give_up(next.unit);
+                if *failures >= 2 || took >= self.options.round_limit.as_nanos() as f64 {
+                    self.schedule.give_up(next.unit);
                 }
             }
         }
-        let round = Round {
-            index: next.round,
-            at: begun / 1e9,
-            seconds: took / 1e9,
-            cpu: options.setup.placement.cpu,
-            attempt,
-        };
-        let (probe, case) = (Name::new(unit.probe.id), unit.case.clone());
-        sink.event(&Event::RoundFinished { probe, case, round: Box::new(round) });
     }
-    let notes = if status == RunStatus::Complete { notes(plan, &schedule, settings.target) } else { Vec::new() };
-    sink.event(&Event::Finished { status: status.clone(), seconds: launch.now() / 1e9, notes });
-    status
 }
 
 fn announce(unit: &Unit, schedule: &Schedule, nanoseconds_left: f64, sink: &mut dyn Sink) {

@@ -87,30 +87,28 @@ fn limit<T: PartialOrd>(groups: &Result<Groups<'_>, String>, kind: LimitKind<T>)
     };
     let file = if place.version == 1 { kind.file_v1 } else { kind.file_v2 };
     let texts = groups.chain(&place, file);
-    let beside = if place.version == 1 && !kind.beside_v1.is_empty() {
-        groups.chain(&place, kind.beside_v1)
-    } else {
-        Vec::new()
+    let limits: Vec<(T, &String)> = match place.version {
+        1 => kind.limits_v1(&texts, &groups.chain(&place, kind.beside_v1)),
+        _ => texts.iter().filter_map(|(name, text)| Some(((kind.parse_v2)(text)?, name))).collect(),
     };
-    let mut tightest: Option<(T, String)> = None;
-    for (name, text) in &texts {
-        let directory = name.trim_end_matches(file);
-        let second = beside.iter().find(|(other, _)| other.strip_prefix(directory) == Some(kind.beside_v1));
-        let found = match place.version {
-            1 => (kind.parse_v1)(text, second.map_or("", |(_, text)| text)),
-            _ => (kind.parse_v2)(text),
-        };
-        if let Some(value) = found
-            && tightest.as_ref().is_none_or(|(least, _)| value < *least)
-        {
-            tightest = Some((value, name.clone()));
-        }
-    }
+    let tightest = limits.into_iter().reduce(|least, one| if one.0 < least.0 { one } else { least });
     match (tightest, texts.first()) {
         (Some((value, name)), _) => Fact::known(Some(value), name),
         (None, Some((name, _))) => Fact::known(None, name.as_str()),
         // The root group has no such file, since it cannot be limited.
         (None, None) => Fact::known(None, format!("no {file} in the groups that can be seen")),
+    }
+}
+
+impl<T> LimitKind<T> {
+    /// The limits of version 1, each from its file and from the one beside it, where the kind has one.
+    fn limits_v1<'t>(&self, texts: &'t [(String, String)], beside: &[(String, String)]) -> Vec<(T, &'t String)> {
+        let limit = |(name, text): &'t (String, String)| {
+            let directory = name.trim_end_matches(self.file_v1);
+            let second = beside.iter().find(|(other, _)| other.strip_prefix(directory) == Some(self.beside_v1));
+            Some(((self.parse_v1)(text, second.map_or("", |(_, text)| text))?, name))
+        };
+        texts.iter().filter_map(limit).collect()
     }
 }
 

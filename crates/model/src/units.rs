@@ -80,14 +80,17 @@ pub fn scales(unit: Unit) -> &'static [Scale] {
     }
 }
 
-/// The scale in which a value reads best: the largest one that leaves at least one whole unit.
-pub fn scale_for(value: f64, unit: Unit) -> Scale {
-    let scales = scales(unit);
+/// The scales of a unit with the size from which on a value is written in them, smallest first.
+pub fn readable(unit: Unit) -> impl Iterator<Item = (f64, Scale)> {
     // Cycles stay whole up to 99 999: people compare them digit by digit with instruction tables.
     let least = if unit == Unit::Cycles { 100.0 } else { 1.0 };
     // A hair below the boundary rounds up to it: 999.97 ns is 1.00 µs.
-    let fits = |scale: &&Scale| value.abs() >= scale.factor * least * 0.9995;
-    scales.iter().rev().find(fits).copied().unwrap_or(scales[0])
+    scales(unit).iter().map(move |scale| (scale.factor * least * 0.9995, *scale))
+}
+
+/// The scale in which a value reads best: the largest one that leaves at least one whole unit.
+pub fn scale_for(value: f64, unit: Unit) -> Scale {
+    readable(unit).filter(|(least, _)| value.abs() >= *least).last().map_or(scales(unit)[0], |(_, scale)| scale)
 }
 
 /// Exponent of the first digit of a positive number: 0 for 1 to 9.99.

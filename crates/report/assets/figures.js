@@ -1,60 +1,92 @@
-// Interactive figures, drawn by Apache ECharts: axes, bands, zoom, reading by keyboard, export.
+// Interactive figures, drawn by Apache ECharts as the page's drawings are: bands, zoom, reading by keyboard, export.
 /** Makes the function that sets up one figure element; `say` speaks to screen readers. */
 function kelvinFigures(data, say) {
   'use strict';
 
-  const root = document.documentElement;
   const all = (selector, within) => Array.from(within.querySelectorAll(selector));
-  for (const series of data.figures.flatMap((figure) => figure.series ?? [])) {
-    series.points = series.points.map(([x, y, low = y, high = y]) => ({ x, y, low, high }));
+  for (const figure of data.figures.filter((one) => one.lines)) {
+    figure.guides ??= [];
+    figure.marks ??= [];
+    for (const line of figure.lines) line.points = line.points.map(([x, y, low = y, high = y]) => ({ x, y, low, high }));
   }
 
-  const { text, makeAxis, extent, ticks } = kelvinAxes();
-  const heat = kelvinHeat({ text });
-  for (const figure of data.figures) if (figure.kind === 'heat') heat.unpack(figure);
+  // ---- Colours: names, so that a chart follows the theme by itself.
+  const colors = { ink: 'var(--ink)', soft: 'var(--soft)', grid: 'var(--grid)', panel: 'var(--panel)' };
+  const tone = (line) => `var(--s${line.color})`;
+  /** A drawing for a file: light colours in the place of their names, which few programs but browsers know. */
+  const light = document.styleSheets[0].cssRules[0].style;
+  const inLight = (drawing) => drawing.replace(/var\((--[\w-]+)\)/g, (_, name) => light.getPropertyValue(name));
+
+  // ---- Texts and places
+  function text(kind, value, digits) {
+    if (value === 0) return '0';
+    const scales = data.scales[kind];
+    const [, factor, symbol] = scales.findLast(([least]) => Math.abs(value) >= least) ?? scales[0];
+    const short = String(Number((value / factor).toPrecision(digits)));
+    return symbol ? short + ' ' + symbol : short;
+  }
+
+  const place = (scale, value) => (!scale.log ? value : value > 0 ? Math.log10(value) : scale.zero ?? null);
+
+  /** Round values between two places: of a part of an axis, which is its reader's choice. */
+  function roundValues(kind, scale, low, high) {
+    const [base, mantissas] = data.binary.includes(kind) ? [2, [1]] : [10, [1, 2, 5]];
+    const power = (value) => Math.floor(Math.log(value) / Math.log(base));
+    const [from, to] = scale.log ? [10 ** low, 10 ** high] : [low, high];
+    if (scale.log && to / from > 5) {
+      const powers = Array.from({ length: power(to) - power(from) + 1 }, (_, i) => base ** (power(from) + i));
+      return powers.flatMap((one) => mantissas.map((mantissa) => mantissa * one));
+    }
+    const rough = (to - from) / 8;
+    const one = base ** power(rough);
+    const step = one * [...mantissas, base].find((mantissa) => mantissa * one >= rough * 0.999);
+    const first = Math.ceil(from / step);
+    return Array.from({ length: Math.floor(to / step) - first + 1 }, (_, i) => (first + i) * step);
+  }
+
+  /** The label for each place that has a tick: those of the whole axis, while enough of them are in view. */
+  function ticks({ kind }, scale, low, high) {
+    const isIn = ([at]) => at >= low - 1e-9 * (high - low) && at <= high + 1e-9 * (high - low);
+    const known = scale.ticks.filter(isIn);
+    if (known.length > 3 || (low === scale.low && high === scale.high)) return new Map(known);
+    const values = roundValues(kind, scale, low, high);
+    return new Map(values.map((value) => [place(scale, value), text(kind, value, 9)]).filter(isIn));
+  }
 
   // ---- Figures
-  const SYMBOLS = ['circle', 'rect', 'triangle', 'diamond'];
-  const color = (name) => getComputedStyle(root).getPropertyValue('--' + name).trim();
-  const LIGHT = {
-    ink: '#1c2127', soft: '#555f6a', grid: '#e6e9ed', panel: '#fff',
-    heat: [
-      ['#dce9f6', '#1c2127'], ['#c0d8ee', '#1c2127'], ['#9ecae1', '#1c2127'], ['#6baed6', '#1c2127'],
-      ['#4a98c9', '#1c2127'], ['#2171b5', '#ffffff'], ['#084594', '#ffffff'],
-    ],
-    series: ['#0072b2', '#c75300', '#007a5a', '#a8467f', '#7d6300', '#5a4fcf', '#2b7f97', '#5f6368'],
-  };
+  const shownLines = (figure, state) => figure.lines.filter((_, index) => state.on[index]);
 
-  function palette() {
-    return {
-      ink: color('ink'), soft: color('soft'), grid: color('grid'), panel: color('panel'),
-      series: LIGHT.series.map((_, index) => color('s' + index)),
-      heat: LIGHT.heat.map((_, step) => [color('h' + step), color('ht' + step)]),
-    };
-  }
-
-  /** The axes of a figure, and what part of them is in view. */
+  /** Both scales of a figure, and what part of them is in view: what its reader chose, or all. */
   function layout(figure, state) {
-    const shown = figure.series.filter((_, index) => state.on[index]);
-    const xs = shown.flatMap((series) => series.points.map((point) => point.x));
-    const ends = (series, point) => (series.role === 'predicted' || !state.bands ? [point.y] : [point.low, point.high]);
-    const ys = shown.flatMap((series) => series.points.flatMap((point) => ends(series, point)))
-      .concat(figure.guides.flatMap((guide) => [guide.low, guide.high]));
-    const x = makeAxis(figure.x.kind, state.logX, xs);
-    const y = makeAxis(figure.y.kind, state.logY, ys.filter((value) => !state.logY || value > 0));
-    const [left, right] = state.view ? state.view.x : extent(x, xs, 0.02, figure.x.from_zero);
-    const [bottom, top] = state.view ? state.view.y : extent(y, ys, 0.05, figure.y.from_zero);
+    const scale = (axis, log) => (log && axis.logarithmic ? { ...axis.logarithmic, log } : axis.linear);
+    const [x, y] = [scale(figure.x, state.logX), scale(figure.y, state.logY)];
+    const [left, right] = state.view?.x ?? [x.low, x.high];
+    const [bottom, top] = state.view?.y ?? reach(figure, state, y);
     return { x, y, left, right, bottom, top };
   }
 
-  function axisOption(axis, low, high, colors, name) {
-    const labels = ticks(axis, low, high);
+  /** How far up the lines and bands that are switched on reach: all of them take the whole axis. */
+  function reach(figure, state, scale) {
+    const shown = shownLines(figure, state);
+    if (shown.length === 0 || (state.bands && shown.length === figure.lines.length)) return [scale.low, scale.high];
+    const ends = (line, point) => (state.bands && line.role !== 'predicted' ? [point.low, point.high] : [point.y]);
+    const values = shown.flatMap((line) => line.points.flatMap((point) => ends(line, point)))
+      .concat(figure.guides.flatMap((guide) => [guide.low, guide.high]));
+    const places = values.map((value) => place(scale, value)).filter((at) => at !== null);
+    const [low, high] = [Math.min(...places), Math.max(...places)];
+    const room = 0.05 * (high - low) || 0.05 * (scale.high - scale.low);
+    // Heights are compared from where the whole axis begins.
+    return [scale.log ? Math.max(scale.low, low - room) : scale.low, Math.min(scale.high, high + room)];
+  }
+
+  function axisOption(axis, scale, low, high) {
+    const labels = ticks(axis, scale, low, high);
     const places = [...labels.keys()];
     return {
-      type: 'value', min: low, max: high, name, nameLocation: 'end',
+      type: 'value', min: low, max: high,
       axisLabel: {
         customValues: places, hideOverlap: true, color: colors.soft, showMinLabel: true, showMaxLabel: true,
-        formatter: (place) => labels.get(place) ?? '',
+        formatter: (at) => labels.get(at) ?? '',
       },
       axisTick: { show: false, customValues: places },
       axisLine: { show: false },
@@ -62,92 +94,67 @@ function kelvinFigures(data, say) {
     };
   }
 
-  /** Longest gap in a history that its band goes over, as a share of the whole. */
-  const LONGEST_GAP = 0.02;
-
-  /** One quadrilateral of a band between two points. */
-  function bandPiece(params, api) {
-    const value = (index) => api.value(index);
-    const corner = (x, y) => api.coord([value(x), value(y)]);
+  /** The band of a line, in a piece for each stretch without a gap; around a point alone a bar as wide as a marker. */
+  function bandSeries(line, view) {
+    const starts = [0, ...line.gaps ?? []];
+    const stretches = starts.map((from, i) => line.points.slice(from, starts[i + 1]));
+    const renderItem = (params, api) => {
+      // What lies at or below zero of a logarithmic axis leaves the figure.
+      const at = (point, value) => api.coord([place(view.x, point.x), place(view.y, value) ?? view.bottom - 1]);
+      const stretch = stretches[params.dataIndex];
+      const lower = stretch.map((point) => at(point, point.low));
+      const upper = stretch.map((point) => at(point, point.high)).reverse();
+      const points = stretch.length > 1 ? [...lower, ...upper] : [[-3, lower], [3, lower], [3, upper], [-3, upper]].map(([aside, [[x, y]]]) => [x + aside, y]);
+      return { type: 'polygon', silent: true, shape: { points }, style: { fill: tone(line), opacity: data.looks[line.role].band } };
+    };
     return {
-      type: 'polygon',
-      silent: true,
-      shape: { points: [corner(0, 1), corner(3, 4), corner(3, 5), corner(0, 2)] },
-      style: { fill: api.visual('color'), opacity: value(6) },
+      type: 'custom', renderItem, data: stretches.map(([point]) => [place(view.x, point.x), place(view.y, point.y)]),
+      silent: true, clip: true, tooltip: { show: false }, z: 1, animation: false,
     };
   }
 
-  function bandSeries(series, axes, tone, opacity) {
-    const floor = (place) => (place === null || place < axes.bottom - 10 ? axes.bottom - 10 : place);
-    const edge = (point) => [axes.x.to(point.x), floor(axes.y.to(point.low)), floor(axes.y.to(point.high))];
-    const { points } = series;
-    const pieces = [];
-    const bar = (point, share) => {
-      const [place, low, high] = edge(point);
-      const half = share * (axes.right - axes.left);
-      pieces.push([place - half, low, high, place + half, low, high, opacity]);
-    };
-    // A band of one point would have no width: a bar as wide as a marker is.
-    if (points.length === 1) bar(points[0], 0.006);
-    // Nobody looked in a long gap of a history (see svg.rs).
-    const longest = series.role === 'history' ? LONGEST_GAP * (points.at(-1).x - points[0].x) : Infinity;
-    const joined = (i) => i > 0 && i < points.length && points[i].x - points[i - 1].x <= longest;
-    points.forEach((point, i) => {
-      if (joined(i)) pieces.push([...edge(points[i - 1]), ...edge(point), opacity]);
-      else if (points.length > 1 && !joined(i + 1)) bar(point, 0.001);
-    });
+  function lineSeries(line, index, view) {
+    const look = data.looks[line.role];
+    const color = tone(line);
+    const isDash = line.marker === 'dash';
     return {
-      type: 'custom', renderItem: bandPiece, data: pieces, silent: true, clip: true, color: tone, itemStyle: { color: tone },
-      encode: { x: [0, 3], y: [1, 2, 4, 5] }, tooltip: { show: false }, z: 1, animation: false, legendHoverLink: false,
-    };
-  }
-
-  function lineSeries(series, index, axes, tone, colors) {
-    const hollow = series.role === 'as_found' || series.role === 'reference';
-    const line = !hollow;
-    // A line of one point would not be seen: a prediction for it is a dash.
-    const dash = series.role === 'predicted' && series.points.length === 1;
-    const marks = hollow || dash || (series.role === 'measured' && series.points.length <= 60);
-    return {
-      type: 'line', id: 'series' + index, name: series.label, clip: true, z: 3, animation: false,
-      data: series.points.map((point) => ({ value: [axes.x.to(point.x), axes.y.to(point.y)], point })),
-      symbol: dash ? 'rect' : SYMBOLS[series.style % SYMBOLS.length], symbolSize: dash ? [16, 2] : hollow ? 10 : 6, showSymbol: marks,
-      itemStyle: hollow ? { color: colors.panel, borderColor: tone, borderWidth: 2 } : { color: tone },
-      lineStyle: {
-        color: tone, width: !line ? 0 : { measured: 2, history: 1.2, fitted: 2.6 }[series.role] ?? 1.6,
-        type: { predicted: [6, 4], fitted: [0.1, 5] }[series.role] ?? 'solid', cap: series.role === 'fitted' ? 'round' : 'butt',
-      },
+      type: 'line', id: 'series' + index, name: line.label, clip: true, z: 3, animation: false,
+      data: line.points.map((point) => ({ value: [place(view.x, point.x), place(view.y, point.y)], point })),
+      symbol: isDash ? 'rect' : line.marker ?? 'circle', symbolSize: isDash ? [16, 2] : look.hollow ? 9 : 6,
+      showSymbol: line.marker !== undefined,
+      itemStyle: look.hollow ? { color: colors.panel, borderColor: color, borderWidth: 1.6 } : { color },
+      lineStyle: { color, width: look.width, type: look.dash.length > 0 ? look.dash : 'solid', cap: look.round ? 'round' : 'butt' },
       emphasis: { disabled: true },
     };
   }
 
-  function guideSeries(guide, axes, colors) {
+  function guideSeries(guide, view) {
     return {
       type: 'line', data: [], silent: true, tooltip: { show: false },
       markArea: {
         silent: true, itemStyle: { color: colors.soft, opacity: 0.15 },
-        data: [[{ yAxis: axes.y.to(guide.low) ?? axes.bottom }, { yAxis: axes.y.to(guide.high) }]],
+        data: [[{ yAxis: place(view.y, guide.low) ?? view.bottom }, { yAxis: place(view.y, guide.high) }]],
       },
     };
   }
 
   /** A vertical line with its band and its name: where a cache ends. */
-  function markSeries(mark, axes, colors) {
+  function markSeries(mark, view) {
     return {
       type: 'line', data: [], silent: true, tooltip: { show: false }, z: 1,
       markArea: {
         silent: true, itemStyle: { color: colors.soft, opacity: 0.15 },
-        data: [[{ xAxis: axes.x.to(mark.low) }, { xAxis: axes.x.to(mark.high) }]],
+        data: [[{ xAxis: place(view.x, mark.low) }, { xAxis: place(view.x, mark.high) }]],
       },
       markLine: {
         silent: true, symbol: 'none', animation: false, lineStyle: { color: colors.soft, type: [2, 3], width: 1 },
-        label: { formatter: () => mark.label, position: 'end', distance: 3, color: colors.soft, fontSize: 11 },
-        data: [{ xAxis: axes.x.to(mark.at) }],
+        label: { formatter: () => mark.label, position: 'end', distance: 3, color: colors.soft, fontSize: 12 },
+        data: [{ xAxis: place(view.x, mark.at) }],
       },
     };
   }
 
-  function pointText(figure, series, point) {
+  function pointText(figure, point) {
     const value = text(figure.y.kind, point.y, 4);
     if (point.low === point.high) return value;
     return value + ' (' + text(figure.y.kind, point.low, 4) + ' to ' + text(figure.y.kind, point.high, 4) + ')';
@@ -162,40 +169,45 @@ function kelvinFigures(data, say) {
     head.textContent = figure.x.label + ' ' + text(figure.x.kind, seen[0].data.point.x, 6);
     box.append(head);
     for (const item of seen) {
-      const line = document.createElement('span');
-      const series = figure.series.find((one) => one.label === item.seriesName);
-      line.textContent = item.seriesName + ': ' + pointText(figure, series, item.data.point);
-      box.append(line);
+      const said = document.createElement('span');
+      said.textContent = item.seriesName + ': ' + pointText(figure, item.data.point);
+      box.append(said);
     }
     return box;
   }
 
-  function option(figure, state, colors, exported) {
-    const axes = layout(figure, state);
-    const series = figure.guides.map((guide) => guideSeries(guide, axes, colors));
-    const marks = figure.marks.filter((mark) => axes.x.to(mark.at) > axes.left && axes.x.to(mark.at) < axes.right);
-    series.push(...marks.map((mark) => markSeries(mark, axes, colors)));
-    const predictions = figure.series.filter((one, index) => one.role === 'predicted' && state.on[index]).length;
-    figure.series.forEach((one, index) => {
+  function seriesOf(figure, state, view) {
+    const isIn = (mark) => place(view.x, mark.at) > view.left && place(view.x, mark.at) < view.right;
+    const series = [
+      ...figure.guides.map((guide) => guideSeries(guide, view)),
+      ...figure.marks.filter(isIn).map((mark) => markSeries(mark, view)),
+    ];
+    const ranges = shownLines(figure, state).filter((line) => line.role === 'predicted').length;
+    figure.lines.forEach((line, index) => {
       if (!state.on[index]) return;
-      const tone = colors.series[one.style % colors.series.length];
-      const banded = one.role === 'measured' || one.role === 'history' || (one.role === 'predicted' && predictions <= 2);
-      if (state.bands && banded && one.points.some((point) => point.low !== point.high)) {
-        series.push(bandSeries(one, axes, tone, one.role === 'predicted' ? 0.09 : 0.18));
-      }
-      series.push(lineSeries(one, index, axes, tone, colors));
+      const crowds = line.role === 'predicted' && ranges > data.most_ranges;
+      const banded = data.looks[line.role].band > 0 && line.points.some(({ low, high }) => low !== high);
+      if (state.bands && banded && !crowds) series.push(bandSeries(line, view));
+      series.push(lineSeries(line, index, view));
     });
-    const x = axisOption(axes.x, axes.left, axes.right, colors, '');
-    const y = axisOption(axes.y, axes.bottom, axes.top, colors, '');
+    return series;
+  }
+
+  function option(figure, state, exported) {
+    const view = layout(figure, state);
+    const { left, right, top, bottom } = data.margins;
     const result = {
       animation: false,
       backgroundColor: exported ? colors.panel : 'transparent',
       // No quotes: the library writes the name into an attribute of the SVG as it is.
       textStyle: { fontFamily: 'system-ui, -apple-system, Roboto, sans-serif', color: colors.ink },
-      grid: { left: 78, right: 22, top: (exported ? 44 : 14) + (marks.length > 0 ? 8 : 0), bottom: exported ? 96 : 50, outerBoundsMode: 'none' },
-      xAxis: { ...x, name: figure.x.label, nameLocation: 'middle', nameGap: 30, nameTextStyle: { color: colors.soft } },
-      yAxis: y,
-      series,
+      grid: { left, right, top: top + (exported ? 30 : 0), bottom: bottom + (exported ? 46 : 0), outerBoundsMode: 'none' },
+      xAxis: {
+        ...axisOption(figure.x, view.x, view.left, view.right),
+        name: figure.x.label, nameLocation: 'middle', nameGap: 30, nameTextStyle: { color: colors.soft },
+      },
+      yAxis: axisOption(figure.y, view.y, view.bottom, view.top),
+      series: seriesOf(figure, state, view),
       tooltip: {
         trigger: 'axis', confine: true, transitionDuration: 0, backgroundColor: colors.panel, borderColor: colors.grid,
         textStyle: { color: colors.ink }, formatter: (params) => tooltip(figure, [].concat(params)),
@@ -206,57 +218,73 @@ function kelvinFigures(data, say) {
     };
     if (exported) {
       result.title = { text: figure.title, left: 12, top: 8, textStyle: { fontSize: 14, color: colors.ink } };
-      const names = figure.series.filter((_, index) => state.on[index]).map((one) => one.label);
+      const names = shownLines(figure, state).map((line) => line.label);
       result.legend = { show: true, bottom: 6, left: 'center', type: 'plain', data: names, textStyle: { color: colors.soft } };
     }
-    return { option: result, axes };
+    return { option: result, axes: view };
   }
 
   // ---- Export
-  function csv(figure, state) {
+  function csv(rows) {
     // What a spreadsheet would take for a formula has an apostrophe before it, as in csv.rs.
     const inert = (field) => (/^\s*[=+\-@＝＋－＠]/.test(field) && Number.isNaN(Number(field)) ? "'" + field : field);
-    const quote = (field) => (/[",\r\n]/.test(field) ? '"' + inert(field).replace(/"/g, '""') + '"' : inert(field));
-    if (figure.kind === 'heat') return heat.csv(figure, quote);
-    const lines = ['series,role,x,y,low,high'];
-    figure.series.forEach((series, index) => {
-      if (!state.on[index]) return;
-      for (const point of series.points) {
-        lines.push([quote(series.label), series.role, point.x, point.y, point.low, point.high].join(','));
-      }
-    });
-    return lines.join('\r\n') + '\r\n';
+    const quote = (field) => (/[",\r\n]/.test(field) ? '"' + field.replace(/"/g, '""') + '"' : field);
+    return rows.map((row) => row.map((field) => quote(inert(String(field ?? '')))).join(',') + '\r\n').join('');
   }
 
-  function svg(figure, state) {
-    const size = { width: 960, height: 560 };
-    const chart = echarts.init(null, null, { renderer: 'svg', ssr: true, ...size });
-    const drawn = figure.kind === 'heat' ? heat.option(figure, state, LIGHT, size, true) : option(figure, state, LIGHT, true);
-    chart.setOption(drawn.option);
+  /** The lines that are switched on, in rows. */
+  function rowsOf(figure, state) {
+    const points = (line) => line.points.map(({ x, y, low, high }) => [line.label, line.role, x, y, low, high]);
+    return [['series', 'role', 'x', 'y', 'low', 'high'], ...shownLines(figure, state).flatMap(points)];
+  }
+
+  function svgOf(figure, state) {
+    const chart = echarts.init(null, null, { renderer: 'svg', ssr: true, width: 960, height: 560 });
+    chart.setOption(option(figure, state, true).option);
     const drawing = chart.renderToSVGString();
     chart.dispose();
     return drawing;
   }
 
-  function png(figure, state) {
+  /** A drawing as pixels, two for each of its units. */
+  function png(drawing) {
     return new Promise((resolve, reject) => {
       const image = new Image();
       image.onload = () => {
         const canvas = document.createElement('canvas');
-        canvas.width = 1920;
-        canvas.height = 1120;
+        canvas.width = 2 * image.naturalWidth;
+        canvas.height = 2 * image.naturalHeight;
         canvas.getContext('2d').drawImage(image, 0, 0, canvas.width, canvas.height);
         canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error('the browser made no PNG'))), 'image/png');
       };
       image.onerror = () => reject(new Error('the browser could not draw the SVG'));
-      image.src = 'data:image/svg+xml;charset=utf-8,' + encodeURIComponent(svg(figure, state));
+      image.src = 'data:image/svg+xml;charset=utf-8,' + encodeURIComponent(drawing);
     });
   }
 
-  async function make(figure, state, kind) {
-    if (kind === 'png') return png(figure, state);
-    if (kind === 'svg') return new Blob([svg(figure, state)], { type: 'image/svg+xml' });
-    return new Blob([csv(figure, state)], { type: 'text/csv' });
+  async function make(kind, { svg, rows }) {
+    if (kind === 'csv') return new Blob([csv(rows())], { type: 'text/csv' });
+    const drawing = inLight(svg());
+    return kind === 'png' ? png(drawing) : new Blob([drawing], { type: 'image/svg+xml' });
+  }
+
+  /** The menu of export of an element, of which `source` gives the drawing and the data. */
+  function exporting(element, source) {
+    element.querySelector('.controls').append(document.getElementById('export').content.cloneNode(true));
+    const menu = element.querySelector('.menu');
+    for (const button of all('button', menu)) {
+      button.addEventListener('click', async () => {
+        const [verb, kind] = button.dataset.action.split('-');
+        try {
+          await { copy, save }[verb](await make(kind, source), element.id.replace('figure-', '') + '.' + kind);
+        } catch (refused) {
+          say('Not exported: ' + refused.message);
+          return;
+        }
+        menu.open = false;
+        menu.querySelector('summary').focus();
+      });
+    }
   }
 
   function save(blob, name) {
@@ -284,91 +312,60 @@ function kelvinFigures(data, say) {
   // ---- One figure: state, drawing, controls
   function setUp(element) {
     const figure = data.figures[Number(element.dataset.figure)];
-    const isHeat = figure.kind === 'heat';
-    const state = isHeat ? { cursor: null } : {
-      logX: figure.x.logarithmic, logY: figure.y.logarithmic, bands: true, view: null, on: figure.series.map(() => true),
-    };
+    if (figure.lines) return setUpPlot(element, figure);
+    exporting(element, kelvinHeat(element, figure, say));
+    return { element, start: () => {} };
+  }
+
+  function setUpPlot(element, figure) {
+    figure.title = element.querySelector('figcaption strong').textContent;
+    const state = { logX: figure.x.log, logY: figure.y.log, bands: true, view: null, on: figure.lines.map(() => true) };
     let chart = null;
-    let box = null;
     let axes = null;
-    element.querySelector('.controls').append(document.getElementById('export').content.cloneNode(true));
+    exporting(element, { svg: () => svgOf(figure, state), rows: () => rowsOf(figure, state) });
     const canvas = element.querySelector('.canvas');
     const reset = element.querySelector('[data-action="reset"]');
 
     const draw = () => {
       if (!chart) return;
-      if (isHeat) {
-        const drawn = heat.option(figure, state, palette(), { width: box.clientWidth }, false);
-        box.style.height = drawn.height + 'px';
-        chart.resize();
-        chart.setOption(drawn.option, { notMerge: true });
-        return;
-      }
-      const drawn = option(figure, state, palette(), false);
+      const drawn = option(figure, state, false);
       axes = drawn.axes;
       chart.setOption(drawn.option, { notMerge: true });
       reset.disabled = state.view === null;
     };
+    const look = (view) => { state.view = view; draw(); };
 
     const start = () => {
-      if (chart) return;
-      box = document.createElement('div');
+      const box = document.createElement('div');
       box.className = 'chart';
       box.tabIndex = 0;
       box.setAttribute('role', 'group');
-      const keys = isHeat ? ' Arrow keys read the cells.' : ' Left and right arrow keys read the values; drag to zoom, Escape shows all.';
-      box.setAttribute('aria-label', figure.title + keys);
+      box.setAttribute('aria-label', figure.title + ' Left and right arrow keys read the values; drag to zoom, Escape shows all.');
       canvas.append(box);
       element.classList.add('drawn');
       chart = echarts.init(box, null, { renderer: 'svg' });
       draw();
-      if (isHeat) {
-        heat.inspect(figure, state, box, chart, draw, say);
-      } else {
-        inspect(figure, state, box, chart, () => { state.view = null; draw(); });
-        zoom(canvas, box, chart, () => axes, (view) => { state.view = view; draw(); });
-      }
-      watchWidth(box, () => { if (isHeat) draw(); else chart.resize(); });
+      inspect(figure, state, box, chart, () => look(null));
+      zoom(canvas, box, chart, () => axes, look);
+      watchWidth(box, () => chart.resize());
     };
 
-    for (const button of all('button[data-action]', element)) {
-      button.addEventListener('click', () => act(button));
+    for (const [action, name] of Object.entries({ 'log-x': 'logX', 'log-y': 'logY', bands: 'bands' })) {
+      const button = element.querySelector(`[data-action="${action}"]`);
+      button?.addEventListener('click', () => {
+        state[name] = !state[name];
+        button.setAttribute('aria-pressed', String(state[name]));
+        look(null);
+      });
     }
+    reset.addEventListener('click', () => look(null));
     for (const input of all('input[data-series]', element)) {
       input.addEventListener('change', () => {
         state.on[Number(input.dataset.series)] = input.checked;
         draw();
       });
     }
-
-    async function act(button) {
-      const action = button.dataset.action;
-      const toggles = { 'log-x': 'logX', 'log-y': 'logY', bands: 'bands' };
-      if (action in toggles) {
-        state[toggles[action]] = !state[toggles[action]];
-        state.view = null;
-        button.setAttribute('aria-pressed', String(state[toggles[action]]));
-        draw();
-      } else if (action === 'reset') {
-        state.view = null;
-        draw();
-      } else {
-        const [verb, kind] = action.split('-');
-        let blob;
-        try {
-          blob = await make(figure, state, kind);
-        } catch (refused) {
-          say('Not exported: ' + refused.message);
-          return;
-        }
-        const name = figure.id + '.' + kind;
-        if (verb === 'copy') await copy(blob, name); else save(blob, name);
-        const menu = button.closest('details');
-        menu.open = false;
-        menu.querySelector('summary').focus();
-      }
-    }
-    return { element, start, draw };
+    return { element, start };
   }
 
   /** Calls `changed` when the width of a box has changed; its height is the figure's own. */
@@ -389,19 +386,19 @@ function kelvinFigures(data, say) {
       const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (!step) return;
       event.preventDefault();
-      const shown = figure.series.filter((_, index) => state.on[index]);
-      const read = shown.filter((series) => series.role !== 'fitted');
-      const places = [...new Set(read.flatMap((series) => series.points.map((point) => point.x)))].sort((a, b) => a - b);
-      if (places.length === 0) return;
-      at = Math.max(0, Math.min(places.length - 1, at + step));
-      const found = shown.map((series) => [series, series.points.findIndex((point) => point.x === places[at])])
+      const shown = shownLines(figure, state);
+      const read = shown.filter((line) => line.role !== 'fitted');
+      const positions = [...new Set(read.flatMap((line) => line.points.map((point) => point.x)))].sort((a, b) => a - b);
+      if (positions.length === 0) return;
+      at = Math.max(0, Math.min(positions.length - 1, at + step));
+      const found = shown.map((line) => [line, line.points.findIndex((point) => point.x === positions[at])])
         .filter(([, index]) => index >= 0);
       const [first, index] = found[0];
       const option = chart.getOption();
-      const seriesIndex = option.series.findIndex((one) => one.id === 'series' + figure.series.indexOf(first));
+      const seriesIndex = option.series.findIndex((one) => one.id === 'series' + figure.lines.indexOf(first));
       chart.dispatchAction({ type: 'showTip', seriesIndex, dataIndex: index });
-      const values = found.map(([series, i]) => series.label + ' ' + pointText(figure, series, series.points[i]));
-      say(text(figure.x.kind, places[at], 6) + ': ' + values.join('; '));
+      const values = found.map(([line, i]) => line.label + ' ' + pointText(figure, line.points[i]));
+      say(text(figure.x.kind, positions[at], 6) + ': ' + values.join('; '));
     });
     box.addEventListener('blur', () => chart.dispatchAction({ type: 'hideTip' }));
   }

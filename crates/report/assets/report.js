@@ -88,7 +88,6 @@
     const set = (name) => {
       if (name === 'automatic') delete root.dataset.theme; else root.dataset.theme = name;
       button.textContent = 'Theme: ' + name;
-      for (const figure of figures) figure.draw();
     };
     let now = THEMES.includes(kept()) ? kept() : 'automatic';
     set(now);
@@ -97,7 +96,6 @@
       keep(now);
       set(now);
     });
-    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => set(now));
   }
 
   // ---- Where the reader is, and paper

@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 use std::io;
 
-use kelvin_analysis::{Figure as Value, Interval, IntervalKind, MetricResult, Outcome, Summary};
+use csv::{Terminator, Writer, WriterBuilder};
+use kelvin_analysis::{Interval, IntervalKind, MetricResult, Outcome, Summary};
 use kelvin_model::text::visible;
-use kelvin_model::{Canary, Readings, Tags};
+use kelvin_model::{Batches, Better, Canary, OverheadReading, Reading, Readings, Round, Tags, Unit};
+use serde::{Serialize, Serializer};
 
-use crate::figures::{Drawing, Figure, Heat, Plot, Role};
+use crate::figures::{Drawing, Figure, Heat, Plot};
 use crate::{Render, Report, words};
 
 /// One row for each metric at each case.
@@ -18,206 +20,187 @@ pub struct CsvSummary;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CsvSamples;
 
-const SUMMARY_COLUMNS: [&str; 45] = [
-    "metric",
-    "case",
-    "unit",
-    "better",
-    "method_version",
-    "only_input",
-    "status",
-    "headline",
-    "lower",
-    "upper",
-    "interval",
-    "level",
-    "treatment",
-    "cycles",
-    "predicted",
-    "predicted_low",
-    "predicted_high",
-    "ratio",
-    "verdict",
-    "explained_by",
-    "kept_share",
-    "as_found",
-    "as_found_lower",
-    "as_found_upper",
-    "undisturbed",
-    "undisturbed_lower",
-    "undisturbed_upper",
-    "n",
-    "rounds",
-    "failed_rounds",
-    "effective_samples",
-    "of_batch_means",
-    "best",
-    "min",
-    "p5",
-    "p25",
-    "p50",
-    "p75",
-    "p95",
-    "p99",
-    "max",
-    "mean",
-    "std",
-    "warnings",
-    "reason",
-];
+/// A number as the shortest decimal that reads back as the same.
+struct Number(f64);
 
-const SAMPLE_COLUMNS: [&str; 17] = [
-    "metric",
-    "case",
-    "round",
-    "round_at_seconds",
-    "cpu",
-    "sample",
-    "value",
-    "iterations",
-    "raw_nanoseconds",
-    "work_per_iteration",
-    "tags",
-    "clock_pair_nanoseconds",
-    "loop_nanoseconds",
-    "canary_chain_nanoseconds",
-    "canary_block_nanoseconds",
-    "canary_cache_nanoseconds",
-    "canary_kernel_nanoseconds",
-];
-
-impl Render for CsvSummary {
-    fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        line(out, SUMMARY_COLUMNS)?;
-        for result in &report.analysis.results {
-            line(out, summary_row(result))?;
-        }
-        Ok(())
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
     }
 }
 
-/// One metric at one case; the fields of [`SUMMARY_COLUMNS`].
-fn summary_row(result: &MetricResult) -> [String; 45] {
-    let metric = &result.metric;
-    let summary = match &result.outcome {
-        Outcome::Measured(summary) | Outcome::NotKnown(summary) => Some(summary.as_ref()),
-        _ => None,
+/// A text that no spreadsheet takes for a formula: one that is no number and would begin one has an apostrophe before it, which
+/// makes it text there; and what would act on a terminal is spelled out.
+#[derive(Default)]
+struct Text<T = String>(T);
+
+impl<T: AsRef<str>> Serialize for Text<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&inert(self.0.as_ref()))
+    }
+}
+
+/// Letters with which spreadsheets begin a formula; those of full width do in some languages.
+const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
+
+fn inert(field: &str) -> Cow<'_, str> {
+    let field = visible(field);
+    let is_formula = field.trim_start().starts_with(FORMULA) && field.parse::<f64>().is_err();
+    if is_formula { Cow::Owned(format!("'{field}")) } else { field }
+}
+
+/// A number, or nothing.
+type Cell = Option<Number>;
+
+fn cell(value: impl Into<Option<f64>>) -> Cell {
+    value.into().map(Number)
+}
+
+/// A part of a row: name, type and value of each column, and what they are made from.
+macro_rules! columns {
+    ($part:ident of $from:ident: $of:ty { $($column:ident: $kind:ty = $value:expr,)* }) => {
+        #[derive(Default, Serialize)]
+        struct $part { $($column: $kind,)* }
+
+        impl $part {
+            fn of($from: $of) -> Self {
+                Self { $($column: $value,)* }
+            }
+        }
     };
-    // A metric that is not known has no headline, whatever its samples say.
-    let headline = result.outcome.summary();
-    let interval = headline.and_then(|summary| summary.interval);
-    let prediction = result.prediction.as_ref();
-    let of = |value: fn(&Summary) -> f64| summary.map(value).map(number).unwrap_or_default();
-    let undisturbed = summary.and_then(|summary| summary.undisturbed);
-    let as_found = summary.map(|summary| summary.as_found);
-    let warnings: Vec<&str> = result.warnings.iter().map(|warning| warning.text()).collect();
-    [
-        metric.id.to_string(),
-        result.case.to_string(),
-        word(&metric.unit),
-        word(&metric.better),
-        metric.version.to_string(),
-        result.only_input.to_string(),
-        words::status(&result.outcome).into(),
-        headline.map(|summary| number(summary.headline)).unwrap_or_default(),
-        lower(interval),
-        upper(interval),
-        interval.map(|interval| kind(interval.kind)).unwrap_or_default().into(),
-        interval.map(|interval| number(interval.level)).unwrap_or_default(),
-        words::treatment_id(metric.headline).into(),
-        result.cycles.map(number).unwrap_or_default(),
-        prediction.map(|prediction| number(prediction.value)).unwrap_or_default(),
-        prediction.map(|prediction| number(prediction.low)).unwrap_or_default(),
-        prediction.map(|prediction| number(prediction.high)).unwrap_or_default(),
-        result.ratio.map(number).unwrap_or_default(),
-        words::verdict_id(result.verdict).into(),
-        result.explained_by.iter().map(|id| id.as_str()).collect::<Vec<_>>().join(" "),
-        of(|summary| summary.kept_share),
-        as_found.map(|figure| number(figure.value)).unwrap_or_default(),
-        lower(as_found.and_then(|figure: Value| figure.interval)),
-        upper(as_found.and_then(|figure| figure.interval)),
-        undisturbed.map(|figure| number(figure.value)).unwrap_or_default(),
-        lower(undisturbed.and_then(|figure| figure.interval)),
-        upper(undisturbed.and_then(|figure| figure.interval)),
-        summary.map(|summary| summary.distribution.n.to_string()).unwrap_or_default(),
-        summary.map(|summary| summary.rounds.to_string()).unwrap_or_default(),
-        summary.map(|summary| summary.failed_rounds.to_string()).unwrap_or_default(),
-        of(|summary| summary.effective_samples),
-        summary.map(|summary| summary.distribution.of_batch_means.to_string()).unwrap_or_default(),
-        of(|summary| summary.distribution.best),
-        of(|summary| summary.distribution.min),
-        of(|summary| summary.distribution.p5),
-        of(|summary| summary.distribution.p25),
-        of(|summary| summary.distribution.p50),
-        of(|summary| summary.distribution.p75),
-        of(|summary| summary.distribution.p95),
-        of(|summary| summary.distribution.p99),
-        of(|summary| summary.distribution.max),
-        of(|summary| summary.distribution.mean),
-        of(|summary| summary.distribution.std),
-        warnings.join("; "),
-        words::no_number(&result.outcome, metric.unit).map(|(_, reason)| reason).unwrap_or_default(),
-    ]
+}
+
+columns! { Subject of result: &MetricResult {
+    metric: Text = Text(result.metric.id.to_string()),
+    case: Text = Text(result.case.to_string()),
+    unit: Option<Unit> = Some(result.metric.unit),
+    better: Option<Better> = Some(result.metric.better),
+    method_version: u32 = result.metric.version,
+    only_input: bool = result.only_input,
+    status: &'static str = words::status(&result.outcome),
+}}
+
+// A metric that is not known has no headline, whatever its samples say.
+columns! { Headline of result: &MetricResult {
+    headline: Cell = cell(result.outcome.summary().map(|summary| summary.headline)),
+    lower: Cell = lower(headline_interval(result)),
+    upper: Cell = upper(headline_interval(result)),
+    interval: Option<IntervalKind> = headline_interval(result).map(|interval| interval.kind),
+    level: Cell = cell(headline_interval(result).map(|interval| interval.level)),
+    treatment: &'static str = words::treatment_id(result.metric.headline),
+    cycles: Cell = cell(result.cycles),
+}}
+
+columns! { Predicted of result: &MetricResult {
+    predicted: Cell = cell(result.prediction.as_ref().map(|prediction| prediction.value)),
+    predicted_low: Cell = cell(result.prediction.as_ref().map(|prediction| prediction.low)),
+    predicted_high: Cell = cell(result.prediction.as_ref().map(|prediction| prediction.high)),
+    ratio: Cell = cell(result.ratio),
+    verdict: &'static str = words::verdict_id(result.verdict),
+    explained_by: Text = Text(result.explained_by.iter().map(|id| id.as_str()).collect::<Vec<_>>().join(" ")),
+}}
+
+columns! { Treatments of summary: &Summary {
+    kept_share: Cell = cell(summary.kept_share),
+    as_found: Cell = cell(summary.as_found.value),
+    as_found_lower: Cell = lower(summary.as_found.interval),
+    as_found_upper: Cell = upper(summary.as_found.interval),
+    undisturbed: Cell = cell(summary.undisturbed.map(|figure| figure.value)),
+    undisturbed_lower: Cell = lower(summary.undisturbed.and_then(|figure| figure.interval)),
+    undisturbed_upper: Cell = upper(summary.undisturbed.and_then(|figure| figure.interval)),
+}}
+
+columns! { Samples of summary: &Summary {
+    n: Option<u64> = Some(summary.distribution.n),
+    rounds: Option<u32> = Some(summary.rounds),
+    failed_rounds: Option<u32> = Some(summary.failed_rounds),
+    effective_samples: Cell = cell(summary.effective_samples),
+    of_batch_means: Option<bool> = Some(summary.distribution.of_batch_means),
+    best: Cell = cell(summary.distribution.best),
+    min: Cell = cell(summary.distribution.min),
+    p5: Cell = cell(summary.distribution.p5),
+    p25: Cell = cell(summary.distribution.p25),
+    p50: Cell = cell(summary.distribution.p50),
+    p75: Cell = cell(summary.distribution.p75),
+    p95: Cell = cell(summary.distribution.p95),
+    p99: Cell = cell(summary.distribution.p99),
+    max: Cell = cell(summary.distribution.max),
+    mean: Cell = cell(summary.distribution.mean),
+    std: Cell = cell(summary.distribution.std),
+}}
+
+columns! { Remarks of result: &MetricResult {
+    warnings: Text = Text(result.warnings.iter().map(|warning| warning.text()).collect::<Vec<_>>().join("; ")),
+    reason: Text = Text(words::no_number(&result.outcome, result.metric.unit).map(|(_, why)| why).unwrap_or_default()),
+}}
+
+columns! { Origin of at: (&str, &str, &Round) {
+    metric: Text = Text(at.0.to_owned()),
+    case: Text = Text(at.1.to_owned()),
+    round: u32 = at.2.index,
+    round_at_seconds: Cell = cell(at.2.at),
+    cpu: u32 = at.2.cpu,
+}}
+
+columns! { Value of at: (usize, Option<f64>) {
+    sample: usize = at.0,
+    value: Cell = cell(at.1),
+}}
+
+columns! { Batch of at: (&Batches, &OverheadReading, usize) {
+    iterations: Option<u64> = at.0.iterations.get(at.2).copied(),
+    raw_nanoseconds: Cell = cell(at.0.nanoseconds[at.2]),
+    work_per_iteration: Cell = cell(at.0.work_per_iteration),
+    tags: String = tags(at.0.tags.get(at.2).copied().unwrap_or_default()),
+    clock_pair_nanoseconds: Cell = cell(at.1.clock_pair),
+    loop_nanoseconds: Cell = cell(at.1.loop_iteration),
+    canary_chain_nanoseconds: Cell = canary(at.0, Canary::Chain, at.2),
+    canary_block_nanoseconds: Cell = canary(at.0, Canary::Block, at.2),
+    canary_cache_nanoseconds: Cell = canary(at.0, Canary::Cache, at.2),
+    canary_kernel_nanoseconds: Cell = canary(at.0, Canary::Kernel, at.2),
+}}
+
+impl Render for CsvSummary {
+    fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        let mut rows = headed::<(Subject, Headline, Predicted, Treatments, Samples, Remarks)>(out)?;
+        for result in &report.analysis.results {
+            let summary = match &result.outcome {
+                Outcome::Measured(summary) | Outcome::NotKnown(summary) => Some(summary.as_ref()),
+                _ => None,
+            };
+            let treatments = summary.map(Treatments::of).unwrap_or_default();
+            let samples = summary.map(Samples::of).unwrap_or_default();
+            let (headline, predicted) = (Headline::of(result), Predicted::of(result));
+            rows.serialize((Subject::of(result), headline, predicted, treatments, samples, Remarks::of(result)))?;
+        }
+        rows.flush()
+    }
 }
 
 impl Render for CsvSamples {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        line(out, SAMPLE_COLUMNS)?;
+        let mut rows = headed::<(Origin, Value, Batch)>(out)?;
         for measurement in &report.run.measurements {
             let case = measurement.planned.case.to_string();
             for metric in &measurement.planned.metrics {
                 for (round, reading) in measurement.readings(metric) {
-                    let head = [
-                        metric.to_string(),
-                        case.clone(),
-                        round.index.to_string(),
-                        number(round.at),
-                        round.cpu.to_string(),
-                    ];
-                    samples(out, &head, reading)?;
+                    samples(&mut rows, &Origin::of((metric, &case, round)), reading)?;
                 }
             }
         }
-        Ok(())
+        rows.flush()
     }
 }
 
-/// The samples of one reading; `head` are the columns that they share.
-fn samples(out: &mut dyn io::Write, head: &[String; 5], reading: &kelvin_model::Reading) -> io::Result<()> {
+fn samples<W: io::Write>(rows: &mut Writer<W>, origin: &Origin, reading: &Reading) -> csv::Result<()> {
     match &reading.readings {
-        Readings::Scalars(values) => {
-            for (index, &value) in values.iter().enumerate() {
-                let row = [index.to_string(), number(value)];
-                let empty = std::iter::repeat_n(String::new(), SAMPLE_COLUMNS.len() - head.len() - row.len());
-                line(out, head.iter().cloned().chain(row).chain(empty))?;
-            }
-        }
-        Readings::Batches(batches) => {
-            for index in 0..batches.len() {
-                let canary = |canary: Canary| {
-                    // The mean of the readings on either side.
-                    let mean = |(before, after): (f32, f32)| number(f64::midpoint(before.into(), after.into()));
-                    batches.neighbours(canary, index).map(mean).unwrap_or_default()
-                };
-                let row = [
-                    index.to_string(),
-                    String::new(),
-                    batches.iterations.get(index).map(u64::to_string).unwrap_or_default(),
-                    number(batches.nanoseconds[index]),
-                    number(batches.work_per_iteration),
-                    tags(batches.tags.get(index).copied().unwrap_or_default()),
-                    number(reading.overhead.clock_pair),
-                    number(reading.overhead.loop_iteration),
-                    canary(Canary::Chain),
-                    canary(Canary::Block),
-                    canary(Canary::Cache),
-                    canary(Canary::Kernel),
-                ];
-                line(out, head.iter().cloned().chain(row))?;
-            }
-        }
+        Readings::Scalars(values) => values.iter().enumerate().try_for_each(|(index, &value)| {
+            rows.serialize((origin, Value::of((index, Some(value))), Batch::default()))
+        }),
+        Readings::Batches(batches) => (0..batches.len()).try_for_each(|index| {
+            rows.serialize((origin, Value::of((index, None)), Batch::of((batches, &reading.overhead, index))))
+        }),
     }
-    Ok(())
 }
 
 /// The points of one figure, or the cells of a heat map, one row each.
@@ -225,59 +208,47 @@ fn samples(out: &mut dyn io::Write, head: &[String; 5], reading: &kelvin_model::
 /// # Errors
 /// Those of the writer.
 pub fn figure(figure: &Figure, out: &mut dyn io::Write) -> io::Result<()> {
+    let mut rows = lines(out, false);
     match &figure.drawing {
-        Drawing::Plot(plot) => points(plot, out),
-        Drawing::Heat(heat) => cells(heat, out),
+        Drawing::Plot(plot) => points(plot, &mut rows)?,
+        Drawing::Heat(heat) => cells(heat, &mut rows)?,
     }
+    rows.flush()
 }
 
-fn cells(heat: &Heat, out: &mut dyn io::Write) -> io::Result<()> {
+fn cells<W: io::Write>(heat: &Heat, rows: &mut Writer<W>) -> csv::Result<()> {
     let [row, column] = &heat.axes;
-    line(out, [row, column, "value", "low", "high", "predicted"])?;
-    for cell in &heat.cells {
-        let names = [heat.rows[cell.row].clone(), heat.columns[cell.column].clone()];
-        let predicted = cell.predicted.map(number).unwrap_or_default();
-        line(out, names.into_iter().chain([cell.value, cell.low, cell.high].map(number)).chain([predicted]))?;
-    }
-    Ok(())
+    rows.write_record([&inert(row), &inert(column), "value", "low", "high", "predicted"])?;
+    heat.cells.iter().try_for_each(|at| {
+        let numbers = [at.value, at.low, at.high].map(Number);
+        rows.serialize((Text(&heat.rows[at.row]), Text(&heat.columns[at.column]), numbers, cell(at.predicted)))
+    })
 }
 
-fn points(plot: &Plot, out: &mut dyn io::Write) -> io::Result<()> {
-    line(out, ["series", "role", "x", "y", "low", "high"])?;
-    for series in &plot.series {
-        for point in &series.points {
-            let role = role(series.role);
-            let cells = [point.x, point.y, point.low, point.high].map(number);
-            line(out, [series.label.clone(), role.to_owned()].into_iter().chain(cells))?;
-        }
-    }
-    Ok(())
+fn points<W: io::Write>(plot: &Plot, rows: &mut Writer<W>) -> csv::Result<()> {
+    rows.write_record(["series", "role", "x", "y", "low", "high"])?;
+    plot.series.iter().flat_map(|series| series.points.iter().map(move |point| (series, point))).try_for_each(
+        |(series, point)| {
+            rows.serialize((Text(&series.label), series.role, [point.x, point.y, point.low, point.high].map(Number)))
+        },
+    )
 }
 
-fn role(role: Role) -> &'static str {
-    match role {
-        Role::Measured => "measured",
-        Role::Predicted => "predicted",
-        Role::Fitted => "fitted",
-        Role::AsFound => "as_found",
-        Role::Reference => "reference",
-        Role::History => "history",
-    }
+fn headline_interval(result: &MetricResult) -> Option<Interval> {
+    result.outcome.summary()?.interval
 }
 
-fn kind(kind: IntervalKind) -> &'static str {
-    match kind {
-        IntervalKind::Confidence => "confidence",
-        IntervalKind::Range => "range",
-    }
+fn lower(interval: Option<Interval>) -> Cell {
+    cell(interval.map(|interval| interval.lower))
 }
 
-fn lower(interval: Option<Interval>) -> String {
-    interval.map(|interval| number(interval.lower)).unwrap_or_default()
+fn upper(interval: Option<Interval>) -> Cell {
+    cell(interval.map(|interval| interval.upper))
 }
 
-fn upper(interval: Option<Interval>) -> String {
-    interval.map(|interval| number(interval.upper)).unwrap_or_default()
+/// The mean of a canary's readings on either side of a batch.
+fn canary(batches: &Batches, canary: Canary, index: usize) -> Cell {
+    cell(batches.neighbours(canary, index).map(|(before, after)| f64::midpoint(before.into(), after.into())))
 }
 
 fn tags(tags: Tags) -> String {
@@ -285,44 +256,18 @@ fn tags(tags: Tags) -> String {
     names.join(" ")
 }
 
-/// The shortest decimal that reads back as the same number.
-fn number(value: f64) -> String {
-    value.to_string()
+/// Lines that end as RFC 4180 wants it, `headed` by the names of the first row's fields or by nothing.
+fn lines<W: io::Write>(out: W, headed: bool) -> Writer<W> {
+    WriterBuilder::new().has_headers(headed).terminator(Terminator::CRLF).from_writer(out)
 }
 
-/// An enum's word as it stands in the JSON.
-fn word(value: &impl serde::Serialize) -> String {
-    match serde_json::to_value(value) {
-        Ok(serde_json::Value::String(word)) => word,
-        other => unreachable!("unit and direction are words: {other:?}"),
-    }
-}
-
-/// One line, fields quoted where they must be. What is no number and would begin a formula in a spreadsheet has an apostrophe
-/// before it, which makes it text there; and what would act on a terminal is spelled out.
-fn line(out: &mut dyn io::Write, fields: impl IntoIterator<Item = impl AsRef<str>>) -> io::Result<()> {
-    for (index, field) in fields.into_iter().enumerate() {
-        let separator = if index == 0 { "" } else { "," };
-        write!(out, "{separator}{}", quoted(&inert(&visible(field.as_ref()))))?;
-    }
-    // RFC 4180 wants a carriage return too.
-    out.write_all(b"\r\n")
-}
-
-/// Letters with which spreadsheets begin a formula; those of full width do in some languages.
-const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
-
-fn inert(field: &str) -> Cow<'_, str> {
-    let is_formula = field.trim_start().starts_with(FORMULA) && field.parse::<f64>().is_err();
-    if is_formula { Cow::Owned(format!("'{field}")) } else { Cow::Borrowed(field) }
-}
-
-fn quoted(field: &str) -> String {
-    if field.contains(['"', ',', '\r', '\n']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_owned()
-    }
+/// Lines under the names of a row's fields, which stand there even if no row follows.
+fn headed<R: Default + Serialize>(out: &mut dyn io::Write) -> io::Result<Writer<&mut dyn io::Write>> {
+    let mut empty = lines(Vec::new(), true);
+    empty.serialize(R::default())?;
+    let empty = empty.into_inner().map_err(csv::IntoInnerError::into_error)?;
+    out.write_all(empty.split_inclusive(|&byte| byte == b'\n').next().unwrap_or_default())?;
+    Ok(lines(out, false))
 }
 
 #[cfg(test)]
@@ -331,7 +276,6 @@ mod tests {
 
     #[test]
     fn no_field_is_a_formula_and_numbers_stay() {
-        let mut out = Vec::new();
         let fields = [
             "=cmd|' /C calc'!A0",
             "@SUM(1)",
@@ -346,8 +290,9 @@ mod tests {
             "＝1",
             "-inf",
         ];
-        line(&mut out, fields).unwrap();
+        let mut out = lines(Vec::new(), false);
+        out.serialize(fields.map(Text)).unwrap();
         let expected = "'=cmd|' /C calc'!A0,'@SUM(1),'-5+2,' =1,-0.5,1e-9,,a-b,\"'+\"\"x\"\"\",\\t=1,'＝1,-inf\r\n";
-        assert_eq!(String::from_utf8(out).unwrap(), expected);
+        assert_eq!(String::from_utf8(out.into_inner().unwrap()).unwrap(), expected);
     }
 }

@@ -13,26 +13,23 @@ use crate::sections::{Section, sections};
 use crate::{Report, units};
 
 pub use canaries::canary_figure;
-pub use heat::{Cell, HEAT_STEPS, Heat, Standing};
+pub use heat::{Cell, Heat, Standing};
 
 /// Above this span of values an axis starts out logarithmic.
 const WIDE_SPAN: f64 = 20.0;
 
-/// A figure as data. Serialised for drawing: without its words, which stand beside the drawing.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A figure as data.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// Stable id, usable as a file name: `os.process.fork_rss`.
     pub id: String,
     /// Title.
     pub title: String,
     /// What is to be seen, in sentences, with its figures; also for those who do not see it.
-    #[serde(skip)]
     pub description: Vec<String>,
     /// The lines of the tables that it shows: metric, and the values of the parameters that single the line out.
-    #[serde(skip)]
     pub shows: Vec<(Name, String)>,
     /// What is drawn.
-    #[serde(flatten)]
     pub drawing: Drawing,
 }
 
@@ -49,8 +46,7 @@ impl Figure {
 }
 
 /// What is drawn: lines over two axes, or a coloured grid.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case", tag = "kind")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Drawing {
     /// Series of points over a numeric axis.
     Plot(Plot),
@@ -59,7 +55,7 @@ pub enum Drawing {
 }
 
 /// Series of points over a numeric axis.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Plot {
     /// Horizontal axis.
     pub x: FigureAxis,
@@ -74,7 +70,7 @@ pub struct Plot {
 }
 
 /// An axis of a figure.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FigureAxis {
     /// Label, without the unit.
     pub label: String,
@@ -88,7 +84,7 @@ pub struct FigureAxis {
 }
 
 /// What the numbers of an axis are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AxisKind {
     /// Nanoseconds.
@@ -124,6 +120,18 @@ impl From<Unit> for AxisKind {
 }
 
 impl AxisKind {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Nanoseconds,
+        Self::Cycles,
+        Self::Hertz,
+        Self::Bytes,
+        Self::BytesPerSecond,
+        Self::PerSecond,
+        Self::Number,
+        Self::Seconds,
+    ];
+
     /// The metric unit behind it, if there is one.
     fn unit(self) -> Option<Unit> {
         match self {
@@ -137,15 +145,14 @@ impl AxisKind {
         }
     }
 
-    /// A number in the scale in which it reads best, and the symbol of that scale.
-    pub fn scaled(self, value: f64) -> (f64, &'static str) {
+    /// What its numbers are written in: from which size on, divided by what, and with which symbol; smallest first.
+    pub fn scales(self) -> Vec<(f64, f64, &'static str)> {
         match (self.unit(), self) {
             (Some(unit), _) => {
-                let scale = units::scale_for(value, unit);
-                (value / scale.factor, scale.symbol)
+                units::readable(unit).map(|(least, scale)| (least, scale.factor, scale.symbol)).collect()
             }
-            (None, Self::Seconds) => (value, "s"),
-            (None, _) => (value, ""),
+            (None, Self::Seconds) => vec![(0.0, 1.0, "s")],
+            (None, _) => vec![(0.0, 1.0, "")],
         }
     }
 
@@ -196,7 +203,7 @@ pub struct Mark {
 }
 
 /// One series of a figure.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     /// Label.
     pub label: String,
@@ -209,8 +216,7 @@ pub struct Series {
 }
 
 /// What a series is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Measured: line, markers, interval band.
     Measured,
@@ -224,6 +230,30 @@ pub enum Role {
     Reference,
     /// Over time: a thin line with its spread.
     History,
+}
+
+impl Role {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Measured, Self::Predicted, Self::Fitted, Self::AsFound, Self::Reference, Self::History];
+
+    /// Its name in data and style sheets.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Predicted => "predicted",
+            Self::Fitted => "fitted",
+            Self::AsFound => "as_found",
+            Self::Reference => "reference",
+            Self::History => "history",
+        }
+    }
+}
+
+impl Serialize for Role {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
 }
 
 /// One point with its interval.
@@ -254,8 +284,8 @@ pub(crate) fn of_sections(report: &Report<'_>, sections: &[Section<'_>]) -> Vec<
 }
 
 /// A number as it is drawn: whole, or a fraction of six significant digits, which is more than any interval here.
-#[derive(Clone, Copy, Debug)]
-struct Short(f64);
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Short(pub f64);
 
 impl Serialize for Short {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

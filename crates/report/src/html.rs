@@ -8,15 +8,18 @@ mod plots;
 mod policy;
 mod results;
 
+use std::collections::BTreeMap;
 use std::io;
 
 use serde::Serialize;
 
-use crate::figures::{Figure, file_name, of_sections};
+use crate::figures::{AxisKind, Drawing, Figure, Heat, Role, file_name, of_sections};
+use crate::picture::{Look, MOST_RANGES, Picture};
 use crate::safe::{Markup, html};
 use crate::sections::{Section, sections};
+use crate::svg::Margins;
 use crate::text::script_json;
-use crate::{Render, Report, words};
+use crate::{Render, Report, palette, svg, words};
 
 /// The HTML report.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,17 +28,52 @@ pub struct Html;
 /// What the page draws with of Apache ECharts, deflated, in base64; see `assets/README.md`.
 const CHARTS: &str = include_str!("../assets/echarts.deflate.txt");
 const LIBRARY: &str = include_str!("../assets/library.js");
-const AXES: &str = include_str!("../assets/axes.js");
 const HEAT: &str = include_str!("../assets/heat.js");
 const FIGURES: &str = include_str!("../assets/figures.js");
 const SCRIPT: &str = include_str!("../assets/report.js");
 const STYLE: &str = include_str!("../assets/report.css");
 
-/// What the script draws from.
+/// What the script draws from: all that is decided here and not there.
 #[derive(Serialize)]
-struct Data<'a> {
-    run: &'a str,
-    figures: &'a [Figure],
+struct Data<'f> {
+    /// What numbers are written in: from which size on, divided by what, with which symbol.
+    scales: BTreeMap<AxisKind, Vec<(f64, f64, &'static str)>>,
+    /// Kinds of numbers that are round in powers of two.
+    binary: [AxisKind; 1],
+    looks: BTreeMap<Role, Look>,
+    most_ranges: usize,
+    margins: Margins,
+    figures: Vec<Drawn<'f>>,
+}
+
+/// A figure without its words, which stand beside the drawing.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Drawn<'f> {
+    Plot(Box<Picture<'f>>),
+    Heat(&'f Heat),
+}
+
+impl<'f> Data<'f> {
+    fn of(figures: &'f [Figure]) -> Self {
+        Self {
+            scales: AxisKind::ALL.map(|kind| (kind, kind.scales())).into(),
+            binary: [AxisKind::Bytes],
+            looks: Role::ALL.map(|role| (role, Look::of(role))).into(),
+            most_ranges: MOST_RANGES,
+            margins: svg::MARGINS,
+            figures: figures.iter().map(Drawn::of).collect(),
+        }
+    }
+}
+
+impl<'f> Drawn<'f> {
+    fn of(figure: &'f Figure) -> Self {
+        match &figure.drawing {
+            Drawing::Plot(plot) => Self::Plot(Picture::of(plot).into()),
+            Drawing::Heat(heat) => Self::Heat(heat),
+        }
+    }
 }
 
 /// A part of the page: id, short title for the navigation, and its content.
@@ -65,7 +103,7 @@ impl Render for Html {
             foot(report)
         );
         out.write_all(without_implied_ends(body.as_str()).as_bytes())?;
-        script(report, &figures, out)
+        script(&figures, out)
     }
 }
 
@@ -112,14 +150,15 @@ fn parts(report: &Report<'_>, sections: &[Section<'_>], figures: &[Figure]) -> V
 }
 
 fn head(report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-    let style = format!("{STYLE}{}", results::labels());
+    let style = format!("{}{STYLE}{}", palette::properties(), results::labels());
+    let drawings = svg::style_sheet();
     let head = html!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\
          <meta name=\"color-scheme\" content=\"light dark\"><meta name=\"generator\" content=\"kelvin {}\">\
          <title>kelvin: {}</title>",
-        policy::policy(policy::Own { script: &own_script(), style: &style }),
+        policy::policy(policy::Own { script: &own_script(), styles: [&style, &drawings] }),
         report.run.outline.kelvin,
         words::machine_line(report.run),
     );
@@ -130,7 +169,7 @@ fn head(report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
          <p id=\"live\" class=\"unseen\" role=\"status\"></p>",
         words::run_line(report.run),
     );
-    write!(out, "{}<style>{style}</style>{}", head.as_str(), top.as_str())
+    write!(out, "{}<style>{style}</style><style id=\"drawings\">{drawings}</style>{}", head.as_str(), top.as_str())
 }
 
 fn navigation(parts: &[Part]) -> Markup {
@@ -149,12 +188,12 @@ fn foot(report: &Report<'_>) -> Markup {
 
 /// The one script of the page.
 fn own_script() -> String {
-    format!("\n{LIBRARY}\n{AXES}\n{HEAT}\n{FIGURES}\n{SCRIPT}")
+    format!("\n{LIBRARY}\n{HEAT}\n{FIGURES}\n{SCRIPT}")
 }
 
 /// Data, the packed chart library, then the script.
-fn script(report: &Report<'_>, figures: &[Figure], out: &mut dyn io::Write) -> io::Result<()> {
-    let data = script_json(&Data { run: &report.run.outline.id, figures })?;
+fn script(figures: &[Figure], out: &mut dyn io::Write) -> io::Result<()> {
+    let data = script_json(&Data::of(figures))?;
     write!(out, "{}<script type=\"application/json\" id=\"data\">{data}</script>", figure::export().as_str())?;
     write!(out, "<script type=\"text/plain\" id=\"library\">{CHARTS}</script>")?;
     writeln!(out, "<script>{}</script></body></html>", own_script())

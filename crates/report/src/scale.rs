@@ -1,8 +1,8 @@
 //! Axes: where a value lies on one, linear or logarithmic, and which ticks it has.
-//!
-//! `axes.js` draws the same axes; the two agree because both place ticks by the rules below.
 
-use crate::figures::{AxisKind, FigureAxis};
+use serde::{Serialize, Serializer};
+
+use crate::figures::{AxisKind, FigureAxis, Short};
 
 /// How far below the smallest positive value a logarithmic axis shows zero: one binary step.
 const ZERO_STEP: f64 = 2.0;
@@ -13,117 +13,137 @@ const MOST_TICKS: usize = 9;
 /// Ticks that a linear axis aims at.
 const LINEAR_TICKS: f64 = 8.0;
 
-/// An axis over the values that it has to show.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Room at each side of a single value on a logarithmic axis, in decades: a factor of five in all.
+const ALONE: f64 = 0.35;
+
+/// An axis over the values that it has to show. What lies on it has a place: a value, or its logarithm to base ten.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Scale {
-    kind: AxisKind,
+    #[serde(skip)]
     logarithmic: bool,
     /// Where zero stands on a logarithmic axis, if it has to show it.
-    zero: Option<f64>,
-    low: f64,
-    high: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    zero: Option<Short>,
+    low: Short,
+    high: Short,
+    ticks: Vec<Tick>,
 }
 
-/// A tick: share of the axis' length, and label.
+/// A tick: its place on the axis, and its label with the unit. Serialised as an array of both.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tick {
-    /// From 0 at the lower end to 1 at the upper end.
-    pub at: f64,
+    /// Its place.
+    pub place: f64,
     /// Its label with the unit.
     pub label: String,
 }
 
-/// Room at each side of a single value on a logarithmic axis, in decades: a factor of five in all.
-const ALONE: f64 = 0.35;
+impl Serialize for Tick {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (Short(self.place), &self.label).serialize(serializer)
+    }
+}
 
 impl Scale {
-    /// An axis that shows all of these values; a logarithmic one leaves out what is below zero.
-    ///
-    /// `values` must be finite; without values it runs from 0 to 1. `room` is left at its ends, as a share of its length.
-    pub fn over(values: impl Iterator<Item = f64> + Clone, axis: &FigureAxis, room: f64) -> Self {
-        let FigureAxis { kind, logarithmic, .. } = *axis;
-        let least = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::INFINITY, f64::min);
-        let positive = least(&mut values.clone().filter(|value| *value > 0.0));
-        let most = values.clone().fold(f64::NEG_INFINITY, f64::max);
-        if logarithmic && positive.is_finite() && most > 0.0 {
-            let has_zero = values.clone().any(|value| value == 0.0);
-            let zero = has_zero.then(|| (positive / ZERO_STEP).log10());
-            let low = zero.unwrap_or(positive.log10());
-            return Self::padded(kind, true, zero, low, most.log10(), room);
-        }
-        let low = least(&mut values.clone());
-        let (low, high) = if low.is_finite() { (low, most) } else { (0.0, 1.0) };
-        // A linear axis starts at zero unless its values lie far from it: distances are to be compared by eye.
+    /// A linear axis over values, which must be finite; without any it runs from 0 to 1. `room` is left at its ends, as a
+    /// share of its length.
+    pub fn linear(values: &[f64], axis: &FigureAxis, room: f64) -> Self {
+        let (low, high) = ends(values.iter().copied()).unwrap_or((0.0, 1.0));
+        // It starts at zero unless its values lie far from it: distances are to be compared by eye.
         let low = if axis.from_zero && low > 0.0 && low < 0.6 * high { 0.0 } else { low };
-        Self::padded(kind, false, None, low, high, room)
+        let (from, high) = padded(low, high, low.abs() / 2.0, room);
+        let low = if low == 0.0 { low } else { from };
+        let ticks = linear_ticks(low, high, axis.kind);
+        Self { logarithmic: false, zero: None, low: Short(low), high: Short(high), ticks: Vec::new() }
+            .with(ticks, axis.kind)
     }
 
-    /// An axis with room at its ends, as a share of its length; an end at zero keeps it.
-    fn padded(kind: AxisKind, logarithmic: bool, zero: Option<f64>, low: f64, high: f64, room: f64) -> Self {
-        // Around a single value there is room for round ticks.
-        let alone = if logarithmic { ALONE } else { low.abs() / 2.0 };
-        if high == low && alone > 0.0 {
-            return Self { kind, logarithmic, zero, low: low - alone, high: high + alone };
-        }
-        let length = if high > low { high - low } else { 1.0 };
-        let keeps_zero = !logarithmic && low == 0.0;
-        let low = if keeps_zero { low } else { low - room * length };
-        Self { kind, logarithmic, zero, low, high: high + room * length }
+    /// A logarithmic axis over the values that are not negative; `None` where none is positive.
+    pub fn logarithmic(values: &[f64], axis: &FigureAxis, room: f64) -> Option<Self> {
+        let (least, most) = ends(values.iter().copied().filter(|value| *value > 0.0))?;
+        let zero = values.contains(&0.0).then(|| (least / ZERO_STEP).log10());
+        let (low, high) = padded(zero.unwrap_or(least.log10()), most.log10(), ALONE, room);
+        let ticks = zero.map(|_| 0.0).into_iter().chain(logarithmic_ticks(low, high, axis.kind)).collect();
+        let scale =
+            Self { logarithmic: true, zero: zero.map(Short), low: Short(low), high: Short(high), ticks: Vec::new() };
+        Some(scale.with(ticks, axis.kind))
     }
 
-    /// Position on the axis before scaling to its length.
-    fn position(&self, value: f64) -> f64 {
+    /// The same with those of these ticks that lie on it.
+    fn with(mut self, ticks: Vec<f64>, kind: AxisKind) -> Self {
+        // Steps of a tenth add up to a hair beyond the end.
+        let hair = 1e-9 * (self.high.0 - self.low.0);
+        let ticks = ticks.into_iter().map(|value| Tick { place: self.place(value), label: label(kind, value) });
+        let is_on_it = |tick: &Tick| (self.low.0 - hair..=self.high.0 + hair).contains(&tick.place);
+        self.ticks = ticks.filter(is_on_it).collect();
+        self
+    }
+
+    /// The place of a value.
+    fn place(&self, value: f64) -> f64 {
         match self.logarithmic {
             true if value > 0.0 => value.log10(),
-            true => self.zero.unwrap_or(f64::NEG_INFINITY),
+            true => self.zero.map_or(f64::NEG_INFINITY, |zero| zero.0),
             false => value,
         }
     }
 
-    /// Where a value lies: 0 at the lower end, 1 at the upper end; what lies beyond an end is put there.
+    /// How far along the axis a place is: 0 at the lower end, 1 at the upper end; what lies beyond an end is put there.
+    pub fn share(&self, place: f64) -> f64 {
+        ((place - self.low.0) / (self.high.0 - self.low.0)).clamp(0.0, 1.0)
+    }
+
+    /// The same of a value.
     pub fn at(&self, value: f64) -> f64 {
-        ((self.position(value) - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
+        self.share(self.place(value))
     }
 
     /// The ticks, from the lower to the upper end.
-    pub fn ticks(&self) -> Vec<Tick> {
-        let values =
-            if self.logarithmic { self.logarithmic_ticks() } else { linear_ticks(self.low, self.high, self.kind) };
-        let zero = self.zero.map(|_| 0.0);
-        // Steps of a tenth add up to a hair beyond the end.
-        let hair = 1e-9 * (self.high - self.low);
-        let within = |value: &f64| (self.low - hair..=self.high + hair).contains(&self.position(*value));
-        let tick = |value: f64| Tick { at: self.at(value), label: label(self.kind, value) };
-        zero.into_iter().chain(values).filter(within).map(tick).collect()
+    pub fn ticks(&self) -> &[Tick] {
+        &self.ticks
     }
+}
 
-    /// Powers of two for sizes and counts (but fractions), else powers of ten, with 2 and 5 between them where there are few.
-    fn logarithmic_ticks(&self) -> Vec<f64> {
-        let (low, high) = (10f64.powf(self.low), 10f64.powf(self.high));
-        // Small fractions are no round numbers in powers of two: 0.0625.
-        let by_two = self.kind == AxisKind::Bytes || self.kind == AxisKind::Number && low >= 0.1;
-        if by_two && high / low >= 4.0 {
-            let (from, to) = (low.log2().ceil() as i32, high.log2().floor() as i32);
-            let step = ((to - from) as usize / MOST_TICKS + 1) as i32;
-            // Even steps begin at a multiple of the step, so that KiB, MiB and GiB get a tick.
-            let from = from + (step - from.rem_euclid(step)) % step;
-            return (0..)
-                .map(|i| from + i * step)
-                .take_while(|power| *power <= to)
-                .map(|power| 2f64.powi(power))
-                .collect();
-        }
-        let decades = self.high - self.low;
-        if decades < 0.7 {
-            return linear_ticks(low, high, self.kind);
-        }
-        let mantissas: &[f64] = if decades > 3.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
-        let powers = self.low.floor() as i32..=self.high.ceil() as i32;
-        let ticks: Vec<f64> =
-            powers.flat_map(|power| mantissas.iter().map(move |mantissa| mantissa * 10f64.powi(power))).collect();
-        let step = ticks.len() / (2 * MOST_TICKS) + 1;
-        ticks.into_iter().step_by(step).collect()
+/// The least and the most of some values; `None` without any.
+fn ends(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
+    Some((values.clone().reduce(f64::min)?, values.reduce(f64::max)?))
+}
+
+/// The ends of an axis with room at them, as a share of its length; around a single value there is room for round ticks.
+fn padded(low: f64, high: f64, alone: f64, room: f64) -> (f64, f64) {
+    let margin = match high - low {
+        0.0 if alone > 0.0 => alone,
+        0.0 => room,
+        length => room * length,
+    };
+    (low - margin, high + margin)
+}
+
+/// Powers of two for sizes and counts (but fractions), else powers of ten, with 2 and 5 between them where there are few.
+fn logarithmic_ticks(low: f64, high: f64, kind: AxisKind) -> Vec<f64> {
+    let (from, to) = (10f64.powf(low), 10f64.powf(high));
+    // Small fractions are no round numbers in powers of two: 0.0625.
+    let by_two = kind == AxisKind::Bytes || kind == AxisKind::Number && from >= 0.1;
+    if by_two && to / from >= 4.0 {
+        return powers_of_two(from.log2().ceil() as i32, to.log2().floor() as i32);
     }
+    let decades = high - low;
+    if decades < 0.7 {
+        return linear_ticks(from, to, kind);
+    }
+    let mantissas: &[f64] = if decades > 3.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    let powers = low.floor() as i32..=high.ceil() as i32;
+    let ticks: Vec<f64> =
+        powers.flat_map(|power| mantissas.iter().map(move |mantissa| mantissa * 10f64.powi(power))).collect();
+    let step = ticks.len() / (2 * MOST_TICKS) + 1;
+    ticks.into_iter().step_by(step).collect()
+}
+
+/// Even steps begin at a multiple of the step, so that KiB, MiB and GiB get a tick.
+fn powers_of_two(from: i32, to: i32) -> Vec<f64> {
+    let step = ((to - from) as usize / MOST_TICKS + 1) as i32;
+    let from = from + (step - from.rem_euclid(step)) % step;
+    (from..=to).step_by(step as usize).map(|power| 2f64.powi(power)).collect()
 }
 
 /// Ticks at 1, 2 or 5 times a power of ten (of two for sizes).
@@ -144,7 +164,9 @@ fn label(kind: AxisKind, value: f64) -> String {
     if value == 0.0 {
         return "0".into();
     }
-    let (scaled, unit) = kind.scaled(value);
+    let scales = kind.scales();
+    let (_, factor, unit) = *scales.iter().rfind(|(least, ..)| value.abs() >= *least).unwrap_or(&scales[0]);
+    let scaled = value / factor;
     // Ticks are sums of floating-point steps: nine digits are the tick, the rest is dust.
     let digits: f64 = format!("{scaled:.8e}").parse().unwrap_or(scaled);
     if unit.is_empty() { digits.to_string() } else { format!("{digits} {unit}") }
@@ -158,12 +180,13 @@ mod tests {
         FigureAxis { label: String::new(), kind, logarithmic, from_zero: true }
     }
 
+    fn over(values: &[f64], axis: &FigureAxis) -> Scale {
+        let logarithmic = Scale::logarithmic(values, axis, 0.0).filter(|_| axis.logarithmic);
+        logarithmic.unwrap_or_else(|| Scale::linear(values, axis, 0.0))
+    }
+
     fn labels(values: &[f64], kind: AxisKind, logarithmic: bool) -> Vec<String> {
-        Scale::over(values.iter().copied(), &axis(kind, logarithmic), 0.0)
-            .ticks()
-            .into_iter()
-            .map(|tick| tick.label)
-            .collect()
+        over(values, &axis(kind, logarithmic)).ticks().iter().map(|tick| tick.label.clone()).collect()
     }
 
     #[test]
@@ -174,7 +197,7 @@ mod tests {
 
     #[test]
     fn zero_has_a_place_on_a_logarithmic_axis() {
-        let scale = Scale::over([0.0, 4096.0, 16_384.0].into_iter(), &axis(AxisKind::Bytes, true), 0.0);
+        let scale = over(&[0.0, 4096.0, 16_384.0], &axis(AxisKind::Bytes, true));
         assert_eq!(scale.at(0.0), 0.0);
         assert!((scale.at(4096.0) - 1.0 / 3.0).abs() < 1e-12);
         assert_eq!(scale.ticks()[0].label, "0");
@@ -195,12 +218,12 @@ mod tests {
         let values = [0.5, 1.5];
         assert_eq!(labels(&values, AxisKind::Number, false)[0], "0");
         let relative = FigureAxis { from_zero: false, ..axis(AxisKind::Number, false) };
-        assert_eq!(Scale::over(values.into_iter(), &relative, 0.0).ticks()[0].label, "0.6");
+        assert_eq!(over(&values, &relative).ticks()[0].label, "0.6");
     }
 
     #[test]
     fn a_single_value_and_no_value_have_an_axis() {
-        let single = Scale::over([5.0].into_iter(), &axis(AxisKind::Number, false), 0.05);
+        let single = over(&[5.0], &axis(AxisKind::Number, false));
         assert!((single.at(5.0) - 0.5).abs() < 0.5);
         assert!(!single.ticks().is_empty());
         assert_eq!(labels(&[], AxisKind::Number, true), ["0", "0.2", "0.4", "0.6", "0.8", "1"]);
@@ -208,7 +231,7 @@ mod tests {
 
     #[test]
     fn what_lies_beyond_an_end_is_put_there() {
-        let scale = Scale::over([1.0, 100.0].into_iter(), &axis(AxisKind::Number, true), 0.0);
+        let scale = over(&[1.0, 100.0], &axis(AxisKind::Number, true));
         assert_eq!(scale.at(-3.0), 0.0);
         assert_eq!(scale.at(1e9), 1.0);
     }

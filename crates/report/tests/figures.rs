@@ -199,7 +199,8 @@ fn the_band_of_a_history_does_not_go_over_a_gap() {
     let mut sample = synthetic::full();
     let bands = |sample: &Sample| {
         let drawn = svg::standalone(&figure(sample, "canaries"));
-        let paths = drawn.split("<path class=\"band s0\" d=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+        let paths =
+            drawn.split("<path class=\"band history s0\" d=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
         paths.matches('z').count()
     };
     let whole = bands(&sample);

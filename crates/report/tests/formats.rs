@@ -153,29 +153,9 @@ fn csv_rows_are_complete() {
     }
 }
 
-/// An RFC 4180 reader.
 fn records(csv: &str) -> Vec<Vec<String>> {
-    let (mut records, mut record, mut field) = (Vec::new(), Vec::new(), String::new());
-    let mut quoted = false;
-    let mut characters = csv.chars().peekable();
-    while let Some(c) = characters.next() {
-        match c {
-            '"' if quoted && characters.peek() == Some(&'"') => {
-                characters.next();
-                field.push('"');
-            }
-            '"' => quoted = !quoted,
-            ',' if !quoted => record.push(std::mem::take(&mut field)),
-            '\r' if !quoted && characters.peek() == Some(&'\n') => {
-                characters.next();
-                record.push(std::mem::take(&mut field));
-                records.push(std::mem::take(&mut record));
-            }
-            c => field.push(c),
-        }
-    }
-    assert!(!quoted && record.is_empty() && field.is_empty(), "the last line ends");
-    records
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(csv.as_bytes());
+    reader.deserialize().collect::<Result<_, _>>().unwrap()
 }
 
 /// Numbers in the data are what analysis says, to the last bit, and the hostile text is whole, its controls spelled out.

@@ -194,23 +194,7 @@ impl Density {
         let low = quantile(0.01) - margin;
         let high = quantile(0.99) + margin;
         let step = ((high - low) / (GRID - 1) as f64).max(f64::MIN_POSITIVE);
-        let kernel: Vec<f64> = (0..GRID)
-            .map(|i| i as f64 * step / bandwidth)
-            .take_while(|z| *z <= 3.0)
-            .map(|z| (-z * z / 2.0).exp())
-            .collect();
-        let mut heights = vec![0.0; GRID];
-        for (index, weight) in binned(points, low, step).into_iter().enumerate().filter(|(_, weight)| *weight > 0.0) {
-            heights[index] += weight * kernel[0];
-            for (distance, height) in kernel.iter().enumerate().skip(1) {
-                if let Some(below) = index.checked_sub(distance) {
-                    heights[below] += weight * height;
-                }
-                if index + distance < GRID {
-                    heights[index + distance] += weight * height;
-                }
-            }
-        }
+        let heights = smoothed(&binned(points, low, step), step / bandwidth);
         Some(Self { low, step, bandwidth, heights })
     }
 
@@ -271,6 +255,25 @@ impl Density {
             binomial_at_most(count(bounds[i]).round(), (count(bounds[i]) + peak).round()) > ALPHA
         })
     }
+}
+
+/// Bins smoothed by a Gaussian that is cut off at three deviations; `step` is from one bin to the next, in deviations.
+fn smoothed(bins: &[f64], step: f64) -> Vec<f64> {
+    let kernel: Vec<f64> =
+        (0..GRID).map(|i| i as f64 * step).take_while(|z| *z <= 3.0).map(|z| (-z * z / 2.0).exp()).collect();
+    let mut heights = vec![0.0; GRID];
+    for (index, weight) in bins.iter().enumerate().filter(|(_, weight)| **weight > 0.0) {
+        heights[index] += weight * kernel[0];
+        for (distance, height) in kernel.iter().enumerate().skip(1) {
+            if let Some(below) = index.checked_sub(distance) {
+                heights[below] += weight * height;
+            }
+            if index + distance < GRID {
+                heights[index + distance] += weight * height;
+            }
+        }
+    }
+    heights
 }
 
 /// How many points fall on each point of the grid, shared by distance between the two beside a point; points beyond the

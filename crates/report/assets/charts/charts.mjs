@@ -1,16 +1,15 @@
-// What the report draws with, of Apache ECharts: lines, cells and bands, on two axes, as SVG.
+// What the report draws with, of Apache ECharts: lines and bands, on two axes, as SVG.
 import { init, use } from 'echarts/core';
 import { CustomChart, LineChart } from 'echarts/charts';
 import {
   GridComponent, LegendPlainComponent, MarkAreaComponent, MarkLineComponent, TitleComponent, TooltipComponent,
-  VisualMapPiecewiseComponent,
 } from 'echarts/components';
 import { SVGRenderer } from 'echarts/renderers';
 
 use([
-  LineChart, CustomChart, // Lines and markers; bands, and the cells of heat maps.
+  LineChart, CustomChart, // Lines and markers; bands.
   GridComponent, TooltipComponent, MarkAreaComponent, MarkLineComponent,
-  TitleComponent, LegendPlainComponent, VisualMapPiecewiseComponent, // Of an exported figure.
+  TitleComponent, LegendPlainComponent, // Of an exported figure.
   SVGRenderer,
 ]);
 

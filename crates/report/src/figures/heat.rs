@@ -8,16 +8,14 @@ use serde::{Serialize, Serializer};
 
 use super::curves::{foreseen, headline, prefix, standing};
 use super::{AxisKind, Drawing, Figure, Short, file_name};
+use crate::palette::HEAT_STEPS;
 use crate::sections::{Curve, Matrix};
 use crate::{Report, units, words};
-
-/// Colours of a heat map: as many as an eye can tell apart and name by the legend.
-pub const HEAT_STEPS: usize = 7;
 
 /// Most pairs without a number that a sentence names.
 const MOST_NAMED: usize = 6;
 
-/// A coloured grid.
+/// A coloured grid. Serialised for the script: what its drawing does not say.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Heat {
     /// What the rows are.
@@ -27,18 +25,23 @@ pub struct Heat {
     /// Names of the parameters of the rows and of the columns: `from`, `to`.
     pub axes: [Name; 2],
     /// What a cell is called: `pair`, `cell`.
+    #[serde(skip)]
     pub called: &'static str,
     /// Names of the rows.
     pub rows: Vec<String>,
     /// Names of the columns.
     pub columns: Vec<String>,
     /// What the values are.
+    #[serde(skip)]
     pub unit: AxisKind,
     /// What the values that stand in the cells are divided by: one unit for all of them.
+    #[serde(skip)]
     pub factor: f64,
     /// The symbol of that unit.
+    #[serde(skip)]
     pub symbol: String,
     /// The range of each colour in words, lowest first; never empty.
+    #[serde(skip)]
     pub steps: Vec<String>,
     /// The cells that came to a number.
     pub cells: Vec<Cell>,
@@ -55,10 +58,18 @@ pub enum Standing {
     Best,
 }
 
-/// One cell.
-///
-/// Serialised for drawing: an array of row, column, step, value, low, high, the prediction if there is one, and 2 for the
-/// best, 1 for one as good, 0 for any other.
+impl Standing {
+    /// Its class in a drawing, and what is said of it.
+    pub fn words(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Best => Some(("best", "best")),
+            Self::AsGood => Some(("as-good", "as good")),
+            Self::Other => None,
+        }
+    }
+}
+
+/// One cell. Serialised as an array of row, column, value, low, high, and the prediction if there is one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
     /// Index of its row.
@@ -83,7 +94,7 @@ impl Serialize for Cell {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let [value, low, high] = [self.value, self.low, self.high].map(Short);
         let predicted = self.predicted.map(Short);
-        (self.row, self.column, self.step, value, low, high, predicted, self.standing as u8).serialize(serializer)
+        (self.row, self.column, value, low, high, predicted).serialize(serializer)
     }
 }
 
@@ -91,6 +102,23 @@ impl Heat {
     /// The cell of a pair, if it came to a number.
     pub fn cell(&self, row: usize, column: usize) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.row == row && cell.column == column)
+    }
+
+    /// A cell in words: `from CPU 0 to CPU 1: 42.1 ns (41.8 to 42.5), predicted 40.0 ns, best`.
+    pub fn said(&self, cell: &Cell) -> String {
+        let text = |value: f64| self.unit.text(value);
+        let spread = format!(" ({})", self.unit.span(cell.low, cell.high));
+        format!(
+            "{} {} {} {}: {}{}{}{}",
+            self.row_label,
+            self.rows[cell.row],
+            self.column_label,
+            self.columns[cell.column],
+            text(cell.value),
+            if cell.low == cell.high { "" } else { &spread },
+            cell.predicted.map(|value| format!(", predicted {}", text(value))).unwrap_or_default(),
+            cell.standing.words().map(|(_, words)| format!(", {words}")).unwrap_or_default()
+        )
     }
 
     /// A value as it stands in a cell: three significant digits in the unit of all cells.

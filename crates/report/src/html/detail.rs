@@ -109,79 +109,76 @@ fn explained(result: &MetricResult) -> Markup {
 
 fn samples(summary: &Summary, metric: &Metric) -> Markup {
     let unit = metric.unit;
-    let figure = |figure: &kelvin_analysis::Figure| {
-        html!(
-            "{} <span class=\"why\">of {}</span>",
-            units::figure(figure, unit).to_string(),
-            words::plural(figure.n, "sample")
-        )
-    };
-    let d = &summary.distribution;
-    let kind = if d.of_batch_means { "means of batches" } else { "single operations" };
-    let interval = summary.interval.map_or_else(|| "none: a single round".into(), words::interval);
-    let failed = if summary.failed_rounds > 0 { format!(", {} failed", summary.failed_rounds) } else { String::new() };
-    let learned = if summary.learned_runs > 0 {
-        format!(", spread between runs learned from {}", words::plural(summary.learned_runs.into(), "earlier run"))
-    } else {
-        String::new()
-    };
-    let spread = |values: &[f64]| {
-        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        if values.len() < 2 { String::new() } else { format!(" of {}", units::span(low, high, unit)) }
-    };
-    let mut rows = vec![
-        ("Headline", Markup::from(words::treatment(summary.treatment))),
-        ("Error bar", Markup::from(format!("{interval}{learned}"))),
-        ("Undisturbed", summary.undisturbed.as_ref().map_or_else(|| "too few samples, or no canaries".into(), figure)),
-        ("As found", figure(&summary.as_found)),
-        ("Share undisturbed", units::share(summary.kept_share).into()),
-        (
-            "Rounds",
-            Markup::from(format!(
-                "{}{}{failed}, worth {:.0} independent samples",
-                summary.rounds,
-                spread(&summary.round_headlines),
-                summary.effective_samples
-            )),
-        ),
-        ("Best, mean, std", Markup::from(several(&[d.best, d.mean, d.std], unit))),
-        ("p5, quartiles, p95", Markup::from(several(&[d.p5, d.p25, d.p50, d.p75, d.p95], unit))),
-        ("Lowest, p99, highest", Markup::from(several(&[d.min, d.p99, d.max], unit))),
-    ];
-    if !summary.modes.is_empty() {
-        let mode = |mode: &kelvin_analysis::Mode| {
-            let level = mode.level.as_ref().map_or_else(String::new, |level| format!(", {level}"));
-            format!(
-                "{} ({} of the {}{level})",
-                units::plain(mode.center, unit),
-                units::share(mode.share),
-                summary.modes_of.words()
-            )
-        };
-        rows.push(("Modes", Markup::from(summary.modes.iter().map(mode).collect::<Vec<_>>().join(", "))));
-    }
-    if !summary.tags.is_empty() {
-        let tag = |tag: &kelvin_analysis::TagCount| format!("{} {}", units::count(tag.count), tag.tag);
-        rows.push(("Tagged", Markup::from(summary.tags.iter().map(tag).collect::<Vec<_>>().join(", "))));
-    }
-    if !summary.canary_correlations.is_empty() {
-        let one = |found: &kelvin_analysis::CanaryCorrelation| {
-            format!("{} {:+.2}", words::canary(found.canary), found.correlation)
-        };
-        let all: Vec<String> = summary.canary_correlations.iter().map(one).collect();
-        rows.push(("Goes along with canary", Markup::from(format!("{} (rank correlation)", all.join(", ")))));
-    }
+    let kind = if summary.distribution.of_batch_means { "means of batches" } else { "single operations" };
     html!(
         "<div class=\"strips\"><div>{}<p class=\"why\">Distribution of {} {}</p></div><div>{}<p class=\"why\">Rounds over the \
          run</p></div></div>{}{}",
         plots::distribution(summary, unit),
-        units::count(d.n),
+        units::count(summary.distribution.n),
         kind,
         plots::rounds(summary),
-        terms(rows),
+        terms(figures(summary, unit).into_iter().chain(found(summary, unit))),
         list("notes", &summary.notes)
     )
+}
+
+/// The figures of a summary, by name.
+fn figures(summary: &Summary, unit: Unit) -> [(&'static str, Markup); 9] {
+    let figure = |figure: &kelvin_analysis::Figure| {
+        let text = units::figure(figure, unit).to_string();
+        html!("{} <span class=\"why\">of {}</span>", text, words::plural(figure.n, "sample"))
+    };
+    let several = |values: &[f64]| Markup::from(several(values, unit));
+    let d = &summary.distribution;
+    [
+        ("Headline", words::treatment(summary.treatment).into()),
+        ("Error bar", error_bar(summary).into()),
+        ("Undisturbed", summary.undisturbed.as_ref().map_or_else(|| "too few samples, or no canaries".into(), figure)),
+        ("As found", figure(&summary.as_found)),
+        ("Share undisturbed", units::share(summary.kept_share).into()),
+        ("Rounds", rounds(summary, unit).into()),
+        ("Best, mean, std", several(&[d.best, d.mean, d.std])),
+        ("p5, quartiles, p95", several(&[d.p5, d.p25, d.p50, d.p75, d.p95])),
+        ("Lowest, p99, highest", several(&[d.min, d.p99, d.max])),
+    ]
+}
+
+fn error_bar(summary: &Summary) -> String {
+    let interval = summary.interval.map_or_else(|| "none: a single round".into(), words::interval);
+    match summary.learned_runs {
+        0 => interval,
+        runs => format!("{interval}, spread between runs learned from {}", words::plural(runs.into(), "earlier run")),
+    }
+}
+
+fn rounds(summary: &Summary, unit: Unit) -> String {
+    let values = &summary.round_headlines;
+    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let spread = if values.len() < 2 { String::new() } else { format!(" of {}", units::span(low, high, unit)) };
+    let failed = if summary.failed_rounds > 0 { format!(", {} failed", summary.failed_rounds) } else { String::new() };
+    format!("{}{spread}{failed}, worth {:.0} independent samples", summary.rounds, summary.effective_samples)
+}
+
+/// What was found of the samples, where there is any of it: modes, tags, canaries that they go along with.
+fn found(summary: &Summary, unit: Unit) -> impl Iterator<Item = (&'static str, Markup)> {
+    let mode = |mode: &kelvin_analysis::Mode| {
+        let level = mode.level.as_ref().map_or_else(String::new, |level| format!(", {level}"));
+        let (center, share) = (units::plain(mode.center, unit), units::share(mode.share));
+        format!("{center} ({share} of the {}{level})", summary.modes_of.words())
+    };
+    let tag = |tag: &kelvin_analysis::TagCount| format!("{} {}", units::count(tag.count), tag.tag);
+    let canary = |found: &kelvin_analysis::CanaryCorrelation| {
+        format!("{} {:+.2}", words::canary(found.canary), found.correlation)
+    };
+    let joined = |texts: Vec<String>| (!texts.is_empty()).then(|| texts.join(", "));
+    let along = joined(summary.canary_correlations.iter().map(canary).collect());
+    let rows = [
+        ("Modes", joined(summary.modes.iter().map(mode).collect())),
+        ("Tagged", joined(summary.tags.iter().map(tag).collect())),
+        ("Goes along with canary", along.map(|text| format!("{text} (rank correlation)"))),
+    ];
+    rows.into_iter().filter_map(|(name, text)| Some((name, text?.into())))
 }
 
 fn several(values: &[f64], unit: Unit) -> String {

@@ -1,7 +1,8 @@
 //! A figure of the page: controls and canvas for the script, a drawing without it, and the data as a table.
 
 use super::{list, scrolling};
-use crate::figures::{Cell, Drawing, Figure, Heat, Plot, Point, Role, Series, Standing};
+use crate::figures::{Drawing, Figure, Heat, Plot, Role, Series};
+use crate::picture::{Axis, Picture};
 use crate::safe::{Markup, html};
 use crate::svg;
 
@@ -11,7 +12,10 @@ const MOST_ROWS: usize = 120;
 /// A figure; `index` is its place in the script's data.
 pub(super) fn figure(figure: &Figure, index: usize) -> Markup {
     let (kind, controls, legend, table) = match &figure.drawing {
-        Drawing::Plot(plot) => ("plot", plot_controls(plot), plot_legend(plot), plot_table(&figure.title, plot)),
+        Drawing::Plot(plot) => {
+            let picture = Picture::of(plot);
+            ("plot", plot_controls(&picture), plot_legend(&picture), plot_table(&figure.title, plot))
+        }
         Drawing::Heat(heat) => ("heat", Markup::new(), heat_legend(heat), heat_table(&figure.title, heat)),
     };
     html!(
@@ -51,34 +55,31 @@ pub(super) fn export() -> Markup {
 }
 
 /// How the axes of a plot can be switched.
-fn plot_controls(plot: &Plot) -> Markup {
+fn plot_controls(picture: &Picture<'_>) -> Markup {
     let toggle = |action: &str, label: &str, on: bool| {
         html!("<button type=\"button\" data-action=\"{}\" aria-pressed=\"{}\">{}</button>", action, on, label)
     };
-    // An axis of nothing but zeros has no logarithm.
-    let log = |action: &str, label: &str, on: bool, value: fn(&Point) -> f64| {
-        let is_positive = plot.series.iter().flat_map(|series| &series.points).any(|point| value(point) > 0.0);
-        if is_positive { toggle(action, label, on) } else { Markup::new() }
+    let log = |action: &str, label: &str, axis: &Axis<'_>| {
+        axis.logarithmic.is_some().then(|| toggle(action, label, axis.log))
     };
-    let is_banded = plot.series.iter().flat_map(|series| &series.points).any(|point| point.low != point.high);
-    let bands = if is_banded { toggle("bands", "Bands", true) } else { Markup::new() };
+    let is_banded = picture.lines.iter().any(|line| line.band);
     html!(
         "{}{}{}<button type=\"button\" data-action=\"reset\" disabled>Whole range</button>",
-        log("log-x", "Log x", plot.x.logarithmic, |point| point.x),
-        log("log-y", "Log y", plot.y.logarithmic, |point| point.y),
-        bands
+        log("log-x", "Log x", &picture.x),
+        log("log-y", "Log y", &picture.y),
+        is_banded.then(|| toggle("bands", "Bands", true))
     )
 }
 
-/// A check box for each series; without the script the drawing has its own legend.
-fn plot_legend(plot: &Plot) -> Markup {
+/// A check box for each line; without the script the drawing has its own legend.
+fn plot_legend(picture: &Picture<'_>) -> Markup {
     let mut items = Markup::new();
-    for (index, series) in plot.series.iter().enumerate() {
+    for (index, line) in picture.lines.iter().enumerate() {
         items.push(html!(
             "<label><input type=\"checkbox\" checked data-series=\"{}\">{}{}</label>",
             index,
-            svg::swatch_icon(series),
-            series.label
+            svg::swatch_icon(line),
+            line.label
         ));
     }
     html!(
@@ -91,8 +92,7 @@ fn plot_legend(plot: &Plot) -> Markup {
 fn heat_legend(heat: &Heat) -> Markup {
     let item = |(class, label): (String, &str)| {
         html!(
-            "<svg viewBox=\"0 0 14 14\" width=\"14\" height=\"14\" aria-hidden=\"true\"><rect class=\"{}\" width=\"14\" \
-             height=\"14\" rx=\"2\"/></svg>{}",
+            "<svg aria-hidden=\"true\"><rect class=\"{}\" width=\"14\" height=\"14\" rx=\"2\"/></svg>{}",
             class,
             label
         )
@@ -114,8 +114,10 @@ fn heat_grid(title: &str, heat: &Heat) -> Markup {
     let mut rows = Markup::new();
     for (row, name) in heat.rows.iter().enumerate() {
         let cell = |column: usize| {
-            let text = heat.cell(row, column).map(|cell| heat.unit.text(cell.value) + standing(cell));
-            html!("<td>{}</td>", text)
+            let standing = |(_, words)| html!(", {}", words);
+            let cell = heat.cell(row, column);
+            let text = cell.map(|cell| heat.unit.text(cell.value));
+            html!("<td>{}{}</td>", text, cell.and_then(|cell| cell.standing.words()).map(standing))
         };
         let cells: Markup = (0..heat.columns.len()).map(cell).collect();
         rows.push(html!("<tr><th>{}</th>{}</tr>", name, cells));
@@ -130,15 +132,6 @@ fn heat_grid(title: &str, heat: &Heat) -> Markup {
         columns,
         rows
     )
-}
-
-/// What a table says of a cell that was found best, or as good.
-fn standing(cell: &Cell) -> &'static str {
-    match cell.standing {
-        Standing::Best => ", best",
-        Standing::AsGood => ", as good",
-        Standing::Other => "",
-    }
 }
 
 fn heat_list(title: &str, heat: &Heat) -> Markup {

@@ -14,16 +14,17 @@ pub(super) const CHARTS: &str = include_str!("../../assets/echarts.sha256.txt");
 /// What of the page takes effect, as it stands inside of its elements.
 pub(super) struct Own<'a> {
     pub(super) script: &'a str,
-    pub(super) style: &'a str,
+    pub(super) styles: [&'a str; 2],
 }
 
 /// The policy of a page.
 pub(super) fn policy(own: Own<'_>) -> String {
     format!(
-        "default-src 'none'; script-src '{}' '{}'; style-src '{}'; img-src data:; base-uri 'none'; form-action 'none'",
+        "default-src 'none'; script-src '{}' '{}'; style-src '{}' '{}'; img-src data:; base-uri 'none'; form-action 'none'",
         hash(own.script.as_bytes()),
         CHARTS.trim_end(),
-        hash(own.style.as_bytes())
+        hash(own.styles[0].as_bytes()),
+        hash(own.styles[1].as_bytes())
     )
 }
 

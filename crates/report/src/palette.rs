@@ -1,0 +1,128 @@
+//! Every colour of the report, light and dark: the page's style sheet, its charts and the files of `--assets` name them.
+
+use std::fmt::Write as _;
+
+/// Colours of series: told apart also by colour-blind readers, each at least 3:1 against the ground (WCAG 1.4.11). Series
+/// differ in marker or dash too.
+pub(crate) const SERIES: usize = 8;
+
+/// Colours of a heat map: as many as an eye can tell apart and name by the legend.
+pub(crate) const HEAT_STEPS: usize = 7;
+
+/// Name, light and dark; text colours meet WCAG AA on their grounds in both.
+///
+/// The steps of heat maps (`h`) are one hue from one end of lightness to the other, so that the order is seen without the
+/// legend, by colour-blind readers and on grey paper too (after ColorBrewer's Blues); `ht` is the text on each.
+const COLORS: [(&str, &str, &str); 37] = [
+    ("ground", "#f7f8f9", "#13161a"),
+    ("panel", "#fff", "#1a1e23"),
+    ("ink", "#1c2127", "#e4e8ec"),
+    ("soft", "#555f6a", "#a4aeb9"),
+    ("line", "#dde1e6", "#31373e"),
+    ("faint", "#eef0f3", "#22272d"),
+    ("grid", "#e6e9ed", "#2a3037"),
+    ("link", "#0b57a4", "#83bdff"),
+    ("good", "#14683f", "#6fd49d"),
+    ("good-ground", "#e5f4ec", "#17301f"),
+    ("odd", "#874600", "#f0b465"),
+    ("odd-ground", "#fdf0dd", "#37270f"),
+    ("bad", "#a8201a", "#ff9a92"),
+    ("bad-ground", "#fdeae8", "#3d1a18"),
+    ("fine", "#d7ebe0", "#24402f"),
+    ("s0", "#0072b2", "#58b4f0"),
+    ("s1", "#c75300", "#ff9450"),
+    ("s2", "#007a5a", "#40cd9e"),
+    ("s3", "#a8467f", "#e78fc4"),
+    ("s4", "#7d6300", "#d9bb4b"),
+    ("s5", "#5a4fcf", "#a9a0ff"),
+    ("s6", "#2b7f97", "#74d0e3"),
+    ("s7", "#5f6368", "#b3bac2"),
+    ("h0", "#dce9f6", "#203348"),
+    ("h1", "#c0d8ee", "#23496b"),
+    ("h2", "#9ecae1", "#23618f"),
+    ("h3", "#6baed6", "#4a98c9"),
+    ("h4", "#4a98c9", "#72b5e0"),
+    ("h5", "#2171b5", "#a3d0ee"),
+    ("h6", "#084594", "#dcedf9"),
+    ("ht0", "#1c2127", "#f2f5f8"),
+    ("ht1", "#1c2127", "#f2f5f8"),
+    ("ht2", "#1c2127", "#f2f5f8"),
+    ("ht3", "#1c2127", "#0c0f12"),
+    ("ht4", "#1c2127", "#0c0f12"),
+    ("ht5", "#fff", "#0c0f12"),
+    ("ht6", "#fff", "#0c0f12"),
+];
+
+/// The colours as properties of the page: light, dark where the reader's system is or the reader wants it, light on paper.
+pub(crate) fn properties() -> String {
+    let (mut light, mut dark) = (String::from("color-scheme:light;"), String::from("color-scheme:dark;"));
+    for (name, in_light, in_dark) in COLORS {
+        let _ = write!(light, "--{name}:{in_light};");
+        let _ = write!(dark, "--{name}:{in_dark};");
+    }
+    format!(
+        ":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root:not([data-theme=\"light\"]){{{dark}}}}}\
+         @media screen{{:root[data-theme=\"dark\"]{{{dark}}}}}"
+    )
+}
+
+/// A style with the light colours in the place of their names, for files: few programs but browsers know the names.
+pub(crate) fn light(style: &str) -> String {
+    COLORS.iter().fold(style.to_owned(), |style, (name, light, _)| style.replace(&format!("var(--{name})"), light))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn color(name: &str) -> [&'static str; 2] {
+        let (_, light, dark) = COLORS.iter().find(|(known, ..)| *known == name).unwrap();
+        [light, dark]
+    }
+
+    /// Relative luminance of `#rrggbb` or `#rgb` (WCAG 2.2).
+    fn luminance(color: &str) -> f64 {
+        let digits = (color.len() - 1) / 3;
+        let part = |at: usize| {
+            let digits = &color[1 + at * digits..][..digits];
+            f64::from(u8::from_str_radix(&digits.repeat(2 / digits.len()), 16).unwrap()) / 255.0
+        };
+        let linear = |c: f64| if c <= 0.04045 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) };
+        0.2126 * linear(part(0)) + 0.7152 * linear(part(1)) + 0.0722 * linear(part(2))
+    }
+
+    fn contrast(a: &str, b: &str) -> f64 {
+        let (a, b) = (luminance(a), luminance(b));
+        (a.max(b) + 0.05) / (a.min(b) + 0.05)
+    }
+
+    #[test]
+    fn values_are_legible_on_every_colour_of_every_theme() {
+        for theme in 0..2 {
+            let step =
+                |name: &str| (0..HEAT_STEPS).map(|step| color(&format!("{name}{step}"))[theme]).collect::<Vec<_>>();
+            for (ground, ink) in step("h").iter().zip(step("ht")) {
+                assert!(contrast(ground, ink) >= 4.5, "{ink} on {ground}: {:.2}", contrast(ground, ink));
+            }
+            let order: Vec<f64> = step("h").into_iter().map(luminance).collect();
+            assert!(order.is_sorted() || order.iter().rev().is_sorted(), "lightness tells the order");
+        }
+    }
+
+    #[test]
+    fn texts_and_series_stand_out_from_their_grounds() {
+        for theme in 0..2 {
+            let against = |name: &str, ground: &str| contrast(color(name)[theme], color(ground)[theme]);
+            for ground in ["ground", "panel", "faint"] {
+                assert!(["ink", "soft", "link"].iter().all(|text| against(text, ground) >= 4.5), "{ground}");
+            }
+            assert!(["good", "odd", "bad"].iter().all(|text| against(text, &format!("{text}-ground")) >= 4.5));
+            assert!((0..SERIES).all(|series| against(&format!("s{series}"), "panel") >= 3.0));
+        }
+    }
+
+    #[test]
+    fn a_style_of_a_file_names_no_colour() {
+        assert_eq!(light("a{fill:var(--panel)}b{stroke:var(--s0)}"), "a{fill:#fff}b{stroke:#0072b2}");
+    }
+}

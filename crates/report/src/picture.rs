@@ -1,0 +1,201 @@
+//! How a plot is drawn, decided once: the page's drawing, its chart and the files of `--assets` are all made from it.
+
+use serde::Serialize;
+
+use crate::figures::{AxisKind, FigureAxis, Guide, Mark, Plot, Point, Role, Series};
+use crate::palette::SERIES;
+use crate::scale::Scale;
+
+/// Bands of predictions are drawn for this many lines at most; more would hide each other.
+pub(crate) const MOST_RANGES: usize = 2;
+
+/// Above this many points a line has no markers.
+const MOST_MARKERS: usize = 60;
+
+/// Longest gap in a history that its band goes over, as a share of the whole: nobody looked in a longer one.
+const LONGEST_GAP: f64 = 0.02;
+
+/// A plot with all decided that can be before its size is known.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Picture<'p> {
+    pub x: Axis<'p>,
+    pub y: Axis<'p>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub guides: &'p [Guide],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub marks: &'p [Mark],
+    pub lines: Vec<Line<'p>>,
+}
+
+/// An axis in both of its forms.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Axis<'p> {
+    pub label: &'p str,
+    pub kind: AxisKind,
+    /// Whether it starts out logarithmic.
+    pub log: bool,
+    pub linear: Scale,
+    /// `None` where nothing is positive.
+    pub logarithmic: Option<Scale>,
+}
+
+/// A series as it is drawn.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Line<'p> {
+    pub label: &'p str,
+    /// What it is, and so its [`Look`].
+    pub role: Role,
+    /// Number of its colour.
+    pub color: usize,
+    /// What stands at its points.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub marker: Option<Marker>,
+    /// Whether it has a band.
+    #[serde(skip)]
+    pub band: bool,
+    /// Points before which its band has a gap.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<usize>,
+    pub points: &'p [Point],
+}
+
+/// What stands at a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Marker {
+    Circle,
+    Rect,
+    Triangle,
+    Diamond,
+    /// In the place of a line that would have no length.
+    Dash,
+}
+
+const SHAPES: [Marker; 4] = [Marker::Circle, Marker::Rect, Marker::Triangle, Marker::Diamond];
+
+/// How all lines of a role look.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Look {
+    /// Width of the line; no line where it is 0.
+    pub width: f64,
+    /// Lengths of dashes and gaps; none for a line without.
+    pub dash: &'static [f64],
+    /// Whether dashes end round.
+    pub round: bool,
+    /// Whether markers are hollow: the value is no headline, or not ours.
+    pub hollow: bool,
+    /// How opaque the band is; no band where it is 0.
+    pub band: f64,
+}
+
+impl Look {
+    pub fn of(role: Role) -> Self {
+        let line = Self { width: 2.0, dash: &[], round: false, hollow: false, band: 0.0 };
+        match role {
+            Role::Measured => Self { band: 0.18, ..line },
+            Role::Predicted => Self { width: 1.6, dash: &[6.0, 4.0], band: 0.09, ..line },
+            Role::Fitted => Self { width: 2.6, dash: &[0.1, 5.0], round: true, ..line },
+            Role::AsFound | Role::Reference => Self { width: 0.0, hollow: true, ..line },
+            Role::History => Self { width: 1.2, band: 0.18, ..line },
+        }
+    }
+}
+
+impl<'p> Picture<'p> {
+    pub fn of(plot: &'p Plot) -> Self {
+        let points = || plot.series.iter().flat_map(|series| series.points.iter().map(|point| (series.role, point)));
+        // Intervals and predictions' values are to be seen whole; the range around a prediction may leave the frame.
+        let ends = |(role, point): (Role, &Point)| match role {
+            Role::Predicted => [point.y, point.y],
+            _ => [point.low, point.high],
+        };
+        let x: Vec<f64> = points().map(|(_, point)| point.x).collect();
+        let guides = plot.guides.iter().map(|guide| [guide.low, guide.high]);
+        let y: Vec<f64> = points().map(ends).chain(guides).flatten().collect();
+        // An interval that reaches zero leaves a logarithmic axis; a position at zero has its place.
+        let positive: Vec<f64> = y.iter().copied().filter(|value| *value > 0.0).collect();
+        Self {
+            x: Axis::of(&plot.x, Scale::linear(&x, &plot.x, 0.02), Scale::logarithmic(&x, &plot.x, 0.02)),
+            y: Axis::of(&plot.y, Scale::linear(&y, &plot.y, 0.05), Scale::logarithmic(&positive, &plot.y, 0.05)),
+            guides: &plot.guides,
+            marks: &plot.marks,
+            lines: plot.series.iter().map(Line::of).collect(),
+        }
+    }
+
+    /// Whether a line has a band that is drawn among all the others.
+    pub fn shows_band(&self, line: &Line<'_>) -> bool {
+        let ranges = || self.lines.iter().filter(|line| line.role == Role::Predicted).count();
+        line.band && (line.role != Role::Predicted || ranges() <= MOST_RANGES)
+    }
+}
+
+impl<'p> Axis<'p> {
+    fn of(axis: &'p FigureAxis, linear: Scale, logarithmic: Option<Scale>) -> Self {
+        let log = axis.logarithmic && logarithmic.is_some();
+        Self { label: &axis.label, kind: axis.kind, log, linear, logarithmic }
+    }
+
+    /// The form that it starts out in.
+    pub fn scale(&self) -> &Scale {
+        self.logarithmic.as_ref().filter(|_| self.log).unwrap_or(&self.linear)
+    }
+}
+
+impl<'p> Line<'p> {
+    fn of(series: &'p Series) -> Self {
+        Self {
+            label: &series.label,
+            role: series.role,
+            color: series.style % SERIES,
+            marker: marker(series),
+            band: Look::of(series.role).band > 0.0 && series.points.iter().any(|point| point.low != point.high),
+            gaps: gaps(series),
+            points: &series.points,
+        }
+    }
+
+    /// The points between the gaps.
+    pub fn stretches(&self) -> impl Iterator<Item = &'p [Point]> {
+        let ends = self.gaps.iter().copied().chain([self.points.len()]);
+        let starts = [0].into_iter().chain(self.gaps.iter().copied());
+        let points = self.points;
+        starts.zip(ends).map(|(start, end)| &points[start..end])
+    }
+}
+
+/// The shape goes with the colour, and is another one where the colours begin anew.
+fn shape(style: usize) -> Marker {
+    SHAPES[(style + style / SERIES) % SHAPES.len()]
+}
+
+fn marker(series: &Series) -> Option<Marker> {
+    match (series.role, series.points.len()) {
+        (Role::Predicted, 1) => Some(Marker::Dash),
+        (Role::Measured, 0..=MOST_MARKERS) | (Role::AsFound | Role::Reference, _) => Some(shape(series.style)),
+        _ => None,
+    }
+}
+
+/// The points before which nobody looked for long; only a history has any.
+fn gaps(series: &Series) -> Vec<usize> {
+    let (Role::History, Some(first), Some(last)) = (series.role, series.points.first(), series.points.last()) else {
+        return Vec::new();
+    };
+    let longest = LONGEST_GAP * (last.x - first.x);
+    (1..series.points.len()).filter(|&i| series.points[i].x - series.points[i - 1].x > longest).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn as_many_series_as_colours_times_shapes_can_be_told_apart() {
+        let looks: BTreeSet<(usize, Marker)> =
+            (0..SERIES * SHAPES.len()).map(|style| (style % SERIES, shape(style))).collect();
+        assert_eq!(looks.len(), SERIES * SHAPES.len());
+    }
+}
