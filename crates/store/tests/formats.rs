@@ -62,6 +62,27 @@ fn the_store_of_format_1_is_read() {
     assert_eq!((learned[0].headlines[0], learned[0].within[0]), (61.25, 0.5));
 }
 
+/// Runs that kelvin 0.1.0 stored on a real machine; `crates/kelvin/tests/stored_runs.rs` says what they are and what they must come to.
+const OF_A_MACHINE: [&str; 3] = ["intel-guest-1", "intel-guest-2", "intel-guest-3"];
+
+#[test]
+fn runs_of_format_1_pass_through_a_store_and_out_again_as_they_were() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path().join("runs.sqlite")).unwrap();
+    for name in OF_A_MACHINE {
+        let text = zstd::decode_all(fs::File::open(fixture(&format!("runs/{name}.json.zst"))).unwrap()).unwrap();
+        let run = import(&*text).unwrap();
+        assert_eq!(run.outline.format, 1, "{name} was written in the first format, and is never written anew");
+        store.insert(&run).unwrap();
+        let stored = store.load(&run.outline.id).unwrap();
+        assert!(stored == run, "{name}: the store gives what it was given");
+        let mut again = Vec::new();
+        export(&stored, &mut again).unwrap();
+        let [written, read] = [&again, &text].map(|text| serde_json::from_slice::<Value>(text).unwrap());
+        assert!(written == read, "{name}: what is exported is what was imported");
+    }
+}
+
 #[test]
 fn the_published_schema_is_that_of_the_model() {
     let mut schema =

@@ -1,0 +1,133 @@
+//! Runs that kelvin 0.1.0 stored on a real machine, format 1: they are read for ever, and what they say stays what it was.
+//!
+//! Three default runs made minutes apart on an Intel guest, exported: the third of them in the list is the first in time, and is
+//! whole; of the others the probes with the longest readings are left out. Each run holds the headlines that the kelvin which made
+//! it found in earlier ones (`learned`), so that what is found today is held against what was found then.
+
+mod place;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use place::{KELVIN, Place, stderr, stdout};
+use serde_json::Value;
+
+/// The run that is whole, one with the headlines of it, and one with the headlines of that.
+const WHOLE: &str = "intel-guest-3";
+const SECOND: &str = "intel-guest-2";
+const THIRD: &str = "intel-guest-1";
+
+/// A metric at a case.
+type Key = (String, String);
+
+fn key(metric: &Value, case: &Value) -> Key {
+    (metric.as_str().unwrap().to_owned(), case.to_string())
+}
+
+fn array(value: &Value) -> &[Value] {
+    value.as_array().unwrap_or_else(|| panic!("{value} is no array"))
+}
+
+/// Puts the export of a run into a place, and returns what is in it.
+fn unpacked(place: &Place, name: &str) -> Value {
+    let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../store/tests/runs/{name}.json.zst"));
+    let text = zstd::decode_all(fs::File::open(packed).unwrap()).unwrap();
+    fs::write(place.path().join(name), &text).unwrap();
+    serde_json::from_slice(&text).unwrap()
+}
+
+/// What kelvin prints, which must succeed.
+fn says(place: &Place, arguments: &[&str]) -> String {
+    let output = place.command(KELVIN, arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
+    stdout(&output).to_owned()
+}
+
+/// The headlines of an analysis as JSON.
+fn headlines(report: &Value) -> BTreeMap<Key, f64> {
+    let of = |result: &Value| {
+        let headline = result["outcome"]["measured"]["headline"].as_f64()?;
+        Some((key(&result["metric"]["id"], &result["case"]), headline))
+    };
+    array(&report["analysis"]["results"]).iter().filter_map(of).collect()
+}
+
+/// That every metric of every case in the file has a result, and each its headline among those that a later run knew of it.
+fn is_what_it_was(report: &Value, run: &Value, later: &Value) {
+    assert!(report["run"] == *run, "what is read is what is in the file");
+    let results = array(&report["analysis"]["results"]);
+    let found: BTreeSet<Key> = results.iter().map(|result| key(&result["metric"]["id"], &result["case"])).collect();
+    let measured = array(&run["measurements"]).iter();
+    let of_case = |one: &Value| array(&one["metrics"]).iter().map(|id| key(id, &one["case"])).collect::<Vec<_>>();
+    assert_eq!(found, measured.flat_map(of_case).collect());
+    let headlines = headlines(report);
+    let known: BTreeMap<Key, &[Value]> = array(&later["learned"])
+        .iter()
+        .map(|one| (key(&one["metric"], &one["case"]), array(&one["headlines"])))
+        .collect();
+    // A processor of another kind may round a sum otherwise.
+    let same = |now: f64, then: &Value| (now / then.as_f64().unwrap() - 1.0).abs() < 1e-9 || then.as_f64() == Some(now);
+    for (key, now) in &headlines {
+        let then = known.get(key).unwrap_or_else(|| panic!("{key:?} was not known later"));
+        assert!(then.iter().any(|then| same(*now, then)), "{key:?}: {now}, and it was one of {then:?}");
+    }
+    assert!(headlines.len() > 100 && results.len() - headlines.len() < 30, "{} of {}", headlines.len(), results.len());
+}
+
+#[test]
+fn what_was_measured_then_comes_to_the_same_today() {
+    let place = Place::new();
+    let [whole, second, third] = [WHOLE, SECOND, THIRD].map(|name| unpacked(&place, name));
+    for (name, run, later) in [(WHOLE, &whole, &second), (SECOND, &second, &third)] {
+        let report: Value = serde_json::from_str(&says(&place, &["report", name, "--format", "json"])).unwrap();
+        is_what_it_was(&report, run, later);
+    }
+}
+
+/// Samples in a run, by its file.
+fn samples(run: &Value) -> usize {
+    let rounds = array(&run["measurements"]).iter().flat_map(|one| array(&one["rounds"]));
+    let readings = rounds.filter_map(|round| round["attempt"]["measured"].as_array()).flatten();
+    let count = |reading: &Value| match &reading["readings"] {
+        Value::Object(one) if one.contains_key("scalars") => array(&one["scalars"]).len(),
+        batches => array(&batches["batches"]["iterations"]).len(),
+    };
+    readings.map(count).sum()
+}
+
+#[test]
+fn through_the_store_all_of_it_is_in_every_format() {
+    let place = Place::new();
+    let run = unpacked(&place, SECOND);
+    says(&place, &["runs", "import", SECOND]);
+    assert!(serde_json::from_str::<Value>(&says(&place, &["runs", "export", "last"])).unwrap() == run);
+    let report = |format: &str| says(&place, &["report", "--format", format]);
+    let json: Value = serde_json::from_str(&report("json")).unwrap();
+    let headlines = headlines(&json);
+
+    // A line for each result, of which the first field is its metric and the eighth its headline.
+    let table = report("csv");
+    let of_line = |line: &str| {
+        let fields: Vec<&str> = line.split(',').collect();
+        Some((fields[0].to_owned(), fields[7].parse::<f64>().ok()?.to_bits()))
+    };
+    let written: BTreeSet<(String, u64)> = table.lines().skip(1).filter_map(of_line).collect();
+    let found = headlines.iter().map(|((metric, _), headline)| (metric.clone(), headline.to_bits()));
+    assert_eq!(written, found.collect());
+    assert_eq!(table.lines().count(), array(&json["analysis"]["results"]).len() + 1);
+    assert_eq!(report("samples").lines().count(), samples(&run) + 1);
+
+    // The others show metrics below the name of their area.
+    let metrics: BTreeSet<&str> = headlines.keys().map(|(metric, _)| metric.as_str()).collect();
+    let (terminal, markdown, page) = (report("terminal"), report("md"), report("html"));
+    for metric in &metrics {
+        let (_, below) = metric.split_once('.').unwrap();
+        assert!(terminal.contains(below) && markdown.contains(metric), "{metric}");
+    }
+    let probes: BTreeSet<&str> = array(&run["plan"]).iter().map(|one| one["probe"].as_str().unwrap()).collect();
+    assert!(probes.len() > 20 && probes.iter().all(|probe| page.contains(probe)), "{probes:?}");
+    // What is predicted anew is of the same run.
+    let anew = says(&place, &["report", "--repredict", "--format", "csv"]);
+    assert_eq!(anew.lines().count(), table.lines().count());
+}
