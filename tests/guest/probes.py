@@ -1,0 +1,12 @@
+"""Every probe once, on a processor without the instructions of the last twenty years: nothing may crash, hang or fail for want of one."""
+import re
+
+SCRIPT = "/bin/run_once --test-threads=1"
+
+
+def check(written):
+    """All tests of the program passed, and there were some."""
+    passed = re.search(r"test result: ok\. (\d+) passed; 0 failed", written)
+    assert passed and int(passed[1]) > 1, written
+    assert "every_probe_reads_the_first_of_its_cases ... ok" in written, written
+    return f"every probe read its first case, and {int(passed[1]) - 1} tests of more cases passed"
