@@ -79,11 +79,8 @@ fn intel(cpuid: &Cpuid) -> Vec<Tlb> {
     for (index, register) in registers.into_iter().enumerate() {
         // Bit 31 marks a register without descriptors; the lowest byte of EAX is a count, not a descriptor.
         if register >> 31 == 0 {
-            register
-                .to_le_bytes()
-                .into_iter()
-                .skip(usize::from(index == 0))
-                .for_each(|code| descriptor(code, &mut found));
+            let codes = register.to_le_bytes().into_iter().skip(usize::from(index == 0));
+            found.extend(codes.flat_map(descriptor));
         }
     }
     second_levels(&mut found);
@@ -130,60 +127,56 @@ fn intel_parameters(cpuid: &Cpuid) -> Vec<Tlb> {
     found
 }
 
-/// The TLBs that one descriptor byte of leaf 2 stands for; of those without a stated associativity (50h to 52h and 5Bh
-/// to 5Dh, of NetBurst) none.
-fn descriptor(code: u8, found: &mut Vec<Tlb>) {
-    let mut add = |level: u32, kind: CacheKind, pages: &[u64], entries: u32, ways: u32| {
-        found.extend(pages.iter().map(|&page_bytes| Tlb { level, kind, page_bytes, entries, ways }));
-    };
-    let large = [MIB_2, MIB_4];
-    match code {
-        0x01 => add(1, Instruction, &[KIB_4], 32, 4),
-        0x02 => add(1, Instruction, &[MIB_4], 2, 0),
-        0x03 => add(1, Data, &[KIB_4], 64, 4),
-        0x04 => add(1, Data, &[MIB_4], 8, 4),
-        0x05 => add(1, Data, &[MIB_4], 32, 4),
-        0x0b => add(1, Instruction, &[MIB_4], 4, 4),
-        0x4f => add(1, Instruction, &[KIB_4], 32, 0),
-        0x55 => add(1, Instruction, &large, 7, 0),
-        0x56 => add(1, Data, &[MIB_4], 16, 4),
-        0x57 => add(1, Data, &[KIB_4], 16, 4),
-        0x59 => add(1, Data, &[KIB_4], 16, 0),
-        0x5a => add(1, Data, &large, 32, 4),
-        0x61 => add(1, Instruction, &[KIB_4], 48, 0),
-        0x63 => {
-            add(1, Data, &large, 32, 4);
-            add(1, Data, &[GIB_1], 4, 4);
-        }
-        0x64 => add(1, Data, &[KIB_4], 512, 4),
-        0x6a => add(1, Data, &[KIB_4], 64, 8),
-        0x6b => add(1, Data, &[KIB_4], 256, 8),
-        0x6c => add(1, Data, &large, 128, 8),
-        0x6d => add(1, Data, &[GIB_1], 16, 0),
-        0x76 => add(1, Instruction, &large, 8, 0),
-        0xa0 => add(1, Data, &[KIB_4], 32, 0),
-        0xb0 => add(1, Instruction, &[KIB_4], 128, 4),
-        0xb1 => {
-            add(1, Instruction, &[MIB_2], 8, 4);
-            add(1, Instruction, &[MIB_4], 4, 4);
-        }
-        0xb2 => add(1, Instruction, &[KIB_4], 64, 4),
-        0xb3 => add(1, Data, &[KIB_4], 128, 4),
-        0xb4 => add(1, Data, &[KIB_4], 256, 4),
-        0xb5 => add(1, Instruction, &[KIB_4], 64, 8),
-        0xb6 => add(1, Instruction, &[KIB_4], 128, 8),
-        0xba => add(1, Data, &[KIB_4], 64, 4),
-        0xc0 => add(1, Data, &[KIB_4, MIB_4], 8, 4),
-        0xc1 => add(2, Unified, &[KIB_4, MIB_2], 1024, 8),
-        0xc2 => add(1, Data, &[KIB_4, MIB_2], 16, 4),
-        0xc3 => {
-            add(2, Unified, &[KIB_4, MIB_2], 1536, 6);
-            add(2, Unified, &[GIB_1], 16, 4);
-        }
-        0xc4 => add(1, Data, &large, 32, 4),
-        0xca => add(2, Unified, &[KIB_4], 512, 4),
-        _ => {}
-    }
+/// A descriptor byte of leaf 2 and what it stands for: level, kind, pages, entries, and ways or 0 for all.
+type Descriptor = (u8, u32, CacheKind, &'static [u64], u32, u32);
+
+/// Those without a stated associativity (50h to 52h and 5Bh to 5Dh, of NetBurst) are left out.
+const DESCRIPTORS: &[Descriptor] = &[
+    (0x01, 1, Instruction, &[KIB_4], 32, 4),
+    (0x02, 1, Instruction, &[MIB_4], 2, 0),
+    (0x03, 1, Data, &[KIB_4], 64, 4),
+    (0x04, 1, Data, &[MIB_4], 8, 4),
+    (0x05, 1, Data, &[MIB_4], 32, 4),
+    (0x0b, 1, Instruction, &[MIB_4], 4, 4),
+    (0x4f, 1, Instruction, &[KIB_4], 32, 0),
+    (0x55, 1, Instruction, &[MIB_2, MIB_4], 7, 0),
+    (0x56, 1, Data, &[MIB_4], 16, 4),
+    (0x57, 1, Data, &[KIB_4], 16, 4),
+    (0x59, 1, Data, &[KIB_4], 16, 0),
+    (0x5a, 1, Data, &[MIB_2, MIB_4], 32, 4),
+    (0x61, 1, Instruction, &[KIB_4], 48, 0),
+    (0x63, 1, Data, &[MIB_2, MIB_4], 32, 4),
+    (0x63, 1, Data, &[GIB_1], 4, 4),
+    (0x64, 1, Data, &[KIB_4], 512, 4),
+    (0x6a, 1, Data, &[KIB_4], 64, 8),
+    (0x6b, 1, Data, &[KIB_4], 256, 8),
+    (0x6c, 1, Data, &[MIB_2, MIB_4], 128, 8),
+    (0x6d, 1, Data, &[GIB_1], 16, 0),
+    (0x76, 1, Instruction, &[MIB_2, MIB_4], 8, 0),
+    (0xa0, 1, Data, &[KIB_4], 32, 0),
+    (0xb0, 1, Instruction, &[KIB_4], 128, 4),
+    (0xb1, 1, Instruction, &[MIB_2], 8, 4),
+    (0xb1, 1, Instruction, &[MIB_4], 4, 4),
+    (0xb2, 1, Instruction, &[KIB_4], 64, 4),
+    (0xb3, 1, Data, &[KIB_4], 128, 4),
+    (0xb4, 1, Data, &[KIB_4], 256, 4),
+    (0xb5, 1, Instruction, &[KIB_4], 64, 8),
+    (0xb6, 1, Instruction, &[KIB_4], 128, 8),
+    (0xba, 1, Data, &[KIB_4], 64, 4),
+    (0xc0, 1, Data, &[KIB_4, MIB_4], 8, 4),
+    (0xc1, 2, Unified, &[KIB_4, MIB_2], 1024, 8),
+    (0xc2, 1, Data, &[KIB_4, MIB_2], 16, 4),
+    (0xc3, 2, Unified, &[KIB_4, MIB_2], 1536, 6),
+    (0xc3, 2, Unified, &[GIB_1], 16, 4),
+    (0xc4, 1, Data, &[MIB_2, MIB_4], 32, 4),
+    (0xca, 2, Unified, &[KIB_4], 512, 4),
+];
+
+/// The TLBs that one descriptor byte of leaf 2 stands for.
+fn descriptor(code: u8) -> impl Iterator<Item = Tlb> {
+    DESCRIPTORS.iter().filter(move |row| row.0 == code).flat_map(|&(_, level, kind, pages, entries, ways)| {
+        pages.iter().map(move |&page_bytes| Tlb { level, kind, page_bytes, entries, ways })
+    })
 }
 
 #[cfg(test)]
