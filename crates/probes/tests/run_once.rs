@@ -31,7 +31,8 @@ fn every_probe_reads_the_first_of_its_cases() {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).or_else(|_| tempfile::tempdir()).unwrap();
     let directories = Directories::scratch(scratch.path());
     let is_here = |id: &str| !OF_ANOTHER_HOST.iter().any(|name| id.starts_with(name));
-    let probes = kelvin_probes::all().into_iter().filter(|probe| matches!(probe.kind, ProbeKind::Measure | ProbeKind::Study));
+    let probes =
+        kelvin_probes::all().into_iter().filter(|probe| matches!(probe.kind, ProbeKind::Measure | ProbeKind::Study));
     for probe in probes.filter(|probe| is_here(probe.id)) {
         let case = &(probe.cases)(&machine, Effort::Quick)[0];
         common::measure_if_possible_at(&directories, probe.id, case, SLICE);
