@@ -99,7 +99,7 @@ selfcheck: build ## whether what is known by construction comes out right, on a 
 
 bench: build ## how right, repeatable, cheap and sturdy the numbers are: about an hour, on a machine left alone
 	$(PYTHON) bench/agreement.py --kelvin $(KELVIN)
-	$(PYTHON) bench/repeatability.py --kelvin $(KELVIN) --peers
+	$(PYTHON) bench/repeatability.py --kelvin $(KELVIN) --rivals
 	$(PYTHON) bench/latency.py --kelvin $(KELVIN)
 	$(PYTHON) bench/memory.py --kelvin $(KELVIN)
 	$(PYTHON) bench/file.py --kelvin $(KELVIN)

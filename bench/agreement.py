@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Callable
 
 import common
-from peers import Peers
+from rivals import Rivals
 
 
 @dataclass
@@ -35,24 +35,24 @@ class Comparison:
     name: str
     metric: str
     case: str
-    peer: str
-    theirs: Callable[[Peers, float], float]
+    rival: str
+    theirs: Callable[[Rivals, float], float]
     # Largest relative difference; None is told and not judged.
     bound: float | None
     ours: list = field(default_factory=list)
     headlines: list = field(default_factory=list)
     others: list = field(default_factory=list)
 
-    def measure(self, kelvin, peers, seconds, order):
+    def measure(self, kelvin, rivals, seconds, order):
         """One more pair, each side of it from a quiet moment if there is one."""
         for side in order:
             if side == "kelvin":
-                report = peers.in_quiet(lambda: common.measure(kelvin, [self.metric], seconds, "--cpu", str(peers.cpu)))
+                report = rivals.in_quiet(lambda: common.measure(kelvin, [self.metric], seconds, "--cpu", str(rivals.cpu)))
                 found = common.find(report, self.metric, self.case)
                 self.ours.append(found["as_found"]["value"])
                 self.headlines.append(found["headline"])
             else:
-                self.others.append(peers.in_quiet(lambda: self.theirs(peers, seconds)))
+                self.others.append(rivals.in_quiet(lambda: self.theirs(rivals, seconds)))
 
     def verdict(self):
         """`agrees`, `differs`, `not settled`, or `told only` for what has no bound."""
@@ -67,23 +67,23 @@ class Comparison:
         ratio, lower, upper = common.ratio_of_pairs(self.ours, self.others)
         median = lambda values: common.time_text(statistics.median(values))
         bound = "-" if self.bound is None else f"{self.bound * 100:g} %"
-        return [self.name, median(self.headlines), median(self.ours), self.peer, median(self.others)] + [
+        return [self.name, median(self.headlines), median(self.ours), self.rival, median(self.others)] + [
             f"{ratio:.4f}", f"{lower:.4f}..{upper:.4f}", bound, len(self.ours), self.verdict()
         ]
 
 
-def null_call(peers, seconds):
+def null_call(rivals, seconds):
     """perf's null call without perf's own loop, which is measured beside it."""
-    loop = peers.c_loop("perf_call_loop", "perf.loop", max(seconds / 5, 0.3))
-    return peers.perf_median(seconds, "syscall", "basic") - loop
+    loop = rivals.c_loop("perf_call_loop", "perf.loop", max(seconds / 5, 0.3))
+    return rivals.perf_median(seconds, "syscall", "basic") - loop
 
 
 def comparisons():
-    pipe = lambda peers, seconds: peers.perf_median(seconds, "sched", "pipe")
-    fork = lambda peers, seconds: peers.c_loop("fork_loop", "fork.life", seconds, "fork")
-    exec_ = lambda peers, seconds: peers.c_loop("exec_loop", "exec.life", seconds, "exec")
-    pair = lambda peers, seconds: peers.c_loop("clock_pair", "clock.pair", seconds)
-    join = lambda peers, seconds: peers.c_loop("thread_loop", "thread.join", seconds)
+    pipe = lambda rivals, seconds: rivals.perf_median(seconds, "sched", "pipe")
+    fork = lambda rivals, seconds: rivals.c_loop("fork_loop", "fork.life", seconds, "fork")
+    exec_ = lambda rivals, seconds: rivals.c_loop("exec_loop", "exec.life", seconds, "exec")
+    pair = lambda rivals, seconds: rivals.c_loop("clock_pair", "clock.pair", seconds)
+    join = lambda rivals, seconds: rivals.c_loop("thread_loop", "thread.join", seconds)
     return [
         Comparison("null call", "os.syscall.null", "call=getppid", "perf bench syscall basic, less its loop", null_call, 0.05),
         Comparison("pipe round trip", "os.switch.process.pipe.round_trip", "", "perf bench sched pipe, pinned", pipe, 0.07),
@@ -106,21 +106,21 @@ def benchmark():
     if not chosen:
         raise common.Missing(f"no quantity is called {' or '.join(arguments.only)}")
     kelvin = common.kelvin_program(arguments.kelvin)
-    peers, order = Peers(common.last_allowed_cpu()), random.Random(arguments.seed)
+    rivals, order = Rivals(common.last_allowed_cpu()), random.Random(arguments.seed)
     open_ones, done = list(chosen), 0
     while open_ones and done < arguments.most_pairs:
         order.shuffle(open_ones)
         for comparison in open_ones:
-            comparison.measure(kelvin, peers, arguments.seconds, order.sample(["kelvin", "peer"], 2))
+            comparison.measure(kelvin, rivals, arguments.seconds, order.sample(["kelvin", "rival"], 2))
         done += 1
         common.say(f"{done} pairs of: {', '.join(one.name for one in open_ones)}")
         if done >= arguments.pairs:
             open_ones = [one for one in open_ones if one.verdict() == "not settled"]
     header = ["quantity", "kelvin, headline", "kelvin, as found", "beside it", "its figure"]
     header += ["as found / its figure", "90 % interval", "bound", "pairs", "verdict"]
-    print(f"Agreement, {arguments.seconds:g} s a side, CPU {peers.cpu}: {common.describe_machine()}\n")
+    print(f"Agreement, {arguments.seconds:g} s a side, CPU {rivals.cpu}: {common.describe_machine()}\n")
     print(common.table(header, [one.row() for one in chosen]))
-    print(f"\n{peers.told()}")
+    print(f"\n{rivals.told()}")
     return all(one.verdict() in ("agrees", "told only") for one in chosen)
 
 

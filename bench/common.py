@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PEERS = ROOT / "bench" / "peers"
+RIVALS = ROOT / "bench" / "rivals"
 
 
 class Missing(Exception):
@@ -110,11 +110,11 @@ def kelvin_program(path):
     return path.resolve()
 
 
-def build_peer(name, directory):
-    """Compiles one of the plain C programs in bench/peers."""
+def build_rival(name, directory):
+    """Compiles one of the plain C programs in bench/rivals."""
     program = Path(directory) / name
-    flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-Wl,-z,now"]  # -z now: see peers/peer.h
-    run([need("cc", "gcc"), *flags, "-o", program, PEERS / f"{name}.c"])
+    flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-Wl,-z,now"]  # -z now: see rivals/rival.h
+    run([need("cc", "gcc"), *flags, "-o", program, RIVALS / f"{name}.c"])
     return program
 
 

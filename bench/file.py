@@ -39,7 +39,7 @@ from typing import Callable
 
 import common
 import media
-from peers import Peers
+from rivals import Rivals
 
 FASTER = 0.97
 MIB = 1 << 20
@@ -88,13 +88,13 @@ def rate_text(rate, unit):
 class Sides:
     """Programs that read a file, each giving its rate."""
 
-    def __init__(self, kelvin, peers, path, seconds, enter=None):
-        self.kelvin, self.peers, self.path, self.seconds = kelvin, peers, path, seconds
+    def __init__(self, kelvin, rivals, path, seconds, enter=None):
+        self.kelvin, self.rivals, self.path, self.seconds = kelvin, rivals, path, seconds
         # What each side calls before it begins, to be in a control group.
         self.enter = enter
 
     def pinned(self, *command, check=True):
-        command = [common.need("taskset", "util-linux"), "-c", str(self.peers.cpu), *map(str, command)]
+        command = [common.need("taskset", "util-linux"), "-c", str(self.rivals.cpu), *map(str, command)]
         options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 600, "preexec_fn": self.enter}
         done = subprocess.run(command, **options)
         if check and done.returncode != 0:
@@ -218,19 +218,19 @@ def direct(sides, judged, words):
     return chosen
 
 
-def on_devices(kelvin, peers, arguments, order):
+def on_devices(kelvin, rivals, arguments, order):
     """Reads past the page cache, and the digest of a file that is not in memory, on a device of known rate and on one as fast as
     memory."""
     rows = []
     with media.loop_device(128 * MIB) as (path, device):
         with media.limited(device, 64 * MIB, 4000) as enter:
             words = "as fast as it is" if enter is None else "64 MiB/s, 4000 requests/s"
-            sides = Sides(kelvin, peers, path, max(arguments.seconds, 2), enter)
+            sides = Sides(kelvin, rivals, path, max(arguments.seconds, 2), enter)
             # Once before, so that the way is remembered, as it is for who has used kelvin before.
             sides.cold([kelvin, "digest", path])
-            rows += judge([*direct(sides, True, words), *cold_digests(sides, words)], peers, arguments, order)
+            rows += judge([*direct(sides, True, words), *cold_digests(sides, words)], rivals, arguments, order)
         if enter is not None and arguments.unlimited:
-            rows += judge(direct(Sides(kelvin, peers, path, arguments.seconds), False, "no limit"), peers, arguments, order)
+            rows += judge(direct(Sides(kelvin, rivals, path, arguments.seconds), False, "no limit"), rivals, arguments, order)
     return rows
 
 
@@ -268,12 +268,12 @@ def digests(sides, directory):
         chosen.append(Comparison("digest", name, ours, lambda command=command, times=times: sides.whole(command, times), least=least, unit="bytes"))
     loop = f"{directory}/xor_mmap"
     flags = ["-O3", "-march=native", "-Wall", "-Wextra", "-Werror"]
-    common.run([common.need("g++", "g++"), *flags, "-o", loop, common.PEERS / "xor_mmap.cpp"])
+    common.run([common.need("g++", "g++"), *flags, "-o", loop, common.RIVALS / "xor_mmap.cpp"])
     chosen.append(Comparison("digest", "C++ loop over a mapping", ours, lambda: sides.whole([loop, sides.path], 3), least=1.0, unit="bytes"))
 
     cpus = len(os.sched_getaffinity(0))
     if cpus > 1:
-        one = [common.need("taskset", "util-linux"), "-c", sides.peers.cpu, sides.kelvin, "digest", sides.path]
+        one = [common.need("taskset", "util-linux"), "-c", sides.rivals.cpu, sides.kelvin, "digest", sides.path]
         chosen.append(Comparison("digest", "itself on one CPU", ours, lambda: sides.whole(one, 3), least=1.0, unit="bytes"))
     way = best_way(sides, cpus)
     name = "file read by {} of {}, threads: {}, no digest".format(*way)
@@ -296,7 +296,7 @@ def best_way(sides, cpus, rounds=3):
     return best
 
 
-def judge(chosen, peers, arguments, order):
+def judge(chosen, rivals, arguments, order):
     """Measures until every interval is settled or pairs run out."""
     chosen = [one for one in chosen if arguments.beside is None or any(word in one.program for word in arguments.beside)]
     for number in range(arguments.most_pairs):
@@ -307,7 +307,7 @@ def judge(chosen, peers, arguments, order):
         for one in todo:
             sides = [("ours", one.ours), ("theirs", one.theirs)]
             order.shuffle(sides)
-            figures = {name: peers.in_quiet(side) for name, side in sides}
+            figures = {name: rivals.in_quiet(side) for name, side in sides}
             one.pairs.append((figures["ours"], figures["theirs"]))
         common.say(f"{number + 1} of {arguments.pairs} rounds, {len(todo)} comparisons")
     return [one.row() for one in chosen]
@@ -326,7 +326,7 @@ def parse():
 def benchmark():
     arguments = parse()
     kelvin = common.kelvin_program(arguments.kelvin)
-    peers, order = Peers(common.last_allowed_cpu()), random.Random(arguments.seed)
+    rivals, order = Rivals(common.last_allowed_cpu()), random.Random(arguments.seed)
     rows = []
     with tempfile.TemporaryDirectory(dir=arguments.dir) as directory:
         # What kelvin remembers of this goes with it.
@@ -334,18 +334,18 @@ def benchmark():
         if "cached" in arguments.only:
             path = Path(directory) / "data"
             media.fill(path, 256 * MIB)
-            rows += judge(cached(Sides(kelvin, peers, path, arguments.seconds)), peers, arguments, order)
+            rows += judge(cached(Sides(kelvin, rivals, path, arguments.seconds)), rivals, arguments, order)
             path.unlink()
         if "direct" in arguments.only:
-            rows += on_devices(kelvin, peers, arguments, order)
+            rows += on_devices(kelvin, rivals, arguments, order)
         if "digest" in arguments.only:
             path = Path(directory) / "data"
             media.fill(path, arguments.size * MIB)
-            rows += judge(digests(Sides(kelvin, peers, path, arguments.seconds), directory), peers, arguments, order)
-    print(f"Files, CPU {peers.cpu} or all for the digest: {common.describe_machine()}\n")
+            rows += judge(digests(Sides(kelvin, rivals, path, arguments.seconds), directory), rivals, arguments, order)
+    print(f"Files, CPU {rivals.cpu} or all for the digest: {common.describe_machine()}\n")
     header = ["what", "beside it", "kelvin", "its figure", "ratio", "90 % interval", "bound", "pairs", "verdict"]
     print(common.table(header, [cells for _, cells in rows]))
-    print(f"\n{peers.told()}")
+    print(f"\n{rivals.told()}")
     return all(kept for kept, _ in rows)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether hostile peers of an agent change what it measures for somebody who knows its secret.
+"""Whether hostile clients of an agent change what it measures for somebody who knows its secret.
 
 Three hosts, which are network namespaces of this machine: one runs `kelvin agent`; one runs kelvin against it, over a link that
 a shaper limits (--rate); from the third, over a link of its own, come unauthenticated clients. A pair is one run with them and one

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whether kelvin's latency of memory is that of a plain loop that follows the same kind of ring.
 
-One round is a quick kelvin run of mem.latency alone and, in random order around it, a loop in C (bench/peers/chase_loop.c)
+One round is a quick kelvin run of mem.latency alone and, in random order around it, a loop in C (bench/rivals/chase_loop.c)
 over working sets of 16 KiB and 256 KiB in base pages and over kelvin's largest one in huge pages. Kelvin's figure, as found,
 and the loop's of one round make a pair; the ratio over the pairs, its Hodges-Lehmann estimate and the exact 90 % interval of
 the signed-rank test, must lie within 3 % in the caches and 5 % in memory.
@@ -15,7 +15,7 @@ import random
 import statistics
 
 import common
-from peers import Peers
+from rivals import Rivals
 
 METRIC = "mem.latency"
 IN_CACHE, IN_MEMORY = 0.03, 0.05
@@ -39,8 +39,8 @@ def parse():
 def benchmark():
     arguments = parse()
     kelvin = common.kelvin_program(arguments.kelvin)
-    peers, order = Peers(common.last_allowed_cpu()), random.Random(arguments.seed)
-    command = [kelvin, "run", METRIC, "--quick", "--json", "--no-store", "--no-report", "--cpu", str(peers.cpu)]
+    rivals, order = Rivals(common.last_allowed_cpu()), random.Random(arguments.seed)
+    command = [kelvin, "run", METRIC, "--quick", "--json", "--no-store", "--no-report", "--cpu", str(rivals.cpu)]
     command += ["--budget", f"{arguments.budget:g}s"]
     run = lambda: json.loads(common.run(command))
     chosen = sets(run())
@@ -50,11 +50,11 @@ def benchmark():
         theirs = {}
         for side in sides:
             if side is None:
-                report = peers.in_quiet(run)
+                report = rivals.in_quiet(run)
             else:
                 case, size, pages, _ = side
-                loop = lambda: peers.c_loop("chase_loop", "chase.load", arguments.seconds, str(size), pages)
-                theirs[case] = peers.in_quiet(loop)
+                loop = lambda: rivals.c_loop("chase_loop", "chase.load", arguments.seconds, str(size), pages)
+                theirs[case] = rivals.in_quiet(loop)
         for case in pairs:
             pairs[case].append((common.find(report, METRIC, case)["as_found"]["value"], theirs[case]))
         common.say(f"{done + 1} of {arguments.pairs} rounds")
@@ -66,9 +66,9 @@ def benchmark():
         kept = kept and good
         text = lambda values: common.time_text(statistics.median(values))
         rows.append([case, text(ours), text(others), f"{ratio:.4f}", f"{lower:.4f}..{upper:.4f}", f"{bound * 100:g} %", len(ours), "agrees" if good else "NO"])
-    print(f"Latency of memory, CPU {peers.cpu}: {common.describe_machine()}\n")
+    print(f"Latency of memory, CPU {rivals.cpu}: {common.describe_machine()}\n")
     print(common.table(["working set", "kelvin, as found", "C loop", "ratio", "90 % interval", "bound", "pairs", "verdict"], rows))
-    print(f"\n{peers.told()}")
+    print(f"\n{rivals.told()}")
     return kept
 
 

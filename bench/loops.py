@@ -22,16 +22,16 @@ LEAST_STREAMED = 4096
 
 
 class Loops:
-    """The loops of some areas, on the CPU of those peers and another one; a loop of memory takes this long."""
+    """The loops of some areas, on the CPU of those rivals and another one; a loop of memory takes this long."""
 
-    def __init__(self, peers, other_cpu, areas, seconds):
-        self.peers, self.areas, self.seconds = peers, areas, seconds
+    def __init__(self, rivals, other_cpu, areas, seconds):
+        self.rivals, self.areas, self.seconds = rivals, areas, seconds
         # What cannot be had is missed before the first run, not after it.
-        self.movers = Movers(self.peers, seconds) if "mem" in areas else None
-        self.others = Others(self.peers, other_cpu, PROCESSES * TRIP_SECONDS, PROCESSES)
+        self.movers = Movers(self.rivals, seconds) if "mem" in areas else None
+        self.others = Others(self.rivals, other_cpu, PROCESSES * TRIP_SECONDS, PROCESSES)
         if "net" in areas:
-            self.peers.program("pingpong")
-            self.iperf3 = Iperf3(common.need("iperf3", "iperf3"), (peers.cpu, other_cpu))
+            self.rivals.program("pingpong")
+            self.iperf3 = Iperf3(common.need("iperf3", "iperf3"), (rivals.cpu, other_cpu))
 
     def measured(self, run, chance):
         """What each gives now, in random order."""
@@ -45,7 +45,7 @@ class Loops:
     def of_memory(self, run):
         cases = by_metric(run)
         # Its first fifty batches, of 3 ms in memory and more where that is busy, warm up.
-        chase = lambda bytes, pages: lambda: self.peers.c_loop("chase_loop", "chase.load", max(self.seconds, 2), str(bytes), pages)
+        chase = lambda bytes, pages: lambda: self.rivals.c_loop("chase_loop", "chase.load", max(self.seconds, 2), str(bytes), pages)
         stream = lambda loop, threads, bytes: lambda: self.movers.stream(loop, threads, bytes * threads).median
         loops = []
         latencies = [(int(axes["bytes"]), axes["pages"], case) for axes, case in cases.get("mem.latency", [])]
@@ -55,7 +55,7 @@ class Loops:
             loops += [("mem.latency", case, chase(bytes, pages)) for bytes, case in of_pages if bytes in wanted]
         for operation in STREAMED:
             metric = f"mem.bandwidth.{operation}"
-            for cpus, threads in (("one", 1), ("all", self.peers.cpu + 1)):
+            for cpus, threads in (("one", 1), ("all", self.rivals.cpu + 1)):
                 of_cpus = [(int(axes["bytes"]), case) for axes, case in cases.get(metric, []) if axes["cpus"] == cpus]
                 for bytes, case in sorted(of_cpus)[-1:]:
                     loops.append((metric, case, stream(operation, threads, bytes)))

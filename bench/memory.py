@@ -2,7 +2,7 @@
 """Whether anything moves more bytes than kelvin says this machine can.
 
 One round is a kelvin run of mem.bandwidth alone and, in random order around it, each of the programs that move memory:
-plain loops in C (bench/peers/stream_loop.c: STREAM's copy and triad, a sum, a constant stored, memset of a byte and of zero; gcc -O3
+plain loops in C (bench/rivals/stream_loop.c: STREAM's copy and triad, a sum, a constant stored, memset of a byte and of zero; gcc -O3
 -march=native -fopenmp), sysbench memory and mbw from Debian. Kelvin's figure and a program's figure of one round make a
 pair. All work on the same working set (the largest of kelvin's, in all arrays together), on one CPU and on all.
 
@@ -14,8 +14,8 @@ moves a rate by some percent: the C loops are run as several processes that shar
 medians and the best of their bests count.
 
 The host of a virtual machine moves its CPUs: what all of them move together has one value where they stand in one complex
-of cores and another in two. How long a cache line takes from one to the other tells (bench/peers/handover.c before and after a
-program, kelvin's own mem.bandwidth.handover in the median of its rounds): a pair on all CPUs counts only if they stood alike,
+of cores and another in two. How long a cache line takes from one to the other tells (bench/rivals/core_to_core.c before and after a
+program, kelvin's own mem.bandwidth.core_to_core in the median of its rounds): a pair on all CPUs counts only if they stood alike,
 and is measured again otherwise; how many were left out is said.
 
 What is judged is the ratio kelvin / other over the pairs: its Hodges-Lehmann estimate and the exact 90 % interval of the
@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from typing import Callable
 
 import common
-from peers import Peers
+from rivals import Rivals
 
 BOUND = 0.97
 MIB = 1 << 20
@@ -62,17 +62,17 @@ class Figures:
 class Movers:
     """The programs beside kelvin, on CPUs from the last allowed one down."""
 
-    def __init__(self, peers, seconds):
-        self.peers, self.seconds = peers, seconds
-        self.stream_program = f"{peers.directory.name}/stream_loop"
+    def __init__(self, rivals, seconds):
+        self.rivals, self.seconds = rivals, seconds
+        self.stream_program = f"{rivals.directory.name}/stream_loop"
         flags = ["-O3", "-march=native", "-fopenmp", "-Wall", "-Wextra", "-Werror"]
-        source = common.PEERS / "stream_loop.c"
+        source = common.RIVALS / "stream_loop.c"
         common.run([common.need("cc", "gcc"), *flags, "-o", self.stream_program, source])
 
     def way(self, threads):
         """How long a cache line takes between the first and the last of the CPUs just now; none for one."""
-        first = self.peers.cpu - threads + 1
-        return [] if threads == 1 else [self.peers.c_loop("handover", "handover.line", None, first)]
+        first = self.rivals.cpu - threads + 1
+        return [] if threads == 1 else [self.rivals.c_loop("core_to_core", "core_to_core.line", None, first)]
 
     def measured(self, measure, threads, total):
         """What a program moves, with how far apart the CPUs stood before and after it."""
@@ -82,12 +82,12 @@ class Movers:
         return figures
 
     def pinned(self, threads, *command):
-        first = self.peers.cpu - threads + 1
-        return common.run([common.need("taskset", "util-linux"), "-c", f"{first}-{self.peers.cpu}", *command])
+        first = self.rivals.cpu - threads + 1
+        return common.run([common.need("taskset", "util-linux"), "-c", f"{first}-{self.rivals.cpu}", *command])
 
     def stream(self, loop, threads, total):
         """A loop of stream_loop over so many bytes in all, in several processes one after the other."""
-        command = [self.stream_program, self.peers.cpu, threads, f"{self.seconds / PROCESSES:g}", total, loop]
+        command = [self.stream_program, self.rivals.cpu, threads, f"{self.seconds / PROCESSES:g}", total, loop]
         outputs = [common.run(command) for _ in range(PROCESSES)]
         bests, medians = zip(*(map(float, STREAM_FIGURE.search(output).groups()) for output in outputs))
         return Figures(statistics.median(medians), max(bests))
@@ -188,7 +188,7 @@ def kelvin_figures(report):
         if summary is None:
             raise RuntimeError(f"{metric} was not measured: {outcome}")
         middle = summary["headline"] if "measured" in outcome else summary["as_found"]["value"]
-        if metric == "mem.bandwidth.handover":
+        if metric == "mem.bandwidth.core_to_core":
             ways.append(statistics.median(summary["round_headlines"]))
             continue
         key, size = (metric, result["case"]["cpus"]), result["case"]["bytes"]
@@ -208,18 +208,18 @@ def benchmark():
     arguments = parse()
     kelvin = common.kelvin_program(arguments.kelvin)
     cpus, order = sorted(common.os.sched_getaffinity(0)), random.Random(arguments.seed)
-    peers = Peers(common.last_allowed_cpu())
+    rivals = Rivals(common.last_allowed_cpu())
     contiguous = cpus == list(range(cpus[0], cpus[-1] + 1))
     many = len(cpus) if contiguous else 1
     if not contiguous:
         common.say("the allowed CPUs are not in one row: compared on one CPU only")
-    movers = Movers(peers, arguments.seconds)
+    movers = Movers(rivals, arguments.seconds)
     chosen = [one for one in comparisons(movers) if one.cpus == "one" or many > 1]
-    run = [kelvin, "run", "mem.bandwidth.copy", "--quick", "--json", "--no-store", "--no-report", "--cpu", str(peers.cpu)]
+    run = [kelvin, "run", "mem.bandwidth.copy", "--quick", "--json", "--no-store", "--no-report", "--cpu", str(rivals.cpu)]
     sizes = {}
 
     def ours():
-        found = peers.in_quiet(lambda: kelvin_figures(common.json.loads(common.run(run))))
+        found = rivals.in_quiet(lambda: kelvin_figures(common.json.loads(common.run(run))))
         sizes.update({key: size for key, (_, size) in found.items()})
         return found
 
@@ -235,17 +235,17 @@ def benchmark():
         for number, one in enumerate(todo, 1):
             threads = 1 if one.cpus == "one" else many
             total = sizes[one.metric, one.cpus] * threads
-            theirs[number] = peers.in_quiet(lambda: movers.measured(one.measure, threads, total))
+            theirs[number] = rivals.in_quiet(lambda: movers.measured(one.measure, threads, total))
             figures = figures or (ours() if number == before else None)
         for number, one in enumerate(todo, 1):
             one.add(figures[one.metric, one.cpus][0], theirs[number])
         common.say(f"round {done + 1}, {len(todo)} comparisons")
     rows = [row for one in sorted(chosen, key=lambda one: (one.metric, one.cpus, one.program)) for row in one.rows()]
     header = ["operation", "CPUs", "beside it", "figures", "kelvin", "its figure", "ratio", "90 % interval", "pairs", f"above {BOUND:g}"]
-    print(f"Bandwidth of memory, CPU {peers.cpu} or all: {common.describe_machine()}\n")
+    print(f"Bandwidth of memory, CPU {rivals.cpu} or all: {common.describe_machine()}\n")
     print(common.table(header, [cells for _, cells in rows]))
     print(f"\n{sum(one.moved for one in chosen)} pairs on all CPUs were left out, since these had been moved meanwhile.")
-    print(peers.told())
+    print(rivals.told())
     return all(kept for kept, _ in rows)
 
 

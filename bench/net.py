@@ -6,7 +6,7 @@ order; the pairs of all quantities are interleaved. What is judged is the ratio 
 Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank test. There are more pairs of what straddles its bound.
 
 - Round trips of 64 bytes over TCP, UDP and Unix sockets, on one CPU and between two, beside a plain C ping-pong with the same
-  system calls (bench/peers/pingpong.c): median of single round trips against median, the whole interval within 3 % on one
+  system calls (bench/rivals/pingpong.c): median of single round trips against median, the whole interval within 3 % on one
   CPU and 5 % between two. Over Unix sockets on one CPU there are two kinds of round trips, of one switch each way and of two,
   in equal parts to within some hundredths: the median falls into the gap between them or to either side of it, and one trip in
   fifty decides. There the means are judged, of all trips as they were found on both sides, and the median and those of the
@@ -14,7 +14,7 @@ Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank test. The
   is measured while both are kept from idling: how long it takes to wake an idle CPU changes within seconds, by a factor of two
   where a hypervisor does it, and says nothing of either program. As the CPUs are, it is told. sockperf, where it is installed, stands beside it and is not judged: it prints half a round trip,
   and its own loop has a clock call for each message.
-- Connect, request, response, close beside a plain C loop (bench/peers/connect_loop.c), median against median, the lower bound
+- Connect, request, response, close beside a plain C loop (bench/rivals/connect_loop.c), median against median, the lower bound
   of kelvin's rate over the other above 0.97.
 
 As elsewhere a side counts only if the core was whole right before and right after it, and is measured again otherwise.
@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from typing import Callable
 
 import common
-from peers import Peers
+from rivals import Rivals
 from servers import Server, free_port
 
 MESSAGE = 64
@@ -52,7 +52,7 @@ class Comparison:
     probe: str
     metric: str
     case: str
-    peer: str
+    rival: str
     # Which figure of kelvin's.
     ours_of: Callable
     theirs: Callable
@@ -66,13 +66,13 @@ class Comparison:
     ours: list = field(default_factory=list)
     others: list = field(default_factory=list)
 
-    def measure(self, kelvin, peers, seconds, order):
+    def measure(self, kelvin, rivals, seconds, order):
         for side in order:
             if side == "kelvin":
-                run = lambda: common.measure(kelvin, [self.probe], seconds, "--cpu", str(peers.cpu), "--quick", *self.flags)
-                self.ours.append(self.ours_of(common.find(peers.in_quiet(lambda: self.beside(run)), self.metric, self.case)))
+                run = lambda: common.measure(kelvin, [self.probe], seconds, "--cpu", str(rivals.cpu), "--quick", *self.flags)
+                self.ours.append(self.ours_of(common.find(rivals.in_quiet(lambda: self.beside(run)), self.metric, self.case)))
             else:
-                self.others.append(peers.in_quiet(lambda: self.beside(self.theirs)))
+                self.others.append(rivals.in_quiet(lambda: self.beside(self.theirs)))
 
     def beside(self, measure):
         with self.meanwhile():
@@ -96,7 +96,7 @@ class Comparison:
         of_unit = (lambda value: f"{value:.0f} /s") if self.metric == "net.crr" else common.time_text
         show = lambda values: of_unit(statistics.median(values))
         bound = "-" if not self.judged else f"above {BOUND:g}" if self.within is None else f"{self.within * 100:g} %"
-        return [self.name, show(self.ours), self.peer, show(self.others), f"{ratio:.4f}", f"{lower:.4f}..{upper:.4f}",
+        return [self.name, show(self.ours), self.rival, show(self.others), f"{ratio:.4f}", f"{lower:.4f}..{upper:.4f}",
                 bound, len(self.ours), self.verdict()]
 
 
@@ -119,25 +119,25 @@ def upper_quartile_of(summary):
 class Others:
     """The programs beside kelvin, on the CPUs that kelvin chooses for the two ends."""
 
-    def __init__(self, peers, other_cpu, seconds, processes=PROCESSES):
-        self.peers, self.other_cpu, self.seconds, self.processes = peers, other_cpu, seconds, processes
+    def __init__(self, rivals, other_cpu, seconds, processes=PROCESSES):
+        self.rivals, self.other_cpu, self.seconds, self.processes = rivals, other_cpu, seconds, processes
 
     def far(self, placement):
-        return self.peers.cpu if placement == "same_cpu" else self.other_cpu
+        return self.rivals.cpu if placement == "same_cpu" else self.other_cpu
 
     def round_trip(self, protocol, placement, message=MESSAGE, part="", what="median"):
         """The median, or the mean, of several processes that share the time, as kelvin's rounds do: how deep a CPU sleeps that
         waits, and what a hypervisor does meanwhile, hangs on what it did before."""
         each = self.seconds / self.processes
-        one = lambda: self.peers.c_loop("pingpong", f"net.rtt{part}", each, protocol, message, self.far(placement), what=what)
+        one = lambda: self.rivals.c_loop("pingpong", f"net.rtt{part}", each, protocol, message, self.far(placement), what=what)
         of_all = statistics.median if what == "median" else statistics.fmean
         return of_all([one() for _ in range(self.processes)])
 
     @contextlib.contextmanager
     def awake(self):
-        """CPUs that never go idle, by a loop on each that gives way to everybody (bench/peers/awake.c)."""
-        program = self.peers.program("awake")
-        loops = [subprocess.Popen([program, str(cpu)]) for cpu in (self.peers.cpu, self.other_cpu)]
+        """CPUs that never go idle, by a loop on each that gives way to everybody (bench/rivals/awake.c)."""
+        program = self.rivals.program("awake")
+        loops = [subprocess.Popen([program, str(cpu)]) for cpu in (self.rivals.cpu, self.other_cpu)]
         try:
             yield
         finally:
@@ -146,7 +146,7 @@ class Others:
                 loop.wait()
 
     def transactions(self, placement):
-        return 1e9 / self.peers.c_loop("connect_loop", "net.crr", self.seconds, self.far(placement))
+        return 1e9 / self.rivals.c_loop("connect_loop", "net.crr", self.seconds, self.far(placement))
 
     def sockperf(self, protocol, placement):
         """A whole round trip, of which sockperf prints half."""
@@ -154,7 +154,7 @@ class Others:
         address = ["-i", "127.0.0.1", "-p", port, *(["--tcp"] if protocol == "tcp" else [])]
         with Server(taskset, "-c", self.far(placement), "sockperf", "server", *address):
             seconds = max(round(self.seconds), 1)
-            output = common.run([taskset, "-c", self.peers.cpu, "sockperf", "ping-pong", *address, "-t", seconds, "-m", MESSAGE])
+            output = common.run([taskset, "-c", self.rivals.cpu, "sockperf", "ping-pong", *address, "-t", seconds, "-m", MESSAGE])
         return 2e3 * float(SOCKPERF_FIGURE.search(output)[1])
 
 
@@ -200,26 +200,26 @@ def benchmark():
     arguments = parse()
     kelvin, order = common.kelvin_program(arguments.kelvin), random.Random(arguments.seed)
     cpus = sorted(os.sched_getaffinity(0))
-    peers = Peers(common.last_allowed_cpu())
+    rivals = Rivals(common.last_allowed_cpu())
     if len(cpus) < 2:
         common.say("one CPU: what needs two is left out")
     # The other end's CPU, as kelvin says it.
-    probe = common.measure(kelvin, ["net.rtt.unix"], 1, "--cpu", str(peers.cpu), "--quick")
+    probe = common.measure(kelvin, ["net.rtt.unix"], 1, "--cpu", str(rivals.cpu), "--quick")
     said = re.findall(r"other end on CPU (\d+)", json.dumps(probe))
-    other = next((int(cpu) for cpu in said if int(cpu) != peers.cpu), peers.cpu)
-    chosen = comparisons(Others(peers, other, arguments.seconds), len(cpus) > 1)
+    other = next((int(cpu) for cpu in said if int(cpu) != rivals.cpu), rivals.cpu)
+    chosen = comparisons(Others(rivals, other, arguments.seconds), len(cpus) > 1)
     chosen = [one for one in chosen if not arguments.only or {one.metric, one.name} & set(arguments.only)]
     if not chosen:
         raise common.Missing(f"no quantity is called {' or '.join(arguments.only)}")
     for done, todo in common.rounds_of_pairs(arguments, chosen):
         order.shuffle(todo)
         for one in todo:
-            one.measure(kelvin, peers, arguments.seconds, order.sample(["kelvin", "peer"], 2))
-        common.say(f"{done} pairs of: {', '.join(f'{one.name} ({one.peer})' for one in todo)}")
+            one.measure(kelvin, rivals, arguments.seconds, order.sample(["kelvin", "rival"], 2))
+        common.say(f"{done} pairs of: {', '.join(f'{one.name} ({one.rival})' for one in todo)}")
     header = ["quantity", "kelvin", "beside it", "its figure", "ratio", "90 % interval", "bound", "pairs", "verdict"]
-    print(f"Local network, {arguments.seconds:g} s a side, CPUs {peers.cpu} and {other}: {common.describe_machine()}\n")
+    print(f"Local network, {arguments.seconds:g} s a side, CPUs {rivals.cpu} and {other}: {common.describe_machine()}\n")
     print(common.table(header, [one.row() for one in chosen]))
-    print(f"\n{peers.told()}")
+    print(f"\n{rivals.told()}")
     return all(one.verdict() in ("agrees", "holds", "told only") for one in chosen)
 
 

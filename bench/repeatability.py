@@ -14,7 +14,7 @@ Bounds: every case of the groups calls, loops and clock below 1 %; system calls 
 threads below 5 %; latency of the first and second level below 1 %, of main memory below 2 %, bandwidth of memory below 3 %;
 round trips between two processes on one CPU below 4 %, bandwidth of streams between them below 5 %; coverage over all (metric, run) pairs 90..98 %; median width at most 2.
 
-With --peers, also: other tools given the same wall time (--seconds) on the same operation and CPU as kelvin, interleaved
+With --rivals, also: other tools given the same wall time (--seconds) on the same operation and CPU as kelvin, interleaved
 with it in random order after each run from the third on: kelvin's coefficient of variation must be below half of theirs.
 Each tool is used as it is by hand: perf bench one run with its mean, a C loop the mean of its operations; kelvin's figure is
 left out, and the other tool's beside it, where it says that it is not known.
@@ -22,7 +22,7 @@ left out, and the other tool's beside it, where it says that it is not known.
 A value that changes from round to round or from run to run, such as the latency of a working set near the size of a
 cache that is shared, is reported as two modes: its cases have no deviation worth the name and are named apart.
 
-With --peers and the memory or the network area, also: other programs on the same work after each run (bench/loops.py: plain C
+With --rivals and the memory or the network area, also: other programs on the same work after each run (bench/loops.py: plain C
 loops, iperf3), whose own coefficients of variation stand beside kelvin's. They are not judged: they show how much of its
 spread the machine has. With the network all of it runs in a network of its own, for iperf3's sake (bench/streams.py).
 
@@ -41,7 +41,7 @@ from pathlib import Path
 import common
 import hosts
 from loops import Loops, deviations
-from peers import Peers
+from rivals import Rivals
 from streams import CONTROL
 
 
@@ -81,7 +81,7 @@ GROUPS = [
 ]
 COVERAGE = (0.90, 0.98)
 WIDTH = 2.0
-AGAINST_PEERS = 0.5
+AGAINST_RIVALS = 0.5
 # Runs before the first pair.
 KNOWN_FROM = 2
 
@@ -134,28 +134,28 @@ def figures(summary):
 # Operation: kelvin's metric and case, and the tool on the same.
 SAME_WORK = [
     ("procedure call", "cpu.call.args", "arguments=0 via=direct", "C loop call_loop",
-     lambda peers, seconds: peers.c_loop("call_loop", "call.direct", seconds, what="mean")),
+     lambda rivals, seconds: rivals.c_loop("call_loop", "call.direct", seconds, what="mean")),
     ("null call", "os.syscall.null", "call=getppid", "perf bench syscall basic",
-     lambda peers, seconds: peers.perf_mean(seconds, "syscall", "basic")),
+     lambda rivals, seconds: rivals.perf_mean(seconds, "syscall", "basic")),
     ("pipe round trip", "os.switch.process.pipe.round_trip", "", "perf bench sched pipe, pinned",
-     lambda peers, seconds: peers.perf_mean(seconds, "sched", "pipe")),
+     lambda rivals, seconds: rivals.perf_mean(seconds, "sched", "pipe")),
     ("fork, exit, wait", "os.process.fork.life", "", "C loop fork_loop",
-     lambda peers, seconds: peers.c_loop("fork_loop", "fork.life", seconds, "fork", what="mean")),
+     lambda rivals, seconds: rivals.c_loop("fork_loop", "fork.life", seconds, "fork", what="mean")),
 ]  # fmt: skip
 
 
-def measured_pair(kelvin, store, peers, work, seconds, chance):
+def measured_pair(kelvin, store, rivals, work, seconds, chance):
     """Kelvin and the other tool on one operation, in random order. Where kelvin says that the figure is not known, there is
     none: a tool that knows when it does not know is used by heeding it.
     """
     _, metric, case, _, theirs = work
     pair = {"metric": metric}
-    for side in chance.sample(["kelvin", "peer"], 2):
+    for side in chance.sample(["kelvin", "rival"], 2):
         if side == "kelvin":
-            report = common.measure(kelvin, [metric], seconds, "--cpu", str(peers.cpu), "--store", store)
+            report = common.measure(kelvin, [metric], seconds, "--cpu", str(rivals.cpu), "--store", store)
             pair["kelvin"] = figures(common.summary(common.results(report)[metric, case]))["headline"]
         else:
-            pair["peer"] = theirs(peers, seconds)
+            pair["rival"] = theirs(rivals, seconds)
     return pair
 
 
@@ -163,8 +163,8 @@ def collect(arguments):
     kelvin = common.kelvin_program(arguments.kelvin)
     chance = random.Random(arguments.seed)
     data = {"machine": common.describe_machine(), "areas": arguments.area, "quick": arguments.quick, "runs": [], "pairs": [], "seconds": arguments.seconds}
-    peers = Peers(common.last_allowed_cpu()) if arguments.peers else None
-    loops = Loops(peers, min(os.sched_getaffinity(0)), arguments.area, arguments.seconds) if arguments.peers else None
+    rivals = Rivals(common.last_allowed_cpu()) if arguments.rivals else None
+    loops = Loops(rivals, min(os.sched_getaffinity(0)), arguments.area, arguments.seconds) if arguments.rivals else None
     works = SAME_WORK if {"cpu", "os"} & set(arguments.area) else []
     with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as directory:
         for number in range(arguments.runs):
@@ -172,9 +172,9 @@ def collect(arguments):
             store = Path(directory) / "runs.sqlite"
             data["runs"].append(measured_run(kelvin, arguments.area, store, arguments.quick))
             # A core that is shared all along is known by two runs before.
-            if peers and number >= KNOWN_FROM:
+            if rivals and number >= KNOWN_FROM:
                 in_order = chance.sample(works, len(works))
-                data["pairs"] += [measured_pair(kelvin, store, peers, work, arguments.seconds, chance) for work in in_order]
+                data["pairs"] += [measured_pair(kelvin, store, rivals, work, arguments.seconds, chance) for work in in_order]
             arguments.output.write_text(json.dumps(data))
             if loops:
                 data["runs"][-1]["loops"] = loops.measured(data["runs"][-1], chance)
@@ -320,19 +320,19 @@ def judge_intervals(series):
 def judge_pairs(data):
     """The table of kelvin beside other tools; whether its deviation is below half of theirs."""
     rows, kept = [], True
-    for name, metric, _, peer, _ in SAME_WORK:
+    for name, metric, _, rival, _ in SAME_WORK:
         all_pairs = [pair for pair in data["pairs"] if pair["metric"] == metric]
         pairs = [pair for pair in all_pairs if pair["kelvin"] is not None]
         if len(pairs) < 3:
             continue
         deviation = lambda side: statistics.stdev(p[side] for p in pairs) / statistics.fmean(p[side] for p in pairs)
-        ours, theirs = deviation("kelvin"), deviation("peer")
-        good = ours < AGAINST_PEERS * theirs
+        ours, theirs = deviation("kelvin"), deviation("rival")
+        good = ours < AGAINST_RIVALS * theirs
         kept = kept and good
         median = lambda side: common.time_text(statistics.median(p[side] for p in pairs))
         unknown = len(all_pairs) - len(pairs)
-        rows.append([name, median("kelvin"), unknown, common.percent(ours), peer, median("peer"), common.percent(theirs), f"{ours / theirs:.2f}", "yes" if good else "NO"])
-    header = ["operation", "kelvin", "not known", "its CV", "beside it", "its figure", "its CV", "CV over CV", f"below {AGAINST_PEERS:g}"]
+        rows.append([name, median("kelvin"), unknown, common.percent(ours), rival, median("rival"), common.percent(theirs), f"{ours / theirs:.2f}", "yes" if good else "NO"])
+    header = ["operation", "kelvin", "not known", "its CV", "beside it", "its figure", "its CV", "CV over CV", f"below {AGAINST_RIVALS:g}"]
     print(f"\nThe same operation, {data['seconds']:g} s each, interleaved:\n")
     print(common.table(header, rows))
     return kept
@@ -342,8 +342,8 @@ def parse():
     parser = common.parser_of(__doc__)
     parser.add_argument("--runs", type=int, default=20, help="runs [default: %(default)s]")
     parser.add_argument("--quick", action="store_true", help="quick runs instead of default ones (their intervals are ranges at first)")
-    parser.add_argument("--peers", action="store_true", help="other tools beside kelvin on the same operations")
-    parser.add_argument("--seconds", type=float, default=5, help="wall time of each side with --peers [default: %(default)s]")
+    parser.add_argument("--rivals", action="store_true", help="other tools beside kelvin on the same operations")
+    parser.add_argument("--seconds", type=float, default=5, help="wall time of each side with --rivals [default: %(default)s]")
     parser.add_argument("--every", action="store_true", help="also a line for every metric at every case")
     parser.add_argument("--output", type=Path, default=Path("repeatability.json"), help="where the figures are kept [default: %(default)s]")
     parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="judge the figures in FILE; measure nothing")
@@ -357,7 +357,7 @@ def parse():
 
 def benchmark():
     arguments = parse()
-    if arguments.peers and "net" in arguments.area and not arguments.source:
+    if arguments.rivals and "net" in arguments.area and not arguments.source:
         hosts.in_own_network(CONTROL)
     data = json.loads(arguments.source.read_text()) if arguments.source else collect(arguments)
     seconds = statistics.median(run["seconds"] for run in data["runs"])

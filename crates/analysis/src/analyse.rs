@@ -5,9 +5,9 @@ use kelvin_model::{Measurement, Metric, PredictionRecord, Run, Unit};
 use crate::bounds::{broken_bound, implausible};
 use crate::gather::{Gathered, not_measured};
 use crate::headlines::{Desk, core_hertz, metrics_of};
-use crate::peers::Peer;
 use crate::predicted::compare;
 use crate::result::{Analysis, MetricResult, Outcome};
+use crate::rivals::BesideRival;
 use crate::studies::{studies, threads};
 use crate::summary::summarise;
 use crate::{ceilings, findings, levels, placement, tails};
@@ -32,7 +32,7 @@ pub fn analyse(run: &Run) -> Analysis {
     placement::name_modes(&mut results);
     let mut analysis = Analysis {
         levels: found,
-        peers: Peer::among(&results),
+        rivals: BesideRival::among(&results),
         ceilings: ceilings::of_results(&results, run.outline.machine.topology.allowed.get().map_or(1, Vec::len) as u64),
         tails: tails::of_results(&results),
         results,

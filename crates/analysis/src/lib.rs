@@ -13,12 +13,12 @@ mod gather;
 mod headlines;
 mod learn;
 mod levels;
-mod peers;
 mod placement;
 mod predicted;
 mod raw;
 pub mod reference;
 mod result;
+mod rivals;
 mod studies;
 mod summary;
 mod tails;
@@ -32,11 +32,11 @@ pub use gather::samples_as_found;
 pub use headlines::Headlines;
 pub use kelvin_model::{Interval, IntervalKind};
 pub use levels::{CurvePoint, levels};
-pub use peers::{Compared, Peer, PeerOutcome};
 pub use reference::references;
 pub use result::{
     Analysis, BestCell, CanaryCorrelation, CanaryHistory, Capacity, Ceiling, Coefficient, Concluded, CountOf,
     Distribution, Figure, Finding, FittedLaw, Found, Gap, Importance, LineCeiling, MemoryLevel, MemoryLevels,
     MetricResult, Mode, ModesOf, Moved, Outcome, Place, Study, Summary, TagCount, Tails, Translation, Verdict, Warning,
 };
+pub use rivals::{BesideRival, Compared, RivalOutcome};
 pub use studies::{FULL, studies};

@@ -5,7 +5,7 @@
 //! the other tells which it is. Neither value is wrong, and no canary can hold them apart: they are named.
 
 use kelvin_catalogue::mem::{
-    BANDWIDTH_COPY, BANDWIDTH_FILL, BANDWIDTH_HANDOVER, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD,
+    BANDWIDTH_COPY, BANDWIDTH_CORE_TO_CORE, BANDWIDTH_FILL, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD,
     BANDWIDTH_WRITE, BANDWIDTH_ZERO, BYTES,
 };
 use kelvin_model::units::plain;
@@ -38,7 +38,7 @@ struct Ways {
 
 /// Names the states of the rates of all CPUs by how far apart these stood, where that is what tells the states apart.
 pub(crate) fn name_modes(results: &mut [MetricResult]) {
-    let of_metric = results.iter().filter(|result| result.metric.id == BANDWIDTH_HANDOVER.id);
+    let of_metric = results.iter().filter(|result| result.metric.id == BANDWIDTH_CORE_TO_CORE.id);
     let ways = of_metric.filter_map(|result| {
         let summary = result.outcome.summary()?;
         let rounds = summary.round_times.iter().copied().zip(summary.round_headlines.iter().copied()).collect();
@@ -92,7 +92,7 @@ fn in_rounds(summary: &Summary, ways: &Ways, holds: impl Fn(f64) -> bool) -> Opt
 /// That the CPUs were moved, within the run or since another one, at the largest working set; nothing where they were not, as far
 /// as is known.
 pub(crate) fn finding(_: &Run, analysis: &Analysis) -> Vec<Raw> {
-    let of_metric = analysis.results.iter().filter(|result| result.metric.id == BANDWIDTH_HANDOVER.id);
+    let of_metric = analysis.results.iter().filter(|result| result.metric.id == BANDWIDTH_CORE_TO_CORE.id);
     let Some(largest) = of_metric.max_by_key(|result| BYTES.of(&result.case)) else { return Vec::new() };
     if largest.outcome.summary().is_none_or(|summary| summary.states().is_empty()) {
         return Vec::new();
@@ -100,7 +100,7 @@ pub(crate) fn finding(_: &Run, analysis: &Analysis) -> Vec<Raw> {
     let rates = analysis.results.iter().filter(|result| is_rate(result) && result.case == largest.case);
     let most = rates.filter_map(|result| Some((named_change(result)?, result))).max_by(|a, b| a.0.total_cmp(&b.0));
     let moved = Moved { case: largest.case.clone(), most: most.map(|(_, result)| result.metric.id) };
-    vec![Raw { metrics: vec![BANDWIDTH_HANDOVER.id], ..Raw::notable(Found::Moved(moved)) }]
+    vec![Raw { metrics: vec![BANDWIDTH_CORE_TO_CORE.id], ..Raw::notable(Found::Moved(moved)) }]
 }
 
 /// How far the named states of a rate lie apart, as the logarithm of a factor.

@@ -7,7 +7,7 @@ use kelvin_stats::Scalability;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::peers::Peer;
+use crate::rivals::BesideRival;
 
 /// The analysis of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -35,7 +35,7 @@ pub struct Analysis {
     pub tails: Option<Tails>,
     /// The same work done by kelvin and by other programs, where the run was asked for it.
     #[serde(default)]
-    pub peers: Vec<Peer>,
+    pub rivals: Vec<BesideRival>,
     /// What is worth knowing, most important first.
     pub findings: Vec<Finding>,
     /// The run in at most ten lines: what this machine is, what is odd and why.

@@ -33,7 +33,7 @@ pub fn run(metrics: &[Metric]) -> Run {
             target: 0.02,
             seed: 1,
             cpu: 1,
-            peer_cpu: None,
+            partner_cpu: None,
             canaries: true,
             realtime: false,
         },

@@ -8,7 +8,7 @@ const AXES: [Axis; 2] =
     [Axis::new("bytes", "working set", AxisScale::Bytes), Axis::new("cpus", "CPUs", AxisScale::Category)];
 static FILL: Metric =
     Metric::rate("mem.bandwidth.fill", "A fill").over(AXES).headline(Treatment::AsFound).canaries(Canaries::NONE);
-static HANDOVER: Metric = Metric::duration("mem.bandwidth.handover", "A line")
+static CORE_TO_CORE: Metric = Metric::duration("mem.bandwidth.core_to_core", "A line")
     .over(AXES)
     .headline(Treatment::AsFound)
     .canaries(Canaries::NONE);
@@ -18,10 +18,10 @@ const FAR: f64 = 226.0;
 
 /// A run of these rates in GB/s and times of a line in ns, round by round.
 fn of(rates: [f64; 6], ways: [f64; 6]) -> Analysis {
-    let mut run = run(&[FILL, HANDOVER]);
+    let mut run = run(&[FILL, CORE_TO_CORE]);
     let case = || Case::new().with("bytes", 128 << 20).at(kelvin_model::Point::named("cpus", "all"));
     add_scalars(&mut run, &FILL, case(), &rates.map(|rate| rate * 1e9));
-    add_scalars(&mut run, &HANDOVER, case(), &ways);
+    add_scalars(&mut run, &CORE_TO_CORE, case(), &ways);
     analyse(&run)
 }
 
@@ -34,7 +34,11 @@ fn names(analysis: &Analysis) -> Vec<Option<&str>> {
 }
 
 fn finding(analysis: &Analysis) -> Option<&str> {
-    analysis.findings.iter().find(|finding| finding.metrics.contains(&HANDOVER.id)).map(|finding| finding.text.as_str())
+    analysis
+        .findings
+        .iter()
+        .find(|finding| finding.metrics.contains(&CORE_TO_CORE.id))
+        .map(|finding| finding.text.as_str())
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub static ALL: &[&Metric] = &[
     &BANDWIDTH_ZERO,
     &BANDWIDTH_NTWRITE,
     &BANDWIDTH_TRIAD,
-    &BANDWIDTH_HANDOVER,
+    &BANDWIDTH_CORE_TO_CORE,
     &LOADED_LATENCY,
     &LOADED_BANDWIDTH,
     &CORE_TO_CORE,
@@ -232,8 +232,8 @@ const fn between_cpus(id: &'static str, summary: &'static str) -> Metric {
 }
 
 /// How far apart the CPUs stand that move memory together.
-pub static BANDWIDTH_HANDOVER: Metric = between_cpus(
-    "mem.bandwidth.handover",
+pub static BANDWIDTH_CORE_TO_CORE: Metric = between_cpus(
+    "mem.bandwidth.core_to_core",
     "From one CPU's store to a cache line until another CPU's load sees it, both of those that move memory together",
 )
 .over([BYTES, Cpus::AXIS])

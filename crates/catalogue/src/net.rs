@@ -34,7 +34,7 @@ pub static ALL: &[&Metric] = &[
     &BANDWIDTH_UDP,
     &BANDWIDTH_UDP_SENT,
     &BANDWIDTH_UDP_LOST,
-    &BANDWIDTH_UDP_OVERTAKEN,
+    &BANDWIDTH_UDP_REORDERED,
     &BANDWIDTH_UNIX,
     &LOADED,
     &PEER_PING,
@@ -48,11 +48,11 @@ pub static ALL: &[&Metric] = &[
     &PEER_BANDWIDTH_UDP,
     &PEER_BANDWIDTH_UDP_SENT,
     &PEER_BANDWIDTH_UDP_LOST,
-    &PEER_BANDWIDTH_UDP_OVERTAKEN,
+    &PEER_BANDWIDTH_UDP_REORDERED,
     &PEER_OFFERED,
     &PEER_OFFERED_SENT,
     &PEER_OFFERED_LOST,
-    &PEER_OFFERED_OVERTAKEN,
+    &PEER_OFFERED_REORDERED,
     &PEER_RTT,
     &PEER_LOADED,
 ];
@@ -224,8 +224,8 @@ pub static BANDWIDTH_UDP_LOST: Metric =
         .unit(Unit::Ratio, Better::Lower);
 
 /// Datagrams that were reordered.
-pub static BANDWIDTH_UDP_OVERTAKEN: Metric =
-    stream("net.bandwidth.udp.overtaken", "Share of the datagrams that arrived after one that was sent later")
+pub static BANDWIDTH_UDP_REORDERED: Metric =
+    stream("net.bandwidth.udp.reordered", "Share of the datagrams that arrived after one that was sent later")
         .unit(Unit::Ratio, Better::Lower);
 
 /// A stream over Unix sockets.

@@ -275,8 +275,8 @@ impl<'a> Bench<'a> {
     }
 
     /// A second CPU for the other end of a pair.
-    pub fn peer_cpu(&self) -> Result<u32, Stop> {
-        self.setup().placement.peer.ok_or_else(|| Stop::skip("needs two CPUs, and this process may use one"))
+    pub fn partner_cpu(&self) -> Result<u32, Stop> {
+        self.setup().placement.partner.ok_or_else(|| Stop::skip("needs two CPUs, and this process may use one"))
     }
 
     /// CPUs that work on many CPUs may use; this process itself is pinned to one of them.

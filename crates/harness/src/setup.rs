@@ -37,7 +37,7 @@ pub struct Placement {
     /// Where single-CPU probes run.
     pub cpu: u32,
     /// The other end of pairs, if there is a second CPU.
-    pub peer: Option<u32>,
+    pub partner: Option<u32>,
     /// CPUs that probes of many CPUs may use.
     pub allowed: Vec<u32>,
 }
@@ -76,7 +76,7 @@ impl Setup {
         };
         Self {
             clock,
-            placement: Placement { cpu, peer: None, allowed: vec![cpu] },
+            placement: Placement { cpu, partner: None, allowed: vec![cpu] },
             canaries: true,
             realtime: false,
             throttle_file: None,

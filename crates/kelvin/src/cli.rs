@@ -2,6 +2,7 @@
 
 mod file;
 
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use kelvin_model::Name;
 
 pub use file::{AutosizeArgs, CacheArgs, DigestArgs, FileArgs, FileCommand, HowArgs, ReadArgs, SweepArgs, WriteArgs};
 
@@ -32,7 +34,7 @@ pub struct Cli {
 pub enum Command {
     /// Measure all, or the named areas and probes: table, stored run, report
     #[command(after_help = "Examples:\n  kelvin run\n  kelvin run cpu os.switch --quick\n  \
-                            kelvin run os.syscall.null --budget 10s --json\n  kelvin run --beside zenbook-2011\n  kelvin run file --peers")]
+                            kelvin run os.syscall.null --budget 10s --json\n  kelvin run --beside zenbook-2011\n  kelvin run file --rivals")]
     Run(RunArgs),
     /// Run one of the long experiments, or a measure of a plain run with all its points
     #[command(after_help = "Examples:\n  kelvin study tasks\n  kelvin study os.tasks --budget 2m\n  \
@@ -181,6 +183,7 @@ pub struct MeasureArgs {
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// Areas (cpu, os, mem, file, net), probes or metrics; any leading part of an id. All if none is named
+    #[arg(value_parser = of_today)]
     pub names: Vec<String>,
     /// As little as makes sense: fewer points and rounds, said in the report
     #[arg(long, conflicts_with = "thorough")]
@@ -197,7 +200,7 @@ pub struct RunArgs {
     /// Read files by fio, dd, cat and bw_file_rd too, in turn with kelvin, where they are installed; two minutes more
     /// (40 s with --quick, twenty minutes with --thorough)
     #[arg(long)]
-    pub peers: bool,
+    pub rivals: bool,
     /// A published machine to set beside, by id; may be given more than once [default in HTML: all]
     #[arg(long, value_name = "MACHINE")]
     pub beside: Vec<String>,
@@ -248,6 +251,7 @@ pub struct SelfcheckArgs {
 #[derive(Debug, Args)]
 pub struct ListArgs {
     /// Only these areas, probes or metrics
+    #[arg(value_parser = of_today)]
     pub names: Vec<String>,
     /// The studies instead of the measures of a plain run
     #[arg(long)]
@@ -261,10 +265,16 @@ pub struct ListArgs {
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
     /// A probe, a metric, or an area
+    #[arg(value_parser = of_today)]
     pub name: String,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// A name as it is today, which may have been typed as it was before.
+fn of_today(name: &str) -> Result<String, Infallible> {
+    Ok(Name::today(name).into_owned())
 }
 
 /// `kelvin machine`.

@@ -110,7 +110,7 @@ fn settings(wishes: &Wishes<'_>, setup: &Setup) -> RunSettings {
         target: args.target,
         seed: args.seed.unwrap_or_else(|| since_epoch().0 as u64),
         cpu: setup.placement.cpu,
-        peer_cpu: setup.placement.peer,
+        partner_cpu: setup.placement.partner,
         canaries: setup.canaries,
         realtime: setup.realtime,
     }

@@ -26,7 +26,7 @@ impl Here {
         Ok(Self { machine: kelvin_machine::read(Path::new("/")), allowed })
     }
 
-    /// Chooses from the allowed CPUs: the last one, away from CPU 0 on which most interrupts land, and as its peer one on
+    /// Chooses from the allowed CPUs: the last one, away from CPU 0 on which most interrupts land, and as its partner one on
     /// another core if there is one.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl Here {
             cores.is_some_and(|cores| cores.iter().any(|core| core.contains(&cpu) && core.contains(&other)))
         };
         let others = || allowed.iter().copied().filter(|&other| other != cpu);
-        let peer = others().rev().find(|&other| !same_core(other)).or_else(|| others().next_back());
-        Ok(Placement { cpu, peer, allowed: allowed.clone() })
+        let partner = others().rev().find(|&other| !same_core(other)).or_else(|| others().next_back());
+        Ok(Placement { cpu, partner, allowed: allowed.clone() })
     }
 }

@@ -340,44 +340,44 @@ fn a_remote_directory_is_measured_beside_the_scratch_directory_and_left_as_it_wa
 #[test]
 fn other_programs_are_set_beside_kelvin_where_files_are_measured() {
     let place = Place::new();
-    let wrong = place.run(&["run", "os.syscall.null", "--peers", "--quick", "--no-store", "--no-report"]);
+    let wrong = place.run(&["run", "os.syscall.null", "--rivals", "--quick", "--no-store", "--no-report"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(
-        stderr(&wrong).contains("--peers: other programs read files") && stderr(&wrong).contains("run file --peers")
+        stderr(&wrong).contains("--rivals: other programs read files") && stderr(&wrong).contains("run file --rivals")
     );
 
-    let run = place.run(&["run", "file.byte_calls", "--peers", "--quick", "--budget", "3s", "--seed", "7"]);
+    let run = place.run(&["run", "file.byte_calls", "--rivals", "--quick", "--budget", "3s", "--seed", "7"]);
     assert!(run.status.code().is_some_and(|status| status < 2), "{}", stderr(&run));
     let text = stdout(&run);
     let (areas, table) = text.split_once("Other programs on the same file").unwrap_or_else(|| panic!("{text}"));
     let json: serde_json::Value = serde_json::from_slice(&place.run(&["report", "--format", "json"]).stdout).unwrap();
-    let all = json["analysis"]["peers"].as_array().unwrap();
-    let is_left_out = |peer: &&serde_json::Value| peer.to_string().contains("left out by --quick");
-    let (left_out, peers): (Vec<_>, Vec<_>) = all.iter().partition(is_left_out);
-    assert_eq!((left_out.len(), peers.len()), (7, 6), "{all:#?}");
+    let all = json["analysis"]["rivals"].as_array().unwrap();
+    let is_left_out = |rival: &&serde_json::Value| rival.to_string().contains("left out by --quick");
+    let (left_out, rivals): (Vec<_>, Vec<_>) = all.iter().partition(is_left_out);
+    assert_eq!((left_out.len(), rivals.len()), (7, 6), "{all:#?}");
     for (program, package) in [("fio", "fio"), ("dd", "coreutils"), ("cat", "coreutils")] {
         assert!(table.contains(program), "{table}");
         let installed = std::process::Command::new(program).arg("--version").output().is_ok();
-        for peer in peers.iter().filter(|peer| peer["program"] == program) {
-            let (compared, missing) = (&peer["outcome"]["compared"], &peer["outcome"]["missing"]);
+        for rival in rivals.iter().filter(|rival| rival["program"] == program) {
+            let (compared, missing) = (&rival["outcome"]["compared"], &rival["outcome"]["missing"]);
             if !installed {
-                assert!(missing.to_string().contains(&format!("apt-get install {package}")), "{peer}");
+                assert!(missing.to_string().contains(&format!("apt-get install {package}")), "{rival}");
             } else if compared.is_object() {
                 let value = |side: &str| compared[side]["value"].as_f64().unwrap();
-                assert!(value("kelvin") > 0.0 && value("other") > 0.0 && value("ratio") > 0.0, "{peer}");
-                assert!(compared["ratio"]["interval"].is_object(), "{peer}");
+                assert!(value("kelvin") > 0.0 && value("other") > 0.0 && value("ratio") > 0.0, "{rival}");
+                assert!(compared["ratio"]["interval"].is_object(), "{rival}");
             } else {
                 // A disk without direct I/O, or a cache that does not keep the file: said, and not passed over.
-                assert!(missing["skipped"].is_string() || missing["failed"].is_string(), "{peer}");
+                assert!(missing["skipped"].is_string() || missing["failed"].is_string(), "{rival}");
             }
         }
     }
     let page = std::fs::read_to_string(place.directory.path().join("report.html")).unwrap();
-    assert!(page.contains("id=\"peers\"") && page.contains("Other programs on the same file"));
+    assert!(page.contains("id=\"rivals\"") && page.contains("Other programs on the same file"));
     let markdown = place.run(&["report", "--format", "md"]);
     assert!(stdout(&markdown).contains("## Other programs on the same file"), "{}", stdout(&markdown));
     // It has a table of its own, and is not among the metrics of the area.
-    assert!(!areas.lines().any(|line| line.starts_with("peers.")), "{areas}");
+    assert!(!areas.lines().any(|line| line.starts_with("rivals.")), "{areas}");
 }
 
 #[test]

@@ -158,7 +158,9 @@ fn what_a_shell_opened_is_written_where_it_is() {
     ] {
         let output = shell(
             &place,
-            &format!("\"$0\" runs import \"$1\" 2> /dev/null; \"$0\" runs export last --output {to} < /dev/null"),
+            &format!(
+                "exec 3>&-; \"$0\" runs import \"$1\" 2> /dev/null; \"$0\" runs export last --output {to} < /dev/null"
+            ),
         );
         assert_refused(&output, &[words]);
     }

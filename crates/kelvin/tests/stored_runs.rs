@@ -8,7 +8,6 @@ mod place;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
 
 use place::{KELVIN, Place, stderr, stdout};
 use serde_json::Value;
@@ -29,12 +28,11 @@ fn array(value: &Value) -> &[Value] {
     value.as_array().unwrap_or_else(|| panic!("{value} is no array"))
 }
 
-/// Puts the export of a run into a place, and returns what is in it.
+/// Puts the export of a run into a place, and returns what is in it, by the names of today.
 fn unpacked(place: &Place, name: &str) -> Value {
-    let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../store/tests/runs/{name}.json.zst"));
-    let text = zstd::decode_all(fs::File::open(packed).unwrap()).unwrap();
-    fs::write(place.path().join(name), &text).unwrap();
-    serde_json::from_slice(&text).unwrap()
+    let (written, today) = kelvin_testing::stored_run(name);
+    fs::write(place.path().join(name), written).unwrap();
+    serde_json::from_str(&today).unwrap()
 }
 
 /// What kelvin prints, which must succeed.
@@ -80,7 +78,8 @@ fn what_was_measured_then_comes_to_the_same_today() {
     let place = Place::new();
     let [whole, second, third] = [WHOLE, SECOND, THIRD].map(|name| unpacked(&place, name));
     for (name, run, later) in [(WHOLE, &whole, &second), (SECOND, &second, &third)] {
-        let report: Value = serde_json::from_str(&says(&place, &["report", name, "--format", "json"])).unwrap();
+        let report: Value =
+            serde_json::from_str(&says(&place, &["report", name, "--format", "json", "--with-private"])).unwrap();
         is_what_it_was(&report, run, later);
     }
 }
@@ -101,7 +100,9 @@ fn through_the_store_all_of_it_is_in_every_format() {
     let place = Place::new();
     let run = unpacked(&place, SECOND);
     says(&place, &["runs", "import", SECOND]);
-    assert!(serde_json::from_str::<Value>(&says(&place, &["runs", "export", "last"])).unwrap() == run);
+    assert!(
+        serde_json::from_str::<Value>(&says(&place, &["runs", "export", "last", "--with-private"])).unwrap() == run
+    );
     let report = |format: &str| says(&place, &["report", "--format", format]);
     let json: Value = serde_json::from_str(&report("json")).unwrap();
     let headlines = headlines(&json);

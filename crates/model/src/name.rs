@@ -15,6 +15,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(&'static str);
 
+/// Ids, or leading parts of ids, that were given up, each with the one that took its place: what was stored under the first is read as
+/// the second.
+const FORMER: [(&str, &str); 5] = [
+    ("mem.bandwidth.handover", "mem.bandwidth.core_to_core"),
+    ("net.bandwidth.udp.overtaken", "net.bandwidth.udp.reordered"),
+    ("net.peer.bandwidth.udp.overtaken", "net.peer.bandwidth.udp.reordered"),
+    ("net.peer.offered.overtaken", "net.peer.offered.reordered"),
+    ("file.peers", "file.rivals"),
+];
+
 static INTERNED: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 
 impl Name {
@@ -34,10 +44,27 @@ impl Name {
         Self(kept)
     }
 
+    /// What an id, or a leading part of ids, that was stored or typed is called today.
+    pub fn today(text: &str) -> Cow<'_, str> {
+        let today = FORMER.iter().find_map(|(former, name)| renamed(text, former, name));
+        today.map_or(Cow::Borrowed(text), Cow::Owned)
+    }
+
+    /// The id that this one had before, if it had another.
+    pub fn former(self) -> Option<String> {
+        FORMER.iter().find_map(|(former, name)| renamed(self.0, name, former))
+    }
+
     /// The text.
     pub const fn as_str(self) -> &'static str {
         self.0
     }
+}
+
+/// A name that is `from`, or begins with it and a dot, with `to` in its place.
+fn renamed(text: &str, from: &str, to: &str) -> Option<String> {
+    let rest = text.strip_prefix(from)?;
+    (rest.is_empty() || rest.starts_with('.')).then(|| format!("{to}{rest}"))
 }
 
 impl fmt::Display for Name {
@@ -86,7 +113,7 @@ impl Serialize for Name {
 impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Cow::<'_, str>::deserialize(deserializer)?;
-        Ok(Self::intern(&text))
+        Ok(Self::intern(&Self::today(&text)))
     }
 }
 
@@ -112,5 +139,16 @@ mod tests {
         let second = Name::intern(&String::from("os.syscall.null"));
         assert!(std::ptr::eq(first.as_str(), second.as_str()));
         assert_eq!(first, Name::new("os.syscall.null"));
+    }
+
+    #[test]
+    fn a_name_that_was_given_up_is_read_as_the_one_of_today() {
+        let read = |text: &str| serde_json::from_value::<Name>(text.into()).unwrap();
+        assert_eq!(read("mem.bandwidth.handover"), *"mem.bandwidth.core_to_core");
+        assert_eq!(read("file.peers.cached.kelvin"), *"file.rivals.cached.kelvin");
+        assert_eq!(read("file.peersonal"), *"file.peersonal");
+        assert_eq!(Name::today("file.peers"), "file.rivals");
+        assert_eq!(Name::new("file.rivals.direct").former().as_deref(), Some("file.peers.direct"));
+        assert_eq!(Name::new("os.syscall.null").former(), None);
     }
 }

@@ -84,7 +84,8 @@ pub struct RunSettings {
     /// CPU that single-CPU probes run on.
     pub cpu: u32,
     /// The second CPU of pairs, if there is one.
-    pub peer_cpu: Option<u32>,
+    #[serde(alias = "peer_cpu")]
+    pub partner_cpu: Option<u32>,
     /// Whether canaries were read between batches.
     pub canaries: bool,
     /// Whether SCHED_FIFO was asked for and obtained.

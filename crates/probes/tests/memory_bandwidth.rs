@@ -16,7 +16,7 @@ fn case(bytes: u64, cpus: &'static str) -> Case {
 #[test]
 fn every_kernel_is_tried_in_caches_and_in_memory() {
     let inner = common::measure("mem.bandwidth", &case(16 << 10, "one"), SLICE);
-    assert!(inner.iter().all(|reading| reading.metric != *"mem.bandwidth.handover"), "one CPU has no other");
+    assert!(inner.iter().all(|reading| reading.metric != *"mem.bandwidth.core_to_core"), "one CPU has no other");
     let outer = common::measure("mem.bandwidth", &case(256 << 20, "one"), SLICE);
     for metric in METRICS {
         for readings in [&inner, &outer] {
@@ -47,7 +47,7 @@ fn all_cpus_move_what_each_of_them_moves() {
     let cpus = kelvin_sys::cpu::allowed().unwrap().len() as u64;
     assert_eq!(read.work_per_iteration, (bytes * cpus) as f64);
     // How far apart they stood: before each operation and after the last.
-    let Readings::Scalars(ways) = &of(&readings, "mem.bandwidth.handover").readings else { panic!("{readings:?}") };
+    let Readings::Scalars(ways) = &of(&readings, "mem.bandwidth.core_to_core").readings else { panic!("{readings:?}") };
     assert_eq!(ways.len(), METRICS.len() + 1);
 }
 

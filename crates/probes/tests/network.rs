@@ -111,7 +111,7 @@ fn what_is_sent_over_udp_is_not_claimed_as_received() {
     let case = placed("two_cpus", 1472);
     let readings = measure("net.bandwidth.udp", &case, SLICE);
     let ids: Vec<String> = readings.iter().map(|reading| reading.metric.to_string()).collect();
-    let all = ["net.bandwidth.udp", "net.bandwidth.udp.sent", "net.bandwidth.udp.lost", "net.bandwidth.udp.overtaken"];
+    let all = ["net.bandwidth.udp", "net.bandwidth.udp.sent", "net.bandwidth.udp.lost", "net.bandwidth.udp.reordered"];
     assert_eq!(ids, all);
     for share in [&readings[2], &readings[3]] {
         assert!((0.0..=1.0).contains(&median(share)), "{readings:?}");

@@ -105,7 +105,7 @@ fn what_a_shaper_on_the_way_drops_is_lost_and_not_claimed() {
         let of = |what: &str| figure(&readings, &format!("net.peer.offered{what}"));
         assert!(of("") < EXPECTED * AT_MOST, "{} bytes a second through {EXPECTED}", of(""));
         assert!((0.0..=1.0).contains(&of(".lost")), "{readings:?}");
-        assert_eq!(of(".overtaken"), 0.0, "a way has one queue");
+        assert_eq!(of(".reordered"), 0.0, "a way has one queue");
         let notes = readings[0].notes.join("\n");
         assert!(notes.contains("0 datagrams found no room at the agent"), "{notes}");
         assert_eq!(notes.matches("driver veth").count(), 2, "{notes}");

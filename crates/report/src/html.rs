@@ -132,8 +132,8 @@ fn parts(report: &Report<'_>, sections: &[Section<'_>], figures: &[Figure]) -> V
         let id = anchor("area", section.area);
         parts.push(Part::new(id.clone(), section.title.clone(), results::area(report, section, figures, &id)));
     }
-    if !report.analysis.peers.is_empty() {
-        parts.push(Part::new("peers", "Other programs", back::peers(report)));
+    if !report.analysis.rivals.is_empty() {
+        parts.push(Part::new("rivals", "Other programs", back::rivals(report)));
     }
     if !report.analysis.studies.is_empty() {
         parts.push(Part::new("studies", "Studies", back::studies(report, figures)));

@@ -8,7 +8,7 @@ use kelvin_model::{Hazard, RunStatus};
 use crate::beside::beside;
 use crate::safe::{Marked, md};
 use crate::sections::{Entry, Section, sections};
-use crate::{Render, Report, peers, units, words};
+use crate::{Render, Report, rivals, units, words};
 
 /// The Markdown report (GitHub's flavour: tables).
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,11 +42,11 @@ fn head(report: &Report<'_>) -> Marked {
 
 /// Other programs beside kelvin.
 fn other_programs(report: &Report<'_>) -> Marked {
-    let rows = peers::rows(report);
+    let rows = rivals::rows(report);
     if rows.is_empty() {
         return Marked::new();
     }
-    let mut page = md!("## {}\n\n{}\n\n", peers::TITLE, peers::LEAD);
+    let mut page = md!("## {}\n\n{}\n\n", rivals::TITLE, rivals::LEAD);
     if rows.iter().any(|row| row.sides.is_ok()) {
         page.push(md!("| reading | beside | kelvin | its figure | ratio | expected | verdict |\n"));
         page.push(md!("|:--|:--|--:|--:|--:|--:|:--|\n"));
@@ -54,7 +54,7 @@ fn other_programs(report: &Report<'_>) -> Marked {
     for row in &rows {
         let Ok(sides) = &row.sides else { continue };
         let program = Marked::code(row.program);
-        let peers::Sides { kelvin, other, ratio, expected, verdict, .. } = sides;
+        let rivals::Sides { kelvin, other, ratio, expected, verdict, .. } = sides;
         page.push(md!(
             "| {} | {} | {} | {} | {} | {} | {} |\n",
             row.what,
@@ -67,7 +67,7 @@ fn other_programs(report: &Report<'_>) -> Marked {
         ));
     }
     page.push(md!("\n"));
-    let missing = peers::missing(&rows);
+    let missing = rivals::missing(&rows);
     for (which, word, reason) in &missing {
         page.push(md!("- {} **{}**: {}\n", which.join("; "), word, reason));
     }

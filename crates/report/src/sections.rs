@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use kelvin_analysis::{MetricResult, Peer};
+use kelvin_analysis::{BesideRival, MetricResult};
 use kelvin_model::{Axis, AxisScale, Case, Metric, Name, Value};
 
 use crate::{Report, units, words};
@@ -121,7 +121,8 @@ impl<'a> Entry<'a> {
 /// The areas of a report, those known in their order, then any other; an area without results is left out.
 pub fn sections<'a>(report: &Report<'a>) -> Vec<Section<'a>> {
     // What is set beside other programs has a table of its own.
-    let results: Vec<&MetricResult> = report.analysis.results.iter().filter(|result| !Peer::is_part(result)).collect();
+    let results: Vec<&MetricResult> =
+        report.analysis.results.iter().filter(|result| !BesideRival::is_part(result)).collect();
     let mut areas: Vec<&'static str> = words::AREAS.to_vec();
     for result in &results {
         if !areas.contains(&result.metric.area()) {

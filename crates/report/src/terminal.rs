@@ -11,7 +11,7 @@ use kelvin_model::{RunStatus, Severity};
 use crate::beside::beside;
 use crate::sections::sections;
 use crate::text::{clean, columns, left, right, wrap};
-use crate::{Render, Report, peers, words};
+use crate::{Render, Report, rivals, words};
 
 /// Fewest columns that the tables are made for; a narrower terminal wraps them itself.
 const LEAST_WIDTH: usize = 80;
@@ -144,12 +144,12 @@ impl Terminal {
     }
 
     /// Other programs beside kelvin.
-    fn peers(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let rows = peers::rows(report);
+    fn rivals(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        let rows = rivals::rows(report);
         if rows.is_empty() {
             return Ok(());
         }
-        self.heading(out, peers::TITLE)?;
+        self.heading(out, rivals::TITLE)?;
         let label = self.width() - (PROGRAM + 2 * RATE + PEER_RATIO + PEER_VERDICT + 5);
         let line = |what: &str, [program, kelvin, other, ratio, verdict]: [&str; 5]| {
             format!(
@@ -174,7 +174,7 @@ impl Terminal {
             let verdict = self.paint(if sides.is_gap { Paint::Odd } else { Paint::Good }, sides.verdict);
             writeln!(out, "{}", format!("{text}{verdict}").trim_end())?;
         }
-        for (which, word, reason) in peers::missing(&rows) {
+        for (which, word, reason) in rivals::missing(&rows) {
             self.hanging(out, (Paint::Faint, word), 12, &format!("{}: {}", clean(&which.join("; ")), clean(reason)))?;
         }
         Ok(())
@@ -267,7 +267,7 @@ impl Terminal {
         for section in &sections {
             self.section(section, out)?;
         }
-        self.peers(report, out)?;
+        self.rivals(report, out)?;
         self.beside(report, out)?;
         self.studies(report, out)?;
         self.notes(report, out)

@@ -57,36 +57,35 @@ impl Store {
     pub fn learned(&self, identity: &str, metrics: &[Metric], limit: usize) -> Result<Vec<Learned>, LoadError> {
         let mut learned = Vec::new();
         for metric in metrics {
-            let select = "SELECT key, parameters FROM series WHERE metric = ?1 AND version = ?2 ORDER BY parameters";
-            let series: Vec<(i64, String)> =
-                self.rows(select, params![metric.id.as_str(), metric.version], |row| Ok((row.get(0)?, row.get(1)?)))?;
-            for (key, parameters) in series {
+            let of_metric = [metric.id.to_string(), metric.id.former().unwrap_or_default()];
+            let of = params![of_metric[0], of_metric[1], metric.version];
+            for parameters in self.rows(CASES, of, |row| row.get::<_, String>(0))? {
                 let case = serde_json::from_str(&parameters).map_err(|error| LoadError::Damaged {
-                    id: format!("series {key}"),
+                    id: format!("series {} {parameters}", metric.id),
                     part: "the case".into(),
                     problem: error.to_string(),
                 })?;
-                let mut pairs = self.headlines(key, identity, limit)?;
-                if pairs.is_empty() {
-                    continue;
+                let limit = sql_limit(Some(limit));
+                let of = params![of_metric[0], of_metric[1], metric.version, parameters, identity, limit];
+                let pairs: Vec<(f64, f64)> = self.rows(NEWEST, of, |row| Ok((row.get(0)?, row.get(1)?)))?;
+                let (headlines, within): (Vec<f64>, Vec<f64>) = pairs.into_iter().rev().unzip();
+                if !headlines.is_empty() {
+                    learned.push(Learned { metric: metric.id, case, headlines, within });
                 }
-                pairs.reverse();
-                let (headlines, within) = pairs.into_iter().unzip();
-                learned.push(Learned { metric: metric.id, case, headlines, within });
             }
         }
         Ok(learned)
     }
-
-    /// Headline and variance of a series in the newest complete runs of a machine, newest first.
-    fn headlines(&self, series: i64, identity: &str, limit: usize) -> Result<Vec<(f64, f64)>, LoadError> {
-        let select = "SELECT value, within_variance FROM run CROSS JOIN headline ON headline.run = run.key
-                      WHERE series = ?1 AND machine = ?2 AND status = 'complete'
-                      ORDER BY started_us DESC, run.id DESC LIMIT ?3";
-        let values = params![series, identity, sql_limit(Some(limit))];
-        Ok(self.rows(select, values, |row| Ok((row.get(0)?, row.get(1)?)))?)
-    }
 }
+
+/// The cases of which headlines of a metric are stored, under its id of today or its former one.
+const CASES: &str =
+    "SELECT DISTINCT parameters FROM series WHERE metric IN (?1, ?2) AND version = ?3 ORDER BY parameters";
+
+/// Headline and variance of a metric at a case in the newest complete runs of a machine, newest first.
+const NEWEST: &str = "SELECT value, within_variance FROM run CROSS JOIN headline ON headline.run = run.key
+    WHERE series IN (SELECT key FROM series WHERE metric IN (?1, ?2) AND version = ?3 AND parameters = ?4)
+    AND machine = ?5 AND status = 'complete' ORDER BY started_us DESC, run.id DESC LIMIT ?6";
 
 fn insert(connection: &Connection, run: i64, headline: &Headline) -> rusqlite::Result<()> {
     let of = params![headline.metric.as_str(), headline.version, parameters(&headline.case)];

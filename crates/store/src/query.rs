@@ -244,7 +244,7 @@ impl Happening {
     }
 
     fn event(self) -> Result<Event, String> {
-        let probe = Name::intern(&self.probe);
+        let probe = Name::intern(&Name::today(&self.probe));
         let case: Case = serde_json::from_str(&self.parameters).map_err(|error| error.to_string())?;
         match (self.payload, self.reason) {
             (Some(packed), _) => Ok(Event::RoundFinished { probe, case, round: unpack(&packed)? }),

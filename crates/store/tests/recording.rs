@@ -4,7 +4,7 @@ mod common;
 
 use common::{MACHINE, sample_events, sample_metrics, sample_notes, sample_outline, sample_predictions, sample_round};
 use common::{sample_run, sample_studies};
-use kelvin_model::{Case, Event, Headline, Name, Run, RunStatus};
+use kelvin_model::{Case, Event, Headline, Metric, Name, Run, RunStatus};
 use kelvin_store::{AppendError, Filter, FindError, InsertError, Inserted, Store};
 use tempfile::TempDir;
 
@@ -250,6 +250,21 @@ fn only_complete_runs_of_the_same_machine_and_method_teach() {
         ]
     );
     assert_eq!(store.learned(MACHINE, &sample_metrics(), 2).unwrap()[0].headlines, [2.0, 3.0]);
+}
+
+#[test]
+fn what_a_run_taught_of_a_metric_under_its_former_name_is_not_forgotten() {
+    let (_directory, store) = fresh();
+    let metric = Metric::duration("net.peer.offered.reordered", "Share that was reordered");
+    let at = |name| Headline { metric: Name::new(name), case: Case::new(), ..headline(0.0) };
+    for (number, name) in [(1, "net.peer.offered.overtaken"), (2, "net.peer.offered.reordered")] {
+        let id = number.to_string();
+        store.insert(&run_at(&id, number)).unwrap();
+        store.record_headlines(&id, &[Headline { value: number as f64, ..at(name) }]).unwrap();
+    }
+    let learned = store.learned(MACHINE, &[metric], 10).unwrap();
+    let rows: Vec<_> = learned.iter().map(|l| (l.metric, l.headlines.as_slice())).collect();
+    assert_eq!(rows, [(metric.id, [1.0, 2.0].as_slice())]);
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub mod net;
 pub mod numa;
 pub mod owned;
 pub mod pagemap;
-pub mod peer;
+pub mod partner;
 pub mod process;
 pub mod random;
 pub mod ready;

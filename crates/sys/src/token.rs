@@ -11,7 +11,7 @@ use crate::{Error, Result, check};
 pub enum Side {
     /// The task that measures.
     Near,
-    /// Its peer.
+    /// Its partner.
     Far,
 }
 

@@ -5,7 +5,7 @@
 pub mod mounted;
 
 use std::fmt;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, Write};
 use std::path::Path;
 
@@ -104,6 +104,24 @@ pub fn in_memory(what: &str) -> Option<&'static Path> {
         return None;
     }
     Some(directory)
+}
+
+/// What had another name when the first runs were stored.
+const RENAMED: [(&str, &str); 5] = [
+    (r#""peer_cpu":"#, r#""partner_cpu":"#),
+    (r#""seed":true"#, r#""baseline":true"#),
+    (r#""seed":false"#, r#""baseline":false"#),
+    (r#""mem.bandwidth.handover""#, r#""mem.bandwidth.core_to_core""#),
+    (r#""net.bandwidth.udp.overtaken""#, r#""net.bandwidth.udp.reordered""#),
+];
+
+/// The export of a run that is kept for ever (`crates/store/tests/runs`): as it was written, and by the names of today.
+pub fn stored_run(name: &str) -> (String, String) {
+    let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../store/tests/runs/{name}.json.zst"));
+    let text = zstd::decode_all(File::open(packed).unwrap()).unwrap();
+    let written = String::from_utf8(text).unwrap();
+    let today = RENAMED.iter().fold(written.clone(), |text, (former, name)| text.replace(former, name));
+    (written, today)
 }
 
 /// Whether the tests run as root.

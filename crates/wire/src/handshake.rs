@@ -17,7 +17,7 @@ use crate::secret::{Nonce, Secret, Side, nonce};
 use crate::{Error, Result, frame};
 
 /// The version of all that is said. Changed whenever a message changes.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 /// What tells an agent from any other server that may be found at a port.
 const NAME: &str = "kelvin agent";
 /// Most bytes of a frame that somebody may send who has not proven the secret.

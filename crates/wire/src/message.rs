@@ -143,7 +143,7 @@ impl Counted {
     /// Whether it can have come after this: nothing that is counted becomes less.
     pub(crate) fn follows(&self, earlier: &Self) -> bool {
         let all =
-            |of: &Self| [of.bytes, of.at, of.dropped, of.numbers.arrived, of.numbers.latest, of.numbers.overtaken];
+            |of: &Self| [of.bytes, of.at, of.dropped, of.numbers.arrived, of.numbers.latest, of.numbers.reordered];
         all(self).iter().zip(all(earlier)).all(|(now, before)| *now >= before)
     }
 }

@@ -13,7 +13,7 @@ pub struct Numbered {
     /// The highest number among them.
     pub latest: u64,
     /// Datagrams that came after one with a higher number, or that came twice.
-    pub overtaken: u64,
+    pub reordered: u64,
 }
 
 impl Numbered {
@@ -23,21 +23,21 @@ impl Numbered {
         if number > self.latest {
             self.latest = number;
         } else {
-            self.overtaken += 1;
+            self.reordered += 1;
         }
     }
 
     /// Share of the datagrams since an earlier moment that did not come, by the gaps in their numbers; `None` if none came.
     pub fn lost_since(&self, earlier: &Self) -> Option<f64> {
         let (numbered, arrived) = (self.latest - earlier.latest, self.arrived - earlier.arrived);
-        // One that was overtaken at the earlier moment may come later, and be one too many.
+        // One that was reordered at the earlier moment may come later, and be one too many.
         (numbered > 0).then(|| (1.0 - arrived as f64 / numbered as f64).max(0.0))
     }
 
-    /// Share of the datagrams that came since an earlier moment that had been overtaken; `None` if none came.
-    pub fn overtaken_since(&self, earlier: &Self) -> Option<f64> {
+    /// Share of the datagrams that came since an earlier moment that had been reordered; `None` if none came.
+    pub fn reordered_since(&self, earlier: &Self) -> Option<f64> {
         let arrived = self.arrived - earlier.arrived;
-        (arrived > 0).then(|| (self.overtaken - earlier.overtaken) as f64 / arrived as f64)
+        (arrived > 0).then(|| (self.reordered - earlier.reordered) as f64 / arrived as f64)
     }
 }
 
@@ -50,9 +50,9 @@ mod tests {
         let zero = Numbered::default();
         let mut all = zero;
         [1, 2, 5, 4, 8].into_iter().for_each(|number| all.take(number));
-        assert_eq!(all, Numbered { arrived: 5, latest: 8, overtaken: 1 });
-        assert_eq!((all.lost_since(&zero), all.overtaken_since(&zero)), (Some(3.0 / 8.0), Some(1.0 / 5.0)));
-        assert_eq!((zero.lost_since(&zero), zero.overtaken_since(&zero)), (None, None));
+        assert_eq!(all, Numbered { arrived: 5, latest: 8, reordered: 1 });
+        assert_eq!((all.lost_since(&zero), all.reordered_since(&zero)), (Some(3.0 / 8.0), Some(1.0 / 5.0)));
+        assert_eq!((zero.lost_since(&zero), zero.reordered_since(&zero)), (None, None));
         let mut later = all;
         [9, 10, 3].into_iter().for_each(|number| later.take(number));
         assert_eq!(later.lost_since(&all), Some(0.0), "the late one is one of those counted as lost before");

@@ -245,7 +245,7 @@ fn answers() -> Vec<Answer> {
     ]
 }
 
-/// Valid beginnings of everything that is read from unauthenticated peers.
+/// Valid beginnings of everything that is read from unauthenticated clients.
 fn beginnings() -> Vec<Vec<u8>> {
     let nonce = [5_u8; 32];
     let agent = serde_json::json!({

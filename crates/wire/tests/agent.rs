@@ -159,7 +159,7 @@ fn datagrams_are_counted_where_they_arrive_with_what_is_missing_and_nothing_come
         socket.send(&[7; 99]).unwrap();
         socket.send(&[7; 101]).unwrap();
         let after = until_arrived(&mut test, 6);
-        assert_eq!(after.numbers, Numbered { arrived: 6, latest: 9, overtaken: 1 });
+        assert_eq!(after.numbers, Numbered { arrived: 6, latest: 9, reordered: 1 });
         assert_eq!((after.bytes, after.numbers.lost_since(&before.numbers)), (600, Some(1.0 - 6.0 / 9.0)));
         assert!(after.at > before.at);
         socket.set_nonblocking(true).unwrap();

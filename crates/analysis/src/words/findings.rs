@@ -1,6 +1,6 @@
 //! Findings in words: a sentence, and what carries it.
 
-use kelvin_catalogue::mem::BANDWIDTH_HANDOVER;
+use kelvin_catalogue::mem::BANDWIDTH_CORE_TO_CORE;
 use kelvin_model::units::{bytes, metric_at, number, percent, plain};
 use kelvin_model::{Canary, Case, Fact, Hazard, Machine, Name, Run, Unit};
 
@@ -157,7 +157,7 @@ fn of_levels(found: &MemoryLevels) -> (String, String) {
 }
 
 fn of_moved(moved: &Moved, analysis: &Analysis) -> (String, String) {
-    let line = Place { metric: BANDWIDTH_HANDOVER.id, case: moved.case.clone() };
+    let line = Place { metric: BANDWIDTH_CORE_TO_CORE.id, case: moved.case.clone() };
     let Some((result, summary)) = at(analysis, &line).and_then(|result| Some((result, result.outcome.summary()?)))
     else {
         return Default::default();

@@ -78,15 +78,37 @@ const fn ratio(metric: Metric) -> Metric {
 }
 
 /// Reading from the page cache, kelvin's rate over another program's.
-pub static PEERS_CACHED: Metric = ratio(cached("file.peers.cached", RATIO_SUMMARY));
+pub static RIVALS_CACHED: Metric = ratio(cached("file.rivals.cached", RATIO_SUMMARY));
 /// kelvin's.
-pub static PEERS_CACHED_KELVIN: Metric = cached("file.peers.cached.kelvin", KELVIN_SUMMARY);
+pub static RIVALS_CACHED_KELVIN: Metric = cached("file.rivals.cached.kelvin", KELVIN_SUMMARY);
 /// The other program's.
-pub static PEERS_CACHED_OTHER: Metric = cached("file.peers.cached.other", OTHER_SUMMARY);
+pub static RIVALS_CACHED_OTHER: Metric = cached("file.rivals.cached.other", OTHER_SUMMARY);
 
 /// Reading past the page cache, kelvin's rate over another program's.
-pub static PEERS_DIRECT: Metric = ratio(direct("file.peers.direct", RATIO_SUMMARY));
+pub static RIVALS_DIRECT: Metric = ratio(direct("file.rivals.direct", RATIO_SUMMARY));
 /// kelvin's.
-pub static PEERS_DIRECT_KELVIN: Metric = direct("file.peers.direct.kelvin", KELVIN_SUMMARY);
+pub static RIVALS_DIRECT_KELVIN: Metric = direct("file.rivals.direct.kelvin", KELVIN_SUMMARY);
 /// The other program's.
-pub static PEERS_DIRECT_OTHER: Metric = direct("file.peers.direct.other", OTHER_SUMMARY);
+pub static RIVALS_DIRECT_OTHER: Metric = direct("file.rivals.direct.other", OTHER_SUMMARY);
+
+/// What a comparison with other programs reads.
+#[derive(Debug)]
+pub struct BesideRivals {
+    /// kelvin's rate over the other program's.
+    pub ratio: &'static Metric,
+    /// kelvin's rate.
+    pub kelvin: &'static Metric,
+    /// The other program's.
+    pub other: &'static Metric,
+}
+
+/// Reading from the page cache.
+pub static BESIDE_RIVALS_CACHED: BesideRivals =
+    BesideRivals { ratio: &RIVALS_CACHED, kelvin: &RIVALS_CACHED_KELVIN, other: &RIVALS_CACHED_OTHER };
+
+/// Reading past it.
+pub static BESIDE_RIVALS_DIRECT: BesideRivals =
+    BesideRivals { ratio: &RIVALS_DIRECT, kelvin: &RIVALS_DIRECT_KELVIN, other: &RIVALS_DIRECT_OTHER };
+
+/// All comparisons with other programs.
+pub static BESIDE_RIVALS: [&BesideRivals; 2] = [&BESIDE_RIVALS_CACHED, &BESIDE_RIVALS_DIRECT];

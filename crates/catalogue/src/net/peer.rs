@@ -120,8 +120,8 @@ pub static PEER_BANDWIDTH_UDP_LOST: Metric = rate(
 .unit(Unit::Ratio, Better::Lower);
 
 /// Datagrams that were reordered.
-pub static PEER_BANDWIDTH_UDP_OVERTAKEN: Metric = rate(
-    "net.peer.bandwidth.udp.overtaken",
+pub static PEER_BANDWIDTH_UDP_REORDERED: Metric = rate(
+    "net.peer.bandwidth.udp.reordered",
     "Share of the datagrams that arrived after one that was sent later",
     [MESSAGE],
 )
@@ -148,8 +148,8 @@ pub static PEER_OFFERED_LOST: Metric = rate(
 .unit(Unit::Ratio, Better::Lower);
 
 /// Those that were reordered.
-pub static PEER_OFFERED_OVERTAKEN: Metric = rate(
-    "net.peer.offered.overtaken",
+pub static PEER_OFFERED_REORDERED: Metric = rate(
+    "net.peer.offered.reordered",
     "Share of the offered datagrams that arrived after one that was sent later",
     [OFFERED],
 )

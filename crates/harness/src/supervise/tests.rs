@@ -73,7 +73,7 @@ fn outline(plan: &Plan) -> Outline {
             target: 0.02,
             seed: 1,
             cpu: 1,
-            peer_cpu: None,
+            partner_cpu: None,
             canaries: true,
             realtime: false,
         },

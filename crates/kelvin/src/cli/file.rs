@@ -173,7 +173,7 @@ pub struct HowArgs {
 pub struct SweepArgs {
     /// Read files by fio, dd, cat and bw_file_rd too, in turn with kelvin, where they are installed; twenty minutes more
     #[arg(long)]
-    pub peers: bool,
+    pub rivals: bool,
     /// How to measure
     #[command(flatten)]
     pub measure: MeasureArgs,

@@ -32,7 +32,7 @@ pub fn run(args: &RunArgs) -> Done {
     };
     let references = report::references(&args.beside)?;
     let plan = Selection::of(&args.names, "kelvin study")?.plan(&args.measure, &here, effort)?;
-    let (plan, more) = with_peers(plan, args.peers, &here, effort)?;
+    let (plan, more) = with_rivals(plan, args.rivals, &here, effort)?;
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan) + more);
     let wishes = Wishes { mode, budget, rounds, args: &args.measure, told: Told::with(args.to.with_private) };
     carry_out(here, &plan, &wishes, &Destination::new(&args.to, references))
@@ -43,18 +43,18 @@ pub fn sweep(args: &SweepArgs) -> Done {
     let here = Here::read()?;
     let effort = Effort::Thorough;
     let plan = plan_of(ProbeKind::Measure, &["file".to_owned()], &here, effort)?;
-    let (plan, more) = with_peers(plan, args.peers, &here, effort)?;
+    let (plan, more) = with_rivals(plan, args.rivals, &here, effort)?;
     let (mode, budget, rounds) = effort_defaults(effort, blocks(&plan) + more);
     let wishes = Wishes { mode, budget, rounds, args: &args.measure, told: Told::with(args.to.with_private) };
     carry_out(here, &plan, &wishes, &Destination::new(&args.to, Vec::new()))
 }
 
-/// How many blocks of time the studies that `--peers` asks for are given: starting a program such as fio takes far longer
+/// How many blocks of time the studies that `--rivals` asks for are given: starting a program such as fio takes far longer
 /// than a round of anything else.
-const PEERS_BLOCKS: usize = 4;
+const RIVALS_BLOCKS: usize = 4;
 
 /// The plan with other programs beside kelvin, if they are asked for, and the blocks of time that they take.
-fn with_peers(plan: Plan, wanted: bool, here: &Here, effort: Effort) -> Result<(Plan, usize), Fault> {
+fn with_rivals(plan: Plan, wanted: bool, here: &Here, effort: Effort) -> Result<(Plan, usize), Fault> {
     if !wanted {
         return Ok((plan, 0));
     }
@@ -63,13 +63,13 @@ fn with_peers(plan: Plan, wanted: bool, here: &Here, effort: Effort) -> Result<(
     let is_of_area = |unit: &Unit| !unit.only_input && studies.iter().any(|study| area(study) == area(unit.probe));
     if !plan.units.iter().any(is_of_area) {
         return Err(Fault::because(
-            "--peers: other programs read files, and nothing of the area 'file' is to be measured; name it too (kelvin run \
-             file --peers), or leave --peers out",
+            "--rivals: other programs read files, and nothing of the area 'file' is to be measured; name it too (kelvin run \
+             file --rivals), or leave --rivals out",
         ));
     }
     let names: Vec<String> = studies.iter().map(|study| study.id.to_string()).collect();
-    let peers = plan_of(ProbeKind::Study, &names, here, effort)?;
-    Ok((plan.and(peers), PEERS_BLOCKS))
+    let rivals = plan_of(ProbeKind::Study, &names, here, effort)?;
+    Ok((plan.and(rivals), RIVALS_BLOCKS))
 }
 
 /// Where a run goes.

@@ -15,10 +15,10 @@ mod expected;
 mod metadata;
 mod page_read;
 mod page_write;
-mod peers;
 mod proof;
 mod read_ahead;
 mod remote;
+mod rivals;
 mod seqrand;
 mod sync;
 mod threads;
@@ -49,6 +49,6 @@ pub(crate) static PROBES: &[&Probe] = &[
     &remote::ROUND_TRIP_PROBE,
     &remote::PROBE,
     &tune::PROBE,
-    &peers::CACHED_PROBE,
-    &peers::DIRECT_PROBE,
+    &rivals::CACHED_PROBE,
+    &rivals::DIRECT_PROBE,
 ];

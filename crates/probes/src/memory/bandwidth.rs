@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_catalogue::mem::{
-    BANDWIDTH, BANDWIDTH_COPY, BANDWIDTH_FILL, BANDWIDTH_HANDOVER, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD,
-    BANDWIDTH_WRITE, BANDWIDTH_ZERO, BYTES, Cpus, LATENCY,
+    BANDWIDTH, BANDWIDTH_COPY, BANDWIDTH_CORE_TO_CORE, BANDWIDTH_FILL, BANDWIDTH_NTWRITE, BANDWIDTH_READ,
+    BANDWIDTH_TRIAD, BANDWIDTH_WRITE, BANDWIDTH_ZERO, BYTES, Cpus, LATENCY,
 };
 use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Cache, CacheKind, Case, Machine, Metric};
@@ -23,7 +23,7 @@ use kelvin_sys::memory::{Arena, Pages};
 use super::allowance::{allowance, largest, last_level};
 use super::axes::number;
 use super::limits;
-use super::opponent::SETTLE;
+use super::partner::SETTLE;
 
 /// The operations in the order in which they are measured, each with its metric.
 pub(super) static MEASURED: [(Operation, &Metric); 7] = [
@@ -94,7 +94,7 @@ pub(crate) static PROBE: Probe = Probe {
         &BANDWIDTH_ZERO,
         &BANDWIDTH_NTWRITE,
         &BANDWIDTH_TRIAD,
-        &BANDWIDTH_HANDOVER,
+        &BANDWIDTH_CORE_TO_CORE,
     ],
     inputs: &[FREQUENCY.id.as_str(), LATENCY.id.as_str()],
     cases,
@@ -210,15 +210,15 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
             bench.note(crew.obtained()?);
             let mut ways = Vec::new();
             for (operation, metric) in MEASURED {
-                ways.extend(crew.handover(bench, round)?);
+                ways.extend(crew.core_to_core(bench, round)?);
                 let note = crew.choose(operation, bench, round)?;
                 bench.note(note);
                 let work = crew.iteration_bytes(operation)? * cpus.len();
                 bench.time_work(metric, work as f64, &mut *round)?;
             }
-            ways.extend(crew.handover(bench, round)?);
+            ways.extend(crew.core_to_core(bench, round)?);
             if !ways.is_empty() {
-                bench.record(&BANDWIDTH_HANDOVER, ways);
+                bench.record(&BANDWIDTH_CORE_TO_CORE, ways);
             }
             Ok(())
         },
@@ -375,7 +375,11 @@ impl Movers {
 
     /// Nanoseconds that a line takes from the first member to another one, in the median over partners; `None` if there is
     /// no other.
-    fn handover(&self, bench: &Bench<'_>, round: &mut dyn FnMut(u64) -> Result<(), Stop>) -> Result<Option<f64>, Stop> {
+    fn core_to_core(
+        &self,
+        bench: &Bench<'_>,
+        round: &mut dyn FnMut(u64) -> Result<(), Stop>,
+    ) -> Result<Option<f64>, Stop> {
         let others = self.movers.len() - 1;
         self.job.store(PASS, Ordering::Release);
         let mut ways = Vec::new();

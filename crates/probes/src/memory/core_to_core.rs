@@ -11,7 +11,7 @@ use kelvin_model::{Axis, Basis, Case, Machine, Metric, NoPrediction, Prediction,
 use kelvin_sys::bounce::Line;
 use kelvin_sys::cpu;
 
-use super::opponent::{Opponent, SETTLE};
+use super::partner::{Partner, SETTLE};
 use crate::predict::Predicting;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -120,7 +120,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     move_to(from)?;
     let line = Line::new()?;
     let far = Arc::clone(&line);
-    let other = Opponent::start(to, move |trips| far.answer(trips))?;
+    let other = Partner::start(to, move |trips| far.answer(trips))?;
     let allowed = bench.allowed_cpus().len();
     if allowed > MOST_CPUS {
         bench.note(format!("pairs of some of the {allowed} allowed CPUs, spread over them"));

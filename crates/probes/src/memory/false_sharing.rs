@@ -9,7 +9,7 @@ use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::bounce::{Counters, Increment, Line, Places};
 
-use super::opponent::{Opponent, SETTLE};
+use super::partner::{Partner, SETTLE};
 
 pub(crate) static PROBE: Probe = Probe {
     id: FALSE_SHARING.id.as_str(),
@@ -59,10 +59,10 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         Some(IncrementKind::Atomic) => Increment::Atomic,
         None => return Err(Stop::fail(format!("the case needs increment=plain or increment=atomic, not {case}"))),
     };
-    let to = bench.peer_cpu()?;
+    let to = bench.partner_cpu()?;
     let (line, counters) = (Line::new()?, Counters::new(places)?);
     let (far_line, far_counters) = (Arc::clone(&line), Arc::clone(&counters));
-    let other = Opponent::start(to, move |times| {
+    let other = Partner::start(to, move |times| {
         far_line.answer(SETTLE);
         far_counters.count_up(true, increment, times);
         far_line.answer(1);

@@ -1,6 +1,6 @@
 //! What bandwidth should be: widths of caches, lines outstanding, and the peak of the memory channels.
 
-use kelvin_catalogue::mem::{BANDWIDTH_HANDOVER, BYTES, Cpus, LATENCY, PageSize};
+use kelvin_catalogue::mem::{BANDWIDTH_CORE_TO_CORE, BYTES, Cpus, LATENCY, PageSize};
 use kelvin_harness::Facts;
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::kernels::bandwidth::Operation;
@@ -26,7 +26,7 @@ const LINE: f64 = 64.0;
 
 /// The limit of one operation at one working set.
 pub(super) fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    if metric.id == BANDWIDTH_HANDOVER.id {
+    if metric.id == BANDWIDTH_CORE_TO_CORE.id {
         return Err(NoPrediction::because(
             "what the CPUs share is what it is there to tell; mem.core_to_core predicts it from what the machine reports",
         ));

@@ -12,7 +12,7 @@ use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit}
 use kelvin_sys::mapping::{self, FileMapping, memory_file, page_bytes};
 use kelvin_sys::memory::{Arena, Pages};
 use kelvin_sys::pagemap::{Page, frame_flags, pages};
-use kelvin_sys::peer::{Board, Peer, Task};
+use kelvin_sys::partner::{Board, PartnerTask, Task};
 use kelvin_sys::token::{Channel, Means, Side};
 
 use crate::predict::Predicting;
@@ -127,7 +127,7 @@ fn forked(bench: &Bench<'_>) -> Result<Found, Stop> {
     let channel = Arc::new(Channel::new(Means::Pipe, Task::Process.scope())?);
     let (board, far) = (Board::new()?, Arc::clone(&channel));
     // It waits for a token that never comes, and is ended when it is dropped.
-    let _child = Peer::start(Task::Process, bench.cpu(), &board, move |_| far.take(Side::Far))?;
+    let _child = PartnerTask::start(Task::Process, bench.cpu(), &board, move |_| far.take(Side::Far))?;
     look(arena.address())
 }
 

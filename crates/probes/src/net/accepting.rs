@@ -1,7 +1,6 @@
-//! A process that accepts connections, answers one request on each, and resets it when the other end has closed.
+//! A process that accepts connections, answers one request on each, and resets it when the client has closed.
 //!
-//! It waits as a server does, or for a word, so that what a call costs can be told from the turn that a server is given within
-//! it.
+//! It waits as a server does, or on a futex, so that a call's cost can be told from that of the server's turn within it.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -9,7 +8,7 @@ use std::sync::Arc;
 
 use kelvin_harness::Stop;
 use kelvin_sys::net;
-use kelvin_sys::peer::{Board, Peer, Task};
+use kelvin_sys::partner::{Board, PartnerTask, Task};
 use kelvin_sys::shared::Shared;
 use kelvin_sys::token::{Channel, Means, Side};
 
@@ -18,39 +17,39 @@ use super::link::STUCK;
 /// Bytes of a request, and of its answer.
 const REQUEST: usize = 1;
 
-/// An end that accepts connections, answers a request on each, and resets it when this end has closed.
+/// A server that accepts connections, answers a request on each, and resets it when the client has closed.
 pub(super) trait Accepts {
     /// Connects to it.
     fn connect(&self) -> Result<TcpStream, Stop>;
-    /// Sends a request over a connection and takes the answer: then it is accepted.
+    /// Sends a request over a connection and receives the answer: then it is accepted.
     fn ask(&self, connection: &mut TcpStream) -> Result<(), Stop>;
-    /// Has it see that this end has closed.
+    /// Lets it see that the client has closed.
     fn see_the_end(&self) -> Result<(), Stop>;
 }
 
-/// What the process at the other end waits for between two things that it does.
+/// What the accepting process waits for between two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
-    /// For connections and for what comes over them, as a server does: the packets wake it.
+    /// For connections and for their data, as a server does: the packets wake it.
     AsServer,
-    /// For a word from this end, which comes when a call has been timed: no packet wakes it.
+    /// For a futex, set when a call has been timed: no packet wakes it.
     ForWord,
 }
 
-/// The process at the other end, on this machine.
+/// The accepting process, on this machine.
 #[derive(Debug)]
 pub(super) struct Accepting {
     address: SocketAddr,
     board: Arc<Shared<Board>>,
-    /// Over which the word goes, if it waits for one.
+    /// Carries the futex, if it waits for one.
     word: Option<Arc<Channel>>,
-    peer: Option<Peer>,
+    partner: Option<PartnerTask>,
 }
 
 impl Accepting {
     /// Starts it on a CPU; it listens on the loopback device.
     pub(super) fn start(cpu: u32, waits: Waits) -> Result<Self, Stop> {
-        let starting = |error| Stop::fail(format!("cannot start the accepting end: {error}"));
+        let starting = |error| Stop::fail(format!("cannot start the accepting process: {error}"));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(starting)?;
         let address = listener.local_addr().map_err(starting)?;
         let board = Board::new().map_err(starting)?;
@@ -60,29 +59,29 @@ impl Accepting {
         let life = move |board: &Board| {
             accept_all(&listener, theirs.as_deref(), board).inspect_err(|error| {
                 board.fail(error);
-                // This end may be waiting for the word: it must see the failure rather than hang.
+                // The client may be waiting on the futex: it must see the failure rather than hang.
                 let _ = theirs.as_deref().map_or(Ok(()), |word| word.pass(Side::Far));
             })
         };
-        let peer = Peer::start(Task::Process, cpu, &board, life).map_err(starting)?;
-        Ok(Self { address, peer: Some(peer), board, word })
+        let partner = PartnerTask::start(Task::Process, cpu, &board, life).map_err(starting)?;
+        Ok(Self { address, partner: Some(partner), board, word })
     }
 
     /// Returns when it waits for the next word; at once if it is a server.
     fn until_it_waits(&self) -> Result<(), Stop> {
         let Some(word) = &self.word else { return Ok(()) };
         word.take(Side::Near)?;
-        self.board.check().map_err(|theirs| Stop::fail(format!("the accepting end: {theirs}")))?;
+        self.board.check().map_err(|theirs| Stop::fail(format!("the accepting process: {theirs}")))?;
         // It has given the word back and is about to wait: on this CPU it does so now.
         std::thread::yield_now();
         Ok(())
     }
 
-    /// What went wrong, there or here.
+    /// What went wrong, in the server or here.
     #[cold]
     fn failed(&self, what: &str, error: &std::io::Error) -> Stop {
         match self.board.check() {
-            Err(theirs) => Stop::fail(format!("the accepting end: {theirs}")),
+            Err(theirs) => Stop::fail(format!("the accepting process: {theirs}")),
             Ok(()) => Stop::fail(format!("{what}: {error}")),
         }
     }
@@ -95,7 +94,7 @@ impl Accepting {
             Some(word) => word.pass(Side::Near)?,
             None => drop(self.connect()?),
         }
-        self.peer.take().map_or(Ok(()), |peer| peer.join(&self.board).map_err(Stop::from))
+        self.partner.take().map_or(Ok(()), |partner| partner.join(&self.board).map_err(Stop::from))
     }
 }
 
@@ -124,7 +123,7 @@ impl Accepts for Accepting {
     }
 }
 
-/// The life of the accepting process: one connection after another.
+/// The loop of the accepting process: one connection after another.
 fn accept_all(listener: &TcpListener, word: Option<&Channel>, board: &Board) -> kelvin_sys::Result<()> {
     let taken = || word.map_or(Ok(()), |word| word.take(Side::Far));
     let given = || word.map_or(Ok(()), |word| word.pass(Side::Far));
@@ -138,8 +137,8 @@ fn accept_all(listener: &TcpListener, word: Option<&Channel>, board: &Board) -> 
             return Ok(());
         }
         connection.set_read_timeout(Some(STUCK))?;
-        // The other end has closed in the usual way by then: its FIN is answered by a reset, so that it need not wait
-        // with its port for a minute until nothing of the connection can come any more.
+        // The client has closed in the usual way by then: its FIN is answered by a reset, which frees its port at once instead
+        // of after a minute.
         net::reset_on_close(&connection)?;
         let mut request = [0; REQUEST];
         connection.read_exact(&mut request)?;
@@ -148,7 +147,7 @@ fn accept_all(listener: &TcpListener, word: Option<&Channel>, board: &Board) -> 
         taken()?;
         match connection.read(&mut request) {
             Ok(0) => {}
-            Ok(_) => return Err(kelvin_sys::Error::other("more than one request came over a connection")),
+            Ok(_) => return Err(kelvin_sys::Error::other("more than one request arrived over a connection")),
             Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
             Err(error) => return Err(error),
         }
@@ -187,10 +186,10 @@ mod tests {
         accepting.finish().unwrap();
         // The last connection, which ended the process, was not accepted and may linger.
         let left = ports::left_behind(there, before).unwrap();
-        assert!(left <= 1, "{waits:?}: {left} connections wait for their end: {own:?}");
+        assert!(left <= 1, "{waits:?}: {left} connections are still closing: {own:?}");
     }
 
-    /// Switches of this thread within 800 calls that make and close connections, on one CPU with the accepting end.
+    /// Switches of this thread within 800 calls that make and close connections, with the accepting process on the same CPU.
     fn switches_within_calls(cpu: u32) -> u64 {
         kelvin_sys::cpu::pin(&[cpu]).unwrap();
         let accepting = Accepting::start(cpu, Waits::ForWord).unwrap();
@@ -216,7 +215,7 @@ mod tests {
     #[test]
     fn no_packet_wakes_an_end_that_waits_for_a_word() {
         let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
-        // Were it woken, half of these calls and more would hold its turn, each time. Others on the machine take the CPU at times.
+        // Were it woken, half of these calls and more would include its turn. Others on the machine take the CPU at times.
         let count = || std::thread::spawn(move || switches_within_calls(cpu)).join().unwrap();
         let least = std::iter::repeat_with(count).take(3).min().unwrap();
         assert!(least < 100, "{least} switches within 800 calls");

@@ -1,13 +1,13 @@
-//! How many bytes a second arrive at another process, by message, number of streams and way of sending.
+//! Bytes per second that arrive at another process, by message, number of streams and sending method.
 //!
-//! Counted where they arrive. It must not be taken for what a network between two machines carries.
+//! Counted where they arrive. It must not be taken for the throughput of a network between two machines.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use kelvin_catalogue::Placement;
 use kelvin_catalogue::net::{
-    BANDWIDTH_TCP, BANDWIDTH_TCP_BUSY, BANDWIDTH_TCP_WAY, BANDWIDTH_UDP, BANDWIDTH_UDP_LOST, BANDWIDTH_UDP_OVERTAKEN,
+    BANDWIDTH_TCP, BANDWIDTH_TCP_BUSY, BANDWIDTH_TCP_WAY, BANDWIDTH_UDP, BANDWIDTH_UDP_LOST, BANDWIDTH_UDP_REORDERED,
     BANDWIDTH_UDP_SENT, BANDWIDTH_UNIX, MESSAGE, STREAM_TCP, STREAM_UDP, STREAM_UNIX, STREAMS, SendMethod,
 };
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, SocketOptions, Stop};
@@ -20,13 +20,13 @@ use super::link::{LARGEST_DATAGRAM, Link, Protocol, USUAL_CONTROL, prefer_conges
 use super::messages::{SMALL, message};
 use super::{sender, stream};
 use crate::memory::bandwidth;
-use crate::os::ipc::peer_cpu;
+use crate::os::ipc::partner_cpu;
 use crate::predict::Predicting;
 
-/// A window over which arrivals are counted: some turns of two threads that share a CPU. The headline is the median over
+/// A window over which arrivals are counted: several turns of two threads that share a CPU. The headline is the median over
 /// windows, the best one the peak.
 const WINDOW: Duration = Duration::from_millis(10);
-/// Least windows of a round, which is made longer for them.
+/// Fewest windows of a round, which is made longer for them.
 const FEWEST_WINDOWS: u32 = 4;
 pub(super) static TCP: Probe = Probe {
     id: BANDWIDTH_TCP.id.as_str(),
@@ -39,15 +39,13 @@ pub(super) static TCP: Probe = Probe {
     run: |bench, case| run(bench, case, Protocol::Tcp),
     predict: |facts, metric, case| match metric.id == BANDWIDTH_TCP.id {
         true => predict(facts, case, Protocol::Tcp),
-        false => {
-            Err(NoPrediction::because("it is full where nothing but a CPU is the limit, which it is there to tell"))
-        }
+        false => Err(NoPrediction::because("it is 1 wherever a CPU is the limit: it exists to show whether one is")),
     },
 };
 
 pub(super) static TCP_WAY: Probe = Probe {
     id: BANDWIDTH_TCP_WAY.id.as_str(),
-    summary: "Bytes from one process to another over TCP, copied out of the program's memory and not",
+    summary: "Bytes from one process to another over TCP, with and without copying out of the program's memory",
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&BANDWIDTH_TCP_WAY],
@@ -59,10 +57,10 @@ pub(super) static TCP_WAY: Probe = Probe {
 
 pub(super) static UDP: Probe = Probe {
     id: BANDWIDTH_UDP.id.as_str(),
-    summary: "Datagrams from one process to another, how many arrive, are lost, come out of order",
+    summary: "Datagrams from one process to another: how many arrive, are lost, are reordered",
     kind: ProbeKind::Measure,
     method: METHOD,
-    metrics: &[&BANDWIDTH_UDP, &BANDWIDTH_UDP_SENT, &BANDWIDTH_UDP_LOST, &BANDWIDTH_UDP_OVERTAKEN],
+    metrics: &[&BANDWIDTH_UDP, &BANDWIDTH_UDP_SENT, &BANDWIDTH_UDP_LOST, &BANDWIDTH_UDP_REORDERED],
     inputs: &[STREAM_UDP.id.as_str()],
     cases: |_, effort| {
         let messages = match effort {
@@ -78,13 +76,13 @@ pub(super) static UDP: Probe = Probe {
         let share_a_cpu = Placement::of(case) == Some(Placement::SameCpu);
         match metric.id == BANDWIDTH_UDP.id {
             true if share_a_cpu => because(
-                "the sender does not wait: it depends on when the scheduler takes it off the CPU that they share, and on what the \
-                 receiver's buffer holds by then",
+                "the sender does not wait: it depends on when the scheduler takes it off the shared CPU, and on how \
+                 much the receiver's buffer holds by then",
             ),
             true => predict(facts, case, Protocol::Udp),
-            false => because(
-                "it depends on which of the two ends is the faster one, and on how the kernel places its own work",
-            ),
+            false => {
+                because("it depends on whether sender or receiver is faster, and on where the kernel runs its own work")
+            }
         }
     },
 };
@@ -102,40 +100,40 @@ pub(super) static UNIX: Probe = Probe {
 };
 
 const METHOD: Method = Method {
-    how: "Threads of one process send messages as fast as they can, each over a connection of its own, to threads of another \
-          process, which count what arrives in memory that both share; calls to receive ask for as much as a message. Each \
-          thread is pinned: the streams begin on the CPUs in turn, and the receiver of each is on its sender's CPU (same_cpu) or \
-          on the next one (two_cpus). The rate is what arrived over a window of 10 ms: windows begin when the rate no longer \
-          rises, and of a TCP stream between two CPUs not before 70 ms, so that slow start and growing buffers are left out; how \
-          long that took is noted. The headline is the median window, the best one is the peak. way: send copies from the \
-          program's memory; sendfile and splice send out of a file in memory, splice through a pipe; zerocopy is MSG_ZEROCOPY, \
-          and how many of its calls the kernel completed as copied is noted, which over loopback are all. Nagle's algorithm is \
-          on, as it is unless a program asks otherwise. Of TCP the congestion control is cubic where the kernel has it and \
-          lets this user choose it, else reno, and buffers grow by themselves, unless \
-          --congestion-control and --socket-buffers ask for something else; what was asked for, what was obtained, TCP_INFO \
-          and the CPU time of both ends are noted, and a CPU that is full is named. A run with such a wish is not among \
-          those that later runs learn from. Datagrams carry numbers: lost are those \
-          whose numbers are missing among those that arrived, overtaken those that arrived after a later one.",
-    prediction: "What a message costs either end when neither waits (net.stream, its send and its receive): on two CPUs the ends work \
-                 at the same time and the slower one is the limit, on one CPU one after the other; more streams share the \
-                 CPUs evenly. A message \
-                 above 64 KiB costs as many of those as it holds. Unremarkable within a factor of two: waiting and waking are not \
-                 counted, and of a stream more bytes are on their way, which may lie in a slower cache. sendfile and splice \
-                 save the sender's copy and not the receiver's: predicted as send, and so is zerocopy, which has to pin pages that are \
-                 copied after all, and comes out slower. Datagrams on one CPU have none: what arrives hangs on \
-                 the turns that the scheduler gives their sender, which does not wait. Over loopback and between virtual interfaces \
-                 there is no link whose speed would bound it.",
-    not_for: "The bandwidth of memory; what goes through a network interface; how fast a receiver can be that does anything \
-              with the bytes.",
+    how: "Threads of one process send messages as fast as they can, each over its own connection, to threads of \
+          another process, which count arrivals in shared memory; a receive call asks for as much as a message. Each \
+          thread is pinned: the senders take the CPUs in turn, and each receiver is on its sender's CPU (same_cpu) or \
+          on the next one (two_cpus). The rate is what arrived over a window of 10 ms: windows begin when the rate no \
+          longer rises, and for TCP between two CPUs not before 70 ms, so that slow start and growing buffers are left \
+          out; how long that took is noted. The headline is the median window, the best one the peak. way: send copies \
+          from the program's memory; sendfile and splice send from a file in memory, splice through a pipe; zerocopy \
+          is MSG_ZEROCOPY, with a note of how many calls the kernel completed as copied, which over loopback are all. \
+          Nagle's algorithm is on, the default. TCP congestion control is cubic where the kernel has it and lets this \
+          user choose it, else reno, and buffers grow automatically, unless --congestion-control and --socket-buffers \
+          request otherwise; what was requested and obtained, TCP_INFO and the CPU time of senders and receivers are \
+          noted, and a saturated CPU is named. Later runs do not learn from a run with such options. Datagrams are \
+          numbered: lost are the numbers missing among those that arrived, reordered those that arrived after a later \
+          one.",
+    prediction: "The cost of a message to sender and receiver when neither waits (net.stream, its send and its \
+                 receive): on two CPUs both work at the same time and the slower one is the limit, on one CPU they \
+                 take turns; more streams share the CPUs evenly. A message above 64 KiB costs as many of those as it \
+                 holds. Predicted range: a factor of two either way, as waiting and waking are not counted, and a \
+                 stream has more bytes in flight, which may lie in a slower cache. sendfile and splice save the \
+                 sender's copy and not the receiver's: predicted as send. So is zerocopy, which must pin pages that \
+                 are copied after all, and comes out slower. Datagrams on one CPU have no prediction: arrivals depend \
+                 on when the scheduler stops the sender, which does not wait. Over loopback and between virtual \
+                 interfaces no link speed bounds it.",
+    not_for: "Memory bandwidth; throughput of a network interface; a receiver that does anything with the bytes.",
     pitfalls: &[
-        "The sender's rate taken for the throughput: what was sent over UDP may never arrive. The receiver counts.",
-        "One thread that is the limit: the CPU use of both ends is noted, and a full CPU is named.",
-        "A congestion control that paces itself: BBR halves a local link. What was in use is noted.",
-        "A congestion control chosen after the connection was made: one that began under BBR, where that is the system's, is paced by \
-         the kernel's timers ever after, and carries less than half on one CPU. It is chosen before.",
+        "The sender's rate taken for throughput: what was sent over UDP may never arrive. The receiver counts.",
+        "One thread that is the limit: the CPU use of both sides is noted, and a saturated CPU is named.",
+        "A congestion control that paces itself: BBR halves a local link. The one in use is noted.",
+        "A congestion control chosen after connecting: a connection that began under BBR, where that is the system's, \
+         is paced by the kernel's timers ever after, and on one CPU reaches less than half the rate. It is chosen \
+         before.",
         "Zero copy that copied: loopback hands the bytes to a receiver, and the kernel copies them after all. What was \
-         achieved is noted, not what was asked for.",
-        "Connections measured while they still open their windows: the first windows are left out.",
+         achieved is noted, not what was requested.",
+        "Connections measured while their windows still open: the first windows are left out.",
     ],
     sources: &[
         "iperf3",
@@ -180,7 +178,7 @@ fn tcp_cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     }
 }
 
-/// At one size, which saving a copy is for, between two CPUs, where it may be saved beside the other end's work.
+/// At one size, which saving a copy is for, between two CPUs, where the copy saved may overlap the receiver's work.
 fn way_cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let two_cpus = &[Placement::TwoCpus][..];
     let (messages, methods, placements) = match effort {
@@ -217,13 +215,13 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Sto
             bench.record(&BANDWIDTH_UDP, rates);
             bench.record(&BANDWIDTH_UDP_SENT, vec![last.sent_since(&first)]);
             bench.record(&BANDWIDTH_UDP_LOST, vec![last.lost_since(&first).ok_or_else(nothing)?]);
-            bench.record(&BANDWIDTH_UDP_OVERTAKEN, vec![last.reordered_since(&first).ok_or_else(nothing)?]);
+            bench.record(&BANDWIDTH_UDP_REORDERED, vec![last.reordered_since(&first).ok_or_else(nothing)?]);
         }
     }
     Ok(())
 }
 
-/// Both ends of a connection, with what was asked for its sockets if it is one of TCP.
+/// Both ends of a connection, with the requested options if it is TCP.
 fn connect(protocol: Protocol, sockets: &SocketOptions) -> Result<(Link, Link), Stop> {
     let pair = match protocol {
         Protocol::Tcp => Link::local_tcp(|socket| prepare(socket, sockets)),
@@ -232,7 +230,7 @@ fn connect(protocol: Protocol, sockets: &SocketOptions) -> Result<(Link, Link), 
     pair.map_err(|error| Stop::fail(format!("cannot connect: {error}")))
 }
 
-/// Asks for what was asked for, and otherwise for what is usual.
+/// Sets what was requested, and otherwise the usual.
 fn prepare(socket: BorrowedFd<'_>, wishes: &SocketOptions) -> Done<()> {
     match &wishes.congestion_control {
         Some(name) => net::set_congestion_control(&socket, name)
@@ -242,16 +240,16 @@ fn prepare(socket: BorrowedFd<'_>, wishes: &SocketOptions) -> Done<()> {
     wishes.buffers.map_or(Ok(()), |bytes| net::set_buffers(&socket, bytes))
 }
 
-/// What sockets were asked for, in words, and what they are if no congestion control was; what they obtained is told beside it.
+/// The requested options in words, and the defaults in their place; what was obtained is stated beside it.
 pub(super) fn asked(sockets: &SocketOptions, usual: &str) -> String {
     let control = sockets.congestion_control.as_deref().unwrap_or(usual);
-    let buffers = sockets.buffers.map_or("buffers that grow by themselves".into(), |bytes| {
-        format!("buffers of {} KiB, of which the kernel grants twice as much for its own book-keeping", bytes >> 10)
+    let buffers = sockets.buffers.map_or("buffers that grow automatically".into(), |bytes| {
+        format!("buffers of {} KiB, which the kernel doubles for its own book-keeping", bytes >> 10)
     });
-    format!("asked for: {control}, {buffers}")
+    format!("requested: {control}, {buffers}")
 }
 
-/// What a case asks for, on the CPUs that there are.
+/// The plan of a case, on the CPUs that there are.
 fn plan(bench: &Bench<'_>, case: &Case, protocol: Protocol) -> Result<Plan, Stop> {
     let message = message(case)?;
     if protocol == Protocol::Udp && message < NUMBER {
@@ -262,19 +260,19 @@ fn plan(bench: &Bench<'_>, case: &Case, protocol: Protocol) -> Result<Plan, Stop
         return Err(Stop::fail(format!("the case needs 1 to 1024 streams, not {case}")));
     }
     let way = sender::method(case)?;
-    let further = usize::from(peer_cpu(bench, case)? != bench.cpu());
+    let further = usize::from(partner_cpu(bench, case)? != bench.cpu());
     Ok(Plan { protocol, way, message, streams: placed(streams, &cpus(bench), further) })
 }
 
-/// This process's CPU, its peer's, and the others.
+/// This process's CPU, its partner's, and the others.
 pub(crate) fn cpus(bench: &Bench<'_>) -> Vec<u32> {
-    let first = [Some(bench.cpu()), bench.peer_cpu().ok()].into_iter().flatten();
+    let first = [Some(bench.cpu()), bench.partner_cpu().ok()].into_iter().flatten();
     let mut all: Vec<u32> = first.collect();
     all.extend(bench.allowed_cpus().iter().filter(|cpu| !all.contains(cpu)).copied().collect::<Vec<_>>());
     all
 }
 
-/// What has arrived, at the beginning and at the end of each window.
+/// The totals at the beginning and at the end of each window.
 fn watch(bulk: &Bulk, slice: f64) -> Result<Vec<Totals>, Stop> {
     let mut seen = vec![bulk.totals()?];
     let windows = (slice / WINDOW.as_nanos() as f64) as u32;
@@ -285,7 +283,7 @@ fn watch(bulk: &Bulk, slice: f64) -> Result<Vec<Totals>, Stop> {
     Ok(seen)
 }
 
-/// What a stream carries whose ends are on one CPU, and on two.
+/// The rate of streams whose sender and receiver share a CPU, or not.
 const ON_ONE: &str = "streams x message / (net.stream and net.stream.receive together, times max(1, streams / CPUs))";
 const ON_TWO: &str =
     "streams x message / max(the longer of net.stream and net.stream.receive, streams x (both of them) / CPUs)";
@@ -299,8 +297,7 @@ fn predict(facts: &Facts<'_>, case: &Case, protocol: Protocol) -> Result<Predict
     let ends = stream::Ends::of(protocol);
     let (send, receive) = (facts.measured(ends.send, &of)?, facts.measured(ends.receive, &of)?);
     let (longer, both) = (send.value.max(receive.value), send.value + receive.value);
-    // The ends of all streams share the CPUs; but no CPU helps another one with its end, nor one stream with both of them where
-    // they are on one.
+    // All streams share the CPUs; but no CPU helps another one with its half of a stream, nor two where both halves are on one.
     let cpus = bandwidth::allowed(facts.machine()) as f64;
     let (alone, formula) = match Placement::of(case) {
         Some(Placement::SameCpu) => (both, ON_ONE),
@@ -339,7 +336,7 @@ mod tests {
             (STREAM_UNIX_RECEIVE.id.as_str(), Some(600.0)),
         ];
         facts_about(&known, |facts| {
-            // One CPU is known: both ends of all streams share it.
+            // One CPU is known: senders and receivers of all streams share it.
             let case = Case::new().with(MESSAGE, 65_536).with(STREAMS, 1).at(Placement::TwoCpus);
             let tcp = predict(facts, &case, Protocol::Tcp).unwrap();
             assert!((tcp.value - 65_536.0 / 16e-6).abs() < 1.0, "{}", tcp.value);

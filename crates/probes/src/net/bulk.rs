@@ -1,4 +1,4 @@
-//! Streams of bytes to another process, each sent by a thread and received by a thread, and counted where they arrive.
+//! Streams of bytes to another process, each sent by one thread and received by one thread, counted where they arrive.
 
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use kelvin_catalogue::net::SendMethod;
 use kelvin_harness::Stop;
 use kelvin_sys::clock::monotonic;
-use kelvin_sys::peer::{Board, Peer, Task};
+use kelvin_sys::partner::{Board, PartnerTask, Task};
 use kelvin_sys::shared::Shared;
 use kelvin_sys::usage::{Who, usage};
 use kelvin_sys::{Error, Result, cpu, net};
@@ -20,11 +20,12 @@ use super::link::{Link, Protocol, STUCK, is_late};
 use super::sender::Sender;
 use super::settle::{per_second, settle};
 
-/// Windows in which a stream is watched until its rate no longer rises, and how many of them at most.
+/// Windows in which a stream is watched until its rate no longer rises, and their limit.
 const WINDOW: Duration = Duration::from_millis(5);
 const MOST_WINDOWS: u32 = 20;
-/// Time for which a TCP stream between two CPUs rises, too slowly and too unevenly for windows to tell: over the first 70 ms the mean of
-/// many streams of 64 KiB messages is a tenth to a sixth below what it is afterwards. On one CPU it is there within the first windows.
+/// Time for which the rate of TCP streams between two CPUs rises, too slowly and unevenly for windows to show: over the first
+/// 70 ms the mean of many streams of 64 KiB messages is a tenth to a sixth below the later one. On one CPU it settles within
+/// the first windows.
 const RISES_FOR: Duration = Duration::from_millis(70);
 
 /// What is to be streamed.
@@ -32,37 +33,37 @@ const RISES_FOR: Duration = Duration::from_millis(70);
 pub(crate) struct Plan {
     pub protocol: Protocol,
     pub way: SendMethod,
-    /// Bytes that each call sends, and each call to receive asks for.
+    /// Bytes of each call to send, and asked for by each call to receive.
     pub message: usize,
     /// The CPUs of the two threads of each stream.
     pub streams: Vec<Ends>,
 }
 
 impl Plan {
-    /// Whether its streams reach what they carry only after a while.
+    /// Whether its streams reach their full rate only after a while.
     fn rises_slowly(&self) -> bool {
         self.protocol == Protocol::Tcp && self.streams.iter().any(|ends| ends.sender != ends.receiver)
     }
 }
 
-/// The CPUs of the two ends of a stream.
+/// The CPUs of a stream's sender and receiver.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends {
     pub sender: u32,
     pub receiver: u32,
 }
 
-/// So many streams that begin on these CPUs in turn, each of which receives so many CPUs further on: on the same one, or the next.
+/// So many streams whose senders take these CPUs in turn, each receiver so many CPUs further on: the same one, or the next.
 pub(crate) fn placed(streams: u64, cpus: &[u32], further: usize) -> Vec<Ends> {
     let at = |number: usize| cpus[number % cpus.len()];
     (0..streams as usize).map(|number| Ends { sender: at(number), receiver: at(number + further) }).collect()
 }
 
-/// What is known of one stream; in memory that both processes share. Each figure is written by one thread.
+/// The counters of one stream, in memory that both processes share. Each is written by one thread.
 #[derive(Debug)]
 struct Account(Shared<[AtomicU64; Figure::Sent as usize + 1]>);
 
-/// The figures of an account. What the sender writes lies two cache lines from what the receiver does: neither evicts the other's.
+/// The counters. The sender's lie two cache lines from the receiver's: neither evicts the other's.
 #[derive(Clone, Copy, Debug)]
 enum Figure {
     /// Bytes that have arrived.
@@ -73,7 +74,7 @@ enum Figure {
     Latest,
     /// Datagrams that arrived after one that was sent later.
     Reordered,
-    /// Nanoseconds of CPU time that the receiver used from its first message on, and the time that passed meanwhile.
+    /// Nanoseconds of CPU time and of elapsed time of the receiver, from its first message on.
     Busy,
     Passed,
     /// Bytes that the receiver's buffer could hold at the end, as the kernel counts them.
@@ -91,13 +92,13 @@ impl Account {
         self.0[figure as usize].store(value, Ordering::Relaxed);
     }
 
-    /// Adds to a figure that this thread alone writes.
+    /// Adds to a counter that this thread alone writes.
     fn add(&self, figure: Figure, value: u64) {
         self.set(figure, self.read(figure) + value);
     }
 }
 
-/// What all streams together came to at one moment.
+/// The totals of all streams at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Totals {
     /// Nanoseconds of the monotonic clock.
@@ -124,14 +125,14 @@ impl Totals {
         per_second(self.sent - earlier.sent, self.at - earlier.at)
     }
 
-    /// Share of the datagrams of that time that did not arrive, by the gaps in their numbers; `None` if none arrived.
+    /// Share of the datagrams since then that did not arrive, by the gaps in their numbers; `None` if none arrived.
     pub(crate) fn lost_since(&self, earlier: &Self) -> Option<f64> {
         self.numbers.lost_since(&earlier.numbers)
     }
 
     /// Share of the datagrams that arrived since that came after one that was sent later.
     pub(crate) fn reordered_since(&self, earlier: &Self) -> Option<f64> {
-        self.numbers.overtaken_since(&earlier.numbers)
+        self.numbers.reordered_since(&earlier.numbers)
     }
 }
 
@@ -146,7 +147,7 @@ fn starting(error: Error) -> Stop {
     Stop::fail(format!("cannot start the streams: {error}"))
 }
 
-/// What a sender tells when it ends.
+/// What a sender reports when it ends.
 #[derive(Debug)]
 struct Ended {
     used: Use,
@@ -157,9 +158,9 @@ struct Ended {
 /// What is known of streams that have ended.
 #[derive(Debug)]
 pub(crate) struct Known {
-    /// Their sockets, and how busy each end was, in words.
+    /// Their sockets, and how busy each sender and receiver was, in words.
     pub words: String,
-    /// The share of the time that the ends of streams on one CPU kept it busy, of the CPU where that was most.
+    /// The share of the time that the streams' senders and receivers kept a CPU busy, of the busiest CPU.
     pub fullest: f64,
 }
 
@@ -172,7 +173,7 @@ pub(crate) struct Bulk {
     stop: Arc<AtomicBool>,
     senders: Vec<JoinHandle<Result<Ended>>>,
     board: Arc<Shared<Board>>,
-    receivers: Option<Peer>,
+    receivers: Option<PartnerTask>,
 }
 
 impl Bulk {
@@ -182,12 +183,12 @@ impl Bulk {
         Self::over(pairs.map_err(starting)?, plan)
     }
 
-    /// The same over these connections, one for each stream of the plan; this end of each first.
+    /// The same over these connections, one for each stream of the plan; the sender's socket of each first.
     pub(crate) fn over(pairs: Vec<(Link, Link)>, plan: Plan) -> std::result::Result<Self, Stop> {
         let (mut near, mut far) = (Vec::new(), Vec::new());
         for (one, other) in pairs {
             one.allow_gathering().map_err(starting)?;
-            // A sender whose receiver is gone must not wait for ever, nor a receiver of datagrams for the end of them.
+            // A sender whose receiver is gone must not wait for ever, nor a receiver of datagrams for their end.
             one.send_within(STUCK).map_err(starting)?;
             other.be_patient_for(WINDOW).map_err(starting)?;
             near.push(one);
@@ -196,10 +197,10 @@ impl Bulk {
         let accounts = plan.streams.iter().map(|_| Shared::new().map(Account)).collect::<Result<Vec<_>>>();
         let accounts = Arc::new(accounts.map_err(starting)?);
         let board = Board::new().map_err(starting)?;
-        let first = plan.streams.first().ok_or_else(|| Stop::fail("no stream was asked for"))?.receiver;
+        let first = plan.streams.first().ok_or_else(|| Stop::fail("no stream was requested"))?.receiver;
         let (task, theirs) = (plan.clone(), Arc::clone(&accounts));
         let receivers =
-            Peer::start(Task::Process, first, &board, move |board| receive_all(&task, &far, &theirs, board));
+            PartnerTask::start(Task::Process, first, &board, move |board| receive_all(&task, &far, &theirs, board));
         let mut bulk = Self {
             links: Arc::new(near),
             accounts,
@@ -246,14 +247,14 @@ impl Bulk {
         Ok(self.totals()?.rate_since(&before))
     }
 
-    /// What has arrived by now.
+    /// The totals so far.
     ///
     /// # Errors
-    /// That a thread of either end goes no further.
+    /// That a sender or receiver has failed.
     pub(crate) fn totals(&self) -> std::result::Result<Totals, Stop> {
-        self.board.check().map_err(|error| Stop::fail(format!("the receiving end: {error}")))?;
+        self.board.check().map_err(|error| Stop::fail(format!("the receiving process: {error}")))?;
         if self.senders.iter().any(JoinHandle::is_finished) {
-            return Err(Stop::fail("a sender ended before it was told to"));
+            return Err(Stop::fail("a sender ended early"));
         }
         let sum = |figure| self.accounts.iter().map(|account| account.read(figure)).sum();
         Ok(Totals {
@@ -263,7 +264,7 @@ impl Bulk {
             numbers: Numbered {
                 arrived: sum(Figure::Arrived),
                 latest: sum(Figure::Latest),
-                overtaken: sum(Figure::Reordered),
+                reordered: sum(Figure::Reordered),
             },
         })
     }
@@ -271,7 +272,7 @@ impl Bulk {
     /// Ends the streams; what is known of them.
     ///
     /// # Errors
-    /// What went wrong at either end.
+    /// What went wrong in a sender or receiver.
     pub(crate) fn finish(mut self) -> std::result::Result<Known, Stop> {
         let link = self.links[0].describe()?;
         self.stop.store(true, Ordering::Relaxed);
@@ -353,7 +354,7 @@ fn used() -> u64 {
     used.user + used.system
 }
 
-/// Sends until it is told to stop; what was achieved, where that may differ from what was asked.
+/// Sends until stopped; what was achieved, where that may differ from what was asked.
 fn send_until(
     stop: &AtomicBool,
     mut sender: Sender,
@@ -368,7 +369,7 @@ fn send_until(
     sender.achieved(link)
 }
 
-/// The life of the receiving process: a thread for each stream.
+/// The receiving process: a thread for each stream.
 fn receive_all(plan: &Plan, links: &[Link], accounts: &[Account], board: &Board) -> Result<()> {
     std::thread::scope(|scope| {
         let all: Vec<_> = links
@@ -400,7 +401,7 @@ fn receive(link: &Link, account: &Account, size: usize, board: &Board) -> Result
                     count_datagram(account, &buffer[..bytes])?;
                 }
             }
-            // A stream has an end that is seen; datagrams have none.
+            // The end of a stream is seen; datagrams have none.
             Err(error) if is_late(&error) => {
                 if board.stopping() && matches!(link, Link::Udp(_)) {
                     break;
@@ -417,10 +418,10 @@ fn receive(link: &Link, account: &Account, size: usize, board: &Board) -> Result
     Ok(())
 }
 
-/// Takes note of a datagram by its number.
+/// Counts a datagram by its number.
 fn count_datagram(account: &Account, datagram: &[u8]) -> Result<()> {
     let number = datagram.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-    let number = number.ok_or_else(|| Error::other("a datagram came without a number"))?;
+    let number = number.ok_or_else(|| Error::other("a datagram arrived without a number"))?;
     account.add(Figure::Arrived, 1);
     if number > account.read(Figure::Latest) {
         account.set(Figure::Latest, number);
@@ -431,7 +432,7 @@ fn count_datagram(account: &Account, datagram: &[u8]) -> Result<()> {
 }
 
 impl Link {
-    /// Lets the kernel gather small writes into packets, as it does for a stream whose program has not asked otherwise.
+    /// Lets the kernel gather small writes into packets, as it does by default.
     fn allow_gathering(&self) -> Result<()> {
         match self {
             Self::Tcp(stream) => stream.set_nodelay(false),
@@ -439,7 +440,7 @@ impl Link {
         }
     }
 
-    /// Has a send that waits longer than this fail.
+    /// Makes a send that waits longer than this fail.
     fn send_within(&self, limit: Duration) -> Result<()> {
         match self {
             Self::Tcp(stream) => stream.set_write_timeout(Some(limit)),
@@ -448,7 +449,7 @@ impl Link {
         }
     }
 
-    /// Receives what there is, at most a buffer full, waiting for some; 0 at the end of a stream.
+    /// Receives up to a buffer full, waiting for some; 0 at the end of a stream.
     fn receive_some(&self, buffer: &mut [u8]) -> Result<usize> {
         use std::io::Read;
         match self {
@@ -458,9 +459,9 @@ impl Link {
         }
     }
 
-    /// Tells the other end that nothing more comes; datagrams cannot.
+    /// Shuts the sending side; datagrams have no end to announce.
     fn end(&self) {
-        // An end that is gone already is what is wanted.
+        // A receiver that is gone already is no error.
         let _ = match self {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Both),
             Self::Udp(_) => Ok(()),
@@ -534,7 +535,7 @@ mod tests {
             numbers: Numbered {
                 arrived: account.read(Figure::Arrived),
                 latest: account.read(Figure::Latest),
-                overtaken: account.read(Figure::Reordered),
+                reordered: account.read(Figure::Reordered),
             },
         };
         assert_eq!(totals.lost_since(&zero), Some(3.0 / 8.0));

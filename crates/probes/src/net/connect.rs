@@ -1,6 +1,6 @@
-//! What it takes to connect to a process that accepts, to close, and to do both for a single request.
+//! The cost of connecting to a process that accepts, of closing, and of both around a single request.
 //!
-//! Costs of the kernel at this end. They must not be taken for the time until the other program knows of the connection.
+//! Costs of the client's kernel. They must not be taken for the time until the server's program knows of the connection.
 
 use kelvin_catalogue::Placement;
 use kelvin_catalogue::net::{CLOSE, CONNECT, CRR, MESSAGE, RTT_TCP, STACK_TCP, WAKE_TCP};
@@ -9,7 +9,7 @@ use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::accepting::{Accepting, Accepts, Waits};
 use super::messages::SMALL;
-use crate::os::ipc::peer_cpu;
+use crate::os::ipc::partner_cpu;
 use crate::os::switch::pipe;
 use crate::os::syscall_null;
 use crate::predict::Predicting;
@@ -19,29 +19,30 @@ pub(super) static PROBE: Probe = Probe {
     summary: "Connecting over TCP to a process that accepts, and closing",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "The calls socket and connect to a process that listens on the loopback device, timed together; then, untimed, a \
-              request of one byte and its answer, so that the connection is accepted; then the call close, timed. Each \
-              connection is timed by itself. Between two CPUs the accepting process waits as a server does, and the packets wake it. \
-              On one CPU it waits for a word instead, by a futex, that comes when the call has been timed: a server that is \
-              woken there is given the CPU within the call or after it, as the scheduler will, about half the time each, \
-              and the median would be that of one or the other by chance (close: 5.7 or 17.9 us on the machine where this \
-              was seen). What its turn costs is in net.crr. This end closes first, as \
-              a client does; the accepting end sees that and resets the connection (SO_LINGER of 0 s), so that this end does \
-              not stay in TIME_WAIT: no port is used up, however many connections are made.",
-        prediction: "connect: the handshake runs within the call, three packets through the stack, each net.stack.tcp less its \
-                     two null calls, and the two calls themselves. close: one packet, which ends the connection, and a call. \
-                     Between two CPUs one packet of each wakes the accepting process, which costs what net.wake.tcp takes beyond a \
-                     packet and its call. Unremarkable within a factor of two, for making and freeing a socket is not counted.",
-        not_for: "The time until the other program has accepted; on one CPU, the time until this program goes on where a server \
-                  waits; a connection over a network, where connect takes the round \
-                  trip of the link; what TIME_WAIT costs.",
+        how: "The calls socket and connect to a process that listens on the loopback device, timed together; then, \
+              untimed, a request of one byte and its answer, so that the connection is accepted; then the call close, \
+              timed. Each connection is timed by itself. Between two CPUs the accepting process waits as a server \
+              does, and the packets wake it. On one CPU it instead waits on a futex until the call has been timed: the \
+              scheduler runs a server woken there within the call or after it, about half the time each, and the \
+              median would be one or the other by chance (close: 5.7 or 17.9 us on the machine where this was seen). \
+              What the server's turn costs is in net.crr. The client closes first; the server then resets the \
+              connection (SO_LINGER of 0 s), so that the client does not stay in TIME_WAIT and no number of \
+              connections uses up the ports.",
+        prediction: "connect: the handshake runs within the call, three packets through the stack, each net.stack.tcp \
+                     less its two null calls, and the two calls themselves. close: one packet, which ends the \
+                     connection, and a call. Between two CPUs one packet of each wakes the accepting process, at the \
+                     cost of net.wake.tcp beyond a packet and its call. Predicted range: a factor of two either way, \
+                     as making and freeing a socket is not counted.",
+        not_for: "The time until the server has accepted; on one CPU, the time until a client continues beside a \
+                  waiting server; a connection over a network, where connect includes the link's round trip; the cost \
+                  of TIME_WAIT.",
         pitfalls: &[
-            "Ports that run out: 28,232 on most machines, and each one is taken for a minute by the end that closed first. \
-             Nothing is left waiting here.",
-            "A backlog that fills: a connect is answered by the kernel before the program accepts, and is dropped when too \
-             many wait. Each connection is accepted before the next one is made.",
-            "The other end's turn taken for the call's cost: a close on one CPU that wakes a server may hold its read, its \
-             close and two switches.",
+            "Ports that run out: 28,232 on most machines, each held for a minute by the side that closed first. None \
+             is held here.",
+            "A backlog that fills: the kernel answers a connect before the program accepts, and drops it when too many \
+             wait. Each connection is accepted before the next one is made.",
+            "The server's turn taken for the call's cost: a close on one CPU that wakes a server may include its read, \
+             its close and two switches.",
         ],
         sources: &["lmbench lat_connect", "tcp(7), socket(7)"],
     },
@@ -54,20 +55,21 @@ pub(super) static PROBE: Probe = Probe {
 
 pub(super) static RATE: Probe = Probe {
     id: CRR.id.as_str(),
-    summary: "Connecting, one request with its answer, and closing, over and over",
+    summary: "Connecting, one request with its answer, and closing, repeatedly",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "A process connects over the loopback device to another one that listens, sends a byte, waits for a byte in answer, \
-              and closes; one transaction after another, timed in batches. Both processes run on one CPU or each on its own. \
-              As in net.connect the accepting end answers the close by a reset, so that no port stays in TIME_WAIT.",
-        prediction: "One over the sum of net.connect, a round trip of net.rtt.tcp and net.close; on one CPU also what the other end \
-                     does in its turn, a close again, and the two switches there and back. Unremarkable within a factor of two: accepting, and \
-                     making and freeing its sockets, is not counted.",
-        not_for: "Requests a second over connections that are kept; what a server does with many connections at once; the rate of \
+        how: "A process connects over the loopback device to another one that listens, sends a byte, waits for a byte \
+              in answer, and closes; one transaction after another, timed in batches. Both processes run on one CPU or \
+              each on its own. As in net.connect the server answers the close by a reset, so that no port stays in \
+              TIME_WAIT.",
+        prediction: "One over the sum of net.connect, a round trip of net.rtt.tcp and net.close; on one CPU also the \
+                     server's turn: its own close, and the switches there and back. Predicted range: a factor of two \
+                     either way, as accepting, and making and freeing the server's sockets, is not counted.",
+        not_for: "Requests per second over kept connections; a server with many connections at once; the rate of \
                   netperf TCP_CRR, whose connections end in TIME_WAIT.",
         pitfalls: &[
-            "Ports that run out: the figure falls off a cliff when all are in TIME_WAIT. Nothing is left waiting here.",
-            "Many connections at a time taken for a faster connection: there is one here.",
+            "Ports that run out: the rate collapses when all are in TIME_WAIT. None is held here.",
+            "Several connections at a time taken for a faster connection: there is one here.",
         ],
         sources: &["netperf TCP_CRR", "tcp(7)"],
     },
@@ -78,8 +80,8 @@ pub(super) static RATE: Probe = Probe {
     predict: predict_transactions,
 };
 
-/// Transactions of one iteration. What a batch meets at its beginning, caches in which canaries were, and leaves to others
-/// at its end, a close that is still to be answered, is then a small part of it.
+/// Transactions of one iteration: enough that caches cold from the canaries at its beginning, and a close still to be answered
+/// at its end, are a small part of it.
 const AT_ONCE: u64 = 16;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
@@ -88,11 +90,11 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let cpu = peer_cpu(bench, case)?;
+    let cpu = partner_cpu(bench, case)?;
     let waits = if cpu == bench.cpu() { Waits::ForWord } else { Waits::AsServer };
     let accepting = Accepting::start(cpu, waits)?;
-    let until = if waits == Waits::ForWord { "a word, not for packets" } else { "connections, as a server" };
-    bench.note(format!("accepting end on CPU {cpu}, waiting for {until}"));
+    let until = if waits == Waits::ForWord { "the end of the timed call" } else { "connections, as a server" };
+    bench.note(format!("accepting process on CPU {cpu}, waiting for {until}"));
     time_calls(bench, [&CONNECT, &CLOSE], &accepting)?;
     accepting.finish()
 }
@@ -112,7 +114,7 @@ pub(super) fn time_calls(bench: &mut Bench<'_>, metrics: [&Metric; 2], accepting
     })
 }
 
-/// Connects, sends a request, takes its answer, and closes.
+/// Connects, sends a request, receives its answer, and closes.
 #[inline(always)]
 pub(super) fn transact(accepting: &impl Accepts) -> Result<(), Stop> {
     let mut connection = accepting.connect()?;
@@ -120,9 +122,9 @@ pub(super) fn transact(accepting: &impl Accepts) -> Result<(), Stop> {
 }
 
 fn run_transactions(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let cpu = peer_cpu(bench, case)?;
+    let cpu = partner_cpu(bench, case)?;
     let accepting = Accepting::start(cpu, Waits::AsServer)?;
-    bench.note(format!("accepting end on CPU {cpu}"));
+    bench.note(format!("accepting process on CPU {cpu}"));
     bench.time_work(&CRR, AT_ONCE as f64, |iterations| {
         for _ in 0..iterations * AT_ONCE {
             transact(&accepting)?;
@@ -142,12 +144,12 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     let mut derivation = format!("{packets} x {packet:.0} ns + {calls} x {:.0} ns", call.value);
     let (mut inputs, mut value) = (vec![stack, call.clone()], own);
     if Placement::of(case) != Some(Placement::SameCpu) {
-        // One of the packets wakes the other end: what a send that wakes takes beyond a packet and its call.
+        // One of the packets wakes the server: the cost of a send that wakes, beyond a packet and its call.
         let waking = facts.measured(&WAKE_TCP, &Case::new())?;
         let adds = (waking.value - packet - call.value).max(0.0);
         value += adds;
         formula.push_str(" + (net.wake.tcp - net.stack.tcp + null call)");
-        derivation.push_str(&format!(" + {adds:.0} ns for the packet that wakes the other end"));
+        derivation.push_str(&format!("+ {adds:.0} ns for the packet that wakes the server"));
         inputs.push(waking);
     }
     derivation.push_str(&format!(" = {value:.0} ns"));
@@ -155,7 +157,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     Ok(inputs.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
 }
 
-/// The case of both ends on one CPU, where nothing but this end's own call is in a close.
+/// Client and server on one CPU, where a close includes the client's call alone.
 pub(super) fn on_one_cpu() -> Case {
     Case::new().at(Placement::SameCpu)
 }
@@ -168,7 +170,7 @@ fn predict_transactions(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Pr
     ];
     let mut formula = "1 / (net.connect + net.rtt.tcp + net.close)";
     if Placement::of(case) == Some(Placement::SameCpu) {
-        // What the other end does in its turn, this one waits for: it closes as well, and has to get the CPU for it.
+        // The client waits for the server's turn: it closes as well, and has to get the CPU for it.
         let switch = facts.measured(&pipe::PROCESS_SWITCH, &Case::new())?;
         parts.extend([facts.measured(&CLOSE, case)?, switch.clone(), switch]);
         formula = "1 / (net.connect + net.rtt.tcp + 2 x net.close + 2 x os.switch.process.pipe)";
@@ -202,7 +204,7 @@ mod tests {
             // A packet and its call take 3.1 of the 15.1 microseconds of a send that wakes.
             assert_eq!((close.value, close.low, close.high), (15_100.0, 7550.0, 30_200.0));
             assert_eq!(predict(facts, &CONNECT, &case).unwrap().value, 9200.0 + 12_000.0);
-            // Its turn goes on beside this end's next one.
+            // The server's turn overlaps the client's next one.
             assert_eq!(predict_transactions(facts, &CRR, &case).unwrap().value, 1e9 / 80_000.0);
         });
         facts_about(&known[..2], |facts| assert!(predict(facts, &CLOSE, &case).is_err()));

@@ -1,10 +1,10 @@
-//! A far end that gives every message back: the engine under every measure of round trips.
+//! An echo server that returns every message: the engine under every measure of round trips.
 
 use std::sync::Arc;
 
 use kelvin_harness::{Bench, Stop};
 use kelvin_sys::clock::Clock;
-use kelvin_sys::peer::{Board, Peer, Task};
+use kelvin_sys::partner::{Board, PartnerTask, Task};
 use kelvin_sys::shared::Shared;
 use kelvin_sys::usage::{Who, usage};
 
@@ -13,14 +13,14 @@ use crate::os::partner::Counts;
 
 /// Round trips made under the counters before any is timed.
 const PROOF_TRIPS: u64 = 64;
-/// Datagrams lost one after another after which the other end counts as gone.
+/// Datagrams lost in a row after which the echo server counts as gone.
 const MOST_LOST: u32 = 5;
 
-/// This end of a link whose other end gives every message back.
+/// The client of an echo server.
 #[derive(Debug)]
 pub(crate) struct Echo {
     link: Link,
-    /// Nothing, if somebody else looks after it.
+    /// Nothing, if it is not ours to end.
     far: Option<Far>,
     message: Vec<u8>,
     answer: Vec<u8>,
@@ -28,34 +28,34 @@ pub(crate) struct Echo {
     lost: u64,
 }
 
-/// The process at the other end, on this machine.
+/// The echo process, on this machine.
 #[derive(Debug)]
 struct Far {
     board: Arc<Shared<Board>>,
-    peer: Option<Peer>,
+    partner: Option<PartnerTask>,
 }
 
 impl Echo {
-    /// Starts the other end as a process on a CPU of this machine.
+    /// Starts the echo server as a process on a CPU of this machine.
     pub(super) fn start(protocol: Protocol, size: usize, cpu: u32) -> Result<Self, Stop> {
-        let starting = |error| Stop::fail(format!("cannot start the other end: {error}"));
+        let starting = |error| Stop::fail(format!("cannot start the echo process: {error}"));
         let (link, far) = Link::pair(protocol).map_err(starting)?;
         let board = Board::new().map_err(starting)?;
-        let peer = Peer::start(Task::Process, cpu, &board, move |board| give_back(&far, size, board));
-        let far = Far { peer: Some(peer.map_err(starting)?), board };
+        let partner = PartnerTask::start(Task::Process, cpu, &board, move |board| give_back(&far, size, board));
+        let far = Far { partner: Some(partner.map_err(starting)?), board };
         Ok(Self { far: Some(far), ..Self::over(link, size)? })
     }
 
-    /// Over a link whose other end gives every message back already.
+    /// Over a link that already leads to an echo server.
     pub(crate) fn over(link: Link, size: usize) -> Result<Self, Stop> {
         link.be_patient_for(if matches!(link, Link::Udp(_)) { LOST } else { STUCK })?;
         Ok(Self { link, far: None, message: vec![0x5a; size], answer: vec![0; size], trips: 0, lost: 0 })
     }
 
-    /// One round trip, in ticks: of a datagram that was lost on its way only the repetition counts.
+    /// One round trip, in ticks; after a lost datagram, that of the repetition.
     ///
     /// # Errors
-    /// What the calls say; an answer to another message; an other end that is silent.
+    /// A failed call; an answer to another message; an echo server that is silent.
     #[inline(always)]
     pub(crate) fn timed(&mut self, clock: Clock) -> Result<u64, Stop> {
         for _ in 0..MOST_LOST {
@@ -67,8 +67,8 @@ impl Echo {
         Err(Stop::fail(format!("{MOST_LOST} messages in a row were not answered within {LOST:?} each")))
     }
 
-    /// The send of a round trip, in ticks; the answer is waited for, so that the other end sleeps when the next one comes. For
-    /// what does not get lost.
+    /// The send of a round trip, in ticks; the answer is awaited, so that the echo server sleeps when the next message comes.
+    /// For links that lose nothing.
     ///
     /// # Errors
     /// As for [`Echo::timed`].
@@ -81,7 +81,7 @@ impl Echo {
         if self.take_answer(number)? { Ok(sent) } else { Err(Stop::fail("a message was lost")) }
     }
 
-    /// The number of the next message, which is made to carry it.
+    /// The number of the next message, which is written into it.
     #[inline(always)]
     fn next(&mut self) -> u8 {
         self.trips += 1;
@@ -89,7 +89,7 @@ impl Echo {
         self.message[0]
     }
 
-    /// Sends a message that carries its number, and takes the answer that carries it too; false if a datagram was lost.
+    /// Sends a numbered message and receives the answer with its number; false if a datagram was lost.
     #[inline(always)]
     fn round_trip(&mut self) -> Result<bool, Stop> {
         let number = self.next();
@@ -97,21 +97,21 @@ impl Echo {
         self.take_answer(number)
     }
 
-    /// Takes the answer to a message; false if that or the message was lost.
+    /// Receives the answer to a message; false if that or the message was lost.
     #[inline(always)]
     fn take_answer(&mut self, number: u8) -> Result<bool, Stop> {
         loop {
             match self.link.receive(&mut self.answer) {
                 Ok(()) if self.answer[0] == number => break,
-                // The answer to a message that was given up comes late.
+                // A late answer to a message that was given up.
                 Ok(()) if self.lost > 0 => {}
-                Ok(()) => return Err(Stop::fail("an answer came that belongs to another message")),
+                Ok(()) => return Err(Stop::fail("an answer to another message arrived")),
                 Err(error) if is_late(&error) && matches!(self.link, Link::Udp(_)) => {
                     self.lost += 1;
                     return Ok(false);
                 }
                 Err(error) => {
-                    // What went wrong at the other end says more than that it is gone.
+                    // The echo process's own error says more than that it is gone.
                     self.far.as_ref().map_or(Ok(()), |far| far.board.check())?;
                     return Err(error.into());
                 }
@@ -135,17 +135,16 @@ impl Echo {
         })
     }
 
-    /// The proof that both ends share one CPU and hand it over, or, with two, how often this end slept; in words, with the
-    /// warm-up done.
+    /// Warms up; the proof, in words, that both processes share and switch one CPU or, with two, how often the client slept.
     pub(super) fn prove(&mut self, bench: &Bench<'_>, cpu: u32) -> Result<String, Stop> {
         let counts = self.count(bench.clock())?;
         if cpu == bench.cpu() {
             counts.proves_a_switch_each_way()?;
         }
-        Ok(format!("other end on CPU {cpu}; {}", counts.describe()))
+        Ok(format!("echo process on CPU {cpu}; {}", counts.describe()))
     }
 
-    /// What is known of the link when all is done, in words.
+    /// What is known of the link at the end, in words.
     pub(super) fn describe(&self) -> Result<String, Stop> {
         let link = self.link.describe()?;
         Ok(match (&self.link, self.lost) {
@@ -154,16 +153,16 @@ impl Echo {
         })
     }
 
-    /// Ends the other end.
+    /// Ends the echo process.
     pub(super) fn finish(mut self) -> Result<(), Stop> {
         let Some(mut far) = self.far.take() else { return Ok(()) };
         far.board.stop();
         self.link.send(&self.message)?;
-        far.peer.take().map_or(Ok(()), |peer| peer.join(&far.board).map_err(Stop::from))
+        far.partner.take().map_or(Ok(()), |partner| partner.join(&far.board).map_err(Stop::from))
     }
 }
 
-/// The life of the other end.
+/// The loop of the echo process.
 fn give_back(link: &Link, size: usize, board: &Board) -> kelvin_sys::Result<()> {
     let mut message = vec![0; size];
     loop {

@@ -1,4 +1,4 @@
-//! Two connected ends, over TCP, UDP or Unix sockets, and what the kernel says of one.
+//! Two connected sockets, over TCP, UDP or Unix sockets, and what the kernel reports of one.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use kelvin_sys::{Error, Result, net};
 use kelvin_wire::sockets::TcpEnd;
 
-/// What a link speaks.
+/// The protocol of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Tcp,
@@ -21,19 +21,18 @@ pub(crate) enum Protocol {
 pub(crate) const LARGEST_DATAGRAM: u64 = 65_535 - 20 - 8;
 /// A datagram that was not answered after so long counts as lost.
 pub(crate) const LOST: Duration = Duration::from_millis(500);
-/// An end from which nothing comes for so long, or to which nothing can be sent, is stuck: a process is never kept from
-/// its CPU for so long.
+/// A link that receives nothing for so long, or cannot send for so long, is stuck: no process is kept off its CPU for so long.
 pub(crate) const STUCK: Duration = Duration::from_secs(5);
-/// Bytes asked for in each buffer of a process that has both ends: eight times the most that it has on its way, 128 KiB, because the
-/// kernel also counts its own book-keeping.
+/// Bytes requested for each buffer of a process that holds both ends: eight times the 128 KiB that it has in flight at most,
+/// because the kernel also counts its own book-keeping.
 const ROOM: u32 = 1 << 20;
-/// What TCP connections are asked to use, the first that the kernel has and lets this user choose, because the system's own may be one
-/// that paces itself and halves a local link (BBR). Reno is part of every kernel, and everybody may choose it.
+/// Congestion controls for TCP connections, the first that the kernel has and lets this user choose: the system's own may pace
+/// itself and halve a local link (BBR). Reno is part of every kernel, and everybody may choose it.
 const CONGESTION_CONTROLS: [&str; 2] = ["cubic", "reno"];
 /// The same in words.
 pub(super) const USUAL_CONTROL: &str = "cubic where the kernel grants it, else reno";
 
-/// One end of a connection. What is sent here arrives at the other end, and nowhere else.
+/// One end of a connection.
 #[derive(Debug)]
 pub(crate) enum Link {
     Tcp(TcpStream),
@@ -57,7 +56,8 @@ impl Link {
         }
     }
 
-    /// The same for one process that has both ends and receives what it has sent before: it must fit, and must not be waited for.
+    /// The same for one process that holds both ends and receives only what it has sent: it must fit, and must not be waited
+    /// for.
     pub(super) fn pair_of_one(protocol: Protocol) -> Result<(Self, Self)> {
         let (near, far) = Self::pair(protocol)?;
         for end in [&near, &far] {
@@ -67,13 +67,12 @@ impl Link {
         Ok((near, far))
     }
 
-    /// Both ends of a TCP connection over the loopback device, whose sockets are prepared before it is made; without Nagle's delay.
+    /// Both ends of a TCP connection over loopback, whose sockets are prepared before it is made; without Nagle's delay.
     pub(crate) fn local_tcp(prepare: impl Fn(BorrowedFd<'_>) -> Result<()>) -> Result<(Self, Self)> {
         Self::over_tcp(&TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?, prepare)
     }
 
-    /// Both ends of a TCP connection to one that listens on this machine, whose sockets are prepared before it is made; without
-    /// Nagle's delay.
+    /// Both ends of a TCP connection to a local listener, whose sockets are prepared before it is made; without Nagle's delay.
     pub(crate) fn over_tcp(
         listener: &TcpListener,
         prepare: impl Fn(BorrowedFd<'_>) -> Result<()>,
@@ -85,7 +84,7 @@ impl Link {
         Ok((Self::Tcp(near), Self::Tcp(far)))
     }
 
-    /// What it speaks.
+    /// Its protocol.
     pub(crate) fn protocol(&self) -> Protocol {
         match self {
             Self::Tcp(_) => Protocol::Tcp,
@@ -94,10 +93,10 @@ impl Link {
         }
     }
 
-    /// Sends a message whole.
+    /// Sends a whole message.
     ///
     /// # Errors
-    /// What the system call says; a datagram of which a part was sent.
+    /// A failed system call; a datagram sent in part.
     #[inline(always)]
     pub(crate) fn send(&self, message: &[u8]) -> Result<()> {
         match self {
@@ -110,8 +109,8 @@ impl Link {
         }
     }
 
-    /// Sends a message whole, and lets the kernel wait for more before it makes a packet of it; where each message is a packet, it
-    /// goes at once.
+    /// Sends a whole message, and lets the kernel hold it back to fill a packet; where each message is a packet, it goes at
+    /// once.
     ///
     /// # Errors
     /// As for [`Link::send`].
@@ -126,7 +125,7 @@ impl Link {
     /// Waits for a message of exactly the size of the buffer.
     ///
     /// # Errors
-    /// What the system call says; a stream that ends, a datagram of another size.
+    /// A failed system call; the end of the stream, a datagram of another size.
     #[inline(always)]
     pub(crate) fn receive(&self, message: &mut [u8]) -> Result<()> {
         match self {
@@ -134,12 +133,14 @@ impl Link {
             Self::Unix(stream) => { stream }.read_exact(message),
             Self::Udp(socket) => match socket.recv(message)? {
                 received if received == message.len() => Ok(()),
-                received => Err(Error::other(format!("a datagram of {received} bytes came, not of {}", message.len()))),
+                received => {
+                    Err(Error::other(format!("a datagram of {received} bytes arrived, not of {}", message.len())))
+                }
             },
         }
     }
 
-    /// Has a `receive` that waits longer than this fail; see [`is_late`].
+    /// Makes a `receive` that waits longer than this fail; see [`is_late`].
     pub(crate) fn be_patient_for(&self, limit: Duration) -> Result<()> {
         match self {
             Self::Tcp(stream) => stream.set_read_timeout(Some(limit)),
@@ -148,7 +149,7 @@ impl Link {
         }
     }
 
-    /// What the kernel says of this end, in words.
+    /// What the kernel reports of this socket, in words.
     pub(crate) fn describe(&self) -> Result<String> {
         if let Self::Tcp(stream) = self {
             return Ok(TcpEnd::of(stream)?.to_string());
@@ -168,20 +169,20 @@ impl AsFd for Link {
     }
 }
 
-/// Whether an error says that nothing came within the limit of [`Link::be_patient_for`].
+/// Whether an error says that nothing arrived within the limit of [`Link::be_patient_for`].
 pub(crate) fn is_late(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-/// Asks for the congestion control that a local link is measured with. What is in use is stated with each result.
+/// Requests the congestion control for local links. The one obtained is stated with each result.
 pub(super) fn prefer_congestion_control(socket: BorrowedFd<'_>) -> Result<()> {
     first_granted(&CONGESTION_CONTROLS, |name| net::set_congestion_control(&socket, name))
 }
 
-/// Asks for one after the other until one is granted.
+/// Requests one after the other until one is granted.
 ///
 /// # Errors
-/// What is said to the last one; anything but that it is not there or not for this user, at once.
+/// The refusal of the last one; at once, any error but that it is not there or not for this user.
 fn first_granted(names: &[&str], mut ask: impl FnMut(&str) -> Result<()>) -> Result<()> {
     let mut refused = Ok(());
     for name in names {
@@ -226,7 +227,7 @@ mod tests {
 
     #[test]
     fn what_is_not_granted_is_followed_by_the_next() {
-        // What each is answered, what comes of it, and how many are not asked.
+        // The answer to each, the outcome, and how many are not requested.
         let asked = |answers: [Option<ErrorKind>; 2]| {
             let mut left = answers.iter();
             let answer = |_: &str| left.next().copied().flatten().map_or(Ok(()), |kind| Err(kind.into()));
@@ -245,7 +246,7 @@ mod tests {
         let (near, far) = Link::pair(Protocol::Udp).unwrap();
         near.send(&[1; 10]).unwrap();
         let error = far.receive(&mut [0; 20]).unwrap_err().to_string();
-        assert_eq!(error, "a datagram of 10 bytes came, not of 20");
+        assert_eq!(error, "a datagram of 10 bytes arrived, not of 20");
     }
 
     #[test]

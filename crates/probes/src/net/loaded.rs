@@ -12,7 +12,7 @@ use super::bulk::{Bulk, Ends, Plan};
 use super::echo::Echo;
 use super::link::Protocol;
 use super::messages::SMALL;
-use crate::os::ipc::peer_cpu;
+use crate::os::ipc::partner_cpu;
 
 pub(super) static PROBE: Probe = Probe {
     id: LOADED.id.as_str(),
@@ -48,7 +48,7 @@ pub(super) static PROBE: Probe = Probe {
 };
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let far = peer_cpu(bench, case)?;
+    let far = partner_cpu(bench, case)?;
     let streams = vec![Ends { sender: bench.cpu(), receiver: far }];
     let mut echo = Echo::start(Protocol::Tcp, SMALL as usize, far)?;
     let bulk = Bulk::start(Plan { protocol: Protocol::Tcp, way: SendMethod::Send, message: 64 << 10, streams })?;

@@ -1,22 +1,22 @@
-//! Ports that connections of this host still hold although they are closed.
+//! Local ports still held by connections that are closed.
 //!
-//! A connection that this end closed first keeps its port until the other end has closed as well, and a minute longer unless that
-//! end resets it (TIME_WAIT). A loop of connections would run out of ports within seconds.
+//! A connection that this host closed first keeps its port until the other side has closed as well, and a minute longer unless
+//! that side resets it (TIME_WAIT). A loop of connections would run out of ports within seconds.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// States in which a connection is closed at this end and still there: FIN_WAIT1, FIN_WAIT2, TIME_WAIT, CLOSING, by the numbers
-/// of `net/tcp_states.h`.
+/// States of a connection closed on this side and still held: FIN_WAIT1, FIN_WAIT2, TIME_WAIT, CLOSING, as numbered in
+/// `net/tcp_states.h`.
 const CLOSED: [&str; 4] = ["04", "05", "06", "0B"];
-/// How long the last resets may take to come, a long way's round trip, and the time between two looks.
+/// How long the last resets may take, a long round trip, and the time between two checks.
 const GRACE: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Closed connections of this host that still hold a port, to addresses like this.
+/// Closed connections of this host that still hold a port, by their remote address.
 ///
 /// # Errors
-/// A system that does not tell.
+/// An unreadable table of the kernel.
 pub(super) fn held(is_far: impl Fn(SocketAddr) -> bool) -> std::io::Result<usize> {
     let mut all = std::fs::read_to_string("/proc/self/net/tcp")?;
     match std::fs::read_to_string("/proc/self/net/tcp6") {
@@ -28,7 +28,7 @@ pub(super) fn held(is_far: impl Fn(SocketAddr) -> bool) -> std::io::Result<usize
     Ok(closed(&all).filter(|&far| is_far(far)).count())
 }
 
-/// The other ends of connections that are closed at this one, in a table of the kernel's.
+/// The remote addresses of connections closed on this side, in a table of the kernel.
 fn closed(table: &str) -> impl Iterator<Item = SocketAddr> {
     table.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
@@ -56,11 +56,11 @@ fn address(text: &str) -> Option<SocketAddr> {
     Some((ip, port).into())
 }
 
-/// How many closed connections to an address still hold a port when the last resets have had time to come, beyond so many before:
-/// another program may have had connections to the same one within the last minute.
+/// How many closed connections to an address still hold a port once the last resets have had time to come, beyond so many
+/// before: another program may have had connections to it within the last minute.
 ///
 /// # Errors
-/// A system that does not tell.
+/// An unreadable table of the kernel.
 pub(super) fn left_behind(address: SocketAddr, before: usize) -> std::io::Result<usize> {
     let begun = Instant::now();
     loop {
@@ -100,7 +100,7 @@ mod tests {
             [(); 2].map(|()| (TcpStream::connect(there).unwrap(), listener.accept().unwrap().0));
         let before = held(|far| far == there).unwrap();
         drop((kept, reset));
-        // The kernel's table may lose a line while others open and close connections, and has it at the next look.
+        // The kernel's table may miss a line while others open and close connections, and has it at the next check.
         let comes_to = |count: usize, look: &dyn Fn() -> usize| (0..20).any(|_| look() == count);
         assert!(comes_to(before + 2, &|| held(|far| far == there).unwrap()));
         kelvin_sys::net::reset_on_close(&far_of_reset).unwrap();

@@ -11,7 +11,7 @@ use kelvin_model::{Basis, Case, Input, Metric, NoPrediction, Prediction};
 use super::echo::Echo;
 use super::link::Protocol;
 use super::messages::{SMALL, message, round_trip_messages};
-use crate::os::ipc::peer_cpu;
+use crate::os::ipc::partner_cpu;
 use crate::os::switch::{cross_cpu, pipe};
 use crate::predict::Predicting;
 
@@ -107,7 +107,7 @@ fn cases(effort: Effort, what: &What) -> Vec<Case> {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case, what: &What) -> Result<(), Stop> {
-    let cpu = peer_cpu(bench, case)?;
+    let cpu = partner_cpu(bench, case)?;
     let mut echo = Echo::start(what.protocol, message(case)?, cpu)?;
     let proof = echo.prove(bench, cpu)?;
     bench.note(proof);

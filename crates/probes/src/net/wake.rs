@@ -45,7 +45,7 @@ pub(super) static PROBE: Probe = Probe {
 };
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    let cpu = bench.peer_cpu()?;
+    let cpu = bench.partner_cpu()?;
     let mut echo = Echo::start(Protocol::Tcp, SMALL as usize, cpu)?;
     let proof = echo.prove(bench, cpu)?;
     bench.note(proof);

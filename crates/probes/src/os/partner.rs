@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use kelvin_harness::Stop;
-use kelvin_sys::peer::{Board, Peer, Task};
+use kelvin_sys::partner::{Board, PartnerTask, Task};
 use kelvin_sys::shared::Shared;
 use kelvin_sys::token::{Channel, Means, Side};
 use kelvin_sys::usage::{Who, usage};
 
-/// A peer that gives the token back whenever it gets it, and what is known of both tasks' switches.
+/// A partner that gives the token back whenever it gets it, and what is known of both tasks' switches.
 ///
-/// Between two round trips the token is here and the peer sleeps in its `take`, so that whatever this task does then,
-/// reading canaries included, it does alone (a yielding peer excepted, which stays runnable).
+/// Between two round trips the token is here and the partner sleeps in its `take`, so that whatever this task does then,
+/// reading canaries included, it does alone (a yielding partner excepted, which stays runnable).
 pub(super) struct Partner {
     channel: Arc<Channel>,
     board: Arc<Shared<Board>>,
-    peer: Option<Peer>,
+    partner: Option<PartnerTask>,
     trips: u64,
 }
 
@@ -78,13 +78,13 @@ impl Counts {
 }
 
 impl Partner {
-    /// Starts the peer on a CPU.
+    /// Starts the partner on a CPU.
     pub(super) fn start(means: Means, task: Task, cpu: u32) -> Result<Self, Stop> {
-        let starting = |error| Stop::fail(format!("cannot start the peer: {error}"));
+        let starting = |error| Stop::fail(format!("cannot start the partner: {error}"));
         let channel = Arc::new(Channel::new(means, task.scope()).map_err(starting)?);
         let board = Board::new().map_err(starting)?;
         let far = Arc::clone(&channel);
-        let peer = Peer::start(task, cpu, &board, move |board| {
+        let partner = PartnerTask::start(task, cpu, &board, move |board| {
             echo(&far, board).inspect_err(|error| {
                 board.fail(error);
                 // The near side may be waiting: it must see the failure rather than hang. If this fails too, the
@@ -93,10 +93,10 @@ impl Partner {
             })
         })
         .map_err(starting)?;
-        Ok(Self { channel, board, peer: Some(peer), trips: 0 })
+        Ok(Self { channel, board, partner: Some(partner), trips: 0 })
     }
 
-    /// Passes the token to the peer and takes it back, `count` times.
+    /// Passes the token to the partner and takes it back, `count` times.
     #[inline(always)]
     pub(super) fn round_trips(&mut self, count: u64) -> Result<(), Stop> {
         for _ in 0..count {
@@ -121,12 +121,12 @@ impl Partner {
         })
     }
 
-    /// Ends the peer; the context switches that it counted for each round trip of its life.
+    /// Ends the partner; the context switches that it counted for each round trip of its life.
     pub(super) fn finish(mut self) -> Result<f64, Stop> {
         self.board.stop();
         self.channel.pass(Side::Near)?;
-        if let Some(peer) = self.peer.take() {
-            peer.join(&self.board)?;
+        if let Some(partner) = self.partner.take() {
+            partner.join(&self.board)?;
         }
         Ok(self.board.switches() as f64 / self.trips.max(1) as f64)
     }
@@ -134,15 +134,15 @@ impl Partner {
 
 impl Drop for Partner {
     fn drop(&mut self) {
-        if self.peer.is_some() {
-            // Whoever has the token, the peer gets it, sees that it is to stop, and ends.
+        if self.partner.is_some() {
+            // Whoever has the token, the partner gets it, sees that it is to stop, and ends.
             self.board.stop();
             let _ = self.channel.pass(Side::Near);
         }
     }
 }
 
-/// The life of the peer.
+/// The life of the partner.
 fn echo(channel: &Channel, board: &Board) -> kelvin_sys::Result<()> {
     loop {
         channel.take(Side::Far)?;
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_counts_what_this_task_counts() {
+    fn the_partner_counts_what_this_task_counts() {
         let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
         std::thread::spawn(move || {
             kelvin_sys::cpu::pin(&[cpu]).unwrap();
@@ -196,8 +196,8 @@ mod tests {
                         _ => counts.proves_one_switch_each_way(),
                     };
                     proof.unwrap_or_else(|stop| panic!("{means:?} {task:?}: {stop:?}"));
-                    let of_peer = partner.finish().unwrap();
-                    assert!(of_peer >= 0.98, "{means:?} {task:?}: {of_peer}");
+                    let of_partner = partner.finish().unwrap();
+                    assert!(of_partner >= 0.98, "{means:?} {task:?}: {of_partner}");
                 }
             }
         })

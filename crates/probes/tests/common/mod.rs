@@ -224,7 +224,7 @@ fn setup(directories: &Directories) -> Setup {
         .map(|(address, token_file)| OtherHost { address: *address, token_file: Some(token_file.into()) });
     Setup {
         clock: calibrate_clock(cpu).unwrap(),
-        placement: Placement { cpu, peer: others.last().copied(), allowed: allowed.clone() },
+        placement: Placement { cpu, partner: others.last().copied(), allowed: allowed.clone() },
         canaries: true,
         realtime: false,
         throttle_file: None,

@@ -3,7 +3,7 @@
 use super::{detail, heading, list, scrolling, terms};
 use crate::figures::Figure;
 use crate::safe::{Markup, html};
-use crate::{Report, peers, units, words};
+use crate::{Report, rivals, units, words};
 
 /// Studies with their conclusions and the test that carries each.
 pub(super) fn studies(report: &Report<'_>, figures: &[Figure]) -> Markup {
@@ -40,13 +40,13 @@ fn figures_of(study: &str, figures: &[Figure]) -> Markup {
 }
 
 /// Other programs beside kelvin, with how each side was timed and proven.
-pub(super) fn peers(report: &Report<'_>) -> Markup {
-    let rows = peers::rows(report);
+pub(super) fn rivals(report: &Report<'_>) -> Markup {
+    let rows = rivals::rows(report);
     let columns: Markup = ["Reading", "Beside", "kelvin", "Its figure", "Ratio", "Expected", "Verdict", "Proof"]
         .iter()
         .map(|name| html!("<th>{}</th>", name))
         .collect();
-    let cells = |row: &peers::Row<'_>| match &row.sides {
+    let cells = |row: &rivals::Row<'_>| match &row.sides {
         Ok(sides) => {
             let pill = if sides.is_gap { "odd" } else { "good" };
             let verdict = match sides.verdict {
@@ -76,11 +76,16 @@ pub(super) fn peers(report: &Report<'_>) -> Markup {
     let table = html!(
         "<table class=\"plain numbers\"><caption class=\"unseen\">{}</caption><thead><tr>{}</tr></thead>\
          <tbody>{}</tbody></table>",
-        peers::TITLE,
+        rivals::TITLE,
         columns,
         body
     );
-    html!("{}<p class=\"lead\">{}</p>{}", heading("peers", peers::TITLE), peers::LEAD, scrolling(peers::TITLE, table))
+    html!(
+        "{}<p class=\"lead\">{}</p>{}",
+        heading("rivals", rivals::TITLE),
+        rivals::LEAD,
+        scrolling(rivals::TITLE, table)
+    )
 }
 
 /// The published machines that stand beside this one, and what their authors found.
@@ -104,7 +109,7 @@ pub(super) fn method(report: &Report<'_>) -> Markup {
     let (settings, clock) = (&outline.settings, &outline.clock);
     let rounds: usize = report.run.measurements.iter().map(|measurement| measurement.rounds.len()).sum();
     let failed: usize = report.run.measurements.iter().map(|measurement| measurement.failures().count()).sum();
-    let peer = settings.peer_cpu.map(|cpu| html!(", pairs with CPU {}", cpu));
+    let pairs = settings.partner_cpu.map(|cpu| html!(", pairs with CPU {}", cpu));
     let yes = |on: bool| Markup::from(if on { "yes" } else { "no" });
     let command = outline.command.join(" ");
     let source = match (&clock.source_before, &clock.source_after) {
@@ -132,7 +137,7 @@ pub(super) fn method(report: &Report<'_>) -> Markup {
             html!("{}, {} failed; at least {} of each case, each in a fresh process", rounds, failed, settings.rounds),
         ),
         ("Target", html!("half-width of the 95 % interval at most {} of the value", units::share(settings.target))),
-        ("CPU", html!("{}{}", settings.cpu, peer)),
+        ("CPU", html!("{}{}", settings.cpu, pairs)),
         ("Canaries", yes(settings.canaries)),
         ("Real-time scheduling", yes(settings.realtime)),
         ("Seed", html!("{}", settings.seed)),

@@ -97,7 +97,7 @@ const fn bandwidth(id: &'static str, summary: &'static str) -> Metric {
 }
 
 /// A measure of kelvin's rate over that of another program.
-pub const fn peer(id: &'static str) -> Metric {
+pub const fn rival(id: &'static str) -> Metric {
     const PROGRAM: Axis = Axis::new("program", "program", AxisScale::Category);
     const BLOCK: Axis = Axis::new("block", "block", AxisScale::Bytes);
     const ORDER: Axis = Axis::new("order", "order", AxisScale::Category);

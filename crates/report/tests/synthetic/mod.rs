@@ -6,8 +6,8 @@ mod metrics;
 mod results;
 
 use kelvin_analysis::{
-    Analysis, BestCell, CanaryHistory, Capacity, Coefficient, Compared, Concluded, Figure, Finding, FittedLaw, Found,
-    Importance, MemoryLevel, MemoryLevels, Outcome, Peer, PeerOutcome, Study, Verdict,
+    Analysis, BesideRival, BestCell, CanaryHistory, Capacity, Coefficient, Compared, Concluded, Figure, Finding,
+    FittedLaw, Found, Importance, MemoryLevel, MemoryLevels, Outcome, RivalOutcome, Study, Verdict,
 };
 use kelvin_model::*;
 use kelvin_report::{ProbeText, Report};
@@ -33,7 +33,7 @@ impl Sample {
 pub fn full() -> Sample {
     let results = results::all();
     let mut definitions: Vec<Metric> = distinct_metrics(&results);
-    definitions.extend(["file.peers.cached", "file.peers.direct"].map(metrics::peer));
+    definitions.extend(["file.rivals.cached", "file.rivals.direct"].map(metrics::rival));
     let plan: Vec<Planned> = results
         .iter()
         .map(|result| Planned {
@@ -59,7 +59,7 @@ pub fn full() -> Sample {
         studies: studies(),
         ceilings: Vec::new(),
         tails: None,
-        peers: peers(),
+        rivals: rivals(),
         findings: findings(),
         verdict: verdict(),
         undisturbed_share: Some(0.71),
@@ -113,7 +113,7 @@ fn concluded(text: &str, holds: Option<bool>, test: &str) -> Concluded {
 }
 
 /// Another program beside kelvin: one that is faster, one that is slower than expected, one that is not installed.
-fn peers() -> Vec<Peer> {
+fn rivals() -> Vec<BesideRival> {
     let figure = |value: f64, half: f64| Figure {
         value,
         interval: Some(Interval {
@@ -125,7 +125,7 @@ fn peers() -> Vec<Peer> {
         n: 6,
     };
     let compared = |kelvin: f64, other: f64, verdict| {
-        PeerOutcome::Compared(Box::new(Compared {
+        RivalOutcome::Compared(Box::new(Compared {
             kelvin: figure(kelvin, kelvin / 50.0),
             other: figure(other, other / 50.0),
             ratio: figure(kelvin / other, 0.02),
@@ -134,7 +134,7 @@ fn peers() -> Vec<Peer> {
             notes: vec!["kelvin: 48828 requests in 0.200 s; before, 16384 of 16384 pages in memory".into()],
         }))
     };
-    let of = |id: &'static str, program: &'static str, case: Case, outcome| Peer {
+    let of = |id: &'static str, program: &'static str, case: Case, outcome| BesideRival {
         id: Name::new(id),
         program: Name::new(program),
         case,
@@ -143,16 +143,16 @@ fn peers() -> Vec<Peer> {
     let small = || Case::new().with("block", 4096);
     let missing = Outcome::Skipped(Reason::new("needs the program bw_file_rd; on Debian: apt-get install lmbench"));
     vec![
-        of("file.peers.cached", "fio", small(), compared(6.4e9, 4.7e9, Verdict::Above)),
-        of("file.peers.cached", "dd", small(), compared(6.4e9, 6.2e9, Verdict::AsPredicted)),
+        of("file.rivals.cached", "fio", small(), compared(6.4e9, 4.7e9, Verdict::Above)),
+        of("file.rivals.cached", "dd", small(), compared(6.4e9, 6.2e9, Verdict::AsPredicted)),
         of(
-            "file.peers.cached",
+            "file.rivals.cached",
             "bw_file_rd",
             Case::new().at(Point::named("block", "own")),
-            PeerOutcome::Missing(Box::new(missing)),
+            RivalOutcome::Missing(Box::new(missing)),
         ),
         of(
-            "file.peers.direct",
+            "file.rivals.direct",
             "fio",
             small().at(Point::named("order", "random")),
             compared(21e6, 22e6, Verdict::AsPredicted),
@@ -189,7 +189,7 @@ pub fn empty() -> Sample {
         studies: Vec::new(),
         ceilings: Vec::new(),
         tails: None,
-        peers: Vec::new(),
+        rivals: Vec::new(),
         findings: Vec::new(),
         verdict: Vec::new(),
         undisturbed_share: None,
@@ -254,7 +254,7 @@ fn hostile_names(sample: &mut Sample) {
     analysis.studies.iter_mut().for_each(|study| hostile_name(&mut study.id));
     analysis.laws.iter_mut().for_each(|law| hostile_name(&mut law.metric));
     analysis.best_cells.iter_mut().for_each(|cell| hostile_name(&mut cell.metric));
-    analysis.peers.iter_mut().for_each(|peer| hostile_name(&mut peer.id));
+    analysis.rivals.iter_mut().for_each(|rival| hostile_name(&mut rival.id));
     probes.iter_mut().for_each(|probe| hostile_name(&mut probe.id));
     let values = references.iter_mut().flat_map(|reference| &mut reference.values);
     values.for_each(|value| hostile_name(&mut value.metric));
@@ -286,13 +286,13 @@ pub fn hostile() -> Sample {
         finding.text = HOSTILE.into();
         finding.because = HOSTILE.into();
     }
-    for peer in &mut sample.analysis.peers {
-        match &mut peer.outcome {
-            PeerOutcome::Compared(compared) => compared.notes = vec![HOSTILE.into()],
-            PeerOutcome::Missing(outcome) => **outcome = Outcome::Failed(HOSTILE.into()),
+    for rival in &mut sample.analysis.rivals {
+        match &mut rival.outcome {
+            RivalOutcome::Compared(compared) => compared.notes = vec![HOSTILE.into()],
+            RivalOutcome::Missing(outcome) => **outcome = Outcome::Failed(HOSTILE.into()),
         }
-        peer.program = Name::new(HOSTILE);
-        peer.case = Case::new().at(Point::named("block", HOSTILE));
+        rival.program = Name::new(HOSTILE);
+        rival.case = Case::new().at(Point::named("block", HOSTILE));
     }
     for study in &mut sample.analysis.studies {
         study.design = HOSTILE.into();
@@ -360,7 +360,7 @@ fn outline(metrics: Vec<Metric>, plan: Vec<Planned>) -> Outline {
             target: 0.02,
             seed: 1_234_567,
             cpu: 1,
-            peer_cpu: Some(0),
+            partner_cpu: Some(0),
             canaries: true,
             realtime: false,
         },

@@ -197,7 +197,7 @@ fn sample_settings() -> RunSettings {
         target: 0.02,
         seed: u64::MAX,
         cpu: 1,
-        peer_cpu: Some(0),
+        partner_cpu: Some(0),
         canaries: true,
         realtime: false,
     }

@@ -81,7 +81,7 @@ struct Counting {
     sources: Vec<Moved>,
     begun: Instant,
     bytes: AtomicU64,
-    /// Of datagrams: what came, the highest number, what was overtaken. One thread writes them.
+    /// Of datagrams: what came, the highest number, what was reordered. One thread writes them.
     numbers: [AtomicU64; 3],
     threads: Threads,
     is_over: AtomicBool,
@@ -159,7 +159,7 @@ impl Counting {
 
     /// What has come or gone by now.
     fn counted(&self) -> Counted {
-        let [arrived, latest, overtaken] = self.numbers.each_ref().map(|one| one.load(Ordering::Relaxed));
+        let [arrived, latest, reordered] = self.numbers.each_ref().map(|one| one.load(Ordering::Relaxed));
         let dropped = self.sources.iter().map(|source| match source {
             Moved::Taken(_) | Moved::Given(_) => 0,
             // A kernel that does not tell leaves what was lost here among what was lost on its way.
@@ -168,7 +168,7 @@ impl Counting {
         Counted {
             bytes: self.bytes.load(Ordering::Relaxed),
             at: self.begun.elapsed().as_nanos() as u64,
-            numbers: Numbered { arrived, latest, overtaken },
+            numbers: Numbered { arrived, latest, reordered },
             dropped: dropped.sum(),
             ..Counted::default()
         }
@@ -224,7 +224,7 @@ impl Counting {
                     let number = buffer.first_chunk().map_or(0, |first| u64::from_le_bytes(*first));
                     numbers.take(number);
                     self.bytes.fetch_add(count as u64, Ordering::Relaxed);
-                    let all = [numbers.arrived, numbers.latest, numbers.overtaken];
+                    let all = [numbers.arrived, numbers.latest, numbers.reordered];
                     self.numbers.iter().zip(all).for_each(|(to, value)| to.store(value, Ordering::Relaxed));
                 }
                 Ok(count) if buffer[..count] == cookie[..] => {

@@ -208,7 +208,7 @@ fn use_all(client: &mut Client, number: usize) -> Result<()> {
         2 => {
             let mut test = client.streams(Direction::ToAgent, 1, &sockets)?;
             let (first, last) = (test.counted()?, test.counted()?);
-            let numbers = (last.numbers.lost_since(&first.numbers), last.numbers.overtaken_since(&first.numbers));
+            let numbers = (last.numbers.lost_since(&first.numbers), last.numbers.reordered_since(&first.numbers));
             assert!(last.at - first.at < u64::MAX && numbers.0.is_none_or(|lost| (0.0..=1.0).contains(&lost)));
         }
         _ => drop(client.accepting()?.finish()?),
@@ -261,7 +261,7 @@ fn whatever_an_agent_answers_the_client_goes_on() {
 #[test]
 fn an_agent_that_counts_backwards_or_beyond_all_bounds_is_not_believed() {
     let counted = |bytes: u64, busiest: f64| {
-        let zeros = serde_json::json!({ "arrived": 0, "latest": 0, "overtaken": 0 });
+        let zeros = serde_json::json!({ "arrived": 0, "latest": 0, "reordered": 0 });
         let busy = serde_json::json!({ "busiest": busiest, "threads": 0.0, "cpu": null });
         serde_json::json!({ "counted": { "bytes": bytes, "at": 1, "numbers": zeros, "dropped": 0, "busy": busy } })
             .to_string()

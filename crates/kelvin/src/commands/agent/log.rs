@@ -15,7 +15,7 @@ use kelvin_wire::bounded::cut;
 const LONGEST: usize = 300;
 /// Lines that wait to be written.
 const WAITING: usize = 256;
-/// Lines about either kind of peer that may come at once, and that may come in each second after that.
+/// Lines about either kind of client that may come at once, and that may come in each second after that.
 const AT_ONCE: f64 = 50.0;
 const A_SECOND: f64 = 10.0;
 /// Time between two lines that say how many were left out.

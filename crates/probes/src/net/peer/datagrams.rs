@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kelvin_catalogue::net::{
-    MESSAGE, OFFERED, PEER_BANDWIDTH, PEER_BANDWIDTH_UDP, PEER_BANDWIDTH_UDP_LOST, PEER_BANDWIDTH_UDP_OVERTAKEN,
-    PEER_BANDWIDTH_UDP_SENT, PEER_OFFERED, PEER_OFFERED_LOST, PEER_OFFERED_OVERTAKEN, PEER_OFFERED_SENT, STREAM_UDP,
+    MESSAGE, OFFERED, PEER_BANDWIDTH, PEER_BANDWIDTH_UDP, PEER_BANDWIDTH_UDP_LOST, PEER_BANDWIDTH_UDP_REORDERED,
+    PEER_BANDWIDTH_UDP_SENT, PEER_OFFERED, PEER_OFFERED_LOST, PEER_OFFERED_REORDERED, PEER_OFFERED_SENT, STREAM_UDP,
 };
 use kelvin_harness::{Bench, Bounded, Effort, Facts, Hardware, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Bound, Case, Input, Metric, NoPrediction, Prediction, Unit};
@@ -32,8 +32,8 @@ use crate::predict::Predicting;
 type Four = [&'static Metric; 4];
 
 static UNPACED: Four =
-    [&PEER_BANDWIDTH_UDP, &PEER_BANDWIDTH_UDP_SENT, &PEER_BANDWIDTH_UDP_LOST, &PEER_BANDWIDTH_UDP_OVERTAKEN];
-static PACED: Four = [&PEER_OFFERED, &PEER_OFFERED_SENT, &PEER_OFFERED_LOST, &PEER_OFFERED_OVERTAKEN];
+    [&PEER_BANDWIDTH_UDP, &PEER_BANDWIDTH_UDP_SENT, &PEER_BANDWIDTH_UDP_LOST, &PEER_BANDWIDTH_UDP_REORDERED];
+static PACED: Four = [&PEER_OFFERED, &PEER_OFFERED_SENT, &PEER_OFFERED_LOST, &PEER_OFFERED_REORDERED];
 pub(in crate::net) static PROBE: Probe = Probe {
     id: PEER_BANDWIDTH_UDP.id.as_str(),
     summary: "Datagrams to another host as fast as they can be sent: what arrives, is lost, is overtaken (--peer HOST)",
@@ -201,7 +201,7 @@ fn record(bench: &mut Bench<'_>, [arrived, sent, lost, reordered]: &Four, figure
     bench.record(arrived, windows.windows(2).map(|pair| pair[1].rate_since(&pair[0])).collect());
     bench.record(sent, vec![last.sent_since(first)]);
     bench.record(lost, vec![numbers.0.lost_since(numbers.1).ok_or_else(nothing)?]);
-    bench.record(reordered, vec![numbers.0.overtaken_since(numbers.1).ok_or_else(nothing)?]);
+    bench.record(reordered, vec![numbers.0.reordered_since(numbers.1).ok_or_else(nothing)?]);
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use kelvin_catalogue::Placement;
 use kelvin_catalogue::os::{IPC_FUTEX_BANDWIDTH, IPC_PIPE_BANDWIDTH, IPC_UNIX_BANDWIDTH, MESSAGE};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_sys::peer::{Board, Peer, Task};
+use kelvin_sys::partner::{Board, PartnerTask, Task};
 use kelvin_sys::shared::{Scope, Shared};
 use kelvin_sys::stream::{self, Stream};
 use kelvin_sys::token::{Channel, Means, Side};
@@ -73,7 +73,7 @@ struct Receiver {
     stream: Arc<Stream>,
     acknowledgement: Arc<Channel>,
     board: Arc<Shared<Board>>,
-    peer: Option<Peer>,
+    partner: Option<PartnerTask>,
     message: Vec<u8>,
     sent: u64,
 }
@@ -85,9 +85,10 @@ impl Receiver {
         let acknowledgement = Arc::new(Channel::new(Means::Pipe, Scope::Processes).map_err(starting)?);
         let board = Board::new().map_err(starting)?;
         let (far, acknowledging) = (Arc::clone(&stream), Arc::clone(&acknowledgement));
-        let peer = Peer::start(Task::Process, cpu, &board, move |board| receive(&far, &acknowledging, message, board))
-            .map_err(starting)?;
-        Ok(Self { stream, acknowledgement, board, peer: Some(peer), message: vec![0xa5; message], sent: 0 })
+        let partner =
+            PartnerTask::start(Task::Process, cpu, &board, move |board| receive(&far, &acknowledging, message, board))
+                .map_err(starting)?;
+        Ok(Self { stream, acknowledgement, board, partner: Some(partner), message: vec![0xa5; message], sent: 0 })
     }
 
     /// Sends this many messages, and waits until the receiver has them all.
@@ -111,7 +112,7 @@ impl Receiver {
     fn finish(mut self) -> Result<(), Stop> {
         self.board.stop();
         self.send(1)?;
-        self.peer.take().map_or(Ok(()), |peer| peer.join(&self.board).map_err(Stop::from))
+        self.partner.take().map_or(Ok(()), |partner| partner.join(&self.board).map_err(Stop::from))
     }
 }
 
@@ -149,7 +150,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, kind: stream::StreamKind, metric: &Me
     let size = MESSAGE.of(case).filter(|&size| size >= 8 && PARCEL.is_multiple_of(size));
     let size =
         size.ok_or_else(|| Stop::fail(format!("the case needs a message of 8 to {PARCEL} bytes, a power of two")))?;
-    let cpu = super::peer_cpu(bench, case)?;
+    let cpu = super::partner_cpu(bench, case)?;
     let mut receiver = Receiver::start(kind, size as usize, cpu)?;
     receiver.send(PARCEL / size)?;
     bench.note(format!("receiver on CPU {cpu}; every message was numbered, and checked and counted by the receiver"));

@@ -9,7 +9,7 @@ use kelvin_catalogue::os::{
 };
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_sys::peer::Task;
+use kelvin_sys::partner::Task;
 use kelvin_sys::token::Means;
 
 use super::super::partner::Partner;
@@ -68,7 +68,7 @@ const METHOD: Method = Method {
         "A Unix socket also wakes a waiting reader when the message that it sent before is consumed, because readers \
          and writers of a socket wait in one queue: on one CPU that can be a switch more for each way, which the \
          stated counts show.",
-        "A peer that spins instead of sleeping is fast and takes a whole CPU: nobody spins here.",
+        "A partner that spins instead of sleeping is fast and takes a whole CPU: nobody spins here.",
     ],
     sources: &["lmbench lat_pipe, lat_unix", "perf bench sched pipe (its usecs/op is one round trip)"],
 };
@@ -78,13 +78,13 @@ fn cases(_: &Machine, _: Effort) -> Vec<Case> {
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case, means: Means, metric: &Metric) -> Result<(), Stop> {
-    let cpu = super::peer_cpu(bench, case)?;
+    let cpu = super::partner_cpu(bench, case)?;
     let mut partner = Partner::start(means, Task::Process, cpu)?;
     let counts = partner.count(64)?;
     if cpu == bench.cpu() {
         counts.proves_a_switch_each_way()?;
     }
-    bench.note(format!("peer on CPU {cpu}; {}", counts.describe()));
+    bench.note(format!("partner on CPU {cpu}; {}", counts.describe()));
     bench.time(metric, |iterations| partner.round_trips(iterations))?;
     partner.finish().map(drop)
 }

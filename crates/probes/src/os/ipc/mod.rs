@@ -8,10 +8,10 @@ use kelvin_harness::{Bench, Stop};
 use kelvin_model::Case;
 
 /// The CPU for the other process.
-pub(crate) fn peer_cpu(bench: &Bench<'_>, case: &Case) -> Result<u32, Stop> {
+pub(crate) fn partner_cpu(bench: &Bench<'_>, case: &Case) -> Result<u32, Stop> {
     match Placement::of(case) {
         Some(Placement::SameCpu) => Ok(bench.cpu()),
-        Some(Placement::TwoCpus) => bench.peer_cpu(),
+        Some(Placement::TwoCpus) => bench.partner_cpu(),
         None => Err(Stop::fail(format!("the case needs placement=same_cpu or placement=two_cpus, not {case}"))),
     }
 }

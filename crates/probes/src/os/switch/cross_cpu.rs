@@ -7,7 +7,7 @@ pub(crate) use kelvin_catalogue::os::SWITCH_CROSS_CPU as METRIC;
 use kelvin_catalogue::os::{SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE, TokenMeans};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Axis, Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_sys::peer::Task;
+use kelvin_sys::partner::Task;
 use kelvin_sys::token::Means;
 
 use super::super::partner::Partner;
@@ -63,9 +63,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         Some(TokenMeans::Futex) => Means::Futex,
         None => return Err(Stop::fail(format!("the case needs means=pipe or means=futex, not {case}"))),
     };
-    let mut partner = Partner::start(means, Task::Process, bench.peer_cpu()?)?;
+    let mut partner = Partner::start(means, Task::Process, bench.partner_cpu()?)?;
     let counts = partner.count(64)?;
-    bench.note(format!("peer on CPU {}; {}", bench.peer_cpu()?, counts.describe()));
+    bench.note(format!("partner on CPU {}; {}", bench.partner_cpu()?, counts.describe()));
     bench.time_each([&SWITCH_CROSS_CPU], |clock| {
         let start = clock.start();
         partner.round_trips(1)?;

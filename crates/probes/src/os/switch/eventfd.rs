@@ -7,7 +7,7 @@ use kelvin_catalogue::os::{
     SWITCH_THREAD_EVENTFD, SWITCH_THREAD_EVENTFD_OWN, SWITCH_THREAD_EVENTFD_ROUND_TRIP, SWITCH_THREAD_PIPE,
 };
 use kelvin_harness::{Method, Probe};
-use kelvin_sys::peer::Task;
+use kelvin_sys::partner::Task;
 use kelvin_sys::token::Means;
 
 use super::predict::AsWithPipes;

@@ -14,7 +14,7 @@ pub(super) mod yielding;
 
 use kelvin_harness::{Bench, Stop};
 use kelvin_model::Metric;
-use kelvin_sys::peer::Task;
+use kelvin_sys::partner::Task;
 use kelvin_sys::token::{Channel, Means};
 
 use self::predict::AsWithPipes;
@@ -84,10 +84,10 @@ fn run(bench: &mut Bench<'_>, what: &Switching) -> Result<(), Stop> {
             Ok([trips / 2.0, trips])
         })?,
     }
-    let of_peer = partner.finish()?;
-    if of_peer < 0.98 {
+    let of_partner = partner.finish()?;
+    if of_partner < 0.98 {
         return Err(Stop::fail(format!(
-            "the peer was taken off the CPU {of_peer:.2} times a round trip instead of once: the token moved without a \
+            "the partner was taken off the CPU {of_partner:.2} times a round trip instead of once: the token moved without a \
              switch"
         )));
     }
@@ -103,7 +103,7 @@ macro_rules! shared_text {
          less those calls, pair by pair of neighbours in time. The unsubtracted round trip and the calls alone are \
          kept as metrics of their own. Before timing, 256 round trips are made under getrusage(RUSAGE_THREAD): each \
          must take this task off its CPU once (by waiting or by force, both are a switch), or the round fails; the \
-         peer counts its own switches over its whole life and is checked when it ends. "
+         partner counts its own switches over its whole life and is checked when it ends. "
     };
     (not_for) => {
         "The cost of switching in a program: that is mostly the caches and address translations that the other task \

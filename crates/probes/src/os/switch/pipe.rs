@@ -9,7 +9,7 @@ use kelvin_catalogue::os::{
     SWITCH_THREAD_PIPE_OWN, SWITCH_THREAD_PIPE_ROUND_TRIP,
 };
 use kelvin_harness::{Method, Probe};
-use kelvin_sys::peer::Task;
+use kelvin_sys::partner::Task;
 use kelvin_sys::token::Means;
 
 use super::{Switching, probe, shared_text};

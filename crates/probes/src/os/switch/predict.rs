@@ -2,7 +2,7 @@
 
 use kelvin_harness::Facts;
 use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
-use kelvin_sys::peer::Task;
+use kelvin_sys::partner::Task;
 
 use super::Switching;
 use crate::predict::Predicting;

@@ -12,7 +12,7 @@ use kelvin_catalogue::os::{
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
 use kelvin_model::{Axis, Basis, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::memory::{Arena, LINE, Pages};
-use kelvin_sys::peer::{Board, Peer, Task};
+use kelvin_sys::partner::{Board, PartnerTask, Task};
 use kelvin_sys::shared::Shared;
 use kelvin_sys::token::Pipe;
 use kelvin_sys::usage::{Who, usage};
@@ -103,7 +103,7 @@ impl WorkingSet {
 struct Ring {
     /// The pipe at index `i` leads from member `i` to the next.
     pipes: Arc<Vec<Pipe>>,
-    members: Vec<Peer>,
+    members: Vec<PartnerTask>,
     board: Arc<Shared<Board>>,
     set: WorkingSet,
     laps: u64,
@@ -127,7 +127,7 @@ impl Ring {
         };
         for index in 1..processes {
             let pipes = Arc::clone(&ring.pipes);
-            let member = Peer::start(Task::Process, cpu, &ring.board, move |board| {
+            let member = PartnerTask::start(Task::Process, cpu, &ring.board, move |board| {
                 // A member that fails tells the board and passes the byte on, so that the lap ends and is judged.
                 member(&pipes[index - 1], &pipes[index], set, board).inspect_err(|error| {
                     board.fail(error);

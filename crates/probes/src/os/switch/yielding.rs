@@ -8,7 +8,7 @@ use kelvin_catalogue::os::{
     SWITCH_THREAD_YIELD, SWITCH_THREAD_YIELD_ROUND_TRIP,
 };
 use kelvin_harness::{Method, Probe};
-use kelvin_sys::peer::Task;
+use kelvin_sys::partner::Task;
 use kelvin_sys::token::Means;
 
 use super::predict::AsWithPipes;

@@ -51,8 +51,8 @@ fn programs_read_from_memory_what_kelvin_reads() {
         ("cat", None),
         ("bw_file_rd", None),
     ] {
-        if let Some(readings) = measured("file.peers.cached", &of(program, block), program) {
-            is_sound("file.peers.cached", &readings, "afterwards, ");
+        if let Some(readings) = measured("file.rivals.cached", &of(program, block), program) {
+            is_sound("file.rivals.cached", &readings, "afterwards, ");
         }
     }
 }
@@ -66,7 +66,7 @@ fn programs_read_from_the_device_what_kelvin_reads() {
         ("dd", 1 << 20, "sequential"),
     ] {
         let case = of(program, Some(block)).at(kelvin_model::Point::named("order", order));
-        if let Some(readings) = measured("file.peers.direct", &case, program) {
+        if let Some(readings) = measured("file.rivals.direct", &case, program) {
             // Where there are counters they have moved; where there are none that is said.
             let notes = format!("{readings:?}");
             let proof = if notes.contains("no device's counters tell") {
@@ -74,14 +74,14 @@ fn programs_read_from_the_device_what_kelvin_reads() {
             } else {
                 "bytes that were read"
             };
-            is_sound("file.peers.direct", &readings, proof);
+            is_sound("file.rivals.direct", &readings, proof);
         }
     }
 }
 
 #[test]
 fn a_program_that_nobody_knows_is_a_failure_that_names_it() {
-    match common::run_probe("file.peers.cached", &of("pv", Some(4096)), SLICE) {
+    match common::run_probe("file.rivals.cached", &of("pv", Some(4096)), SLICE) {
         Attempt::Failed(reason) => {
             assert!(reason.contains("nothing to measure for the case block=4096 program=pv"), "{reason}")
         }

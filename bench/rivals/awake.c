@@ -1,7 +1,7 @@
 /* Keeps a CPU from going idle, at the cost of nobody who wants it (SCHED_IDLE), until it is killed.
  *
  * usage: awake CPU */
-#include "peer.h"
+#include "rival.h"
 
 int main(int argc, char **argv)
 {

@@ -7,7 +7,7 @@
  * loop reads and bytes that it writes. Each sample is one pass, at least 20 us of it (more passes of small arrays).
  *
  * build: cc -O3 -march=native -fopenmp -o stream_loop stream_loop.c */
-#include "peer.h"
+#include "rival.h"
 #include <omp.h>
 
 enum { MOST_PASSES = 100000, LEAST_NANOSECONDS = 20000 };

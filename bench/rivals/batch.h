@@ -1,8 +1,8 @@
-/* For peers whose operation is too short to be timed by itself: samples are times of batches. */
+/* For rivals whose operation is too short to be timed by itself: samples are times of batches. */
 #ifndef BATCH_H
 #define BATCH_H
 
-#include "peer.h"
+#include "rival.h"
 
 struct figures {
 	double median, mean;

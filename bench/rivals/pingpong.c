@@ -4,7 +4,7 @@
  * usage: pingpong CPU SECONDS tcp|udp|unix BYTES OTHER_CPU
  * Prints net.rtt; the faster and the slower half of the round trips by themselves, for over Unix sockets on one CPU there are
  * two kinds of them in nearly equal parts; and the context switches of this process for each round trip. */
-#include "peer.h"
+#include "rival.h"
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>

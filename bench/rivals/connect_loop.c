@@ -3,7 +3,7 @@
  *
  * usage: connect_loop CPU SECONDS OTHER_CPU
  * Prints net.crr: nanoseconds a transaction. */
-#include "peer.h"
+#include "rival.h"
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>

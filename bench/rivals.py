@@ -4,10 +4,10 @@ import statistics
 import tempfile
 import time
 
-from common import build_peer, need, run
+from common import build_rival, need, run
 
 PERF_FIGURE = re.compile(r"([0-9.]+) usecs/op")
-PEER_FIGURE = re.compile(r"^(\S+) median_ns=(\S+) mean_ns=(\S+) n=(\d+)$", re.MULTILINE)
+RIVAL_FIGURE = re.compile(r"^(\S+) median_ns=(\S+) mean_ns=(\S+) n=(\d+)$", re.MULTILINE)
 
 # Share of a core, as a multiple of the least one seen, up to which the core is whole; tries to measure in quiet, and how
 # often a fifth of a second is waited for it before each.
@@ -19,8 +19,8 @@ WAITS = 5
 SHORT_RUN = 0.03
 
 
-class Peers:
-    """The peers, pinned to one CPU; the C programs are compiled into a directory that goes with the object."""
+class Rivals:
+    """The rivals, pinned to one CPU; the C programs are compiled into a directory that goes with the object."""
 
     def __init__(self, cpu):
         self.cpu = cpu
@@ -30,16 +30,16 @@ class Peers:
         self.sides = self.again = self.disturbed = 0
 
     def program(self, name):
-        """The path of a plain C program of bench/peers, compiled if it is not yet."""
+        """The path of a plain C program of bench/rivals, compiled if it is not yet."""
         if name not in self.programs:
-            self.programs[name] = build_peer(name, self.directory.name)
+            self.programs[name] = build_rival(name, self.directory.name)
         return self.programs[name]
 
     def c_loop(self, program, figure, seconds, *arguments, what="median"):
-        """A figure of a plain C program of bench/peers that runs for a time, if it takes one: the median or mean of its
+        """A figure of a plain C program of bench/rivals that runs for a time, if it takes one: the median or mean of its
         samples."""
         output = run([self.program(program), self.cpu, *([seconds] if seconds else []), *arguments])
-        for name, median, mean, _ in PEER_FIGURE.findall(output):
+        for name, median, mean, _ in RIVAL_FIGURE.findall(output):
             if name == figure:
                 return float(median if what == "median" else mean)
         raise RuntimeError(f"{program} printed no {figure}: {output!r}")

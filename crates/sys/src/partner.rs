@@ -9,7 +9,7 @@ use crate::shared::{Scope, Shared, Zeroed, futex_wait, futex_wake};
 use crate::usage::{Who, usage};
 use crate::{Error, Result, check, child, cpu};
 
-/// What a peer is.
+/// What a partner is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// A process of its own: another address space.
@@ -19,7 +19,7 @@ pub enum Task {
 }
 
 impl Task {
-    /// Who shares the channels between this task and its peer.
+    /// Who shares the channels between this task and its partner.
     pub const fn scope(self) -> Scope {
         match self {
             Self::Process => Scope::Processes,
@@ -28,7 +28,7 @@ impl Task {
     }
 }
 
-/// What peers and the task that started them tell each other; in shared memory.
+/// What partners and the task that started them tell each other; in shared memory.
 #[derive(Debug, Default)]
 pub struct Board {
     stop: AtomicU32,
@@ -48,24 +48,24 @@ impl Board {
         Shared::new().map(Arc::new)
     }
 
-    /// Asks the peers to end. They see it when they next have the token.
+    /// Asks the partners to end. They see it when they next have the token.
     pub fn stop(&self) {
         self.stop.store(1, Ordering::Release);
     }
 
-    /// Whether the peers are asked to end.
+    /// Whether the partners are asked to end.
     #[inline(always)]
     pub fn stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire) != 0
     }
 
-    /// Tells that a peer goes no further, and why.
+    /// Tells that a partner goes no further, and why.
     #[cold]
     pub fn fail(&self, error: &Error) {
         self.failed.store(error.raw_os_error().unwrap_or(libc::EIO), Ordering::Release);
     }
 
-    /// The error of a peer that went no further.
+    /// The error of a partner that went no further.
     #[inline(always)]
     pub fn check(&self) -> Result<()> {
         match self.failed.load(Ordering::Acquire) {
@@ -74,12 +74,12 @@ impl Board {
         }
     }
 
-    /// Context switches of the peers that have ended, from their arrival on.
+    /// Context switches of the partners that have ended, from their arrival on.
     pub fn switches(&self) -> u64 {
         self.switches.load(Ordering::Acquire)
     }
 
-    /// Sets the amount of work that the peer is to do next.
+    /// Sets the amount of work that the partner is to do next.
     #[inline(always)]
     pub fn order(&self, amount: u64) {
         self.job.store(amount, Ordering::Release);
@@ -104,10 +104,10 @@ impl Board {
     }
 }
 
-/// A running peer. Dropped, a process is killed and reaped; a thread is waited for, so whoever drops it early must have
+/// A running partner. Dropped, a process is killed and reaped; a thread is waited for, so whoever drops it early must have
 /// let it see that it is to stop.
 #[derive(Debug)]
-pub struct Peer(Option<Running>);
+pub struct PartnerTask(Option<Running>);
 
 #[derive(Debug)]
 enum Running {
@@ -115,8 +115,8 @@ enum Running {
     Thread(JoinHandle<()>),
 }
 
-impl Peer {
-    /// Starts a peer pinned to a CPU, which lives `life` and reports its end and its context switches on the board.
+impl PartnerTask {
+    /// Starts a partner pinned to a CPU, which lives `life` and reports its end and its context switches on the board.
     /// Returns when it has arrived on its CPU. A process dies with the thread that started it.
     ///
     /// # Errors
@@ -128,11 +128,11 @@ impl Peer {
         life: impl FnOnce(&Board) -> Result<()> + Send + 'static,
     ) -> Result<Self> {
         let before = board.arrived.load(Ordering::Acquire);
-        let peer = match task {
+        let partner = match task {
             Task::Process => Self::fork(cpu, board, life)?,
             Task::Thread => {
                 let board = Arc::clone(board);
-                let thread = std::thread::Builder::new().name("peer".into());
+                let thread = std::thread::Builder::new().name("partner".into());
                 Self(Some(Running::Thread(thread.spawn(move || live(cpu, &board, life))?)))
             }
         };
@@ -140,7 +140,7 @@ impl Peer {
             futex_wait(&board.arrived, before, Scope::Processes)?;
         }
         board.check()?;
-        Ok(peer)
+        Ok(partner)
     }
 
     /// Forks. The C library's fork leaves the allocator usable in the child, also in a process with threads.
@@ -159,7 +159,7 @@ impl Peer {
         }
     }
 
-    /// Waits for the end of a peer that was told to stop.
+    /// Waits for the end of a partner that was told to stop.
     ///
     /// # Errors
     /// The error that ended its life, or that it crashed.
@@ -170,11 +170,11 @@ impl Peer {
                 // SAFETY: the status is valid to write; the child is ours and not yet reaped.
                 check(unsafe { libc::waitpid(child, &raw mut status, 0) })?;
                 if status != 0 {
-                    return Err(Error::other(format!("the peer process crashed (wait status {status})")));
+                    return Err(Error::other(format!("the partner process crashed (wait status {status})")));
                 }
             }
             Some(Running::Thread(thread)) => {
-                thread.join().map_err(|_| Error::other("the peer thread panicked"))?;
+                thread.join().map_err(|_| Error::other("the partner thread panicked"))?;
             }
             None => {}
         }
@@ -182,7 +182,7 @@ impl Peer {
     }
 }
 
-impl Drop for Peer {
+impl Drop for PartnerTask {
     fn drop(&mut self) {
         match self.0.take() {
             // SAFETY: the child is ours and not yet reaped, so the number is still its own; a null status is allowed.
@@ -196,7 +196,7 @@ impl Drop for Peer {
     }
 }
 
-/// The life of a peer from its arrival to its report.
+/// The life of a partner from its arrival to its report.
 fn live(cpu: u32, board: &Board, life: impl FnOnce(&Board) -> Result<()>) {
     let pinned = cpu::pin(&[cpu]);
     if let Err(error) = &pinned {
@@ -230,13 +230,13 @@ mod tests {
 
     #[test]
     fn a_peer_answers_until_it_is_told_to_stop_and_counts_its_switches() {
-        // Where both are on one CPU the peer waits for each token: it cannot come while the peer runs.
+        // Where both are on one CPU the partner waits for each token: it cannot come while the partner runs.
         crate::cpu::pin(&[here()]).unwrap();
         for task in [Task::Process, Task::Thread] {
             let board = Board::new().unwrap();
             let channel = Arc::new(Channel::new(Means::Pipe, task.scope()).unwrap());
             let far = Arc::clone(&channel);
-            let peer = Peer::start(task, here(), &board, move |board| {
+            let partner = PartnerTask::start(task, here(), &board, move |board| {
                 loop {
                     far.take(Side::Far)?;
                     if board.stopping() {
@@ -255,7 +255,7 @@ mod tests {
             }
             board.stop();
             channel.pass(Side::Near).unwrap();
-            peer.join(&board).unwrap();
+            partner.join(&board).unwrap();
             assert!(board.switches() >= 100, "{task:?}: {} switches", board.switches());
         }
     }
@@ -266,7 +266,7 @@ mod tests {
             let board = Board::new().unwrap();
             // It may fail before or after it was seen to arrive: the error is the same.
             let life = |_: &Board| Err(Error::from_raw_os_error(libc::ENOSPC));
-            let outcome = Peer::start(task, here(), &board, life).and_then(|peer| peer.join(&board));
+            let outcome = PartnerTask::start(task, here(), &board, life).and_then(|partner| partner.join(&board));
             assert_eq!(outcome.unwrap_err().raw_os_error(), Some(libc::ENOSPC));
         }
     }
@@ -275,7 +275,7 @@ mod tests {
     fn a_cpu_that_is_not_there_is_an_error() {
         for task in [Task::Process, Task::Thread] {
             let board = Board::new().unwrap();
-            assert!(Peer::start(task, 8000, &board, |_| Ok(())).is_err());
+            assert!(PartnerTask::start(task, 8000, &board, |_| Ok(())).is_err());
         }
     }
 
@@ -283,10 +283,10 @@ mod tests {
     fn a_dropped_process_is_gone() {
         let board = Board::new().unwrap();
         let channel = Channel::new(Means::Pipe, Scope::Processes).unwrap();
-        let peer = Peer::start(Task::Process, here(), &board, move |_| channel.take(Side::Far)).unwrap();
-        let Some(Running::Process(child)) = &peer.0 else { unreachable!("it is a process") };
+        let partner = PartnerTask::start(Task::Process, here(), &board, move |_| channel.take(Side::Far)).unwrap();
+        let Some(Running::Process(child)) = &partner.0 else { unreachable!("it is a process") };
         let child = *child;
-        drop(peer);
+        drop(partner);
         // SAFETY: signal 0 only asks whether the process exists.
         assert_eq!(unsafe { libc::kill(child, 0) }, -1);
     }

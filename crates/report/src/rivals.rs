@@ -1,6 +1,6 @@
 //! Other programs beside kelvin in the same run: one table, for the formats that have a table for it.
 
-use kelvin_analysis::{Compared, Figure, Interval, Peer, PeerOutcome, Verdict};
+use kelvin_analysis::{BesideRival, Compared, Figure, Interval, RivalOutcome, Verdict};
 use kelvin_model::Unit;
 
 use crate::{Report, units, words};
@@ -46,7 +46,7 @@ pub(crate) struct Sides<'a> {
 
 /// The comparisons of a run, in their order; none without other programs.
 pub(crate) fn rows<'a>(report: &Report<'a>) -> Vec<Row<'a>> {
-    report.analysis.peers.iter().map(|peer| row(report, peer)).collect()
+    report.analysis.rivals.iter().map(|rival| row(report, rival)).collect()
 }
 
 /// What came to no comparison, those of one reason together: what they are, the word, the reason.
@@ -63,18 +63,18 @@ pub(crate) fn missing<'r>(rows: &'r [Row<'_>]) -> Vec<(Vec<String>, &'static str
     missing
 }
 
-fn row<'a>(report: &Report<'a>, peer: &'a Peer) -> Row<'a> {
-    let state = peer.id.as_str().rsplit('.').next().unwrap_or_default();
-    let pairs = report.run.metric(&peer.id).map(|metric| units::case_pairs(metric, &peer.case)).unwrap_or_default();
+fn row<'a>(report: &Report<'a>, rival: &'a BesideRival) -> Row<'a> {
+    let state = rival.id.as_str().rsplit('.').next().unwrap_or_default();
+    let pairs = report.run.metric(&rival.id).map(|metric| units::case_pairs(metric, &rival.case)).unwrap_or_default();
     let values = pairs.into_iter().map(|(name, value)| if value == OWN { format!("{OWN} {name}") } else { value });
     let what: Vec<String> = std::iter::once(state.to_owned()).chain(values).collect();
-    let sides = match &peer.outcome {
-        PeerOutcome::Compared(compared) => Ok(sides(compared)),
-        PeerOutcome::Missing(outcome) => {
+    let sides = match &rival.outcome {
+        RivalOutcome::Compared(compared) => Ok(sides(compared)),
+        RivalOutcome::Missing(outcome) => {
             Err(words::no_number(outcome, Unit::Ratio).unwrap_or(("not known", "one side gave no rate".into())))
         }
     };
-    Row { what: what.join(" "), program: peer.program.as_str(), sides }
+    Row { what: what.join(" "), program: rival.program.as_str(), sides }
 }
 
 /// A ratio and the ends of its interval.

@@ -2,7 +2,7 @@
  *
  * usage: pipe_loop CPU SECONDS
  * Prints pipe.round_trip, and on a second line the context switches of this process for each round trip. */
-#include "peer.h"
+#include "rival.h"
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>

@@ -3,10 +3,10 @@
  *
  * usage: core_watch CPU
  * Prints core.share median_ns=R mean_ns=R n=N: the time of 16384 adds over that of 2752 multiplies, times 1000 (no
- * nanoseconds, but in the form of the other peers). On a processor other than x86-64 and aarch64 it does not build.
+ * nanoseconds, but in the form of the other rivals). On a processor other than x86-64 and aarch64 it does not build.
  *
  * build: cc -O2 -o core_watch core_watch.c */
-#include "peer.h"
+#include "rival.h"
 
 enum { READINGS = 500 };
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use kelvin_harness::Stop;
-use kelvin_sys::peer::{Board, Peer, Task};
+use kelvin_sys::partner::{Board, PartnerTask, Task};
 use kelvin_sys::shared::{Scope, Shared};
 use kelvin_sys::token::{Channel, Means, Side};
 
@@ -12,20 +12,20 @@ use kelvin_sys::token::{Channel, Means, Side};
 pub(super) const SETTLE: u64 = 128;
 
 /// A thread on another CPU that does its part of every batch and sleeps between batches.
-pub(super) struct Opponent {
+pub(super) struct Partner {
     channel: Arc<Channel>,
     board: Arc<Shared<Board>>,
-    peer: Option<Peer>,
+    partner: Option<PartnerTask>,
 }
 
-impl Opponent {
+impl Partner {
     /// Starts it; `work` is given the amount of each batch.
     pub(super) fn start(cpu: u32, work: impl Fn(u64) + Send + 'static) -> Result<Self, Stop> {
         let starting = |error| Stop::fail(format!("cannot start a thread on CPU {cpu}: {error}"));
         let channel = Arc::new(Channel::new(Means::Futex, Scope::Threads).map_err(starting)?);
         let board = Board::new().map_err(starting)?;
         let far = Arc::clone(&channel);
-        let peer = Peer::start(Task::Thread, cpu, &board, move |board| {
+        let partner = PartnerTask::start(Task::Thread, cpu, &board, move |board| {
             loop {
                 far.take(Side::Far)?;
                 if board.stopping() {
@@ -36,7 +36,7 @@ impl Opponent {
             }
         })
         .map_err(starting)?;
-        Ok(Self { channel, board, peer: Some(peer) })
+        Ok(Self { channel, board, partner: Some(partner) })
     }
 
     /// Wakes it to do an amount of work.
@@ -55,17 +55,17 @@ impl Opponent {
     pub(super) fn dismiss(mut self) -> Result<(), Stop> {
         self.board.stop();
         self.channel.pass(Side::Near)?;
-        match self.peer.take() {
-            Some(peer) => Ok(peer.join(&self.board)?),
+        match self.partner.take() {
+            Some(partner) => Ok(partner.join(&self.board)?),
             None => Ok(()),
         }
     }
 }
 
-impl Drop for Opponent {
+impl Drop for Partner {
     fn drop(&mut self) {
-        if self.peer.is_some() {
-            // It sees that it is to stop when it has the token, and ends; then the peer is joined.
+        if self.partner.is_some() {
+            // It sees that it is to stop when it has the token, and ends; then the partner is joined.
             self.board.stop();
             let _ = self.channel.pass(Side::Near);
         }

@@ -3,8 +3,8 @@
  * usage: fork_loop CPU SECONDS fork|vfork
  * Prints NAME.create, until the call returns in the parent, and NAME.life, until the child is reaped.
  *
- * build: cc -O2 -pthread -Wl,-z,now -o fork_loop fork_loop.c (see peer.h for -z now) */
-#include "peer.h"
+ * build: cc -O2 -pthread -Wl,-z,now -o fork_loop fork_loop.c (see rival.h for -z now) */
+#include "rival.h"
 #include <sys/wait.h>
 
 static void once(int use_vfork, uint64_t *create, uint64_t *life)

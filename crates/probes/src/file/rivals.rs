@@ -9,8 +9,8 @@ mod programs;
 use std::time::Duration;
 
 use kelvin_catalogue::file::{
-    AccessOrder, BLOCK, OWN_BLOCK, PEERS_CACHED, PEERS_CACHED_KELVIN, PEERS_CACHED_OTHER, PEERS_DIRECT,
-    PEERS_DIRECT_KELVIN, PEERS_DIRECT_OTHER, Rival,
+    AccessOrder, BESIDE_RIVALS_CACHED, BESIDE_RIVALS_DIRECT, BLOCK, BesideRivals, OWN_BLOCK, RIVALS_CACHED,
+    RIVALS_CACHED_KELVIN, RIVALS_CACHED_OTHER, RIVALS_DIRECT, RIVALS_DIRECT_KELVIN, RIVALS_DIRECT_OTHER, Rival,
 };
 use kelvin_file::cache::{self, State};
 use kelvin_file::job::{self, Job, Until};
@@ -53,8 +53,8 @@ const SOURCES: &[&str] = &[
 ];
 
 pub(crate) static CACHED_PROBE: Probe = Probe {
-    id: PEERS_CACHED.id.as_str(),
-    summary: "Reading from the page cache beside fio, dd, cat and bw_file_rd, on the same file in turn (--peers)",
+    id: RIVALS_CACHED.id.as_str(),
+    summary: "Reading from the page cache beside fio, dd, cat and bw_file_rd, on the same file in turn (--rivals)",
     kind: ProbeKind::Study,
     method: Method {
         how: "A file of 64 MiB of noise, in memory as a whole, is read by kelvin and by another program, each for some 200 \
@@ -70,19 +70,16 @@ pub(crate) static CACHED_PROBE: Probe = Probe {
         pitfalls: PITFALLS,
         sources: SOURCES,
     },
-    metrics: &[&PEERS_CACHED, &PEERS_CACHED_KELVIN, &PEERS_CACHED_OTHER],
+    metrics: &[&RIVALS_CACHED, &RIVALS_CACHED_KELVIN, &RIVALS_CACHED_OTHER],
     inputs: &[WRITE.id.as_str()],
     cases: cached_cases,
-    run: |bench, case| {
-        let metrics = Metrics { ratio: &PEERS_CACHED, kelvin: &PEERS_CACHED_KELVIN, other: &PEERS_CACHED_OTHER };
-        run(bench, case, State::Cached, &metrics)
-    },
-    predict: |facts, metric, case| predict(facts, metric, case, &PEERS_CACHED_KELVIN),
+    run: |bench, case| run(bench, case, State::Cached, &BESIDE_RIVALS_CACHED),
+    predict: |facts, metric, case| predict(facts, metric, case, &RIVALS_CACHED_KELVIN),
 };
 
 pub(crate) static DIRECT_PROBE: Probe = Probe {
-    id: PEERS_DIRECT.id.as_str(),
-    summary: "Reading past the page cache beside fio and dd, on the same file in turn (--peers)",
+    id: RIVALS_DIRECT.id.as_str(),
+    summary: "Reading past the page cache beside fio and dd, on the same file in turn (--rivals)",
     kind: ProbeKind::Study,
     method: Method {
         how: "The first 32 MiB of a file of noise are read past the page cache (O_DIRECT) by kelvin and by another program, \
@@ -96,14 +93,11 @@ pub(crate) static DIRECT_PROBE: Probe = Probe {
         pitfalls: PITFALLS,
         sources: SOURCES,
     },
-    metrics: &[&PEERS_DIRECT, &PEERS_DIRECT_KELVIN, &PEERS_DIRECT_OTHER],
+    metrics: &[&RIVALS_DIRECT, &RIVALS_DIRECT_KELVIN, &RIVALS_DIRECT_OTHER],
     inputs: &[WRITE.id.as_str()],
     cases: direct_cases,
-    run: |bench, case| {
-        let metrics = Metrics { ratio: &PEERS_DIRECT, kelvin: &PEERS_DIRECT_KELVIN, other: &PEERS_DIRECT_OTHER };
-        run(bench, case, State::Direct, &metrics)
-    },
-    predict: |facts, metric, case| predict(facts, metric, case, &PEERS_DIRECT_KELVIN),
+    run: |bench, case| run(bench, case, State::Direct, &BESIDE_RIVALS_DIRECT),
+    predict: |facts, metric, case| predict(facts, metric, case, &RIVALS_DIRECT_KELVIN),
 };
 
 /// What of it is read past the page cache: a pass of dd over it ends in time on slow disks too.
@@ -140,13 +134,6 @@ fn direct_cases(_: &Machine, effort: Effort) -> Vec<Case> {
     cases
 }
 
-/// The metrics of a probe.
-struct Metrics {
-    ratio: &'static Metric,
-    kelvin: &'static Metric,
-    other: &'static Metric,
-}
-
 /// What both sides do.
 #[derive(Clone, Debug)]
 struct Task {
@@ -172,7 +159,7 @@ struct Side {
     words: String,
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case, state: State, metrics: &Metrics) -> Result<(), Stop> {
+fn run(bench: &mut Bench<'_>, case: &Case, state: State, metrics: &BesideRivals) -> Result<(), Stop> {
     let tool = Tool::find(known(Rival::of(case), case)?)?;
     let target = data::file(bench, SHARED_BYTES)?;
     let task = task(case, &tool, target, (state, bench.seed()))?;
@@ -294,9 +281,9 @@ mod tests {
     #[test]
     fn the_same_work_takes_the_same_time_but_for_what_is_written() {
         // 4 KiB at 4.096 GB/s take 1000 ns; 1000 instructions 166.7 ns.
-        let known = [(PEERS_CACHED_KELVIN.id.as_str(), Some(4.096e9)), (WRITE.id.as_str(), Some(100.0))];
+        let known = [(RIVALS_CACHED_KELVIN.id.as_str(), Some(4.096e9)), (WRITE.id.as_str(), Some(100.0))];
         facts_about(&known, |facts| {
-            let of = |case: Case| predict(facts, &PEERS_CACHED, &case, &PEERS_CACHED_KELVIN).unwrap();
+            let of = |case: Case| predict(facts, &RIVALS_CACHED, &case, &RIVALS_CACHED_KELVIN).unwrap();
             let fio = of(sized(Rival::Fio, 4096));
             assert_eq!((fio.value, fio.low), (1.0, 1.0 / 1.15));
             assert!((fio.high - (1.0 + 1.0 / 6.0) * 1.15).abs() < 1e-9, "{}", fio.high);
@@ -306,10 +293,10 @@ mod tests {
             let cat = of(Case::new().at(Rival::Cat).at(OWN_BLOCK));
             assert!((cat.value - 1.003_125).abs() < 1e-9, "{}", cat.value);
             assert!(cat.inputs.iter().any(|input| input.value == 131_072.0));
-            assert!(predict(facts, &PEERS_CACHED_OTHER, &sized(Rival::Fio, 4096), &PEERS_CACHED_KELVIN).is_err());
+            assert!(predict(facts, &RIVALS_CACHED_OTHER, &sized(Rival::Fio, 4096), &RIVALS_CACHED_KELVIN).is_err());
         });
         facts_about(&[], |facts| {
-            assert!(predict(facts, &PEERS_CACHED, &sized(Rival::Dd, 4096), &PEERS_CACHED_KELVIN).is_err())
+            assert!(predict(facts, &RIVALS_CACHED, &sized(Rival::Dd, 4096), &RIVALS_CACHED_KELVIN).is_err())
         });
     }
 

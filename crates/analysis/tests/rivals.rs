@@ -1,7 +1,7 @@
 //! Other programs beside kelvin: what belongs together stands in one row, and what is missing says why.
 
 use kelvin_analysis::testing::{self, add, add_scalars};
-use kelvin_analysis::{Outcome, Peer, PeerOutcome, Verdict, analyse};
+use kelvin_analysis::{BesideRival, Outcome, RivalOutcome, Verdict, analyse};
 use kelvin_model::{Attempt, Better, Case, Metric, Reason, Treatment, Unit};
 
 const fn as_found(metric: Metric) -> Metric {
@@ -9,9 +9,9 @@ const fn as_found(metric: Metric) -> Metric {
 }
 
 const RATIO: Metric =
-    as_found(Metric::rate("file.peers.cached", "kelvin over the other")).unit(Unit::Ratio, Better::Neither);
-const KELVIN: Metric = as_found(Metric::rate("file.peers.cached.kelvin", "kelvin"));
-const OTHER: Metric = as_found(Metric::rate("file.peers.cached.other", "the other"));
+    as_found(Metric::rate("file.rivals.cached", "kelvin over the other")).unit(Unit::Ratio, Better::Neither);
+const KELVIN: Metric = as_found(Metric::rate("file.rivals.cached.kelvin", "kelvin"));
+const OTHER: Metric = as_found(Metric::rate("file.rivals.cached.other", "the other"));
 
 fn case(program: &'static str) -> Case {
     Case::new().at(kelvin_model::Point::named("program", program)).with("block", 4096)
@@ -30,23 +30,23 @@ fn the_ratio_is_that_of_pairs_and_not_of_the_two_figures() {
         add(&mut run, metric, case("dd"), vec![testing::attempt(0, missing.clone())]);
     }
     let analysis = analyse(&run);
-    let [fio, dd] = &analysis.peers[..] else { panic!("{:#?}", analysis.peers) };
+    let [fio, dd] = &analysis.rivals[..] else { panic!("{:#?}", analysis.rivals) };
     assert_eq!((fio.program.as_str(), &fio.case), ("fio", &Case::new().with("block", 4096)));
-    let PeerOutcome::Compared(compared) = &fio.outcome else { panic!("{fio:#?}") };
+    let RivalOutcome::Compared(compared) = &fio.outcome else { panic!("{fio:#?}") };
     let interval = compared.ratio.interval.unwrap();
     assert!((compared.ratio.value - 1.25).abs() < 1e-9 && interval.half_width() < 0.05, "{compared:#?}");
     let of_sides = compared.kelvin.interval.unwrap().half_width() / compared.kelvin.value;
     assert!(of_sides > 10.0 * interval.half_width() / 1.25, "{of_sides}");
     assert_eq!((compared.expected, compared.verdict), (None, Verdict::NotPredicted));
-    assert_eq!(dd.outcome, PeerOutcome::Missing(Box::new(Outcome::Skipped(Reason::new("needs the program dd")))));
-    assert!(analysis.results.iter().all(Peer::is_part));
+    assert_eq!(dd.outcome, RivalOutcome::Missing(Box::new(Outcome::Skipped(Reason::new("needs the program dd")))));
+    assert!(analysis.results.iter().all(BesideRival::is_part));
 }
 
 #[test]
 fn a_run_without_other_programs_has_no_comparison() {
-    let null = Metric::duration("file.peersonal", "something else");
+    let null = Metric::duration("file.rivalsonal", "something else");
     let mut run = testing::run(&[null]);
     add_scalars(&mut run, &null, Case::new(), &[1.0, 1.1, 1.2]);
     let analysis = analyse(&run);
-    assert!(analysis.peers.is_empty() && !analysis.results.iter().any(Peer::is_part));
+    assert!(analysis.rivals.is_empty() && !analysis.results.iter().any(BesideRival::is_part));
 }

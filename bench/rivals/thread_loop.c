@@ -3,8 +3,8 @@
  * usage: thread_loop CPU SECONDS
  * Prints thread.create, until pthread_create returns, and thread.join, until pthread_join has returned too.
  *
- * build: cc -O2 -pthread -Wl,-z,now -o thread_loop thread_loop.c (see peer.h for -z now) */
-#include "peer.h"
+ * build: cc -O2 -pthread -Wl,-z,now -o thread_loop thread_loop.c (see rival.h for -z now) */
+#include "rival.h"
 #include <pthread.h>
 
 static void *nothing(void *argument)

@@ -1,8 +1,8 @@
 /* How long a cache line takes from one CPU to another: whether the two share a last-level cache just now.
  *
- * usage: handover CPU OTHER_CPU
- * Prints handover.line median_ns=N mean_ns=N n=N, one way, over samples of 200 round trips each. */
-#include "peer.h"
+ * usage: core_to_core CPU OTHER_CPU
+ * Prints core_to_core.line median_ns=N mean_ns=N n=N, one way, over samples of 200 round trips each. */
+#include "rival.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -35,7 +35,7 @@ int main(int count, char **words)
 	pthread_t thread;
 
 	if (count != 3) {
-		fprintf(stderr, "usage: handover CPU OTHER_CPU\n");
+		fprintf(stderr, "usage: core_to_core CPU OTHER_CPU\n");
 		return 2;
 	}
 	pin(atoi(words[1]));
@@ -56,6 +56,6 @@ int main(int count, char **words)
 	qsort(times, SAMPLES, sizeof *times, ascending);
 	for (int sample = 0; sample < SAMPLES; sample++)
 		sum += times[sample];
-	printf("handover.line median_ns=%.3f mean_ns=%.3f n=%d\n", times[SAMPLES / 2], sum / SAMPLES, SAMPLES);
+	printf("core_to_core.line median_ns=%.3f mean_ns=%.3f n=%d\n", times[SAMPLES / 2], sum / SAMPLES, SAMPLES);
 	return 0;
 }

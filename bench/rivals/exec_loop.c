@@ -6,8 +6,8 @@
  *   shell  fork and execve of /bin/sh -c /bin/true
  * The environment of the program is empty.
  *
- * build: cc -O2 -pthread -Wl,-z,now -o exec_loop exec_loop.c (see peer.h for -z now) */
-#include "peer.h"
+ * build: cc -O2 -pthread -Wl,-z,now -o exec_loop exec_loop.c (see rival.h for -z now) */
+#include "rival.h"
 #include <spawn.h>
 #include <sys/wait.h>
 

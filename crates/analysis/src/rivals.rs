@@ -1,36 +1,29 @@
 //! The same reading by kelvin and by other programs, side by side: from results to the rows of one table.
 
-use kelvin_model::{Case, Name, Treatment};
+use kelvin_catalogue::file::{BESIDE_RIVALS, BesideRivals, Rival};
+use kelvin_model::{Case, Metric, Name, Treatment, Value};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::result::{Figure, MetricResult, Outcome, Summary, Verdict};
 
-/// How the ids of the measures begin that set other programs beside kelvin.
-const PREFIX: &str = "file.peers.";
-/// How the ids of the two sides end; a ratio's id is that of its measure.
-const KELVIN: &str = ".kelvin";
-const OTHER: &str = ".other";
-/// The parameter that names the other program.
-const PROGRAM: &str = "program";
-
 /// The same work done by kelvin and by another program, in turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Peer {
-    /// Id of the measure: `file.peers.cached`.
+pub struct BesideRival {
+    /// Id of the measure: `file.rivals.cached`.
     pub id: Name,
     /// The other program.
     pub program: Name,
     /// What both did, without the program.
     pub case: Case,
     /// What came of it.
-    pub outcome: PeerOutcome,
+    pub outcome: RivalOutcome,
 }
 
 /// What came of a comparison with another program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum PeerOutcome {
+pub enum RivalOutcome {
     /// Both sides, and how they compare.
     Compared(Box<Compared>),
     /// Why there is no comparison: the outcome of the ratio.
@@ -55,33 +48,35 @@ pub struct Compared {
     pub notes: Vec<String>,
 }
 
-impl Peer {
+impl BesideRival {
     /// Whether a result is a part of such a comparison, and so belongs to its table and to no other.
     pub fn is_part(result: &MetricResult) -> bool {
-        result.metric.id.starts_with(PREFIX)
+        let is_one = |metric: &Metric| metric.id == result.metric.id;
+        BESIDE_RIVALS.iter().any(|metrics| is_one(metrics.ratio) || is_one(metrics.kelvin) || is_one(metrics.other))
     }
 
     /// The comparisons among results, in their order.
     pub(crate) fn among(results: &[MetricResult]) -> Vec<Self> {
-        let is_side = |id: &str| [KELVIN, OTHER].iter().any(|end| id.ends_with(end));
-        let is_ratio = |result: &&MetricResult| Self::is_part(result) && !is_side(&result.metric.id);
-        results.iter().filter(is_ratio).filter_map(|ratio| Self::of(ratio, results)).collect()
+        let of = |ratio: &MetricResult| {
+            let metrics = BESIDE_RIVALS.iter().find(|metrics| metrics.ratio.id == ratio.metric.id)?;
+            Self::of(ratio, metrics, results)
+        };
+        results.iter().filter_map(of).collect()
     }
 
-    fn of(ratio: &MetricResult, results: &[MetricResult]) -> Option<Self> {
-        let Some(kelvin_model::Value::Word(program)) = ratio.case.get(PROGRAM) else { return None };
-        let side = |end: &str| {
-            let id = format!("{}{end}", ratio.metric.id);
-            let found = results.iter().find(|result| result.metric.id == *id && result.case == ratio.case)?;
+    fn of(ratio: &MetricResult, metrics: &BesideRivals, results: &[MetricResult]) -> Option<Self> {
+        let Some(Value::Word(program)) = ratio.case.get(&Rival::AXIS.name) else { return None };
+        let side = |metric: &Metric| {
+            let found = results.iter().find(|result| result.metric.id == metric.id && result.case == ratio.case)?;
             found.outcome.summary()
         };
-        let outcome = match (ratio.outcome.summary(), side(KELVIN), side(OTHER)) {
+        let outcome = match (ratio.outcome.summary(), side(metrics.kelvin), side(metrics.other)) {
             (Some(summary), Some(kelvin), Some(other)) => {
-                PeerOutcome::Compared(Box::new(compared(ratio, summary, (kelvin, other))))
+                RivalOutcome::Compared(Box::new(compared(ratio, summary, (kelvin, other))))
             }
-            _ => PeerOutcome::Missing(Box::new(ratio.outcome.clone())),
+            _ => RivalOutcome::Missing(Box::new(ratio.outcome.clone())),
         };
-        let case = ratio.case.iter().filter(|(name, _)| **name != *PROGRAM).collect();
+        let case = ratio.case.iter().filter(|(name, _)| *name != Rival::AXIS.name).collect();
         Some(Self { id: ratio.metric.id, program, case, outcome })
     }
 }

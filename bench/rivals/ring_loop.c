@@ -3,7 +3,7 @@
  * usage: ring_loop CPU SECONDS PROCESSES BYTES
  * Prints ring.hand_over, a lap divided by the processes, and ring.own, what one process takes alone with warm caches: a
  * write, a read, and the work. Their difference is what a hand-over adds. */
-#include "peer.h"
+#include "rival.h"
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
