@@ -372,7 +372,7 @@ fn a_full_file_system_is_said_and_what_was_written_is_removed() {
     let place = Place::new();
     fs::create_dir(place.path().join("small")).unwrap();
     // Where a file also needs room for the list of its blocks, all that is free is a little too much.
-    let prepare = "truncate -s 8M image && mkfs.ext4 -q -O ^has_journal,^extent -m 0 image && mount -o loop image small && \
+    let prepare = "truncate -s 8M image && mkfs.ext4 -q -O ^has_journal,^extent,^64bit -m 0 image && mount -o loop image small && \
                    rm -r small/lost+found && echo old > small/old";
     let check = in_namespace(&place, prepare);
     if !check.status.success() {

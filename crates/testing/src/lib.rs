@@ -71,6 +71,7 @@ impl Missing {
     /// error.
     #[allow(clippy::print_stderr)]
     pub fn skips(&self, what: impl fmt::Display) {
+        assert!(!self.why.trim().is_empty(), "{what} skipped for no reason");
         eprintln!("{what} skipped: {}", self.why);
         if let Some(records) = std::env::var_os(RECORDS) {
             let record = OpenOptions::new().append(true).create(true).open(Path::new(&records).join("skipped"));
