@@ -156,7 +156,7 @@ fn what_sockets_are_asked_for_reaches_them_and_is_told() {
     let run = ["run", "net.bandwidth.tcp", "--quick", "--budget", "1s", "--rounds", "2", "--json", "--no-report"];
     let output = place.run(&[&run[..], &asked].concat());
     assert!(output.status.success(), "{}", stderr(&output));
-    for words in ["asked for: reno, buffers of 64 KiB", "congestion control reno; socket buffers of 128 KiB to send"] {
+    for words in ["requested: reno, buffers of 64 KiB", "congestion control reno; socket buffers of 128 KiB to send"] {
         assert!(stdout(&output).contains(words), "{words}");
     }
 }
