@@ -15,6 +15,7 @@ pub static ALL: &[&Metric] = &[
     &LATENCY_LOAD,
     &LOOP,
     &CALL_ARGS,
+    &BRANCH_MISPREDICT,
 ];
 
 /// Integer arguments of a call.
@@ -107,3 +108,9 @@ pub static CALL_ARGS: Metric = Metric::duration("cpu.call.args", "One procedure 
     .over([ARGUMENTS, Via::AXIS])
     .headline(Treatment::CycleNormalised)
     .baseline();
+
+/// A mispredicted branch.
+pub static BRANCH_MISPREDICT: Metric =
+    Metric::duration("cpu.branch.mispredict", "What a mispredicted conditional branch costs beyond a predicted one")
+        .overhead(Overhead::None)
+        .headline(Treatment::CycleNormalised);

@@ -1,5 +1,6 @@
 //! The processor: clocks, frequency, loops, calls.
 
+mod branch_mispredict;
 mod call_args;
 mod clock_gettime;
 pub(crate) mod clock_pair;
@@ -16,4 +17,5 @@ pub(crate) static PROBES: &[&Probe] = &[
     &latency::PROBE,
     &looping::PROBE,
     &call_args::PROBE,
+    &branch_mispredict::PROBE,
 ];

@@ -58,7 +58,14 @@ macro_rules! again {
     };
 }
 
-pub(super) use {again, load, plus, times};
+/// Counts in `count` unless a register is negative: a conditional branch over one instruction.
+macro_rules! count_unless_negative {
+    ($of:literal) => {
+        concat!("tbnz {", $of, "}, #63, 3f\nadd {count}, {count}, #1\n3:")
+    };
+}
+
+pub(super) use {again, count_unless_negative, load, plus, times};
 
 /// `iterations` raw `getppid` system calls; the value of the last one.
 #[inline(always)]

@@ -2,7 +2,7 @@
 
 use std::arch::asm;
 
-use super::arch::{again, load, plus, times};
+use super::arch::{again, count_unless_negative, load, plus, times};
 
 /// `iterations` times 64 adds, each waiting for the one before: 64 core cycles an iteration.
 ///
@@ -75,6 +75,44 @@ pub fn independent_adds(iterations: u64) {
 pub fn counted_loop(iterations: u64) {
     // SAFETY: works on registers only.
     unsafe { asm!(".p2align 6", "2:", again!(), n = inout(reg) iterations.max(1) => _, options(nomem, nostack)) };
+}
+
+/// Which of the branches in [`branches`] are taken: those at which a number is negative that is multiplied and added to before each.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcomes {
+    number: u64,
+    multiplier: u64,
+    increment: u64,
+}
+
+impl Outcomes {
+    /// All of them.
+    pub const ALWAYS: Self = Self { number: 1 << 63, multiplier: 1, increment: 0 };
+    /// None.
+    pub const NEVER: Self = Self { number: 0, multiplier: 1, increment: 0 };
+
+    /// Half of them, by the highest bit of a linear congruential generator, which repeats itself after 2^64: Knuth, The Art of
+    /// Computer Programming, volume 2, section 3.3.4, MMIX.
+    pub const fn random(seed: u64) -> Self {
+        Self { number: seed, multiplier: 6_364_136_223_846_793_005, increment: 1_442_695_040_888_963_407 }
+    }
+}
+
+/// `iterations` conditional branches, which follow the same instructions whatever their outcomes are; how many were not taken.
+#[inline(always)]
+pub fn branches(outcomes: &mut Outcomes, iterations: u64) -> u64 {
+    let mut count = 0u64;
+    // SAFETY: works on registers only.
+    unsafe {
+        asm!(
+            ".p2align 6", "2:", times!("number", "multiplier"), plus!("number", "increment"),
+            count_unless_negative!("number"), again!(),
+            number = inout(reg) outcomes.number, multiplier = in(reg) outcomes.multiplier,
+            increment = in(reg) outcomes.increment, count = inout(reg) count, n = inout(reg) iterations.max(1) => _,
+            options(nomem, nostack)
+        );
+    }
+    count
 }
 
 /// Follows `hops` pointers from `address`.

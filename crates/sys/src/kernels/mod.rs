@@ -36,7 +36,7 @@ pub use arch::{
 use calls_arch::emitted;
 pub(crate) use calls_arch::{system_call, system_calls};
 pub(crate) use loops::chase;
-pub use loops::{chain_add, chain_load, chain_multiply, counted_loop, independent_adds};
+pub use loops::{Outcomes, branches, chain_add, chain_load, chain_multiply, counted_loop, independent_adds};
 pub use procedure::{Calls, MOST_ARGUMENTS, Via};
 pub use xor::xor;
 
@@ -60,6 +60,20 @@ mod tests {
         let first = counter_start();
         let second = counter_stop();
         assert!(second > first);
+    }
+
+    #[test]
+    fn branches_go_where_the_generator_says() {
+        let mut number = 12_345u64;
+        let mut positive = 0;
+        for _ in 0..1000 {
+            number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            positive += u64::from(number >> 63 == 0);
+        }
+        let mut outcomes = Outcomes::random(12_345);
+        let counted = branches(&mut outcomes, 400) + branches(&mut outcomes, 600);
+        assert!(counted == positive && (450..550).contains(&counted), "{counted} of {positive}");
+        assert_eq!((branches(&mut { Outcomes::NEVER }, 1000), branches(&mut { Outcomes::ALWAYS }, 1000)), (1000, 0));
     }
 
     /// Instructions in a nanosecond that no core does: sixteen in each cycle, at ten gigahertz.

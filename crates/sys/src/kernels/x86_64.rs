@@ -69,7 +69,14 @@ macro_rules! again {
     };
 }
 
-pub(super) use {again, load, plus, times};
+/// Counts in `count` unless what was added to last is negative: a conditional branch over one instruction.
+macro_rules! count_unless_negative {
+    ($of:literal) => {
+        "js 3f\ninc {count}\n3:"
+    };
+}
+
+pub(super) use {again, count_unless_negative, load, plus, times};
 
 /// `iterations` raw `getppid` system calls; the value of the last one.
 #[inline(always)]

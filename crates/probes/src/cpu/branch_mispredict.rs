@@ -1,0 +1,134 @@
+//! A mispredicted conditional branch: random outcomes against constant ones, in the same loop.
+//!
+//! It is the time for which a core fetches the wrong instructions and then refills its pipeline. It must not be multiplied by the
+//! mispredictions of a program whose branches wait for memory: those cost the wait as well.
+
+use kelvin_catalogue::cpu::{BRANCH_MISPREDICT, FREQUENCY};
+use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
+use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_sys::kernels::{self, Outcomes};
+
+use crate::predict::Predicting;
+use crate::published;
+
+pub(crate) static PROBE: Probe = Probe {
+    id: BRANCH_MISPREDICT.id.as_str(),
+    summary: "A mispredicted branch: random against constant outcomes of the same loop",
+    kind: ProbeKind::Measure,
+    method: Method {
+        how: "A loop in assembly multiplies a number, adds to it, and branches over one instruction if it is negative. The \
+              constants make the number a linear congruential generator, of which the highest bit decides, or leave it as it \
+              is: the instructions are the same. Each batch times random outcomes twice, and branches never and always taken \
+              once each. No predictor knows more than half of the random outcomes, so the difference over half of the random \
+              branches is the cost of one misprediction. The share of branches taken is checked in every batch.",
+        prediction: "The published cost by core, in cycles, over the measured frequency: what the maker states as the common \
+                     case, or what was measured. AMD states 11 to 18 cycles around a common case of 13 for Zen 3 and 4, by kind \
+                     of branch and by whether the instructions are already decoded: the range is a factor of 1.4 either way. \
+                     For a core without a published figure it spans the table.",
+        not_for: "Branches that wait for a load: the load's latency comes on top. Indirect branches and returns, whose \
+                  targets are mispredicted.",
+        pitfalls: &[
+            "Random outcomes that repeat are learned: predictors remember thousands of branches. These repeat after 2^64.",
+            "A branch that compilers or cores turn into a conditional move is not predicted at all: this one is assembly, and \
+             x86-64 and current aarch64 cores predict it.",
+            "Time per random branch is not the cost of a misprediction: half of them are predicted.",
+        ],
+        sources: &[
+            "Agner Fog, The microarchitecture of Intel, AMD, and VIA CPUs, 2023-03-26: misprediction penalties by core",
+            "AMD Software Optimization Guides for Family 19h (56665) and Zen 4 (57647), section 2.8: 11 to 18 cycles, 13 in the \
+             common case, as quoted in LLVM's scheduling models",
+            "Knuth, The Art of Computer Programming, volume 2, section 3.3.4: the generator of MMIX",
+        ],
+    },
+    metrics: &[&BRANCH_MISPREDICT],
+    inputs: &[FREQUENCY.id.as_str()],
+    cases,
+    run,
+    predict,
+};
+
+/// Factor either way: 18 cycles at most around a common case of 13, which AMD states for Zen 3 and 4.
+const SPREAD: f64 = 1.4;
+
+/// Standard deviations by which the share of branches taken may be off: more is no generator.
+const DEVIATIONS: f64 = 6.0;
+
+fn cases(_: &Machine, _: Effort) -> Vec<Case> {
+    vec![Case::new()]
+}
+
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+    let mut random = Outcomes::random(bench.seed());
+    bench.time_parts([&BRANCH_MISPREDICT], |clock, mispredictions| {
+        let timed = |outcomes: &mut Outcomes| {
+            let start = clock.start();
+            let not_taken = kernels::branches(outcomes, mispredictions);
+            (clock.stop().wrapping_sub(start) as f64, not_taken)
+        };
+        let [first, never, second, always] =
+            [timed(&mut random), timed(&mut { Outcomes::NEVER }), timed(&mut random), timed(&mut { Outcomes::ALWAYS })];
+        are_random(first.1 + second.1, 2 * mispredictions)?;
+        // As many clock pairs on either side.
+        Ok([first.0 + second.0 - never.0 - always.0])
+    })
+}
+
+/// Fails if the branches not taken are not about half of all.
+fn are_random(not_taken: u64, all: u64) -> Result<(), Stop> {
+    let deviation = (not_taken as f64 - all as f64 / 2.0) / (all as f64 / 4.0).sqrt();
+    match deviation.abs() <= DEVIATIONS {
+        true => Ok(()),
+        false => {
+            Err(Stop::fail(format!("{not_taken} of {all} branches were not taken: their outcomes were not random")))
+        }
+    }
+}
+
+fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    let cost = published::figure(facts, |core| core.source, |core| core.misprediction)?;
+    let frequency = published::frequency(facts)?;
+    let nanoseconds = |cycles: f64| cycles * 1e9 / frequency.value;
+    let (low, high) = (nanoseconds(cost.span.0 / SPREAD), nanoseconds(cost.span.1 * SPREAD));
+    let value = nanoseconds(cost.value);
+    Ok(Predicting::between(Basis::Published, value, low, high)
+        .formula("published misprediction / core frequency")
+        .input(cost.input("misprediction"))
+        .input(frequency.clone())
+        .source(&cost.source)
+        .derived_as(format!(
+            "{} cycles / {:.3} GHz = {value:.2} ns; {low:.2} to {high:.2} ns by the spread of published figures",
+            cost.value,
+            frequency.value / 1e9
+        )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use kelvin_harness::MeasuredValue;
+    use kelvin_model::Fact;
+
+    fn predicted(core: &'static str) -> Prediction {
+        let mut machine = testing::machine();
+        machine.cpu.microarchitecture = Fact::known(core.into(), "a test");
+        let measured = |_: &str, _: &Case| Some(MeasuredValue { value: 2e9, half_width: 0.0 });
+        predict(&Facts::new(&machine, &measured), &BRANCH_MISPREDICT, &Case::new()).unwrap()
+    }
+
+    #[test]
+    fn a_misprediction_is_the_published_cycles_of_the_core() {
+        let zen_4 = predicted("Zen 4");
+        assert_eq!((zen_4.value, zen_4.high), (6.5, 9.1));
+        assert!((zen_4.low - 4.643).abs() < 0.001);
+        // Of this core nothing is published: between the least and the most of all.
+        let unknown = predicted("Sapphire Rapids");
+        assert_eq!((unknown.value, unknown.high), (7.75, 12.6));
+    }
+
+    #[test]
+    fn outcomes_that_are_not_random_are_found() {
+        assert!(are_random(1, 2).is_ok() && are_random(2, 2).is_ok() && are_random(500_900, 1_000_000).is_ok());
+        assert!(are_random(504_000, 1_000_000).is_err() && are_random(0, 1000).is_err());
+    }
+}
