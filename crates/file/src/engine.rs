@@ -103,7 +103,9 @@ impl Engine {
             Self::Stdio => OpenReader::Streamed(streamed::Streamed::new(target.clone(), file, block)?),
             Self::BufReader => OpenReader::Buffered(buffered::Buffered::new(target.clone(), file, block)),
             Self::Mmap | Self::MmapPopulate | Self::MmapInPlace => {
-                OpenReader::Mapped(mapped::Mapped::new(self, target.clone(), &file, how)?)
+                let buffer = if self == Self::MmapInPlace { 0 } else { block };
+                let reading = mapped::Reading { populate: self == Self::MmapPopulate, buffer, order };
+                OpenReader::Mapped(mapped::Mapped::new(target.clone(), &file, reading)?)
             }
             Self::Uring { depth, registered } => {
                 let setup = Setup { depth, block, registered };

@@ -5,8 +5,10 @@
 
 use kelvin_model::Fact;
 
-use crate::nics::INTERFACES;
 use crate::text::Root;
+
+/// Where the kernel shows network interfaces.
+pub(crate) const INTERFACES: &str = "/sys/class/net";
 
 /// `ARPHRD_ETHER` of `linux/if_arp.h`, in the file `type`.
 const ETHERNET: &str = "1";

@@ -2,10 +2,9 @@
 
 use kelvin_model::{Fact, Nic};
 
-use crate::line_rate;
+use crate::line_rate::{self, INTERFACES};
 use crate::text::Root;
 
-pub(crate) const INTERFACES: &str = "/sys/class/net";
 /// `ARPHRD_LOOPBACK` of `linux/if_arp.h`, in the file `type`.
 const LOOPBACK: &str = "772";
 /// Bits of the features that a virtio network device and its driver agreed on (virtio 1.3, 5.1.3), and what ethtool

@@ -1,16 +1,8 @@
 //! What a fork of this process copies, and taking out of it what a small program would not have.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::{Error, Result, check, process};
-
-/// Whether a [`SmallImage`] exists.
-static IN_FORCE: AtomicBool = AtomicBool::new(false);
-
-/// Whether a [`SmallImage`] is in force, so that forked children lack most of this process's memory.
-pub(crate) fn in_force() -> bool {
-    IN_FORCE.load(Ordering::Acquire)
-}
 
 /// What fork has to copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +39,7 @@ impl SmallImage {
         if threads()? != 1 {
             return Err(Error::other("a small image needs a process of one thread"));
         }
-        if IN_FORCE.swap(true, Ordering::AcqRel) {
+        if process::SMALL_IMAGE.swap(true, Ordering::AcqRel) {
             return Err(Error::other("a small image is in force already"));
         }
         let mut image = Self { hidden: Vec::new() };
@@ -90,7 +82,7 @@ impl Drop for SmallImage {
             // SAFETY: as in `enter`. What was unmapped meanwhile is an error without effect.
             unsafe { libc::madvise(from as *mut _, to - from, libc::MADV_DOFORK) };
         }
-        IN_FORCE.store(false, Ordering::Release);
+        process::SMALL_IMAGE.store(false, Ordering::Release);
     }
 }
 
@@ -446,6 +438,6 @@ VmFlags: rd wr mr mw me dc ac hg
         assert!(here.bytes > 0);
         // The test harness runs this test on a thread of its own beside the main one.
         assert!(threads().unwrap() > 1 && SmallImage::enter().is_err());
-        assert!(!in_force());
+        assert!(!process::SMALL_IMAGE.load(Ordering::Acquire));
     }
 }

@@ -4,10 +4,13 @@
 //! its stack and one shared cell; see [`crate::image`], which can take everything else away from it.
 
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::clock::Clock;
-use crate::{Error, Result, check, image};
+use crate::{Error, Result, check};
+
+/// Whether a [`SmallImage`](crate::image::SmallImage) is in force, so that forked children lack most of this process's memory.
+pub(crate) static SMALL_IMAGE: AtomicBool = AtomicBool::new(false);
 
 /// A child of this process. Dropped, it is waited for.
 #[derive(Debug)]
@@ -171,9 +174,9 @@ pub fn fork_and_exit() -> Result<Child> {
 /// by a child that hangs, never by memory errors.
 ///
 /// # Errors
-/// Those of fork; refused while a [`image::SmallImage`] is in force, because the child would lack its heap.
+/// Those of fork; refused while a [`SmallImage`](crate::image::SmallImage) is in force, because the child would lack its heap.
 pub fn fork_to_work(work: impl FnOnce() -> u8) -> Result<Child> {
-    if image::in_force() {
+    if SMALL_IMAGE.load(Ordering::Acquire) {
         return Err(Error::other("a small image is in force: a forked child has no heap to work with"));
     }
     let parent = std::process::id();
@@ -200,7 +203,7 @@ impl Drop for ExitOnDrop {
     }
 }
 
-/// First addresses of the routines whose children run this program's code while a [`image::SmallImage`] is in force. They
+/// First addresses of the routines whose children run this program's code while a [`SmallImage`](crate::image::SmallImage) is in force. They
 /// are in one section, so that they share their pages with little else.
 pub(crate) fn routines_of_children() -> [usize; 3] {
     [

@@ -6,7 +6,6 @@ use std::ops::Range;
 use kelvin_sys::bus::Guard;
 use kelvin_sys::mapping::FileMapping;
 
-use crate::engine::{Engine, How};
 use crate::observe::Observer;
 use crate::requests::{Order, Request, Requests};
 use crate::target::Target;
@@ -17,6 +16,16 @@ const WINDOW: usize = 2 << 20;
 
 /// EFAULT of errno(3) on Linux: of a mapping it says that there is nothing behind it.
 const FAULT: i32 = 14;
+
+/// How the pages of a mapping are read.
+pub(crate) struct Reading {
+    /// Whether they are mapped ahead.
+    pub populate: bool,
+    /// Bytes into which each block is copied; none to look at it in place.
+    pub buffer: usize,
+    /// The order that the kernel is told.
+    pub order: Order,
+}
 
 /// A mapping, and a buffer for one block.
 #[derive(Debug)]
@@ -34,14 +43,14 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
-    pub(crate) fn new(engine: Engine, target: Target, file: &File, how: How) -> Result<Self> {
+    pub(crate) fn new(target: Target, file: &File, reading: Reading) -> Result<Self> {
         let failed = |error| Error::call("map", target.path(), error);
         let bytes = usize::try_from(target.bytes()).map_err(|_| failed(std::io::ErrorKind::FileTooLarge.into()))?;
         let view = match bytes {
             0 => None,
             _ => {
                 let mapping = FileMapping::whole(file, bytes).map_err(failed)?;
-                match how.order {
+                match reading.order {
                     Order::Sequential => mapping.read_in_order(),
                     Order::Random { .. } => mapping.read_in_no_order(),
                 }
@@ -49,8 +58,8 @@ impl Mapped {
                 Some((Guard::over(mapping.address(), mapping.len()).map_err(failed)?, mapping))
             }
         };
-        let buffer = vec![0; if engine == Engine::MmapInPlace { 0 } else { how.block }];
-        Ok(Self { target, view, buffer, populate: engine == Engine::MmapPopulate, ahead: 0..0, touched: 0..0 })
+        let buffer = vec![0; reading.buffer];
+        Ok(Self { target, view, buffer, populate: reading.populate, ahead: 0..0, touched: 0..0 })
     }
 
     pub(crate) fn forget(&mut self) -> Result<()> {
