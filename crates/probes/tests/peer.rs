@@ -13,7 +13,8 @@ use common::Directories;
 use kelvin_model::{Attempt, Case, Reading};
 use kelvin_sys::net::namespace::Namespace;
 use kelvin_testing::Missing;
-use kelvin_wire::agent::{Agent, Limits};
+use kelvin_wire::agent::Agent;
+use kelvin_wire::limits::Limits;
 use kelvin_wire::secret::Secret;
 
 /// Bits a second that the shaper lets through, and bytes of the program among them: 1472 of the 1514 that it counts.

@@ -20,6 +20,7 @@ pub mod error;
 pub mod frame;
 pub mod handshake;
 pub mod interface;
+pub mod limits;
 pub mod message;
 pub mod numbered;
 pub mod secret;

@@ -14,11 +14,11 @@ use kelvin_sys::ready::readable;
 use kelvin_sys::usage::{Who, usage};
 
 use crate::address::{at_port, is_same_host};
-use crate::agent::Limits;
 use crate::channel::Channel;
 use crate::deadline::Deadline;
 use crate::error::is_late;
 use crate::interface::Interface;
+use crate::limits::Limits;
 use crate::message::{Answer, Ask, Cookie, Seen, Transport};
 use crate::secret::nonce;
 use crate::{Error, Result};

@@ -7,8 +7,8 @@ use std::os::fd::AsFd;
 use kelvin_sys::net;
 use serde::{Deserialize, Serialize};
 
-use crate::agent::Limits;
 use crate::bounded;
+use crate::limits::Limits;
 use crate::{Error, Result};
 
 /// Longest name of a congestion control that Linux has, in bytes.

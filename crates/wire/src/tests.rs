@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use kelvin_sys::random::split_mix;
 
-use crate::agent::Limits;
 use crate::bounded::REASON;
 use crate::busy::{Busy, BusyCpu};
 use crate::channel::Channel;
 use crate::deadline::{Connection, Deadline};
 use crate::handshake::PROTOCOL;
 use crate::interface::Interface;
+use crate::limits::Limits;
 use crate::message::{Answer, Ask, Counted, Direction, Seen, Transport};
 use crate::secret::{Nonce, Secret, Side};
 use crate::sockets::{Sockets, TcpEnd};

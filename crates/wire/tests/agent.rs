@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use kelvin_wire::agent::{Agent, Event, Limits};
+use kelvin_wire::agent::{Agent, Event};
 use kelvin_wire::client::{Client, Datagrams, Test};
+use kelvin_wire::limits::Limits;
 use kelvin_wire::message::{Answer, Ask, Counted, Direction};
 use kelvin_wire::numbered::Numbered;
 use kelvin_wire::secret::Secret;

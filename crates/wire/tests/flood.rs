@@ -12,9 +12,10 @@ use kelvin_sys::net::namespace::Namespace;
 use kelvin_sys::net::tap::Tap;
 use kelvin_sys::ready::readable;
 use kelvin_testing::Missing;
-use kelvin_wire::agent::{Agent, Limits};
+use kelvin_wire::agent::Agent;
 use kelvin_wire::client::Client;
 use kelvin_wire::handshake;
+use kelvin_wire::limits::Limits;
 use kelvin_wire::secret::Secret;
 
 /// Longer than any of these tests.

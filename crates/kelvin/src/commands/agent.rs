@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use kelvin_wire::Error;
 use kelvin_wire::address::Shown;
-use kelvin_wire::agent::{Agent, Event, Limits};
+use kelvin_wire::agent::{Agent, Event};
+use kelvin_wire::limits::Limits;
 use kelvin_wire::secret::Secret;
 
 use crate::cli::AgentArgs;

@@ -9,7 +9,7 @@ use kelvin_model::{Basis, Case, Input, Metric, NoPrediction, Prediction, Unit};
 
 use super::cases::{pages_read, pages_written};
 use super::data::{KIB, MIB};
-use crate::memory::bandwidth;
+use crate::memory::{allowance, bandwidth};
 use crate::predict::Predicting;
 
 /// The direction in which a block moves.
@@ -88,7 +88,7 @@ pub(super) struct Copied {
 /// The copy of a block between the page cache, which is in memory, and a buffer.
 pub(super) fn copied(facts: &Facts<'_>, block: u64, transfer: Transfer) -> Result<Copied, NoPrediction> {
     let memory = bandwidth::in_memory(facts.machine());
-    let second = bandwidth::data_caches(facts.machine()).iter().find(|cache| cache.level == 2).map(|cache| cache.bytes);
+    let second = allowance::data_caches(facts.machine()).iter().find(|cache| cache.level == 2).map(|cache| cache.bytes);
     let (copy, rate, of) = match (second.is_some_and(|bytes| block <= bytes / 2), transfer) {
         (true, Transfer::Read) => one_way(facts.measured(&BANDWIDTH_READ, &memory)?),
         (true, Transfer::Write) => one_way(facts.measured(&BANDWIDTH_WRITE, &memory)?),

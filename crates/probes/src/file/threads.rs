@@ -20,7 +20,7 @@ use super::cases::{known, predictable, state};
 use super::data::{self, KIB, MIB, SHARED_BYTES};
 use super::expected::{self, Expected, Transfer, per_second, time};
 use super::proof::Counters;
-use crate::memory::bandwidth;
+use crate::memory::{allowance, bandwidth};
 use crate::predict::Predicting;
 
 pub(super) static PROBE: Probe = Probe {
@@ -114,7 +114,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let (threads, block) = (predictable(THREAD_COUNT.of(case), case)?, predictable(BLOCK.of(case), case)?);
-    let workers = threads.min(bandwidth::allowed(facts.machine()));
+    let workers = threads.min(allowance::allowed(facts.machine()));
     match CacheState::of(case) {
         Some(CacheState::Cached) => cached(facts, workers, block),
         Some(CacheState::Uncached) => uncached(facts, threads, workers, block),

@@ -1,6 +1,6 @@
-//! How much memory a measure may touch, and which working sets fit into it.
+//! How much memory a measure may touch, which working sets fit into it, and what it may use of caches and CPUs.
 
-use kelvin_model::{CacheKind, Machine};
+use kelvin_model::{Cache, CacheKind, Machine};
 
 /// Share of the memory that is available, and of what the cgroup allows, that a measure touches at most.
 const SHARE: f64 = 0.5;
@@ -21,9 +21,7 @@ pub(crate) fn allowance(machine: &Machine) -> u64 {
 
 /// The last-level cache that the machine states, or the one that is assumed where it states none.
 pub(crate) fn last_level(machine: &Machine) -> u64 {
-    let caches = machine.topology.caches.get().map_or(&[][..], Vec::as_slice);
-    let data = caches.iter().filter(|cache| cache.kind != CacheKind::Instruction);
-    data.max_by_key(|cache| cache.level).map_or(ASSUMED_LAST_LEVEL, |cache| cache.bytes)
+    data_caches(machine).last().map_or(ASSUMED_LAST_LEVEL, |cache| cache.bytes)
 }
 
 /// The largest working set of a measure that has it `copies` times: four times the last-level cache, at least 256 MiB,
@@ -32,11 +30,24 @@ pub(crate) fn largest(machine: &Machine, copies: u64) -> u64 {
     (TIMES_LAST_LEVEL * last_level(machine)).max(LEAST_LARGEST).min(allowance(machine) / copies.max(1))
 }
 
+/// Data caches, innermost first.
+pub(crate) fn data_caches(machine: &Machine) -> Vec<&Cache> {
+    let all = machine.topology.caches.get().map_or(&[][..], Vec::as_slice);
+    let mut caches: Vec<&Cache> = all.iter().filter(|cache| cache.kind != CacheKind::Instruction).collect();
+    caches.sort_by_key(|cache| cache.level);
+    caches
+}
+
+/// CPUs that this process may use.
+pub(crate) fn allowed(machine: &Machine) -> u64 {
+    machine.topology.allowed.get().map_or(1, |cpus| cpus.len() as u64).max(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing;
-    use kelvin_model::{Cache, Fact};
+    use kelvin_model::Fact;
 
     fn machine(available: u64, limit: Option<u64>, last_level: Option<u64>) -> Machine {
         let mut machine = testing::machine();

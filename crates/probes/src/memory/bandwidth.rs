@@ -13,28 +13,18 @@ use kelvin_catalogue::mem::{
     BANDWIDTH_TRIAD, BANDWIDTH_WRITE, BANDWIDTH_ZERO, BYTES, Cpus, LATENCY,
 };
 use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Cache, CacheKind, Case, Machine, Metric};
+use kelvin_model::{Cache, Case, Machine};
 use kelvin_sys::bounce::Line;
 use kelvin_sys::clock::Clock;
 use kelvin_sys::image::resident_around;
 use kelvin_sys::kernels::bandwidth::{Arrays, Kernel, Operation, TURN, Window};
 use kelvin_sys::memory::{Arena, Pages};
 
-use super::allowance::{allowance, largest, last_level};
+use super::allowance::{allowance, allowed, data_caches, largest, last_level};
 use super::axes::number;
 use super::limits;
+use super::operations::MEASURED;
 use super::partner::SETTLE;
-
-/// The operations in the order in which they are measured, each with its metric.
-pub(super) static MEASURED: [(Operation, &Metric); 7] = [
-    (Operation::Read, &BANDWIDTH_READ),
-    (Operation::Write, &BANDWIDTH_WRITE),
-    (Operation::Copy, &BANDWIDTH_COPY),
-    (Operation::Fill, &BANDWIDTH_FILL),
-    (Operation::Zero, &BANDWIDTH_ZERO),
-    (Operation::NonTemporalWrite, &BANDWIDTH_NTWRITE),
-    (Operation::Triad, &BANDWIDTH_TRIAD),
-];
 
 pub(crate) static PROBE: Probe = Probe {
     id: BANDWIDTH.as_str(),
@@ -104,19 +94,6 @@ pub(crate) static PROBE: Probe = Probe {
 
 /// Working sets where the machine states no caches: within any first-level and any second-level cache of today.
 const ASSUMED_INNER: [u64; 2] = [16 << 10, 128 << 10];
-
-/// Data caches, innermost first.
-pub(crate) fn data_caches(machine: &Machine) -> Vec<&Cache> {
-    let all = machine.topology.caches.get().map_or(&[][..], Vec::as_slice);
-    let mut caches: Vec<&Cache> = all.iter().filter(|cache| cache.kind != CacheKind::Instruction).collect();
-    caches.sort_by_key(|cache| cache.level);
-    caches
-}
-
-/// CPUs that this process may use.
-pub(crate) fn allowed(machine: &Machine) -> u64 {
-    machine.topology.allowed.get().map_or(1, |cpus| cpus.len() as u64).max(1)
-}
 
 /// How many of the allowed CPUs share a cache; at least one.
 fn sharers(machine: &Machine, cache: &Cache) -> u64 {
@@ -512,7 +489,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 pub(super) mod tests {
     use super::*;
     use crate::testing;
-    use kelvin_model::Fact;
+    use kelvin_model::{CacheKind, Fact};
 
     /// A machine with caches of 48 KiB, 1 MiB, and a last level that its CPUs share.
     pub(in crate::memory) fn machine(cpus: u32, last_level: u64, available: u64) -> Machine {

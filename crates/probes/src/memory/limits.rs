@@ -5,7 +5,8 @@ use kelvin_harness::Facts;
 use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::kernels::bandwidth::Operation;
 
-use super::bandwidth::{MEASURED, allowed, data_caches};
+use super::allowance::{allowed, data_caches};
+use super::operations::MEASURED;
 use super::widths::widths;
 use super::{latency, published as hierarchy};
 use crate::predict::Predicting;

@@ -11,6 +11,7 @@ mod latency;
 mod limits;
 mod loaded;
 mod node;
+mod operations;
 mod page;
 mod partner;
 pub(crate) mod published;

@@ -19,7 +19,7 @@ use super::bulk::{Bulk, Known, Plan, Totals, placed};
 use super::link::{LARGEST_DATAGRAM, Link, Protocol, USUAL_CONTROL, prefer_congestion_control};
 use super::messages::{SMALL, message};
 use super::{sender, stream};
-use crate::memory::bandwidth;
+use crate::memory::allowance;
 use crate::os::ipc::partner_cpu;
 use crate::predict::Predicting;
 
@@ -160,7 +160,7 @@ fn placed_at(cases: impl Iterator<Item = Case>, placements: &[Placement]) -> Vec
 
 /// One stream, two, and one for each CPU.
 fn stream_counts(machine: &Machine) -> Vec<u64> {
-    let mut counts = vec![1, 2, bandwidth::allowed(machine)];
+    let mut counts = vec![1, 2, allowance::allowed(machine)];
     counts.sort_unstable();
     counts.dedup();
     counts
@@ -298,7 +298,7 @@ fn predict(facts: &Facts<'_>, case: &Case, protocol: Protocol) -> Result<Predict
     let (send, receive) = (facts.measured(ends.send, &of)?, facts.measured(ends.receive, &of)?);
     let (longer, both) = (send.value.max(receive.value), send.value + receive.value);
     // All streams share the CPUs; but no CPU helps another one with its half of a stream, nor two where both halves are on one.
-    let cpus = bandwidth::allowed(facts.machine()) as f64;
+    let cpus = allowance::allowed(facts.machine()) as f64;
     let (alone, formula) = match Placement::of(case) {
         Some(Placement::SameCpu) => (both, ON_ONE),
         Some(Placement::TwoCpus) | None => (longer, ON_TWO),

@@ -2,11 +2,16 @@
 //! has.
 
 #[cfg(target_arch = "aarch64")]
-use super::bandwidth_aarch64 as arch;
+mod aarch64;
 #[cfg(target_arch = "x86_64")]
-use super::bandwidth_x86_64 as arch;
+mod x86_64;
+
 use crate::Result;
 use crate::memory::{Arena, Pages};
+#[cfg(target_arch = "aarch64")]
+use aarch64 as arch;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as arch;
 
 /// What is done with each byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

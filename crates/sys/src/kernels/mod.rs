@@ -9,10 +9,6 @@ mod aarch64;
 use aarch64 as arch;
 pub mod bandwidth;
 #[cfg(target_arch = "aarch64")]
-mod bandwidth_aarch64;
-#[cfg(target_arch = "x86_64")]
-mod bandwidth_x86_64;
-#[cfg(target_arch = "aarch64")]
 mod calls_aarch64;
 #[cfg(target_arch = "aarch64")]
 use calls_aarch64 as calls_arch;

@@ -11,10 +11,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{House, Limits};
+use super::House;
 use crate::address::Network;
 use crate::deadline::Deadline;
 use crate::frame::Partial;
+use crate::limits::Limits;
 use crate::secret::Nonce;
 use crate::{Error, Result, handshake};
 

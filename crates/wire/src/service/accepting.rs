@@ -9,9 +9,9 @@ use kelvin_sys::ready::readable;
 
 use super::{QUIET, Served, client, is_equal, is_in_time, late, listen, ready, said_end};
 use crate::address::is_same_host;
-use crate::agent::Limits;
 use crate::channel::Channel;
 use crate::deadline::Deadline;
+use crate::limits::Limits;
 use crate::message::Cookie;
 use crate::{Error, Result};
 

@@ -10,10 +10,10 @@ use std::time::Instant;
 use kelvin_sys::net;
 
 use super::{QUIET, Served, accept, broken, cpu_time, introduced, is_in_time, late, listen};
-use crate::agent::Limits;
 use crate::busy::{Threads, Watch};
 use crate::channel::Channel;
 use crate::error::is_late;
+use crate::limits::Limits;
 use crate::message::{Answer, Ask, Cookie, Counted, Direction, Seen};
 use crate::numbered::Numbered;
 use crate::sockets::{Sockets, TcpEnd};

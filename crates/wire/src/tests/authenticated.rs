@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use kelvin_sys::random::split_mix;
 
 use super::{LONG, answers, asks, mutate, secret};
-use crate::agent::{Agent, Limits};
+use crate::agent::Agent;
 use crate::channel::Channel;
 use crate::client::Client;
 use crate::deadline::Deadline;
+use crate::limits::Limits;
 use crate::message::{Answer, Ask, Cookie, Direction, Transport};
 use crate::sockets::Sockets;
 use crate::{Error, Result, frame, handshake};

@@ -11,7 +11,7 @@
 
 use std::arch::global_asm;
 
-use super::bandwidth::{Kernel, Operation, Routine};
+use super::{Kernel, Operation, Routine};
 
 // `\v` is a kind of vector register, `\w` its bytes, `\move` the instruction that loads and stores a whole one.
 global_asm!(

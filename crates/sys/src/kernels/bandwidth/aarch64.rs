@@ -12,7 +12,7 @@
 
 use std::arch::{asm, global_asm};
 
-use super::bandwidth::{Kernel, Operation, Routine};
+use super::{Kernel, Operation, Routine};
 
 global_asm!(
     ".pushsection .text.kelvin_bandwidth, \"ax\", @progbits",
