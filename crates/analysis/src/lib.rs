@@ -34,9 +34,9 @@ pub use kelvin_model::{Interval, IntervalKind};
 pub use levels::{CurvePoint, levels};
 pub use reference::references;
 pub use result::{
-    Analysis, BestCell, CanaryCorrelation, CanaryHistory, Capacity, Ceiling, Coefficient, Concluded, CountOf,
-    Distribution, Figure, Finding, FittedLaw, Found, Gap, Importance, LineCeiling, MemoryLevel, MemoryLevels,
-    MetricResult, Mode, ModesOf, Moved, Outcome, Place, Study, Summary, TagCount, Tails, Translation, Verdict, Warning,
+    Analysis, BesideRival, BestCell, CanaryCorrelation, CanaryHistory, Capacity, Ceiling, Coefficient, Compared,
+    Concluded, CountOf, Distribution, Figure, Finding, FittedLaw, Found, Gap, Importance, LineCeiling, MemoryLevel,
+    MemoryLevels, MetricResult, Mode, ModesOf, Moved, Outcome, Place, RivalOutcome, Study, Summary, TagCount, Tails,
+    Translation, Verdict, Warning,
 };
-pub use rivals::{BesideRival, Compared, RivalOutcome};
 pub use studies::{FULL, studies};

@@ -7,8 +7,6 @@ use kelvin_stats::Scalability;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::rivals::BesideRival;
-
 /// The analysis of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Analysis {
@@ -713,4 +711,45 @@ pub struct Tails {
     pub metrics: Vec<Name>,
     /// What is the same for all of them: the size of the message at which most was measured, in bytes.
     pub held: Case,
+}
+
+/// The same work done by kelvin and by another program, in turn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BesideRival {
+    /// Id of the measure: `file.rivals.cached`.
+    pub id: Name,
+    /// The other program.
+    pub program: Name,
+    /// What both did, without the program.
+    pub case: Case,
+    /// What came of it.
+    pub outcome: RivalOutcome,
+}
+
+/// What came of a comparison with another program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RivalOutcome {
+    /// Both sides, and how they compare.
+    Compared(Box<Compared>),
+    /// Why there is no comparison: the outcome of the ratio.
+    Missing(Box<Outcome>),
+}
+
+/// Both sides of a comparison.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Compared {
+    /// Bytes per second that kelvin read.
+    pub kelvin: Figure,
+    /// Bytes per second that the other program read.
+    pub other: Figure,
+    /// kelvin over the other program, over pairs that followed one another directly. It is not the ratio of the two figures
+    /// above, which do not pair what belongs together.
+    pub ratio: Figure,
+    /// What the ratio should be, if that is predicted.
+    pub expected: Option<f64>,
+    /// How the ratio stands to that.
+    pub verdict: Verdict,
+    /// How each side was timed and proven, and which program it was.
+    pub notes: Vec<String>,
 }

@@ -4,6 +4,7 @@ mod back;
 mod detail;
 mod figure;
 mod front;
+mod group;
 mod plots;
 mod policy;
 mod results;

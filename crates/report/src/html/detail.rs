@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use kelvin_analysis::{MetricResult, Outcome, Summary};
+use kelvin_analysis::{MetricResult, Outcome, Summary, Verdict};
 use kelvin_model::{Case, Metric, Prediction, Unit};
 
-use super::results::{Group, verdict};
+use super::group::Group;
 use super::{anchor, list, plots, scrolling, terms};
 use crate::safe::{Markup, html};
 use crate::{ProbeText, Report, units, words};
@@ -22,6 +22,18 @@ pub(super) fn single(report: &Report<'_>, result: &MetricResult) -> Markup {
     page.push(published(report, &result.metric, Some(&result.case)));
     page.push(method(report, result));
     page
+}
+
+/// The verdict as a word with a sign of its own, so that colour is not needed.
+pub(super) fn verdict(result: &MetricResult) -> Markup {
+    let word = words::verdict(result);
+    match result.verdict {
+        Verdict::AsPredicted => html!("<b class=\"good\">● {}</b>", word),
+        Verdict::Above => html!("<b class=\"odd\">▲ {}</b>", word),
+        Verdict::Below => html!("<b class=\"odd\">▼ {}</b>", word),
+        Verdict::NotPredicted => html!("<b class=\"quiet\">no prediction</b>"),
+        Verdict::NotMeasured => Markup::new(),
+    }
 }
 
 /// Behind the row of several results: each of them; the method in the first row of a metric.

@@ -1,12 +1,13 @@
 //! The prediction table of an area: a row for each metric, line of a curve or matrix, and what stands behind it.
 
 use kelvin_analysis::{MetricResult, Outcome, Verdict};
-use kelvin_model::{Metric, Treatment, Unit, Value};
+use kelvin_model::{Metric, Treatment, Unit};
 
+use super::group::Group;
 use super::{detail, figure, heading, plots};
 use crate::figures::Figure;
 use crate::safe::{Markup, html};
-use crate::sections::{Curve, CurveSeries, Entry, Matrix, Pair, Section};
+use crate::sections::{Entry, Section};
 use crate::{Report, units, words};
 
 /// Columns of the table.
@@ -158,57 +159,6 @@ fn rows(report: &Report<'_>, entry: &Entry<'_>, figures: &[Figure]) -> Vec<Row> 
     groups.iter().enumerate().map(row).collect()
 }
 
-/// Results that are one row together: a line of a curve, or a matrix.
-pub(super) struct Group<'a> {
-    /// The metric.
-    pub(super) metric: &'a Metric,
-    /// What sets it apart from the other groups of the metric.
-    pub(super) label: String,
-    /// What the positions are.
-    pub(super) axis: String,
-    /// What the results are called: points, pairs.
-    unit: &'static str,
-    /// Each result with its position.
-    pub(super) points: Vec<(String, &'a MetricResult)>,
-}
-
-impl<'a> Group<'a> {
-    fn of_curve(curve: &Curve<'a>) -> Vec<Self> {
-        let at = |position: u64| units::axis_value(Value::Integer(position), curve.axis.scale);
-        let group = |line: &CurveSeries<'a>| Self {
-            metric: curve.metric,
-            label: line.label.clone(),
-            axis: curve.axis.label.to_string(),
-            unit: "point",
-            points: line.points.iter().map(|(position, result)| (at(*position), *result)).collect(),
-        };
-        curve.series.iter().map(group).collect()
-    }
-
-    fn of_matrix(matrix: &Matrix<'a>) -> Self {
-        let pair = |cell: &Pair<'a>| (format!("{} to {}", matrix.name(cell.from), matrix.name(cell.to)), cell.result);
-        Self {
-            metric: matrix.metric,
-            label: matrix.label.clone(),
-            axis: format!("{}, {}", matrix.from.label, matrix.to.label),
-            unit: "pair",
-            points: matrix.cells.iter().map(pair).collect(),
-        }
-    }
-
-    /// All its results.
-    pub(super) fn results(&self) -> Vec<&'a MetricResult> {
-        self.points.iter().map(|(_, result)| *result).collect()
-    }
-
-    /// How many there are, and how many of them came to a number where that differs.
-    fn counted(&self) -> String {
-        let measured = self.points.iter().filter(|(_, result)| result.outcome.summary().is_some()).count();
-        let all = words::plural(self.points.len() as u64, self.unit);
-        if measured == self.points.len() { all } else { format!("{measured} of {all}") }
-    }
-}
-
 /// The id without its area, and the case as words beside it.
 fn name(metric: &Metric, case: &str, extra: Markup) -> Markup {
     let short = metric.id.as_str().split_once('.').map_or(metric.id.as_str(), |(_, rest)| rest);
@@ -230,7 +180,7 @@ fn single(report: &Report<'_>, result: &MetricResult) -> Row {
                 cycles: units::cycles(result).into(),
                 predicted: predicted.unwrap_or_default().into(),
                 ratio: ratio(&[result]),
-                verdict: verdict(result),
+                verdict: detail::verdict(result),
             }
         }
         _ => Cells::Missing(missing(result)),
@@ -295,18 +245,6 @@ fn ratio(results: &[&MetricResult]) -> Markup {
     html!("<span class=\"ratio-number\">{}</span>{}", text, plots::ratio_bar(results))
 }
 
-/// The verdict as a word with a sign of its own, so that colour is not needed.
-pub(super) fn verdict(result: &MetricResult) -> Markup {
-    let word = words::verdict(result);
-    match result.verdict {
-        Verdict::AsPredicted => html!("<b class=\"good\">● {}</b>", word),
-        Verdict::Above => html!("<b class=\"odd\">▲ {}</b>", word),
-        Verdict::Below => html!("<b class=\"odd\">▼ {}</b>", word),
-        Verdict::NotPredicted => html!("<b class=\"quiet\">no prediction</b>"),
-        Verdict::NotMeasured => Markup::new(),
-    }
-}
-
 /// Several results as one row.
 fn group_row(report: &Report<'_>, group: &Group<'_>, first: bool) -> Row {
     let results = group.results();
@@ -354,7 +292,7 @@ fn line_verdict(results: &[&MetricResult]) -> Markup {
             .iter()
             .find(|result| result.verdict == Verdict::AsPredicted)
             .or(results.iter().find(|result| result.verdict == Verdict::NotPredicted))
-            .map(|result| verdict(result))
+            .map(|result| detail::verdict(result))
             .unwrap_or_default(),
     }
 }

@@ -1,0 +1,58 @@
+//! Results that are one row of a table together.
+
+use kelvin_analysis::MetricResult;
+use kelvin_model::{Metric, Value};
+
+use crate::sections::{Curve, CurveSeries, Matrix, Pair};
+use crate::{units, words};
+
+/// Results that are one row together: a line of a curve, or a matrix.
+pub(super) struct Group<'a> {
+    /// The metric.
+    pub(super) metric: &'a Metric,
+    /// What sets it apart from the other groups of the metric.
+    pub(super) label: String,
+    /// What the positions are.
+    pub(super) axis: String,
+    /// What the results are called: points, pairs.
+    unit: &'static str,
+    /// Each result with its position.
+    pub(super) points: Vec<(String, &'a MetricResult)>,
+}
+
+impl<'a> Group<'a> {
+    pub(super) fn of_curve(curve: &Curve<'a>) -> Vec<Self> {
+        let at = |position: u64| units::axis_value(Value::Integer(position), curve.axis.scale);
+        let group = |line: &CurveSeries<'a>| Self {
+            metric: curve.metric,
+            label: line.label.clone(),
+            axis: curve.axis.label.to_string(),
+            unit: "point",
+            points: line.points.iter().map(|(position, result)| (at(*position), *result)).collect(),
+        };
+        curve.series.iter().map(group).collect()
+    }
+
+    pub(super) fn of_matrix(matrix: &Matrix<'a>) -> Self {
+        let pair = |cell: &Pair<'a>| (format!("{} to {}", matrix.name(cell.from), matrix.name(cell.to)), cell.result);
+        Self {
+            metric: matrix.metric,
+            label: matrix.label.clone(),
+            axis: format!("{}, {}", matrix.from.label, matrix.to.label),
+            unit: "pair",
+            points: matrix.cells.iter().map(pair).collect(),
+        }
+    }
+
+    /// All its results.
+    pub(super) fn results(&self) -> Vec<&'a MetricResult> {
+        self.points.iter().map(|(_, result)| *result).collect()
+    }
+
+    /// How many there are, and how many of them came to a number where that differs.
+    pub(super) fn counted(&self) -> String {
+        let measured = self.points.iter().filter(|(_, result)| result.outcome.summary().is_some()).count();
+        let all = words::plural(self.points.len() as u64, self.unit);
+        if measured == self.points.len() { all } else { format!("{measured} of {all}") }
+    }
+}
