@@ -1,10 +1,9 @@
 //! Links the unwinder into the program instead of loading it as a shared object.
 //!
-//! A fork copies the mappings of the process that forks, or is told to leave them out, and each shared object is five of
-//! them. The program that measures forks therefore loads no more than a small C program does: the C library (for `libm`
-//! see `kelvin_sys`'s feature `mathematics`). A linker script stands where the linker looks for `libgcc_s`, and names the
-//! static archive. Without such an archive, or for another target than this machine, the shared object is used as ever,
-//! and forks are a little dearer.
+//! A fork copies the mappings of its process, unless told to leave them out, and each shared object has five. The program
+//! that measures forks therefore loads no more than a small C program does: the C library (for `libm` see `kelvin_sys`'s
+//! feature `mathematics`). A linker script where the linker looks for `libgcc_s` names the static archive instead. Without
+//! such an archive, or when cross-compiling, the shared object is used, and forks are slightly slower.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,7 +18,7 @@ fn main() {
     }
     let Some(archive) = found("libgcc_eh.a") else {
         println!(
-            "cargo::warning=cc has no libgcc_eh.a: libgcc_s.so is loaded instead, and forks measure a little dearer"
+            "cargo::warning=cc has no libgcc_eh.a: libgcc_s.so is loaded instead, and forks measure slightly slower"
         );
         return;
     };

@@ -202,7 +202,7 @@ function suite(address) {
           await page.waitForFunction(() => document.getElementById('live').textContent !== '');
           const value = rows[0][column + 1];
           const spoken = (await said()).split(': ')[1];
-          const same = value === '' ? spoken === 'no number' : spoken.startsWith(value.split(',')[0]);
+          const same = value === '' ? spoken === 'no value' : spoken.startsWith(value.split(',')[0]);
           assert.ok(same, `${id}: "${spoken}" is what the table says: "${value}"`);
           await figure.locator('.tip').waitFor({ state: value === '' ? 'hidden' : 'visible' });
         }
@@ -253,7 +253,12 @@ function suite(address) {
         assert.ok(download.suggestedFilename().endsWith(`.${kind}`));
         assert.deepEqual(file.subarray(0, start.length), start, `${kind} begins as one`);
         assert.ok(file.length > 200, `${kind} has ${file.length} bytes`);
-        if (kind === 'svg') assert.equal(await faultOf(file, page), undefined, 'the SVG is well-formed');
+        if (kind === 'svg') {
+          assert.equal(await faultOf(file, page), undefined, 'the SVG is well-formed');
+          const bare = await figure.evaluate((element) => JSON.parse(document.getElementById('data').textContent)
+            .figures[element.dataset.figure].lines.filter(({ marker }) => !marker || marker === 'dash').length);
+          assert.equal(file.toString().match(/fill="#\w+" fill-opacity="0"/g)?.length ?? 0, bare, 'the legend shows markers only of lines with markers');
+        }
         if (kind === 'csv') assert.ok(file.toString().split('\r\n').length > 4);
       }
     });

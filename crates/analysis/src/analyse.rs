@@ -1,4 +1,4 @@
-//! The analysis of a run, put together from its parts.
+//! The analysis of a run, assembled from its parts.
 
 use kelvin_model::{Measurement, Metric, PredictionRecord, Run, Unit};
 

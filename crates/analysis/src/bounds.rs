@@ -1,4 +1,4 @@
-//! What is physically impossible, and what is merely implausible.
+//! Physically impossible and merely implausible values.
 
 use kelvin_model::units::number;
 use kelvin_model::{Bound, Metric, Unit};
@@ -38,11 +38,13 @@ fn likely_cause(unit: Unit, too_low: bool, bound: f64) -> &'static str {
             "part of the work was skipped: cached, prefetched or optimised away"
         }
         (Unit::Nanoseconds | Unit::Cycles, false) => {
-            "the time holds something else: a stopped machine or a lost wake-up"
+            "the time includes something else: a stopped machine or a lost wake-up"
         }
         (Unit::BytesPerSecond, false) => "a cache answered: the bytes never crossed the link, bus or memory channel",
-        (Unit::PerSecond, false) => "the operations were not all done: a cache or a queue answered before the work was",
-        (Unit::BytesPerSecond | Unit::PerSecond, true) => "the time holds something else, or a counter ran backwards",
+        (Unit::PerSecond, false) => "not all operations were done: a cache or a queue answered first",
+        (Unit::BytesPerSecond | Unit::PerSecond, true) => {
+            "the time includes something else, or a counter ran backwards"
+        }
         (Unit::Hertz, _) => "the loop that counts cycles was interrupted, or is not one cycle an instruction here",
         (Unit::Bytes | Unit::Ratio | Unit::Count, _) => "a counter wrapped, or counts something else",
     }
@@ -55,7 +57,7 @@ const LEAST_CYCLES: f64 = 0.97;
 pub(crate) fn implausible(metric: &Metric, cycles: Option<f64>) -> Option<Warning> {
     let cycles = cycles.filter(|&cycles| metric.cycles && cycles < LEAST_CYCLES)?;
     let text = format!(
-        "{} core cycles are less than one: the work probably overlaps with the loop around it, or was removed",
+        "{} core cycles are less than one: the work probably overlaps with its loop, or was optimised away",
         number(cycles)
     );
     Some(Warning::Implausible { text })

@@ -11,13 +11,12 @@ use kelvin_stats::{Samples, Sorted, dominant_mode, fastest_mode};
 use crate::result::CanaryHistory;
 
 /// Relative width of the window whose fullest place is the steady state: wide enough for the jitter of a reading of a
-/// few microseconds, narrow enough to part two steps of a frequency ladder (100 MHz at 4 GHz).
+/// few microseconds, narrow enough to separate two frequency steps (100 MHz at 4 GHz).
 const MODE_WIDTH: f64 = 0.02;
-/// Least share of the readings of the block canary that make a steady state. A busy sibling thread can only slow the
-/// block, so the fastest state that is no accident is the undisturbed one, even where a neighbour was there most of the
-/// time.
+/// Least share of the readings of the block canary that make a steady state. A busy sibling thread can only slow the block,
+/// so its fastest state that is no accident is the undisturbed one, even with a neighbour most of the time.
 const LEAST_MODE: f64 = 0.05;
-/// Readings further than this from the reference are no part of the dominant mode and say nothing of its spread.
+/// Readings further than this from the reference are outside the dominant mode, and do not count for its spread.
 const MODE_REACH: f64 = 0.1;
 /// Tolerance in standard deviations of the dominant mode.
 const TOLERANCE_STDS: f64 = 3.0;
@@ -26,18 +25,18 @@ const TOLERANCE_STDS: f64 = 3.0;
 const TOLERANCE: (f64, f64) = (0.015, 0.05);
 /// The reference is found from at most this many readings, evenly taken: its error is then below 0.1 %.
 const READINGS_FOR_REFERENCE: usize = 20_000;
-/// Points of a canary's history, at most.
+/// Maximum points of a canary's history.
 const HISTORY_POINTS: usize = 2000;
 /// A chain reading beyond this factor of the reference is an interruption, not a frequency.
 const FREQUENCY_RANGE: (f64, f64) = (0.4, 2.5);
 
 /// The block canary over the chain canary, each in its steady state. A busy sibling thread slows the block and leaves the
-/// chain alone, so this is least where the core is whole. Each run keeps it for later ones, which know by it a core that
-/// was shared from their beginning to their end.
+/// chain alone, so this is least on an unshared core. Each run keeps it for later ones, which detect by it a core that was
+/// shared from beginning to end.
 pub static BLOCK_OVER_CHAIN: Metric =
     Metric::duration("canary.block_over_chain", "The block canary over the chain canary, each in its steady state")
         .unit(Unit::Ratio, Better::Lower);
-/// Earlier runs that say what a whole core is, at most: were it ever to change for good, so many runs unlearn it.
+/// Maximum earlier runs that define an unshared core: after a lasting change, this many runs unlearn it.
 const EARLIER_RUNS: usize = 10;
 /// Share by which the block must be slower than that for the whole run to count as disturbed: the same program on the same
 /// machine repeats it to 1 %, and a sibling thread takes 15 % or more.
@@ -85,7 +84,7 @@ impl Reference {
     }
 }
 
-/// The finite ones of some readings in order, at most [`READINGS_FOR_REFERENCE`] of them.
+/// The finite readings in order, at most [`READINGS_FOR_REFERENCE`] of them.
 fn thinned_evenly(readings: &[f64]) -> Option<Sorted> {
     let step = readings.len().div_ceil(READINGS_FOR_REFERENCE).max(1);
     let some = readings.iter().step_by(step).copied().filter(|reading| reading.is_finite()).collect();
@@ -110,13 +109,13 @@ fn mode_std(sorted: &Sorted, reference: f64) -> f64 {
     }
 }
 
-/// Canaries that see what the measured work itself leaves behind: a fork leaves cold caches, and so does a switch to
+/// Canaries that see after-effects of the measured work: a fork leaves cold caches, and so does a switch to
 /// another process. Their steady state is that beside one case, over all its rounds; the others have one over the run.
 const OF_A_CASE: [Canary; 2] = [Canary::Cache, Canary::Kernel];
-/// With fewer readings beside a case the steady state over the run stands in.
+/// With fewer readings beside a case the steady state over the run is used.
 const LEAST_OF_A_CASE: usize = 12;
 
-/// [`BLOCK_OVER_CHAIN`] of a whole core by earlier runs of this machine: the least but one of the newest, since what was
+/// [`BLOCK_OVER_CHAIN`] of an unshared core by earlier runs of this machine: the second least of the newest, since what was
 /// seen twice is no accident.
 fn whole_core(run: &Run) -> Option<f64> {
     let learned = &run.outline.learned_core;
@@ -125,7 +124,7 @@ fn whole_core(run: &Run) -> Option<f64> {
     ratios.get(1).copied()
 }
 
-/// The readings of a canary where `wanted` says so of the columns and the place in them.
+/// The readings of a canary at the wanted columns and places.
 fn readings<'r>(
     all: impl Iterator<Item = &'r Batches>,
     canary: Canary,
@@ -141,7 +140,7 @@ fn readings<'r>(
 }
 
 /// The readings of the block canary as they would be at the reference frequency, by the chain that was read just before
-/// each; only those beside a steady chain, because one that was interrupted shows no frequency.
+/// each; only those beside a steady chain, because an interrupted one shows no frequency.
 fn block_at_reference(all: &[&Batches], chain: Option<&Reference>) -> Vec<f64> {
     let mut found = Vec::new();
     for batches in all {
@@ -181,7 +180,7 @@ impl References {
     }
 
     /// The steady states of the core over all columns of a run: its frequency, and the block at that frequency. A block
-    /// that was never as fast as on a `whole` core is set beside that one.
+    /// that was never as fast as on a `whole` core is compared with that one.
     fn of_core(all: &[&Batches], whole: Option<f64>) -> Self {
         let mut found = Self::default();
         let Some(chain) = Reference::dominant(&readings(all.iter().copied(), Canary::Chain, |_, _| true)) else {
@@ -202,7 +201,7 @@ impl References {
         found
     }
 
-    /// The steady states beside one case of the canaries that see what it leaves behind.
+    /// The steady states beside one case, of the canaries that see its after-effects.
     fn beside(measurement: &Measurement, of_run: &BTreeMap<Canary, Reference>) -> BTreeMap<Canary, Reference> {
         let all: Vec<&Batches> = measurement.rounds.iter().flat_map(distinct_columns).collect();
         let block = of_run.get(&Canary::Block);
@@ -255,8 +254,8 @@ impl References {
         Judged { off: off.collect(), stride: batches.canary_stride.max(1), frequency: Vec::new(), agreement: 0.0 }
     }
 
-    /// Judges batches of a quantity that is a fixed number of core cycles: the frequency, which is taken out of its
-    /// values, is taken out of the other canaries too, so that a batch at another but steady frequency is undisturbed.
+    /// Judges batches of a quantity that is a fixed number of core cycles: the frequency, which is divided out of its
+    /// values, is divided out of the other canaries too, so that a batch at another but steady frequency is undisturbed.
     /// `None` where the chain was not read.
     pub fn judge_cycles(&self, batches: &Batches, wanted: Canaries) -> Option<Judged> {
         let reference = self.get(Canary::Chain)?;
@@ -285,7 +284,7 @@ impl References {
         wanted.iter().filter_map(|canary| Some((canary, self.get(canary)?, batches.canaries.get(&canary)?.as_slice())))
     }
 
-    /// Each canary over the course of the run. Readings whose steady state is that of a case are shown as if it were that
+    /// Each canary over the run. Readings whose steady state is that of a case are shown as if it were that
     /// of the run, so that a quiet machine is a flat line.
     pub fn histories(&self, run: &Run) -> Vec<CanaryHistory> {
         let mut points: BTreeMap<Canary, Vec<CanaryPoint>> = BTreeMap::new();
@@ -332,7 +331,7 @@ impl Judged {
         !self.off.is_empty()
     }
 
-    /// Whether the canaries on either side of a batch say that it was disturbed.
+    /// Whether the canaries on either side of a batch show a disturbance.
     pub fn is_disturbed(&self, batch: usize) -> bool {
         let before = batch / self.stride;
         let off = |at: usize| self.off.get(at).copied().unwrap_or(false);
@@ -346,7 +345,7 @@ impl Judged {
         }
     }
 
-    /// What the time of a batch must be multiplied by to be that at the reference frequency; 1 without normalising.
+    /// Factor from the time of a batch to that at the reference frequency; 1 without normalising.
     pub fn scale(&self, batch: usize) -> f64 {
         let before = batch / self.stride;
         match (self.frequency.get(before), self.frequency.get(before + 1)) {

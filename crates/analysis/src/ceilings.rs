@@ -1,11 +1,11 @@
-//! What streams would carry if only their bytes cost time and their calls none.
+//! The rates of streams if their bytes alone cost time, and their calls none.
 
 use crate::result::{LineCeiling, MetricResult};
 use kelvin_catalogue::Placement;
 use kelvin_catalogue::net::{BANDWIDTH_TCP, MESSAGE, STREAM_TCP, STREAM_TCP_RECEIVE, STREAMS};
 use kelvin_model::{Case, Metric};
 
-/// The ceilings of all lines of TCP streams on so many CPUs.
+/// The ceilings of all lines of TCP streams on this many CPUs.
 pub(crate) fn of_results(results: &[MetricResult], cpus: u64) -> Vec<LineCeiling> {
     let held = |case: &Case| Some(Case::new().with(STREAMS, STREAMS.of(case)?).at(Placement::of(case)?));
     let of_streams = results.iter().filter(|result| result.metric.id == BANDWIDTH_TCP.id);
@@ -15,8 +15,8 @@ pub(crate) fn of_results(results: &[MetricResult], cpus: u64) -> Vec<LineCeiling
     lines.into_iter().filter_map(|line| ceiling(results, cpus, line)).collect()
 }
 
-/// The ceiling of one line, from `net.stream.tcp`: what a message costs either end grows with its bytes, and that growth alone is
-/// what copying costs. The ends of one stream work at the same time if they are on two CPUs; those of several share the CPUs.
+/// The ceiling of one line, from `net.stream.tcp`: a message's cost at either end grows with its bytes, and that growth is the
+/// cost of copying. The ends of one stream work in parallel if they are on two CPUs; those of several share the CPUs.
 /// `None` where fewer than two messages were measured.
 fn ceiling(results: &[MetricResult], cpus: u64, held: Case) -> Option<LineCeiling> {
     let send = cost_of_bytes(results, &STREAM_TCP)?;
@@ -28,13 +28,13 @@ fn ceiling(results: &[MetricResult], cpus: u64, held: Case) -> Option<LineCeilin
         let alone = if Placement::of(&held) == Some(Placement::SameCpu) { both } else { send.max(receive) };
         streams * 1e9 / alone.max(share * both)
     };
-    // The dearest bytes make the lowest rate.
+    // The most expensive bytes make the lowest rate.
     let (low, high) = (carried(send.1, receive.1), carried(send.0, receive.0));
     Some(LineCeiling { metric: BANDWIDTH_TCP.id, held, low, high, by: STREAM_TCP.id })
 }
 
-/// Nanoseconds that a byte more costs between the two largest messages of a metric: the ends of the interval. `None` where it
-/// is not surely above nothing.
+/// Nanoseconds per additional byte between the two largest messages of a metric: the ends of the interval. `None` where it is
+/// not certainly above zero.
 fn cost_of_bytes(results: &[MetricResult], metric: &Metric) -> Option<(f64, f64)> {
     let ends = |result: &MetricResult| {
         let interval = result.outcome.summary()?.interval?;

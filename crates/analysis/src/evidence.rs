@@ -1,4 +1,4 @@
-//! What conclusions rest on: the headlines of the rounds of a metric at a case, and the tests between two of them.
+//! The evidence of conclusions: headlines of the rounds of a metric at a case, and tests between two of them.
 
 use kelvin_model::{
     Case, Claim, Conclusion, Estimate, Measurement, Metric, RatioQuestion, Run, ShareQuestion, Side, Test,
@@ -9,7 +9,7 @@ use crate::bounds::broken_bound;
 use crate::gather::Gathered;
 use crate::headlines::{Desk, Settled};
 
-/// A run, read for what follows from it.
+/// A run as a source of evidence.
 pub(crate) struct Evidence<'r> {
     pub run: &'r Run,
     desk: Desk<'r>,
@@ -39,7 +39,7 @@ impl<'r> Evidence<'r> {
         let case = &measurement.planned.case;
         let gathered = Gathered::of(measurement, metric, &self.desk.references);
         let settled = Settled::headline(&gathered, None)?;
-        // Nothing follows from a figure that cannot be.
+        // Nothing follows from an impossible figure.
         let is_impossible = broken_bound(metric, self.run.bound(&metric.id, case), settled.headline).is_some();
         (!is_impossible).then_some(Rounds { metric, case, values: settled.round_headlines })
     }
@@ -55,7 +55,7 @@ impl Rounds<'_> {
         headline(&self.values)
     }
 
-    /// What a conclusion says of it.
+    /// It as a side of a conclusion.
     pub fn side(&self) -> Side {
         Side {
             metric: self.metric.id,
@@ -66,13 +66,13 @@ impl Rounds<'_> {
         }
     }
 
-    /// So many times as much in every round.
+    /// Every round times a factor.
     pub fn times(mut self, factor: f64) -> Self {
         self.values.iter_mut().for_each(|value| *value *= factor);
         self
     }
 
-    /// Whether all rounds are above nothing, as logarithms need.
+    /// Whether all rounds are above zero, as logarithms need.
     pub fn are_positive(&self) -> bool {
         self.values.iter().all(|&value| value > 0.0)
     }
@@ -100,7 +100,7 @@ impl Beyond {
     }
 }
 
-/// A ratio of medians as a question: what it asks, on which side of which limit.
+/// A question about a ratio of medians: what it asks, on which side of which limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
     pub question: RatioQuestion,
@@ -117,12 +117,12 @@ impl Ask {
         Self { question, beyond: Beyond::Below, limit }
     }
 
-    /// The answer of two figures, the other one set beside the base; `None` without two rounds of each.
+    /// The answer for two figures, the other against the base; `None` without two rounds of each.
     pub fn of(self, base: &Rounds<'_>, other: &Rounds<'_>) -> Option<Conclusion> {
         self.chosen_among(base, other, None)
     }
 
-    /// The same where one of the two was chosen by the same rounds.
+    /// The same where one of the two was chosen from the same rounds.
     pub fn chosen_among(self, base: &Rounds<'_>, other: &Rounds<'_>, among: Option<usize>) -> Option<Conclusion> {
         let ratio = ratio(base, other)?;
         Some(Conclusion {
@@ -145,7 +145,7 @@ pub(crate) fn ratio(base: &Rounds<'_>, other: &Rounds<'_>) -> Option<Estimate> {
     Some(Estimate { value, low, high })
 }
 
-/// The answer to how large a part of something is.
+/// The answer to how large a share of something is.
 pub(crate) fn share(
     question: ShareQuestion,
     of: Side,

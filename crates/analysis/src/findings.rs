@@ -1,4 +1,4 @@
-//! What is worth knowing about a run, as data: what was found, and how much it matters.
+//! What is worth knowing about a run, as data: findings by importance.
 
 use std::cmp::Reverse;
 
@@ -15,12 +15,12 @@ use crate::{levels, placement, words};
 
 /// Lines of the verdict, at most.
 const VERDICT_LINES: usize = 10;
-/// Gaps between measured and predicted that get a line of their own in the verdict.
+/// Gaps between measured and predicted that get their own line in the verdict.
 const GAPS_IN_VERDICT: usize = 3;
-/// Finds what there is to be said of one kind.
+/// Makes the findings of one kind.
 type Find = fn(&Run, &Analysis) -> Vec<Raw>;
 
-/// All kinds, in the order in which those of one importance are told.
+/// All kinds, in the order in which findings of equal importance are listed.
 const ALL: [Find; 14] = [
     clock_changed,
     partial,
@@ -74,7 +74,7 @@ fn partial(run: &Run, _: &Analysis) -> Vec<Raw> {
     vec![Raw::notable(Found::Partial { reason: reason.clone(), seconds: run.seconds })]
 }
 
-/// Hazards that say the same in several ways: other work kept the machine busy.
+/// Hazards that all mean that other work kept the machine busy.
 const BUSY: [&str; 4] = ["other_work", "load", "pressure_cpu", "pressure_cpu_during"];
 
 fn is_busy(hazard: &Hazard) -> bool {
@@ -93,14 +93,14 @@ fn serious_hazards(run: &Run, analysis: &Analysis) -> Vec<Raw> {
     serious(run).filter(|hazard| !is_busy(hazard)).map(of).collect()
 }
 
-/// One finding for all the ways in which a busy machine shows, the plainest first.
+/// One finding for all signs of a busy machine, the plainest first.
 fn busy(run: &Run, _: &Analysis) -> Vec<Raw> {
     let mut hazards: Vec<Name> = serious(run).filter(|hazard| is_busy(hazard)).map(|hazard| hazard.id).collect();
     hazards.sort_by_key(|id| BUSY.iter().position(|known| *id == **known));
     if hazards.is_empty() { Vec::new() } else { vec![Raw::major(Found::Busy { hazards })] }
 }
 
-/// The core was never whole, by what earlier runs of the machine saw of it.
+/// The core was shared throughout, judging by earlier runs of the machine.
 fn core_shared(_: &Run, analysis: &Analysis) -> Vec<Raw> {
     let found = analysis.core_shared.zip(analysis.block_over_chain);
     let raw = found.map(|(slower, ratio)| Raw::major(Found::CoreShared { slower, block_over_chain: ratio }));
@@ -153,20 +153,20 @@ fn count(analysis: &Analysis, importance: Importance, of: CountOf) -> Option<Raw
     Some(Raw { importance, found: Found::Counted { of, count, all, first }, metrics })
 }
 
-/// Figures that the run went to measure, whatever came of it.
+/// Figures that the run set out to measure, whatever the outcome.
 fn tried(analysis: &Analysis) -> usize {
     let is_left_out = |outcome: &Outcome| matches!(outcome, Outcome::Skipped(_) | Outcome::NotReached);
     analysis.results.iter().filter(|result| !is_left_out(&result.outcome)).count()
 }
 
-/// The memory hierarchy, where levels were told apart.
+/// The memory hierarchy, where the curve has levels.
 fn memory_levels(_: &Run, analysis: &Analysis) -> Vec<Raw> {
     let found = analysis.levels.as_ref().filter(|found| found.levels.len() > 1);
     let raw = |_| Raw { metrics: vec![kelvin_catalogue::mem::LATENCY.id], ..Raw::notable(Found::MemoryLevels) };
     found.map(raw).into_iter().collect()
 }
 
-/// The network, of conclusions that a test carries.
+/// The network: conclusions that hold by a test.
 fn network_in_short(run: &Run, analysis: &Analysis) -> Vec<Raw> {
     let said: Vec<String> = network::essence(&Evidence::of(run)).into_iter().map(|one| one.text).collect();
     if said.is_empty() {
@@ -227,11 +227,11 @@ fn gap(analysis: &Analysis, result: &MetricResult) -> Option<Raw> {
     Some(Raw::notable(Found::Gap(gap)).about(result))
 }
 
-/// A kind of warning that is summed up in one finding.
+/// A kind of warning that is summarised in one finding.
 struct WarningKind {
     importance: Importance,
     is: fn(&Warning) -> bool,
-    /// Chance that a figure carries it by accident; 0 where it is no test.
+    /// Chance that a figure has it by accident; 0 if it is not from a test.
     alpha: f64,
 }
 
@@ -254,7 +254,7 @@ fn warnings(_: &Run, analysis: &Analysis) -> Vec<Raw> {
     WARNINGS.iter().filter_map(|kind| warned(analysis, kind)).collect()
 }
 
-/// Figures that carry one kind of warning; a detail where chance alone explains as many.
+/// Figures with one kind of warning; a detail where chance alone explains as many.
 fn warned(analysis: &Analysis, kind: &WarningKind) -> Option<Raw> {
     let all = tried(analysis);
     let is_hit = |result: &MetricResult| result.warnings.iter().any(kind.is);

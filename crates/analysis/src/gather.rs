@@ -1,4 +1,4 @@
-//! From raw readings to samples: overhead subtracted, warm-up set apart, disturbed samples told from the others.
+//! From raw readings to samples: overhead subtracted, warm-up and disturbed samples separated.
 
 use std::collections::BTreeMap;
 
@@ -17,9 +17,9 @@ use crate::result::{CanaryCorrelation, Outcome, TagCount};
 const LEAST_KEPT: usize = 5;
 /// An undisturbed headline needs this many such rounds (or all, where a run made fewer).
 const LEAST_ROUNDS: usize = 2;
-/// And this share of all samples: what is left of less is the exception, not the machine left alone.
+/// And this share of all samples: fewer are the exception, not the machine left alone.
 const LEAST_SHARE: f64 = 0.02;
-/// Samples that the correlation with a canary is computed from, at most: its error is then below 0.03.
+/// Maximum samples for the correlation with a canary: its error is then below 0.03.
 const MOST_BESIDE: usize = 1500;
 
 /// The samples that one round made of a metric, in its unit.
@@ -27,7 +27,7 @@ const MOST_BESIDE: usize = 1500;
 pub(crate) struct RoundSamples {
     /// Seconds from the start of the run at which the round began.
     pub at: f64,
-    /// All samples but warm-up.
+    /// All samples except warm-up.
     pub found: Vec<f64>,
     /// The undisturbed ones of them, normalised to the reference frequency where the metric asks for that.
     pub kept: Vec<f64>,
@@ -42,9 +42,9 @@ impl RoundSamples {
 /// All samples of one metric at one case.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gathered {
-    /// Which of them make the headline.
+    /// The samples that make the headline.
     pub treatment: Treatment,
-    /// Rounds that made samples, in the order in which they ran.
+    /// Rounds with samples, in the order in which they ran.
     pub rounds: Vec<RoundSamples>,
     /// Rounds that failed.
     pub failed: u32,
@@ -60,7 +60,7 @@ pub(crate) struct Gathered {
     pub notes: Vec<String>,
     /// Samples without a finite value.
     unusable: u64,
-    /// For each canary that guards the metric its readings beside samples, and the times of those samples.
+    /// For each canary that guards the metric, its readings beside samples, and the times of those samples.
     beside: BTreeMap<Canary, (Vec<f64>, Vec<f64>)>,
 }
 
@@ -74,7 +74,8 @@ impl Gathered {
         }
         gathered.rounds.retain(|round| !round.found.is_empty());
         if gathered.unusable > 0 {
-            let note = format!("{} samples took no longer than what is subtracted and gave no rate", gathered.unusable);
+            let note =
+                format!("{} samples took no longer than the overhead subtracted, and gave no rate", gathered.unusable);
             gathered.note(&note);
         }
         gathered
@@ -137,7 +138,7 @@ impl Gathered {
         }
     }
 
-    /// Keeps what the canaries beside a sample read, up to as many as a rank correlation needs.
+    /// Keeps the canary readings beside a sample, up to as many as a rank correlation needs.
     fn remember_beside(&mut self, batches: &Batches, batch: usize, metric: &Metric, time: f64) {
         for canary in metric.canaries.iter() {
             let Some((before, after)) = batches.neighbours(canary, batch) else { continue };
@@ -216,14 +217,14 @@ impl Gathered {
     }
 }
 
-/// The samples of a metric, round by round, as they were found: what the metric subtracts is subtracted, warm-up is left
-/// out, and nothing else. Rounds without samples are left out.
+/// The samples of a metric, round by round, as found: only overhead is subtracted and warm-up left out. Rounds without
+/// samples are left out.
 pub fn samples_as_found(measurement: &Measurement, metric: &Metric) -> Vec<Vec<f64>> {
     let gathered = Gathered::of(measurement, metric, &References::default());
     gathered.rounds.into_iter().map(|round| round.found).collect()
 }
 
-/// Nanoseconds of one operation: the raw time of a batch less what the metric subtracts.
+/// Nanoseconds of one operation: the raw time of a batch less the metric's overhead.
 fn time_per_iteration(batches: &Batches, batch: usize, overhead: &OverheadReading, subtract: Overhead) -> f64 {
     let iterations = batches.iterations.get(batch).copied().unwrap_or(1).max(1) as f64;
     let raw = batches.nanoseconds[batch];
@@ -234,7 +235,7 @@ fn time_per_iteration(batches: &Batches, batch: usize, overhead: &OverheadReadin
     }
 }
 
-/// A value in the metric's unit from nanoseconds of one operation and the work that it does; `None` if that is not
+/// A value in the metric's unit from the nanoseconds and the work of one operation; `None` if that is not
 /// finite. Operations per second count one operation where no work is stated.
 fn value(nanoseconds: f64, work: f64, unit: Unit) -> Option<f64> {
     let value = match unit {
@@ -246,7 +247,7 @@ fn value(nanoseconds: f64, work: f64, unit: Unit) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// Why there is no sample: skipped, failed, without this metric, or never reached.
+/// Why there is no sample: skipped, failed, no reading of this metric, or not reached.
 pub(crate) fn not_measured(measurement: &Measurement) -> Outcome {
     if let Some(reason) = measurement.skip_reason() {
         return Outcome::Skipped(reason.clone());
@@ -258,10 +259,10 @@ pub(crate) fn not_measured(measurement: &Measurement) -> Outcome {
         return Outcome::NotReached;
     }
     let measured = measurement.rounds.iter().filter(|round| matches!(round.attempt, Attempt::Measured(_))).count();
-    Outcome::Skipped(Reason::new(format!("its {measured} rounds made no sample of this metric at this case")))
+    Outcome::Skipped(Reason::new(format!("its {measured} rounds gave no sample of this metric at this case")))
 }
 
-/// The most frequent of some texts, the first of equally frequent ones.
+/// The most frequent text; the first of equally frequent ones.
 fn most_frequent<'a>(texts: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for text in texts {

@@ -1,4 +1,4 @@
-//! The headlines of a run with their intervals: all that predictions and later runs need, without the rest.
+//! The headlines of a run with their intervals: all that predictions and later runs need.
 
 use std::collections::HashMap;
 
@@ -60,7 +60,7 @@ impl Headlines {
         self.cases(metric).find(|(known, _)| *known == case).map(|(_, measured)| measured)
     }
 
-    /// What the run has of a metric at a case at which it has no headline.
+    /// What the run has of a metric at a case without a headline.
     pub fn lacking(&self, metric: &str, case: &Case) -> Lacking {
         let known = self.lacking.iter().find(|(id, _)| **id == *metric).map(|(_, cases)| cases.as_slice());
         let found = known.unwrap_or_default().iter().find(|(known, _)| known == case);
@@ -82,7 +82,7 @@ impl Headlines {
     }
 }
 
-/// What there is of a metric that came to no headline within its bounds.
+/// What there is of a metric without a headline within its bounds.
 fn lack(measurement: &Measurement, metric: &Metric, bound: Option<&Bound>, gathered: &Gathered) -> Lacking {
     let Some(found) = Settled::of(gathered, Treatment::AsFound, None) else {
         return Lacking::Nothing(match not_measured(measurement) {
@@ -91,7 +91,7 @@ fn lack(measurement: &Measurement, metric: &Metric, bound: Option<&Bound>, gathe
             _ => "this run did not reach".into(),
         });
     };
-    // Of a headline that is known to be impossible the figure as found is no better.
+    // If the headline is impossible, the figure as found is no better.
     let headline = Settled::headline(gathered, None).map_or(found.headline, |settled| settled.headline);
     if let Some(ceiling) = broken_bound(metric, bound, headline) {
         let (value, bound) = (plain(ceiling.value, metric.unit), plain(ceiling.bound, metric.unit));
@@ -115,16 +115,16 @@ pub(crate) fn core_hertz(run: &Run, desk: &Desk<'_>) -> Option<f64> {
     Headlines::read(run, desk, |metric| metric.id == FREQUENCY.id).core_hertz()
 }
 
-/// What earlier runs of the machine taught of one metric at one case.
+/// What was learned of one metric at one case from earlier runs of the machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Past<'r> {
-    /// How much runs differ.
+    /// The spread between runs.
     pub history: Option<RunToRun>,
     /// Their headlines, oldest first.
     pub headlines: &'r [f64],
 }
 
-/// What every metric of a run is judged by: the references of canaries, and what earlier runs taught.
+/// What every metric of a run is judged by: the references of canaries, and what was learned from earlier runs.
 pub(crate) struct Desk<'r> {
     pub references: References,
     learned: HashMap<(Name, &'r Case), &'r Learned>,
@@ -136,8 +136,8 @@ impl<'r> Desk<'r> {
         Self { references: References::of(run), learned }
     }
 
-    /// The spread between runs that earlier runs taught; `None` where there were too few, or where they were of two states:
-    /// how far those lie apart is no spread.
+    /// The spread between runs learned from earlier ones; `None` with too few, or where they were bimodal: the distance
+    /// between modes is no spread.
     pub fn history(&self, metric: Name, case: &'r Case) -> Option<RunToRun> {
         let learned = self.learned.get(&(metric, case))?;
         if two_states(&learned.headlines).is_some() {
@@ -146,7 +146,7 @@ impl<'r> Desk<'r> {
         RunToRun::learn(&learned.headlines, &learned.within)
     }
 
-    /// All that earlier runs taught of a metric at a case.
+    /// All that was learned of a metric at a case from earlier runs.
     pub fn past(&self, metric: Name, case: &'r Case) -> Past<'r> {
         let learned = self.learned.get(&(metric, case));
         Past {
@@ -176,18 +176,18 @@ pub(crate) fn metrics_of(run: &Run, measurement: &Measurement) -> Vec<Metric> {
 pub(crate) struct Settled<'g> {
     pub headline: f64,
     pub interval: Option<Interval>,
-    /// Samples of the rounds that made it.
+    /// Samples of its rounds.
     pub samples: Vec<&'g [f64]>,
     /// Of every round that counts.
     pub round_headlines: Vec<f64>,
     pub round_times: Vec<f64>,
-    /// The two states that the rounds were in; then those of the dominant one make the headline.
+    /// The two modes of the rounds, if bimodal; the dominant one makes the headline.
     pub states: Option<TwoStates>,
     pub within_variance: f64,
 }
 
-/// Times, rates and shares are not negative, however much they scatter: where no round was below zero, the interval of
-/// their headline is not either.
+/// Times, rates and shares are not negative, however much they scatter: if no round is below zero, neither is the interval
+/// of the headline.
 fn above_zero(interval: Interval, rounds: &[f64]) -> Interval {
     if rounds.iter().any(|&round| round < 0.0) {
         interval
@@ -212,7 +212,7 @@ impl<'g> Settled<'g> {
         let counting: Vec<f64> = round_headlines.iter().copied().filter(|&headline| counts(headline)).collect();
         let samples = selected.into_iter().zip(&round_headlines).filter(|(_, headline)| counts(**headline));
         let within = within_spread(&counting);
-        // What earlier runs taught is how far headlines of one state differ, or of both: then it says nothing of one.
+        // The spread learned from earlier runs is of one mode or of both; in the latter case it says nothing of one.
         let history = history.filter(|_| states.is_none());
         Some(Self {
             headline: kelvin_stats::headline(&counting),

@@ -1,4 +1,4 @@
-//! What a run teaches later ones of its machine: its headlines.
+//! What later runs of a machine learn from a run: its headlines.
 
 use kelvin_model::{Case, Headline, Metric};
 
@@ -6,7 +6,7 @@ use crate::BLOCK_OVER_CHAIN;
 use crate::result::{Analysis, MetricResult};
 
 impl Analysis {
-    /// The headlines that later runs learn from, of the metrics that can stand beside those of other runs.
+    /// The headlines that later runs learn from, of the metrics that are comparable between runs.
     pub fn teaches(&self, is_usual: impl Fn(&Metric) -> bool) -> Vec<Headline> {
         let of_core = self.block_over_chain.map(|value| Headline {
             metric: BLOCK_OVER_CHAIN.id,
@@ -21,7 +21,7 @@ impl Analysis {
 }
 
 fn taught(result: &MetricResult) -> Option<Headline> {
-    // A single round says nothing of the spread that a headline's own rounds explain.
+    // A single round says nothing of the spread between rounds.
     let summary = result.outcome.summary().filter(|summary| summary.rounds > 1)?;
     Some(Headline {
         metric: result.metric.id,

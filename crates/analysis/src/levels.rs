@@ -15,16 +15,16 @@ use crate::result::Concluded;
 use crate::result::{Capacity, MemoryLevel, MemoryLevels, MetricResult, Translation};
 use crate::summary::name_modes as rename;
 
-/// Points below which a curve tells nothing.
+/// Minimum points of a curve.
 const LEAST_POINTS: usize = 6;
-/// Octaves that a plateau spans at least.
+/// Minimum octaves of a plateau.
 const LEAST_SPAN: f64 = 1.0;
-/// Factor from one level to the next, at least.
+/// Minimum factor from one level to the next.
 const LEAST_STEP: f64 = 1.6;
 /// Spread of the points of one plateau, as a standard deviation of the logarithm, that is no reason to split it: a
-/// level-one TLB that is missed, page-walk caches, conflicts in sets.
+/// level-one TLB misses, page-walk caches, set conflicts.
 const SPREAD: f64 = 0.15;
-/// Prices, in units of half a squared standard deviation: of a plateau, of a point on none, and of a wild point on one.
+/// Prices, in units of half a squared standard deviation: of a plateau, of a point on none, of an outlier on one.
 const PLATEAU_PRICE: f64 = 3.0;
 const LOOSE_PRICE: f64 = 3.0;
 const WILD_PRICE: f64 = 4.5;
@@ -33,19 +33,18 @@ const SIGNIFICANT: f64 = 5.0;
 /// Share of loads that miss, by latency between two levels, up to which a working set fits, and from which it does not.
 const FITS: f64 = 0.25;
 const MISSES: f64 = 0.5;
-/// The same as factors of the level's own latency, which decide where the next level that shows is not the next one that
-/// there is.
+/// The same as factors of the level's own latency, which decide where the next visible level is not the next level.
 const FITS_FACTOR: f64 = LEAST_STEP;
 const MISSES_FACTOR: f64 = 2.5;
 /// The last plateau is main memory where working sets this many times the last cache were measured.
 const BEYOND_CACHES: f64 = 2.0;
-/// Where no cache is reported: no main memory answers faster than this, in nanoseconds.
+/// Where no cache is reported: no main memory is faster than this, in nanoseconds.
 const FASTEST_MEMORY: f64 = 40.0;
-/// Names of main memory: of the plateau that is it, and of a further one beyond, where the tables that translate addresses
-/// no longer stay in a cache either: on a virtual machine those are two to each address.
+/// Names of main memory: of its plateau, and of a further one beyond, where page tables no longer fit a cache either (a
+/// virtual machine has two for each address).
 const MEMORY: &str = "DRAM";
 const MEMORY_UNTRANSLATED: &str = "DRAM, TLB misses";
-/// No cache answers more slowly than this, in nanoseconds: those of a whole socket that were published take 40 to 70.
+/// No cache is slower than this, in nanoseconds: the published ones of a whole socket take 40 to 70.
 const SLOWEST_CACHE: f64 = 100.0;
 /// Share by which base pages must be slower than huge ones for translation to count.
 const TRANSLATION_SHOWS: f64 = 0.1;
@@ -57,9 +56,9 @@ pub struct CurvePoint {
     pub bytes: u64,
     /// Latency of one load in nanoseconds.
     pub latency: f64,
-    /// Lower end of its interval, or the latency itself where there is none.
+    /// Lower end of its interval, or the latency itself if there is none.
     pub lower: f64,
-    /// Upper end of its interval, or the latency itself where there is none.
+    /// Upper end of its interval, or the latency itself if there is none.
     pub upper: f64,
 }
 
@@ -117,8 +116,8 @@ pub fn levels(curve: &[CurvePoint], reported: &[Cache]) -> Option<MemoryLevels> 
 /// A plateau as a level without a name.
 fn level(points: &[CurvePoint]) -> MemoryLevel {
     let latencies: Vec<f64> = points.iter().map(|point| point.latency).collect();
-    // What the points span, and what one of them is uncertain by: a single one at the edge of a cache, which is now in and
-    // now out of it, says nothing of the level.
+    // What the points span, and the uncertainty of one of them: a single one at the edge of a cache, sometimes in it and
+    // sometimes not, says nothing of the level.
     let ends = |end: fn(&CurvePoint) -> f64| median(&points.iter().map(end).collect::<Vec<f64>>());
     let lower = latencies.iter().copied().fold(ends(|point| point.lower), f64::min);
     let upper = latencies.iter().copied().fold(ends(|point| point.upper), f64::max);
@@ -156,7 +155,7 @@ impl Shape {
     fn of(points: &[CurvePoint]) -> Self {
         let octaves: Vec<f64> = points.iter().map(|point| (point.bytes as f64).log2()).collect();
         let logs: Vec<f64> = points.iter().map(|point| point.latency.ln()).collect();
-        // What a point lies off the line between its neighbours is nothing on plateaus and on even ramps; of noise
+        // A point's distance from the line between its neighbours is zero on plateaus and on even ramps; of noise
         // alone it has three halves of the variance of one point. The median does not see the few corners.
         let off = |i: usize| {
             let share = (octaves[i] - octaves[i - 1]) / (octaves[i + 1] - octaves[i - 1]);
@@ -216,7 +215,7 @@ impl Shape {
         Candidate { start, end, center, price: PLATEAU_PRICE + logs.iter().map(price).sum::<f64>() }
     }
 
-    /// Whether one plateau lies so far above another one that it is a level of its own.
+    /// Whether one plateau is so far above another one that it is a separate level.
     fn steps(&self, low: &Candidate, high: &Candidate) -> bool {
         let points = |candidate: &Candidate| (candidate.end - candidate.start) as f64;
         let error = self.noise * (1.0 / points(low) + 1.0 / points(high)).sqrt();
@@ -224,7 +223,7 @@ impl Shape {
     }
 }
 
-/// A run of points as a plateau, with the price of describing them so.
+/// A run of points as a plateau, with its price.
 struct Candidate {
     start: usize,
     end: usize,
@@ -232,7 +231,7 @@ struct Candidate {
     price: f64,
 }
 
-/// Names the levels, and puts beside each the cache that the machine reports for it.
+/// Names the levels, and matches each with the cache that the machine reports.
 fn name(levels: &mut [MemoryLevel], caches: &[(u32, u64)], largest: u64) {
     let Some(last) = levels.last_mut() else { return };
     let beyond = match caches.last() {
@@ -243,8 +242,7 @@ fn name(levels: &mut [MemoryLevel], caches: &[(u32, u64)], largest: u64) {
         last.name = MEMORY.into();
     }
     let mut count = levels.len() - usize::from(beyond);
-    // Beyond all caches that are reported and too slow for one that is not: memory it is, and what follows is more than
-    // that.
+    // Beyond all reported caches and too slow for an unreported one: this is memory, and the next level is beyond it.
     let is_memory = |level: &MemoryLevel| level.latency >= SLOWEST_CACHE;
     if beyond && !caches.is_empty() && count > caches.len() && levels[caches.len()..count].iter().all(is_memory) {
         count = caches.len();
@@ -354,21 +352,21 @@ fn translation_conclusion(found: &Translation, machine: &Machine) -> Concluded {
     conclusion.into()
 }
 
-/// Names the level that each mode of a latency of memory is, and says so in its warning.
+/// Names the level of each mode of a memory latency, also in its warning.
 pub(crate) fn name_modes(result: &mut MetricResult, found: &MemoryLevels) {
     if result.metric.id == LATENCY.id {
         rename(result, |mode| level_of(mode.center, found));
     }
 }
 
-/// The level whose latency is nearest, by factor, if it lies within less than what parts two levels.
+/// The level of the nearest latency, if nearer than the factor between two levels.
 fn level_of(latency: f64, found: &MemoryLevels) -> Option<String> {
     let factor = |level: &MemoryLevel| (latency / level.latency).ln().abs();
     let nearest = found.levels.iter().min_by(|a, b| factor(a).total_cmp(&factor(b)))?;
     (factor(nearest) < LEAST_STEP.ln()).then(|| nearest.name.clone())
 }
 
-/// The level that may explain a latency above what the reported caches let expect: a cache of which the curve shows less.
+/// The level that may explain a latency above the prediction: a cache smaller on the curve than reported.
 /// `None` for any other result.
 pub(crate) fn explanation<'f>(found: &'f MemoryLevels, result: &MetricResult) -> Option<&'f MemoryLevel> {
     let set = BYTES.of(&result.case).filter(|_| result.metric.id == LATENCY.id)?;

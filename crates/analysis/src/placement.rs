@@ -1,8 +1,8 @@
-//! Whether the CPUs that move memory together share a last-level cache just then, and which of two rates that makes.
+//! Whether the CPUs that move memory together share a last-level cache at the time, and the bandwidth in either case.
 //!
-//! The host of a virtual machine moves its CPUs. What all of them move together has one value where they stand in one
-//! complex of cores, behind one way to memory, and another where they stand in two; how long a cache line takes from one to
-//! the other tells which it is. Neither value is wrong, and no canary can hold them apart: they are named.
+//! The host of a virtual machine moves its CPUs. Their joint bandwidth has one value when they are in one core complex, with
+//! one path to memory, and another when they are in two; core-to-core latency says which. Neither value is wrong, and no
+//! canary separates them: they are named.
 
 use kelvin_catalogue::mem::{
     BANDWIDTH_COPY, BANDWIDTH_CORE_TO_CORE, BANDWIDTH_FILL, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD,
@@ -16,7 +16,7 @@ use crate::raw::Raw;
 use crate::result::{Analysis, Found, MetricResult, ModesOf, Moved, Outcome, Summary};
 use crate::summary::name_modes as rename;
 
-/// The metrics that depend on how far apart the CPUs stand.
+/// The metrics that depend on the distance between the CPUs.
 static RATES: [&Metric; 7] = [
     &BANDWIDTH_READ,
     &BANDWIDTH_WRITE,
@@ -26,17 +26,17 @@ static RATES: [&Metric; 7] = [
     &BANDWIDTH_NTWRITE,
     &BANDWIDTH_TRIAD,
 ];
-/// Factor between the times of a line in two states of a rate, at least, for them to be what tells the two apart.
+/// Least factor between the core-to-core latencies of two modes of a rate that explains the modes.
 const APART: f64 = 1.5;
 
-/// How long a line took: in each round, by the time at which it began, and in the whole run.
+/// Core-to-core latency: of each round, by its start, and of the whole run.
 struct Ways {
     case: Case,
     rounds: Vec<(f64, f64)>,
     headline: f64,
 }
 
-/// Names the states of the rates of all CPUs by how far apart these stood, where that is what tells the states apart.
+/// Names the modes of the rates of all CPUs by their core-to-core latency, where that separates the modes.
 pub(crate) fn name_modes(results: &mut [MetricResult]) {
     let of_metric = results.iter().filter(|result| result.metric.id == BANDWIDTH_CORE_TO_CORE.id);
     let ways = of_metric.filter_map(|result| {
@@ -62,7 +62,7 @@ fn name(result: &mut MetricResult, ways: &Ways) {
         ModesOf::Rounds => {
             [first, second].map(|mode| in_rounds(summary, ways, |rate| (rate < bound) == (mode.center < bound)))
         }
-        // Only of this run is it known where the CPUs stood.
+        // Core-to-core latency is known of this run only.
         _ => [first, second].map(|mode| {
             let is_this = (summary.headline < bound) == (mode.center < bound);
             is_this.then_some(ways.headline)
@@ -76,11 +76,11 @@ fn name(result: &mut MetricResult, ways: &Ways) {
     let centers = [first.center, second.center];
     rename(result, |mode| {
         let place = centers.iter().position(|&center| center == mode.center)?;
-        times[place].map(|time| format!("a line takes {} between CPUs", plain(time, kelvin_model::Unit::Nanoseconds)))
+        times[place].map(|time| format!("core-to-core latency {}", plain(time, kelvin_model::Unit::Nanoseconds)))
     });
 }
 
-/// The median time of a line in the rounds of which this holds; `None` where there are none.
+/// Median core-to-core latency of the rounds that satisfy this; `None` if there are none.
 fn in_rounds(summary: &Summary, ways: &Ways, holds: impl Fn(f64) -> bool) -> Option<f64> {
     let rounds = summary.round_times.iter().zip(&summary.round_headlines);
     let of_state = rounds.filter(|&(_, &rate)| holds(rate));
@@ -89,8 +89,7 @@ fn in_rounds(summary: &Summary, ways: &Ways, holds: impl Fn(f64) -> bool) -> Opt
     (!times.is_empty()).then(|| median(&times))
 }
 
-/// That the CPUs were moved, within the run or since another one, at the largest working set; nothing where they were not, as far
-/// as is known.
+/// The finding that the CPUs were moved, within the run or since another one, at the largest working set.
 pub(crate) fn finding(_: &Run, analysis: &Analysis) -> Vec<Raw> {
     let of_metric = analysis.results.iter().filter(|result| result.metric.id == BANDWIDTH_CORE_TO_CORE.id);
     let Some(largest) = of_metric.max_by_key(|result| BYTES.of(&result.case)) else { return Vec::new() };
@@ -103,7 +102,7 @@ pub(crate) fn finding(_: &Run, analysis: &Analysis) -> Vec<Raw> {
     vec![Raw { metrics: vec![BANDWIDTH_CORE_TO_CORE.id], ..Raw::notable(Found::Moved(moved)) }]
 }
 
-/// How far the named states of a rate lie apart, as the logarithm of a factor.
+/// Distance between the named modes of a rate, as the logarithm of a factor.
 fn named_change(result: &MetricResult) -> Option<f64> {
     let states = result.outcome.summary()?.states();
     let factor = states.iter().map(|mode| mode.center).fold(1.0, |ratio, center| center / ratio);

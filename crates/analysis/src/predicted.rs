@@ -1,4 +1,4 @@
-//! A measurement beside its prediction: the ratio, the verdict, and the hazards that can explain a gap.
+//! Measured against predicted: the ratio, the verdict, and the hazards that can explain a gap.
 
 use std::cmp::Reverse;
 
@@ -6,7 +6,7 @@ use kelvin_model::{Case, Hazard, Metric, Name, Prediction, Run};
 
 use crate::result::{Outcome, Summary, Verdict};
 
-/// How a measurement stands to its prediction.
+/// A measurement against its prediction.
 pub(crate) struct Compared {
     pub ratio: Option<f64>,
     pub verdict: Verdict,
@@ -32,7 +32,7 @@ pub(crate) fn compare(run: &Run, metric: &Metric, case: &Case, outcome: &Outcome
     }
 }
 
-/// As predicted if the interval touches the range in which a measurement is unremarkable.
+/// As predicted if the interval touches the predicted range.
 fn verdict(summary: &Summary, prediction: &Prediction) -> Verdict {
     let (lower, upper) =
         summary.interval.map_or((summary.headline, summary.headline), |interval| (interval.lower, interval.upper));
@@ -47,7 +47,7 @@ fn verdict(summary: &Summary, prediction: &Prediction) -> Verdict {
 
 fn explanations(hazards: &[Hazard], metric: &str) -> Vec<Name> {
     let mut touching: Vec<&Hazard> = hazards.iter().filter(|hazard| hazard.touches(metric)).collect();
-    // What touches everything, such as a busy machine, is a weaker explanation than what touches just this: and samples
+    // A hazard of everything, such as a busy machine, is a weaker explanation than one of just this metric: and samples
     // that other work disturbed are set apart already.
     touching.sort_by_key(|hazard| (hazard.affects.is_empty(), Reverse(hazard.severity)));
     touching.into_iter().map(|hazard| hazard.id).collect()

@@ -7,7 +7,7 @@ use crate::result::{Found, Importance, MetricResult};
 /// Below this share of undisturbed samples a machine is noisy, and below half of it very noisy.
 pub(crate) const QUIET: f64 = 0.7;
 
-/// What was found, before it is worded: how much it matters, what it is, and the metrics that it is about.
+/// A finding before it is worded: its importance, what it is, and its metrics.
 pub(crate) struct Raw {
     pub importance: Importance,
     pub found: Found,

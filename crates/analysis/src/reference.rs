@@ -1,4 +1,4 @@
-//! Published results of five earlier studies, built in as machines that stand beside a run.
+//! Published results of five earlier studies, built in as machines to compare a run with.
 //!
 //! The data are the files of `references/`, shipped unchanged. A figure that is a metric of kelvin is a
 //! [`ReferenceValue`] of [`references`]; the tables of the studies of file transfer and of a file server are in the files
@@ -39,18 +39,18 @@ pub fn unmatched() -> &'static [Unmatched] {
     places::UNMATCHED
 }
 
-/// How a published value may stand beside a measured one.
+/// How a published value may be compared with a measured one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It is the same quantity: a ratio of the two means something.
+    /// The same quantity: their ratio means something.
     Equal,
-    /// It may be shown, with this reason why no ratio may be drawn.
+    /// Shown only; the reason why there is no ratio.
     ShownOnly(String),
 }
 
 /// Whether a published value is the quantity that a metric measures.
 ///
-/// The rule: it is, unless it `spans` something else than one value of the metric (two switches for one, a total for a
+/// The rule: it is, unless it `spans` something other than one value of the metric (two switches for one, a total for a
 /// part, a range for a value), or has another unit. An equal quantity is still the mean of one machine's trials with a
 /// standard deviation at best: a ratio to it is a fact, a test of significance is not possible.
 pub fn standing(value: &ReferenceValue, metric: &Metric) -> Standing {

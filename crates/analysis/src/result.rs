@@ -1,4 +1,4 @@
-//! What analysis says of a run: the types that every report is drawn from.
+//! The analysis of a run: the types that every report is made from.
 
 use std::ops::Deref;
 
@@ -12,38 +12,38 @@ use serde::{Deserialize, Serialize};
 pub struct Analysis {
     /// One result for each metric at each case, in the order of the plan.
     pub results: Vec<MetricResult>,
-    /// The canaries over the course of the run, and their references.
+    /// The canaries over the run, and their references.
     pub canaries: Vec<CanaryHistory>,
     /// Studies, with conclusions.
     pub studies: Vec<Study>,
     /// The levels of the memory hierarchy, where the run measured the curve that shows them.
     #[serde(default)]
     pub levels: Option<MemoryLevels>,
-    /// Laws of scaling, fitted to what was measured over numbers of workers: no predictions.
+    /// Scaling laws, fitted to measurements over numbers of workers: no predictions.
     #[serde(default)]
     pub laws: Vec<FittedLaw>,
     /// The best cases of metrics over two parameters.
     #[serde(default)]
     pub best_cells: Vec<BestCell>,
-    /// What lines of curves could reach at most.
+    /// Upper bounds of lines of curves.
     #[serde(default)]
     pub ceilings: Vec<LineCeiling>,
-    /// Round trips whose distributions belong beside each other.
+    /// Round trips whose distributions are shown together.
     #[serde(default)]
     pub tails: Option<Tails>,
-    /// The same work done by kelvin and by other programs, where the run was asked for it.
+    /// The same work done by kelvin and by rivals, if asked for.
     #[serde(default)]
     pub rivals: Vec<BesideRival>,
     /// What is worth knowing, most important first.
     pub findings: Vec<Finding>,
-    /// The run in at most ten lines: what this machine is, what is odd and why.
+    /// The run in at most ten lines: what the machine is, what is odd and why.
     pub verdict: Vec<String>,
     /// Share of all batches that were undisturbed; `None` without canaries.
     pub undisturbed_share: Option<f64>,
     /// The block canary over the chain canary, each in its steady state; `None` if they were not read.
     #[serde(default)]
     pub block_over_chain: Option<f64>,
-    /// That over what it was in earlier runs, where it never was as low as there: another thread had part of the core
+    /// That over its value in earlier runs, if it was never as low as there: another thread shared the core
     /// from the beginning of the run to its end.
     #[serde(default)]
     pub core_shared: Option<f64>,
@@ -60,7 +60,7 @@ pub struct MetricResult {
     pub case: Case,
     /// Whether it was measured only as an input of predictions.
     pub only_input: bool,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
     /// The headline in core cycles, where that makes sense and the core's frequency is known.
     pub cycles: Option<f64>,
@@ -70,17 +70,17 @@ pub struct MetricResult {
     pub none_because: Option<String>,
     /// Measured over predicted.
     pub ratio: Option<f64>,
-    /// How the measurement stands to the prediction.
+    /// The measurement against the prediction.
     pub verdict: Verdict,
-    /// Ids of the hazards of this run that can explain a gap; empty where there is none to explain.
+    /// Ids of the hazards of this run that can explain a gap; empty without a gap.
     pub explained_by: Vec<Name>,
-    /// What the reader must know about this number.
+    /// Warnings about this number.
     pub warnings: Vec<Warning>,
 }
 
 /// The universal scalability law as fitted to a rate over a number of workers: lambda n / (1 + sigma (n - 1) + kappa n (n - 1)).
 ///
-/// It says how what was measured hangs together. It is fitted to it, and so is never a prediction of it.
+/// It is fitted to the measurements, and so is never a prediction of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FittedLaw {
     /// The metric.
@@ -95,7 +95,7 @@ pub struct FittedLaw {
     pub lambda: Coefficient,
     /// Contention: the share of the work for which workers wait for each other.
     pub sigma: Coefficient,
-    /// Coherency: what keeping up with one other worker costs, as a share of the work.
+    /// Coherency: the cost of coordinating with one other worker, as a share of the work.
     pub kappa: Coefficient,
     /// The number of workers with the highest rate; `None` where it never falls.
     pub peak: Option<f64>,
@@ -103,17 +103,17 @@ pub struct FittedLaw {
     pub peak_lower: Option<f64>,
     /// Upper end of its 95 % interval; `None` where it may never fall.
     pub peak_upper: Option<f64>,
-    /// Whether it describes what was measured: with no number of workers it is off by more than a tenth and by more than that
-    /// rate's interval.
+    /// Whether it describes the measurements: at no number of workers is it off by more than a tenth and more than that rate's
+    /// interval.
     pub describes: bool,
-    /// The number of workers with which it is furthest from what was measured.
+    /// The number of workers of its largest deviation.
     pub furthest_at: u64,
     /// The law's rate over the measured one there.
     pub furthest_ratio: f64,
 }
 
 impl FittedLaw {
-    /// The law's rate with so many workers, in the metric's unit.
+    /// The law's rate with this many workers, in the metric's unit.
     pub fn at(&self, workers: f64) -> f64 {
         Scalability { lambda: self.lambda.value, sigma: self.sigma.value, kappa: self.kappa.value }.at(workers)
     }
@@ -122,7 +122,7 @@ impl FittedLaw {
 /// A fitted coefficient with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Coefficient {
-    /// The coefficient of the law that is nearest to what was measured.
+    /// The best-fitting coefficient.
     pub value: f64,
     /// Lower end of its interval.
     pub lower: f64,
@@ -130,28 +130,28 @@ pub struct Coefficient {
     pub upper: f64,
 }
 
-/// The case at which a metric over two parameters was best, and those that cannot be told apart from it.
+/// The case at which a metric over two parameters was best, and those not significantly different.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BestCell {
     /// The metric.
     pub metric: Name,
-    /// The parameters that are held.
+    /// The parameters held fixed.
     pub held: Case,
     /// The best case.
     pub best: Case,
-    /// The cases that may be as good.
+    /// The cases that may be equally good.
     pub as_good: Vec<Case>,
-    /// What is concluded.
+    /// The conclusion.
     pub conclusion: Concluded,
 }
 
-/// What came of one metric at one case.
+/// The outcome of one metric at one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// A number.
     Measured(Box<Summary>),
-    /// There are samples, but too few undisturbed ones for the headline that the metric defines; what was found is here.
+    /// Too few undisturbed samples for the headline that the metric defines; the summary as found.
     NotKnown(Box<Summary>),
     /// The number is physically impossible, and so is no headline.
     Invalid(Ceiling),
@@ -176,18 +176,18 @@ impl Outcome {
 /// A physically impossible value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ceiling {
-    /// What came out, in the metric's unit.
+    /// The measured value, in the metric's unit.
     pub value: f64,
-    /// What is possible, in the metric's unit.
+    /// The bound, in the metric's unit.
     pub bound: f64,
-    /// How that bound comes about, where it is one of this machine.
+    /// Derivation of the bound, if it is one of this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub derivation: Option<String>,
     /// The likely cause, in words.
     pub likely_cause: String,
 }
 
-/// What the samples of one metric at one case say. All figures in the metric's unit, overhead subtracted.
+/// The summary of the samples of one metric at one case. All figures in the metric's unit, overhead subtracted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {
     /// The headline: of the treatment that the metric defines.
@@ -202,7 +202,7 @@ pub struct Summary {
     pub undisturbed: Option<Figure>,
     /// Share of the samples (without warm-up) that are undisturbed; 1 where there are no canaries and no tags.
     pub kept_share: f64,
-    /// Rounds that gave samples.
+    /// Rounds with samples.
     pub rounds: u32,
     /// Rounds that failed.
     pub failed_rounds: u32,
@@ -210,29 +210,28 @@ pub struct Summary {
     pub round_headlines: Vec<f64>,
     /// Seconds from the start of the run at which each of those rounds began.
     pub round_times: Vec<f64>,
-    /// Variance of the headline that the spread between rounds explains; what later runs learn from.
+    /// Variance of the headline explained by the spread between rounds; later runs learn from it.
     pub within_variance: f64,
-    /// Earlier runs of this machine that the interval learned from.
+    /// Earlier runs of this machine from which the interval was learned.
     pub learned_runs: u32,
     /// Distribution of the samples that made the headline.
     pub distribution: Distribution,
-    /// Clusters of samples, or the two states of rounds or runs, if there is more than one; largest first.
+    /// Modes of samples, rounds or runs, if there is more than one; largest first.
     pub modes: Vec<Mode>,
-    /// What falls into them.
+    /// Of what they are the modes.
     #[serde(default)]
     pub modes_of: ModesOf,
     /// Effective number of independent samples.
     pub effective_samples: f64,
     /// How many samples carry each tag.
     pub tags: Vec<TagCount>,
-    /// Notes of the rounds: proofs by counters, what was degraded; each once.
+    /// Notes of the rounds, each once: proofs by counters, degradations.
     pub notes: Vec<String>,
-    /// How the samples go along with each canary beside them: whether the canaries that guard the metric see what moves
-    /// it.
+    /// Correlation of the samples with each canary beside them: whether the canaries see what moves the metric.
     pub canary_correlations: Vec<CanaryCorrelation>,
 }
 
-/// Rank correlation of a metric's samples with the readings of a canary on either side of them.
+/// Rank correlation of a metric's samples with the canary readings on either side of them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CanaryCorrelation {
     /// Which canary.
@@ -286,37 +285,36 @@ pub struct Distribution {
 }
 
 impl Summary {
-    /// The modes of a value that changes from round to round or from run to run, where one value with an error bar would say
-    /// too much; empty for any other.
+    /// The modes of a value that is bimodal from round to round or from run to run; empty for any other.
     pub fn states(&self) -> &[Mode] {
         if self.modes_of == ModesOf::Samples { &[] } else { &self.modes }
     }
 }
 
-/// A cluster of samples, or a state that rounds or runs are in now and then.
+/// A mode of samples, rounds or runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Mode {
     /// Its centre, in the metric's unit.
     pub center: f64,
     /// Its share of the samples, rounds or runs.
     pub share: f64,
-    /// What it is, where that is known: of a latency of memory the level of the hierarchy, of what all CPUs move together how
-    /// far apart they stood.
+    /// What it is, if known: for memory latency the level of the hierarchy, for the bandwidth of all CPUs their core-to-core
+    /// latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,
 }
 
-/// What falls into modes.
+/// Of what modes are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ModesOf {
-    /// The samples: the value changes within a round.
+    /// Samples: the value changes within a round.
     #[default]
     Samples,
-    /// The rounds: it changes from process to process, and each round is of one mode. The headline is that of the mode
+    /// Rounds: it changes from process to process, and each round has one mode. The headline is that of the mode
     /// with most rounds.
     Rounds,
-    /// The runs, earlier ones of this machine and this one: it changes from run to run. The headline is this run's.
+    /// Runs, earlier ones of this machine and this one: it changes from run to run. The headline is this run's.
     Runs,
 }
 
@@ -340,11 +338,11 @@ pub struct TagCount {
     pub count: u64,
 }
 
-/// How a measurement stands to its prediction.
+/// A measurement against its prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Its interval touches the range in which a measurement is unremarkable.
+    /// Its interval touches the predicted range.
     AsPredicted,
     /// Above that range.
     Above,
@@ -356,11 +354,11 @@ pub enum Verdict {
     NotMeasured,
 }
 
-/// What the reader must know about a number.
+/// A warning about a number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Warning {
-    /// The samples fall into two or more clusters: no repetition will narrow that.
+    /// The value has two or more modes, which no repetition narrows.
     Modes {
         /// In words, with figures.
         text: String,
@@ -370,7 +368,7 @@ pub enum Warning {
         /// In words, with figures.
         text: String,
     },
-    /// Samples hang together so much that there are few independent ones.
+    /// The samples are so correlated that few are independent.
     FewEffectiveSamples {
         /// In words, with figures.
         text: String,
@@ -440,9 +438,9 @@ pub struct MemoryLevels {
     pub metric: Name,
     /// The levels with base pages, innermost first; a single one where the curve has no step.
     pub levels: Vec<MemoryLevel>,
-    /// What base pages cost beyond huge ones, where both were measured.
+    /// The additional cost of base pages over huge ones, if both were measured.
     pub translation: Option<Translation>,
-    /// One sentence for each level, for each reported cache that no level shows, and for translation.
+    /// One sentence for each level, each reported cache without a level, and translation.
     pub conclusions: Vec<Concluded>,
 }
 
@@ -459,7 +457,7 @@ pub struct MemoryLevel {
     pub from_bytes: u64,
     /// The largest working set on the plateau, in bytes.
     pub to_bytes: u64,
-    /// Between which working sets it ends; `None` for the last one, of which no end was measured.
+    /// Working sets between which it ends; `None` for the last one, whose end was not measured.
     pub capacity: Option<Capacity>,
     /// The cache that the machine reports for it, in bytes.
     pub reported_bytes: Option<u64>,
@@ -476,7 +474,7 @@ pub struct Capacity {
     pub high: u64,
 }
 
-/// What base pages cost beyond huge ones at the same working set: misses of the TLB.
+/// The additional cost of base pages over huge ones at the same working set: TLB misses.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Translation {
     /// The largest working set that was measured with both, in bytes.
@@ -491,16 +489,16 @@ pub struct Translation {
     pub shows_from: Option<u64>,
 }
 
-/// Something worth knowing, in a sentence, with what carries it.
+/// Something worth knowing, in a sentence, with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// How much it matters.
     pub importance: Importance,
     /// The sentence.
     pub text: String,
-    /// The figures or the test that carry it.
+    /// Its evidence: figures or a test.
     pub because: String,
-    /// What both are made from.
+    /// The data of both.
     pub found: Found,
     /// Ids of the metrics it is about.
     pub metrics: Vec<Name>,
@@ -512,9 +510,9 @@ pub struct Finding {
 pub enum Found {
     /// The kernel's clock source changed during the run.
     ClockChanged {
-        /// What it was.
+        /// The old one.
         before: Option<String>,
-        /// What it became.
+        /// The new one.
         after: Option<String>,
     },
     /// The run was not finished.
@@ -534,7 +532,7 @@ pub enum Found {
         /// Ids of the hazards that say so, the plainest first.
         hazards: Vec<Name>,
     },
-    /// Another thread had part of the core.
+    /// Another thread shared the core.
     CoreShared {
         /// Times as slow as in earlier runs.
         slower: f64,
@@ -546,16 +544,16 @@ pub enum Found {
         /// Share of the guarded samples that were undisturbed.
         share: f64,
     },
-    /// A figure that cannot be.
+    /// An impossible figure.
     Invalid {
         /// Which.
         at: Place,
-        /// What it is beyond.
+        /// The bound it exceeds.
         ceiling: Ceiling,
     },
-    /// How many figures came to nothing.
+    /// How many figures have no value.
     Counted {
-        /// In which way.
+        /// Why.
         of: CountOf,
         /// How many.
         count: usize,
@@ -568,25 +566,25 @@ pub enum Found {
     MemoryLevels,
     /// The host moved the CPUs.
     Moved(Moved),
-    /// The network between two processes in short.
+    /// The network between two processes, in brief.
     Network {
         /// The conclusions that matter most.
         said: Vec<String>,
     },
-    /// The network to another host in short.
+    /// The network to another host, in brief.
     OtherHost {
         /// What was carried, and the conclusions that matter most.
         said: Vec<String>,
     },
     /// A gap between measured and predicted.
     Gap(Gap),
-    /// Figures that carry one kind of warning.
+    /// Figures with one kind of warning.
     Warned {
         /// How many.
         count: usize,
         /// Of how many.
         all: usize,
-        /// How many chance alone gives.
+        /// Number expected by chance alone.
         by_chance: f64,
         /// The first of them.
         first: Place,
@@ -610,7 +608,7 @@ impl Place {
     }
 }
 
-/// In which way figures came to nothing.
+/// Why figures have no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CountOf {
@@ -625,7 +623,7 @@ pub enum CountOf {
 /// CPUs that the host moved, within the run or since another one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Moved {
-    /// Where it shows: the largest working set.
+    /// The case that shows it: the largest working set.
     pub case: Case,
     /// Id of the rate that changes most with it.
     pub most: Option<Name>,
@@ -638,7 +636,7 @@ pub struct Gap {
     pub at: Place,
     /// Measured over predicted.
     pub ratio: f64,
-    /// The cache of which there is less than the machine reports, where that explains it.
+    /// The cache that is smaller than the machine reports, if that explains it.
     pub level: Option<MemoryLevel>,
     /// Ids of the hazards that can explain it, the likeliest first.
     pub hazards: Vec<Name>,
@@ -652,7 +650,7 @@ pub enum Importance {
     Detail,
     /// Worth a look.
     Notable,
-    /// Changes how the run must be read.
+    /// Changes how to read the run.
     Major,
 }
 
@@ -661,20 +659,20 @@ pub enum Importance {
 pub struct Study {
     /// Id of the study: `os.tasks`.
     pub id: Name,
-    /// What was varied and held, in one or two sentences.
+    /// The design: what was varied and held fixed.
     pub design: String,
     /// The conclusions.
     pub conclusions: Vec<Concluded>,
 }
 
-/// A conclusion and what is said of it.
+/// A conclusion with its words.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Concluded {
     /// The sentence.
     pub text: String,
-    /// The test that carries it, with its figures.
+    /// Its test, with figures.
     pub test: String,
-    /// What both are made from.
+    /// The data of both.
     #[serde(flatten)]
     pub conclusion: Conclusion,
 }
@@ -692,41 +690,41 @@ impl Deref for Concluded {
 pub struct LineCeiling {
     /// The metric of the curve.
     pub metric: Name,
-    /// The parameters that are held along the line.
+    /// The parameters held fixed along the line.
     pub held: Case,
     /// Lower end of its interval, in the metric's unit.
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// Id of the metric that it follows from.
+    /// Id of the metric that it is derived from.
     pub by: Name,
 }
 
-/// Metrics whose samples are drawn beside each other.
+/// Metrics whose distributions are drawn together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tails {
-    /// What their ids begin with.
+    /// The prefix of their ids.
     pub family: Name,
     /// Ids of the metrics.
     pub metrics: Vec<Name>,
-    /// What is the same for all of them: the size of the message at which most was measured, in bytes.
+    /// What they share: the message size with most measurements, in bytes.
     pub held: Case,
 }
 
-/// The same work done by kelvin and by another program, in turn.
+/// The same work done by kelvin and by a rival, in turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BesideRival {
     /// Id of the measure: `file.rivals.cached`.
     pub id: Name,
-    /// The other program.
+    /// The rival.
     pub program: Name,
-    /// What both did, without the program.
+    /// The case, without the program.
     pub case: Case,
-    /// What came of it.
+    /// The outcome.
     pub outcome: RivalOutcome,
 }
 
-/// What came of a comparison with another program.
+/// The outcome of a comparison with a rival.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RivalOutcome {
@@ -741,15 +739,15 @@ pub enum RivalOutcome {
 pub struct Compared {
     /// Bytes per second that kelvin read.
     pub kelvin: Figure,
-    /// Bytes per second that the other program read.
+    /// Bytes per second that the rival read.
     pub other: Figure,
-    /// kelvin over the other program, over pairs that followed one another directly. It is not the ratio of the two figures
-    /// above, which do not pair what belongs together.
+    /// kelvin over the rival, over pairs that directly followed each other; not the ratio of the two figures above, which are
+    /// not paired.
     pub ratio: Figure,
     /// What the ratio should be, if that is predicted.
     pub expected: Option<f64>,
-    /// How the ratio stands to that.
+    /// The ratio against that.
     pub verdict: Verdict,
-    /// How each side was timed and proven, and which program it was.
+    /// How each side was timed and verified, and which program it was.
     pub notes: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! The same reading by kelvin and by other programs, side by side: from results to the rows of one table.
+//! The same read by kelvin and by rival programs: from results to the rows of one table.
 
 use kelvin_catalogue::file::{BESIDE_RIVALS, BesideRivals, Rival};
 use kelvin_model::{Metric, Treatment, Value};
@@ -6,7 +6,7 @@ use kelvin_model::{Metric, Treatment, Value};
 use crate::result::{BesideRival, Compared, Figure, MetricResult, RivalOutcome, Summary};
 
 impl BesideRival {
-    /// Whether a result is a part of such a comparison, and so belongs to its table and to no other.
+    /// Whether a result is part of a comparison, and so belongs in its table only.
     pub fn is_part(result: &MetricResult) -> bool {
         let is_one = |metric: &Metric| metric.id == result.metric.id;
         BESIDE_RIVALS.iter().any(|metrics| is_one(metrics.ratio) || is_one(metrics.kelvin) || is_one(metrics.other))
@@ -40,7 +40,7 @@ impl BesideRival {
 
 fn compared(ratio: &MetricResult, summary: &Summary, (kelvin, other): (&Summary, &Summary)) -> Compared {
     let mut notes = summary.notes.clone();
-    // Those of a single round stand for the others, which differ in their figures.
+    // One round's notes represent the others, which differ in their figures only.
     notes.truncate(1);
     for (name, side) in [("kelvin", kelvin), ("the other", other)] {
         notes.extend(side.notes.first().map(|note| format!("{name}: {note}")));

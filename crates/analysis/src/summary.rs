@@ -1,4 +1,4 @@
-//! The summary of one metric at one case, and what the reader must know about it.
+//! The summary of one metric at one case, with its warnings.
 
 use kelvin_model::units::{number, p_value, percent, plain};
 use kelvin_model::{Better, Metric, Treatment, Unit};
@@ -11,7 +11,7 @@ use crate::gather::Gathered;
 use crate::headlines::{Past, Settled};
 use crate::result::{Distribution, Figure, MetricResult, Mode, ModesOf, Outcome, Summary, Warning};
 
-/// Clusters whose centres differ by less of the headline are no modes that matter.
+/// Modes that differ by a smaller share of the headline do not matter.
 const MODES_APART: f64 = 0.02;
 /// Largest chance of a drift, or of a difference between halves, by accident.
 pub(crate) const ALPHA: f64 = 0.01;
@@ -21,14 +21,14 @@ const MOVED: f64 = 0.02;
 const ROUNDS_FOR_HALVES: usize = 4;
 /// Rounds from which halves are compared by ranks: with fewer the exact test cannot reach the level.
 const ROUNDS_FOR_RANKS: usize = 10;
-/// Below this share of undisturbed samples the reader is told.
+/// Below this share of undisturbed samples there is a warning.
 const DISTURBED: f64 = 0.3;
-/// Samples are said to hang together if so many of them ...
+/// Samples are called correlated if this many of them ...
 const MANY_SAMPLES: usize = 100;
 /// ... are worth fewer independent ones than this, ...
 const FEW_EFFECTIVE: f64 = 20.0;
 
-/// A summary before it is known whether it is a result.
+/// A summary, not yet known to be a result.
 pub(crate) struct Summarised {
     /// Whether there were enough samples for the headline that the metric defines.
     pub known: bool,
@@ -130,7 +130,7 @@ fn states_as_modes(states: &TwoStates) -> Vec<Mode> {
 
 fn warnings(gathered: &Gathered, metric: &Metric, summary: &Summary, target: f64, known: bool) -> Vec<Warning> {
     let modes = modes_warning(summary, metric.unit);
-    // Where rounds are now in one state and now in another, one state at the end of the run is no drift.
+    // Where rounds are bimodal, one mode at the end of the run is no drift.
     let steady = summary.modes_of != ModesOf::Rounds;
     let drift = drift_warning(summary).filter(|_| steady);
     let explained = modes.is_some() || drift.is_some();
@@ -148,23 +148,23 @@ fn warnings(gathered: &Gathered, metric: &Metric, summary: &Summary, target: f64
 pub(crate) fn modes_warning(summary: &Summary, unit: Unit) -> Option<Warning> {
     let text = match summary.modes_of {
         ModesOf::Samples => format!(
-            "the samples fall into {} clusters: {}; repeating does not narrow that",
+            "the samples have {} modes: {}; repeating does not narrow them",
             summary.modes.len(),
             modes_in_words(&summary.modes, unit)
         ),
         ModesOf::Rounds => format!(
-            "it changes from round to round: {} of the rounds; the headline is the first",
+            "bimodal from round to round: {} of the rounds; the headline is the first",
             modes_in_words(&summary.modes, unit)
         ),
         ModesOf::Runs => format!(
-            "it changes from run to run: {} of the runs of this machine; the headline is that of this run",
+            "bimodal from run to run: {} of the runs of this machine; the headline is that of this run",
             modes_in_words(&summary.modes, unit)
         ),
     };
     (!summary.modes.is_empty()).then_some(Warning::Modes { text })
 }
 
-/// Names the states of a value that changes from round to round or from run to run, and says so in its warning.
+/// Names the modes of a value that is bimodal from round to round or from run to run, also in its warning.
 pub(crate) fn name_modes(result: &mut MetricResult, name: impl Fn(&Mode) -> Option<String>) {
     let (Outcome::Measured(summary) | Outcome::NotKnown(summary)) = &mut result.outcome else { return };
     if summary.states().is_empty() {
@@ -232,13 +232,13 @@ fn wide_warning(summary: &Summary, unit: Unit, target: f64) -> Option<Warning> {
     let half = summary.interval?.half_width();
     let share = half / summary.headline.abs();
     let text = format!(
-        "the interval of {} on either side is {} the value; the target of {} was not reached",
+        "the interval, ± {}, is {} the value; the target of {} was not reached",
         plain(half, unit),
-        // Three number, so that just above the target does not read as the target.
+        // Three digits, so that just above the target does not read as the target.
         if share < 1.0 { format!("{} % of", number(share * 100.0)) } else { format!("{} times", number(share)) },
         percent(target)
     );
-    // A target that is a share of the value says nothing of a value of zero.
+    // A target relative to the value means nothing for a value of zero.
     (share.is_finite() && share > target).then_some(Warning::Wide { text })
 }
 
@@ -259,10 +259,10 @@ fn disturbed_warning(gathered: &Gathered, metric: &Metric, known: bool) -> Optio
 
 fn effective_warning(summary: &Summary) -> Option<Warning> {
     let n = summary.distribution.n;
-    // No fewer independent samples than rounds is what a metric that varies from process to process has.
+    // A metric that varies from process to process has as many independent samples as rounds.
     let few = FEW_EFFECTIVE.max(1.5 * f64::from(summary.rounds));
     let text = format!(
-        "{n} samples hang together so much that they are worth about {:.0} independent ones",
+        "{n} samples are so correlated that they are worth about {:.0} independent ones",
         summary.effective_samples
     );
     (n >= MANY_SAMPLES as u64 && summary.effective_samples < few).then_some(Warning::FewEffectiveSamples { text })

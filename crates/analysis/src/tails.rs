@@ -1,4 +1,4 @@
-//! Single operations that a user waits for, whose distributions belong beside each other.
+//! Single operations that a user waits for, whose distributions are shown together.
 
 use crate::result::{MetricResult, Tails};
 use crate::studies::network::CALLS_STUDY;

@@ -86,7 +86,7 @@ pub fn round(index: usize, readings: Vec<Reading>) -> Round {
     attempt(index, Attempt::Measured(readings))
 }
 
-/// The round of this index that came to this.
+/// The round of this index with this outcome.
 pub fn attempt(index: usize, attempt: Attempt) -> Round {
     Round { index: index as u32, at: PERIOD * index as f64, seconds: 1.0, cpu: 1, attempt }
 }

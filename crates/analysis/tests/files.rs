@@ -1,4 +1,4 @@
-//! Conclusions from measures of files.
+//! Conclusions from file measurements.
 
 use kelvin_analysis::Concluded;
 use kelvin_analysis::analyse;
@@ -9,7 +9,7 @@ const READ: Metric = Metric::rate("file.blocksize.read", "A rate of blocks").hea
 const DEPTH: Metric =
     Metric::rate("file.depth.rate", "Requests").unit(Unit::PerSecond, Better::Higher).headline(Treatment::AsFound);
 
-/// Six rounds about a rate, with so much noise.
+/// Six rounds around a rate, with this noise.
 fn rounds(rate: f64, noise: f64) -> Vec<f64> {
     (0..6).map(|i| rate * (1.0 + noise * f64::from(i * 5 % 6 - 2) / 3.0)).collect()
 }
@@ -32,9 +32,9 @@ fn the_first_block_that_is_enough_and_the_one_before_that_is_not() {
     let run = blocks(&[(1 << 20, 10e9), (4096, 6e9), (65_536, 9.5e9), (16 << 20, 9.8e9)], 0.01);
     let found = conclusions(&run);
     assert_eq!(found.len(), 2, "{found:#?}");
-    assert!(found[0].text.starts_with("reads from the page cache in blocks of 64 KiB are enough: they reach 95 %"));
+    assert!(found[0].text.starts_with("cached reads: a block size of 64 KiB is enough: it reaches 95 %"));
     assert!(found[0].text.ends_with("of the rate with 1 MiB, 10.0 GB/s"), "{}", found[0].text);
-    assert!(found[1].text.contains("4 KiB are not enough: they reach 60 %"), "{}", found[1].text);
+    assert!(found[1].text.contains("4 KiB is not enough: it reaches 60 %"), "{}", found[1].text);
     assert_eq!((found[0].holds, found[1].holds), (Some(true), Some(true)));
     assert!(found[0].test.contains("6 against 6 rounds"));
     // A finished run carries them.
@@ -52,7 +52,7 @@ fn noise_leaves_it_open() {
 fn the_best_is_not_tested_against_itself() {
     let found = conclusions(&blocks(&[(512, 1e9), (4096, 3e9), (65_536, 9e9)], 0.01));
     assert_eq!(found.len(), 1, "{found:#?}");
-    assert!(found[0].text.contains("4 KiB are not enough: they reach 33 %"), "{}", found[0].text);
+    assert!(found[0].text.contains("4 KiB is not enough: it reaches 33 %"), "{}", found[0].text);
     assert!(found[0].text.ends_with("with 64 KiB, 9.02 GB/s") && found[0].holds == Some(true), "{}", found[0].text);
 }
 
@@ -72,8 +72,8 @@ fn the_knee_of_a_depth_curve() {
         add_scalars(&mut run, &DEPTH, Case::new().with("depth", depth), &rounds(rate, 0.01));
     }
     let found = testing::study(&run, "file.depth").unwrap().conclusions;
-    assert!(found[0].text.contains("with a depth of 16 are enough: they reach 98 %"), "{}", found[0].text);
-    assert!(found[1].text.contains("with a depth of 4 are not enough: they reach 62 %"), "{}", found[1].text);
+    assert!(found[0].text.contains("a queue depth of 16 is enough: it reaches 98 %"), "{}", found[0].text);
+    assert!(found[1].text.contains("a queue depth of 4 is not enough: it reaches 62 %"), "{}", found[1].text);
     assert!(testing::study(&testing::run(&[DEPTH]), "file.depth").is_none());
 }
 
@@ -89,6 +89,6 @@ fn repeated_passes_that_are_far_faster_show_a_cache() {
     };
     let (cached, not, open) = (of(6.0, 0.05), of(1.1, 0.05), of(2.1, 0.5));
     assert_eq!((cached.holds, not.holds, open.holds), (Some(true), Some(false), None));
-    assert!(cached.text.contains("as fast as the first: they are 6."), "{}", cached.text);
+    assert!(cached.text.contains("as fast as the first: 6."), "{}", cached.text);
     assert!(testing::study(&testing::run(&[REPEAT]), "file.device").is_none());
 }

@@ -21,7 +21,7 @@ struct Reported {
     bytes: u64,
 }
 
-/// A level that must be found: bounds of its latency, and the size that its capacity must hold.
+/// A level that must be found: bounds of its latency, and the size that its capacity must include.
 #[derive(Deserialize)]
 struct Expected {
     name: String,
@@ -101,7 +101,7 @@ fn a_slice_of_a_shared_cache_is_told_from_the_cache() {
 
 #[test]
 fn memory_whose_translation_is_missed_is_no_cache() {
-    // As seen on a virtual machine: the tables of two address spaces no longer fit either from 32 MiB on.
+    // As on a virtual machine: the page tables of two address spaces no longer fit from 32 MiB up.
     let curve: Vec<CurvePoint> = sizes()
         .into_iter()
         .map(|bytes| {
@@ -118,8 +118,8 @@ fn memory_whose_translation_is_missed_is_no_cache() {
     let found = levels(&curve, &[unified(1, 48 << 10), unified(2, 1 << 20), unified(3, 32 << 20)]).unwrap();
     assert_eq!(names(&found), ["L1", "L2", "L3", "DRAM", "DRAM, TLB misses"]);
     assert_eq!(found.levels[3].agrees, None);
-    assert!(found.conclusions[3].text.contains("translating addresses takes more"), "{}", found.conclusions[3].text);
-    // Where no caches are reported a plateau is a level like any other.
+    assert!(found.conclusions[3].text.contains("address translation takes longer"), "{}", found.conclusions[3].text);
+    // Without reported caches a plateau is a level like any other.
     assert_eq!(names(&levels(&curve, &[]).unwrap()), ["L1", "L2", "L3", "L4", "DRAM"]);
 }
 
@@ -129,7 +129,7 @@ fn levels_are_found_where_the_machine_reports_none() {
         let found = levels(&points(&published.curve), &[]).unwrap();
         let latencies: Vec<f64> = found.levels.iter().map(|level| level.latency).collect();
         let with: Vec<f64> = found_on(&published).levels.iter().map(|level| level.latency).collect();
-        assert_eq!(latencies, with, "what is reported must not move what is found: {}", published.machine);
+        assert_eq!(latencies, with, "reported caches must not change the levels found: {}", published.machine);
         assert_eq!(names(&found)[0], "L1");
         assert_eq!(*names(&found).last().unwrap(), "DRAM", "{}", published.machine);
         assert!(found.levels.iter().all(|level| level.agrees.is_none()));
@@ -141,7 +141,7 @@ fn a_cache_without_a_plateau_is_said_to_be_unseen() {
     let n100 = published().into_iter().find(|published| published.machine.starts_with("Intel N100")).unwrap();
     let found = found_on(&n100);
     let last = found.conclusions.last().unwrap();
-    assert_eq!(last.text, "L3: the machine reports 6 MiB, and the curve shows no plateau of its own for it");
+    assert_eq!(last.text, "L3: the machine reports 6 MiB, but the curve has no plateau for it");
 }
 
 /// Sizes from 4 KiB to 256 MiB, two an octave.
@@ -213,7 +213,7 @@ fn each_mode_of_a_working_set_at_a_boundary_is_named_by_its_level() {
         let case = Case::new().at(kelvin_model::Point::named("pages", "base")).with("bytes", bytes);
         let rounds = match bytes {
             0..=0x8000 => [1.0; 6],
-            // Now the second level holds it, and now memory does.
+            // Held by the second level in some rounds, by memory in others.
             0x40_0000 => [5.0, 98.0, 5.1, 102.0, 4.9, 5.0],
             0x8001..=0x3F_FFFF => [5.0; 6],
             _ => [100.0; 6],
@@ -268,8 +268,8 @@ fn a_run_says_its_levels_and_what_base_pages_cost() {
     assert_eq!(last.holds, Some(true));
     assert_eq!(
         last.text,
-        "base pages cost 20.0 ns a load more than huge ones at 32 MiB (25 %), and show from 32 MiB on; its TLBs \
-         state a reach of 4 MiB"
+        "base pages cost 20.0 ns more per load than huge pages at 32 MiB (25 %), noticeable from 32 MiB up; the \
+         reported TLB reach is 4 MiB"
     );
     let line = "Latency by working set: L1 1.00 ns up to 32 KiB-64 KiB, L2 4.00 ns up to 1 MiB-2 MiB, DRAM 100 ns.";
     assert!(analysis.verdict.iter().any(|said| said == line), "{:#?}", analysis.verdict);

@@ -51,7 +51,7 @@ fn saying<'c>(conclusions: &'c [Concluded], words: &str) -> &'c Concluded {
     conclusions.iter().find(|one| one.text.contains(words)).unwrap_or_else(|| panic!("no {words:?}: {conclusions:#?}"))
 }
 
-/// A stream whose message costs a call of 500 ns and a nanosecond for each ten bytes, which two streams double up to what
+/// A stream whose message costs a call of 500 ns and a nanosecond per ten bytes, which two streams double up to what
 /// both CPUs can copy.
 fn add_streams(run: &mut Run) {
     for message in [64, 4 * KIB, 64 * KIB] {
@@ -62,7 +62,7 @@ fn add_streams(run: &mut Run) {
 }
 
 #[test]
-fn calls_are_told_by_what_they_cost_beside_a_round_trip() {
+fn calls_are_compared_with_a_round_trip() {
     let mut run = network();
     add(&mut run, &TCP, placed("same_cpu").with("message", 64), 10_000.0);
     add(&mut run, &TCP, placed("two_cpus").with("message", 64), 40_000.0);
@@ -72,15 +72,15 @@ fn calls_are_told_by_what_they_cost_beside_a_round_trip() {
     add(&mut run, &CLOSE, placed("same_cpu"), 4000.0);
     let study = testing::study(&run, "net.rtt").unwrap();
     let all = &study.conclusions;
-    let share = saying(all, "more than half is sending and receiving, not switching: 70 % (");
+    let share = saying(all, "on one CPU is sending and receiving, not switching: 70 % (");
     assert!(share.holds == Some(true) && share.text.ends_with("7.00 µs against 10.0 µs"), "{share:?}");
     assert!(share.test.contains("Welch's test on logarithms, 5 against 5 rounds"), "{share:?}");
-    let between = saying(all, "over TCP is longer between two CPUs than on one: 4.00 times as long (95 %: ");
+    let between = saying(all, "over TCP takes longer between two CPUs than on one: 4.00 times as long (95 %: ");
     assert!(between.holds == Some(true) && between.text.ends_with("40.0 µs against 10.0 µs"), "{between:?}");
     // Half a percent apart with one of noise: nothing follows.
-    assert_eq!(saying(all, "is shorter over Unix sockets than over TCP").holds, None);
-    assert_eq!(saying(all, "connecting over TCP on one CPU costs more").holds, Some(true));
-    assert_eq!(saying(all, "closing a TCP connection on one CPU costs more").holds, Some(false));
+    assert_eq!(saying(all, "takes less time over Unix sockets than over TCP").holds, None);
+    assert_eq!(saying(all, "a TCP connect on one CPU costs more").holds, Some(true));
+    assert_eq!(saying(all, "a TCP close on one CPU costs more").holds, Some(false));
     assert_eq!(all.len(), 5, "{all:#?}");
 }
 
@@ -91,7 +91,7 @@ fn bytes_cost_more_than_calls_from_where_they_do() {
     let study = testing::study(&run, "net.bandwidth").unwrap();
     // A message of 64 B takes 506.4 ns; one of n bytes twice that where 500 + n / 10 is 1012.8: at 5128.
     let even =
-        saying(&study.conclusions, "bytes cost more than calls in a TCP stream from messages of about 5.01 KiB on");
+        saying(&study.conclusions, "bytes cost more than calls in a TCP stream from messages of about 5.01 KiB up");
     assert_eq!(even.holds, Some(true));
     assert!(
         even.text.contains("(between 4 KiB and 64 KiB): one of 64 KiB takes 13.9 times as long as one of 64 B (95 %: "),
@@ -185,8 +185,7 @@ fn streams_that_are_all_limited_by_a_cpu_are_said_to_be_once() {
     let (text, holds) = limited(&[1.0, 0.99, 0.98]);
     assert_eq!(
         text,
-        "TCP streams on this machine are limited by a CPU in all 3 cases: where most of it is idle, the fullest is busy 98 % of \
-         the time"
+        "TCP streams on this machine are CPU-limited in all 3 cases: the busiest CPU is busy at least 98 % of the time"
     );
     assert_eq!(holds, Some(true));
     assert_eq!(limited(&[1.0, 0.5, 1.0]).1, Some(false));
@@ -196,7 +195,7 @@ fn streams_that_are_all_limited_by_a_cpu_are_said_to_be_once() {
     add(&mut run, &BUSY, streams(64, 1, "two_cpus"), 1.0);
     let said = analyse(&run).findings.into_iter().find(|finding| finding.text.starts_with("Network: ")).unwrap().text;
     assert!(
-        said.starts_with("Network: TCP streams on this machine are limited by a CPU in the one case measured"),
+        said.starts_with("Network: TCP streams on this machine are CPU-limited in the one case measured"),
         "{said}"
     );
 }
@@ -218,7 +217,7 @@ fn the_ceiling_of_streams_is_what_their_bytes_cost() {
         let [found] = &analyse(&run).ceilings[..] else { panic!("one line has one ceiling") };
         assert!(found.low < truth && truth < found.high && found.high < 1.1 * found.low, "{found:?} around {truth}");
     };
-    // The dearer end of one stream; both ends of two streams on two CPUs; all on one CPU.
+    // The slower end of one stream; both ends of two streams on two CPUs; all on one CPU.
     around(2, 1, "two_cpus", 10e9);
     around(2, 2, "two_cpus", 12.5e9);
     around(1, 1, "two_cpus", 6.25e9);
@@ -243,7 +242,7 @@ fn the_paragraph_says_only_what_holds() {
     let said = network_of(&run).unwrap().text;
     assert!(said.starts_with("Network: bytes cost more than calls in a TCP stream from messages of"), "{said}");
     // Connecting costs less than a round trip here, and two streams carry no more in large messages.
-    assert!(!said.contains("connecting") && !said.contains("streams in messages"), "{said}");
+    assert!(!said.contains("connect") && !said.contains("streams in messages"), "{said}");
     let analysis = analyse(&run);
     assert_eq!(analysis.studies.iter().filter(|study| study.id.starts_with("net.")).count(), 2);
     assert!(analysis.verdict.contains(&said), "{:?}", analysis.verdict);

@@ -44,7 +44,7 @@ fn streams(count: u64) -> Case {
     Case::new().with("streams", count)
 }
 
-/// Streams at a rate, with the share of a CPU of either host that they fill.
+/// Streams at a rate, with the share of a CPU of either host that they use.
 fn add_streams(run: &mut Run, case: &Case, rate: f64, [here, there]: [f64; 2]) {
     add(run, &RATE, case.clone(), rate);
     add(run, &HERE, case.clone(), here);
@@ -80,31 +80,31 @@ fn paragraph(run: &Run) -> Option<String> {
 }
 
 #[test]
-fn a_link_that_is_full_is_told_from_a_host_that_is() {
+fn a_saturated_link_is_distinguished_from_a_saturated_host() {
     let mut run = network();
     add_streams(&mut run, &streams(1), 0.98 * LINK, [0.3, 0.4]);
     predict(&mut run, streams(1), LINK);
     let all = conclusions(&run);
-    let carried = saying(&all, "1 TCP stream to the agent carried 75 % and more of what the link can: 98 % (");
+    let carried = saying(&all, "1 TCP stream to the agent used at least 75 % of the link: 98 % (");
     assert!(carried.holds == Some(true) && carried.text.ends_with("115 MB/s of 118 MB/s"), "{carried:?}");
     assert!(carried.test.contains("over 125.0 MB/s x 1448 / 1538"), "{carried:?}");
-    let limit = saying(&all, "1 TCP stream to the agent is limited by no host's CPU: ");
-    assert!(limit.holds == Some(true) && limit.text.contains(": the test fills 30 % ("), "{limit:?}");
+    let limit = saying(&all, "1 TCP stream to the agent is CPU-limited on neither host: ");
+    assert!(limit.holds == Some(true) && limit.text.contains(": the test uses 30 % ("), "{limit:?}");
     assert!(limit.text.contains("and 40 % ("), "{limit:?}");
     assert_eq!(all.len(), 2, "{all:#?}");
     let said = paragraph(&run).unwrap();
-    assert!(said.contains("), 98 % of what the link can and is limited by no host's CPU (the test fills"), "{said}");
+    assert!(said.contains("), 98 % of the link and is CPU-limited on neither host (the test uses"), "{said}");
 
     let mut full = network();
     add_streams(&mut full, &streams(1), 0.4 * LINK, [0.3, 1.0]);
     predict(&mut full, streams(1), LINK);
     let all = conclusions(&full);
-    assert_eq!(saying(&all, "of what the link can").holds, Some(false));
-    assert_eq!(saying(&all, "is CPU-limited by the agent's host: ").holds, Some(true));
+    assert_eq!(saying(&all, "of the link").holds, Some(false));
+    assert_eq!(saying(&all, "is CPU-limited on the agent's host: ").holds, Some(true));
 }
 
 #[test]
-fn the_host_whose_cpu_is_full_is_named() {
+fn the_host_with_the_saturated_cpu_is_named() {
     let said = |busy: [f64; 2]| {
         let mut run = network();
         add_streams(&mut run, &streams(1), 1e9, busy);
@@ -112,11 +112,11 @@ fn the_host_whose_cpu_is_full_is_named() {
         let [limit] = &all[..] else { panic!("{all:#?}") };
         (limit.text.split(':').next().unwrap().to_owned(), limit.holds)
     };
-    assert_eq!(said([1.0, 0.2]), ("1 TCP stream to the agent is CPU-limited by this host".into(), Some(true)));
-    assert_eq!(said([1.0, 1.0]), ("1 TCP stream to the agent is CPU-limited by both hosts".into(), Some(true)));
+    assert_eq!(said([1.0, 0.2]), ("1 TCP stream to the agent is CPU-limited on this host".into(), Some(true)));
+    assert_eq!(said([1.0, 1.0]), ("1 TCP stream to the agent is CPU-limited on both hosts".into(), Some(true)));
     // About as full as the limit: it may be, and may not be.
-    assert_eq!(said([0.95, 0.2]), ("1 TCP stream to the agent is CPU-limited by a host".into(), None));
-    assert_eq!(said([0.95, 1.0]), ("1 TCP stream to the agent is CPU-limited by the agent's host".into(), Some(true)));
+    assert_eq!(said([0.95, 0.2]), ("1 TCP stream to the agent is CPU-limited on one of the hosts".into(), None));
+    assert_eq!(said([0.95, 1.0]), ("1 TCP stream to the agent is CPU-limited on the agent's host".into(), Some(true)));
 }
 
 #[test]
@@ -128,8 +128,8 @@ fn the_fastest_number_of_streams_of_each_direction_counts() {
     add_streams(&mut run, &directed(1, "from_agent"), 3e9, [0.5, 1.0]);
     add_streams(&mut run, &directed(4, "from_agent"), 2.9e9, [0.5, 1.0]);
     let all = conclusions(&run);
-    saying(&all, "4 TCP streams to the agent are CPU-limited by both hosts: ");
-    saying(&all, "1 TCP stream from the agent is CPU-limited by the agent's host: ");
+    saying(&all, "4 TCP streams to the agent are CPU-limited on both hosts: ");
+    saying(&all, "1 TCP stream from the agent is CPU-limited on the agent's host: ");
     let more = saying(&all, "4 TCP streams to the agent carry more than one: 2.00 times as much (95 %: ");
     assert!(more.holds == Some(true) && more.text.ends_with("2.00 GB/s against 1.00 GB/s"), "{more:?}");
     assert_eq!(saying(&all, "4 TCP streams from the agent carry more than one").holds, Some(false));
@@ -140,7 +140,7 @@ fn the_fastest_number_of_streams_of_each_direction_counts() {
 }
 
 #[test]
-fn a_program_losses_and_waiting_are_told_with_their_size() {
+fn a_program_losses_and_queueing_are_reported_with_their_size() {
     let mut run = network();
     let (small, trip) = (
         Case::new().with("message", 64),
@@ -156,16 +156,16 @@ fn a_program_losses_and_waiting_are_told_with_their_size() {
     }
     let all = conclusions(&run);
     let program =
-        saying(&all, "to a program there over TCP takes longer than an echo request that its kernel answers: 1.30 ");
+        saying(&all, "over TCP to a program on that host takes longer than an echo request to its kernel: 1.30 ");
     assert!(program.holds == Some(true) && program.text.ends_with("130 µs against 100 µs"), "{program:?}");
-    let waiting = saying(&all, "more than 2 times as long, in buffers: 231 times as long (95 %: ");
+    let waiting = saying(&all, "queues in buffers and takes more than 2 times as long: 231 times as long (95 %: ");
     assert!(waiting.holds == Some(true) && waiting.text.ends_with("30.0 ms against 130 µs"), "{waiting:?}");
     let lost =
         saying(&all, "more than 1.0 % of datagrams of 1472 B to the agent are lost if the sender does not wait: 30 %");
     assert_eq!(lost.holds, Some(true));
-    let arrives = saying(&all, "sent evenly at 12.5 MB/s (100 Mbit/s offered) arrive but for 1.0 % at most: 0.2 % (");
+    let arrives = saying(&all, "paced at 12.5 MB/s (100 Mbit/s offered) at most 1.0 % are lost: 0.2 % (");
     assert_eq!(arrives.holds, Some(true));
-    assert_eq!(saying(&all, "(1000 Mbit/s offered) arrive").holds, Some(false));
+    assert_eq!(saying(&all, "(1000 Mbit/s offered) at most").holds, Some(false));
     // Of all that arrive the highest is said.
     let said = paragraph(&run).unwrap();
     assert!(said.contains("(100 Mbit/s offered)") && !said.contains("(10.0 Mbit/s offered)"), "{said}");
@@ -188,12 +188,12 @@ fn the_paragraph_is_in_the_verdict_once_and_apart_from_that_of_this_machine() {
     let analysis = analyse(&run);
     let said = paragraph(&run).unwrap();
     assert!(
-        said.contains(") and is CPU-limited by this host (the test fills 100 % of a CPU here, 10 % there)."),
+        said.contains(") and is CPU-limited on this host (the test uses 100 % of a CPU here, 10 % there)."),
         "{said}"
     );
     assert_eq!(analysis.verdict.iter().filter(|line| line.starts_with("Network")).count(), 1, "{:?}", analysis.verdict);
     assert_eq!(analysis.studies.iter().filter(|study| study.id == *"net.peer").count(), 1);
-    // What cannot be carries nothing.
+    // Impossible figures are left out.
     let bound = Bound { most: 1e8, inputs: Vec::new(), derivation: "a line".into(), likely_cause: "a route".into() };
     run.outline.bounds.push(BoundRecord { metric: RATE.id, case: streams(1), bound });
     assert!(testing::study(&run, "net.peer").is_none() && paragraph(&run).is_none());

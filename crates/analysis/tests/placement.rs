@@ -1,4 +1,4 @@
-//! CPUs that a host moves: what all of them move together has two values, each named by how far apart they stood.
+//! CPUs that a host moves: their joint bandwidth is bimodal, each mode named by their core-to-core latency.
 
 use kelvin_analysis::testing::{add_scalars, run};
 use kelvin_analysis::{Analysis, MetricResult, analyse};
@@ -16,7 +16,7 @@ static CORE_TO_CORE: Metric = Metric::duration("mem.bandwidth.core_to_core", "A 
 const NEAR: f64 = 62.0;
 const FAR: f64 = 226.0;
 
-/// A run of these rates in GB/s and times of a line in ns, round by round.
+/// A run of these rates in GB/s and core-to-core latencies in ns, round by round.
 fn of(rates: [f64; 6], ways: [f64; 6]) -> Analysis {
     let mut run = run(&[FILL, CORE_TO_CORE]);
     let case = || Case::new().with("bytes", 128 << 20).at(kelvin_model::Point::named("cpus", "all"));
@@ -42,15 +42,12 @@ fn finding(analysis: &Analysis) -> Option<&str> {
 }
 
 #[test]
-fn each_rate_is_named_by_how_far_apart_the_cpus_stood() {
+fn each_rate_is_named_by_its_core_to_core_latency() {
     let analysis = of([40.0, 77.0, 40.4, 39.8, 76.5, 40.1], [NEAR, FAR, NEAR + 1.0, NEAR, FAR - 2.0, NEAR]);
-    assert_eq!(names(&analysis), [Some("a line takes 62.0 ns between CPUs"), Some("a line takes 225 ns between CPUs")]);
+    assert_eq!(names(&analysis), [Some("core-to-core latency 62.0 ns"), Some("core-to-core latency 225 ns")]);
     let text = finding(&analysis).unwrap();
     assert!(text.contains("62.0 ns (67 %) and 225 ns (33 %) of the rounds"), "{text}");
-    assert!(
-        text.contains("mem.bandwidth.fill the most: 40.0 GB/s (67 %, a line takes 62.0 ns between CPUs)"),
-        "{text}"
-    );
+    assert!(text.contains("mem.bandwidth.fill the most: 40.0 GB/s (67 %, core-to-core latency 62.0 ns)"), "{text}");
 }
 
 #[test]
@@ -61,9 +58,9 @@ fn cpus_that_stay_where_they_are_explain_no_two_rates() {
 }
 
 #[test]
-fn a_move_is_told_though_no_rate_shows_it() {
+fn a_move_is_reported_though_no_rate_shows_it() {
     let analysis = of([40.0, 40.2, 40.4, 39.8, 40.3, 40.1], [NEAR, FAR, NEAR, NEAR, FAR, NEAR]);
     assert!(names(&analysis).is_empty());
     let text = finding(&analysis).unwrap();
-    assert!(text.ends_with("this run shows what all of them move together where they stood, at 62.0 ns."), "{text}");
+    assert!(text.ends_with("this run's bandwidths of all CPUs are those at 62.0 ns."), "{text}");
 }

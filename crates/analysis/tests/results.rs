@@ -54,7 +54,7 @@ fn what_was_not_measured_says_why() {
             Outcome::Skipped(Reason::new("no such device")),
             Outcome::Failed("signal 11".into()),
             Outcome::NotReached,
-            Outcome::Skipped(Reason::new("its 1 rounds made no sample of this metric at this case")),
+            Outcome::Skipped(Reason::new("its 1 rounds gave no sample of this metric at this case")),
         ]
     );
 }
@@ -96,7 +96,7 @@ fn what_earlier_runs_taught_widens_the_interval() {
 }
 
 #[test]
-fn clusters_are_modes_and_explain_a_wide_interval() {
+fn modes_explain_a_wide_interval() {
     let mut random = Random::new(1);
     let mut run = testing::run(&[CALL]);
     let rounds: Vec<Vec<f64>> = (0..6)
@@ -115,7 +115,7 @@ fn clusters_are_modes_and_explain_a_wide_interval() {
     centers.sort_by(f64::total_cmp);
     assert_eq!(centers, [100.0, 130.0]);
     assert!(
-        matches!(&result.warnings[0], Warning::Modes { text } if text.contains("2 clusters")),
+        matches!(&result.warnings[0], Warning::Modes { text } if text.contains("2 modes")),
         "{:?}",
         result.warnings
     );
@@ -138,7 +138,7 @@ fn a_value_that_changes_from_round_to_round_is_two_modes_and_no_mean() {
     let [Warning::Modes { text }] = &result.warnings[..] else { panic!("{:?}", result.warnings) };
     assert_eq!(
         text,
-        "it changes from round to round: 12.1 ns (67 %) and 120 ns (33 %) of the rounds; the headline is the first"
+        "bimodal from round to round: 12.1 ns (67 %) and 120 ns (33 %) of the rounds; the headline is the first"
     );
 }
 
@@ -155,7 +155,7 @@ fn a_value_that_changes_from_run_to_run_is_two_modes_of_the_runs() {
     assert_eq!(summary.modes_of, ModesOf::Runs);
     let shares: Vec<f64> = summary.modes.iter().map(|mode| mode.share).collect();
     assert_eq!(shares, [4.0 / 6.0, 2.0 / 6.0]);
-    // What parts the two is no error of either.
+    // The distance between the modes is no error of either.
     assert!(summary.headline > 11.9 && summary.interval.unwrap().half_width() < 1.0, "{summary:?}");
     assert!(matches!(&result.warnings[0], Warning::Modes { text } if text.contains("from run to run")));
 }
@@ -167,7 +167,7 @@ fn drift_is_said_and_explains_a_wide_interval() {
     let [Warning::Drift { text }] = &only(&analysis).warnings[..] else { panic!("{:?}", only(&analysis).warnings) };
     assert_eq!(text, "the value rose by 9.5 % over the run (p = 0.003, Mann-Kendall test over 6 rounds)");
     let slight: Vec<f64> = rising.iter().map(|value| 100.0 + value / 100.0).collect();
-    assert_eq!(only(&analyse(&scalars(&slight))).warnings, [], "a drift that does not matter is not said");
+    assert_eq!(only(&analyse(&scalars(&slight))).warnings, [], "a drift that does not matter is not reported");
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn impossible_values_are_invalid() {
     assert!(analysis.verdict.iter().any(|line| line.contains("impossible")), "{:?}", analysis.verdict);
 }
 
-/// What the hardware of one machine bounds, at one case.
+/// A hardware bound of one machine at one case.
 #[test]
 fn what_is_above_a_bound_of_the_hardware_is_invalid_and_nothing_rests_on_it() {
     let rate = Metric::rate("test.rate", "Bytes that arrive").bounds(Some(0.0), None).over([BYTES]);
@@ -323,8 +323,8 @@ fn a_measurement_is_compared_by_its_interval() {
     let result = only(&analysis);
     assert_eq!((result.verdict, result.ratio), (Verdict::Above, Some(1.9)));
     let explained: Vec<&str> = result.explained_by.iter().map(|id| id.as_str()).collect();
-    assert_eq!(explained, ["mitigations", "virtual_machine"], "what touches just this first, others not at all");
-    let line = "test.value: measured 95.0 ns, 1.90 times the predicted 50.0 ns; what can explain it: mitigations is in \
+    assert_eq!(explained, ["mitigations", "virtual_machine"], "hazards of just this first, others not at all");
+    let line = "test.value: measured 95.0 ns, 1.90 times the predicted 50.0 ns; possible cause: mitigations is in \
                 force; virtual_machine is in force.";
     assert!(analysis.verdict.iter().any(|found| found == line), "{:#?}", analysis.verdict);
     predicted(&mut run, 200.0, 150.0, 250.0);
@@ -395,7 +395,7 @@ fn drift_that_chance_explains_is_a_detail() {
                 (0..6).map(|i| 100.0 + f64::from(if case < drifts { 2 * i } else { i % 2 })).collect();
             add_scalars(&mut run, &VALUE, Case::new().with("size", case), &rising);
         }
-        // What was never tried cannot drift by chance.
+        // What was not measured cannot drift by chance.
         let skipped = Attempt::Skipped(Reason::new("left out"));
         add(&mut run, &VALUE, Case::new().with("size", figures), vec![attempt(0, skipped)]);
         let findings = analyse(&run).findings;

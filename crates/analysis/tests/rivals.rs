@@ -1,4 +1,4 @@
-//! Other programs beside kelvin: what belongs together stands in one row, and what is missing says why.
+//! Rivals: what belongs together is one row, and a missing comparison has its reason.
 
 use kelvin_analysis::testing::{self, add, add_scalars};
 use kelvin_analysis::{BesideRival, Outcome, RivalOutcome, Verdict, analyse};

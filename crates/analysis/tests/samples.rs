@@ -66,7 +66,7 @@ fn a_rate_without_time_is_counted_and_said() {
     batches.nanoseconds[3] = CLOCK_PAIR / 2.0;
     let analysis = analyse(&run_of(&Metric::rate("test.copy", "Bytes copied per second"), &batches));
     assert_eq!(summary(&analysis).distribution.n, 45);
-    assert_eq!(summary(&analysis).notes, ["5 samples took no longer than what is subtracted and gave no rate"]);
+    assert_eq!(summary(&analysis).notes, ["5 samples took no longer than the overhead subtracted, and gave no rate"]);
 }
 
 #[test]
@@ -88,14 +88,14 @@ fn warm_up_is_not_summarised_and_contamination_disturbs() {
 
 #[test]
 fn only_canaries_tell_what_is_disturbed() {
-    // Batch 2 is slow by itself and stays; batches 4 and 5 stand on either side of an odd canary and go, fast or slow.
+    // Batch 2 is slow by itself and stays; batches 4 and 5 are on either side of an odd canary and go, fast or slow.
     let mut batches = testing::batches(&[100.0, 100.0, 700.0, 100.0, 80.0, 300.0, 100.0, 100.0, 100.0]);
     batches.canaries.get_mut(&Canary::Block).unwrap()[5] = 1.8 * BLOCK;
     let analysis = analyse(&run_of(&CALL, &batches));
     let found = summary(&analysis);
     assert_eq!((found.distribution.min, found.distribution.max, found.distribution.n), (100.0, 700.0, 35));
     assert_eq!(found.as_found.n, 45);
-    // A metric that another canary guards does not care.
+    // A metric guarded by another canary is unaffected.
     let other = CALL.canaries(Canaries::of(&[Canary::Chain]));
     assert_eq!(summary(&analyse(&run_of(&other, &batches))).kept_share, 1.0);
 }
@@ -172,7 +172,7 @@ fn what_there_is_without_a_headline_is_told_exactly() {
         let calm =
             |i| testing::round(i, vec![testing::reading(&QUIET, Readings::Batches(testing::batches(&[1.0; 40])))]);
         let loud = |i| testing::round(i, vec![testing::reading(&CALL, Readings::Batches(noisy.clone()))]);
-        // What the canaries read in a quiet machine, that other metric tells.
+        // The other metric shows what the canaries read on a quiet machine.
         testing::add(&mut run, &QUIET, Case::new(), (0..6).map(calm).collect());
         testing::add(&mut run, &CALL, Case::new(), (0..6).map(loud).collect());
         let headlines = Headlines::of(&run);
@@ -333,18 +333,18 @@ fn a_core_that_was_shared_all_along_is_known_by_earlier_runs() {
         run.outline.learned_core = earlier;
         analyse(&run)
     };
-    // Two earlier runs saw the core whole; that one of them all was faster still is an accident.
+    // Two earlier runs had the core unshared; one still faster run is an accident.
     let shared = after(vec![0.5 * whole, whole, 1.3 * whole, whole], 1.25);
     assert!((shared.core_shared.unwrap() - 1.25).abs() < 1e-6, "{:?}", shared.core_shared);
     assert!(matches!(shared.results[0].outcome, Outcome::NotKnown(_)), "{:?}", shared.results[0].outcome);
     assert!(shared.verdict.iter().any(|line| line.contains("during the whole run")), "{:?}", shared.verdict);
-    // As whole as ever, and a run that no two earlier ones contradict.
+    // As unshared as before, and a run that no two earlier ones contradict.
     for (earlier, slowness) in [(vec![whole; 3], 1.03), (vec![whole], 1.25), (vec![whole, 1.25 * whole], 1.25)] {
         let analysis = after(earlier, slowness);
         assert_eq!(analysis.core_shared, None);
         assert!(matches!(analysis.results[0].outcome, Outcome::Measured(_)));
     }
-    // What two runs of long ago saw is forgotten.
+    // Two runs of long ago are forgotten.
     let mut long_ago = vec![whole; 2];
     long_ago.extend([1.25 * whole; 10]);
     assert_eq!(after(long_ago, 1.25).core_shared, None);

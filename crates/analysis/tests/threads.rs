@@ -1,4 +1,4 @@
-//! Conclusions on threads: how many help, by which law, and which cell of the grid is best.
+//! Conclusions on threads: how many help, the law, and the best cell of the grid.
 
 use kelvin_analysis::Concluded;
 use kelvin_analysis::testing::{self, add_scalars};
@@ -10,7 +10,7 @@ use kelvin_stats::{Random, Scalability};
 const METRIC: Metric = Metric::rate("file.threads", "Bytes read by all threads").headline(Treatment::AsFound);
 const KIB: u64 = 1 << 10;
 
-/// A run in which so many threads in blocks of these sizes came to a rate, with a noise of one percent.
+/// A run of rates by number of threads and block size, with a noise of one percent.
 fn run_of(threads: &[u64], blocks: &[u64], rounds: usize, rate: impl Fn(f64, u64) -> f64) -> Run {
     let mut run = testing::run(&[METRIC]);
     let mut random = Random::new(7);
@@ -87,10 +87,10 @@ fn what_no_law_describes_and_what_determines_none_is_said() {
 
     let few = run_of(&[1, 4], &[4 * KIB], 6, law(1e9, 0.1, 0.0));
     let undetermined = conclusions(&few);
-    assert_eq!(saying(&undetermined, "2 numbers of threads in 6 rounds each, determines").holds, Some(false));
+    assert_eq!(saying(&undetermined, "2 thread counts in 6 rounds each determine").holds, Some(false));
     assert!(analyse(&few).laws.is_empty());
     let once = run_of(&[1, 2, 4, 8], &[4 * KIB], 1, law(1e9, 0.1, 0.0));
-    saying(&conclusions(&once), "4 numbers of threads in 1 round each");
+    saying(&conclusions(&once), "4 thread counts in 1 round each");
     assert!(testing::study(&testing::run(&[METRIC]), "file.threads").is_none());
 }
 
@@ -106,5 +106,5 @@ fn the_best_cell_and_those_that_are_not_told_apart_from_it() {
     let shared = grid(|n, block| n.min(2.0) * block as f64);
     assert_eq!(shared[0].as_good.len(), 1, "{shared:?}");
     assert_eq!(shared[0].conclusion.holds, None);
-    assert!(shared[0].conclusion.text.contains("not told apart from "), "{shared:?}");
+    assert!(shared[0].conclusion.text.contains("no different from "), "{shared:?}");
 }

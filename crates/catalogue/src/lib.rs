@@ -1,8 +1,8 @@
 //! Every metric that kelvin measures, as data: id, unit, parameters and the words that those can have.
 //!
-//! Probes, conclusions, figures and reference machines name a metric and an axis by the items of this crate, so that a name
-//! that is changed or misspelled does not compile. No id and no axis is spelled as a string anywhere else, but where stored
-//! runs and the command line are parsed.
+//! Probes, conclusions, figures and reference machines name metrics and axes by the items of this crate, so that a changed or
+//! misspelled name does not compile. No id and no axis is spelled as a string elsewhere, except where stored runs and the
+//! command line are parsed.
 //!
 //! A metric is a static in the file of its area, called by its id without the area: `os.syscall.null` is
 //! [`os::SYSCALL_NULL`]. A parameter of numbers is an [`Axis`](kelvin_model::Axis); one of words is an enum.

@@ -1,4 +1,4 @@
-//! The command line: flags and sub-commands as plain data. Parsed first; the world is touched later.
+//! The command line as plain data: flags and sub-commands, parsed before anything is read or measured.
 
 mod file;
 
@@ -22,7 +22,7 @@ use crate::fault::Fault;
 #[command(name = "kelvin", version, arg_required_else_help = true, disable_help_subcommand = true)]
 #[command(after_help = "Examples:\n  kelvin run                   measure, print the table, write report.html\n  \
                         kelvin run os.syscall --quick\n  kelvin explain os.syscall.null\n\n\
-                        Exit status: 0 done, 1 done but a probe failed, 2 could not be done.")]
+                        Exit status: 0 done, 1 done but a probe failed, 2 could not be done: one line says why.")]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -32,54 +32,54 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Measure all, or the named areas and probes: table, stored run, report
+    /// Measure everything, or the named areas and probes: table, stored run, report
     #[command(after_help = "Examples:\n  kelvin run\n  kelvin run cpu os.switch --quick\n  \
                             kelvin run os.syscall.null --budget 10s --json\n  kelvin run --beside zenbook-2011\n  kelvin run file --rivals")]
     Run(RunArgs),
-    /// Run one of the long experiments, or a measure of a plain run with all its points
+    /// Run one of the long experiments, or one probe at all its points
     #[command(after_help = "Examples:\n  kelvin study tasks\n  kelvin study os.tasks --budget 2m\n  \
                             kelvin study file.depth --dir /data")]
     Study(StudyArgs),
-    /// Read or write a file in any way, and see where its bytes come from or go to
+    /// Read or write a file by any method; show where its bytes come from or go to
     #[command(after_help = "Examples:\n  kelvin file read data.bin --block 4k\n  \
                             kelvin file autosize data.bin --seconds 10\n  \
                             kelvin file write new.bin --size 1G --sync fsync")]
     File(FileArgs),
-    /// The exclusive or of all 32-bit words of a file, as fast as the machine can read it
+    /// Print the XOR of all 32-bit words of a file, as fast as the machine can read it
     #[command(after_help = "Examples:\n  kelvin digest data.bin\n  kelvin digest *.bin > digests\n  \
                             kelvin digest --check digests")]
     Digest(DigestArgs),
-    /// Be the other end of network measurements that another kelvin makes
+    /// Run the measurement server for another kelvin's network measurements
     #[command(after_help = "Examples:\n  kelvin agent                       for this host only\n  \
                             kelvin agent --listen 0.0.0.0 --token-file token\n\n\
-                            Exit status: 0 ended by Ctrl-C or SIGTERM, 2 could not be done.")]
+                            Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 could not be done: one line says why.")]
     Agent(AgentArgs),
-    /// Stored runs: list, show, delete, export, import
+    /// List, show, delete, export or import stored runs
     #[command(
         after_help = "Examples:\n  kelvin runs list\n  kelvin runs export last > run.json\n  kelvin runs delete 0192"
     )]
     Runs(RunsArgs),
-    /// Measure what is known by construction, and print kelvin's own error
+    /// Measure quantities known by construction; print kelvin's own error
     #[command(after_help = "Example:\n  kelvin selfcheck")]
     Selfcheck(SelfcheckArgs),
-    /// What can be measured
+    /// List what can be measured
     #[command(after_help = "Examples:\n  kelvin list\n  kelvin list os.switch")]
     List(ListArgs),
-    /// How something is measured and predicted, what its number must not be used for, sources
+    /// Explain how something is measured and predicted, its misuses, pitfalls and sources
     #[command(after_help = "Examples:\n  kelvin explain os.process.fork\n  kelvin explain os.switch")]
     Explain(ExplainArgs),
-    /// Facts about this machine and its hazards
+    /// Show the facts about this machine and its hazards
     #[command(after_help = "Examples:\n  kelvin machine\n  kelvin machine --json")]
     Machine(MachineArgs),
-    /// Show what would quieten this machine; put it into that state, or back
-    #[command(after_help = "Examples:\n  kelvin tune            show what would be changed\n  \
+    /// Show the settings that would quieten this machine; apply or restore them
+    #[command(after_help = "Examples:\n  kelvin tune            show what would change\n  \
                             sudo kelvin tune --apply\n  sudo kelvin tune --restore")]
     Tune(TuneArgs),
-    /// Render a stored run again
+    /// Render a stored run in any format
     #[command(after_help = "Examples:\n  kelvin report                  the last run, as a table\n  \
                             kelvin report last~1 --format html --output before.html\n  kelvin report --format csv")]
     Report(ReportArgs),
-    /// Nothing more: help or version was printed
+    /// Nothing: help or version was printed
     #[command(skip)]
     Nothing,
     /// Run one probe once, for the supervisor
@@ -88,7 +88,7 @@ pub enum Command {
     /// Read one file under a limit, for `file cache`
     #[command(name = "file-cache-process", hide = true)]
     FileCacheProcess,
-    /// Print the pages of the book that the probes' own texts make
+    /// Print the book's pages, made from the probes' own texts
     #[command(name = "book-page", hide = true)]
     BookPage {
         /// Area: cpu, os
@@ -96,7 +96,7 @@ pub enum Command {
     },
 }
 
-/// Which store.
+/// The store.
 #[derive(Clone, Debug, Args)]
 pub struct StoreArgs {
     /// The store of runs [default: kelvin/runs.sqlite in XDG_DATA_HOME or ~/.local/share]
@@ -107,7 +107,7 @@ pub struct StoreArgs {
 /// Where a run goes.
 #[derive(Debug, Args)]
 pub struct DestinationArgs {
-    /// Which store
+    /// The store
     #[command(flatten)]
     pub store: StoreArgs,
     /// Do not store the run
@@ -122,7 +122,7 @@ pub struct DestinationArgs {
     /// Print the run and its analysis as JSON instead of the table
     #[arg(long)]
     pub json: bool,
-    /// Also keep in the run what says whose machine it is: paths, hosts, addresses, all boot parameters and mount options
+    /// Keep in the run what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
     #[arg(long)]
     pub with_private: bool,
 }
@@ -130,51 +130,51 @@ pub struct DestinationArgs {
 /// How to measure.
 #[derive(Debug, Args)]
 pub struct MeasureArgs {
-    /// Time for everything, such as 45s or 10m [default: 30 s for cpu and os together and for each of mem, file and net;
+    /// Time budget of the run, such as 45s or 10m [default: 30 s for cpu and os together and for each of mem, file and net;
     /// 10 s each with --quick, 5 min each with --thorough]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,
-    /// Fresh processes for each case at least, 2 to 1000 [default: 6; 3 with --quick, 20 with --thorough]
+    /// Minimum rounds (fresh processes) per case, 2 to 1000 [default: 6; 3 with --quick, 20 with --thorough]
     #[arg(long, value_name = "N", value_parser = between(2, 1000))]
     pub rounds: Option<u32>,
-    /// Half-width of the 95 % interval at which a metric is precise enough, in percent
+    /// Target half-width of the 95 % interval, in percent of the value
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent)]
     pub target: f64,
-    /// Where files are made and measured: on any file system
+    /// Directory for test files, on any file system
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
-    /// A mounted directory of another machine, to be measured beside --dir: see `kelvin explain file.remote`
+    /// Directory mounted from another machine, measured beside --dir; see `kelvin explain file.remote`
     #[arg(long, value_name = "DIR")]
     pub remote: Option<PathBuf>,
-    /// Another host with `kelvin agent`, to measure the network between: see `kelvin explain net.peer`
+    /// Host running `kelvin agent`, to measure the network to it; see `kelvin explain net.peer`
     #[arg(long, value_name = "HOST[:PORT]")]
     pub peer: Option<String>,
-    /// The file with the secret of that agent
+    /// File with that agent's secret
     #[arg(long, value_name = "FILE", requires = "peer")]
     pub token_file: Option<PathBuf>,
-    /// Congestion control of the streams of net.bandwidth.tcp, by name, and with --peer of those of net.peer.bandwidth at both
-    /// ends [default: cubic where the kernel grants it, else reno; to another host that of either system]
+    /// Congestion control of the streams of net.bandwidth.tcp and, with --peer, of net.peer.bandwidth at both ends
+    /// [default: cubic if the kernel allows it, else reno; to another host, each host's default]
     #[arg(long, value_name = "NAME")]
     pub congestion_control: Option<String>,
-    /// Bytes that each buffer of their sockets is asked to hold, 4k to 1G [default: they grow by themselves]
+    /// Size of each socket buffer of these streams, 4k to 1G [default: autotuned by the kernel]
     #[arg(long, value_name = "BYTES", value_parser = socket_buffers)]
     pub socket_buffers: Option<u32>,
-    /// Most that probes may write to files, all together
+    /// Limit on what all probes together may write to files
     #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = file::bytes)]
     pub write_limit: u64,
     /// CPU for single-CPU probes [default: the last allowed one]
     #[arg(long, value_name = "CPU", value_parser = whole::<u32>, allow_negative_numbers = true)]
     pub cpu: Option<u32>,
-    /// Seed of everything random [default: from the clock]
+    /// Random seed [default: from the clock]
     #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub seed: Option<u64>,
-    /// Do not time canaries between batches: disturbance then goes unseen
+    /// Do not time canaries between batches; disturbance then goes undetected
     #[arg(long)]
     pub no_canaries: bool,
-    /// Ask for real-time priority, bounded so that it cannot lock up the machine; needs CAP_SYS_NICE
+    /// Run probes at real-time priority, bounded so that they cannot lock up the machine; needs CAP_SYS_NICE
     #[arg(long)]
     pub realtime: bool,
-    /// Longest life of one probe process, such as 10s
+    /// Time limit of one probe process, such as 10s
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration, hide = true)]
     pub round_limit: Duration,
 }
@@ -182,13 +182,13 @@ pub struct MeasureArgs {
 /// `kelvin run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// Areas (cpu, os, mem, file, net), probes or metrics; any leading part of an id. All if none is named
+    /// Areas (cpu, os, mem, file, net), probes, metrics, or any leading part of an id [default: all]
     #[arg(value_parser = of_today)]
     pub names: Vec<String>,
-    /// As little as makes sense: fewer points and rounds, said in the report
+    /// Fewer points and rounds; the report says so
     #[arg(long, conflicts_with = "thorough")]
     pub quick: bool,
-    /// All points, twenty rounds, five minutes for each area
+    /// All points, 20 rounds, 5 minutes per area
     #[arg(long)]
     pub thorough: bool,
     /// How to measure
@@ -197,11 +197,11 @@ pub struct RunArgs {
     /// Where it goes
     #[command(flatten)]
     pub to: DestinationArgs,
-    /// Read files by fio, dd, cat and bw_file_rd too, in turn with kelvin, where they are installed; two minutes more
-    /// (40 s with --quick, twenty minutes with --thorough)
+    /// Also read files with fio, dd, cat and bw_file_rd, where installed, in turn with kelvin; takes 2 minutes more
+    /// (40 s with --quick, 20 minutes with --thorough)
     #[arg(long)]
     pub rivals: bool,
-    /// A published machine to set beside, by id; may be given more than once [default in HTML: all]
+    /// Published machine to compare with, by id; repeatable [default in HTML: all]
     #[arg(long, value_name = "MACHINE")]
     pub beside: Vec<String>,
 }
@@ -209,7 +209,7 @@ pub struct RunArgs {
 /// `kelvin study`.
 #[derive(Debug, Args)]
 pub struct StudyArgs {
-    /// The study: `kelvin list --studies` shows all
+    /// The study; `kelvin list --studies` lists all
     pub name: String,
     /// How to measure
     #[command(flatten)]
@@ -222,13 +222,13 @@ pub struct StudyArgs {
 /// `kelvin agent`.
 #[derive(Debug, Args)]
 pub struct AgentArgs {
-    /// Where to listen: an IP address, with :PORT if it is not to be 27315; port 0 lets the system choose
+    /// IP address to listen on, with :PORT unless it is 27315; port 0 lets the system choose
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = kelvin_wire::address::address)]
     pub listen: SocketAddr,
-    /// A file with the secret that clients must know; needed where other hosts can reach the address
+    /// File with the secret that clients must know; required if other hosts can reach the address
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Clients that are served at one time, 1 to 64
+    /// Maximum concurrent clients, 1 to 64
     #[arg(long, value_name = "N", default_value = "4", value_parser = between(1, 64))]
     pub clients: u32,
 }
@@ -239,7 +239,7 @@ pub struct SelfcheckArgs {
     /// How to measure
     #[command(flatten)]
     pub measure: MeasureArgs,
-    /// Run the probes that go wrong on purpose instead: each must be reported, and cost only itself
+    /// Run the probes that fail on purpose instead: each must be reported and affect no other
     #[arg(long)]
     pub faults: bool,
     /// Print JSON
@@ -253,7 +253,7 @@ pub struct ListArgs {
     /// Only these areas, probes or metrics
     #[arg(value_parser = of_today)]
     pub names: Vec<String>,
-    /// The studies instead of the measures of a plain run
+    /// List the studies, which a plain run does not measure
     #[arg(long)]
     pub studies: bool,
     /// Print JSON
@@ -272,7 +272,7 @@ pub struct ExplainArgs {
     pub json: bool,
 }
 
-/// A name as it is today, which may have been typed as it was before.
+/// The present name of a metric, which may have been typed by its former one.
 fn of_today(name: &str) -> Result<String, Infallible> {
     Ok(Name::today(name).into_owned())
 }
@@ -283,10 +283,10 @@ pub struct MachineArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Read the facts below this directory instead of / (a recorded machine)
+    /// Read the facts under this directory instead of / (a recorded machine)
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
-    /// Also tell what says whose machine it is: paths, hosts, addresses, all boot parameters and mount options
+    /// Include what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
     #[arg(long)]
     pub with_private: bool,
 }
@@ -294,13 +294,13 @@ pub struct MachineArgs {
 /// `kelvin tune`.
 #[derive(Debug, Args)]
 pub struct TuneArgs {
-    /// Put the machine into a quiet state; what was there before is journalled first
+    /// Apply the quiet settings, after journalling the present ones
     #[arg(long, conflicts_with = "restore")]
     pub apply: bool,
-    /// With --apply: also what is marked optional
+    /// With --apply: also the optional changes
     #[arg(long, requires = "apply")]
     pub optional: bool,
-    /// Put back what the journal says
+    /// Restore the journalled settings
     #[arg(long)]
     pub restore: bool,
     /// Print JSON
@@ -311,10 +311,10 @@ pub struct TuneArgs {
 /// `kelvin report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// The run: an id or its beginning, `last`, `last~1`, or an exported file
+    /// The run: an id or its prefix, `last`, `last~1`, or an exported file
     #[arg(default_value = "last")]
     pub run: OsString,
-    /// Which format
+    /// Output format
     #[arg(long, value_enum, default_value = "terminal")]
     pub format: Format,
     /// Where to write it [default: standard output]
@@ -323,16 +323,16 @@ pub struct ReportArgs {
     /// Also write every figure as SVG and CSV into this directory
     #[arg(long, value_name = "DIR")]
     pub assets: Option<PathBuf>,
-    /// A published machine to set beside, by id; may be given more than once
+    /// Published machine to compare with, by id; repeatable
     #[arg(long, value_name = "MACHINE")]
     pub beside: Vec<String>,
-    /// Make the predictions anew with the formulas of this kelvin
+    /// Recompute the predictions with this kelvin's formulas
     #[arg(long)]
     pub repredict: bool,
-    /// Also tell what says whose machine it is: paths, hosts, addresses, all boot parameters and mount options
+    /// Include what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
     #[arg(long)]
     pub with_private: bool,
-    /// Which store
+    /// The store
     #[command(flatten)]
     pub store: StoreArgs,
 }
@@ -342,15 +342,15 @@ pub struct ReportArgs {
 pub enum Format {
     /// The table
     Terminal,
-    /// One self-contained page
+    /// One self-contained HTML page
     Html,
     /// Markdown
     Md,
     /// The run and its analysis as JSON
     Json,
-    /// A line for each metric and case
+    /// One line per metric and case
     Csv,
-    /// A line for each sample
+    /// One line per sample
     Samples,
 }
 
@@ -360,7 +360,7 @@ pub struct RunsArgs {
     /// What to do with them
     #[command(subcommand)]
     pub command: RunsCommand,
-    /// Which store
+    /// The store
     #[command(flatten)]
     pub store: StoreArgs,
 }
@@ -376,30 +376,30 @@ pub enum RunsCommand {
     },
     /// Show a run's table
     Show {
-        /// The run: an id or its beginning, `last`, `last~1`
+        /// The run: an id or its prefix, `last`, `last~1`
         #[arg(default_value = "last")]
         run: String,
         /// Print the run and its analysis as JSON
         #[arg(long)]
         json: bool,
-        /// Also tell what says whose machine it is: paths, hosts, addresses, all boot parameters and mount options
+        /// Include what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
         #[arg(long)]
         with_private: bool,
     },
     /// Delete a run
     Delete {
-        /// The run: an id or its beginning, `last`, `last~1`
+        /// The run: an id or its prefix, `last`, `last~1`
         run: String,
     },
     /// Write a run as one JSON file
     Export {
-        /// The run: an id or its beginning, `last`, `last~1`
+        /// The run: an id or its prefix, `last`, `last~1`
         #[arg(default_value = "last")]
         run: String,
         /// Where to write it [default: standard output]
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
-        /// Also tell what says whose machine it is: paths, hosts, addresses, all boot parameters and mount options
+        /// Include what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
         #[arg(long)]
         with_private: bool,
     },
@@ -413,7 +413,7 @@ pub enum RunsCommand {
 /// Parses the command line. Help and version are printed here.
 ///
 /// # Errors
-/// A mistake, as one line that names the argument and what would be right.
+/// A usage error, as one line that names the argument and what would be right.
 pub fn parse() -> Result<Command, Fault> {
     match Cli::try_parse() {
         Ok(cli) => Ok(cli.command),
@@ -428,18 +428,18 @@ pub fn parse() -> Result<Command, Fault> {
     }
 }
 
-/// That an argument which is no name of a file is not UTF-8. Which one it is clap does not say: all that can be are named.
+/// An argument other than a file name is not UTF-8. clap does not say which one, so all candidates are named.
 fn not_text(arguments: impl Iterator<Item = OsString>) -> Fault {
     let odd = arguments.filter(|argument| argument.to_str().is_none()).map(|argument| format!("{argument:?}"));
     let odd = odd.collect::<Vec<_>>().join(", ");
-    Fault::because(format!("{odd}: only names of files and directories may be other bytes than UTF-8"))
+    Fault::because(format!("{odd}: must be UTF-8; only names of files and directories may be other bytes"))
 }
 
-/// What clap says of a mistake over several lines, in one, without the usage text.
+/// clap's error message joined into one line, without the usage text.
 fn one_line(error: &clap::Error) -> Fault {
     let text = error.render().to_string();
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        // What stands before the options and the missing word is the command that wants one.
+        // The words before the options and the placeholder are the command that lacks a sub-command.
         let usage = text.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or("kelvin");
         let command: Vec<&str> = usage.split(' ').take_while(|word| !word.starts_with(['[', '<'])).collect();
         return Fault::because(format!("no command given; `{} --help` lists them", command.join(" ")));
@@ -454,19 +454,19 @@ fn one_line(error: &clap::Error) -> Fault {
     Fault::because(kept.trim_start_matches("error: "))
 }
 
-/// A time such as `90`, `45s`, `10m`, `1.5h`; from one second to a week.
+/// A time such as `90`, `45s`, `10m`, `1.5h`, from one second to a week.
 fn duration(text: &str) -> Result<Duration, String> {
     duration_from(1.0, "one second", text)
 }
 
-/// The same from a hundredth of a second.
+/// A time from a hundredth of a second to a week.
 fn any_duration(text: &str) -> Result<Duration, String> {
     duration_from(0.01, "a hundredth of a second", text)
 }
 
 fn duration_from(least: f64, least_in_words: &str, text: &str) -> Result<Duration, String> {
     const WEEK: f64 = 7.0 * 86400.0;
-    const WRONG: &str = "a time is a number with s, m or h behind it, such as 45s or 10m";
+    const WRONG: &str = "a time is a number followed by s, m or h, such as 45s or 10m";
     let (number, factor) = match text.strip_suffix(['s', 'm', 'h']) {
         Some(number) if text.ends_with('m') => (number, 60.0),
         Some(number) if text.ends_with('h') => (number, 3600.0),
@@ -475,7 +475,7 @@ fn duration_from(least: f64, least_in_words: &str, text: &str) -> Result<Duratio
     };
     let seconds = number.parse::<f64>().map_err(|_| WRONG.to_owned())? * factor;
     if !(least..=WEEK).contains(&seconds) {
-        return Err(format!("it must lie between {least_in_words} and a week"));
+        return Err(format!("it must be between {least_in_words} and a week"));
     }
     Ok(Duration::from_secs_f64(seconds))
 }
@@ -499,18 +499,17 @@ fn between(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clon
     }
 }
 
-/// Bytes of a socket's buffer: what a kernel grants at least, and what it can count.
+/// Bytes of a socket buffer, between what a kernel grants at least and what it can count.
 fn socket_buffers(text: &str) -> Result<u32, String> {
     let bytes = file::bytes(text)?;
     let bytes = u32::try_from(bytes).ok().filter(|bytes| (4 << 10..=1 << 30).contains(bytes));
-    bytes.ok_or_else(|| "it must lie between 4k and 1G".into())
+    bytes.ok_or_else(|| "it must be between 4k and 1G".into())
 }
 
 /// A percentage above 0 and at most 50, as a share.
 fn percent(text: &str) -> Result<f64, String> {
-    let value: f64 =
-        text.trim_end_matches('%').parse().map_err(|_| "it must be a number of percent, such as 2".to_owned())?;
-    if value > 0.0 && value <= 50.0 { Ok(value / 100.0) } else { Err("it must lie above 0 and up to 50".into()) }
+    let value: f64 = text.trim_end_matches('%').parse().map_err(|_| "it must be a percentage, such as 2".to_owned())?;
+    if value > 0.0 && value <= 50.0 { Ok(value / 100.0) } else { Err("it must be above 0 and at most 50".into()) }
 }
 
 #[cfg(test)]
@@ -528,7 +527,7 @@ mod tests {
         }
     }
 
-    /// A line that is laid out by hand must fit where help is read: clap breaks it where it likes.
+    /// Lines laid out by hand must fit a terminal of 80 columns, or clap wraps them anywhere.
     #[test]
     fn what_is_laid_out_by_hand_fits_eighty_columns() {
         fn check(command: &clap::Command) {

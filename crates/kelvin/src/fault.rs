@@ -1,4 +1,4 @@
-//! What keeps the program from doing what it was asked to do, as one line and an exit status.
+//! Why a command could not be done, as one line and an exit status.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -6,14 +6,14 @@ use std::process::ExitCode;
 
 use kelvin_model::text::visible;
 
-/// It could not be done: one line that says why, exit status 2.
+/// A command could not be done: one line that says why, exit status 2.
 #[derive(Debug)]
 pub struct Fault(String);
 
 /// The result of a command: how well it was done.
 pub type Done = Result<ExitCode, Fault>;
 
-/// Characters of a fault that are told, those at its beginning and at its end: what a file holds may be quoted in it.
+/// Characters kept of the beginning and the end of a fault: it may quote a file's contents.
 const TOLD: (usize, usize) = (800, 400);
 
 /// Exit status of a command that did its work, though a probe failed or a gate was missed.
@@ -25,14 +25,14 @@ impl Fault {
         Self(format!("{doing}: {why}"))
     }
 
-    /// A fault from a sentence.
+    /// A fault from a message.
     pub fn because(sentence: impl Display) -> Self {
         Self(sentence.to_string())
     }
 
-    /// Says it on standard error; the exit status to end with.
+    /// Prints it on standard error; returns the exit status.
     pub fn report(&self) -> ExitCode {
-        // Nothing is left to do if even standard error is gone.
+        // Nothing can be done if even standard error is gone.
         let _ = writeln!(std::io::stderr(), "kelvin: {self}");
         ExitCode::from(2)
     }

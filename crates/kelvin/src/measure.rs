@@ -1,4 +1,4 @@
-//! From a plan to a finished run: rounds are made and stored, and what came of them is concluded.
+//! From a plan to a finished run: rounds are run and stored, then analysed.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -16,20 +16,20 @@ use crate::progress::Progress;
 use crate::record::{Record, Recorded};
 use crate::{predict, sockets};
 
-/// Earlier runs that the spread between runs is learned from.
+/// Earlier runs from which the spread between runs is learned.
 const LEARN_FROM: usize = 20;
 
-/// What is wanted of a run, beside what it measures.
+/// The options of a run, beside what it measures.
 pub struct Wishes<'a> {
     /// `quick`, `default`, `thorough`, `study`, `selfcheck`.
     pub mode: &'static str,
-    /// Seconds if the command line does not say.
+    /// Default seconds.
     pub budget: f64,
-    /// Rounds if the command line does not say.
+    /// Default rounds.
     pub rounds: u32,
-    /// What the command line says.
+    /// The flags of the command line.
     pub args: &'a MeasureArgs,
-    /// What is told of this machine and its user.
+    /// How much of what identifies machine and user is kept.
     pub told: Told,
 }
 
@@ -37,7 +37,7 @@ pub struct Wishes<'a> {
 pub struct Finished {
     /// The run.
     pub run: Run,
-    /// What analysis says of it.
+    /// Its analysis.
     pub analysis: Analysis,
     /// Why not all of it could be stored.
     pub trouble: Option<AppendError>,
@@ -127,7 +127,7 @@ fn since_epoch() -> (u128, u128) {
     (now.as_nanos(), now.as_millis())
 }
 
-/// What the three efforts mean: mode, budget in seconds, rounds.
+/// Mode, budget in seconds and rounds of each effort.
 pub fn effort_defaults(effort: Effort, areas: usize) -> (&'static str, f64, u32) {
     match effort {
         Effort::Quick => ("quick", 10.0 * areas as f64, 3),

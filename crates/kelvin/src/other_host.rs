@@ -1,4 +1,4 @@
-//! The agent that a run measures with: asked once before anything is measured, and the way to it looked up.
+//! The agent that a run measures with: asked once before anything is measured, with the route to it.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -13,22 +13,22 @@ use kelvin_wire::secret::Secret;
 
 use crate::fault::Fault;
 
-/// Every network carries packets of so many bytes (RFC 791): an MTU below is none.
+/// Every network carries packets of this many bytes (RFC 791): a smaller MTU is invalid.
 const SMALLEST_PACKET: u32 = 68;
 
-/// An agent that has shaken hands.
+/// An agent after the handshake.
 pub struct Agent {
-    /// What probes ask.
+    /// How probes reach it.
     pub host: OtherHost,
-    /// The way to it.
+    /// The path to it.
     pub way: PathToAgent,
 }
 
 impl Agent {
-    /// Shakes hands with the agent at `HOST[:PORT]`: what is wrong with it is better known before anything is measured.
+    /// Does the handshake with the agent at `HOST[:PORT]`, so that errors show before anything is measured.
     ///
     /// # Errors
-    /// What is wrong with it, or with the file of its secret.
+    /// The agent's error, or that of the file of its secret.
     pub fn contact(peer: &str, token_file: Option<&Path>) -> Result<Self, Fault> {
         let of_peer = |why: &dyn std::fmt::Display| Fault::new(format!("--peer {peer}"), why);
         let addresses = addresses(peer).map_err(|why| of_peer(&why))?;
@@ -38,7 +38,7 @@ impl Agent {
         };
         let mut client = Client::connect(&addresses, &secret).map_err(|error| of_peer(&error))?;
         let (address, own) = (client.agent(), client.own());
-        // The end of any test says by which interface the agent is reached; this one is over at once.
+        // The end of any test names the agent's interface; this test ends at once.
         let seen =
             client.accepting().and_then(client::Test::<client::Accepting>::finish).map_err(|error| of_peer(&error))?;
         let host = OtherHost { address, token_file: token_file.map(Into::into) };
@@ -46,11 +46,11 @@ impl Agent {
     }
 }
 
-/// The way from an own address to the agent's.
+/// The path from a local address to the agent's.
 fn way(agent: SocketAddr, own: SocketAddr, there: Option<&Interface>) -> PathToAgent {
     let interface = match route::interface_to(agent, own) {
         Ok(name) => Fact::known(name, "the kernel's routing, by rtnetlink"),
-        Err(error) => Fact::unknown(format!("the kernel does not tell the route: {error}")),
+        Err(error) => Fact::unknown(format!("the kernel gives no route: {error}")),
     };
     PathToAgent {
         protocol: if agent.ip().to_canonical().is_ipv4() { 4 } else { 6 },
@@ -60,12 +60,12 @@ fn way(agent: SocketAddr, own: SocketAddr, there: Option<&Interface>) -> PathToA
     }
 }
 
-/// What the agent tells of its interface.
+/// A property of the agent's interface.
 fn told<T>(there: Option<&Interface>, what: &str, of: impl Fn(&Interface) -> Option<T>) -> Fact<T> {
-    let Some(interface) = there else { return Fact::unknown("the agent's system does not name its interface") };
+    let Some(interface) = there else { return Fact::unknown("the agent's host does not name its interface") };
     match of(interface) {
-        Some(value) => Fact::known(value, format!("told by the agent of its interface {}", interface.name)),
-        None => Fact::unknown(format!("the agent's interface {} tells no {what}", interface.name)),
+        Some(value) => Fact::known(value, format!("reported by the agent for its interface {}", interface.name)),
+        None => Fact::unknown(format!("the agent reports no {what} for its interface {}", interface.name)),
     }
 }
 
@@ -73,7 +73,7 @@ fn told<T>(there: Option<&Interface>, what: &str, of: impl Fn(&Interface) -> Opt
 mod tests {
     use super::*;
 
-    /// Conclusions can import nothing of what watches, and must go by the same share.
+    /// Conclusions cannot import the watcher's constant, and must use the same share.
     #[test]
     fn a_full_cpu_is_the_same_to_whoever_watches_and_concludes() {
         assert_eq!(kelvin_analysis::FULL.to_bits(), kelvin_wire::busy::FULL.to_bits());

@@ -1,5 +1,5 @@
-//! Standard output and standard error: whether they are terminals, how wide, whether in colour; and the one place through
-//! which texts of others go there.
+//! Standard output and standard error: whether they are terminals, their width and colour; the one place through which
+//! foreign texts reach them.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::Path;
@@ -21,12 +21,12 @@ pub fn color() -> bool {
     io::stdout().is_terminal() && !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Whether people read standard output, and no program.
+/// Whether standard output is a terminal.
 pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Columns of the terminal on standard output: COLUMNS if set, else what the terminal says, else 80.
+/// Columns of the terminal on standard output: COLUMNS if set, else the terminal's, else 80.
 pub fn width() -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     columns.or_else(kelvin_sys::terminal::columns).unwrap_or(USUAL_WIDTH).max(40)
@@ -37,7 +37,7 @@ pub fn shows_progress() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Writes lines for people to standard output. What would act on a terminal is spelled out, whichever text brought it.
+/// Writes lines for people to standard output, with all control characters escaped.
 pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Fault> {
     print_as_it_is(|out| {
         let mut lines = Vec::new();
@@ -52,8 +52,8 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Fault> {
     print_as_it_is(|out| writeln!(out, "{json}"))
 }
 
-/// Writes to standard output what `write` produces, as it is: a format that spells out by itself what a terminal would act on.
-/// A reader that went away (`kelvin list | head`) is no fault.
+/// Writes the output of `write` to standard output as it is: a format that escapes control characters by itself. A reader
+/// that went away (`kelvin list | head`) is no fault.
 pub fn print_as_it_is(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Fault> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     match write(&mut out).and_then(|()| out.flush()) {
@@ -64,12 +64,12 @@ pub fn print_as_it_is(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> R
     }
 }
 
-/// A line on standard error, for what is not the answer. Nothing can be done if it is gone.
+/// A line on standard error, for what is not the answer. Errors are ignored.
 pub fn remark(line: impl std::fmt::Display) {
     let _ = writeln!(io::stderr(), "{}", visible(&line.to_string()));
 }
 
-/// A line on standard error that says what is being done, erased when it is dropped; nothing if that is no terminal.
+/// A progress line on standard error, erased when dropped; nothing if that is no terminal.
 #[derive(Debug)]
 pub struct Line {
     shown: bool,
@@ -81,7 +81,7 @@ impl Line {
         Self { shown: shows_progress() }
     }
 
-    /// Puts this in the place of what it said.
+    /// Replaces the text of the line.
     pub fn show(&self, text: impl std::fmt::Display) {
         if self.shown {
             let _ = write!(io::stderr(), "\r\x1b[2K{}", visible(&text.to_string()));
@@ -95,7 +95,7 @@ impl Drop for Line {
     }
 }
 
-/// Writes a file that a user names.
+/// Writes a file that the user named.
 pub fn write_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Fault> {
     UserFile::find(path).and_then(|found| found.write(write)).map_err(Fault::because)
 }

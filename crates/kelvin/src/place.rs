@@ -19,7 +19,7 @@ impl Here {
     /// Reads this machine.
     ///
     /// # Errors
-    /// If the kernel does not tell which CPUs may be used.
+    /// If the kernel does not say which CPUs may be used.
     pub fn read() -> Result<Self, Fault> {
         let allowed =
             kelvin_sys::cpu::allowed().map_err(|error| Fault::new("cannot tell which CPUs may be used", error))?;
@@ -30,14 +30,14 @@ impl Here {
     /// another core if there is one.
     ///
     /// # Errors
-    /// A wish that is not among the allowed CPUs.
+    /// A wanted CPU that is not allowed.
     pub fn placement(&self, wish: Option<u32>) -> Result<Placement, Fault> {
         let allowed = &self.allowed;
         let cpu = match wish {
             Some(cpu) if allowed.contains(&cpu) => cpu,
             Some(cpu) => {
                 let list = allowed.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-                return Err(Fault::because(format!("--cpu {cpu}: this process may use only CPUs {list}")));
+                return Err(Fault::because(format!("--cpu {cpu}: not allowed; this process may use CPUs {list}")));
             }
             None => *allowed.last().ok_or_else(|| Fault::because("this process may use no CPU at all"))?,
         };

@@ -1,10 +1,10 @@
-//! What is said of a run when all its rounds are made: the measured frequency, what hardware bounds, and predictions.
+//! What is added to a run after its last round: the measured frequency, hardware bounds, and predictions.
 
 use kelvin_analysis::Headlines;
 use kelvin_harness::{Facts, Hardware, bounds, predictions};
 use kelvin_model::{BoundRecord, Case, Fact, Machine, PathToAgent, Planned, Run};
 
-/// What can be said only when all rounds are made: the measured frequency, and predictions.
+/// Adds what is known only after the last round: the measured frequency, and predictions.
 pub fn conclude(run: &mut Run) {
     let headlines = Headlines::of(run);
     if let Some(frequency) = headlines.core_hertz() {
@@ -13,7 +13,7 @@ pub fn conclude(run: &mut Run) {
     predict(run, &headlines);
 }
 
-/// Makes what hardware bounds in a run, and then its predictions, anew with the formulas of this program.
+/// Recomputes the hardware bounds of a run, then its predictions, with this program's formulas.
 pub fn anew(run: &mut Run) {
     let outline = &run.outline;
     run.outline.bounds = bounds_of(&outline.plan, &outline.machine, outline.way.as_ref());
@@ -21,7 +21,7 @@ pub fn anew(run: &mut Run) {
     predict(run, &headlines);
 }
 
-/// What the hardware bounds of what is planned.
+/// The hardware bounds of the planned metrics.
 pub fn bounds_of(plan: &[Planned], machine: &Machine, way: Option<&PathToAgent>) -> Vec<BoundRecord> {
     bounds(&kelvin_probes::bounded(), plan, Hardware { machine, way })
 }

@@ -1,4 +1,4 @@
-//! From flags to what a run measures with: each flag checked once, before anything is said or measured.
+//! From flags to a checked setup: each flag is checked once, before anything is printed or measured.
 
 use std::path::Path;
 
@@ -12,30 +12,30 @@ use crate::other_host::Agent;
 use crate::place::Here;
 use crate::sockets;
 
-/// What a run measures with, found to be in order.
+/// A checked setup.
 pub struct Prepared {
-    /// What every round is given.
+    /// The setup of every round.
     pub setup: Setup,
     /// The machine.
     pub machine: Machine,
-    /// The way to the agent of another host, if one was named.
+    /// The path to the agent of another host, if one was named.
     pub way: Option<PathToAgent>,
-    /// The directories of the setup, which go away with these.
+    /// The directories of the setup, removed on drop.
     directories: (Scratch, Option<Scratch>),
 }
 
 impl Prepared {
-    /// Finds out what can be wrong with the flags, and makes directories and a calibrated clock.
+    /// Checks the flags, and makes directories and a calibrated clock.
     ///
     /// # Errors
-    /// A CPU, a congestion control, an agent or a directory that is not to be had here.
+    /// A CPU, congestion control, agent or directory that is not available.
     pub fn new(here: Here, plan: &Plan, args: &MeasureArgs) -> Result<Self, Fault> {
         let placement = here.placement(args.cpu)?;
         let sockets = sockets::asked(args, plan)?;
         let contact = |peer: &str| Agent::contact(peer, args.token_file.as_deref());
         let (agent, way) = args.peer.as_deref().map(contact).transpose()?.map(|agent| (agent.host, agent.way)).unzip();
         agent.as_ref().map_or(Ok(()), |agent| sockets::grant(&sockets, plan, agent))?;
-        // From here on a signal ends a run as any other: what is made is removed.
+        // From here on a signal ends the run cleanly: what was made is removed.
         kelvin_sys::interrupt::watch().map_err(|error| Fault::new("cannot watch for signals", error))?;
         let scratch = scratch_in(&args.dir, "--dir")?;
         let remote = args.remote.as_deref().map(|directory| scratch_in(directory, "--remote")).transpose()?;
@@ -61,8 +61,7 @@ impl Prepared {
     }
 }
 
-/// A directory for files in the one that an argument names. Its whole path: what is relative now would be elsewhere for a process
-/// that goes to another directory.
+/// A directory for files in the one that an argument names. Its path is absolute, since processes may change directory.
 pub fn scratch_in(base: &Path, argument: &str) -> Result<Scratch, Fault> {
     let base =
         std::fs::canonicalize(base).map_err(|error| Fault::new(format!("{argument} {}", base.display()), error))?;

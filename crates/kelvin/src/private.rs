@@ -1,4 +1,4 @@
-//! What a run tells: whose machine it was, and how it was called, only if that is asked for.
+//! Privacy: what identifies the machine or its user is kept only on request.
 
 use std::any::TypeId;
 use std::collections::BTreeSet;
@@ -12,22 +12,22 @@ use kelvin_model::{Attempt, Event, Outline, Reason, Round, Run, RunStatus};
 use crate::cli::Cli;
 use crate::fault::Fault;
 
-/// What is told of a run.
+/// How much of a run is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// All that matters to figures.
+    /// What matters to figures.
     ForFigures,
     /// Paths, addresses, hosts and users too.
     All,
 }
 
 impl Told {
-    /// By what `--with-private` says.
+    /// From the flag `--with-private`.
     pub fn with(private: bool) -> Self {
         if private { Self::All } else { Self::ForFigures }
     }
 
-    /// A run without what is not to be told of it.
+    /// A run without what is private.
     pub fn run(self, mut run: Run) -> Result<Run, Fault> {
         if self == Self::All {
             return Ok(run);
@@ -45,7 +45,7 @@ impl Told {
         Ok(run)
     }
 
-    /// The same of what is known before the first measurement.
+    /// The same for what is known before the first measurement.
     pub fn outline(self, mut outline: Outline) -> Result<Outline, Fault> {
         if self == Self::All {
             return Ok(outline);
@@ -55,7 +55,7 @@ impl Told {
         hide_in(&outline).map_err(|error| Fault::new("cannot leave out what is private", error))
     }
 
-    /// The same of what happens in the course of it; texts are as long as those of a run may be.
+    /// The same for its events; texts are cut to the length that a run allows.
     pub fn event(self, event: &Event) -> Event {
         let mut event = event.clone();
         match &mut event {
@@ -96,14 +96,14 @@ impl Told {
     }
 }
 
-/// The words of a command line without the files, directories and hosts in it.
+/// The words of a command line without files, directories and hosts.
 fn command(words: &[String]) -> Vec<String> {
     let private = private_options();
     let mut is_value = false;
     let word = |(index, word): (usize, &String)| {
         let option = word.split('=').next().unwrap_or_default();
         match index {
-            // Where the program lies.
+            // The program's path.
             0 => word.rsplit('/').next().unwrap_or_default().to_owned(),
             _ if std::mem::take(&mut is_value) => LEFT_OUT.to_owned(),
             _ if !private.contains(option) => hide(word).into_owned(),

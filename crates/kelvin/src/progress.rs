@@ -1,4 +1,4 @@
-//! One line on a terminal that says what is being measured and how much time is left.
+//! The progress line on a terminal: what is being measured, and the time left.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use kelvin_harness::Sink;
 use kelvin_model::Event;
 
-/// Least time between two drawings.
+/// Minimum time between two updates.
 const PERIOD: Duration = Duration::from_millis(200);
 
 /// A progress line on standard error, erased when it is dropped. Drawn only between rounds.
@@ -17,7 +17,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A line, or nothing at all if `shown` is false.
+    /// A line, or nothing if `shown` is false.
     pub fn new(shown: bool) -> Self {
         Self { shown, drawn: None }
     }

@@ -1,4 +1,4 @@
-//! Where the events of a run go: into memory, into the store, to the progress line.
+//! Where the events of a run go: memory, the store, the progress line.
 
 use kelvin_harness::Sink;
 use kelvin_model::{Event, Run};
@@ -7,35 +7,35 @@ use kelvin_store::{AppendError, Recorder};
 use crate::private::Told;
 use crate::progress::Progress;
 
-/// Keeps the run in memory, and stores it round by round as long as the store takes it.
+/// Keeps the run in memory, and stores it round by round while the store accepts it.
 pub struct Record<'a> {
     run: Option<Run>,
     store: Option<Recorder<'a>>,
-    /// Why the store no longer takes rounds.
+    /// Why the store no longer accepts rounds.
     trouble: Option<AppendError>,
-    /// The end of the run, held back from the store until all that belongs to the run is stored.
+    /// The end of the run, held back until everything else is stored.
     end: Option<Event>,
     progress: Progress,
     told: Told,
 }
 
-/// What a record ends in.
+/// A finished record.
 pub struct Recorded<'a> {
     /// The run.
     pub run: Option<Run>,
     /// Why not all of it could be stored.
     pub trouble: Option<AppendError>,
-    /// Where its end is still to be stored, and that end.
+    /// The store and the end still to be stored.
     pub open: Option<(Recorder<'a>, Event)>,
 }
 
 impl<'a> Record<'a> {
-    /// A record without a run as yet.
+    /// A record without a run yet.
     pub fn new(store: Option<Recorder<'a>>, progress: Progress, told: Told) -> Self {
         Self { run: None, store, trouble: None, end: None, progress, told }
     }
 
-    /// What came of it. The end of the run is not stored yet: a run whose end is stored lacks nothing.
+    /// The finished record. The end of the run is not stored yet: a run with a stored end is complete.
     pub fn finish(self) -> Recorded<'a> {
         Recorded { run: self.run, trouble: self.trouble, open: self.store.zip(self.end) }
     }

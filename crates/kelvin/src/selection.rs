@@ -1,4 +1,4 @@
-//! What names on the command line select: measures of a plain run, and studies that need something of an option.
+//! What names on the command line select: probes of a plain run, and studies that need an option.
 
 use kelvin_harness::{Effort, Plan, Probe, ProbeKind};
 use kelvin_model::Need;
@@ -7,14 +7,14 @@ use crate::cli::MeasureArgs;
 use crate::fault::Fault;
 use crate::place::Here;
 
-/// Studies that a plain run measures beside the rest where an option says with what.
+/// Studies that a plain run includes if an option names what they need.
 #[derive(Debug)]
 pub struct Needing {
     /// What their metrics need.
     need: Need,
     /// The option: `--peer HOST`.
     pub option: &'static str,
-    /// What that has to be.
+    /// What its value must be.
     what: &'static str,
     is_given: fn(&MeasureArgs) -> bool,
 }
@@ -23,13 +23,13 @@ static NEEDING: [Needing; 2] = [
     Needing {
         need: Need::RemoteDirectory,
         option: "--remote DIR",
-        what: "a mounted directory of another machine",
+        what: "a directory mounted from another machine",
         is_given: |args| args.remote.is_some(),
     },
     Needing {
         need: Need::Agent,
         option: "--peer HOST",
-        what: "another host on which `kelvin agent` runs",
+        what: "a host running `kelvin agent`",
         is_given: |args| args.peer.is_some(),
     },
 ];
@@ -40,10 +40,10 @@ impl Needing {
         NEEDING.iter().find(|needing| needs(probe, needing.need))
     }
 
-    /// That an option is missing without which these cannot be measured.
+    /// Fails unless the option that these need is given.
     ///
     /// # Errors
-    /// Where it is not given.
+    /// If it is not given.
     pub fn check(&self, name: &str, args: &MeasureArgs) -> Result<(), Fault> {
         match (self.is_given)(args) {
             true => Ok(()),
@@ -56,7 +56,7 @@ fn needs(probe: &Probe, need: Need) -> bool {
     probe.metrics.iter().any(|metric| metric.needs == Some(need))
 }
 
-/// The studies whose metrics need this.
+/// The studies whose metrics need it.
 pub fn studies_that_need(need: Need) -> Vec<&'static Probe> {
     let all = kelvin_probes::all().into_iter();
     all.filter(|probe| probe.kind == ProbeKind::Study && needs(probe, need)).collect()
@@ -70,22 +70,22 @@ pub fn plan_of(kind: ProbeKind, names: &[String], here: &Here, effort: Effort) -
     Plan::new(&kelvin_probes::all(), kind, names, &here.machine, effort).map_err(Fault::because)
 }
 
-/// What each of some names selects.
+/// What names select.
 #[derive(Debug, Default)]
 pub struct Selection {
-    /// Names of measures of a plain run, and those that select nothing: [`Plan::new`] says so.
+    /// Names of probes of a plain run, and those that select nothing, which [`Plan::new`] refuses.
     plain: Vec<String>,
     /// Names of studies that need an option, with what they need.
     needing: Vec<(String, &'static Needing)>,
-    /// Whether there was no name at all.
+    /// Whether no name was given.
     is_all: bool,
 }
 
 impl Selection {
-    /// Tells names apart.
+    /// Sorts names.
     ///
     /// # Errors
-    /// The name of a study that only `kelvin study` measures; `instead` is what is right for it.
+    /// The name of a study that only `kelvin study` measures; `instead` is the right command.
     pub fn of(names: &[String], instead: &str) -> Result<Self, Fault> {
         let probes = kelvin_probes::all();
         let mut selection = Self { is_all: names.is_empty(), ..Self::default() };
@@ -104,8 +104,7 @@ impl Selection {
         Ok(selection)
     }
 
-    /// The plan of what is selected, and of what options ask for beside it: all that needs an option that is given, unless
-    /// some of that is named.
+    /// The plan of what is selected, and of all that needs an option that is given, unless some of that is named.
     ///
     /// # Errors
     /// A name that selects nothing, or needs an option that is not given.
@@ -117,7 +116,7 @@ impl Selection {
         self.planned(asked.collect(), here, effort)
     }
 
-    /// The plan of all that could be measured, whatever options there are.
+    /// The plan of everything that could be measured, whatever the options.
     ///
     /// # Errors
     /// A name that selects nothing.
@@ -129,7 +128,7 @@ impl Selection {
         self.planned(asked.collect(), here, effort)
     }
 
-    /// The names by which what needs something was selected; all of it where none was.
+    /// The names that selected what needs something; all of it if none did.
     fn named(&self, needing: &Needing) -> Vec<String> {
         let of_it = self.needing.iter().filter(|(_, other)| other.need == needing.need);
         let named: Vec<String> = of_it.map(|(name, _)| name.clone()).collect();
@@ -144,7 +143,7 @@ impl Selection {
             true => Some(plan_of(ProbeKind::Measure, &self.plain, here, effort)?),
             false => None,
         };
-        // Without a name all would be selected.
+        // No name selects everything.
         let studies = if studies.is_empty() { None } else { Some(plan_of(ProbeKind::Study, &studies, here, effort)?) };
         Ok(match (plain, studies) {
             (Some(plain), Some(studies)) => plain.and(studies),

@@ -1,4 +1,4 @@
-//! What the command line asks of the sockets of TCP streams, checked before anything is measured.
+//! The socket options of TCP streams on the command line, checked before anything is measured.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
@@ -17,7 +17,7 @@ use kelvin_wire::sockets::Sockets;
 use crate::cli::MeasureArgs;
 use crate::fault::Fault;
 
-/// The probes whose streams they are on this machine, and those to another host.
+/// The probes that they apply to: on this machine, and to another host.
 const HERE: [&str; 2] = [BANDWIDTH_TCP.id.as_str(), BANDWIDTH_TCP_WAY.id.as_str()];
 const TO_PEER: [&str; 2] = [PEER_BANDWIDTH.id.as_str(), PEER_BANDWIDTH_MESSAGE.id.as_str()];
 
@@ -25,10 +25,10 @@ fn is_of_streams(probe: &str) -> bool {
     HERE.contains(&probe) || TO_PEER.contains(&probe)
 }
 
-/// What is asked for, which this kernel has.
+/// The options, which this kernel supports.
 ///
 /// # Errors
-/// A name that the kernel does not know; that nothing which it is for is to be measured.
+/// A name that the kernel does not know, or an option that applies to nothing measured.
 pub fn asked(args: &MeasureArgs, plan: &Plan) -> Result<SocketOptions, Fault> {
     let sockets = SocketOptions { congestion_control: args.congestion_control.clone(), buffers: args.socket_buffers };
     let option = match (&sockets.congestion_control, sockets.buffers) {
@@ -38,8 +38,8 @@ pub fn asked(args: &MeasureArgs, plan: &Plan) -> Result<SocketOptions, Fault> {
     };
     if !plan.units.iter().any(|unit| !unit.only_input && is_of_streams(unit.probe.id)) {
         return Err(Fault::because(format!(
-            "{option}: it is for {0}, and with --peer for {1}, neither of which is to be measured; name one too (kelvin run {0}), \
-             or leave {option} out",
+            "{option}: applies to {0}, and with --peer to {1}, but neither is measured; name one too (kelvin run {0}), or drop \
+             {option}",
             HERE[0], TO_PEER[0]
         )));
     }
@@ -47,11 +47,10 @@ pub fn asked(args: &MeasureArgs, plan: &Plan) -> Result<SocketOptions, Fault> {
     Ok(sockets)
 }
 
-/// Has an agent grant it, if what is to be measured asks it to: what its host's kernel refuses is better known before anything is
-/// measured.
+/// Has the agent try them, if they apply to it, so that refusals of its host's kernel show before anything is measured.
 ///
 /// # Errors
-/// What the agent says of it.
+/// The agent's refusal.
 pub fn grant(sockets: &SocketOptions, plan: &Plan, agent: &OtherHost) -> Result<(), Fault> {
     let is_asked = |probe: &str| TO_PEER.contains(&probe) && *sockets != SocketOptions::default();
     if !plan.units.iter().any(|unit| !unit.only_input && is_asked(unit.probe.id)) {
@@ -66,8 +65,7 @@ pub fn grant(sockets: &SocketOptions, plan: &Plan, agent: &OtherHost) -> Result<
     tried.map(drop).map_err(|error| Fault::new(format!("--peer {}", Shown(agent.address)), error))
 }
 
-/// Whether what a metric comes to can stand beside what it comes to in other runs: not where its sockets were asked for
-/// something of this run's own.
+/// Whether a metric is comparable with other runs: not if its sockets had options of this run's own.
 pub fn is_usual(metric: &Metric, sockets: &SocketOptions) -> bool {
     let probes = kelvin_probes::all();
     let mut of_streams = probes.iter().filter(|probe| is_of_streams(probe.id)).flat_map(|probe| probe.metrics);

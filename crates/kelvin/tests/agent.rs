@@ -1,4 +1,4 @@
-//! `kelvin agent` as a whole program: whom it serves, what it refuses, how it ends.
+//! `kelvin agent` as a whole program: its clients, refusals and exit.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -31,7 +31,7 @@ impl Running {
         Self::telling(command, arguments, Stdio::piped())
     }
 
-    /// The same, telling what happens here.
+    /// The same, with its log to this file.
     fn telling(mut command: Command, arguments: &[&str], log: Stdio) -> Self {
         command.arg("agent").args(arguments).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().unwrap();
@@ -40,7 +40,7 @@ impl Running {
         Self { child, address: address.trim().to_owned() }
     }
 
-    /// Ends it by a signal, and returns its status and what it told.
+    /// Ends it by a signal, and returns its status and its log.
     fn end(mut self, signal: &str) -> (Option<i32>, String) {
         assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
         let mut told = String::new();
@@ -79,7 +79,9 @@ fn an_agent_serves_whoever_knows_the_secret_and_ends_by_a_signal() {
     assert_eq!((&answer, test.finish().unwrap().arrived), (b"abc", 1));
     let (status, told) = agent.end("-INT");
     assert_eq!(status, Some(0));
-    for words in ["serves whoever knows the secret, 4 at one time", "came", "messages of 3 bytes back over TCP"] {
+    for words in
+        ["serving clients with the secret, at most 4 at a time", "connected", "messages of 3 bytes back over TCP"]
+    {
         assert!(told.contains(words), "{words:?} is not in {told}");
     }
     assert!(!told.contains("sixteen"));
@@ -136,7 +138,7 @@ fn who_does_not_know_the_secret_cannot_fill_the_log() {
     let (status, told) = agent.end("-TERM");
     assert_eq!(status, Some(0));
     assert!(told.len() < 100 * 320 && !told.contains('\u{1b}'), "{} bytes: {told}", told.len());
-    assert!(told.contains(" lines were left out here") && told.contains("messages of 5 bytes back"), "{told}");
+    assert!(told.contains(" lines dropped") && told.contains("messages of 5 bytes back"), "{told}");
 }
 
 #[test]
@@ -340,7 +342,7 @@ fn a_link_to_another_host_is_measured_and_carries_no_more_than_it_lets_through()
         let round_trip = result(&run, "net.peer.rtt", word);
         assert!(round_trip["outcome"]["measured"].is_object() && round_trip["prediction"].is_object(), "{round_trip}");
     }
-    // Of what needs the agent only what is named.
+    // Only what is named of what needs the agent.
     let named = ["run", "net.peer.connect", "--peer", Host::THERE, "--token-file", &token];
     let common = ["--quick", "--budget", "2s", "--no-store", "--no-report", "--json"];
     let output = Command::new(KELVIN).args([&named[..], &common].concat()).stdin(Stdio::null()).output().unwrap();
@@ -387,7 +389,7 @@ fn addresses_of_one_link_keep_their_zone_all_the_way() {
     }
     let wrong = measured(&["--peer", Host::LINK_THERE, "--token-file", &token]);
     assert!(wrong.0 == Some(2) && wrong.2.contains("write fe80::4b:2%INTERFACE"), "{}", wrong.2);
-    // Whom it serves is told as it can be written there.
+    // The log has the client's address as it can be written there.
     let (_, told) = agent.end("-TERM");
     assert!(told.contains(&format!("kelvin: [{}%{}]:", Host::LINK_HERE, host.far)), "{told}");
 }

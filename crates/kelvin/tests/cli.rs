@@ -1,4 +1,4 @@
-//! The whole program from outside: help, version, mistakes, and readers that go away.
+//! The whole program from outside: help, version, usage errors, and readers that go away.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Output, Stdio};
@@ -43,9 +43,9 @@ const MISTAKES: &[(&[&str], &str)] = &[
     (&["--frobnicate"], "--frobnicate"),
     (&["run", "no.such.probe"], "no.such.probe"),
     (&["run", "os.sys"], "os.sys"),
-    (&["run", "net.peer.bandwidth"], "net.peer.bandwidth needs --peer HOST: another host on which `kelvin agent` runs"),
+    (&["run", "net.peer.bandwidth"], "net.peer.bandwidth needs --peer HOST: a host running `kelvin agent`"),
     (&["run", "os", "net.peer"], "net.peer needs --peer HOST"),
-    (&["run", "file.remote"], "file.remote needs --remote DIR: a mounted directory of another machine"),
+    (&["run", "file.remote"], "file.remote needs --remote DIR: a directory mounted from another machine"),
     (&["run", "net.peer.bandwith"], "did you mean net.peer.bandwidth"),
     (&["run", "os.tasks"], "'os.tasks' is a study: `kelvin study os.tasks`"),
     (&["run", "os.syscall.null", "--dir", "no/such"], "--dir no/such: No such file"),
@@ -81,9 +81,9 @@ const MISTAKES: &[(&[&str], &str)] = &[
     (&["run", "net.bandwidth.tcp", "--congestion-control", "a-name-longer-than-any"], "--congestion-control"),
     (
         &["run", "os", "--congestion-control", "reno"],
-        "it is for net.bandwidth.tcp, and with --peer for net.peer.bandwidth",
+        "applies to net.bandwidth.tcp, and with --peer to net.peer.bandwidth",
     ),
-    (&["run", "net.bandwidth.tcp", "--socket-buffers", "3k"], "it must lie between 4k and 1G"),
+    (&["run", "net.bandwidth.tcp", "--socket-buffers", "3k"], "it must be between 4k and 1G"),
     (&["run", "os", "--socket-buffers", "64k"], "--socket-buffers"),
     (&["selfcheck", "--socket-buffers", "64k"], "--socket-buffers"),
     (&["run", "--quick", "--thorough"], "--thorough"),
@@ -306,7 +306,7 @@ fn the_list_says_what_needs_an_option() {
     let named = list(&["net.peer"]);
     assert!(named.lines().count() > 3 && named.lines().all(|line| line.starts_with("net.peer.")), "{named}");
     assert!(list(&["net"]).contains("net.peer.connect ") && list(&["file"]).contains("file.remote.round_trip "));
-    // What a plain run measures is not what an option adds.
+    // A plain run does not measure what an option adds.
     let plain = list(&["net.bandwidth"]);
     assert!(!plain.contains("net.peer"), "{plain}");
     let json: serde_json::Value =
@@ -343,7 +343,8 @@ fn other_programs_are_set_beside_kelvin_where_files_are_measured() {
     let wrong = place.run(&["run", "os.syscall.null", "--rivals", "--quick", "--no-store", "--no-report"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(
-        stderr(&wrong).contains("--rivals: other programs read files") && stderr(&wrong).contains("run file --rivals")
+        stderr(&wrong).contains("--rivals: other programs only read files")
+            && stderr(&wrong).contains("run file --rivals")
     );
 
     let run = place.run(&["run", "file.byte_calls", "--rivals", "--quick", "--budget", "3s", "--seed", "7"]);
@@ -367,7 +368,7 @@ fn other_programs_are_set_beside_kelvin_where_files_are_measured() {
                 assert!(value("kelvin") > 0.0 && value("other") > 0.0 && value("ratio") > 0.0, "{rival}");
                 assert!(compared["ratio"]["interval"].is_object(), "{rival}");
             } else {
-                // A disk without direct I/O, or a cache that does not keep the file: said, and not passed over.
+                // A disk without direct I/O, or a cache that does not keep the file, is reported.
                 assert!(missing["skipped"].is_string() || missing["failed"].is_string(), "{rival}");
             }
         }

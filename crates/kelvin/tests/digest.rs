@@ -63,24 +63,24 @@ fn how_a_file_is_read_fastest_is_remembered_for_its_file_system() {
     let first = &known()["settings"];
     assert_eq!((first.as_array().unwrap().len(), &first[0]["kelvin"]), (1, &env!("CARGO_PKG_VERSION").into()));
 
-    // What was found under other circumstances stays, and does not count here.
+    // What was found under other conditions stays, and is ignored here.
     let mut other = known();
     other["settings"][0]["kernel"] = "0.0".into();
     fs::write(&kept, other.to_string()).unwrap();
     assert_eq!(digest(&[]), "");
     assert_eq!(known()["settings"].as_array().unwrap().len(), 2);
-    // Anew, all that was known is forgotten.
+    // With --anew all that was known is forgotten.
     assert_eq!(digest(&["--anew"]), "");
     assert_eq!(known()["settings"].as_array().unwrap().len(), 1);
 
-    // What cannot be read or kept is said, and the digest is right all the same.
+    // What cannot be read or kept is reported, and the digest is right all the same.
     fs::write(&kept, "nonsense").unwrap();
-    assert!(digest(&[]).contains("digest.json is not what kelvin writes"));
+    assert!(digest(&[]).contains("digest.json was not written by kelvin"));
     assert_eq!(fs::read(&kept).unwrap(), b"nonsense", "what kelvin did not write is left alone");
     assert_eq!(digest(&["--anew"]), "");
     fs::remove_dir_all(place.cache.path().join("kelvin")).unwrap();
     fs::write(place.cache.path().join("kelvin"), "a file in the place of the directory").unwrap();
-    assert!(digest(&["--anew"]).contains("is not remembered: cannot make "));
+    assert!(digest(&["--anew"]).contains("cannot remember the fastest way to read these files: cannot make "));
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn digests_are_checked_against_a_list() {
     let wrong = check(&["list", "--quiet"]);
     assert_eq!(wrong.status.code(), Some(1));
     assert_eq!(stdout(&wrong), "first: FAILED\nwith space: FAILED open or read\n");
-    assert!(stderr(&wrong).contains("1 file is not what it was"), "{}", stderr(&wrong));
+    assert!(stderr(&wrong).contains("1 digest did not match"), "{}", stderr(&wrong));
 
     fs::write(place.path().join("list"), "no digest\n").unwrap();
     assert_refused(&check(&["list"]), &["list", "eight digits"]);

@@ -1,5 +1,5 @@
-//! What goes wrong while kelvin runs: probes that fail, a killed or interrupted run, a full disk, too few rights. Each must
-//! cost only itself, be said, and leave nothing behind.
+//! Failures while kelvin runs: failing probes, a killed or interrupted run, a full disk, missing privileges. Each must affect
+//! nothing else, be reported, and leave nothing behind.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
 
-/// Longest time that anything here may take before it counts as hanging.
+/// Time limit before anything here counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A directory that is the working directory, home and scratch space of the kelvins that a test starts, by which every
@@ -30,7 +30,7 @@ impl Place {
         self.directory.path()
     }
 
-    /// A program that has this place as its own.
+    /// The program with this place as its own.
     fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(arguments).current_dir(self.path()).stdin(Stdio::null());

@@ -68,7 +68,7 @@ fn mistakes_are_refused_before_anything_is_written() {
     };
     refused(directory.path(), &["--limit", "128M"], "--measure");
     refused(directory.path(), &["--measure", "--limit", "1M"], "it must be at least 64 MiB");
-    refused(directory.path(), &["--measure", "--limit", "4000T"], "all file cache together can have only");
+    refused(directory.path(), &["--measure", "--limit", "4000T"], "the whole file cache can hold only");
     refused(&directory.path().join("none"), &["--measure"], "No such file");
     refused(Path::new("/proc"), &["--measure"], "/proc is on proc, which is memory");
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
@@ -108,8 +108,8 @@ fn without_rights_there_is_the_quick_figure_and_the_reason() {
         &["--cache", "uncached"],
         "--drop-caches: cannot drop the caches of the machine by (root may) /proc/sys/vm",
     );
-    refused(&["--cache", "cached"], "--drop-caches: it goes with --cache uncached, not with --cache cached");
-    refused(&[], "not with --cache as-found");
+    refused(&["--cache", "cached"], "--drop-caches: needs --cache uncached, not --cache cached");
+    refused(&[], "not --cache as-found");
 }
 
 /// One test for all that makes a group, so that none sees the groups of another.
@@ -122,8 +122,8 @@ fn a_limit_of_128_mib_is_found_within_a_tenth_and_nothing_is_left() {
         assert_eq!(output.status.code(), Some(1));
         return Missing::said(reason).skips("file cache under a limit");
     }
-    assert!(said(&output).contains("writes one file of 215 MiB in "), "{}", said(&output));
-    // Others that use the disk and the memory can spoil it, and then it is said; a wrong size is never.
+    assert!(said(&output).contains("writing one file of 215 MiB in "), "{}", said(&output));
+    // Other users of disk and memory can spoil it, which is reported; a wrong size never is.
     let found = &measured["outcome"]["found"];
     assert_eq!(output.status.code(), Some(0), "{measured:#}");
     let bytes = found["bytes"].as_u64().unwrap();
@@ -173,8 +173,8 @@ fn killed_is_tidied_up_by_the_next(directory: &Path) {
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!((std::fs::read_dir(directory).unwrap().count(), groups().len()), (1, 1));
-    within_half_a_minute("the process that reads has died with it", || groups().iter().all(|group| is_empty(group)));
-    // What it left goes with the first step of the next, whatever becomes of that.
+    within_half_a_minute("the reading process has died with it", || groups().iter().all(|group| is_empty(group)));
+    // What it left is removed by the first step of the next, even if that fails.
     let mut next = start(directory);
     let left = groups();
     assert!(left.len() == 1 && left[0].to_string_lossy().ends_with(&next.id().to_string()), "{left:?}");

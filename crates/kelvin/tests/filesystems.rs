@@ -1,4 +1,4 @@
-//! The whole program on file systems of every kind: what works comes with its proof, and what a file system cannot do is said
+//! The whole program on file systems of every kind: what works comes with its proof, and what a file system cannot do is reported
 //! in one line that names it.
 
 use std::fs;
@@ -26,7 +26,7 @@ fn base() -> &'static Path {
 struct System(Mounted, #[allow(dead_code, reason = "held until it is dropped")] MutexGuard<'static, ()>);
 
 impl System {
-    /// A mounted file system with nothing in it; `None`, and said, where it cannot be had here.
+    /// An empty mounted file system; `None`, with the reason printed, if there can be none here.
     fn of(kind: FileSystemKind) -> Option<Self> {
         let only = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
         let mounted =
@@ -248,7 +248,7 @@ fn what_is_mounted_for_a_test_goes_with_it_whatever_becomes_of_it() {
         assert!(panicked.is_err());
         assert!(!mounts().contains(&*path.to_string_lossy()) && !path.exists(), "{}", kind.name());
     }
-    // Of a test that was killed, the next one takes it away.
+    // The next test removes what a killed one left.
     let base = tempfile::tempdir().unwrap();
     let left = base.path().join("kelvin-mounted-4194999-tmpfs");
     fs::create_dir_all(left.join("mount")).unwrap();

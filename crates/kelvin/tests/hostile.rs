@@ -1,5 +1,5 @@
-//! What others wrote - a run to import, a recorded machine, a list of digests, names of files - acts neither on a terminal nor
-//! in a page, whatever is in it.
+//! Foreign text - a run to import, a recorded machine, a list of digests, file names - affects neither a terminal nor a page,
+//! whatever it holds.
 
 mod place;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 const SVG: &str = "\"><svg onload=alert(1)>";
 
-/// What a string of a run may be replaced by to act where it is shown.
+/// Replacements of a run's strings that try to take effect where they are shown.
 const ACTING: [&str; 12] = [
     SVG,
     "</script><script>alert(1)</script>",

@@ -1,4 +1,4 @@
-//! The whole program on arguments and an environment that are no text: nothing makes it panic, and files and directories may
+//! The whole program on arguments and an environment that are not UTF-8: nothing makes it panic, and files and directories may
 //! have any name.
 
 mod place;

@@ -1,5 +1,5 @@
-//! The whole program on paths that somebody else has a hand in: what it writes goes where the user says and nowhere else, what
-//! it makes for a while nobody can foresee or swap, and nothing there makes it wait.
+//! The whole program on paths that another user may tamper with: it writes where its user says and nowhere else, nobody can
+//! predict or swap its temporary files, and nothing there makes it wait.
 
 mod place;
 
@@ -143,7 +143,7 @@ fn what_a_shell_opened_is_written_where_it_is() {
     }
     done(&shell(&place, "\"$0\" report \"$1\" --format csv --output stdout | cat > piped"));
     assert_eq!(content("piped"), csv);
-    // Whoever has seen enough of it goes.
+    // A reader that has seen enough goes away.
     done(&shell(
         &place,
         "(\"$0\" report \"$1\" --format html --output link; echo $? > status) | head -c 1 > /dev/null",
@@ -221,7 +221,7 @@ fn a_report_has_the_rights_that_are_expected_and_of_an_old_file_those_it_has() {
         assert_eq!(mode(&page), rights);
     }
     assert_eq!(fs::read_to_string(place.path().join("other")).unwrap(), "old");
-    // Who may not write a file does not replace it, though he may write its directory; and the other way round.
+    // A user who may not write a file does not replace it, even with a writable directory; and vice versa.
     let output = |path| as_nobody(&place, &["report", RUN, "--output", path]);
     fs::create_dir(place.path().join("open")).unwrap();
     fs::set_permissions(place.path().join("open"), fs::Permissions::from_mode(0o777)).unwrap();
@@ -268,7 +268,7 @@ fn the_longest_name_and_many_at_once_are_written_and_a_full_disk_leaves_what_was
 
 // ---- what is made for a while
 
-/// What was made for a while by a name that can be foreseen would be written through the link that somebody put there.
+/// A temporary file of a predictable name would be written through a link that somebody put there.
 #[test]
 fn links_under_names_that_can_be_foreseen_are_not_followed() {
     let place = Place::new();
@@ -363,7 +363,7 @@ fn a_killed_writer_leaves_nothing_by_the_name_of_its_file_and_the_next_one_sweep
         assert_eq!(place.names(), ["second"]);
         fs::remove_file(place.path().join("second")).unwrap();
     }
-    // What somebody else makes by that name meanwhile stays his.
+    // A file that somebody else creates under that name meanwhile is kept.
     let write = ["file", "write", "file", "--size", "64M", "--block", "64k", "--sync", "dsync"];
     let child = place.start(&write);
     assert!(within(PATIENCE, || unfinished(place.path()).is_some()), "it does not begin");
@@ -394,7 +394,7 @@ fn what_cannot_fit_is_refused_at_once() {
 
 // ---- what is mounted
 
-/// Whoever mounts something by the name of what kelvin mounts keeps it: it may be where he has meanwhile put a link to elsewhere.
+/// A mount by someone else under the name of kelvin's mount is kept: a link there may lead elsewhere.
 #[test]
 fn nothing_is_unmounted_by_its_path() {
     if !is_root() {

@@ -1,4 +1,4 @@
-//! What a run tells of whose machine it was made on: nothing, unless it is asked for.
+//! What a run holds on whose machine it was made on: nothing, unless asked for.
 
 mod place;
 
@@ -39,7 +39,7 @@ fn printed(place: &Place, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Everything that is made of the newest stored run, in every format.
+/// Every output of the newest stored run, in every format.
 fn all_of(place: &Place, more: &[&str]) -> Vec<String> {
     let formats = ["terminal", "html", "md", "json", "csv", "samples"].map(|format| vec!["report", "--format", format]);
     let others = [vec!["runs", "export"], vec!["runs", "show"], vec!["runs", "show", "--json"]];
@@ -70,7 +70,7 @@ fn a_run_tells_no_path_and_no_host_unless_it_is_asked_to() {
     assert!(secrets.iter().all(|secret| whole.contains(secret)), "{whole:.3000}");
 }
 
-/// Runs that were stored before this was asked hold all of it.
+/// Runs of earlier versions hold all of it.
 #[test]
 fn an_old_run_is_told_without_what_is_private() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! What earlier studies published stands beside cases that the probes really make, or is listed as having none.
+//! What earlier studies published is matched to cases that the probes really make, or is listed as having none.
 
 #[path = "../../probes/tests/composed/mod.rs"]
 mod composed;

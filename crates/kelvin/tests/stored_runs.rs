@@ -1,4 +1,4 @@
-//! Runs that kelvin 0.1.0 stored on a real machine, format 1: they are read for ever, and what they say stays what it was.
+//! Runs that kelvin 0.1.0 stored on a real machine, format 1: they are read for ever, with the same results.
 //!
 //! Three default runs made minutes apart on an Intel guest, exported: the third of them in the list is the first in time, and is
 //! whole; of the others the probes with the longest readings are left out. Each run holds the headlines that the kelvin which made

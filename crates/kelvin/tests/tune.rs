@@ -1,4 +1,4 @@
-//! `kelvin tune` as a whole program, on a machine whose settings are made up: file systems in memory lie over the real ones.
+//! `kelvin tune` as a whole program, on a machine with synthetic settings: file systems in memory are mounted over the real ones.
 
 use kelvin_testing::Missing;
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! What a number cannot be, and why: the most that the hardware under it carries.
+//! Bounds on a number: the most that the hardware carries.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 use crate::grammar::Id;
 use crate::{Case, Input, Name};
 
-/// The most that the hardware carries of what is measured. It rests on facts of the machine alone, never on a measurement.
+/// The most that the hardware carries. It is derived from facts of the machine alone, never from a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bound {
     /// The most, in the metric's unit.
     pub most: f64,
-    /// What went into it: facts, each with its source.
+    /// Its inputs: facts, each with its source.
     pub inputs: Vec<Input>,
     /// The derivation with the figures put in: `eth0 carries 125.0 MB/s x (1500 - 40) / (1500 + 38) = 118.7 MB/s`.
     pub derivation: String,
-    /// What is likely where a measurement is above it, as a clause: `the bytes took another way`.
+    /// The likely cause of a measurement above it, as a clause: `the bytes took another route`.
     pub likely_cause: String,
 }
 

@@ -11,7 +11,7 @@ use crate::{Axis, Name};
 
 /// The parameters of one measurement: axis name to value; empty for a metric without parameters.
 ///
-/// Axes are data and never packed into a metric's name.
+/// Axes are data, never part of a metric's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Case(#[schemars(with = "BTreeMap<Id, Value>")] BTreeMap<Name, Value>);
@@ -26,7 +26,7 @@ pub enum Value {
     Word(#[schemars(with = "Word")] Name),
 }
 
-/// An axis at one of its words: what the enums of the catalogue become in a case.
+/// An axis at one of its words: an enum of the catalogue in a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Point(#[schemars(with = "Id")] Name, #[schemars(with = "Word")] Name);
 
@@ -46,12 +46,12 @@ impl Point {
         self.1
     }
 
-    /// An axis and a word of it by their names, as fixtures and the command line have them.
+    /// An axis and a word by their names, for fixtures and the command line.
     pub const fn named(axis: &'static str, word: &'static str) -> Self {
         Self(Name::new(axis), Name::new(word))
     }
 
-    /// Whether a case lies there.
+    /// Whether a case is at this point.
     pub fn is_of(self, case: &Case) -> bool {
         case.get(&self.0) == Some(Value::Word(self.1))
     }

@@ -1,20 +1,20 @@
-//! What the data of a run answers: a question, both sides of it, by how much, and the test that carries the answer.
+//! Conclusions: a question to the data of a run, both sides of it, by how much they differ, and the test.
 //!
-//! Data alone: what is said of it is in `kelvin_analysis::words`.
+//! Data only: the words are in `kelvin_analysis::words`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Case, Name, Unit};
 
-/// One answer that the data of a run gives, refuses, or leaves open.
+/// A claim that the data of a run supports, refutes, or leaves open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Conclusion {
-    /// What is claimed.
+    /// The claim.
     pub claim: Claim,
-    /// Whether it holds; `None` where the data does not tell.
+    /// Whether it holds; `None` if the data does not decide.
     pub holds: Option<bool>,
-    /// What it rests on.
+    /// Its evidence.
     pub evidence: Test,
 }
 
@@ -44,13 +44,13 @@ impl Estimate {
         self.is_above(limit).map(|above| !above)
     }
 
-    /// The same in another unit, so many of which make one.
+    /// The same in another unit, divided by this factor.
     pub fn over(&self, each: f64) -> Self {
         Self { value: self.value / each, low: self.low / each, high: self.high / each }
     }
 }
 
-/// One side of a comparison: a metric at a case, and what it came to.
+/// One side of a comparison: a metric at a case, with its value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Side {
     /// Id of the metric.
@@ -65,32 +65,32 @@ pub struct Side {
     pub rounds: usize,
 }
 
-/// What is claimed: the shape of the question, and all that a sentence about it needs.
+/// A claim: the kind of question, and all that its sentence needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Claim {
-    /// One figure is so many times another.
+    /// One figure is a multiple of another.
     Ratio {
         /// Which.
         question: RatioQuestion,
-        /// What the other one is set beside.
+        /// What the other one is compared with.
         base: Side,
         /// The other one.
         other: Side,
         /// The other over the base.
         ratio: Estimate,
-        /// What the ratio is asked to be beyond.
+        /// The limit that the ratio is tested against.
         limit: f64,
     },
-    /// A part of something is larger than is worth saying.
+    /// A share of something is larger than a limit.
     Share {
         /// Which.
         question: ShareQuestion,
-        /// The metric at the case that it is a part of.
+        /// The metric at the case that it is a share of.
         of: Side,
-        /// The part.
+        /// The share.
         share: Estimate,
-        /// What it is asked to be beyond.
+        /// The limit that it is tested against.
         limit: f64,
     },
     /// One of several is the best.
@@ -99,44 +99,44 @@ pub enum Claim {
         question: BestQuestion,
         /// The best.
         best: Side,
-        /// Those that cannot be told apart from it.
+        /// Those not significantly different from it.
         rivals: Vec<Case>,
         /// The next best.
         next: Case,
         /// How many others there are.
         others: usize,
     },
-    /// The best setting that searches found gains.
+    /// The best setting that was found by search is a gain.
     Tuned {
-        /// What is read, and how fast, with it.
+        /// The read with it, and its rate.
         best: Side,
         /// The setting.
         setting: Setting,
-        /// Its rate over that of reading plainly.
+        /// Its rate over that of the baseline.
         gain: Estimate,
     },
-    /// From some size on one of two lines is below the other.
+    /// One of two lines is below the other from some size up.
     Crossing {
-        /// The line that the other is set beside.
+        /// The line that the other is compared with.
         base: Name,
         /// The other line.
         other: Name,
         /// Sizes at which both were measured.
         sizes: usize,
-        /// Sizes at which the other is surely below.
+        /// Sizes at which the other is certainly below.
         below: Vec<u64>,
-        /// Sizes at which it is surely above.
+        /// Sizes at which it is certainly above.
         above: Vec<u64>,
-        /// Where it changes sides.
+        /// Its crossings.
         crossings: Vec<ChangeOfSides>,
     },
-    /// The bytes of a message cost more than everything else in it, from some size on.
+    /// The bytes of a message cost more than everything else, from some size up.
     BytesOutweighCalls {
         /// The smallest message, in bytes.
         smallest: u64,
-        /// Where it takes twice the smallest one's time, and the sizes between which that lies; `None` where it nowhere surely does.
+        /// Where it takes twice the smallest one's time, between which sizes; `None` if it nowhere certainly does.
         from: Option<ChangeOfSides>,
-        /// The message that shows it, in bytes.
+        /// The message size that shows it, in bytes.
         shown_at: u64,
         /// Its time over that of the smallest.
         times: Estimate,
@@ -152,53 +152,53 @@ pub enum Claim {
     },
     /// A law describes how a rate grows with the number of workers.
     Law(LawClaim),
-    /// Who is the limit of what is carried to or from another host.
+    /// Which host limits streams to or from another host.
     HostLimit {
-        /// What is carried.
+        /// The streams.
         of: Side,
-        /// How far it fills a CPU of this host, and of the other one.
+        /// Their utilisation of a CPU of this host, and of the other one.
         busy: [Estimate; 2],
-        /// The share from which on a CPU is full.
+        /// The utilisation from which a CPU is saturated.
         full: f64,
     },
-    /// Pages of a kind are all something, or none of them is.
+    /// All pages of a kind have a property, or none has.
     Pages {
-        /// The metric that tells.
+        /// The metric of the property.
         metric: Name,
         /// The kind of page.
         case: Case,
-        /// Whether all of them are; else none is.
+        /// Whether all have it, rather than none.
         all: bool,
     },
-    /// Something about the levels of the memory hierarchy.
+    /// A claim on the levels of the memory hierarchy.
     Level(LevelClaim),
 }
 
-/// What a search varies.
+/// The setting that a search varies.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Setting {
     /// Bytes of a block.
     pub block: f64,
     /// Threads.
     pub threads: f64,
-    /// Queue depth of each.
+    /// Queue depth of each thread.
     pub depth: f64,
 }
 
-/// Where one of two lines changes sides with the other.
+/// A crossing of two lines.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangeOfSides {
-    /// The last position at which it surely was on its old side.
+    /// The last position at which it is certainly on its old side.
     pub after: u64,
-    /// The first at which it surely is on its new one.
+    /// The first at which it is certainly on its new one.
     pub until: u64,
-    /// Where both are equal, on a straight line between those.
+    /// Where both are equal, interpolated linearly between those.
     pub near: f64,
-    /// Whether it is below from there on.
+    /// Whether it is below from there up.
     pub to_below: bool,
 }
 
-/// What two figures are compared for.
+/// The question of a comparison of two figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RatioQuestion {
@@ -224,9 +224,9 @@ pub enum RatioQuestion {
     StreamsOnOneCpu,
     /// Does another method of sending carry more?
     SendMethod,
-    /// Does a program at the other end cost more than its kernel?
+    /// Does a program on another host cost more than its kernel?
     ProgramBesideKernel,
-    /// Does a message wait behind a stream?
+    /// Does a message queue behind a stream?
     WaitBehindStream,
     /// Do more streams to another host carry more?
     MoreStreamsToHost,
@@ -240,27 +240,27 @@ pub enum RatioQuestion {
     MoreThreads,
 }
 
-/// What a part is asked to be.
+/// What a share is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ShareQuestion {
-    /// Of the machine's CPU time, what is in neither user nor system time.
+    /// Of the machine's CPU time, that in neither user nor system time.
     UnseenTime,
-    /// Of the time, how much the fullest CPU is busy where it is least so.
+    /// Of the time, how much the busiest CPU is busy in the case with most idle time.
     CpuOfStreams,
     /// Of datagrams between processes, those lost.
     DatagramsLost,
     /// Of datagrams to another host, those lost.
     DatagramsLostToHost,
-    /// Of datagrams sent evenly to another host, those lost.
+    /// Of paced datagrams to another host, those lost.
     PacedDatagramsLost,
-    /// Of what the link can carry, what was carried.
+    /// Of the link's capacity, that used.
     LinkUsed,
-    /// Of a remote block, the way to it.
+    /// Of a remote block's time, the remote access.
     RemoteWay,
 }
 
-/// What the best of several is asked of.
+/// The question of which is best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BestQuestion {
@@ -268,46 +268,46 @@ pub enum BestQuestion {
     ThreadsAndBlocks,
     /// Engines at one size of a request.
     EngineAtSize,
-    /// Engines, each by its best setting.
+    /// Engines, each at its best setting.
     TunedEngine,
 }
 
-/// What is claimed of the universal scalability law.
+/// A claim on the universal scalability law.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LawClaim {
-    /// What was measured determines it.
+    /// The measurements determine it.
     Determined {
-        /// What was held.
+        /// The parameters held fixed.
         held: Case,
         /// Numbers of workers that were measured.
         points: usize,
         /// Rounds of each.
         rounds: usize,
-        /// Numbers of workers that it takes.
+        /// Numbers of workers that it needs.
         needed: usize,
     },
-    /// It describes what was measured.
+    /// It describes the measurements.
     Describes {
-        /// What was held.
+        /// The parameters held fixed.
         held: Case,
-        /// Where it is furthest off.
+        /// Its largest deviation.
         furthest: Furthest,
     },
-    /// Contention takes a part of the work that is worth saying.
+    /// Contention takes more than a limit of the work.
     Contention {
-        /// What was held.
+        /// The parameters held fixed.
         held: Case,
         /// Contention.
         sigma: Estimate,
         /// Coherency.
         kappa: Estimate,
-        /// The part that is worth saying.
+        /// The limit.
         limit: f64,
     },
-    /// The rate falls within what was measured.
+    /// The rate falls within the measured range.
     Peak {
-        /// What was held.
+        /// The parameters held fixed.
         held: Case,
         /// Most workers that were measured.
         most: u64,
@@ -318,7 +318,7 @@ pub enum LawClaim {
     },
 }
 
-/// Where a law is furthest from what was measured.
+/// The largest deviation of a law from the measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Furthest {
     /// Workers.
@@ -327,11 +327,11 @@ pub struct Furthest {
     pub ratio: f64,
 }
 
-/// What is claimed of the levels of the memory hierarchy.
+/// A claim on the levels of the memory hierarchy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LevelClaim {
-    /// No level can be told.
+    /// No level is visible.
     NotTold {
         /// Smallest and largest working set, in bytes.
         span: [u64; 2],
@@ -358,7 +358,7 @@ pub enum LevelClaim {
         /// Whether it is main memory.
         is_memory: bool,
     },
-    /// A cache that is reported shows in no plateau.
+    /// A reported cache has no plateau.
     Unseen {
         /// Its level.
         level: u32,
@@ -371,14 +371,14 @@ pub enum LevelClaim {
         bytes: u64,
         /// Nanoseconds of a load with base pages, and with huge ones.
         latencies: [f64; 2],
-        /// From which working set on it shows.
+        /// The working set from which it is visible.
         shows_from: Option<u64>,
-        /// Bytes that the machine's TLBs are stated to reach.
+        /// Reported reach of the machine's TLBs, in bytes.
         reach: Option<u64>,
     },
 }
 
-/// What an answer rests on.
+/// The evidence of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Test {
@@ -386,14 +386,14 @@ pub enum Test {
     RatioOfMedians {
         /// Rounds of the other side, and of the base.
         rounds: [usize; 2],
-        /// Among how many points one side was chosen by the same rounds.
+        /// Number of points among which one side was chosen from the same rounds.
         chosen_among: Option<usize>,
     },
     /// The median of rounds and its interval.
     Median {
         /// Rounds.
         rounds: usize,
-        /// What else it rests on, in words of the machine's own facts: the derivation of a bound, say.
+        /// Its other evidence, in words: the derivation of a bound, for example.
         over: Option<String>,
     },
     /// The median of rounds and its interval, against the same limit in each of several cases.
@@ -405,25 +405,25 @@ pub enum Test {
     },
     /// Welch's test of two means.
     Welch {
-        /// Chance of as large a difference by accident.
+        /// Probability of as large a difference by accident.
         p: f64,
         /// Rounds of both sides.
         rounds: [usize; 2],
     },
-    /// Welch's test at several sizes or against several others, all of which hold together with 95 %.
+    /// Welch's test at several sizes or against several others, jointly at 95 %.
     Together {
-        /// Each ratio, with the size at which it is, or none.
+        /// Each ratio, with its size, if any.
         ratios: Vec<(Option<u64>, Estimate)>,
         /// Rounds of the first one.
         rounds: usize,
     },
     /// How many rounds agree.
     Rounds {
-        /// Those that do.
+        /// Agreeing rounds.
         agreeing: usize,
-        /// All.
+        /// All rounds.
         rounds: usize,
-        /// Lowest and highest share that a round found.
+        /// Lowest and highest share of a round.
         range: [f64; 2],
         /// Distance from all or none that counts as such.
         tolerance: f64,
@@ -432,10 +432,10 @@ pub enum Test {
     LeastSquares {
         /// Numbers of workers.
         points: usize,
-        /// Where it is furthest off.
+        /// Its largest deviation.
         furthest: Furthest,
     },
-    /// That there are too few points to check as many coefficients.
+    /// There are too few points to check the coefficients.
     TooFewPoints,
     /// Optimal partitioning of the curve of latency.
     Partitioning {
@@ -443,19 +443,19 @@ pub enum Test {
         points: usize,
         /// Smallest and largest working set, in bytes.
         span: [u64; 2],
-        /// How far points lie off the line between their neighbours.
+        /// Distance of points from the line between their neighbours.
         noise: f64,
-        /// Factor from one level to the next, at least.
+        /// Least factor from one level to the next.
         step: f64,
     },
-    /// Whether the intervals of two latencies are apart.
+    /// Whether the intervals of two latencies are disjoint.
     Intervals {
         /// Nanoseconds.
         latencies: [f64; 2],
         /// Whether they are.
         apart: bool,
     },
-    /// Rounds of a search that found the same parts of a setting.
+    /// Rounds whose search found the same parts of a setting.
     Search {
         /// Rounds.
         rounds: usize,

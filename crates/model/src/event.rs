@@ -1,4 +1,4 @@
-//! What the harness says while it runs: the interface between measuring and everything that shows or stores.
+//! Events of the harness: the interface between measuring and everything that shows or stores.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ pub enum Event {
         probe: Name,
         /// The case.
         case: Case,
-        /// Why not.
+        /// The reason.
         reason: crate::Reason,
     },
     /// The run is over.

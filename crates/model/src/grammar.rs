@@ -1,16 +1,16 @@
-//! What the texts of a run may be: names have a grammar, every other text a longest length. Checked when a run is imported,
-//! and published in its JSON Schema.
+//! The texts of a run: names have a grammar, every other text a maximum length. Checked when a run is imported, and published
+//! in its JSON Schema.
 
 use std::borrow::Cow;
 
 use schemars::transform::{Transform, transform_subschemas};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-/// The longest name, in bytes. The longest of ours has 36.
+/// Maximum bytes of a name. The longest of ours has 36.
 const LONGEST_NAME: usize = 128;
 
-/// The longest text of a run, in characters. The longest of ours, a formula, has below 1000; a program that fails may
-/// print more.
+/// Maximum characters of a text of a run. The longest of ours, a formula, has fewer than 1000; a failing program may print
+/// more.
 pub const LONGEST_TEXT: usize = 16_384;
 
 /// The grammar of a kind of names.
@@ -85,7 +85,7 @@ macro_rules! in_schema {
 
 in_schema!(Id: ID, Beginning: BEGINNING, Word: WORD);
 
-/// Gives every text of a schema that has no grammar its longest length.
+/// Gives every text of a schema without a grammar its maximum length.
 #[derive(Clone, Debug)]
 pub struct Bounded;
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::Name;
 use crate::grammar::{Beginning, Id};
 
-/// A hazard: what it is, what it does to which metrics, and what removes it.
+/// A hazard: what it is, what it does to which metrics, and its remedy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Hazard {
     /// Stable id: `virtual_machine`, `smt`, `mitigations`.
@@ -18,17 +18,17 @@ pub struct Hazard {
     pub summary: String,
     /// What it does to measurements.
     pub effect: String,
-    /// Prefixes of the ids of the metrics it touches; empty means all.
+    /// Prefixes of the ids of the metrics it affects; empty means all.
     #[schemars(with = "Vec<Beginning>")]
     pub affects: Vec<Name>,
     /// The command that removes it, if there is one.
     pub remedy: Option<String>,
-    /// Where it was read.
+    /// Its source.
     pub source: String,
 }
 
 impl Hazard {
-    /// Whether it touches the metric with this id.
+    /// Whether it affects the metric with this id.
     pub fn touches(&self, metric: &str) -> bool {
         self.affects.is_empty() || self.affects.iter().any(|prefix| metric.starts_with(prefix.as_str()))
     }
@@ -42,6 +42,6 @@ pub enum Severity {
     Note,
     /// Widens error bars or shifts some numbers.
     Warning,
-    /// Numbers it touches should not be trusted while it lasts.
+    /// Numbers it affects should not be trusted while it lasts.
     Serious,
 }

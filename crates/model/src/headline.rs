@@ -1,4 +1,4 @@
-//! What a run has of a metric at a case: its headline, or what there is instead.
+//! The headline of a metric at a case, or what there is instead.
 
 use crate::{Case, Name};
 
@@ -7,21 +7,20 @@ use crate::{Case, Name};
 pub struct MeasuredValue {
     /// The headline, in the metric's unit.
     pub value: f64,
-    /// Half-width of its interval, in the metric's unit; with a single round, of which nothing better is known, half the
-    /// interquartile range of its samples.
+    /// Half-width of its interval, in the metric's unit; with a single round half the interquartile range of its samples.
     pub half_width: f64,
 }
 
-/// What a run has of a metric that came to no headline.
+/// What a run has of a metric without a headline.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lacking {
-    /// Samples, of which too few were undisturbed for the headline that the metric defines.
+    /// Samples, too few of them undisturbed for the headline that the metric defines.
     AsFound(AsFound),
-    /// Nothing to go by: what became of it, as the end of a sentence on the metric: `failed: no memory`.
+    /// No figure: the reason, as the end of a sentence on the metric: `failed: no memory`.
     Nothing(String),
 }
 
-/// What a metric came to with all that disturbed it.
+/// The figure of a metric as found, disturbances included.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AsFound {
     /// The figure as found, in the metric's unit.
@@ -30,11 +29,11 @@ pub struct AsFound {
     pub low: f64,
     /// The 95th percentile of its samples, in the metric's unit.
     pub high: f64,
-    /// Why that is all: `never undisturbed`.
+    /// Why there is no better one: `never undisturbed`.
     pub why: String,
 }
 
-/// A headline that later runs of the machine learn the spread between runs from.
+/// A headline from which later runs of the machine learn the spread between runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Headline {
     /// Id of the metric.
@@ -45,6 +44,6 @@ pub struct Headline {
     pub case: Case,
     /// The headline, in the metric's unit.
     pub value: f64,
-    /// Variance of the headline that the spread between the rounds of the run explains, in the unit squared.
+    /// Variance of the headline explained by the spread between the rounds of the run, in the unit squared.
     pub within_variance: f64,
 }

@@ -1,14 +1,14 @@
-//! An interval of values, labelled with what it is.
+//! An interval of values, with its kind.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// An interval, labelled with what it is.
+/// An interval, with its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interval {
-    /// What it is.
+    /// Its kind.
     pub kind: IntervalKind,
-    /// Confidence level, such as 0.95; for a range the share that it covers of what was seen, 1.
+    /// Confidence level, such as 0.95; for a range the share of the rounds that it covers, 1.
     pub level: f64,
     /// Lower end.
     pub lower: f64,
@@ -23,11 +23,11 @@ impl Interval {
     }
 }
 
-/// What an interval is.
+/// The kind of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IntervalKind {
-    /// It covers what a repeat of the run gives, at its level.
+    /// It covers a repeat of the run, at its level.
     Confidence,
     /// Lowest and highest round: too few rounds for anything better.
     Range,

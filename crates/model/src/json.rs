@@ -1,4 +1,4 @@
-//! JSON as it leaves this program: no character of a text can act on a terminal that shows it, and nothing is lost.
+//! JSON output: no control character reaches a terminal, and nothing is lost.
 
 use serde::Serialize;
 
@@ -20,8 +20,8 @@ pub fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
     serde_json::to_string_pretty(value).map(escaped)
 }
 
-/// JSON escapes only the first 32 control characters. Other characters that are not to be seen stand in texts alone, where an
-/// escape says the same.
+/// JSON escapes only the first 32 control characters. Other invisible characters occur only in texts, where an escape means the
+/// same.
 fn escaped(json: String) -> String {
     let stays = |c: char| c == '\n' || is_visible(c);
     if json.chars().all(stays) {

@@ -1,7 +1,7 @@
-//! Plain data that every part of kelvin speaks: metrics, cases, readings, machines, predictions, runs and events.
+//! Plain data shared by all parts of kelvin: metrics, cases, readings, machines, predictions, runs and events.
 //!
-//! Nothing here measures, computes or prints. A [`Run`] carries the definitions of its metrics, so that a run made on
-//! one machine can be analysed and rendered on another one by a kelvin that does not even have the probe.
+//! Nothing here measures, computes or prints. A [`Run`] carries the definitions of its metrics, so that it can be analysed and
+//! rendered on another machine, even by a kelvin without the probe.
 //!
 //! Base units: time in nanoseconds, rates in units per second, sizes in bytes; see [`Unit`].
 #![forbid(unsafe_code)]

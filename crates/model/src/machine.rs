@@ -1,4 +1,4 @@
-//! What a machine is: hardware and operating-system facts, each with its source or the reason why it is unknown.
+//! A machine: hardware and operating-system facts, each with its source or the reason why it is unknown.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,10 +14,10 @@ pub enum Fact<T> {
     Known {
         /// The value.
         value: T,
-        /// Where it was read: a path, an instruction, a measurement.
+        /// Its source: a path, an instruction, a measurement.
         source: String,
     },
-    /// It is not known.
+    /// It is unknown.
     Unknown {
         /// Why not.
         reason: String,
@@ -25,7 +25,7 @@ pub enum Fact<T> {
 }
 
 impl<T> Default for Fact<T> {
-    /// What nobody has read yet.
+    /// A fact not read yet.
     fn default() -> Self {
         Self::unknown("not read")
     }
@@ -58,7 +58,7 @@ impl<T> Fact<T> {
         }
     }
 
-    /// The same fact with its value changed; source and reason stay.
+    /// The same fact with another value; source and reason stay.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Fact<U> {
         match self {
             Self::Known { value, source } => Fact::Known { value: change(value), source },
@@ -84,7 +84,7 @@ pub struct Machine {
     pub memory: Memory,
     /// Block devices.
     pub disks: Vec<BlockDevice>,
-    /// Mounted file systems that hold data (pseudo file systems are left out).
+    /// Mounted file systems with data (no pseudo file systems).
     pub mounts: Vec<Mount>,
     /// Network interfaces.
     pub nics: Vec<Nic>,
@@ -119,7 +119,7 @@ pub struct Cpu {
     pub maximum_hz: Fact<f64>,
     /// Frequency measured from a chain of dependent multiplies, once it is.
     pub measured_hz: Fact<f64>,
-    /// Frequency of the time-stamp counter as the processor or hypervisor states it.
+    /// Frequency of the time-stamp counter, as stated by the processor or hypervisor.
     pub counter_hz: Fact<f64>,
     /// Instruction-set flags as the kernel prints them.
     pub flags: Fact<Vec<String>>,
@@ -256,11 +256,11 @@ pub struct BlockDevice {
     pub scheduler: Fact<String>,
     /// Hardware queues.
     pub queues: Fact<u32>,
-    /// Requests a queue may hold.
+    /// Maximum requests in a queue.
     pub queue_depth: Fact<u32>,
     /// Write cache: `write back` or `write through`.
     pub write_cache: Fact<String>,
-    /// Whether the device claims to rotate.
+    /// Whether the device reports that it rotates.
     pub rotational: Fact<bool>,
     /// Logical sector.
     pub logical_block_bytes: Fact<u32>,
@@ -286,9 +286,9 @@ pub struct Nic {
     pub name: String,
     /// Driver.
     pub driver: Fact<String>,
-    /// Speed that it claims, bits per second.
+    /// Advertised link speed, bits per second.
     pub bits_per_second: Fact<f64>,
-    /// Bits per second that its line carries: what it claims where a line stands behind the claim, which nothing can exceed.
+    /// Line rate in bits per second, which nothing can exceed: the advertised speed, if a physical line stands behind it.
     #[serde(default = "no_line_rate")]
     pub line_rate: Fact<f64>,
     /// Largest payload of a frame.
@@ -299,7 +299,7 @@ pub struct Nic {
     pub offloads: Fact<Vec<String>>,
 }
 
-/// Of interfaces in runs that were stored before this was asked.
+/// The line rate in runs stored before it was recorded.
 fn no_line_rate() -> Fact<f64> {
     Fact::unknown("whether a line stands behind what it claims was not asked when this run was made")
 }
@@ -315,14 +315,14 @@ pub struct Kernel {
     pub distribution: Fact<String>,
     /// C library: `glibc 2.36`.
     pub libc: Fact<String>,
-    /// Boot line; without the parameters that matter to no figure where some are left out.
+    /// Boot line; without parameters that matter to no figure, if some are left out.
     pub command_line: Fact<String>,
-    /// How many parameters of the boot line are left out; none where it is told whole.
+    /// How many parameters of the boot line are left out; none if it is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_parameters_left_out: Option<u32>,
     /// Preemption model: `none`, `voluntary`, `full`, `dynamic (…)`.
     pub preemption: Fact<String>,
-    /// Ticks per second of the timer, if it can be told.
+    /// Ticks per second of the timer, if known.
     pub timer_hz: Fact<u32>,
     /// Scheduler: `EEVDF`, `CFS`, or a loaded sched_ext one.
     pub scheduler: Fact<String>,
@@ -346,7 +346,7 @@ pub struct Platform {
 /// Limits set on this process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Limits {
-    /// CPUs' worth of time that the cgroup's quota allows; known and `None` without a quota.
+    /// CPUs' worth of time in the cgroup's quota; known and `None` without a quota.
     pub cpu_quota: Fact<Option<f64>>,
     /// Memory that the cgroup allows; known and `None` without a limit.
     pub memory_bytes: Fact<Option<u64>>,

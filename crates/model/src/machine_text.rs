@@ -121,7 +121,7 @@ impl Rows {
         self.push(GROUP, &label("queues"), &disk.queues, u32::to_string);
         self.push(GROUP, &label("queue depth"), &disk.queue_depth, u32::to_string);
         self.push(GROUP, &label("write cache"), &disk.write_cache, String::clone);
-        self.push(GROUP, &label("claims to rotate"), &disk.rotational, |yes| yes_no(*yes));
+        self.push(GROUP, &label("rotational"), &disk.rotational, |yes| yes_no(*yes));
         self.push(GROUP, &label("logical block"), &disk.logical_block_bytes, |size| bytes(u64::from(*size)));
     }
 
@@ -129,8 +129,8 @@ impl Rows {
         const GROUP: &str = "Network";
         let label = |what: &str| format!("{} {what}", nic.name);
         self.push(GROUP, &label("driver"), &nic.driver, String::clone);
-        self.push(GROUP, &label("claimed speed"), &nic.bits_per_second, |rate| bit_rate(*rate));
-        // Without a claim the reason would be the same.
+        self.push(GROUP, &label("advertised link speed"), &nic.bits_per_second, |rate| bit_rate(*rate));
+        // Without an advertised speed the reason would be the same.
         if nic.bits_per_second.get().is_some() {
             self.push(GROUP, &label("line rate"), &nic.line_rate, |rate| bit_rate(*rate));
         }
@@ -183,8 +183,8 @@ impl Rows {
 fn boot_line(line: &str, left_out: Option<u32>) -> String {
     match left_out {
         None | Some(0) => line.to_owned(),
-        Some(count) if line.is_empty() => format!("{count} parameters, none of which matters to figures"),
-        Some(count) => format!("{line} ({count} more, which matter to no figure, are left out)"),
+        Some(count) if line.is_empty() => format!("{count} parameters left out, none of which matters to figures"),
+        Some(count) => format!("{line} ({count} more left out, which matter to no figure)"),
     }
 }
 
@@ -234,7 +234,7 @@ fn tlb(tlb: &Tlb) -> String {
     format!("L{} {} {}: {} entries {ways}", tlb.level, kind(tlb.kind), bytes(tlb.page_bytes), tlb.entries)
 }
 
-/// Those in force or missing; what does not concern the machine is counted only.
+/// Mitigations in force or missing; those that do not concern the machine are only counted.
 fn mitigations(all: &[Mitigation]) -> String {
     let (free, concerned): (Vec<_>, Vec<_>) = all.iter().partition(|one| one.status.starts_with("Not affected"));
     let mut parts: Vec<String> = concerned.iter().map(|one| format!("{}: {}", one.vulnerability, one.status)).collect();

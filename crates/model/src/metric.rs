@@ -1,4 +1,4 @@
-//! What a metric is: its name, unit, better direction, and how its samples become a headline.
+//! A metric: its name, unit, better direction, and how its samples become a headline.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,14 +8,13 @@ use crate::{Case, Name, Point, Value};
 
 /// One quantity with a name, a unit and a better direction.
 ///
-/// A `Metric` is a constant of the probe that measures it, and is copied into every run so that the run can be read
-/// without the probe.
+/// It is a static of the catalogue, copied into every run so that the run can be read without the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Metric {
     /// Dotted id, area first: `os.syscall.null`.
     #[schemars(with = "Id")]
     pub id: Name,
-    /// One sentence: what one value of this metric is.
+    /// One sentence: what a value is.
     pub summary: Name,
     /// Unit of a value.
     pub unit: Unit,
@@ -23,7 +22,7 @@ pub struct Metric {
     pub better: Better,
     /// Version of the method; two values are comparable only if it is the same.
     pub version: u32,
-    /// Which samples make the headline. Fixed here, never chosen by the data.
+    /// The samples that make the headline. Fixed here, never chosen by the data.
     pub headline: Treatment,
     /// What is subtracted from a raw batch.
     pub overhead: Overhead,
@@ -33,14 +32,14 @@ pub struct Metric {
     pub contaminants: crate::Tags,
     /// The parameters it is measured over, in the order in which a table shows them.
     pub axes: [Option<Axis>; 3],
-    /// What it needs beside this machine's processor, memory and scratch directory, if it needs anything.
+    /// What it needs besides this machine's processor, memory and scratch directory, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs: Option<Need>,
-    /// The axis and its word at which alone it is measured, where its probe has cases that know nothing of it.
+    /// The only axis word at which it is measured, if its probe also has cases without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<Point>,
-    /// The axis and its word at which no canary guards it and all samples make the headline: another CPU, of which the canaries
-    /// of this one say nothing, decides there.
+    /// The axis word at which no canary guards it and all samples make the headline: another CPU, which the canaries do not see,
+    /// decides there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_found_where: Option<Point>,
     /// The smallest value that is physically possible, in `unit`; anything below is invalid.
@@ -88,7 +87,7 @@ impl Metric {
         Self { baseline: true, ..self }
     }
 
-    /// The same metric measured over these parameters, three at most.
+    /// The same metric over these parameters, three at most.
     pub const fn over<const N: usize>(self, axes: [Axis; N]) -> Self {
         let mut all = [None; 3];
         let mut i = 0;
@@ -99,17 +98,17 @@ impl Metric {
         Self { axes: all, ..self }
     }
 
-    /// The same metric, which needs something.
+    /// The same metric with a need.
     pub const fn needs(self, need: Need) -> Self {
         Self { needs: Some(need), ..self }
     }
 
-    /// The same metric measured only where an axis has a word.
+    /// The same metric measured only at an axis word.
     pub const fn only(self, there: Point) -> Self {
         Self { only: Some(there), ..self }
     }
 
-    /// The same metric, guarded by no canary and told as found where an axis has a word.
+    /// The same metric, guarded by no canary and reported as found at an axis word.
     pub const fn as_found_where(self, there: Point) -> Self {
         Self { as_found_where: Some(there), ..self }
     }
@@ -178,7 +177,7 @@ impl Metric {
     }
 }
 
-/// What a metric needs that not every machine has, or that a user has to name.
+/// A need that not every machine meets, or that a user has to name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Need {
@@ -232,11 +231,11 @@ pub enum Better {
 pub enum Treatment {
     /// All samples: what a user of this machine gets.
     AsFound,
-    /// Samples whose neighbouring canaries were at their reference and that no cause tag marks: what the machine does
-    /// when it is left alone.
+    /// Samples whose neighbouring canaries were at their reference and that have no cause tag: what the machine does
+    /// when left alone.
     #[default]
     Undisturbed,
-    /// Undisturbed samples, each scaled by neighbouring frequency canary over its reference: for quantities that are a
+    /// Undisturbed samples, each scaled by the neighbouring frequency canary over its reference: for quantities that are a
     /// fixed number of core cycles, where normalising beats discarding.
     CycleNormalised,
 }
@@ -261,9 +260,9 @@ pub enum Canary {
     Chain,
     /// A block of independent adds: throughput, which a busy SMT sibling halves.
     Block,
-    /// A pointer chase through 128 KiB: a level-2 cache that a neighbour may share.
+    /// A pointer chase through 128 KiB: the level-2 cache, which a neighbour may share.
     Cache,
-    /// A system call that does nothing: the entry path, where a hypervisor's and a neighbour's work shows first.
+    /// A null system call: the entry path, where the work of hypervisor and neighbours shows first.
     Kernel,
 }
 
@@ -271,7 +270,7 @@ impl Canary {
     /// All canaries, in the order in which they are kept.
     pub const ALL: [Canary; 4] = [Canary::Chain, Canary::Block, Canary::Cache, Canary::Kernel];
 
-    /// Its name as it is written in data.
+    /// Its name in data.
     pub const fn name(self) -> &'static str {
         match self {
             Canary::Chain => "chain",
@@ -358,7 +357,7 @@ impl From<Axis> for Name {
     }
 }
 
-/// How the values of an axis are spread and drawn.
+/// How the values of an axis are distributed and drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AxisScale {

@@ -15,8 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(&'static str);
 
-/// Ids, or leading parts of ids, that were given up, each with the one that took its place: what was stored under the first is read as
-/// the second.
+/// Former ids, or leading parts of ids, each with its replacement: what was stored under the first is read as the second.
 const FORMER: [(&str, &str); 5] = [
     ("mem.bandwidth.handover", "mem.bandwidth.core_to_core"),
     ("net.bandwidth.udp.overtaken", "net.bandwidth.udp.reordered"),
@@ -44,13 +43,13 @@ impl Name {
         Self(kept)
     }
 
-    /// What an id, or a leading part of ids, that was stored or typed is called today.
+    /// The present id, or leading part of ids, of one that was stored or typed.
     pub fn today(text: &str) -> Cow<'_, str> {
         let today = FORMER.iter().find_map(|(former, name)| renamed(text, former, name));
         today.map_or(Cow::Borrowed(text), Cow::Owned)
     }
 
-    /// The id that this one had before, if it had another.
+    /// The former id, if there was another.
     pub fn former(self) -> Option<String> {
         FORMER.iter().find_map(|(former, name)| renamed(self.0, name, former))
     }
@@ -61,7 +60,7 @@ impl Name {
     }
 }
 
-/// A name that is `from`, or begins with it and a dot, with `to` in its place.
+/// A name that is `from`, or begins with it and a dot, with `from` replaced by `to`.
 fn renamed(text: &str, from: &str, to: &str) -> Option<String> {
     let rest = text.strip_prefix(from)?;
     (rest.is_empty() || rest.starts_with('.')).then(|| format!("{to}{rest}"))

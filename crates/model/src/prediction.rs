@@ -1,4 +1,4 @@
-//! What a number should have been, and why.
+//! Predictions: the expected value of a number, and why.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,23 +11,23 @@ use crate::{Case, Name, Unit};
 pub struct Prediction {
     /// The predicted value, in the metric's unit.
     pub value: f64,
-    /// Lower end of the range in which a measurement is unremarkable, in the metric's unit.
+    /// Lower end of the predicted range, in the metric's unit.
     pub low: f64,
-    /// Upper end of that range.
+    /// Upper end of the predicted range.
     pub high: f64,
-    /// What it rests on.
+    /// Its basis.
     pub basis: Basis,
     /// The formula, in symbols or words: `null call + bytes / copy rate`.
     pub formula: String,
-    /// What went into the formula.
+    /// The inputs of the formula.
     pub inputs: Vec<Input>,
     /// The derivation with the figures put in: `61 ns system call + 4096 B / 11.8 GB/s copy = 408 ns`.
     pub derivation: String,
-    /// Where formula and constants come from.
+    /// Sources of formula and constants.
     pub sources: Vec<String>,
 }
 
-/// What a prediction rests on.
+/// The basis of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
@@ -48,7 +48,7 @@ pub struct Input {
     pub value: f64,
     /// Its unit.
     pub unit: Unit,
-    /// Where it comes from: `measured`, a fact's source, or a citation.
+    /// Its source: `measured`, a fact's source, or a citation.
     pub source: String,
 }
 

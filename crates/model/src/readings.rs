@@ -1,4 +1,4 @@
-//! Raw readings of one metric in one round, as they left the timed loop: nothing subtracted, nothing dropped.
+//! Raw readings of one metric in one round, as timed: nothing subtracted, nothing dropped.
 
 use std::collections::BTreeMap;
 use std::ops::{BitOr, BitOrAssign};
@@ -15,11 +15,11 @@ pub struct Reading {
     /// Id of the metric.
     #[schemars(with = "Id")]
     pub metric: Name,
-    /// What was read.
+    /// The raw values.
     pub readings: Readings,
-    /// What may be subtracted, measured in the same process.
+    /// The overhead, measured in the same process.
     pub overhead: OverheadReading,
-    /// Facts about how it was made that a reader should know: counters that prove the claim, what was degraded.
+    /// Remarks for the reader: counters that prove the claim, degradations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -41,12 +41,12 @@ pub struct Batches {
     pub iterations: Vec<u64>,
     /// Raw time of each batch, in nanoseconds.
     pub nanoseconds: Vec<f64>,
-    /// What befell each batch.
+    /// Cause tags of each batch.
     pub tags: Vec<Tags>,
     /// Bytes, or other units of work, that one operation moves; 0 where the metric is a duration.
     #[serde(default)]
     pub work_per_iteration: f64,
-    /// How many batches lie between two readings of the canaries; 1 is a reading between any two batches.
+    /// Batches between two readings of the canaries; 1 is a reading between any two batches.
     pub canary_stride: usize,
     /// For each canary its times in nanoseconds: one before the first batch, then one after every `canary_stride`
     /// batches and after the last one.
@@ -72,7 +72,7 @@ impl Batches {
     }
 }
 
-/// What the measuring itself costs, measured in the same process as the batches.
+/// The cost of measuring, measured in the same process as the batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OverheadReading {
     /// Median of the empty clock pair, in nanoseconds.
@@ -81,7 +81,7 @@ pub struct OverheadReading {
     pub loop_iteration: f64,
 }
 
-/// What befell a sample: a set of cause tags.
+/// A set of cause tags of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Tags(u8);
@@ -103,7 +103,7 @@ impl Tags {
     pub const MAJOR_FAULT: Self = Self(32);
     /// Every cause that spoils a sample on its own.
     pub const CONTAMINATED: Self = Self(2 | 4 | 8 | 16 | 32);
-    /// Contamination of work that sleeps or hands the CPU over on purpose, where a preemption is part of the work.
+    /// Contamination of work that sleeps or yields the CPU on purpose, where a preemption is part of the work.
     pub const CONTAMINATED_UNLESS_PREEMPTED: Self = Self(4 | 8 | 16 | 32);
 
     /// Names of the single tags, for people.

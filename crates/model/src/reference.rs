@@ -1,4 +1,4 @@
-//! Published results of a machine that stands beside a run: mean, deviation and count, no samples.
+//! Published results of a reference machine: mean, deviation and count, no samples.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,11 +12,11 @@ pub struct Reference {
     pub id: Name,
     /// Its name for people.
     pub title: String,
-    /// What is known of the machine, label and text.
+    /// Facts of the machine, label and text.
     pub machine: Vec<(String, String)>,
     /// Core frequency in hertz during the measurements, if published.
     pub frequency_hz: Option<f64>,
-    /// The published values, those that kelvin has no counterpart of included.
+    /// The published values, including those without a counterpart in kelvin.
     pub values: Vec<ReferenceValue>,
     /// What its authors found, in words.
     pub findings: Vec<String>,
@@ -42,7 +42,7 @@ pub struct ReferenceValue {
     pub predicted: Option<f64>,
     /// Unit of all these figures.
     pub unit: Unit,
-    /// What one value covers where it is not what kelvin's metric covers; then the two must not be compared as equals.
+    /// What one value covers, if not what kelvin's metric covers; then the two must not be compared as equals.
     pub spans: Option<String>,
     /// Known slips of the publication.
     pub note: Option<String>,

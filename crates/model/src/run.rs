@@ -39,15 +39,15 @@ pub struct Outline {
     pub metrics: Vec<Metric>,
     /// What is to be measured, in the order of reports.
     pub plan: Vec<Planned>,
-    /// What earlier runs of this machine taught about the spread between runs.
+    /// The spread between runs, learned from earlier runs of this machine.
     pub learned: Vec<Learned>,
     /// The block canary over the chain canary, each in its steady state, in earlier runs of this machine, oldest first:
-    /// what a whole core is.
+    /// the reference of an unshared core.
     pub learned_core: Vec<f64>,
-    /// The way to the agent of another host, if one was named.
+    /// The path to the agent of another host, if one was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub way: Option<PathToAgent>,
-    /// What the hardware bounds, where that is known.
+    /// Hardware bounds, where known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bounds: Vec<BoundRecord>,
 }
@@ -63,11 +63,11 @@ pub struct Planned {
     pub metrics: Vec<Name>,
     /// The case.
     pub case: Case,
-    /// Whether it was not asked for, and is measured (briefly) only as an input of predictions.
+    /// Whether it is measured (briefly) only as an input of predictions.
     pub only_input: bool,
 }
 
-/// How the run was asked to measure.
+/// The settings of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunSettings {
     /// `quick`, `default`, `thorough`, or `study`.
@@ -79,7 +79,7 @@ pub struct RunSettings {
     pub rounds: u32,
     /// Target half-width of the 95 % interval, as a share of the value.
     pub target: f64,
-    /// Seed of everything random.
+    /// Random seed.
     pub seed: u64,
     /// CPU that single-CPU probes run on.
     pub cpu: u32,
@@ -103,9 +103,9 @@ pub struct ClockInfo {
     pub relative_error: f64,
     /// Median cost of an empty start/stop pair, in nanoseconds.
     pub pair_nanoseconds: f64,
-    /// Core cycles of a 64-bit multiply on the CPU of the probes, by proof: what turns the frequency canary into hertz.
+    /// Core cycles of a 64-bit multiply on the probes' CPU, verified: converts the frequency canary into hertz.
     pub multiply_cycles: Fact<u32>,
-    /// Why a better clock is not used, if one is not.
+    /// Why a better clock is not used, if so.
     pub note: Option<String>,
     /// The kernel's clock source before the first round.
     pub source_before: Option<String>,
@@ -137,7 +137,7 @@ pub struct Learned {
     pub case: Case,
     /// Headlines of earlier runs, oldest first.
     pub headlines: Vec<f64>,
-    /// For each of them, the variance of its headline that its own rounds explain.
+    /// For each of them, the variance of its headline explained by its own rounds.
     pub within: Vec<f64>,
 }
 
@@ -145,16 +145,16 @@ pub struct Learned {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
-    /// All that was planned was done.
+    /// Everything planned was done.
     Complete,
-    /// It was interrupted: what was measured until then is here.
+    /// It was interrupted: it has what was measured until then.
     Partial(String),
 }
 
 /// A run, whole or partial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
-    /// What was known before the first measurement.
+    /// Everything known before the first measurement.
     #[serde(flatten)]
     pub outline: Outline,
     /// The measurements, in the order of the plan.
@@ -167,14 +167,14 @@ pub struct Run {
     pub status: RunStatus,
     /// Seconds from start to end.
     pub seconds: f64,
-    /// What the reader should know: targets not reached, points dropped.
+    /// Notes for the reader: targets not reached, points dropped.
     pub notes: Vec<String>,
 }
 
 /// One probe at one case: all its rounds, for all the metrics that it measures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measurement {
-    /// What was to be measured.
+    /// The plan of it.
     #[serde(flatten)]
     pub planned: Planned,
     /// Its rounds, in the order in which they ran.
@@ -190,27 +190,27 @@ pub struct Round {
     pub index: u32,
     /// Seconds from the start of the run.
     pub at: f64,
-    /// Seconds that the process lived, start and set-up included.
+    /// Lifetime of the process in seconds, with start and set-up.
     pub seconds: f64,
     /// The CPU that it ran on.
     pub cpu: u32,
-    /// What came of it.
+    /// Its outcome.
     pub attempt: Attempt,
 }
 
-/// What came of one round.
+/// The outcome of one round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Attempt {
     /// Readings.
     Measured(Vec<Reading>),
-    /// It declined, for a reason.
+    /// It was skipped, for a reason.
     Skipped(Reason),
     /// It crashed, hung, printed garbage or reported an error.
     Failed(String),
 }
 
-/// Why something was not measured: what is missing, and what would be needed.
+/// Why something was not measured: what is missing, and what it needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Reason(pub String);
@@ -240,7 +240,7 @@ pub struct CanaryPoint {
 }
 
 impl Run {
-    /// The run that a sequence of events tells; `None` without a start. A sequence without an end is a partial run.
+    /// The run of a sequence of events; `None` without a start. A sequence without an end is a partial run.
     pub fn from_events(events: impl IntoIterator<Item = Event>) -> Option<Self> {
         let mut run: Option<Self> = None;
         for event in events {
@@ -266,7 +266,7 @@ impl Run {
         }
     }
 
-    /// Adds what an event says.
+    /// Applies an event.
     pub fn apply(&mut self, event: Event) {
         match event {
             Event::Started(_) | Event::RoundStarted { .. } => {}
@@ -283,7 +283,7 @@ impl Run {
         }
     }
 
-    /// The measurement of a planned case; events about a case that was never planned make one of their own, so that
+    /// The measurement of a planned case; events of an unplanned case add one, so that
     /// no reading is lost.
     fn measurement(&mut self, probe: Name, case: Case) -> &mut Measurement {
         let found = self.measurements.iter().position(|m| m.planned.probe == probe && m.planned.case == case);
@@ -305,7 +305,7 @@ impl Run {
         self.predictions.iter().find(|record| record.metric == *metric && record.case == *case)
     }
 
-    /// What the hardware lets a metric be at a case at most, where that is known.
+    /// The hardware bound of a metric at a case, if known.
     pub fn bound(&self, metric: &str, case: &Case) -> Option<&Bound> {
         let mut records = self.outline.bounds.iter();
         records.find(|record| record.metric == *metric && record.case == *case).map(|record| &record.bound)
@@ -319,7 +319,7 @@ impl Run {
 }
 
 impl Measurement {
-    /// A measurement without rounds as yet.
+    /// A measurement without rounds yet.
     pub fn planned(planned: Planned) -> Self {
         Self { planned, rounds: Vec::new(), skipped: None }
     }
@@ -342,7 +342,7 @@ impl Measurement {
         })
     }
 
-    /// The reason for which it, or its first declining round, was skipped.
+    /// The reason why it, or its first skipped round, was skipped.
     pub fn skip_reason(&self) -> Option<&Reason> {
         self.skipped.as_ref().or_else(|| {
             self.rounds.iter().find_map(|round| match &round.attempt {

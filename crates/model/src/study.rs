@@ -1,5 +1,5 @@
-//! What studies concluded when earlier versions made a run, as it was worded then. Versions since conclude anew from what was
-//! measured.
+//! Conclusions of studies as worded by earlier versions when they made a run. Later versions draw them again from the
+//! measurements.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ pub struct WordedStudy {
     /// Id of the study: `os.tasks`.
     #[schemars(with = "Id")]
     pub id: Name,
-    /// What was varied and held, in one or two sentences.
+    /// The design: what was varied and held fixed.
     pub design: String,
     /// The conclusions.
     pub conclusions: Vec<WordedConclusion>,
@@ -24,8 +24,8 @@ pub struct WordedStudy {
 pub struct WordedConclusion {
     /// The sentence.
     pub text: String,
-    /// Whether it holds; `None` where the data does not tell.
+    /// Whether it holds; `None` if the data does not decide.
     pub holds: Option<bool>,
-    /// The test that carries it, with its figures.
+    /// Its test, with figures.
     pub test: String,
 }

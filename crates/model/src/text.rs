@@ -1,10 +1,9 @@
-//! Text of others on its way to somebody's eyes: what would act instead of being seen is spelled out.
+//! Foreign text made safe to show: control characters and other invisible ones are escaped.
 
 use std::borrow::Cow;
 
-/// Whether a character only shows itself. Others move a terminal's cursor or change its settings (the control characters of
-/// ISO 6429, both sets), end a line, turn the direction of what follows (Unicode Standard Annex 9), or are not to be
-/// seen at all.
+/// Whether a character is safe to show. Others move a terminal's cursor or change its settings (the control characters of
+/// ISO 6429, both sets), end a line, change the text direction (Unicode Standard Annex 9), or are invisible.
 pub fn is_visible(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let ends_a_line = matches!(c, '\u{2028}' | '\u{2029}');
@@ -13,7 +12,7 @@ pub fn is_visible(c: char) -> bool {
     !(c.is_control() || turns || ends_a_line || is_hidden)
 }
 
-/// The text with every other character spelled out, as `\u{1b}` or `\n`.
+/// The text with every other character escaped, as `\u{1b}` or `\n`.
 pub fn visible(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_visible) {
         return Cow::Borrowed(text);

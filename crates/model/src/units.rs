@@ -1,5 +1,5 @@
-//! Quantities as people read them: the right unit, and no more digits than the interval carries. Every number that kelvin
-//! shows goes through here.
+//! Quantities for people: the right unit, and no more digits than the interval supports. Every number that kelvin shows is
+//! formatted here.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::{AxisScale, Case, Interval, IntervalKind, Metric, Unit, Value};
 /// Significant digits of a value whose error is not known.
 const DIGITS_WITHOUT_INTERVAL: i32 = 3;
 
-/// Most significant digits ever printed: more are narrower than a clock's calibration, and no one reads them.
+/// Maximum significant digits: more are finer than a clock's calibration.
 const MOST_DIGITS: i32 = 5;
 
 /// A quantity ready to be read: `61.2`, `± 0.4`, `ns`.
@@ -84,7 +84,7 @@ pub fn scales(unit: Unit) -> &'static [Scale] {
 pub fn readable(unit: Unit) -> impl Iterator<Item = (f64, Scale)> {
     // Cycles stay whole up to 99 999: people compare them digit by digit with instruction tables.
     let least = if unit == Unit::Cycles { 100.0 } else { 1.0 };
-    // A hair below the boundary rounds up to it: 999.97 ns is 1.00 µs.
+    // Slightly below the boundary rounds up to it: 999.97 ns is 1.00 µs.
     scales(unit).iter().map(move |scale| (scale.factor * least * 0.9995, *scale))
 }
 
@@ -151,7 +151,7 @@ pub fn plain(value: f64, unit: Unit) -> String {
     quantity(value, None, unit).short()
 }
 
-/// A value with an interval: `61.2 ± 0.4 ns`, or `61.2 [60.8 to 61.9] ns` where too few rounds allow no more than a range.
+/// A value with an interval: `61.2 ± 0.4 ns`, or `61.2 [60.8 to 61.9] ns` if there are only rounds enough for a range.
 pub fn with_interval(value: f64, interval: Option<Interval>, unit: Unit) -> Quantity {
     let Some(interval) = interval else { return quantity(value, None, unit) };
     let mut text = quantity(value, Some(interval.half_width()), unit);
@@ -169,7 +169,7 @@ pub fn without_cycles(text: &str) -> String {
     text.replace(" kcycles", "k").replace(" Mcycles", "M").replace(" cycles", "")
 }
 
-/// A range in one unit, chosen by its upper end: `80.1 to 310 µs`, or with both units where they lie far apart.
+/// A range in one unit, chosen by its upper end: `80.1 to 310 µs`, or with both units if they are far apart.
 pub fn span(low: f64, high: f64, unit: Unit) -> String {
     let (from, to) = (quantity(low, None, unit), quantity(high, None, unit));
     if from == to {
@@ -219,10 +219,10 @@ pub fn seconds(value: f64) -> String {
     }
 }
 
-/// Bytes from which on a size that is no whole number of a unit is rounded.
+/// Bytes from which a size that is no whole number of a unit is rounded.
 const ROUNDED_FROM: u64 = 4 << 10;
 
-/// A number of bytes, exact where it is small or a whole number of a binary unit: `64 KiB`, `1 GiB`, `1472 B`, `1.43 MiB`.
+/// A number of bytes, exact if small or a whole number of a binary unit: `64 KiB`, `1 GiB`, `1472 B`, `1.43 MiB`.
 pub fn bytes(value: u64) -> String {
     let scale = scale_for(value as f64, Unit::Bytes);
     let scaled = value as f64 / scale.factor;
@@ -247,7 +247,7 @@ pub fn count(value: u64) -> String {
     text
 }
 
-/// The value of an axis as people read it.
+/// The value of an axis, for people.
 pub fn axis_value(value: Value, scale: AxisScale) -> String {
     match value {
         Value::Integer(number) if scale == AxisScale::Bytes => bytes(number),
@@ -276,7 +276,7 @@ pub fn metric_at(metric: &Metric, at: &Case) -> String {
     if at.is_empty() { metric.id.to_string() } else { format!("{} ({})", metric.id, case(metric, at)) }
 }
 
-/// What a machine states of itself, with as many decimals as it states at most: `2.596 GHz`, `48 KiB`, `23.5 GiB`.
+/// A figure stated by the machine, with no more decimals than it states: `2.596 GHz`, `48 KiB`, `23.5 GiB`.
 pub fn stated(value: f64, unit: Unit, decimals: usize) -> String {
     let scale = scale_for(value, unit);
     join(&[&trimmed(value / scale.factor, decimals), scale.symbol])

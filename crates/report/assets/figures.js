@@ -1,4 +1,4 @@
-// Interactive figures, drawn by Apache ECharts as the page's drawings are: bands, zoom, reading by keyboard, export.
+// Interactive figures, drawn by Apache ECharts like the page's drawings: bands, zoom, keyboard, export.
 /** Makes the function that sets up one figure element; `say` speaks to screen readers. */
 function kelvinFigures(data, say) {
   'use strict';
@@ -10,10 +10,10 @@ function kelvinFigures(data, say) {
     for (const line of figure.lines) line.points = line.points.map(([x, y, low = y, high = y]) => ({ x, y, low, high }));
   }
 
-  // ---- Colours: names, so that a chart follows the theme by itself.
+  // ---- Colours: names, so that a chart follows the theme.
   const colors = { ink: 'var(--ink)', soft: 'var(--soft)', grid: 'var(--grid)', panel: 'var(--panel)' };
   const tone = (line) => `var(--s${line.color})`;
-  /** A drawing for a file: light colours in the place of their names, which few programs but browsers know. */
+  /** A drawing for a file: light colours instead of their names, which few programs except browsers know. */
   const light = document.styleSheets[0].cssRules[0].style;
   const inLight = (drawing) => drawing.replace(/var\((--[\w-]+)\)/g, (_, name) => light.getPropertyValue(name));
 
@@ -28,7 +28,7 @@ function kelvinFigures(data, say) {
 
   const place = (scale, value) => (!scale.log ? value : value > 0 ? Math.log10(value) : scale.zero ?? null);
 
-  /** Round values between two places: of a part of an axis, which is its reader's choice. */
+  /** Round values between two places: for the part of an axis that is in view. */
   function roundValues(kind, scale, low, high) {
     const [base, mantissas] = data.binary.includes(kind) ? [2, [1]] : [10, [1, 2, 5]];
     const power = (value) => Math.floor(Math.log(value) / Math.log(base));
@@ -56,7 +56,7 @@ function kelvinFigures(data, say) {
   // ---- Figures
   const shownLines = (figure, state) => figure.lines.filter((_, index) => state.on[index]);
 
-  /** Both scales of a figure, and what part of them is in view: what its reader chose, or all. */
+  /** Both scales of a figure, and the part in view: the reader's choice, or all. */
   function layout(figure, state) {
     const scale = (axis, log) => (log && axis.logarithmic ? { ...axis.logarithmic, log } : axis.linear);
     const [x, y] = [scale(figure.x, state.logX), scale(figure.y, state.logY)];
@@ -65,7 +65,7 @@ function kelvinFigures(data, say) {
     return { x, y, left, right, bottom, top };
   }
 
-  /** How far up the lines and bands that are switched on reach: all of them take the whole axis. */
+  /** The vertical extent of the lines and bands that are switched on: the whole axis if all are. */
   function reach(figure, state, scale) {
     const shown = shownLines(figure, state);
     if (shown.length === 0 || (state.bands && shown.length === figure.lines.length)) return [scale.low, scale.high];
@@ -94,7 +94,7 @@ function kelvinFigures(data, say) {
     };
   }
 
-  /** The band of a line, in a piece for each stretch without a gap; around a point alone a bar as wide as a marker. */
+  /** The band of a line, one piece per stretch without a gap; around a single point a bar as wide as a marker. */
   function bandSeries(line, view) {
     const starts = [0, ...line.gaps ?? []];
     const stretches = starts.map((from, i) => line.points.slice(from, starts[i + 1]));
@@ -218,15 +218,17 @@ function kelvinFigures(data, say) {
     };
     if (exported) {
       result.title = { text: figure.title, left: 12, top: 8, textStyle: { fontSize: 14, color: colors.ink } };
-      const names = shownLines(figure, state).map((line) => line.label);
-      result.legend = { show: true, bottom: 6, left: 'center', type: 'plain', data: names, textStyle: { color: colors.soft } };
+      // The library draws a marker in any case: lines without one get an invisible one.
+      const entry = ({ label, marker }) => (marker && marker !== 'dash' ? label : { name: label, itemStyle: { opacity: 0 } });
+      const entries = shownLines(figure, state).map(entry);
+      result.legend = { show: true, bottom: 6, left: 'center', type: 'plain', data: entries, textStyle: { color: colors.soft } };
     }
     return { option: result, axes: view };
   }
 
   // ---- Export
   function csv(rows) {
-    // What a spreadsheet would take for a formula has an apostrophe before it, as in csv.rs.
+    // What a spreadsheet would take for a formula gets an apostrophe, as in csv.rs.
     const inert = (field) => (/^\s*[=+\-@＝＋－＠]/.test(field) && Number.isNaN(Number(field)) ? "'" + field : field);
     const quote = (field) => (/[",\r\n]/.test(field) ? '"' + field.replace(/"/g, '""') + '"' : field);
     return rows.map((row) => row.map((field) => quote(inert(String(field ?? '')))).join(',') + '\r\n').join('');
@@ -246,7 +248,7 @@ function kelvinFigures(data, say) {
     return drawing;
   }
 
-  /** A drawing as pixels, two for each of its units. */
+  /** A drawing as pixels, two per unit. */
   function png(drawing) {
     return new Promise((resolve, reject) => {
       const image = new Image();
@@ -268,7 +270,7 @@ function kelvinFigures(data, say) {
     return kind === 'png' ? png(drawing) : new Blob([drawing], { type: 'image/svg+xml' });
   }
 
-  /** The menu of export of an element, of which `source` gives the drawing and the data. */
+  /** The export menu of an element; `source` gives the drawing and the data. */
   function exporting(element, source) {
     element.querySelector('.controls').append(document.getElementById('export').content.cloneNode(true));
     const menu = element.querySelector('.menu');
@@ -304,7 +306,7 @@ function kelvinFigures(data, say) {
       else await navigator.clipboard.writeText(await blob.text());
       say('Copied ' + name);
     } catch (refused) {
-      // A browser may refuse its clipboard to a page that was opened from a file.
+      // A browser may refuse its clipboard to a page opened from a file.
       save(blob, name);
     }
   }
@@ -340,7 +342,7 @@ function kelvinFigures(data, say) {
       box.className = 'chart';
       box.tabIndex = 0;
       box.setAttribute('role', 'group');
-      box.setAttribute('aria-label', figure.title + ' Left and right arrow keys read the values; drag to zoom, Escape shows all.');
+      box.setAttribute('aria-label', figure.title + '. Left and right arrow keys read the values; drag to zoom, Escape resets.');
       canvas.append(box);
       element.classList.add('drawn');
       chart = echarts.init(box, null, { renderer: 'svg' });
@@ -368,7 +370,7 @@ function kelvinFigures(data, say) {
     return { element, start };
   }
 
-  /** Calls `changed` when the width of a box has changed; its height is the figure's own. */
+  /** Calls `changed` when the width of a box has changed; its height is fixed. */
   function watchWidth(box, changed) {
     let width = box.clientWidth;
     new ResizeObserver(() => {
@@ -378,7 +380,7 @@ function kelvinFigures(data, say) {
     }).observe(box);
   }
 
-  /** Arrow keys go from point to point and say what is there. */
+  /** Arrow keys move from point to point and read the values. */
   function inspect(figure, state, box, chart, showAll) {
     let at = -1;
     box.addEventListener('keydown', (event) => {

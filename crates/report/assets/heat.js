@@ -1,5 +1,5 @@
 // Heat maps: the page's own drawing, read by pointer and by keyboard.
-/** Makes the drawing of an element live; gives it as it is in a file, and its data. */
+/** Makes the drawing of an element interactive; returns its file and its data. */
 function kelvinHeat(element, figure, say) {
   'use strict';
 
@@ -8,7 +8,7 @@ function kelvinHeat(element, figure, say) {
   const drawing = box.querySelector('svg');
   const cells = Array.from(drawing.querySelectorAll('rect > title'), (title, index) => {
     const cell = { rect: title.parentElement, text: title.textContent, data: figure.cells[index] };
-    title.remove(); // The browser would show it beside ours.
+    title.remove(); // The browser would show it beside our tooltip.
     return cell;
   });
   const tip = document.createElement('div');
@@ -17,9 +17,9 @@ function kelvinHeat(element, figure, say) {
   canvas.append(tip);
   box.tabIndex = 0;
   box.setAttribute('role', 'group');
-  box.setAttribute('aria-label', drawing.getAttribute('aria-label') + ' Arrow keys read the cells.');
+  box.setAttribute('aria-label', drawing.getAttribute('aria-label') + '. Arrow keys read the cells.');
 
-  /** Shows what a cell holds, below it; of no cell nothing. */
+  /** Shows the text of a cell below it, or nothing. */
   function show(cell) {
     for (const one of cells) one.rect.classList.toggle('read', one === cell);
     tip.hidden = !cell;
@@ -41,7 +41,7 @@ function kelvinHeat(element, figure, say) {
     const [row, column] = cursor = [within(from + down, figure.rows), within(at + right, figure.columns)];
     const cell = cells.find(({ data }) => data[0] === row && data[1] === column);
     show(cell);
-    say(cell ? cell.text : `${figure.row_label} ${figure.rows[row]} ${figure.column_label} ${figure.columns[column]}: no number`);
+    say(cell ? cell.text : `${figure.row_label} ${figure.rows[row]} ${figure.column_label} ${figure.columns[column]}: no value`);
   });
   box.addEventListener('blur', () => { cursor = null; show(null); });
   drawing.addEventListener('pointerover', (event) => show(cells.find(({ rect }) => rect === event.target)));

@@ -1,5 +1,5 @@
-// The chart library, which stands in the page deflated: whole it would be most of it.
-/** Unpacks and runs it; afterwards there is `echarts`. */
+// The chart library is deflated in the page: inflated it would be most of it.
+/** Unpacks and runs it, which defines `echarts`. */
 async function kelvinLibrary() {
   'use strict';
 

@@ -1,5 +1,5 @@
-// What the report does in a browser: theme, opening rows, paper; figures.js draws the figures.
-// The page is complete without it: drawings and tables are there, all rows open.
+// The report in a browser: theme, opening rows, printing; figures.js draws the figures.
+// The page is complete without it: drawings and tables, all rows open.
 (function () {
   'use strict';
 
@@ -12,12 +12,12 @@
 
   const figures = all('figure[data-figure]').map(kelvinFigures(data, say));
 
-  /** Draws the figures as they come near; until then, and where the library cannot be unpacked, the page's drawings stand. */
+  /** Draws figures as they scroll near; until then, and if the library cannot be unpacked, the static drawings are shown. */
   async function startWhenNear() {
     try {
       await kelvinLibrary();
     } catch (refused) {
-      say('The figures are drawings only: ' + refused.message);
+      say('The figures are static: ' + refused.message);
       return;
     }
     root.classList.add('draws');
@@ -31,7 +31,7 @@
   }
 
   // ---- Rows
-  /** Rows that are cards on a phone are no table to every screen reader, unless it is said what they are. */
+  /** Rows that are cards on a phone need roles, or some screen readers see no table. */
   function roles() {
     const are = (selector, role) => { for (const one of all('.results' + selector)) one.setAttribute('role', role); };
     are('', 'table');
@@ -69,7 +69,7 @@
     }
   }
 
-  /** A link to a method opens it; the browser goes there. */
+  /** A link to a method also opens it. */
   function methods() {
     for (const link of all('.to-method a')) {
       link.addEventListener('click', () => { document.getElementById(link.hash.slice(1)).open = true; });

@@ -1,5 +1,5 @@
-//! Writes the made-up report of the tests: `sample PATH [full|partial|empty|hostile|large]`; the ending of the path
-//! says the format (html, md, json, csv, svg, txt).
+//! Writes the tests' synthetic report: `sample PATH [full|partial|empty|hostile|large]`; the extension of the path
+//! chooses the format (html, md, json, csv, svg, txt).
 
 #[path = "../tests/synthetic/mod.rs"]
 mod synthetic;

@@ -1,4 +1,4 @@
-//! Every figure of a report as files of its own: one SVG and one CSV each.
+//! Every figure of a report as files: one SVG and one CSV each.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Published machines beside a run: the same quantity here and there, for the formats that have a table for it.
+//! A run compared with published machines: the same quantity here and there, for the formats that have a table for it.
 
 use kelvin_analysis::reference::{Standing, standing};
 use kelvin_model::{Reference, ReferenceValue};
@@ -15,7 +15,7 @@ pub(crate) struct Beside<'a> {
     pub rows: Vec<Row>,
 }
 
-/// A quantity that was measured here and published there.
+/// A quantity measured here and published there.
 pub(crate) struct Row {
     /// Metric and case.
     pub what: String,
@@ -23,9 +23,9 @@ pub(crate) struct Row {
     pub here: String,
     /// Published there.
     pub there: String,
-    /// Here over there; empty where the two are not the same quantity.
+    /// Here over there; empty if the two are not the same quantity.
     pub ratio: String,
-    /// Why no ratio is drawn.
+    /// Why there is no ratio.
     pub remark: String,
 }
 

@@ -29,8 +29,8 @@ impl Serialize for Number {
     }
 }
 
-/// A text that no spreadsheet takes for a formula: one that is no number and would begin one has an apostrophe before it, which
-/// makes it text there; and what would act on a terminal is spelled out.
+/// A text that no spreadsheet takes for a formula: unless a number, one that would begin a formula gets an apostrophe, which makes
+/// it text there; control characters are escaped.
 #[derive(Default)]
 struct Text<T = String>(T);
 
@@ -56,7 +56,7 @@ fn cell(value: impl Into<Option<f64>>) -> Cell {
     value.into().map(Number)
 }
 
-/// A part of a row: name, type and value of each column, and what they are made from.
+/// A part of a row: name, type and value of each column, and their source.
 macro_rules! columns {
     ($part:ident of $from:ident: $of:ty { $($column:ident: $kind:ty = $value:expr,)* }) => {
         #[derive(Default, Serialize)]
@@ -80,7 +80,7 @@ columns! { Subject of result: &MetricResult {
     status: &'static str = words::status(&result.outcome),
 }}
 
-// A metric that is not known has no headline, whatever its samples say.
+// A metric that is `not known` has no headline, whatever its samples.
 columns! { Headline of result: &MetricResult {
     headline: Cell = cell(result.outcome.summary().map(|summary| summary.headline)),
     lower: Cell = lower(headline_interval(result)),
@@ -261,7 +261,7 @@ fn lines<W: io::Write>(out: W, headed: bool) -> Writer<W> {
     WriterBuilder::new().has_headers(headed).terminator(Terminator::CRLF).from_writer(out)
 }
 
-/// Lines under the names of a row's fields, which stand there even if no row follows.
+/// Lines under the names of a row's fields, even if no row follows.
 fn headed<R: Default + Serialize>(out: &mut dyn io::Write) -> io::Result<Writer<&mut dyn io::Write>> {
     let mut empty = lines(Vec::new(), true);
     empty.serialize(R::default())?;

@@ -1,4 +1,4 @@
-//! Figures as data: what a plot and a heat map hold, and which of them a report has.
+//! Figures as data: the contents of plots and heat maps, and which of them a report has.
 
 mod canaries;
 mod curves;
@@ -25,7 +25,7 @@ pub struct Figure {
     pub id: String,
     /// Title.
     pub title: String,
-    /// What is to be seen, in sentences, with its figures; also for those who do not see it.
+    /// What it shows, in sentences with figures; also for readers who cannot see it.
     pub description: Vec<String>,
     /// The lines of the tables that it shows: metric, and the values of the parameters that single the line out.
     pub shows: Vec<(Name, String)>,
@@ -61,7 +61,7 @@ pub struct Plot {
     pub x: FigureAxis,
     /// Vertical axis.
     pub y: FigureAxis,
-    /// Horizontal lines and bands that the reader needs: the range of an undisturbed batch.
+    /// Horizontal lines and bands: the range of an undisturbed batch.
     pub guides: Vec<Guide>,
     /// Vertical lines with their names: where a cache ends.
     pub marks: Vec<Mark>,
@@ -78,8 +78,8 @@ pub struct FigureAxis {
     pub kind: AxisKind,
     /// Whether it starts out logarithmic.
     pub logarithmic: bool,
-    /// Whether a linear axis of positive values starts at zero, so that heights can be compared; not where the
-    /// distance from another value is what counts.
+    /// Whether a linear axis of positive values starts at zero, so that heights can be compared; not if the distance from
+    /// another value is what counts.
     pub from_zero: bool,
 }
 
@@ -145,7 +145,7 @@ impl AxisKind {
         }
     }
 
-    /// What its numbers are written in: from which size on, divided by what, and with which symbol; smallest first.
+    /// Its scales: from which size, divided by what, with which symbol; smallest first.
     pub fn scales(self) -> Vec<(f64, f64, &'static str)> {
         match (self.unit(), self) {
             (Some(unit), _) => {
@@ -192,7 +192,7 @@ pub struct Guide {
 /// A vertical line with a band around it: a position on the horizontal axis that is known to within the band.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Mark {
-    /// Name of what ends there, short enough to stand beside the line.
+    /// What ends there, short enough for a label beside the line.
     pub label: String,
     /// Where.
     pub at: f64,
@@ -207,7 +207,7 @@ pub struct Mark {
 pub struct Series {
     /// Label.
     pub label: String,
-    /// What it is, and so how it is drawn.
+    /// What it is, which decides how it is drawn.
     pub role: Role,
     /// Which colour and marker: a prediction has those of the measurement that it is for.
     pub style: usize,
@@ -220,13 +220,13 @@ pub struct Series {
 pub enum Role {
     /// Measured: line, markers, interval band.
     Measured,
-    /// Predicted: dashed line, band of the unremarkable.
+    /// Predicted: dashed line, band of the predicted range.
     Predicted,
-    /// What predicts nothing: a law fitted to what was measured, or a ceiling of it. Dotted line.
+    /// No prediction: a law fitted to the measurements, or their ceiling. Dotted line.
     Fitted,
-    /// As found, where too few samples were undisturbed for a headline: hollow markers.
+    /// As found, with too few undisturbed samples for a headline: hollow markers.
     AsFound,
-    /// Published by a reference machine: markers of their own.
+    /// Published by a reference machine: hollow markers.
     Reference,
     /// Over time: a thin line with its spread.
     History,
@@ -317,7 +317,7 @@ impl Point {
     }
 }
 
-/// Whether positive values lie so far apart that a linear axis would hide the small ones.
+/// Whether positive values are so far apart that a linear axis would hide the small ones.
 fn spans_wide(series: &[Series]) -> bool {
     let values = || series.iter().flat_map(|line| line.points.iter().map(|point| point.y));
     let least = values().fold(f64::INFINITY, f64::min);

@@ -26,7 +26,7 @@ use crate::{Render, Report, palette, svg, words};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Html;
 
-/// What the page draws with of Apache ECharts, deflated, in base64; see `assets/README.md`.
+/// The part of Apache ECharts that the page uses, deflated, in base64; see `assets/README.md`.
 const CHARTS: &str = include_str!("../assets/echarts.deflate.txt");
 const LIBRARY: &str = include_str!("../assets/library.js");
 const HEAT: &str = include_str!("../assets/heat.js");
@@ -34,12 +34,12 @@ const FIGURES: &str = include_str!("../assets/figures.js");
 const SCRIPT: &str = include_str!("../assets/report.js");
 const STYLE: &str = include_str!("../assets/report.css");
 
-/// What the script draws from: all that is decided here and not there.
+/// The script's data: all that is decided here and not there.
 #[derive(Serialize)]
 struct Data<'f> {
-    /// What numbers are written in: from which size on, divided by what, with which symbol.
+    /// Scales of numbers: from which size, divided by what, with which symbol.
     scales: BTreeMap<AxisKind, Vec<(f64, f64, &'static str)>>,
-    /// Kinds of numbers that are round in powers of two.
+    /// Kinds of numbers with round values in powers of two.
     binary: [AxisKind; 1],
     looks: BTreeMap<Role, Look>,
     most_ranges: usize,
@@ -47,7 +47,7 @@ struct Data<'f> {
     figures: Vec<Drawn<'f>>,
 }
 
-/// A figure without its words, which stand beside the drawing.
+/// A figure without its words, which are beside the drawing.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Drawn<'f> {

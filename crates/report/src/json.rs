@@ -27,9 +27,9 @@ struct Document<'a> {
     report_format: u32,
     /// The run, with raw readings.
     run: &'a Run,
-    /// What analysis says of it.
+    /// Its analysis.
     analysis: &'a Analysis,
-    /// Published machines that were asked to stand beside it.
+    /// Published machines to compare with.
     references: &'a [Reference],
 }
 

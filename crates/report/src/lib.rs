@@ -33,27 +33,27 @@ pub use json::Json;
 pub use markdown::Markdown;
 pub use terminal::Terminal;
 
-/// All that a report is drawn from.
+/// Everything that a report is made from.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
     /// The run, with its raw readings.
     pub run: &'a Run,
-    /// What analysis says of it.
+    /// Its analysis.
     pub analysis: &'a Analysis,
-    /// Published machines to stand beside it.
+    /// Published machines to compare with.
     pub references: &'a [Reference],
-    /// What the probes say of themselves; a probe that is missing here has no method text in the report.
+    /// The texts of the probes; a probe missing here has no method text in the report.
     pub probes: &'a [ProbeText],
 }
 
 impl Report<'_> {
-    /// What a probe says of itself, if it was handed over.
+    /// The texts of a probe, if given.
     pub fn probe(&self, id: &str) -> Option<&ProbeText> {
         self.probes.iter().find(|probe| probe.id == *id)
     }
 }
 
-/// What a probe says of itself: the text of `kelvin explain`.
+/// The texts of a probe, as in `kelvin explain`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeText {
     /// Id of the probe.
@@ -64,9 +64,9 @@ pub struct ProbeText {
     pub method: String,
     /// How it is predicted, or why it is not.
     pub prediction: String,
-    /// Known ways to get this number wrong, and what is done about each.
+    /// Known ways to get this number wrong, and how each is avoided.
     pub pitfalls: Vec<String>,
-    /// Where method and constants come from.
+    /// Sources of method and constants.
     pub sources: Vec<String>,
     /// What the number must not be used for.
     pub must_not_be_used_for: Option<String>,

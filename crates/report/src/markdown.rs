@@ -1,4 +1,4 @@
-//! Markdown for issues and CI: verdict, hazards, tables, what came to no number, studies and notes.
+//! Markdown for issues and CI: verdict, hazards, tables, what has no number, studies and notes.
 
 use std::io;
 
@@ -40,7 +40,7 @@ fn head(report: &Report<'_>) -> Marked {
     md!("# kelvin: {}\n\n{}\n\n{}", words::machine_line(report.run), words::run_line(report.run), partial)
 }
 
-/// Other programs beside kelvin.
+/// Rival programs.
 fn other_programs(report: &Report<'_>) -> Marked {
     let rows = rivals::rows(report);
     if rows.is_empty() {
@@ -48,7 +48,7 @@ fn other_programs(report: &Report<'_>) -> Marked {
     }
     let mut page = md!("## {}\n\n{}\n\n", rivals::TITLE, rivals::LEAD);
     if rows.iter().any(|row| row.sides.is_ok()) {
-        page.push(md!("| reading | beside | kelvin | its figure | ratio | expected | verdict |\n"));
+        page.push(md!("| reading | program | kelvin | its rate | ratio | expected | verdict |\n"));
         page.push(md!("|:--|:--|--:|--:|--:|--:|:--|\n"));
     }
     for row in &rows {
@@ -81,7 +81,7 @@ fn other_programs(report: &Report<'_>) -> Marked {
 fn published(report: &Report<'_>) -> Marked {
     let mut page = Marked::new();
     for table in beside(report) {
-        page.push(md!("## Beside {}\n\n", table.reference.title));
+        page.push(md!("## Compared with {}\n\n", table.reference.title));
         page.push(md!("| quantity | here | there | here / there | remark |\n|---|---:|---:|---:|---|\n"));
         for row in &table.rows {
             page.push(md!("| {} | {} | {} | {} | {} |\n", row.what, row.here, row.there, row.ratio, row.remark));

@@ -2,16 +2,16 @@
 
 use std::fmt::Write as _;
 
-/// Colours of series: told apart also by colour-blind readers, each at least 3:1 against the ground (WCAG 1.4.11). Series
+/// Colours of series: distinct also for colour-blind readers, each at least 3:1 against the ground (WCAG 1.4.11). Series
 /// differ in marker or dash too.
 pub(crate) const SERIES: usize = 8;
 
-/// Colours of a heat map: as many as an eye can tell apart and name by the legend.
+/// Colours of a heat map: as many as a reader can distinguish and find in the legend.
 pub(crate) const HEAT_STEPS: usize = 7;
 
 /// Name, light and dark; text colours meet WCAG AA on their grounds in both.
 ///
-/// The steps of heat maps (`h`) are one hue from one end of lightness to the other, so that the order is seen without the
+/// The steps of heat maps (`h`) are one hue over the range of lightness, so that the order is visible without the
 /// legend, by colour-blind readers and on grey paper too (after ColorBrewer's Blues); `ht` is the text on each.
 const COLORS: [(&str, &str, &str); 37] = [
     ("ground", "#f7f8f9", "#13161a"),
@@ -66,7 +66,7 @@ pub(crate) fn properties() -> String {
     )
 }
 
-/// A style with the light colours in the place of their names, for files: few programs but browsers know the names.
+/// A style with light colours instead of their names, for files: few programs except browsers know the names.
 pub(crate) fn light(style: &str) -> String {
     COLORS.iter().fold(style.to_owned(), |style, (name, light, _)| style.replace(&format!("var(--{name})"), light))
 }
@@ -105,7 +105,7 @@ mod tests {
                 assert!(contrast(ground, ink) >= 4.5, "{ink} on {ground}: {:.2}", contrast(ground, ink));
             }
             let order: Vec<f64> = step("h").into_iter().map(luminance).collect();
-            assert!(order.is_sorted() || order.iter().rev().is_sorted(), "lightness tells the order");
+            assert!(order.is_sorted() || order.iter().rev().is_sorted(), "lightness shows the order");
         }
     }
 

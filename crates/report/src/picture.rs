@@ -1,4 +1,4 @@
-//! How a plot is drawn, decided once: the page's drawing, its chart and the files of `--assets` are all made from it.
+//! How a plot is drawn, decided once for the page's drawing, its chart and the files of `--assets`.
 
 use serde::Serialize;
 
@@ -6,16 +6,16 @@ use crate::figures::{AxisKind, FigureAxis, Guide, Mark, Plot, Point, Role, Serie
 use crate::palette::SERIES;
 use crate::scale::Scale;
 
-/// Bands of predictions are drawn for this many lines at most; more would hide each other.
+/// Maximum lines with prediction bands; more would hide each other.
 pub(crate) const MOST_RANGES: usize = 2;
 
 /// Above this many points a line has no markers.
 const MOST_MARKERS: usize = 60;
 
-/// Longest gap in a history that its band goes over, as a share of the whole: nobody looked in a longer one.
+/// Longest gap in a history that its band covers, as a share of the whole: a longer one was not observed.
 const LONGEST_GAP: f64 = 0.02;
 
-/// A plot with all decided that can be before its size is known.
+/// A plot with everything decided that does not depend on its size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Picture<'p> {
     pub x: Axis<'p>,
@@ -43,11 +43,11 @@ pub(crate) struct Axis<'p> {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Line<'p> {
     pub label: &'p str,
-    /// What it is, and so its [`Look`].
+    /// What it is, which decides its [`Look`].
     pub role: Role,
     /// Number of its colour.
     pub color: usize,
-    /// What stands at its points.
+    /// Its marker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub marker: Option<Marker>,
     /// Whether it has a band.
@@ -59,7 +59,7 @@ pub(crate) struct Line<'p> {
     pub points: &'p [Point],
 }
 
-/// What stands at a point.
+/// The marker of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Marker {
@@ -67,7 +67,7 @@ pub(crate) enum Marker {
     Rect,
     Triangle,
     Diamond,
-    /// In the place of a line that would have no length.
+    /// Instead of a line of no length.
     Dash,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Look {
     pub dash: &'static [f64],
     /// Whether dashes end round.
     pub round: bool,
-    /// Whether markers are hollow: the value is no headline, or not ours.
+    /// Whether markers are hollow: no headline, or not of this run.
     pub hollow: bool,
     /// How opaque the band is; no band where it is 0.
     pub band: f64,
@@ -104,7 +104,7 @@ impl Look {
 impl<'p> Picture<'p> {
     pub fn of(plot: &'p Plot) -> Self {
         let points = || plot.series.iter().flat_map(|series| series.points.iter().map(|point| (series.role, point)));
-        // Intervals and predictions' values are to be seen whole; the range around a prediction may leave the frame.
+        // Intervals and predicted values are in the frame; the range around a prediction may leave it.
         let ends = |(role, point): (Role, &Point)| match role {
             Role::Predicted => [point.y, point.y],
             _ => [point.low, point.high],
@@ -136,7 +136,7 @@ impl<'p> Axis<'p> {
         Self { label: &axis.label, kind: axis.kind, log, linear, logarithmic }
     }
 
-    /// The form that it starts out in.
+    /// Its initial form.
     pub fn scale(&self) -> &Scale {
         self.logarithmic.as_ref().filter(|_| self.log).unwrap_or(&self.linear)
     }
@@ -164,7 +164,7 @@ impl<'p> Line<'p> {
     }
 }
 
-/// The shape goes with the colour, and is another one where the colours begin anew.
+/// The shape goes with the colour, and changes when the colours repeat.
 fn shape(style: usize) -> Marker {
     SHAPES[(style + style / SERIES) % SHAPES.len()]
 }
@@ -177,7 +177,7 @@ fn marker(series: &Series) -> Option<Marker> {
     }
 }
 
-/// The points before which nobody looked for long; only a history has any.
+/// The points after long unobserved gaps; only a history has any.
 fn gaps(series: &Series) -> Vec<usize> {
     let (Role::History, Some(first), Some(last)) = (series.role, series.points.first(), series.points.last()) else {
         return Vec::new();

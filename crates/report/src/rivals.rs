@@ -1,4 +1,4 @@
-//! Other programs beside kelvin in the same run: one table, for the formats that have a table for it.
+//! Rival programs in the same run: one table, for the formats that have a table for it.
 
 use kelvin_analysis::{BesideRival, Compared, Figure, Interval, RivalOutcome, Verdict};
 use kelvin_model::Unit;
@@ -7,24 +7,24 @@ use crate::{Report, units, words};
 
 /// Its title.
 pub(crate) const TITLE: &str = "Other programs on the same file";
-/// What a reader must know of it.
+/// Its introduction.
 pub(crate) const LEAD: &str = "Each pair read the same file in the same way, one right after the other, in every round. The \
                                ratio is kelvin's rate over the program's, over those pairs.";
 
-/// The word of a parameter that the program chooses and its user does not.
+/// The word of a parameter that the program itself chooses.
 const OWN: &str = "own";
 
 /// One comparison.
 pub(crate) struct Row<'a> {
-    /// What both did: `direct 4 KiB random`.
+    /// What both read: `direct 4 KiB random`.
     pub what: String,
     /// The other program.
     pub program: &'static str,
-    /// Both sides, or the word and the reason why there is nothing.
+    /// Both sides, or the word and the reason for none.
     pub sides: Result<Sides<'a>, (&'static str, String)>,
 }
 
-/// Both sides, as they are written.
+/// Both sides, formatted.
 pub(crate) struct Sides<'a> {
     /// kelvin's rate.
     pub kelvin: String,
@@ -34,13 +34,13 @@ pub(crate) struct Sides<'a> {
     pub ratio: String,
     /// The same for a narrow column: `1.25 1.18..1.32`.
     pub short_ratio: String,
-    /// What it should be; empty where that is not predicted.
+    /// Its prediction; empty if there is none.
     pub expected: String,
     /// `expected`, `above`, `below`, or nothing.
     pub verdict: &'static str,
     /// Whether the verdict is a gap.
     pub is_gap: bool,
-    /// How each side was timed and proven.
+    /// How each side was timed and verified.
     pub notes: &'a [String],
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn rows<'a>(report: &Report<'a>) -> Vec<Row<'a>> {
     report.analysis.rivals.iter().map(|rival| row(report, rival)).collect()
 }
 
-/// What came to no comparison, those of one reason together: what they are, the word, the reason.
+/// The missing comparisons, grouped by reason: their names, the word, the reason.
 pub(crate) fn missing<'r>(rows: &'r [Row<'_>]) -> Vec<(Vec<String>, &'static str, &'r str)> {
     let mut missing: Vec<(Vec<String>, &'static str, &str)> = Vec::new();
     for row in rows {

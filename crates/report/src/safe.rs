@@ -1,6 +1,6 @@
-//! Text that a language cannot take for anything but text.
+//! Escaping by construction.
 //!
-//! What this program writes itself stands in the literal of [`html!`] or [`md!`]; every value put into it is escaped, unless it
+//! Markup is in the literal of [`html!`] or [`md!`]; every value put into it is escaped, unless it
 //! was made in the same way. There is no other way to make a [`Markup`] or a [`Marked`]. A literal cannot name a
 //! variable (`{name}`), which would go past the escape: the compiler refuses that in a literal from a macro.
 
@@ -21,9 +21,9 @@ macro_rules! safe {
 
 /// A language that text is written in.
 pub(crate) trait Language {
-    /// What stands for a character that would not be taken for itself.
+    /// The escape of a character that has a meaning in the language.
     fn escape(c: char) -> Option<&'static str>;
-    /// Whether a character that is not to be seen may stay: a line break where it is only white space.
+    /// Whether an invisible character may stay: a line break where it is only white space.
     fn keeps(c: char) -> bool;
 }
 
@@ -64,7 +64,7 @@ impl Language for Gfm {
             '|' => "\\|",
             '#' => "\\#",
             '~' => "\\~",
-            // Between two of them stands a formula, which may hold links.
+            // Between two of them is a formula, which may hold links.
             '$' => "\\$",
             '<' => "&lt;",
             '>' => "&gt;",
@@ -84,7 +84,7 @@ fn escaped<L: Language>(text: &str, out: &mut impl Write) -> fmt::Result {
         match L::escape(c) {
             Some(escape) => out.write_str(escape)?,
             None if is_visible(c) || L::keeps(c) => out.write_char(c)?,
-            // A spelled-out character may begin with what is escaped itself.
+            // An escaped character may begin with one that must itself be escaped.
             None => c.escape_default().try_for_each(|c| match L::escape(c) {
                 Some(escape) => out.write_str(escape),
                 None => out.write_char(c),
@@ -94,7 +94,7 @@ fn escaped<L: Language>(text: &str, out: &mut impl Write) -> fmt::Result {
     Ok(())
 }
 
-/// What is written in a language: its own marks stand in literals of this program, and nowhere else.
+/// Text of a language, whose markup comes only from literals of this program.
 pub(crate) struct Safe<L>(String, PhantomData<L>);
 
 /// HTML or SVG.
@@ -237,12 +237,12 @@ impl<L, T: Piece<L> + ?Sized> Display for Wrapped<'_, L, T> {
     }
 }
 
-/// [`Markup`] from a literal and values, as `format!`; values stand in their order.
+/// [`Markup`] from a literal and values, as `format!`; values in their order.
 macro_rules! html {
     ($($pieces:tt)*) => { $crate::safe::safe!($crate::safe::Html, $($pieces)*) };
 }
 
-/// [`Marked`] from a literal and values, as `format!`; values stand in their order.
+/// [`Marked`] from a literal and values, as `format!`; values in their order.
 macro_rules! md {
     ($($pieces:tt)*) => { $crate::safe::safe!($crate::safe::Gfm, $($pieces)*) };
 }

@@ -1,27 +1,27 @@
-//! Axes: where a value lies on one, linear or logarithmic, and which ticks it has.
+//! Axes: the place of a value, linear or logarithmic, and the ticks.
 
 use serde::{Serialize, Serializer};
 
 use crate::figures::{AxisKind, FigureAxis, Short};
 
-/// How far below the smallest positive value a logarithmic axis shows zero: one binary step.
+/// Distance of zero below the smallest positive value of a logarithmic axis: one binary step.
 const ZERO_STEP: f64 = 2.0;
 
-/// Most ticks of an axis before every second one is left out.
+/// Maximum ticks of an axis; of more every second one is left out.
 const MOST_TICKS: usize = 9;
 
-/// Ticks that a linear axis aims at.
+/// Ticks that a linear axis aims for.
 const LINEAR_TICKS: f64 = 8.0;
 
 /// Room at each side of a single value on a logarithmic axis, in decades: a factor of five in all.
 const ALONE: f64 = 0.35;
 
-/// An axis over the values that it has to show. What lies on it has a place: a value, or its logarithm to base ten.
+/// An axis over the values that it shows. A place on it is a value, or its logarithm to base ten.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Scale {
     #[serde(skip)]
     logarithmic: bool,
-    /// Where zero stands on a logarithmic axis, if it has to show it.
+    /// The place of zero on a logarithmic axis, if it shows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     zero: Option<Short>,
     low: Short,
@@ -49,7 +49,7 @@ impl Scale {
     /// share of its length.
     pub fn linear(values: &[f64], axis: &FigureAxis, room: f64) -> Self {
         let (low, high) = ends(values.iter().copied()).unwrap_or((0.0, 1.0));
-        // It starts at zero unless its values lie far from it: distances are to be compared by eye.
+        // It starts at zero unless its values are far from it, so that the eye can compare distances.
         let low = if axis.from_zero && low > 0.0 && low < 0.6 * high { 0.0 } else { low };
         let (from, high) = padded(low, high, low.abs() / 2.0, room);
         let low = if low == 0.0 { low } else { from };
@@ -69,9 +69,9 @@ impl Scale {
         Some(scale.with(ticks, axis.kind))
     }
 
-    /// The same with those of these ticks that lie on it.
+    /// The same with those of these ticks that are on it.
     fn with(mut self, ticks: Vec<f64>, kind: AxisKind) -> Self {
-        // Steps of a tenth add up to a hair beyond the end.
+        // Steps of a tenth add up to slightly beyond the end.
         let hair = 1e-9 * (self.high.0 - self.low.0);
         let ticks = ticks.into_iter().map(|value| Tick { place: self.place(value), label: label(kind, value) });
         let is_on_it = |tick: &Tick| (self.low.0 - hair..=self.high.0 + hair).contains(&tick.place);
@@ -88,7 +88,7 @@ impl Scale {
         }
     }
 
-    /// How far along the axis a place is: 0 at the lower end, 1 at the upper end; what lies beyond an end is put there.
+    /// How far along the axis a place is: 0 at the lower end, 1 at the upper end; clamped.
     pub fn share(&self, place: f64) -> f64 {
         ((place - self.low.0) / (self.high.0 - self.low.0)).clamp(0.0, 1.0)
     }
@@ -104,7 +104,7 @@ impl Scale {
     }
 }
 
-/// The least and the most of some values; `None` without any.
+/// The minimum and the maximum of values; `None` without any.
 fn ends(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
     Some((values.clone().reduce(f64::min)?, values.reduce(f64::max)?))
 }

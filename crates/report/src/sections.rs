@@ -1,4 +1,4 @@
-//! How a report is cut: areas in their order, single rows, and curves and matrices that stand for many rows.
+//! The sections of a report: areas in order, single rows, and curves and matrices that stand for many rows.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use kelvin_model::{Axis, AxisScale, Case, Metric, Name, Value};
 
 use crate::{Report, units, words};
 
-/// Fewest points that make a curve; two points are two rows.
+/// Minimum points of a curve; two points are two rows.
 const LEAST_POINTS: usize = 3;
 
 /// The axes of a metric that is measured from one thing to another.
@@ -49,7 +49,7 @@ pub struct Curve<'a> {
 /// One line of a curve.
 #[derive(Clone, Debug)]
 pub struct CurveSeries<'a> {
-    /// The other axes' values: `pages=huge`; empty where there is no other axis.
+    /// The other axes' values: `pages=huge`; empty without other axes.
     pub label: String,
     /// Position on the axis and result, by position.
     pub points: Vec<(u64, &'a MetricResult)>,
@@ -60,13 +60,13 @@ pub struct CurveSeries<'a> {
 pub struct Matrix<'a> {
     /// The metric.
     pub metric: &'a Metric,
-    /// The other axes' values; empty where there is no other axis.
+    /// The other axes' values; empty without other axes.
     pub label: String,
     /// The axis of the rows.
     pub from: Axis,
     /// The axis of the columns.
     pub to: Axis,
-    /// Everything that stands on either side of a pair, numbers by size.
+    /// Everything on either side of a pair, numbers by size.
     pub names: Vec<Value>,
     /// The pairs, row by row.
     pub cells: Vec<Pair<'a>>,
@@ -79,7 +79,7 @@ pub struct Pair<'a> {
     pub from: usize,
     /// Index of its column among the names.
     pub to: usize,
-    /// What came of it.
+    /// Its result.
     pub result: &'a MetricResult,
 }
 
@@ -89,7 +89,7 @@ impl<'a> Matrix<'a> {
         self.cells.iter().map(|cell| cell.result)
     }
 
-    /// The name of a row or column as people read it.
+    /// The name of a row or column, for people.
     pub fn name(&self, index: usize) -> String {
         units::axis_value(self.names[index], self.from.scale)
     }
@@ -120,7 +120,7 @@ impl<'a> Entry<'a> {
 
 /// The areas of a report, those known in their order, then any other; an area without results is left out.
 pub fn sections<'a>(report: &Report<'a>) -> Vec<Section<'a>> {
-    // What is set beside other programs has a table of its own.
+    // Comparisons with rivals have their own table.
     let results: Vec<&MetricResult> =
         report.analysis.results.iter().filter(|result| !BesideRival::is_part(result)).collect();
     let mut areas: Vec<&'static str> = words::AREAS.to_vec();
@@ -160,7 +160,7 @@ fn entries<'a>(results: &[&'a MetricResult]) -> Vec<Entry<'a>> {
     entries
 }
 
-/// From what to what, and what came of it.
+/// From what to what, with the result.
 type Ends<'a> = Vec<(Value, Value, &'a MetricResult)>;
 
 /// The results of one metric over pairs, one matrix for each combination of the other axes' values, if they are any.

@@ -1,4 +1,4 @@
-//! Figures as SVG: standing alone, or inside a page whose style sheet gives the colours.
+//! Figures as SVG: standalone, or inside a page whose style sheet gives the colours.
 
 pub(crate) mod heat;
 pub(crate) mod path;
@@ -21,7 +21,7 @@ const TOP: f64 = 18.0;
 /// Below the plot: tick labels and the axis' label.
 const BOTTOM: f64 = 48.0;
 
-/// What lies around a plot, in a drawing and in a chart.
+/// The margins of a plot, in a drawing and in a chart.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Margins {
     left: f64,
@@ -34,10 +34,10 @@ pub(crate) const MARGINS: Margins = Margins { left: LEFT, right: RIGHT, top: TOP
 
 /// Height of a line of the legend.
 const LEGEND_LINE: f64 = 20.0;
-/// Width of an average character at 12 px; there is nothing to measure text with, so the legend errs on the wide side.
+/// Width of an average character at 12 px, on the wide side, since text cannot be measured here.
 const CHARACTER: f64 = 6.8;
 
-/// Half the width of a bar in the place of a band around a point alone.
+/// Half the width of the bar that replaces a band around a single point.
 const HALF_BAR: f64 = 3.0;
 
 /// The look of drawings, by the names of the palette's colours.
@@ -62,7 +62,7 @@ fn look(role: Role) -> String {
 /// Height of the title of a file.
 const TITLE: f64 = 26.0;
 
-/// A drawing: what a page shows of it with its width and height, and what else a file does with its own.
+/// A drawing: what a page shows, with its size, and what a file shows in addition, with its own.
 struct Drawn {
     shown: Markup,
     width: f64,

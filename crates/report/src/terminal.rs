@@ -13,10 +13,10 @@ use crate::sections::sections;
 use crate::text::{clean, columns, left, right, wrap};
 use crate::{Render, Report, rivals, words};
 
-/// Fewest columns that the tables are made for; a narrower terminal wraps them itself.
+/// Minimum columns of the tables; a narrower terminal wraps them.
 const LEAST_WIDTH: usize = 80;
 
-/// Widths of the columns of the tables with a published machine.
+/// Column widths of the comparisons with a published machine.
 const HERE: usize = 24;
 const THERE: usize = 10;
 const RATIO: usize = 6;
@@ -36,13 +36,13 @@ impl Default for Terminal {
     }
 }
 
-/// Widths of the columns of the table with other programs.
+/// Column widths of the table of rivals.
 const PROGRAM: usize = 10;
 const RATE: usize = 9;
 const PEER_RATIO: usize = 16;
 const PEER_VERDICT: usize = 8;
 
-/// How words are coloured; nothing is said by colour alone.
+/// Colours of words; nothing is shown by colour alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Paint {
     Bad,
@@ -143,7 +143,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// Other programs beside kelvin.
+    /// Rival programs.
     fn rivals(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         let rows = rivals::rows(report);
         if rows.is_empty() {
@@ -161,7 +161,7 @@ impl Terminal {
                 right(ratio, PEER_RATIO)
             )
         };
-        let titles = line("", ["beside", "kelvin", "program", "ratio", "verdict"]);
+        let titles = line("", ["program", "kelvin", "its rate", "ratio", "verdict"]);
         writeln!(out, "{}", self.paint(Paint::Faint, &titles))?;
         for row in &rows {
             let Ok(sides) = &row.sides else { continue };
@@ -183,7 +183,7 @@ impl Terminal {
     /// What published machines have in common with the run.
     fn beside(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         for table in beside(report) {
-            self.heading(out, &format!("Beside {}", clean(&table.reference.title)))?;
+            self.heading(out, &format!("Compared with {}", clean(&table.reference.title)))?;
             let label = self.width() - (HERE + THERE + RATIO + 3);
             let titles = format!("{} {} {}", right("here", HERE), right("there", THERE), right("ratio", RATIO));
             writeln!(out, "{}", self.paint(Paint::Faint, &format!("{} {titles}", " ".repeat(label))))?;
@@ -241,7 +241,7 @@ impl Render for Terminal {
 }
 
 impl Terminal {
-    /// The page with all controls spelled out but line feeds and the styles of [`Paint`], whatever text brought them.
+    /// The page with all control characters escaped except line feeds and the styles of [`Paint`].
     fn without_foreign_controls(&self, page: &str) -> String {
         let own = if self.color { Paint::controls() } else { Vec::new() };
         let (mut safe, mut rest) = (String::with_capacity(page.len()), page);

@@ -1,4 +1,4 @@
-//! Text made safe for where it goes, terminals and scripts, and laid out in columns.
+//! Text made safe for terminals and scripts, and laid out in columns.
 
 use std::fmt::Write as _;
 
@@ -6,13 +6,13 @@ use kelvin_model::text::visible;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Text in which what could move a terminal's cursor or end a line is spelled out.
+/// Text with escapes for what could move a terminal's cursor or end a line.
 pub fn clean(text: &str) -> String {
     visible(text).into_owned()
 }
 
-/// JSON for the inside of a script element: nothing in it can end the element, open a comment, or end a line of script; and
-/// what is not to be seen in a text is spelled out, as everywhere on the page.
+/// JSON for the inside of a script element: nothing in it can end the element, open a comment, or end a line of script;
+/// invisible characters are escaped, as everywhere on the page.
 ///
 /// # Errors
 /// If the value cannot be JSON.
@@ -31,7 +31,7 @@ pub fn script_json(value: &impl Serialize) -> serde_json::Result<String> {
     Ok(safe)
 }
 
-/// Spells out what is not to be seen in every text of a value.
+/// Escapes invisible characters in every text of a value.
 fn spell_out(json: &mut Value) {
     match json {
         Value::String(text) => *text = visible(text).into_owned(),
@@ -59,7 +59,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Columns that a text takes on a terminal. The texts of a report are of single-column characters.
+/// Columns of a text on a terminal. The texts of a report have single-column characters.
 pub fn columns(text: &str) -> usize {
     text.chars().count()
 }

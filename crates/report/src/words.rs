@@ -22,9 +22,9 @@ pub fn area(id: &str) -> String {
 /// The areas in the order of reports.
 pub const AREAS: [&str; 7] = ["cpu", "os", "mem", "file", "net", "transfer", "load"];
 
-/// How a measurement stands to its prediction, in one word.
+/// A measurement against its prediction, in one word.
 ///
-/// For speeds the word says what a user feels (`slower`), for other quantities on which side of the range it lies.
+/// For speeds the word is what a user feels (`slower`), for other quantities the side of the range.
 pub fn verdict(result: &MetricResult) -> &'static str {
     let metric = &result.metric;
     let is_speed =
@@ -39,14 +39,14 @@ pub fn verdict(result: &MetricResult) -> &'static str {
     }
 }
 
-/// Whether a verdict is a gap that wants an explanation.
+/// Whether a verdict is a gap that needs an explanation.
 pub fn is_gap(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::Above | Verdict::Below)
 }
 
 /// The best sample of a result in bytes per second of which more is better: `best 23.3 GB/s`.
 ///
-/// A rate's median says what a program gets, its best what the machine can do: with the median alone, a simple tool that
+/// A rate's median is what a program gets, its best what the machine can do: with the median alone, a simple tool that
 /// keeps its best of many would seem to move more bytes than the machine can.
 pub fn best(result: &MetricResult) -> Option<String> {
     best_span(&[result])
@@ -62,7 +62,7 @@ pub fn best_span(results: &[&MetricResult]) -> Option<String> {
     Some(format!("best {}", units::span(least, most, Unit::BytesPerSecond)))
 }
 
-/// What came of a metric, in one or two words, and why.
+/// Why a metric has no number: one or two words, and the reason.
 pub fn no_number(outcome: &Outcome, metric_unit: Unit) -> Option<(&'static str, String)> {
     match outcome {
         Outcome::Measured(_) => None,
@@ -77,7 +77,7 @@ pub fn no_number(outcome: &Outcome, metric_unit: Unit) -> Option<(&'static str, 
         Outcome::Invalid(ceiling) => Some((
             "invalid",
             format!(
-                "{} is beyond what is possible ({}{}); the likely cause: {}",
+                "{} is beyond what is possible ({}{}); likely cause: {}",
                 units::plain(ceiling.value, metric_unit),
                 units::plain(ceiling.bound, metric_unit),
                 ceiling.derivation.as_ref().map_or_else(String::new, |derivation| format!(", as {derivation}")),
@@ -86,11 +86,11 @@ pub fn no_number(outcome: &Outcome, metric_unit: Unit) -> Option<(&'static str, 
         )),
         Outcome::Skipped(reason) => Some(("skipped", reason.to_string())),
         Outcome::Failed(reason) => Some(("failed", reason.clone())),
-        Outcome::NotReached => Some(("not reached", "the run ended before it".into())),
+        Outcome::NotReached => Some(("not reached", "the run ended first".into())),
     }
 }
 
-/// Stable word for what came of a metric, for data.
+/// Stable word for an outcome, for data.
 pub fn status(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Measured(_) => "measured",
@@ -131,7 +131,7 @@ pub fn treatment_id(treatment: Treatment) -> &'static str {
     }
 }
 
-/// What a prediction rests on.
+/// The basis of a prediction.
 pub fn basis(basis: Basis) -> &'static str {
     match basis {
         Basis::Spec => "hardware specification",
@@ -177,7 +177,7 @@ pub fn interval(interval: Interval) -> String {
     }
 }
 
-/// One line about a run: when, how long, how asked.
+/// One line about a run: when, how long, which mode.
 pub fn run_line(run: &Run) -> String {
     let settings = &run.outline.settings;
     let status = match &run.status {
@@ -195,7 +195,7 @@ pub fn run_line(run: &Run) -> String {
     )
 }
 
-/// The machine in one line: processor, CPUs, memory, kernel, and what lies underneath; unknown facts are left out.
+/// The machine in one line: processor, CPUs, memory, kernel, hypervisor or container; unknown facts are left out.
 pub fn machine_line(run: &Run) -> String {
     let machine = &run.outline.machine;
     let mut parts = Vec::new();
@@ -223,7 +223,7 @@ pub fn machine_line(run: &Run) -> String {
     if parts.is_empty() { format!("{} machine", machine.architecture) } else { parts.join(", ") }
 }
 
-/// The word that goes with a number of things: `1 round`, `3 rounds`.
+/// A number with its noun: `1 round`, `3 rounds`.
 pub fn plural(count: u64, singular: &str) -> String {
     format!("{} {singular}{}", units::count(count), if count == 1 { "" } else { "s" })
 }

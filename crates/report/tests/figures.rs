@@ -1,4 +1,4 @@
-//! Which figures a report has, and that they show what was measured.
+//! Which figures a report has, and that they show the measurements.
 
 mod synthetic;
 
@@ -96,7 +96,7 @@ fn a_heat_map_has_a_cell_for_each_pair_with_a_number() {
     assert_eq!((by_value[0].step, by_value[13].step), (0, heat.steps.len() - 1));
     let drawn = svg::standalone(&figure(&sample, "mem.core_to_core"));
     assert_eq!(drawn.matches("<rect class=\"h").count(), heat.cells.len() + heat.steps.len(), "cells and legend");
-    assert!(figure(&sample, "mem.core_to_core").description.concat().contains("1 pair came to no number: 1 to 4."));
+    assert!(figure(&sample, "mem.core_to_core").description.concat().contains("No value for 1 pair: 1 to 4."));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_grid_of_two_parameters_marks_its_best_cell_and_those_as_good() {
     }
     let figure = figure(&sample, id);
     let words = figure.description.concat();
-    assert!(words.contains("not told apart from") && words.contains("1.01 times the rate"), "{words}");
+    assert!(words.contains("no different from") && words.contains("1.01 times the rate"), "{words}");
     let drawn = svg::standalone(&figure);
     // Each once in the grid, and once in the legend.
     assert_eq!(drawn.matches("<rect class=\"best").count(), 2);
@@ -139,9 +139,9 @@ fn a_fitted_law_is_drawn_over_its_line_alone_and_is_no_prediction() {
     let fitted: Vec<_> = plot.series.iter().filter(|series| series.role == Role::Fitted).collect();
     let [law] = fitted[..] else { panic!("{fitted:?}") };
     let line = plot.series.iter().find(|series| series.role == Role::Measured && series.style == law.style).unwrap();
-    assert_eq!(law.label, format!("{}, law fitted to it", line.label));
+    assert_eq!(law.label, format!("{}, fitted law", line.label));
     for point in &line.points {
-        // The made-up rates follow the law exactly.
+        // The synthetic rates follow the law exactly.
         let on_it = law.points.iter().find(|on| on.x == point.x).unwrap();
         assert!((on_it.y / point.y - 1.0).abs() < 1e-9);
     }
@@ -149,10 +149,7 @@ fn a_fitted_law_is_drawn_over_its_line_alone_and_is_no_prediction() {
     let figure = figure(&sample, "file.threads");
     assert_eq!(svg::standalone(&figure).matches("class=\"line fitted").count(), 2, "the line and its legend");
     assert!(
-        figure
-            .description
-            .concat()
-            .contains("fitted to it, no prediction: contention 5.00 % (4.50 to 5.50), coherency 0.400 %"),
+        figure.description.concat().contains("law, no prediction: contention 5.00 % (4.50 to 5.50), coherency 0.400 %"),
         "{figure:?}"
     );
     let mut other = synthetic::full();
@@ -193,7 +190,7 @@ fn a_line_of_one_point_is_no_figure() {
     assert!(!curve(&sample), "predicted points alone are no line that was measured");
 }
 
-/// Nobody looked in a long gap of a history: its band would be a claim.
+/// A long gap of a history was not observed: its band would be a claim.
 #[test]
 fn the_band_of_a_history_does_not_go_over_a_gap() {
     let mut sample = synthetic::full();
@@ -238,7 +235,7 @@ fn a_curve_runs_over_the_parameter_that_has_values() {
     assert_eq!(curve.series.len(), 1);
 }
 
-/// Whatever tool a reader compares with, the most that the machine was seen to move is on the page beside the median.
+/// Whatever tool a reader compares with, the best sample is on the page beside the median.
 #[test]
 fn the_best_of_a_rate_stands_beside_its_median() {
     let sample = synthetic::full();

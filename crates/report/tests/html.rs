@@ -119,7 +119,7 @@ fn nothing_is_loaded_and_there_is_one_script() {
     }
 }
 
-/// What stands between an opening tag and the next closing one of the same name, once in a page.
+/// What is between an opening tag and the next closing one of the same name, once in a page.
 fn inside<'a>(page: &'a str, open: &str, close: &str) -> &'a str {
     assert_eq!(page.matches(open).count(), 1, "{open}");
     page.split_once(open).unwrap().1.split_once(close).unwrap().0
@@ -196,9 +196,9 @@ fn a_large_run_stays_below_one_and_a_half_mebibytes() {
     assert!(size < 3 << 19, "{} results took {size} bytes", large.analysis.results.len());
 }
 
-/// What a probe says of itself is long, and many rows are of one probe.
+/// The texts of a probe are long, and many rows are of one probe.
 #[test]
-fn each_method_is_told_once_and_its_rows_lead_there() {
+fn each_method_is_there_once_and_its_rows_link_to_it() {
     let sample = synthetic::full();
     let page = render(&sample);
     let mut told = 0;
@@ -211,11 +211,11 @@ fn each_method_is_told_once_and_its_rows_lead_there() {
     }
     assert!(told > 0);
     assert_eq!(page.matches("<details class=\"method\"").count(), told);
-    assert!(page.contains("Known ways to get it wrong"));
+    assert!(page.contains(">Pitfalls<"));
     assert!(page.contains("<strong>Prediction:</strong> A bare fork, and the copy of a page table"));
 }
 
-/// Rows that say nothing but why they are empty would hide the others; nothing of them is lost.
+/// Rows that only say why they are empty would hide the others; nothing of them is lost.
 #[test]
 fn rows_that_one_reason_leaves_empty_are_folded_away() {
     let mut sample = synthetic::full();
@@ -244,7 +244,7 @@ fn rows_that_one_reason_leaves_empty_are_folded_away() {
     assert!(terminal.contains(&format!("\nskipped left out on purpose: {}\n", names.join(", "))), "{terminal}");
 }
 
-/// A text that goes on over several points of a line stands once, over all of their rows.
+/// A text shared by several points of a line appears once, spanning their rows.
 #[test]
 fn a_derivation_that_points_share_is_told_once() {
     let mut sample = synthetic::full();

@@ -1,5 +1,5 @@
-//! Figures of the network: how long one round trip in so many takes, and how far streams are from what bytes alone would
-//! allow.
+//! Figures of the network: the time that 1 in N round trips exceeds, and streams against their ceiling if calls were
+//! free.
 
 use kelvin_analysis::testing::{self, CLOCK_PAIR, add_scalars};
 use kelvin_analysis::{Analysis, analyse};
@@ -42,7 +42,7 @@ fn placed(placement: &'static str, message: u64) -> Case {
     Case::new().at(kelvin_model::Point::named("placement", placement)).with("message", message)
 }
 
-/// Rounds of so many round trips each, of which the n-th of a thousand takes n nanoseconds and what is given on top.
+/// Rounds of this many round trips, of which the n-th of a thousand takes n nanoseconds plus a constant.
 fn add_trips(run: &mut Run, metric: &Metric, case: Case, trips: usize, on_top: &[f64]) {
     let round = |(index, on_top): (usize, &f64)| {
         let values: Vec<f64> = (0..trips).map(|trip| ((trip * 7919) % 1000) as f64 + on_top).collect();
@@ -97,11 +97,11 @@ fn a_quantile_that_one_round_alone_can_tell_is_not_drawn() {
     assert!(drawn(&network(), &analyse(&network()), "net.rtt-distribution").is_none());
 }
 
-/// Streams, where their ends are, and what bytes alone would let them carry on two CPUs.
+/// Streams, where their ends are, and their ceiling on two CPUs if calls were free.
 const PLACED: [(u64, &str, f64); 3] = [(1, "two_cpus", 10e9), (1, "same_cpu", 6.25e9), (2, "two_cpus", 12.5e9)];
 
 #[test]
-fn streams_stand_below_what_bytes_alone_would_allow() {
+fn streams_are_below_their_ceiling_if_calls_were_free() {
     let mut run = network();
     let around = |value: f64| [0.99, 1.0, 1.01, 1.0].map(|noise| value * noise);
     for message in [64, 4096, 65_536] {
@@ -127,7 +127,7 @@ fn streams_stand_below_what_bytes_alone_would_allow() {
     assert_eq!(ceilings.len(), PLACED.len());
     for (streams, placement, truth) in PLACED {
         let label = format!("streams={streams} placement={placement}");
-        let is_of = |ceiling: &&&Series| ceiling.label == format!("{label}, if bytes alone cost time");
+        let is_of = |ceiling: &&&Series| ceiling.label == format!("{label}, if calls were free");
         let ceiling = ceilings.iter().find(is_of).unwrap_or_else(|| panic!("no {label}: {ceilings:?}"));
         assert_eq!(ceiling.points.iter().map(|point| point.x).collect::<Vec<_>>(), [64.0, 65_536.0]);
         assert!(ceiling.points.iter().all(|point| (point.y / truth - 1.0).abs() < 0.03), "{ceiling:?}");

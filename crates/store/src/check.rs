@@ -1,4 +1,4 @@
-//! What holds in every run: checked before a run is stored or exported, and after one is imported.
+//! Invariants of a run: checked before it is stored or exported, and after it is imported.
 
 use std::collections::HashSet;
 
@@ -14,17 +14,17 @@ use kelvin_model::{
 pub struct Invalid {
     /// Path to the field: `measurements[3].rounds[0].readings[1].nanoseconds`.
     pub field: String,
-    /// What is wrong with it, and what would be right.
+    /// What is wrong, and what would be right.
     pub problem: String,
 }
 
 type Checked = Result<(), Invalid>;
 
-/// Checks what every part of kelvin relies on: names by their grammar, columns of one length, finite numbers, metrics that
+/// Checks what all of kelvin relies on: names by their grammar, columns of one length, finite numbers, metrics that
 /// are defined, measurements that follow the plan.
 ///
 /// # Errors
-/// The first field that is not as it must be.
+/// The first invalid field.
 pub fn check(run: &Run) -> Checked {
     outline(&run.outline)?;
     let defined = defined(&run.outline.metrics);
@@ -38,7 +38,7 @@ pub fn check(run: &Run) -> Checked {
     if let RunStatus::Partial(why) = &run.status
         && why.is_empty()
     {
-        return invalid("status", "a partial run says why it is partial");
+        return invalid("status", "a partial run must say why it is partial");
     }
     not_negative("seconds", run.seconds)
 }
@@ -75,7 +75,7 @@ pub(crate) fn outline(outline: &Outline) -> Checked {
 
 /// Microseconds since 1970 of a time in RFC 3339, if it is one.
 pub(crate) fn started(text: &str) -> Option<i64> {
-    // The parser also takes what may follow a time in brackets.
+    // The parser also accepts what may follow a time in brackets.
     let plain = text.bytes().all(|byte| byte.is_ascii_digit() || b"T:.Z+-".contains(&byte));
     plain.then(|| text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_microsecond))?
 }
@@ -103,11 +103,11 @@ pub(crate) fn round(round: &Round, defined: &HashSet<Name>, path: &str) -> Check
     Ok(())
 }
 
-/// Ids of runs are typed, are prefixes of each other's abbreviations, and name files; and none is `last`.
+/// Ids of runs are typed, abbreviated, and used as file names; none is `last`.
 fn id(id: &str) -> Checked {
     named("id", id, &WORD)?;
     if id == "last" {
-        return invalid("id", "\"last\" stands for the newest run and cannot be the id of one");
+        return invalid("id", "\"last\" means the newest run and cannot be an id");
     }
     Ok(())
 }
@@ -223,7 +223,7 @@ fn learned(row: &Learned, defined: &HashSet<Name>, path: &str) -> Checked {
     row.within.iter().try_for_each(|&variance| not_negative(&format!("{path}.within"), variance))
 }
 
-/// Measurements are those of the plan in its order; after them only those that events made beyond the plan.
+/// Measurements are those of the plan, in its order; after them only those of unplanned events.
 fn measurements(run: &Run, defined: &HashSet<Name>) -> Checked {
     let plan = &run.outline.plan;
     if run.measurements.len() < plan.len() {
@@ -236,7 +236,7 @@ fn measurements(run: &Run, defined: &HashSet<Name>) -> Checked {
         match plan.get(i) {
             Some(planned) if *planned == measurement.planned => {}
             Some(planned) => {
-                return invalid(path, format!("it is not {} {}, as plan[{i}] says", planned.probe, planned.case));
+                return invalid(path, format!("it must be {} {}, as in plan[{i}]", planned.probe, planned.case));
             }
             None => beyond_the_plan(measurement, &path)?,
         }

@@ -1,4 +1,4 @@
-//! What can go wrong with a store, an enum for each operation, each error one line that says what to do.
+//! Errors of a store: an enum for each operation, each error one line that says what to do.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use rusqlite::ErrorCode;
 
 use crate::Invalid;
 
-/// SQLite could not do its work. What was committed before stays.
+/// SQLite failed. What was committed before stays.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     /// `SQLITE_FULL`.
@@ -21,10 +21,10 @@ pub enum Fault {
     Io {
         /// The store.
         path: PathBuf,
-        /// What SQLite says of it.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
-    /// Another process held the store for longer than one waits.
+    /// Another process locked the store for too long.
     #[error("{} is in use by another process that did not release it in time", path.display())]
     Locked {
         /// The store.
@@ -36,12 +36,12 @@ pub enum Fault {
         /// The store.
         path: PathBuf,
     },
-    /// Its pages contradict each other.
+    /// It is corrupt.
     #[error("{} is damaged: {source}", path.display())]
     Damaged {
         /// The store.
         path: PathBuf,
-        /// What SQLite says of it.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
     /// Anything else.
@@ -49,13 +49,13 @@ pub enum Fault {
     Other {
         /// The store.
         path: PathBuf,
-        /// What SQLite says of it.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
 }
 
 impl Fault {
-    /// What an error of SQLite means for the store at `path`.
+    /// An error of SQLite as one of the store at `path`.
     pub(crate) fn of(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_path_buf();
         match source.sqlite_error_code() {
@@ -88,16 +88,16 @@ pub enum DataDirectoryError {
 /// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The directory cannot be made.
-    #[error("the directory {} cannot be made: {source}", path.display())]
+    /// The directory cannot be created.
+    #[error("cannot create the directory {}: {source}", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// The path names a directory.
-    #[error("{} is a directory, and the store is a file: name a file in it", path.display())]
+    #[error("{} is a directory: the store is a file, name one in it", path.display())]
     IsDirectory {
         /// The path.
         path: PathBuf,
@@ -113,23 +113,23 @@ pub enum OpenError {
     NotWritable {
         /// The store.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// It is some other file.
-    #[error("{} is not a SQLite file: it is left as it is; name another one", path.display())]
+    #[error("{} is not a SQLite file, and left as it is: name another one", path.display())]
     NotSqlite {
         /// The file.
         path: PathBuf,
     },
     /// It is a SQLite file of another program.
-    #[error("{} is the SQLite file of another program: it is left as it is; name another one", path.display())]
+    #[error("{} is the SQLite file of another program, and left as it is: name another one", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
     },
     /// A newer kelvin wrote it.
-    #[error("{} has schema version {found}, and this kelvin knows up to {known}: use a newer kelvin", path.display())]
+    #[error("{} has schema version {found}, but this kelvin knows only up to {known}: use a newer kelvin", path.display())]
     Newer {
         /// The store.
         path: PathBuf,
@@ -158,7 +158,7 @@ pub enum AppendError {
     #[error("an event came before the start of the run")]
     NotStarted,
     /// A second start.
-    #[error("the recorder has already started run {id}: each run needs a recorder of its own")]
+    #[error("the recorder has already started run {id}: each run needs its own recorder")]
     AlreadyStarted {
         /// The run that it records.
         id: String,
@@ -181,7 +181,7 @@ pub enum AppendError {
         /// The id.
         id: String,
     },
-    /// The data contradicts itself.
+    /// The data is inconsistent.
     #[error(transparent)]
     Invalid(#[from] Invalid),
     /// SQLite failed.
@@ -189,7 +189,7 @@ pub enum AppendError {
     Fault(#[from] Fault),
 }
 
-/// Why a name did not lead to one run.
+/// Why a name does not match exactly one run.
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
     /// There is no run at all.
@@ -198,8 +198,8 @@ pub enum FindError {
         /// The store.
         path: PathBuf,
     },
-    /// None fits.
-    #[error("no run is called {name:?}, and none begins with it")]
+    /// None matches.
+    #[error("no run is called {name:?} or begins with it")]
     None {
         /// What was asked for.
         name: String,
@@ -218,7 +218,7 @@ pub enum FindError {
         /// What was asked for.
         name: String,
     },
-    /// Several fit.
+    /// Several match.
     #[error("{name:?} could be {}{}", candidates.join(", "), more(*left_out))]
     Ambiguous {
         /// What was asked for.
@@ -240,11 +240,14 @@ fn more(left_out: usize) -> String {
 /// Why a run could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The name did not lead to one run.
+    /// The name does not match exactly one run.
     #[error(transparent)]
     Find(#[from] FindError),
     /// A newer kelvin wrote it.
-    #[error("run {id} has format {found}, and this kelvin knows up to {}: use a newer kelvin", kelvin_model::FORMAT)]
+    #[error(
+        "run {id} has format {found}, but this kelvin knows only up to {}: use a newer kelvin",
+        kelvin_model::FORMAT
+    )]
     Newer {
         /// The run.
         id: String,
@@ -273,20 +276,20 @@ impl From<Fault> for LoadError {
 #[derive(Debug, thiserror::Error)]
 pub enum InsertError {
     /// The id is taken by another run.
-    #[error("run {id} is already in the store with other content: delete it first, or keep it")]
+    #[error("run {id} is already in the store with different content: delete it first, or keep it")]
     Differs {
         /// The id.
         id: String,
     },
     /// The stored run of the same id cannot be read, and so not be compared.
-    #[error("run {id} is already in the store and cannot be compared: {source}")]
+    #[error("run {id} is already in the store, but cannot be read to compare: {source}")]
     Incomparable {
         /// The id.
         id: String,
-        /// Why not.
+        /// The cause.
         source: Box<LoadError>,
     },
-    /// The run contradicts itself, or SQLite failed.
+    /// The run is inconsistent, or SQLite failed.
     #[error(transparent)]
     Append(#[from] AppendError),
 }
@@ -300,7 +303,7 @@ impl From<Fault> for InsertError {
 /// Why a run was not written to a file.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// The run contradicts itself, and so could not be read back.
+    /// The run is inconsistent, and so could not be read back.
     #[error(transparent)]
     Invalid(#[from] Invalid),
     /// It could not be written.
@@ -315,7 +318,7 @@ pub enum ImportError {
     #[error("the file could not be read: {0}")]
     Read(#[from] io::Error),
     /// It is larger than a run may be.
-    #[error("the file is larger than {limit} bytes, the most that a run may have")]
+    #[error("the file is larger than {limit} bytes, the limit for a run")]
     TooLarge {
         /// The limit in bytes.
         limit: u64,
@@ -327,7 +330,10 @@ pub enum ImportError {
     #[error("the file is not a run of kelvin: it is not a JSON object with a whole number `format`")]
     NotARun,
     /// A newer kelvin wrote it.
-    #[error("the file has format {found}, and this kelvin knows up to {}: use a newer kelvin", kelvin_model::FORMAT)]
+    #[error(
+        "the file has format {found}, but this kelvin knows only up to {}: use a newer kelvin",
+        kelvin_model::FORMAT
+    )]
     Newer {
         /// Its format.
         found: u64,
@@ -346,7 +352,7 @@ pub enum ImportError {
         /// What is wrong with it.
         problem: String,
     },
-    /// The run contradicts itself.
+    /// The run is inconsistent.
     #[error(transparent)]
     Invalid(#[from] Invalid),
 }

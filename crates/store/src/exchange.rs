@@ -11,14 +11,14 @@ use crate::bounded::Bounded;
 use crate::check::{Invalid, check};
 use crate::error::{ExportError, ImportError};
 
-/// The most bytes that the file of a run may have: 1 GiB. The longest studies stay far below; a larger file is a
+/// Maximum bytes of the file of a run: 1 GiB. The longest studies stay far below; a larger file is a
 /// mistake, and reading it would take the machine's memory.
 pub const IMPORT_LIMIT: u64 = 1 << 30;
 
 /// Writes a run as one JSON object and a line feed.
 ///
 /// # Errors
-/// If the run contradicts itself or has a text that is too long, so that it could not be read back, or it cannot be written.
+/// If the run is inconsistent or has a text that is too long, so that it could not be read back, or it cannot be written.
 pub fn export(run: &Run, mut to: impl Write) -> Result<(), ExportError> {
     check(run)?;
     let mut json = kelvin_model::json::plain(run).map_err(io::Error::from)?;
@@ -37,7 +37,7 @@ pub fn export(run: &Run, mut to: impl Write) -> Result<(), ExportError> {
 /// loses one or changes its meaning. A format that is newer than [`FORMAT`] is refused.
 ///
 /// # Errors
-/// If the file cannot be read, is too large, is no run, or is one that contradicts itself; the error names the field.
+/// If the file cannot be read, is too large, is no run, or an inconsistent one; the error names the field.
 pub fn import(from: impl Read) -> Result<Run, ImportError> {
     import_up_to(from, IMPORT_LIMIT)
 }
@@ -54,7 +54,7 @@ fn import_up_to(from: impl Read, limit: u64) -> Result<Run, ImportError> {
     Ok(run)
 }
 
-/// Refuses what is no run of a known format, before anything else of it is read.
+/// Refuses what is no run of a known format, before reading anything else.
 fn format(json: &[u8]) -> Result<(), ImportError> {
     #[derive(Deserialize)]
     struct Head {
@@ -88,7 +88,7 @@ struct Rest {
     notes: Vec<String>,
 }
 
-/// Reads what could not be read once more, slowly, to tell which field it was.
+/// Reads an invalid run once more, slowly, to find the field.
 fn name_the_field<T: DeserializeOwned>(json: &[u8], error: &serde_json::Error) -> ImportError {
     let (field, problem) = fault_in::<T>(json)
         .or_else(|| fault_in::<Rest>(json))

@@ -1,4 +1,4 @@
-//! What earlier runs of a machine teach later ones: one headline of each series and run, read without any sample.
+//! What later runs of a machine learn from: one headline of each series and run, read without any sample.
 
 use std::collections::HashSet;
 
@@ -38,7 +38,7 @@ impl Store {
         }
     }
 
-    /// Stores what is known only at the end of a run, predictions and studies, and the headlines that later runs learn from:
+    /// Stores what is known only at the end of a run, predictions and studies, and the headlines that later runs learn from,
     /// those of a complete run only.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Store {
     }
 }
 
-/// The cases of which headlines of a metric are stored, under its id of today or its former one.
+/// The cases with stored headlines of a metric, under its present or former id.
 const CASES: &str =
     "SELECT DISTINCT parameters FROM series WHERE metric IN (?1, ?2) AND version = ?3 ORDER BY parameters";
 

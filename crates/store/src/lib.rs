@@ -1,8 +1,8 @@
 //! Stored runs: events appended to SQLite as they happen, listed, loaded, learned from; a run as one file out and in.
 //!
-//! A run is stored the way it is measured: its outline when it starts, then each round in a transaction of its own.
-//! Whatever kills the program or the machine, the store opens again with every round whose
-//! [`event`](Recorder::event) had returned. A run without an end loads as a partial run.
+//! A run is stored as it is measured: its outline when it starts, then each round in its own transaction. Whatever kills the
+//! program or the machine, the store opens again with every round whose [`event`](Recorder::event) had returned. A run
+//! without an end loads as a partial run.
 //!
 //! The layout of the database is described in `schema.md` beside this crate, the file format in
 //! `docs/run.schema.json`.

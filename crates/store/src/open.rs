@@ -1,4 +1,4 @@
-//! Opening a store: its place, its file, and what is refused.
+//! Opening a store: its path, its file, and what is refused.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -15,7 +15,7 @@ use crate::migrate::{self, APPLICATION_ID, SCHEMA_VERSION};
 /// How long to wait for another process that writes: its transactions are one round each, far below a second even on
 /// a slow disk.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long between two tries of what another process has locked.
+/// Time between two tries of a locked store.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// A store of runs in one SQLite file.
@@ -28,7 +28,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Where runs are kept if nobody says otherwise: `kelvin/runs.sqlite` in `XDG_DATA_HOME`, else in
+    /// The default path: `kelvin/runs.sqlite` in `XDG_DATA_HOME`, else in
     /// `HOME/.local/share`, as the XDG Base Directory Specification has it. `environment` looks a variable up.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl Store {
         connection.busy_timeout(PATIENCE).map_err(|error| refusal(path, error))?;
         let version = identify(&connection, path)?;
         if version == 0 {
-            // So that the space of deleted runs can be given back; only counts before the first table is made.
+            // Lets the space of deleted runs be freed; takes effect only before the first table is made.
             connection.pragma_update(None, "auto_vacuum", "incremental").map_err(|error| refusal(path, error))?;
         }
         log_ahead(&connection, path)?;
@@ -87,13 +87,13 @@ impl Store {
         &self.path
     }
 
-    /// What an error of SQLite means here.
+    /// An error of SQLite as one of this store.
     pub(crate) fn fault(&self, error: rusqlite::Error) -> Fault {
         Fault::of(&self.path, error)
     }
 }
 
-/// Makes directories and file where they are missing, and finds out in plain words why they cannot be.
+/// Creates missing directories and the file, or says in plain words why it cannot.
 fn prepare(path: &Path) -> Result<(), OpenError> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => return Err(OpenError::IsDirectory { path: path.to_path_buf() }),
@@ -104,8 +104,8 @@ fn prepare(path: &Path) -> Result<(), OpenError> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
         made.map_err(|source| OpenError::Directory { path: directory.to_path_buf(), source })?;
     }
-    // Opened for writing and at once closed: the operating system's words say best why it cannot be. Nothing is made where a
-    // link leads to what is not there.
+    // Opened for writing and closed at once, for the operating system's own error. Nothing is created through a dangling
+    // link.
     let open = |new| OpenOptions::new().read(true).write(true).create_new(new).mode(0o600).open(path);
     let opened =
         open(true).or_else(|error| if error.kind() == ErrorKind::AlreadyExists { open(false) } else { Err(error) });

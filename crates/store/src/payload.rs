@@ -1,15 +1,15 @@
-//! How values lie in the database: JSON compressed with zstd.
+//! The encoding of values in the database: JSON compressed with zstd.
 
 use std::io::Read;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Of the levels of zstd the default one: readings compress about fivefold at hundreds of megabytes a second, so that
-/// storing a round takes less time than starting the next one.
+/// zstd's default level: readings compress about fivefold at hundreds of megabytes a second, so that storing a round takes less
+/// time than starting the next one.
 const LEVEL: i32 = 3;
 
-/// The most that one payload may unpack to, in bytes: no round comes near it, a damaged or hostile file does.
+/// Maximum unpacked bytes of a payload: no round comes near it, a damaged or hostile file may.
 const LIMIT: u64 = 1 << 30;
 
 /// A value as compressed JSON.

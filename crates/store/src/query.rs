@@ -20,7 +20,7 @@ pub struct Filter {
     pub mode: Option<String>,
     /// Only runs that did all that was planned.
     pub complete: bool,
-    /// At most so many, the newest ones.
+    /// At most this many, the newest ones.
     pub limit: Option<usize>,
 }
 
@@ -48,7 +48,7 @@ pub struct RunLine {
 }
 
 impl Store {
-    /// The stored runs that the filter lets through, oldest first.
+    /// The stored runs that pass the filter, oldest first.
     ///
     /// # Errors
     /// If the store fails.
@@ -68,10 +68,10 @@ impl Store {
         Ok(lines)
     }
 
-    /// The id that a name means: a whole id, the beginning of one, `last`, or `last~N` for the Nth before the last.
+    /// The id that a name means: an id, a prefix of one, `last`, or `last~N` for the Nth before the last.
     ///
     /// # Errors
-    /// If no run or several fit, or the store fails.
+    /// If no run or several match, or the store fails.
     pub fn find(&self, name: &str) -> Result<String, FindError> {
         if let Some(back) = offset_from_last(name)? {
             return self.nth_newest(name, back);
@@ -97,16 +97,16 @@ impl Store {
     /// The run that a name means, see [`find`](Self::find); a killed one is a partial run.
     ///
     /// # Errors
-    /// If the name leads to no single run, or the run is damaged, or of a newer format, or the store fails.
+    /// If the name does not match exactly one run, or the run is damaged, or of a newer format, or the store fails.
     pub fn load(&self, name: &str) -> Result<Run, LoadError> {
         self.load_id(&self.find(name)?)
     }
 
-    /// Deletes the run that a name means, see [`find`](Self::find), with all that was learned from it; gives its id.
-    /// The space goes back to the file system.
+    /// Deletes the run that a name means, see [`find`](Self::find), with everything learned from it; returns its id.
+    /// The space is returned to the file system.
     ///
     /// # Errors
-    /// If the name leads to no single run, or the store fails.
+    /// If the name does not match exactly one run, or the store fails.
     pub fn delete(&self, name: &str) -> Result<String, FindError> {
         let id = self.find(name)?;
         self.connection.execute("DELETE FROM run WHERE id = ?1", [&id]).map_err(|error| self.fault(error))?;
@@ -192,7 +192,7 @@ impl Store {
             .collect()
     }
 
-    /// Gives the pages of what was deleted back to the file system.
+    /// Returns the pages of deleted rows to the file system.
     fn shrink(&self) -> Result<(), Fault> {
         self.rows("PRAGMA incremental_vacuum", [], |_| Ok(()))?;
         self.rows("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;

@@ -29,16 +29,16 @@ struct Begun {
     metrics: HashSet<Name>,
 }
 
-/// What became of a run that was to be stored whole.
+/// The outcome of storing a whole run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {
     /// It is stored now.
     New,
-    /// The very same run was stored already.
+    /// The same run was stored already.
     AlreadyThere,
 }
 
-/// What is found out about a run after its last round.
+/// What is known of a run after its last round.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Conclusion {
     pub(crate) predictions: Vec<PredictionRecord>,
@@ -52,11 +52,11 @@ impl Store {
         Recorder { store: self, started: None }
     }
 
-    /// Stores what is found out after the last round: predictions, studies, and notes that follow those of the
+    /// Stores what is known after the last round: predictions, studies, and notes that follow those of the
     /// [`Event::Finished`]. A second call replaces what the first one stored.
     ///
     /// # Errors
-    /// If there is no such run, the data contradicts itself, or the store fails.
+    /// If there is no such run, the data is inconsistent, or the store fails.
     pub fn finish(
         &self,
         run_id: &str,
@@ -78,11 +78,11 @@ impl Store {
         .map_err(|error| self.append_error(error, run_id))
     }
 
-    /// Replaces the outline of a stored run by one that knows more: the clock source after the last round, a
+    /// Replaces the outline of a stored run by a more complete one: with the clock source after the last round, a
     /// frequency measured meanwhile. The plan must be the same.
     ///
     /// # Errors
-    /// If there is no such run, the plan differs, the outline contradicts itself, or the store fails.
+    /// If there is no such run, the plan differs, the outline is inconsistent, or the store fails.
     pub fn amend(&self, outline: &Outline) -> Result<(), AppendError> {
         check::outline(outline)?;
         if self.outline(&outline.id)?.plan != outline.plan {
@@ -97,7 +97,7 @@ impl Store {
     /// Stores a whole run, as it was imported. A run that is stored already is left alone.
     ///
     /// # Errors
-    /// If another run has its id, the run contradicts itself, or the store fails; then nothing of it is stored.
+    /// If another run has its id, the run is inconsistent, or the store fails; then nothing of it is stored.
     pub fn insert(&self, run: &Run) -> Result<Inserted, InsertError> {
         check::check(run).map_err(AppendError::Invalid)?;
         let id = &run.outline.id;
@@ -114,7 +114,7 @@ impl Store {
         Ok(Inserted::New)
     }
 
-    /// Runs SQL in a transaction that takes the write lock at once, so that it never has to give up half-way.
+    /// Runs SQL in a transaction that takes the write lock at once, so that it never fails half-way.
     pub(crate) fn in_transaction<T>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
@@ -125,7 +125,7 @@ impl Store {
         Ok(result)
     }
 
-    /// What an error of SQLite means while storing parts of this run.
+    /// An error of SQLite while storing parts of this run.
     fn append_error(&self, error: rusqlite::Error, id: &str) -> AppendError {
         if is_unique_violation(&error) {
             return AppendError::Duplicate { id: id.to_owned() };
@@ -152,10 +152,10 @@ impl Store {
 }
 
 impl Recorder<'_> {
-    /// Stores one event; what only shows progress is ignored.
+    /// Stores one event; progress events are ignored.
     ///
     /// # Errors
-    /// If the event contradicts itself or the ones before, or the store fails. Events stored before stay.
+    /// If the event is inconsistent in itself or with earlier ones, or the store fails. Events stored before stay.
     pub fn event(&mut self, event: &Event) -> Result<(), AppendError> {
         match event {
             Event::Started(outline) => self.start(outline),
@@ -192,7 +192,7 @@ impl Recorder<'_> {
         Ok(())
     }
 
-    /// One transaction for one event; the sequence moves on only if it was committed.
+    /// One transaction for one event; the sequence advances only if it was committed.
     fn append(
         &mut self,
         insert: impl FnOnce(&Transaction<'_>, i64, i64) -> rusqlite::Result<()>,
@@ -371,7 +371,7 @@ mod tests {
         assert!(matches!(error, AppendError::Fault(Fault::Full { .. })));
         assert_eq!(store.load("full").unwrap().measurements[0].rounds.len(), stored as usize);
 
-        // Space is back, and it goes on where it was.
+        // With space again it continues where it stopped.
         store.connection.pragma_update(None, "max_page_count", 1_000_000).unwrap();
         recorder.event(&round(stored)).unwrap();
         let rounds: Vec<Round> = store.load("full").unwrap().measurements.remove(0).rounds;

@@ -1,4 +1,4 @@
-//! A run as a file: what goes out comes in, and what cannot be a run is refused with the field's name.
+//! A run as a file: what is exported can be imported, and what cannot be a run is refused with the field's name.
 
 mod common;
 
@@ -67,7 +67,10 @@ fn fields_of_a_later_edition_are_ignored() {
 #[test]
 fn other_formats_and_other_files_are_refused() {
     let refusal = |file: &[u8]| import(file).unwrap_err().to_string();
-    assert_eq!(says("/format", json!(2)), "the file has format 2, and this kelvin knows up to 1: use a newer kelvin");
+    assert_eq!(
+        says("/format", json!(2)),
+        "the file has format 2, but this kelvin knows only up to 1: use a newer kelvin"
+    );
     assert_eq!(says("/format", json!(0)), "field format: there is no format 0; formats are counted from 1");
     let not_a_run = "the file is not a run of kelvin: it is not a JSON object with a whole number `format`";
     for file in ["[1, 2]", "{}", "{\"format\": \"1\"}", "{\"format\": -1}", "{\"format\": 1.5}", "null", "7"] {
@@ -247,7 +250,7 @@ fn names_are_defined_and_the_plan_is_followed() {
     );
     assert_eq!(
         complains(|run| run.measurements.swap(0, 1)),
-        "field measurements[0]: it is not os.syscall.null call=getppid, as plan[0] says"
+        "field measurements[0]: it must be os.syscall.null call=getppid, as in plan[0]"
     );
     assert_eq!(complains(|run| run.measurements.truncate(1)), "field measurements: 1 measurements, but the plan has 2");
     assert_eq!(
@@ -272,7 +275,7 @@ fn names_are_defined_and_the_plan_is_followed() {
     );
     assert_eq!(
         complains(|run| run.status = RunStatus::Partial(String::new())),
-        "field status: a partial run says why it is partial"
+        "field status: a partial run must say why it is partial"
     );
 }
 

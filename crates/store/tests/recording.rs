@@ -62,7 +62,7 @@ fn an_inserted_run_loads_as_it_was_and_is_inserted_once() {
     assert!(matches!(error, InsertError::Differs { .. }));
     assert_eq!(
         error.to_string(),
-        "run 20260131T120000-5f2c is already in the store with other content: delete it first, or keep it"
+        "run 20260131T120000-5f2c is already in the store with different content: delete it first, or keep it"
     );
     assert_eq!(store.load(&run.outline.id).unwrap(), run);
 }
@@ -157,8 +157,8 @@ fn names_lead_to_runs() {
     assert_eq!(says("last~3"), "last~3 goes back further than the 3 stored runs");
     assert_eq!(says("last~-1"), "\"last~-1\" is not last~N with a whole number N");
     assert_eq!(says("last~"), "\"last~\" is not last~N with a whole number N");
-    assert_eq!(says("%"), "no run is called \"%\", and none begins with it");
-    assert_eq!(says(""), "no run is called \"\", and none begins with it");
+    assert_eq!(says("%"), "no run is called \"%\" or begins with it");
+    assert_eq!(says(""), "no run is called \"\" or begins with it");
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn a_damaged_or_newer_run_is_named_and_others_still_load() {
     let says = |id: &str| store.load(id).unwrap_err().to_string();
     let part = "event 1 (os.syscall.null {\"call\":\"getppid\"}) of run damaged is damaged: ";
     assert!(says("damaged").starts_with(part), "{}", says("damaged"));
-    assert_eq!(says("newer"), "run newer has format 2, and this kelvin knows up to 1: use a newer kelvin");
+    assert_eq!(says("newer"), "run newer has format 2, but this kelvin knows only up to 1: use a newer kelvin");
     assert!(matches!(store.insert(&run_at("damaged", 2)), Err(InsertError::Incomparable { .. })));
     assert_eq!(store.load("whole").unwrap(), run_at("whole", 1));
 }

@@ -1,4 +1,4 @@
-//! Where each published row belongs: the case of kelvin that measured the same, or why there is none.
+//! The counterpart of each published row: the case of kelvin that measured the same, or why there is none.
 
 use kelvin_catalogue::Placement::SameCpu;
 use kelvin_catalogue::file::{self, AccessOrder, CacheState, ReadEngine};
@@ -14,14 +14,14 @@ const MIB: u64 = 1 << 20;
 pub(super) struct Place {
     /// The `id` of the row in its file.
     pub(super) row: &'static str,
-    /// The study that it is of, where two studies mean different things by one `id`.
+    /// Its study, where two studies mean different things by one `id`.
     study: Option<&'static str>,
     /// What it measured.
     pub(super) metric: &'static Metric,
     at: At,
-    /// What one value covers, where that is not what one value of the metric covers.
+    /// What one value covers, if not what one value of the metric covers.
     pub(super) spans: Option<&'static str>,
-    /// The published value is the total for so many bytes, in requests of as many as the point says.
+    /// The published value is the total for this many bytes, in requests of the point's size.
     pub(super) total_of: Option<u64>,
 }
 
@@ -62,7 +62,7 @@ impl Place {
         match (&self.at, x) {
             (At::One(case), None) => case(),
             (At::Each(case), Some(x)) => case(x),
-            _ => panic!("{} has an axis here and none in its file, or the other way round", self.row),
+            _ => panic!("{} has an axis here and none in its file, or vice versa", self.row),
         }
     }
 }
@@ -113,23 +113,19 @@ const SERVER: &str = "file-server-lan";
 /// What a getpid() in a fresh child is: kelvin times getppid, which no C library caches, without a fork before it.
 const FRESH_CHILD: &str = "getpid() made once in a fresh child each time, its first execution there";
 /// Both studies compiled without optimisation. kelvin's loops and calls are written in assembly.
-const UNOPTIMISED: &str = "code compiled without optimisation, which keeps what it works on in memory";
-const THREAD_SWITCH: &str =
-    "one switch or two, which is not stated: the same study's figure between processes is of two";
-const AWAKENED: &str = "from before the signal to the awakened thread's first clock reading";
+const UNOPTIMISED: &str = "code compiled without optimisation, which keeps its variables in memory";
+const THREAD_SWITCH: &str = "one switch or two, not stated: the same study's figure between processes is of two";
+const AWAKENED: &str = "from before the signal to the woken thread's first clock reading";
 const UNOPTIMISED_BANDWIDTH: &str = "code compiled without optimisation, over a working set that is not stated";
-const ENDS_NOT_STATED: &str =
-    "two ends of which it is not stated that they ran on one core, as those of the round trip did";
-const PING: &str = "what the program ping prints, its own work between its clock readings included";
-const REMOTE_CACHE: &str = "reads of which it is not stated that they passed the page cache by";
-const AUTOSIZE: &str =
-    "ten seconds of one program from its first pass over the file on, what it does with the bytes included";
+const ENDS_NOT_STATED: &str = "two ends, not stated to be on one core as those of the round trip were";
+const PING: &str = "the time that ping prints, including ping's own work between its clock readings";
+const REMOTE_CACHE: &str = "reads that are not stated to bypass the page cache";
+const AUTOSIZE: &str = "ten seconds of one program from its first pass over the file, including its work on the bytes";
 /// The requests of these rows were published together.
-const MEAN_OF_TOTAL: &str =
-    "the total for 100,000,000 bytes over the number of its requests, with whatever else it took";
+const MEAN_OF_TOTAL: &str = "the total for 100,000,000 bytes over the number of its requests, with all other costs";
 const STRIDE_BYTES: u64 = 100_000_000;
 
-/// Every row of which a case of kelvin measures the same. Messages to another host are taken to be those of the local row.
+/// Every row with a counterpart. Messages to another host are taken to be those of the local row.
 pub(super) static PLACES: &[Place] = &[
     Place::one("cpu.clock.pair", &cpu::CLOCK_PAIR, Case::new),
     Place::one("cpu.loop", &cpu::LOOP, Case::new).spans(UNOPTIMISED),
@@ -186,7 +182,7 @@ fn direct_call(arguments: u64) -> Case {
     Case::new().at(cpu::Via::Direct).with(cpu::ARGUMENTS, arguments)
 }
 
-/// The set that stands for memory where the last-level cache has 64 MiB at most; with a larger one it is another set.
+/// The set that represents memory with a last-level cache of at most 64 MiB; with a larger one it is another set.
 fn memory_by_one_cpu() -> Case {
     Case::new().at(Cpus::One).with(mem::BYTES, 256 * MIB)
 }
@@ -212,10 +208,9 @@ const OTHER_CALLS: &str =
 const CACHE_COMMAND: &str = "found by `kelvin file cache --measure`, which is no part of a run";
 const COPYING: &str = "no run copies one file to another";
 const TRANSFER_STUDY: &str = "needs a study of file transfer, which kelvin does not have yet";
-const PAGE_ENTRY: &str = "entries of page tables, which a process cannot read of itself";
+const PAGE_ENTRY: &str = "page-table entries, which a process cannot read";
 const LOAD_STUDY: &str = "needs a study of a server under load, which kelvin does not have yet";
-const SERVER_CAPACITY: &str =
-    "reading whole files through the page cache, and a TCP stream of which the direction is not stated";
+const SERVER_CAPACITY: &str = "reading whole files through the page cache, and a TCP stream of unstated direction";
 
 /// Every row without a counterpart.
 pub(super) static UNMATCHED: &[Unmatched] = &[

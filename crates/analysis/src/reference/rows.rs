@@ -136,7 +136,7 @@ impl File {
 }
 
 impl Machine {
-    /// What is known of it, for people.
+    /// Its facts, for people.
     fn lines(self) -> Vec<(String, String)> {
         let kib = |bytes: u64| format!("{} KiB", bytes / 1024);
         let lines = [
@@ -173,7 +173,7 @@ impl Row {
         }
     }
 
-    /// The figures as they were published, under the name of the row.
+    /// The published figures, under the name of the row.
     fn published(&self, point: usize, cycle: Option<f64>) -> ReferenceValue {
         let in_time = |cycles: f64| cycles * cycle.expect("cycles are published with the frequency of the core");
         let at = |figures: &Option<Figures>| figures.as_ref().map(|figures| figures.at(point));
@@ -211,7 +211,7 @@ impl Row {
         joined([by.as_deref(), self.note.as_deref()])
     }
 
-    /// Published figures that have no field of their own.
+    /// Published figures without their own field.
     fn also(&self, point: usize) -> Vec<(String, f64)> {
         let std_in_cycles = self.value.is_none().then_some(self.std.as_ref()).flatten().map(|std| std.at(point));
         let figures = [

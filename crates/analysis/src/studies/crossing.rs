@@ -1,4 +1,4 @@
-//! Where the lines of one metric cross: from which position on one is surely below the other.
+//! Where the lines of one metric cross: the position from which one is certainly below the other.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ use kelvin_stats::{LEVEL, mean_test, median, t_quantile};
 
 use crate::evidence::Rounds;
 
-/// A metric along one axis, all other parameters held.
+/// A metric along one axis, all other parameters fixed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Line {
     /// The other parameters.
@@ -34,7 +34,7 @@ impl Line {
         self.points.iter().find(|point| point.at == at).map(|point| point.rounds.as_slice())
     }
 
-    /// The other parameters in words: a word alone, a number with its name.
+    /// The other parameters as text: words alone, numbers with their names.
     pub fn name(&self) -> String {
         let words = self.held.iter().map(|(name, value)| match value {
             Value::Word(word) => word.to_string(),
@@ -64,7 +64,7 @@ pub(super) fn lines(all: Vec<Rounds<'_>>, axis: Axis) -> Vec<Line> {
     lines
 }
 
-/// How the second of two lines stands to the first at one position.
+/// The second of two lines against the first at one position.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Standing {
     pub at: u64,
@@ -83,10 +83,10 @@ impl Standing {
     }
 }
 
-/// How the second of two lines stands to the first at all positions that both have.
+/// The second of two lines against the first at all common positions.
 ///
 /// The interval at each position is Welch's on logarithms, at a level (Bonferroni's) at which all of them hold at once
-/// with 95 %: a line against its equal changes sides by accident in far less than one case in twenty.
+/// with 95 %: two equal lines cross by accident in far fewer than one case in twenty.
 pub(super) fn standings(first: &Line, second: &Line) -> Vec<Standing> {
     let both: Vec<(u64, &[f64], &[f64])> = first
         .points
@@ -98,7 +98,7 @@ pub(super) fn standings(first: &Line, second: &Line) -> Vec<Standing> {
     both.into_iter().filter_map(|(at, first, second)| standing(at, first, second, all)).collect()
 }
 
-/// The same at one position of so many.
+/// The same at one of this many positions.
 pub(super) fn standing(at: u64, first: &[f64], second: &[f64], of: f64) -> Option<Standing> {
     let logarithms = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<f64>>();
     let test = mean_test(&logarithms(first), &logarithms(second))?;
@@ -124,7 +124,7 @@ pub(super) fn crossings(standings: &[Standing]) -> Vec<ChangeOfSides> {
         .collect()
 }
 
-/// Where the ratio is one between the first and the last of these, which lie on different sides of it.
+/// Where the ratio is one between the first and the last of these, which lie on opposite sides.
 fn near(standings: &[Standing]) -> f64 {
     let point = |standing: &Standing| ((standing.at.max(1) as f64).ln(), standing.ratio.value.ln());
     let changes = |pair: &&[Standing]| (pair[0].ratio.value < 1.0) != (pair[1].ratio.value < 1.0);
@@ -141,7 +141,7 @@ mod tests {
 
     const SIZES: [u64; 9] = [1, 10, 100, 1000, 4096, 10_000, 65_536, 262_144, 1_048_576];
 
-    /// A line of fixed and proportional cost, in rounds with so much relative noise.
+    /// A line of fixed and proportional cost, in rounds with this relative noise.
     fn line(fixed: f64, each: f64, noise: f64, random: &mut Random) -> Line {
         let mut line = Line::default();
         for at in SIZES {

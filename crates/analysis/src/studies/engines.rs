@@ -1,4 +1,4 @@
-//! The engines that read a file: from which size of a request on one beats another, and which is fastest.
+//! The engines that read a file: the request size from which one beats another, and which is fastest.
 
 use std::cmp::Ordering;
 
@@ -11,20 +11,20 @@ use super::crossing::{Line, Standing, crossings, lines, standing, standings};
 use crate::evidence::Evidence;
 use crate::result::Study;
 
-/// The engine that every other is set against.
+/// The engine that every other is compared with.
 const BASE: ReadEngine = ReadEngine::Read;
-/// Fewest sizes at which two engines can be said to cross.
+/// Minimum sizes for a crossing of two engines.
 const LEAST_SIZES: usize = 2;
-/// Fewest engines of which it makes sense to say which is fastest.
+/// Minimum engines for a fastest one.
 const LEAST_ENGINES: usize = 3;
 
-/// Conclusions from the metric `file.engines`; `None` if the run has not measured read and another one at two sizes.
+/// Conclusions from the metric `file.engines`; `None` unless the run measured read and another one at two sizes.
 pub(crate) fn engines(evidence: &Evidence<'_>) -> Option<Study> {
     let lines = lines(evidence.all(&ENGINES), BLOCK);
     let base = lines.iter().find(|line| BASE.point().is_of(&line.held))?;
     let others: Vec<&Line> = lines.iter().filter(|line| line.held != base.held).collect();
     let against = others.iter().filter_map(|other| compared(base, other));
-    // Of all other pairs only those are told that surely cross.
+    // Other pairs are included only if they certainly cross.
     let pairs = others
         .iter()
         .enumerate()
@@ -32,8 +32,7 @@ pub(crate) fn engines(evidence: &Evidence<'_>) -> Option<Study> {
     let crossing = pairs.filter_map(|(first, second)| compared(first, second)).filter(is_crossed);
     let conclusions = against.chain(crossing).chain(fastest(&lines)).collect();
     let design = format!(
-        "A cached file was read in order by {} engines, by requests of {} to {}; the time of a request by each of them was \
-         measured in several rounds.",
+        "A cached file was read sequentially by {} engines, in requests of {} to {}; each request was timed, in several rounds.",
         lines.len(),
         bytes(base.points.first()?.at),
         bytes(base.points.last()?.at),
@@ -45,7 +44,7 @@ fn is_crossed(conclusion: &Conclusion) -> bool {
     matches!(&conclusion.claim, Claim::Crossing { crossings, .. } if !crossings.is_empty())
 }
 
-/// What one comes to against another; `None` where too few sizes were measured by both.
+/// One against another; `None` where too few sizes were measured with both.
 fn compared(base: &Line, other: &Line) -> Option<Conclusion> {
     let standings = standings(base, other);
     if standings.len() < LEAST_SIZES {
@@ -66,7 +65,7 @@ fn compared(base: &Line, other: &Line) -> Option<Conclusion> {
     })
 }
 
-/// The test that carries a comparison at several sizes.
+/// The test of a comparison at several sizes.
 fn together(standings: &[Standing]) -> Test {
     Test::Together { ratios: standings.iter().map(|one| (Some(one.at), one.ratio)).collect(), rounds: 0 }
 }

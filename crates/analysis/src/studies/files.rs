@@ -1,4 +1,4 @@
-//! Files: whether a cache below the kernel answers, and which block and which queue depth are enough.
+//! Files: whether a cache below the kernel answers, and which block size and queue depth are enough.
 
 use kelvin_catalogue::file::{
     BLOCK, BLOCKSIZE, BLOCKSIZE_READ, BLOCKSIZE_WRITE, CacheState, DEPTH, DEPTH_RATE, DEVICE, DEVICE_REPEAT,
@@ -10,14 +10,14 @@ use kelvin_model::{Axis, Claim, Conclusion, Metric, Point, RatioQuestion, Test};
 use crate::evidence::{Ask, Evidence, Rounds};
 use crate::result::Study;
 
-/// A part of the best rate that counts as enough.
+/// Share of the best rate that is enough.
 const ENOUGH: f64 = 0.9;
 /// Points of a curve that has a knee.
 const FEWEST_POINTS: usize = 3;
-/// How much faster than the first pass a later one may be before a cache must have answered it.
+/// Speed-up of a later pass over the first that only a cache explains.
 const CACHE_FACTOR: f64 = 2.0;
 
-/// A rate over one parameter, the other one held.
+/// A rate over one parameter, the other one fixed.
 struct Curve {
     metric: &'static Metric,
     axis: Axis,
@@ -53,16 +53,16 @@ pub(crate) fn cache_below(evidence: &Evidence<'_>) -> Option<Study> {
         holds: ratio.is_above(CACHE_FACTOR),
         evidence: Test::Median { rounds: passes.values.len(), over: None },
     };
-    let design = "A file was written, flushed, and read past the page cache once, and then again in several rounds. What was \
-                  just written may lie in such a cache from the beginning: then no pass is slow, and nothing shows.";
+    let design = "A file was written, flushed, and read with direct I/O once, then again in several rounds. If such a cache \
+                  already held what was just written, no pass is slow and nothing shows.";
     Study::new(DEVICE, design, vec![conclusion])
 }
 
 /// Conclusions about blocks, from the metrics `file.blocksize.*`.
 pub(crate) fn block_sizes(evidence: &Evidence<'_>) -> Option<Study> {
     let design = format!(
-        "A file was read and written over by one thread in blocks of several sizes, one call a block, in several rounds. A \
-         block is enough if it reaches {} of the rate of the best one.",
+        "One thread read and overwrote a file at several block sizes, one call per block, in several rounds. A block size is \
+         enough if it reaches {} of the best rate.",
         percent(ENOUGH)
     );
     Study::new(BLOCKSIZE, design, BLOCKS.iter().flat_map(|curve| curve.conclusions(evidence)).collect())
@@ -71,8 +71,8 @@ pub(crate) fn block_sizes(evidence: &Evidence<'_>) -> Option<Study> {
 /// Conclusions about queue depths, from the metrics `file.depth.*`.
 pub(crate) fn depths(evidence: &Evidence<'_>) -> Option<Study> {
     let design = format!(
-        "Blocks of 4 KiB were read in random order past the page cache at several queue depths, in several rounds. A depth \
-         is enough if it reaches {} of the rate of the best one.",
+        "Blocks of 4 KiB were read at random with direct I/O at several queue depths, in several rounds. A depth is enough if \
+         it reaches {} of the best rate.",
         percent(ENOUGH)
     );
     Study::new(DEPTH, design, DEPTHS.iter().flat_map(|curve| curve.conclusions(evidence)).collect())

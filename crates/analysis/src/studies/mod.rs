@@ -35,7 +35,7 @@ const ALL: [Draw; 12] = [
     peer::peer,
 ];
 
-/// A CPU that a test fills to this share has no more to give: what the network's own notes go by.
+/// Share from which a CPU that runs a test is full; the network probes' notes use the same.
 pub const FULL: f64 = 0.95;
 
 impl From<Conclusion> for Concluded {

@@ -1,5 +1,5 @@
-//! The network between two processes of a machine: which call costs what, from which message on its bytes cost more than its
-//! calls, and what more streams, one CPU and other methods of sending add.
+//! The network between two processes of a machine: the cost of each call, the message size from which bytes cost more than
+//! calls, and what more streams, one CPU and other send methods gain.
 
 use std::cmp::Ordering;
 
@@ -19,18 +19,18 @@ use crate::result::{Concluded, Study};
 pub(crate) const CALLS_STUDY: Name = Name::new("net.rtt");
 pub(crate) const STREAMS_STUDY: Name = Name::new("net.bandwidth");
 
-/// A small message, of which the bytes cost next to nothing.
+/// A small message, whose bytes cost next to nothing.
 pub(super) const SMALL: u64 = 64;
-/// A large one, as programs that move much use it.
+/// A large one, as in bulk transfers.
 const LARGE: u64 = 64 << 10;
-/// A part of a round trip from which on it is the larger one.
+/// Share of a round trip from which it is the larger part.
 const HALF: f64 = 0.5;
-/// Times the smallest message's time from which on the bytes of a message cost more than everything else in it.
+/// Multiple of the smallest message's time from which bytes cost more than everything else.
 pub(crate) const TWICE: f64 = 2.0;
-/// A share of datagrams lost that is worth saying.
+/// Share of lost datagrams that matters.
 pub(super) const LOST: f64 = 0.01;
 
-/// Round trips and what of them is the protocol, TCP first.
+/// Round trips and their protocol part, TCP first.
 static PROTOCOLS: [(&Metric, &Metric); 3] = [(&RTT_TCP, &STACK_TCP), (&RTT_UDP, &STACK_UDP), (&RTT_UNIX, &STACK_UNIX)];
 
 /// Conclusions on calls and round trips, from `net.rtt.*`, `net.stack.*`, `net.connect` and `net.close`.
@@ -59,14 +59,13 @@ pub(crate) fn streams(evidence: &Evidence<'_>) -> Option<Study> {
         .chain(other_methods(&evidence.all(&BANDWIDTH_TCP_WAY)))
         .chain(cpu_limited(evidence))
         .chain(lost(evidence, &BANDWIDTH_UDP_LOST, ShareQuestion::DatagramsLost));
-    let design = "Bytes were sent from one process to another as fast as they went, in messages of several sizes, by several \
-                  numbers of streams and methods of sending, with both ends of a stream on one CPU or on two, and counted where \
-                  they arrived, in several rounds. What a message costs is its bytes over the rate; what its calls cost is what \
-                  the smallest message does.";
+    let design = "Bytes were sent from one process to another as fast as possible, in messages of several sizes, by several \
+                  numbers of streams and send methods, with both ends of a stream on one CPU or on two, and counted on arrival, \
+                  in several rounds. A message costs its bytes over the rate; its calls cost what the smallest message costs.";
     Study::new(STREAMS_STUDY, design, conclusions.collect())
 }
 
-/// What matters most of the network, as far as its test says that it holds.
+/// What matters most of the network, where the test supports it.
 pub(crate) fn essence(evidence: &Evidence<'_>) -> Vec<Concluded> {
     let rates = evidence.all(&BANDWIDTH_TCP);
     let is_large =
@@ -89,7 +88,7 @@ fn trip<'r>(evidence: &Evidence<'r>, metric: &Metric, placement: Placement) -> O
     evidence.at(metric, &Case::new().at(placement).with(MESSAGE, SMALL))
 }
 
-/// What of a round trip is the protocol.
+/// The protocol's share of a round trip.
 fn protocol_share(evidence: &Evidence<'_>, metric: &Metric, stack: &Metric) -> Option<Conclusion> {
     let both_ways = evidence.at(stack, &Case::new().with(MESSAGE, SMALL))?.times(2.0);
     let trip = trip(evidence, metric, Placement::SameCpu)?;
@@ -102,18 +101,18 @@ fn between_cpus(evidence: &Evidence<'_>, metric: &Metric) -> Option<Conclusion> 
     Ask::above(RatioQuestion::RoundTripBetweenCpus, 1.0).of(&same?, &two?)
 }
 
-/// Another protocol beside TCP, on one CPU, where nothing but their work and switches takes time.
+/// Another protocol against TCP, on one CPU, where only their work and switches take time.
 fn beside_tcp(evidence: &Evidence<'_>, metric: &Metric) -> Option<Conclusion> {
     let [tcp, other] = [&RTT_TCP, metric].map(|metric| trip(evidence, metric, Placement::SameCpu));
     Ask::below(RatioQuestion::RoundTripBesideTcp, 1.0).of(&tcp?, &other?)
 }
 
-/// What making a connection costs beside using it once.
+/// The cost of a connect against one round trip.
 fn connecting(evidence: &Evidence<'_>) -> Option<Conclusion> {
     beside_trip(evidence, &CONNECT, RatioQuestion::ConnectBesideRoundTrip)
 }
 
-/// What ending one costs.
+/// The cost of a close.
 fn closing(evidence: &Evidence<'_>) -> Option<Conclusion> {
     beside_trip(evidence, &CLOSE, RatioQuestion::CloseBesideRoundTrip)
 }
@@ -123,7 +122,7 @@ fn beside_trip(evidence: &Evidence<'_>, metric: &Metric, question: RatioQuestion
     Ask::above(question, 1.0).of(&trip(evidence, &RTT_TCP, Placement::SameCpu)?, &cost)
 }
 
-/// Whether a CPU is the limit of streams, whatever they send and how: the case in which the fullest CPU is least busy.
+/// Whether a CPU limits streams, whatever they send and how: the case whose busiest CPU is least busy.
 fn cpu_limited(evidence: &Evidence<'_>) -> Option<Conclusion> {
     let all = evidence.all(&BANDWIDTH_TCP_BUSY);
     let full: Vec<Option<bool>> =
@@ -138,13 +137,13 @@ fn cpu_limited(evidence: &Evidence<'_>) -> Option<Conclusion> {
     Some(Conclusion { holds, evidence, ..conclusion })
 }
 
-/// Whether datagrams get lost when the sender does not wait.
+/// Whether datagrams are lost when the sender does not wait.
 pub(super) fn lost(evidence: &Evidence<'_>, metric: &Metric, question: ShareQuestion) -> Vec<Conclusion> {
     let all = evidence.all(metric);
     all.iter().filter_map(|lost| share(question, lost.side(), lost, LOST, Beyond::Above)).collect()
 }
 
-/// The rates of so many streams that are placed in this way, by message.
+/// The rates of this many streams with this placement, by message.
 fn sent<'a, 'r>(rates: &'a [Rounds<'r>], streams: u64, placement: Placement) -> Vec<&'a Rounds<'r>> {
     let is_of = |case: &Case| STREAMS.of(case) == Some(streams) && Placement::of(case) == Some(placement);
     let mut points: Vec<&Rounds<'r>> = rates.iter().filter(|rate| is_of(rate.case) && rate.are_positive()).collect();
@@ -153,7 +152,7 @@ fn sent<'a, 'r>(rates: &'a [Rounds<'r>], streams: u64, placement: Placement) -> 
     points
 }
 
-/// From which message on its bytes cost more than its calls, with one stream: between two CPUs, where there are two.
+/// The message size from which bytes cost more than calls, with one stream, between two CPUs if there are two.
 fn bytes_or_calls(rates: &[Rounds<'_>]) -> Option<Conclusion> {
     let points = PLACEMENTS.iter().map(|&placement| sent(rates, 1, placement)).find(|points| !points.is_empty())?;
     let takes = |rate: &&Rounds<'_>| {
@@ -175,7 +174,7 @@ fn bytes_or_calls(rates: &[Rounds<'_>]) -> Option<Conclusion> {
     });
     let is_never = standings.iter().all(|standing| standing.side() == Ordering::Less);
     Some(Conclusion {
-        // Beside the smallest message itself, not beside twice it.
+        // Against the smallest message itself, not twice it.
         claim: Claim::BytesOutweighCalls {
             smallest: smallest.at,
             from,
@@ -232,7 +231,7 @@ fn on_one_cpu(rates: &[Rounds<'_>]) -> Vec<Conclusion> {
     counts(rates).into_iter().flat_map(of_count).collect()
 }
 
-/// Whether a method of sending that saves the sender's copy carries more.
+/// Whether a send method that saves the sender's copy carries more.
 fn other_methods(rates: &[Rounds<'_>]) -> Vec<Conclusion> {
     let beside = |other: &Rounds<'_>| {
         SendMethod::of(other.case).filter(|&method| method != SendMethod::Send)?;

@@ -1,4 +1,4 @@
-//! What a mapped page is, by what the kernel tells of it.
+//! What a mapped page is, by /proc/self/pagemap.
 
 use kelvin_catalogue::mem::{MappedPage, PAGE, PAGE_EXCLUSIVE, PAGE_FILE, PAGE_HUGE, PAGE_PRESENT, PAGE_ZERO};
 use kelvin_model::{Case, Claim, Conclusion, Metric, Test};
@@ -6,7 +6,7 @@ use kelvin_model::{Case, Claim, Conclusion, Metric, Test};
 use crate::evidence::Evidence;
 use crate::result::Study;
 
-/// What all pages of a kind are, or none of them.
+/// A property that all pages of a kind have, or none.
 static CLAIMS: [(MappedPage, &Metric, bool); 7] = [
     (MappedPage::Untouched, &PAGE_PRESENT, false),
     (MappedPage::Read, &PAGE_ZERO, true),
@@ -23,8 +23,8 @@ const TOLERANCE: f64 = 0.01;
 /// Conclusions from the metrics `mem.page.*`.
 pub(crate) fn pages(evidence: &Evidence<'_>) -> Option<Study> {
     let judged = CLAIMS.iter().filter_map(|&(page, metric, all)| judge(evidence, page, metric, all));
-    let design = "Pages of several kinds of mapping were touched in the way their kind says, and looked up in \
-                  /proc/self/pagemap, in several rounds.";
+    let design = "Pages of several kinds of mapping were touched as the kind says, and looked up in /proc/self/pagemap, in several \
+                  rounds.";
     Study::new(PAGE, design, judged.collect())
 }
 

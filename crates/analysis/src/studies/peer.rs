@@ -1,5 +1,5 @@
-//! The network to another host: what it carries and which of link and hosts is the limit, what more streams add, what a message
-//! costs beside the way itself, what is lost, and how long a message waits behind a stream.
+//! The network to another host: its rate and whether link or hosts limit it, the gain of more streams, the cost of a program
+//! over its kernel, losses, and how long a message waits behind a stream.
 
 use kelvin_catalogue::net::{
     MESSAGE, OFFERED, PEER_BANDWIDTH, PEER_BANDWIDTH_BUSY_HERE, PEER_BANDWIDTH_BUSY_THERE, PEER_BANDWIDTH_UDP_LOST,
@@ -29,16 +29,16 @@ pub(crate) fn peer(evidence: &Evidence<'_>) -> Option<Study> {
         .chain(arrives(evidence))
         .chain(waiting(evidence));
     let design = format!(
-        "Bytes went to another host, and from it, as fast as they went over several numbers of TCP connections, and were \
-         counted where they arrived, while both hosts were watched for a thread or CPU without idle time. Messages of {SMALL} \
-         B went to a program there and back, alone and beside a stream, and echo requests to its kernel. Datagrams were sent as \
-         fast as possible and at even rates. Each in several rounds."
+        "Bytes were sent to another host, and from it, as fast as possible over several numbers of TCP connections, and counted \
+         on arrival, while both hosts were watched for a thread or CPU without idle time. Messages of {SMALL} B went to a program \
+         there and back, alone and beside a stream, and echo requests to its kernel. Datagrams were sent as fast as possible and \
+         paced. Each in several rounds."
     );
     Study::new(PEER, design, conclusions.collect())
 }
 
-/// What is essential of the way to the other host: what the fastest streams of each direction carried, with the link's share and the limit,
-/// as far as each is known; and what a test says for sure.
+/// The essentials of the path to the other host: what the fastest streams of each direction carried, with the link's share and
+/// the limit, if known; and what tests support.
 pub(crate) struct Essence {
     pub streams: Vec<EssentialStream>,
     pub sure: Vec<Conclusion>,
@@ -48,9 +48,9 @@ pub(crate) struct Essence {
 pub(crate) struct EssentialStream {
     pub rate: kelvin_model::Side,
     pub interval: Option<kelvin_model::Estimate>,
-    /// Of what the link can carry.
+    /// Share of the link.
     pub carried: Option<Conclusion>,
-    /// Which host is the limit, where that is known.
+    /// Which host is the limit, if known.
     pub limit: Option<Conclusion>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn essence(evidence: &Evidence<'_>) -> Option<Essence> {
     (!streams.is_empty() || !sure.is_empty()).then_some(Essence { streams, sure })
 }
 
-/// Of each direction the number of streams that carried most.
+/// For each direction the number of streams that carried most.
 fn fastest<'a, 'r>(streams: &'a [Rounds<'r>]) -> Vec<&'a Rounds<'r>> {
     let held = |stream: &Rounds<'_>| without(stream.case, &[STREAMS]);
     let mut best: Vec<&Rounds<'r>> = Vec::new();
@@ -96,7 +96,7 @@ fn more_streams(streams: &[Rounds<'_>]) -> Vec<Conclusion> {
     streams.iter().filter(|stream| count(stream) == 1).filter_map(beside).collect()
 }
 
-/// Whether the link is what streams fill, where what it carries is known.
+/// Whether streams saturate the link, if its capacity is known.
 fn carried(evidence: &Evidence<'_>, stream: &Rounds<'_>) -> Option<Conclusion> {
     let record = evidence.run.prediction(&PEER_BANDWIDTH.id, stream.case)?;
     let prediction = record.prediction.as_ref().filter(|known| known.value > 0.0)?;
@@ -107,12 +107,12 @@ fn carried(evidence: &Evidence<'_>, stream: &Rounds<'_>) -> Option<Conclusion> {
     Some(Conclusion { evidence: test, ..conclusion })
 }
 
-/// Which host has a CPU that is full of the streams, if one has.
+/// Which host has a CPU saturated by the streams, if one has.
 fn limit(evidence: &Evidence<'_>, stream: &Rounds<'_>) -> Option<Conclusion> {
     let here = evidence.at(&PEER_BANDWIDTH_BUSY_HERE, stream.case)?;
     let busy = [here.estimate()?, evidence.at(&PEER_BANDWIDTH_BUSY_THERE, stream.case)?.estimate()?];
     let full = busy.map(|share| share.is_above(FULL));
-    // That no host is the limit is a statement of its own, which holds.
+    // That neither host is the limit is a claim that holds.
     let is_known = full.contains(&Some(true)) || full == [Some(false); 2];
     Some(Conclusion {
         claim: Claim::HostLimit { of: stream.side(), busy, full: FULL },
@@ -121,7 +121,7 @@ fn limit(evidence: &Evidence<'_>, stream: &Rounds<'_>) -> Option<Conclusion> {
     })
 }
 
-/// What a program at the other end costs beside its kernel, which answers echo requests.
+/// The cost of a remote program over its kernel, which answers echo requests.
 fn program(evidence: &Evidence<'_>, transport: Transport) -> Option<Conclusion> {
     let ping = evidence.at(&PEER_PING, &Case::new().with(MESSAGE, SMALL))?;
     Ask::above(RatioQuestion::ProgramBesideKernel, 1.0).of(&ping, &trip(evidence, transport)?)
@@ -132,7 +132,7 @@ fn trip<'r>(evidence: &Evidence<'r>, transport: Transport) -> Option<Rounds<'r>>
     evidence.at(&PEER_RTT, &Case::new().at(transport).with(MESSAGE, SMALL))
 }
 
-/// Whether datagrams arrive that are sent at an even rate, by the rate that was offered, the lowest first.
+/// Whether paced datagrams arrive, by the offered rate, the lowest first.
 fn arrives(evidence: &Evidence<'_>) -> Vec<Conclusion> {
     let mut all = evidence.all(&PEER_OFFERED_LOST);
     all.retain(|lost| OFFERED.of(lost.case).is_some());

@@ -1,4 +1,4 @@
-//! A remote directory: how much of each block is the way to it.
+//! A remote directory: the share of each block's time spent getting there.
 
 use kelvin_catalogue::file::{REMOTE, REMOTE_SHARE};
 use kelvin_model::ShareQuestion;
@@ -11,7 +11,7 @@ pub(crate) fn remote(evidence: &Evidence<'_>) -> Option<Study> {
     let shares = evidence.all(&REMOTE_SHARE);
     let conclusions =
         shares.iter().filter_map(|shares| share(ShareQuestion::RemoteWay, shares.side(), shares, 0.0, Beyond::Above));
-    let design = "Blocks of 4 KiB were read in turn from a file on a directory of another machine and from one of the same \
-                  size on this machine, in several rounds.";
+    let design = "Blocks of 4 KiB were read in turn from a file in a remote directory and from one of the same size on this \
+                  machine, in several rounds.";
     Study::new(REMOTE.id, design, conclusions.collect())
 }

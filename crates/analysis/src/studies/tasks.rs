@@ -9,12 +9,12 @@ use crate::result::Study;
 
 /// Largest chance of a difference by accident.
 const ALPHA: f64 = 1.0 - LEVEL;
-/// An efficiency from which the split counts as efficient.
+/// Efficiency from which a split counts as efficient.
 const EFFICIENT: f64 = 0.9;
-/// A part of the CPU time that is worth saying.
+/// Share of the CPU time that matters.
 const VISIBLE: f64 = 0.01;
 
-/// Conclusions from the metrics `os.tasks.*`; `None` if the run has not measured as many tasks as there are CPUs.
+/// Conclusions from the metrics `os.tasks.*`; `None` unless the run measured as many tasks as there are CPUs.
 pub(crate) fn tasks(evidence: &Evidence<'_>) -> Option<Study> {
     let study = Tasks {
         elapsed: evidence.all(&TASKS_ELAPSED),
@@ -49,7 +49,7 @@ struct Tasks<'r> {
     cpus: u64,
 }
 
-/// The rounds of so many tasks of a kind.
+/// The rounds of this many tasks of a kind.
 fn find<'a, 'r>(all: &'a [Rounds<'r>], kind: TaskKind, tasks: u64) -> Option<&'a Rounds<'r>> {
     let case = Case::new().at(kind).with(TASK_COUNT, tasks);
     all.iter().find(|rounds| *rounds.case == case)
@@ -94,7 +94,7 @@ impl Tasks<'_> {
         Some(Conclusion { holds: (test.p <= ALPHA).then_some(true), evidence, ..differ })
     }
 
-    /// The part of the CPU time of the machine, with as many tasks as CPUs, that user and system time do not show.
+    /// The share of the machine's CPU time, with as many tasks as CPUs, missing from user and system time.
     fn unseen(&self, kind: TaskKind) -> Option<Conclusion> {
         let elapsed = find(&self.elapsed, kind, self.cpus).filter(|elapsed| elapsed.are_positive())?;
         let unseen =

@@ -1,5 +1,4 @@
-//! Reading by several threads: how many help, by which law they get in each other's way, and which threads and blocks
-//! together are best.
+//! Reading by several threads: how many help, the law of their contention, and the best combination of threads and block.
 
 use std::cmp::Ordering;
 
@@ -13,12 +12,12 @@ use crate::evidence::{Ask, Evidence, Rounds};
 use crate::result::Study;
 use crate::result::{BestCell, Coefficient, FittedLaw};
 
-/// The part of the best rate from which on more threads do not help.
+/// Share of the best rate from which more threads do not help.
 const ENOUGH: f64 = 0.9;
-/// A contention that is worth saying.
+/// Contention that matters.
 const VISIBLE: f64 = 0.01;
 
-/// The law of each state of the page cache and block, from the metric `file.threads`, where it is determined.
+/// The law of each page cache state and block, from the metric `file.threads`, where it is determined.
 pub(crate) fn laws(run: &Run) -> Vec<FittedLaw> {
     lines(&Evidence::of(run)).iter().filter_map(|line| Some(line.law(&line.fitted()?))).collect()
 }
@@ -41,10 +40,10 @@ pub(crate) fn threads(evidence: &Evidence<'_>) -> Option<Study> {
     let mut conclusions: Vec<Conclusion> = lines(evidence).iter().flat_map(Line::conclusions).collect();
     conclusions.extend(best_of(evidence).into_iter().map(|cell| cell.conclusion.conclusion));
     let design = format!(
-        "One file was read by several numbers of threads, each its part, in blocks of several sizes, in several rounds. More \
+        "One file was read by several numbers of threads, each its part, at several block sizes, in several rounds. More \
          threads help if they reach more than {} of the rate with fewer. The universal scalability law (Gunther 2007), \
-         X(n) = lambda n / (1 + sigma (n - 1) + kappa n (n - 1)), is fitted to what was measured: no prediction. It \
-         describes a line if it is off by no more than {} or by no more than that rate's interval with any number of threads.",
+         X(n) = lambda n / (1 + sigma (n - 1) + kappa n (n - 1)), is fitted to the measurements: no prediction. It describes \
+         a line if at every thread count it is off by at most {} or that rate's interval.",
         percent(1.0 / ENOUGH),
         percent(CLOSE)
     );
@@ -91,7 +90,7 @@ impl Line<'_> {
         let rate = |index: &usize| self.points[*index].headline();
         let best = (0..self.points.len()).max_by(|one, other| rate(one).total_cmp(&rate(other)))?;
         let first = (0..self.points.len()).find(|index| rate(index) >= ENOUGH * rate(&best))?;
-        // Where the first that is enough is the best, those after it are set beside it; where it is the last, it beside
+        // If the first that is enough is the best, those after it are compared with it; if it is the last, it with
         // the one before.
         let (few, many) = match (first, best) {
             (first, best) if first < best => (first, best),
@@ -131,7 +130,7 @@ impl Line<'_> {
         }
     }
 
-    /// That too little was measured for the law.
+    /// The claim that too little was measured for the law.
     fn undetermined(&self) -> Conclusion {
         let rounds = self.points.iter().map(|point| point.values.len()).min().unwrap_or(0);
         let (held, points) = (self.held.clone(), self.points.len());
@@ -139,7 +138,7 @@ impl Line<'_> {
         Conclusion { claim: Claim::Law(law), holds: Some(false), evidence: Test::TooFewPoints }
     }
 
-    /// What the law says, or that it is none.
+    /// What the law says, or that it does not hold.
     fn of_law(&self, fitted: &FittedScalability) -> Vec<Conclusion> {
         let furthest = Furthest { workers: fitted.furthest.n as u64, ratio: fitted.furthest.ratio };
         let evidence = Test::LeastSquares { points: self.points.len(), furthest };
@@ -158,7 +157,7 @@ impl Line<'_> {
         (LawClaim::Contention { held: self.held.clone(), sigma, kappa, limit: VISIBLE }, sigma.is_above(VISIBLE))
     }
 
-    /// Whether the rate has its peak within what was measured.
+    /// Whether the rate peaks within the measured range.
     fn peak(&self, fitted: &FittedScalability) -> (LawClaim, Option<bool>) {
         let (most, peak, (low, high)) = (self.most(), fitted.law.peak(), fitted.peak);
         let at = [peak, low, high].map(finite);
@@ -171,7 +170,7 @@ fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// The best of the cells in one state of the page cache; `None` unless threads and blocks both were varied.
+/// The best cell in one page cache state; `None` unless threads and blocks were both varied.
 fn best_cell(held: Case, cells: &[Rounds<'_>]) -> Option<BestCell> {
     let is_here = |cell: &&Rounds<'_>| without(cell.case, &[THREAD_COUNT, BLOCK]) == held && cell.are_positive();
     let mut here: Vec<&Rounds<'_>> = cells.iter().filter(is_here).collect();

@@ -1,5 +1,4 @@
-//! The search for the best setting: what it is for each state of the page cache, what it gains, and whether another engine
-//! is as good.
+//! The search for the best setting: what it is for each page cache state, what it gains, and whether another engine is as good.
 
 use std::cmp::Ordering;
 
@@ -15,12 +14,12 @@ use crate::result::Study;
 pub(crate) fn tune(evidence: &Evidence<'_>) -> Option<Study> {
     let rates = evidence.all(&TUNE);
     let conclusions = CacheState::ALL.iter().flat_map(|&state| of_state(evidence, state, &rates)).collect();
-    let design = "For each engine, the best block, number of threads and queue depth were searched for by successive halving \
-                  in every round anew, and what was found was measured again, in turn with pread of 128 KiB by one thread.";
+    let design = "In every round, the best block size, thread count and queue depth of each engine were searched for by successive \
+                  halving, then measured again, in turn with one thread's pread of 128 KiB.";
     Study::new(TUNE.id, design, conclusions)
 }
 
-/// What is to be said of one state of the page cache.
+/// The conclusions for one page cache state.
 fn of_state(evidence: &Evidence<'_>, state: CacheState, rates: &[Rounds<'_>]) -> Vec<Conclusion> {
     let mut here: Vec<&Rounds<'_>> = rates.iter().filter(|rate| CacheState::of(rate.case) == Some(state)).collect();
     here.sort_by(|left, right| median(&right.values).total_cmp(&median(&left.values)));
@@ -43,12 +42,12 @@ fn gain(evidence: &Evidence<'_>, best: &Rounds<'_>) -> Option<Conclusion> {
     })
 }
 
-/// What most searches found of one part of a setting, and how many did.
+/// The most frequent value that searches found for one part of a setting, and how often.
 fn found(evidence: &Evidence<'_>, part: &Metric, case: &Case) -> Option<(f64, usize)> {
     most_frequent(&evidence.at(part, case)?.values)
 }
 
-/// Whether the best engine of a state is surely better than all others, each by its own best setting.
+/// Whether the best engine of a state certainly beats all others, each at its own best setting.
 fn fastest(best: &Rounds<'_>, others: &[&Rounds<'_>]) -> Option<Conclusion> {
     let all = others.len() as f64;
     let positive = others.iter().filter(|other| best.are_positive() && other.are_positive());

@@ -1,4 +1,4 @@
-//! Conclusions in words: one sentence for each claim, and one for what it rests on.
+//! Conclusions in words: a sentence for each claim, and one for its evidence.
 
 use kelvin_catalogue::file::{
     AccessOrder, BLOCK, CacheState, QUEUE_DEPTH, ReadEngine, SyncPolicy, THREAD_COUNT, TunedEngine,
@@ -26,7 +26,7 @@ pub(crate) fn claim(conclusion: &Conclusion) -> String {
         Claim::Share { question, of, share, limit } => part(*question, of, share, *limit, conclusion),
         Claim::Best { question, best, rivals, others, .. } => of_several(*question, best, rivals, *others),
         Claim::Tuned { best, setting, gain } => format!(
-            "{}: {} (blocks of {}, threads: {}, queue depth of each: {}) reads faster than pread of 128 KiB by one thread: {}, {}",
+            "{}: {} (blocks of {}, threads: {}, queue depth per thread: {}) reads faster than one thread's pread of 128 KiB: {}, {}",
             state(&best.case),
             engine(&best.case),
             plain(setting.block, Unit::Bytes),
@@ -42,7 +42,7 @@ pub(crate) fn claim(conclusion: &Conclusion) -> String {
         Claim::BytesOutweighCalls { smallest, from, shown_at, times: ratio } => {
             let where_from = from.map_or_else(String::new, |found| {
                 let near = plain(found.near, Unit::Bytes);
-                format!(" from messages of about {near} on (between {} and {})", bytes(found.after), bytes(found.until))
+                format!(" from messages of about {near} up (between {} and {})", bytes(found.after), bytes(found.until))
             });
             let as_long = format!("as long as one of {}", bytes(*smallest));
             let shown = format!("one of {} takes {}", bytes(*shown_at), times(ratio, &as_long));
@@ -90,7 +90,7 @@ fn message(case: &Case) -> String {
     bytes(MESSAGE.of(case).unwrap_or(0))
 }
 
-/// The protocol of a round trip, or of what it is made of.
+/// The protocol of a round trip or of its stack part.
 fn protocol(metric: Name) -> &'static str {
     match metric {
         metric if metric == RTT_TCP.id || metric == STACK_TCP.id => "TCP",
@@ -114,13 +114,13 @@ impl Compared<'_> {
                 self.tasks(question)
             }
             RatioQuestion::CacheBelowKernel => format!(
-                "a cache below the kernel (a hypervisor's, a controller's or a drive's) answers what was read before, for later \
-                 passes over a file are more than {} times as fast as the first: they are {}",
+                "a cache below the kernel (hypervisor, controller or drive) serves repeated reads: later passes over a file are \
+                 more than {} times as fast as the first: {}",
                 self.limit,
                 times(&self.ratio, "as fast")
             ),
-            RatioQuestion::Enough => self.enough("are enough"),
-            RatioQuestion::NotEnough => self.enough("are not enough"),
+            RatioQuestion::Enough => self.enough("is enough"),
+            RatioQuestion::NotEnough => self.enough("is not enough"),
             RatioQuestion::MoreThreads => {
                 let [few, many] = [self.base, self.other].map(|side| THREAD_COUNT.of(&side.case).unwrap_or(0));
                 format!(
@@ -172,7 +172,7 @@ impl Compared<'_> {
     fn enough(&self, claim: &str) -> String {
         let (what, at) = curve(self.other);
         format!(
-            "{what} {at} {claim}: they reach {} of the rate with {}, {}",
+            "{what} {at} {claim}: it reaches {} of the rate with {}, {}",
             share(&self.ratio),
             curve(self.base).1,
             amount(self.base)
@@ -184,26 +184,22 @@ impl Compared<'_> {
         let streams = STREAMS.of(other).unwrap_or(1);
         match question {
             RatioQuestion::ProtocolInRoundTrip => format!(
-                "of a round trip of {} over {} on one CPU more than half is sending and receiving, not switching",
+                "more than half of a round trip of {} over {} on one CPU is sending and receiving, not switching",
                 message(base),
                 protocol(self.base.metric)
             ),
             RatioQuestion::RoundTripBetweenCpus => format!(
-                "a round trip of {} over {} is longer between two CPUs than on one",
+                "a round trip of {} over {} takes longer between two CPUs than on one",
                 message(base),
                 protocol(self.base.metric)
             ),
             RatioQuestion::RoundTripBesideTcp => format!(
-                "a round trip of {} on one CPU is shorter over {} than over TCP",
+                "a round trip of {} on one CPU takes less time over {} than over TCP",
                 message(base),
                 protocol(self.other.metric)
             ),
-            RatioQuestion::ConnectBesideRoundTrip => {
-                "connecting over TCP on one CPU costs more than a round trip over it".into()
-            }
-            RatioQuestion::CloseBesideRoundTrip => {
-                "closing a TCP connection on one CPU costs more than a round trip over it".into()
-            }
+            RatioQuestion::ConnectBesideRoundTrip => "a TCP connect on one CPU costs more than a TCP round trip".into(),
+            RatioQuestion::CloseBesideRoundTrip => "a TCP close on one CPU costs more than a TCP round trip".into(),
             RatioQuestion::MoreStreams => format!(
                 "{streams} TCP streams in messages of {}, each {}, carry more than one",
                 message(other),
@@ -224,12 +220,12 @@ impl Compared<'_> {
             ),
             RatioQuestion::MoreStreamsToHost => format!("{} carry more than one", peer_streams(other)),
             RatioQuestion::ProgramBesideKernel => format!(
-                "a round trip of {} to a program there over {} takes longer than an echo request that its kernel answers",
+                "a round trip of {} over {} to a program on that host takes longer than an echo request to its kernel",
                 message(base),
                 if Transport::of(other) == Some(Transport::Udp) { "UDP" } else { "TCP" }
             ),
             _ => format!(
-                "beside a saturating stream a round trip of {} takes more than {} times as long, in buffers",
+                "beside a saturating stream a round trip of {} queues in buffers and takes more than {} times as long",
                 message(base),
                 self.limit
             ),
@@ -246,18 +242,18 @@ pub(super) fn peer_streams(case: &Case) -> String {
     format!("{} {direction}", counted(STREAMS.of(case).unwrap_or(1), "TCP stream"))
 }
 
-/// What a point of a curve of files does, and its place on it.
+/// What a point of a file curve measures, and its position.
 fn curve(side: &Side) -> (&'static str, String) {
     let case = &side.case;
     let what = match (CacheState::of(case), SyncPolicy::of(case)) {
         _ if side.metric == file::DEPTH_RATE.id => {
-            return ("random reads of 4 KiB with a depth of", QUEUE_DEPTH.of(case).unwrap_or(0).to_string());
+            return ("random reads of 4 KiB: a queue depth of", QUEUE_DEPTH.of(case).unwrap_or(0).to_string());
         }
-        (_, Some(SyncPolicy::Buffered)) => "writes into the page cache in blocks of",
-        (_, Some(SyncPolicy::Direct)) => "writes past the page cache in blocks of",
-        (Some(CacheState::Cached), _) => "reads from the page cache in blocks of",
-        (Some(CacheState::Uncached), _) => "reads through an empty page cache in blocks of",
-        _ => "reads past the page cache in blocks of",
+        (_, Some(SyncPolicy::Buffered)) => "buffered writes: a block size of",
+        (_, Some(SyncPolicy::Direct)) => "direct writes: a block size of",
+        (Some(CacheState::Cached), _) => "cached reads: a block size of",
+        (Some(CacheState::Uncached), _) => "uncached reads: a block size of",
+        _ => "direct reads: a block size of",
     };
     (what, bytes(BLOCK.of(case).unwrap_or(0)))
 }
@@ -272,15 +268,15 @@ fn state_and_block(case: &Case) -> String {
 }
 
 fn engine(case: &Case) -> &'static str {
-    TunedEngine::AXIS.word_of(case).or(ReadEngine::AXIS.word_of(case)).unwrap_or("an engine without a name")
+    TunedEngine::AXIS.word_of(case).or(ReadEngine::AXIS.word_of(case)).unwrap_or("unnamed engine")
 }
 
 fn part(question: ShareQuestion, of: &Side, part: &Estimate, limit: f64, conclusion: &Conclusion) -> String {
     let (case, figures) = (&of.case, share(part));
     match question {
         ShareQuestion::UnseenTime => format!(
-            "with {} {}, more than {} of the machine's CPU time is in neither user nor system time of the work (waiting, steal, \
-             other processes): it is {figures}, {} a round",
+            "with {} {}, more than {} of the machine's CPU time is neither user nor system time of the work (waiting, steal, other \
+             processes): {figures}, {} per round",
             TASK_COUNT.of(case).unwrap_or(1),
             TaskKind::of(case).map_or("tasks", TaskKind::name),
             percent(limit),
@@ -293,8 +289,7 @@ fn part(question: ShareQuestion, of: &Side, part: &Estimate, limit: f64, conclus
                 _ => "this case".into(),
             };
             format!(
-                "TCP streams on this machine are limited by a CPU in {cases}: where most of it is idle, the fullest is busy {} of \
-                 the time",
+                "TCP streams on this machine are CPU-limited in {cases}: the busiest CPU is busy at least {} of the time",
                 percent(part.value)
             )
         }
@@ -310,13 +305,13 @@ fn part(question: ShareQuestion, of: &Side, part: &Estimate, limit: f64, conclus
             message(case)
         ),
         ShareQuestion::PacedDatagramsLost => format!(
-            "datagrams sent evenly at {} ({} Mbit/s offered) arrive but for {} at most: {figures} are lost",
+            "of datagrams paced at {} ({} Mbit/s offered) at most {} are lost: {figures}",
             amount(of),
             number(OFFERED.of(case).unwrap_or(0) as f64 / 1e6),
             percent(limit)
         ),
         ShareQuestion::LinkUsed => format!(
-            "{} carried {} and more of what the link can: {figures}, {} of {}",
+            "{} used at least {} of the link: {figures}, {} of {}",
             peer_streams(case),
             percent(limit),
             amount(of),
@@ -324,21 +319,21 @@ fn part(question: ShareQuestion, of: &Side, part: &Estimate, limit: f64, conclus
         ),
         ShareQuestion::RemoteWay => {
             let order = match AccessOrder::of(case) {
-                Some(AccessOrder::Sequential) => "in order",
-                _ => "in random order",
+                Some(AccessOrder::Sequential) => "sequential",
+                _ => "random",
             };
             let way = match conclusion.holds {
-                Some(true) => format!("the way is {figures} of it"),
-                Some(false) => format!("it takes less, by {figures}"),
-                None => format!("the way is {figures} of it, which may be none"),
+                Some(true) => format!("remote access is {figures} of its time"),
+                Some(false) => format!("it takes {figures} less"),
+                None => format!("remote access is {figures} of its time, possibly none"),
             };
-            format!("{}, {order}, a remote block takes longer than a local one: {way}", state(case))
+            format!("{}, {order} reads: a remote block takes longer than a local one; {way}", state(case))
         }
     }
 }
 
-fn of_several(question: BestQuestion, best: &Side, rivals: &[Case], others: usize) -> String {
-    let rivals = |name: fn(&Case) -> String, words: &str| match rivals {
+fn of_several(question: BestQuestion, best: &Side, ties: &[Case], others: usize) -> String {
+    let ties = |name: fn(&Case) -> String, words: &str| match ties {
         [] => String::new(),
         some => format!("; {words} {}", some.iter().map(name).collect::<Vec<String>>().join(", ")),
     };
@@ -349,21 +344,21 @@ fn of_several(question: BestQuestion, best: &Side, rivals: &[Case], others: usiz
             state(&best.case),
             cell(&best.case),
             amount(best),
-            rivals(cell, "not told apart from")
+            ties(cell, "no different from")
         ),
         BestQuestion::EngineAtSize => format!(
-            "of {} engines {} is the fastest at requests of {}{}",
+            "of {} engines {} is fastest at requests of {}{}",
             others + 1,
             engine(&best.case),
             bytes(BLOCK.of(&best.case).unwrap_or(0)),
-            rivals(named, "as fast may be")
+            ties(named, "possibly as fast:")
         ),
         BestQuestion::TunedEngine => format!(
-            "{}: {} is the fastest of {} engines, each by its best setting{}",
+            "{}: {} is fastest of {} engines, each at its best setting{}",
             state(&best.case),
             engine(&best.case),
             others + 1,
-            rivals(named, "as fast may be")
+            ties(named, "possibly as fast:")
         ),
     }
 }
@@ -374,26 +369,25 @@ fn cell(case: &Case) -> String {
     format!("{} in blocks of {block}", counted(THREAD_COUNT.of(case).unwrap_or(0), "thread"))
 }
 
-/// One engine that beats another from some size on, and may lose to it from another on.
+/// One engine that beats another above some size, or below it.
 fn crossing(base: &str, other: &str, crossings: &[ChangeOfSides]) -> String {
     let place = |change: &ChangeOfSides| {
-        let words = if change.to_below { "from" } else { "up to" };
+        let side = if change.to_below { "above" } else { "below" };
         let near = plain(change.near, Unit::Bytes);
-        format!("{words} requests of about {near} (between {} and {})", bytes(change.after), bytes(change.until))
+        format!("{side} about {near} (between {} and {})", bytes(change.after), bytes(change.until))
     };
     let places: Vec<String> = crossings.iter().map(place).collect();
-    let on = if crossings.last().is_some_and(|last| last.to_below) { " on" } else { "" };
-    format!("{other} beats {base} {}{on}", places.join(", and "))
+    format!("{other} beats {base} at requests {}", places.join(" and "))
 }
 
 fn never_crossing(base: &str, other: &str, all: usize, below: &[u64], above: &[u64]) -> String {
     let sizes = |sizes: &[u64]| sizes.iter().copied().map(bytes).collect::<Vec<String>>().join(", ");
-    let beats = format!("{other} beats {base} at some size of a request");
+    let beats = format!("{other} beats {base} at some request size");
     match (below.len(), above.len()) {
-        (0, 0) => format!("{other} and {base} differ at some size of a request: at none of {all} is that certain"),
+        (0, 0) => format!("{other} and {base} differ at some request size: not certain at any of {all}"),
         (0, count) if count == all => format!("{beats}: {base} wins at all {all}"),
         (0, _) => format!("{beats}: {base} wins at {}; elsewhere they may be equal", sizes(above)),
-        (count, _) if count == all => format!("{other} beats {base} at all {all} sizes of a request"),
+        (count, _) if count == all => format!("{other} beats {base} at all {all} request sizes"),
         _ => format!("{other} beats {base} at requests of {}; elsewhere they may be equal", sizes(below)),
     }
 }
@@ -407,17 +401,17 @@ fn more_tasks(more: &Case, longer: &Estimate, holds: Option<bool>) -> String {
         Some(false) => format!("{help} finish {} later", percent(longer.value)),
         None => {
             let half = (longer.high - longer.low) / 2.0;
-            format!("{help} differ by {} ± {}, which may be none", percent(longer.value), percent(half))
+            format!("{help} differ by {} ± {}, possibly not at all", percent(longer.value), percent(half))
         }
     }
 }
 
-/// A coefficient as a percentage of three digits: coherency is a small one.
+/// A coefficient as a percentage with three digits: coherency is small.
 fn coefficient(value: f64) -> String {
     format!("{} %", number(100.0 * value))
 }
 
-/// How far a law is off where it is furthest: `12 % below`.
+/// The largest deviation of a law: `12 % below`.
 fn off(furthest: &Furthest) -> String {
     let side = if furthest.ratio < 1.0 { "below" } else { "above" };
     format!("{} {side}", percent((furthest.ratio - 1.0).abs()))
@@ -426,14 +420,14 @@ fn off(furthest: &Furthest) -> String {
 fn of_law(law: &LawClaim) -> String {
     match law {
         LawClaim::Determined { held, points, rounds, needed } => format!(
-            "{}: what was measured, {points} numbers of threads in {} each, determines the universal scalability law; it needs \
-             {needed} numbers of threads in two rounds (--thorough has more)",
+            "{}: {points} thread counts in {} each determine the universal scalability law; it needs {needed} in two rounds \
+             (--thorough has more)",
             state_and_block(held),
             counted(*rounds as u64, "round")
         ),
         LawClaim::Describes { held, furthest } => format!(
-            "{}: the universal scalability law describes the rates: with {} it is {} what was measured, and so its coefficients \
-             mean nothing here",
+            "{}: the universal scalability law describes the rates: at {} it is {} the measured one, so its coefficients mean \
+             nothing here",
             state_and_block(held),
             counted(furthest.workers, "thread"),
             off(furthest)
@@ -443,8 +437,8 @@ fn of_law(law: &LawClaim) -> String {
                 format!("{} ({} to {})", coefficient(of.value), coefficient(of.low), coefficient(of.high))
             };
             format!(
-                "{}: contention takes more than {} of the work: by the universal scalability law sigma is {}, and kappa, the cost \
-                 of keeping up with one another, {}",
+                "{}: contention takes more than {} of the work: the universal scalability law gives sigma {} and kappa \
+                 (coherency) {}",
                 state_and_block(held),
                 percent(*limit),
                 three(sigma),
@@ -455,13 +449,13 @@ fn of_law(law: &LawClaim) -> String {
             let end = |at: Option<f64>| at.map_or("any number of".into(), number);
             let limit = match (at, rate) {
                 ([Some(peak), low, high], Some(rate)) => format!(
-                    "it is highest, {}, with {} ({} to {}) threads",
+                    "it peaks at {} with {} ({} to {}) threads",
                     plain(*rate, Unit::BytesPerSecond),
                     number(*peak),
                     end(*low),
                     end(*high)
                 ),
-                ([_, Some(low), _], _) => format!("it never falls, though with {} threads it might", number(*low)),
+                ([_, Some(low), _], _) => format!("it never falls, or falls from {} threads up", number(*low)),
                 _ => "it never falls".into(),
             };
             format!(
@@ -476,7 +470,7 @@ fn host_limit(of: &Side, busy: &[Estimate; 2], full: f64) -> String {
     let are = if STREAMS.of(&of.case) == Some(1) { "is" } else { "are" };
     let [here, there] = busy;
     format!(
-        "{} {are} {}: the test fills {} of a CPU of this host, and {} of one of the agent's host",
+        "{} {are} {}: the test uses {} of a CPU on this host, and {} of one on the agent's host",
         peer_streams(&of.case),
         limited_by(busy, full),
         share(here),
@@ -484,28 +478,28 @@ fn host_limit(of: &Side, busy: &[Estimate; 2], full: f64) -> String {
     )
 }
 
-/// By which host's CPU streams are limited.
+/// Which host's CPU limits streams.
 pub(super) fn limited_by(busy: &[Estimate; 2], full: f64) -> &'static str {
     match busy.map(|share| share.is_above(full)) {
-        [Some(true), Some(true)] => "CPU-limited by both hosts",
-        [Some(true), _] => "CPU-limited by this host",
-        [_, Some(true)] => "CPU-limited by the agent's host",
-        [Some(false), Some(false)] => "limited by no host's CPU",
-        _ => "CPU-limited by a host",
+        [Some(true), Some(true)] => "CPU-limited on both hosts",
+        [Some(true), _] => "CPU-limited on this host",
+        [_, Some(true)] => "CPU-limited on the agent's host",
+        [Some(false), Some(false)] => "CPU-limited on neither host",
+        _ => "CPU-limited on one of the hosts",
     }
 }
 
 fn of_pages(metric: Name, case: &Case, all: bool) -> String {
     match MappedPage::of(case) {
         Some(MappedPage::Untouched) => "private memory that was never touched has no pages".into(),
-        Some(MappedPage::Read) => "private memory that was only read is the kernel's one page of zeros".into(),
-        Some(MappedPage::Written) => "private memory that was written is mapped by nobody else".into(),
-        Some(MappedPage::Forked) => "while a forked child lives, no written page is mapped by one alone".into(),
-        Some(MappedPage::Shared) => "shared memory consists of pages of a file, though it has no disk".into(),
+        Some(MappedPage::Read) => "private memory that was only read maps the kernel's zero page".into(),
+        Some(MappedPage::Written) => "private memory that was written is mapped by this process alone".into(),
+        Some(MappedPage::Forked) => "while a forked child lives, every written page is shared with it".into(),
+        Some(MappedPage::Shared) => "shared memory consists of file pages, though on no disk".into(),
         Some(MappedPage::File) if metric == PAGE_FILE.id => {
-            "a mapped file that was read shows pages of the file, not copies".into()
+            "a mapped file that was read maps the file's own pages, not copies".into()
         }
-        Some(MappedPage::Huge) => "memory that asked for huge pages and was written is mapped by them".into(),
+        Some(MappedPage::Huge) => "memory that asked for huge pages and was written has them".into(),
         _ => format!("{} of the pages are that: {metric} at {case}", if all { "all" } else { "none" }),
     }
 }
@@ -513,34 +507,30 @@ fn of_pages(metric: Name, case: &Case, all: bool) -> String {
 fn of_level(level: &LevelClaim) -> String {
     match level {
         LevelClaim::NotTold { span: [from, to] } => {
-            format!(
-                "no level of the memory hierarchy can be told from the curve from {} to {}",
-                bytes(*from),
-                bytes(*to)
-            )
+            format!("the curve from {} to {} shows no level of the memory hierarchy", bytes(*from), bytes(*to))
         }
         LevelClaim::Flat { latency, span: [from, to] } => format!(
-            "the curve is flat from {} to {}, at {}: no change of level is in it",
+            "the curve is flat from {} to {}, at {}: no change of level",
             bytes(*from),
             bytes(*to),
             plain(*latency, Unit::Nanoseconds)
         ),
         LevelClaim::Found { .. } => found_level(level),
         LevelClaim::Unseen { level, bytes: size } => {
-            format!("L{level}: the machine reports {}, and the curve shows no plateau of its own for it", bytes(*size))
+            format!("L{level}: the machine reports {}, but the curve has no plateau for it", bytes(*size))
         }
         LevelClaim::Translation { bytes: set, latencies: [base, huge], shows_from, reach } => {
             let reaches =
-                reach.map_or_else(String::new, |reach| format!("; its TLBs state a reach of {}", bytes(reach)));
+                reach.map_or_else(String::new, |reach| format!("; the reported TLB reach is {}", bytes(reach)));
             match shows_from {
                 Some(from) => format!(
-                    "base pages cost {} a load more than huge ones at {} ({}), and show from {} on{reaches}",
+                    "base pages cost {} more per load than huge pages at {} ({}), noticeable from {} up{reaches}",
                     plain(base - huge, Unit::Nanoseconds),
                     bytes(*set),
                     percent((base - huge) / huge),
                     bytes(*from)
                 ),
-                None => format!("base pages cost no more than huge ones up to {}{reaches}", bytes(*set)),
+                None => format!("base pages cost no more than huge pages up to {}{reaches}", bytes(*set)),
             }
         }
     }
@@ -550,20 +540,20 @@ fn found_level(level: &LevelClaim) -> String {
     let LevelClaim::Found { name, latency, ends, to_bytes, reported, is_memory } = level else { return String::new() };
     let nanoseconds = |value| plain(value, Unit::Nanoseconds);
     let [value, low, high] = [latency.value, latency.low, latency.high].map(nanoseconds);
-    let load = format!("{name}: {value} a load ({low} to {high})");
+    let load = format!("{name}: {value} per load ({low} to {high})");
     let Some([from, to]) = *ends else {
         return format!("{load}, up to the largest working set, {}", bytes(*to_bytes));
     };
     let ending = format!("{load}, ending between {} and {}", bytes(from), bytes(to));
     match *reported {
-        _ if *is_memory => format!("{ending}, from where on translating addresses takes more"),
+        _ if *is_memory => format!("{ending}, beyond which address translation takes longer"),
         None => format!("{ending}; the machine reports no such cache"),
         Some(size) if size > to => format!(
-            "{ending}: less than the {} that the machine reports, as where a cache is shared or given in slices",
+            "{ending}: less than the {} that the machine reports, as with a shared or partitioned cache",
             bytes(size)
         ),
         Some(size) if size < from => format!("{ending}: more than the {} that the machine reports", bytes(size)),
-        Some(size) => format!("{ending}, as the {} that the machine reports", bytes(size)),
+        Some(size) => format!("{ending}, matching the {} that the machine reports", bytes(size)),
     }
 }
 
@@ -572,7 +562,7 @@ pub(crate) fn evidence(conclusion: &Conclusion) -> String {
     match &conclusion.evidence {
         Test::RatioOfMedians { rounds: [other, base], chosen_among } => {
             let chosen = chosen_among
-                .map_or_else(String::new, |all| format!("; the point was chosen among {all} by the same rounds"));
+                .map_or_else(String::new, |all| format!("; the point was chosen among {all} from the same rounds"));
             format!(
                 "ratio of medians with its 95 % interval by Welch's test on logarithms, {other} against {base} rounds{chosen}"
             )
@@ -593,21 +583,21 @@ pub(crate) fn evidence(conclusion: &Conclusion) -> String {
             percent(*most)
         ),
         Test::LeastSquares { points, furthest } => format!(
-            "least squares on logarithms of the mean rates with {points} numbers of threads; intervals by a parametric bootstrap \
-             of the rounds; the law is furthest from what was measured with {}: {} it",
+            "least squares on logarithms of the mean rates at {points} thread counts; intervals by a parametric bootstrap of the \
+             rounds; the largest deviation is at {}: {} the measured rate",
             counted(furthest.workers, "thread"),
             off(furthest)
         ),
-        Test::TooFewPoints => "three coefficients, and one number of threads more to check them by".into(),
+        Test::TooFewPoints => "three coefficients, and one more thread count to check them".into(),
         Test::Partitioning { points, span: [from, to], noise, step } => format!(
-            "plateaus and ramps of log latency against log size by optimal partitioning, {points} points from {} to {}; points \
-             lie off the line between their neighbours by {}, a level is a step of {step} or more",
+            "plateaus and ramps of log latency against log size by optimal partitioning, {points} points from {} to {}, {} off \
+             the line between their neighbours; a level is a step of {step} times or more",
             bytes(*from),
             bytes(*to),
             percent(*noise)
         ),
         Test::Intervals { latencies: [base, huge], apart } => format!(
-            "{} with base pages against {} with huge ones; intervals {}, ratio {}",
+            "{} with base pages against {} with huge pages; intervals {}, ratio {}",
             plain(*base, Unit::Nanoseconds),
             plain(*huge, Unit::Nanoseconds),
             if *apart { "apart" } else { "overlapping" },
@@ -616,22 +606,20 @@ pub(crate) fn evidence(conclusion: &Conclusion) -> String {
         Test::Search { rounds, agreeing } => {
             let counts: Vec<String> = agreeing.iter().map(|count| format!("{count} of {rounds}")).collect();
             format!(
-                "median gain of {rounds} rounds and its interval; rounds whose search found that block, those threads, that depth: \
-                 {}",
+                "median gain of {rounds} rounds and its interval; rounds whose search found this block, thread count, depth: {}",
                 counts.join(", ")
             )
         }
     }
 }
 
-/// Comparisons that hold together with 95 %, at several sizes or with several others.
+/// Comparisons at several sizes or with several others, jointly at 95 %.
 fn together(conclusion: &Conclusion, ratios: &[(Option<u64>, Estimate)]) -> String {
     if let Claim::Best { next, others, question, .. } = &conclusion.claim {
         let nearest = ratios.first().map(|(_, ratio)| times(ratio, "as much")).unwrap_or_default();
         let next = if *question == BestQuestion::ThreadsAndBlocks { cell(next) } else { engine(next).to_owned() };
         return format!(
-            "beside {next} it is {nearest}; Welch's test on logarithms of rounds against each of {others} others such that all hold \
-             together with 95 %"
+            "against {next}: {nearest}; Welch's tests on logarithms of rounds against each of {others} others, jointly at 95 %"
         );
     }
     let of = if matches!(conclusion.claim, Claim::BytesOutweighCalls { .. }) {
@@ -645,7 +633,7 @@ fn together(conclusion: &Conclusion, ratios: &[(Option<u64>, Estimate)]) -> Stri
     };
     let figures: Vec<String> = ratios.iter().map(figure).collect();
     format!(
-        "{of} at each of {} sizes, intervals by Welch's test on logarithms of rounds such that all hold together with 95 %: {}",
+        "{of} at each of {} sizes, intervals by Welch's tests on logarithms of rounds, jointly at 95 %: {}",
         ratios.len(),
         figures.join(", ")
     )

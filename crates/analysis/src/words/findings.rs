@@ -1,4 +1,4 @@
-//! Findings in words: a sentence, and what carries it.
+//! Findings in words: a sentence, and its evidence.
 
 use kelvin_catalogue::mem::BANDWIDTH_CORE_TO_CORE;
 use kelvin_model::units::{bytes, metric_at, number, percent, plain};
@@ -27,7 +27,7 @@ pub(crate) fn worded(raw: Raw, run: &Run, analysis: &Analysis) -> Finding {
     }
 }
 
-/// The sentence, and what carries it.
+/// The sentence, and its evidence.
 fn said(found: &Found, run: &Run, analysis: &Analysis) -> (String, String) {
     let hazard = |id: &Name| run.outline.hazards.iter().find(|hazard| hazard.id == *id);
     match found {
@@ -39,14 +39,13 @@ fn said(found: &Found, run: &Run, analysis: &Analysis) -> (String, String) {
             )
         }
         Found::Partial { reason, seconds } => (
-            format!("The run is partial ({reason}): what it had not reached is not here"),
+            format!("The run is partial ({reason}): the rest was not measured"),
             format!("it ended after {} s", number(*seconds)),
         ),
         Found::Hazard { id } => of_hazard(hazard(id)),
         Found::Busy { hazards } => of_busy(&hazards.iter().filter_map(hazard).collect::<Vec<_>>()),
         Found::CoreShared { slower, block_over_chain } => (
-            "Another thread had part of this core during the whole run, as earlier runs show: measure again later"
-                .into(),
+            "Another thread shared this core during the whole run, judging by earlier runs: measure again later".into(),
             format!(
                 "the block canary took {} times the chain canary at its best, {} more than in earlier runs",
                 number(*block_over_chain),
@@ -58,7 +57,7 @@ fn said(found: &Found, run: &Run, analysis: &Analysis) -> (String, String) {
             let unit = unit_at(analysis, at);
             let bound = format!("the bound is {}", plain(ceiling.bound, unit));
             let text = format!(
-                "{} came out as {}, which is impossible: {}",
+                "{} measured {}, which is impossible: {}",
                 named(analysis, at),
                 plain(ceiling.value, unit),
                 ceiling.likely_cause
@@ -70,12 +69,11 @@ fn said(found: &Found, run: &Run, analysis: &Analysis) -> (String, String) {
         Found::Moved(moved) => of_moved(moved, analysis),
         Found::Network { said } => (
             format!("Network: {}", said.join("; ")),
-            "each of these holds by the interval of a ratio of medians, in the studies net.rtt and net.bandwidth"
-                .into(),
+            "each holds by the interval of a ratio of medians: see the studies net.rtt and net.bandwidth".into(),
         ),
         Found::OtherHost { said } => (
             format!("Network to the other host: {}", said.join("; ")),
-            "each of these holds by an interval over rounds, in the study net.peer".into(),
+            "each holds by an interval over rounds: see the study net.peer".into(),
         ),
         Found::Gap(gap) => of_gap(gap, run, analysis),
         Found::Warned { count, all, by_chance, first, warning } => {
@@ -125,7 +123,7 @@ fn named(analysis: &Analysis, place: &Place) -> String {
 fn of_count(analysis: &Analysis, (of, count, all): (CountOf, usize, usize), first: &Place) -> (String, String) {
     let what = match of {
         CountOf::Failed => "failed",
-        CountOf::NotKnown => "could not be known, for want of undisturbed samples",
+        CountOf::NotKnown => "are not known: too few undisturbed samples",
         CountOf::Skipped => "were skipped",
     };
     let reason = match at(analysis, first).map(|result| &result.outcome) {
@@ -164,31 +162,27 @@ fn of_moved(moved: &Moved, analysis: &Analysis) -> (String, String) {
     };
     let (unit, of) = (result.metric.unit, summary.modes_of.words());
     let changes = format!(
-        "The CPUs of this machine stand now near to each other and now far apart: a cache line takes {} of the {of} from one to the \
-         other",
+        "The distance between this machine's CPUs changes: core-to-core latency is bimodal, {} of the {of}",
         modes_in_words(summary.states(), unit)
     );
     let rate = moved.most.and_then(|metric| at(analysis, &Place { metric, case: moved.case.clone() }));
     let text = match rate.and_then(|rate| Some((rate, rate.outcome.summary()?))) {
         Some((rate, states)) => format!(
-            "{changes}, and with that what all of them move together changes, {} the most: {}",
+            "{changes}; the bandwidth of all CPUs changes with it, {} the most: {}",
             rate.metric.id,
             modes_in_words(states.states(), rate.metric.unit)
         ),
-        None => format!(
-            "{changes}; this run shows what all of them move together where they stood, at {}",
-            plain(summary.headline, unit)
-        ),
+        None => format!("{changes}; this run's bandwidths of all CPUs are those at {}", plain(summary.headline, unit)),
     };
-    (text, format!("two states of the time of a line between CPUs, told apart over the {of} at {}", moved.case))
+    (text, format!("two modes of core-to-core latency, separated over the {of} at {}", moved.case))
 }
 
-/// What the streams of each direction carried, and what a test says for sure.
+/// What the streams of each direction carried, and what tests support.
 pub(crate) fn of_other_host(essence: &Essence) -> Vec<String> {
     essence.streams.iter().map(of_stream).chain(essence.sure.iter().map(claim)).collect()
 }
 
-/// `4 TCP streams to the agent carry 117 MB/s (116 MB/s to 118 MB/s), 98 % of what the link can`.
+/// `4 TCP streams to the agent carry 117 MB/s (116 MB/s to 118 MB/s), 98 % of the link`.
 fn of_stream(stream: &EssentialStream) -> String {
     let case: &Case = &stream.rate.case;
     let is_one = kelvin_catalogue::net::STREAMS.of(case) == Some(1);
@@ -196,14 +190,14 @@ fn of_stream(stream: &EssentialStream) -> String {
     let interval =
         stream.interval.map_or_else(String::new, |found| format!(" ({} to {})", rate(found.low), rate(found.high)));
     let link = stream.carried.as_ref().map_or_else(String::new, |carried| match &carried.claim {
-        Claim::Share { share, .. } => format!(", {} of what the link can", percent(share.value)),
+        Claim::Share { share, .. } => format!(", {} of the link", percent(share.value)),
         _ => String::new(),
     });
     let limit = stream.limit.as_ref().map_or_else(String::new, |limit| match &limit.claim {
         Claim::HostLimit { busy, full, .. } => {
             let are = if is_one { "is" } else { "are" };
             let [here, there] = busy.map(|share| percent(share.value));
-            format!(" and {are} {} (the test fills {here} of a CPU here, {there} there)", limited_by(busy, *full))
+            format!(" and {are} {} (the test uses {here} of a CPU here, {there} there)", limited_by(busy, *full))
         }
         _ => String::new(),
     });
@@ -241,7 +235,7 @@ fn of_gap(gap: &Gap, run: &Run, analysis: &Analysis) -> (String, String) {
     (text, because)
 }
 
-/// What can explain a gap.
+/// Possible causes of a gap.
 fn explained(gap: &Gap, run: &Run) -> String {
     if let Some(level) = &gap.level {
         return less_than_reported(level);
@@ -250,15 +244,15 @@ fn explained(gap: &Gap, run: &Run) -> String {
     let causes: Vec<&str> = hazards.take(2).map(|hazard| hazard.summary.as_str()).collect();
     match causes.as_slice() {
         [] => "no hazard of this machine explains it".into(),
-        causes => format!("what can explain it: {}", causes.join("; ")),
+        causes => format!("possible cause: {}", causes.join("; ")),
     }
 }
 
-/// `of the 480 MiB of L3 that the machine reports this process has 8 MiB to 12 MiB`.
+/// `of the 480 MiB of L3 that the machine reports, this process gets 8 MiB to 12 MiB`.
 fn less_than_reported(level: &MemoryLevel) -> String {
     let ends = level.capacity.map_or_else(String::new, |ends| format!("{} to {}", bytes(ends.low), bytes(ends.high)));
     let reported = level.reported_bytes.map(bytes).unwrap_or_default();
-    format!("of the {reported} of {} that the machine reports this process has {ends}", level.name)
+    format!("of the {reported} of {} that the machine reports, this process gets {ends}", level.name)
 }
 
 fn of_warning(
@@ -307,7 +301,7 @@ pub(crate) fn machine_line(machine: &Machine) -> String {
     sentence(&parts.join(", "))
 }
 
-/// The text with a full stop, once.
+/// The text with one full stop.
 fn sentence(text: &str) -> String {
     format!("{}.", text.trim_end_matches('.'))
 }

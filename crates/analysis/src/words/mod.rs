@@ -10,8 +10,8 @@ use crate::result::{Figure, MetricResult, Mode, Summary};
 
 pub(crate) use conclusions::{claim, evidence};
 
-/// What was measured: a value with its interval, or, of what is now this and now that, both values with the share of each:
-/// `12.1 ns (67 %) or 118 ns (33 %)`.
+/// What was measured: a value with its interval, or both modes of a bimodal value with their shares: `12.1 ns (67 %) or 118 ns
+/// (33 %)`.
 pub fn measured(summary: &Summary, unit: Unit) -> String {
     let mode = |mode: &Mode| format!("{} ({})", plain(mode.center, unit), percent(mode.share));
     match summary.states() {

@@ -22,36 +22,35 @@ pub struct FileArgs {
 /// What to do with a file.
 #[derive(Debug, Subcommand)]
 pub enum FileCommand {
-    /// Read a file in one way, and tell its digest, rate and latencies, and where its bytes came from
+    /// Read a file by one method: digest, rate, latencies, and where its bytes came from
     #[command(after_help = "Examples:\n  kelvin file read data.bin --block 4k\n  \
                             kelvin file read data --cache direct --engine io_uring --depth 32 --random\n\n\
                             Sizes: 4096, 4k or 4KiB (1024 bytes each), 4kB (1000 each); M, G, T alike.")]
     Read(ReadArgs),
-    /// Find how many blocks can be read in a given time, and so which size of file takes a reasonable time
+    /// Find how many blocks can be read in a given time, and so which file size takes a reasonable time
     #[command(after_help = "Example:\n  kelvin file autosize data.bin --block 4k --seconds 10")]
     Autosize(AutosizeArgs),
-    /// Write a new file in one way, and tell its rate and latencies, and how much of it is on the device
+    /// Write a new file by one method: rate, latencies, and how much of it is on the device
     #[command(after_help = "Examples:\n  kelvin file write new.bin --size 1G --block 1M\n  \
                             kelvin file write new.bin --count 1000 --sync dsync\n  \
                             kelvin file write new.bin --size 1G --sync direct --engine io_uring --depth 32\n\n\
-                            The file is made under another name beside its own, and is there whole in the end, or not at all: \
-                            after an error or a signal it is removed, and of a killed kelvin by the next one. With --overwrite \
-                            it takes place, owner and rights of the old file when it is whole and flushed: the old one is lost \
-                            in no case before that. Past the page \
-                            cache (--sync direct) an end that does not fill a block of the device is written with zeros \
-                            behind it, and the file then cut to its size, its last page in memory.")]
+                            The file is written under a temporary name beside its own and gets its name when complete; \
+                            after an error or a signal it is removed, after a kill by the next kelvin. With --overwrite it \
+                            replaces the old file, with its owner and permissions, once complete and flushed; until then the \
+                            old one is kept. With --sync direct a last partial device block is padded with zeros, then the \
+                            file is truncated to its size, with its last page in memory.")]
     Write(WriteArgs),
-    /// Every measure of files and disks in its full form, on the file system of a directory: table, stored run, report
+    /// Run all file and disk probes at all points on a directory's file system: table, stored run, report
     #[command(after_help = "Examples:\n  kelvin file sweep --dir /data\n  kelvin file sweep --dir /data --budget 2m")]
     Sweep(SweepArgs),
-    /// How large the file cache can become; with --measure, proven under a limit
+    /// Show how large the file cache can grow; with --measure, prove it under a memory limit
     #[command(
         after_help = "Examples:\n  kelvin file cache .\n  sudo kelvin file cache /data --measure --limit 512M\n\n\
-                            With --measure, files of growing size are read twice inside of a control group whose memory is \
-                            limited. Of a file that is a little too large, the second reading finds nothing: the kernel gives \
-                            up what it has not seen for longest, which is what will be read next. So the time of a block jumps \
-                            where the file cache ends, and that must be the limit. Needs the right to make a control group \
-                            (root); exit status 1 where no end was found, or not near the limit."
+                            With --measure, files of growing size are read twice in a memory-limited control group. If a file is \
+                            slightly too large, the second pass hits nothing: the kernel evicts the least recently used pages, \
+                            which are those read next. So the time of a block jumps where the file cache ends, which must be at \
+                            the limit. Needs permission to create a control group (root); exit status 1 if no end was found, or \
+                            not near the limit."
     )]
     Cache(CacheArgs),
 }
@@ -64,32 +63,31 @@ pub struct ReadArgs {
     /// How
     #[command(flatten)]
     pub how: HowArgs,
-    /// Blocks to read, from the beginning again at the end of the file [default: all of the file, once]
+    /// Blocks to read, wrapping around at the end of the file [default: the whole file once]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::from_one, conflicts_with = "seconds")]
     pub count: Option<u64>,
-    /// Read for so long, from the beginning again at the end of the file
+    /// Read for this long, wrapping around at the end of the file
     #[arg(long, value_name = "TIME", value_parser = any_duration)]
     pub seconds: Option<Duration>,
-    /// Only the first part of the file, of this size [default: all of it]
+    /// Read only the first part of the file, of this size [default: all of it]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub size: Option<u64>,
-    /// Blocks in random order, each once in a pass
+    /// Read blocks in random order, each once per pass
     #[arg(long)]
     pub random: bool,
     /// Seed of the random order [default: from the clock]
     #[arg(long, value_name = "N", requires = "random")]
     pub seed: Option<u64>,
-    /// With --cache uncached: have the kernel drop all that it caches, of every file on the machine; needs root
+    /// With --cache uncached: drop the kernel's caches of every file on the machine; needs root
     ///
-    /// Writes 3 to /proc/sys/vm/drop_caches before the file is dropped by itself. 1 drops pages of files: what was read or
-    /// written. 2 drops dentries and inodes, which are names, attributes and places on the disk, so that opening and the first
-    /// read of each part of a file go to the disk for them too; an inode that still has pages is kept, and so 3 drops pages
-    /// first, then the rest. Nothing that is not yet written is dropped, and nothing is lost. Everything that runs on the
-    /// machine is slower afterwards, until its files are read again: without this, only the named file is dropped
-    /// (posix_fadvise), which is enough to time its content.
+    /// Writes 3 to /proc/sys/vm/drop_caches before dropping the file itself. 1 drops file pages. 2 drops dentries and inodes
+    /// (names, attributes, block locations), so that opening a file and first reading each part of it go to the disk for them
+    /// too; an inode with cached pages is kept, so 3 drops the pages first. Dirty pages are not dropped, and nothing is lost.
+    /// Everything on the machine is slower until its files are read again. Without this option only the named file is
+    /// dropped (posix_fadvise), which is enough to time its content.
     #[arg(long)]
     pub drop_caches: bool,
-    /// Do not time each request: saves two readings of the clock
+    /// Do not time each request; saves two clock reads per request
     #[arg(long)]
     pub no_latency: bool,
     /// Do not compute the digest
@@ -104,40 +102,40 @@ pub struct ReadArgs {
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("amount").required(true).args(["count", "size"])))]
 pub struct WriteArgs {
-    /// The file; one that is there is replaced only with --overwrite
+    /// The file; an existing one is replaced only with --overwrite
     pub file: PathBuf,
-    /// Bytes of a block
+    /// Block size
     #[arg(long, value_name = "BYTES", default_value = "4k", value_parser = block)]
     pub block: usize,
     /// Blocks to write
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::from_one)]
     pub count: Option<u64>,
-    /// Bytes to write; what does not fill a block at the end is a shorter one
+    /// Bytes to write; the last block may be shorter
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub size: Option<u64>,
-    /// What is written: noise, which neither compresses nor repeats, or a byte over and over, such as 0 or 0xff
+    /// What to write: noise, which neither compresses nor repeats, or one repeated byte such as 0 or 0xff
     #[arg(long, value_name = "PATTERN", default_value = "noise", value_parser = Pattern::from_str)]
     pub pattern: Pattern,
     /// Seed of the noise: the same seed makes the same file [default: 0]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// When it counts as written: in memory (none), flushed once at the end (fsync), each block on the device (dsync), each
-    /// block past the page cache (direct)
+    /// When data counts as written: in memory (none), flushed once at the end (fsync), each block on the device (dsync),
+    /// each block written past the page cache (direct)
     #[arg(long, value_name = "POLICY", default_value = "fsync", value_parser = Sync::from_str)]
     pub sync: Sync,
-    /// Let it take the place of a file that is there, when it is whole
+    /// Replace an existing file once the new one is complete
     #[arg(long)]
     pub overwrite: bool,
-    /// The way: write, pwrite, io_uring, io_uring-fixed
-    #[arg(long, value_name = "WAY", default_value = "pwrite", value_parser = WriteEngine::from_str)]
+    /// Engine: write, pwrite, io_uring, io_uring-fixed
+    #[arg(long, value_name = "ENGINE", default_value = "pwrite", value_parser = WriteEngine::from_str)]
     pub engine: WriteEngine,
-    /// Requests under way at once, for io_uring
+    /// Queue depth, for io_uring
     #[arg(long, value_name = "N", default_value = "1", value_parser = between(1, 4096))]
     pub depth: u32,
     /// Threads, each with its own part of the file
     #[arg(long, value_name = "N", default_value = "1", value_parser = between(1, 1024))]
     pub threads: u32,
-    /// Do not time each request: saves two readings of the clock
+    /// Do not time each request; saves two clock reads per request
     #[arg(long)]
     pub no_latency: bool,
     /// Do not compute the digest
@@ -151,19 +149,19 @@ pub struct WriteArgs {
 /// How a file is read.
 #[derive(Debug, Args)]
 pub struct HowArgs {
-    /// Bytes of a block
+    /// Block size
     #[arg(long, value_name = "BYTES", default_value = "4k", value_parser = block)]
     pub block: usize,
-    /// The way: read, pread, readv, fread, bufreader, mmap, mmap-populate, io_uring, io_uring-fixed
-    #[arg(long, value_name = "WAY", default_value = "pread", value_parser = engine)]
+    /// Engine: read, pread, readv, fread, bufreader, mmap, mmap-populate, io_uring, io_uring-fixed
+    #[arg(long, value_name = "ENGINE", default_value = "pread", value_parser = engine)]
     pub engine: Engine,
-    /// Requests under way at once, for io_uring
+    /// Queue depth, for io_uring
     #[arg(long, value_name = "N", default_value = "1", value_parser = between(1, 4096))]
     pub depth: u32,
     /// Threads, each with its own part of the file
     #[arg(long, value_name = "N", default_value = "1", value_parser = between(1, 1024))]
     pub threads: u32,
-    /// State of the page cache: all of the file in it, nothing of it, or past it; proven before and after
+    /// Page cache state: all of the file cached, none of it, or bypassed; checked before and after
     #[arg(long, value_enum, default_value = "as-found")]
     pub cache: CacheArg,
 }
@@ -171,7 +169,7 @@ pub struct HowArgs {
 /// `kelvin file sweep`.
 #[derive(Debug, Args)]
 pub struct SweepArgs {
-    /// Read files by fio, dd, cat and bw_file_rd too, in turn with kelvin, where they are installed; twenty minutes more
+    /// Also read files with fio, dd, cat and bw_file_rd, where installed, in turn with kelvin; takes 20 minutes more
     #[arg(long)]
     pub rivals: bool,
     /// How to measure
@@ -190,7 +188,7 @@ pub struct AutosizeArgs {
     /// How
     #[command(flatten)]
     pub how: HowArgs,
-    /// For how long
+    /// Time to read for
     #[arg(long, value_name = "TIME", default_value = "10", value_parser = any_duration)]
     pub seconds: Duration,
     /// Print JSON
@@ -201,10 +199,10 @@ pub struct AutosizeArgs {
 /// `kelvin file cache`.
 #[derive(Debug, Args)]
 pub struct CacheArgs {
-    /// Where the files that are read are made, and removed again
+    /// Directory for the test files, which are removed afterwards
     #[arg(value_name = "DIR", default_value = ".")]
     pub directory: PathBuf,
-    /// Prove it, by reading files of growing size under a limit
+    /// Prove it by reading files of growing size under a memory limit
     #[arg(long)]
     pub measure: bool,
     /// With --measure: the limit [default: 256M]
@@ -220,19 +218,19 @@ pub struct CacheArgs {
 pub struct DigestArgs {
     /// The files, or - for standard input [default: standard input]
     pub files: Vec<PathBuf>,
-    /// Read digests from the files, as this command prints them, and check them
+    /// Read digests from the files, in the format that this command prints, and check them
     #[arg(long)]
     pub check: bool,
-    /// With --check: say nothing of files that are as they should be
+    /// With --check: print nothing for files that match
     #[arg(long, requires = "check")]
     pub quiet: bool,
-    /// Most threads to read a file with [default: one for each CPU]
+    /// Maximum threads per file [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = between(1, 1024))]
     pub threads: Option<u32>,
-    /// Forget how files on their file systems were read fastest before, and find it out anew
+    /// Search again for the fastest way to read on these file systems, ignoring what was remembered
     #[arg(long)]
     pub anew: bool,
-    /// Also say on standard error how each file was read, and how fast
+    /// Also print on standard error how each file was read, and how fast
     #[arg(long, short)]
     pub verbose: bool,
 }
@@ -240,13 +238,13 @@ pub struct DigestArgs {
 /// A state of the page cache on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CacheArg {
-    /// Whatever is there
+    /// As found
     AsFound,
-    /// All of the file, read once before
+    /// All of the file cached, by reading it once before
     Cached,
-    /// Nothing of it, dropped before
+    /// Nothing cached: dropped before
     Uncached,
-    /// Past the page cache
+    /// Bypassing the page cache
     Direct,
 }
 

@@ -1,4 +1,4 @@
-//! `kelvin agent`: the other end of what another kelvin measures over the network.
+//! `kelvin agent`: the measurement server for another kelvin's network measurements.
 
 mod log;
 
@@ -18,17 +18,17 @@ use crate::fault::{Done, Fault};
 use crate::output;
 use log::{About, Log};
 
-/// How long the end of the program waits for whoever reads the log.
+/// How long exiting waits for the reader of the log.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Serves until it is asked to stop. Its address is the one line on standard output; what happens is told on standard error.
+/// Serves until asked to stop. Prints its address on standard output, and logs to standard error.
 pub fn agent(args: &AgentArgs) -> Done {
     let secret = match &args.token_file {
         Some(file) => Secret::read(file).map_err(|error| Fault::new("--token-file", error))?,
         None => Secret::none(),
     };
     kelvin_sys::interrupt::watch()?;
-    // With fewer it serves fewer.
+    // With fewer descriptors it serves fewer clients.
     let _ = kelvin_sys::process::raise_open_files();
     let limits = Limits { clients: args.clients, ..Limits::default() };
     let log = Arc::new(Log::over(std::io::stderr()));
@@ -40,19 +40,19 @@ pub fn agent(args: &AgentArgs) -> Done {
     })?;
     let address = agent.address().map_err(Fault::because)?;
     output::print(|out| writeln!(out, "{}", Shown(address)))?;
-    let whom = if args.token_file.is_some() { "whoever knows the secret" } else { "everybody on this host" };
-    log.line(About::Client, &format!("serves {whom}, {} at one time, until Ctrl-C", args.clients));
+    let whom = if args.token_file.is_some() { "clients with the secret" } else { "any process on this host" };
+    log.line(About::Client, &format!("serving {whom}, at most {} at a time, until Ctrl-C", args.clients));
     let served = agent.serve(|| kelvin_sys::interrupt::requested().is_some());
     log.end(PATIENCE);
     served.map(|()| ExitCode::SUCCESS).map_err(Fault::because)
 }
 
-/// A line for an event, with who it is about.
+/// Logs an event with the client's address.
 fn tell(log: &Log, from: SocketAddr, event: &Event) {
     let (about, what) = match event {
-        Event::Came => (About::Client, "came".to_owned()),
+        Event::Came => (About::Client, "connected".to_owned()),
         Event::Asked(ask) => (About::Client, ask.to_string()),
-        Event::Left => (About::Client, "left".to_owned()),
+        Event::Left => (About::Client, "disconnected".to_owned()),
         Event::Fault(error) => (About::Client, error.to_string()),
         Event::TurnedAway(error) => (About::Unauthenticated, error.to_string()),
     };

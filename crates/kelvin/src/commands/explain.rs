@@ -1,4 +1,4 @@
-//! `kelvin explain`: what a probe says of itself; the book's pages are made of the same texts.
+//! `kelvin explain`: the texts of a probe, of which the book's pages are made too.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -142,7 +142,7 @@ pub fn book_page(area: &str) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a metric is measured over, in words; of an axis at one word of which alone it is measured that word too.
+/// The axes of a metric, in words; with the one word at which alone it is measured, if there is one.
 fn parameters(metric: &Metric) -> Vec<String> {
     let word = |axis: &Axis| metric.only.filter(|there| there.axis() == axis.name).map(Point::word);
     let parameter = |axis: &Axis| match word(axis) {

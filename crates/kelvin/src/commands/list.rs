@@ -13,7 +13,7 @@ use crate::output;
 use crate::place::Here;
 use crate::selection::{Needing, Selection, plan_of};
 
-/// Fewest columns for what a metric is, however narrow the terminal.
+/// Minimum columns for a metric's summary, however narrow the terminal.
 const LEAST_ROOM: usize = 24;
 
 /// A metric in the list.
@@ -40,7 +40,7 @@ pub fn list(args: &ListArgs) -> Done {
     if args.json {
         output::print_json(&lines)?;
     } else {
-        // For programs that read it, each metric is one line.
+        // For programs, one line per metric.
         let columns = if output::is_terminal() { output::width() } else { usize::MAX };
         output::print(|out| {
             let width = lines.iter().map(|line| line.metric.id.len()).max().unwrap_or(0);

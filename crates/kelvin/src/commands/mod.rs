@@ -22,7 +22,7 @@ use kelvin_store::Store;
 use crate::cli::{Command, StoreArgs};
 use crate::fault::{Done, Fault};
 
-/// Does what the command line says.
+/// Runs the command.
 pub fn dispatch(command: Command) -> Done {
     match command {
         Command::Run(args) => run::run(&args),
@@ -46,8 +46,8 @@ pub fn dispatch(command: Command) -> Done {
     }
 }
 
-/// Opens the store that the command line or the environment names. The usual one is made with its directories; one that is
-/// named is made in a directory that is there, as every file that is named: elsewhere it would be a slip of the hand.
+/// Opens the store that the command line or the environment names. The default one is made with its directories; a named one
+/// only in an existing directory, like every named file: a missing directory is likely a typo.
 fn open_store(args: &StoreArgs) -> Result<Store, Fault> {
     if let Some(path) = &args.store {
         user_file::check_directory(path).map_err(|error| Fault::because(format!("--store {error}")))?;

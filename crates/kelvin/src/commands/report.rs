@@ -46,7 +46,7 @@ pub fn references(ids: &[String]) -> Result<Vec<Reference>, Fault> {
     let find = |id: &String| {
         all.iter().find(|reference| reference.id == *id.as_str()).cloned().ok_or_else(|| {
             let known: Vec<&str> = all.iter().map(|reference| reference.id.as_str()).collect();
-            Fault::because(format!("--beside {id}: no such machine; there are {}", known.join(", ")))
+            Fault::because(format!("--beside {id}: no such machine; known are {}", known.join(", ")))
         })
     };
     ids.iter().map(find).collect()

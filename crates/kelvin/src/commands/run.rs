@@ -49,11 +49,10 @@ pub fn sweep(args: &SweepArgs) -> Done {
     carry_out(here, &plan, &wishes, &Destination::new(&args.to, Vec::new()))
 }
 
-/// How many blocks of time the studies that `--rivals` asks for are given: starting a program such as fio takes far longer
-/// than a round of anything else.
+/// Blocks of time for the studies of `--rivals`: starting a program such as fio takes far longer than any other round.
 const RIVALS_BLOCKS: usize = 4;
 
-/// The plan with other programs beside kelvin, if they are asked for, and the blocks of time that they take.
+/// The plan with other programs beside kelvin, if asked for, and the blocks of time that they take.
 fn with_rivals(plan: Plan, wanted: bool, here: &Here, effort: Effort) -> Result<(Plan, usize), Fault> {
     if !wanted {
         return Ok((plan, 0));
@@ -63,8 +62,8 @@ fn with_rivals(plan: Plan, wanted: bool, here: &Here, effort: Effort) -> Result<
     let is_of_area = |unit: &Unit| !unit.only_input && studies.iter().any(|study| area(study) == area(unit.probe));
     if !plan.units.iter().any(is_of_area) {
         return Err(Fault::because(
-            "--rivals: other programs read files, and nothing of the area 'file' is to be measured; name it too (kelvin run \
-             file --rivals), or leave --rivals out",
+            "--rivals: other programs only read files, and this run measures no files; name them too (kelvin run file --rivals), \
+             or drop --rivals",
         ));
     }
     let names: Vec<String> = studies.iter().map(|study| study.id.to_string()).collect();
@@ -80,12 +79,12 @@ pub struct Destination<'a> {
     pub page: Option<&'a Path>,
     /// Whether standard output gets JSON instead of the table.
     pub json: bool,
-    /// Published machines to set beside it.
+    /// Published machines to compare with.
     pub references: Vec<Reference>,
 }
 
 impl<'a> Destination<'a> {
-    /// What the command line says, and the machines that were found by it.
+    /// The command line, and the machines that it names.
     pub fn new(args: &'a DestinationArgs, references: Vec<Reference>) -> Self {
         Self {
             store: (!args.no_store).then_some(&args.store),
@@ -96,7 +95,7 @@ impl<'a> Destination<'a> {
     }
 }
 
-/// Measures a plan and shows it. What can be wrong with the wishes is found out before anything is measured.
+/// Measures a plan and shows it. Everything that can be wrong with the options is checked first.
 pub fn carry_out(here: Here, plan: &Plan, wishes: &Wishes<'_>, to: &Destination<'_>) -> Done {
     let prepared = Prepared::new(here, plan, wishes.args)?;
     let page = to.page.map(UserFile::find).transpose().map_err(Fault::because)?;
@@ -106,18 +105,18 @@ pub fn carry_out(here: Here, plan: &Plan, wishes: &Wishes<'_>, to: &Destination<
     show(finished, to, page)
 }
 
-/// How many blocks of time the areas of a plan are given: the processor and the operating system share one.
+/// Blocks of time for the areas of a plan: the processor and the operating system share one.
 fn blocks(plan: &Plan) -> usize {
     let block = |area: &'static str| if area == "cpu" { "os" } else { area };
     let asked = plan.units.iter().filter(|unit| !unit.only_input);
     asked.map(|unit| block(unit.probe.metrics[0].area())).collect::<BTreeSet<_>>().len().max(1)
 }
 
-/// Says before anything is measured what will be written and how long it takes at most.
+/// Says beforehand what will be written and how long it takes at most.
 fn announce(plan: &Plan, wishes: &Wishes<'_>, store: Option<&Store>, page: Option<&Path>) {
     let budget = wishes.args.budget.map_or(wishes.budget, |budget| budget.as_secs_f64());
-    let stored = store.map_or("the run is not stored".into(), |store| format!("stored in {}", store.path().display()));
-    let page = page.map_or("no report is written".into(), |page| format!("report in {}", page.display()));
+    let stored = store.map_or("not stored".into(), |store| format!("stored in {}", store.path().display()));
+    let page = page.map_or("no report".into(), |page| format!("report in {}", page.display()));
     output::remark(format!("kelvin: {} cases in about {budget:.0} s; {stored}; {page}", plan.units.len()));
 }
 
@@ -138,7 +137,7 @@ fn show(finished: Finished, to: &Destination<'_>, page: Option<UserFile>) -> Don
         page.write(write).map_err(Fault::because)?;
     }
     if let Some(trouble) = trouble {
-        return Err(Fault::new("the run could not be stored whole", trouble));
+        return Err(Fault::new("the run could not be stored completely", trouble));
     }
     Ok(status(&analysis, &run.status))
 }

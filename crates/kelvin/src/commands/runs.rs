@@ -46,7 +46,7 @@ pub fn runs(args: &RunsArgs) -> Done {
             let run = run.map_err(|error| Fault::new(&name, error))?;
             let said = match store.insert(&run).map_err(|error| Fault::new(&name, error))? {
                 Inserted::New => "imported",
-                Inserted::AlreadyThere => "stored already:",
+                Inserted::AlreadyThere => "already stored:",
             };
             output::remark(format!("kelvin: {said} {}", run.outline.id));
         }

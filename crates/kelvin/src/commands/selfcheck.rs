@@ -19,11 +19,11 @@ use crate::prepare::Prepared;
 use crate::private::Told;
 use crate::selection::plan_of;
 
-/// Seconds and rounds if the command line does not say.
+/// Default seconds and rounds.
 const BUDGET: f64 = 10.0;
 const ROUNDS: u32 = 5;
 
-/// What kelvin found out about itself.
+/// What kelvin measured of itself.
 #[derive(Serialize)]
 struct Findings<'a> {
     clock: &'a ClockInfo,
@@ -59,12 +59,12 @@ fn write_terminal(out: &mut dyn Write, run: &Run, analysis: &Analysis, peak: u64
     let clock = &run.outline.clock;
     writeln!(
         out,
-        "clock        {:.6} MHz, good to {:.2} ppm; an empty pair of readings costs {:.1} ns",
+        "clock        {:.6} MHz, accurate to {:.2} ppm; an empty pair of reads costs {:.1} ns",
         clock.hertz / 1e6,
         clock.relative_error * 1e6,
         clock.pair_nanoseconds
     )?;
-    writeln!(out, "memory       {:.1} MiB at most in this process\n", peak as f64 / f64::from(1 << 20))?;
+    writeln!(out, "memory       {:.1} MiB peak of this process\n", peak as f64 / f64::from(1 << 20))?;
     writeln!(out, "{:28} {:>14} {:>14} {:>9}  verdict", "truth", "known", "measured", "error")?;
     for result in &analysis.results {
         write_truth(out, result)?;
@@ -74,15 +74,14 @@ fn write_terminal(out: &mut dyn Write, run: &Run, analysis: &Analysis, peak: u64
 
 const WRONG: &str = "WRONG";
 
-/// Right is a figure within what the construction allows. One outside, whose interval still reaches there, proves nothing either way:
-/// the machine was too busy.
+/// A figure is right within what the construction allows. One outside, whose interval still reaches there, is inconclusive.
 fn verdict(result: &MetricResult) -> &'static str {
     let is_within =
         |value: f64| result.prediction.as_ref().is_some_and(|known| (known.low..=known.high).contains(&value));
     match (&result.outcome, result.verdict) {
         (_, Verdict::Above | Verdict::Below) => WRONG,
         (Outcome::Measured(summary), _) if is_within(summary.headline) => "right",
-        _ => "not settled: run it again on a quieter machine",
+        _ => "inconclusive: run it again on a quieter machine",
     }
 }
 

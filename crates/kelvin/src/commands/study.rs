@@ -10,7 +10,7 @@ use crate::place::Here;
 use crate::private::Told;
 use crate::selection::{Needing, plan_of};
 
-/// Seconds and rounds of a study if the command line does not say.
+/// Default seconds and rounds of a study.
 const BUDGET: f64 = 60.0;
 const ROUNDS: u32 = 5;
 
@@ -25,7 +25,7 @@ pub fn study(args: &StudyArgs) -> Done {
     let chosen = study.or_else(in_full).ok_or_else(|| {
         let known: Vec<&str> = of(ProbeKind::Study).map(|probe| last(probe.id)).collect();
         Fault::because(format!(
-            "no study is called '{}'; there is: {}; and any probe that `kelvin list` shows, in its full form",
+            "no study is called '{}'; there are {}, and every probe of `kelvin list`, at all its points",
             args.name,
             known.join(", ")
         ))
@@ -33,7 +33,7 @@ pub fn study(args: &StudyArgs) -> Done {
     if let Some(needing) = Needing::of(chosen) {
         needing.check(chosen.id, &args.measure)?;
     }
-    // A study is what it is; a measure has points that a plain run leaves out.
+    // A study has all its points; a probe has some that a plain run leaves out.
     let effort = if chosen.kind == ProbeKind::Study { Effort::Default } else { Effort::Thorough };
     let plan = plan_of(chosen.kind, &[chosen.id.to_owned()], &here, effort)?;
     let wishes = Wishes {

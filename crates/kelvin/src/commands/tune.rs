@@ -1,4 +1,4 @@
-//! `kelvin tune`: what would quieten this machine; apply it, or put everything back.
+//! `kelvin tune`: the settings that would quieten this machine; apply them, or restore the old ones.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,13 +11,13 @@ use crate::cli::TuneArgs;
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::output;
 
-/// Where the journal of a tuned machine lies: settings last until the next boot, and so does this directory.
+/// Directory of the journal: the settings last until the next boot, and so does it.
 const JOURNAL: &str = "/run/kelvin/tune.json";
 const QUIET: &str = "Nothing to change: this machine is as quiet as settings can make it.";
 
 #[derive(Serialize)]
 struct State {
-    /// Absent where only root may know.
+    /// Absent if only root may read it.
     pending: Option<Vec<Change>>,
     offered: Vec<Change>,
 }
@@ -26,12 +26,12 @@ struct State {
 pub fn tune(args: &TuneArgs) -> Done {
     let (root, journal) = (Path::new("/"), Path::new(JOURNAL));
     if args.restore {
-        return told(&tune::restore(root, journal).map_err(Fault::because)?, "nothing to put back");
+        return told(&tune::restore(root, journal).map_err(Fault::because)?, "Nothing to restore.");
     }
     let offered = tune::plan(root);
     if args.apply {
         let wanted: Vec<Change> = offered.iter().filter(|change| args.optional || !change.optional).cloned().collect();
-        let nothing = if offered.is_empty() { QUIET } else { "Nothing to change but what --optional adds." };
+        let nothing = if offered.is_empty() { QUIET } else { "Nothing to change except with --optional." };
         return told(&tune::apply(root, journal, &wanted).map_err(Fault::because)?, nothing);
     }
     let state = State { pending: pending(journal)?, offered };
@@ -43,7 +43,7 @@ pub fn tune(args: &TuneArgs) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is still to be put back, where this user may know.
+/// What is still to be restored, if this user may read it.
 fn pending(journal: &Path) -> Result<Option<Vec<Change>>, Fault> {
     match tune::pending(journal) {
         Err(TuneError::Journal { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => Ok(None),
@@ -53,9 +53,9 @@ fn pending(journal: &Path) -> Result<Option<Vec<Change>>, Fault> {
 
 fn show(out: &mut dyn Write, State { pending, offered }: &State) -> io::Result<()> {
     match pending.as_deref() {
-        None => writeln!(out, "What is still to be put back only root may know: sudo kelvin tune")?,
+        None => writeln!(out, "Only root can read what is still to be restored: sudo kelvin tune")?,
         Some([]) => {}
-        Some(_) => writeln!(out, "Changed, and to be put back by `kelvin tune --restore`:")?,
+        Some(_) => writeln!(out, "Changed; `kelvin tune --restore` restores:")?,
     }
     for change in pending.iter().flatten() {
         writeln!(out, "  {}: was {}, set to {}", change.path, change.from, change.to)?;
@@ -63,15 +63,15 @@ fn show(out: &mut dyn Write, State { pending, offered }: &State) -> io::Result<(
     if offered.is_empty() {
         return writeln!(out, "{QUIET}");
     }
-    writeln!(out, "Would be changed by `kelvin tune --apply` (nothing has been changed):")?;
+    writeln!(out, "`kelvin tune --apply` would change (nothing changed yet):")?;
     for change in offered {
-        let optional = if change.optional { "  (optional: only with --optional)" } else { "" };
+        let optional = if change.optional { "  (only with --optional)" } else { "" };
         writeln!(out, "  {}: {} -> {}{optional}\n    {}", change.path, change.from, change.to, change.why)?;
     }
     Ok(())
 }
 
-/// Tells what was done; exit status 1 if a setting could not be changed.
+/// Prints what was done; exit status 1 if a setting could not be changed.
 fn told(outcomes: &[Outcome], nothing: &str) -> Done {
     output::print(|out| {
         if outcomes.is_empty() {
@@ -80,11 +80,11 @@ fn told(outcomes: &[Outcome], nothing: &str) -> Done {
         outcomes.iter().try_for_each(|outcome| {
             let result = match &outcome.result {
                 Step::Changed { from, to } => format!("{from} -> {to}"),
-                Step::AsWanted(value) => format!("is {value} already"),
+                Step::AsWanted(value) => format!("already {value}"),
                 Step::ChangedByOthers { ours, now } => {
-                    format!("left alone: somebody changed it from {ours} to {now} meanwhile")
+                    format!("left alone: changed from {ours} to {now} by someone else")
                 }
-                Step::Gone(reason) => format!("is gone: {reason}"),
+                Step::Gone(reason) => format!("gone: {reason}"),
                 Step::Refused(reason) => format!("NOT changed: {reason}"),
             };
             writeln!(out, "{}: {result}", outcome.path)

@@ -1,4 +1,4 @@
-//! A directory in which the whole program is run on files, and what to make of what it says.
+//! A directory in which the whole program is run on files, and helpers to judge its output.
 //!
 //! No test needs all of it.
 #![allow(dead_code)]
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 pub const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
 
-/// Longest time that anything here may take before it counts as hanging.
+/// Time limit before anything here counts as hanging.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A directory of its own, on the file system of the build: what lies in memory has no direct I/O and is never uncached.
@@ -50,7 +50,7 @@ impl Place {
         finished(self.start(arguments), arguments)
     }
 
-    /// What it prints as JSON.
+    /// Its output as JSON.
     pub fn json(&self, arguments: &[&str]) -> Value {
         let output = self.run(&[arguments, &["--json"]].concat());
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
@@ -64,7 +64,7 @@ impl Place {
         stdout(&output).split("  ").next().unwrap().to_owned()
     }
 
-    /// A file of bytes that tell where they are, and its digest by the definition.
+    /// A file of position-dependent bytes, and its digest by the definition.
     pub fn file(&self, name: &str, bytes: usize) -> String {
         let content: Vec<u8> = (0..bytes as u32).map(|i| (i.wrapping_mul(0x9E37_79B9) >> 11) as u8).collect();
         fs::write(self.path().join(name), &content).unwrap();
@@ -91,7 +91,7 @@ pub fn finished(mut child: Child, what: &[&str]) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// The digest by its definition: the exclusive or of all little-endian words, zeros behind the end.
+/// The digest by its definition: the XOR of all little-endian 32-bit words, padded with zeros.
 pub fn defined(content: &[u8]) -> String {
     let mut padded = content.to_vec();
     padded.resize(content.len().next_multiple_of(4), 0);
@@ -114,7 +114,7 @@ pub fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).unwrap()
 }
 
-/// That it could not be done, said in one line that contains these words.
+/// Asserts that it could not be done, with one line that contains these words.
 #[track_caller]
 pub fn assert_refused(output: &Output, words: &[&str]) {
     let said = stderr(output);
@@ -142,7 +142,7 @@ pub fn wait_until_at_work(child: &Child, file: &Path) {
     assert!(within(PATIENCE, at_work), "{} is not at work on {}", child.id(), file.display());
 }
 
-/// Whether something comes true in time.
+/// Whether a condition becomes true in time.
 pub fn within(time: Duration, mut happened: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < time {

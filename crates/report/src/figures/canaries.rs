@@ -9,7 +9,7 @@ use crate::{Report, units, words};
 /// Bins over time into which a canary's readings are drawn: about one for every two pixels.
 const CANARY_BINS: usize = 360;
 
-/// The canaries over the run, each relative to its reference: a quiet machine is a flat line at 1.
+/// The canaries over the run, each relative to its reference: a flat line at 1 on a quiet machine.
 pub fn canary_figure(report: &Report<'_>) -> Option<Figure> {
     let canaries: Vec<&CanaryHistory> = report
         .analysis
@@ -47,7 +47,7 @@ pub fn canary_figure(report: &Report<'_>) -> Option<Figure> {
                 from_zero: true,
             },
             y: FigureAxis {
-                label: "canary's time over its reference".into(),
+                label: "canary time over its reference".into(),
                 kind: AxisKind::Number,
                 // A single interruption takes a thousand times a canary's time, and must not flatten all the rest.
                 logarithmic: true,

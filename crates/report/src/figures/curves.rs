@@ -1,9 +1,9 @@
-//! The figure of one curve, and what every figure made of curves shares: series, their predictions, their words.
+//! The figure of one curve, and what all figures of curves share: series, predictions, descriptions.
 
 use kelvin_analysis::{
     Coefficient, Concluded, FittedLaw, LineCeiling, MemoryLevel, MemoryLevels, MetricResult, Outcome,
 };
-use kelvin_model::{AxisScale, Case, Name, Reference, Unit, Value};
+use kelvin_model::{AxisScale, Case, Metric, Name, Reference, Unit, Value};
 
 use super::{AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Role, Series, file_name, spans_wide};
 use crate::sections::{Curve, CurveSeries};
@@ -28,7 +28,7 @@ pub(super) fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Fig
     series.extend(report.references.iter().enumerate().filter_map(published));
     Some(Figure {
         id: file_name(&curve.metric.id),
-        title: curve.metric.summary.to_string(),
+        title: title(curve.metric).to_owned(),
         description: [
             describe(curve),
             laws_in_words(report, curve),
@@ -52,7 +52,7 @@ pub(super) fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Fig
     })
 }
 
-/// The law that analysis fitted to a line and that describes it.
+/// The law that was fitted to a line and describes it.
 fn law<'a>(report: &Report<'a>, curve: &Curve<'_>, line: &CurveSeries<'_>) -> Option<&'a FittedLaw> {
     let is_its = |law: &&FittedLaw| {
         law.metric == curve.metric.id
@@ -62,10 +62,10 @@ fn law<'a>(report: &Report<'a>, curve: &Curve<'_>, line: &CurveSeries<'_>) -> Op
     report.analysis.laws.iter().find(|law| is_its(law) && law.describes)
 }
 
-/// Most points that a law is drawn with.
+/// Maximum points of a law.
 const LAW_POINTS: usize = 24;
 
-/// A law as a series: at whole numbers of workers, at all of them while they are few, and no further than was measured.
+/// A law as a series: at whole numbers of workers, at all of them if few, within the measured range.
 fn fitted_series(law: &FittedLaw, name: &str, style: usize) -> Option<Series> {
     let step = |index: usize| (law.most as f64).powf(index as f64 / LAW_POINTS as f64).round();
     let mut numbers: Vec<f64> = (0..=LAW_POINTS).map(step).collect();
@@ -74,7 +74,7 @@ fn fitted_series(law: &FittedLaw, name: &str, style: usize) -> Option<Series> {
         let y = law.at(x);
         Point { x, y, low: y, high: y }
     };
-    let label = named(name, "law fitted to it");
+    let label = named(name, "fitted law");
     Series { label, role: Role::Fitted, style, points: Vec::new() }.with(numbers.into_iter().map(point))
 }
 
@@ -87,7 +87,7 @@ fn laws_in_words(report: &Report<'_>, curve: &Curve<'_>) -> Vec<String> {
             format!("{} % ({} to {})", percent(of.value), percent(of.lower), percent(of.upper))
         };
         Some(format!(
-            "{}dotted is the universal scalability law fitted to it, no prediction: contention {}, coherency {}.",
+            "{}dotted is the fitted universal scalability law, no prediction: contention {}, coherency {}.",
             prefix(&line.label),
             share(law.sigma),
             share(law.kappa)
@@ -96,13 +96,12 @@ fn laws_in_words(report: &Report<'_>, curve: &Curve<'_>) -> Vec<String> {
     curve.series.iter().filter_map(sentence).collect()
 }
 
-/// The curve that the levels of memory are read from.
-/// What analysis made of the levels of memory, for the curve that it read them from.
+/// The memory levels, for the curve from which they were derived.
 fn levels<'a>(report: &Report<'a>, curve: &Curve<'_>) -> Option<&'a MemoryLevels> {
     report.analysis.levels.as_ref().filter(|found| curve.metric.id == found.metric)
 }
 
-/// The working sets between which the levels of memory end; the line in their middle as the axis shows it.
+/// The working sets between which memory levels end, with a line in their middle on the logarithmic axis.
 fn marks(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Mark> {
     let end = |level: &MemoryLevel| {
         let capacity = level.capacity?;
@@ -112,7 +111,7 @@ fn marks(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Mark> {
     levels(report, curve).iter().flat_map(|found| &found.levels).filter_map(end).collect()
 }
 
-/// What one line of a curve could reach at most.
+/// The ceiling of one line of a curve.
 struct Ceiling<'a> {
     line: &'a CurveSeries<'a>,
     style: usize,
@@ -131,21 +130,21 @@ fn ceilings<'a>(report: &Report<'a>, curve: &'a Curve<'a>) -> Vec<Ceiling<'a>> {
     curve.series.iter().enumerate().filter_map(of).collect()
 }
 
-/// A ceiling as a line of its own over all messages, in the colour of what it is the ceiling of.
+/// A ceiling as a line over all messages, in the colour of its measured line.
 fn ceiling_series(Ceiling { line, style, ends }: &Ceiling<'_>) -> Option<Series> {
     let LineCeiling { low, high, .. } = ends;
     let y = (low * high).sqrt();
     let ends = [line.points.first()?.0, line.points.last()?.0].map(|x| Point { x: x as f64, y, low: y, high: y });
-    let label = format!("{}, if bytes alone cost time", line.label);
+    let label = format!("{}, if calls were free", line.label);
     Series { label, role: Role::Fitted, style: *style, points: Vec::new() }.with(ends.into_iter())
 }
 
 fn said_of(Ceiling { line, ends, .. }: &Ceiling<'_>) -> String {
     let rate = units::span(ends.low, ends.high, Unit::BytesPerSecond);
-    format!("Dotted, the ceiling of {}: {rate} if only bytes cost time and calls none, by {}.", line.label, ends.by)
+    format!("Dotted, the ceiling of {}: {rate} if calls were free, by {}.", line.label, ends.by)
 }
 
-/// What analysis concludes from a curve, with the test that carries it, said once for neighbours that share it.
+/// The conclusions from a curve, with their test, stated once for neighbours that share it.
 fn conclusions(report: &Report<'_>, curve: &Curve<'_>) -> Vec<String> {
     let all = levels(report, curve).map_or(&[][..], |found| &found.conclusions);
     let sentence = |(index, conclusion): (usize, &Concluded)| {
@@ -156,7 +155,7 @@ fn conclusions(report: &Report<'_>, curve: &Curve<'_>) -> Vec<String> {
     all.iter().enumerate().map(sentence).collect()
 }
 
-/// The lines of a curve, as a figure remembers what it shows.
+/// The lines of a curve that a figure shows.
 pub(super) fn lines_of(curve: &Curve<'_>) -> Vec<(Name, String)> {
     curve.series.iter().map(|line| (curve.metric.id, line.label.clone())).collect()
 }
@@ -168,7 +167,7 @@ pub(super) fn x_axis(curve: &Curve<'_>) -> FigureAxis {
     FigureAxis { label: curve.axis.label.to_string(), kind, logarithmic, from_zero: true }
 }
 
-/// Whether there is a line that came of this run: one with two points at least, for a single one is in the table.
+/// Whether this run measured a line of at least two points; a single point is in the table.
 pub(super) fn is_measured(series: &[Series]) -> bool {
     let is_ours = |line: &&Series| matches!(line.role, Role::Measured | Role::AsFound);
     let points_of = |style: usize| {
@@ -191,14 +190,14 @@ pub(super) fn named(name: &str, suffix: &str) -> String {
     }
 }
 
-/// The value and interval of a result that came to a number.
+/// The value and interval of a result with a headline.
 pub(super) fn headline(result: &MetricResult) -> Option<[f64; 3]> {
     let summary = result.outcome.summary()?;
     let (low, high) = summary.interval.map_or((summary.headline, summary.headline), |i| (i.lower, i.upper));
     Some([summary.headline, low, high])
 }
 
-/// The same as found, for a result that was too disturbed to come to a number.
+/// The same as found, for a result too disturbed for a headline.
 pub(super) fn as_found(result: &MetricResult) -> Option<[f64; 3]> {
     let Outcome::NotKnown(summary) = &result.outcome else { return None };
     let figure = summary.as_found;
@@ -274,11 +273,11 @@ pub(super) fn reference_series(
     series.with(points.into_iter())
 }
 
-/// A curve in words: for each series, from what to what it goes, and how it stands to its prediction.
+/// A curve in words: the range of each series, and its ratio to the prediction.
 fn describe(curve: &Curve<'_>) -> Vec<String> {
     let sentences: Vec<String> =
         curve.series.iter().filter_map(|line| describe_line(curve, line, &line.label)).collect();
-    if sentences.is_empty() { vec!["No point came to a number.".into()] } else { sentences }
+    if sentences.is_empty() { vec!["No point has a value.".into()] } else { sentences }
 }
 
 /// A line of a curve in words; `None` where nothing of it was measured.
@@ -294,12 +293,17 @@ pub(super) fn describe_line(curve: &Curve<'_>, line: &CurveSeries<'_>, name: &st
     Some(format!("{}{both}{}.", prefix(name), standing(line.points.iter().map(|(_, result)| *result))))
 }
 
-/// The name of a line as the beginning of a sentence about it.
+/// What a metric is, as a title.
+pub(super) fn title(metric: &Metric) -> &str {
+    metric.summary.trim_end_matches('.')
+}
+
+/// The name of a line as the beginning of a sentence.
 pub(super) fn prefix(name: &str) -> String {
     if name.is_empty() { String::new() } else { format!("{name}: ") }
 }
 
-/// How points stand to their predictions, as the end of a sentence.
+/// Points against their predictions, as the end of a sentence.
 pub(super) fn standing<'a>(results: impl Iterator<Item = &'a MetricResult>) -> String {
     let compared: Vec<(f64, bool)> =
         results.filter_map(|result| Some((result.ratio?, words::is_gap(result.verdict)))).collect();
@@ -309,18 +313,18 @@ pub(super) fn standing<'a>(results: impl Iterator<Item = &'a MetricResult>) -> S
     let gaps = compared.iter().filter(|(_, gap)| *gap).count();
     if let [(ratio, gap)] = compared[..] {
         return format!(
-            "; {} times the prediction, {} of range",
+            "; {} times the prediction, {} the predicted range",
             units::ratio(ratio),
-            if gap { "out" } else { "not out" }
+            if gap { "outside" } else { "within" }
         );
     }
     let low = compared.iter().map(|(ratio, _)| *ratio).fold(f64::INFINITY, f64::min);
     let high = compared.iter().map(|(ratio, _)| *ratio).fold(0.0, f64::max);
-    let points = words::plural(compared.len() as u64, "predicted point");
+    let points = words::plural(compared.len() as u64, "point");
     let outside = if gaps == 0 { "none".to_owned() } else { gaps.to_string() };
     let ratios = match (units::ratio(low), units::ratio(high)) {
         (low, high) if low == high => low,
         (low, high) => format!("{low} to {high}"),
     };
-    format!("; {ratios} times the prediction, {outside} of {points} out of range")
+    format!("; {ratios} times the prediction, {outside} of {points} outside the predicted range")
 }

@@ -1,4 +1,4 @@
-//! Which curves of an area share a figure: operations of one family, and a delay against the rate it was suffered at.
+//! Which curves of an area share a figure: operations of one family, and a delay against its rate.
 
 use kelvin_analysis::MetricResult;
 use kelvin_model::{Name, Unit, Value};
@@ -16,7 +16,7 @@ use crate::{Report, units};
 /// Fewest parts of an id whose children can be a family: below an area alone, everything would be related.
 const LEAST_PARTS: usize = 2;
 
-/// The figures of an area, each where the first of what it shows stands.
+/// The figures of an area, each at the place of the first curve that it shows.
 pub(super) fn figures(report: &Report<'_>, entries: &[Entry<'_>]) -> Vec<Figure> {
     let mut figures = Vec::new();
     let mut drawn: Vec<Name> = Vec::new();
@@ -140,7 +140,7 @@ fn capitalised(word: &str) -> String {
     characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
 }
 
-// ---- A delay against the rate at which it was suffered: both are measured, the parameter only sets them.
+// ---- A delay against its rate: both are measured, the parameter only sets them.
 
 /// A duration and a rate over the same parameters.
 struct Against<'c, 'a> {
@@ -187,8 +187,8 @@ fn partner<'a>(rates: &CurveSeries<'a>, position: u64) -> Option<&'a MetricResul
     rates.points.iter().find(|(other, _)| *other == position).map(|(_, result)| *result)
 }
 
-/// The series of one line, by the parameter: what was measured at what was measured, what was predicted at what was
-/// predicted (at the measured rate where only the delay was predicted).
+/// The series of one line, by the parameter: measured delays at measured rates, predicted ones at predicted rates (at measured
+/// rates if only the delay was predicted).
 fn loaded_series(line: &CurveSeries<'_>, rates: &CurveSeries<'_>, style: usize) -> Vec<Series> {
     let of = |(role, suffix, read): (Role, &str, Reading)| {
         let point = |(position, result): &(u64, &MetricResult)| {

@@ -1,4 +1,4 @@
-//! Heat maps: a value for each row and column, as one of a few colours, and the best cell where one was looked for.
+//! Heat maps: a value for each row and column, as one of a few colours, and the best cell if known.
 
 use std::collections::BTreeSet;
 
@@ -6,16 +6,16 @@ use kelvin_analysis::{BestCell, MetricResult};
 use kelvin_model::{Axis, Case, Metric, Name, Unit, Value};
 use serde::{Serialize, Serializer};
 
-use super::curves::{foreseen, headline, prefix, standing};
+use super::curves::{foreseen, headline, prefix, standing, title};
 use super::{AxisKind, Drawing, Figure, Short, file_name};
 use crate::palette::HEAT_STEPS;
 use crate::sections::{Curve, Matrix};
 use crate::{Report, units, words};
 
-/// Most pairs without a number that a sentence names.
+/// Maximum pairs without a value that a sentence names.
 const MOST_NAMED: usize = 6;
 
-/// A coloured grid. Serialised for the script: what its drawing does not say.
+/// A coloured grid. Serialised for the script: what is not in its drawing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Heat {
     /// What the rows are.
@@ -34,7 +34,7 @@ pub struct Heat {
     /// What the values are.
     #[serde(skip)]
     pub unit: AxisKind,
-    /// What the values that stand in the cells are divided by: one unit for all of them.
+    /// Divisor of the values in the cells: one unit for all of them.
     #[serde(skip)]
     pub factor: f64,
     /// The symbol of that unit.
@@ -43,23 +43,23 @@ pub struct Heat {
     /// The range of each colour in words, lowest first; never empty.
     #[serde(skip)]
     pub steps: Vec<String>,
-    /// The cells that came to a number.
+    /// The cells with a value.
     pub cells: Vec<Cell>,
 }
 
-/// How a cell stands to the best one, where that was tested.
+/// A cell against the best one, if tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// It is worse, or nobody asked.
+    /// It is worse, or not tested.
     Other,
-    /// It cannot be told apart from the best.
+    /// It is not significantly different from the best.
     AsGood,
     /// It is the best.
     Best,
 }
 
 impl Standing {
-    /// Its class in a drawing, and what is said of it.
+    /// Its class in a drawing, and its label.
     pub fn words(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Best => Some(("best", "best")),
@@ -86,7 +86,7 @@ pub struct Cell {
     pub high: f64,
     /// What was predicted.
     pub predicted: Option<f64>,
-    /// How it stands to the best.
+    /// It against the best.
     pub standing: Standing,
 }
 
@@ -99,7 +99,7 @@ impl Serialize for Cell {
 }
 
 impl Heat {
-    /// The cell of a pair, if it came to a number.
+    /// The cell of a pair, if it has a value.
     pub fn cell(&self, row: usize, column: usize) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.row == row && cell.column == column)
     }
@@ -121,21 +121,21 @@ impl Heat {
         )
     }
 
-    /// A value as it stands in a cell: three significant digits in the unit of all cells.
+    /// A value in a cell: three significant digits in the unit of all cells.
     pub fn digits(&self, value: f64) -> String {
         units::plain(value / self.factor, Unit::Ratio)
     }
 
-    /// What the columns are, and the unit of what stands in the cells.
+    /// The label of the columns, with the unit of the cells.
     pub fn column_caption(&self) -> String {
         format!("{} (values in {})", self.column_label, self.symbol)
     }
 }
 
-/// What a heat map is drawn from: results by row and column.
+/// The source of a heat map: results by row and column.
 struct Grid<'a> {
     metric: &'a Metric,
-    /// What sets it apart from other heat maps of the metric.
+    /// What distinguishes it from other heat maps of the metric.
     label: String,
     /// What a cell is called.
     called: &'static str,
@@ -169,12 +169,12 @@ pub(super) fn heat_figure(matrix: &Matrix<'_>) -> Option<Figure> {
         columns: Side::of(matrix.to, &matrix.names),
         cells: matrix.cells.iter().map(|cell| (cell.from, cell.to, cell.result)).collect(),
     };
-    let title = matrix.metric.summary.to_string();
+    let title = title(matrix.metric).to_owned();
     grid.figure(file_name(&format!("{} {}", matrix.metric.id, matrix.label)), title, matrix.label.clone(), None)
 }
 
-/// The figures of a curve of which analysis has looked for the best over two parameters, one for each combination of the
-/// others: the parameters' grid, the best cell marked, and those that cannot be told apart from it.
+/// The figures of a curve with a known best over two parameters, one for each combination of the others: the parameters'
+/// grid, with the best cell and those not significantly different marked.
 pub(super) fn grid_figures(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Figure> {
     let cells = report.analysis.best_cells.iter().filter(|cell| cell.metric == curve.metric.id);
     cells.filter_map(|best| grid_figure(curve, best)).collect()
@@ -202,7 +202,8 @@ fn grid_figure(curve: &Curve<'_>, best: &BestCell) -> Option<Figure> {
     cells.sort_by_key(|&(row, column, _)| (row, column));
     let label = units::case(metric, &best.held);
     let (down, across) = (Side::of(rows, &down), Side::of(columns, &across));
-    let title = format!("{}: {} by {}, {label}", metric.summary, rows.label, columns.label);
+    let which = if label.is_empty() { String::new() } else { format!(", {label}") };
+    let title = format!("{}: {} by {}{which}", title(metric), rows.label, columns.label);
     let id = file_name(&format!("{} grid {label}", metric.id));
     // No row of the table has this name: those lead to the curve.
     let shown = format!("{} by {} {label}", rows.name, columns.name);
@@ -262,7 +263,7 @@ impl Grid<'_> {
         (self.place)(self, &self.rows.names[row], &self.columns.names[column])
     }
 
-    /// The grid in words: lowest and highest cell, how it stands to its predictions, and what is missing.
+    /// The grid in words: lowest and highest cell, ratios to predictions, and what is missing.
     fn describe(&self, cells: &[Cell]) -> Vec<String> {
         let unit = self.metric.unit;
         let called = self.called;
@@ -283,7 +284,7 @@ impl Grid<'_> {
         let missing: Vec<String> = without.map(|&(row, column, _)| self.name(row, column)).collect();
         if !missing.is_empty() {
             let which = if missing.len() > MOST_NAMED { String::new() } else { format!(": {}", missing.join(", ")) };
-            sentences.push(format!("{} came to no number{which}.", words::plural(missing.len() as u64, called)));
+            sentences.push(format!("No value for {}{which}.", words::plural(missing.len() as u64, called)));
         }
         sentences
     }

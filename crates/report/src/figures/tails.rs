@@ -1,4 +1,4 @@
-//! The distributions of round trips beside each other: which time one in so many exceeds, by protocol and placement.
+//! The distributions of round trips: the time that 1 in N exceeds, by protocol and placement.
 
 use kelvin_analysis::{MetricResult, samples_as_found};
 use kelvin_model::{AxisScale, Case, Name, Value};
@@ -9,14 +9,14 @@ use super::{AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Role, Seri
 use crate::sections::Entry;
 use crate::{Report, units};
 
-/// One round trip in so many that is slower: the quantiles of the drawing, evenly spread over its logarithmic axis. The first
-/// is the fastest of all.
+/// N of the quantiles that are drawn (1 round trip in N is slower), evenly spread over the logarithmic axis. The first is the
+/// fastest of all.
 const ONE_IN: [f64; 20] = [
     1.0, 1.01, 1.05, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.3, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0,
     10_000.0,
 ];
-/// Samples of all rounds that must lie beyond a quantile for it to say anything; one of a round's own; and in how many
-/// rounds, for a range of one round would look as if nothing were surer.
+/// Samples of all rounds that must lie beyond a quantile; samples of a round's own; and in how many rounds, since a range of one
+/// round would look certain.
 const BEYOND: f64 = 5.0;
 const BEYOND_IN_ROUND: f64 = 1.0;
 const LEAST_ROUNDS: usize = 2;
@@ -43,19 +43,19 @@ pub(super) fn figure(report: &Report<'_>, entries: &[Entry<'_>]) -> Option<Figur
     description.push("Bands reach from the lowest to the highest round.".into());
     Some(Figure {
         id: file_name(&format!("{} distribution", tails.family)),
-        title: format!("Distribution of round trips of {}: the time that one in so many exceeds", held.join(", ")),
+        title: format!("Distribution of round trips of {}: the time that 1 in N exceeds", held.join(", ")),
         description,
         // No row of the table has this name: those lead to the curves.
         shows: lines.iter().map(|line| (line.metric, format!("{} distribution", line.label))).collect(),
         drawing: Drawing::Plot(Plot {
             x: FigureAxis {
-                label: "one round trip in so many takes longer".into(),
+                label: "1 in N round trips takes longer: N".into(),
                 kind: AxisKind::Number,
                 logarithmic: true,
                 from_zero: false,
             },
             y: FigureAxis {
-                label: "round trip".into(),
+                label: "time of a round trip".into(),
                 kind: AxisKind::Nanoseconds,
                 logarithmic: true,
                 from_zero: false,
@@ -93,7 +93,7 @@ impl Line {
         Some(Self { metric: metric.id, label, all, rounds: rounds.into_iter().filter_map(sorted).collect() })
     }
 
-    /// What one in so many exceeds, with the range over rounds; `None` where there are too few samples to tell.
+    /// The time that 1 in N exceeds, with the range over rounds; `None` with too few samples.
     fn at(&self, one_in: f64) -> Option<Point> {
         let has = |samples: &kelvin_stats::Sorted, beyond: f64| samples.values().len() as f64 >= beyond * one_in;
         let quantile = |samples: &kelvin_stats::Sorted| samples.quantile(1.0 - 1.0 / one_in);

@@ -1,11 +1,11 @@
-//! The back of the page: studies, published machines, how it was measured, and the words.
+//! The back of the page: studies, published machines, how it was measured, and the glossary.
 
 use super::{detail, heading, list, scrolling, terms};
 use crate::figures::Figure;
 use crate::safe::{Markup, html};
 use crate::{Report, rivals, units, words};
 
-/// Studies with their conclusions and the test that carries each.
+/// Studies with their conclusions and the test of each.
 pub(super) fn studies(report: &Report<'_>, figures: &[Figure]) -> Markup {
     let mut page = heading("studies", "Studies");
     for study in &report.analysis.studies {
@@ -39,10 +39,10 @@ fn figures_of(study: &str, figures: &[Figure]) -> Markup {
     if links.is_empty() { Markup::new() } else { html!("<p>Figures: {}.</p>", Markup::joined(links, ", ")) }
 }
 
-/// Other programs beside kelvin, with how each side was timed and proven.
+/// Rival programs, with how each side was timed and verified.
 pub(super) fn rivals(report: &Report<'_>) -> Markup {
     let rows = rivals::rows(report);
-    let columns: Markup = ["Reading", "Beside", "kelvin", "Its figure", "Ratio", "Expected", "Verdict", "Proof"]
+    let columns: Markup = ["Reading", "Program", "kelvin", "Its rate", "Ratio", "Expected", "Verdict", "Proof"]
         .iter()
         .map(|name| html!("<th>{}</th>", name))
         .collect();
@@ -88,12 +88,12 @@ pub(super) fn rivals(report: &Report<'_>) -> Markup {
     )
 }
 
-/// The published machines that stand beside this one, and what their authors found.
+/// The published machines, and what their authors found.
 pub(super) fn references(report: &Report<'_>) -> Markup {
     let mut page = heading("published", "Published machines");
     page.push(html!(
-        "<p class=\"lead\">Means, deviations and counts as published; no samples are known. Values stand beside the \
-                   metrics above.</p>"
+        "<p class=\"lead\">Means, deviations and counts as published, without samples. Their values are shown with the metrics \
+                   above.</p>"
     ));
     for reference in report.references {
         let facts = reference.machine.iter().map(|(label, text)| format!("{label}: {text}"));
@@ -103,7 +103,7 @@ pub(super) fn references(report: &Report<'_>) -> Markup {
     page
 }
 
-/// Settings, clock, rounds and command: what another reader needs to repeat the run.
+/// Settings, clock, rounds and command: what it takes to repeat the run.
 pub(super) fn method(report: &Report<'_>) -> Markup {
     let outline = &report.run.outline;
     let (settings, clock) = (&outline.settings, &outline.clock);
@@ -144,7 +144,7 @@ pub(super) fn method(report: &Report<'_>) -> Markup {
         (
             "Clock",
             html!(
-                "{}, {}, known to {}; an empty pair costs {}",
+                "{}, {}, accurate to {}; an empty pair costs {}",
                 words::clock(clock.kind),
                 units::plain(clock.hertz, kelvin_model::Unit::Hertz),
                 format!("{:.1e}", clock.relative_error),
@@ -160,11 +160,11 @@ pub(super) fn method(report: &Report<'_>) -> Markup {
     page
 }
 
-/// How each probe measures, what is known to go wrong, and where that is from.
+/// The method of each probe, its pitfalls and its sources.
 pub(super) fn methods(report: &Report<'_>) -> Markup {
     html!(
-        "{}<p class=\"lead\">Of every probe of this run: what it does, how such numbers are got wrong and what is done about \
-         it, and the sources; the same texts as <code>kelvin explain</code>.</p>{}",
+        "{}<p class=\"lead\">Each probe of this run: what it does, its pitfalls and how it avoids them, and its sources; the same \
+         texts as <code>kelvin explain</code>.</p>{}",
         heading("methods", "Methods of the probes"),
         detail::methods(report)
     )
@@ -176,27 +176,21 @@ pub(super) fn glossary() -> Markup {
         ("metric", "one quantity with a name, a unit and a better direction"),
         (
             "batch",
-            "operations timed together, so that the clock's own cost vanishes; a sample is the mean of one batch",
+            "operations timed together, so that the clock's cost is negligible; a sample is the mean of one batch",
         ),
         ("round", "one fresh process that measures one metric once"),
-        (
-            "± interval",
-            "95 % of repeats of the whole run give a value inside it; a range of rounds where there are too few",
-        ),
-        (
-            "undisturbed",
-            "samples whose neighbouring canaries were at their reference: what the machine does when left alone",
-        ),
-        ("as found", "all samples but the warm-up: what a user of this machine gets"),
+        ("± interval", "95 % of repeats of the whole run give a value inside it; with too few rounds, their range"),
+        ("undisturbed", "samples whose neighbouring canaries were at their reference: the machine left alone"),
+        ("as found", "all samples except the warm-up: what a user of this machine gets"),
         ("canary", "a short fixed piece of work timed between batches, which shows disturbance that no counter shows"),
         (
             "prediction",
-            "what the value should be, from hardware facts and lower metrics of the same run; never adjusted afterwards",
+            "the value expected from hardware facts and lower metrics of the same run; never adjusted afterwards",
         ),
-        ("ratio", "measured over predicted; the shaded part of its bar is the range in which it is unremarkable"),
+        ("ratio", "measured over predicted; the shaded part of its bar is the predicted range"),
         ("cycles", "core clock cycles at the measured frequency of the core, not ticks of the time-stamp counter"),
         ("hazard", "something about the machine or its state that can spoil a number"),
-        ("invalid", "beyond what is physically possible, so never a headline"),
+        ("invalid", "physically impossible, so never a headline"),
     ];
     html!("{}{}", heading("glossary", "Words"), terms(words.map(|(term, text)| (term, Markup::from(text)))))
 }

@@ -1,4 +1,4 @@
-//! What stands behind a row: derivation, samples, warnings, proofs, published values, and the method.
+//! The details of a row: derivation, samples, warnings, proofs, published values, and the method.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::{anchor, list, plots, scrolling, terms};
 use crate::safe::{Markup, html};
 use crate::{ProbeText, Report, units, words};
 
-/// Behind the row of one metric at one case.
+/// The details of one metric at one case.
 pub(super) fn single(report: &Report<'_>, result: &MetricResult) -> Markup {
     let mut page = html!("<p class=\"lead\">{}</p><div class=\"columns\">", result.metric.summary);
     page.push(box_of("Prediction", prediction(result)));
@@ -24,7 +24,7 @@ pub(super) fn single(report: &Report<'_>, result: &MetricResult) -> Markup {
     page
 }
 
-/// The verdict as a word with a sign of its own, so that colour is not needed.
+/// The verdict as a word with its own sign, readable without colour.
 pub(super) fn verdict(result: &MetricResult) -> Markup {
     let word = words::verdict(result);
     match result.verdict {
@@ -36,14 +36,14 @@ pub(super) fn verdict(result: &MetricResult) -> Markup {
     }
 }
 
-/// Behind the row of several results: each of them; the method in the first row of a metric.
+/// The details of a row of several results; the method is in the first row of a metric.
 pub(super) fn group(report: &Report<'_>, group: &Group<'_>, first: bool) -> Markup {
     let results = group.results();
     let mut page = html!("<p class=\"lead\">{}</p>", group.metric.summary);
     if let Some(prediction) = results.iter().find_map(|result| result.prediction.as_ref()) {
         page.push(terms([
             ("Formula", html!("<code>{}</code>", prediction.formula)),
-            ("Rests on", Markup::from(words::basis(prediction.basis))),
+            ("Basis", Markup::from(words::basis(prediction.basis))),
             ("Sources", Markup::from(prediction.sources.join("; "))),
         ]));
     }
@@ -68,15 +68,15 @@ fn prediction(result: &MetricResult) -> Markup {
         return html!("<p>None: {}.</p>", why.trim_end_matches('.'));
     };
     let unit = result.metric.unit;
-    // What an input says of itself stands with it.
+    // An input's own notes are shown with it.
     let is_new = |source: &&String| !prediction.inputs.iter().any(|input| input.source.contains(source.as_str()));
     let sources: Vec<&str> = prediction.sources.iter().filter(is_new).map(String::as_str).collect();
     let range = units::span(prediction.low, prediction.high, unit);
     let rows = [
         ("Formula", html!("<code>{}</code>", prediction.formula)),
         ("With figures", Markup::from(&prediction.derivation)),
-        ("Unremarkable", Markup::from(format!("{range}, predicted {}", units::plain(prediction.value, unit)))),
-        ("Rests on", Markup::from(words::basis(prediction.basis))),
+        ("Predicted", Markup::from(format!("{}, range {range}", units::plain(prediction.value, unit)))),
+        ("Basis", Markup::from(words::basis(prediction.basis))),
         ("Sources", Markup::from(sources.join("; "))),
     ];
     let mut page = terms(rows.into_iter().filter(|(_, text)| !text.is_empty()));
@@ -172,7 +172,7 @@ fn rounds(summary: &Summary, unit: Unit) -> String {
     format!("{}{spread}{failed}, worth {:.0} independent samples", summary.rounds, summary.effective_samples)
 }
 
-/// What was found of the samples, where there is any of it: modes, tags, canaries that they go along with.
+/// Findings on the samples, if any: modes, tags, correlated canaries.
 fn found(summary: &Summary, unit: Unit) -> impl Iterator<Item = (&'static str, Markup)> {
     let mode = |mode: &kelvin_analysis::Mode| {
         let level = mode.level.as_ref().map_or_else(String::new, |level| format!(", {level}"));
@@ -188,7 +188,7 @@ fn found(summary: &Summary, unit: Unit) -> impl Iterator<Item = (&'static str, M
     let rows = [
         ("Modes", joined(summary.modes.iter().map(mode).collect())),
         ("Tagged", joined(summary.tags.iter().map(tag).collect())),
-        ("Goes along with canary", along.map(|text| format!("{text} (rank correlation)"))),
+        ("Correlated with canary", along.map(|text| format!("{text} (rank correlation)"))),
     ];
     rows.into_iter().filter_map(|(name, text)| Some((name, text?.into())))
 }
@@ -245,7 +245,7 @@ fn points(group: &Group<'_>) -> Markup {
     scrolling(&format!("Points of {title}"), table)
 }
 
-/// How a prediction came about, or why there is none.
+/// The derivation of a prediction, or why there is none.
 fn derivation(result: &MetricResult) -> &str {
     match &result.prediction {
         Some(prediction) => &prediction.derivation,
@@ -253,7 +253,7 @@ fn derivation(result: &MetricResult) -> &str {
     }
 }
 
-/// The cell of a text that may go on over several rows: it stands in the first of them.
+/// The cell of a text that may span several rows: it is in the first of them.
 fn shared_cell(texts: &[&str], index: usize) -> Markup {
     if index > 0 && texts[index - 1] == texts[index] {
         return Markup::new();
@@ -274,7 +274,7 @@ fn warnings(results: &[&MetricResult]) -> Markup {
     list("warnings", items)
 }
 
-/// Published values of the same metric on other machines, marked where they are not of the same quantity.
+/// Published values of the same metric on other machines, marked if not of the same quantity.
 fn published(report: &Report<'_>, metric: &Metric, case: Option<&Case>) -> Markup {
     let mut rows = Markup::new();
     for reference in report.references {
@@ -312,7 +312,7 @@ fn published(report: &Report<'_>, metric: &Metric, case: Option<&Case>) -> Marku
     scrolling("Published values", table)
 }
 
-/// Where to read how it was measured, if that is in the report.
+/// A link to the method, if it is in the report.
 fn method(report: &Report<'_>, result: &MetricResult) -> Markup {
     match report.probe(&result.probe) {
         Some(_) => html!(
@@ -325,7 +325,7 @@ fn method(report: &Report<'_>, result: &MetricResult) -> Markup {
     }
 }
 
-/// What the probes of a run say of themselves, each once, in the order of the results.
+/// The methods of a run's probes, each once, in the order of the results.
 pub(super) fn methods(report: &Report<'_>) -> Markup {
     let mut seen = BTreeSet::new();
     let probes = report.analysis.results.iter().map(|result| result.probe).filter(|probe| seen.insert(*probe));
@@ -343,7 +343,7 @@ fn method_text(probe: &ProbeText) -> Markup {
         let items = list("notes", items);
         if items.is_empty() { items } else { html!("<h4>{}</h4>{}", title, items) }
     };
-    page.push(part("Known ways to get it wrong", pitfalls));
+    page.push(part("Pitfalls", pitfalls));
     page.push(part("Sources", sources));
     let anchor = anchor("method", id);
     html!("<details class=\"method\" id=\"{}\"><summary><code>{}</code></summary>{}</details>", anchor, id, page)

@@ -1,4 +1,4 @@
-//! A figure of the page: controls and canvas for the script, a drawing without it, and the data as a table.
+//! A figure of the page: controls and canvas for the script, a drawing without it, the data as a table.
 
 use super::{list, scrolling};
 use crate::figures::{Drawing, Figure, Heat, Plot, Role, Series};
@@ -6,7 +6,7 @@ use crate::picture::{Axis, Picture};
 use crate::safe::{Markup, html};
 use crate::svg;
 
-/// Most rows of a figure's table; beyond them every n-th is shown, and said so. The CSV has all.
+/// Maximum rows of a figure's table; of more, every n-th is shown, with a remark. The CSV has all.
 const MOST_ROWS: usize = 120;
 
 /// A figure; `index` is its place in the script's data.
@@ -35,7 +35,7 @@ pub(super) fn figure(figure: &Figure, index: usize) -> Markup {
     )
 }
 
-/// Buttons of a figure; of use with the script only, which adds those of the export.
+/// Buttons of a figure, for the script, which adds those of the export.
 fn group_of(controls: Markup) -> Markup {
     html!("<div class=\"controls js-only\" role=\"group\" aria-label=\"Controls of the figure\">{}</div>", controls)
 }
@@ -88,7 +88,7 @@ fn plot_legend(picture: &Picture<'_>) -> Markup {
     )
 }
 
-/// What each colour and frame stands for, with the script and without, and on paper.
+/// The legend of colours and frames, with the script, without it, and on paper.
 fn heat_legend(heat: &Heat) -> Markup {
     let item = |(class, label): (String, &str)| {
         html!(
@@ -100,10 +100,10 @@ fn heat_legend(heat: &Heat) -> Markup {
     list("heat-legend", svg::heat::explained(heat).into_iter().map(item))
 }
 
-/// Most rows and columns of a heat map's table that stand as a grid; a wider one is a list.
+/// Maximum rows and columns of a heat map's table shown as a grid; a larger one is a list.
 const WIDEST_GRID: usize = 32;
 
-/// The cells of a heat map as a table: a grid as the drawing, where it is not too wide to be read.
+/// The cells of a heat map as a table: a grid like the drawing, unless too wide to read.
 fn heat_table(title: &str, heat: &Heat) -> Markup {
     let table = if heat.columns.len() <= WIDEST_GRID { heat_grid(title, heat) } else { heat_list(title, heat) };
     scrolling(&format!("Data of {title}"), table)
@@ -157,14 +157,14 @@ fn heat_list(title: &str, heat: &Heat) -> Markup {
     )
 }
 
-/// What a table says of rows that it leaves out.
+/// The remark on rows that a table leaves out.
 fn thinned(step: usize, of: usize, what: &str) -> String {
-    if step == 1 { String::new() } else { format!(", every {step}th of {of} {what}") }
+    if step == 1 { String::new() } else { format!(", 1 in {step} of {of} {what}") }
 }
 
 /// The points of a plot as a table.
 fn plot_table(title: &str, plot: &Plot) -> Markup {
-    // A fitted law is in the words below the figure; its points are nobody's data.
+    // A fitted law is described below the figure; its points are no data.
     let data = || plot.series.iter().filter(|series| series.role != Role::Fitted);
     let points: usize = data().map(|series| series.points.len()).sum();
     let step = points.div_ceil(MOST_ROWS).max(1);

@@ -8,7 +8,7 @@ use crate::figures::Figure;
 use crate::safe::{Markup, html};
 use crate::{Report, units, words};
 
-/// The first screen: what this machine is, what is odd and why.
+/// The first screen: what the machine is, what is odd and why.
 pub(super) fn verdict(report: &Report<'_>) -> Markup {
     let mut page = html!("<h1 id=\"verdict-title\">{}</h1>", words::machine_line(report.run));
     if let RunStatus::Partial(why) = &report.run.status {
@@ -23,20 +23,20 @@ pub(super) fn verdict(report: &Report<'_>) -> Markup {
     page
 }
 
-/// Four figures that say how far the run can be trusted.
+/// Four figures on how far to trust the run.
 fn tiles(report: &Report<'_>) -> Markup {
     let results = &report.analysis.results;
     let compared = results.iter().filter(|result| result.ratio.is_some()).count();
     let expected = results.iter().filter(|result| result.verdict == Verdict::AsPredicted).count();
     let measured = results.iter().filter(|result| result.outcome.summary().is_some()).count();
     let skipped = results.iter().filter(|result| matches!(result.outcome, Outcome::Skipped(_))).count();
-    let left_out = |count: usize| if count == 0 { String::new() } else { format!(", {count} were left out") };
+    let left_out = |count: usize| if count == 0 { String::new() } else { format!(", {count} were skipped") };
     let serious = report.run.outline.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious).count();
     let quiet = report.analysis.undisturbed_share.map_or_else(|| "not known".into(), units::share);
     let tile = |value: String, label: String| html!("<li><strong>{}</strong> <span>{}</span></li>", value, label);
     html!(
         "<ul class=\"tiles\">{}{}{}{}</ul>",
-        tile(format!("{expected} of {compared}"), "predicted figures are as predicted".into()),
+        tile(format!("{expected} of {compared}"), "predicted figures are within their range".into()),
         tile(quiet, "of the batches were undisturbed".into()),
         tile(format!("{measured} of {}", results.len()), format!("planned figures were measured{}", left_out(skipped))),
         tile(
@@ -91,17 +91,17 @@ pub(super) fn hazards(report: &Report<'_>) -> Markup {
             Severity::Note => "quiet",
         };
         let affects: Vec<Markup> = hazard.affects.iter().map(|prefix| html!("<code>{}</code>", prefix)).collect();
-        let touches = if affects.is_empty() { "everything".into() } else { Markup::joined(affects, ", ") };
+        let affects = if affects.is_empty() { "everything".into() } else { Markup::joined(affects, ", ") };
         let remedy = hazard.remedy.as_ref().map(|remedy| html!("<p>Remedy: <code>{}</code></p>", remedy));
         page.push(html!(
             "<li id=\"{}\" class=\"{}\"><p><span class=\"pill {1}\">{}</span> <strong>{}</strong></p>\
-             <p>{}. Touches {}. <span class=\"why\">{}</span></p>{}</li>",
+             <p>{}. Affects {}. <span class=\"why\">{}</span></p>{}</li>",
             anchor("hazard", &hazard.id),
             class,
             words::severity(hazard.severity),
             hazard.summary,
             hazard.effect.trim_end_matches('.'),
-            touches,
+            affects,
             hazard.source,
             remedy
         ));
@@ -164,7 +164,7 @@ pub(super) fn quiet(report: &Report<'_>, canaries: &Figure) -> Markup {
         .undisturbed_share
         .map_or_else(String::new, |share| format!(" {} of all batches were undisturbed.", units::share(share)));
     html!(
-        "{}<p class=\"lead\">A canary is a short fixed piece of work, timed between the batches. On a quiet machine its time does \
+        "{}<p class=\"lead\">A canary is a short fixed piece of work, timed between batches. On a quiet machine its time does \
          not change: a flat line at 1.{}</p>{}",
         heading("quiet", "How quiet the machine was"),
         share,

@@ -10,7 +10,7 @@ use crate::{units, words};
 pub(super) struct Group<'a> {
     /// The metric.
     pub(super) metric: &'a Metric,
-    /// What sets it apart from the other groups of the metric.
+    /// What distinguishes it from the other groups of the metric.
     pub(super) label: String,
     /// What the positions are.
     pub(super) axis: String,
@@ -49,7 +49,7 @@ impl<'a> Group<'a> {
         self.points.iter().map(|(_, result)| *result).collect()
     }
 
-    /// How many there are, and how many of them came to a number where that differs.
+    /// How many there are, and how many of them have a number if not all.
     pub(super) fn counted(&self) -> String {
         let measured = self.points.iter().filter(|(_, result)| result.outcome.summary().is_some()).count();
         let all = words::plural(self.points.len() as u64, self.unit);

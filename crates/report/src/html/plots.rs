@@ -7,11 +7,11 @@ use crate::safe::{Markup, html};
 use crate::svg::path;
 use crate::units;
 
-/// The ratio bar spans this factor to either side of 1.
+/// The ratio bar spans this factor on either side of 1.
 const RATIO_SPAN: f64 = 4.0;
 const RATIO_WIDTH: f64 = 104.0;
 
-/// Measured over predicted on a bar centred at 1, with the unremarkable range shaded; the number stands beside it.
+/// Measured over predicted on a bar centred at 1, with the predicted range shaded, beside the number.
 pub(super) fn ratio_bar(results: &[&MetricResult]) -> Markup {
     let ratios: Vec<f64> = results.iter().filter_map(|result| result.ratio).filter(|ratio| *ratio > 0.0).collect();
     let Some(prediction) = results.iter().find_map(|result| result.prediction.as_ref()) else { return Markup::new() };
@@ -43,7 +43,7 @@ pub(super) fn ratio_bar(results: &[&MetricResult]) -> Markup {
     svg
 }
 
-/// A dot, or an arrow where the ratio lies beyond the bar.
+/// A dot, or an arrow if the ratio is beyond the bar.
 fn ratio_mark(ratio: f64, x: f64) -> Markup {
     let arrow = |x: f64, way: &str| html!("<path class=\"mark\" d=\"{}{}\"/>", path::begin(x, 3.0), way);
     if ratio > RATIO_SPAN {

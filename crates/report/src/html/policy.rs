@@ -1,5 +1,5 @@
-//! The page's Content-Security-Policy: nothing is loaded from anywhere, and of scripts and styles only the page's own take
-//! effect, each known by its hash. Whatever a text might smuggle in would stay text.
+//! The page's Content-Security-Policy: nothing is loaded, and only the page's own scripts and styles take effect, identified by
+//! their hashes. Injected text would stay text.
 //!
 //! The chart library is a script that the page's own adds, and has a hash of its own; it sets the style of elements through the
 //! document's object model, which no policy concerns.
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 /// The hash of the chart library as the browser unpacks it; written with the packed library, by `assets/charts/build.mjs`.
 pub(super) const CHARTS: &str = include_str!("../../assets/echarts.sha256.txt");
 
-/// What of the page takes effect, as it stands inside of its elements.
+/// The page's scripts and styles, as they are inside their elements.
 pub(super) struct Own<'a> {
     pub(super) script: &'a str,
     pub(super) styles: [&'a str; 2],
@@ -28,7 +28,7 @@ pub(super) fn policy(own: Own<'_>) -> String {
     )
 }
 
-/// A hash as a policy names it.
+/// A hash in the syntax of a policy.
 fn hash(content: &[u8]) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(content)))
 }

@@ -1,4 +1,4 @@
-//! The prediction table of an area: a row for each metric, line of a curve or matrix, and what stands behind it.
+//! The prediction table of an area: a row for each metric, line of a curve or matrix, with its details.
 
 use kelvin_analysis::{MetricResult, Outcome, Verdict};
 use kelvin_model::{Metric, Treatment, Unit};
@@ -13,7 +13,7 @@ use crate::{Report, units, words};
 /// Columns of the table.
 const COLUMNS: [&str; 6] = ["Metric", "Measured", "Cycles", "Predicted", "Ratio", "Verdict"];
 
-/// The names of the columns for the style sheet: on narrow screens rows become cards, and each cell says what it is.
+/// The column names for the style sheet: on narrow screens rows become cards with labelled cells.
 pub(super) fn labels() -> String {
     let rule = |(index, name): (usize, &&str)| format!(".results td:nth-child({}){{--label:\"{name}\"}}", index + 1);
     COLUMNS.iter().enumerate().skip(1).map(rule).collect()
@@ -48,10 +48,10 @@ pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure
     page
 }
 
-/// Fewest rows without a number, all for one reason, that are folded away below the table: they would hide the others.
+/// Minimum rows without a number for one reason that are folded away below the table: they would hide the others.
 const LEAST_FOLDED: usize = 3;
 
-/// Rows without a number that have one reason.
+/// Rows without a number for one reason.
 struct Folded {
     word: &'static str,
     reason: String,
@@ -84,17 +84,17 @@ fn table(title: &str, rows: Markup) -> Markup {
     )
 }
 
-/// A row of the table and what it opens.
+/// A row of the table and its details.
 struct Row {
     name: Markup,
     cells: Cells,
     detail: Markup,
-    /// Why there is no number: the word and the reason, of a line where they are those of all its points.
+    /// Why there is no number: the word and the reason; of a line, if all its points share them.
     missing: Option<(&'static str, String)>,
 }
 
 impl Row {
-    /// The row with a note on how many points it stands for, which leads to the figure that shows them if there is one.
+    /// The row with the number of its points, linked to their figure if there is one.
     fn of_points(mut self, points: &str, figure: Option<&Figure>) -> Self {
         let note = match figure {
             Some(figure) => {
@@ -106,7 +106,7 @@ impl Row {
         self
     }
 
-    /// The row and its detail, which the script hides until it is asked for.
+    /// The row and its details, which the script hides until opened.
     fn html(&self, id: &str) -> Markup {
         html!(
             "<tbody><tr><th><span class=\"name\" data-expand=\"{}\">{}</span></th>{}</tr>\
@@ -119,9 +119,9 @@ impl Row {
     }
 }
 
-/// What stands beside the name.
+/// What is beside the name.
 enum Cells {
-    /// A number and what it is compared with.
+    /// A number and its comparison.
     Number { measured: Markup, cycles: Markup, predicted: Markup, ratio: Markup, verdict: Markup },
     /// Why there is no number.
     Missing(Markup),
@@ -200,7 +200,7 @@ fn noted(results: &[&MetricResult]) -> Markup {
     if warned { html!(" <span class=\"pill odd\">note</span>") } else { Markup::new() }
 }
 
-/// The figure that is not the headline, so that both are seen: what a user gets beside what the machine can do.
+/// The figure that is not the headline, so that both show: what a user gets and what the machine can do.
 fn other_figure(result: &MetricResult) -> Markup {
     let Some(summary) = result.outcome.summary() else { return Markup::new() };
     let unit = result.metric.unit;
@@ -227,7 +227,7 @@ fn missing(result: &MetricResult) -> Markup {
     html!("<span class=\"pill {}\">{}</span> <span class=\"why\">{}</span>", pill(word), word, reason)
 }
 
-/// How the word for a missing number looks.
+/// The style of the word for a missing number.
 fn pill(word: &str) -> &'static str {
     if matches!(word, "failed" | "invalid") { "bad" } else { "quiet" }
 }
@@ -254,7 +254,7 @@ fn group_row(report: &Report<'_>, group: &Group<'_>, first: bool) -> Row {
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
         (!values.is_empty()).then(|| (least, values.iter().copied().fold(f64::NEG_INFINITY, f64::max)))
     };
-    // A prediction for what was not measured stands with its point, not beside the measurement of another.
+    // A prediction for an unmeasured point is shown with that point, not beside another's measurement.
     let predicted = of(|result| result.outcome.summary().and(Some(result.prediction.as_ref()?.value)));
     let span =
         |range: Option<(f64, f64)>, unit| range.map(|(low, high)| units::span(low, high, unit)).unwrap_or_default();

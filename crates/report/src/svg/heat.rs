@@ -5,7 +5,7 @@ use super::{BOTTOM, CHARACTER, Drawn, LEFT, RIGHT, TITLE, TOP, WIDTH};
 use crate::figures::{Cell, Heat, Standing};
 use crate::safe::{Markup, html};
 
-/// Largest side of a cell: a few CPUs need no poster.
+/// Largest side of a cell.
 const LARGEST_CELL: f64 = 50.0;
 
 /// Least side of a cell that has room for its value.
@@ -17,7 +17,7 @@ const FRAME: f64 = 4.0;
 /// Widest that a heat map may be: that of a page.
 const WIDEST: f64 = 960.0;
 
-/// Where the cells lie.
+/// The place of the cells.
 struct Grid<'h> {
     heat: &'h Heat,
     left: f64,
@@ -27,7 +27,7 @@ struct Grid<'h> {
 impl<'h> Grid<'h> {
     fn of(heat: &'h Heat) -> Self {
         let widest = heat.rows.iter().map(|name| name.chars().count()).max().unwrap_or(1) as f64 * CHARACTER;
-        // The label of the rows stands beside their names.
+        // The label of the rows is beside their names.
         let left = 28.0 + widest + 8.0;
         let side = ((WIDEST - left - RIGHT) / heat.columns.len().max(1) as f64).min(LARGEST_CELL);
         Self { heat, left, side }
@@ -45,13 +45,13 @@ impl<'h> Grid<'h> {
         self.y(self.heat.rows.len() as f64) + BOTTOM
     }
 
-    /// As wide as its cells, or as what is said below them.
+    /// As wide as its cells, or as the text below them.
     fn width(&self) -> f64 {
         let caption = self.left + self.heat.column_caption().chars().count() as f64 * CHARACTER;
         self.x(self.heat.columns.len() as f64).max(caption) + RIGHT
     }
 
-    /// The cells with their axes; what came to no number has no cell.
+    /// The cells with their axes; a pair without a value has no cell.
     fn body(&self) -> Markup {
         let cells: Markup = self.heat.cells.iter().map(|cell| self.cell(cell)).collect();
         // Over all cells, so that no neighbour hides a part of a frame.
@@ -82,8 +82,8 @@ impl<'h> Grid<'h> {
         )
     }
 
-    /// The frame of a cell that is best or as good. It is inside the cell, for the neighbour may have one too, and in the
-    /// colour of its text, which is told apart from the cell's.
+    /// The frame of a cell that is best or as good: inside the cell, since its neighbour may have one too, and in the colour of
+    /// its text, which contrasts with the cell's.
     fn frame(&self, cell: &Cell) -> Option<Markup> {
         let (class, _) = cell.standing.words()?;
         let (x, y) = (self.x(cell.column as f64) + FRAME, self.y(cell.row as f64) + FRAME);
@@ -137,7 +137,7 @@ pub(super) fn drawn(heat: &Heat, title: Markup) -> Drawn {
 pub(crate) fn explained(heat: &Heat) -> Vec<(String, &str)> {
     let colours = heat.steps.iter().enumerate().map(|(step, label)| (format!("h{step}"), label.as_str()));
     let is_drawn = |standing: &Standing| heat.cells.iter().any(|cell| cell.standing == *standing);
-    let frames = [(Standing::Best, "best"), (Standing::AsGood, "as good: not told apart from the best")];
+    let frames = [(Standing::Best, "best"), (Standing::AsGood, "as good: no significant difference from the best")];
     let frames = frames.into_iter().filter(|(standing, _)| is_drawn(standing));
     let frames = frames.filter_map(|(standing, label)| Some((standing.words()?.0.to_owned(), label)));
     colours.chain(frames).collect()

@@ -1,11 +1,11 @@
-//! Path data in few characters: tenths of a unit, which is finer than a screen, and each point as the way from the last.
+//! Path data in few characters: tenths of a unit, finer than a screen, with each point relative to the last.
 
-/// A length in tenths of a unit, which is how exactly anything is drawn.
+/// A length in tenths of a unit, the precision of drawings.
 fn tenths(length: f64) -> i64 {
     (length * 10.0).round() as i64
 }
 
-/// Tenths as the shortest number that says them: `-.5`, `12`, `3.4`.
+/// Tenths as the shortest number: `-.5`, `12`, `3.4`.
 fn shortest(tenths: i64) -> String {
     let sign = if tenths < 0 { "-" } else { "" };
     match (tenths.abs() / 10, tenths.abs() % 10) {
@@ -46,7 +46,7 @@ pub(crate) fn line(mut points: impl Iterator<Item = (f64, f64)>) -> String {
             path.push('l');
         }
         for (nth, way) in [to_x - x, to_y - y].into_iter().enumerate() {
-            // A sign parts two numbers as well as a space does.
+            // A sign separates two numbers as a space does.
             if way >= 0 && index + nth > 0 {
                 path.push(' ');
             }

@@ -1,4 +1,4 @@
-//! The table of one area: a line for each metric, one for each line of a curve, and what did not come to a number.
+//! The table of one area: a line for each metric, one for each line of a curve, and what has no number.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,17 +11,17 @@ use crate::sections::{Curve, CurveSeries, Entry, Matrix, Section};
 use crate::text::{clean, columns, left, right, wrap};
 use crate::{units, words};
 
-/// Widths of the columns behind the label.
+/// Widths of the columns after the label.
 const MEASURED: usize = 18;
 const CYCLES: usize = 7;
 const PREDICTED: usize = 10;
 const RATIO: usize = 5;
 const VERDICT: usize = 8;
 
-/// A small plot of a curve, and the range of its ratios, stand where a row has cycles, prediction and ratio.
+/// A small plot of a curve and the range of its ratios replace cycles, prediction and ratio of a row.
 const PLOT: usize = 12;
 
-/// Widest label column: beyond it a reader's eye loses the row.
+/// Widest label column: with a wider one the eye loses the row.
 const WIDEST_LABEL: usize = 48;
 
 /// The columns for a width.
@@ -44,15 +44,14 @@ impl Columns {
     }
 }
 
-/// Warnings of one area: those that say something of their own have numbers, those that only say how sure a figure is
-/// have a letter, explained once.
+/// Warnings of one area: specific ones have numbers, those on precision alone have a letter, explained once.
 #[derive(Default)]
 struct Footnotes {
     numbered: Vec<String>,
     lettered: BTreeMap<char, usize>,
 }
 
-/// Letter and meaning of the warnings that say how sure a figure is; the page has the figures of each.
+/// Letter and meaning of the warnings on precision; the page has the figures of each.
 fn letter(warning: &Warning) -> Option<char> {
     match warning {
         Warning::Wide { .. } => Some('w'),
@@ -65,7 +64,7 @@ fn letter(warning: &Warning) -> Option<char> {
 fn meaning(letter: char) -> &'static str {
     match letter {
         'w' => "its interval is wider than the target",
-        's' => "its samples hang together: there are few independent ones",
+        's' => "its samples are correlated: few are independent",
         _ => "few of its samples were undisturbed",
     }
 }
@@ -140,7 +139,7 @@ impl Terminal {
             "verdict"
         );
         writeln!(out)?;
-        // A long title stands above, a short one in the line of the column titles.
+        // A long title is above the column titles, a short one in their line.
         if crate::text::columns(title) > columns.label {
             writeln!(out, "{}", self.paint(Paint::Title, title))?;
             let line = format!("{}{gap}{titles}", " ".repeat(columns.label));
@@ -183,7 +182,7 @@ impl Terminal {
         writeln!(out, "{}", self.paint(Paint::Faint, &right(&best, at.label + at.gap.len() + MEASURED)))
     }
 
-    /// The end of a line; a line without a verdict ends where its text does.
+    /// The end of a line; a line without a verdict ends with its text.
     fn with_verdict(&self, line: &str, paint: Paint, word: &str, gap: &str, out: &mut dyn io::Write) -> io::Result<()> {
         if word.is_empty() {
             writeln!(out, "{}", line.trim_end())
@@ -192,7 +191,7 @@ impl Terminal {
         }
     }
 
-    /// Label and measured value; a label that leaves no room for the value has a line of its own.
+    /// Label and measured value; a label that leaves no room for the value gets its own line.
     fn label_and_value(&self, label: &str, value: &str, at: Columns, out: &mut dyn io::Write) -> io::Result<()> {
         let room = at.label + at.gap.len() + MEASURED;
         if columns(label) + 1 + columns(value) > room {
@@ -255,7 +254,7 @@ impl Terminal {
         self.span_of(&Span { label, plot: sparkline(line), results }, columns, out)
     }
 
-    /// A matrix: its range in one line, then the pairs, where the terminal has room for them.
+    /// A matrix: its range in one line, then the pairs, if the terminal has room for them.
     fn matrix(
         &self,
         matrix: &Matrix<'_>,
@@ -278,7 +277,7 @@ impl Terminal {
         self.missing_points(&results, out)
     }
 
-    /// Several results in one line: from the lowest to the highest, and how they stand to their predictions.
+    /// Several results in one line: from the lowest to the highest, with their ratios to predictions.
     fn span_of(&self, span: &Span<'_>, columns: Columns, out: &mut dyn io::Write) -> io::Result<()> {
         let measured: Vec<f64> =
             span.results.iter().filter_map(|result| Some(result.outcome.summary()?.headline)).collect();
@@ -298,7 +297,7 @@ impl Terminal {
         self.best(words::best_span(&span.results), columns, out)
     }
 
-    /// The points of a curve, or pairs of a matrix, that did not come to a number, together where the reason is the same.
+    /// The points of a curve, or pairs of a matrix, without a number, grouped by reason.
     fn missing_points(&self, results: &[&MetricResult], out: &mut dyn io::Write) -> io::Result<()> {
         let mut reasons: Vec<(&'static str, String, Vec<String>)> = Vec::new();
         for result in results {
@@ -317,7 +316,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// What was measured only as an input of predictions, in one paragraph.
+    /// Metrics measured only as inputs of predictions, in one paragraph.
     fn inputs(&self, section: &Section<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         let inputs: Vec<String> = section
             .entries
@@ -338,10 +337,10 @@ impl Terminal {
     }
 }
 
-/// Fewest rows without a number, all for one reason, that become one paragraph: as rows they would hide the others.
+/// Minimum rows without a number for one reason that become one paragraph: as rows they would hide the others.
 const LEAST_TOGETHER: usize = 3;
 
-/// Results of an area without a number that have one reason.
+/// Results of an area without a number for one reason.
 struct Missing<'a> {
     word: &'static str,
     reason: String,
@@ -349,7 +348,7 @@ struct Missing<'a> {
 }
 
 impl<'a> Missing<'a> {
-    /// The reasons that enough rows share.
+    /// The reasons shared by enough rows.
     fn of(section: &Section<'a>) -> Vec<Self> {
         let mut found: Vec<Self> = Vec::new();
         for entry in section.entries.iter().filter(|entry| !entry.only_input()) {
@@ -381,12 +380,12 @@ impl<'a> Missing<'a> {
     }
 }
 
-/// How the word for a missing number is painted.
+/// The colour of the word for a missing number.
 fn word_paint(word: &str) -> Paint {
     if matches!(word, "failed" | "invalid") { Paint::Bad } else { Paint::Odd }
 }
 
-/// The id without its area, which the table's title says.
+/// The id without its area, which is in the table's title.
 fn short(id: &str) -> String {
     clean(id.split_once('.').map_or(id, |(_, rest)| rest))
 }
@@ -412,7 +411,7 @@ struct Span<'a> {
     results: Vec<&'a MetricResult>,
 }
 
-/// A matrix as lines of text, rows from, columns to, in one unit; nothing where it is too wide.
+/// A matrix as lines of text, rows from, columns to, in one unit; nothing if too wide.
 fn grid(matrix: &Matrix<'_>, width: usize) -> Vec<String> {
     let value = |result: &MetricResult| Some(result.outcome.summary()?.headline);
     let most = most(&matrix.results().filter_map(value).collect::<Vec<f64>>());
@@ -450,7 +449,7 @@ fn standing(results: &[&MetricResult]) -> (Paint, String) {
     }
 }
 
-/// A curve in at most [`PLOT`] characters: eight heights, logarithmic where the values span more than a decade; a dot
+/// A curve in at most [`PLOT`] characters: eight heights, logarithmic over more than a decade; a dot
 /// for a point without a number.
 fn sparkline(line: &CurveSeries<'_>) -> String {
     const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];

@@ -1,4 +1,4 @@
-//! A made-up run with its analysis that shows everything a report can hold; used by tests and by the sample report.
+//! A synthetic run with its analysis that shows everything a report can hold; used by tests and by the sample report.
 #![allow(dead_code, reason = "each test file and the example use a part of it")]
 
 mod machine;
@@ -89,7 +89,7 @@ fn law() -> FittedLaw {
     }
 }
 
-/// The best of the threads and blocks, and one that is as good.
+/// The best of the threads and blocks, and one equally good.
 fn best_cell() -> BestCell {
     BestCell {
         metric: Name::new("file.threads"),
@@ -97,7 +97,7 @@ fn best_cell() -> BestCell {
         best: results::threads_case(16, 64 << 10),
         as_good: vec![results::threads_case(16, 1 << 20)],
         conclusion: concluded(
-            "cached: 16 threads in blocks of 64 KiB read fastest, 53.1 GB/s; not told apart from 16 threads in blocks of \
+            "cached: 16 threads in blocks of 64 KiB read fastest, 53.1 GB/s; no different from 16 threads in blocks of \
                    1 MiB",
             None,
             "1.01 times the rate of 16 threads in blocks of 1 MiB (0.98 to 1.04)",
@@ -112,7 +112,7 @@ fn concluded(text: &str, holds: Option<bool>, test: &str) -> Concluded {
     Concluded { text: text.into(), test: test.into(), conclusion }
 }
 
-/// Another program beside kelvin: one that is faster, one that is slower than expected, one that is not installed.
+/// Rivals: one that is faster, one that is slower than expected, one that is not installed.
 fn rivals() -> Vec<BesideRival> {
     let figure = |value: f64, half: f64| Figure {
         value,
@@ -204,7 +204,7 @@ pub fn empty() -> Sample {
 /// Text that tries to leave its place in every format.
 pub const HOSTILE: &str = "</script><img src=x onerror=\"alert(1)\">'|`\u{1b}[31m\u{2028}]]>&amp;\u{202e}";
 
-/// What tries the same in a name, as in runs that were imported before names had a grammar.
+/// The same in a name, as in runs imported before names had a grammar.
 pub const HOSTILE_NAME: &str = "\"><svg onload=alert(1)>`";
 
 /// A name with something hostile in it: behind its area, or in the area of one.
@@ -215,7 +215,7 @@ fn hostile_name(name: &mut Name) {
     });
 }
 
-/// A case whose words are hostile.
+/// A case with hostile words.
 fn hostile_case(case: &mut Case) {
     let hostile = |(axis, value): (Name, Value)| match value {
         Value::Word(word) if *axis == *"via" => (axis, Value::Word(Name::intern(&format!("={word}{HOSTILE_NAME}")))),
@@ -508,7 +508,7 @@ fn findings() -> Vec<Finding> {
         Finding {
             importance: Importance::Notable,
             text: "A context switch costs more than two calls and the published switch.".into(),
-            because: "ratio 1.92, 95 % interval 1.87 to 1.97, unremarkable up to 1.60".into(),
+            because: "ratio 1.92, 95 % interval 1.87 to 1.97, predicted up to 1.60".into(),
             found: Found::MemoryLevels,
             metrics: vec!["os.switch.process.pipe".into()],
         },

@@ -99,7 +99,7 @@ fn measured(metric: Metric, case: Case, value: f64, spread: f64) -> MetricResult
     }
 }
 
-/// A measured result beside its prediction; unremarkable from 0.6 to 1.6 times the prediction.
+/// A measured result with its prediction; predicted range 0.6 to 1.6 times the prediction.
 fn predicted(metric: Metric, case: Case, value: f64, spread: f64, prediction: f64) -> MetricResult {
     let mut result = measured(metric, case, value, spread);
     result.none_because = None;

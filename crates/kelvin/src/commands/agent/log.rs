@@ -1,7 +1,7 @@
-//! Lines about what happens at an agent, for a reader who may be slow, stuck or gone: nobody waits for him.
+//! The agent's log, which never blocks: its reader may be slow, stuck or gone.
 //!
-//! A thread of its own writes them, from a queue that has an end. What comes too often, or finds no room, is left out and counted;
-//! so whoever calls without knowing the secret fills neither a disk nor the lines about those who know it.
+//! A thread writes the lines from a bounded queue. Lines that exceed the rate limit or find the queue full are dropped and
+//! counted, so unauthenticated clients can fill neither a disk nor the log of the authenticated ones.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,21 +11,21 @@ use std::time::{Duration, Instant};
 
 use kelvin_wire::bounded::cut;
 
-/// Most bytes of a line.
+/// Maximum bytes of a line.
 const LONGEST: usize = 300;
-/// Lines that wait to be written.
+/// Lines queued for writing, at most.
 const WAITING: usize = 256;
 /// Lines about either kind of client that may come at once, and that may come in each second after that.
 const AT_ONCE: f64 = 50.0;
 const A_SECOND: f64 = 10.0;
-/// Time between two lines that say how many were left out.
+/// Time between two lines that say how many were dropped.
 const BETWEEN: Duration = Duration::from_secs(1);
 /// Whom a line is about.
 #[derive(Clone, Copy, Debug)]
 pub enum About {
-    /// Who knows the secret, or the agent itself.
+    /// An authenticated client, or the agent itself.
     Client,
-    /// Who has not proven it.
+    /// An unauthenticated client.
     Unauthenticated,
 }
 
@@ -43,7 +43,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Over something that may take a line, or keep whoever writes waiting for ever.
+    /// Over a writer that may block for ever.
     pub fn over(out: impl Write + Send + 'static) -> Self {
         let (queue, said) = sync_channel(WAITING);
         let (written, is_written) = sync_channel(1);
@@ -51,14 +51,14 @@ impl Log {
         let counted = Arc::clone(&left_out);
         std::thread::spawn(move || {
             write(out, &said, &counted);
-            // The end of the program may have come first.
+            // The program may be exiting already.
             let _ = written.send(());
         });
         let allowances = [(); 2].map(|()| Mutex::new(Allowance::new(Instant::now())));
         Self { queue, is_written: Mutex::new(is_written), allowances, left_out }
     }
 
-    /// A line about somebody, unless there are too many.
+    /// Logs a line about a client, unless there are too many.
     pub fn line(&self, about: About, text: &str) {
         let mut allowance = self.allowances[about as usize].lock().unwrap_or_else(PoisonError::into_inner);
         let line = format!("kelvin: {}\n", cut(text, LONGEST));
@@ -67,7 +67,7 @@ impl Log {
         }
     }
 
-    /// Waits until all lines are written, though no longer than this.
+    /// Waits until all lines are written, for at most this long.
     pub fn end(&self, patience: Duration) {
         if self.queue.try_send(Said::End).is_ok() {
             let _ = self.is_written.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(patience);
@@ -75,7 +75,7 @@ impl Log {
     }
 }
 
-/// Writes what is said until the end, and now and then how many lines were left out. What cannot be written is one of them.
+/// Writes the lines until the end, and now and then how many were dropped, those that could not be written included.
 fn write(mut out: impl Write, said: &Receiver<Said>, left_out: &AtomicU64) {
     let mut put = |line: String| left_out.fetch_add(out.write_all(line.as_bytes()).is_err().into(), Ordering::Relaxed);
     let mut last = Instant::now();
@@ -89,7 +89,7 @@ fn write(mut out: impl Write, said: &Receiver<Said>, left_out: &AtomicU64) {
             last = Instant::now();
             match left_out.swap(0, Ordering::Relaxed) {
                 0 => {}
-                count => drop(put(format!("kelvin: {count} lines were left out here\n"))),
+                count => drop(put(format!("kelvin: {count} lines dropped\n"))),
             }
         }
         if is_end {
@@ -98,7 +98,7 @@ fn write(mut out: impl Write, said: &Receiver<Said>, left_out: &AtomicU64) {
     }
 }
 
-/// How many lines may still come (a token bucket).
+/// A token bucket of lines.
 struct Allowance {
     lines: f64,
     at: Instant,
@@ -109,7 +109,7 @@ impl Allowance {
         Self { lines: AT_ONCE, at }
     }
 
-    /// Whether one more may come now.
+    /// Whether one more line is allowed now.
     fn take(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         (self.lines, self.at) = ((self.lines + A_SECOND * passed).min(AT_ONCE), now);
@@ -155,7 +155,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("kelvin: \u{fffd}[2Jxxx") && text.lines().all(|line| line.len() < 320), "{text}");
         assert!(lines.contains(&"kelvin: came"), "{text}");
-        let left_out = lines.iter().filter_map(|line| line.strip_suffix(" lines were left out here"));
+        let left_out = lines.iter().filter_map(|line| line.strip_suffix(" lines dropped"));
         let left_out: usize = left_out.map(|line| line["kelvin: ".len()..].parse::<usize>().unwrap()).sum();
         assert_eq!(lines.iter().filter(|line| **line == "kelvin: called").count() + left_out, 10_000, "{text}");
         assert!(left_out > 0 && text.len() < 100_000);

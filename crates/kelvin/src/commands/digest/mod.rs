@@ -40,24 +40,26 @@ pub fn digest(args: &DigestArgs) -> Done {
     let standard_input = [PathBuf::from(STANDARD_INPUT)];
     let files = if args.files.is_empty() { &standard_input[..] } else { &args.files };
     let done = if args.check { check(&reader, files, args.quiet) } else { print(&reader, files) };
-    // The digests are right all the same, and so this is no failure.
+    // The digests are right all the same: no failure.
     if let Some(Err(fault)) = reader.remembered.borrow().as_ref().map(Remembered::keep) {
-        remark(format_args!("kelvin: how these files are read fastest is not remembered: {fault}"));
+        remark(format_args!("kelvin: cannot remember the fastest way to read these files: {fault}"));
     }
     done
 }
 
-/// What earlier digests found, unless it is wanted anew; none where it can be neither read nor kept, which is said.
+/// What earlier digests found, unless a new search is asked for; none, with a warning, where it can be neither read nor kept.
 fn remembered(anew: bool) -> Option<Remembered> {
     let place = Remembered::place(|name| std::env::var_os(name));
     let read = place.and_then(|path| if anew { Ok(Remembered::nothing(path)) } else { Remembered::read(path) });
     read.map_err(|fault| {
-        remark(format_args!("kelvin: how files are read fastest is sought and not remembered here: {fault}"))
+        remark(format_args!(
+            "kelvin: searching for the fastest way to read these files, without remembering it: {fault}"
+        ))
     })
     .ok()
 }
 
-/// Prints the digest of each file. One that cannot be read is said, and the others are read all the same.
+/// Prints the digest of each file. One that cannot be read is reported, and the others are still read.
 fn print(reader: &Reader, files: &[PathBuf]) -> Done {
     let mut failed = false;
     for file in files {
@@ -67,7 +69,7 @@ fn print(reader: &Reader, files: &[PathBuf]) -> Done {
                     out.write_all(&line(digest, file))?;
                     writeln!(out)
                 };
-                // A list is of names as they are; people read them otherwise.
+                // Lists hold names as they are; terminals get them escaped.
                 if output::is_terminal() { output::print(write) } else { output::print_as_it_is(write) }?;
             }
             Err(fault) if reader.interrupted() => return Err(fault),
@@ -88,7 +90,7 @@ fn line(digest: Digest, file: &Path) -> Vec<u8> {
     [mark.as_bytes(), digest.to_string().as_bytes(), b"  ", &escaped].concat()
 }
 
-/// Bytes of a name that would end a line or begin an escape, and the letters that stand for them behind a backslash.
+/// Bytes of a name that would end a line or begin an escape, and their letters after the backslash.
 const ESCAPED: [(u8, u8); 3] = [(b'\n', b'n'), (b'\r', b'r'), (b'\\', b'\\')];
 
 fn escape(byte: u8) -> impl Iterator<Item = u8> {
@@ -144,14 +146,14 @@ fn check(reader: &Reader, lists: &[PathBuf], quiet: bool) -> Done {
         }
         if checked.lines == before {
             return Err(Fault::because(format!(
-                "{}: not one line of it is a digest of eight digits, two spaces and a name, as `kelvin digest` prints it",
+                "{}: no line is a digest of eight digits, two spaces and a name, as `kelvin digest` prints them",
                 list.display()
             )));
         }
     }
-    warn(checked.malformed, "line is not a digest and a name", "lines are not a digest and a name");
+    warn(checked.malformed, "line is improperly formatted", "lines are improperly formatted");
     warn(checked.unreadable, "file could not be read", "files could not be read");
-    warn(checked.different, "file is not what it was", "files are not what they were");
+    warn(checked.different, "digest did not match", "digests did not match");
     let failed = checked.different + checked.unreadable > 0;
     Ok(if failed { ExitCode::from(WITH_FAILURES) } else { ExitCode::SUCCESS })
 }
@@ -190,7 +192,7 @@ fn lines_of(list: &Path) -> Result<Box<dyn Iterator<Item = io::Result<Vec<u8>>>>
     Ok(Box::new(BufReader::new(file).split(b'\n')))
 }
 
-/// Reads files, and says how if that is wanted.
+/// Reads files, and prints how if asked to.
 struct Reader {
     /// CPUs that may be used.
     cpus: u32,
@@ -250,7 +252,7 @@ fn verbose_line(file: &Path, found: &Digested) -> String {
     )
 }
 
-/// The digest of standard input, which may be anything that bytes come from.
+/// The digest of standard input, whatever it is connected to.
 fn standard_input() -> Result<Digest, Fault> {
     let (mut digest, mut offset) = (Digest::default(), 0);
     let mut block = vec![0; BLOCK];
@@ -272,14 +274,14 @@ fn standard_input() -> Result<Digest, Fault> {
     }
 }
 
-/// A line on the terminal that says how far a file has been read, if it takes long; erased when dropped.
+/// A progress line on the terminal while reading a file takes long; erased when dropped.
 struct Progress {
     bytes: u64,
     begun: Instant,
     drawn: Option<Mutex<Option<Instant>>>,
 }
 
-/// Time after which a file takes long, and from one drawing to the next.
+/// Time before the line first appears, and between updates.
 const PATIENCE: Duration = Duration::from_secs(1);
 const PERIOD: Duration = Duration::from_millis(200);
 
@@ -292,7 +294,7 @@ impl Progress {
     fn show(&self, done: u64) {
         let elapsed = self.begun.elapsed();
         let Some(drawn) = self.drawn.as_ref().filter(|_| elapsed >= PATIENCE) else { return };
-        // Whoever else is drawing draws as good a line.
+        // Another thread that is drawing draws as good a line.
         let Ok(mut last) = drawn.try_lock() else { return };
         if last.is_some_and(|last| last.elapsed() < PERIOD) {
             return;

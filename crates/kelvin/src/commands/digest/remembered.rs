@@ -1,8 +1,8 @@
-//! The settings by which files were read fastest, remembered for each file system from one digest to the next.
+//! The settings that read files fastest, remembered for each file system from one digest to the next.
 //!
-//! They are kept in `kelvin/digest.json` in `XDG_CACHE_HOME`, else in `HOME/.cache`, as the XDG Base Directory Specification has
-//! it. A setting holds for one file system on one device, for files from memory or from the device, for one number of CPUs, one
-//! kernel and one kelvin; it is where the next search begins, which mends what has become wrong.
+//! They are kept in `kelvin/digest.json` in `XDG_CACHE_HOME`, else in `HOME/.cache` (XDG Base Directory Specification). A
+//! setting holds for one file system on one device, for files from memory or from the device, for one number of CPUs, one
+//! kernel and one kelvin. The next search starts from it, and corrects it if it is out of date.
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,21 +18,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
 
-/// The format of the file; another one is not read.
+/// The format of the file; no other is read.
 const FORMAT: u32 = 1;
-/// What helps against a file of another kind.
-const ANEW: &str = "--anew begins a new one";
-/// Settings that are kept, the last ones found: far more file systems than a machine has.
+/// The remedy for a file of another format.
+const ANEW: &str = "--anew starts a new one";
+/// Newest settings kept: far more than a machine has file systems.
 const KEPT: usize = 100;
 
-/// The file, as it is written.
+/// The contents of the file.
 #[derive(Debug, Deserialize, Serialize)]
 struct Content {
     format: u32,
     settings: Vec<Known>,
 }
 
-/// What a setting was found for.
+/// What a setting holds for.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct Circumstances {
     /// Kind and identity of the file system, and the numbers of its device.
@@ -45,7 +45,7 @@ pub(super) struct Circumstances {
     kelvin: String,
 }
 
-/// A setting, in words and numbers of its own: what a way is called may change with kelvin.
+/// A setting in stable words and numbers: names of methods may change with kelvin.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 struct Known {
     #[serde(flatten)]
@@ -57,7 +57,7 @@ struct Known {
 }
 
 impl Circumstances {
-    /// Those of a file; the reason, where its file system cannot be told from others.
+    /// The conditions of a file, or why its file system cannot be identified.
     pub(super) fn of(target: &Target, source: Source, cpus: u32) -> Result<Self, Fault> {
         let path = target.path();
         let cannot = |error| Fault::new(format!("cannot look at the file system of {}", path.display()), error);
@@ -79,7 +79,7 @@ impl Known {
         Self { circumstances, engine: engine.to_string(), direct: access == Access::Direct, block, threads }
     }
 
-    /// The setting, if there is such a way.
+    /// The setting, if this kelvin has that method.
     fn setting(&self, source: Source) -> Option<Setting> {
         let same = |way: &&ReadMethod| {
             let theirs = (way.engine.to_string(), way.access == Access::Direct, way.block);
@@ -89,7 +89,7 @@ impl Known {
     }
 }
 
-/// Settings that were found before and now.
+/// Settings found before and now.
 #[derive(Debug)]
 pub(super) struct Remembered {
     path: PathBuf,
@@ -98,7 +98,7 @@ pub(super) struct Remembered {
 }
 
 impl Remembered {
-    /// Where they are kept. `environment` looks a variable up.
+    /// Their path. `environment` looks a variable up.
     pub(super) fn place(environment: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, Fault> {
         let directory = |name: &str| environment(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let cache = match (directory("XDG_CACHE_HOME"), directory("HOME")) {
@@ -112,10 +112,10 @@ impl Remembered {
         Ok(cache.join("kelvin/digest.json"))
     }
 
-    /// Reads them. Nothing is remembered where there is no file yet.
+    /// Reads them; empty if there is no file yet.
     ///
     /// # Errors
-    /// A file that cannot be read, or that says what kelvin does not write.
+    /// A file that cannot be read, or that kelvin did not write.
     pub(super) fn read(path: PathBuf) -> Result<Self, Fault> {
         let settings = match fs::read(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
@@ -128,14 +128,14 @@ impl Remembered {
                     return Err(Fault::because(why));
                 }
                 Err(error) => {
-                    return Err(Fault::new(format!("{} is not what kelvin writes ({ANEW})", path.display()), error));
+                    return Err(Fault::new(format!("{} was not written by kelvin ({ANEW})", path.display()), error));
                 }
             },
         };
         Ok(Self { path, settings, changed: false })
     }
 
-    /// None at all, to be kept there.
+    /// None yet, to be kept there.
     pub(super) fn nothing(path: PathBuf) -> Self {
         Self { path, settings: Vec::new(), changed: false }
     }
@@ -145,7 +145,7 @@ impl Remembered {
         self.settings.iter().find(|known| known.circumstances == *circumstances)?.setting(source)
     }
 
-    /// Takes note of what was found now.
+    /// Records what was found now.
     pub(super) fn note(&mut self, circumstances: Circumstances, setting: Setting) {
         let known = Known::new(circumstances, setting);
         if self.settings.contains(&known) {
@@ -157,7 +157,7 @@ impl Remembered {
         self.changed = true;
     }
 
-    /// Writes them, if they changed, in the place of what was there.
+    /// Writes them if they changed, replacing the file.
     ///
     /// # Errors
     /// A directory that cannot be made or written.
@@ -254,7 +254,7 @@ mod tests {
     fn what_kelvin_did_not_write_is_said() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("digest.json");
-        for (content, says) in [("", "not what kelvin writes"), (r#"{"format": 9, "settings": []}"#, "has format 9")] {
+        for (content, says) in [("", "not written by kelvin"), (r#"{"format": 9, "settings": []}"#, "has format 9")] {
             fs::write(&path, content).unwrap();
             let fault = format!("{:?}", Remembered::read(path.clone()).unwrap_err());
             assert!(fault.contains(says), "{fault}");

@@ -1,4 +1,4 @@
-//! `kelvin file cache`: how large the file cache can become, and the proof by reading under a limit.
+//! `kelvin file cache`: how large the file cache can grow, and the proof by reading under a memory limit.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -20,13 +20,13 @@ use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::output;
 use crate::prepare::scratch_in;
 
-/// The limit if the command line does not say: larger than any processor's caches, read in seconds.
+/// Default limit: larger than any processor's caches, read in seconds.
 const LIMIT: u64 = 256 << 20;
-/// How often it is looked for: others that use the machine take pages away, or the disk, and then the figures contradict each other.
+/// Tries: other users of the machine take away pages or the disk, and then the figures contradict each other.
 const TRIES: u64 = 3;
 /// Longest time for one size: a disk of 50 MB/s reads the largest file of a limit of 8 GiB twice in it.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Most bytes of an answer: one sample.
+/// Maximum bytes of an answer: one sample.
 const MOST_BYTES: usize = 64 << 10;
 /// The hidden sub-command that reads under the limit.
 const PROCESS: &str = "file-cache-process";
@@ -44,7 +44,7 @@ pub fn cache(args: &CacheArgs) -> Done {
     Ok(if proven { ExitCode::SUCCESS } else { ExitCode::from(WITH_FAILURES) })
 }
 
-/// Reads files of growing size under a limit, and finds where they stop to stay in memory.
+/// Reads files of growing size under a limit, and finds where they no longer stay in memory.
 fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<Measured, Fault> {
     check(directory, limit, quick)?;
     let group = match Group::make(group::Controller::Memory).and_then(|group| group.limit_memory(limit).map(|()| group))
@@ -55,8 +55,8 @@ fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<Measured, 
     let scratch = scratch_in(directory, "DIR")?;
     let largest = capacity::largest(limit);
     output::remark(format!(
-        "kelvin: writes one file of {} in {}, which is removed afterwards, and reads up to {} of it (if others disturb it, up \
-         to {TRIES} times as much), with {} of memory",
+        "kelvin: writing one file of {} in {}, removed afterwards, and reading up to {} of it (up to {TRIES} times as much \
+         if disturbed), with {} of memory",
         units::bytes(largest),
         scratch.path().display(),
         units::bytes(capacity::most_read(limit)),
@@ -73,7 +73,7 @@ fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<Measured, 
     Ok(Measured::of(limit, search, outcome))
 }
 
-/// What was read to find it.
+/// The reads that found it.
 #[derive(Default)]
 struct Search {
     samples: Vec<Sample>,
@@ -81,8 +81,7 @@ struct Search {
     doubts: Vec<Doubt>,
 }
 
-/// Looks for the end of the file cache until the figures of one try agree with each other; what one try says is never mixed with
-/// what another does.
+/// Looks for the end of the file cache until the figures of one try agree; tries are never mixed.
 fn search(request: &Request, limit: u64) -> Result<(Search, Result<Capacity, Doubt>), Fault> {
     let mut doubts = Vec::new();
     loop {
@@ -92,7 +91,7 @@ fn search(request: &Request, limit: u64) -> Result<(Search, Result<Capacity, Dou
         samples.sort_by_key(|sample| sample.bytes);
         match capacity::find(&samples) {
             Err(doubt) if doubt.is_disturbance() && (doubts.len() as u64) < TRIES - 1 => {
-                output::remark(format!("kelvin: {doubt}; tries once more"));
+                output::remark(format!("kelvin: {doubt}; trying again"));
                 doubts.push(doubt);
             }
             found => return Ok((Search { samples, doubts }, found)),
@@ -100,7 +99,7 @@ fn search(request: &Request, limit: u64) -> Result<(Search, Result<Capacity, Dou
     }
 }
 
-/// What can be seen beforehand to be in the way.
+/// Obstacles that can be seen beforehand.
 fn check(directory: &Path, limit: u64, quick: &FileCache) -> Result<(), Fault> {
     let wrong = |why: String| Err(Fault::new(format!("--limit {}", units::bytes(limit)), why));
     if limit < capacity::LEAST_LIMIT {
@@ -110,7 +109,7 @@ fn check(directory: &Path, limit: u64, quick: &FileCache) -> Result<(), Fault> {
     let largest = capacity::largest(limit);
     if largest > most {
         let (most, largest) = (units::bytes(most), units::bytes(largest));
-        return wrong(format!("files of up to {largest} are read, and all file cache together can have only {most}"));
+        return wrong(format!("this needs files of up to {largest}, but the whole file cache can hold only {most}"));
     }
     let failed = |error| Fault::new(directory.display(), error);
     let kind = kelvin_sys::fs::kind(directory).map_err(failed)?;
@@ -124,7 +123,7 @@ fn check(directory: &Path, limit: u64, quick: &FileCache) -> Result<(), Fault> {
     let room = kelvin_sys::fs::room(directory).map_err(failed)?.available_bytes;
     if room < largest {
         return wrong(format!(
-            "a file of {} is written, and {} has room for {}",
+            "this needs a file of {}, but {} has room for {}",
             units::bytes(largest),
             directory.display(),
             units::bytes(room)
@@ -133,7 +132,7 @@ fn check(directory: &Path, limit: u64, quick: &FileCache) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What a process is asked that reads under the limit: which group to enter, and which part of which file to read.
+/// The request to the process that reads under the limit: which group to enter, which part of which file to read.
 #[derive(Clone, Serialize, Deserialize)]
 struct Request {
     door: OsString,
@@ -151,7 +150,7 @@ fn sample_all(request: &Request, sizes: Vec<u64>) -> Result<Vec<Sample>, Fault> 
     sizes.into_iter().enumerate().map(one).collect()
 }
 
-/// Has a process of its own enter the group and read: pages belong to the group of whoever reads them first.
+/// Has a separate process enter the group and read: pages are charged to the group that reads them first.
 fn sample(request: &Request) -> Result<Sample, Fault> {
     let doing = || format!("cannot read {} of {}", units::bytes(request.bytes), Path::new(&request.file).display());
     let failed = |why: String| Fault::new(doing(), why);
@@ -165,19 +164,19 @@ fn sample(request: &Request) -> Result<Sample, Fault> {
     match ending.end {
         End::Exited(0) => serde_json::from_slice::<Size>(&ending.output)
             .map(Size::into_sample)
-            .map_err(|error| failed(format!("the process that reads answered nonsense: {error}"))),
+            .map_err(|error| failed(format!("the reading process gave a malformed answer: {error}"))),
         End::Exited(_) => Err(failed(ending.complaint.trim_start_matches("kelvin: ").to_owned())),
-        End::Signalled(9) => Err(failed("the process that reads was killed: is the limit too small for it?".into())),
-        End::Signalled(signal) => Err(failed(format!("the process that reads crashed by signal {signal}"))),
+        End::Signalled(9) => Err(failed("the reading process was killed: is the limit too small for it?".into())),
+        End::Signalled(signal) => Err(failed(format!("the reading process crashed with signal {signal}"))),
         End::TimedOut => Err(failed(format!("it took longer than {} s", PATIENCE.as_secs()))),
-        End::TooMuchOutput => Err(failed("the process that reads answered too much".into())),
+        End::TooMuchOutput => Err(failed("the reading process's answer was too long".into())),
         End::Interrupted => {
             Err(Fault::because(format!("interrupted by {}", kelvin_sys::interrupt::requested().unwrap_or("a signal"))))
         }
     }
 }
 
-/// The process that reads: enters the group, reads, answers.
+/// The reading process: enters the group, reads, answers.
 pub fn process() -> Done {
     let mut text = Vec::new();
     std::io::stdin().read_to_end(&mut text)?;
@@ -238,7 +237,7 @@ enum Outcome {
     Found(Place),
     /// Why none was found.
     NotFound(String),
-    /// Why none could be looked for.
+    /// Why it could not be looked for.
     NotPossible(String),
 }
 
@@ -320,7 +319,7 @@ impl Measured {
             lines.push((
                 "jump".into(),
                 format!(
-                    "a block of {} takes {} before and {} after it (p <= {}); of larger files {} stayed in memory",
+                    "a block of {} takes {} below that size and {} above it (p <= {}); of larger files {} stayed in memory",
                     units::bytes(capacity::BLOCK as u64),
                     time(place.in_memory_nanoseconds),
                     time(place.missing_nanoseconds),
@@ -342,7 +341,7 @@ impl Size {
     fn line(&self) -> String {
         let time = kelvin_stats::median(&self.block_nanoseconds);
         format!(
-            "{:>11} {:>10} a block, {} in memory",
+            "{:>11} {:>10} per block, {} in memory",
             mebibytes(self.bytes),
             units::plain(time, Unit::Nanoseconds),
             units::share(self.resident_bytes as f64 / self.bytes.max(1) as f64),
@@ -361,8 +360,8 @@ impl Found {
     }
 
     fn lines(&self) -> Vec<(String, String)> {
-        let now = self.in_use_bytes.map_or(String::new(), |now| format!("; {} are in use now", mebibytes(now)));
-        let mut lines = vec![("cache".into(), format!("can have {} at most{now}", mebibytes(self.bytes)))];
+        let now = self.in_use_bytes.map_or(String::new(), |now| format!("; {} in use now", mebibytes(now)));
+        let mut lines = vec![("cache".into(), format!("at most {}{now}", mebibytes(self.bytes)))];
         for (number, bound) in self.bounds.iter().enumerate() {
             let label = if number == 0 { "because" } else { "and" };
             lines.push((label.into(), bound.line()));
@@ -395,7 +394,7 @@ impl Limit {
     }
 }
 
-/// A size in a unit of which a tenth of a percent can be seen.
+/// A size in a unit that shows a tenth of a percent.
 fn mebibytes(bytes: u64) -> String {
     let mebibytes = bytes as f64 / f64::from(1 << 20);
     if mebibytes < 10_000.0 { format!("{mebibytes:.1} MiB") } else { format!("{:.1} GiB", mebibytes / 1024.0) }

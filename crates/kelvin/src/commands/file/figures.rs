@@ -1,4 +1,4 @@
-//! What reading and writing a file have in common to show: amounts, times, rates, latencies, threads.
+//! The figures that reading and writing a file share: amounts, times, rates, latencies, threads.
 
 use std::process::ExitCode;
 
@@ -14,7 +14,7 @@ use crate::output;
 /// Columns of a label.
 const LABEL: usize = 10;
 
-/// Which way bytes went.
+/// The direction of the transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transfer {
     Read,
@@ -59,7 +59,7 @@ pub(super) struct Figures {
     pub notes: Vec<String>,
 }
 
-/// What the device below the file moved meanwhile.
+/// What the device under the file transferred meanwhile.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum DeviceBytes {
@@ -137,7 +137,7 @@ impl Figures {
         format!("{depth}, {threads}")
     }
 
-    /// What the device moved, and how that compares with the file.
+    /// What the device transferred, and how that compares with the file.
     pub(super) fn device_line(&self) -> String {
         match &self.device {
             DeviceBytes::Known { name, read, written } => {
@@ -156,7 +156,7 @@ impl Figures {
         }
     }
 
-    /// What people read, after what is particular to one way: a label and a text.
+    /// The labelled lines for people that reading and writing share.
     pub(super) fn lines(&self) -> Vec<(String, String)> {
         let mut lines = Vec::new();
         let mut add = |label: &str, text: String| lines.push((label.to_owned(), text));

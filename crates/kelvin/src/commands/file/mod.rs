@@ -1,4 +1,4 @@
-//! `kelvin file`: files read or written in one way, with all that is known of it.
+//! `kelvin file`: files read or written by one method, with all that is known of it.
 
 mod cache;
 mod figures;
@@ -13,7 +13,7 @@ pub use cache::process as cache_process;
 use crate::cli::{FileArgs, FileCommand};
 use crate::fault::{Done, Fault};
 
-/// Seconds of calibrating the clock: an error of a hundredth of a percent is enough for latencies.
+/// Seconds spent calibrating the clock: an error of 0.01 % is enough for latencies.
 const CALIBRATION: f64 = 0.01;
 
 /// `kelvin file`.
@@ -28,7 +28,7 @@ pub fn file(args: &FileArgs) -> Done {
     }
 }
 
-/// Why a file could not be worked on, in the words of the command line.
+/// Why a file could not be read or written, in the words of the command line.
 fn fault(error: Error) -> Fault {
     match error {
         Error::Setting { .. } => Fault::because(format!("--{error}")),

@@ -1,4 +1,4 @@
-//! `kelvin file read` and `kelvin file autosize`: a file of the user's, read in one way.
+//! `kelvin file read` and `kelvin file autosize`: a user's file, read by one method.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -36,7 +36,7 @@ pub(super) fn read(args: &ReadArgs) -> Done {
     }
     let mut done = job::run(&job).map_err(fault)?;
     if args.drop_caches {
-        let said = format!("all caches of the machine were dropped before (3 written to {})", cache::DROP_CACHES);
+        let said = format!("all caches of the machine were dropped first (3 written to {})", cache::DROP_CACHES);
         done.notes.push(said);
     }
     done.notes.extend(served(&job));
@@ -44,13 +44,12 @@ pub(super) fn read(args: &ReadArgs) -> Done {
     figures::print(args.json, &found, || found.lines(&done))
 }
 
-/// What the proof of a state does not reach: the memory of whoever serves the file system.
+/// What the proof of a cache state does not cover: the memory of the server of the file system.
 fn served(job: &Job) -> Option<String> {
     let kind = kelvin_sys::fs::kind(job.target.path()).ok().filter(|kind| kind.is_served())?;
     matches!(job.state, State::Uncached | State::Direct).then(|| {
         format!(
-            "another program or machine serves this file system ({}): what it has in memory itself is neither seen nor \
-             dropped",
+            "another program or machine serves this file system ({}): its own cache is neither seen nor dropped",
             kind.name()
         )
     })
@@ -60,7 +59,7 @@ fn served(job: &Job) -> Option<String> {
 fn drop_caches(job: &Job) -> Result<(), Fault> {
     if job.state != State::Uncached {
         return Err(Fault::because(format!(
-            "--drop-caches: it goes with --cache uncached, not with --cache {}",
+            "--drop-caches: needs --cache uncached, not --cache {}",
             job.state.name().replace(' ', "-")
         )));
     }
@@ -88,7 +87,7 @@ pub(super) fn autosize(args: &AutosizeArgs) -> Done {
         );
         if done.passes > 0 {
             let said = format!(
-                "{} whole {} over a file of {}: after the first it is the rate of what is in memory",
+                "{} whole {} over a file of {}: after the first this is the rate from memory",
                 units::count(done.passes),
                 if done.passes == 1 { "pass" } else { "passes" },
                 units::bytes(job.target.bytes()),
@@ -99,7 +98,7 @@ pub(super) fn autosize(args: &AutosizeArgs) -> Done {
     })
 }
 
-/// What both have in common: a pass over a file in one way.
+/// What both share: passes over a file by one method.
 fn described(path: &Path, how: &HowArgs, size: Option<u64>) -> Result<Job, Fault> {
     let target = Target::find(path).map_err(fault)?;
     let engine = how.engine.with_depth(how.depth).map_err(fault)?;
@@ -185,7 +184,7 @@ impl Found {
         }
     }
 
-    /// What people read: a label and a text.
+    /// The labelled lines for people.
     fn lines(&self, done: &Read) -> Vec<(String, String)> {
         let way = format!(
             "{}, blocks of {}, {}{}",
@@ -207,12 +206,12 @@ impl Found {
     }
 }
 
-/// `all in memory`, `none in memory`, `37 % in memory`, or that the two witnesses differ.
+/// `all in memory`, `none in memory`, `37 % in memory`, or that the two sources disagree.
 fn in_memory(found: Residency) -> String {
     match found.share() {
         _ if found.is_whole() => "all in memory".into(),
         Some(0.0) => "none in memory".into(),
         Some(share) => format!("{} in memory", units::share(share)),
-        None => format!("not known how much in memory ({found})"),
+        None => format!("unknown share in memory ({found})"),
     }
 }

@@ -1,4 +1,4 @@
-//! `kelvin file write`: a new file, written in one way.
+//! `kelvin file write`: a new file, written by one method.
 
 use kelvin_file::write::{self, Pattern, Sync, WriteJob, Written};
 use kelvin_report::{text, units};
@@ -34,12 +34,12 @@ pub(super) fn write(args: &WriteArgs) -> Done {
 fn size(args: &WriteArgs) -> Result<u64, Fault> {
     let blocks = |count: u64| {
         let bytes = count.checked_mul(args.block as u64).filter(|&bytes| i64::try_from(bytes).is_ok());
-        bytes.ok_or_else(|| Fault::because(format!("--count {count}: so many blocks are more than a file can have")))
+        bytes.ok_or_else(|| Fault::because(format!("--count {count}: more blocks than a file can have")))
     };
     match (args.size, args.count) {
         (Some(size), _) => Ok(size),
         (None, Some(count)) => blocks(count),
-        (None, None) => Err(Fault::because("say how much to write, by --size or --count")),
+        (None, None) => Err(Fault::because("give --size or --count: how much to write")),
     }
 }
 
@@ -47,7 +47,7 @@ fn pattern(args: &WriteArgs) -> Result<Pattern, Fault> {
     match (args.pattern, args.seed) {
         (Pattern::Noise { seed }, given) => Ok(Pattern::Noise { seed: given.unwrap_or(seed) }),
         (byte, None) => Ok(byte),
-        (Pattern::Byte(_), Some(_)) => Err(Fault::because("--seed chooses the noise, and --pattern asks for a byte")),
+        (Pattern::Byte(_), Some(_)) => Err(Fault::because("--seed is for noise, but --pattern is a byte")),
     }
 }
 
@@ -75,7 +75,7 @@ struct Found {
     figures: Figures,
 }
 
-/// What the pattern was, and what making a block of it cost.
+/// The pattern, and what making a block of it cost.
 #[derive(Serialize)]
 struct PatternFound {
     pattern: String,
@@ -99,10 +99,10 @@ impl PatternFound {
     fn line(&self) -> String {
         match (self.seed, self.pattern_cost) {
             (Some(seed), Some(cost)) => format!(
-                "noise of seed {seed}; making a block of it takes {}, part of the time and of no latency",
+                "noise of seed {seed}; generating a block takes {}, included in the time but in no latency",
                 units::plain(cost, kelvin_model::Unit::Nanoseconds)
             ),
-            _ => format!("byte {}, which whoever compresses need hardly write", self.pattern),
+            _ => format!("byte {}, which compresses to almost nothing", self.pattern),
         }
     }
 }
@@ -127,7 +127,7 @@ impl Found {
         }
     }
 
-    /// What people read: a label and a text.
+    /// The labelled lines for people.
     fn lines(&self) -> Vec<(String, String)> {
         let way = format!(
             "{}, blocks of {}{}",
@@ -147,21 +147,21 @@ impl Found {
         lines
     }
 
-    /// What the sync policy promises, and what was found of it.
+    /// What the sync policy promises, and what was found.
     fn promise(&self) -> String {
         let promise = match self.policy {
-            Sync::None => "taken into memory, and no more".to_owned(),
+            Sync::None => "in memory only".to_owned(),
             Sync::Fsync => {
                 let flush = units::seconds(self.flush_seconds.unwrap_or(0.0));
-                format!("all flushed to the device at the end, in {flush}, which is part of the time")
+                format!("all flushed to the device at the end, in {flush}, included in the time")
             }
-            Sync::Dsync => "each block was on the device when its write was done".to_owned(),
+            Sync::Dsync => "each block was on the device when its write returned".to_owned(),
             Sync::Direct => "past the page cache; the device's own cache is not flushed".to_owned(),
         };
         let left = match self.unwritten_bytes {
-            Some(0) => "nothing was left in memory only".to_owned(),
-            Some(bytes) => format!("{} were in memory only when the time ended", units::bytes(bytes)),
-            None => "what was in memory only is not known, without cachestat".to_owned(),
+            Some(0) => "no dirty pages left".to_owned(),
+            Some(bytes) => format!("{} still dirty when the time ended", units::bytes(bytes)),
+            None => "dirty pages unknown: no cachestat".to_owned(),
         };
         format!("{}: {promise}; {left}", self.sync)
     }
