@@ -99,12 +99,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
         Some(cpu::KernelClock::MonotonicCoarse) => {
             Ok(Predicting::between(Basis::Derived, AROUND, AROUND / 4.0, 2.0 * AROUND)
                 .formula("sequence lock and two calls; no counter is read")
-                .constant(
-                    "around a read of the clock",
-                    AROUND,
-                    Unit::Nanoseconds,
-                    "Linux lib/vdso/gettimeofday.c, do_coarse",
-                )
+                .constant("around a read", AROUND, Unit::Nanoseconds, "Linux lib/vdso/gettimeofday.c, do_coarse")
                 .source("Linux lib/vdso/gettimeofday.c, do_coarse")
                 .derived_as(format!(
                     "{AROUND} ns for at most 60 instructions; predicted range: a quarter to twice that"

@@ -408,7 +408,7 @@ fn around(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
         .constant("pages mapped by one fault", PAGES_AROUND, Unit::Count, AROUND)
         .source(AROUND)
         .derived_as(format!(
-            "{:.0} ns x sqrt({PAGES_AROUND}) = {value:.0} ns; predicted range: {:.0} to {most:.0} ns",
+            "{:.0} ns x sqrt({PAGES_AROUND}) = {value:.0} ns, between {:.0} and {most:.0} ns",
             one.value, one.value
         )))
 }

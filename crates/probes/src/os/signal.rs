@@ -20,7 +20,7 @@ pub(crate) static INSTALL_PROBE: Probe = Probe {
               kernel's layout) is part of the figure.",
         prediction: "The measured os.syscall.null plus 25 ns: about 150 instructions in the library and the kernel \
                      (two copies of a 32-byte action, a lock, a few checks) at two per cycle and 3 GHz. Predicted \
-                     range: from the null call to three times the sum.",
+                     range: from the null call to three times it plus 25 ns.",
         not_for: "The cost of delivering a signal: see os.signal.deliver.",
         pitfalls: &["The threads of a process share the lock that the call takes."],
         sources: &["lmbench lat_sig install", "Linux kernel/signal.c, do_sigaction"],

@@ -49,7 +49,7 @@ const fn probe(
 
 const SHORT_WAY: &str = "The measured os.syscall.null plus 25 ns: about 150 instructions of descriptor look-up, \
                          permission checks and dispatch to the driver, at two per cycle and 3 GHz. Predicted range: \
-                         from the null call to three times the sum.";
+                         from the null call to three times it plus 25 ns.";
 
 pub(crate) static READ_PROBE: Probe = probe(
     "A read of one byte from /dev/zero",
@@ -185,7 +185,7 @@ pub(super) fn short_way(facts: &Facts<'_>, source: &str) -> Result<Prediction, N
         .input(null.clone())
         .source(source)
         .derived_as(format!(
-            "{:.1} ns + {work:.0} ns = {value:.1} ns; predicted range: from the null call to three times the sum",
+            "{:.1} ns + {work:.0} ns = {value:.1} ns; predicted range: the null call to three times it + {work:.0} ns",
             null.value
         )))
 }
