@@ -23,8 +23,8 @@ pub const ARGUMENTS: Axis = Axis::new("arguments", "integer arguments", AxisScal
 
 words! {
     /// How a call reaches its callee.
-    pub enum Via: "via", "way to the callee" {
-        /// By the address in the instruction.
+    pub enum Via: "via", "kind of call" {
+        /// To the address in the instruction.
         Direct = "direct",
         /// Through a register.
         Indirect = "indirect",
@@ -48,11 +48,11 @@ words! {
 }
 
 words! {
-    /// How many CPUs work while the frequency of one is measured.
+    /// How many CPUs are busy while the frequency of one is measured.
     pub enum BusyCpus: "load", "CPUs busy" {
         /// That one alone.
         One = "one",
-        /// All that may be used.
+        /// All allowed CPUs.
         All = "all",
     }
 }
@@ -60,57 +60,59 @@ words! {
 /// The probe of the three latencies.
 pub const LATENCY: Name = Name::new("cpu.latency");
 
-/// An empty start and stop of the clock that times everything.
-pub static CLOCK_PAIR: Metric =
-    Metric::duration("cpu.clock.pair", "An empty start and stop of the run's clock, one after the other")
-        .overhead(Overhead::None)
-        .headline(Treatment::CycleNormalised)
-        .baseline();
+/// An empty start/stop pair of the run's clock.
+pub static CLOCK_PAIR: Metric = Metric::duration("cpu.clock.pair", "An empty start/stop pair of the run's clock")
+    .overhead(Overhead::None)
+    .headline(Treatment::CycleNormalised)
+    .baseline();
 
-/// What such a pair shows by its own two readings.
+/// The difference between its two readings.
 pub static CLOCK_PAIR_SHOWN: Metric =
-    Metric::duration("cpu.clock.pair.shown", "What an empty start and stop show by their own two readings")
+    Metric::duration("cpu.clock.pair.shown", "Difference between the two readings of an empty start/stop pair")
         .overhead(Overhead::None)
         .headline(Treatment::AsFound);
 
-/// Asking for the time.
+/// Reading the time.
 pub static CLOCK_GETTIME: Metric =
-    Metric::duration("cpu.clock.gettime", "One clock_gettime through the C library").over([KernelClock::AXIS]);
+    Metric::duration("cpu.clock.gettime", "clock_gettime through the C library").over([KernelClock::AXIS]);
 
 /// The core's frequency.
-pub static FREQUENCY: Metric = Metric::rate("cpu.frequency", "Core cycles per second of the CPU that probes run on")
-    .unit(Unit::Hertz, Better::Higher)
-    .over([BusyCpus::AXIS])
-    .headline(Treatment::AsFound)
-    .canaries(Canaries::NONE)
-    .bounds(Some(0.0), Some(20e9));
+pub static FREQUENCY: Metric = Metric::rate(
+    "cpu.frequency",
+    "Frequency of the probes' CPU, from cycles counted over \
+                                                              time",
+)
+.unit(Unit::Hertz, Better::Higher)
+.over([BusyCpus::AXIS])
+.headline(Treatment::AsFound)
+.canaries(Canaries::NONE)
+.bounds(Some(0.0), Some(20e9));
 
 /// An add.
 pub static LATENCY_ADD: Metric =
-    Metric::duration("cpu.latency.add", "An add that waits for the add before it").headline(Treatment::CycleNormalised);
+    Metric::duration("cpu.latency.add", "A dependent add").headline(Treatment::CycleNormalised);
 
 /// A multiply.
 pub static LATENCY_MULTIPLY: Metric =
-    Metric::duration("cpu.latency.multiply", "A 64-bit multiply that waits for the multiply before it")
-        .headline(Treatment::CycleNormalised);
+    Metric::duration("cpu.latency.multiply", "A dependent 64-bit multiply").headline(Treatment::CycleNormalised);
 
-/// A load from the first-level cache.
+/// A load from L1.
 pub static LATENCY_LOAD: Metric =
-    Metric::duration("cpu.latency.load", "A load from the first-level cache at the address just loaded")
-        .headline(Treatment::CycleNormalised);
+    Metric::duration("cpu.latency.load", "A dependent load from L1").headline(Treatment::CycleNormalised);
 
-/// A turn of a loop.
-pub static LOOP: Metric =
-    Metric::duration("cpu.loop", "One turn of a minimal counted loop").headline(Treatment::CycleNormalised).baseline();
+/// An iteration of a loop.
+pub static LOOP: Metric = Metric::duration("cpu.loop", "One iteration of a minimal counted loop")
+    .headline(Treatment::CycleNormalised)
+    .baseline();
 
 /// A procedure call.
-pub static CALL_ARGS: Metric = Metric::duration("cpu.call.args", "One procedure call and the return from it")
+pub static CALL_ARGS: Metric = Metric::duration("cpu.call.args", "One procedure call and its return")
     .over([ARGUMENTS, Via::AXIS])
     .headline(Treatment::CycleNormalised)
     .baseline();
 
 /// A mispredicted branch.
 pub static BRANCH_MISPREDICT: Metric =
-    Metric::duration("cpu.branch.mispredict", "What a mispredicted conditional branch costs beyond a predicted one")
+    Metric::duration("cpu.branch.mispredict", "A mispredicted conditional branch, beyond a predicted one")
         .overhead(Overhead::None)
         .headline(Treatment::CycleNormalised);

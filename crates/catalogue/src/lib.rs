@@ -1,11 +1,11 @@
-//! Every metric that kelvin measures, as data: id, unit, parameters and the words that those can have.
+//! Every metric that kelvin measures, as data: id, unit, axes and their words.
 //!
 //! Probes, conclusions, figures and reference machines name metrics and axes by the items of this crate, so that a changed or
 //! misspelled name does not compile. No id and no axis is spelled as a string elsewhere, except where stored runs and the
 //! command line are parsed.
 //!
-//! A metric is a static in the file of its area, called by its id without the area: `os.syscall.null` is
-//! [`os::SYSCALL_NULL`]. A parameter of numbers is an [`Axis`](kelvin_model::Axis); one of words is an enum.
+//! A metric is a static in the file of its area, named by its id without the area: `os.syscall.null` is
+//! [`os::SYSCALL_NULL`]. A numeric parameter is an [`Axis`](kelvin_model::Axis); one of words is an enum.
 #![forbid(unsafe_code)]
 
 mod shared;
@@ -27,7 +27,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
     [cpu::ALL, os::ALL, mem::ALL, file::ALL, net::ALL, truth::ALL].into_iter().flatten().copied()
 }
 
-/// The metric of an id, as this version defines it.
+/// The metric with this id, as this version defines it.
 pub fn find(id: Name) -> Option<&'static Metric> {
     all().find(|metric| metric.id == id)
 }

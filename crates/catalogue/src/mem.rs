@@ -1,4 +1,4 @@
-//! Memory: latency and levels of caches, bandwidth, faults, and cores that talk to each other.
+//! Memory: latency and levels of caches, bandwidth, faults, and communication between cores.
 
 use kelvin_model::{Axis, AxisScale, Better, Canaries, Metric, Name, Need, Overhead, Tags, Treatment, Unit};
 
@@ -33,15 +33,15 @@ pub static ALL: &[&Metric] = &[
     &PAGE_ZERO,
 ];
 
-/// Bytes that a measure goes through again and again.
+/// Bytes that a probe goes through repeatedly.
 pub const BYTES: Axis = Axis::new("bytes", "working set", AxisScale::Bytes);
 /// Bytes from one load to the next.
 pub const STRIDE: Axis = Axis::new("stride", "stride", AxisScale::Bytes);
-/// Pages with one line to be loaded in each.
+/// Pages, with one line loaded in each.
 pub const TOUCHED_PAGES: Axis = Axis::new("count", "pages touched", AxisScale::Logarithmic);
 /// Bytes from one touch of a file to the next.
-pub const STEP: Axis = Axis::new("step_bytes", "bytes from touch to touch", AxisScale::Bytes);
-/// How much other CPUs move, in percent of what they could.
+pub const STEP: Axis = Axis::new("step_bytes", "stride of the touches, bytes", AxisScale::Bytes);
+/// Bandwidth injected by other CPUs, in percent of what they could move.
 pub const INJECTED: Axis = Axis::new("load", "share of full injection, %", AxisScale::Linear);
 /// The CPU that a cache line comes from, and the one that it goes to.
 pub const FROM_CPU: Axis = Axis::new("from", "from CPU", AxisScale::Linear);
@@ -73,32 +73,32 @@ words! {
 }
 
 words! {
-    /// The page that a minor fault is taken for.
+    /// The kind of page that a minor fault maps.
     pub enum FaultPage: "kind", "kind of page" {
         /// A base page of anonymous memory.
         Anonymous = "anonymous",
         /// A huge page of anonymous memory.
         Huge = "huge",
-        /// A cached page of a file, mapped alone.
+        /// A cached page of a file, without fault-around.
         File = "file",
-        /// A cached page of a file, mapped together with those around it.
+        /// A cached page of a file, with fault-around.
         FileAround = "file_around",
     }
 }
 
 words! {
-    /// Whether the kernel reads more of a file than is touched.
+    /// Whether the kernel reads ahead.
     pub enum ReadAhead: "read_ahead", "read-ahead" {
         /// It does.
         On = "on",
-        /// It was told not to.
+        /// It does not (MADV_RANDOM).
         Off = "off",
     }
 }
 
 words! {
-    /// Where two words lie that two CPUs write to.
-    pub enum Lines: "lines", "lines of the two words" {
+    /// Where the two words lie that two CPUs write to.
+    pub enum Lines: "lines", "placement of the two words" {
         /// In one cache line.
         Same = "same",
         /// In two lines, 128 bytes apart.
@@ -140,42 +140,37 @@ words! {
 pub const BANDWIDTH: Name = Name::new("mem.bandwidth");
 /// The probe of latency and bandwidth under load.
 pub const LOADED: Name = Name::new("mem.bandwidth.loaded");
-/// The probe of nodes of memory.
+/// The probe of NUMA nodes.
 pub const NODE: Name = Name::new("mem.node");
 /// The study of what a mapped page is.
 pub const PAGE: Name = Name::new("mem.page");
 
 /// Dependent loads in random order.
-pub static LATENCY: Metric = Metric::duration(
-    "mem.latency",
-    "A load at the address that the load before it returned, random over the working set",
-)
-.over([PageSize::AXIS, BYTES])
-.baseline();
+pub static LATENCY: Metric = Metric::duration("mem.latency", "A dependent load, random over the working set")
+    .over([PageSize::AXIS, BYTES])
+    .baseline();
 
 /// Dependent loads in order.
 pub static LATENCY_STRIDE: Metric =
-    Metric::duration("mem.latency.stride", "A load at the address just loaded, this many bytes before the last one")
+    Metric::duration("mem.latency.stride", "A dependent load, this many bytes before the last one")
         .over([BYTES, STRIDE]);
 
-/// Loads whose pages exceed what is translated without a walk.
+/// Loads over more pages than the TLB holds.
 pub static TLB: Metric =
-    Metric::duration("mem.tlb", "A load at the address just loaded, over this many base pages with one line in each")
-        .over([TOUCHED_PAGES]);
+    Metric::duration("mem.tlb", "A dependent load over this many base pages, one line in each").over([TOUCHED_PAGES]);
 
-/// The same loads, packed.
+/// The same lines, packed.
 pub static TLB_PACKED: Metric =
-    Metric::duration("mem.tlb.packed", "A load at the address just loaded, over as many lines side by side")
-        .over([TOUCHED_PAGES]);
+    Metric::duration("mem.tlb.packed", "A dependent load over as many adjacent lines").over([TOUCHED_PAGES]);
 
-/// Faults without a disk.
+/// Minor page faults.
 pub static FAULT_MINOR: Metric =
-    Metric::duration("mem.fault.minor", "One page fault that needs no disk, the touch that causes it included")
+    Metric::duration("mem.fault.minor", "A minor page fault, including the touch that causes it")
         .over([FaultPage::AXIS]);
 
-/// Faults that read from a disk.
+/// Major page faults.
 pub static FAULT_MAJOR: Metric =
-    Metric::duration("mem.fault.major", "The first touch of a page of a mapped file that is not in memory")
+    Metric::duration("mem.fault.major", "The first touch of a mapped file page that is not in memory")
         .over([ReadAhead::AXIS, STEP])
         .headline(Treatment::AsFound)
         .overhead(Overhead::None)
@@ -184,22 +179,22 @@ pub static FAULT_MAJOR: Metric =
         .not_in_cycles()
         .baseline();
 
-/// Guarded by the core's canaries alone: what an operation leaves in the caches is no disturbance.
+/// Guarded by the core canaries alone: what an operation leaves in the caches is no disturbance.
 const fn bandwidth(id: &'static str, summary: &'static str) -> Metric {
     Metric::rate(id, summary).over([BYTES, Cpus::AXIS])
 }
 
 /// Reading.
 pub static BANDWIDTH_READ: Metric =
-    bandwidth("mem.bandwidth.read", "Bytes read per second, each once, in order").baseline();
+    bandwidth("mem.bandwidth.read", "Bytes read per second, sequentially, each once").baseline();
 
 /// Writing by ordinary stores.
 pub static BANDWIDTH_WRITE: Metric =
-    bandwidth("mem.bandwidth.write", "Bytes written per second by ordinary stores, each once, in order").baseline();
+    bandwidth("mem.bandwidth.write", "Bytes written per second by ordinary stores, sequentially, each once").baseline();
 
 /// Copying.
 pub static BANDWIDTH_COPY: Metric =
-    bandwidth("mem.bandwidth.copy", "Bytes per second of a copy, those read and those written").version(2);
+    bandwidth("mem.bandwidth.copy", "Bytes per second of a copy, read and written").version(2);
 
 /// Filling.
 pub static BANDWIDTH_FILL: Metric =
@@ -210,18 +205,17 @@ pub static BANDWIDTH_FILL: Metric =
 pub static BANDWIDTH_ZERO: Metric =
     bandwidth("mem.bandwidth.zero", "Bytes per second of memory set to zero by the fastest means").version(2);
 
-/// Writing past the caches.
+/// Writing around the caches.
 pub static BANDWIDTH_NTWRITE: Metric =
-    bandwidth("mem.bandwidth.ntwrite", "Bytes written per second by non-temporal stores, which pass the caches by")
+    bandwidth("mem.bandwidth.ntwrite", "Bytes written per second by non-temporal stores, which bypass the caches")
         .version(2);
 
 /// STREAM's triad.
 pub static BANDWIDTH_TRIAD: Metric =
-    bandwidth("mem.bandwidth.triad", "Bytes per second of a[i] = b[i] + s * c[i], those read and those written")
-        .version(2);
+    bandwidth("mem.bandwidth.triad", "Bytes per second of a[i] = b[i] + s * c[i], read and written").version(2);
 
-/// The CPUs of a pair are chosen by the probe, not by the harness: being on another one than usual is no disturbance. Headlines
-/// are as found, because on a machine with two kinds of cores no one reference of a canary is right for both.
+/// The probe, not the harness, chooses the CPUs of a pair: running on another than usual is no disturbance. Headlines
+/// are as found, because with two kinds of cores no single canary reference is right for both.
 const fn between_cpus(id: &'static str, summary: &'static str) -> Metric {
     Metric::duration(id, summary)
         .headline(Treatment::AsFound)
@@ -231,24 +225,24 @@ const fn between_cpus(id: &'static str, summary: &'static str) -> Metric {
         .needs(Need::SecondCpu)
 }
 
-/// How far apart the CPUs stand that move memory together.
+/// Core-to-core latency within the crew that moves memory.
 pub static BANDWIDTH_CORE_TO_CORE: Metric = between_cpus(
     "mem.bandwidth.core_to_core",
-    "From one CPU's store to a cache line until another CPU's load sees it, both of those that move memory together",
+    "From one CPU's store to a cache line until another CPU's load sees it, both of the bandwidth crew",
 )
 .over([BYTES, Cpus::AXIS])
 .only(Cpus::All.point());
 
 /// Latency while other CPUs stream.
 pub static LOADED_LATENCY: Metric =
-    Metric::duration("mem.loaded.latency", "A load from memory while other CPUs stream through theirs")
+    Metric::duration("mem.loaded.latency", "A load from memory while other CPUs stream through memory")
         .over([INJECTED, BYTES])
         .needs(Need::SecondCpu);
 
-/// What memory moves meanwhile.
+/// Memory bandwidth during those loads.
 pub static LOADED_BANDWIDTH: Metric = Metric::rate(
     "mem.loaded.bandwidth",
-    "Bytes per second that memory moved meanwhile: those that were injected, and the lines of the loads that were timed",
+    "Memory bandwidth meanwhile: the injected bytes and the lines of the timed loads",
 )
 .over([INJECTED, BYTES])
 .unit(Unit::BytesPerSecond, Better::Neither)
@@ -265,20 +259,17 @@ pub static CORE_TO_CORE: Metric = between_cpus(
 /// Two CPUs that write to one line.
 pub static FALSE_SHARING: Metric = between_cpus(
     "mem.false_sharing",
-    "One increment by each of two CPUs at once, to words in the same line or 128 bytes apart",
+    "One increment by each of two CPUs at once, of words in the same line or 128 bytes apart",
 )
 .over([Lines::AXIS, IncrementKind::AXIS]);
 
-/// The CPU is chosen by the probe, not by the harness, and one reference of a canary need not be right for all nodes.
+/// The probe, not the harness, chooses the CPU, and one canary reference need not be right for all nodes.
 const fn across_nodes(metric: Metric) -> Metric {
     metric.over([FROM_NODE, TO_NODE, BYTES]).headline(Treatment::AsFound).contaminants(Tags::PREEMPTED).not_in_cycles()
 }
 
 /// Latency from node to node.
-pub static NODE_LATENCY: Metric = across_nodes(Metric::duration(
-    "mem.node.latency",
-    "A load from memory at the address that the load before it returned",
-));
+pub static NODE_LATENCY: Metric = across_nodes(Metric::duration("mem.node.latency", "A dependent load from memory"));
 
 /// Bandwidth from node to node.
 pub static NODE_BANDWIDTH: Metric =
@@ -295,19 +286,22 @@ const fn share_of_pages(id: &'static str, summary: &'static str) -> Metric {
         .bounds(Some(0.0), Some(1.0))
 }
 
-/// Pages with a frame.
-pub static PAGE_PRESENT: Metric = share_of_pages("mem.page.present", "Share of the pages that have a frame of memory");
+/// Pages in memory.
+pub static PAGE_PRESENT: Metric = share_of_pages("mem.page.present", "Share of the pages that are present in memory");
 
 /// Pages of files.
 pub static PAGE_FILE: Metric =
     share_of_pages("mem.page.file", "Share of the pages that belong to a file or to shared memory");
 
 /// Pages of one process alone.
-pub static PAGE_EXCLUSIVE: Metric = share_of_pages("mem.page.exclusive", "Share of the pages that nobody else maps");
+pub static PAGE_EXCLUSIVE: Metric = share_of_pages(
+    "mem.page.exclusive",
+    "Share of the pages that no other process \
+                                                                          maps",
+);
 
 /// Huge pages.
-pub static PAGE_HUGE: Metric = share_of_pages("mem.page.huge", "Share of the pages that a huge page maps");
+pub static PAGE_HUGE: Metric = share_of_pages("mem.page.huge", "Share of the pages mapped by a huge page");
 
-/// The page of zeros.
-pub static PAGE_ZERO: Metric =
-    share_of_pages("mem.page.zero", "Share of the pages that are the kernel's page of zeros");
+/// The zero page.
+pub static PAGE_ZERO: Metric = share_of_pages("mem.page.zero", "Share of the pages that are the kernel's zero page");

@@ -81,6 +81,6 @@ pub static ALL: &[&Metric] = &[
     &TASKS_INVISIBLE,
 ];
 
-/// The core's speed, and the way into the kernel, through which all of a call's work goes. The cache canary is left out: it
-/// would evict what the next operation finds warm.
+/// The core's speed and kernel entry, which every call passes through. No cache canary: it would evict what the next
+/// operation finds warm.
 const CORE_AND_KERNEL: Canaries = Canaries::of(&[Canary::Chain, Canary::Block, Canary::Kernel]);

@@ -3,11 +3,11 @@
 use crate::words::words;
 
 words! {
-    /// Where the two ends of something run.
+    /// Where the two processes of a pair run.
     pub enum Placement: "placement", "placement of the two processes" {
         /// Both on one CPU.
         SameCpu = "same_cpu",
-        /// Each on a CPU of its own.
+        /// On two CPUs.
         TwoCpus = "two_cpus",
     }
 }

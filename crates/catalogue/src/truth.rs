@@ -1,4 +1,4 @@
-//! Known truths, whose answer is set by construction, and known faults.
+//! Known truths, whose answer is fixed by construction, and known faults.
 
 use kelvin_model::{Axis, AxisScale, Better, Canaries, Metric, Tags, Treatment, Unit};
 
@@ -9,14 +9,14 @@ use crate::words::words;
 pub static ALL: &[&Metric] =
     &[&WAIT, &CYCLES, &PIPE, &QUOTA, &DISK, &DISK_COUNTED, &LINK, &LINK_COUNTED, &DELAY, &DELAY_LOGGED, &FAULT];
 
-/// Bits per second that a shaped link lets through.
+/// Bits per second that a shaped link passes.
 pub const LINK_RATE: Axis = Axis::new("rate", "rate of the link, bits per second", AxisScale::Logarithmic);
 
-/// How long a relay keeps each frame.
-pub const RELAY_DELAY: Axis = Axis::new("delay", "time that the relay keeps each frame, ns", AxisScale::Logarithmic);
+/// How long a relay holds each frame.
+pub const RELAY_DELAY: Axis = Axis::new("delay", "delay of each frame in the relay, ns", AxisScale::Logarithmic);
 
 words! {
-    /// What a probe does that goes wrong on purpose: the word is the probe's id.
+    /// What a deliberately faulty probe does: the word is the probe's id.
     pub enum Fault: "fault", "fault" {
         /// It sleeps for an hour.
         Hang = "truth.fault.hang",
@@ -24,78 +24,76 @@ words! {
         Crash = "truth.fault.crash",
         /// It panics.
         Panic = "truth.fault.panic",
-        /// It prints garbage where readings belong.
+        /// It prints garbage instead of readings.
         Garbage = "truth.fault.garbage",
         /// It ends without a reading.
         Silence = "truth.fault.silence",
     }
 }
 
-/// What counts as found, whatever disturbs it: its own construction guards it.
+/// Counts as measured, whatever disturbs it: its construction guards it.
 const fn as_found(metric: Metric) -> Metric {
     metric.headline(Treatment::AsFound).canaries(Canaries::NONE)
 }
 
-/// The same where waiting, and being held back, is the point.
+/// The same, where waiting and throttling are the point.
 const fn held_back(metric: Metric) -> Metric {
     as_found(metric).contaminants(Tags::NONE)
 }
 
 /// A wait.
 pub static WAIT: Metric =
-    Metric::duration("truth.wait", "A wait of 10 us by the kernel's clock, timed by kelvin's").canaries(Canaries::NONE);
+    Metric::duration("truth.wait", "A 10 us wait by the kernel's clock, timed with kelvin's").canaries(Canaries::NONE);
 
 /// A chain of known cycles.
-pub static CYCLES: Metric = Metric::duration("truth.cycles", "Dependent multiply over dependent add, in time")
+pub static CYCLES: Metric = Metric::duration("truth.cycles", "Time of a dependent multiply over a dependent add")
     .unit(Unit::Ratio, Better::Neither)
     .canaries(Canaries::NONE);
 
 /// A pipe of known rate.
 pub static PIPE: Metric =
-    as_found(Metric::rate("truth.pipe", "Bytes per second out of a pipe that is filled at a known rate"));
+    as_found(Metric::rate("truth.pipe", "Bytes per second from a pipe that is filled at a known rate"));
 
 /// A quota of CPU time.
 pub static QUOTA: Metric = as_found(
-    Metric::duration("truth.quota", "CPU time over elapsed time of a spinning process under a quota")
+    Metric::duration("truth.quota", "CPU time over elapsed time of a spinning process under a CPU quota")
         .unit(Unit::Ratio, Better::Neither),
 );
 
 /// A disk of known rate.
 pub static DISK: Metric =
-    held_back(Metric::rate("truth.disk", "Bytes per second from a disk that may give 32 MiB a second"))
-        .over([CacheState::AXIS]);
+    held_back(Metric::rate("truth.disk", "Bytes per second from a disk limited to 32 MiB/s")).over([CacheState::AXIS]);
 
-/// The same over what the kernel counted.
+/// Bytes read over bytes counted by the kernel.
 pub static DISK_COUNTED: Metric = held_back(
-    Metric::rate("truth.disk.counted", "Bytes that were read over those that the control group counted meanwhile")
+    Metric::rate("truth.disk.counted", "Bytes read over bytes counted by the control group")
         .unit(Unit::Ratio, Better::Neither),
 )
 .over([CacheState::AXIS]);
 
 /// A link of known rate.
 pub static LINK: Metric =
-    held_back(Metric::rate("truth.link", "Bytes per second that arrive over a link that a shaper limits"))
-        .over([LINK_RATE]);
+    held_back(Metric::rate("truth.link", "Bytes per second received over a shaped link")).over([LINK_RATE]);
 
-/// The same over what the shaper counted.
+/// Bytes received over bytes counted by the shaper.
 pub static LINK_COUNTED: Metric = held_back(
-    Metric::rate("truth.link.counted", "What arrived over the payload of what the shaper counted meanwhile")
+    Metric::rate("truth.link.counted", "Bytes received over the payload counted by the shaper")
         .unit(Unit::Ratio, Better::Neither),
 )
 .over([LINK_RATE]);
 
 /// A path of known delay.
 pub static DELAY: Metric =
-    held_back(Metric::duration("truth.delay", "What a relay adds to a round trip that keeps each frame for a time"))
+    held_back(Metric::duration("truth.delay", "What a relay that delays each frame adds to a round trip"))
         .over([RELAY_DELAY])
         .not_in_cycles();
 
-/// The same over what the relay noted.
+/// The measured delay over the relay's own log.
 pub static DELAY_LOGGED: Metric = held_back(
-    Metric::rate("truth.delay.logged", "What the relay added over what it noted itself")
+    Metric::rate("truth.delay.logged", "Delay added to a round trip over the delay that the relay logged")
         .unit(Unit::Ratio, Better::Neither),
 )
 .over([RELAY_DELAY]);
 
-/// What no faulty probe measures.
-pub static FAULT: Metric = Metric::duration("truth.fault", "Never measured: the probe goes wrong on purpose");
+/// A metric that no faulty probe measures.
+pub static FAULT: Metric = Metric::duration("truth.fault", "Never measured: the probe fails on purpose");

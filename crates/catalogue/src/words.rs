@@ -1,4 +1,4 @@
-//! A parameter of words as an enum.
+//! An axis of words as an enum.
 
 /// Defines the words of an axis: `words! { /// What. pub enum Name: "axis", "label" { /// What. First = "first", } }`.
 ///
@@ -36,7 +36,7 @@ macro_rules! words {
                 ::kelvin_model::Point::new(Self::AXIS, self.name())
             }
 
-            /// The word of a case; `None` where it has none, or one that is not known.
+            /// The word of a case; `None` if it has none, or an unknown one.
             pub fn of(case: &::kelvin_model::Case) -> Option<Self> {
                 let word = Self::AXIS.word_of(case)?;
                 Self::ALL.iter().copied().find(|known| known.name() == word)

@@ -1,4 +1,4 @@
-//! What a probe sees of the harness: the only way to make readings.
+//! A probe's interface to the harness: the only way to make readings.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,31 +16,30 @@ use crate::setup::{OtherHost, Setup, SocketOptions};
 use crate::stop::Stop;
 use crate::watch::Watch;
 
-/// Least time of a batch, in nanoseconds, and in clock pairs: whichever is longer.
+/// Minimum time of a batch, in nanoseconds and in clock pairs: the longer applies.
 const BATCH_NANOSECONDS: f64 = 50_000.0;
 const BATCH_PAIRS: f64 = 1000.0;
-/// Most samples that one round keeps of one metric; with more time, batches grow instead.
+/// Maximum samples that one round keeps of one metric; with more time, batches grow instead.
 const MOST_SAMPLES: usize = 400;
 /// Warm-up ends when two successive groups of this many batches have medians within the tolerance of each other.
 const WARM_GROUP: usize = 5;
 const WARM_TOLERANCE: f64 = 0.02;
-/// Share of the slice after which warm-up ends in any case.
+/// Share of the time slice after which warm-up ends in any case.
 const WARM_SHARE: f64 = 0.25;
-/// Least samples after the warm-up, though an operation may be longer than the slice: five, but only two where five would
-/// overrun the slice by more than this many nanoseconds.
+/// Minimum samples after warm-up, even if an operation is longer than the slice: five, or two where five would overrun
+/// the slice by more than this many nanoseconds.
 const LEAST_SAMPLES: usize = 5;
 const FEWEST_SAMPLES: usize = 2;
 const OVERRUN: f64 = 200e6;
-/// Operations of at least this many nanoseconds, timed one by one, are not warmed again after the canaries: what those
-/// evict (128 KiB at most) costs such an operation less than a hundredth.
+/// Individually timed operations of at least this many nanoseconds are not re-warmed after the canaries: what those
+/// evict (128 KiB at most) costs less than 1 % of it.
 const REWARM_LIMIT: f64 = 1_000_000.0;
-/// Least time between two readings of the canaries when operations are timed one by one, in nanoseconds.
+/// Minimum nanoseconds between two readings of the canaries when operations are timed one by one.
 const CANARY_PERIOD: f64 = 60_000.0;
-/// Operations between two looks at the thread's counters, and at the canaries, when one follows the other at once: so many that
-/// what comes after a look is less than one sample in a hundred.
+/// Back-to-back operations between two checks of the thread's counters and the canaries: so many that less than 1 % of
+/// the samples follow a check.
 const LOOKED_AFTER: usize = 128;
-/// Operations after a reading of the canaries that are not kept when one follows the other at once: until the other task no longer
-/// knows that this one was late.
+/// Back-to-back operations dropped after a canary reading, until its delay no longer affects the partner.
 const REWARMED_IN_TURN: u64 = 8;
 
 /// One round of one probe at one case, inside its own process.
@@ -51,7 +50,7 @@ pub struct Bench<'a> {
     metrics: usize,
     overhead: OverheadReading,
     canaries: Canaries,
-    /// The threads that work with this one just now.
+    /// The threads that work with this one now.
     crew: Option<Arc<Crew>>,
     watch: Watch,
     readings: Vec<Reading>,
@@ -59,7 +58,7 @@ pub struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// A bench for a request; `metrics` is how many the probe shares its time among.
+    /// A bench for a request; `metrics` is how many metrics share the probe's time.
     pub(crate) fn new(request: &'a Request, clock: Clock, metrics: usize) -> Self {
         let setup = &request.setup;
         let nanoseconds_per_tick = 1e9 / setup.clock.hertz;
@@ -77,10 +76,10 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Times `operation` in batches: it is given a number of iterations and does them all.
+    /// Times `operation` in batches: it gets a number of iterations and does them all.
     ///
-    /// The batch size is found by doubling; canaries are read between batches, and what they evicted is warmed again by
-    /// a few untimed iterations.
+    /// The batch size is found by doubling. Canaries are read between batches, and a few untimed iterations re-warm
+    /// what they evicted.
     pub fn time(&mut self, metric: &Metric, operation: impl FnMut(u64) -> Result<(), Stop>) -> Result<(), Stop> {
         self.time_work(metric, 0.0, operation)
     }
@@ -104,8 +103,8 @@ impl<'a> Bench<'a> {
         self.sample([metric], &sampling, &mut timed)
     }
 
-    /// Times operations one by one that cannot be batched. One operation may yield several metrics: it reads the clock
-    /// itself and returns the ticks of each. All of them share the canaries of the first.
+    /// Times operations one by one if they cannot be batched. One operation may yield several metrics: it reads the
+    /// clock itself and returns the ticks of each. All share the canaries of the first.
     pub fn time_each<const K: usize>(
         &mut self,
         metrics: [&Metric; K],
@@ -114,9 +113,8 @@ impl<'a> Bench<'a> {
         self.time_each_work(metrics, 0.0, operation)
     }
 
-    /// The same for operations that another task takes part in, to which it matters what this one does between them: one follows
-    /// the other at once. Once in a while the thread's counters are looked at, and what they say is said of all samples since; the
-    /// canaries are read there too.
+    /// The same for operations with a partner task, which would notice a pause: they run back to back. Now and then the
+    /// thread's counters and the canaries are read, and apply to all samples since.
     pub fn time_in_turn<const K: usize>(
         &mut self,
         metrics: [&Metric; K],
@@ -151,7 +149,7 @@ impl<'a> Bench<'a> {
         };
         timed(self.clock, 1)?;
         let mut whole = (self.clock.deadline() - begun).max(1) as f64;
-        // The first one may be slow for reasons of its own; a second one is worth its time unless it would take it all.
+        // The first may be exceptionally slow; a second is worth its time unless it would use up the slice.
         if whole < WARM_SHARE * slice {
             let second = self.clock.deadline();
             timed(self.clock, 1)?;
@@ -168,10 +166,10 @@ impl<'a> Bench<'a> {
         self.sample(metrics, &sampling, &mut timed)
     }
 
-    /// Times batches in which several metrics are read together, so that they stand for the same moment: a whole, a
-    /// part of it timed alone, and their difference. The operation does the given number of iterations of each, reads
-    /// the clock itself, and returns the ticks of each metric for all of them; a difference may come out negative. The
-    /// batch size is found by the metric that takes longest. All of them share the canaries of the first.
+    /// Times batches that yield several metrics at the same moment: a whole, a part of it timed alone, and their
+    /// difference. The operation does the given number of iterations of each, reads the clock itself, and returns each
+    /// metric's total ticks; a difference may be negative. The longest metric sets the batch size. All share the
+    /// canaries of the first.
     pub fn time_parts<const K: usize>(
         &mut self,
         metrics: [&Metric; K],
@@ -184,13 +182,11 @@ impl<'a> Bench<'a> {
         self.sample(metrics, &sampling, &mut operation)
     }
 
-    /// Has threads work at once, one on each of these CPUs: `lead` is given a function that has them all do a number of
-    /// iterations, from one start line on, and returns when the last one has. The operation is told which of the CPUs it
-    /// is on, counted from 0.
+    /// Runs threads in step, one on each of these CPUs: `lead` gets a function that starts all of them together on a
+    /// number of iterations and returns when the last has finished. The operation gets the index of its CPU.
     ///
-    /// The calling thread does the part of its own CPU itself: a thread that waited there for the next start would take
-    /// the CPU from it meanwhile. Canaries are read on all CPUs meanwhile, one after the other (of many some at a
-    /// time), and the longest reading of each counts.
+    /// The calling thread does its own CPU's part: a second thread waiting there would compete with it. Canaries are
+    /// read on all CPUs, one after the other (a few at a time of many), and the longest reading counts.
     pub fn together(
         &mut self,
         cpus: &[u32],
@@ -220,17 +216,17 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Keeps values that are already in the metric's unit: counters, or one figure of the whole round.
+    /// Records values already in the metric's unit: counters, or one figure of the whole round.
     pub fn record(&mut self, metric: &Metric, values: Vec<f64>) {
         self.keep(metric, Readings::Scalars(values));
     }
 
-    /// Adds a fact that a reader should know to the next reading that is kept: a proof by counters, something degraded.
+    /// Adds a note to the next recorded reading: a proof by counters, something degraded.
     pub fn note(&mut self, text: impl Into<String>) {
         self.notes.push(text.into());
     }
 
-    /// Adds a fact to the reading that was kept last: what is known only when all is timed, such as what counters say.
+    /// Adds a note to the last recorded reading: what is known only after timing, such as counters.
     pub fn note_on_last(&mut self, text: impl Into<String>) {
         match self.readings.last_mut() {
             Some(reading) => reading.notes.push(text.into()),
@@ -243,7 +239,7 @@ impl<'a> Bench<'a> {
         self.clock
     }
 
-    /// Core cycles of a 64-bit multiply, as they were found before the run.
+    /// Core cycles of a 64-bit multiply, as found before the run.
     pub fn multiply_cycles(&self) -> Result<u32, Stop> {
         let cycles = &self.setup().clock.multiply_cycles;
         cycles.get().copied().ok_or_else(|| Stop::fail(cycles.source_or_reason()))
@@ -254,7 +250,7 @@ impl<'a> Bench<'a> {
         ticks as f64 * self.nanoseconds_per_tick
     }
 
-    /// Ticks of the clock that a time from elsewhere would be.
+    /// A time in nanoseconds as ticks of the clock.
     pub fn ticks(&self, nanoseconds: u64) -> u64 {
         (nanoseconds as f64 / self.nanoseconds_per_tick) as u64
     }
@@ -264,7 +260,7 @@ impl<'a> Bench<'a> {
         self.setup().clock.hertz
     }
 
-    /// Nanoseconds that this round may spend on timing, all metrics together.
+    /// Nanoseconds of timing in this round, for all metrics together.
     pub fn slice(&self) -> f64 {
         self.request.slice as f64
     }
@@ -274,12 +270,12 @@ impl<'a> Bench<'a> {
         self.setup().placement.cpu
     }
 
-    /// A second CPU for the other end of a pair.
+    /// A second CPU, for the partner of a pair.
     pub fn partner_cpu(&self) -> Result<u32, Stop> {
-        self.setup().placement.partner.ok_or_else(|| Stop::skip("needs two CPUs, and this process may use one"))
+        self.setup().placement.partner.ok_or_else(|| Stop::skip("needs two CPUs; this process may use one"))
     }
 
-    /// CPUs that work on many CPUs may use; this process itself is pinned to one of them.
+    /// CPUs for multi-CPU work; this process itself is pinned to one of them.
     pub fn allowed_cpus(&self) -> &[u32] {
         &self.setup().placement.allowed
     }
@@ -294,42 +290,37 @@ impl<'a> Bench<'a> {
         self.request.seed
     }
 
-    /// A directory in which files may be made; they are removed when the run ends.
+    /// A directory for files; they are removed when the run ends.
     pub fn scratch(&self) -> &Path {
         Path::new(&self.setup().scratch)
     }
 
-    /// A second directory in which files may be made, removed in the same way: behind a network, beside the scratch
-    /// directory.
+    /// A second directory for files, on a network file system, cleaned up in the same way.
     ///
     /// # Errors
-    /// That none was named, as a reason to skip.
+    /// A reason to skip, if none was named.
     pub fn remote(&self) -> Result<&Path, Stop> {
         let named = self.setup().remote.as_deref().map(Path::new);
-        named.ok_or_else(|| Stop::skip("needs a mounted directory of another machine: name one by --remote DIR"))
+        named.ok_or_else(|| Stop::skip("needs a directory mounted from another machine: give --remote DIR"))
     }
 
-    /// An agent on another host, which can be the other end of what is measured.
+    /// An agent on another host to measure against.
     ///
     /// # Errors
-    /// That none was named, as a reason to skip.
+    /// A reason to skip, if none was named.
     pub fn agent(&self) -> Result<&OtherHost, Stop> {
-        self.setup()
-            .agent
-            .as_ref()
-            .ok_or_else(|| Stop::skip("needs `kelvin agent` on another host: name that host by --peer HOST"))
+        self.setup().agent.as_ref().ok_or_else(|| Stop::skip("needs `kelvin agent` on another host: give --peer HOST"))
     }
 
-    /// What the sockets of TCP streams are to be asked for.
+    /// Socket options of TCP streams.
     pub fn sockets(&self) -> &SocketOptions {
         &self.setup().sockets
     }
 
-    /// Asks for leave to write so many bytes to files, and counts them: all rounds of a run together write no more than was
-    /// allowed.
+    /// Reserves so many bytes to write to files: all rounds of a run together write no more than the limit.
     ///
     /// # Errors
-    /// That it would be more than that, as a reason to skip.
+    /// A reason to skip, if it would exceed the limit.
     pub fn may_write(&self, bytes: u64) -> Result<(), Stop> {
         crate::ledger::enter(self.scratch(), self.setup().write_limit, bytes)
     }
@@ -338,23 +329,23 @@ impl<'a> Bench<'a> {
         &self.request.setup
     }
 
-    /// What has been read.
+    /// The readings so far.
     pub(crate) fn into_readings(self) -> Vec<Reading> {
         self.readings
     }
 
-    /// Nanoseconds for `count` of the probe's metrics, which share its slice evenly.
+    /// Nanoseconds for `count` of the probe's metrics, which share its slice equally.
     fn share(&self, count: usize) -> f64 {
         self.slice() * count as f64 / self.metrics.max(count) as f64
     }
 
-    /// Least time of a batch in a slice, in nanoseconds.
+    /// Minimum time of a batch in a slice, in nanoseconds.
     fn least_batch(&self, slice: f64) -> f64 {
         BATCH_NANOSECONDS.max(BATCH_PAIRS * self.overhead.clock_pair).max(slice / MOST_SAMPLES as f64)
     }
 
-    /// Doubles the number of iterations until a batch takes at least `least` nanoseconds, twice running: a single one
-    /// may have been long because it was interrupted.
+    /// Doubles the iterations until two batches in a row take at least `least` nanoseconds: a single one may have been
+    /// interrupted.
     fn find_batch_size<const K: usize>(
         &self,
         least: f64,
@@ -366,14 +357,17 @@ impl<'a> Bench<'a> {
             Ok(longest * self.nanoseconds_per_tick >= least)
         };
         while !(reaches(iterations)? && reaches(iterations)?) {
-            iterations = iterations
-                .checked_mul(2)
-                .ok_or_else(|| Stop::fail("the operation takes no time: 2^63 iterations are shorter than a batch"))?;
+            iterations = iterations.checked_mul(2).ok_or_else(|| {
+                Stop::fail(
+                    "the operation takes no time: 2^63 iterations are shorter than the minimum \
+                                           batch",
+                )
+            })?;
         }
         Ok(iterations)
     }
 
-    /// Takes samples until the slice is over, the first of them while warming up.
+    /// Takes samples until the slice is over, warm-up first.
     fn sample<const K: usize>(
         &mut self,
         metrics: [&Metric; K],
@@ -409,7 +403,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Tags what was taken since the last look, where that was so many samples ago.
+    /// Tags the samples since the last check, if that was so many samples ago.
     fn look<const K: usize>(&mut self, taken: &mut Taken<K>, after: usize) {
         if taken.tags.len() - taken.watched < after {
             return;
@@ -422,7 +416,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Tags what no look has tagged yet.
+    /// Tags the remaining samples.
     fn look_at_all<const K: usize>(&mut self, taken: &mut Taken<K>) {
         if taken.watched < taken.tags.len() {
             self.look_at_thread(&mut taken.tags[taken.watched..]);
@@ -430,7 +424,7 @@ impl<'a> Bench<'a> {
         self.look_at_files(&mut taken.tags[taken.looked..]);
     }
 
-    /// Reads the canaries on every CPU that is at work.
+    /// Reads the canaries on every working CPU.
     fn read_canaries(
         &mut self,
         wanted: kelvin_model::Canaries,
@@ -443,13 +437,13 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Tags the samples since the last look with what the thread's counters say.
+    /// Tags the samples since the last check with the thread's counters.
     fn look_at_thread(&mut self, since: &mut [Tags]) {
         let tags = self.watch.batch();
         since.iter_mut().for_each(|tag| *tag |= tags);
     }
 
-    /// Tags the samples since the last look with what the counters in files say.
+    /// Tags the samples since the last check with the counters in files.
     fn look_at_files(&mut self, since: &mut [Tags]) {
         let tags = self.watch.files();
         since.iter_mut().for_each(|tag| *tag |= tags);
@@ -461,14 +455,14 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Samples of several metrics at once, as they are taken.
+/// Samples of several metrics, as they are taken.
 struct Taken<const K: usize> {
     /// Times of each metric, in nanoseconds.
     times: [Vec<f64>; K],
     tags: Vec<Tags>,
     canaries: BTreeMap<Canary, Vec<f32>>,
     warm_up: WarmUp,
-    /// Samples up to the last look at the thread's counters, and at those in files.
+    /// Samples up to the last check of the thread's counters, and of those in files.
     watched: usize,
     looked: usize,
 }
@@ -481,14 +475,14 @@ impl<const K: usize> Default for Taken<K> {
 }
 
 impl<const K: usize> Taken<K> {
-    /// Whether there are enough of them after so many nanoseconds.
+    /// Whether there are enough after so many nanoseconds.
     fn is_enough(&self, sampling: &Sampling, spent: f64) -> bool {
         let least = if spent < sampling.slice + OVERRUN { LEAST_SAMPLES } else { FEWEST_SAMPLES };
         let enough = self.warm_up.done && self.tags.len() >= self.warm_up.samples + least;
         enough && spent >= sampling.slice || self.tags.len() >= sampling.most
     }
 
-    /// Adds a sample of each metric; the warm-up ends if it is `over` or if they have settled.
+    /// Adds a sample of each metric; warm-up ends if it is `over` or the samples have settled.
     fn add(&mut self, nanoseconds: [f64; K], over: bool) {
         for (column, nanoseconds) in self.times.iter_mut().zip(nanoseconds) {
             column.push(nanoseconds);
@@ -517,35 +511,35 @@ struct Sampling {
     begun: u64,
     slice: f64,
     iterations: u64,
-    /// Iterations after a reading of the canaries that are not kept.
+    /// Iterations dropped after a reading of the canaries.
     rewarm: u64,
     /// Samples between two readings of the canaries.
     stride: usize,
-    /// Samples after which there are enough.
+    /// Maximum samples.
     most: usize,
     work: f64,
-    /// Samples between two looks at the thread's counters.
+    /// Samples between two checks of the thread's counters.
     looked_after: usize,
 }
 
 impl Sampling {
-    /// Every sample a batch, with the canaries and the counters read after each.
+    /// Every sample is a batch; canaries and counters are read after each.
     fn of_batches(begun: u64, slice: f64, iterations: u64, work: f64) -> Self {
         let (rewarm, most) = (iterations / 32, MOST_SAMPLES * 2);
         Self { begun, slice, iterations, rewarm, stride: 1, most, work, looked_after: 1 }
     }
 }
 
-/// Decides when the first samples have settled.
+/// Decides when warm-up is over.
 #[derive(Default)]
 struct WarmUp {
     done: bool,
-    /// Samples taken while it lasted.
+    /// Samples taken during warm-up.
     samples: usize,
 }
 
 impl WarmUp {
-    /// Looks at all samples so far; `late` ends the warm-up in any case.
+    /// Checks all samples so far; `late` ends warm-up in any case.
     fn look(&mut self, samples: &[f64], late: bool) {
         let settled = samples.len() >= 2 * WARM_GROUP && {
             let (earlier, later) = samples[samples.len() - 2 * WARM_GROUP..].split_at(WARM_GROUP);
@@ -556,7 +550,7 @@ impl WarmUp {
     }
 }
 
-/// The cost of the empty clock pair and of an iteration of a counted loop, in this process.
+/// The cost of an empty clock pair and of a loop iteration, in this process.
 fn measure_overhead(clock: Clock, nanoseconds_per_tick: f64) -> OverheadReading {
     const PAIRS: usize = 501;
     const LOOP: u64 = 8192;
@@ -607,13 +601,13 @@ mod tests {
         }
     }
 
-    /// Whether a sample is tagged as warm-up, whatever else befell this test's thread.
+    /// Whether a sample is tagged as warm-up, whatever other tags it has.
     fn warm(batches: &Batches) -> Vec<bool> {
         batches.tags.iter().map(|tags| tags.any(Tags::WARM_UP)).collect()
     }
 
     #[test]
-    fn batches_are_long_enough_and_their_time_is_that_of_the_script() {
+    fn batches_are_long_enough_and_last_as_scripted() {
         let script = Script::leak(20);
         let request = request(5_000_000);
         let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
@@ -678,7 +672,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_one_batch_stand_for_the_same_moment_and_may_be_negative() {
+    fn parts_of_one_batch_are_simultaneous_and_may_be_negative() {
         let script = Script::leak(10);
         let request = request(4_000_000);
         let mut bench = Bench::new(&request, Clock::Scripted(script), 2);
@@ -701,7 +695,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_one_by_one_share_canaries_among_many() {
+    fn individually_timed_operations_share_canaries() {
         let script = Script::leak(10);
         let request = request(4_000_000);
         let mut bench = Bench::new(&request, Clock::Scripted(script), 2);
@@ -726,7 +720,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_in_turn_follow_one_another_at_once_and_share_what_befell_them() {
+    fn back_to_back_operations_share_canaries_and_tags() {
         let script = Script::leak(10);
         let request = request(4_000_000);
         let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
@@ -742,12 +736,12 @@ mod tests {
         let readings = bench.into_readings();
         let batches = batches(&readings[0]);
         assert!(batches.len() > 100 && batches.nanoseconds.iter().all(|&time| time == 20_010.0));
-        // Canaries at the beginning, after each look, and at the end; after each but the last some operations are not kept, nor
-        // are the two of before.
+        // Canaries at the beginning, after each check, and at the end; after each but the last some operations are
+        // dropped, as are the first two.
         let guarded = batches.len().div_ceil(LOOKED_AFTER);
         assert_eq!((batches.canary_stride, batches.canaries[&Canary::Chain].len()), (LOOKED_AFTER, guarded + 1));
         assert_eq!(operations, 2 + batches.len() + guarded * REWARMED_IN_TURN as usize);
-        // Whatever befell this test's thread, all of a look share it but what is said of warm-up.
+        // All samples of a check share their tags, except warm-up.
         for look in batches.tags.chunks(LOOKED_AFTER) {
             let thread = |tags: &Tags| [Tags::PREEMPTED, Tags::MAJOR_FAULT, Tags::MIGRATED].map(|one| tags.any(one));
             assert!(look.iter().all(|tags| thread(tags) == thread(&look[0])));
@@ -755,7 +749,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fact_known_afterwards_goes_to_the_reading_before() {
+    fn a_note_added_afterwards_goes_to_the_last_reading() {
         let mut request = request(1_000_000);
         request.setup.clock.hertz = 2e9;
         let mut bench = Bench::new(&request, Clock::Scripted(Script::leak(1)), 1);

@@ -1,28 +1,28 @@
-//! What the hardware bounds of what is measured: stated by a probe beside its metric, before anything is measured.
+//! Hardware bounds of metrics: stated by a probe beside its metric, before anything is measured.
 
 use kelvin_model::{Bound, BoundRecord, Case, Machine, Metric, Name, PathToAgent, Planned};
 
-/// What a bound may rest on. Nothing measured is among it, so that no measurement can excuse itself.
+/// What a bound may be derived from. No measurement is among it, so that none can justify itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Hardware<'a> {
     /// The machine.
     pub machine: &'a Machine,
-    /// The way to the other host of the run, if there is one.
+    /// The network path to the peer, if there is one.
     pub way: Option<&'a PathToAgent>,
 }
 
-/// A metric that hardware bounds: what is above the bound is invalid, and never a headline.
+/// A metric with a hardware bound: a figure above it is invalid, and never a headline.
 ///
-/// It is stated only where no right measurement can be above it: with a doubt there is none.
+/// It is stated only where no correct measurement can exceed it.
 #[derive(Debug)]
 pub struct Bounded {
     /// The metric.
     pub metric: &'static Metric,
-    /// The most that it can be at a case; `None` where that is not known.
+    /// Its maximum at a case; `None` if unknown.
     pub most: fn(Hardware<'_>, &Case) -> Option<Bound>,
 }
 
-/// What the hardware bounds of what is planned, where that is known.
+/// The known bounds of the planned metrics.
 pub fn bounds(bounded: &[&Bounded], plan: &[Planned], hardware: Hardware<'_>) -> Vec<BoundRecord> {
     let of = |case: &Case, metric: Name| {
         let bound = bounded.iter().find(|bounded| bounded.metric.id == metric)?;

@@ -9,10 +9,10 @@ use kelvin_sys::memory::{Pages, Ring};
 
 /// Adds of one reading of the block canary.
 const BLOCK_ADDS: u64 = 16384;
-/// Bytes that the cache canary walks through: more than any first-level cache, less than any second-level one.
+/// Bytes that the cache canary walks through: more than any L1, less than any L2.
 const CACHE_BYTES: usize = 128 << 10;
-/// Hops of one reading of the cache canary: an eighth of the ring, and each reading goes on where the last one stopped,
-/// so that no line is still in the first level when its turn comes again.
+/// Loads per reading of the cache canary: an eighth of the ring. Each reading continues where the last stopped, so no
+/// line is still in L1 when it is loaded again.
 const CACHE_HOPS: u64 = 256;
 /// System calls of one reading of the kernel canary.
 const KERNEL_CALLS: u64 = 8;
@@ -26,11 +26,12 @@ pub(crate) struct Canaries {
     seed: u64,
 }
 
-/// The memory of the cache canary. It is made when first read, because what a process maps is part of what forks cost.
+/// The memory of the cache canary. It is mapped at the first reading, because a process's mappings add to the cost of
+/// its forks.
 enum RingState {
     Unmade,
     Made(Ring),
-    /// There was no memory for it: the canary is absent from the data, which says so by itself.
+    /// Allocation failed: the canary is absent from the data.
     Impossible,
 }
 
@@ -39,7 +40,7 @@ impl Canaries {
         Self { clock, nanoseconds_per_tick, ring: RingState::Unmade, enabled, seed }
     }
 
-    /// The canaries of another thread, with memory of its own.
+    /// The canaries of another thread, with separate memory.
     pub(crate) fn of_another_thread(&self) -> Self {
         Self::new(self.clock, self.nanoseconds_per_tick, self.enabled, self.seed)
     }
@@ -54,7 +55,7 @@ impl Canaries {
         self.read_each(wanted, |canary, nanoseconds| columns.entry(canary).or_default().push(nanoseconds));
     }
 
-    /// Times every canary of `wanted` once, and gives each reading in nanoseconds to `keep` when it is made.
+    /// Times every canary of `wanted` once, and gives each reading in nanoseconds to `keep`.
     pub(crate) fn read_each(&mut self, wanted: kelvin_model::Canaries, mut keep: impl FnMut(Canary, f32)) {
         if !self.enabled {
             return;
@@ -68,8 +69,7 @@ impl Canaries {
 
     fn time(&mut self, canary: Canary) -> Option<f32> {
         let clock = self.clock;
-        // What was measured before may have left even the canary's own instructions cold: a little of it goes first,
-        // untimed.
+        // The work before may have evicted even the canary's instructions: run a little of it untimed first.
         kernels::chain_multiply(1);
         kernels::independent_adds(1);
         let ticks = match canary {
@@ -79,8 +79,8 @@ impl Canaries {
             Canary::Block => timed(clock, || kernels::independent_adds(BLOCK_ADDS / kernels::BLOCK)),
             Canary::Cache => self.time_cache()?,
             Canary::Kernel => {
-                // Work that leaves cold caches behind must not look like a disturbance: the way into the kernel is
-                // warmed first, untimed.
+                // Cold caches left by the work must not look like a disturbance: warm the kernel entry path first,
+                // untimed.
                 std::hint::black_box(kernels::null_system_calls(KERNEL_CALLS));
                 timed(clock, || {
                     std::hint::black_box(kernels::null_system_calls(KERNEL_CALLS));

@@ -1,4 +1,4 @@
-//! The clock of a run: the best that is to be had here, calibrated on the CPU of the probes.
+//! The clock of a run: the best one available, calibrated on the probes' CPU.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use crate::cycle::multiply_cycles;
 const CALIBRATION: f64 = 0.05;
 /// Empty pairs of readings, of which the median counts.
 const PAIRS: usize = 1001;
-/// Where the kernel lists its own clock sources, and says which it uses.
+/// Where the kernel lists its clock sources and the current one.
 const AVAILABLE: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
 const CURRENT: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
@@ -27,19 +27,19 @@ pub enum ClockError {
         /// The kernel's reason.
         source: io::Error,
     },
-    /// A mistake of kelvin's own.
+    /// A bug in kelvin.
     #[error("calibrating the clock panicked")]
     Panicked,
 }
 
-/// What one thread on the CPU of the probes finds out.
+/// What a thread on the probes' CPU finds out.
 struct Calibrated {
     calibration: Calibration,
     pair: u64,
     cycles: Result<u32, String>,
 }
 
-/// The best clock that is to be had here, and why it is not the counter if it is another.
+/// The best clock available, and if it is not the counter, why.
 pub fn best_clock() -> (ClockKind, Clock, Option<String>) {
     let note = clock::counter_unusable(std::fs::read_to_string(AVAILABLE).ok().as_deref());
     let kind = match (&note, cfg!(target_arch = "aarch64")) {
@@ -55,13 +55,13 @@ pub(crate) fn of_kind(kind: ClockKind) -> Clock {
     if kind == ClockKind::MonotonicRaw { Clock::MonotonicRaw } else { Clock::Counter }
 }
 
-/// Calibrates the best clock where the probes will run.
+/// Calibrates the best clock on the probes' CPU.
 ///
 /// # Errors
 /// As [`ClockError`] says.
 pub fn calibrate_clock(cpu: u32) -> Result<ClockInfo, ClockError> {
     let (kind, chosen, note) = best_clock();
-    // In a thread of its own, so that this process keeps all its CPUs.
+    // In a separate thread, so that this process keeps all its CPUs.
     let thread = std::thread::spawn(move || calibrate_on(cpu, chosen));
     let found = thread.join().map_err(|_| ClockError::Panicked)?.map_err(|source| ClockError::Pin { cpu, source })?;
     let hertz = found.calibration.hertz;
@@ -71,7 +71,7 @@ pub fn calibrate_clock(cpu: u32) -> Result<ClockInfo, ClockError> {
         relative_error: found.calibration.relative_error,
         pair_nanoseconds: found.pair as f64 * 1e9 / hertz,
         multiply_cycles: match found.cycles {
-            Ok(cycles) => Fact::known(cycles, "measured: a multiply against adds of one cycle"),
+            Ok(cycles) => Fact::known(cycles, "measured: a multiply against one-cycle adds"),
             Err(reason) => Fact::unknown(reason),
         },
         note,
@@ -80,7 +80,7 @@ pub fn calibrate_clock(cpu: u32) -> Result<ClockInfo, ClockError> {
     })
 }
 
-/// The kernel's own clock source, as it is now.
+/// The kernel's current clock source.
 pub fn clock_source() -> Option<String> {
     std::fs::read_to_string(CURRENT).ok().map(|text| text.trim().to_owned())
 }

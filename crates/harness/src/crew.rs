@@ -1,4 +1,4 @@
-//! Threads that work at the same time: one start line, one finish line, each thread on its own CPU.
+//! Threads that work in step: one start, one finish, each on its own CPU.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use kelvin_sys::cpu;
 use crate::canary::Canaries;
 use crate::stop::Stop;
 
-/// A crew of threads that do the same work in step. They spin at the lines, so that waking up is not part of the time.
+/// A crew of threads that do the same work in step. They spin while they wait, so that no wake-up is timed.
 pub(crate) struct Crew {
     size: usize,
     /// Number of the round that may start; [`DISMISSED`] ends the crew.
@@ -21,21 +21,21 @@ pub(crate) struct Crew {
     watch: Mutex<Watched>,
 }
 
-/// What the canaries of some members say together.
+/// The combined canary readings of some workers.
 struct Watched {
     wanted: kelvin_model::Canaries,
-    /// The member whose turn it is.
+    /// The worker whose turn it is.
     turn: usize,
-    /// The one that will be the first of the next reading.
+    /// The first worker of the next reading.
     next: usize,
     /// The longest reading of each, in nanoseconds.
     longest: BTreeMap<Canary, f32>,
 }
 
 const DISMISSED: u64 = u64::MAX;
-/// The number of iterations that stands for a reading of the canaries instead.
+/// The iteration count that means a reading of the canaries.
 const CANARIES: u64 = u64::MAX;
-/// Members whose canaries one reading takes at most; the next reading goes on with those after them.
+/// Maximum workers per canary reading; the next reading continues with the ones after.
 const MOST_WATCHED: usize = 7;
 
 impl Crew {
@@ -55,7 +55,7 @@ impl Crew {
         }
     }
 
-    /// The life of one member, which has a number from 0 and canaries of its own.
+    /// The loop of one worker, numbered from 0, with its own canaries.
     pub(crate) fn work(&self, member: usize, cpu: u32, mut canaries: Canaries, operation: &(impl Fn(u64) + Sync)) {
         if let Err(error) = cpu::pin(&[cpu]) {
             *lock(&self.failure) = Some(format!("cannot pin a thread to CPU {cpu}: {error}"));
@@ -77,7 +77,7 @@ impl Crew {
         }
     }
 
-    /// Starts a round, does the caller's `own` part of it, and waits until every member has finished.
+    /// Starts a round, does the caller's `own` part, and waits until every worker has finished.
     pub(crate) fn round(&self, iterations: u64, own: impl FnOnce()) -> Result<(), Stop> {
         self.iterations.store(iterations, Ordering::Relaxed);
         self.finished.store(0, Ordering::Relaxed);
@@ -89,9 +89,9 @@ impl Crew {
         lock(&self.failure).clone().map_or(Ok(()), |reason| Err(Stop::fail(reason)))
     }
 
-    /// Times the canaries of the calling thread and of the members, and appends the longest reading of each to its column:
-    /// work that all of them do together is disturbed where one of them is. One after the other, since two of them may be
-    /// threads of one core, which would disturb each other.
+    /// Times the canaries of the calling thread and of the workers, and appends the longest reading of each to its
+    /// column: joint work is disturbed if any worker is. One after the other, since two may share a core and would
+    /// disturb each other.
     pub(crate) fn read_canaries(
         &self,
         own: &mut Canaries,
@@ -122,7 +122,7 @@ impl Crew {
         Ok(())
     }
 
-    /// One member's part in a reading: none unless it is its turn.
+    /// One worker's part in a reading: none unless it is its turn.
     fn watch(&self, member: usize, canaries: &mut Canaries) {
         let wanted = {
             let watched = lock(&self.watch);
@@ -136,7 +136,7 @@ impl Crew {
         });
     }
 
-    /// Sends the members home.
+    /// Stops the workers.
     pub(crate) fn dismiss(&self) {
         self.round.store(DISMISSED, Ordering::Release);
     }
@@ -166,10 +166,10 @@ mod tests {
     }
 
     #[test]
-    fn the_canaries_of_all_members_count_as_one_reading() {
+    fn the_canaries_of_all_workers_count_as_one_reading() {
         let crew = Crew::new(1);
         let here = cpu::allowed().unwrap()[0];
-        // A clock that each look at sets forward by a microsecond, on the other CPU: its readings are the longer ones.
+        // A clock that advances by a microsecond per reading, on the other CPU: its readings are the longer ones.
         let slow = scripted(1000, true);
         let mut columns = BTreeMap::new();
         std::thread::scope(|scope| {
@@ -188,10 +188,10 @@ mod tests {
     }
 
     #[test]
-    fn of_many_members_each_reading_takes_the_next_ones() {
+    fn of_many_workers_each_reading_takes_the_next_ones() {
         let crew = Crew::new(MOST_WATCHED + 2);
         let here = cpu::allowed().unwrap()[0];
-        // Only the last member's readings are long.
+        // Only the last worker's readings are long.
         let of = |member| scripted(if member > MOST_WATCHED { 1000 } else { 1 }, true);
         let mut columns = BTreeMap::new();
         std::thread::scope(|scope| {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn every_member_does_every_round() {
+    fn every_worker_does_every_round() {
         let crew = Crew::new(3);
         let (done, own) = (AtomicU64::new(0), std::cell::Cell::new(false));
         let here = cpu::allowed().unwrap()[0];
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_cannot_be_placed_fails_the_round() {
+    fn a_worker_that_cannot_be_pinned_fails_the_round() {
         let crew = Crew::new(1);
         std::thread::scope(|scope| {
             scope.spawn(|| crew.work(0, 8000, canaries(true), &|_| {}));

@@ -1,29 +1,28 @@
-//! The core's cycle by proof: how many cycles a multiply of the frequency canary takes.
+//! The latency in cycles of the frequency canary's multiply, by measurement.
 //!
-//! The frequency is read from chains of dependent multiplies, whose latency is a whole number of cycles, but not the same
-//! number on every core. Adds take one cycle on every core, so a multiply takes as many cycles as adds fit beside it. The
-//! adds themselves would be the worse reference: the other thread of an SMT core, which may belong to another virtual
-//! machine, takes an execution port from a chain of adds in some two to four cycles of a hundred, and hardly ever from a
-//! chain of multiplies.
+//! The frequency is read from chains of dependent multiplies, whose latency is a whole number of cycles that differs
+//! between cores. Adds take one cycle on every core, so the ratio of a multiply to an add is its latency in cycles.
+//! Adds would be the worse reference: an SMT sibling, which may belong to another virtual machine, takes an execution
+//! port from a chain of adds in two to four cycles of a hundred, and hardly ever from a chain of multiplies.
 
 use kelvin_stats::median;
 use kelvin_sys::clock::Clock;
 use kelvin_sys::kernels;
 
-/// Ratios that are read, and pairs of chains in each, of which the fastest of either kind count.
+/// Ratios taken, and pairs of chains in each, of which the fastest of either kind count.
 const RATIOS: usize = 41;
 const PAIRS: usize = 8;
-/// How far below and above a whole number the median ratio may lie, as shares of it. Below, because a sibling thread
-/// slows adds more than multiplies, up to this much where it was seen; above only by the clock and by chance.
+/// How far below and above a whole number the median ratio may lie, as shares of it. Below, because an SMT sibling
+/// slows adds more than multiplies, by up to this much where observed; above only by clock error and chance.
 const BELOW: f64 = 0.08;
 const ABOVE: f64 = 0.02;
-/// How often it is tried, should the frequency change meanwhile.
+/// Attempts, in case the frequency changes meanwhile.
 const TRIES: usize = 5;
 
 /// Core cycles of a 64-bit multiply on the CPU that the calling thread is pinned to. Takes some 4 milliseconds.
 ///
 /// # Errors
-/// A ratio of multiplies to adds that is no whole number, in words.
+/// A ratio of multiply to add that is not a whole number, in words.
 pub fn multiply_cycles(clock: Clock) -> Result<u32, String> {
     let mut ratio = f64::NAN;
     for _ in 0..TRIES {
@@ -34,12 +33,12 @@ pub fn multiply_cycles(clock: Clock) -> Result<u32, String> {
         }
     }
     Err(format!(
-        "a multiply takes {ratio:.3} adds, which is no whole number of cycles: an add does not take one cycle here, or \
-         other work shares the core"
+        "a multiply takes as long as {ratio:.3} adds, not a whole number of cycles: an add takes more than one cycle \
+         here, or other work shares the core"
     ))
 }
 
-/// The time of a multiply over that of an add, each the fastest of a few chains in turn.
+/// The time of a multiply over that of an add, each the fastest of a few alternating chains.
 fn ratio_of_fastest(clock: Clock) -> f64 {
     const ADDS: u64 = 300;
     const MULTIPLIES: u64 = 100;
@@ -57,7 +56,7 @@ fn ticks(clock: Clock, work: impl FnOnce()) -> u64 {
     clock.stop().wrapping_sub(begun)
 }
 
-/// The whole number that a ratio shows, if it shows one.
+/// The whole number that a ratio is close to, if any.
 fn whole(ratio: f64) -> Option<u32> {
     let whole = ratio.round().max(1.0);
     (whole * (1.0 - BELOW)..=whole * (1.0 + ABOVE)).contains(&ratio).then_some(whole as u32)
@@ -68,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn adds_that_are_slowed_still_show_the_whole_number() {
+    fn slowed_adds_still_show_the_whole_number() {
         assert_eq!(whole(3.0), Some(3));
         assert_eq!(whole(2.88), Some(3));
         assert_eq!(whole(3.05), Some(3));

@@ -1,4 +1,4 @@
-//! What a prediction may use, the hardware and what the run has measured, and what becomes of one whose input was never
+//! Inputs of predictions: the hardware and the headlines of the run; and how a prediction widens if an input was never
 //! undisturbed.
 
 use std::cell::RefCell;
@@ -12,22 +12,22 @@ use crate::bound::Hardware;
 /// A look-up by metric id and case.
 type LookUp<'a, T> = &'a dyn Fn(&str, &Case) -> T;
 
-/// What a prediction may use: the hardware, and the headlines of this run.
+/// Inputs of predictions: the hardware, and the headlines of this run.
 pub struct Facts<'a> {
     hardware: Hardware<'a>,
     measured: LookUp<'a, Option<MeasuredValue>>,
     lacking: Option<LookUp<'a, Lacking>>,
-    /// Where between the ends of its samples an input is taken that is known only as found.
+    /// Where in the range of its samples an input known only as found is taken.
     end: End,
-    /// The inputs as found that were taken so far, each once.
+    /// The inputs taken as found so far, each once.
     taken: RefCell<Vec<String>>,
 }
 
-/// Where among its samples an input is taken that is known only as found.
+/// Where among its samples an input known only as found is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Figure,
-    /// Where the machine did best, which is nearest to undisturbed.
+    /// At the machine's best, which is nearest to undisturbed.
     Best,
     Worst,
 }
@@ -39,12 +39,12 @@ impl<'a> Facts<'a> {
         Self { hardware, measured, lacking: None, end: End::Figure, taken: RefCell::default() }
     }
 
-    /// The same facts, which know the way to the other host of the run, if there is one.
+    /// The same facts with the network path to the peer, if there is one.
     pub fn by_way(self, way: Option<&'a PathToAgent>) -> Self {
         Self { hardware: Hardware { way, ..self.hardware }, ..self }
     }
 
-    /// The same facts, which know what the run has of a metric that came to no headline.
+    /// The same facts with what the run has of metrics without a headline.
     pub fn or(self, lacking: LookUp<'a, Lacking>) -> Self {
         Self { lacking: Some(lacking), ..self }
     }
@@ -54,7 +54,7 @@ impl<'a> Facts<'a> {
         self.hardware.machine
     }
 
-    /// The machine, and the way to the other host of the run.
+    /// The machine, and the network path to the peer.
     pub fn hardware(&self) -> Hardware<'a> {
         self.hardware
     }
@@ -73,8 +73,10 @@ impl<'a> Facts<'a> {
                 let source = format!("measured in this run, as found: {}", found.why);
                 Ok(input(name, self.end.of(&found, metric.better), source))
             }
-            Some(Lacking::Nothing(what)) => Err(NoPrediction::because(format!("it rests on {name}, which {what}"))),
-            None => Err(NoPrediction::because(format!("it rests on {name}, which this run did not measure"))),
+            Some(Lacking::Nothing(what)) => {
+                Err(NoPrediction::because(format!("it is derived from {name}, which {what}")))
+            }
+            None => Err(NoPrediction::because(format!("it is derived from {name}, which this run did not measure"))),
         }
     }
 
@@ -87,8 +89,8 @@ impl<'a> Facts<'a> {
 
     /// A prediction by a formula over these facts.
     ///
-    /// One that rests on figures as found says so, and its range is widened by what they leave open: it is the range that
-    /// the same formula has with all of them where the machine did best, where it did worst, and everything between.
+    /// One with inputs as found says so, and its range is wider: it spans the formula's ranges with all of them at the
+    /// machine's best, at its worst, and everything between.
     ///
     /// # Errors
     /// The formula's reason for no prediction.
@@ -106,13 +108,13 @@ impl<'a> Facts<'a> {
         if taken.is_empty() {
             return Ok(prediction);
         }
-        // An end at which the formula makes no sense bounds nothing.
+        // An end at which the formula fails bounds nothing.
         for end in [End::Best, End::Worst].into_iter().filter_map(|end| at(end).0.ok()) {
             prediction.low = prediction.low.min(end.low);
             prediction.high = prediction.high.max(end.high);
         }
         prediction.derivation.push_str(&format!(
-            "; as found: {}, so that the range is that from nearly the best to nearly the worst of those samples",
+            "; as found: {}, so the range spans nearly the best to nearly the worst of those samples",
             taken.join(", ")
         ));
         Ok(prediction)
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_input_that_was_never_undisturbed_is_taken_as_found_and_widens_the_range() {
+    fn a_never_undisturbed_input_is_taken_as_found_and_widens_the_range() {
         let call = |id: &str, _: &Case| (id == "test.copy").then_some(10e9);
         let found = predicted(&call, &|_, _| noisy(200.0, 100.0, 500.0)).unwrap();
         // 100 ns of copy, and the call: 300 ns, of 200 to 600 ns, each with a factor of two either way.
@@ -187,14 +189,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_measured_is_left_alone_and_what_became_of_the_rest_is_said() {
+    fn a_missing_input_is_named_with_its_reason() {
         let all = |id: &str, _: &Case| Some(if id == "test.call" { 200.0 } else { 10e9 });
-        let found = predicted(&all, &|_, _| panic!("nothing is lacking")).unwrap();
+        let found = predicted(&all, &|_, _| panic!("no input is missing")).unwrap();
         assert_eq!((found.low, found.high, found.derivation.as_str()), (150.0, 600.0, "300 ns"));
         let failed = predicted(&|_, _| None, &|_, _| Lacking::Nothing("failed: no memory".into())).unwrap_err();
-        assert_eq!(failed.0, "it rests on test.call, which failed: no memory");
+        assert_eq!(failed.0, "it is derived from test.call, which failed: no memory");
         let machine = Machine::default();
         let none = Facts::new(&machine, &|_, _| None).predict(read).unwrap_err();
-        assert_eq!(none.0, "it rests on test.call, which this run did not measure");
+        assert_eq!(none.0, "it is derived from test.call, which this run did not measure");
     }
 }

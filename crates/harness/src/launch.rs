@@ -8,7 +8,7 @@ use kelvin_sys::child::{End, Guarded};
 
 use crate::protocol::{Request, unframe};
 
-/// Something that can run a round; real processes, or a script in tests.
+/// Runs rounds: real processes, or a script in tests.
 pub(crate) trait Launch {
     /// Runs a round; `None` if this process was asked to stop meanwhile.
     fn launch(&mut self, request: &Request, limit: Duration) -> Option<Attempt>;
@@ -16,12 +16,12 @@ pub(crate) trait Launch {
     fn now(&self) -> f64;
 }
 
-/// Most bytes of readings that one round may send.
+/// Maximum bytes of readings per round.
 const MOST_BYTES: usize = 32 << 20;
-/// Most bytes by which the environment of a round is lengthened, so that its stack starts elsewhere.
+/// Maximum bytes of padding in a round's environment, which moves the start of its stack.
 const MOST_PADDING: u64 = 4096;
 
-/// Starts this program again, in its hidden probe role, for each round.
+/// Re-executes this program in its hidden probe role for each round.
 pub(crate) struct Processes {
     pub program: OsString,
     pub arguments: Vec<String>,
@@ -46,7 +46,7 @@ impl Processes {
         let text = serde_json::to_vec(request).map_err(|error| format!("cannot write the request: {error}"))?;
         let padding = "x".repeat((request.seed % MOST_PADDING) as usize);
         let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
-        // A backtrace would hide in its length what a panic said.
+        // A backtrace would bury the panic message.
         let environment = [("KELVIN_PADDING", padding.as_str()), ("RUST_BACKTRACE", "0")];
         let mut child = Guarded::spawn(&self.program, &arguments, environment)
             .map_err(|error| format!("cannot start a process for it: {error}"))?;
@@ -64,7 +64,7 @@ impl Processes {
     }
 }
 
-/// What a process complained about as the end of a sentence; nothing if it was silent.
+/// A process's error output as the end of a sentence; empty if it was silent.
 fn in_one_line(complaint: &str) -> String {
     let words: Vec<&str> = complaint.split_whitespace().collect();
     if words.is_empty() { String::new() } else { format!(": {}", words.join(" ")) }
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_complaint_ends_a_sentence_in_one_line() {
+    fn error_output_ends_a_sentence_in_one_line() {
         assert_eq!(
             in_one_line("thread 'main' panicked at a.rs:1:2:\non purpose\n"),
             ": thread 'main' panicked at a.rs:1:2: on purpose"

@@ -1,4 +1,4 @@
-//! How many bytes the rounds of a run have written to files, so that all together stay within a bound.
+//! Bytes that the rounds of a run have written to files, to keep their total within the limit.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -9,27 +9,30 @@ use crate::stop::Stop;
 /// The name of the ledger in the scratch directory.
 const NAME: &str = "written";
 
-/// Enters so many bytes, if the bound allows.
+/// Adds so many bytes, if the limit allows.
 pub(crate) fn enter(scratch: &Path, limit: u64, bytes: u64) -> Result<(), Stop> {
     let path = scratch.join(NAME);
     let failed =
-        |error: std::io::Error| Stop::fail(format!("cannot count what is written in {}: {error}", path.display()));
+        |error: std::io::Error| Stop::fail(format!("cannot update the write counter {}: {error}", path.display()));
     let mut file = File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
     // Other rounds may be writing: the lock ends with the file.
     file.lock().map_err(failed)?;
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(failed)?;
-    let written: u64 =
-        if text.is_empty() { 0 } else { text.trim().parse().map_err(|_| Stop::fail("the ledger is spoiled"))? };
+    let written: u64 = if text.is_empty() {
+        0
+    } else {
+        text.trim().parse().map_err(|_| Stop::fail("the write counter is corrupt"))?
+    };
     let total = written.saturating_add(bytes);
     if total > limit {
         return Err(Stop::skip(format!(
-            "needs to write {bytes} bytes more, and {written} of the {limit} that a run may write are written; allow more by \
-             --write-limit"
+            "needs to write {bytes} bytes more, but {written} of the {limit} bytes that this run may write are used \
+             up; raise --write-limit"
         )));
     }
     file.rewind().map_err(failed)?;
-    // The number never gets shorter, so nothing of an older one is left behind it.
+    // The number never gets shorter, so no digits of an older one remain.
     write!(file, "{total}").map_err(failed)
 }
 
@@ -38,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_add_up_to_the_bound_and_no_further() {
+    fn entries_add_up_to_the_limit_and_no_further() {
         let directory = std::env::temp_dir().join(format!("kelvin-ledger-{}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
         assert_eq!(enter(&directory, 1000, 9), Ok(()));

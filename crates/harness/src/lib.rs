@@ -1,5 +1,5 @@
 //! How kelvin measures: probes run in fresh processes, in batches, over rounds interleaved through the run, with
-//! canaries between batches, until every interval is narrow enough or the time is over.
+//! canaries between batches, until every interval is narrow enough or time runs out.
 //!
 //! The parent side is [`supervise`]; the child side, in which a probe runs, is [`serve`]; a probe sees only [`Bench`].
 #![forbid(unsafe_code)]
@@ -27,7 +27,7 @@ pub use bench::Bench;
 pub use bound::{Bounded, Hardware, bounds};
 pub use clock::{ClockError, best_clock, calibrate_clock, clock_source};
 pub use facts::Facts;
-/// What [`Facts`] are read from.
+/// The source of [`Facts`].
 pub use kelvin_model::MeasuredValue;
 pub use plan::{Plan, Unit, UnknownName};
 pub use probe::{Effort, Method, Probe, ProbeKind, predictions};

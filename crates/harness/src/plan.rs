@@ -1,4 +1,4 @@
-//! What a run sets out to measure: probes at cases, in the order of reports, and what is left out and why.
+//! The plan of a run: probes at cases, in the order of reports, and what is left out and why.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -16,16 +16,16 @@ pub struct Unit {
     pub probe: &'static Probe,
     /// The case.
     pub case: Case,
-    /// Whether it is measured only as an input of predictions: then its minimum of rounds is enough.
+    /// Whether it is measured only as an input of predictions: then the minimum of rounds is enough.
     pub only_input: bool,
 }
 
-/// What a run sets out to measure.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The units, in the order of reports.
     pub units: Vec<Unit>,
-    /// What is left out for want of effort, with the reason.
+    /// What is left out at this effort, with the reason.
     pub left_out: Vec<(Name, Case, Reason)>,
 }
 
@@ -35,7 +35,7 @@ pub struct Plan {
 pub struct UnknownName {
     /// The name.
     pub name: String,
-    /// Names that it may have meant.
+    /// Similar names.
     pub nearest: Vec<String>,
 }
 
@@ -48,9 +48,8 @@ fn suggestion(nearest: &[String]) -> String {
 }
 
 impl Plan {
-    /// The plan of a run of the probes of one kind that `names` select: ids of probes or metrics, areas, or any leading
-    /// part of an id up to a dot; none selects all. The inputs of their predictions come with them, at the cases that
-    /// those ask for.
+    /// The plan of a run of the probes of one kind that `names` select: ids of probes or metrics, areas, or a prefix of
+    /// an id up to a dot; none selects all. It includes the inputs of their predictions, at the cases that those need.
     ///
     /// # Errors
     /// A name that selects nothing.
@@ -83,7 +82,7 @@ impl Plan {
                 cases(probe).into_iter().map(move |case| Unit { probe, case, only_input: !asked(probe) })
             };
             plan.units = chosen.iter().flat_map(units).collect();
-            // An input may rest on inputs of its own.
+            // An input may have inputs too.
             let found = plan.asked_for(probes, machine);
             if found.is_subset(&rests_on) {
                 break;
@@ -96,8 +95,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// What the predictions of all units ask for: ids of metrics, each with a case. What an input asks for at other cases of
-    /// its own does not count: nobody asked for its curve.
+    /// What the predictions of all units need: ids of metrics, each with a case. An input's own other cases do not
+    /// count: nobody asked for its curve.
     fn asked_for(&self, probes: &[&'static Probe], machine: &Machine) -> BTreeSet<(String, Case)> {
         let asked_for = RefCell::new(BTreeSet::new());
         for unit in &self.units {
@@ -110,23 +109,23 @@ impl Plan {
             };
             let facts = Facts::new(machine, &measured);
             for metric in unit.probe.metrics.iter().filter(|metric| metric.is_of(&unit.case)) {
-                // Only what it asks for counts; whether there is a prediction is seen when all is measured.
+                // Only what it asks for counts; whether there is a prediction is known once everything is measured.
                 let _ = (unit.probe.predict)(&facts, metric, &unit.case);
             }
         }
         asked_for.into_inner()
     }
 
-    /// Takes note of what a default run would measure of a probe, and this one does not.
+    /// Notes the cases of a probe that a default run measures and this one does not.
     fn leave_out(&mut self, probe: &'static Probe, machine: &Machine, effort: Effort) {
         let chosen = (probe.cases)(machine, effort);
         let usual = (probe.cases)(machine, Effort::Default);
         let left_out = usual.into_iter().filter(|case| !chosen.contains(case));
-        let reason = || Reason::new("left out by --quick; a default run measures it");
+        let reason = || Reason::new("omitted by --quick; a default run measures it");
         self.left_out.extend(left_out.map(|case| (Name::new(probe.id), case, reason())));
     }
 
-    /// This plan and what another one measures beside it. What both measure is measured once, in full if either does.
+    /// This plan merged with another. What both measure is measured once, in full if either does so.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         for unit in other.units {
@@ -143,7 +142,7 @@ impl Plan {
         self
     }
 
-    /// The definitions of all metrics that it measures, each once, in the order of reports.
+    /// The definitions of all its metrics, each once, in the order of reports.
     pub fn metrics(&self) -> Vec<Metric> {
         let mut metrics: Vec<Metric> = Vec::new();
         for metric in self.units.iter().flat_map(|unit| unit.probe.metrics) {
@@ -177,7 +176,7 @@ fn input_cases(probe: &Probe, machine: &Machine, effort: Effort, rests_on: &BTre
     (probe.cases)(machine, effort).into_iter().filter(is_asked_for).collect()
 }
 
-/// A value that a metric might have, for a prediction to go on to the next thing that it asks for.
+/// A plausible value, so that a prediction goes on to its next input.
 fn plausible(probes: &[&'static Probe], id: &str) -> Option<MeasuredValue> {
     let metric = probes.iter().flat_map(|probe| probe.metrics).find(|metric| metric.id == *id)?;
     let value = match metric.unit {
@@ -198,7 +197,7 @@ fn planned(probe: &Probe, case: Case, only_input: bool) -> Planned {
     Planned { probe: Name::new(probe.id), metrics, case, only_input }
 }
 
-/// The probes with these ids and all that their predictions rest on.
+/// The probes with these ids and the inputs of their predictions.
 fn with_inputs(probes: &[&'static Probe], mut ids: Vec<&'static str>) -> Vec<&'static str> {
     let mut next = 0;
     while let Some(&id) = ids.get(next) {
@@ -210,14 +209,14 @@ fn with_inputs(probes: &[&'static Probe], mut ids: Vec<&'static str>) -> Vec<&'s
     ids
 }
 
-/// The probes that a name may have meant: of a plain run's and of studies either, for both are asked for by name.
+/// The probes that a name may mean, among those of a plain run and the studies: both are selected by name.
 fn known(probes: &[&'static Probe], kind: ProbeKind) -> Vec<&'static Probe> {
     let asked = [ProbeKind::Measure, ProbeKind::Study];
     let is_known = |other: ProbeKind| other == kind || asked.contains(&kind) && asked.contains(&other);
     probes.iter().copied().filter(|probe| is_known(probe.kind)).collect()
 }
 
-/// Up to three ids that look like a name.
+/// Up to three ids similar to a name.
 fn nearest(name: &str, probes: &[&'static Probe]) -> Vec<String> {
     let mut near: Vec<(usize, &str)> = probes
         .iter()
@@ -266,7 +265,7 @@ mod tests {
             Err(NoPrediction::because("a test"))
         }
 
-        /// Asks for the middle, and for the base at the size 4 once it has that.
+        /// Asks for the middle, then for the base at size 4.
         fn of_top(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
             facts.measured(&MIDDLE, &Case::new())?;
             facts.measured(&BASE, &of_size(4))?;

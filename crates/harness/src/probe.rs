@@ -6,23 +6,23 @@ use crate::bench::Bench;
 use crate::facts::Facts;
 use crate::stop::Stop;
 
-/// Code that measures one metric, one curve, or a few metrics that one operation yields together.
+/// Code that measures one metric, one curve, or a few metrics that one operation yields.
 #[derive(Debug)]
 pub struct Probe {
     /// Dotted id, usually that of its first metric.
     pub id: &'static str,
     /// One sentence.
     pub summary: &'static str,
-    /// Part of a plain run, or a long experiment of its own.
+    /// Part of a plain run, or a long experiment.
     pub kind: ProbeKind,
-    /// What `explain` says.
+    /// The text of `explain`.
     pub method: Method,
     /// The metrics that it measures, the headline first.
     pub metrics: &'static [&'static Metric],
-    /// Ids of the probes whose metrics its predictions rest on; measured first, briefly, when it is asked for alone.
+    /// Ids of the probes whose metrics are inputs of its predictions; measured briefly first when it is run alone.
     pub inputs: &'static [&'static str],
-    /// The points that make sense on this machine with this effort, in the order of reports. What is left out with less
-    /// effort is reported as left out.
+    /// The cases that make sense on this machine at this effort, in the order of reports. What is omitted at a lower
+    /// effort is reported.
     pub cases: fn(&Machine, Effort) -> Vec<Case>,
     /// Measures one case once, in a process of its own.
     pub run: fn(&mut Bench<'_>, &Case) -> Result<(), Stop>,
@@ -31,7 +31,8 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Whether a name on the command line selects it: its id, a leading part of it up to a dot, or those of one of its metrics.
+    /// Whether a name on the command line selects it: its id, a prefix of it up to a dot, or those of one of its
+    /// metrics.
     pub fn is_selected_by(&self, name: &str) -> bool {
         let leads = |id: &str| id == name || id.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
         leads(self.id) || self.metrics.iter().any(|metric| leads(&metric.id))
@@ -47,7 +48,7 @@ impl Probe {
     }
 }
 
-/// The predictions of all that a run set out to measure, from what it has measured.
+/// The predictions of everything planned, from what was measured.
 pub fn predictions(probes: &[&Probe], plan: &[Planned], facts: &Facts<'_>) -> Vec<PredictionRecord> {
     let of = |planned: &Planned| -> Vec<PredictionRecord> {
         let Some(probe) = probes.iter().find(|probe| planned.probe == *probe.id) else { return Vec::new() };
@@ -64,9 +65,9 @@ pub enum ProbeKind {
     Measure,
     /// A long experiment, run by `kelvin study`.
     Study,
-    /// Something whose answer is set by construction, run by `kelvin selfcheck` and the tests.
+    /// A known truth, fixed by construction, run by `kelvin selfcheck` and the tests.
     Truth,
-    /// Something that goes wrong on purpose, run by `kelvin selfcheck --faults` and the tests.
+    /// A deliberate fault, run by `kelvin selfcheck --faults` and the tests.
     Fault,
 }
 
@@ -81,7 +82,7 @@ pub enum Effort {
     Thorough,
 }
 
-/// What `explain` says of a probe, and what the book's page is made from.
+/// The text of `explain` and of the book's page.
 #[derive(Clone, Copy, Debug)]
 pub struct Method {
     /// How it is measured: what is inside the timed region, what is subtracted, how it is proven.
@@ -90,7 +91,7 @@ pub struct Method {
     pub prediction: &'static str,
     /// What the number must not be used for.
     pub not_for: &'static str,
-    /// Known ways to get it wrong, and what is done about them here.
+    /// Known ways to get it wrong, and the countermeasures here.
     pub pitfalls: &'static [&'static str],
     /// Publications, manuals, public tools that measure the same.
     pub sources: &'static [&'static str],

@@ -1,8 +1,8 @@
-//! What the supervisor tells a probe's process, and what it answers.
+//! The supervisor's request to a probe's process, and the answer.
 //!
 //! The request is one JSON object on standard input. The answer on standard output is [`MAGIC`], a line with the number
 //! of bytes that follow, and that many bytes of JSON; anything else on that stream, before or after, is garbage and
-//! fails the round, so that a stray print can never pass for a reading.
+//! fails the round, so a stray print can never pass for a reading.
 
 use kelvin_model::{Attempt, Case};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ pub(crate) struct Request {
     pub probe: String,
     pub case: Case,
     pub round: u32,
-    /// Nanoseconds that the timed part may take, warm-up included.
+    /// Nanoseconds for timing, warm-up included.
     pub slice: u64,
     pub seed: u64,
     /// The process that asks; the probe dies with it.
@@ -35,7 +35,7 @@ pub(crate) fn frame(attempt: &Attempt) -> Result<Vec<u8>, serde_json::Error> {
     Ok(bytes)
 }
 
-/// Reads an answer, or says what came instead of one.
+/// Reads an answer, or says what came instead.
 pub(crate) fn unframe(bytes: &[u8]) -> Result<Attempt, String> {
     let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| garbage(bytes))?;
     let line = rest.iter().position(|&byte| byte == b'\n').ok_or_else(|| garbage(rest))?;
@@ -43,9 +43,9 @@ pub(crate) fn unframe(bytes: &[u8]) -> Result<Attempt, String> {
         std::str::from_utf8(&rest[..line]).ok().and_then(|text| text.parse().ok()).ok_or_else(|| garbage(rest))?;
     let body = &rest[line + 1..];
     if body.len() != length {
-        return Err(format!("it announced {length} bytes of readings and sent {}", body.len()));
+        return Err(format!("it announced {length} bytes of readings but sent {}", body.len()));
     }
-    serde_json::from_slice(body).map_err(|error| format!("its readings do not parse: {error}"))
+    serde_json::from_slice(body).map_err(|error| format!("its readings cannot be parsed: {error}"))
 }
 
 fn garbage(bytes: &[u8]) -> String {
@@ -62,13 +62,13 @@ mod tests {
     use kelvin_model::Reason;
 
     #[test]
-    fn an_answer_survives_the_way() {
+    fn an_answer_survives_the_round_trip() {
         let attempt = Attempt::Skipped(Reason::new("no second CPU"));
         assert_eq!(unframe(&frame(&attempt).unwrap()), Ok(attempt));
     }
 
     #[test]
-    fn garbage_is_named() {
+    fn garbage_is_quoted() {
         assert_eq!(unframe(b"").unwrap_err(), "it ended without readings");
         assert_eq!(unframe(b"hello\n").unwrap_err(), "it printed \"hello\\n\" instead of readings");
         let mut bytes = frame(&Attempt::Failed("x".into())).unwrap();

@@ -1,60 +1,60 @@
-//! Which unit runs next, and for how long: rounds of all units interleaved over the run, then the time that is left
-//! spent where an interval can still be narrowed.
+//! Which unit runs next, and for how long: rounds of all units interleaved over the run, then the remaining time spent
+//! where an interval can still be narrowed.
 //!
-//! Pure: it is told what time it is and what each round gave, so that it is tested without real time.
+//! Pure: the time and each round's result are passed in, so tests need no real time.
 
 use kelvin_stats::{Random, median, t_quantile, variance};
 
-/// Least and most nanoseconds that a unit gets for timing in one round.
+/// Minimum and maximum nanoseconds of timing per unit and round.
 const LEAST_SLICE: f64 = 8e6;
 const MOST_SLICE: f64 = 40e6;
-/// Where the budget would allow longer slices, a unit is given more rounds instead, up to this many before it counts what
-/// its interval still lacks: a disturbance of some hundred milliseconds then spoils one round of many, not of few.
+/// Where the budget allows longer slices, a unit gets more rounds instead, up to this many before its interval counts:
+/// a disturbance of a few hundred milliseconds then spoils one round of many.
 const AMPLE_ROUNDS: u32 = 40;
 /// Share of the budget that the minimum of rounds may take; the rest narrows intervals.
 const MINIMUM_SHARE: f64 = 0.85;
-/// Rounds that a unit is given at least, even one whose set-up is so expensive that it cannot have its minimum.
+/// Rounds that even a unit with too expensive a set-up gets.
 const FEWEST_ROUNDS: u32 = 3;
-/// A unit of which one round takes this share of the budget is given only so few.
+/// A unit whose single round takes this share of the budget gets only so few.
 const COSTLY_SHARE: f64 = 0.03;
 const COSTLY_ROUNDS: u32 = 2;
-/// A unit whose set-up alone would take this share of the budget over all its rounds is expensive.
+/// A unit whose set-ups would take this share of the budget is expensive.
 const EXPENSIVE_SHARE: f64 = 0.04;
-/// Timing of a round of an expensive unit, as a share of its set-up: of the few rounds that it gets each is worth more
-/// than the usual slice. At most so many nanoseconds, ...
+/// Timing per round of an expensive unit, as a share of its set-up: it gets few rounds, so each is worth more than the
+/// usual slice. At most so many nanoseconds, ...
 const TIMED_OF_SET_UP: f64 = 0.5;
 const MOST_SLICE_OF_EXPENSIVE: f64 = 200e6;
-/// ... and no more of the budget than this for what all of them get beyond the usual slice.
+/// ... and at most this share of the budget for all time beyond the usual slice.
 const EXTRA_SHARE: f64 = 0.15;
-/// Share of the budget that all set-ups may take where the units are few.
+/// Share of the budget for all set-ups where units are few.
 const MOST_SET_UP: f64 = 0.5;
-/// A unit that would need this many times its rounds to reach the target is not narrowed: no repetition will help.
+/// A unit that would need this many times its rounds to reach the target is not narrowed further.
 const HOPELESS_FACTOR: f64 = 8.0;
-/// First guess at the nanoseconds of a round that are not timing: a process started, set up and ended.
+/// First guess of a round's overhead in nanoseconds: a process started, set up and ended.
 const FIRST_OVERHEAD: f64 = 6e6;
 
-/// What is asked of a schedule.
+/// The parameters of a schedule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    /// Nanoseconds for everything.
+    /// The budget in nanoseconds.
     pub budget: f64,
     /// Rounds of each unit, if they fit.
     pub rounds: u32,
-    /// Relative half-width at which an interval is narrow enough.
+    /// Target relative half-width of an interval.
     pub target: f64,
     pub seed: u64,
 }
 
-/// What is known of one unit.
+/// The state of one unit.
 #[derive(Clone, Debug, Default)]
 struct State {
     only_input: bool,
     rounds: u32,
     /// Nanoseconds of a round that were not timing, smoothed.
     overhead: f64,
-    /// For each metric one figure a round.
+    /// For each metric one figure per round.
     figures: Vec<Vec<f64>>,
-    /// It failed or declined in a way that makes another try pointless.
+    /// It failed or skipped in a way that makes a retry pointless.
     given_up: bool,
 }
 
@@ -75,15 +75,15 @@ pub(crate) struct Schedule {
     /// Units still to run in this pass, last first.
     pass: Vec<usize>,
     passes: u32,
-    /// Rounds of each unit before intervals count: those that are wanted, or more where the budget is ample.
+    /// Rounds of each unit before intervals count: those requested, or more if the budget is ample.
     rounds: u32,
     slice: f64,
-    /// Share of what expensive units want beyond that.
+    /// Share of the extra time that expensive units get.
     extra_share: f64,
 }
 
 impl Schedule {
-    /// A schedule of units, each only an input of predictions or not.
+    /// A schedule of units; `true` for those that are only inputs of predictions.
     pub(crate) fn new(wanted: Wanted, only_inputs: &[bool]) -> Self {
         let unit = |&only_input| State { only_input, overhead: FIRST_OVERHEAD, ..State::default() };
         Self {
@@ -105,7 +105,7 @@ impl Schedule {
         }
         while let Some(unit) = self.pass.pop() {
             let state = &self.units[unit];
-            // The first rounds are always made: a unit without a number is worth less than a minute too long.
+            // The first rounds always run: better a minute over budget than a unit without a number.
             let slice = self.slice + self.extra(state);
             let affordable = now + state.overhead + slice <= self.wanted.budget;
             if !state.given_up && affordable {
@@ -118,7 +118,7 @@ impl Schedule {
         None
     }
 
-    /// Tells what a round gave: how long it took in nanoseconds, and one figure for each metric.
+    /// Records a round: its nanoseconds, and one figure for each metric.
     pub(crate) fn finished(&mut self, next: Next, took: f64, figures: &[f64]) {
         let state = &mut self.units[next.unit];
         let overhead = (took - next.slice).max(0.0);
@@ -130,12 +130,12 @@ impl Schedule {
         }
     }
 
-    /// Tells that another try of this unit is pointless.
+    /// Records that a retry of this unit is pointless.
     pub(crate) fn give_up(&mut self, unit: usize) {
         self.units[unit].given_up = true;
     }
 
-    /// Rounds done, and rounds planned as far as can be told.
+    /// Rounds done, and rounds planned so far.
     pub(crate) fn progress(&self) -> (usize, usize) {
         let done: u32 = self.units.iter().map(|state| state.rounds).sum();
         let minimum: u32 = self
@@ -155,14 +155,14 @@ impl Schedule {
             .collect()
     }
 
-    /// Units that got fewer rounds than asked for, because their set-up is expensive.
+    /// Units that got fewer rounds than requested because their set-up is expensive.
     pub(crate) fn short(&self) -> Vec<usize> {
         let asked = self.wanted.rounds;
         (0..self.units.len()).filter(|&unit| !self.units[unit].given_up && self.units[unit].rounds < asked).collect()
     }
 
     fn begin_pass(&mut self, now: f64) {
-        // The first pass shows what the rounds cost beside timing.
+        // The first pass shows the overhead of the rounds.
         if self.passes > 0 {
             self.rounds = self.ample_rounds(now);
             self.extra_share = self.affordable_extra(now);
@@ -176,7 +176,7 @@ impl Schedule {
         self.passes += 1;
     }
 
-    /// How many rounds of the longest slice fit, at least those that are wanted.
+    /// How many rounds of the longest slice fit, at least those requested.
     fn ample_rounds(&self, now: f64) -> u32 {
         let asked = |state: &&State| !state.given_up && !state.only_input && !self.is_expensive(state);
         let pass: f64 = self.units.iter().filter(asked).map(|state| state.overhead + MOST_SLICE).sum();
@@ -185,14 +185,14 @@ impl Schedule {
         fit.min(AMPLE_ROUNDS).max(self.wanted.rounds)
     }
 
-    /// One more round of every unit that lacks some, with a slice that lets all the passes fit.
+    /// One more round of every unit that needs more, with a slice that lets all passes fit.
     fn minimum_pass(&mut self, now: f64) -> Vec<usize> {
         let lacking = |state: &State| !state.given_up && state.rounds < self.rounds_of(state);
         let pass: Vec<usize> = (0..self.units.len()).filter(|&unit| lacking(&self.units[unit])).collect();
         if pass.is_empty() {
             return pass;
         }
-        // The rounds that are still to come, and what of them is not timing: the rest of the time is shared evenly.
+        // The remaining rounds and their overhead: the rest of the time is shared equally.
         let to_come = |&unit: &usize| f64::from(self.rounds_of(&self.units[unit]) - self.units[unit].rounds);
         let rounds: f64 = pass.iter().map(to_come).sum();
         let beside = |unit: &usize| self.units[*unit].overhead + self.extra(&self.units[*unit]);
@@ -202,7 +202,7 @@ impl Schedule {
         pass
     }
 
-    /// One more round of the units whose intervals can still be narrowed, the most worthwhile as far as the time goes.
+    /// One more round of the units whose intervals can still be narrowed, the most worthwhile first while time lasts.
     fn narrowing_pass(&mut self, now: f64) -> Vec<usize> {
         let mut left = self.wanted.budget - now;
         let mut worth: Vec<(f64, usize)> = self
@@ -228,12 +228,12 @@ impl Schedule {
         self.units[unit].overhead + self.slice + self.extra(&self.units[unit])
     }
 
-    /// Nanoseconds for timing that a round of a unit gets beyond the usual slice.
+    /// Extra timing of a round of a unit, in nanoseconds.
     fn extra(&self, state: &State) -> f64 {
         self.wanted_extra(state) * self.extra_share
     }
 
-    /// The same if the budget did not matter: an expensive unit is timed for a good part of what its set-up takes.
+    /// The same without a budget: an expensive unit is timed for a good part of its set-up time.
     fn wanted_extra(&self, state: &State) -> f64 {
         match self.is_expensive(state) {
             true => ((state.overhead * TIMED_OF_SET_UP).min(MOST_SLICE_OF_EXPENSIVE) - self.slice).max(0.0),
@@ -241,7 +241,7 @@ impl Schedule {
         }
     }
 
-    /// What share of it all units can have: a part of the budget, as far as the rounds that each is to have leave that.
+    /// The share of it that all units can have: part of the budget, as far as their rounds leave it.
     fn affordable_extra(&self, now: f64) -> f64 {
         let running = || self.units.iter().filter(|state| !state.given_up);
         let to_come = |state: &State| f64::from(self.fewest(state).saturating_sub(state.rounds));
@@ -251,7 +251,7 @@ impl Schedule {
         if all > 0.0 { (left / all).min(1.0) } else { 0.0 }
     }
 
-    /// The rounds that a unit is to have at least.
+    /// The minimum rounds of a unit.
     fn rounds_of(&self, state: &State) -> u32 {
         if state.only_input || self.is_expensive(state) { self.fewest(state) } else { self.rounds }
     }
@@ -264,7 +264,7 @@ impl Schedule {
         state.rounds > 0 && set_ups > share * self.wanted.budget
     }
 
-    /// The rounds that a unit is given even if the budget is overrun.
+    /// The rounds that a unit gets even if the budget is overrun.
     fn fewest(&self, state: &State) -> u32 {
         let costly = state.rounds > 0 && state.overhead > COSTLY_SHARE * self.wanted.budget;
         if costly { COSTLY_ROUNDS } else { FEWEST_ROUNDS.min(self.wanted.rounds) }
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn time_left_goes_to_the_one_that_can_be_narrowed() {
+    fn spare_time_goes_to_the_unit_that_can_be_narrowed() {
         // Unit 3 alternates by 3 % either way: wide after six rounds, but not hopeless.
         let figure = |unit, round| if unit == 3 { 100.0 + if round % 2 == 0 { 3.0 } else { -3.0 } } else { 100.0 };
         let (rounds, now, schedule) = play(WANTED, &[5e6; 40], figure);
@@ -368,7 +368,7 @@ mod tests {
         };
         let [usual, one] = longest(1);
         assert!(usual <= MOST_SLICE && (one - 125e6).abs() < 1.0, "{usual} {one}");
-        // Five of them share what is left, and of ten the rounds alone take all of it.
+        // Five of them share the rest, and the rounds of ten alone take all of it.
         let [usual, of_five] = longest(5);
         assert!(usual <= MOST_SLICE && of_five < 0.99 * one && of_five > MOST_SLICE, "{usual} {of_five}");
         let [usual, of_ten] = longest(10);
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_that_is_given_up_is_not_tried_again() {
+    fn an_abandoned_unit_is_not_retried() {
         let mut schedule = Schedule::new(WANTED, &[false; 2]);
         schedule.give_up(0);
         let mut now = 0.0;

@@ -12,14 +12,13 @@ use crate::probe::Probe;
 use crate::protocol::{Request, frame};
 use crate::stop::Stop;
 
-/// CPU time that a probe with real-time priority may take without sleeping.
+/// CPU time that a probe with real-time priority may use without sleeping.
 const REALTIME_BOUND: Duration = Duration::from_millis(900);
 
-/// Reads a request from standard input, runs the probe that it names, and writes the answer to standard output.
+/// Reads a request from standard input, runs its probe, and writes the answer to standard output.
 ///
 /// # Errors
-/// One line that says what is wrong with the request or the answer's way; what goes wrong inside the probe is part of
-/// the answer.
+/// One line on what is wrong with the request or with sending the answer; a failure of the probe is part of the answer.
 pub fn serve(probes: &[&Probe]) -> Result<(), String> {
     let mut text = Vec::new();
     std::io::stdin().read_to_end(&mut text).map_err(|error| format!("cannot read the request: {error}"))?;
@@ -50,7 +49,7 @@ fn attempt(probe: &Probe, request: &Request) -> Result<Attempt, Stop> {
     (probe.run)(&mut bench, &request.case)?;
     let readings = bench.into_readings();
     if readings.is_empty() {
-        return Err(Stop::fail("the probe ended without an error and without a reading"));
+        return Err(Stop::fail("the probe ended without a reading and without an error"));
     }
     Ok(Attempt::Measured(readings))
 }

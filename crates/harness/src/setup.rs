@@ -1,12 +1,12 @@
-//! What a run measures with: found and checked once, before the first round, and given to the process of every round.
+//! The setup of a run: checked once, before the first round, and passed to the process of every round.
 
 use std::ffi::OsString;
 
 use kelvin_model::ClockInfo;
 use serde::{Deserialize, Serialize};
 
-/// All that a probe measures with and is bound by, beside its case. The machine is no part of it: what is to be measured on it
-/// is in the cases, and what is predicted for it needs no process of its own.
+/// What a probe needs beside its case. The machine is not part of it: cases are chosen, and predictions made, outside
+/// the probe's process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
     /// The clock, calibrated.
@@ -15,19 +15,19 @@ pub struct Setup {
     pub placement: Placement,
     /// Whether canaries are read between batches.
     pub canaries: bool,
-    /// Whether SCHED_FIFO is asked for.
+    /// Whether to run under SCHED_FIFO.
     pub realtime: bool,
     /// cpu.stat of the cgroup, where throttling is counted.
     pub throttle_file: Option<String>,
-    /// Directory in which probes may make files.
+    /// Directory for the files of probes.
     pub scratch: OsString,
-    /// A second such directory, behind a network, if one was named.
+    /// A second such directory on a network file system, if one was named.
     pub remote: Option<OsString>,
-    /// Most bytes that all rounds together may write to files.
+    /// Maximum bytes that all rounds together may write to files.
     pub write_limit: u64,
     /// The agent of another host, if one was named.
     pub agent: Option<OtherHost>,
-    /// What the sockets of TCP streams are asked for.
+    /// Socket options of TCP streams.
     pub sockets: SocketOptions,
 }
 
@@ -36,22 +36,22 @@ pub struct Setup {
 pub struct Placement {
     /// Where single-CPU probes run.
     pub cpu: u32,
-    /// The other end of pairs, if there is a second CPU.
+    /// Where the partner of a pair runs, if there is a second CPU.
     pub partner: Option<u32>,
-    /// CPUs that probes of many CPUs may use.
+    /// CPUs of multi-CPU probes.
     pub allowed: Vec<u32>,
 }
 
-/// An agent that a probe may ask to be the other end of what it measures.
+/// An agent on a peer that probes measure against.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OtherHost {
     /// Its address and port.
     pub address: std::net::SocketAddr,
-    /// The file with the secret that it wants. The secret itself is in no request and no run.
+    /// The file with its secret. The secret itself is in no request and no run.
     pub token_file: Option<OsString>,
 }
 
-/// What the sockets of TCP streams are asked for, beyond what they have by themselves.
+/// Socket options of TCP streams, where not the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketOptions {
     /// Congestion control, by name.

@@ -5,7 +5,7 @@ use kelvin_model::Reason;
 /// Why a probe stopped without readings. Both are results, shown with their reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It cannot be measured here: what is missing, and what would be needed.
+    /// It cannot be measured here: what is missing or needed.
     Skip(Reason),
     /// It went wrong.
     Fail(String),

@@ -1,4 +1,4 @@
-//! The parent side of a run: round after round, events to whoever listens.
+//! The parent side of a run: it runs the rounds and emits events.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -13,33 +13,33 @@ use crate::protocol::Request;
 use crate::schedule::{Next, Schedule, Wanted};
 use crate::setup::Setup;
 
-/// Share of the budget that is left for what is not rounds: reading the machine, analysis, the report.
+/// Share of the budget reserved for the rest: reading the machine, analysis, the report.
 const RESERVE: f64 = 0.04;
 
-/// Someone who is told what happens: a progress line, a store, a run in memory. Its own troubles are its own: a sink
-/// that can no longer take events remembers why and is asked by its owner.
+/// A receiver of events: a progress line, a store, a run in memory. A sink that fails keeps its error for its owner to
+/// ask for.
 pub trait Sink {
-    /// Something happened. No timed region is running meanwhile.
+    /// Takes an event. No timed region is running meanwhile.
     fn event(&mut self, event: &Event);
 }
 
-/// How a run is made, beside its plan and its outline.
+/// Settings of a run, beside its plan and its outline.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The program that plays the probe's role, and its arguments; it must call [`crate::serve`].
     pub program: (OsString, Vec<String>),
-    /// Longest life of one round; a probe that takes longer has failed.
+    /// Time limit of one round; a probe that takes longer has failed.
     pub round_limit: Duration,
-    /// What probes measure with.
+    /// The setup of probes.
     pub setup: Setup,
 }
 
-/// Measures what the plan says and tells the sink everything; returns when the budget is spent, every interval is
-/// narrow enough, or this process was asked to stop.
+/// Measures the plan and sends all events to the sink; returns when the budget is spent, every interval is narrow
+/// enough, or this process was asked to stop.
 pub fn supervise(plan: &Plan, outline: &Outline, options: &Options, sink: &mut dyn Sink) -> RunStatus {
     let (program, arguments) = options.program.clone();
     let mut processes = Processes { program, arguments, began: kelvin_sys::clock::monotonic() };
-    // Without it, orphans of a probe go to init, which reaps them as well; only the promise to see them ended is weaker.
+    // Without it, orphans of a probe go to init, which reaps them too; we just cannot be sure that they have ended.
     let _ = child::adopt_orphans();
     run(plan, outline, options, &mut processes, sink)
 }
@@ -61,11 +61,11 @@ fn run(plan: &Plan, outline: &Outline, options: &Options, launch: &mut dyn Launc
 struct Rounds<'r> {
     plan: &'r Plan,
     options: &'r Options,
-    /// Nanoseconds that they may take together.
+    /// Their budget in nanoseconds.
     budget: f64,
     schedule: Schedule,
     random: Random,
-    /// For each unit how many have failed since the last that did not.
+    /// Consecutive failures of each unit.
     failures: Vec<u32>,
 }
 
@@ -108,7 +108,7 @@ impl<'r> Rounds<'r> {
         sink.event(&Event::RoundFinished { probe: Name::new(unit.probe.id), case: unit.case.clone(), round });
     }
 
-    /// Has the schedule know what came of a round that took so many nanoseconds.
+    /// Records the outcome of a round that took so many nanoseconds in the schedule.
     fn learn(&mut self, next: Next, took: f64, attempt: &Attempt) {
         let failures = &mut self.failures[next.unit];
         match attempt {
@@ -120,7 +120,7 @@ impl<'r> Rounds<'r> {
             Attempt::Failed(_) => {
                 self.schedule.finished(next, took, &[]);
                 *failures += 1;
-                // A second try tells a chance failure from a certain one; one that costs its whole time limit gets none.
+                // A retry tells a chance failure from a certain one; a round that ran into its time limit gets none.
                 if *failures >= 2 || took >= self.options.round_limit.as_nanos() as f64 {
                     self.schedule.give_up(next.unit);
                 }
@@ -167,20 +167,20 @@ fn figures(unit: &Unit, readings: &[Reading]) -> Vec<f64> {
     unit.probe.metrics.iter().map(|metric| of_metric(metric.id)).collect()
 }
 
-/// What a reader should know of how the time went.
+/// Notes on how the time was spent.
 fn notes(plan: &Plan, schedule: &Schedule, target: f64) -> Vec<String> {
     let mut notes = Vec::new();
     let short = schedule.short();
     let short: Vec<String> =
         short.iter().filter(|&&unit| !plan.units[unit].only_input).map(|&u| name(plan, u)).collect();
     if !short.is_empty() {
-        notes.push(format!("fewer rounds than asked for, because setting up takes long: {}", list(&short)));
+        notes.push(format!("fewer rounds than requested, because set-up takes long: {}", list(&short)));
     }
     let wide = schedule.wide();
     if !wide.is_empty() {
         let names: Vec<String> = wide.iter().map(|&(unit, _)| name(plan, unit)).collect();
         notes.push(format!(
-            "{} of {} cases kept an interval wider than the target of {} % in the time given: {}",
+            "{} of {} cases still have an interval wider than the target of {} % after the given time: {}",
             wide.len(),
             plan.units.len(),
             target * 100.0,

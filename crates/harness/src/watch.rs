@@ -1,11 +1,11 @@
-//! What befalls a probe's thread while it is timed: preemption, migration, stolen time, throttling, major faults.
+//! Disturbances of a probe's thread while it is timed: preemption, migration, stolen time, throttling, major faults.
 
 use kelvin_model::Tags;
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::cpu;
 use kelvin_sys::usage::{CounterFile, Usage, Who, usage};
 
-/// Nanoseconds between two looks at the counters that cost a file read.
+/// Nanoseconds between two checks of the counters that cost a file read.
 const FILE_PERIOD: u64 = 5_000_000;
 
 /// Counters before a batch, compared with those after it.
@@ -34,12 +34,12 @@ impl Watch {
         watch
     }
 
-    /// Forgets what happened until now.
+    /// Starts afresh.
     pub(crate) fn begin(&mut self) {
         self.last = usage(Who::Thread);
     }
 
-    /// What happened to the thread since `begin` or the last look.
+    /// What happened to the thread since `begin` or the last check.
     pub(crate) fn batch(&mut self) -> Tags {
         let now = usage(Who::Thread);
         let mut tags = Tags::NONE;
@@ -56,12 +56,12 @@ impl Watch {
         tags
     }
 
-    /// Whether it is time to look at the counters that cost a file read.
+    /// Whether it is time to check the counters that cost a file read.
     pub(crate) fn due(&self) -> bool {
         monotonic() - self.looked >= FILE_PERIOD
     }
 
-    /// What the files say has happened since the last look: all samples since then share the suspicion.
+    /// What the files show since the last check: all samples since then are suspect.
     pub(crate) fn files(&mut self) -> Tags {
         let mut tags = Tags::NONE;
         let stolen = self.stat.as_mut().and_then(|file| stolen_ticks(file.read().ok()?, self.cpu)).unwrap_or(0);

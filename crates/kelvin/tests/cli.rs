@@ -353,7 +353,7 @@ fn other_programs_are_set_beside_kelvin_where_files_are_measured() {
     let (areas, table) = text.split_once("Other programs on the same file").unwrap_or_else(|| panic!("{text}"));
     let json: serde_json::Value = serde_json::from_slice(&place.run(&["report", "--format", "json"]).stdout).unwrap();
     let all = json["analysis"]["rivals"].as_array().unwrap();
-    let is_left_out = |rival: &&serde_json::Value| rival.to_string().contains("left out by --quick");
+    let is_left_out = |rival: &&serde_json::Value| rival.to_string().contains("omitted by --quick");
     let (left_out, rivals): (Vec<_>, Vec<_>) = all.iter().partition(is_left_out);
     assert_eq!((left_out.len(), rivals.len()), (7, 6), "{all:#?}");
     for (program, package) in [("fio", "fio"), ("dd", "coreutils"), ("cat", "coreutils")] {

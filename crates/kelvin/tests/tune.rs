@@ -61,8 +61,8 @@ fn a_journal_that_somebody_else_could_have_written_is_refused_in_one_line() {
         (place("700 /run/kelvin; chmod 777 /run", &ours), "/run may be written by others (mode 777)"),
         (place("700 /run/kelvin; chown 1000", &ours), "/run/kelvin belongs to user 1000"),
         (format!("umask 0; {}", place("700", &ours)), "/run/kelvin/tune.json may be written by others (mode 666)"),
-        (place("700", &journal("/run/victim", "evil")), "\"/run/victim\" is no setting that tune changes"),
-        ("mkdir -m 700 /run/kelvin; mkfifo -m 600 /run/kelvin/tune.json".into(), "is no regular file"),
+        (place("700", &journal("/run/victim", "evil")), "\"/run/victim\" is not a setting that tune changes"),
+        ("mkdir -m 700 /run/kelvin; mkfifo -m 600 /run/kelvin/tune.json".into(), "is not a regular file"),
     ] {
         let settings = "mkdir -p /sys/kernel/mm/ksm; echo 0 | tee /run/victim > /sys/kernel/mm/ksm/run";
         let script = format!(

@@ -1,10 +1,10 @@
-//! Which boot parameters matter to figures: a run tells these, and of all others only how many there are, for they may name
-//! disks, hosts, users and secrets.
+//! Boot parameters that affect measurements: a run records these and only counts the others, which may name disks,
+//! hosts, users and secrets.
 
-/// Boot parameters of one kind, and why they matter. One that ends with a dot stands for all of a module's; `-` and `_` are one
-/// letter to the kernel.
+/// Boot parameters of one kind, and why they matter. One that ends with a dot stands for all of a module's; the kernel
+/// treats `-` and `_` alike.
 struct Kept {
-    #[expect(dead_code, reason = "for who reads the list")]
+    #[expect(dead_code, reason = "for readers of the list")]
     why: &'static str,
     names: &'static [&'static str],
 }
@@ -12,7 +12,7 @@ struct Kept {
 /// From the kernel's Documentation/admin-guide/kernel-parameters.txt, 6.18.
 const KEPT: [Kept; 7] = [
     Kept {
-        why: "entering the kernel, switching and branching cost more or less with each mitigation",
+        why: "each mitigation changes the cost of kernel entry, context switches or branches",
         names: &[
             "mitigations",
             "pti",
@@ -50,7 +50,7 @@ const KEPT: [Kept; 7] = [
         ],
     },
     Kept {
-        why: "how many CPUs there are, and which of them the scheduler, timers and interrupts leave alone",
+        why: "the number of CPUs, and which are isolated from the scheduler, timers and interrupts",
         names: &[
             "maxcpus",
             "nr_cpus",
@@ -72,7 +72,7 @@ const KEPT: [Kept; 7] = [
         ],
     },
     Kept {
-        why: "waking an idle CPU takes as long as its idle state is deep",
+        why: "the deeper the idle state, the longer a wake-up takes",
         names: &[
             "idle",
             "nohlt",
@@ -85,11 +85,11 @@ const KEPT: [Kept; 7] = [
         ],
     },
     Kept {
-        why: "cycles last as long as the frequency says",
+        why: "the frequency sets the length of a cycle",
         names: &["cpufreq.", "intel_pstate", "amd_pstate", "amd_pstate.", "amd_prefcore", "acpi_cpufreq.", "intel_epb"],
     },
     Kept {
-        why: "how much memory there is, in which pages, and what an allocation does beside",
+        why: "the size of memory, its page sizes, and what an allocation does besides",
         names: &[
             "mem",
             "hugepages",
@@ -117,7 +117,7 @@ const KEPT: [Kept; 7] = [
         ],
     },
     Kept {
-        why: "which clock is read, when a task is preempted, and what looks on meanwhile",
+        why: "which clock is read, when a task is preempted, and what traces or audits it",
         names: &[
             "clocksource",
             "tsc",
@@ -140,7 +140,7 @@ const KEPT: [Kept; 7] = [
         ],
     },
     Kept {
-        why: "what a device's access to memory costs, how it sleeps, and what the hypervisor does",
+        why: "the cost of DMA, how devices sleep, and what the hypervisor does",
         names: &[
             "iommu",
             "iommu.",
@@ -163,10 +163,10 @@ const KEPT: [Kept; 7] = [
     },
 ];
 
-/// The parameters of a boot line that matter to figures, in their order, and how many others there are.
+/// The parameters of a boot line that affect measurements, in their order, and the number of others.
 pub fn boot_parameters(line: &str) -> (String, u32) {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
-    // What follows is for the first process, and none of the kernel's.
+    // What follows goes to init, not to the kernel.
     let own = words.iter().position(|word| *word == "--").unwrap_or(words.len());
     let kept: Vec<&str> = words[..own].iter().copied().filter(|word| is_kept(word)).collect();
     let left_out = words.iter().filter(|word| **word != "--").count() - kept.len();

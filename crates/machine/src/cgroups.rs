@@ -22,7 +22,7 @@ pub(crate) struct Place {
 }
 
 impl<'a> Groups<'a> {
-    /// The groups of this process, or why they are not known.
+    /// The groups of this process, or why they are unknown.
     pub(crate) fn read(root: Root<'a>) -> Result<Self, String> {
         let text = root.read("/proc/self/cgroup")?;
         let mounts = disks::mount_lines(root).into_iter().filter(|mount| mount.kind.starts_with("cgroup")).collect();
@@ -64,7 +64,7 @@ impl<'a> Groups<'a> {
         Ok(Some(Place::below(2, mount, path)))
     }
 
-    /// What a file says in the group and in every ancestor that can be seen, nearest first, with the file's name.
+    /// The content of a file in the group and in every visible ancestor, nearest first, with the file's name.
     pub(crate) fn chain(&self, place: &Place, file: &str) -> Vec<(String, String)> {
         let depths = (0..=place.parts.len()).rev();
         let names = depths.map(|depth| {
@@ -81,7 +81,7 @@ impl Place {
     fn below(version: u32, mount: &MountLine, path: &str) -> Self {
         let inner = match mount.root.as_str() {
             "/" => path,
-            // Outside of a cgroup namespace a container's mount begins at its own group.
+            // Outside a cgroup namespace a container's mount begins at its own group.
             root => path.strip_prefix(root).unwrap_or(""),
         };
         let parts = inner.split('/').filter(|part| !part.is_empty() && *part != "..");

@@ -1,4 +1,4 @@
-//! Counters that tell what the machine did meanwhile: /proc/stat, pressure, throttling.
+//! Counters of machine activity: /proc/stat, pressure, throttling.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::text::{Root, number, value};
 /// Ticks that one CPU, or all together, spent in each way since boot (proc_stat(5)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ticks {
-    /// Running: user, nice, system, interrupts. Time of guests is part of user and nice already.
+    /// Running: user, nice, system, interrupts. Guest time is already part of user and nice.
     pub(crate) busy: u64,
     /// Idle or waiting for input and output.
     pub(crate) idle: u64,
@@ -21,7 +21,7 @@ impl Ticks {
         self.busy.saturating_add(self.idle).saturating_add(self.steal)
     }
 
-    /// What was added since an earlier reading; idle time is known to step back now and then.
+    /// The difference from an earlier reading; idle time can step back.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
             busy: self.busy.saturating_sub(earlier.busy),
@@ -82,7 +82,7 @@ fn ticks(text: &str) -> Option<Ticks> {
     Some(Ticks { busy, idle: idle.saturating_add(rest(0)), steal: rest(3) })
 }
 
-/// Ticks of this process and of its children that it has waited for (fields 14 to 17 of proc_pid_stat(5)).
+/// Ticks of this process and its reaped children (fields 14 to 17 of proc_pid_stat(5)).
 pub(crate) fn own_ticks(root: Root<'_>) -> Option<u64> {
     let text = root.text("/proc/self/stat")?;
     // The name in parentheses may hold anything, spaces and parentheses included.
@@ -112,7 +112,7 @@ pub(crate) fn parse_pressure(text: &str) -> Option<Pressure> {
     Some(Pressure { average_10: number(field("avg10")?)?, total_microseconds: field("total")?.parse().ok()? })
 }
 
-/// How often the quota of a group stopped it, and for how long.
+/// How often and for how long its quota throttled a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Throttled {
     pub(crate) times: u64,
@@ -130,8 +130,8 @@ pub(crate) fn throttled(root: Root<'_>) -> Option<Throttled> {
     })
 }
 
-/// The file in which the kernel counts how often this process's own control group, or the nearest one above it that
-/// counts, was stopped by its quota; `None` where there is none.
+/// The file that counts how often this process's control group, or its nearest ancestor that counts, was throttled;
+/// `None` where there is none.
 pub(crate) fn throttle_file(root: Root<'_>) -> Option<String> {
     let groups = Groups::read(root).ok()?;
     let place = groups.place("cpu").ok()??;
@@ -145,7 +145,7 @@ pub(crate) fn parse_throttled(text: &str) -> Option<Throttled> {
     Some(Throttled { times: figure("nr_throttled")?, microseconds: microseconds? })
 }
 
-/// How often the processor was slowed down because it was hot, all cores added up; `None` where it does not tell.
+/// Thermal throttling events, summed over all cores; `None` if not reported.
 pub(crate) fn thermal_throttles(root: Root<'_>) -> Option<u64> {
     const CPUS: &str = "/sys/devices/system/cpu";
     let cpus = root.names(CPUS).into_iter().filter(|name| name.starts_with("cpu"));

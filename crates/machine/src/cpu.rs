@@ -12,7 +12,7 @@ use crate::{microarchitecture, tlb};
 pub(crate) const CPUINFO: &str = "/proc/cpuinfo";
 const VULNERABILITIES: &str = "sys/devices/system/cpu/vulnerabilities";
 
-/// What the facts of the processor are read from.
+/// Sources of the facts of the processor.
 pub(crate) struct Sources<'a> {
     pub(crate) root: Root<'a>,
     pub(crate) cpuid: &'a Cpuid,
@@ -37,7 +37,7 @@ pub(crate) fn read(sources: &Sources<'_>) -> (Name, Cpu) {
         microcode: info.fact("microcode", |text| Some(text.to_owned())),
         nominal_hz: frequencies.nominal(),
         maximum_hz: frequencies.maximum(),
-        measured_hz: Fact::unknown("not measured yet: a run measures it from a chain of dependent multiplies"),
+        measured_hz: Fact::unknown("not measured: a run measures it with a chain of dependent multiplies"),
         counter_hz: frequencies.counter(),
         flags: info.flags(),
         governor: governor(sources),
@@ -78,7 +78,9 @@ impl Info {
             (Ok(_), None) => Fact::unknown(format!("{CPUINFO} has no line '{key}' on this platform")),
             (Ok(_), Some(text)) => match parse(text) {
                 Some(value) => Fact::known(value, CPUINFO),
-                None => Fact::unknown(format!("{CPUINFO} says '{key}' is {:?}, which tells nothing", excerpt(text))),
+                None => {
+                    Fact::unknown(format!("{CPUINFO} says '{key}' is {:?}, which is not meaningful", excerpt(text)))
+                }
             },
         }
     }
@@ -122,14 +124,17 @@ impl Info {
         if self.get("model name").is_some() || !self.is_arm() {
             return self.fact("model name", |text| Some(text.to_owned()));
         }
-        // Arm states no name of its own: the firmware may, and Amazon's machines tell it by their core.
+        // Arm has no model name: the firmware may state one, and on EC2 the core identifies it.
         if let Ok(Some(name)) = sources.smbios.as_ref().map(|table| table.processor.as_ref()?.name.clone()) {
             return Fact::known(name, "SMBIOS type 4, version");
         }
         let amazon = sources.root.text("sys/class/dmi/id/sys_vendor").is_some_and(|vendor| vendor == "Amazon EC2");
         match self.arm().and_then(|(implementer, part)| microarchitecture::graviton(implementer, part)) {
             Some(name) if amazon => Fact::known(name.to_owned(), "part number, on Amazon EC2 (/sys/class/dmi/id)"),
-            _ => Fact::unknown("Arm processors state no name in /proc/cpuinfo; the firmware's table may (run as root)"),
+            _ => Fact::unknown(
+                "/proc/cpuinfo has no processor name on Arm; the firmware table may have one (run as \
+                                root)",
+            ),
         }
     }
 
@@ -141,8 +146,8 @@ impl Info {
         stepping: &Fact<u32>,
     ) -> Fact<String> {
         let known = |name: Option<&'static str>, numbers: String| match name {
-            Some(name) => Fact::known(name.to_owned(), format!("{numbers}, table of kelvin")),
-            None => Fact::unknown(format!("kelvin's table has no {numbers}")),
+            Some(name) => Fact::known(name.to_owned(), format!("{numbers}, kelvin's table")),
+            None => Fact::unknown(format!("{numbers} is not in kelvin's table")),
         };
         if let Some((implementer, part)) = self.arm() {
             let name = microarchitecture::arm(implementer, part);
@@ -192,7 +197,7 @@ fn integer(text: &str) -> Option<u32> {
     }
 }
 
-/// The frequencies of the processor, each from the best source that there is.
+/// The frequencies of the processor, each from the best available source.
 struct Frequencies<'a> {
     sources: &'a Sources<'a>,
     info: &'a Info,
@@ -217,7 +222,10 @@ impl Frequencies<'_> {
     fn maximum(&self) -> Fact<f64> {
         let tries = [self.file("cpufreq/cpuinfo_max_freq", 1e3), self.leaf_16h(1)];
         tries.into_iter().flatten().next().unwrap_or_else(|| {
-            Fact::unknown("no cpufreq driver and no cpuid leaf 16h: usual in a virtual machine, whose host decides")
+            Fact::unknown(
+                "no cpufreq driver and no cpuid leaf 16h: usual in a virtual machine, where the host \
+                           controls the frequency",
+            )
         })
     }
 
@@ -230,7 +238,7 @@ impl Frequencies<'_> {
         }
         self.leaf_15h().or_else(|| self.hypervisor_leaf()).or_else(|| self.amd_counter()).unwrap_or_else(|| {
             Fact::unknown(format!(
-                "{}, neither does a hypervisor state it in leaf 40000010h; a run calibrates it",
+                "{}, and no hypervisor states it in leaf 40000010h; a run calibrates it",
                 self.sources.cpuid.why_not("15h")
             ))
         })
@@ -255,8 +263,8 @@ impl Frequencies<'_> {
         (gigahertz > 0.0).then(|| Fact::known(gigahertz * 1e9, "model name in /proc/cpuinfo"))
     }
 
-    /// Without cpufreq and APERF/MPERF the kernel prints in `cpu MHz` the fixed figure that it found at boot
-    /// (`show_cpuinfo` in arch/x86/kernel/cpu/proc.c falls back to `cpu_khz`).
+    /// Without cpufreq and APERF/MPERF, `cpu MHz` is the fixed figure that the kernel found at boot (`show_cpuinfo` in
+    /// arch/x86/kernel/cpu/proc.c falls back to `cpu_khz`).
     fn fixed_figure(&self) -> Option<Fact<f64>> {
         if self.info.has_flag("aperfmperf") || self.sources.root.exists("sys/devices/system/cpu/cpu0/cpufreq") {
             return None;
@@ -280,7 +288,7 @@ impl Frequencies<'_> {
         Some(Fact::known(hertz, "cpuid leaf 15h"))
     }
 
-    /// Kilohertz of the counter as a hypervisor states them, a convention begun by VMware.
+    /// Kilohertz of the counter as stated by a hypervisor, a convention of VMware's.
     fn hypervisor_leaf(&self) -> Option<Fact<f64>> {
         self.sources.cpuid.hypervisor_signature()?;
         let [kilohertz, ..] = self.sources.cpuid.leaf(0x4000_0010, 0)?;
@@ -312,7 +320,7 @@ fn governor(sources: &Sources<'_>) -> Fact<String> {
 fn mitigations(root: Root<'_>) -> Fact<Vec<Mitigation>> {
     let names = root.names(VULNERABILITIES);
     if names.is_empty() {
-        return Fact::unknown(format!("there is no /{VULNERABILITIES} here (kernels from 4.15 on have it)"));
+        return Fact::unknown(format!("there is no /{VULNERABILITIES} (kernels since 4.15 have it)"));
     }
     let all = names.into_iter().map(|name| {
         let status = root.read(&format!("{VULNERABILITIES}/{name}")).unwrap_or_else(|reason| reason);

@@ -1,20 +1,20 @@
-//! Answers of the cpuid instruction: of the processor that runs us, or those kept in a recorded tree.
+//! Answers of the cpuid instruction, from this processor or a recorded tree.
 
 use std::collections::BTreeMap;
 
 use crate::text::Root;
 
-/// File of a recorded tree that holds answers: `leaf subleaf eax ebx ecx edx`, hexadecimal, one answer a line.
+/// The file of a recorded tree with the answers: `leaf subleaf eax ebx ecx edx`, hexadecimal, one answer a line.
 pub(crate) const RECORD: &str = "cpuid.txt";
 
-/// Who answers.
+/// The source of answers.
 #[derive(Clone, Debug)]
 pub(crate) enum Cpuid {
     /// The processor.
     Live,
     /// A record.
     Recorded(BTreeMap<(u32, u32), [u32; 4]>),
-    /// Nobody, for a reason.
+    /// None, with the reason.
     Silent(String),
 }
 
@@ -34,7 +34,7 @@ impl Cpuid {
 
     /// The registers `[eax, ebx, ecx, edx]` of a leaf, if the processor has it.
     pub(crate) fn leaf(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
-        // Each range of leaves states its highest one in its first; what lies above answers with something else.
+        // The first leaf of each range states its highest; leaves above it return something else.
         let base = leaf & 0xf000_0000;
         let highest = self.ask(base, 0)?[0];
         let exists = leaf <= highest && (base == 0 || highest & 0xf000_0000 == base);
@@ -57,7 +57,7 @@ impl Cpuid {
         }
     }
 
-    /// Whether a hypervisor runs this processor (leaf 1, ECX bit 31, reserved by both vendors for this).
+    /// Whether this is a guest of a hypervisor (leaf 1, ECX bit 31, reserved for this by both vendors).
     pub(crate) fn hypervisor_bit(&self) -> Option<bool> {
         self.leaf(1, 0).map(|[_, _, c, _]| c >> 31 == 1)
     }

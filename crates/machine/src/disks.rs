@@ -1,4 +1,4 @@
-//! Block devices as sysfs describes them, and mounted file systems that hold data.
+//! Block devices from sysfs, and mounted file systems that hold data.
 
 use kelvin_model::{BlockDevice, Fact, Mount};
 
@@ -7,7 +7,7 @@ use crate::text::{Root, bracketed};
 const BLOCK: &str = "/sys/block";
 pub(crate) const MOUNTS: &str = "/proc/self/mountinfo";
 
-/// File systems without data of their own: what the kernel shows of itself.
+/// Pseudo file systems: the kernel's own interfaces.
 const PSEUDO: [&str; 27] = [
     "autofs",
     "binfmt_misc",
@@ -38,7 +38,7 @@ const PSEUDO: [&str; 27] = [
     "fuse.gvfsd-fuse",
 ];
 
-/// Block devices that have a size, loop devices only where they are in use.
+/// Block devices that have a size; loop devices only if in use.
 pub(crate) fn disks(root: Root<'_>) -> Vec<BlockDevice> {
     let names = root.names(BLOCK).into_iter().filter(|name| !name.starts_with("ram"));
     names.map(|name| disk(root, name)).filter(|disk| disk.bytes.get() != Some(&0)).collect()
@@ -71,11 +71,11 @@ fn queues(root: Root<'_>, directory: &str) -> Fact<u32> {
     let queues = root.names(&format!("{directory}/mq")).len();
     match u32::try_from(queues) {
         Ok(queues) if queues > 0 => Fact::known(queues, format!("{directory}/mq")),
-        _ => Fact::unknown(format!("there is no {directory}/mq: the device has no hardware queues of its own")),
+        _ => Fact::unknown(format!("there is no {directory}/mq: the device has no hardware queues")),
     }
 }
 
-/// The bus that a device hangs on, from the place of the device in the tree, and the bus's speed where it is stated.
+/// A device's bus, from its place in the device tree, and the bus speed where stated.
 fn link(root: Root<'_>, name: &str) -> Fact<String> {
     let directory = format!("{BLOCK}/{name}");
     let path = root.link(&directory).unwrap_or_default();
@@ -105,7 +105,7 @@ fn link(root: Root<'_>, name: &str) -> Fact<String> {
     if path.contains("/virtual/") || ["loop", "dm-", "md", "zram", "nbd"].iter().any(|kind| name.starts_with(kind)) {
         return Fact::known("none, made by the kernel".into(), directory);
     }
-    Fact::unknown(format!("the place of {directory} in the device tree does not tell its bus"))
+    Fact::unknown(format!("the bus of {directory} cannot be told from its place in the device tree"))
 }
 
 /// The PCIe link of an NVMe controller: `nvme, 16.0 GT/s PCIe x4`.
@@ -130,7 +130,7 @@ fn nvme_link(root: Root<'_>, name: &str) -> Fact<String> {
 /// One line of mountinfo (proc_pid_mountinfo(5)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MountLine {
-    /// What of the file system is mounted.
+    /// The part of the file system that is mounted.
     pub(crate) root: String,
     pub(crate) target: String,
     pub(crate) options: String,

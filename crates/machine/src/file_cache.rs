@@ -1,4 +1,4 @@
-//! How large the file cache can become: what bounds it, each bound with its derivation.
+//! The maximum size of the file cache: its bounds, each with its derivation.
 
 use std::path::Path;
 
@@ -7,23 +7,23 @@ use crate::limits;
 use crate::memory::{MEMINFO, kibibytes};
 use crate::text::{Root, value};
 
-/// What the file cache has, and what it can have at most.
+/// The size of the file cache, and its maximum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileCache {
-    /// Bytes that pages of files have now, on the whole machine, if that can be told.
+    /// Bytes in file pages now, on the whole machine, if known.
     pub now: Option<u64>,
-    /// What bounds it, the tightest first.
+    /// Its bounds, the tightest first.
     pub bounds: Vec<Bound>,
 }
 
-/// One thing that bounds the file cache.
+/// A bound of the file cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// Most bytes that pages of files can have.
+    /// Maximum bytes of file pages.
     pub bytes: u64,
     /// What sets the bound: `the machine`, `the control group /a/b`.
     pub of: String,
-    /// The sum that it is, in bytes.
+    /// Its terms, in bytes.
     pub terms: Vec<Term>,
     /// Where it was read.
     pub source: String,
@@ -34,7 +34,7 @@ pub struct Bound {
 pub struct Term {
     /// What it is.
     pub what: &'static str,
-    /// Its bytes, negative if it is taken off.
+    /// Its bytes, negative if subtracted.
     pub bytes: i64,
 }
 
@@ -42,16 +42,16 @@ fn term(what: &'static str, bytes: i64) -> Term {
     Term { what, bytes }
 }
 
-/// How large the file cache of this process can become, without any memory being swapped out.
+/// The maximum file cache of this process without swapping.
 ///
 /// # Errors
-/// Why that cannot be told.
+/// Why that is unknown.
 pub fn file_cache(root: &Path) -> Result<FileCache, String> {
     let root = Root::new(root);
     let text = root.read(MEMINFO)?;
     let mut bounds = vec![of_machine(&text)?];
     bounds.extend(of_groups(root));
-    // Stable, so that of two equal ones the machine's is first.
+    // Stable: of two equal bounds the machine's comes first.
     bounds.sort_by_key(|bound| bound.bytes);
     Ok(FileCache { now: pages_of_files(&text), bounds })
 }
@@ -63,16 +63,16 @@ fn pages_of_files(meminfo: &str) -> Option<u64> {
 const ACTIVE: &str = "Active(file)";
 const INACTIVE: &str = "Inactive(file)";
 
-/// What the kernel itself says can be had without swapping: it has taken off what it keeps free, and what of the rest it
-/// cannot give up (Documentation/filesystems/proc.rst, MemAvailable).
+/// The kernel's estimate of memory available without swapping, already less its reserves and what it cannot reclaim
+/// (Documentation/filesystems/proc.rst, MemAvailable).
 fn of_machine(text: &str) -> Result<Bound, String> {
     let field = |key: &str| kibibytes(text, key);
     let bytes = field("MemAvailable")
         .ok_or_else(|| format!("{MEMINFO} has no line MemAvailable: the kernel is older than 3.14"))?;
     let parts = [
         ("free", field("MemFree")),
-        ("pages of files", pages_of_files(text)),
-        ("other caches of the kernel", field("SReclaimable")),
+        ("file pages", pages_of_files(text)),
+        ("other kernel caches", field("SReclaimable")),
     ];
     let mut terms: Vec<Term> =
         parts.iter().filter_map(|&(what, bytes)| Some(term(what, i64::try_from(bytes?).ok()?))).collect();
@@ -80,18 +80,18 @@ fn of_machine(text: &str) -> Result<Bound, String> {
         terms.clear();
     } else {
         let sum = terms.iter().fold(0i64, |sum, term| sum.saturating_add(term.bytes));
-        terms.push(term("what the kernel keeps", i64::try_from(bytes).unwrap_or(i64::MAX).saturating_sub(sum)));
+        terms.push(term("the kernel's reserves", i64::try_from(bytes).unwrap_or(i64::MAX).saturating_sub(sum)));
     }
     Ok(Bound { bytes, of: "the machine".into(), terms, source: format!("{MEMINFO}, MemAvailable") })
 }
 
-/// The limits of the control group and of those around it, less what of them is not pages of files.
+/// The limits of the control group and its ancestors, less their usage other than file pages.
 fn of_groups(root: Root<'_>) -> Vec<Bound> {
     let Ok(groups) = Groups::read(root) else { return Vec::new() };
     let Ok(Some(place)) = groups.place("memory") else { return Vec::new() };
     let (files, prefix): (&[&str], &str) = match place.version {
         1 => (&["memory.limit_in_bytes"], "total_"),
-        // Above `high` a group is made to give up memory, before it reaches its limit.
+        // Above `high` a group's memory is reclaimed, before it reaches its limit.
         _ => (&["memory.max", "memory.high"], ""),
     };
     let limits = files.iter().flat_map(|file| groups.chain(&place, file));
@@ -106,14 +106,14 @@ fn of_groups(root: Root<'_>) -> Vec<Bound> {
         };
         if let Some(kept) = kept(root, directory, prefix) {
             bound.bytes = limit.saturating_sub(kept);
-            bound.terms.push(term("what is used and no page of a file", -i64::try_from(kept).ok()?));
+            bound.terms.push(term("used, other than file pages", -i64::try_from(kept).ok()?));
         }
         Some(bound)
     };
     limits.filter_map(bound).collect()
 }
 
-/// What a group uses that is neither pages of files nor other caches that can be given up.
+/// A group's memory other than file pages and reclaimable caches.
 fn kept(root: Root<'_>, directory: &str, prefix: &str) -> Option<u64> {
     let file = |name: &str| root.text(&format!("{directory}/{name}"));
     let used: u64 = file("memory.usage_in_bytes").or_else(|| file("memory.current"))?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! No parser panics on any bytes: every file that is read, filled with bytes of any kind.
+//! No parser panics on any bytes: every file that is read, with arbitrary content.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use proptest::sample::select;
 use crate::text::{Root, boot_option, bracketed, cpu_list, suffixed_size, value};
 use crate::{Watch, counters, cpu, disks, file_cache, gzip, hazards, memory, read, smbios, tune};
 
-/// Files whose text is taken apart, one of each kind.
+/// Files that are parsed, one of each kind.
 const FILES: [&str; 41] = [
     "cpuid.txt",
     "proc/cpuinfo",
@@ -54,7 +54,7 @@ const FILES: [&str; 41] = [
     "sys/fs/cgroup/cpu.max",
 ];
 
-/// Words and numbers of these files, some at the edge of what they may be.
+/// Words and numbers of these files, some at the edges of their ranges.
 const WORDS: [&str; 35] = [
     "cpu",
     "cpu0",
@@ -100,7 +100,7 @@ fn fill(root: &Path, name: &str, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Bytes that look like these files: words of theirs, numbers at the edges, separators; or any bytes at all.
+/// Bytes that look like these files (their words, edge-case numbers, separators), or arbitrary bytes.
 fn content() -> impl Strategy<Value = Vec<u8>> {
     let word = select(&WORDS[..]);
     let separator = select(&SEPARATORS[..]);

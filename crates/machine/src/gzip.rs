@@ -1,13 +1,13 @@
-//! Unpacking of one gzip file: the kernel's own configuration comes in one.
+//! Unpacks a gzip file: the kernel's configuration is one.
 
 use std::io::Read;
 
 use flate2::read::GzDecoder;
 
-/// Longest text that is unpacked; a kernel configuration is about 300 kB.
+/// Maximum unpacked length; a kernel configuration is about 300 kB.
 const LONGEST: u64 = 8 << 20;
 
-/// What a gzip file holds; `None` for one that is damaged or too long. Its check sum is verified.
+/// The content of a gzip file; `None` if damaged or too long. The checksum is verified.
 pub(crate) fn unpack(file: &[u8]) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     let length = GzDecoder::new(file).take(LONGEST + 1).read_to_end(&mut text).ok()?;

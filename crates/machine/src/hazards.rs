@@ -1,4 +1,4 @@
-//! Hazards that can be found before a run: what they are, what they do to which metrics, and what removes them.
+//! Hazards found before a run: what they are, their effect on which metrics, and how to remove them.
 
 mod block_io;
 mod power;
@@ -14,12 +14,12 @@ use kelvin_model::{Hazard, Machine, Name, Severity};
 use crate::counters::Stat;
 use crate::text::Root;
 
-/// Time between the two readings of /proc/stat that tell the present steal and load of the machine that runs us.
+/// Time between the two readings of /proc/stat that show the current steal and load.
 const SAMPLE: std::time::Duration = std::time::Duration::from_millis(200);
 
-/// All hazards of a machine before a run, the worst first; `scratch` is the directory in which files are to be made.
+/// All hazards of a machine before a run, the worst first; `scratch` is the directory for files.
 ///
-/// On the machine that runs us this takes a fifth of a second, for two readings of what its CPUs do.
+/// On this machine it takes a fifth of a second, for two readings of CPU times.
 pub fn hazards(root: &Path, machine: &Machine, scratch: &Path) -> Vec<Hazard> {
     let look = Look::new(root, machine);
     let mut found = Vec::new();
@@ -29,18 +29,18 @@ pub fn hazards(root: &Path, machine: &Machine, scratch: &Path) -> Vec<Hazard> {
     found.extend(block_io::hazards(&look));
     found.extend(state::hazards(&look));
     found.extend(scratch::hazards(&look, scratch));
-    // Stable, so that hazards of one severity stay in the order above.
+    // Stable: hazards of equal severity stay in the order above.
     found.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
     found
 }
 
-/// What hazards are found in.
+/// Where hazards are looked for.
 pub(crate) struct Look<'a> {
     pub(crate) root: Root<'a>,
     pub(crate) machine: &'a Machine,
-    /// What the CPUs did since boot.
+    /// CPU times since boot.
     pub(crate) since_boot: Option<Stat>,
-    /// What they did just now; only on the machine that runs us.
+    /// CPU times just now; only on this machine.
     pub(crate) now: Option<Stat>,
 }
 
@@ -65,7 +65,7 @@ impl<'a> Look<'a> {
     }
 }
 
-/// What every CPU did between two readings.
+/// The CPU times between two readings.
 pub(crate) fn difference(later: &Stat, earlier: &Stat) -> Stat {
     let of = |cpu: &u32| earlier.cpus.get(cpu).copied().unwrap_or_default();
     Stat {
@@ -74,7 +74,7 @@ pub(crate) fn difference(later: &Stat, earlier: &Stat) -> Stat {
     }
 }
 
-/// A hazard under construction: what every one has.
+/// A hazard under construction: the required parts.
 pub(crate) fn hazard(id: &'static str, severity: Severity, summary: impl Into<String>, effect: &str) -> Hazard {
     Hazard {
         id: Name::new(id),
@@ -87,9 +87,9 @@ pub(crate) fn hazard(id: &'static str, severity: Severity, summary: impl Into<St
     }
 }
 
-/// The further parts of a hazard.
+/// The optional parts of a hazard.
 pub(crate) trait With {
-    /// Prefixes of the metrics that it touches; without this, all.
+    /// Prefixes of the affected metrics; all by default.
     fn touching(self, prefixes: &[&'static str]) -> Self;
     /// The command that removes it.
     fn remedy(self, command: impl Into<String>) -> Self;

@@ -1,11 +1,11 @@
-//! The hash by which runs of one machine in one configuration are known to belong together.
+//! The hash that identifies runs of one machine in one configuration.
 
 use kelvin_model::{Fact, Machine};
 
-/// Changes whenever what is hashed changes, so that old and new identities never meet by accident.
+/// Changes with the list of hashed facts, so that old and new identities never match by accident.
 const VERSION: &str = "kelvin machine 1";
 
-/// A 128-bit FNV-1a hash, in hexadecimal, of what makes results of two runs comparable: processor, number of CPUs,
+/// A 128-bit FNV-1a hash, in hexadecimal, of the facts that make two runs comparable: processor, number of CPUs,
 /// caches, memory to the nearest GiB, kernel, mitigations, hypervisor. No host name, address or serial number.
 pub(crate) fn identity(machine: &Machine) -> String {
     let cpu = &machine.cpu;
@@ -34,7 +34,7 @@ pub(crate) fn identity(machine: &Machine) -> String {
     format!("{:032x}", fnv_1a(parts.join("\n").as_bytes()))
 }
 
-/// The value alone: how it was read, or why it was not, is no part of the identity.
+/// The value alone: its source, or the reason for none, is not part of the identity.
 fn shown<T: std::fmt::Debug>(fact: &Fact<T>) -> String {
     format!("{:?}", fact.get())
 }

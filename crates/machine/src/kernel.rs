@@ -49,7 +49,7 @@ fn distribution(root: Root<'_>) -> Fact<String> {
     root.fact(name, parse)
 }
 
-/// The C library of the system, from the banner in its own file, or from a musl package.
+/// The system's C library, from the banner in its file, or from a musl package.
 fn libc(root: Root<'_>) -> Fact<String> {
     const DIRECTORIES: [&str; 6] =
         ["lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "lib64", "usr/lib64", "usr/lib", "lib"];
@@ -82,7 +82,7 @@ fn banner(bytes: &[u8]) -> Option<String> {
     non_empty(version[..end].trim_end_matches('.'))
 }
 
-/// The configuration that the kernel was built with, and where it was found; or why it is not known.
+/// The kernel's build configuration and its source; or why it is unknown.
 fn config(root: Root<'_>, release: &Fact<String>) -> Result<(String, String), String> {
     if let Ok(bytes) = root.bytes("proc/config.gz") {
         let unpacked = crate::gzip::unpack(&bytes).map(|text| String::from_utf8_lossy(&text).into_owned());
@@ -100,7 +100,7 @@ fn config(root: Root<'_>, release: &Fact<String>) -> Result<(String, String), St
             return Ok((text, shown(place)));
         }
     }
-    Err(format!("the kernel's configuration is neither in /proc/config.gz nor in /boot/config-{release}"))
+    Err(format!("the kernel's configuration is in neither /proc/config.gz nor /boot/config-{release}"))
 }
 
 fn timer(config: &Result<(String, String), String>) -> Fact<u32> {
@@ -141,7 +141,7 @@ fn preemption(root: Root<'_>, config: &Result<(String, String), String>) -> Fact
     }
 }
 
-/// The mode of a kernel that can change it: what the boot line asks for, else what it was built with.
+/// The mode of a kernel with dynamic preemption: from the boot line, else its build default.
 fn dynamic(command_line: &str, config: &Result<(String, String), String>) -> Fact<String> {
     if let Some(mode) = boot_option(command_line, "preempt") {
         return Fact::known(format!("dynamic ({mode})"), COMMAND_LINE);
@@ -180,7 +180,7 @@ fn scheduler(root: Root<'_>, release: &Fact<String>) -> Fact<String> {
         // EEVDF replaced the pick of CFS in 6.6 (commit 147f3efaa241), CFS the O(1) scheduler in 2.6.23.
         (Some(major), Some(minor)) if (major, minor) >= (6, 6) => Fact::known("EEVDF".into(), "kernel release"),
         (Some(major), Some(_)) if major >= 3 => Fact::known("CFS".into(), "kernel release"),
-        _ => Fact::unknown(format!("release {text:?} does not tell the scheduler")),
+        _ => Fact::unknown(format!("the scheduler cannot be told from release {text:?}")),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Facts and hazards of a Linux machine, from /proc, /sys, cpuid and the firmware's tables.
 //!
-//! Everything is read below a root directory: `/` for the machine that runs us, or a recorded tree. Each fact is known
-//! with its source or unknown with a reason that a user can act on; nothing is guessed, and nothing here panics on
-//! what a file holds.
+//! Everything is read below a root directory: `/` for this machine, or a recorded tree. Each fact is known with its
+//! source or unknown with a reason that a user can act on; nothing is guessed, and nothing here panics on the content
+//! of a file.
 #![forbid(unsafe_code)]
 
 mod boot;
@@ -44,13 +44,13 @@ pub use file_cache::{Bound, FileCache, Term, file_cache};
 pub use hazards::hazards;
 pub use watch::Watch;
 
-/// The file in which the kernel counts how often the CPU quota stopped this process, as seen on the machine itself.
+/// The file in which the kernel counts how often the CPU quota throttled this process, as a path on this machine.
 pub fn throttle_file(root: &Path) -> Option<String> {
     counters::throttle_file(Root::new(root))
 }
 
-/// All facts of the machine whose files are below a root directory; `/` is the machine that runs us, and only there
-/// are the processor and the drivers asked too.
+/// All facts of the machine whose files are below a root directory; only for `/`, this machine, are the processor and
+/// the drivers queried too.
 pub fn read(root: &Path) -> Machine {
     let root = Root::new(root);
     let cpuid = Cpuid::new(root);

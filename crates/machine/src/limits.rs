@@ -6,7 +6,7 @@ use crate::cgroups::Groups;
 use crate::text::Root;
 
 const RESOURCES: &str = "/proc/self/limits";
-/// cgroup v1 writes "no limit" as the highest multiple of the page size below 2^63; what is above this is none.
+/// cgroup v1 writes "no limit" as the highest multiple of the page size below 2^63; anything above this is no limit.
 const NO_LIMIT: u64 = 1 << 60;
 
 pub(crate) fn read(root: Root<'_>) -> Limits {
@@ -25,7 +25,7 @@ pub(crate) fn read(root: Root<'_>) -> Limits {
     }
 }
 
-/// One kind of limit: its controller, and for each version the file that holds it and how that is read.
+/// One kind of limit: its controller, and for each version its file and parser.
 struct LimitKind<T> {
     controller: &'static str,
     file_v1: &'static str,
@@ -63,18 +63,18 @@ const PROCESSES: LimitKind<u64> = LimitKind {
     parse_v2: amount,
 };
 
-/// CPUs' worth of time from a quota and its period in microseconds; `max` and -1 are no quota.
+/// A quota over its period, in CPUs; `max` and -1 are no quota.
 fn share(quota: &str, period: &str) -> Option<f64> {
     let (quota, period) = (quota.trim().parse::<u64>().ok()?, period.trim().parse::<u64>().ok()?);
     (period > 0).then(|| quota as f64 / period as f64)
 }
 
-/// A number, where `max` and the huge figure of version 1 are none.
+/// A number; `max` and the huge figure of version 1 are no limit.
 pub(crate) fn amount(text: &str) -> Option<u64> {
     text.parse().ok().filter(|&value| value < NO_LIMIT)
 }
 
-/// The tightest limit of the group and its ancestors, all of which are in force together.
+/// The tightest limit of the group and its ancestors, which all apply.
 fn limit<T: PartialOrd>(groups: &Result<Groups<'_>, String>, kind: LimitKind<T>) -> Fact<Option<T>> {
     let groups = match groups {
         Ok(groups) => groups,
@@ -95,13 +95,13 @@ fn limit<T: PartialOrd>(groups: &Result<Groups<'_>, String>, kind: LimitKind<T>)
     match (tightest, texts.first()) {
         (Some((value, name)), _) => Fact::known(Some(value), name),
         (None, Some((name, _))) => Fact::known(None, name.as_str()),
-        // The root group has no such file, since it cannot be limited.
-        (None, None) => Fact::known(None, format!("no {file} in the groups that can be seen")),
+        // The root group has no such file: it cannot be limited.
+        (None, None) => Fact::known(None, format!("no {file} in the visible groups")),
     }
 }
 
 impl<T> LimitKind<T> {
-    /// The limits of version 1, each from its file and from the one beside it, where the kind has one.
+    /// The limits of version 1, each from its file and its second file, if it has one.
     fn limits_v1<'t>(&self, texts: &'t [(String, String)], beside: &[(String, String)]) -> Vec<(T, &'t String)> {
         let limit = |(name, text): &'t (String, String)| {
             let directory = name.trim_end_matches(self.file_v1);
@@ -112,7 +112,7 @@ impl<T> LimitKind<T> {
     }
 }
 
-/// The tighter of the limit of the user and of the group.
+/// The tighter of the user's limit and the group's.
 fn processes(root: Root<'_>, of_group: Fact<Option<u64>>) -> Fact<Option<u64>> {
     let of_user = root.fact(RESOURCES, |text| soft_limit(text, "Max processes"));
     match (&of_user, &of_group) {

@@ -1,7 +1,7 @@
-//! Whether a line stands behind the rate that a network interface claims, so that nothing can be faster.
+//! Whether an interface's advertised link speed is a physical line rate, which nothing can exceed.
 //!
-//! A rate that is taken for a line's though it is somebody's policy makes good measurements look impossible; one that is not
-//! taken costs a check. So in doubt it is not taken.
+//! A software limit taken for a line rate makes good measurements look impossible; a line rate not taken for one only
+//! costs a check. So in doubt it is not.
 
 use kelvin_model::Fact;
 
@@ -13,9 +13,9 @@ pub(crate) const INTERFACES: &str = "/sys/class/net";
 /// `ARPHRD_ETHER` of `linux/if_arp.h`, in the file `type`.
 const ETHERNET: &str = "1";
 
-/// Drivers of devices that have no line of their own, or whose rate the other end of a bus makes up: what a hypervisor's host
-/// says of its own switch (virtio_net, vif of Xen, hv_netvsc, vmxnet3, ena, gve, mana, ibmveth, ibmvnic), what a telephone or
-/// another machine at the end of a USB or Thunderbolt cable says, and a simulation.
+/// Drivers of devices without a physical line, or whose speed is made up elsewhere: by the host's virtual switch
+/// (virtio_net, vif of Xen, hv_netvsc, vmxnet3, ena, gve, mana, ibmveth, ibmvnic), by a phone or another machine on a
+/// USB or Thunderbolt cable, or by a simulation.
 const WITHOUT_A_LINE: [&str; 15] = [
     "virtio_net",
     "vif",
@@ -34,7 +34,7 @@ const WITHOUT_A_LINE: [&str; 15] = [
     "netdevsim",
 ];
 
-/// The rate of the line behind an interface, in bits per second, or why what it claims is not that.
+/// The line rate of an interface in bits per second, or why its advertised speed is not one.
 pub(crate) fn of(
     root: Root<'_>,
     name: &str,
@@ -43,40 +43,40 @@ pub(crate) fn of(
     hypervisor: &Fact<Option<String>>,
 ) -> Fact<f64> {
     match doubt(root, name, driver, hypervisor).filter(|_| claimed.get().is_some()) {
-        Some(why) => Fact::unknown(format!("what {name} claims is no fact of a line: {why}")),
+        Some(why) => Fact::unknown(format!("the advertised link speed of {name} is not a line rate: {why}")),
         None => claimed.clone(),
     }
 }
 
-/// Why what an interface claims need not be what its line carries.
+/// Why an advertised speed need not be a line rate.
 fn doubt(root: Root<'_>, name: &str, driver: &Fact<String>, hypervisor: &Fact<Option<String>>) -> Option<String> {
     let file = |what: &str| format!("{INTERFACES}/{name}/{what}");
     if !root.exists(&file("device")) {
-        return Some("it has no device of its own, and says what those below it claim".into());
+        return Some("it is virtual and reports the speed of the interfaces below it".into());
     }
     if root.text(&file("type")).as_deref() != Some(ETHERNET) {
-        return Some("it is no Ethernet".into());
+        return Some("it is not Ethernet".into());
     }
     if root.exists(&file("wireless")) || root.exists(&file("phy80211")) {
         return Some("it is wireless".into());
     }
-    let Some(driver) = driver.get() else { return Some("its driver is not known".into()) };
+    let Some(driver) = driver.get() else { return Some("its driver is unknown".into()) };
     if WITHOUT_A_LINE.contains(&driver.as_str()) {
-        return Some(format!("the driver {driver} says what it is told by the other end"));
+        return Some(format!("the driver {driver} reports a speed that the host or the other device sets"));
     }
-    // What goes from one function of a card to another never leaves the card.
+    // Traffic between two functions of a card never leaves the card.
     if root.exists(&file("device/physfn")) {
-        return Some("it is a virtual function of a card that others share".into());
+        return Some("it is a virtual function of a shared card".into());
     }
     if root.text(&file("device/sriov_numvfs")).is_some_and(|functions| functions != "0") {
-        return Some("its card has virtual functions, and what goes between them and it crosses no line".into());
+        return Some("its card has virtual functions, and traffic among them does not cross the line".into());
     }
     match hypervisor {
         Fact::Known { value: None, .. } => None,
         Fact::Known { value: Some(hypervisor), .. } => {
-            Some(format!("this is a virtual machine ({hypervisor}), and its card may be one that is made up"))
+            Some(format!("this is a virtual machine ({hypervisor}), and its card may be emulated"))
         }
-        Fact::Unknown { reason } => Some(format!("whether a hypervisor makes it up is not known ({reason})")),
+        Fact::Unknown { reason } => Some(format!("whether a hypervisor emulates it is unknown ({reason})")),
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// An interface as sysfs describes one: files with their content, and the driver of its device if it has one.
+    /// An interface in sysfs: files with their content, and the driver of its device, if any.
     fn told(driver: Option<&str>, files: &[(&str, &str)], hypervisor: Fact<Option<String>>) -> Fact<f64> {
         let tree = tempfile::tempdir().unwrap();
         let interface = tree.path().join("sys/class/net/eth0");
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_line_is_told_apart_with_its_reason() {
+    fn an_interface_without_a_line_rate_has_its_reason() {
         let reason = |driver, files: &[(&str, &str)], hypervisor| {
             let rate = told(driver, files, hypervisor);
             assert_eq!(rate.get(), None, "{driver:?} {files:?}");
@@ -127,21 +127,21 @@ mod tests {
         };
         let says = |reason: String, words: &str| assert!(reason.contains(words), "{reason}");
         let no_files: &[(&str, &str)] = &[];
-        says(reason(None, &[("uevent", "DEVTYPE=veth")], bare()), "no device behind it");
-        says(reason(None, &[("uevent", "DEVTYPE=bridge")], bare()), "no device behind it");
-        says(reason(None, &[("uevent", "DEVTYPE=bond")], bare()), "what those below it claim");
-        says(reason(None, &[("uevent", "DEVTYPE=vlan")], bare()), "what those below it claim");
+        says(reason(None, &[("uevent", "DEVTYPE=veth")], bare()), "has no device");
+        says(reason(None, &[("uevent", "DEVTYPE=bridge")], bare()), "has no device");
+        says(reason(None, &[("uevent", "DEVTYPE=bond")], bare()), "the speed of the interfaces below it");
+        says(reason(None, &[("uevent", "DEVTYPE=vlan")], bare()), "the speed of the interfaces below it");
         for driver in ["virtio_net", "vif", "hv_netvsc", "vmxnet3", "ena", "gve", "cdc_ncm"] {
             says(reason(Some(driver), no_files, bare()), driver);
         }
-        says(reason(Some("ixgbe"), &[("type", "32")], bare()), "no Ethernet");
+        says(reason(Some("ixgbe"), &[("type", "32")], bare()), "not Ethernet");
         says(reason(Some("ixgbe"), &[("type", "772")], bare()), "no line rate");
         says(reason(Some("iwlwifi"), &[("wireless/status", "0")], bare()), "wireless");
-        says(reason(Some("iavf"), &[("device/physfn/vendor", "0x8086")], bare()), "virtual function of a card");
+        says(reason(Some("iavf"), &[("device/physfn/vendor", "0x8086")], bare()), "virtual function of a shared card");
         says(reason(Some("ixgbe"), &[("device/sriov_numvfs", "4")], bare()), "has virtual functions");
         says(reason(Some("ixgbe"), &[("speed", "-1")], bare()), "states no speed");
-        // A gigabit card that QEMU makes up carries many gigabits.
+        // A gigabit card emulated by QEMU carries many gigabits.
         says(reason(Some("e1000"), no_files, Fact::known(Some("KVM".into()), "a test")), "a virtual machine (KVM)");
-        says(reason(Some("e1000"), no_files, Fact::unknown("no cpuid")), "is not known (no cpuid)");
+        says(reason(Some("e1000"), no_files, Fact::unknown("no cpuid")), "is unknown (no cpuid)");
     }
 }

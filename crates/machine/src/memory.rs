@@ -52,7 +52,7 @@ fn page_size_entry(vector: &[u8]) -> Option<u64> {
 
 fn huge_pages(root: Root<'_>) -> Fact<Vec<u64>> {
     if !root.exists(HUGE_PAGES) {
-        return Fact::unknown(format!("there is no {HUGE_PAGES} here: the kernel is built without huge pages"));
+        return Fact::unknown(format!("there is no {HUGE_PAGES}: the kernel is built without huge pages"));
     }
     let mut sizes: Vec<u64> = root.names(HUGE_PAGES).iter().filter_map(|name| huge_page_size(name)).collect();
     sizes.sort_unstable();
@@ -64,7 +64,7 @@ fn huge_page_size(name: &str) -> Option<u64> {
     name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What the firmware says of the memory modules.
+/// The memory modules as the firmware states them.
 struct Modules<'a>(&'a Result<Smbios, String>);
 
 impl Modules<'_> {
@@ -79,14 +79,17 @@ impl Modules<'_> {
             Err(reason) => return Fact::unknown(reason.as_str()),
         };
         let Some(first) = modules.first() else {
-            return Fact::unknown("the firmware's table names no memory module");
+            return Fact::unknown("the firmware table lists no memory module");
         };
         match property(first) {
             Some(value) if modules.iter().all(|module| property(module).as_ref() == Some(&value)) => {
                 Fact::known(value, self.source())
             }
             Some(_) => Fact::unknown(format!("the memory modules differ in {what}")),
-            None => Fact::unknown(format!("the firmware's table does not state the {what}, usual in virtual machines")),
+            None => Fact::unknown(format!(
+                "the firmware table does not state the {what}, as is usual in virtual \
+                                           machines"
+            )),
         }
     }
 
@@ -102,9 +105,9 @@ impl Modules<'_> {
         match self.0 {
             Err(reason) => Fact::unknown(reason.as_str()),
             Ok(table) => match table.channels() {
-                Some(channels) => Fact::known(channels, format!("names of slots in {}", self.source())),
+                Some(channels) => Fact::known(channels, format!("slot names in {}", self.source())),
                 None => Fact::unknown(format!(
-                    "the firmware names {} memory modules, and their slots do not tell the channel",
+                    "the firmware lists {} memory modules, and their slot names do not identify channels",
                     table.modules.len()
                 )),
             },

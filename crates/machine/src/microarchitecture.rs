@@ -1,9 +1,9 @@
-//! Names of microarchitectures, from the numbers that processors state of themselves.
+//! Names of microarchitectures, from the processors' identification numbers.
 //!
 //! Sources: AMD - the model ranges of `bsp_init_amd` in Linux `arch/x86/kernel/cpu/amd.c`, and LLVM
 //! `llvm/lib/TargetParser/Host.cpp` (`getAMDProcessorTypeAndSubtype`) for families before Zen, for Zen+ and for the
 //! custom Zen 2 parts that Linux does not list; Intel - Linux `arch/x86/include/asm/intel-family.h`, also for the
-//! steppings that tell parts of one model apart, and Intel SDM volume 4, table 2-1 (5Dh); Arm - Linux
+//! steppings that distinguish parts of one model, and Intel SDM volume 4, table 2-1 (5Dh); Arm - Linux
 //! `arch/arm64/include/asm/cputype.h` and util-linux `sys-utils/lscpu-arm.c`; Graviton - the core named for each
 //! generation in the AWS Graviton Technical Guide (github.com/aws/aws-graviton-getting-started), and for the first one
 //! Wikipedia, "AWS Graviton".
@@ -42,7 +42,7 @@ fn amd(family: u32, model: u32) -> Option<&'static str> {
     })
 }
 
-/// Models of Intel's family 6 with their steppings; of two rows that hold a processor the first counts.
+/// Models of Intel's family 6 with their steppings; the first matching row counts.
 const INTEL_6: &[(&[u32], RangeInclusive<u32>, &str)] = &[
     (&[0x0e], ANY, "Yonah"),
     (&[0x0f, 0x16], ANY, "Core"),
@@ -219,7 +219,7 @@ pub(crate) fn arm(implementer: u32, part: u32) -> Option<&'static str> {
     Some(row.2)
 }
 
-/// The Graviton generation by the core that it is made of; to be asked only of a machine of Amazon EC2.
+/// The Graviton generation by its core; valid only on Amazon EC2.
 pub(crate) fn graviton(implementer: u32, part: u32) -> Option<&'static str> {
     Some(match (implementer, part) {
         (0x41, 0xd08) => "AWS Graviton",

@@ -7,16 +7,15 @@ use crate::text::Root;
 
 /// `ARPHRD_LOOPBACK` of `linux/if_arp.h`, in the file `type`.
 const LOOPBACK: &str = "772";
-/// Bits of the features that a virtio network device and its driver agreed on (virtio 1.3, 5.1.3), and what ethtool
-/// calls the offloads that they stand for.
+/// Bits of the negotiated features of a virtio network device (virtio 1.3, 5.1.3), and ethtool's names of the offloads.
 const VIRTIO_OFFLOADS: [(usize, &str); 5] =
     [(0, "tx-checksum"), (1, "rx-checksum"), (11, "tso"), (15, "mergeable-rx-buffers"), (22, "multiqueue")];
 
-/// Interfaces without a device of their own that claim the rates of those below them. Others without one claim what they like:
-/// a pair of virtual ones (veth) says 10 Gbit/s, whatever it does.
+/// Virtual interfaces that report the speeds of those below them. Others report anything: veth says 10 Gbit/s, whatever
+/// it carries.
 const OVER_OTHERS: [&str; 3] = ["bond", "team", "vlan"];
 
-/// All interfaces; whether a hypervisor is underneath says what their claims are worth.
+/// All interfaces; under a hypervisor an advertised speed proves little.
 pub(crate) fn read(root: Root<'_>, hypervisor: &Fact<Option<String>>) -> Vec<Nic> {
     let names = root.names(INTERFACES).into_iter();
     // `bonding_masters` is a plain file among the interfaces.
@@ -36,7 +35,7 @@ fn nic(root: Root<'_>, name: String, hypervisor: &Fact<Option<String>>) -> Nic {
         bits_per_second,
         mtu: root.fact(&file("mtu"), |text| text.parse().ok()),
         state: root.fact(&file("operstate"), |text| match text {
-            // Loopback keeps no operational state; the kernel prints it as unknown.
+            // Loopback has no operational state; the kernel prints it as unknown.
             "unknown" if loopback => Some("up".into()),
             "" => None,
             state => Some(state.to_owned()),
@@ -53,29 +52,29 @@ fn driver(root: Root<'_>, name: &str, loopback: bool) -> Fact<String> {
         None if loopback => Fact::known("loopback".into(), format!("{INTERFACES}/{name}/type")),
         None => match kind(root, name) {
             Some(kind) => Fact::known(kind, format!("{INTERFACES}/{name}/uevent")),
-            None => Fact::unknown(format!("{name} is made by the kernel and has no device behind it")),
+            None => Fact::unknown(format!("{name} is virtual, without a device")),
         },
     }
 }
 
-/// `bridge`, `veth`, `vlan` of an interface that the kernel made, where it says so.
+/// `bridge`, `veth`, `vlan` of a virtual interface, where stated.
 fn kind(root: Root<'_>, name: &str) -> Option<String> {
     crate::text::value(&root.text(&format!("{INTERFACES}/{name}/uevent"))?, "DEVTYPE", '=').map(str::to_owned)
 }
 
 fn speed(root: Root<'_>, name: &str, loopback: bool) -> Fact<f64> {
     if loopback {
-        return Fact::unknown("loopback is memory: it has no line rate");
+        return Fact::unknown("loopback is in memory: it has no line rate");
     }
     let behind = format!("{INTERFACES}/{name}/device");
     if !root.exists(&behind) && !kind(root, name).is_some_and(|kind| OVER_OTHERS.contains(&kind.as_str())) {
-        return Fact::unknown(format!("{name} has no device behind it: what such an interface claims is no line rate"));
+        return Fact::unknown(format!("{name} has no device: its advertised link speed is not a line rate"));
     }
     let file = format!("{INTERFACES}/{name}/speed");
-    // The file cannot be read while the interface is down, and says -1 where the driver states no speed.
+    // The file cannot be read while the interface is down, and holds -1 where the driver states no speed.
     match root.read(&file).map(|text| text.parse::<i64>()) {
         Ok(Ok(megabits)) if megabits > 0 => Fact::known(megabits as f64 * 1e6, file),
-        Ok(_) => Fact::unknown(format!("the driver of {name} states no speed, as virtual interfaces do not")),
+        Ok(_) => Fact::unknown(format!("the driver of {name} states no speed, as is usual for virtual interfaces")),
         Err(_) => Fact::unknown(format!("{file} cannot be read: the interface is down or has no speed")),
     }
 }
@@ -93,6 +92,6 @@ fn offloads(root: Root<'_>, name: &str) -> Fact<Vec<String>> {
             let on = VIRTIO_OFFLOADS.iter().filter(|(bit, _)| bits.as_bytes()[*bit] == b'1');
             Fact::known(on.map(|(_, name)| (*name).to_owned()).collect(), features)
         }
-        None => Fact::unknown("offloads are asked of the driver, which a recorded tree cannot answer"),
+        None => Fact::unknown("a recorded tree has no driver to ask for offloads"),
     }
 }

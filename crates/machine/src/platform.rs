@@ -23,13 +23,13 @@ fn product(root: Root<'_>) -> Fact<String> {
         (None, None) => match root.text(&format!("{DEVICE_TREE}/model")) {
             Some(model) => Fact::known(model.trim_end_matches('\0').to_owned(), format!("{DEVICE_TREE}/model")),
             None => {
-                Fact::unknown(format!("neither {DMI} nor {DEVICE_TREE}/model is there: the firmware tells nothing"))
+                Fact::unknown(format!("there is neither {DMI} nor {DEVICE_TREE}/model: the firmware states no model"))
             }
         },
     }
 }
 
-/// Names that hypervisors give themselves in cpuid leaf 4000_0000h.
+/// Hypervisor signatures in cpuid leaf 4000_0000h.
 const SIGNATURES: [(&str, &str); 14] = [
     ("KVMKVMKVM", "KVM"),
     ("Linux KVM Hv", "KVM"),
@@ -47,7 +47,7 @@ const SIGNATURES: [(&str, &str); 14] = [
     ("SRESRESRESRE", "SRE"),
 ];
 
-/// Beginnings of `vendor product` in DMI that only virtual machines have.
+/// Prefixes of `vendor product` in DMI that only virtual machines have.
 const PRODUCTS: [(&str, &str); 13] = [
     ("QEMU", "KVM or QEMU"),
     ("KVM", "KVM"),
@@ -82,7 +82,7 @@ fn virtual_product(product: &str) -> Option<String> {
     PRODUCTS.iter().find(|(beginning, _)| product.starts_with(beginning)).map(|(_, name)| (*name).to_owned())
 }
 
-/// On x86-64 the processor itself says whether a hypervisor runs it.
+/// On x86-64 the processor states whether there is a hypervisor.
 fn x86_hypervisor(root: Root<'_>, cpuid: &Cpuid, named: Option<String>) -> Fact<Option<String>> {
     let flag = match cpuid.hypervisor_bit() {
         Some(bit) => Ok((bit, "cpuid leaf 1")),
@@ -100,7 +100,7 @@ fn x86_hypervisor(root: Root<'_>, cpuid: &Cpuid, named: Option<String>) -> Fact<
     }
 }
 
-/// Elsewhere only the firmware and the devices tell.
+/// Elsewhere only firmware and devices do.
 fn other_hypervisor(root: Root<'_>, product: &Fact<String>, named: Option<String>) -> Fact<Option<String>> {
     if named.is_some() {
         return Fact::known(named, DMI);
@@ -119,7 +119,7 @@ fn other_hypervisor(root: Root<'_>, product: &Fact<String>, named: Option<String
     }
 }
 
-/// Words in the paths of cgroups that name what made them.
+/// Words in cgroup paths that identify their creator.
 const CGROUP_WORDS: [(&str, &str); 7] = [
     ("kubepods", "kubernetes"),
     ("docker", "docker"),
@@ -144,10 +144,10 @@ fn container(root: Root<'_>) -> Fact<Option<String>> {
     let marker = [("/.dockerenv", "docker"), ("/run/.containerenv", "podman")];
     if let Some((file, name)) = marker.into_iter().find(|(file, _)| root.exists(file)) {
         return match base.filter(|mount| is_whole_disk(mount)) {
-            // An image unpacked on the disk of a virtual machine keeps the marker of the image.
+            // A container image unpacked onto a virtual machine's disk keeps its marker.
             Some(mount) => Fact::known(
                 None,
-                format!("{file} is there, but / is the whole of {} on {}: a left-over", mount.kind, mount.source),
+                format!("{file} exists, but / is a whole {} on {}: the file is a left-over", mount.kind, mount.source),
             ),
             None => Fact::known(Some(name.into()), file),
         };
@@ -165,7 +165,7 @@ fn container(root: Root<'_>) -> Fact<Option<String>> {
     }
 }
 
-/// A container manager that says so: in the environment of process 1, or in a file of systemd.
+/// A container manager that identifies itself in the environment of process 1 or in a file of systemd.
 fn declared_container(root: Root<'_>) -> Option<(String, &'static str)> {
     if let Some(name) = root.text("/run/systemd/container").filter(|name| !name.is_empty()) {
         return Some((name, "/run/systemd/container"));
@@ -175,12 +175,12 @@ fn declared_container(root: Root<'_>) -> Option<(String, &'static str)> {
     (!name.is_empty()).then(|| (String::from_utf8_lossy(name).into_owned(), "/proc/1/environ"))
 }
 
-/// Whether a mount is a whole file system on a block device, which no container manager hands out as a root.
+/// Whether a mount is a whole file system on a block device, which no container manager uses as a root.
 fn is_whole_disk(mount: &MountLine) -> bool {
     mount.root == "/" && mount.source.starts_with("/dev/") && !mount.source.starts_with("/dev/mapper/docker")
 }
 
-/// `0 0 4294967295`: every user id stands for itself.
+/// `0 0 4294967295`: user ids are not mapped.
 fn is_whole_uid_map(map: &str) -> bool {
     map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
 }

@@ -1,5 +1,5 @@
-//! What of a machine and of a run tells whose it is, and not how fast: paths, addresses, names of hosts and users, all boot
-//! parameters and mount options but those that matter to figures. It is left out unless it is asked for.
+//! Hides what identifies the owner of a machine or run and does not affect measurements: paths, addresses, names of
+//! hosts and users, and boot parameters and mount options except those that matter. Shown only on request.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -11,14 +11,14 @@ use serde_json::Value;
 
 pub use crate::boot::boot_parameters;
 
-/// What stands for something that is left out.
+/// Replaces what is hidden.
 pub const LEFT_OUT: &str = "…";
 
-/// Directories of the system: what is below them is named by no user.
+/// System directories: no user names what is below them.
 const OF_SYSTEM: [&str; 12] =
     ["proc", "sys", "etc", "usr", "lib", "lib32", "lib64", "bin", "sbin", "boot", ".dockerenv", "nix"];
 
-/// Directories that are told themselves, and nothing below them.
+/// Directories that are shown, but nothing below them.
 const KNOWN: [&str; 17] = [
     "dev",
     "home",
@@ -39,16 +39,16 @@ const KNOWN: [&str; 17] = [
     "work",
 ];
 
-/// What is told below those.
+/// What is shown below those.
 const BELOW: [&str; 5] = ["/dev/shm", "/var/tmp", "/var/log", "/run/.containerenv", "/run/systemd/container"];
 
-/// Where control groups are: their names may be those of users, containers and services.
+/// The cgroup mount: group names may be those of users, containers and services.
 const GROUPS: &str = "/sys/fs/cgroup/";
 
 /// Hierarchies of version 1 below it.
 const HIERARCHIES: [&str; 6] = ["cpu", "cpu,cpuacct", "memory", "pids", "blkio", "unified"];
 
-/// Mount options that matter to figures: when something is written, what is cached, how a server is spoken to.
+/// Mount options that affect measurements: write-back, caching, the protocol of a server.
 const MOUNT_OPTIONS: [&str; 66] = [
     "rw",
     "ro",
@@ -118,10 +118,10 @@ const MOUNT_OPTIONS: [&str; 66] = [
     "volatile",
 ];
 
-/// Sources of mounts that are no device and name nothing.
+/// Mount sources that are not devices and identify nobody.
 const SOURCES: [&str; 6] = ["none", "shm", "udev", "tmpfs", "overlay", "rootfs"];
 
-/// Takes out of a machine what only tells whose it is. What is out already stays out.
+/// Hides what identifies the owner of a machine. What is already hidden stays so.
 pub fn leave_out(machine: &mut Machine) {
     let kernel = &mut machine.kernel;
     if let Fact::Known { value, .. } = &mut kernel.command_line {
@@ -142,10 +142,10 @@ pub fn leave_out(machine: &mut Machine) {
     }
 }
 
-/// The same value with what tells whose it is hidden in every text, by [`hide`].
+/// The same value with [`hide`] applied to every text.
 ///
 /// # Errors
-/// If the value is not the same in JSON, as a number that is none.
+/// If the value does not survive JSON, such as a NaN.
 pub fn hide_in<T: Serialize + DeserializeOwned>(value: &T) -> serde_json::Result<T> {
     let mut json = serde_json::to_value(value)?;
     hide_in_json(&mut json);
@@ -165,13 +165,13 @@ fn hide_in_json(json: &mut Value) {
     }
 }
 
-/// A text without paths below directories of users, addresses of networks and of cards, and `user@host`.
+/// A text without paths below user directories, network and hardware addresses, and `user@host`.
 pub fn hide(text: &str) -> Cow<'_, str> {
     if !text.contains(['/', '@', ':']) && !text.contains("enx") && text.matches('.').count() < 3 {
         return Cow::Borrowed(text);
     }
     let mut hidden = String::with_capacity(text.len());
-    // A path with a space in it goes on in the next word.
+    // A path with a space continues in the next word.
     let mut after_path = false;
     for part in text.split_inclusive(is_between) {
         let word = part.trim_end_matches(is_between);
@@ -212,7 +212,7 @@ fn hide_word(word: &str) -> String {
     hidden + end
 }
 
-/// An interface that is named by the address of its card: `enx001122334455`.
+/// An interface named after its hardware address: `enx001122334455`.
 fn hide_card(text: &str) -> String {
     const DIGITS: usize = 12;
     let is_named = |at: &usize| {
@@ -231,7 +231,7 @@ fn hide_path(path: &str) -> String {
     if let Some(group) = path.strip_prefix(GROUPS) {
         return hide_group(group);
     }
-    // A unit such as `/s` is no path.
+    // A unit such as `/s` is not a path.
     let is_told = match below {
         [] => top.len() == 1 || OF_SYSTEM.contains(top) || KNOWN.contains(top),
         [_] if *top == "dev" => true,
@@ -265,7 +265,7 @@ fn is_file_of_group(name: &str) -> bool {
     name.split_once('.').is_some_and(|(controller, _)| controllers.contains(&controller)) && !is_of_group(name)
 }
 
-/// An address of a network, but for those that every machine has, or of a card.
+/// A network address, except those that every machine has, or a hardware address.
 fn is_address(text: &str) -> bool {
     let without_length = text.split('/').next().unwrap_or_default();
     let without_zone = without_length.split('%').next().unwrap_or_default();
@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_tells_whose_it_is_is_hidden() {
+    fn what_identifies_the_owner_is_hidden() {
         for (text, hidden) in [
             ("cannot write /home/alice/x/data: No space left", "cannot write /home/…: No space left"),
             ("cannot write /home/alice/My Files/data: No space left", "cannot write /home/… No space left"),
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_keeps_what_matters_to_figures() {
+    fn a_machine_keeps_what_affects_measurements() {
         let mut machine = Machine::default();
         machine.kernel.command_line = Fact::known("root=/dev/sda1 nosmt quiet".into(), "/proc/cmdline");
         let mount = |target: &str, source: &str, kind: &str, options: &str| Mount {

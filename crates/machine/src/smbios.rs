@@ -1,4 +1,4 @@
-//! The parts of an SMBIOS table that tell of memory and processor (DMTF DSP0134: types 4 and 17).
+//! The memory and processor structures of an SMBIOS table (DMTF DSP0134: types 4 and 17).
 
 use std::collections::BTreeSet;
 
@@ -7,19 +7,19 @@ use crate::text::Root;
 /// Where Linux keeps the table; root may read it.
 pub(crate) const TABLE: &str = "sys/firmware/dmi/tables/DMI";
 
-/// What is used of a table.
+/// The structures used here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Smbios {
     pub(crate) modules: Vec<Module>,
     pub(crate) processor: Option<Processor>,
 }
 
-/// A memory module that is plugged in (type 17).
+/// An installed memory module (type 17).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Module {
     /// `DDR5`; `None` where the firmware states no generation, as in most virtual machines.
     pub(crate) kind: Option<&'static str>,
-    /// Mega-transfers per second at which it runs, else for which it is made.
+    /// Configured mega-transfers per second, else rated.
     pub(crate) megatransfers: Option<u32>,
     /// Width of its data path in bits.
     pub(crate) data_bits: Option<u16>,
@@ -39,12 +39,12 @@ pub(crate) struct Processor {
 }
 
 impl Smbios {
-    /// The table of a machine, or why it is not known.
+    /// The table of a machine, or why it is unknown.
     pub(crate) fn read(root: Root<'_>) -> Result<Self, String> {
         root.bytes(TABLE).map(|bytes| parse(&bytes))
     }
 
-    /// Memory channels in use, told from the names of slots and banks; `None` where these do not tell.
+    /// Memory channels in use, from the names of slots and banks; `None` if these do not show it.
     pub(crate) fn channels(&self) -> Option<u32> {
         let channels: Option<BTreeSet<String>> = self.modules.iter().map(Module::channel).collect();
         channels.filter(|set| !set.is_empty()).and_then(|set| set.len().try_into().ok())
@@ -52,9 +52,8 @@ impl Smbios {
 }
 
 impl Module {
-    /// A name of the channel that this module hangs on, unique in the machine: the word `channel` with what follows,
-    /// together with the socket or controller named beside it; else the letter of a slot such as `DIMM_A1`, which
-    /// server boards give to channels.
+    /// A unique name of this module's channel: the word `channel` with what follows and the socket or controller named
+    /// beside it; else the letter of a slot such as `DIMM_A1`, which server boards give to channels.
     fn channel(&self) -> Option<String> {
         let (slot, bank) = (self.slot.to_ascii_uppercase(), self.bank.to_ascii_uppercase());
         [&slot, &bank].into_iter().find_map(|text| channel_word(text)).or_else(|| slot_letter(&slot)).map(|name| {
@@ -92,7 +91,7 @@ fn socket_number(text: &str) -> Option<String> {
     })
 }
 
-/// Reads a table: structures one after the other, each a formatted part and a set of strings; stops at what is cut off.
+/// Reads a table: consecutive structures, each a formatted part and a set of strings; stops where it is truncated.
 pub(crate) fn parse(table: &[u8]) -> Smbios {
     let mut found = Smbios::default();
     let mut rest = table;
@@ -178,7 +177,7 @@ impl<'t> Structure<'t> {
     }
 }
 
-/// Memory generations of DSP0134 table "Memory Device: Type"; `RAM`, `Other` and `Unknown` are no generation.
+/// Memory generations of DSP0134 table "Memory Device: Type"; `RAM`, `Other` and `Unknown` are not generations.
 fn generation(code: u8) -> Option<&'static str> {
     Some(match code {
         0x0f => "SDRAM",
@@ -258,13 +257,13 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_is_not_stated_falls_back_to_the_one_it_is_made_for() {
+    fn an_unstated_configured_rate_falls_back_to_the_rated_one() {
         assert_eq!(parse(&module(8192, 0x1a, 3200, 0, "A", "")).modules[0].megatransfers, Some(3200));
         assert_eq!(parse(&module(8192, 0x07, 0, 0, "DIMM 0", "")).modules[0].kind, None);
     }
 
     #[test]
-    fn cut_off_tables_give_what_is_whole() {
+    fn truncated_tables_give_their_whole_structures() {
         let whole = module(8192, 0x1a, 3200, 2933, "DIMM_A1", "");
         for length in 0..whole.len() {
             assert_eq!(parse(&whole[..length]), Smbios::default(), "{length}");

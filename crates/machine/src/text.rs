@@ -1,4 +1,4 @@
-//! Reading small files below a root directory, with reasons a user can act on, and the little grammars they share.
+//! Reads small files below a root directory, with reasons a user can act on, and parses their common formats.
 
 use std::fs;
 use std::io::{ErrorKind, Read};
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use kelvin_model::Fact;
 
-/// Longest file that is read; what /proc and /sys hold is far smaller, and a C library is about 2 MB.
+/// Maximum file size; files in /proc and /sys are far smaller, and a C library is about 2 MB.
 const LONGEST: u64 = 16 << 20;
-/// Highest CPU number that a list may name: the kernel's own bound is 8192 (`CONFIG_NR_CPUS` with MAXSMP).
+/// Highest CPU number in a list: the kernel's own bound is 8192 (`CONFIG_NR_CPUS` with MAXSMP).
 const HIGHEST_CPU: u32 = 65_535;
 
-/// A directory that stands for `/`: the live machine, or a recorded tree of one.
+/// A directory used as `/`: this machine, or a recorded tree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Root<'a> {
     path: &'a Path,
@@ -23,12 +23,12 @@ impl<'a> Root<'a> {
         Self { path }
     }
 
-    /// Whether this is the machine that runs us, so that its processor and system calls may be asked too.
+    /// Whether this is the running machine, whose processor and system calls can be queried too.
     pub(crate) fn is_live(self) -> bool {
         self.path == Path::new("/")
     }
 
-    /// Where a file of the machine is on the machine that runs us.
+    /// The actual path of a file of the machine.
     pub(crate) fn at(self, name: &str) -> PathBuf {
         self.path.join(name.trim_start_matches('/'))
     }
@@ -46,7 +46,7 @@ impl<'a> Root<'a> {
     /// The bytes of a file, or why there are none.
     pub(crate) fn bytes(self, name: &str) -> Result<Vec<u8>, String> {
         let mut bytes = Vec::new();
-        // A pipe in a recorded tree is not waited for.
+        // Do not block on a pipe in a recorded tree.
         let opened = fs::File::options().read(true).custom_flags(kelvin_sys::fs::NONBLOCK).open(self.at(name));
         opened.and_then(|file| file.take(LONGEST).read_to_end(&mut bytes)).map_err(|error| reason(name, &error))?;
         Ok(bytes)
@@ -58,12 +58,12 @@ impl<'a> Root<'a> {
             Err(reason) => Fact::unknown(reason),
             Ok(text) => match parse(&text) {
                 Some(value) => Fact::known(value, shown(name)),
-                None => Fact::unknown(format!("{} says {:?}, which tells nothing", shown(name), excerpt(&text))),
+                None => Fact::unknown(format!("{} says {:?}, which is not meaningful", shown(name), excerpt(&text))),
             },
         }
     }
 
-    /// The names in a directory, those that differ by a number in its order; empty where there is none.
+    /// The names in a directory in natural order; empty if there is none.
     pub(crate) fn names(self, directory: &str) -> Vec<String> {
         let entries = fs::read_dir(self.at(directory)).into_iter().flatten().flatten();
         let mut names: Vec<String> =
@@ -81,7 +81,7 @@ impl<'a> Root<'a> {
         fs::read_link(self.at(name)).ok()?.to_str().map(str::to_owned)
     }
 
-    /// The last part of where a symbolic link points: the name of a driver.
+    /// The last component of a symbolic link's target: the name of a driver.
     pub(crate) fn link_name(self, name: &str) -> Option<String> {
         self.link(name)?.rsplit('/').next().map(str::to_owned)
     }
@@ -92,12 +92,12 @@ pub(crate) fn shown(name: &str) -> String {
     format!("/{}", name.trim_start_matches('/'))
 }
 
-/// Why a file could not be read, in words that say what to do.
+/// Why a file could not be read, and what to do.
 fn reason(name: &str, error: &std::io::Error) -> String {
     let name = shown(name);
     match error.kind() {
-        ErrorKind::NotFound => format!("there is no {name} here: the kernel or the platform does not offer it"),
-        ErrorKind::PermissionDenied => format!("{name} may be read by root only: run as root to know"),
+        ErrorKind::NotFound => format!("there is no {name}: the kernel or the platform does not provide it"),
+        ErrorKind::PermissionDenied => format!("only root may read {name}: run as root"),
         _ => format!("{name} cannot be read: {error}"),
     }
 }
@@ -113,7 +113,7 @@ fn natural(name: &str) -> (String, u64) {
     (stem.to_owned(), name[stem.len()..].parse().unwrap_or(0))
 }
 
-/// A list such as `0-3,8`: empty text is the empty list, `None` what is no list.
+/// A list such as `0-3,8`: empty text is the empty list, `None` is not a list.
 pub(crate) fn cpu_list(text: &str) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
@@ -163,7 +163,7 @@ pub(crate) fn boot_option<'t>(line: &'t str, key: &str) -> Option<&'t str> {
     line.split_ascii_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
 }
 
-/// A finite number not below zero.
+/// A finite non-negative number.
 pub(crate) fn number(text: &str) -> Option<f64> {
     text.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0)
 }
@@ -217,9 +217,9 @@ mod tests {
     fn reasons_name_the_file_and_what_to_do() {
         let directory = tempfile::tempdir().unwrap();
         let root = Root::new(directory.path());
-        assert!(root.read("proc/cpuinfo").unwrap_err().starts_with("there is no /proc/cpuinfo here"));
+        assert!(root.read("proc/cpuinfo").unwrap_err().starts_with("there is no /proc/cpuinfo"));
         fs::write(directory.path().join("x"), "odd").unwrap();
         let fact = root.fact("x", |text| text.parse::<u32>().ok());
-        assert_eq!(fact.source_or_reason(), "/x says \"odd\", which tells nothing");
+        assert_eq!(fact.source_or_reason(), "/x says \"odd\", which is not meaningful");
     }
 }

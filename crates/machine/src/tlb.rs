@@ -1,4 +1,4 @@
-//! Translation look-aside buffers as cpuid tells them.
+//! Translation look-aside buffers, from cpuid.
 //!
 //! Intel: leaf 2 (SDM volume 2A, CPUID, table "Encoding of CPUID Leaf 2 Descriptors") and leaf 18h, "Deterministic
 //! Address Translation Parameters" (the same, table "Information Returned by CPUID Instruction").
@@ -48,8 +48,8 @@ fn amd(cpuid: &Cpuid) -> Vec<Tlb> {
     found
 }
 
-/// Data and instruction TLB of one register with coded associativity (table E-4); code 0 means that there is none, 9
-/// that leaf 8000_001Dh tells, which knows caches only.
+/// Data and instruction TLB of one register with coded associativity (table E-4); code 0 means none, 9 refers to leaf
+/// 8000_001Dh, which describes caches only.
 fn amd_coded(register: u32, level: u32, page_bytes: u64) -> impl Iterator<Item = Tlb> {
     [(Data, register >> 16), (Instruction, register & 0xffff)].into_iter().filter_map(move |(kind, half)| {
         let ways = match half >> 12 {
@@ -104,11 +104,11 @@ fn second_levels(found: &mut [Tlb]) {
 fn intel_parameters(cpuid: &Cpuid) -> Vec<Tlb> {
     let Some([highest, ..]) = cpuid.leaf(0x18, 0) else { return Vec::new() };
     let mut found = Vec::new();
-    // The bound guards against a hypervisor's nonsense; processors have about eight sub-leaves.
+    // The bound guards against a broken hypervisor; processors have about eight sub-leaves.
     for subleaf in 0..=highest.min(63) {
         let Some([_, b, sets, d]) = cpuid.leaf(0x18, subleaf) else { continue };
         let kind = match d & 0x1f {
-            // 4 is a load-only TLB, which is the one that latency meets; 5, store-only, is left out.
+            // 4 is a load-only TLB, the one that matters for latency; 5, store-only, is left out.
             1 | 4 => Data,
             2 => Instruction,
             3 => Unified,

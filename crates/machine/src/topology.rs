@@ -1,4 +1,4 @@
-//! CPUs, what they share, and nodes of memory.
+//! CPUs, what they share, and NUMA nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ pub(crate) fn read(root: Root<'_>) -> Topology {
     }
 }
 
-/// The CPU that probes run on if nothing else is asked for: the first allowed one.
+/// The default CPU of probes: the first allowed one.
 pub(crate) fn first_allowed(allowed: &Fact<Vec<u32>>) -> u32 {
     allowed.get().and_then(|cpus| cpus.first().copied()).unwrap_or(0)
 }
@@ -49,7 +49,7 @@ pub(crate) fn allowed(root: Root<'_>) -> Fact<Vec<u32>> {
     root.fact("/proc/self/status", |text| some_cpus(value(text, "Cpus_allowed_list", ':')?))
 }
 
-/// Where one CPU sits: its socket, and the CPUs of its core.
+/// The place of a CPU: its socket, and the CPUs of its core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     /// `None` where the platform states none (-1 in some virtual machines).
@@ -69,7 +69,7 @@ fn places(root: Root<'_>, online: &Fact<Vec<u32>>) -> Fact<Vec<Place>> {
     }
     match places_of_cpuinfo(&root.text(cpu::CPUINFO).unwrap_or_default()) {
         Some(places) => Fact::known(places, cpu::CPUINFO),
-        None => Fact::unknown(format!("neither {CPUS}/cpu*/topology nor /proc/cpuinfo tells which CPUs share a core")),
+        None => Fact::unknown(format!("neither {CPUS}/cpu*/topology nor /proc/cpuinfo shows which CPUs share a core")),
     }
 }
 
@@ -153,7 +153,7 @@ fn nodes(root: Root<'_>) -> Fact<Vec<NumaNode>> {
     let ids = root.text(&format!("{NODES}/online")).and_then(|list| cpu_list(&list)).unwrap_or_default();
     let nodes: Vec<NumaNode> = ids.into_iter().filter_map(|id| node(root, id)).collect();
     if nodes.is_empty() {
-        return Fact::unknown(format!("there is no {NODES} here: a kernel without NUMA, which has one node"));
+        return Fact::unknown(format!("there is no {NODES}: a kernel without NUMA has one node"));
     }
     Fact::known(nodes, NODES)
 }
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpuinfo_tells_cores_where_sysfs_is_hidden() {
+    fn cpuinfo_shows_cores_where_sysfs_is_hidden() {
         let text = "processor : 0\nphysical id : 0\ncore id : 0\n\nprocessor : 1\nphysical id : 0\ncore id : 0\n\n\
                     processor : 2\nphysical id : 1\ncore id : 0\n\n";
         let places = Fact::known(places_of_cpuinfo(text).unwrap(), "x");

@@ -1,9 +1,8 @@
-//! Putting a machine into a quiet state and back, with a journal on disk that survives being killed at any point.
+//! Puts a machine into a quiet state and back, with a journal on disk that survives a kill at any point.
 //!
-//! The journal is written, made durable and renamed into place before the first setting is changed, and holds what
-//! every setting was and what it is to become. So whatever happens in between, [`restore`] knows for each setting which
-//! of three things it finds: what we set (put back), what was there before (nothing to do), or something else (set by
-//! somebody meanwhile, and left alone).
+//! The journal holds the old and new value of every setting, and is written, synced and renamed into place before the
+//! first change. So [`restore`] can always tell which of three values a setting has: ours (put back), the old one
+//! (nothing to do), or another (set by somebody else, and left alone).
 
 mod journal;
 mod plan;
@@ -22,61 +21,61 @@ pub(crate) use plan::proactive_reclaim;
 use crate::text::{Root, bracketed};
 use journal::{Journal, Lock};
 
-/// One setting that could be changed to reach a quiet state.
+/// A setting that could be changed to quieten the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// The file that holds the setting, absolute as on the machine itself.
+    /// The file that holds the setting, as an absolute path on the machine.
     pub path: String,
-    /// What it says now.
+    /// Its current value.
     pub from: String,
-    /// What it would be set to.
+    /// Its new value.
     pub to: String,
-    /// What that is good for.
+    /// The benefit.
     pub why: String,
-    /// Whether it is only offered: it changes what the machine is, not just how quiet it is.
+    /// Whether it is only offered: it changes the machine itself, not just its quietness.
     pub optional: bool,
 }
 
-/// What came of one setting.
+/// The outcome for one setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Outcome {
     /// The file that holds the setting.
     pub path: String,
-    /// What was done with it.
+    /// The outcome.
     pub result: Done,
 }
 
-/// What was done with a setting.
+/// The outcome for a setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Done {
-    /// It was changed, and read back as changed.
+    /// Changed, and verified by reading back.
     Changed {
-        /// What it said before.
+        /// Its old value.
         from: String,
-        /// What it says now.
+        /// Its current value.
         to: String,
     },
-    /// It says already what it should.
+    /// It already had the right value.
     AsWanted(String),
-    /// Somebody else has changed it since; it was left as it is.
+    /// Changed by somebody else since; left alone.
     ChangedByOthers {
-        /// What we had set.
+        /// The value that we had set.
         ours: String,
-        /// What it says now.
+        /// Its current value.
         now: String,
     },
-    /// It is gone: a device or CPU that is no longer there.
+    /// Gone: a device or CPU that no longer exists.
     Gone(String),
-    /// It could not be changed, for this reason.
+    /// Not changed, for this reason.
     Refused(String),
 }
 
-/// Why tuning or restoring could not be done at all.
+/// Why tuning or restoring failed altogether.
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
     /// Another process is tuning or restoring.
-    #[error("another kelvin is changing settings just now ({lock} is locked): wait until it is done")]
+    #[error("another kelvin is changing settings ({lock} is locked): wait until it is done")]
     Busy {
         /// The lock file.
         lock: PathBuf,
@@ -97,21 +96,21 @@ pub enum TuneError {
         /// The reason.
         source: io::Error,
     },
-    /// Others than root and this user could have written the journal; nothing was changed.
+    /// Users other than root and this one could have written the journal; nothing was changed.
     #[error(
-        "{path} {why}, so others could have written the journal {journal}, and nothing was changed: look at it, put the settings \
-         back by hand, remove it, and let nobody but root write there"
+        "{path} {why}, so other users could have written the journal {journal}; nothing was changed: inspect it, put \
+         the settings back by hand, remove it, and allow only root to write there"
     )]
     Others {
         /// The journal.
         journal: PathBuf,
-        /// What others can write: itself, or a directory on the way to it.
+        /// What others can write: the journal, or a directory above it.
         path: PathBuf,
         /// What is wrong with that.
         why: String,
     },
-    /// The journal is not one of ours; nothing was changed.
-    #[error("the journal {journal} is damaged ({reason}): look at it, put the settings back by hand, and remove it")]
+    /// The journal is not ours; nothing was changed.
+    #[error("the journal {journal} is damaged ({reason}): inspect it, put the settings back by hand, and remove it")]
     Damaged {
         /// The journal.
         journal: PathBuf,
@@ -120,8 +119,8 @@ pub enum TuneError {
     },
 }
 
-/// Applies changes: journal first, then one after the other, each read back. A change that the system refuses is said
-/// and the others go on; the journal stays as long as something is changed. The directory of the journal is made if there is none.
+/// Applies changes: journal first, then one after the other, each read back. A refused change is reported and the
+/// others go on; the journal stays while anything is changed. Its directory is created if missing.
 ///
 /// # Errors
 /// Any [`TuneError`]; in all of them nothing was changed.
@@ -129,8 +128,8 @@ pub fn apply(root: &Path, journal: &Path, changes: &[Change]) -> Result<Vec<Outc
     apply_with(Root::new(root), journal, changes, &mut write)
 }
 
-/// Puts back what the journal says, newest first, and removes the journal when nothing of it is left to do. Without a
-/// journal there is nothing to do, which is no error.
+/// Puts back the settings in the journal, newest first, and removes it once all are done. A missing journal is not an
+/// error.
 ///
 /// # Errors
 /// Any [`TuneError`] but [`TuneError::Pending`].
@@ -138,8 +137,7 @@ pub fn restore(root: &Path, journal: &Path) -> Result<Vec<Outcome>, TuneError> {
     restore_with(Root::new(root), journal, &mut write)
 }
 
-/// The settings that a journal says are still to be put back, in the order in which they were changed; empty without a
-/// journal.
+/// The settings in a journal still to be put back, in the order of change; empty without a journal.
 ///
 /// # Errors
 /// [`TuneError::Journal`], [`TuneError::Others`] or [`TuneError::Damaged`].
@@ -158,7 +156,7 @@ fn apply_with(root: Root<'_>, path: &Path, changes: &[Change], write: Writer<'_>
     if Journal::read(path)?.is_some() {
         return Err(TuneError::Pending { journal: path.to_owned() });
     }
-    // What counts is what the settings are now, not what they were when the plan was made.
+    // The settings may have changed since the plan was made: read them again.
     let found: Vec<(&Change, Result<String, String>)> =
         changes.iter().map(|change| (change, current(root, &change.path))).collect();
     let changed = found.iter().filter(|(change, now)| now.as_ref() == Ok(&change.from));
@@ -176,7 +174,7 @@ fn apply_with(root: Root<'_>, path: &Path, changes: &[Change], write: Writer<'_>
 }
 
 fn restore_with(root: Root<'_>, path: &Path, write: Writer<'_>) -> Result<Vec<Outcome>, TuneError> {
-    // Looked at first so that without a journal nothing is written, not even the lock.
+    // Checked first: without a journal nothing is written, not even the lock.
     if Journal::read(path)?.is_none() {
         return Ok(Vec::new());
     }
@@ -209,7 +207,7 @@ fn make(root: Root<'_>, change: &Change, now: Result<String, String>, write: Wri
 
 fn put_back(root: Root<'_>, entry: &Change, write: Writer<'_>) -> Done {
     if !root.exists(&entry.path) {
-        return Done::Gone(format!("there is no {} any more", entry.path));
+        return Done::Gone(format!("{} no longer exists", entry.path));
     }
     match current(root, &entry.path) {
         Err(reason) => Done::Refused(reason),
@@ -219,7 +217,7 @@ fn put_back(root: Root<'_>, entry: &Change, write: Writer<'_>) -> Done {
     }
 }
 
-/// Settings in /proc and /sys do not outlive a restart, so none of what is found is ours.
+/// Settings in /proc and /sys do not survive a reboot, so none of them is ours.
 fn after_restart(root: Root<'_>, entry: &Change) -> Done {
     match current(root, &entry.path) {
         Ok(now) if now == entry.from => Done::AsWanted(now),
@@ -236,21 +234,21 @@ fn set(root: Root<'_>, path: &str, from: &str, to: &str, write: Writer<'_>) -> D
     }
     match current(root, path) {
         Ok(now) if now == to => Done::Changed { from: from.to_owned(), to: now },
-        Ok(now) => Done::Refused(format!("{path} was set to '{to}' and still says '{now}'")),
+        Ok(now) => Done::Refused(format!("{path} was set to '{to}' but still reads '{now}'")),
         Err(reason) => Done::Refused(reason),
     }
 }
 
-/// The file behind a path. The kernel's own links lead from one place of /sys to another, and nowhere else.
+/// The file behind a path. The kernel's own links stay within /sys.
 fn inside(root: Root<'_>, path: &str) -> io::Result<PathBuf> {
     let (top, file) = (fs::canonicalize(root.at("/"))?, fs::canonicalize(root.at(path))?);
     if ["proc", "sys"].iter().any(|place| file.starts_with(top.join(place))) {
         return Ok(file);
     }
-    Err(io::Error::other(format!("a link leads to {}, which is not in /proc or /sys", file.display())))
+    Err(io::Error::other(format!("it is a link to {}, which is not in /proc or /sys", file.display())))
 }
 
-/// What a setting says: the word in brackets where the file lists all choices.
+/// The value of a setting: the word in brackets where the file lists all choices.
 pub(crate) fn current(root: Root<'_>, path: &str) -> Result<String, String> {
     root.read(path).map(|text| bracketed(&text).unwrap_or(&text).to_owned())
 }
@@ -259,7 +257,7 @@ fn current_is(root: Root<'_>, path: &str, value: &str) -> bool {
     current(root, path).is_ok_and(|now| now == value)
 }
 
-/// The one way in which a setting is really written: into the file that is there, never a new one.
+/// Writes a setting: into an existing file, never a new one.
 fn write(path: &Path, value: &str) -> io::Result<()> {
     OpenOptions::new().write(true).truncate(true).custom_flags(ITSELF).open(path)?.write_all(value.as_bytes())
 }

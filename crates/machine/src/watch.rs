@@ -1,4 +1,4 @@
-//! What happened to the machine during a run: steal, other work, throttling, pressure, a changed clock source.
+//! Disturbances of the machine during a run: steal, other work, throttling, pressure, a changed clock source.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::hazards::{With, difference, hazard, percent};
 use crate::kernel::CLOCK_SOURCE;
 use crate::text::Root;
 
-/// Share of one CPU's time above which it is named as busy with other work.
+/// Share of one CPU's time above which it is listed as busy.
 const BUSY_CPU: f64 = 0.10;
 
 /// The counters of a machine at the beginning of a run.
@@ -18,7 +18,7 @@ pub struct Watch {
     begun: Reading,
 }
 
-/// All counters at one moment; what the machine does not tell is `None`.
+/// All counters at one moment; those not reported are `None`.
 #[derive(Clone, Debug)]
 struct Reading {
     stat: Option<Stat>,
@@ -55,10 +55,10 @@ impl Watch {
         Self { begun: Reading::take(Root::new(root)) }
     }
 
-    /// What happened since the beginning, the worst first. May be asked more than once during a run.
+    /// The hazards since the beginning, the worst first. May be called more than once during a run.
     ///
-    /// Other work is all CPU time less that of this process and of the children it has waited for: ask when no child
-    /// runs, or a running child counts as other work.
+    /// Other work is all CPU time less that of this process and its reaped children: call it when no child runs, or the
+    /// child counts as other work.
     pub fn end(&self, root: &Path) -> Vec<Hazard> {
         let span = Span { begun: &self.begun, ended: &Reading::take(Root::new(root)) };
         let mut found: Vec<Hazard> =
@@ -79,7 +79,7 @@ struct Span<'a> {
 }
 
 impl Span<'_> {
-    /// What the CPUs did meanwhile.
+    /// The CPU times between them.
     fn stat(&self) -> Option<Stat> {
         Some(difference(self.ended.stat.as_ref()?, self.begun.stat.as_ref()?))
     }
@@ -90,7 +90,7 @@ impl Span<'_> {
             return None;
         }
         let summary = format!("the kernel's clock source changed from '{before}' to '{after}' during the run");
-        let effect = "times before and after are not of one clock: the run is spoiled";
+        let effect = "times before and after are from different clocks: discard the run";
         Some(hazard("clock_source_changed", Severity::Serious, summary, effect).read_in(CLOCK_SOURCE))
     }
 
@@ -101,8 +101,8 @@ impl Span<'_> {
             return None;
         }
         let milliseconds = after.microseconds.saturating_sub(before.microseconds) as f64 / 1e3;
-        let summary = format!("the CPU quota stopped the control group {times} times, {milliseconds:.0} ms in all");
-        let effect = "samples that it hit hold a pause of up to 100 ms";
+        let summary = format!("the CPU quota throttled the control group {times} times, {milliseconds:.0} ms in all");
+        let effect = "affected samples contain a pause of up to 100 ms";
         Some(hazard("throttled", Severity::Serious, summary, effect).read_in("cpu.stat of the control group"))
     }
 
@@ -116,9 +116,8 @@ impl Span<'_> {
             share if share >= 0.005 => Severity::Warning,
             _ => Severity::Note,
         };
-        let summary =
-            format!("the hypervisor gave {:.2} % of the CPU time to others during the run", all.steal_share() * 100.0);
-        let effect = "samples that it hit are marked as contaminated";
+        let summary = format!("the hypervisor stole {:.2} % of the CPU time during the run", all.steal_share() * 100.0);
+        let effect = "affected samples are marked";
         Some(hazard("steal_during", severity, summary, effect).read_in("/proc/stat"))
     }
 
@@ -135,32 +134,33 @@ impl Span<'_> {
         let cpus = part * stat.cpus.len().max(1) as f64;
         let busy = stat.cpus.iter().filter(|(_, ticks)| ticks.busy_share() > BUSY_CPU);
         let busy: Vec<u32> = busy.map(|(cpu, _)| *cpu).collect();
-        let where_ = if busy.is_empty() { "none for long".into() } else { cpu_ranges(&busy) };
+        let where_ = if busy.is_empty() { "no CPU for long".into() } else { cpu_ranges(&busy) };
         let summary = format!(
-            "other processes and the kernel used {} of the CPU time, {cpus:.2} CPUs' worth (busy with all work: {where_})",
+            "other processes and the kernel used {} of the CPU time, as much as {cpus:.2} CPUs (busy CPUs, all work: \
+             {where_})",
             percent(part)
         );
-        let effect = "other work takes CPU time, caches and memory bandwidth";
+        let effect = "other work competes for CPU time, caches and memory bandwidth";
         Some(
             hazard("other_work", severity, summary, effect)
-                .remedy("find it with top and end it")
+                .remedy("find it with top and stop it")
                 .read_in("/proc/stat less /proc/self/stat"),
         )
     }
 
     fn thermal(&self) -> Option<Hazard> {
         let times = self.ended.thermal?.checked_sub(self.begun.thermal?).filter(|times| *times > 0)?;
-        let summary = format!("the processor was slowed down {times} times during the run because it was hot");
-        let effect = "the frequency fell while it was measured";
+        let summary = format!("the processor was thermally throttled {times} times during the run");
+        let effect = "the frequency fell during measurements";
         Some(
             hazard("thermal_throttling_during", Severity::Serious, summary, effect)
-                .remedy("improve the cooling, or leave pauses between runs")
+                .remedy("improve cooling, or pause between runs")
                 .read_in("/sys/devices/system/cpu/cpu*/thermal_throttle"),
         )
     }
 
-    /// Waiting of some task as a share of the run, whose length the ticks of one CPU give: 100 a second on every
-    /// architecture that Linux shows to programs.
+    /// Pressure as a share of the run, whose length is the ticks of one CPU: Linux shows programs 100 per second on
+    /// every architecture.
     fn pressure(&self, index: usize) -> Option<Hazard> {
         const TICK_MICROSECONDS: u64 = 10_000;
         let (name, id, touches) = RESOURCES[index];
@@ -168,14 +168,14 @@ impl Span<'_> {
         let length = stat.cpus.values().map(|ticks| ticks.total()).max()?.saturating_mul(TICK_MICROSECONDS);
         let waited = self.ended.pressures[index]?.saturating_sub(self.begun.pressures[index]?);
         let part = share(waited, length).min(1.0);
-        // kelvin's own tasks wait too, so this tells less than other work: only what is large is said.
+        // kelvin's own tasks wait too, so this says less than other work: only large values are reported.
         let severity = match part {
             part if part >= 0.25 => Severity::Warning,
             part if part >= 0.05 => Severity::Note,
             _ => return None,
         };
-        let summary = format!("some task, kelvin's included, waited for {name} during {} of the run", percent(part));
-        let effect = "what was measured may have waited too";
+        let summary = format!("tasks, including kelvin's, waited for {name} during {} of the run", percent(part));
+        let effect = "probes may have waited too";
         Some(hazard(id, severity, summary, effect).touching(touches).read_in(format!("/proc/pressure/{name}")))
     }
 }
@@ -240,7 +240,7 @@ mod tests {
         // 100 stolen of 400 busy + 500 idle + 100 stolen ticks.
         assert!(of("steal_during").summary.contains("10.00 %"), "{}", of("steal_during").summary);
         assert!(
-            of("other_work").summary.contains("40 % of the CPU time, 0.80 CPUs' worth"),
+            of("other_work").summary.contains("40 % of the CPU time, as much as 0.80 CPUs"),
             "{}",
             of("other_work").summary
         );

@@ -9,7 +9,7 @@ use kelvin_machine::{Bound, file_cache, hazards, read};
 use kelvin_model::{CacheKind, Fact, Hazard, Machine, Severity, Tlb};
 use support::Tree;
 
-/// All that are recorded or composed: the first two are guests, on a Zen 5 and on an Intel server core.
+/// All recorded or composed machines: the first two are guests, on a Zen 5 and on an Intel server core.
 const TREES: [&str; 6] = ["x86-64-vm", "x86-64-vm-masked", "x86-64-server", "aarch64-server", "container", "cgroup-v1"];
 
 /// Asserts a fact's value, and that it names its source.
@@ -20,7 +20,7 @@ fn is<T: Debug + PartialEq>(fact: &Fact<T>, value: impl Into<T>) {
     assert!(!fact.source_or_reason().is_empty());
 }
 
-/// Asserts that a fact is not known, for a reason with these words.
+/// Asserts that a fact is unknown, for a reason with these words.
 #[track_caller]
 fn unknown<T: Debug>(fact: &Fact<T>, words: &str) {
     assert!(fact.get().is_none() && fact.source_or_reason().contains(words), "{fact:?}");
@@ -59,8 +59,8 @@ fn a_virtual_machine_recorded() {
     is(&machine.cpu.nominal_hz, 2_596_122_000.0);
     is(&machine.cpu.counter_hz, 2_596_122_000.0);
     unknown(&machine.cpu.maximum_hz, "no cpufreq driver");
-    unknown(&machine.cpu.governor, "there is no /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor here");
-    unknown(&machine.cpu.measured_hz, "not measured yet");
+    unknown(&machine.cpu.governor, "there is no /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor:");
+    unknown(&machine.cpu.measured_hz, "not measured");
     let tlbs = machine.cpu.tlbs.get().unwrap();
     assert_eq!(machine.cpu.tlbs.source_or_reason(), "cpuid, as the hypervisor presents it");
     assert_eq!(tlbs[0], Tlb { level: 1, kind: CacheKind::Data, page_bytes: 4096, entries: 96, ways: 0 });
@@ -123,12 +123,12 @@ fn a_virtual_machine_recorded() {
         ]
     );
     assert_eq!(summary(&found, "mitigations"), "mitigations in force: spectre_v1, spectre_v2");
-    assert_eq!(summary(&found, "unknown_facts"), "not known here: the peak memory bandwidth");
+    assert_eq!(summary(&found, "unknown_facts"), "unknown: the peak memory bandwidth");
     let touched = found.iter().find(|hazard| hazard.id == "page_reporting").unwrap();
     assert!(touched.touches("mem.fault.minor") && !touched.touches("mem.latency"));
 }
 
-/// A server core that the hypervisor shows as another one: what each source states is told, and nothing is made up of them.
+/// A server core that the hypervisor masks as another one: every source is reported as it is, and nothing is inferred.
 #[test]
 fn a_virtual_machine_whose_processor_is_masked() {
     let tree = Tree::named("x86-64-vm-masked");
@@ -154,7 +154,7 @@ fn a_virtual_machine_whose_processor_is_masked() {
     is(&machine.platform.hypervisor, Some("KVM".into()));
     is(&machine.limits.memory_bytes, None);
     is(&machine.limits.cpu_quota, None);
-    // Runs of this machine are stored (crates/store/tests/runs): by another identity they would not be known as its own.
+    // Runs of this machine are stored (crates/store/tests/runs): with another identity they would not match it.
     assert_eq!(machine.identity, "b17db3aadfb967b5f9d88a4d77c0224d");
 
     let found = hazards_of(&tree, &machine, "/tmp");
@@ -212,7 +212,7 @@ fn a_bare_server_with_two_sockets() {
     is(&machine.disks[1].link, "SATA, 6.0 Gbps");
     is(&machine.disks[1].rotational, true);
     assert_eq!(machine.mounts[1].target, "/srv/data one");
-    assert_eq!(machine.nics.len(), 1, "bonding_masters is no interface");
+    assert_eq!(machine.nics.len(), 1, "bonding_masters is not an interface");
     is(&machine.nics[0].bits_per_second, 25e9);
     is(&machine.nics[0].line_rate, 25e9);
     is(&machine.nics[0].driver, "mlx5_core");
@@ -242,12 +242,11 @@ fn a_bare_server_with_two_sockets() {
         ]
     );
     assert_eq!(summary(&found, "smt"), "CPU 0 shares its core with CPU 4");
-    assert_eq!(summary(&found, "idle_states"), "an idle CPU may sleep as deep as C6, which takes 170 us to leave");
+    assert_eq!(summary(&found, "idle_states"), "an idle CPU may enter C6, with an exit latency of 170 us");
     assert!(summary(&found, "thermal_throttling").contains("24 times"));
 
     let limit = found.iter().find(|hazard| hazard.id == "block_io_limit").unwrap();
-    let expected =
-        "the control group may use block devices only so much: nvme0n1 writes 104.9 MB/s, 8:0 reads 120 times a second";
+    let expected = "the control group limits block I/O: nvme0n1 writes 104.9 MB/s, 8:0 reads 120 per second";
     assert_eq!(limit.summary, expected);
     let remedy = limit.remedy.as_deref().unwrap();
     let file = "/sys/fs/cgroup/user.slice/user-1000.slice/io.max";
@@ -297,7 +296,7 @@ fn an_arm_server() {
             ("virtual_machine", Severity::Warning),
         ]
     );
-    assert_eq!(summary(&found, "unknown_facts"), "not known here: the nominal frequency, the peak memory bandwidth");
+    assert_eq!(summary(&found, "unknown_facts"), "unknown: the nominal frequency, the peak memory bandwidth");
 }
 
 #[test]
@@ -319,7 +318,7 @@ fn a_container_with_limits_on_a_busy_laptop() {
     is(&machine.kernel.preemption, "dynamic (full)");
     is(&machine.kernel.scheduler, "sched_ext (lavd)");
     is(&machine.nics[0].driver, "veth");
-    unknown(&machine.nics[0].line_rate, "has no device behind it");
+    unknown(&machine.nics[0].line_rate, "has no device");
 
     let found = hazards_of(&tree, &machine, "/tmp");
     assert_eq!(
@@ -343,8 +342,8 @@ fn a_container_with_limits_on_a_busy_laptop() {
             ("unknown_facts", Severity::Note),
         ]
     );
-    assert_eq!(summary(&found, "cpuset"), "this process may use 2 of 8 CPUs: 2-3");
-    assert_eq!(summary(&found, "cpu_quota"), "the control group may use 1.50 CPUs' worth of time of 2 allowed CPUs");
+    assert_eq!(summary(&found, "cpuset"), "this process may use only 2 of 8 CPUs: 2-3");
+    assert_eq!(summary(&found, "cpu_quota"), "the control group has a quota of 1.50 CPUs of 2 allowed CPUs");
     assert_eq!(summary(&found, "smt"), "CPU 2 shares its core with CPU 3");
     let clock = found.iter().find(|hazard| hazard.id == "clock_source").unwrap();
     assert!(clock.remedy.as_deref().unwrap().starts_with("echo tsc | sudo tee"));
@@ -388,8 +387,8 @@ fn nested_limits_of_cgroup_version_1() {
             ("virtual_machine", Severity::Warning),
         ]
     );
-    // The limit of the group around is not in force in this version.
-    assert!(summary(&found, "block_io_limit").ends_with(": 253:0 reads 21.0 MB/s, 253:0 reads 500 times a second"));
+    // The limit of the parent group is not in force in this version.
+    assert!(summary(&found, "block_io_limit").ends_with(": 253:0 reads 21.0 MB/s, 253:0 reads 500 per second"));
     assert!(summary(&found, "steal").ends_with("0.44 % since boot"), "{}", summary(&found, "steal"));
     assert!(found.iter().find(|hazard| hazard.id == "clock_source").unwrap().remedy.is_none());
 }
@@ -404,14 +403,14 @@ fn the_file_cache_is_bounded_by_the_machine_and_by_every_group() {
     assert_eq!((bound.bytes, bound.of.as_str()), (24_091_664 << 10, "the machine"));
     assert_eq!((sum(bound) as u64, bound.terms[3].bytes), (bound.bytes, -278_396 << 10));
 
-    // 256 MiB, of which 192 are used, of which 96 are pages of files; the machine has less to give.
+    // 256 MiB, of which 192 are used, of which 96 are file pages; the machine has less available.
     let nested = of("cgroup-v1");
     assert_eq!((nested.bounds.len(), nested.now), (2, None));
     assert_eq!((nested.bounds[1].bytes, nested.bounds[0].bytes), (180_000 << 10, (256 - 96) << 20));
     assert_eq!(nested.bounds[0].of, "the control group /sys/fs/cgroup/memory/batch/job7");
     assert_eq!(nested.bounds[0].source, "/sys/fs/cgroup/memory/batch/job7/memory.limit_in_bytes");
 
-    // 512 MiB, of which 384 are used, of which 156 are pages of files and 16 caches that can be given up.
+    // 512 MiB, of which 384 are used, of which 156 are file pages and 16 reclaimable caches.
     let container = of("container");
     assert_eq!((container.bounds[0].bytes, sum(&container.bounds[0]) as u64), (300 << 20, 300 << 20));
     assert_eq!(container.bounds[0].source, "/sys/fs/cgroup/memory.max");
@@ -435,7 +434,7 @@ fn of_an_empty_tree_everything_is_unknown_for_a_reason() {
 }
 
 #[test]
-fn identities_tell_machines_apart_and_are_steady() {
+fn identities_distinguish_machines_and_are_stable() {
     let identities: Vec<String> = TREES.map(|name| read(Tree::named(name).root()).identity).to_vec();
     let again: Vec<String> = TREES.map(|name| read(Tree::named(name).root()).identity).to_vec();
     assert_eq!(identities, again);
@@ -459,7 +458,7 @@ fn a_machine_survives_json_and_no_row_is_blank() {
 }
 
 #[test]
-fn the_machine_that_runs_the_test_is_read_without_panic() {
+fn this_machine_is_read_without_panic() {
     let root = Path::new("/");
     let machine = read(root);
     assert!(machine.memory.total_bytes.get().is_some());

@@ -1,8 +1,8 @@
-//! The rates that the network interfaces of a machine claim, as inputs of predictions.
+//! The advertised link speeds of a machine's network interfaces, as inputs of predictions.
 
 use kelvin_model::{Input, Machine, Nic, Unit};
 
-/// The fastest link that an interface claims, in bytes per second, and that interface; none if none claims a rate.
+/// The fastest advertised link speed, in bytes per second, and its interface; `None` if no interface advertises one.
 pub(crate) fn fastest_link(machine: &Machine) -> Option<(Input, &Nic)> {
     let claims = machine.nics.iter().filter_map(|nic| {
         let bits = *nic.bits_per_second.get().filter(|bits| **bits > 0.0)?;
@@ -21,7 +21,7 @@ mod tests {
     use crate::testing::{machine, nic};
 
     #[test]
-    fn the_fastest_of_those_that_claim_a_rate_counts() {
+    fn the_fastest_advertised_link_speed_counts() {
         let mut machine = machine();
         assert!(fastest_link(&machine).is_none());
         machine.nics = vec![

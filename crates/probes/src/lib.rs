@@ -1,7 +1,7 @@
-//! What kelvin measures: one file per measure, and the list of them.
+//! What kelvin measures: one file per probe, and the list of them.
 //!
-//! To add a measure, add a file that holds a `pub(crate) static PROBE: Probe`, and a line in its area's list. The list
-//! is explicit because it fixes the order of runs and reports.
+//! To add a probe, add a file that holds a `pub(crate) static PROBE: Probe`, and a line in its area's list. The list is
+//! explicit because it fixes the order of runs and reports.
 #![forbid(unsafe_code)]
 
 mod claimed;
@@ -28,8 +28,8 @@ pub fn bounded() -> Vec<&'static Bounded> {
     net::BOUNDED.to_vec()
 }
 
-/// Takes away what probes left behind whose processes were killed, because the run was interrupted or they took too long: what
-/// the kernel does not take away with a process. To be called when no probe of this run is running any more.
+/// Removes what killed probe processes left behind and the kernel does not remove with a process. Call it when no probe
+/// of this run is running any more.
 pub fn clear_up() {
     truth::clear_up();
 }

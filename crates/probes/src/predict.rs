@@ -8,12 +8,12 @@ pub(crate) struct Predicting {
 }
 
 impl Predicting {
-    /// A predicted value in the metric's unit, with the factor either way within which a measurement is unremarkable.
+    /// A predicted value in the metric's unit; the predicted range is this factor either way.
     pub(crate) fn within_factor(basis: Basis, value: f64, factor: f64) -> Self {
         Self::between(basis, value, value / factor, value * factor)
     }
 
-    /// A predicted value with the range in which a measurement is unremarkable, in the metric's unit.
+    /// A predicted value and its range, in the metric's unit.
     pub(crate) fn between(basis: Basis, value: f64, low: f64, high: f64) -> Self {
         let prediction = Prediction {
             value,

@@ -1,13 +1,13 @@
 //! Published costs of instructions and transitions, by microarchitecture, in core cycles; each row with its sources.
 //!
-//! A figure that no publication gives for a core is absent, never borrowed from the core's relatives in silence, and
-//! never one measured here.
+//! A figure that no publication gives for a core is absent: never silently borrowed from a related core, and never
+//! measured by us.
 
 use kelvin_catalogue::cpu::{BusyCpus, FREQUENCY};
 use kelvin_harness::Facts;
 use kelvin_model::{Case, Input, NoPrediction, Unit};
 
-/// What is published about the cores of one or a few microarchitectures.
+/// Published figures of the cores of one or a few microarchitectures.
 #[derive(Debug)]
 pub(crate) struct Core {
     /// Names, as the machine's facts give them.
@@ -18,27 +18,26 @@ pub(crate) struct Core {
     pub multiply: f64,
     /// Latency of a load that hits the first-level cache, address from a plain register.
     pub load: f64,
-    /// Time between two reads of the time-stamp counter that follow each other: `rdtsc`, `rdtscp`.
+    /// Time between two back-to-back reads of the time-stamp counter: `rdtsc`, `rdtscp`.
     pub counter_reads: Option<[f64; 2]>,
-    /// Time of an `lfence` after work that is done.
+    /// Time of an `lfence` with nothing outstanding.
     pub fence: Option<f64>,
-    /// Time of a near call and the return from it, together, when both are predicted: the sum of their reciprocal
-    /// throughputs.
+    /// Time of a near call and its return, both predicted: the sum of their reciprocal throughputs.
     pub call_and_return: Option<f64>,
-    /// Usual cost of a mispredicted branch: what the maker states as the common case, else the least that was measured.
+    /// Usual cost of a mispredicted branch: the vendor's common case, else the lowest measurement.
     pub misprediction: Option<f64>,
-    /// The instructions into the kernel and back: `syscall`, `sysret`.
+    /// Kernel entry and exit: `syscall`, `sysret`.
     pub system_call: Option<[f64; 2]>,
-    /// One switch of the page tables (a write to CR3), where the kernel is kept in tables of its own.
+    /// One switch of the page tables (a write to CR3), where the kernel has its own (page table isolation).
     pub table_switch: Option<f64>,
-    /// Clearing of buffers before the return to the user (`verw`), where that is the mitigation.
+    /// Clearing buffers before the return to user mode (`verw`), where that is the mitigation.
     pub buffer_clearing: Option<f64>,
-    /// Where latencies, reads, calls and mispredictions come from.
+    /// Source of latencies, counter reads, calls and mispredictions.
     pub source: &'static str,
 }
 
-/// Agner Fog's manuals in the editions that were read: the table of one core, and the places in the other manual that
-/// give mispredictions and the latency of the first-level cache.
+/// Agner Fog's manuals in the editions used: the instruction table of one core, and the sections of the other manual on
+/// mispredictions and L1 latency.
 macro_rules! fog {
     ($table:literal, $places:literal) => {
         concat!(
@@ -50,12 +49,12 @@ macro_rules! fog {
     };
 }
 
-/// For the transitions into the kernel and what mitigations add to them: the tables of cycles by processor. Its figures
-/// are as first taken down; unlike the rest, they have not been compared with the text again.
+/// Kernel entry and exit, and what mitigations add: its tables of cycles by processor. Unlike the rest, these figures
+/// have not been checked against the text a second time.
 pub(crate) const BEHRENS: &str =
     "Behrens, Belay, Kaashoek: Performance Evolution of Mitigating Transient Execution Attacks, EuroSys 2022";
 
-/// A core of which nothing but the latencies of an add, a multiply and a load is published.
+/// A core with published latencies of an add, a multiply and a load only.
 const PLAIN: Core = Core {
     names: &[],
     add: 1.0,
@@ -71,8 +70,8 @@ const PLAIN: Core = Core {
     source: "",
 };
 
-// Server and client parts share a row where they are the same core. The figures of Behrens and others stand only with the
-// cores that they measured.
+// Server and client parts share a row where they are the same core. The figures of Behrens and others are given only
+// for the cores that they measured.
 static CORES: &[Core] = &[
     Core {
         names: &["Sandy Bridge", "Sandy Bridge-EP"],
@@ -131,7 +130,8 @@ static CORES: &[Core] = &[
         source: fog!("Coffee Lake", "section 11.4 and table 11.2"),
         ..PLAIN
     },
-    // Skylake's core under other names (Linux arch/x86/include/asm/intel-family.h): what its tables agree in.
+    // Skylake's core under other names (Linux arch/x86/include/asm/intel-family.h): the figures on which its tables
+    // agree.
     Core {
         names: &["Kaby Lake", "Comet Lake", "Whiskey Lake or Comet Lake", "Cooper Lake"],
         counter_reads: Some([25.0, 32.0]),
@@ -206,7 +206,7 @@ static CORES: &[Core] = &[
                  table 13.1 (Golden Cove)",
         ..PLAIN
     },
-    // LLVM's model has 4 cycles for the multiply, with a remark that doubts it; Fog and GCC have 3.
+    // LLVM's model has 4 cycles for the multiply, and its comment doubts it; Fog and GCC have 3.
     Core {
         names: &["Zen"],
         counter_reads: Some([36.0, 64.0]),
@@ -216,7 +216,7 @@ static CORES: &[Core] = &[
         source: fog!("Zen 1", "section 3.13 and table 22.2"),
         ..PLAIN
     },
-    // Not measured by Fog; compilers schedule for Zen and Zen+ alike. Dhyana is the Zen of a licensee.
+    // Not measured by Fog; compilers schedule Zen and Zen+ alike. Dhyana is a licensed Zen.
     Core {
         names: &["Zen+", "Dhyana (Zen)"],
         source: "GCC, gcc/config/i386/znver1.md (multiply); LLVM, X86ScheduleZnver1.td (load)",
@@ -232,8 +232,8 @@ static CORES: &[Core] = &[
         source: fog!("Zen 2", "section 3.13 and table 22.3"),
         ..PLAIN
     },
-    // AMD states 11 to 18 cycles a misprediction for Zen 3 and 4, 13 in the common case; Fog measured about 18 on Zen 3
-    // and 15 to 18 on Zen 4.
+    // AMD states 11 to 18 cycles per misprediction for Zen 3 and 4, 13 in the common case; Fog measured about 18 on Zen
+    // 3 and 15 to 18 on Zen 4.
     Core {
         names: &["Zen 3"],
         counter_reads: Some([36.0, 68.0]),
@@ -287,7 +287,7 @@ static CORES: &[Core] = &[
 /// The row of this machine's cores.
 pub(crate) fn core(facts: &Facts<'_>) -> Result<&'static Core, NoPrediction> {
     let name = facts.machine().cpu.microarchitecture.get().map(String::as_str);
-    let name = name.ok_or_else(|| NoPrediction::because("this processor's microarchitecture is not known"))?;
+    let name = name.ok_or_else(|| NoPrediction::because("this processor's microarchitecture is unknown"))?;
     CORES
         .iter()
         .find(|core| core.names.contains(&name))
@@ -297,11 +297,11 @@ pub(crate) fn core(facts: &Facts<'_>) -> Result<&'static Core, NoPrediction> {
 /// A published figure for this machine's cores, in core cycles.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Figure {
-    /// The figure; for a core without one of its own the middle of those of all cores in the table.
+    /// The figure; for a core without one, the middle of those of all cores in the table.
     pub value: f64,
-    /// The lowest and the highest that it can be: the figure itself, or the ends of the table.
+    /// Its bounds: the figure itself, or the extremes of the table.
     pub span: (f64, f64),
-    /// What stands for it, in words.
+    /// Its source, in words.
     pub source: String,
 }
 
@@ -312,7 +312,7 @@ impl Figure {
     }
 }
 
-/// A figure of this machine's cores; where nothing is published for them, the span of it over all cores of the table.
+/// A figure of this machine's cores; if none is published for them, its span over all cores of the table.
 pub(crate) fn figure(
     facts: &Facts<'_>,
     source: impl Fn(&Core) -> &'static str,
@@ -361,7 +361,7 @@ mod tests {
             assert!(core.add == 1.0 && (2.0..=6.0).contains(&core.multiply) && (3.0..=6.0).contains(&core.load));
             assert!(!core.names.is_empty() && !core.source.is_empty());
             assert!(core.system_call.is_none_or(|[entry, exit]| entry + exit > 30.0));
-            // Reading the processor's number as well takes longer than reading the counter alone.
+            // rdtscp also reads the processor number: it takes longer than rdtsc.
             assert!(core.counter_reads.is_none_or(|[plain, with_processor]| plain < with_processor));
             assert!(core.call_and_return.is_none_or(|cycles| (2.0..=6.0).contains(&cycles)));
             assert!(core.misprediction.is_none_or(|cycles| (11.0..=20.0).contains(&cycles)));

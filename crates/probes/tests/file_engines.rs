@@ -102,7 +102,7 @@ fn without_a_remote_directory_the_reason_says_how_to_name_one() {
         Case::new().at(kelvin_model::Point::named("cache", "direct")).at(kelvin_model::Point::named("order", "random"));
     match common::run_probe_at(&Directories::scratch(disk.path()), "file.remote", &case, SLICE) {
         Attempt::Skipped(reason) => {
-            assert_eq!(reason.0, "needs a mounted directory of another machine: name one by --remote DIR");
+            assert_eq!(reason.0, "needs a directory mounted from another machine: give --remote DIR");
         }
         other => panic!("{other:?}"),
     }

@@ -1,4 +1,4 @@
-//! The list of probes: everything is on it, documented, and predicted where an earlier study measured it.
+//! The list of probes: everything is on it, documented, and predicted if an earlier study measured it.
 
 mod composed;
 
@@ -10,7 +10,7 @@ use kelvin_harness::{Effort, Facts, MeasuredValue, Probe, ProbeKind};
 use kelvin_model::{Basis, Better, Case, Metric, Prediction, Unit};
 use kelvin_probes::{all, bounded};
 
-/// Shortest text that says anything, in characters.
+/// Minimum length of a text, in characters.
 const LEAST_TEXT: usize = 40;
 
 /// The areas: how the ids of their probes begin, and the directories that hold them.
@@ -121,14 +121,14 @@ fn every_probe_says_what_it_does_and_what_its_number_is_not_for() {
             ("not_for", probe.method.not_for, LEAST_TEXT),
         ] {
             if text.chars().count() < least {
-                problems.push(format!("{}: {what} says next to nothing: {text:?}", probe.id));
+                problems.push(format!("{}: {what} is too short: {text:?}", probe.id));
             }
             if text.contains("  ") || text.trim() != text {
                 problems.push(format!("{}: stray spaces in {what}: {text:?}", probe.id));
             }
         }
         if probe.method.pitfalls.is_empty() {
-            problems.push(format!("{} knows no pitfall", probe.id));
+            problems.push(format!("{} has no pitfall", probe.id));
         }
         if probe.method.sources.is_empty() {
             problems.push(format!("{} has no source", probe.id));
@@ -179,13 +179,13 @@ fn predictions_rest_on_probes_that_exist_and_never_on_themselves() {
     let ids: BTreeSet<&str> = all().iter().map(|probe| probe.id).collect();
     for probe in all() {
         for input in probe.inputs {
-            assert!(ids.contains(input), "{} rests on {input}, which is no probe", probe.id);
+            assert!(ids.contains(input), "{} needs {input}, which is not a probe", probe.id);
             assert_ne!(*input, probe.id);
         }
     }
 }
 
-/// A plausible headline of any metric, whatever it is asked at.
+/// A plausible headline of any metric at any case.
 fn plausible(metric: &str) -> Option<MeasuredValue> {
     let definition = all().into_iter().flat_map(|probe| probe.metrics).find(|known| known.id == *metric)?;
     let value = match definition.unit {
@@ -201,12 +201,12 @@ fn plausible(metric: &str) -> Option<MeasuredValue> {
     Some(MeasuredValue { value, half_width: value / 100.0 })
 }
 
-/// Published baselines that lack a prediction in some cases, of which each probe gives the reason: how much is read around
-/// a fault, how many lines a core can wait for, and how far another host is, are facts that no table has for every machine.
+/// Published baselines without a prediction in some cases, with each probe's reason: the size of a read around a fault,
+/// a core's lines in flight and the distance of a peer are in no table for every machine.
 static NOT_ALWAYS_PREDICTED: [&Metric; 4] =
     [&mem::FAULT_MAJOR, &mem::BANDWIDTH_READ, &mem::BANDWIDTH_WRITE, &net::PEER_PING];
 
-/// What earlier studies measured as well, in cases that no run has or without publishing figures: predicted all the same.
+/// What earlier studies also measured, in cases that no run has or without publishing figures: predicted all the same.
 static ALSO_PREDICTED: [&Metric; 9] = [
     &os::TASKS_ELAPSED,
     &os::TASKS_USER,
@@ -224,19 +224,19 @@ fn must_be_predicted(metric: &Metric) -> bool {
     is_of(&ALSO_PREDICTED) || metric.baseline && !is_of(&NOT_ALWAYS_PREDICTED)
 }
 
-/// What a reader lacks to follow a prediction, or what keeps it from being one.
+/// What is missing or wrong in a prediction.
 fn unsound(prediction: &Prediction) -> Vec<String> {
     let Prediction { value, low, high, .. } = *prediction;
     let in_order = 0.0 <= low && low <= value && value <= high && low < high && high.is_finite() && value > 0.0;
     let input_is_bad = prediction.inputs.iter().find(|input| !input.value.is_finite() || input.source.is_empty());
     let cites_nothing = prediction.basis == Basis::Published && prediction.sources.is_empty();
     let checks = [
-        (!in_order, format!("{low}..{high} is no range around {value}")),
+        (!in_order, format!("{low}..{high} is not a range around {value}")),
         (prediction.formula.is_empty(), "no formula".into()),
         (!prediction.derivation.contains(|c: char| c.is_ascii_digit()), "no figures in the derivation".into()),
-        (prediction.inputs.is_empty(), "it rests on no input".into()),
+        (prediction.inputs.is_empty(), "no input".into()),
         (input_is_bad.is_some(), format!("an input without value or source: {input_is_bad:?}")),
-        (cites_nothing, "it is published and cites nothing".into()),
+        (cites_nothing, "published without a source".into()),
     ];
     checks.into_iter().filter_map(|(wrong, text)| wrong.then_some(text)).collect()
 }
@@ -276,7 +276,7 @@ fn what_is_bounded_is_a_metric_of_the_list_and_each_once() {
     assert_eq!(ids.len(), bounded.len(), "one of {ids:?} has two bounds");
     assert!(ids.is_subset(&metrics), "{ids:?}");
     for one in bounded {
-        assert_ne!(one.metric.better, Better::Lower, "{}: what is best when it is low has no most", one.metric.id);
+        assert_ne!(one.metric.better, Better::Lower, "{}: a metric that is better lower has no maximum", one.metric.id);
     }
 }
 
@@ -295,7 +295,7 @@ fn a_prediction_uses_only_what_its_probe_names_as_inputs() {
         let facts = Facts::new(&machine, &measured);
         for case in (probe.cases)(&machine, Effort::Default) {
             for metric in probe.metrics {
-                // Whether there is a prediction is another test's matter; here only what it asks for counts.
+                // Whether there is a prediction is another test's matter; here only its inputs count.
                 let _ = (probe.predict)(&facts, metric, &case);
             }
         }
@@ -312,7 +312,7 @@ fn nothing_measured_means_no_prediction_from_measurements() {
                 if let Ok(prediction) = (probe.predict)(&facts, metric, &case) {
                     assert!(
                         prediction.inputs.iter().all(|input| input.source != "measured in this run"),
-                        "{} ({case}) claims to rest on a measurement that was not made",
+                        "{} ({case}) claims an input that was not measured",
                         metric.id
                     );
                 }

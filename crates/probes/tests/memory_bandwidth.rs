@@ -1,4 +1,4 @@
-//! The bandwidth probes run once for real: all kernels are tried, every byte is counted, and so is what is injected.
+//! The bandwidth probes run once for real: all kernels are tried, and all bytes counted, injected ones included.
 
 mod common;
 
@@ -26,12 +26,12 @@ fn every_kernel_is_tried_in_caches_and_in_memory() {
             assert!(batches.work_per_iteration > 0.0, "{metric} moves nothing");
         }
     }
-    // What passes the caches by is a means in memory, and none where the set stays cached.
+    // Non-temporal variants are tried in memory, and not where the set stays cached.
     let cached = notes(&inner);
     assert!(!cached.contains("non-temporal"), "{cached}");
     let notes = notes(&outer);
     assert!(notes.contains("non-temporal "), "{notes}");
-    assert!(notes.contains("huge pages asked for"), "{notes}");
+    assert!(notes.contains("bytes requested in huge pages"), "{notes}");
     let trials = "median of 3 trials of each, of those close to the fastest 7: ";
     assert_eq!(notes.matches(trials).count(), METRICS.len(), "{notes}");
     let plain = if cfg!(target_arch = "x86_64") { "sse2 " } else { "neon " };
@@ -46,7 +46,7 @@ fn all_cpus_move_what_each_of_them_moves() {
     let Readings::Batches(read) = &readings[0].readings else { panic!("{readings:?}") };
     let cpus = kelvin_sys::cpu::allowed().unwrap().len() as u64;
     assert_eq!(read.work_per_iteration, (bytes * cpus) as f64);
-    // How far apart they stood: before each operation and after the last.
+    // Core-to-core latency: before each operation and after the last.
     let Readings::Scalars(ways) = &of(&readings, "mem.bandwidth.core_to_core").readings else { panic!("{readings:?}") };
     assert_eq!(ways.len(), METRICS.len() + 1);
 }
@@ -60,15 +60,15 @@ fn an_unknown_case_fails_with_a_reason() {
 }
 
 #[test]
-fn load_is_injected_as_far_as_it_is_asked_for() {
+fn load_is_injected_up_to_the_requested_share() {
     for load in [0, 25, 100] {
         let case = Case::new().with("load", load).with("bytes", 64 << 20);
         let Some(readings) = measure_if_possible("mem.bandwidth.loaded", &case, SLICE) else { return };
         let ids: Vec<&str> = readings.iter().map(|reading| reading.metric.as_str()).collect();
         assert_eq!(ids, ["mem.loaded.latency", "mem.loaded.bandwidth"]);
         let notes = notes(&readings);
-        assert!(notes.contains(&format!("; {load} % of it asked for")), "{notes}");
-        // Another program may have an injector's CPU for the whole of a round, but nobody injects what was not asked for.
+        assert!(notes.contains(&format!("; {load} % of it requested")), "{notes}");
+        // Another program may occupy an injector's CPU for a whole round, but nobody injects more than requested.
         assert!(notes.contains("% of full injection") && (load > 0 || notes.contains("injected 0 %")), "{notes}");
     }
 }

@@ -1,4 +1,4 @@
-//! The measures of cores that talk to each other run once for real.
+//! The core-to-core probes run once for real.
 
 mod common;
 
@@ -39,7 +39,7 @@ fn a_cpu_that_is_not_there_is_an_error() {
 }
 
 #[test]
-fn two_cores_count_in_one_line_and_in_two() {
+fn two_cores_increment_in_one_line_and_in_two() {
     for lines in ["same", "apart"] {
         for increment in ["atomic", "plain"] {
             let case = Case::new()

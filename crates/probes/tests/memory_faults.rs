@@ -1,4 +1,4 @@
-//! The measures of page faults run once for real, and the counters agree with them.
+//! The page-fault probes run once for real, and the counters agree with them.
 
 mod common;
 
@@ -17,7 +17,7 @@ fn minor(kind: &'static str) -> Reading {
     readings.remove(0)
 }
 
-/// The first two numbers in a note: what was counted, and of what.
+/// The first two numbers in a note: the count, and its total.
 fn numbers(note: &str) -> (u64, u64) {
     let mut numbers = note.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok());
     (numbers.next().unwrap(), numbers.next().unwrap())
@@ -43,7 +43,7 @@ fn a_huge_page_is_one_fault() {
 fn fault_around_takes_no_more_faults_than_pages() {
     let reading = minor("file_around");
     let (faults, pages) = numbers(&reading.notes[0]);
-    // The window is 64 KiB unless the kernel is told otherwise.
+    // The window is 64 KiB by default.
     assert!((1..=pages).contains(&faults), "{:?}", reading.notes);
 }
 
@@ -54,10 +54,10 @@ fn an_unknown_kind_of_page_fails_with_a_reason() {
     assert!(matches!(&attempt, Attempt::Failed(reason) if reason.contains("kind=anonymous")), "{attempt:?}");
 }
 
-/// One test at a time uses the file that the rounds of a run share.
+/// One test at a time uses the file shared by the rounds of a run.
 static IN_USE: Mutex<()> = Mutex::new(());
 
-/// Removes that file: here the scratch directory is nobody's to remove.
+/// Removes that file: here nobody removes the scratch directory.
 struct ColdFile(#[allow(dead_code, reason = "held until it is dropped")] MutexGuard<'static, ()>);
 
 impl ColdFile {
@@ -72,26 +72,26 @@ impl Drop for ColdFile {
     }
 }
 
-/// The note of a pass over the file; `None`, and said, where the scratch directory has no disk.
+/// The note of a pass over the file; `None`, with a message, where the scratch directory has no disk.
 fn major(read_ahead: &'static str, step: u64) -> Option<String> {
     let case = Case::new().at(kelvin_model::Point::named("read_ahead", read_ahead)).with("step_bytes", step);
     let readings = measure_if_possible("mem.fault.major", &case, SLICE)?;
     let note = readings[0].notes[0].clone();
-    assert!(note.starts_with("before a pass mincore "), "{note}");
+    assert!(note.starts_with("mincore "), "{note}");
     Some(note)
 }
 
 #[test]
-fn without_read_ahead_a_touch_brings_one_page_and_with_it_more() {
+fn without_read_ahead_a_touch_reads_one_page_and_with_it_more() {
     let _cold_file = ColdFile::take();
     let page = kelvin_sys::mapping::page_bytes() as u64;
     let touch = |read_ahead, step| {
         let note = major(read_ahead, step)?;
-        Some(numbers(note.split_once("a first touch was ").unwrap().1))
+        Some(numbers(note.split_once("the first touch caused ").unwrap().1))
     };
     let (Some(off), Some(on), Some(_)) = (touch("off", page), touch("on", 16 << 20), major("on", page)) else { return };
     assert_eq!((off.0, on.0), (1, 1), "major faults of one touch");
-    // A file system of large blocks may bring more than a page at a time.
+    // A file system with large blocks may read more than a page at a time.
     assert!(off.1 >= 1 && on.1 >= off.1, "{off:?} {on:?}");
 }
 
@@ -100,17 +100,17 @@ fn pages_are_what_they_are_documented_to_be() {
     let share = |kind: &'static str, metric: &str| {
         let case = Case::new().at(kelvin_model::Point::named("kind", kind));
         let Some(readings) = measure_if_possible("mem.page", &case, SLICE) else {
-            assert_eq!(kind, "huge", "memory may be too fragmented for huge pages, and for no others");
+            assert_eq!(kind, "huge", "memory may be too fragmented for huge pages only");
             return None;
         };
         let note = &readings[0].notes[0];
-        // Where frames are told at all, that of a written page is anonymous memory as well.
+        // Where frames are shown at all, that of a written page is anonymous memory too.
         assert!(
             kind != "written" || !note.contains("; frame 0x") || note.contains("may not read") || note.contains("anon"),
             "{note}"
         );
         let found = readings.iter().find(|reading| reading.metric == *metric);
-        // What a page is in a huge page or of zeros is not told before Linux 6.7.
+        // Huge and zero pages are unknown before Linux 6.7.
         assert!(found.is_some() || matches!(metric, "mem.page.huge" | "mem.page.zero"), "{kind} has no {metric}");
         found.map(common::median)
     };

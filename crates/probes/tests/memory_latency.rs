@@ -1,4 +1,4 @@
-//! The probes of memory latency run once for real, in memory that is what was asked for.
+//! The probes of memory latency run once for real, in memory as requested.
 
 mod common;
 
@@ -29,20 +29,20 @@ fn measured(attempt: Attempt) -> Vec<Reading> {
 fn sets_of_every_size_are_resident() {
     for bytes in [16 * KIB, 192 * KIB, 96 * MIB] {
         let readings = measured(latency("base", bytes));
-        let expected = format!("asked for {bytes} bytes; {bytes} resident by smaps, 0 in huge pages");
+        let expected = format!("{bytes} bytes requested; by smaps {bytes} resident, 0 in huge pages");
         assert_eq!(of(&readings, "mem.latency").notes, [expected]);
     }
 }
 
 #[test]
-fn what_was_asked_and_obtained_is_noted() {
+fn requested_and_obtained_memory_is_noted() {
     let base = measured(latency("base", 4 * MIB));
-    assert_eq!(base[0].notes, ["asked for 4194304 bytes; 4194304 resident by smaps, 0 in huge pages"]);
+    assert_eq!(base[0].notes, ["4194304 bytes requested; by smaps 4194304 resident, 0 in huge pages"]);
     match latency("huge", 4 * MIB) {
         Attempt::Measured(readings) => {
             assert_eq!(
                 readings[0].notes,
-                ["asked for 4194304 bytes; 4194304 resident by smaps, 4194304 in huge pages"]
+                ["4194304 bytes requested; by smaps 4194304 resident, 4194304 in huge pages"]
             );
         }
         Attempt::Skipped(reason) => {
@@ -61,7 +61,7 @@ fn cases_that_make_no_sense_fail_with_a_reason() {
     );
     let attempt = common::run_probe("mem.latency", &Case::new().at(kelvin_model::Point::named("pages", "base")), SLICE);
     assert_eq!(attempt, Attempt::Failed("the case has no bytes".into()));
-    // Half of what 47 bits address: no machine has it.
+    // Half of a 47-bit address space: no machine has it.
     let skipped = latency("base", 1 << 46);
     assert!(matches!(&skipped, Attempt::Skipped(reason) if reason.0.starts_with("needs ")), "{skipped:?}");
 }
@@ -72,12 +72,12 @@ fn steps_within_a_line_and_pages_far_apart_are_read() {
         let case = Case::new().with("bytes", 64 * MIB).with("stride", stride);
         let readings = measure("mem.latency.stride", &case, SLICE);
         let notes = &of(&readings, "mem.latency.stride").notes;
-        assert!(notes[0].contains("67108864 resident by smaps, 0 in huge pages"), "{notes:?}");
+        assert!(notes[0].contains("by smaps 67108864 resident, 0 in huge pages"), "{notes:?}");
     }
     for count in [16, 16384] {
         let readings = measure("mem.tlb", &Case::new().with("count", count), SLICE);
         let notes = &of(&readings, "mem.tlb").notes;
-        assert!(notes[0].contains("resident by smaps, 0 in huge pages"), "{notes:?}");
+        assert!(notes[0].contains("resident, 0 in huge pages"), "{notes:?}");
         of(&readings, "mem.tlb.packed");
     }
 }

@@ -21,7 +21,7 @@ fn a_fork_is_timed_until_it_returns_until_its_child_runs_and_until_that_has_ende
 }
 
 #[test]
-fn every_way_to_a_process_ends_well() {
+fn every_kind_of_process_succeeds() {
     for probe in ["os.process.vfork", "os.process.spawn", "os.process.exec", "os.process.shell"] {
         of(&measure(probe, &Case::new(), SLICE), probe);
     }
@@ -33,7 +33,7 @@ fn what_a_fork_copies_is_resident() {
         let case = Case::new().with("resident", bytes).at(kelvin_model::Point::named("pages", "base"));
         let notes = notes(&measure("os.process.fork_rss", &case, SLICE));
         assert!(
-            notes.contains(&format!("asked for {bytes} bytes; {bytes} resident by smaps, 0 in huge pages")),
+            notes.contains(&format!("{bytes} bytes requested; by smaps {bytes} resident, 0 in huge pages")),
             "{notes}"
         );
     }
@@ -44,7 +44,7 @@ fn a_thread_runs_between_its_creation_and_its_end() {
     let readings = measure("os.thread.create", &Case::new(), SLICE);
     let [create, run, join] =
         ["os.thread.create", "os.thread.create.run", "os.thread.create.join"].map(|metric| value(&readings, metric));
-    // Moments of the same threads by one clock: of each thread, and so of their medians.
+    // Times of the same threads by one clock: ordered for each thread, and so for their medians.
     assert!(create < join && run < join, "{create} {run} {join}");
 }
 

@@ -19,7 +19,7 @@ fn reads(probe: &str, case: &Case, wanted: &[&str]) -> Vec<Reading> {
     readings
 }
 
-/// What is measured only where a user names another host or a directory of one: `peer.rs` and `file_engines.rs` have both.
+/// Measured only where a user names a peer or a remote directory: `peer.rs` and `file_engines.rs` have both.
 const OF_ANOTHER_HOST: [&str; 2] = ["net.peer.", "file.remote"];
 
 #[test]
@@ -27,7 +27,7 @@ fn every_probe_reads_the_first_of_its_cases() {
     let mut machine = composed::machine();
     machine.topology.allowed = Fact::known(kelvin_sys::cpu::allowed().unwrap(), "this process");
     machine.topology.online = machine.topology.allowed.clone();
-    // A guest has no directory of the build's.
+    // A guest does not have the build directory.
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).or_else(|_| tempfile::tempdir()).unwrap();
     let directories = Directories::scratch(scratch.path());
     let is_here = |id: &str| !OF_ANOTHER_HOST.iter().any(|name| id.starts_with(name));
@@ -46,8 +46,8 @@ fn clocks_are_read() {
     for clock in ["monotonic", "monotonic_raw", "monotonic_coarse", "thread_cpu"] {
         let case = Case::new().at(kelvin_model::Point::named("clock", clock));
         let readings = reads("cpu.clock.gettime", &case, &["cpu.clock.gettime"]);
-        let entered = readings[0].notes[0].starts_with("by a system call");
-        // CPU time is the kernel's alone to tell.
+        let entered = readings[0].notes[0].starts_with("system call");
+        // Only the kernel knows CPU time.
         assert!(entered || clock != "thread_cpu", "{:?}", readings[0].notes);
     }
 }
@@ -56,7 +56,7 @@ fn clocks_are_read() {
 fn an_unknown_case_fails_with_a_reason() {
     let attempt =
         common::run_probe("cpu.clock.gettime", &Case::new().at(kelvin_model::Point::named("clock", "sundial")), SLICE);
-    assert_eq!(attempt, Attempt::Failed("there is no clock for the case clock=sundial".into()));
+    assert_eq!(attempt, Attempt::Failed("the case clock=sundial names no clock".into()));
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn the_frequency_is_counted_in_whole_chains_of_multiplies() {
 }
 
 #[test]
-fn calls_are_made_in_every_way() {
+fn calls_are_made_in_every_variant() {
     for via in ["direct", "indirect", "plt"] {
         for arguments in [0, 7] {
             let case = Case::new().with("arguments", arguments).at(kelvin_model::Point::named("via", via));
@@ -95,7 +95,7 @@ fn sleeps_end_late_and_never_early() {
     for slack in [50_000, 1] {
         let readings = reads("os.timer.wakeup", &Case::new().with("slack", slack), &["os.timer.wakeup"]);
         let Readings::Batches(batches) = &readings[0].readings else { panic!("{readings:?}") };
-        // How long after its end: one clock sets the end and reads the time.
+        // Time past the deadline: one clock sets the deadline and reads the time.
         assert!(batches.nanoseconds.iter().all(|&late| late >= 0.0), "{:?}", batches.nanoseconds);
         assert!(batches.iterations.iter().all(|&one| one == 1), "sleeps are timed one by one");
         assert!(batches.tags.iter().any(|tags| !tags.any(Tags::WARM_UP)));

@@ -1,11 +1,11 @@
-//! Every measure of switching and of local communication runs once for real, and counters prove what it claims.
+//! Every probe of switches and local communication runs once for real, and counters verify it.
 
 mod common;
 
 use common::{measure, measure_if_possible, of};
 use kelvin_model::{Attempt, Case, Readings};
 
-/// Milliseconds of the timed part: enough to warm up and to take some samples.
+/// Milliseconds of the timed part: enough for warm-up and some samples.
 const SLICE: u64 = 6;
 
 /// The number in a note before these words.
@@ -14,13 +14,13 @@ fn number_before(note: &str, words: &str) -> f64 {
     before.rsplit(' ').next().and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("no number in {before}"))
 }
 
-/// That each round trip took this task off its CPU: else the token passed without a switch.
+/// Asserts that each round trip switched this task out: else the token passed without a switch.
 fn is_a_switch_each_way(note: &str) {
     assert!(number_before(note, " context switches of this task per round trip") >= 0.98, "{note}");
 }
 
 #[test]
-fn a_token_that_is_waited_for_is_a_switch_each_way() {
+fn an_awaited_token_is_a_switch_each_way() {
     for task in ["process", "thread"] {
         for means in ["pipe", "futex", "eventfd", "condvar"] {
             let id = format!("os.switch.{task}.{means}");
@@ -32,17 +32,14 @@ fn a_token_that_is_waited_for_is_a_switch_each_way() {
                     other => panic!("{id}: {other:?}"),
                 }
             });
-            assert!(
-                columns.iter().all(|column| *column == columns[0]),
-                "{id}: three figures of each batch: {columns:?}"
-            );
+            assert!(columns.iter().all(|column| *column == columns[0]), "{id}: three figures per batch: {columns:?}");
             is_a_switch_each_way(&of(&readings, &id).notes[0]);
         }
     }
 }
 
 #[test]
-fn a_yield_that_hands_over_is_a_switch_each_way() {
+fn a_yield_that_passes_the_token_is_a_switch_each_way() {
     for task in ["process", "thread"] {
         let id = format!("os.switch.{task}.yield");
         let readings = measure(&id, &Case::new(), SLICE);
@@ -55,7 +52,7 @@ fn a_yield_that_hands_over_is_a_switch_each_way() {
 }
 
 #[test]
-fn a_ring_hands_over_with_at_least_a_switch_each() {
+fn every_pass_of_a_ring_is_at_least_a_switch() {
     let case = Case::new().with("processes", 5).with("working_set", 4096);
     let readings = measure("os.switch.ring", &case, SLICE);
     let Readings::Scalars(switches) = &of(&readings, "os.switch.ring.switches").readings else {

@@ -1,5 +1,5 @@
-//! The disk of known rate, for real: kelvin agrees with the control group's own count, and leaves nothing behind. Whether the rate
-//! is right to the percent is for `kelvin selfcheck`, on a machine that is left alone.
+//! The disk of known rate, for real: kelvin agrees with the control group's own count, and leaves nothing behind.
+//! Whether the rate is right to the percent is for `kelvin selfcheck`, on an idle machine.
 
 mod common;
 
@@ -10,7 +10,7 @@ use common::{measure_if_possible, median, of};
 use kelvin_model::{Attempt, Case};
 use kelvin_sys::child::End;
 
-/// Loop devices that are in use, with the files below them.
+/// Loop devices in use, with their backing files.
 fn loops() -> Vec<String> {
     let devices = std::fs::read_dir("/sys/block").unwrap().flatten();
     let backing = |device: std::fs::DirEntry| std::fs::read_to_string(device.path().join("loop/backing_file")).ok();
@@ -23,7 +23,7 @@ fn what_is_read_of_a_throttled_disk_is_what_its_group_counts() {
         let case = Case::new().at(kelvin_model::Point::named("cache", state));
         let Some(readings) = measure_if_possible("truth.disk", &case, 400) else { return };
         of(&readings, "truth.disk");
-        // What the device has given and nobody has read yet is a request, of hundreds.
+        // At most one request of hundreds is counted but not yet read.
         let counted = median(of(&readings, "truth.disk.counted"));
         assert!((0.98..1.02).contains(&counted), "{state}: {counted} of what the group counted");
     }
@@ -44,14 +44,14 @@ fn a_killed_round_leaves_no_device_and_no_mount() {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-    // Whatever was killed between mounting and unmounting is taken away by the next round.
+    // The next round removes what a kill between mount and unmount left.
     assert!(matches!(common::run_probe("truth.disk", &case, 400), Attempt::Measured(_)));
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains("kelvin-truth-disk"), "{mounts}");
     assert_eq!(groups(), Vec::<PathBuf>::new());
 }
 
-/// Control groups of ours that limit block devices, wherever they are.
+/// Our control groups that limit block devices.
 fn groups() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut left = vec![PathBuf::from("/sys/fs/cgroup")];

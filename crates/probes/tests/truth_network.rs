@@ -1,5 +1,5 @@
-//! The link of known rate and the relay of known delay, for real: they can be had, and nothing comes through that they hold back.
-//! Whether figures are right to the percent is for `kelvin selfcheck`, on a machine that is left alone.
+//! The link of known rate and the relay of known delay, for real: they can be set up, and neither exceeds its setting.
+//! Whether figures are right to the percent is for `kelvin selfcheck`, on an idle machine.
 
 mod common;
 
@@ -10,22 +10,22 @@ use kelvin_model::Case;
 const SLICE: u64 = 40;
 
 #[test]
-fn a_shaped_link_carries_no_more_than_its_rate_and_what_its_shaper_counts() {
+fn a_shaped_link_carries_no_more_than_its_rate_and_its_shapers_count() {
     let rate = 100_000_000u64;
     let case = Case::new().with("rate", rate);
     let Some(readings) = measure_if_possible("truth.link", &case, SLICE) else { return };
     // Counted over three seconds; a busy machine reads two counters, or a counter and the clock, some moments apart.
     let share = median(of(&readings, "truth.link")) * 8.0 / rate as f64;
-    assert!(share > 0.0 && share < 1.5, "{share} of what the shaper lets through: {readings:?}");
+    assert!(share > 0.0 && share < 1.5, "{share} of the shaper's rate: {readings:?}");
     let counted = median(of(&readings, "truth.link.counted"));
-    assert!((0.5..1.5).contains(&counted), "{counted} of what the shaper counted: {readings:?}");
+    assert!((0.5..1.5).contains(&counted), "{counted} of the shaper's count: {readings:?}");
     // The namespaces are gone with the process.
     let interfaces = std::fs::read_to_string("/proc/net/dev").unwrap();
     assert!(!interfaces.contains("near:") && !interfaces.contains("far:"), "{interfaces}");
 }
 
 #[test]
-fn a_relay_keeps_each_message_for_its_delay_at_least() {
+fn a_relay_delays_each_message_at_least_as_set() {
     let delay = 1_000_000u64;
     let case = Case::new().with("delay", delay);
     let Some(readings) = measure_if_possible("truth.delay", &case, SLICE) else { return };

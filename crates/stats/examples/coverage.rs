@@ -1,4 +1,4 @@
-//! How often the interval of a headline covers what repeats of the run give, and how wide it is: a Markdown table.
+//! How often the interval of a headline covers repeated runs, and how wide it is: a Markdown table.
 //!
 //! `cargo run --release -p kelvin-stats --example coverage`. The truth is the median of the headlines of very many runs
 //! of the same model; widths are half-widths over the standard deviation of the headline. `next` is how often the

@@ -1,12 +1,12 @@
-//! Autocorrelation, and the number of independent samples that a sequence is worth.
+//! Autocorrelation, and the effective number of independent samples of a sequence.
 
 use crate::{MAD_TO_STD, mad, mean, median};
 
-/// Deviations beyond this many robust standard deviations count as that many: one wild sample must not look like
-/// independence of all others.
+/// Deviations beyond this many robust standard deviations count as that many: one outlier must not make all others look
+/// independent.
 const CLIP: f64 = 5.0;
 
-/// Up to twice this lag every pair of lags is looked at, then every second one, and so on.
+/// Up to twice this lag every pair of lags is used, then every second one, and so on.
 const SPARSE_FROM: usize = 16;
 
 /// Effective number of independent samples in several sequences of one quantity (the rounds of a run).
@@ -36,7 +36,7 @@ pub fn effective_samples(sequences: &[&[f64]]) -> f64 {
             break;
         }
         last = last.min(pair);
-        // The sequence falls and grows smooth: far lags are taken ever more sparsely, each standing for those skipped.
+        // The sequence falls smoothly: large lags are sampled ever more sparsely, each standing for those skipped.
         let step = 2 * (lag / SPARSE_FROM).max(1);
         sum += last * (step / 2) as f64;
         lag += step;
@@ -68,7 +68,7 @@ mod tests {
     use crate::Random;
 
     #[test]
-    fn independent_samples_are_worth_their_number() {
+    fn independent_samples_count_fully() {
         let mut random = Random::new(2);
         let values: Vec<f64> = (0..4000).map(|_| random.normal()).collect();
         let effective = effective_samples(&[&values]);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_order_process_is_worth_what_theory_says() {
+    fn a_first_order_process_has_the_effective_size_of_theory() {
         // x' = phi x + noise: the effective number is n (1 - phi) / (1 + phi).
         let mut random = Random::new(4);
         let phi = 0.8;
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_that_only_differ_from_each_other_are_worth_their_number() {
+    fn rounds_that_only_differ_from_each_other_count_once_each() {
         let mut random = Random::new(6);
         let rounds: Vec<Vec<f64>> =
             (0..6).map(|round| (0..300).map(|_| 10.0 * f64::from(round * 5 % 6) + random.normal()).collect()).collect();

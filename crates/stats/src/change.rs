@@ -2,10 +2,10 @@
 
 use crate::{Random, median};
 
-/// How change points are searched.
+/// Parameters of the search for change points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChangeSearch {
-    /// Least number of values between two change points, and before the first and after the last one.
+    /// Minimum number of values between two change points, and before the first and after the last.
     pub least_segment: usize,
     /// Probability of a false alarm in a sequence without a change.
     pub alpha: f64,
@@ -31,12 +31,12 @@ pub struct ChangePoint {
     pub before: f64,
     /// Median of the segment that begins with it.
     pub after: f64,
-    /// Share of random orders that look as much like a shift.
+    /// Share of random orders that look at least as much like a shift.
     pub p: f64,
 }
 
-/// Change points by binary segmentation (Vostrikova 1981) on ranks, so that a single wild value is no shift; each split
-/// must be more extreme than the best split of all but `alpha` of random orders of its segment.
+/// Change points by binary segmentation (Vostrikova 1981) on ranks, so that an outlier is not a shift; each split must
+/// be more extreme than the best split of all but `alpha` of random orders of its segment.
 pub fn change_points(values: &[f64], search: &ChangeSearch) -> Vec<ChangePoint> {
     let mut splits = Vec::new();
     segment(values, 0, search, &mut Random::new(search.seed), &mut splits);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_rarely_changes_and_one_wild_value_never() {
+    fn noise_rarely_changes_and_one_outlier_never() {
         let mut random = Random::new(3);
         let alarms = (0..200)
             .filter(|_| {

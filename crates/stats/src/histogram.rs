@@ -1,13 +1,13 @@
-//! Latencies of many single requests, in little room and with a bounded error: a high dynamic range histogram.
+//! Latencies of many requests in little memory and with a bounded error: a high dynamic range histogram.
 
 use hdrhistogram::Histogram as Inner;
 
-/// Significant decimal digits that a value keeps.
+/// Significant decimal digits kept.
 const DIGITS: u8 = 3;
-/// Longest time that is told from a longer one: an hour, in nanoseconds.
+/// Maximum time, in nanoseconds: an hour.
 const LONGEST: u64 = 3_600_000_000_000;
 
-/// How often which time was seen, in nanoseconds, each to 0.1 %.
+/// Counts of times in nanoseconds, each to 0.1 %.
 ///
 /// The buckets are those of HdrHistogram (Gil Tene), of constant relative width.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,8 +22,8 @@ impl Default for Histogram {
 impl Histogram {
     /// An empty one.
     pub fn new() -> Self {
-        // The bounds are constants for which the library has buckets.
-        Self(Inner::new_with_bounds(1, LONGEST, DIGITS).expect("bounds that the library takes"))
+        // The bounds are constants that the library accepts.
+        Self(Inner::new_with_bounds(1, LONGEST, DIGITS).expect("valid bounds"))
     }
 
     /// Counts a time, in nanoseconds; one longer than an hour counts as an hour.
@@ -32,18 +32,18 @@ impl Histogram {
         self.0.saturating_record(nanoseconds);
     }
 
-    /// Adds what another one has counted.
+    /// Adds the counts of another one.
     pub fn merge(&mut self, other: &Self) {
         // Both have the same bounds, so nothing is out of range.
         self.0 += &other.0;
     }
 
-    /// How many times were counted.
+    /// Number of times counted.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// The time that a share (0 to 1) of all do not exceed, in nanoseconds; `None` of an empty one.
+    /// The quantile of a share (0 to 1), in nanoseconds; `None` of an empty one.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         (!self.0.is_empty()).then(|| self.0.value_at_quantile(share) as f64)
     }

@@ -1,14 +1,14 @@
-//! The interval of a run's headline: what a repeat of the whole run gives, learned from its rounds and earlier runs.
+//! The interval of a run's headline: it predicts a repeat of the whole run, from its rounds and earlier runs.
 //!
-//! The headline of a run is the **median of its rounds' headlines**, each round being a fresh process. Against the
-//! mean and the interquartile mean it was chosen by simulation (`examples/coverage.rs` prints the figures): with
-//! normal rounds the interquartile mean repeats up to a tenth better, but with one wild round in seven the median repeats a
-//! quarter better with 6 rounds, and two wild rounds of 6 do not move it.
+//! The headline of a run is the **median of its rounds' headlines**, each round being a fresh process. Against the mean
+//! and the interquartile mean it was chosen by simulation (`examples/coverage.rs` prints the figures): with normal
+//! rounds the interquartile mean repeats up to a tenth better, but with one outlier in seven rounds the median repeats
+//! a quarter better with 6 rounds, and two outliers of 6 do not move it.
 //!
 //! Its variance comes from the spread of the rounds, twice: from the ordinary variance, and from the Winsorised
-//! variance that a wild round cannot inflate (Tukey and McLaughlin 1963); the one that gives the shorter interval
-//! counts. Where earlier runs are known, the variance between runs that their own rounds do not explain is added
-//! (method of moments of the one-way random model) with degrees of freedom after Satterthwaite (1946).
+//! variance, which an outlier cannot inflate (Tukey and McLaughlin 1963); the one with the shorter interval counts.
+//! Where earlier runs are known, the variance between runs that their own rounds do not explain is added (method of
+//! moments of the one-way random model) with degrees of freedom after Satterthwaite (1946).
 
 use serde::{Deserialize, Serialize};
 
@@ -22,17 +22,17 @@ pub const LEVEL: f64 = 0.95;
 /// it says little, and the range is what was seen.
 pub const RANGE_ROUNDS: usize = 3;
 
-/// Earlier runs that are looked at, at most: a machine is not what it was long ago.
+/// Maximum earlier runs considered: a machine changes over time.
 pub const HISTORY: usize = 20;
 
-/// Earlier runs below which nothing is learned: two figures say next to nothing about a variance.
+/// Minimum earlier runs to learn from: two figures say next to nothing about a variance.
 pub const LEAST_HISTORY: usize = 3;
 
-/// Degrees of freedom that earlier runs may lend to the variance within a run of few rounds.
+/// Maximum degrees of freedom that earlier runs contribute to the variance within a run of few rounds.
 const LENT_DEGREES: f64 = 24.0;
 
-/// A variance so many times the usual one is not the usual one: about the 97.5 % point of F with 3 degrees of freedom
-/// against many, 1 % with 5.
+/// A variance this many times the usual one is different: about the 97.5 % point of F with 3 degrees of freedom against
+/// many, 1 % with 5.
 const CLEARLY_NOISIER: f64 = 3.5;
 
 /// An estimate of a variance and the degrees of freedom behind it.
@@ -57,7 +57,7 @@ impl Spread {
 /// What an interval is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadlineIntervalKind {
-    /// It covers what a repeat of the run gives, at [`LEVEL`].
+    /// It covers the headline of a repeated run, at [`LEVEL`].
     Confidence,
     /// Lowest to highest round.
     Range,
@@ -92,7 +92,7 @@ pub fn within_spread(rounds: &[f64]) -> Option<Spread> {
     Some(if shorter { winsorised } else { plain })
 }
 
-/// The interval of the headline of these rounds: t on the spread of the rounds, joined with what earlier runs taught.
+/// The interval of the headline of these rounds: t on the spread of the rounds, combined with earlier runs.
 ///
 /// `None` with fewer than two rounds; the range of the rounds with at most [`RANGE_ROUNDS`] and no history.
 pub fn headline_interval(rounds: &[f64], history: Option<&RunToRun>) -> Option<HeadlineInterval> {
@@ -108,7 +108,7 @@ pub fn headline_interval(rounds: &[f64], history: Option<&RunToRun>) -> Option<H
     Some(HeadlineInterval { kind: HeadlineIntervalKind::Confidence, lower: center - half, upper: center + half })
 }
 
-/// What earlier runs teach about the spread from run to run.
+/// The spread from run to run, learned from earlier runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunToRun {
     /// Variance of a headline between runs that the rounds within a run do not explain; 0 if they explain all.
@@ -117,14 +117,14 @@ pub struct RunToRun {
     pub between: f64,
     /// Mean variance of those headlines that their own rounds explained.
     pub within: f64,
-    /// Earlier runs that this rests on.
+    /// Number of earlier runs used.
     pub runs: usize,
 }
 
 impl RunToRun {
     /// Learns from earlier headlines, oldest first, and the variances that their own rounds explained.
     ///
-    /// Of at most [`HISTORY`] runs those before the last level shift are left aside, and so is a single odd run; with
+    /// Of at most [`HISTORY`] runs those before the last level shift are excluded, and so is a single outlier; with
     /// fewer than [`LEAST_HISTORY`] left nothing is learned.
     pub fn learn(headlines: &[f64], within: &[f64]) -> Option<Self> {
         let usable = |pair: &(f64, f64)| pair.0.is_finite() && pair.1.is_finite() && pair.1 >= 0.0;
@@ -139,7 +139,7 @@ impl RunToRun {
             return None;
         }
         let (headlines, within): (Vec<f64>, Vec<f64>) = runs.into_iter().unzip();
-        // A wild run's own variance would hide the component of all others: none counts more than four times the usual.
+        // An outlier's own variance would hide the component of all others: none counts more than four times the usual.
         let cap = 4.0 * median(&within);
         let within = mean(&within.iter().map(|w| w.min(cap)).collect::<Vec<f64>>());
         let between = variance(&headlines);
@@ -173,8 +173,8 @@ impl RunToRun {
     }
 }
 
-/// Leaves aside runs so far from the median of all that they tell of an accident rather than of the spread: at most a
-/// quarter of them. The limit in robust standard deviations widens for few runs, whose scale is uncertain.
+/// Excludes outliers, runs too far from the median of all to be part of the spread: at most a quarter of them. The
+/// limit in robust standard deviations widens for few runs, whose scale is uncertain.
 fn without_odd(runs: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     let headlines: Vec<f64> = runs.iter().map(|run| run.0).collect();
     let center = median(&headlines);
@@ -199,12 +199,12 @@ fn winsorised_variance(values: &[f64]) -> f64 {
     variance(&sorted)
 }
 
-/// What is true of `n` normal values: how their median and their Winsorised variance behave.
+/// Properties of the median and the Winsorised variance of `n` normal values.
 #[derive(Clone, Copy, Debug)]
 struct Constants {
     /// Variance of the median of standard normal values.
     median_variance: f64,
-    /// What the Winsorised variance must be multiplied by to estimate the variance.
+    /// Factor from the Winsorised variance to an estimate of the variance.
     winsorised_to_variance: f64,
     /// Degrees of freedom of the Winsorised variance, from its coefficient of variation.
     winsorised_degrees: f64,
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wild_round_does_not_blow_the_interval_up() {
+    fn an_outlier_does_not_inflate_the_interval() {
         let tame = headline_interval(&[100.0, 101.0, 99.0, 100.5, 99.5, 100.2], None).unwrap();
         let wild = headline_interval(&[100.0, 101.0, 99.0, 100.5, 99.5, 400.0], None).unwrap();
         let half_width = |interval: HeadlineInterval| (interval.upper - interval.lower) / 2.0;

@@ -1,12 +1,12 @@
-//! Where values cluster: the dominant mode, and whether there is more than one.
+//! Modes: the dominant one, and whether there is more than one.
 
 use crate::{MAD_TO_STD, Sorted, mad, normal_cdf, variance};
 
 /// The dominant steady state of positive readings: the median of the window [x, x (1 + `relative_width`)] that holds the
 /// most readings, and the share that it holds.
 ///
-/// A fixed relative width makes it blind to how the rest is spread: neither a slow tail nor a short fast moment moves it,
-/// and ties from a coarse clock do no harm. Of equally full windows the tightest counts.
+/// With a fixed relative width the spread of the rest does not matter: neither a slow tail nor a short fast phase moves
+/// it, and ties from a coarse clock do no harm. Of equally full windows the tightest counts.
 pub fn dominant_mode(sorted: &Sorted, relative_width: f64) -> (f64, f64) {
     let values = sorted.values();
     let (mut best, mut best_count, mut best_width) = (0, 0, f64::INFINITY);
@@ -30,7 +30,7 @@ pub fn dominant_mode(sorted: &Sorted, relative_width: f64) -> (f64, f64) {
 /// `least_share` of the readings, three at least, and more than any window that begins up to two widths above, the lowest one's median, and
 /// the share that it holds. `None` if no window holds so many.
 ///
-/// Where disturbance can only slow a reading down, this is the undisturbed state, even if most readings were disturbed.
+/// If disturbances can only slow a reading down, this is the undisturbed state, even if most readings were disturbed.
 pub fn fastest_mode(sorted: &Sorted, relative_width: f64, least_share: f64) -> Option<(f64, f64)> {
     let values = sorted.values();
     let reach = |start: usize, widths: f64| {
@@ -41,7 +41,7 @@ pub fn fastest_mode(sorted: &Sorted, relative_width: f64, least_share: f64) -> O
     let least = ((least_share * values.len() as f64).ceil() as usize).max(3);
     let mut start = 0;
     while start < values.len() {
-        // The fullest window near this one; one that is fuller still further up moves the search there.
+        // The fullest window near this one; a fuller one further up moves the search there.
         let near = start..reach(start, 2.0);
         let fullest = near.max_by_key(|&at| (counts[at], std::cmp::Reverse(at)))?;
         if fullest == start && counts[start] >= least {
@@ -67,30 +67,30 @@ pub struct Cluster {
 
 /// A cluster is more than a tail only with this share.
 const LEAST_SHARE: f64 = 0.1;
-/// Neighbouring clusters are apart only if their centres are more than this many of their standard deviations apart.
+/// Neighbouring clusters are distinct only if their centres are more than this many of their standard deviations apart.
 const LEAST_SEPARATION: f64 = 3.0;
 /// A valley counts only if its density is below this share of the lower peak's.
 const VALLEY: f64 = 0.5;
-/// Largest chance of a valley as deep by accident.
+/// Maximum probability of a valley as deep by chance.
 const ALPHA: f64 = 0.002;
-/// Parts of Silverman's bandwidth that are tried: it suits one mode, and smooths several that are far apart away.
+/// Fractions of Silverman's bandwidth to try: it suits one mode, and smooths away several distant ones.
 const BANDWIDTHS: [f64; 3] = [1.0, 0.5, 0.25];
-/// Values looked at, at most: quantiles of more.
+/// Maximum values used: quantiles of more.
 const LOOKED_AT: usize = 2000;
 /// Points of the density's grid.
 const GRID: usize = 512;
-/// Independent samples below which nothing is said of modes.
+/// Minimum independent samples for more than one mode.
 const LEAST_EFFECTIVE: f64 = 10.0;
 
 /// Clusters of the values, largest first; a single one where there is no evidence of more.
 ///
-/// `effective` is the number of independent samples that the values are worth: rounds that merely differ are no modes,
+/// `effective` is the number of independent samples that the values are worth: rounds that merely differ are not modes,
 /// since with few independent samples the density is smoothed more and a valley must be emptier.
 ///
 /// A Gaussian kernel density over the logarithms of positive values, so that skew is not mistaken for a second mode;
-/// bandwidth of Silverman (1986), and parts of it where those show more. Peaks that no valley half as deep parts are
-/// joined, shares below 10 % are tails, centres must be 3 standard deviations apart, and the emptiness of each valley
-/// must pass a one-sided binomial test against the lower of its peaks.
+/// bandwidth of Silverman (1986), and fractions of it where those show more. Peaks without a valley half as deep
+/// between them are joined, shares below 10 % are tails, centres must be 3 standard deviations apart, and the emptiness
+/// of each valley must pass a one-sided binomial test against the lower of its peaks.
 pub fn clusters(sorted: &Sorted, effective: f64) -> Vec<Cluster> {
     let values = thinned(sorted.values());
     let effective = effective.min(values.len() as f64);
@@ -111,7 +111,7 @@ pub fn clusters(sorted: &Sorted, effective: f64) -> Vec<Cluster> {
     clusters
 }
 
-/// The bottoms of the valleys that part clusters, seen with this part of Silverman's bandwidth.
+/// The bottoms of the valleys between clusters, at this fraction of Silverman's bandwidth.
 fn bounds_of_clusters(values: &[f64], points: &[f64], effective: f64, bandwidth: f64) -> Vec<f64> {
     let Some(density) = Density::of(points, effective, bandwidth) else { return Vec::new() };
     let mut bounds = density.valleys();
@@ -189,7 +189,7 @@ impl Density {
             return None;
         }
         let bandwidth = part * 0.9 * scale * effective.powf(-0.2);
-        // Far outliers would stretch the grid until it is too coarse to see anything: they are beyond all modes.
+        // Far outliers would make the grid too coarse: they are beyond all modes.
         let margin = 3.0 * bandwidth;
         let low = quantile(0.01) - margin;
         let high = quantile(0.99) + margin;
@@ -203,7 +203,7 @@ impl Density {
         self.heights[index.min(GRID - 1)]
     }
 
-    /// The bottoms of all valleys that part two peaks deeply enough, ascending.
+    /// The bottoms of all deep enough valleys between peaks, ascending.
     fn valleys(&self) -> Vec<f64> {
         let mut peaks: Vec<usize> = (0..GRID).filter(|&i| self.is_peak(i)).collect();
         let bottom =
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn the_fastest_mode_is_found_though_most_readings_are_slower() {
         let mut random = Random::new(3);
-        // A single passing reading at 50, a tenth steady at 100, the rest slower in two ways.
+        // A single transient reading at 50, a tenth steady at 100, the rest slower in two modes.
         let values: Vec<f64> = (0..2000)
             .map(|i| match (i, i % 10) {
                 (17, _) => 50.0,
@@ -339,7 +339,7 @@ mod tests {
         let one = sorted((0..2000).map(|_| 100.0 + 1.5 * random.normal()).collect());
         let (mode, _) = fastest_mode(&one, 0.02, 0.05).unwrap();
         assert!((mode - 100.0).abs() < 0.7, "{mode}");
-        // Where nothing is steady, there is no state.
+        // If nothing is steady, there is no state.
         let spread = sorted((0..200).map(|i| 1.1f64.powi(i)).collect());
         assert_eq!(fastest_mode(&spread, 0.02, 0.05), None);
         assert_eq!(fastest_mode(&sorted(vec![1.0, 1.0]), 0.02, 0.05), None);
@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn the_dominant_mode_is_neither_the_minimum_nor_the_mean() {
         let mut random = Random::new(1);
-        // A fifth of passing boost at 90, half steady at 100, the rest disturbed anywhere up to 200.
+        // A fifth of transient boost at 90, half steady at 100, the rest disturbed, up to 200.
         let values: Vec<f64> = (0..2000)
             .map(|i| match i % 10 {
                 0 | 1 => 90.0 + 0.2 * random.normal(),
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn skew_tails_and_uniform_noise_are_no_modes() {
+    fn skew_tails_and_uniform_noise_are_not_modes() {
         let mut random = Random::new(9);
         let mut alarms = 0;
         for trial in 0..200 {
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_that_differ_are_no_modes() {
+    fn rounds_that_differ_are_not_modes() {
         let mut random = Random::new(33);
         let mut alarms = 0;
         for _ in 0..50 {

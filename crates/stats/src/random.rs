@@ -1,4 +1,4 @@
-//! A small seeded generator of random numbers, so that every resampling gives the same answer again.
+//! A small seeded random number generator, so that every resampling is reproducible.
 
 use std::f64::consts::PI;
 

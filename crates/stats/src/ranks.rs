@@ -2,7 +2,7 @@
 
 use crate::t_upper_tail;
 
-/// Ranks from 1, ties sharing the mean of theirs.
+/// Ranks from 1; ties get their mean rank.
 pub(crate) fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_unstable_by(|&a, &b| values[a].total_cmp(&values[b]));
@@ -16,7 +16,7 @@ pub(crate) fn ranks(values: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// Spearman's rank correlation and its two-sided p value (from t with n - 2 degrees of freedom, fair from about ten
+/// Spearman's rank correlation and its two-sided p value (from t with n - 2 degrees of freedom, good from about ten
 /// points); `None` with fewer than three points, unequal lengths, or one side without any spread.
 pub fn spearman(x: &[f64], y: &[f64]) -> Option<(f64, f64)> {
     if x.len() != y.len() || x.len() < 3 {

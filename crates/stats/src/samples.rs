@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Why values are no samples.
+/// Why values are not samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotSamples {
     /// There is no value.
@@ -16,7 +16,7 @@ pub enum NotSamples {
 impl fmt::Display for NotSamples {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => f.write_str("samples: there is no value; at least one is needed"),
+            Self::Empty => f.write_str("samples: no value; at least one is needed"),
             Self::NotFinite(index) => write!(f, "samples: value {index} is not a finite number"),
         }
     }
@@ -138,10 +138,10 @@ impl Sorted {
     }
 }
 
-/// Multiplies a median absolute deviation into an estimate of a normal standard deviation: 1 / normal quantile of 3/4.
+/// Factor from a median absolute deviation to a normal standard deviation: 1 / normal quantile of 3/4.
 pub const MAD_TO_STD: f64 = 1.482_602_218_505_602;
 
-/// Arithmetic mean; by deviations from the first value, so that large offsets cost no digits. 0 for no values.
+/// Arithmetic mean; by deviations from the first value, so that large offsets lose no digits. 0 for no values.
 pub fn mean(values: &[f64]) -> f64 {
     let Some(&first) = values.first() else { return 0.0 };
     first + values.iter().map(|value| value - first).sum::<f64>() / values.len() as f64
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_and_equal_values_have_no_spread() {
+    fn a_single_value_and_equal_values_have_no_spread() {
         for values in [vec![7.0], vec![7.0; 9]] {
             let samples = samples(&values);
             assert_eq!((samples.mean(), samples.median()), (7.0, 7.0));

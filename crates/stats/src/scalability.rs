@@ -1,11 +1,11 @@
-//! The universal scalability law fitted to throughputs, and how sure its coefficients are.
+//! The universal scalability law fitted to throughputs, with intervals of its coefficients.
 //!
 //! N. J. Gunther, "A Simple Capacity Model of Massively Parallel Transaction Systems", CMG 1993; "Guerrilla Capacity
 //! Planning", Springer 2007, chapters 4 to 6.
 
 use crate::{LEVEL, Random, mean, t_quantile, variance};
 
-/// Fewest different numbers of workers that determine three coefficients and leave one to check them by.
+/// Minimum distinct numbers of workers: three coefficients and one degree of freedom.
 pub const LEAST_LOADS: usize = 4;
 
 /// X(n) = lambda n / (1 + sigma (n - 1) + kappa n (n - 1)), with 0 <= sigma <= 1 and 0 <= kappa.
@@ -15,7 +15,7 @@ pub struct Scalability {
     pub lambda: f64,
     /// Contention: the share of the work for which workers wait for each other. Amdahl's serial share.
     pub sigma: f64,
-    /// Coherency: the cost of one worker's keeping up with one other, as a share of the work.
+    /// Coherency: the cost of keeping one worker consistent with another, as a share of the work.
     pub kappa: f64,
 }
 
@@ -32,26 +32,26 @@ impl Scalability {
     }
 }
 
-/// How many times as long as alone a worker takes for its work among n.
+/// The time of a worker's work among n, relative to alone.
 fn stretch(n: f64, sigma: f64, kappa: f64) -> f64 {
     1.0 + sigma * (n - 1.0) + kappa * n * (n - 1.0)
 }
 
-/// What is made small by a fit.
+/// What a fit minimises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Errors {
-    /// The squares of differences: noise is as large at every load. What is published was fitted so.
+    /// The squares of differences: equal noise at every load. Published fits use this.
     Absolute,
-    /// The squares of differences of logarithms: noise is a share of the value, as that of measured rates.
+    /// The squares of differences of logarithms: noise proportional to the value, as with measured rates.
     Relative,
 }
 
 /// The law nearest to these throughputs by number of workers, all positive; `None` with fewer than [`LEAST_LOADS`] different
 /// numbers.
 ///
-/// Levenberg's and Marquardt's least squares, started from the solution of the law's linear form
-/// n / X = (1 + sigma (n - 1) + kappa n (n - 1)) / lambda. Where the nearest law has a coefficient that makes no sense, that coefficient is held at each
-/// of its bounds in turn, and the nearest law that makes sense is taken.
+/// Levenberg's and Marquardt's least squares, started from the solution of the law's linear form n / X = (1 + sigma (n
+/// - 1) + kappa n (n - 1)) / lambda. If the nearest law has a coefficient out of bounds, it is held at each of its
+/// bounds in turn, and the nearest valid law is taken.
 pub fn scalability(points: &[(f64, f64)], errors: Errors) -> Option<Scalability> {
     let mut loads: Vec<f64> = points.iter().map(|&(n, _)| n).collect();
     loads.sort_by(f64::total_cmp);
@@ -74,7 +74,7 @@ type Vector = [f64; 3];
 /// Which coefficients are held, and at what.
 type Held = [Option<f64>; 3];
 
-/// The sides and corners of what makes sense, besides its inside.
+/// The faces and corners of the valid region, besides its interior.
 const BOUNDS: [Held; 5] = [
     [None, None, Some(0.0)],
     [None, Some(0.0), None],
@@ -93,8 +93,8 @@ fn nearest(problem: &Problem<'_>, start: Vector) -> Option<Scalability> {
     found.map(|[logarithm, sigma, kappa]| Scalability { lambda: logarithm.exp(), sigma, kappa })
 }
 
-/// The exact solution of the linear form, each equation divided by its left side, for noise is a share of it; pushed to
-/// where the law makes sense.
+/// The exact solution of the linear form, each equation divided by its left side, as noise is proportional to it;
+/// clamped to the valid region.
 fn linear_form(points: &[(f64, f64)]) -> Vector {
     let (mut matrix, mut right) = ([[0.0; 3]; 3], [0.0; 3]);
     for &(n, x) in points {
@@ -115,7 +115,7 @@ fn linear_form(points: &[(f64, f64)]) -> Vector {
     }
 }
 
-/// Steps after which a descent has come to rest or never will.
+/// Maximum steps of a descent.
 const MOST_STEPS: usize = 200;
 /// Share of the cost below which a step gains nothing.
 const AT_REST: f64 = 1e-15;
@@ -138,14 +138,14 @@ impl Problem<'_> {
         })
     }
 
-    /// The sum of squares; infinite where the law is none.
+    /// The sum of squares; infinite for an invalid law.
     fn cost(&self, at: &Vector) -> f64 {
         let square =
             |&point: &(f64, f64)| self.residual(at, point).map_or(f64::INFINITY, |(residual, _)| residual.powi(2));
         self.points.iter().map(square).sum()
     }
 
-    /// The nearest law with some coefficients held, downhill from a start.
+    /// The nearest law with some coefficients held, by descent from a start.
     fn descend(&self, start: Vector, held: Held) -> Option<Vector> {
         let mut at: Vector = std::array::from_fn(|i| held[i].unwrap_or(start[i]));
         let (mut cost, mut damping) = (self.cost(&at), 1e-3);
@@ -172,7 +172,7 @@ impl Problem<'_> {
         cost.is_finite().then_some(at)
     }
 
-    /// Gauss's approximation around a law; what is held does not move.
+    /// Gauss's approximation around a law; held coefficients do not move.
     fn normal_equations(&self, at: &Vector, held: &Held) -> Option<([[f64; 3]; 3], Vector)> {
         let (mut matrix, mut right) = ([[0.0; 3]; 3], [0.0; 3]);
         for &point in self.points {
@@ -224,7 +224,7 @@ fn solve(mut matrix: [[f64; 3]; 3], mut right: Vector) -> Option<Vector> {
     solution.iter().all(|value| value.is_finite()).then_some(solution)
 }
 
-/// A law that was fitted to repeated measurements, with what they leave open.
+/// A law fitted to repeated measurements, with intervals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FittedScalability {
     /// The law nearest to the medians.
@@ -237,25 +237,25 @@ pub struct FittedScalability {
     pub kappa: (f64, f64),
     /// 95 % interval of the number of workers with the most throughput; its ends may be infinite.
     pub peak: (f64, f64),
-    /// The load at which the law is furthest from what was measured, as a ratio.
+    /// The worst misfit of the law, as a ratio.
     pub furthest: Furthest,
-    /// Whether the law describes what was measured: at every load it is within [`CLOSE`] of it, or within its interval.
+    /// Whether the law describes the measurements: at every load it is within [`CLOSE`] or within their interval.
     pub describes: bool,
 }
 
-/// Where a law is furthest from what was measured.
+/// The load with the worst misfit of a law.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Furthest {
     /// The number of workers.
     pub n: f64,
-    /// The law's throughput over that which was measured.
+    /// The law's throughput over the measured one.
     pub ratio: f64,
 }
 
-/// Share of a throughput by which a law may miss it and still describe it.
+/// Maximum misfit of a law that describes a throughput, as a share.
 pub const CLOSE: f64 = 0.1;
 
-/// Draws behind an interval: its ends, of which 25 lie beyond each, are sure to a few hundredths of its width.
+/// Draws per interval: with 25 beyond each, its ends are accurate to a few hundredths of its width.
 const RESAMPLES: usize = 1000;
 
 /// The throughputs of rounds with so many workers.
@@ -265,8 +265,8 @@ pub type Repeated<'r> = (f64, &'r [f64]);
 /// fewer than [`LEAST_LOADS`] different loads, or one that was measured once.
 ///
 /// The intervals are percentiles of the laws of a parametric bootstrap: the logarithm of each mean is drawn anew from
-/// Student's distribution with its standard error and degrees of freedom, which keeps the coverage with few rounds that
-/// drawing rounds themselves would lose (a test holds it).
+/// Student's distribution with its standard error and degrees of freedom, which keeps its coverage with few rounds,
+/// unlike resampling the rounds (a test checks it).
 pub fn fitted_scalability(loads: &[Repeated<'_>]) -> Option<FittedScalability> {
     fitted_by(loads, RESAMPLES)
 }
@@ -319,7 +319,7 @@ impl Mean {
         Some(Self { n, logarithm: mean(&logarithms), error, degrees: count - 1.0 })
     }
 
-    /// The same as another run might have found it: Student's distribution, as a normal value over the root of a mean square.
+    /// A draw of it for another run: Student's distribution, as a normal value over the root of a mean square.
     fn drawn(&self, random: &mut Random) -> f64 {
         let squares: f64 = (0..self.degrees as usize).map(|_| random.normal().powi(2)).sum();
         self.logarithm + self.error * random.normal() / (squares / self.degrees).sqrt()
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_determine_it() {
+    fn too_few_loads_do_not_determine_it() {
         assert_eq!(scalability(&SDM91[..3], Errors::Relative), None);
         assert_eq!(scalability(&[SDM91[0]; 9], Errors::Relative), None);
         assert_eq!(scalability(&[(1.0, 1.0), (2.0, 2.0), (3.0, 0.0), (4.0, 4.0)], Errors::Relative), None);
@@ -401,7 +401,7 @@ mod tests {
         let points: Vec<(f64, f64)> = [1.0f64, 2.0, 4.0, 8.0].map(|n| (n, n.powf(1.2))).to_vec();
         let law = scalability(&points, Errors::Relative).unwrap();
         assert_eq!((law.sigma, law.kappa, law.peak()), (0.0, 0.0, f64::INFINITY));
-        // Something that only falls is all waiting, and more.
+        // A falling throughput is full contention, and more.
         let points: Vec<(f64, f64)> = [1.0f64, 2.0, 4.0, 8.0].map(|n| (n, 1.0 / n)).to_vec();
         let law = scalability(&points, Errors::Relative).unwrap();
         assert!(law.sigma <= 1.0 && law.kappa > 0.0 && law.peak() < 2.0, "{law:?}");
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn the_intervals_cover_what_they_promise() {
+    fn the_intervals_have_their_stated_coverage() {
         let law = Scalability { lambda: 1e9, sigma: 0.08, kappa: 0.004 };
         let mut random = Random::new(11);
         let (mut sigma, mut kappa, mut peak, mut described) = (0, 0, 0, 0);
@@ -441,7 +441,7 @@ mod tests {
 
     #[test]
     fn a_hard_limit_is_not_described_by_the_law() {
-        // As many workers as two CPUs can serve, and not one more.
+        // A hard limit: two CPUs.
         let mut random = Random::new(3);
         let limited = |n: f64| 1e9 * n.min(2.0);
         let values: Vec<(f64, Vec<f64>)> = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
@@ -453,7 +453,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_law_is_found_again_from_its_own_values(
+        fn a_law_is_recovered_from_its_own_values(
             lambda in 1.0f64..1e10, sigma in 0.0f64..1.0, kappa in 0.0f64..0.1, absolute: bool,
         ) {
             let law = Scalability { lambda, sigma, kappa };

@@ -8,7 +8,7 @@ use libm::{erfc, lgamma};
 const CONVERGED: f64 = 1e-16;
 /// No continued fraction here needs more terms in its range.
 const TERMS: usize = 10_000;
-/// Stands for a vanishing denominator in Lentz's method.
+/// Replaces a vanishing denominator in Lentz's method.
 const TINY: f64 = 1e-300;
 
 /// ln(gamma(a + 1/2) / gamma(a)) without the cancellation that the difference of two large logarithms suffers: from the

@@ -1,12 +1,12 @@
-//! Whether a few values, one a round or one a run, are of two states: now this, now that, and nothing between.
+//! Whether a few values, one per round or run, are bimodal: two states with nothing between.
 
 use crate::{Cluster, median};
 
-/// Values below which no two states are told apart.
+/// Minimum values to distinguish two states.
 const LEAST_VALUES: usize = 5;
 /// Values that make a state: a single one is an outlier.
 const LEAST_OF_STATE: usize = 2;
-/// Factor from the centre of one state to that of the other, at least: what differs by less is spread.
+/// Minimum factor between the centres of the two states: a smaller difference is spread.
 const LEAST_RATIO: f64 = 1.5;
 /// Distance of the centres in standard deviations within the states, at least, and of the states' nearest values as a
 /// multiple of the longer one's reach; both for many values, and more the fewer there are ([`strictness`]). Simulated with
@@ -27,7 +27,7 @@ pub struct TwoStates {
 }
 
 impl TwoStates {
-    /// The one that more of the values are in; of two equal ones the lower.
+    /// The one with more of the values; of two equal ones the lower.
     pub fn dominant(&self) -> Cluster {
         if self.high.share > self.low.share { self.high } else { self.low }
     }
@@ -38,12 +38,12 @@ impl TwoStates {
     }
 }
 
-/// How much more is asked of few values: with five a gap by accident is common.
+/// Stricter criteria for few values: with five a gap by chance is common.
 fn strictness(values: usize) -> f64 {
     1.0 + 6.0 / values as f64
 }
 
-/// The two states that positive values are in; `None` where they are of one, or too few to tell.
+/// The two states of positive values; `None` if there is one, or too few values to tell.
 pub fn two_states(values: &[f64]) -> Option<TwoStates> {
     if values.len() < LEAST_VALUES || !values.iter().all(|value| value.is_finite() && *value > 0.0) {
         return None;
@@ -85,7 +85,7 @@ mod tests {
     use crate::Random;
 
     #[test]
-    fn rounds_of_two_levels_are_told_apart_with_their_shares() {
+    fn rounds_of_two_levels_are_distinguished_with_their_shares() {
         let found = two_states(&[12.1, 118.0, 11.9, 12.4, 121.0, 12.0]).unwrap();
         assert_eq!((found.low.center, found.high.center), (12.05, 119.5));
         assert!((found.low.share - 4.0 / 6.0).abs() < 1e-12 && (found.high.share - 2.0 / 6.0).abs() < 1e-12);

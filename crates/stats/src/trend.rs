@@ -18,7 +18,7 @@ pub struct Trend {
 pub const EXACT: usize = 60;
 
 /// The trend of `values` over `times`; `None` with fewer than three points, unequal lengths, or no two distinct times.
-/// Costs the square of the number of points: thin to a few hundred before.
+/// Costs the square of the number of points: thin to a few hundred first.
 pub fn trend(times: &[f64], values: &[f64]) -> Option<Trend> {
     if values.len() < 3 || times.len() != values.len() {
         return None;
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wild_value_does_not_move_the_slope() {
+    fn one_outlier_does_not_move_the_slope() {
         let mut values: Vec<f64> = (0..21).map(|i| 3.0 + 0.5 * f64::from(i)).collect();
         values[4] = 1e6;
         let trend = at_steps(&values);

@@ -55,7 +55,7 @@ fn exact_p(u: f64, n: usize, m: usize) -> f64 {
         for i in 1..=n {
             let mut row = vec![0.0; i * j + 1];
             let (from_first, from_second) = (i as f64 / (i + j) as f64, j as f64 / (i + j) as f64);
-            // The largest value is of the first group, and above all j of the second; or it is of the second.
+            // The largest value is from the first group, above all j of the second, or from the second.
             for (below, chance) in next[i - 1].iter().enumerate() {
                 row[below + j] += from_first * chance;
             }

@@ -1,4 +1,4 @@
-//! The interval of a headline covers what repeats of the run give, in the share of cases that it claims.
+//! The interval of a headline covers repeated runs in the stated share of cases.
 
 mod simulation;
 

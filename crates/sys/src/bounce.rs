@@ -1,4 +1,4 @@
-//! A cache line that two tasks hand to each other by plain loads and stores, and words that two tasks count up at once.
+//! A cache line that two tasks bounce with plain loads and stores, and words that two tasks increment at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use crate::shared::{Shared, Zeroed};
 /// Words between two places that share no cache line: 128 bytes, because some cores fetch lines in pairs of 64 bytes.
 const APART: usize = 16;
 
-/// Memory of a page of its own, aligned to two cache lines.
+/// A page of memory, aligned to two cache lines.
 #[derive(Debug)]
 #[repr(C, align(128))]
 struct Words([AtomicU64; 2 * APART]);
@@ -17,21 +17,21 @@ struct Words([AtomicU64; 2 * APART]);
 // SAFETY: zeros of atomic integers.
 unsafe impl Zeroed for Words {}
 
-/// A cache line that goes to and fro between two tasks.
+/// A cache line that bounces between two tasks.
 ///
-/// Its word counts the passes: the task that serves makes it odd, the other one even again. Each waits for its turn by
-/// loading the word again and again, so the line is shared while it waits and taken over by the other's store.
+/// Its word counts the passes: the serving task makes it odd, the other even again. Each spins on the word, so the line
+/// is shared while it waits and invalidated by the other's store.
 #[derive(Debug)]
 pub struct Line(Shared<Words>);
 
 impl Line {
-    /// A line that has not been passed yet.
+    /// A line not yet passed.
     pub fn new() -> Result<Arc<Self>> {
         Ok(Arc::new(Self(Shared::new()?)))
     }
 
-    /// Passes the line to the other task and waits until it is back, `trips` times. The other task must
-    /// [`Line::answer`] as many, on another CPU.
+    /// Passes the line to the other task and waits for it, `trips` times. The other task must [`Line::answer`] as many,
+    /// on another CPU.
     #[inline(always)]
     pub fn serve(&self, trips: u64) {
         if trips > 0 {
@@ -54,7 +54,7 @@ impl Line {
     }
 }
 
-/// How the words of two tasks lie to each other.
+/// The layout of the words of two tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Places {
     /// Side by side in one cache line.
@@ -63,12 +63,12 @@ pub enum Places {
     Apart,
 }
 
-/// How a word is counted up.
+/// How a word is incremented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Increment {
-    /// By a load, an add and a store, as any variable that one task has to itself.
+    /// By a load, an add and a store, as a private variable.
     Plain,
-    /// By one atomic instruction, as a counter that several tasks share.
+    /// By one atomic instruction, as a shared counter.
     Atomic,
 }
 
@@ -86,7 +86,7 @@ impl Counters {
         Ok(Arc::new(Self { words: Shared::new()?, second }))
     }
 
-    /// Counts the word of the first or the second task up, `times` times. Only that task may.
+    /// Increments the word of the first or the second task `times` times. Only that task may.
     #[inline(always)]
     pub fn count_up(&self, second: bool, increment: Increment, times: u64) {
         let word = self.word(second);
@@ -233,7 +233,7 @@ mod tests {
                 far.answer(trips);
             }
         });
-        // Other parts than those in which it is answered.
+        // In other parts than it is answered in.
         for trips in [25, 0, 25] {
             line.serve(trips);
         }

@@ -1,7 +1,7 @@
-//! Mapped files that become shorter: a touch behind the end of one is noted, instead of ending the process.
+//! Mapped files that shrink: a touch beyond the end is recorded instead of killing the process.
 //!
-//! The kernel sends SIGBUS for such a touch (mmap(2)). The handler puts zeros in the place of the rest of the mapping and
-//! notes that it did; whoever reads a mapping asks afterwards, and does not use what was read.
+//! The kernel sends SIGBUS for such a touch (mmap(2)). The handler replaces the rest of the mapping with zeros and
+//! records it; the reader checks afterwards, and discards what it read.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,14 +20,14 @@ struct Slot {
 static TABLE: [Slot; SLOTS] =
     [const { Slot { start: AtomicUsize::new(0), end: AtomicUsize::new(0), tripped: AtomicBool::new(false) } }; SLOTS];
 
-/// Watches over a range of addresses until it is dropped.
+/// Guards a range of addresses until dropped.
 #[derive(Debug)]
 pub struct Guard {
     slot: usize,
 }
 
 impl Guard {
-    /// Watches over the `bytes` of a mapping that begin at `start`.
+    /// Guards `bytes` of a mapping from `start`.
     ///
     /// # Errors
     /// Those of sigaction; too many mappings guarded at once.
@@ -40,7 +40,7 @@ impl Guard {
         Ok(Self { slot })
     }
 
-    /// Whether something behind the end of the file was touched, and zeros were read instead.
+    /// Whether something beyond the end of the file was touched, and read as zeros.
     pub fn tripped(&self) -> bool {
         TABLE[self.slot].tripped.load(Ordering::Acquire)
     }
@@ -79,8 +79,7 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut li
         start != 0 && (start..slot.end.load(Ordering::Acquire)).contains(&address)
     };
     let Some(slot) = TABLE.iter().find(covers) else {
-        // Not ours: the same touch comes again, and ends the process as it would have.
-        // SAFETY: SIG_DFL is a valid disposition.
+        // Not ours: the touch is repeated, and kills the process as usual. SAFETY: SIG_DFL is a valid disposition.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
         return;
     };

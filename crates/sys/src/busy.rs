@@ -1,4 +1,4 @@
-//! How busy threads and CPUs are, seen from another thread: CPU time of a thread, idle time of each CPU.
+//! Utilisation of threads and CPUs, seen from another thread: CPU time of a thread, idle time of each CPU.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -42,26 +42,26 @@ impl ThreadClock {
     }
 }
 
-/// What a CPU has done since the machine was started, in nanoseconds; the kernel tells them in hundredths of a second.
+/// CPU times since boot, in nanoseconds; the kernel's resolution is 10 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spent {
     /// Number of the CPU.
     pub cpu: u32,
-    /// Time in which it had nothing to do.
+    /// Idle time.
     pub idle: u64,
-    /// Time in interrupts and in what they leave to be done soon, such as packets that came.
+    /// Time in interrupts and softirqs, such as received packets.
     pub interrupts: u64,
 }
 
-/// Where the kernel tells it.
+/// Its source.
 const FILE: &str = "/proc/stat";
-/// Figures of a CPU's line: idle and waiting for a disk; interrupts, and what they left to be done.
+/// Fields of a CPU's line: idle and iowait; interrupts and softirqs.
 const IDLE: [usize; 2] = [3, 4];
 const INTERRUPTS: [usize; 2] = [5, 6];
-/// Bytes of the lines of so many CPUs as no machine has yet.
+/// Enough bytes for the lines of more CPUs than any machine has.
 const MOST: usize = 1 << 20;
 
-/// All CPUs of the machine, also those that this process may not use.
+/// All CPUs of the machine, including those that this process may not use.
 #[derive(Debug)]
 pub struct Cpus {
     file: File,
@@ -70,7 +70,7 @@ pub struct Cpus {
 }
 
 impl Cpus {
-    /// Opens what the kernel tells.
+    /// Opens the source.
     ///
     /// # Errors
     /// `NotFound` where it is not shown, as in some containers.
@@ -79,14 +79,14 @@ impl Cpus {
         Ok(Self { file: File::open(FILE)?, text: vec![0; 16 << 10], nanoseconds_per_tick })
     }
 
-    /// What each has done by now.
+    /// The current times of each.
     ///
     /// # Errors
     /// What the system call says.
     pub fn spent(&mut self) -> Result<Vec<Spent>> {
         loop {
             let length = self.file.read_at(&mut self.text, 0)?;
-            // The lines of the CPUs come first; others follow them.
+            // The lines of the CPUs come first.
             let text = String::from_utf8_lossy(&self.text[..length]);
             if length < self.text.len() || text.contains("\nintr") || self.text.len() >= MOST {
                 return Ok(text.lines().filter_map(|line| spent(line, self.nanoseconds_per_tick)).collect());
@@ -96,7 +96,7 @@ impl Cpus {
     }
 }
 
-/// A CPU's line; the one of all together has no number.
+/// A CPU's line; the total has no number.
 fn spent(line: &str, nanoseconds_per_tick: u64) -> Option<Spent> {
     let (name, rest) = line.split_once(' ')?;
     let cpu = name.strip_prefix("cpu")?.parse().ok()?;
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_of_a_cpu_is_taken_apart() {
+    fn the_line_of_a_cpu_is_parsed() {
         let of = |line| spent(line, 10_000_000);
         let expected = Spent { cpu: 12, idle: 450_000_000, interrupts: 130_000_000 };
         assert_eq!(of("cpu12 1 2 3 40 5 6 7 8 9 10"), Some(expected));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cpu_of_this_machine_is_told() {
+    fn every_cpu_of_this_machine_is_listed() {
         let told = Cpus::open().unwrap().spent().unwrap();
         let allowed = crate::cpu::allowed().unwrap();
         assert!(allowed.iter().all(|cpu| told.iter().any(|one| one.cpu == *cpu)), "{told:?}");

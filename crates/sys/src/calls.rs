@@ -1,7 +1,6 @@
-//! Loops of system calls by the bare instruction, every one of them checked: a call that fails is fast, and would look
-//! like a record.
+//! Loops of bare system calls, every one checked: a failing call is fast, and would look like a record.
 //!
-//! Each loop takes the number of calls (or of pairs of calls), so that the caller times a batch.
+//! Each loop takes the number of calls (or pairs of calls), so the caller times a batch.
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -15,7 +14,7 @@ fn checked(result: isize) -> Result<isize> {
     if result < 0 { Err(Error::from_raw_os_error(-result as i32)) } else { Ok(result) }
 }
 
-/// The error of a call that moved another number of bytes than asked for.
+/// The error of a call that moved the wrong number of bytes.
 #[cold]
 fn moved(bytes: isize, of: usize) -> Error {
     Error::other(format!("it moved {bytes} bytes of {of}"))
@@ -53,9 +52,9 @@ pub fn library_parent_ids(calls: u64) -> i64 {
 /// A clock of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelClock {
-    /// `CLOCK_MONOTONIC`: time since boot, steered by NTP.
+    /// `CLOCK_MONOTONIC`: time since boot, slewed by NTP.
     Monotonic,
-    /// `CLOCK_MONOTONIC_RAW`: the same, not steered.
+    /// `CLOCK_MONOTONIC_RAW`: the same, not slewed.
     MonotonicRaw,
     /// `CLOCK_MONOTONIC_COARSE`: the same as of the last timer tick.
     MonotonicCoarse,
@@ -113,7 +112,7 @@ pub fn reads(from: BorrowedFd<'_>, calls: u64) -> Result<()> {
     Ok(())
 }
 
-/// One byte read at each of these places of a file (pread).
+/// Reads one byte at each of these offsets of a file (pread).
 #[inline(always)]
 pub fn reads_at(from: BorrowedFd<'_>, places: impl Iterator<Item = u64>) -> Result<()> {
     let mut byte = 0u8;
@@ -128,7 +127,7 @@ pub fn reads_at(from: BorrowedFd<'_>, places: impl Iterator<Item = u64>) -> Resu
     Ok(())
 }
 
-/// Goes to each of these places of a file, and reads nothing (lseek).
+/// Seeks to each of these offsets of a file, without reading (lseek).
 #[inline(always)]
 pub fn seeks(within: BorrowedFd<'_>, places: impl Iterator<Item = u64>) -> Result<()> {
     let within = within.as_raw_fd() as usize;
@@ -138,7 +137,7 @@ pub fn seeks(within: BorrowedFd<'_>, places: impl Iterator<Item = u64>) -> Resul
             system_call(libc::SYS_lseek, [within, place as usize, libc::SEEK_SET as usize, 0, 0, 0])
         })?;
         if found as u64 != place {
-            return Err(Error::other(format!("it went to {found} instead of {place}")));
+            return Err(Error::other(format!("it seeked to {found} instead of {place}")));
         }
     }
     Ok(())
@@ -159,7 +158,7 @@ pub fn writes(to: BorrowedFd<'_>, calls: u64) -> Result<()> {
     Ok(())
 }
 
-/// `calls` looks at a file's status by its path (`newfstatat`, which is what stat(3) calls).
+/// `calls` calls of stat by path (`newfstatat`, which stat(3) uses).
 #[inline(always)]
 pub fn stats(path: &CStr, calls: u64) -> Result<()> {
     // SAFETY: an all-zero stat is valid; the call fills it.
@@ -172,7 +171,7 @@ pub fn stats(path: &CStr, calls: u64) -> Result<()> {
     Ok(())
 }
 
-/// `calls` looks at an open file's status.
+/// `calls` calls of fstat.
 #[inline(always)]
 pub fn descriptor_stats(of: BorrowedFd<'_>, calls: u64) -> Result<()> {
     // SAFETY: an all-zero stat is valid; the call fills it.
@@ -216,17 +215,17 @@ pub fn maps_and_unmaps(bytes: usize, pairs: u64) -> Result<()> {
     Ok(())
 }
 
-/// Descriptors that are never ready, to be looked at by select.
+/// Descriptors that are never ready, for select.
 #[derive(Debug)]
 pub struct Selected {
-    /// What keeps the descriptors open.
+    /// Keeps the descriptors open.
     _pipes: Vec<OwnedFd>,
     set: libc::fd_set,
     highest: i32,
 }
 
 impl Selected {
-    /// `count` duplicates of the reading end of an empty pipe.
+    /// `count` duplicates of the read end of an empty pipe.
     ///
     /// # Errors
     /// Those of pipe and dup; too many descriptors for a set (1024).
@@ -254,8 +253,8 @@ impl Selected {
         Ok(Self { _pipes: pipe.into_iter().chain(copies).collect(), set, highest })
     }
 
-    /// `calls` looks at all of them without waiting (`pselect6` with a time-out of zero). The set is copied before each
-    /// call, because the call empties it.
+    /// `calls` polls of all of them (`pselect6` with a zero time-out). The set is copied before each call, because the
+    /// call clears it.
     #[inline(always)]
     pub fn looks(&self, calls: u64) -> Result<()> {
         let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -286,8 +285,8 @@ pub fn sleep_until(deadline: u64) -> Result<()> {
     if result == 0 { Ok(()) } else { Err(Error::from_raw_os_error(result)) }
 }
 
-/// By how many nanoseconds the kernel may delay this thread's timers to join them with others (PR_SET_TIMERSLACK); the
-/// default is 50,000.
+/// How many nanoseconds the kernel may delay this thread's timers to coalesce them (PR_SET_TIMERSLACK); the default is
+/// 50,000.
 pub fn timer_slack() -> Result<u64> {
     // SAFETY: takes no pointers.
     check(unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) }).map(|slack| slack as u64)
@@ -313,8 +312,7 @@ mod tests {
         TRAPPED.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Runs `calls` in a thread in which every system call `number` is caught at the kernel's door by seccomp and
-    /// counted; how many there were.
+    /// Runs `calls` in a thread in which seccomp traps every system call `number`; returns their count.
     fn entries<R: 'static>(number: libc::c_long, calls: fn() -> R) -> u64 {
         let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
         let mut filter = [
@@ -351,9 +349,9 @@ mod tests {
         assert_eq!(entries(libc::SYS_getppid, || crate::kernels::null_system_calls(7)), 7);
         assert_eq!(entries(libc::SYS_gettid, || thread_ids(11)), 11);
         assert_eq!(entries(libc::SYS_getppid, || library_parent_ids(3)), 3);
-        // The library's clock goes through the vDSO wherever there is one, and past the kernel's door; ours never does.
+        // The library's clock uses the vDSO where there is one, without entering the kernel; ours never does.
         assert_eq!(entries(libc::SYS_clock_gettime, || clock_reads(KernelClock::Monotonic, 5).unwrap()), 5);
-        // A C library either asks the kernel every time or keeps the first answer.
+        // A C library either calls the kernel every time or caches the first answer.
         let asked = entries(libc::SYS_getpid, || library_process_ids(13));
         assert!(asked == 13 || asked <= 1, "{asked}");
     }
@@ -367,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_succeeds_is_told_from_work_that_fails() {
+    fn failing_calls_are_errors() {
         let zero = File::open("/dev/zero").unwrap();
         let null = File::options().read(true).write(true).open("/dev/null").unwrap();
         reads(zero.as_fd(), 3).unwrap();
@@ -411,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn select_looks_at_what_it_was_given() {
+    fn select_polls_what_it_was_given() {
         let selected = Selected::new(10).unwrap();
         selected.looks(3).unwrap();
         drop(selected);

@@ -1,4 +1,4 @@
-//! A child process that cannot outlive its parent, can be ended whole with all that it started, and is always reaped.
+//! A child process that cannot outlive its parent, can be killed with all its descendants, and is always reaped.
 
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Read, Write};
@@ -10,12 +10,12 @@ use std::time::Duration;
 use crate::clock::monotonic;
 use crate::{Error, Result, check};
 
-/// What a guarded child left behind.
+/// The result of a guarded child.
 #[derive(Debug)]
 pub struct Ending {
-    /// What it wrote to standard output, up to the limit.
+    /// Its standard output, up to the limit.
     pub output: Vec<u8>,
-    /// The last of what it wrote to standard error.
+    /// The end of its standard error.
     pub complaint: String,
     /// How it ended.
     pub end: End,
@@ -44,16 +44,16 @@ pub struct Guarded {
     reaped: bool,
 }
 
-/// Most bytes of standard error that are kept.
+/// Maximum bytes of standard error kept.
 const COMPLAINT_BYTES: usize = 4096;
 
-/// Makes this process the one that inherits orphans among its descendants, so that it can reap them.
+/// Makes this process the subreaper of its descendants' orphans.
 pub fn adopt_orphans() -> Result<()> {
     // SAFETY: takes no pointers.
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) }).map(drop)
 }
 
-/// Asks the kernel to kill the calling process when its parent dies, and ends it if the parent is dead already.
+/// Asks the kernel to kill the calling process when its parent dies, and exits if the parent is already dead.
 pub fn die_with_parent(parent: u32) {
     // SAFETY: prctl and getppid take no pointers; `_exit` ends the process without running anything of ours.
     unsafe {
@@ -93,16 +93,15 @@ impl Guarded {
         Ok(Self { child, group, reaped: false })
     }
 
-    /// Hands it its standard input and closes it. A child that does not read is no error here: it will be one when it
-    /// ends.
+    /// Writes its standard input and closes it. A child that does not read is not an error here, but when it ends.
     pub fn give(&mut self, input: &[u8]) {
         if let Some(mut pipe) = self.child.stdin.take() {
             let _ = pipe.write_all(input);
         }
     }
 
-    /// Waits until it has ended, for at most `limit`; reads at most `bytes` of its output. Nothing is polled: this
-    /// process sleeps until the child writes, ends, or the time is over.
+    /// Waits until it has ended, for at most `limit`; reads at most `bytes` of its output. This process sleeps, without
+    /// polling, until the child writes, ends, or the time is over.
     pub fn wait(mut self, limit: Duration, bytes: usize) -> Result<Ending> {
         let deadline = monotonic() + limit.as_nanos() as u64;
         let mut output = Stream::new(self.child.stdout.take());
@@ -126,7 +125,7 @@ impl Guarded {
             complaint.read(COMPLAINT_BYTES)?;
         }
         if end.is_none() {
-            // All pipes are closed: the child is ending, but something of it may hang on.
+            // All pipes are closed: the child is ending, but a descendant may linger.
             end = self.wait_until(deadline)?;
         }
         let status = self.end_group()?;
@@ -210,7 +209,7 @@ impl<R: Read + AsRawFd> Stream<R> {
         self.pipe.is_some()
     }
 
-    /// Reads what is there, keeps the first `keep` bytes of all, and closes itself at the end.
+    /// Reads what is available, keeps the first `keep` bytes in all, and closes itself at the end.
     fn read(&mut self, keep: usize) -> Result<()> {
         let Some(pipe) = &mut self.pipe else { return Ok(()) };
         let mut chunk = [0; 16 * 1024];
@@ -227,7 +226,7 @@ impl<R: Read + AsRawFd> Stream<R> {
     }
 }
 
-/// Something that can be waited for.
+/// A pollable descriptor.
 trait Waitable {
     fn descriptor(&self) -> Option<libc::c_int>;
 }
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn output_complaint_and_status_come_back() {
+    fn output_errors_and_status_come_back() {
         let mut child = shell("cat; echo oops >&2; exit 3");
         child.give(b"hello");
         let ending = child.wait(Duration::from_secs(5), 1 << 20).unwrap();

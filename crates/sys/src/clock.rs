@@ -15,7 +15,7 @@ pub enum Clock {
     Scripted(&'static Script),
 }
 
-/// A clock that moves only when it is told to, and by a fixed step at each reading.
+/// A clock that advances only on request, and by a fixed step per reading.
 #[derive(Debug, Default)]
 pub struct Script {
     now: AtomicU64,
@@ -30,7 +30,7 @@ impl Script {
         script
     }
 
-    /// Lets time pass, in nanoseconds.
+    /// Advances it by so many nanoseconds.
     pub fn advance(&self, nanoseconds: u64) {
         self.now.fetch_add(nanoseconds, Ordering::Relaxed);
     }
@@ -68,7 +68,7 @@ impl Clock {
 }
 
 impl Clock {
-    /// Nanoseconds for deadlines: CLOCK_MONOTONIC, or the script's own time.
+    /// Nanoseconds for deadlines: CLOCK_MONOTONIC, or the script's time.
     pub fn deadline(self) -> u64 {
         match self {
             Clock::Scripted(script) => script.now(),
@@ -94,7 +94,7 @@ pub fn monotonic() -> u64 {
 /// Why the counter cannot be the clock here, if it cannot.
 ///
 /// On x86-64 it must be invariant (CPUID 8000_0007h EDX bit 8; Intel SDM 3B 19.17, AMD APM 2 section 13.2.4) and the
-/// kernel must not have found it unstable, which it shows by leaving `tsc` out of its available clock sources.
+/// kernel must not have found it unstable, in which case `tsc` is missing from its available clock sources.
 /// `available_clock_sources` is the text of that sysfs file, if it could be read.
 pub fn counter_unusable(available_clock_sources: Option<&str>) -> Option<String> {
     kernels::counter_unusable().or_else(|| {
@@ -116,8 +116,8 @@ pub struct Calibration {
 
 /// Calibrates a clock against CLOCK_MONOTONIC_RAW for about `seconds`.
 ///
-/// Each point is the tightest of several raw-counter-raw triples, so that an interruption between the two readings
-/// does not count; the rate is the least-squares slope over the points and its error the slope's own.
+/// Each point is the tightest of several raw-counter-raw triples, which rejects interruptions between the two readings;
+/// the rate is the least-squares slope over the points and its error the slope's own.
 pub fn calibrate(clock: Clock, seconds: f64) -> Calibration {
     if !matches!(clock, Clock::Counter) {
         return Calibration { hertz: 1e9, relative_error: 0.0 };
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scripted_clock_moves_only_when_told() {
+    fn a_scripted_clock_advances_only_on_request() {
         let script = Script::leak(5);
         let clock = Clock::Scripted(script);
         let begun = clock.start();
@@ -198,7 +198,7 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(20));
         let (before_ended, ended, after) = (raw(), Clock::Counter.stop(), raw());
         let counted = (ended - begun) as f64 / calibration.hertz * 1e9;
-        // What the counter saw lies within what the kernel's clock saw around it, and around what that saw within.
+        // The counter's time lies between that of the kernel's clock read outside it and inside it.
         assert!(counted < 1.01 * (after - before) as f64, "{calibration:?}: {counted} in {} ns", after - before);
         let within = before_ended - after_begun;
         assert!(counted > 0.99 * within as f64, "{calibration:?}: {counted} around {within} ns");

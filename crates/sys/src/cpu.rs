@@ -25,21 +25,21 @@ pub fn pin(cpus: &[u32]) -> Result<()> {
     check(result as libc::c_int).map(drop)
 }
 
-/// The CPU that the calling thread runs on at this moment.
+/// The CPU that the calling thread is running on.
 pub fn current() -> u32 {
     // SAFETY: takes no pointers and cannot fail on Linux.
     unsafe { libc::sched_getcpu() as u32 }
 }
 
-/// Has the calling thread run only where nobody else wants to (SCHED_IDLE): it keeps a CPU from going idle, and holds up nobody.
+/// Makes the calling thread SCHED_IDLE: it keeps a CPU from going idle without delaying others.
 pub fn run_when_idle() -> Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the structure is valid for the call; 0 is the calling thread.
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) }).map(drop)
 }
 
-/// Gives the calling process real-time priority (SCHED_FIFO) at the lowest level, with a bound on the CPU time that it
-/// may take without sleeping (RLIMIT_RTTIME), so that a probe that spins cannot lock up the machine.
+/// Gives the calling process real-time priority (SCHED_FIFO) at the lowest level, with a limit on CPU time without
+/// sleeping (RLIMIT_RTTIME), so that a spinning probe cannot lock up the machine.
 pub fn realtime(bound: std::time::Duration) -> Result<()> {
     let microseconds = bound.as_micros() as libc::rlim_t;
     let limit = libc::rlimit { rlim_cur: microseconds, rlim_max: microseconds };

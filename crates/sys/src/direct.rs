@@ -1,4 +1,4 @@
-//! Files read and written past the page cache (O_DIRECT), and what that asks of requests.
+//! Direct I/O (O_DIRECT), and its alignment requirements.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -6,26 +6,26 @@ use std::path::Path;
 
 use crate::{Result, check};
 
-/// What the kernel says of direct I/O on a file (statx, STATX_DIOALIGN, since Linux 6.1).
+/// Support of direct I/O on a file (statx, STATX_DIOALIGN, since Linux 6.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// It is done, with requests whose buffers and places in the file are multiples of these, in bytes.
+    /// Supported, with these alignments of buffers and file offsets, in bytes.
     Aligned {
         /// Of the address of a buffer.
         memory: u32,
         /// Of offset and length.
         offset: u32,
     },
-    /// It is not done for this file.
+    /// Not supported for this file.
     None,
-    /// The kernel or the file system does not say.
+    /// Unknown to the kernel or the file system.
     Unknown,
 }
 
-/// What is known of direct I/O on a file.
+/// The support of direct I/O on a file.
 ///
 /// # Errors
-/// Those of statx, but not that the kernel does not have it.
+/// Those of statx, except that the kernel does not have it.
 pub fn support(path: &Path) -> Result<Support> {
     let name = CString::new(path.as_os_str().as_bytes())?;
     let mut answer = std::mem::MaybeUninit::<libc::statx>::zeroed();
@@ -43,7 +43,7 @@ pub fn support(path: &Path) -> Result<Support> {
     })
 }
 
-/// The flag of open(2), for files that are opened in other ways.
+/// The flag of open(2), for files opened in other ways.
 pub const FLAG: i32 = libc::O_DIRECT;
 /// The flag of open(2) by which each write returns only when its data is on the device (O_DSYNC).
 pub const DSYNC: i32 = libc::O_DSYNC;

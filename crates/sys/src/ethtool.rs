@@ -1,4 +1,4 @@
-//! What a network interface says through the ethtool ioctl: its driver, the rate that it claims, which offloads are on.
+//! Facts of a network interface by the ethtool ioctl: driver, advertised link speed, active offloads.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -20,7 +20,7 @@ const FLAG_LRO: u32 = 1 << 15;
 /// `SIOCETHTOOL` of `linux/sockios.h`.
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 
-/// `ETHTOOL_GDRVINFO` and `ETHTOOL_GSET`; the latter is old, and every driver that has its successor answers it too.
+/// `ETHTOOL_GDRVINFO` and `ETHTOOL_GSET`; the latter is old, and every driver with its successor answers it too.
 const GET_DRIVER: u32 = 0x3;
 const GET_SETTINGS: u32 = 0x1;
 
@@ -36,7 +36,7 @@ struct Value {
 struct DriverInfo {
     command: u32,
     name: [u8; 32],
-    /// Versions, place on the bus, and numbers of further questions.
+    /// Versions, bus address, and counts for further queries.
     more: [u8; 160],
 }
 
@@ -83,7 +83,7 @@ pub fn offloads(interface: &str) -> Result<Vec<&'static str>> {
     Ok(on)
 }
 
-/// The driver of a network interface, as it calls itself: `virtio_net`, `veth`.
+/// The name of a network interface's driver: `virtio_net`, `veth`.
 ///
 /// # Errors
 /// As for [`offloads`].
@@ -94,7 +94,8 @@ pub fn driver(interface: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&about.name[..end]).into_owned())
 }
 
-/// Bits a second that a network interface claims; `None` where its driver states none. A virtual one states what it likes.
+/// A network interface's advertised link speed in bits per second; `None` where its driver states none. That of a
+/// virtual one is arbitrary.
 ///
 /// # Errors
 /// As for [`offloads`].
@@ -102,18 +103,18 @@ pub fn claimed_rate(interface: &str) -> Result<Option<f64>> {
     let mut settings = Settings { command: GET_SETTINGS, ..Settings::default() };
     put(&socket()?, interface, &mut settings)?;
     let megabits = u32::from(settings.speed) | u32::from(settings.speed_high) << 16;
-    // All ones of either half, and nothing, are no rate.
+    // All ones in either half, or zero, mean unknown.
     Ok((megabits != 0 && megabits != u32::MAX && megabits != 0xffff).then(|| f64::from(megabits) * 1e6))
 }
 
-/// One question to the driver.
+/// A query of the driver.
 fn ask(socket: &OwnedFd, interface: &str, command: u32) -> Result<u32> {
     let mut value = Value { command, data: 0 };
     put(socket, interface, &mut value)?;
     Ok(value.data)
 }
 
-/// What the ethtool ioctl reads and writes: a command, and as much as that command is about.
+/// What the ethtool ioctl reads and writes: a command and its data.
 ///
 /// # Safety
 /// The structure must be the one that its command fills, and every pattern of bytes must be a value of it.
@@ -141,13 +142,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_fills_is_as_large_as_it_thinks() {
+    fn structures_have_the_size_of_the_kernels() {
         assert_eq!((size_of::<Value>(), size_of::<DriverInfo>(), size_of::<Settings>()), (8, 196, 44));
         assert_eq!(std::mem::offset_of!(Settings, speed_high), 28);
     }
 
     #[test]
-    fn loopback_claims_no_rate() {
+    fn loopback_advertises_no_speed() {
         // Drivers need not answer; loopback names no driver of its own.
         assert!(!matches!(claimed_rate("lo"), Ok(Some(_))));
         assert!(driver("nosuchif0").is_err());
@@ -155,7 +156,7 @@ mod tests {
 
     #[test]
     fn loopback_answers() {
-        // Loopback always computes no checksums and always has scatter-gather (drivers/net/loopback.c).
+        // Loopback never computes checksums and always has scatter-gather (drivers/net/loopback.c).
         match offloads("lo") {
             Ok(on) => assert!(on.contains(&"scatter-gather"), "{on:?}"),
             Err(error) => assert!(error.raw_os_error().is_some(), "{error}"),

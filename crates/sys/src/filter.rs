@@ -1,13 +1,13 @@
-//! Refusing a system call in a thread and in what it starts, as sandboxes and containers do (seccomp): how kelvin behaves
-//! without it can then be tried.
+//! Denies a system call in a thread and its descendants, as sandboxes and containers do (seccomp), to test kelvin
+//! without it.
 
 use crate::{Result, check};
 
 /// Number of io_uring_setup(2), without which there is no io_uring.
 pub const IO_URING_SETUP: i64 = libc::SYS_io_uring_setup;
 
-/// From now on the kernel refuses one system call of this thread, and of all threads and processes that it starts, with
-/// EPERM. This cannot be taken back: call it in a thread of its own.
+/// From now on one system call fails with EPERM in this thread and in all threads and processes that it starts. This is
+/// irreversible: call it in a separate thread.
 ///
 /// # Errors
 /// Those of prctl: EINVAL for a kernel without such filters.
@@ -15,7 +15,7 @@ pub fn refuse(number: i64) -> Result<()> {
     let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let compare = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     let mut filter = [
-        // The number is what comes first in `struct seccomp_data`.
+        // The number is the first field of `struct seccomp_data`.
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
         libc::sock_filter { code: compare, jt: 0, jf: 1, k: number as u32 },
         statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
@@ -34,7 +34,7 @@ mod tests {
     use crate::kernels::system_call;
 
     #[test]
-    fn what_is_refused_is_refused_in_that_thread_only() {
+    fn a_call_is_denied_in_that_thread_only() {
         // SAFETY: takes no pointers.
         let parent = || unsafe { system_call(libc::SYS_getppid, [0; 6]) };
         let refused = std::thread::spawn(move || {

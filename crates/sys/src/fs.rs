@@ -1,4 +1,4 @@
-//! What a file system says of its own room, and of which kind it is.
+//! Space and kind of a file system.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -9,22 +9,22 @@ use std::ptr::null;
 
 use crate::{Error, Result, check};
 
-/// Room of a file system, in bytes and files.
+/// Space of a file system, in bytes and files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Size of the file system, in bytes.
     pub total_bytes: u64,
-    /// Bytes that a user without privileges may still write.
+    /// Bytes that an unprivileged user may still write.
     pub available_bytes: u64,
     /// Bytes that root may still write.
     pub free_bytes: u64,
-    /// Files that it can hold; 0 where it has no such bound.
+    /// Files that it can hold; 0 if unlimited.
     pub total_files: u64,
-    /// Files that can still be made.
+    /// Files that can still be created.
     pub free_files: u64,
 }
 
-/// Room of the file system that holds a path (statvfs(3)).
+/// Space of the file system that holds a path (statvfs(3)).
 ///
 /// # Errors
 /// Those of statvfs, such as `NotFound`; `InvalidInput` for a path with a NUL byte.
@@ -55,8 +55,8 @@ fn status(path: &Path) -> Result<libc::statvfs> {
     Ok(unsafe { answer.assume_init() })
 }
 
-/// What tells the file system that holds a path from others, for as long as it is mounted, and with most kinds for as long as
-/// it exists (f_fsid of statvfs(3)).
+/// The identity of the file system that holds a path while it is mounted, and with most kinds while it exists (f_fsid
+/// of statvfs(3)).
 ///
 /// # Errors
 /// As [`room`].
@@ -67,7 +67,7 @@ pub fn identity(path: &Path) -> Result<u64> {
     Ok(answer.f_fsid as u64)
 }
 
-/// Share of a file system that a user without privileges may still fill, 0 to 1; 0 for one without any size.
+/// Share of a file system that an unprivileged user may still fill, 0 to 1; 0 for one without a size.
 ///
 /// # Errors
 /// As [`room`].
@@ -110,14 +110,14 @@ const KINDS: &[(u32, &str, bool)] = &[
     (0x6265_6572, "sysfs", true),
 ];
 
-/// Those that another program or another machine serves.
+/// Those served by another program or machine.
 const SERVED: &[&str] = &["fuse", "nfs", "cifs", "smb2", "9p", "virtiofs", "ceph", "lustre", "afs"];
 
-/// Those that give each byte its own place, whatever the bytes are: the others may compress, or do not tell what is behind them.
+/// Those that store every byte as it is: the others may compress, or hide what is behind them.
 const PLAIN: &[&str] = &["ext4", "xfs", "tmpfs", "ramfs", "vfat", "exfat"];
 
 impl FileSystemKind {
-    /// Its name, or its number where that is not known.
+    /// Its name, or its number if unknown.
     pub fn name(self) -> String {
         match KINDS.iter().find(|(magic, ..)| *magic == self.0) {
             Some((_, name, _)) => (*name).to_owned(),
@@ -125,22 +125,22 @@ impl FileSystemKind {
         }
     }
 
-    /// Whether its files are in memory and nowhere else.
+    /// Whether its files are in memory only.
     pub fn lives_in_memory(self) -> bool {
         KINDS.iter().any(|(magic, _, memory)| *magic == self.0 && *memory)
     }
 
-    /// Whether another program or another machine serves it.
+    /// Whether it is served by another program or machine.
     pub fn is_served(self) -> bool {
         SERVED.contains(&self.name().as_str())
     }
 
-    /// Whether bytes that repeat need as much room as others.
+    /// Whether repeated bytes take as much space as others.
     pub fn keeps_every_byte(self) -> bool {
         PLAIN.contains(&self.name().as_str())
     }
 
-    /// Whether no other machine can use it at the same time, as far as is known.
+    /// Whether it is known that no other machine can use it at the same time.
     pub fn is_of_one_machine(self) -> bool {
         KINDS.iter().any(|(magic, ..)| *magic == self.0) && !self.is_served()
     }
@@ -171,31 +171,31 @@ pub fn minor(device: u64) -> u32 {
     libc::minor(device)
 }
 
-/// The flag of open(2) by which a pipe is opened without waiting for its other end.
+/// The flag of open(2) to open a pipe without waiting for its other end.
 pub const NONBLOCK: i32 = libc::O_NONBLOCK;
 
-/// The flag of open(2) by which a file without a name is made in a directory, which is gone when it is closed (O_TMPFILE).
+/// The flag of open(2) to create an unnamed temporary file in a directory (O_TMPFILE).
 pub const UNNAMED: i32 = libc::O_TMPFILE;
 
-/// The flag of open(2) by which a symbolic link is not followed.
+/// The flag of open(2) not to follow a symbolic link.
 pub const NO_FOLLOW: i32 = libc::O_NOFOLLOW;
 
-/// The flag of open(2) by which something is held and looked at, and not itself opened (O_PATH).
+/// The flag of open(2) to refer to a path without opening the file (O_PATH).
 pub const PATH: i32 = libc::O_PATH;
 
-/// The flag of open(2) by which a block device is opened only if it is not in use, as one is that is mounted.
+/// The flag of open(2) to open a block device only if it is not in use, for example mounted.
 pub const NOT_IN_USE: i32 = libc::O_EXCL;
 
-/// The error of open(2) for a pipe that is to be written without waiting and that nobody reads (ENXIO).
+/// The error of open(2) for a non-blocking write to a pipe without a reader (ENXIO).
 pub const NOBODY_READS: i32 = libc::ENXIO;
 
-/// The user by whose rights this process acts.
+/// The effective user of this process.
 pub fn effective_user() -> u32 {
     // SAFETY: takes nothing and cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// The most bytes that a file may have that this process writes (`ulimit -f`); the largest number where nothing limits it.
+/// The maximum size of files that this process writes (`ulimit -f`); the largest number if unlimited.
 ///
 /// # Errors
 /// Those of getrlimit.
@@ -206,12 +206,12 @@ pub fn largest_file() -> Result<u64> {
     Ok(limit.rlim_cur)
 }
 
-/// A second descriptor for what this process was started with by a number, as a shell opens it: what is written goes on where
-/// that one is.
+/// A duplicate of a descriptor that this process inherited, such as one opened by a shell: writes continue at its
+/// position.
 ///
 /// # Errors
-/// Those of fcntl, such as EBADF where nothing is open by that number, or what this process has opened for itself;
-/// `PermissionDenied` where it is open only to be read.
+/// Those of fcntl, such as EBADF for a number that is not open, or that this process opened; `PermissionDenied` if it
+/// is read-only.
 pub fn given_to_write(number: i32) -> Result<File> {
     // SAFETY: none of these takes a pointer, and the last one makes a descriptor that belongs to nobody yet.
     let (flags, mode, own) = unsafe {
@@ -219,25 +219,25 @@ pub fn given_to_write(number: i32) -> Result<File> {
         let mode = check(libc::fcntl(number, libc::F_GETFL))?;
         (flags, mode, OwnedFd::from_raw_fd(check(libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0))?))
     };
-    // Whoever started this process cannot have marked it so: it would have been closed.
+    // An inherited descriptor cannot be close-on-exec.
     if flags & libc::FD_CLOEXEC != 0 {
         return Err(Error::from_raw_os_error(libc::EBADF));
     }
     match mode & libc::O_ACCMODE {
-        libc::O_RDONLY => Err(Error::new(std::io::ErrorKind::PermissionDenied, "it is open only to be read")),
+        libc::O_RDONLY => Err(Error::new(std::io::ErrorKind::PermissionDenied, "it is open for reading only")),
         _ => Ok(own.into()),
     }
 }
 
-/// Gives the calling thread, and the programs that it starts, a tree of files in which what they mount is seen by nobody else.
-/// With them, however they end, it goes away and takes along what is mounted in it.
+/// Gives the calling thread, and the programs that it starts, a private mount namespace. It ends with them, however
+/// they end, and its mounts with it.
 ///
 /// # Errors
 /// `PermissionDenied` without CAP_SYS_ADMIN.
 pub fn enter_own_mounts() -> Result<()> {
     // SAFETY: takes no pointers.
     check(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
-    // What is mounted and unmounted elsewhere is still seen here, so that this keeps nothing in use.
+    // Mounts and unmounts elsewhere still propagate here, so this keeps nothing in use.
     let from_elsewhere = libc::MS_REC | libc::MS_SLAVE;
     // SAFETY: the path is a NUL-terminated string, and the other pointers are not read where only the way of handing on changes.
     check(unsafe { libc::mount(null(), c"/".as_ptr(), null(), from_elsewhere, null()) }).map(drop)
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn file_systems_are_told_apart() {
+    fn file_systems_are_distinguished() {
         let [root, processes, again] = ["/", "/proc", "/proc/self"].map(|path| identity(Path::new(path)).unwrap());
         assert!(root != processes && processes == again, "{root:x} {processes:x} {again:x}");
     }
@@ -288,7 +288,7 @@ mod tests {
         );
         let of_one_machine = |magic: u32| FileSystemKind(magic).is_of_one_machine();
         assert!(of_one_machine(0xef53) && of_one_machine(0x0102_1994) && !of_one_machine(0x6969));
-        assert!(!of_one_machine(0x1234_5678), "of what is not known nothing is claimed");
+        assert!(!of_one_machine(0x1234_5678), "nothing is claimed about an unknown kind");
         assert!(FileSystemKind(0xef53).keeps_every_byte() && !FileSystemKind(0x9123_683e).keeps_every_byte());
         assert!(SERVED.iter().chain(PLAIN).all(|name| KINDS.iter().any(|(_, known, _)| known == name)));
         let mut magic: Vec<u32> = KINDS.iter().map(|(magic, ..)| *magic).collect();
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_is_given_is_written_where_it_is() {
+    fn an_inherited_descriptor_is_written_at_its_position() {
         let name = std::env::temp_dir().join(format!("kelvin-given-{}", std::process::id()));
         let mut own = File::options().read(true).write(true).create_new(true).open(&name).unwrap();
         let reader = File::open(&name).unwrap();
@@ -310,7 +310,7 @@ mod tests {
         given_to_write(given(&own).as_raw_fd()).unwrap().write_all(b"second ").unwrap();
         own.write_all(b"third").unwrap();
         assert_eq!(std::io::read_to_string(&reader).unwrap(), "first second third");
-        assert!(given_to_write(given(&reader).as_raw_fd()).unwrap_err().to_string().contains("only to be read"));
+        assert!(given_to_write(given(&reader).as_raw_fd()).unwrap_err().to_string().contains("for reading only"));
         for number in [own.as_raw_fd(), i32::MAX] {
             assert_eq!(given_to_write(number).unwrap_err().raw_os_error(), Some(libc::EBADF));
         }
@@ -328,10 +328,10 @@ mod tests {
         std::fs::create_dir(&here).unwrap();
         let marked = File::open(&here).and_then(|directory| mark_top(&directory));
         let of_ext4 = kind(&here).unwrap().name() == "ext4";
-        // Whether it is marked shows in what lies in it, but for chance: that is the file system's business.
+        // The effect of the mark is up to the file system.
         std::fs::remove_dir(&here).unwrap();
         assert!(marked.is_ok() || !of_ext4, "{marked:?}");
         let proc = File::open("/proc").unwrap();
-        assert!(mark_top(&proc).is_err(), "nobody marks what the kernel makes up");
+        assert!(mark_top(&proc).is_err(), "a pseudo file system has no marks");
     }
 }

@@ -1,46 +1,46 @@
-//! What a fork of this process copies, and taking out of it what a small program would not have.
+//! The image that a fork of this process copies, and its reduction to that of a small program.
 
 use std::sync::atomic::Ordering;
 
 use crate::{Error, Result, check, process};
 
-/// What fork has to copy.
+/// What fork copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Mappings.
     pub mappings: usize,
-    /// Bytes behind the page-table entries: the resident pages of private mappings that hold at least one page of
-    /// their own. Of other mappings fork copies no page tables, because a fault finds their pages again (`vma_needs_copy`
-    /// in mm/memory.c).
+    /// Bytes behind the page-table entries: the resident pages of private mappings that hold at least one private page.
+    /// Of other mappings fork copies no page tables, because a fault finds their pages again (`vma_needs_copy` in
+    /// mm/memory.c).
     pub resident: u64,
 }
 
-/// While it lives, fork leaves out of the child what a small dynamically linked C program would not have either: heap,
-/// other anonymous memory, libraries other than the C library and its loader, and most of the executable's larger data
-/// and code (MADV_DONTFORK). What stays: the executable's constants, the code that children run, the pages of its data
+/// While it exists, fork excludes from the child what a small dynamically linked C program would not have: heap, other
+/// anonymous memory, libraries other than the C library and its loader, and most of the executable's larger data and
+/// code (MADV_DONTFORK). What stays: the executable's constants, the code that children run, the pages of its data
 /// through which it calls the C library, the C library, the loader, this thread's own data, the stack, shared memory.
 ///
 /// The code matters because a child's first step in it is a page fault, which maps the pages around as well: of a small
 /// program one or two, of this one sixteen, at as much as a third of a fault each.
 ///
-/// Children forked meanwhile may touch only what stays, so only [`crate::process`]'s own may be forked.
+/// Children forked meanwhile may touch only what stays, so only those of [`crate::process`] may be forked.
 #[derive(Debug)]
 pub struct SmallImage {
     hidden: Vec<(usize, usize)>,
 }
 
 impl SmallImage {
-    /// Marks what is to be left out. The caller's thread must be the only one.
+    /// Marks what to exclude. The caller's thread must be the only one.
     ///
     /// # Errors
     /// A second thread, a second image at the same time, or a /proc/self/smaps that cannot be read.
     pub fn enter() -> Result<Self> {
         // The C library's fork goes through the heaps of all threads in the child.
         if threads()? != 1 {
-            return Err(Error::other("a small image needs a process of one thread"));
+            return Err(Error::other("a small image needs a single-threaded process"));
         }
         if process::SMALL_IMAGE.swap(true, Ordering::AcqRel) {
-            return Err(Error::other("a small image is in force already"));
+            return Err(Error::other("a small image is already in force"));
         }
         let mut image = Self { hidden: Vec::new() };
         let smaps = std::fs::read_to_string("/proc/self/smaps")?;
@@ -59,7 +59,7 @@ impl SmallImage {
 /// Bytes below this function's frame that stay: the red zone, and the frames of the calls made from here.
 const STACK_KEPT: usize = 8 << 10;
 
-/// Gives back the pages of the stack that deeper calls have touched before and nothing uses now: a fork would copy them.
+/// Frees the stack pages that earlier, deeper calls have touched and nothing uses now: a fork would copy them.
 fn give_back_unused_stack(mappings: &[Mapping<'_>]) -> Result<()> {
     let mark = 0u8;
     let here = std::ptr::from_ref(&mark) as usize;
@@ -94,7 +94,7 @@ pub fn threads() -> Result<usize> {
     Ok(std::fs::read_dir("/proc/self/task")?.count())
 }
 
-/// What a fork of this process copies now.
+/// What a fork of this process would copy now.
 ///
 /// # Errors
 /// A /proc/self/smaps that cannot be read.
@@ -111,7 +111,7 @@ pub struct Resident {
     pub huge: u64,
 }
 
-/// What is resident in the mapping (or the merged neighbours of it) that holds an address.
+/// The resident bytes of the mapping (or its merged neighbours) that holds an address.
 ///
 /// # Errors
 /// A /proc/self/smaps that cannot be read, or an address that is not mapped.
@@ -127,7 +127,7 @@ struct Mapping<'a> {
     to: usize,
     shared: bool,
     code: bool,
-    /// Whether it holds pages of its own, of which fork copies the page tables.
+    /// Whether it holds private pages, of which fork copies the page tables.
     own: bool,
     /// Path, `[stack]` and the like, or nothing.
     name: &'a str,
@@ -201,14 +201,14 @@ fn pages_of(routines: &[usize]) -> (usize, usize) {
 /// Bytes that stay of each part of the executable's data: a small program has a page of each.
 const KEPT_DATA: usize = 4096;
 
-/// Bytes of the executable's data from which a range is worth leaving out: to leave one out, and to split its mapping for
-/// it, costs a fork as much as to copy some 20 pages.
+/// Minimum bytes of the executable's data worth excluding: excluding a range splits its mapping, which costs a fork as
+/// much as copying some 20 pages.
 const WORTH_HIDING: usize = 20 * 4096;
 
 /// The part of a mapping of the executable's data that must stay so that it can call the given code.
 type KeptCalls<'f> = &'f dyn Fn(&Mapping<'_>, &[(usize, usize)]) -> Option<(usize, usize)>;
 
-/// The ranges to leave out: everything that is neither shared, nor special, nor of a file that a landmark lies in, nor
+/// The ranges to exclude: everything that is neither shared, nor special, nor of a file that a landmark lies in, nor
 /// the zero-initialised data right behind one; and most of the executable's own data, unless the C library is linked
 /// into it.
 fn to_hide(mappings: &[Mapping<'_>], landmarks: &Landmarks, kept_calls: KeptCalls<'_>) -> Vec<(usize, usize)> {
@@ -381,7 +381,7 @@ mod tests {
             children: Some(pages_of(&[0x40ff0, 0x40020])),
         };
         assert_eq!(landmarks.children, Some((0x40000, 0x42000)));
-        // Before and behind it, where that is worth a mapping of its own.
+        // Before and behind it, where that is worth a separate mapping.
         assert_eq!(to_hide(&[code(0x80000)], &landmarks, &|_, _| None), [(0x1000, 0x40000), (0x42000, 0x80000)]);
         assert_eq!(to_hide(&[code(0x50000)], &landmarks, &|_, _| None), [(0x1000, 0x40000)]);
         // Not where children need all of it, or the routines lie elsewhere.
@@ -436,7 +436,7 @@ VmFlags: rd wr mr mw me dc ac hg
         assert!(all.mappings > 3 && all.resident > 4096, "{all:?}");
         let here = resident_around(SMAPS.as_ptr() as usize).unwrap();
         assert!(here.bytes > 0);
-        // The test harness runs this test on a thread of its own beside the main one.
+        // The test harness runs this test on a thread beside the main one.
         assert!(threads().unwrap() > 1 && SmallImage::enter().is_err());
         assert!(!process::SMALL_IMAGE.load(Ordering::Acquire));
     }

@@ -1,4 +1,4 @@
-//! Ctrl-C and its kin as a flag that the supervisor looks at.
+//! SIGINT, SIGTERM and SIGHUP as a flag that the supervisor checks.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -10,8 +10,8 @@ extern "C" fn note(signal: libc::c_int) {
     SIGNAL.store(signal, Ordering::Relaxed);
 }
 
-/// From now on a file larger than `ulimit -f` allows is an error of the write instead of a signal, as the Rust runtime has it
-/// for a closed standard output.
+/// From now on exceeding `ulimit -f` is an error of the write instead of a signal, as the Rust runtime does for a
+/// closed standard output.
 pub fn write_errors_only() -> Result<()> {
     // SAFETY: takes no pointers but the constant that stands for ignoring.
     let before = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };

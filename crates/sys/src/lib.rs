@@ -1,7 +1,7 @@
 //! The only unsafe code and assembly of kelvin, behind safe calls: clocks, placement, processes, memory, timed kernels.
 //!
-//! Everything a probe times that must be exactly these instructions lives in [`kernels`], in assembly, once per
-//! architecture. Everything else is a thin safe wrapper over a system call that reports its errors.
+//! Timed code whose exact instructions matter is in [`kernels`], in assembly, once per architecture. Everything else is
+//! a thin safe wrapper of a system call that reports its errors.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod bounce;
@@ -41,7 +41,7 @@ pub mod token;
 pub mod uring;
 pub mod usage;
 
-/// The errors of system calls, as the standard library has them.
+/// The errors of system calls.
 pub use std::io::Error;
 /// The result of a system call.
 pub type Result<T> = std::io::Result<T>;

@@ -1,4 +1,4 @@
-//! Memory that is made to be touched page by page: mappings of files, what of them is resident, and giving pages back.
+//! Memory to be touched page by page: file mappings, their residency, and freeing pages.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
@@ -17,9 +17,9 @@ pub fn page_bytes() -> usize {
     usize::try_from(bytes).unwrap_or(4096)
 }
 
-/// The beginning of a file, mapped shared and to be read only; unmapped when dropped.
+/// The beginning of a file, mapped shared and read-only; unmapped when dropped.
 ///
-/// Whoever maps a file must not shorten it meanwhile: a touch of a page behind its end is a SIGBUS.
+/// The file must not be shortened meanwhile: a touch beyond its end is a SIGBUS.
 #[derive(Debug)]
 pub struct FileMapping {
     start: NonNull<u8>,
@@ -49,12 +49,12 @@ impl FileMapping {
         Ok(mapping)
     }
 
-    /// Maps the first `bytes` of a file so that every page is an area of its own, the last page of the file first: in
-    /// that order no two neighbours can be merged into one area. A fault maps nothing beyond the area in which it
-    /// happened (`do_fault_around` in mm/memory.c), and so one page.
+    /// Maps the first `bytes` of a file with every page as a separate area, the last page of the file first: in that
+    /// order no two neighbours can be merged. A fault maps nothing beyond its area (`do_fault_around` in mm/memory.c),
+    /// and so one page.
     ///
     /// # Errors
-    /// Those of mmap; ENOMEM where the process may not have as many areas (vm.max_map_count).
+    /// Those of mmap; ENOMEM if the process may not have as many areas (vm.max_map_count).
     pub fn page_by_page(file: &File, bytes: usize) -> Result<Self> {
         let page = page_bytes();
         let bytes = bytes / page * page;
@@ -63,7 +63,7 @@ impl FileMapping {
         Ok(mapping)
     }
 
-    /// Addresses for `bytes`, a multiple of 2 MiB the first of them, with nothing behind them yet.
+    /// Reserves addresses for `bytes`, aligned to 2 MiB, with nothing mapped yet.
     fn reserved(bytes: usize) -> Result<Self> {
         let bytes = bytes.max(1).next_multiple_of(page_bytes());
         let padded = bytes + ALIGNMENT;
@@ -125,8 +125,8 @@ impl FileMapping {
 
     /// The bytes of a part of the file, in place.
     ///
-    /// Another process may write the file meanwhile: what is read is then some mixture of old and new. A file that becomes
-    /// shorter is what [`crate::bus::Guard`] is for.
+    /// If another process writes the file meanwhile, the bytes are a mixture of old and new. [`crate::bus::Guard`]
+    /// handles a file that shrinks.
     ///
     /// # Panics
     /// If that goes beyond the mapping.
@@ -162,8 +162,8 @@ impl FileMapping {
         advise(self.start, self.bytes, libc::MADV_RANDOM)
     }
 
-    /// Forgets where the pages of a part that begins at a page are, so that the next touch of each is a fault; they stay in
-    /// the page cache (MADV_DONTNEED).
+    /// Unmaps the pages of a page-aligned part, so that the next touch of each is a fault; they stay in the page cache
+    /// (MADV_DONTNEED).
     ///
     /// # Errors
     /// Those of madvise; a part that is not inside.
@@ -180,8 +180,8 @@ impl FileMapping {
         Ok(unsafe { self.start.add(offset) })
     }
 
-    /// For each page from `offset` on, `bytes` long, whether the page cache holds it (mincore). The kernel tells the
-    /// truth only to who owns the file or may write it, and to others that all of it is there.
+    /// For each page from `offset` on, `bytes` long, whether the page cache holds it (mincore). The kernel answers
+    /// truthfully only if the caller owns the file or may write it; otherwise it reports everything as resident.
     ///
     /// # Errors
     /// Those of mincore; a range that is not inside.
@@ -231,8 +231,8 @@ pub fn read(arena: &Arena, step: usize, count: usize) {
     }
 }
 
-/// Gives the pages of the first `bytes` of an arena back to the kernel; they read as zeros, and the next touch of each is
-/// a fault (MADV_DONTNEED).
+/// Frees the pages of the first `bytes` of an arena; they read as zeros, and the next touch of each is a fault
+/// (MADV_DONTNEED).
 ///
 /// # Errors
 /// Those of madvise.
@@ -254,7 +254,7 @@ fn advise(start: NonNull<u8>, bytes: usize, advice: libc::c_int) -> Result<()> {
     check(unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) }).map(drop)
 }
 
-/// A file that is memory only, without a name: what lies behind shared anonymous memory (memfd_create).
+/// An unnamed file in memory, as behind shared anonymous memory (memfd_create).
 ///
 /// # Errors
 /// Those of memfd_create.
@@ -265,8 +265,8 @@ pub fn memory_file() -> Result<File> {
     Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 
-/// Asks the kernel to drop the first `bytes` of a file from the page cache (POSIX_FADV_DONTNEED). It drops what is clean,
-/// not mapped and not in use, and says nothing of the rest.
+/// Asks the kernel to drop the first `bytes` of a file from the page cache (POSIX_FADV_DONTNEED). It drops what is
+/// clean, unmapped and unused, and does not report the rest.
 ///
 /// # Errors
 /// Those of posix_fadvise.
@@ -276,8 +276,8 @@ pub fn drop_cached(file: &File, bytes: usize) -> Result<()> {
     if code == 0 { Ok(()) } else { Err(Error::from_raw_os_error(code)) }
 }
 
-/// Tells the kernel whether a file will be read in order or in none, so that it reads ahead far or not at all
-/// (POSIX_FADV_SEQUENTIAL, POSIX_FADV_RANDOM).
+/// Tells the kernel whether a file will be read sequentially or randomly, for read-ahead (POSIX_FADV_SEQUENTIAL,
+/// POSIX_FADV_RANDOM).
 ///
 /// # Errors
 /// Those of posix_fadvise.
@@ -350,7 +350,7 @@ mod tests {
     use crate::usage::{Who, usage};
     use std::io::Write;
 
-    /// An open file of this many pages, which has no name any more.
+    /// An open, unlinked file of this many pages.
     fn file(pages: usize) -> File {
         let path = std::env::temp_dir().join(format!(
             "kelvin-mapping-{}-{:?}",
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_its_own_area_is_a_fault_of_its_own() {
+    fn a_page_in_a_separate_area_is_a_separate_fault() {
         let file = file(64);
         let mapping = FileMapping::page_by_page(&file, 64 * page_bytes()).unwrap();
         for _ in 0..2 {

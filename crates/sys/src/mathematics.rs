@@ -1,8 +1,8 @@
-//! The functions of mathematics, linked into a program instead of loaded with the C library's `libm`.
+//! Mathematical functions, linked statically instead of loaded with the C library's `libm`.
 //!
 //! The standard library's `f64::ln` and its like call the symbols `log` and so on, which a program finds in `libm.so`
-//! unless it defines them itself. Defined here, by the crate `libm`, they spare the program five mappings, each of which
-//! a fork copies or is told to leave out; and an analysis gives the same last digits whatever C library it runs with.
+//! unless it defines them. Defined here, by the crate `libm`, they save five mappings, each of which a fork would copy
+//! or exclude; and an analysis gives the same last digits with any C library.
 //!
 //! Only the program asks for this (feature `mathematics`): a library must not decide it for others.
 

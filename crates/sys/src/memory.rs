@@ -6,12 +6,12 @@ use std::sync::atomic::{Ordering, fence};
 use crate::random::split_mix;
 use crate::{Error, Result};
 
-/// Which pages an arena asks for.
+/// The pages that an arena requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// Base pages; transparent huge pages are refused.
+    /// Base pages; transparent huge pages are disabled.
     Base,
-    /// Transparent huge pages, if the kernel gives them.
+    /// Transparent huge pages, if the kernel provides them.
     Huge,
 }
 
@@ -68,15 +68,15 @@ impl Arena {
         Ok(Self { start, bytes })
     }
 
-    /// A buffer for reading and writing files, resident: from 512 KiB on in huge pages, if the kernel gives them. What is in
-    /// one piece in memory goes to the device in one piece; of scattered pages a large direct request has hundreds, which
-    /// are more than some devices take at a time.
+    /// A resident buffer for reading and writing files: from 512 KiB on in huge pages, if available. Contiguous memory
+    /// goes to the device in one segment; a large direct request of scattered pages has hundreds, more than some
+    /// devices accept.
     pub fn for_files(bytes: usize) -> Result<Self> {
         const LARGE: usize = 512 << 10;
         Self::populated(bytes, if bytes >= LARGE { Pages::Huge } else { Pages::Base })
     }
 
-    /// The same by one call of the kernel instead of a fault a page, where it can (MADV_POPULATE_WRITE, Linux 5.14).
+    /// The same by one system call instead of a fault per page, if available (MADV_POPULATE_WRITE, Linux 5.14).
     pub fn populated(bytes: usize, pages: Pages) -> Result<Self> {
         let mut arena = Self::map(bytes, pages)?;
         arena.populate()?;
@@ -119,8 +119,7 @@ impl Arena {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 
-    /// Takes what lies from this byte to its end out of every cache, written back if need be, and the whole line that the
-    /// byte is in.
+    /// Flushes it from every cache, from the line of this byte to its end, with write-back.
     pub fn evict_from(&self, first: usize) {
         for line in self.as_slice()[first / LINE * LINE..].chunks(LINE) {
             evict(line);
@@ -147,9 +146,9 @@ impl Drop for Arena {
     }
 }
 
-/// A ring of pointers through a working set, to be chased: each load waits for the one before.
+/// A ring of pointers through a working set, to be chased with dependent loads.
 ///
-/// However the places lie, the order is one cycle over all of them, so that none is left out.
+/// Any order is one cycle over all places.
 #[derive(Debug)]
 pub struct Ring {
     arena: Arena,
@@ -159,23 +158,23 @@ pub struct Ring {
 
 /// Bytes between two pointers of a dense [`Ring`] in random order.
 pub const LINE: usize = 64;
-/// Most pointers of a [`Ring`]: their numbers are kept in 32 bits while it is built.
+/// Maximum pointers of a [`Ring`]: their numbers have 32 bits while it is built.
 const MOST: usize = u32::MAX as usize;
 
 impl Ring {
-    /// A ring through `bytes` of memory, a pointer a cache line, in random order; `seed` decides the order.
+    /// A ring through `bytes` of memory, one pointer per cache line, in random order given by `seed`.
     ///
     /// Every cycle through all lines is equally likely (Sattolo's algorithm), so that no prefetcher can follow and no
-    /// page is visited more often than another. While it is built it takes a sixteenth more memory than it holds.
+    /// page is visited more often than another. Building it takes a sixteenth more memory.
     pub fn new(bytes: usize, pages: Pages, seed: u64) -> Result<Self> {
         let lines = (bytes / LINE).max(2);
         Self::random(lines, lines * LINE, pages, seed, |line| line * LINE)
     }
 
-    /// A ring through `count` base pages in random order, one line a page.
+    /// A ring through `count` base pages in random order, one line per page.
     ///
-    /// The line within the page moves on by one from page to page, so that the lines spread over the sets of a cache
-    /// whose set is chosen by the address within a page, as those of the same number of lines side by side do.
+    /// The line within the page advances by one from page to page, so that the lines spread over the sets of a
+    /// virtually indexed cache as the same number of adjacent lines would.
     pub fn one_line_a_page(count: usize, seed: u64) -> Result<Self> {
         const PAGE: usize = 4096;
         let place = |page: usize| page * PAGE + page % (PAGE / LINE) * LINE;
@@ -185,9 +184,9 @@ impl Ring {
 
     /// A ring through `bytes` of memory backwards, each pointer to the place `stride` bytes before it.
     ///
-    /// A stride of more than a line passes over the memory several times, each time one line further on, so that every
-    /// line of it is in the ring whatever the stride. The stride is at least the size of a pointer; up to a line it
-    /// divides the line, and from there on it is a multiple of it.
+    /// With a stride of more than a line it passes over the memory several times, each time one line further on, so
+    /// that every line is in the ring. The stride is at least the size of a pointer; up to a line it divides the line,
+    /// and from there on it is a multiple of it.
     pub fn backwards(bytes: usize, stride: usize, pages: Pages) -> Result<Self> {
         let whole = if stride <= LINE { LINE.is_multiple_of(stride.max(1)) } else { stride.is_multiple_of(LINE) };
         if stride < size_of::<usize>() || !whole {
@@ -223,7 +222,7 @@ impl Ring {
         Ok(Self { arena, lines: count, at: base + place(0) })
     }
 
-    /// Takes its last `bytes` out of every cache: what building it left there, which no later chase would.
+    /// Flushes its last `bytes` from every cache: building it left them there, as no chase would.
     pub fn evict_end(&self, bytes: usize) {
         self.arena.evict_from(self.arena.len().saturating_sub(bytes));
     }
@@ -238,7 +237,7 @@ impl Ring {
         &self.arena
     }
 
-    /// Follows `hops` pointers from where the last chase ended, each load waiting for the one before.
+    /// Follows `hops` pointers from where the last chase ended, with dependent loads.
     #[inline(always)]
     pub fn chase(&mut self, hops: u64) {
         // SAFETY: `at` is the address of a pointer of this ring, and every pointer holds the address of another one.
@@ -246,7 +245,7 @@ impl Ring {
     }
 }
 
-/// Takes the cache line of the first byte out of every cache, written back if need be.
+/// Flushes the cache line of the first byte from every cache, with write-back.
 fn evict(line: &[u8]) {
     // SAFETY: the instruction changes no memory, and the address is one that may be read. CLFLUSH is part of SSE2, which
     // every x86-64 processor has.
@@ -263,8 +262,8 @@ fn evict(line: &[u8]) {
 
 /// For each of `n` elements its successor in one random cycle through all of them (Sattolo 1986).
 ///
-/// The swaps do not wait for each other, for the random numbers come from a counter; with four bytes an element most of
-/// what they touch stays in the cache.
+/// The swaps are independent, as the random numbers come from a counter; with four bytes per element most of what they
+/// touch stays in the cache.
 fn sattolo(n: usize, seed: u64) -> Vec<u32> {
     let mut order: Vec<u32> = (0..n as u32).collect();
     let mut state = seed;

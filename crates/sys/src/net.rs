@@ -1,4 +1,4 @@
-//! What sockets can be asked and told beyond the standard library: congestion control, buffers, what TCP knows.
+//! Socket options beyond the standard library: congestion control, buffers, TCP_INFO.
 
 pub mod discipline;
 pub mod icmp;
@@ -18,29 +18,29 @@ use crate::{Error, Result, check};
 
 /// Longest name of a congestion control: `TCP_CA_NAME_MAX` of `linux/tcp.h`.
 const NAME_BYTES: usize = 16;
-/// Time to connect to this machine, which answers at once.
+/// Time-out of a connection to this machine, which answers at once.
 const HERE: Duration = Duration::from_secs(5);
 /// `SO_MEMINFO` of `asm-generic/socket.h`, and of `linux/sock_diag.h` its figures, and which of them is `SK_MEMINFO_DROPS`.
 const SO_MEMINFO: libc::c_int = 55;
 const MEMORY_FIGURES: usize = 9;
 const DROPPED: usize = 8;
 
-/// What the kernel knows of a TCP connection.
+/// The kernel's state of a TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpKnown {
-    /// Smoothed round trip as the kernel saw it, in nanoseconds (it counts in microseconds).
+    /// The kernel's smoothed round trip, in nanoseconds (it counts microseconds).
     pub round_trip: u64,
-    /// Segments sent again since the connection was made.
+    /// Segments retransmitted since the connection was made.
     pub retransmits: u32,
-    /// Segments that may be on their way at a time.
+    /// The congestion window, in segments.
     pub congestion_window: u32,
     /// Largest payload of a segment, in bytes.
     pub segment: u32,
-    /// Largest packet of the path, in bytes.
+    /// The path MTU, in bytes.
     pub path_mtu: u32,
 }
 
-/// Bytes that a socket may hold, as the kernel counts them: its own book-keeping included, so twice what was asked for.
+/// Bytes that a socket may hold, as the kernel counts them: including its overhead, so twice the requested size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
     /// Sent and not yet acknowledged.
@@ -49,8 +49,8 @@ pub struct Buffers {
     pub receive: u32,
 }
 
-/// Asks for a congestion control by name. A connection that began under one that paces itself (BBR) goes on being paced by the kernel's
-/// timers under any other: ask before it is made.
+/// Sets a congestion control by name. A connection that began with a pacing one (BBR) keeps being paced under any
+/// other: set it before connecting.
 ///
 /// # Errors
 /// `NotFound` for one that the kernel does not have or does not allow.
@@ -77,12 +77,12 @@ pub fn congestion_control(socket: &impl AsFd) -> Result<String> {
     Ok(String::from_utf8_lossy(&name[..end]).into_owned())
 }
 
-/// What the kernel knows of a TCP connection now.
+/// The kernel's current state of a TCP connection.
 pub fn tcp_known(socket: &impl AsFd) -> Result<TcpKnown> {
     let (known, length) = option::<libc::tcp_info>(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
     let least = std::mem::offset_of!(libc::tcp_info, tcpi_total_retrans) + size_of::<u32>();
     if length < least {
-        return Err(Error::other(format!("the kernel told {length} bytes of TCP_INFO, and {least} are needed")));
+        return Err(Error::other(format!("the kernel returned {length} bytes of TCP_INFO, but {least} are needed")));
     }
     Ok(TcpKnown {
         round_trip: u64::from(known.tcpi_rtt) * 1000,
@@ -101,7 +101,7 @@ pub fn buffers(socket: &impl AsFd) -> Result<Buffers> {
     })
 }
 
-/// Datagrams that came for a socket and found no room in its buffer, since it was opened.
+/// Datagrams dropped because the socket's buffer was full, since it was opened.
 ///
 /// # Errors
 /// `ENOPROTOOPT` of a kernel before 4.12.
@@ -109,15 +109,15 @@ pub fn dropped(socket: &impl AsFd) -> Result<u32> {
     Ok(option::<[u32; MEMORY_FIGURES]>(socket, libc::SOL_SOCKET, SO_MEMINFO)?.0[DROPPED])
 }
 
-/// Asks for so many bytes in each of a socket's buffers; the kernel grants no more than its limits, which is no error:
-/// ask what was obtained. A TCP socket's buffers no longer grow by themselves afterwards.
+/// Requests so many bytes in each of a socket's buffers; the kernel silently caps them at its limits: read back what
+/// was obtained. This disables the auto-tuning of a TCP socket's buffers.
 pub fn set_buffers(socket: &impl AsFd, bytes: u32) -> Result<()> {
     let bytes = libc::c_int::try_from(bytes).map_err(|_| Error::from_raw_os_error(libc::EINVAL))?;
     set(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)?;
     set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)
 }
 
-/// Both ends of a TCP connection to an address of this machine, over sockets that were prepared before it was made.
+/// Both ends of a TCP connection to an address of this machine, over sockets prepared before connecting.
 ///
 /// # Errors
 /// What the calls and the preparation say.
@@ -125,14 +125,14 @@ pub fn connect_here(
     listener: &TcpListener,
     prepare: impl Fn(BorrowedFd<'_>) -> Result<()>,
 ) -> Result<(TcpStream, TcpStream)> {
-    // What is accepted has what was asked of the socket that listens.
+    // An accepted socket inherits the options of the listening one.
     prepare(listener.as_fd())?;
     let near = connect_prepared(listener.local_addr()?, HERE, |socket| prepare(socket.as_fd()))?;
     Ok((near, listener.accept()?.0))
 }
 
-/// A TCP connection over a socket that was prepared before it was made: what is asked for afterwards comes too late for the window
-/// that TCP offers (tcp(7)), and for how it is paced (see [`set_congestion_control`]).
+/// A TCP connection over a socket prepared before connecting: later options come too late for the window scale
+/// (tcp(7)), and for pacing (see [`set_congestion_control`]).
 ///
 /// # Errors
 /// What the calls say; `TimedOut` if nobody answered within this time.
@@ -187,20 +187,20 @@ fn connect(socket: &TcpStream, to: SocketAddr) -> Result<()> {
     check(result).map(drop)
 }
 
-/// Has a socket that listens keep so many connections until they are accepted; the standard library asks for 128.
+/// Sets the backlog of a listening socket; the standard library's is 128.
 pub fn set_queue(listener: &TcpListener, connections: u32) -> Result<()> {
     let connections = libc::c_int::try_from(connections).unwrap_or(libc::c_int::MAX);
     // SAFETY: takes no pointers.
     check(unsafe { libc::listen(listener.as_raw_fd(), connections) }).map(drop)
 }
 
-/// The names of the congestion controls that the kernel has loaded.
+/// The names of the loaded congestion controls.
 pub fn congestion_controls() -> Result<Vec<String>> {
     let names = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")?;
     Ok(names.split_whitespace().map(str::to_owned).collect())
 }
 
-/// Has a TCP socket's close reset the connection at once, so that nothing of it stays behind (no TIME_WAIT).
+/// Makes close reset the TCP connection at once, without TIME_WAIT.
 pub fn reset_on_close(socket: &impl AsFd) -> Result<()> {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     // SAFETY: the structure is valid for its size.
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn tcp_tells_what_it_knows() {
+    fn tcp_info_is_filled() {
         let (mut near, mut far) = connection();
         near.write_all(&[7; 1000]).unwrap();
         far.read_exact(&mut [0; 1000]).unwrap();
@@ -300,14 +300,14 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_that_find_no_room_are_counted() {
+    fn dropped_datagrams_are_counted() {
         let [near, far] = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
         set_buffers(&far, 4096).unwrap();
         assert_eq!(dropped(&far).unwrap(), 0);
         for _ in 0..100 {
             near.send_to(&[7; 1000], far.local_addr().unwrap()).unwrap();
         }
-        // A busy kernel may hand over some of them later.
+        // A busy kernel may deliver some of them later.
         far.set_read_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
         let arrived = std::iter::from_fn(|| far.recv(&mut [0; 1000]).ok()).count();
         assert!((1..100).contains(&arrived), "{arrived}");
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_are_twice_what_was_asked_for() {
+    fn buffers_are_twice_the_requested_size() {
         let (near, _far) = connection();
         set_buffers(&near, 32 << 10).unwrap();
         assert_eq!(buffers(&near).unwrap(), Buffers { send: 64 << 10, receive: 64 << 10 });
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_does_not_answer_is_late() {
+    fn a_connection_without_an_answer_times_out() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         // SAFETY: a call without pointers. Nobody accepts, so that the first one fills the queue.
         check(unsafe { libc::listen(listener.as_raw_fd(), 0) }).unwrap();
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_names_the_congestion_controls_that_can_be_set() {
+    fn listed_congestion_controls_can_be_set() {
         let (near, _far) = connection();
         let names = congestion_controls().unwrap();
         assert!(names.iter().any(|name| name == "reno"), "{names:?}");

@@ -1,4 +1,4 @@
-//! Nodes of memory: whose CPUs are whose, and memory of a chosen node.
+//! NUMA: the CPUs of nodes, and memory of a chosen node.
 
 use std::marker::PhantomData;
 use std::path::Path;
@@ -20,22 +20,22 @@ pub fn is_of_node(cpu: u32, node: u32) -> bool {
 const MOST_NODES: usize = 1024;
 const WORD: usize = 64;
 
-/// While it lives, pages that the calling thread touches first come from one node, or not at all.
+/// While it exists, pages first touched by the calling thread come from one node, or not at all.
 #[derive(Debug)]
 pub struct Bound {
-    /// The policy is the thread's: it cannot be ended on another one.
+    /// The policy is per thread: it cannot be ended on another one.
     of_thread: PhantomData<*const ()>,
 }
 
 impl Bound {
-    /// Takes pages from this node from now on (set_mempolicy, MPOL_BIND).
+    /// Allocates pages on this node from now on (set_mempolicy, MPOL_BIND).
     ///
     /// # Errors
     /// A node that is not there or that this process may not use, or a kernel without NUMA.
     pub fn to(node: u32) -> Result<Self> {
         let at = node as usize;
         if at >= MOST_NODES {
-            return Err(Error::other(format!("node {node} is beyond the {MOST_NODES} that can be named")));
+            return Err(Error::other(format!("node {node} is beyond the maximum of {MOST_NODES}")));
         }
         let mut mask = [0u64; MOST_NODES / WORD];
         mask[at / WORD] = 1 << (at % WORD);
@@ -61,7 +61,7 @@ fn set(mode: i32, mask: *const u64, bits: usize) -> Result<()> {
     Ok(())
 }
 
-/// The nodes of up to `most` pages of an arena, evenly taken: each page's node, or why it has none as a negative error
+/// The nodes of up to `most` evenly spaced pages of an arena: each page's node, or why it has none as a negative error
 /// number (move_pages, which moves nothing without a list of nodes).
 ///
 /// # Errors
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn memory_comes_from_the_node_that_it_is_bound_to() {
         for node in nodes() {
-            // Memory that this process may not use, or a node without any, is refused and not taken from elsewhere.
+            // Memory that this process may not use, or a node without memory, is an error, without fallback.
             let bound = match Bound::to(node) {
                 Ok(bound) => bound,
                 Err(error) => {

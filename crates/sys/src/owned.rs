@@ -1,8 +1,8 @@
-//! Directories and files that nobody but root and the user of this process can have made, changed or put in another's place.
+//! Directories and files that only root and the user of this process can have created, changed or replaced.
 //!
-//! Each directory of a path is looked at through a descriptor that is open on it, from the root down, and no symbolic link is
-//! followed. Once a directory is found to be such, nobody else can put another one in the place of what is in it: so what was
-//! found stays true, and the path may be used.
+//! Each directory of a path is checked through an open descriptor, from the root down, without following symbolic
+//! links. Nobody else can replace the contents of a checked directory: so the result stays true, and the path may be
+//! used.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -11,23 +11,23 @@ use std::path::{Path, PathBuf};
 use crate::Error;
 use crate::fs::effective_user;
 
-/// Permission of group and others to write, and that only owners rename and remove what is in a directory.
+/// Write permission of group and others, and the sticky bit.
 const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
-/// Flags of open(2) for a name in such a directory: no symbolic link is followed, and nothing waited for.
+/// Flags of open(2) for a name in such a directory: no symbolic links, no blocking.
 pub const ITSELF: libc::c_int = libc::O_NOFOLLOW | libc::O_NONBLOCK;
 
-/// Why something is not such.
+/// Why a check failed.
 #[derive(Debug)]
 pub enum Doubt {
-    /// It cannot be looked at.
+    /// It cannot be checked.
     Call(Error),
     /// Somebody else could have written there.
     Others {
         /// What it is.
         path: PathBuf,
-        /// What is wrong with it, to be put after its name.
+        /// What is wrong with it, to follow its name.
         why: String,
     },
 }
@@ -38,8 +38,8 @@ impl From<Error> for Doubt {
     }
 }
 
-/// Looks at a directory, given by an absolute path, and at all above it. Above, one that is sticky may be written by others, as
-/// /tmp is: what is in it, and belongs to somebody, only he can replace.
+/// Checks a directory, given by an absolute path, and all above it. Ancestors may be writable by others if sticky, as
+/// /tmp: only the owner can replace an entry.
 ///
 /// # Errors
 /// [`Doubt`].
@@ -49,7 +49,7 @@ pub fn check_directory(path: &Path) -> Result<(), Doubt> {
     for part in above {
         let opened =
             open(part, ITSELF | libc::O_PATH | libc::O_DIRECTORY).map_err(|error| match error.raw_os_error() {
-                Some(libc::ENOTDIR) => others(part, "is no directory, or a symbolic link".into()),
+                Some(libc::ENOTDIR) => others(part, "is not a directory, or a symbolic link".into()),
                 _ => Doubt::Call(error),
             })?;
         let facts = opened.metadata()?;
@@ -59,7 +59,7 @@ pub fn check_directory(path: &Path) -> Result<(), Doubt> {
     Ok(())
 }
 
-/// Opens a regular file to be read, in a directory that was looked at.
+/// Opens a regular file for reading, in a checked directory.
 ///
 /// # Errors
 /// [`Doubt`].
@@ -70,7 +70,7 @@ pub fn open_file(path: &Path) -> Result<File, Doubt> {
     })?;
     let facts = opened.metadata()?;
     if !facts.is_file() {
-        return Err(others(path, "is no regular file".into()));
+        return Err(others(path, "is not a regular file".into()));
     }
     check_owner(path, &facts, false)?;
     Ok(opened)
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_can_write_or_swap_is_told() {
+    fn what_others_can_write_or_replace_is_refused() {
         let top = tempfile::tempdir().unwrap();
         let (shared, own) = (top.path().join("shared"), top.path().join("shared/own"));
         fs::create_dir_all(&own).unwrap();
@@ -127,7 +127,7 @@ mod tests {
             assert_eq!(why(check_directory(&own)), expected);
         }
         symlink(&shared, top.path().join("link")).unwrap();
-        assert_eq!(why(check_directory(&top.path().join("link/own"))), "link is no directory, or a symbolic link");
+        assert_eq!(why(check_directory(&top.path().join("link/own"))), "link is not a directory, or a symbolic link");
         assert!(why(check_directory(&top.path().join("none"))).contains("No such file"));
     }
 
@@ -143,6 +143,6 @@ mod tests {
         assert_eq!(why(open_file(&file)), "file may be written by others (mode 602)");
         symlink(&file, top.path().join("link")).unwrap();
         assert_eq!(why(open_file(&top.path().join("link"))), "link is a symbolic link");
-        assert!(why(open_file(top.path())).ends_with("is no regular file"));
+        assert!(why(open_file(top.path())).ends_with("is not a regular file"));
     }
 }

@@ -1,4 +1,4 @@
-//! What the kernel tells a process of its own pages: /proc/self/pagemap, its scan, and /proc/kpageflags.
+//! The state of a process's own pages: /proc/self/pagemap, its scan, and /proc/kpageflags.
 //!
 //! Bits and layouts are those of Linux Documentation/admin-guide/mm/pagemap.rst and include/uapi/linux/fs.h.
 
@@ -9,28 +9,28 @@ use std::os::unix::fs::FileExt;
 use crate::mapping::page_bytes;
 use crate::{Error, Result};
 
-/// What is known of one page of this process.
+/// The state of one page of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// It has a frame of memory, and the page table says so.
+    /// It is present in memory.
     pub present: bool,
     /// It is in swap.
     pub swapped: bool,
-    /// It belongs to a file, or to memory that is shared by way of one.
+    /// It belongs to a file or to shared memory.
     pub file: bool,
-    /// Nobody else maps it.
+    /// It is exclusively mapped.
     pub exclusive: bool,
-    /// It was written since that was last cleared, or its area is new; always false in kernels that do not track it.
+    /// It is soft-dirty: written since last cleared, or its area is new; always false in kernels that do not track it.
     pub soft_dirty: bool,
     /// A huge page maps it; unknown before Linux 6.7.
     pub huge: Option<bool>,
-    /// It is the kernel's page of zeros; unknown before Linux 6.7.
+    /// It is the kernel's zero page; unknown before Linux 6.7.
     pub zero: Option<bool>,
     /// Its frame, if this process may know (CAP_SYS_ADMIN).
     pub frame: Option<u64>,
 }
 
-/// What is known of `count` pages from an address on.
+/// The state of `count` pages from an address on.
 ///
 /// # Errors
 /// A /proc/self/pagemap that cannot be read, an address that is not a page's.
@@ -112,7 +112,7 @@ struct Region {
     categories: u64,
 }
 
-/// The pages of a range that are huge or the page of zeros, as regions; `None` where the kernel knows no scan.
+/// The huge and zero pages of a range, as regions; `None` where the kernel has no scan.
 fn scan(pagemap: &File, address: usize, count: usize) -> Result<Option<Vec<Region>>> {
     let mut regions = vec![Region::default(); count];
     let wanted = PAGE_IS_PFNZERO | PAGE_IS_HUGE;
@@ -139,7 +139,7 @@ fn scan(pagemap: &File, address: usize, count: usize) -> Result<Option<Vec<Regio
     }
 }
 
-/// Names of the flags of a frame that say what it is, by bit, in the words of include/uapi/linux/kernel-page-flags.h.
+/// Names of the flags of a frame, by bit, as in include/uapi/linux/kernel-page-flags.h.
 const FLAGS: [(u32, &str); 12] = [
     (3, "uptodate"),
     (4, "dirty"),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn read_pages_are_zeros_and_written_ones_are_this_process_s_own() {
+    fn read_pages_are_zero_and_written_ones_are_exclusive() {
         let mut arena = Arena::map(32 * page_bytes(), Pages::Base).unwrap();
         let look = |arena: &Arena| pages(arena.address(), 32).unwrap();
         assert!(look(&arena).iter().all(|page| !page.present));

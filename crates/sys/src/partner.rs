@@ -1,4 +1,4 @@
-//! A second task for experiments between two: a forked process or a thread, on a CPU of its own choice.
+//! A second task for experiments between two: a forked process or a thread, on a chosen CPU.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl Task {
     }
 }
 
-/// What partners and the task that started them tell each other; in shared memory.
+/// Messages between partners and the task that started them, in shared memory.
 #[derive(Debug, Default)]
 pub struct Board {
     stop: AtomicU32,
@@ -43,29 +43,29 @@ pub struct Board {
 unsafe impl Zeroed for Board {}
 
 impl Board {
-    /// A board without a word on it.
+    /// An empty board.
     pub fn new() -> Result<Arc<Shared<Self>>> {
         Shared::new().map(Arc::new)
     }
 
-    /// Asks the partners to end. They see it when they next have the token.
+    /// Asks the partners to stop. They see it when they next have the token.
     pub fn stop(&self) {
         self.stop.store(1, Ordering::Release);
     }
 
-    /// Whether the partners are asked to end.
+    /// Whether the partners are asked to stop.
     #[inline(always)]
     pub fn stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire) != 0
     }
 
-    /// Tells that a partner goes no further, and why.
+    /// Records that a partner has failed, and why.
     #[cold]
     pub fn fail(&self, error: &Error) {
         self.failed.store(error.raw_os_error().unwrap_or(libc::EIO), Ordering::Release);
     }
 
-    /// The error of a partner that went no further.
+    /// The error of a failed partner.
     #[inline(always)]
     pub fn check(&self) -> Result<()> {
         match self.failed.load(Ordering::Acquire) {
@@ -74,12 +74,12 @@ impl Board {
         }
     }
 
-    /// Context switches of the partners that have ended, from their arrival on.
+    /// Context switches of the partners that have ended, since their start.
     pub fn switches(&self) -> u64 {
         self.switches.load(Ordering::Acquire)
     }
 
-    /// Sets the amount of work that the partner is to do next.
+    /// Sets the partner's next amount of work.
     #[inline(always)]
     pub fn order(&self, amount: u64) {
         self.job.store(amount, Ordering::Release);
@@ -104,8 +104,7 @@ impl Board {
     }
 }
 
-/// A running partner. Dropped, a process is killed and reaped; a thread is waited for, so whoever drops it early must have
-/// let it see that it is to stop.
+/// A running partner. Dropped, a process is killed and reaped; a thread is joined, so it must have been asked to stop.
 #[derive(Debug)]
 pub struct PartnerTask(Option<Running>);
 
@@ -116,11 +115,11 @@ enum Running {
 }
 
 impl PartnerTask {
-    /// Starts a partner pinned to a CPU, which lives `life` and reports its end and its context switches on the board.
-    /// Returns when it has arrived on its CPU. A process dies with the thread that started it.
+    /// Starts a partner pinned to a CPU, which runs `life` and reports its end and its context switches on the board.
+    /// Returns when it is on its CPU. A process dies with the thread that started it.
     ///
     /// # Errors
-    /// A fork or thread that the system refuses, a CPU that cannot be had.
+    /// A failed fork or thread, a CPU that is not allowed.
     pub fn start(
         task: Task,
         cpu: u32,
@@ -162,7 +161,7 @@ impl PartnerTask {
     /// Waits for the end of a partner that was told to stop.
     ///
     /// # Errors
-    /// The error that ended its life, or that it crashed.
+    /// The error that it ended with, or that it crashed.
     pub fn join(mut self, board: &Board) -> Result<()> {
         match self.0.take() {
             Some(Running::Process(child)) => {
@@ -196,7 +195,7 @@ impl Drop for PartnerTask {
     }
 }
 
-/// The life of a partner from its arrival to its report.
+/// A partner from its start to its report.
 fn live(cpu: u32, board: &Board, life: impl FnOnce(&Board) -> Result<()>) {
     let pinned = cpu::pin(&[cpu]);
     if let Err(error) = &pinned {
@@ -229,8 +228,8 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_answers_until_it_is_told_to_stop_and_counts_its_switches() {
-        // Where both are on one CPU the partner waits for each token: it cannot come while the partner runs.
+    fn a_partner_answers_until_stopped_and_counts_its_switches() {
+        // On one CPU the partner waits for each token: it cannot come while the partner runs.
         crate::cpu::pin(&[here()]).unwrap();
         for task in [Task::Process, Task::Thread] {
             let board = Board::new().unwrap();
@@ -261,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_fails_says_why() {
+    fn a_partner_that_fails_says_why() {
         for task in [Task::Process, Task::Thread] {
             let board = Board::new().unwrap();
             // It may fail before or after it was seen to arrive: the error is the same.

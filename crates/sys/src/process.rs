@@ -1,7 +1,7 @@
-//! Making and reaping processes in every way the kernel offers: fork, vfork, posix_spawn, fork and execve.
+//! Creating and reaping processes: fork, vfork, posix_spawn, fork and execve.
 //!
-//! Nothing here allocates between the start of a child and its end, and the child of a fork that is timed touches only
-//! its stack and one shared cell; see [`crate::image`], which can take everything else away from it.
+//! Nothing here allocates between the start of a child and its end, and the child of a timed fork touches only its
+//! stack and one shared cell; see [`crate::image`], which can exclude everything else.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,7 +39,7 @@ impl Child {
         reap(pid)
     }
 
-    /// Waits for its end; an end other than status 0 is an error that says what it was.
+    /// Waits for its end; an end other than status 0 is an error.
     ///
     /// # Errors
     /// Those of waitpid, and any end but `exit(0)`.
@@ -48,7 +48,7 @@ impl Child {
         match self.wait()? {
             Ended::Exited(0) => Ok(()),
             Ended::Exited(status) => Err(Error::other(format!("a child that should succeed exited with {status}"))),
-            Ended::Signalled(signal) => Err(Error::other(format!("a child was ended by signal {signal}"))),
+            Ended::Signalled(signal) => Err(Error::other(format!("a child was killed by signal {signal}"))),
         }
     }
 }
@@ -103,7 +103,7 @@ impl SharedCell {
         Ok(shared)
     }
 
-    /// What was last stored, by whichever process.
+    /// The value last stored by any process.
     pub fn get(&self) -> u64 {
         self.atomic().load(Ordering::Acquire)
     }
@@ -213,8 +213,8 @@ pub(crate) fn routines_of_children() -> [usize; 3] {
     ]
 }
 
-/// Makes a child by vfork that exits at once with status 0: it borrows this process's memory until then, and this
-/// thread sleeps meanwhile.
+/// Creates a child by vfork that exits at once with status 0: it borrows this process's memory, and this thread sleeps
+/// meanwhile.
 ///
 /// The child never leaves the assembly and touches no memory, so that nothing returns twice.
 ///
@@ -276,7 +276,7 @@ pub struct Program {
 type Vector = [*const libc::c_char; 4];
 
 impl Program {
-    /// A program with up to two arguments; it is not looked for along `PATH`.
+    /// A program with up to two arguments; `PATH` is not searched.
     pub const fn new(path: &'static CStr, arguments: [Option<&'static CStr>; 2]) -> Self {
         Self { path, arguments }
     }
@@ -297,7 +297,7 @@ impl Program {
         [self.path.as_ptr(), argument(0), argument(1), std::ptr::null()]
     }
 
-    /// Forks a child that executes the program; status 127 says that it could not.
+    /// Forks a child that executes the program; status 127 means that execve failed.
     ///
     /// # Errors
     /// Those of fork.
@@ -347,8 +347,8 @@ impl Program {
     }
 }
 
-/// Lets this process have as many files open as it may (RLIMIT_NOFILE): shells and services begin with 1,024, for the sake of
-/// select(2).
+/// Raises this process's limit of open files to the maximum (RLIMIT_NOFILE): shells and services start with 1,024,
+/// because of select(2).
 pub fn raise_open_files() -> Result<()> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is valid to be written.
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_makes_a_process_that_is_reaped() {
+    fn every_kind_of_process_is_reaped() {
         for make in [fork_and_exit, vfork_and_exit] {
             let child = make().unwrap();
             let pid = child.pid;
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_with_its_status() {
+    fn a_failure_is_an_error_with_its_status() {
         let error = exits_with_five().spawn().unwrap().wait_for_success().unwrap_err();
         assert_eq!(error.to_string(), "a child that should succeed exited with 5");
     }

@@ -1,6 +1,6 @@
-//! The splitmix64 generator: numbers of which neither the order nor the value matters, only that they do not repeat.
+//! The splitmix64 generator, for numbers that only must not repeat.
 
-/// From the state behind one number to that behind the next: the generator counts, and so can begin anywhere.
+/// Increment of the state per number: the generator is a counter, and can start anywhere.
 pub const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The next number (Steele, Lea, Flood 2014).

@@ -1,11 +1,11 @@
-//! Waiting until something can be read, for a time: poll(2).
+//! Waiting for input with a time-out: poll(2).
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use crate::{Result, check};
 
-/// Whether something can be read from a descriptor, or its other end is gone, within a time; a signal ends the wait early.
+/// Whether a descriptor becomes readable, or its other end is closed, within a time; a signal ends the wait early.
 ///
 /// # Errors
 /// What the system call says.
@@ -15,7 +15,7 @@ pub fn readable(descriptor: BorrowedFd<'_>, within: Duration) -> Result<bool> {
     Ok(wanted[0].revents != 0)
 }
 
-/// The same of several: of each whether it can be read, as soon as one can.
+/// The same for several: which are readable, as soon as one is.
 ///
 /// # Errors
 /// What the system call says.
@@ -30,7 +30,7 @@ fn to_read(descriptor: BorrowedFd<'_>) -> libc::pollfd {
 }
 
 fn wait(wanted: &mut [libc::pollfd], within: Duration) -> Result<()> {
-    // Up to the next millisecond, so that a wait for what is left of a time is none of zero over and over.
+    // Rounded up to a millisecond, so that the rest of a time-out is not a busy loop of zero waits.
     let milliseconds = within.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as libc::c_int;
     // SAFETY: so many pollfds, which outlive the call.
     match check(unsafe { libc::poll(wanted.as_mut_ptr(), wanted.len() as libc::nfds_t, milliseconds) }) {
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_can_be_read_and_nothing_before() {
+    fn a_descriptor_is_readable_once_written() {
         let (reader, mut writer) = std::io::pipe().unwrap();
         assert!(!readable(reader.as_fd(), Duration::from_micros(1)).unwrap());
         writer.write_all(b"a").unwrap();
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_those_that_can_be_read_are_told_as_soon_as_there_is_one() {
+    fn of_several_the_readable_ones_are_returned() {
         let pipes = [(); 3].map(|()| std::io::pipe().unwrap());
         let readers = pipes.each_ref().map(|(reader, _)| reader.as_fd());
         assert_eq!(readable_of(&readers, Duration::from_micros(1)).unwrap(), [false; 3]);

@@ -89,7 +89,7 @@ pub(crate) fn futex_wake(word: &AtomicU32, scope: Scope) -> Result<()> {
     if woken >= 0 { Ok(()) } else { Err(Error::last_os_error()) }
 }
 
-/// Sleeps while a word has this value; also returns when it had another one, or for no reason at all.
+/// Sleeps while a word has this value; returns at once if it has another one, and may wake spuriously.
 #[inline(always)]
 pub(crate) fn futex_wait(word: &AtomicU32, value: u32, scope: Scope) -> Result<()> {
     let operation = libc::FUTEX_WAIT | flag(scope);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_for_a_value_that_is_gone_is_refused_and_is_no_error() {
+    fn a_wait_for_a_stale_value_returns_at_once() {
         let word = Shared::<AtomicU32>::new().unwrap();
         for scope in [Scope::Threads, Scope::Processes] {
             futex_wait(&word, 1, scope).unwrap();

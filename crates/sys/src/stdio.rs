@@ -1,4 +1,4 @@
-//! A file read through the C library's own streams.
+//! A file read through the C library's streams.
 
 use std::fs::File;
 use std::os::fd::IntoRawFd;
@@ -47,7 +47,7 @@ impl Stream {
         Ok(read)
     }
 
-    /// Goes to a place in the file (fseeko); what was buffered is lost unless the C library knows better.
+    /// Seeks in the file (fseeko), which may discard the buffer.
     ///
     /// # Errors
     /// Those of fseeko.

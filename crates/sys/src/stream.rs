@@ -1,4 +1,4 @@
-//! Ways for bytes from one task to another: a pipe, a pair of Unix sockets, a ring of blocks in shared memory.
+//! Byte streams from one task to another: a pipe, a pair of Unix sockets, a ring of blocks in shared memory.
 
 use std::cell::UnsafeCell;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -13,7 +13,7 @@ pub const BLOCK: usize = 64 << 10;
 /// Blocks of the shared ring.
 pub const BLOCKS: u32 = 4;
 
-/// What a stream is made of.
+/// The kind of stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamKind {
     /// A pipe of the kernel's default size.
@@ -98,8 +98,8 @@ fn read_all(from: RawFd, mut bytes: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// Blocks for one sender and one receiver. Counts run on for ever and wrap; a block belongs to the sender while fewer
-/// than [`BLOCKS`] are sent and not received, and to the receiver once it is sent.
+/// Blocks for one sender and one receiver. Counts increase and wrap; a block belongs to the sender while fewer than
+/// [`BLOCKS`] are in flight, and to the receiver once it is sent.
 #[repr(C)]
 struct Blocks {
     sent: OwnLine,
@@ -107,8 +107,7 @@ struct Blocks {
     memory: [UnsafeCell<[u8; BLOCK]>; BLOCKS as usize],
 }
 
-/// A counter in a cache line of its own, so that the ends do not share one by accident. 128 bytes, because many
-/// processors prefetch lines in pairs.
+/// A counter in its own cache line, against false sharing. 128 bytes, because many processors prefetch lines in pairs.
 #[repr(align(128))]
 struct OwnLine(AtomicU32);
 

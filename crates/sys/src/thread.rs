@@ -1,4 +1,4 @@
-//! Threads by pthread_create itself, which stamp the moment at which they first run.
+//! Threads by pthread_create, which record when they first run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_stamps_the_moment_at_which_it_runs() {
+    fn a_thread_records_when_it_runs() {
         let clock = Clock::MonotonicRaw;
         let mut starter = Starter::new(clock);
         for _ in 0..3 {

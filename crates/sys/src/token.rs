@@ -1,4 +1,4 @@
-//! Means of passing a token between two tasks: pipes, sockets, event counters, a futex, a condition variable, yielding.
+//! Channels to pass a token between two tasks: pipes, sockets, eventfds, a futex, a condition variable, yielding.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -33,7 +33,7 @@ pub enum Means {
     Pipe,
     /// A byte through a pair of connected Unix stream sockets.
     Unix,
-    /// An event counter (eventfd), one each way.
+    /// An eventfd each way.
     Eventfd,
     /// A word in memory, and futex calls to sleep and to wake.
     Futex,
@@ -43,7 +43,7 @@ pub enum Means {
     Yield,
 }
 
-/// A way for one token between two tasks. It works across `fork`: whatever is memory in it is shared memory.
+/// A channel for one token between two tasks. It works across `fork`: its memory is shared.
 #[derive(Debug)]
 pub struct Channel(Wires);
 
@@ -76,7 +76,7 @@ impl Channel {
     /// Gives the token to the other side.
     ///
     /// # Errors
-    /// What the system call says; every call is checked, for one that fails is fast and looks like a record.
+    /// Those of the system call; every call is checked, as a failing one is fast and looks like a record.
     #[inline(always)]
     pub fn pass(&self, from: Side) -> Result<()> {
         match &self.0 {
@@ -103,7 +103,7 @@ impl Channel {
     /// Waits until this side has the token.
     ///
     /// # Errors
-    /// What the system call says, and a token that is not one: the end of a pipe that was closed.
+    /// Those of the system call, and the end of a closed pipe.
     #[inline(always)]
     pub fn take(&self, at: Side) -> Result<()> {
         match &self.0 {
@@ -127,9 +127,8 @@ impl Channel {
         }
     }
 
-    /// The same calls as a pass and a take, in one task, on a channel that nobody else uses: what they cost when
-    /// nothing has to be waited for. A futex is also waited for once with a value that it does not hold, which enters
-    /// the kernel and is refused there.
+    /// The calls of a pass and a take, in one task, on a channel that nobody else uses: their cost without waiting. A
+    /// futex is also waited for once with a stale value, which enters the kernel and fails there.
     ///
     /// # Errors
     /// As [`Channel::pass`] and [`Channel::take`]; a futex that let the wait sleep would never return.
@@ -142,7 +141,7 @@ impl Channel {
         self.take(Side::Far)
     }
 
-    /// Calls of sched_yield that the near side has made; 0 with other means.
+    /// Calls of sched_yield by the near side; 0 with other channels.
     pub fn yields(&self) -> u64 {
         match &self.0 {
             Wires::Yield(turns) => turns.near_yields.load(Ordering::Relaxed),
@@ -225,7 +224,7 @@ fn get<const N: usize>(from: RawFd) -> Result<()> {
     if read == N as libc::c_long { Ok(()) } else { Err(short("read", read)) }
 }
 
-/// Why a read or write that should move a few bytes at once did not.
+/// Why a read or write of a few bytes failed.
 #[cold]
 fn short(call: &str, moved: libc::c_long) -> Error {
     match moved {
@@ -258,7 +257,7 @@ impl Turns {
     }
 }
 
-/// Whose turn it is, behind a mutex, and a condition variable that tells of its change.
+/// Whose turn it is, protected by a mutex, with a condition variable.
 #[repr(C)]
 struct Meeting {
     mutex: std::cell::UnsafeCell<libc::pthread_mutex_t>,
@@ -301,8 +300,8 @@ impl Meeting {
         Ok(meeting)
     }
 
-    /// Changes the turn and signals after the mutex is free: a task that is woken while the mutex is still held would
-    /// only go to sleep again, and a hand-over would be two switches.
+    /// Changes the turn and signals after releasing the mutex: a task woken while it is held would only sleep again,
+    /// and a pass would be two switches.
     #[inline(always)]
     fn pass(&self, from: Side) -> Result<()> {
         // SAFETY: both were initialised by `new`.
@@ -346,7 +345,7 @@ mod tests {
     const ALL: [Means; 6] = [Means::Pipe, Means::Unix, Means::Eventfd, Means::Futex, Means::Condvar, Means::Yield];
 
     #[test]
-    fn the_token_goes_back_and_forth_by_every_means() {
+    fn the_token_goes_back_and_forth_over_every_channel() {
         for means in ALL {
             for scope in [Scope::Threads, Scope::Processes] {
                 let channel = Arc::new(Channel::new(means, scope).unwrap());
@@ -375,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn alone_nobody_waits() {
+    fn one_task_never_waits() {
         for means in ALL {
             let channel = Channel::new(means, Scope::Processes).unwrap();
             for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! An io_uring with buffers of its own: reads and writes of whole blocks, many at a time.
+//! An io_uring with its own buffers: reads and writes of whole blocks, many in flight.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
@@ -11,7 +11,7 @@ use crate::{Error, Result};
 /// How a ring is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// Requests that may be under way at once, and so the number of buffers.
+    /// Queue depth: the number of buffers.
     pub depth: u32,
     /// Bytes of a buffer.
     pub block: usize,
@@ -28,7 +28,7 @@ pub enum Direction {
     Write,
 }
 
-/// A ring on one file. Each of its buffers has one request under way, or none.
+/// A ring on one file. Each of its buffers has at most one request in flight.
 pub struct Ring {
     ring: IoUring,
     file: File,
@@ -37,7 +37,7 @@ pub struct Ring {
     /// Which buffers belong to the kernel just now.
     busy: Vec<bool>,
     under_way: usize,
-    /// Queued but not yet told to the kernel.
+    /// Queued but not yet submitted.
     queued: usize,
     deferred: bool,
 }
@@ -75,12 +75,12 @@ impl Ring {
         self.buffers.as_mut_slice()[slot * spacing..][..spacing].as_mut_ptr()
     }
 
-    /// Whether completions are worked off only when they are waited for (IORING_SETUP_DEFER_TASKRUN, since Linux 6.1).
+    /// Whether completions are processed only when waited for (IORING_SETUP_DEFER_TASKRUN, since Linux 6.1).
     pub fn is_deferred(&self) -> bool {
         self.deferred
     }
 
-    /// Requests under way.
+    /// Requests in flight.
     pub fn under_way(&self) -> usize {
         self.under_way
     }
@@ -103,8 +103,8 @@ impl Ring {
         &mut self.buffers.as_mut_slice()[slot * spacing(self.setup.block)..][..self.setup.block]
     }
 
-    /// Queues a request for the bytes `within` a buffer; the file's place for the first of them is `offset`. The kernel is
-    /// told by [`Ring::wait`].
+    /// Queues a request for the bytes `within` a buffer; the file offset of the first is `offset`. [`Ring::wait`]
+    /// submits it.
     ///
     /// # Panics
     /// If the buffer is in use, or the bytes are not inside it.
@@ -129,7 +129,7 @@ impl Ring {
         self.queued += 1;
     }
 
-    /// Tells the kernel what is queued, and waits until at least `count` requests are done.
+    /// Submits what is queued, and waits until at least `count` requests are done.
     ///
     /// # Errors
     /// Those of io_uring_enter; interruptions are not among them.
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_that_is_dropped_waits_for_what_is_under_way() {
+    fn a_dropped_ring_waits_for_requests_in_flight() {
         let Some(mut ring) = ring_on(file(512), false) else { return };
         ring.queue(Direction::Read, 0, 0, 0..512);
         drop(ring);

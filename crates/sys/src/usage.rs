@@ -1,4 +1,4 @@
-//! What the kernel counts for a thread, a process, or its children: switches, faults, CPU time.
+//! Kernel counters of a thread, a process, or its children: switches, faults, CPU time.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,20 +12,20 @@ pub struct Usage {
     pub user: u64,
     /// Nanoseconds in the kernel.
     pub system: u64,
-    /// Context switches that the task asked for by waiting.
+    /// Voluntary context switches.
     pub voluntary_switches: u64,
-    /// Context switches that were forced on it.
+    /// Involuntary context switches.
     pub involuntary_switches: u64,
-    /// Page faults served without a disk.
+    /// Minor page faults.
     pub minor_faults: u64,
-    /// Page faults that went to a disk.
+    /// Major page faults.
     pub major_faults: u64,
     /// Largest resident set so far, in bytes.
     pub peak_resident: u64,
 }
 
 impl Usage {
-    /// What was used since an earlier reading; the peak is that of now.
+    /// The difference from an earlier reading; the peak is the current one.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             user: self.user.saturating_sub(earlier.user),
@@ -46,7 +46,7 @@ pub enum Who {
     Thread,
     /// The calling process.
     Process,
-    /// Its children that have ended and been waited for.
+    /// Its reaped children.
     Children,
 }
 
@@ -75,7 +75,7 @@ pub fn usage(who: Who) -> Usage {
     }
 }
 
-/// A small kernel file that is read again and again without being opened again.
+/// A small kernel file that is read repeatedly without reopening.
 #[derive(Debug)]
 pub struct CounterFile {
     file: File,

@@ -6,15 +6,15 @@ use super::CORE_AND_KERNEL;
 use crate::words::words;
 
 words! {
-    /// A system call that does next to nothing, and who makes it.
+    /// A system call that does next to nothing, and how it is made.
     pub enum NullCall: "call", "system call" {
-        /// getppid by the bare instruction.
+        /// getppid by the bare syscall instruction.
         Getppid = "getppid",
-        /// gettid by the bare instruction.
+        /// gettid by the bare syscall instruction.
         Gettid = "gettid",
         /// The C library's getppid.
         LibraryGetppid = "libc_getppid",
-        /// The C library's getpid, which some libraries answer without the kernel.
+        /// The C library's getpid, which some libraries cache.
         LibraryGetpid = "libc_getpid",
     }
 }
@@ -22,51 +22,50 @@ words! {
 /// File descriptors that one call watches.
 pub const DESCRIPTORS: Axis = Axis::new("descriptors", "descriptors watched", AxisScale::Logarithmic);
 
-/// By how much a timer may be delayed to join it with others.
+/// How long a timer may be delayed to coalesce it with others.
 pub const TIMER_SLACK: Axis = Axis::new("slack", "timer slack, ns", AxisScale::Logarithmic);
 
-/// A call whose loop is timed in batches; entering the kernel is most of it.
+/// A call timed in batches; kernel entry is most of it.
 const fn call(id: &'static str, summary: &'static str) -> Metric {
     Metric::duration(id, summary).overhead(Overhead::ClockPairAndLoop).canaries(CORE_AND_KERNEL)
 }
 
 /// A system call that does next to nothing.
 pub static SYSCALL_NULL: Metric =
-    Metric::duration("os.syscall.null", "One null system call, from user mode to the kernel and back")
+    Metric::duration("os.syscall.null", "A null system call, from user mode to the kernel and back")
         .over([NullCall::AXIS])
         .overhead(Overhead::ClockPairAndLoop)
         .baseline();
 
 /// A read of a byte.
-pub static SYSCALL_READ: Metric = call("os.syscall.read", "One read of one byte from /dev/zero");
+pub static SYSCALL_READ: Metric = call("os.syscall.read", "A one-byte read from /dev/zero");
 
 /// A write of a byte.
-pub static SYSCALL_WRITE: Metric = call("os.syscall.write", "One write of one byte to /dev/null");
+pub static SYSCALL_WRITE: Metric = call("os.syscall.write", "A one-byte write to /dev/null");
 
 /// A file's status by its path.
-pub static SYSCALL_STAT: Metric = call("os.syscall.stat", "One look at a file's status by its path, /dev/null");
+pub static SYSCALL_STAT: Metric = call("os.syscall.stat", "stat of /dev/null by path");
 
 /// An open file's status.
-pub static SYSCALL_FSTAT: Metric = call("os.syscall.fstat", "One look at the status of an open file, /dev/null");
+pub static SYSCALL_FSTAT: Metric = call("os.syscall.fstat", "fstat of an open /dev/null");
 
 /// Opening and closing a file.
-pub static SYSCALL_OPEN_CLOSE: Metric =
-    call("os.syscall.open_close", "One opening of /dev/null for reading, and closing it");
+pub static SYSCALL_OPEN_CLOSE: Metric = call("os.syscall.open_close", "open of /dev/null for reading, and close");
 
 /// Watching descriptors.
 pub static SYSCALL_SELECT: Metric =
-    call("os.syscall.select", "One look at descriptors of which none is ready, without waiting").over([DESCRIPTORS]);
+    call("os.syscall.select", "A poll without waiting of descriptors of which none is ready").over([DESCRIPTORS]);
 
 /// Mapping and unmapping memory.
 pub static SYSCALL_MMAP_MUNMAP: Metric =
-    call("os.syscall.mmap_munmap", "One mapping of 64 KiB of anonymous memory, and unmapping it untouched");
+    call("os.syscall.mmap_munmap", "mmap of 64 KiB of anonymous memory, and munmap untouched");
 
 /// Installing a signal handler.
-pub static SIGNAL_INSTALL: Metric = call("os.signal.install", "One sigaction that installs a handler");
+pub static SIGNAL_INSTALL: Metric = call("os.signal.install", "A sigaction that installs a handler");
 
 /// A signal to oneself.
 pub static SIGNAL_DELIVER: Metric =
-    call("os.signal.deliver", "One signal to the thread itself: the sending call, the handler, and the return");
+    call("os.signal.deliver", "A signal to the thread itself: the sending call, the handler, and the return");
 
 /// How late a sleep ends.
 pub static TIMER_WAKEUP: Metric = Metric::duration("os.timer.wakeup", "How late a sleep of one millisecond ends")

@@ -25,19 +25,19 @@ words! {
 /// The study of a piece of work that tasks share.
 pub const TASKS: Name = Name::new("os.tasks");
 
-/// A duration of making a task. The new task takes the CPU over, by preempting or by the parent's waiting: a
+/// A duration of creating a task. The new task takes over the CPU, by preemption or because the parent waits: a
 /// preemption is part of the work.
 const fn making(id: &'static str, summary: &'static str) -> Metric {
     Metric::duration(id, summary).canaries(CORE_AND_KERNEL).contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
 }
 
-/// The same where the work takes so long, and leaves the caches so cold, that the way into the kernel a moment later says
-/// nothing of it: only the core's speed guards it.
+/// The same where the work lasts so long, and leaves the caches so cold, that a kernel entry afterwards says nothing
+/// about it: only the core's speed guards it.
 const fn making_at_length(id: &'static str, summary: &'static str) -> Metric {
     making(id, summary).canaries(Canaries::CORE)
 }
 
-/// A figure of the whole round: waiting and other CPUs are the point, so every round counts as found.
+/// A figure of the whole round: waiting and other CPUs are part of it, so every round counts as found.
 const fn figure(id: &'static str, summary: &'static str) -> Metric {
     Metric::duration(id, summary)
         .over([TaskKind::AXIS, TASK_COUNT])
@@ -83,7 +83,7 @@ pub static PROCESS_EXEC: Metric =
 pub static PROCESS_SHELL: Metric =
     making_at_length("os.process.shell", "fork and execve of /bin/sh -c /bin/true, until it has ended and is reaped");
 
-/// A thread, until it is made.
+/// A thread, until it is created.
 pub static THREAD_CREATE: Metric = making("os.thread.create", "A new thread, until pthread_create returns").baseline();
 
 /// A thread, until it runs.
@@ -105,15 +105,15 @@ pub static TASKS_USER: Metric =
 pub static TASKS_SYSTEM: Metric =
     figure("os.tasks.system", "CPU time in the kernel of the process and all its tasks, by getrusage");
 
-/// How well shared work fills the CPUs.
+/// How much of the CPUs shared work uses.
 pub static TASKS_EFFICIENCY: Metric =
-    figure("os.tasks.efficiency", "Time of one task alone / (elapsed time x the CPUs that the tasks can fill)")
+    figure("os.tasks.efficiency", "Time of one task alone / (elapsed time x CPUs that the tasks can fill)")
         .unit(Unit::Ratio, Better::Higher);
 
-/// What the work did not get of the CPUs.
+/// CPU time that the work did not get.
 pub static TASKS_INVISIBLE: Metric = figure(
     "os.tasks.invisible",
-    "CPU time of the allowed CPUs during the work that the process and its tasks did not get: idle, stolen, or others'",
+    "CPU time of the allowed CPUs that the process and its tasks did not get: idle, stolen, or used by others",
 )
 .unit(Unit::Nanoseconds, Better::Neither)
 .not_in_cycles();

@@ -5,7 +5,7 @@ use kelvin_model::{Axis, AxisScale, Better, Canaries, Metric, Need, Overhead, Ta
 use super::CORE_AND_KERNEL;
 use crate::words::words;
 
-/// Processes that pass a byte round.
+/// Processes that pass a byte around.
 pub const PROCESSES: Axis = Axis::new("processes", "processes in the ring", AxisScale::Logarithmic);
 
 /// Bytes that each process of a ring works on.
@@ -16,21 +16,21 @@ words! {
     pub enum TokenMeans: "means", "means of passing the token" {
         /// As a byte over a pipe.
         Pipe = "pipe",
-        /// As a word in shared memory, with a futex to sleep and wake by.
+        /// As a word in shared memory, waiting on a futex.
         Futex = "futex",
     }
 }
 
-/// A duration of work that hands over the CPU on purpose: a preemption is part of it, and no reason to set it apart.
+/// A duration of work that yields the CPU on purpose: a preemption is part of it, and no reason to exclude it.
 ///
-/// The core's canaries see frequency and sibling; the kernel's sees the entry path, which every hand-over takes twice.
-/// Tried on a busy virtual machine, only the kernel's set apart the batches in which something else ran for long.
+/// The core canaries see frequency and SMT sibling; the kernel canary sees the entry path, which every switch takes
+/// twice. On a busy virtual machine only the kernel canary excluded the batches in which something else ran for long.
 const fn handing_over(id: &'static str, summary: &'static str) -> Metric {
     Metric::duration(id, summary).canaries(CORE_AND_KERNEL).contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
 }
 
-/// A difference of two times, in each of which the clock pair is contained: a whole pair must not be subtracted again.
-/// What is left of it is minus half a pair a batch, far below a nanosecond an operation.
+/// A difference of two times that both contain the clock pair, so it is not subtracted again. The remaining error is
+/// half a pair per batch, far below a nanosecond per operation.
 const fn difference(id: &'static str, summary: &'static str) -> Metric {
     handing_over(id, summary).overhead(Overhead::None)
 }
@@ -51,7 +51,7 @@ pub static SWITCH_PROCESS_PIPE_ROUND_TRIP: Metric = handing_over(
 /// The calls of a switch between processes over pipes, made by one task.
 pub static SWITCH_PROCESS_PIPE_OWN: Metric = handing_over(
     "os.switch.process.pipe.own",
-    "Writing a byte to a pipe and reading it again in one task, as subtracted from a switch between processes",
+    "Writing a byte to a pipe and reading it back in one task, as subtracted from a switch between processes",
 );
 
 /// A switch between threads over pipes.
@@ -70,7 +70,7 @@ pub static SWITCH_THREAD_PIPE_ROUND_TRIP: Metric = handing_over(
 /// The calls of a switch between threads over pipes, made by one task.
 pub static SWITCH_THREAD_PIPE_OWN: Metric = handing_over(
     "os.switch.thread.pipe.own",
-    "Writing a byte to a pipe and reading it again in one task, as subtracted from a switch between threads",
+    "Writing a byte to a pipe and reading it back in one task, as subtracted from a switch between threads",
 );
 
 /// A switch between processes by a futex.
@@ -88,7 +88,7 @@ pub static SWITCH_PROCESS_FUTEX_ROUND_TRIP: Metric = handing_over(
 /// The calls of a switch between processes by a futex, made by one task.
 pub static SWITCH_PROCESS_FUTEX_OWN: Metric = handing_over(
     "os.switch.process.futex.own",
-    "One futex wake with nobody waiting and one futex wait that is refused, in one task, as subtracted from a switch \
+    "A futex wake without a waiter and a futex wait that fails at once, in one task, as subtracted from a switch \
      between processes",
 );
 
@@ -107,44 +107,44 @@ pub static SWITCH_THREAD_FUTEX_ROUND_TRIP: Metric = handing_over(
 /// The calls of a switch between threads by a futex, made by one task.
 pub static SWITCH_THREAD_FUTEX_OWN: Metric = handing_over(
     "os.switch.thread.futex.own",
-    "One futex wake with nobody waiting and one futex wait that is refused, in one task, as subtracted from a switch \
+    "A futex wake without a waiter and a futex wait that fails at once, in one task, as subtracted from a switch \
      between threads",
 );
 
-/// A switch between processes by an event counter.
+/// A switch between processes by an eventfd.
 pub static SWITCH_PROCESS_EVENTFD: Metric = difference(
     "os.switch.process.eventfd",
-    "One switch of a CPU between two processes: half a round trip by an event counter, less the calls themselves",
+    "One switch of a CPU between two processes: half a round trip by an eventfd, less the calls themselves",
 );
 
-/// A round trip between processes by an event counter.
+/// A round trip between processes by an eventfd.
 pub static SWITCH_PROCESS_EVENTFD_ROUND_TRIP: Metric = handing_over(
     "os.switch.process.eventfd.round_trip",
-    "A token to another process on the same CPU and back by two event counters, nothing subtracted",
+    "A token to another process on the same CPU and back by two eventfds, nothing subtracted",
 );
 
-/// The calls of a switch between processes by an event counter, made by one task.
+/// The calls of a switch between processes by an eventfd, made by one task.
 pub static SWITCH_PROCESS_EVENTFD_OWN: Metric = handing_over(
     "os.switch.process.eventfd.own",
-    "Adding to an event counter and reading it again, in one task, as subtracted from a switch between processes",
+    "Adding to an eventfd and reading it, in one task, as subtracted from a switch between processes",
 );
 
-/// A switch between threads by an event counter.
+/// A switch between threads by an eventfd.
 pub static SWITCH_THREAD_EVENTFD: Metric = difference(
     "os.switch.thread.eventfd",
-    "One switch of a CPU between two threads: half a round trip by an event counter, less the calls themselves",
+    "One switch of a CPU between two threads: half a round trip by an eventfd, less the calls themselves",
 );
 
-/// A round trip between threads by an event counter.
+/// A round trip between threads by an eventfd.
 pub static SWITCH_THREAD_EVENTFD_ROUND_TRIP: Metric = handing_over(
     "os.switch.thread.eventfd.round_trip",
-    "A token to another thread on the same CPU and back by two event counters, nothing subtracted",
+    "A token to another thread on the same CPU and back by two eventfds, nothing subtracted",
 );
 
-/// The calls of a switch between threads by an event counter, made by one task.
+/// The calls of a switch between threads by an eventfd, made by one task.
 pub static SWITCH_THREAD_EVENTFD_OWN: Metric = handing_over(
     "os.switch.thread.eventfd.own",
-    "Adding to an event counter and reading it again, in one task, as subtracted from a switch between threads",
+    "Adding to an eventfd and reading it, in one task, as subtracted from a switch between threads",
 );
 
 /// A switch between processes by a condition variable.
@@ -162,7 +162,8 @@ pub static SWITCH_PROCESS_CONDVAR_ROUND_TRIP: Metric = handing_over(
 /// The calls of a switch between processes by a condition variable, made by one task.
 pub static SWITCH_PROCESS_CONDVAR_OWN: Metric = handing_over(
     "os.switch.process.condvar.own",
-    "Lock, unlock, signal nobody, lock and unlock again, in one task, as subtracted from a switch between processes",
+    "Lock, unlock, signal without a waiter, lock and unlock, in one task, as subtracted from a switch between \
+     processes",
 );
 
 /// A switch between threads by a condition variable.
@@ -181,7 +182,7 @@ pub static SWITCH_THREAD_CONDVAR_ROUND_TRIP: Metric = handing_over(
 /// The calls of a switch between threads by a condition variable, made by one task.
 pub static SWITCH_THREAD_CONDVAR_OWN: Metric = handing_over(
     "os.switch.thread.condvar.own",
-    "Lock, unlock, signal nobody, lock and unlock again, in one task, as subtracted from a switch between threads",
+    "Lock, unlock, signal without a waiter, lock and unlock, in one task, as subtracted from a switch between threads",
 );
 
 /// A switch between processes by yielding.
@@ -202,10 +203,10 @@ pub static SWITCH_THREAD_YIELD: Metric =
 pub static SWITCH_THREAD_YIELD_ROUND_TRIP: Metric =
     handing_over("os.switch.thread.yield.round_trip", "A turn to another thread on the same CPU and back by yielding");
 
-/// Waking a task on another CPU.
+/// A remote wake-up.
 pub static SWITCH_CROSS_CPU: Metric = Metric::duration(
     "os.switch.cross_cpu",
-    "From passing a token until a process on another CPU has it: half of a single round trip",
+    "Remote wake-up: from passing a token until a process on another CPU has it, half a single round trip",
 )
 .needs(Need::SecondCpu)
 .over([TokenMeans::AXIS])
@@ -214,31 +215,30 @@ pub static SWITCH_CROSS_CPU: Metric = Metric::duration(
 .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
 .not_in_cycles();
 
-/// A hand-over in a ring of processes. It empties the second-level cache itself, by as much as its sets need: a canary of that
-/// cache would mostly see the ring.
+/// A switch in a ring of processes. It evicts L2 itself, by as much as its working sets need: an L2 canary would mostly
+/// see the ring.
 pub static SWITCH_RING: Metric = difference(
     "os.switch.ring",
-    "One hand-over in a ring of processes, caches filled again, less the pipe's calls and the work with warm caches",
+    "One switch in a ring of processes, including the cache refill, less the pipe's calls and the work with warm \
+     caches",
 )
 .over([PROCESSES, WORKING_SET]);
 
-/// The calls and the work of such a hand-over, made by one task.
+/// The calls and the work of such a switch, made by one task.
 pub static SWITCH_RING_OWN: Metric = handing_over(
     "os.switch.ring.own",
-    "Writing and reading a byte over a pipe and working on the set once, in one task with warm caches",
+    "Writing and reading a byte over a pipe and one pass over the working set, in one task with warm caches",
 )
 .over([PROCESSES, WORKING_SET]);
 
-/// Context switches of such a hand-over.
-pub static SWITCH_RING_SWITCHES: Metric = handing_over(
-    "os.switch.ring.switches",
-    "Context switches of all processes of the ring for each hand-over, as the kernel counted them",
-)
-.unit(Unit::Ratio, Better::Neither)
-.headline(Treatment::AsFound)
-.overhead(Overhead::None)
-.canaries(Canaries::NONE)
-.over([PROCESSES, WORKING_SET]);
+/// Context switches per switch of the ring.
+pub static SWITCH_RING_SWITCHES: Metric =
+    handing_over("os.switch.ring.switches", "Context switches counted by the kernel per switch of the ring")
+        .unit(Unit::Ratio, Better::Neither)
+        .headline(Treatment::AsFound)
+        .overhead(Overhead::None)
+        .canaries(Canaries::NONE)
+        .over([PROCESSES, WORKING_SET]);
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! The supervisor over scripted rounds: what is told, what is tried again, what is given up.
+//! The supervisor over scripted rounds: events, retries, failures.
 
 use std::cell::Cell;
 
@@ -150,7 +150,7 @@ fn a_chance_failure_is_forgiven() {
 }
 
 #[test]
-fn a_case_that_declines_is_asked_once() {
+fn a_skipped_case_is_tried_once() {
     let (run, _) = play(Effort::Default, |n, _| match n {
         4 => Some(Attempt::Skipped(Reason::new("needs two CPUs"))),
         _ => measured(1.0),
@@ -160,7 +160,7 @@ fn a_case_that_declines_is_asked_once() {
 }
 
 #[test]
-fn what_quick_leaves_out_is_said() {
+fn what_quick_omits_is_reported() {
     let (run, _) = play(Effort::Quick, |_, _| measured(1.0));
     assert_eq!(run.measurements.len(), 5);
     let reasons: Vec<bool> = run.measurements.iter().map(|m| m.skip_reason().is_some()).collect();
@@ -168,13 +168,13 @@ fn what_quick_leaves_out_is_said() {
 }
 
 #[test]
-fn a_wide_interval_is_said() {
+fn a_wide_interval_is_reported() {
     let (run, _) = play(Effort::Default, |n, round| measured(if n == 1 && round % 2 == 0 { 10.0 } else { 1.0 }));
-    assert!(run.notes.iter().any(|note| note.contains("1 of 5 cases kept an interval wider")), "{:?}", run.notes);
+    assert!(run.notes.iter().any(|note| note.contains("1 of 5 cases still have an interval wider")), "{:?}", run.notes);
 }
 
 #[test]
-fn events_cut_off_anywhere_are_a_partial_run() {
+fn events_truncated_anywhere_are_a_partial_run() {
     let (_, events) = play(Effort::Default, |_, _| measured(1.0));
     for end in 1..events.len() {
         let run = Run::from_events(events[..end].iter().cloned()).unwrap();

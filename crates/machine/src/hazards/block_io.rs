@@ -1,4 +1,4 @@
-//! The hazard that the control group of this process limits its block I/O, so that a limit is measured instead of a disk.
+//! The hazard of a block I/O limit on this process's control group: the limit is measured instead of the disk.
 
 use kelvin_catalogue::mem::FAULT_MAJOR;
 use kelvin_model::{Hazard, Severity};
@@ -7,7 +7,7 @@ use super::{Look, With, hazard};
 use crate::cgroups::Groups;
 use crate::text::Root;
 
-/// Files of version 1, what they limit, and whether that is a number of bytes a second or of requests.
+/// Files of version 1, what they limit, and whether in bytes or requests per second.
 const FILES_V1: [(&str, &str, bool); 4] = [
     ("blkio.throttle.read_bps_device", "reads", true),
     ("blkio.throttle.write_bps_device", "writes", true),
@@ -27,7 +27,7 @@ struct Limit {
     what: &'static str,
     is_bytes: bool,
     per_second: u64,
-    /// Where it is set, and what there takes it away.
+    /// Where it is set, and what removes it.
     file: String,
     none: String,
 }
@@ -38,8 +38,8 @@ pub(super) fn hazards(look: &Look<'_>) -> Vec<Hazard> {
     let said: Vec<String> = limits.iter().map(|limit| limit.said(look.root)).collect();
     let commands: Vec<String> =
         limits.iter().map(|limit| format!("echo '{}' | sudo tee {}", limit.none, limit.file)).collect();
-    let effect = "what is measured is this limit, not the disk; writes escape it until they are synced";
-    let summary = format!("the control group may use block devices only so much: {}", said.join(", "));
+    let effect = "file probes measure this limit, not the disk; buffered writes escape it until they are synced";
+    let summary = format!("the control group limits block I/O: {}", said.join(", "));
     vec![
         hazard("block_io_limit", Severity::Serious, summary, effect)
             .touching(&["file.", FAULT_MAJOR.id.as_str()])
@@ -48,7 +48,7 @@ pub(super) fn hazards(look: &Look<'_>) -> Vec<Hazard> {
     ]
 }
 
-/// All limits that are in force on this process.
+/// All limits in force on this process.
 fn limits(root: Root<'_>) -> Vec<Limit> {
     let Ok(groups) = Groups::read(root) else { return Vec::new() };
     let place = |controller| groups.place(controller).ok().flatten();
@@ -95,7 +95,7 @@ fn limits_v2(line: &str, file: &str) -> Vec<Limit> {
 }
 
 impl Limit {
-    /// `vda reads 20.0 MB/s`, `254:16 writes 120 times a second`
+    /// `vda reads 20.0 MB/s`, `254:16 writes 120 per second`
     fn said(&self, root: Root<'_>) -> String {
         let name = root
             .names(BLOCK)
@@ -105,7 +105,7 @@ impl Limit {
         let Self { what, per_second, .. } = self;
         match self.is_bytes {
             true => format!("{name} {what} {:.1} MB/s", *per_second as f64 / 1e6),
-            false => format!("{name} {what} {per_second} times a second"),
+            false => format!("{name} {what} {per_second} per second"),
         }
     }
 }

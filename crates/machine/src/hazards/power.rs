@@ -5,7 +5,7 @@ use kelvin_model::{Hazard, Severity};
 use super::{Look, With, hazard};
 use crate::counters;
 
-/// Exit latency in microseconds from which an idle state shows in a round trip: about that of a switch.
+/// Exit latency in microseconds from which an idle state shows in a round trip: about a context switch.
 const NOTICED: u64 = 5;
 
 pub(super) fn hazards(look: &Look<'_>) -> Vec<Hazard> {
@@ -16,8 +16,9 @@ fn idle_states(look: &Look<'_>) -> Option<Hazard> {
     const TOUCHED: &[&str] = &["os.switch", "os.thread", "os.process", "net.", "file."];
     let directory = format!("/sys/devices/system/cpu/cpu{}/cpuidle", look.first_cpu());
     if look.is_virtual() {
-        let summary = "an idle virtual CPU stops in the hypervisor, and what waking it costs is not stated";
-        let effect = "round trips between two CPUs have several modes: tens of microseconds when the other one slept";
+        let summary = "an idle virtual CPU halts in the hypervisor, at an unknown wake-up cost";
+        let effect = "round trips between two CPUs are multimodal: tens of microseconds longer when the other CPU was \
+                      idle";
         return Some(hazard("idle_states", Severity::Note, summary, effect).touching(TOUCHED).read_in(directory));
     }
     let states = look.root.names(&directory).into_iter().filter_map(|state| {
@@ -30,8 +31,8 @@ fn idle_states(look: &Look<'_>) -> Option<Hazard> {
     if latency < NOTICED {
         return None;
     }
-    let summary = format!("an idle CPU may sleep as deep as {name}, which takes {latency} us to leave");
-    let effect = "waking the other CPU of a round trip costs up to this; a busy machine looks faster than an idle one";
+    let summary = format!("an idle CPU may enter {name}, with an exit latency of {latency} us");
+    let effect = "each remote wake-up may cost that much; a busy machine looks faster than an idle one";
     Some(
         hazard("idle_states", Severity::Note, summary, effect)
             .touching(TOUCHED)
@@ -49,9 +50,9 @@ fn battery(look: &Look<'_>) -> Option<Hazard> {
             && file("status").as_deref() == Some("Discharging")
             && file("scope").as_deref() != Some("Device")
     })?;
-    let effect = "firmware and kernel hold the frequency down to save power";
+    let effect = "firmware and kernel lower the frequency to save power";
     Some(
-        hazard("battery", Severity::Serious, "the machine runs on its battery", effect)
+        hazard("battery", Severity::Serious, "the machine runs on battery", effect)
             .remedy("plug in the power supply")
             .read_in(format!("{SUPPLIES}/{discharging}/status")),
     )
@@ -59,11 +60,11 @@ fn battery(look: &Look<'_>) -> Option<Hazard> {
 
 fn thermal(look: &Look<'_>) -> Option<Hazard> {
     let times = counters::thermal_throttles(look.root).filter(|times| *times > 0)?;
-    let summary = format!("the processor was slowed down {times} times since boot because it was hot");
+    let summary = format!("the processor was thermally throttled {times} times since boot");
     let effect = "under sustained load the frequency falls";
     Some(
         hazard("thermal_throttling", Severity::Note, summary, effect)
-            .remedy("improve the cooling, or leave pauses between runs")
+            .remedy("improve cooling, or pause between runs")
             .read_in("/sys/devices/system/cpu/cpu*/thermal_throttle"),
     )
 }

@@ -5,7 +5,7 @@ use kelvin_model::{Hazard, Severity, cpu_ranges};
 use super::{Look, With, hazard, percent};
 
 const CPUFREQ: &str = "/sys/devices/system/cpu/cpufreq";
-/// Share of a sibling's time above which it counts as busy; below it is the work of the kernel itself.
+/// Share of a sibling's time above which it counts as busy; less is the kernel's own work.
 const BUSY: f64 = 0.05;
 
 pub(super) fn hazards(look: &Look<'_>) -> Vec<Hazard> {
@@ -25,14 +25,14 @@ pub(super) fn hazards(look: &Look<'_>) -> Vec<Hazard> {
 fn governor(look: &Look<'_>) -> Option<Hazard> {
     let governor = &look.machine.cpu.governor;
     let Some(name) = governor.get() else {
-        let summary = "the core's frequency can be neither read nor set here";
-        let effect = "if the frequency changes, times change with it and only the canaries tell";
+        let summary = "the CPU frequency can be neither read nor set";
+        let effect = "frequency changes affect all times, and only the canaries show them";
         return Some(hazard("no_cpufreq", Severity::Note, summary, effect).read_in(governor.source_or_reason()));
     };
     if name == "performance" {
         return None;
     }
-    let effect = "the core starts slow and speeds up under load: short work looks slow, and spread grows";
+    let effect = "the core starts slow and speeds up under load: short probes look slow, and spread grows";
     Some(
         hazard("governor", Severity::Warning, format!("the frequency governor is '{name}', not 'performance'"), effect)
             .remedy("kelvin tune --apply")
@@ -44,7 +44,7 @@ fn boost(look: &Look<'_>) -> Option<Hazard> {
     let switches = [("/sys/devices/system/cpu/intel_pstate/no_turbo", "0"), (&*format!("{CPUFREQ}/boost"), "1")]
         .map(|(file, on)| (file.to_owned(), on));
     let (file, _) = switches.into_iter().find(|(file, on)| look.root.text(file).as_deref() == Some(on))?;
-    let effect = "the frequency depends on heat, on the power budget and on what other cores do";
+    let effect = "the frequency depends on temperature, power budget and the load of other cores";
     Some(
         hazard("boost", Severity::Warning, "frequency boost is on", effect).remedy("kelvin tune --apply").read_in(file),
     )
@@ -62,7 +62,7 @@ fn smt(look: &Look<'_>) -> Option<Hazard> {
     let state = busy.map_or(String::new(), |share| format!(", which is {} busy", percent(share)));
     let plural = if others.len() == 1 { "CPU" } else { "CPUs" };
     let summary = format!("CPU {first} shares its core with {plural} {}{state}", cpu_ranges(&others));
-    let effect = "work on the sibling takes execution units and caches: up to half the speed";
+    let effect = "work on the sibling competes for execution units and caches: up to half the speed";
     let control = "/sys/devices/system/cpu/smt/control";
     let hazard = hazard("smt", severity, summary, effect).read_in(look.machine.topology.siblings.source_or_reason());
     let can_change = look.root.text(control).as_deref() == Some("on");
@@ -72,15 +72,15 @@ fn smt(look: &Look<'_>) -> Option<Hazard> {
 fn virtual_machine(look: &Look<'_>) -> Option<Hazard> {
     let fact = &look.machine.platform.hypervisor;
     let name = fact.get()?.as_ref()?;
-    let effect = "frequency, neighbours on the same core, cache and memory channels, and exits to the hypervisor are \
-                  out of sight; waking an idle CPU and interrupts cost more than on the bare machine";
+    let effect = "frequency, VM exits and other guests on the same core, cache and memory channels are invisible; \
+                  interrupts and waking an idle CPU cost more than on bare metal";
     Some(
-        hazard("virtual_machine", Severity::Warning, format!("this is a virtual machine under {name}"), effect)
+        hazard("virtual_machine", Severity::Warning, format!("this is a virtual machine on {name}"), effect)
             .read_in(fact.source_or_reason()),
     )
 }
 
-/// Steal just now counts; steal since boot only tells that it happens.
+/// Current steal counts; steal since boot only shows that it happens.
 fn steal(look: &Look<'_>) -> Option<Hazard> {
     let since_boot = look.since_boot.as_ref()?.all.steal_share();
     let now = look.now.as_ref().map_or(0.0, |stat| stat.all.steal_share());
@@ -94,8 +94,8 @@ fn steal(look: &Look<'_>) -> Option<Hazard> {
         _ => Severity::Note,
     };
     let present = look.now.as_ref().map_or(String::new(), |_| format!("{} just now, ", percent(now)));
-    let summary = format!("the hypervisor gave CPU time to others: {present}{:.2} % since boot", since_boot * 100.0);
-    let effect = "batches are cut by pauses of milliseconds; samples that it hits are marked";
+    let summary = format!("the hypervisor steals CPU time: {present}{:.2} % since boot", since_boot * 100.0);
+    let effect = "pauses of milliseconds interrupt batches; affected samples are marked";
     Some(hazard("steal", severity, summary, effect).read_in("/proc/stat"))
 }
 
@@ -108,8 +108,8 @@ fn quota(look: &Look<'_>) -> Option<Hazard> {
     }
     let severity = if quota < 1.0 { Severity::Serious } else { Severity::Warning };
     let cpus = if allowed.is_finite() { format!(" of {allowed} allowed CPUs") } else { String::new() };
-    let summary = format!("the control group may use {quota:.2} CPUs' worth of time{cpus}");
-    let effect = "when the quota of a period is used up everything stops until the next one, up to 100 ms";
+    let summary = format!("the control group has a quota of {quota:.2} CPUs{cpus}");
+    let effect = "when the quota of a period is used up, all tasks stop until the next one, for up to 100 ms";
     Some(hazard("cpu_quota", severity, summary, effect).read_in(fact.source_or_reason()))
 }
 
@@ -119,8 +119,9 @@ fn cpuset(look: &Look<'_>) -> Option<Hazard> {
     if allowed.len() >= online.len() {
         return None;
     }
-    let summary = format!("this process may use {} of {} CPUs: {}", allowed.len(), online.len(), cpu_ranges(allowed));
-    let effect = "pairs of CPUs and numbers of workers are chosen among these only";
+    let summary =
+        format!("this process may use only {} of {} CPUs: {}", allowed.len(), online.len(), cpu_ranges(allowed));
+    let effect = "CPU pairs and worker counts are chosen within this set";
     Some(hazard("cpuset", Severity::Note, summary, effect).read_in(topology.allowed.source_or_reason()))
 }
 
@@ -132,11 +133,11 @@ fn mitigations(look: &Look<'_>) -> Option<Hazard> {
         return None;
     }
     let summary = format!("mitigations in force: {}", names.join(", "));
-    let effect = "entering and leaving the kernel, indirect calls and switches between processes cost more";
+    let effect = "kernel entry and exit, indirect calls and process switches cost more";
     Some(
         hazard("mitigations", Severity::Note, summary, effect)
             .touching(&["os.", "file.", "net."])
-            .remedy("boot with mitigations=off, on a machine that runs nothing untrusted")
+            .remedy("boot with mitigations=off, only on a machine that runs no untrusted code")
             .read_in(fact.source_or_reason()),
     )
 }

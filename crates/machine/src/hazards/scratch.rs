@@ -7,7 +7,7 @@ use kelvin_model::{Hazard, Mount, Severity};
 use super::{Look, With, hazard, percent};
 use crate::disks::MOUNTS;
 
-/// File systems that live on another machine or in a server outside of this one.
+/// File systems served by another machine or by the host.
 const REMOTE: [&str; 15] = [
     "nfs",
     "nfs4",
@@ -37,14 +37,14 @@ pub(super) fn hazards(look: &Look<'_>, scratch: &Path) -> Vec<Hazard> {
     found
 }
 
-/// The mount that holds a path: the one with the longest target above it.
+/// The mount of a path: the one with the longest target above it.
 fn mount_of<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
     let above = mounts.iter().filter(|mount| path.starts_with(&mount.target));
     above.max_by_key(|mount| mount.target.len())
 }
 
 fn full(scratch: &Path) -> Option<Hazard> {
-    // The directory may not be made yet; the file system is that of what exists above it.
+    // The directory may not exist yet; use its nearest existing ancestor.
     let existing = scratch.ancestors().find(|path| path.exists())?;
     let share = kelvin_sys::fs::free_share(existing).ok()?;
     let severity = match share {
@@ -52,12 +52,12 @@ fn full(scratch: &Path) -> Option<Hazard> {
         share if share < 0.10 => Severity::Warning,
         _ => return None,
     };
-    let summary = format!("only {} of the file system under {} is free", percent(share), scratch.display());
-    let effect = "new files are scattered, and a disk with little free space writes slower";
+    let summary = format!("only {} of the file system of {} is free", percent(share), scratch.display());
+    let effect = "new files are fragmented, and a nearly full disk writes more slowly";
     Some(
         hazard("file_system_full", severity, summary, effect)
             .touching(&["file."])
-            .remedy("free space there, or choose another scratch directory")
+            .remedy("free some space, or choose another scratch directory")
             .read_in(format!("statvfs of {}", existing.display())),
     )
 }
@@ -68,20 +68,20 @@ fn kind(mount: &Mount, scratch: &Path) -> Option<Hazard> {
         kind if REMOTE.contains(&kind) => hazard(
             "network_file_system",
             Severity::Serious,
-            format!("{place} is on {kind}, a file system of another machine or of the host"),
-            "what is measured is the way to the server and its cache, not a disk of this machine",
+            format!("{place} is on {kind}, served by another machine or by the host"),
+            "file probes measure the path to the server and its cache, not a local disk",
         ),
         "tmpfs" | "ramfs" => hazard(
             "scratch_in_memory",
             Severity::Serious,
-            format!("{place} is on {kind}, which is memory"),
-            "no disk is measured; direct access succeeds there and still reads memory",
+            format!("{place} is on {kind}, in memory"),
+            "no disk is measured; O_DIRECT works there but still reads memory",
         ),
         "overlay" | "aufs" => hazard(
             "scratch_layered",
             Severity::Warning,
-            format!("{place} is on {kind}, a layer over another file system"),
-            "opening and first writing cost more, and what is cached cannot be told exactly",
+            format!("{place} is on {kind}, layered over another file system"),
+            "open and the first write cost more, and the cache state is not known exactly",
         ),
         _ => return None,
     };

@@ -1,12 +1,11 @@
-//! Hazards of how the system is set up: reclaim, page reporting, clock source, huge pages, NUMA, memory limit, unknowns.
+//! Hazards of system configuration: reclaim, page reporting, clock source, huge pages, NUMA, memory limit, unknowns.
 
 use kelvin_catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, PAGE};
 use kelvin_model::{Hazard, Severity};
 
 use super::{Look, With, hazard};
 
-/// Number of the memory balloon among virtio devices, and the feature bits by which a guest gives back free pages
-/// (virtio 1.3, 5.5).
+/// Virtio device ID of the memory balloon, and the feature bits by which a guest returns free pages (virtio 1.3, 5.5).
 const BALLOON: &str = "0x0005";
 const FREE_PAGE_HINT: usize = 3;
 const PAGE_REPORTING: usize = 5;
@@ -26,8 +25,7 @@ pub(super) fn hazards(look: &Look<'_>) -> Vec<Hazard> {
 
 fn proactive_reclaim(look: &Look<'_>) -> Option<Hazard> {
     let file = crate::tune::proactive_reclaim(look.root)?;
-    let effect =
-        "file cache and memory that rest are taken away within seconds to minutes: what was cached may be cold";
+    let effect = "idle file cache and memory are reclaimed within seconds to minutes: cached data may be cold";
     Some(
         hazard("proactive_reclaim", Severity::Warning, "idle memory is reclaimed proactively (DAMON)", effect)
             .touching(&["file.", FAULT_MINOR.id.as_str(), FAULT_MAJOR.id.as_str(), PAGE.as_str()])
@@ -44,9 +42,9 @@ fn page_reporting(look: &Look<'_>) -> Option<Hazard> {
         let features = file("features");
         file("device") == BALLOON && (has(&features, PAGE_REPORTING) || has(&features, FREE_PAGE_HINT))
     })?;
-    let effect = "the first touch of fresh memory may cost an exit to the host for each page, ten times a later touch";
+    let effect = "the first touch of a page may cost a VM exit, ten times a later touch";
     Some(
-        hazard("page_reporting", Severity::Warning, "free memory is given back to the host (balloon)", effect)
+        hazard("page_reporting", Severity::Warning, "free memory is returned to the host (balloon)", effect)
             .touching(&["mem.fault", "os.process", "os.fork", "os.thread"])
             .read_in(format!("{DEVICES}/{balloon}/features")),
     )
@@ -60,7 +58,8 @@ fn clock_source(look: &Look<'_>) -> Option<Hazard> {
         return None;
     }
     let available = look.root.text(&format!("{DIRECTORY}/available_clocksource")).unwrap_or_default();
-    let effect = "the kernel's clocks are slower, and it may have found the processor's counter unsteady";
+    let effect = "reading the kernel's clocks is slower, and the kernel may have found the processor's counter \
+                  unstable";
     let hazard = hazard("clock_source", Severity::Warning, format!("the kernel's clock source is '{name}'"), effect)
         .read_in(fact.source_or_reason());
     let can_change = available.split_ascii_whitespace().any(|one| one == "tsc");
@@ -76,7 +75,7 @@ fn transparent_huge_pages(look: &Look<'_>) -> Option<Hazard> {
     if fact.get()? != "always" {
         return None;
     }
-    let effect = "page size varies with luck: faults are fewer and dearer, and TLB misses come and go";
+    let effect = "page size is down to luck: fewer but costlier faults, and varying TLB misses";
     Some(
         hazard("transparent_huge_pages", Severity::Warning, "transparent huge pages are on for all memory", effect)
             .touching(&["mem.", "os.process", "os.fork"])
@@ -92,12 +91,20 @@ fn numa_balancing(look: &Look<'_>) -> Option<Hazard> {
     if !on || nodes < 2 {
         return None;
     }
-    let effect = "pages are unmapped to see who uses them, and move while they are measured";
+    let effect = "pages are unmapped to track their use, and may move during a measurement";
     Some(
-        hazard("numa_balancing", Severity::Warning, format!("pages are moved between {nodes} NUMA nodes"), effect)
-            .touching(&["mem.", "os.", "file."])
-            .remedy("kelvin tune --apply")
-            .read_in(SWITCH),
+        hazard(
+            "numa_balancing",
+            Severity::Warning,
+            format!(
+                "automatic NUMA balancing moves pages between {nodes} \
+                                                             nodes"
+            ),
+            effect,
+        )
+        .touching(&["mem.", "os.", "file."])
+        .remedy("kelvin tune --apply")
+        .read_in(SWITCH),
     )
 }
 
@@ -110,11 +117,11 @@ fn memory_limit(look: &Look<'_>) -> Option<Hazard> {
     }
     let mebibytes = |bytes: u64| bytes >> 20;
     let summary = format!(
-        "the control group may use {} MiB of the machine's {} MiB of memory, file cache included",
+        "the control group may use {} of the machine's {} MiB of memory, file cache included",
         mebibytes(limit),
         mebibytes(total)
     );
-    let effect = "files near that size do not stay cached, and large working sets are reclaimed or killed";
+    let effect = "files near that size do not stay cached, and large working sets are reclaimed or OOM-killed";
     Some(
         hazard("memory_limit", Severity::Note, summary, effect)
             .touching(&["mem.", "file."])
@@ -122,28 +129,28 @@ fn memory_limit(look: &Look<'_>) -> Option<Hazard> {
     )
 }
 
-/// Facts that predictions, sizes and ceilings rest on, and that are not known here.
+/// Unknown facts that predictions, sizes and ceilings need.
 fn unknown_facts(look: &Look<'_>) -> Option<Hazard> {
     let machine = look.machine;
     let facts = [
         ("cache sizes", machine.topology.caches.get().is_none()),
         ("which CPUs share a core", machine.topology.siblings.get().is_none()),
-        ("the CPUs that may be used", machine.topology.allowed.get().is_none()),
+        ("the allowed CPUs", machine.topology.allowed.get().is_none()),
         ("the nominal frequency", machine.cpu.nominal_hz.get().is_none()),
         ("the microarchitecture", machine.cpu.microarchitecture.get().is_none()),
         ("the peak memory bandwidth", machine.memory.peak_bytes_per_second.get().is_none()),
-        ("the size of memory", machine.memory.total_bytes.get().is_none()),
-        ("whether a hypervisor is underneath", machine.platform.hypervisor.get().is_none()),
+        ("the memory size", machine.memory.total_bytes.get().is_none()),
+        ("whether there is a hypervisor", machine.platform.hypervisor.get().is_none()),
         ("the CPU quota", machine.limits.cpu_quota.get().is_none()),
     ];
     let names: Vec<&str> = facts.into_iter().filter(|(_, unknown)| *unknown).map(|(name, _)| name).collect();
     if names.is_empty() {
         return None;
     }
-    let effect = "predictions and ceilings that need them are left out, and sizes are chosen without them";
+    let effect = "predictions and ceilings that need them are omitted, and sizes are chosen without them";
     Some(
-        hazard("unknown_facts", Severity::Note, format!("not known here: {}", names.join(", ")), effect)
-            .remedy("sudo kelvin machine, where root may read more")
-            .read_in("the facts of the machine, each with its reason"),
+        hazard("unknown_facts", Severity::Note, format!("unknown: {}", names.join(", ")), effect)
+            .remedy("sudo kelvin machine, as root may read more")
+            .read_in("the machine's facts, each with its reason"),
     )
 }

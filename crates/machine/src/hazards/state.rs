@@ -1,4 +1,4 @@
-//! Hazards of what the machine is doing: load, pressure, memory, swap.
+//! Hazards of the machine's current state: load, pressure, memory, swap.
 
 use kelvin_model::{Hazard, Severity};
 
@@ -13,7 +13,7 @@ pub(super) fn hazards(look: &Look<'_>) -> Vec<Hazard> {
     found
 }
 
-/// Tasks that want to run, for each CPU that we may use.
+/// Runnable tasks per allowed CPU.
 fn load(look: &Look<'_>) -> Option<Hazard> {
     const FILE: &str = "/proc/loadavg";
     let text = look.root.text(FILE)?;
@@ -25,16 +25,16 @@ fn load(look: &Look<'_>) -> Option<Hazard> {
         share if share >= 0.5 => Severity::Warning,
         _ => return None,
     };
-    let summary = format!("the load of the last minute is {load:.2} on {cpus} CPUs");
-    let effect = "other work takes CPU time, caches and memory bandwidth";
+    let summary = format!("the load average of the last minute is {load:.2} on {cpus} CPUs");
+    let effect = "other work competes for CPU time, caches and memory bandwidth";
     Some(
         hazard("load", severity, summary, effect)
-            .remedy("find it with top, end it, and wait until the load has fallen")
+            .remedy("find it with top, stop it, and wait until the load falls")
             .read_in(FILE),
     )
 }
 
-/// A kind of pressure, the shares in percent from which it is a warning and serious, and what it touches.
+/// A kind of pressure, its thresholds in percent for a warning and for serious, and the affected metrics.
 struct PressureKind {
     id: &'static str,
     resource: &'static str,
@@ -44,14 +44,14 @@ struct PressureKind {
     touches: &'static [&'static str],
 }
 
-/// Waiting for memory is rarer and worse than waiting for a CPU or a disk, so its bounds are lower.
+/// Waiting for memory is rarer and worse than waiting for a CPU or a disk, so its thresholds are lower.
 const PRESSURES: [PressureKind; 3] = [
     PressureKind {
         id: "pressure_cpu",
         resource: "cpu",
         warning: 5.0,
         serious: 25.0,
-        effect: "tasks wait for a CPU: what is measured is preempted or delayed",
+        effect: "tasks wait for a CPU: probes are preempted or delayed",
         touches: &[],
     },
     PressureKind {
@@ -59,7 +59,7 @@ const PRESSURES: [PressureKind; 3] = [
         resource: "io",
         warning: 5.0,
         serious: 25.0,
-        effect: "tasks wait for the disk: its rate is shared with other work",
+        effect: "tasks wait for the disk: probes share its bandwidth",
         touches: &["file.", "mem.fault"],
     },
     PressureKind {
@@ -67,7 +67,7 @@ const PRESSURES: [PressureKind; 3] = [
         resource: "memory",
         warning: 1.0,
         serious: 10.0,
-        effect: "memory is reclaimed while it is measured: faults, lost file cache",
+        effect: "memory is reclaimed during measurements: faults, lost file cache",
         touches: &["mem.", "file.", "os."],
     },
 ];
@@ -79,7 +79,7 @@ fn pressure(look: &Look<'_>, kind: &PressureKind) -> Option<Hazard> {
         share if share >= kind.warning => Severity::Warning,
         _ => return None,
     };
-    let summary = format!("some task waited for {} during {share:.1} % of the last 10 s", kind.resource);
+    let summary = format!("tasks waited for {} during {share:.1} % of the last 10 s", kind.resource);
     Some(
         hazard(kind.id, severity, summary, kind.effect)
             .touching(kind.touches)
@@ -100,7 +100,7 @@ fn memory(look: &Look<'_>) -> Option<Hazard> {
     Some(
         hazard("memory_pressure", severity, format!("only {} of memory is available", percent(share)), effect)
             .touching(&["mem.", "file.", "os."])
-            .remedy("end what uses the memory: ps aux --sort=-rss | head")
+            .remedy("find what uses the memory and stop it: ps aux --sort=-rss | head")
             .read_in(memory.available_bytes.source_or_reason()),
     )
 }
@@ -110,9 +110,9 @@ fn swap(look: &Look<'_>) -> Option<Hazard> {
     let text = look.root.text(FILE)?;
     let used = kibibytes(&text, "SwapTotal")?.checked_sub(kibibytes(&text, "SwapFree")?).filter(|used| *used > 0)?;
     let total = kibibytes(&text, "MemTotal").unwrap_or(0);
-    // A little that was swapped out long ago and rests does not hurt.
+    // A little idle memory swapped out long ago does no harm.
     let severity = if counters::share(used, total) > 0.01 { Severity::Warning } else { Severity::Note };
-    let effect = "memory may be on disk: a touch costs a disk access";
+    let effect = "memory may be on disk: touching it costs a disk access";
     Some(
         hazard("swap", severity, format!("{} MiB are swapped out", used >> 20), effect)
             .touching(&["mem.", "os.", "file."])

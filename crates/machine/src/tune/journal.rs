@@ -14,29 +14,29 @@ use crate::text::Root;
 
 /// Format of the journal.
 const FORMAT: u32 = 1;
-/// Longest journal that is read: a line for each of some thousand CPUs is far less.
+/// Maximum journal size: a line for each of some thousand CPUs is far less.
 const LONGEST: u64 = 8 << 20;
-/// Characters that are said of what is wrong in it.
+/// Characters quoted of what is wrong in it.
 const EXCERPT: usize = 200;
 /// Modes of its directory and of all files in it, whatever the umask is.
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
-/// What was changed, from what to what.
+/// The changed settings, with old and new values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Journal {
     format: u32,
-    /// The boot during which the settings were changed; they do not outlive it.
+    /// The boot in which the settings were changed; they do not survive it.
     boot: Option<String>,
-    /// In the order in which they are changed.
+    /// In the order of change.
     pub(super) entries: Vec<Change>,
 }
 
-/// Whether tune would have made this change.
+/// Whether tune makes such a change.
 fn check(change: &Change) -> Result<(), String> {
     let Change { path, from, to, .. } = change;
     match Setting::of(path) {
-        None => Err(format!("{path:?} is no setting that tune changes")),
+        None => Err(format!("{path:?} is not a setting that tune changes")),
         Some(setting) if setting.changes(from, to) => Ok(()),
         Some(_) => Err(format!("tune never changes {path} from {from:?} to {to:?}")),
     }
@@ -55,26 +55,25 @@ impl Journal {
         matches!((&self.boot, boot(root)), (Some(then), Some(now)) if *then != now)
     }
 
-    /// The journal at a path, if there is one: only one that nobody else can have written, and of changes that tune makes.
+    /// The journal at a path, if any: only one that nobody else can have written, with changes that tune makes.
     pub(super) fn read(path: &Path) -> Result<Option<Self>, TuneError> {
         let Some(text) = text(path)? else { return Ok(None) };
         let damaged =
             |why: String| TuneError::Damaged { journal: path.to_owned(), reason: why.chars().take(EXCERPT).collect() };
         let journal: Self = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
         if journal.format != FORMAT {
-            return Err(damaged(format!("its format is {}, this kelvin knows {FORMAT}", journal.format)));
+            return Err(damaged(format!("its format is {}, but this kelvin reads {FORMAT}", journal.format)));
         }
         journal.entries.iter().try_for_each(check).map_err(damaged)?;
         Ok(Some(journal))
     }
 
-    /// Writes the journal so that after a crash either all of it is there or nothing: a file beside it, made durable,
-    /// renamed into place, and the directory made durable.
+    /// Writes the journal atomically: a temporary file, synced, renamed into place, and the directory synced.
     pub(super) fn write(&self, path: &Path) -> Result<(), TuneError> {
         let write = || -> io::Result<()> {
             let text = serde_json::to_vec_pretty(self).map_err(io::Error::from)?;
             let temporary = beside(path, "new");
-            // One that a killed kelvin left behind.
+            // Left behind by a killed kelvin.
             let _ = fs::remove_file(&temporary);
             let mut file = File::options().write(true).create_new(true).mode(FILE_MODE).open(&temporary)?;
             file.set_permissions(Permissions::from_mode(FILE_MODE))?;
@@ -104,7 +103,7 @@ fn text(path: &Path) -> Result<Option<Vec<u8>>, TuneError> {
     }
 }
 
-/// Makes the directory of a journal, if there is none, and looks whether it is ours alone.
+/// Creates the directory of a journal if missing, and checks that only we can write it.
 fn prepare_directory(path: &Path) -> Result<(), TuneError> {
     let directory = directory(path);
     let prepare = || {
@@ -144,8 +143,8 @@ fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(directory(path))?.sync_all()
 }
 
-/// The right to change settings: a lock of the kernel's on a file beside the journal. It ends with the process that
-/// holds it, so a killed one leaves no stale lock behind.
+/// The right to change settings: a kernel lock on a file beside the journal. It ends with its process, so a kill leaves
+/// no stale lock.
 pub(super) struct Lock {
     path: PathBuf,
     /// Held for the lock on it.
@@ -166,7 +165,7 @@ impl Lock {
                 Err(TryLockError::WouldBlock) => return Err(TuneError::Busy { lock: path }),
                 Err(TryLockError::Error(source)) => return Err(locked(source)),
             }
-            // The holder before us removes the file at its end: a lock on a removed file guards nothing, so try again.
+            // The previous holder removes the file at the end: a lock on a removed file guards nothing, so retry.
             let ours = file.metadata().map_err(locked)?.ino();
             if fs::metadata(&path).is_ok_and(|there| there.ino() == ours) {
                 return Ok(Self { path, _file: file });
@@ -177,7 +176,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Removed while it is still locked. If that fails, an empty file stays behind, which does no harm.
+        // Removed while still locked. If that fails, a harmless empty file stays.
         let _ = fs::remove_file(&self.path);
     }
 }

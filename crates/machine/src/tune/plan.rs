@@ -1,4 +1,4 @@
-//! The settings that tune knows, and which of them a machine could have changed to be quieter.
+//! The settings that tune knows, and which to change on a machine.
 
 use std::path::Path;
 
@@ -7,32 +7,32 @@ use crate::text::Root;
 
 /// Stands for a number in a path.
 const NUMBER: char = '#';
-/// Highest number of a CPU, of a policy, or of a daemon that there may be.
+/// Highest number of a CPU, policy or daemon.
 const HIGHEST: u32 = 65_535;
-/// Longest name of a governor: `CPUFREQ_NAME_LEN` of `linux/cpufreq.h`, its end not counted.
+/// Maximum length of a governor's name: `CPUFREQ_NAME_LEN` of `linux/cpufreq.h` without the NUL.
 const LONGEST_GOVERNOR: usize = 15;
-/// Where a kernel has them by domain, and where it has them by CPU alone.
+/// Where kernels have them per policy, and where only per CPU.
 const GOVERNORS: [&str; 2] = [
     "/sys/devices/system/cpu/cpufreq/policy#/scaling_governor",
     "/sys/devices/system/cpu/cpu#/cpufreq/scaling_governor",
 ];
 const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
-/// What switches proactive reclaim, and what it is good for to have it off.
+/// The switches of proactive reclaim, and the benefit of turning them off.
 const RECLAIM: [&str; 2] =
     ["/sys/kernel/mm/damon/admin/kdamonds/#/state", "/sys/module/damon_reclaim/parameters/enabled"];
-const NOT_RECLAIMED: &str = "file cache and memory at rest are no longer taken away";
+const NOT_RECLAIMED: &str = "idle file cache and memory are no longer reclaimed";
 
-/// A setting that tune may change, and put back.
+/// A setting that tune may change and put back.
 pub(super) struct Setting {
     path: &'static str,
-    /// What it is changed from, and so all that is ever put back.
+    /// The values that it is changed from, hence the only ones ever put back.
     noisy: Noisy,
     pub(super) to: &'static str,
     pub(super) why: &'static str,
     pub(super) optional: bool,
 }
 
-/// What a setting says where it is not quiet.
+/// The values of a setting that are not quiet.
 enum Noisy {
     Word(&'static str),
     /// Any other governor.
@@ -52,22 +52,22 @@ const fn optional(setting: Setting) -> Setting {
     Setting { optional: true, ..setting }
 }
 
-/// In the order in which they are changed. Hyper-threading comes last, and so is put back first: the settings of a CPU are gone
-/// while it is off line.
+/// In the order of change. SMT comes last, and is put back first: an offline CPU has no settings.
 #[rustfmt::skip]
 static SETTINGS: [Setting; 12] = [
     governor(GOVERNORS[0]),
     governor(GOVERNORS[1]),
-    setting("/sys/devices/system/cpu/intel_pstate/no_turbo", ("0", "1"), "the frequency no longer depends on heat"),
-    setting("/sys/devices/system/cpu/cpufreq/boost", ("1", "0"), "the frequency no longer depends on heat"),
-    setting("/proc/sys/kernel/numa_balancing", ("1", "0"), "pages stay where they are"),
-    setting("/sys/kernel/mm/transparent_hugepage/enabled", ("always", "madvise"), "huge pages only where asked for"),
-    setting("/proc/sys/kernel/nmi_watchdog", ("1", "0"), "a hardware counter is free, and its interrupts are gone"),
-    setting("/sys/kernel/mm/ksm/run", ("1", "0"), "memory is no longer scanned for equal pages"),
+    setting("/sys/devices/system/cpu/intel_pstate/no_turbo", ("0", "1"), "the frequency no longer depends on \
+                                                                          temperature"),
+    setting("/sys/devices/system/cpu/cpufreq/boost", ("1", "0"), "the frequency no longer depends on temperature"),
+    setting("/proc/sys/kernel/numa_balancing", ("1", "0"), "pages are no longer moved between nodes"),
+    setting("/sys/kernel/mm/transparent_hugepage/enabled", ("always", "madvise"), "huge pages only on request"),
+    setting("/proc/sys/kernel/nmi_watchdog", ("1", "0"), "frees a hardware counter and stops its interrupts"),
+    setting("/sys/kernel/mm/ksm/run", ("1", "0"), "memory is no longer scanned for identical pages"),
     optional(setting(SWAPPINESS, ("60", "1"), "memory in use is not swapped out for file cache")),
     setting(RECLAIM[0], ("on", "off"), NOT_RECLAIMED),
     setting(RECLAIM[1], ("Y", "N"), NOT_RECLAIMED),
-    optional(setting("/sys/devices/system/cpu/smt/control", ("on", "off"), "no work runs on the other thread of a core; halves the CPUs")),
+    optional(setting("/sys/devices/system/cpu/smt/control", ("on", "off"), "no work on SMT siblings; halves the CPUs")),
 ];
 
 impl Noisy {
@@ -83,12 +83,12 @@ impl Noisy {
 }
 
 impl Setting {
-    /// The one with this file, if there is one.
+    /// The setting with this file, if any.
     pub(super) fn of(path: &str) -> Option<&'static Self> {
         SETTINGS.iter().find(|setting| setting.has(path))
     }
 
-    /// Whether it is changed from this to that.
+    /// Whether it is changed from this value to that one.
     pub(super) fn changes(&self, from: &str, to: &str) -> bool {
         to == self.to && from != to && self.noisy.is(from)
     }
@@ -108,7 +108,7 @@ impl Setting {
         numbered.map(|name| format!("{directory}/{name}{after}")).collect()
     }
 
-    /// What would be changed of a file: nothing where it is quiet, or cannot be.
+    /// The change for a file: none if it is quiet or cannot be.
     fn change(&self, root: Root<'_>, path: String) -> Option<Change> {
         let from = current(root, &path).ok().filter(|from| self.changes(from, self.to))?;
         let can_be = match self.noisy {
@@ -125,8 +125,8 @@ fn is_number(text: &str) -> bool {
     text.parse::<u32>().is_ok_and(|number| number <= HIGHEST && number.to_string() == text)
 }
 
-/// The changes that would make this machine quieter, in the order in which they should be made; empty where all is
-/// quiet or nothing can be set. Address-space randomisation stays on: its effect belongs into the error bars.
+/// The changes that would make this machine quieter, in order; empty where all is quiet or nothing can be set.
+/// Address-space randomisation stays on: its effect belongs in the error bars.
 pub fn plan(root: &Path) -> Vec<Change> {
     let root = Root::new(root);
     let by_domain = SETTINGS.iter().any(|setting| setting.path == GOVERNORS[0] && !setting.files(root).is_empty());
@@ -138,13 +138,13 @@ fn noisy(root: Root<'_>, setting: &Setting) -> impl Iterator<Item = Change> {
     setting.files(root).into_iter().filter_map(move |path| setting.change(root, path))
 }
 
-/// The file of a switch that has proactive reclaim on, if one has.
+/// The file of a switch by which proactive reclaim is on, if any.
 pub(crate) fn proactive_reclaim(root: Root<'_>) -> Option<String> {
     let switches = SETTINGS.iter().filter(|setting| RECLAIM.contains(&setting.path));
     switches.flat_map(|setting| noisy(root, setting)).map(|change| change.path).next()
 }
 
-/// Whether the list beside a governor, where there is one, has `performance` in it.
+/// Whether the list beside a governor, if any, offers `performance`.
 fn offers_performance(root: Root<'_>, governor: &str) -> bool {
     let list = root.text(&governor.replace("scaling_governor", "scaling_available_governors"));
     list.is_none_or(|list| list.split_ascii_whitespace().any(|name| name == "performance"))

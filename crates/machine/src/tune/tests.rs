@@ -181,7 +181,7 @@ fn killed_while_the_journal_was_written_nothing_was_changed() {
 }
 
 #[test]
-fn a_value_that_somebody_else_set_is_left_alone_and_said() {
+fn a_value_set_by_somebody_else_is_left_alone_and_reported() {
     let bench = Bench::new();
     bench.apply().unwrap();
     bench.write(GOVERNOR_0, "ondemand");
@@ -194,7 +194,7 @@ fn a_value_that_somebody_else_set_is_left_alone_and_said() {
 }
 
 #[test]
-fn a_setting_that_cannot_be_written_is_said_and_the_others_go_on() {
+fn a_setting_that_cannot_be_written_is_reported_and_the_others_go_on() {
     let bench = Bench::new();
     let root = bench.root();
     let mut refusing = |path: &Path, value: &str| match path.ends_with("no_turbo") {
@@ -211,7 +211,7 @@ fn a_setting_that_cannot_be_written_is_said_and_the_others_go_on() {
 }
 
 #[test]
-fn a_setting_that_does_not_take_is_found_out_by_reading_it_back() {
+fn a_setting_that_does_not_take_is_noticed_by_reading_it_back() {
     let bench = Bench::new();
     let root = bench.root();
     let outcomes = apply_with(Root::new(&root), &bench.journal, &plan(&root), &mut |_: &Path, _: &str| Ok(())).unwrap();
@@ -233,7 +233,7 @@ fn what_cannot_be_put_back_stays_in_the_journal() {
 }
 
 #[test]
-fn a_setting_that_is_gone_does_not_hold_up_the_others() {
+fn a_setting_that_is_gone_does_not_stop_the_others() {
     let bench = Bench::new();
     bench.apply().unwrap();
     fs::remove_file(Root::new(&bench.root()).at(GOVERNOR_1)).unwrap();
@@ -250,7 +250,7 @@ fn after_a_restart_nothing_is_ours_any_more() {
     bench.write(BOOT, "two");
     bench.write(GOVERNOR_0, "powersave");
     let outcomes = bench.restore().unwrap();
-    assert_eq!(bench.says(TURBO), "1", "set by whatever ran at boot");
+    assert_eq!(bench.says(TURBO), "1", "set at boot");
     assert!(outcomes.contains(&Outcome { path: GOVERNOR_0.into(), result: Done::AsWanted("powersave".into()) }));
     assert!(!bench.journal.exists());
 }
@@ -312,7 +312,7 @@ fn the_journal_and_its_directory_are_nobody_else_s() {
     apply(&bench.root(), &journal, &plan(&bench.root())).unwrap();
     assert_eq!((mode(&directory), mode(&journal)), (0o700, 0o600));
     restore(&bench.root(), &journal).unwrap();
-    // One that an earlier kelvin made, which others may read.
+    // Created by an earlier kelvin, and readable by others.
     set_mode(&directory, 0o755);
     apply(&bench.root(), &journal, &plan(&bench.root())).unwrap();
     assert_eq!(mode(&directory), 0o700);
@@ -333,16 +333,16 @@ fn a_journal_of_what_tune_never_does_is_refused_and_nothing_is_changed() {
     bench.write("/etc/shadow", "performance");
     bench.write("/proc/sys/kernel/core_pattern", "performance");
     for (path, from, to, why) in [
-        ("/etc/shadow", "root::", "performance", "\"/etc/shadow\" is no setting that tune changes"),
-        ("/proc/sys/kernel/core_pattern", "|/tmp/x", "performance", "is no setting"),
-        (outside, "root::", "performance", "is no setting"),
-        ("/sys/devices/system/cpu/cpufreq/policy../scaling_governor", "x", "performance", "is no setting"),
-        ("/sys/devices/system/cpu/cpufreq/policy0/scaling_governor/", "x", "performance", "is no setting"),
-        ("/sys/devices/system/cpu/cpufreq/policy00/scaling_governor", "x", "performance", "is no setting"),
-        ("/sys/devices/system/cpu/cpufreq/policy65536/scaling_governor", "x", "performance", "is no setting"),
-        ("/sys/devices/system/cpu/cpu+1/cpufreq/scaling_governor", "x", "performance", "is no setting"),
-        ("//proc/sys/vm/swappiness", "60", "1", "is no setting"),
-        ("proc/sys/vm/swappiness", "60", "1", "is no setting"),
+        ("/etc/shadow", "root::", "performance", "\"/etc/shadow\" is not a setting that tune changes"),
+        ("/proc/sys/kernel/core_pattern", "|/tmp/x", "performance", "is not a setting"),
+        (outside, "root::", "performance", "is not a setting"),
+        ("/sys/devices/system/cpu/cpufreq/policy../scaling_governor", "x", "performance", "is not a setting"),
+        ("/sys/devices/system/cpu/cpufreq/policy0/scaling_governor/", "x", "performance", "is not a setting"),
+        ("/sys/devices/system/cpu/cpufreq/policy00/scaling_governor", "x", "performance", "is not a setting"),
+        ("/sys/devices/system/cpu/cpufreq/policy65536/scaling_governor", "x", "performance", "is not a setting"),
+        ("/sys/devices/system/cpu/cpu+1/cpufreq/scaling_governor", "x", "performance", "is not a setting"),
+        ("//proc/sys/vm/swappiness", "60", "1", "is not a setting"),
+        ("proc/sys/vm/swappiness", "60", "1", "is not a setting"),
         (&long, "60", "1", "xxx"),
         (GOVERNOR_0, "powersave\nroot::", "performance", "tune never changes"),
         (GOVERNOR_0, "", "performance", "tune never changes"),
@@ -374,7 +374,7 @@ fn a_journal_that_others_could_have_written_is_refused_and_nothing_is_changed() 
         let applied = apply(&bench.root(), &bench.journal, &plan).map(drop);
         for outcome in [bench.restore().map(drop), applied, pending(&bench.journal).map(drop)] {
             let said = outcome.unwrap_err().to_string();
-            assert!(said.contains(words) && said.contains("let nobody but root write there"), "{words}: {said}");
+            assert!(said.contains(words) && said.contains("allow only root to write there"), "{words}: {said}");
         }
         assert_eq!(bench.all(), tuned);
     };
@@ -392,7 +392,7 @@ fn a_journal_that_others_could_have_written_is_refused_and_nothing_is_changed() 
     refused("tune.json is a symbolic link");
     fs::remove_file(&bench.journal).unwrap();
     fs::create_dir(&bench.journal).unwrap();
-    refused("tune.json is no regular file");
+    refused("tune.json is not a regular file");
 }
 
 #[test]
@@ -424,7 +424,7 @@ fn a_link_out_of_proc_and_sys_is_not_followed() {
         "{outcomes:?}"
     );
     assert_eq!(fs::read_to_string(&elsewhere).unwrap().trim(), "1");
-    // From one place of /sys to another is as the kernel has it.
+    // Links within /sys are the kernel's own.
     let within = Root::new(&bench.root()).at("/sys/devices/other");
     fs::rename(&elsewhere, &within).unwrap();
     fs::remove_file(&turbo).unwrap();

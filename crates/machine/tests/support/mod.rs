@@ -14,7 +14,7 @@ impl Tree {
     pub fn named(name: &str) -> Self {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/trees/{name}.tree"));
         let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        assert!(text.starts_with("# Recorded") || text.starts_with("# Composed"), "{name} must say how it came to be");
+        assert!(text.starts_with("# Recorded") || text.starts_with("# Composed"), "{name} must state its origin");
         let tree = Self(tempfile::tempdir().unwrap());
         for part in format!("\n{text}").split("\n=== ").skip(1) {
             let (head, body) = part.split_once('\n').unwrap_or((part, ""));

@@ -1,7 +1,7 @@
 //! A mispredicted conditional branch: random outcomes against constant ones, in the same loop.
 //!
-//! It is the time for which a core fetches the wrong instructions and then refills its pipeline. It must not be multiplied by the
-//! mispredictions of a program whose branches wait for memory: those cost the wait as well.
+//! It is the time in which a core fetches the wrong instructions and refills its pipeline. It must not be multiplied by
+//! the mispredictions of a program whose branches wait for memory, which adds the wait.
 
 use kelvin_catalogue::cpu::{BRANCH_MISPREDICT, FREQUENCY};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
@@ -16,20 +16,21 @@ pub(crate) static PROBE: Probe = Probe {
     summary: "A mispredicted branch: random against constant outcomes of the same loop",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "A loop in assembly multiplies a number, adds to it, and branches over one instruction if it is negative. The \
-              constants make the number a linear congruential generator, of which the highest bit decides, or leave it as it \
-              is: the instructions are the same. Each batch times random outcomes twice, and branches never and always taken \
-              once each. No predictor knows more than half of the random outcomes, so the difference over half of the random \
-              branches is the cost of one misprediction. The share of branches taken is checked in every batch.",
-        prediction: "The published cost by core, in cycles, over the measured frequency: what the maker states as the common \
-                     case, or what was measured. AMD states 11 to 18 cycles around a common case of 13 for Zen 3 and 4, by kind \
-                     of branch and by whether the instructions are already decoded: the range is a factor of 1.4 either way. \
-                     For a core without a published figure it spans the table.",
-        not_for: "Branches that wait for a load: the load's latency comes on top. Indirect branches and returns, whose \
-                  targets are mispredicted.",
+        how: "A loop in assembly multiplies a number, adds to it, and branches over one instruction if it is negative. \
+              The constants make it a linear congruential generator, whose highest bit decides, or leave it unchanged: \
+              the instructions are the same. Each batch times random outcomes twice, and branches never and always \
+              taken once each. No predictor gets more than half of the random outcomes right, so the difference \
+              divided by half of the random branches is the cost of one misprediction. The share of branches taken is \
+              checked in every batch.",
+        prediction: "The published cost by core, in cycles, divided by the measured frequency: the vendor's common \
+                     case, or a measurement. AMD states 11 to 18 cycles around a common case of 13 for Zen 3 and 4, by \
+                     kind of branch and by whether the instructions are already decoded: the range is a factor of 1.4 \
+                     either way. For a core without a published figure it spans the table.",
+        not_for: "Branches that wait for a load, whose latency is added. Indirect branches and returns, whose targets \
+                  are mispredicted.",
         pitfalls: &[
             "Random outcomes that repeat are learned: predictors remember thousands of branches. These repeat after 2^64.",
-            "A branch that compilers or cores turn into a conditional move is not predicted at all: this one is assembly, and \
+            "A branch that compilers or cores turn into a conditional move is not predicted: this one is assembly, and \
              x86-64 and current aarch64 cores predict it.",
             "Time per random branch is not the cost of a misprediction: half of them are predicted.",
         ],
@@ -47,10 +48,10 @@ pub(crate) static PROBE: Probe = Probe {
     predict,
 };
 
-/// Factor either way: 18 cycles at most around a common case of 13, which AMD states for Zen 3 and 4.
+/// Predicted range, factor either way: up to 18 cycles around a common case of 13, as AMD states for Zen 3 and 4.
 const SPREAD: f64 = 1.4;
 
-/// Standard deviations by which the share of branches taken may be off: more is no generator.
+/// Maximum deviation of the share of branches taken, in standard deviations.
 const DEVIATIONS: f64 = 6.0;
 
 fn cases(_: &Machine, _: Effort) -> Vec<Case> {
@@ -96,7 +97,8 @@ fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPred
         .input(frequency.clone())
         .source(&cost.source)
         .derived_as(format!(
-            "{} cycles / {:.3} GHz = {value:.2} ns; {low:.2} to {high:.2} ns by the spread of published figures",
+            "{} cycles / {:.3} GHz = {value:.2} ns; predicted range: {low:.2} to {high:.2} ns by the spread of \
+             published figures",
             cost.value,
             frequency.value / 1e9
         )))

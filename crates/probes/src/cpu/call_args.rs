@@ -1,7 +1,7 @@
-//! A procedure call and the return from it, with 0 to 7 arguments, reached in three ways.
+//! A procedure call and its return, with 0 to 7 arguments, by three kinds of call.
 //!
-//! It is the price of a call that is not inlined, in a stream of calls that are predicted. It must not be used as the
-//! cost of a first call, of a mispredicted one, or of what a callee does.
+//! It is the cost of a predicted call that is not inlined. It must not be used as the cost of a first call, of a
+//! mispredicted one, or of the work of a callee.
 
 use kelvin_catalogue::cpu::{ARGUMENTS, CALL_ARGS, FREQUENCY, Via};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
@@ -13,29 +13,29 @@ use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
     id: CALL_ARGS.id.as_str(),
-    summary: "A call and return with 0 to 7 arguments: direct, through a register, through a linkage-table slot",
+    summary: "A call and return with 0 to 7 arguments: direct, through a register, through a PLT stub",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "A loop of calls in assembly, so that nothing is inlined or left out. Each turn moves every argument into its \
-              place (on x86-64 the first six into edi, esi, edx, ecx, r8d, r9d and the seventh onto the stack by a push; on \
-              aarch64 all seven into w0 to w6), calls, and counts. The callee adds every argument to a running sum and \
-              returns: one instruction an argument on either side, and the sum runs on from call to call, so that calls \
-              with many arguments cannot overlap. via=direct calls the label, via=indirect a register, via=plt a stub that \
-              jumps through a slot in memory as a procedure linkage table does. The sum is checked after every batch; a \
-              test compares the emitted bytes with the instructions stated here. Loop control is not subtracted: its two \
-              instructions run beside the call.",
-        prediction: "The longer of two chains, over the measured frequency: a call and its return, published as cycles of \
-                     throughput together, and one dependent add an argument. So arguments cost nothing until their adds \
-                     take longer than the call itself, and a cycle each from there on.",
-        not_for: "A call that is not predicted; a callee that does work; unoptimised code, which also saves a frame pointer \
-                  and keeps arguments in memory (8 to 16 cycles in earlier studies).",
+        how: "A loop of calls in assembly, so that nothing is inlined or eliminated. Each iteration moves every \
+              argument into its place (on x86-64 the first six into edi, esi, edx, ecx, r8d, r9d and the seventh onto \
+              the stack with a push; on aarch64 all seven into w0 to w6), calls, and counts. The callee adds every \
+              argument to a running sum and returns: one instruction per argument on either side. The sum carries over \
+              from call to call, so calls with many arguments cannot overlap. via=direct calls the label, via=indirect \
+              a register, via=plt a stub that jumps through a slot in memory, as a procedure linkage table (PLT) does. \
+              The sum is checked after every batch; a test compares the emitted bytes with the instructions stated \
+              here. Loop control is not subtracted: its two instructions overlap with the call.",
+        prediction: "The longer of two chains, divided by the measured frequency: a call and its return (published \
+                     reciprocal throughputs, summed), and one dependent add per argument. So arguments are free until \
+                     their adds take longer than the call, and cost a cycle each from then on.",
+        not_for: "A mispredicted call; a callee that does work; unoptimised code, which also saves a frame pointer and \
+                  keeps arguments in memory (8 to 16 cycles in earlier studies).",
         pitfalls: &[
             "A callee that the compiler inlines or deletes is measured as an empty loop.",
-            "On wide cores the moves of arguments are free in a stream of calls: their time is the callee's use of them.",
-            "Return predictors and indirect predictors are warm here.",
-            "Some cores settle into one of several rhythms of call, return and jump (4, 5 or 6 cycles a call on one Zen 5), \
-             which lasts until the next entry into the kernel: the modes are the core's, and the same loop in C shows them. \
-             With seven arguments the chain of adds hides them.",
+            "On wide cores moving arguments is free in a stream of calls: the time is that of the callee's adds.",
+            "Return and indirect branch predictors are warm.",
+            "Some cores settle into one of several rhythms of call, return and jump (4, 5 or 6 cycles per call on one \
+             Zen 5) until the next kernel entry: the modes are the core's, and the same loop in C shows them. With \
+             seven arguments the chain of adds hides them.",
         ],
         sources: &[
             "System V Application Binary Interface, AMD64 supplement; Procedure Call Standard for the Arm 64-bit \
@@ -51,7 +51,7 @@ pub(crate) static PROBE: Probe = Probe {
     predict,
 };
 
-/// Factor either way: published throughputs of a call and a return differ by half between tables.
+/// Predicted range, factor either way: published throughputs of a call and a return differ by half between tables.
 const SPREAD: f64 = 1.5;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
@@ -80,7 +80,7 @@ fn parameters(case: &Case) -> Option<(usize, kernels::Via)> {
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let (arguments, loop_of_calls) = parameters(case)
         .and_then(|(arguments, via)| Some((arguments as u64, Calls::new(arguments, via)?)))
-        .ok_or_else(|| Stop::fail(format!("no loop of calls for the case {case}")))?;
+        .ok_or_else(|| Stop::fail(format!("there is no call loop for the case {case}")))?;
     let each = arguments * (arguments + 1) / 2;
     bench.time(&CALL_ARGS, |calls| {
         let sum = loop_of_calls.run(calls);
@@ -93,7 +93,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let (arguments, _) =
-        parameters(case).ok_or_else(|| NoPrediction::because(format!("no loop of calls for the case {case}")))?;
+        parameters(case).ok_or_else(|| NoPrediction::because(format!("there is no call loop for the case {case}")))?;
     let pair = published::figure(facts, |core| core.source, |core| core.call_and_return)?;
     let frequency = published::frequency(facts)?;
     let adds = arguments as f64;
@@ -105,13 +105,13 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
         nanoseconds(pair.span.0 / SPREAD) * 0.98,
         nanoseconds(pair.span.1 * SPREAD) * 1.02,
     )
-    .formula("max(call and return, one dependent add an argument) / core frequency")
+    .formula("max(call and return, one dependent add per argument) / core frequency")
     .input(pair.input("call and return"))
-    .input(published::cycles("adds", adds, "one instruction an argument in the callee's chain, a cycle each"))
+    .input(published::cycles("adds", adds, "one instruction per argument in the callee's chain, one cycle each"))
     .input(frequency.clone())
     .source("Agner Fog, Instruction tables, 2022-11-04: reciprocal throughput of CALL near and RET")
     .derived_as(format!(
-        "max({}, {adds}) cycles / {:.3} GHz = {value:.2} ns; unremarkable within a factor of {SPREAD} of the call",
+        "max({}, {adds}) cycles / {:.3} GHz = {value:.2} ns; predicted range: the call within a factor of {SPREAD}",
         pair.value,
         frequency.value / 1e9
     )))

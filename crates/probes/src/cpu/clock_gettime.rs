@@ -1,6 +1,6 @@
-//! What it costs to ask for the time by clock_gettime, and whether the kernel is entered for it.
+//! The cost of clock_gettime, and whether it enters the kernel.
 //!
-//! It is the price of a time stamp in a program. It must not be used as the cost of a system call: most clocks are read
+//! It is the cost of a time stamp in a program. It must not be used as the cost of a system call: most clocks are read
 //! in user mode, through the vDSO.
 
 use kelvin_catalogue::cpu::{self, CLOCK_GETTIME, CLOCK_PAIR};
@@ -13,22 +13,22 @@ use crate::predict::Predicting;
 
 pub(crate) static PROBE: Probe = Probe {
     id: CLOCK_GETTIME.id.as_str(),
-    summary: "clock_gettime through the C library, by the vDSO or by a system call",
+    summary: "clock_gettime through the C library, by vDSO or system call",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "clock_gettime of the C library in batches, for one clock. Whether it goes through the vDSO is found by \
-              comparing it with the bare system call for the same clock, interleaved in the same process: below half of \
-              the system call's time it cannot have entered the kernel, and a note says so with both figures.",
+        how: "clock_gettime of the C library in batches, for one clock. To tell whether it uses the vDSO, it is \
+              compared with the bare system call for the same clock, interleaved in the same process: below half of \
+              the system call's time it cannot have entered the kernel. A note gives the result.",
         prediction: "Where the kernel's clock source can be read in user mode (tsc, arch_sys_counter, kvm-clock, the \
-                     Hyper-V pages): half of the measured cpu.clock.pair for the reading of the counter, and 5 ns for the \
-                     sequence lock, the scaling and the calls around it (some 60 instructions). With another clock source \
-                     every call is a system call, and the measured os.syscall.null is the floor. Coarse clocks read no \
-                     counter: 5 ns. CPU-time clocks always enter the kernel and lock the run queue: a system call and \
-                     more, for which there is no published figure.",
+                     Hyper-V pages): half of the measured cpu.clock.pair for reading the counter, plus 5 ns for the \
+                     sequence lock, the scaling and the calls around it (some 60 instructions). With any other clock \
+                     source every call is a system call, and the measured os.syscall.null is the floor. Coarse clocks \
+                     read no counter: 5 ns. CPU-time clocks always enter the kernel and lock the run queue: more than \
+                     a null system call, with no published figure.",
         not_for: "The cost of a system call, or of reading the counter itself.",
         pitfalls: &[
-            "A sandbox or a tracer can take the vDSO away: the same call is then many times slower.",
-            "CLOCK_MONOTONIC_RAW is in the vDSO of x86 only since Linux 5.3.",
+            "A sandbox or a tracer can disable the vDSO: the same call is then many times slower.",
+            "The x86 vDSO has CLOCK_MONOTONIC_RAW only since Linux 5.3.",
         ],
         sources: &[
             "vdso(7), clock_gettime(2)",
@@ -42,8 +42,8 @@ pub(crate) static PROBE: Probe = Probe {
     predict,
 };
 
-/// Sequence lock, scaling by a multiplication and a shift, normalisation, and two calls: about 60 instructions, at three
-/// to four a cycle and 3 to 4 GHz.
+/// Sequence lock, scaling by a multiplication and a shift, normalisation, and two calls: about 60 instructions, at
+/// three to four per cycle and 3 to 4 GHz.
 const AROUND: f64 = 5.0;
 /// Clock sources that the vDSO can read (VDSO_CLOCKMODE of each in the kernel's drivers).
 const USER_READABLE: [&str; 4] = ["tsc", "arch_sys_counter", "kvm-clock", "hyperv_clocksource_tsc_page"];
@@ -62,14 +62,14 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         Some(cpu::KernelClock::MonotonicRaw) => KernelClock::MonotonicRaw,
         Some(cpu::KernelClock::MonotonicCoarse) => KernelClock::MonotonicCoarse,
         Some(cpu::KernelClock::ThreadCpu) => KernelClock::ThreadCpu,
-        None => return Err(Stop::fail(format!("there is no clock for the case {case}"))),
+        None => return Err(Stop::fail(format!("the case {case} names no clock"))),
     };
-    bench.note(way_taken(bench, clock)?);
+    bench.note(kernel_entered(bench, clock)?);
     bench.time(&CLOCK_GETTIME, |calls| Ok(library_clock_reads(clock, calls)?))
 }
 
-/// Whether the library's call enters the kernel, found by timing it against the bare system call, in words.
-fn way_taken(bench: &Bench<'_>, clock: KernelClock) -> Result<String, Stop> {
+/// Whether the library's call enters the kernel, by its time against the bare system call's, in words.
+fn kernel_entered(bench: &Bench<'_>, clock: KernelClock) -> Result<String, Stop> {
     const CALLS: u64 = 500;
     let (mut library, mut kernel) = (u64::MAX, u64::MAX);
     for _ in 0..7 {
@@ -78,9 +78,9 @@ fn way_taken(bench: &Bench<'_>, clock: KernelClock) -> Result<String, Stop> {
     }
     let ratio = library as f64 / kernel.max(1) as f64;
     Ok(if ratio < NOT_ENTERED {
-        "through the vDSO: it takes less than half of the bare system call for the same clock".into()
+        "vDSO: less than half the time of the bare system call for the same clock".into()
     } else {
-        "by a system call: it takes more than half of the bare system call for the same clock".into()
+        "system call: more than half the time of the bare system call for the same clock".into()
     })
 }
 
@@ -94,15 +94,15 @@ fn ticks(bench: &Bench<'_>, work: impl FnOnce() -> kelvin_sys::Result<()>) -> Re
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     match cpu::KernelClock::of(case) {
         Some(cpu::KernelClock::ThreadCpu) => Err(NoPrediction::because(
-            "it is a system call that locks the run queue; no publication gives its cost, and os.syscall.null is its floor",
+            "it is a system call that locks the run queue; its cost is not published, and os.syscall.null is its floor",
         )),
         Some(cpu::KernelClock::MonotonicCoarse) => {
             Ok(Predicting::between(Basis::Derived, AROUND, AROUND / 4.0, 2.0 * AROUND)
                 .formula("sequence lock and two calls; no counter is read")
-                .constant("around a reading", AROUND, Unit::Nanoseconds, "Linux lib/vdso/gettimeofday.c, do_coarse")
+                .constant("around a read", AROUND, Unit::Nanoseconds, "Linux lib/vdso/gettimeofday.c, do_coarse")
                 .source("Linux lib/vdso/gettimeofday.c, do_coarse")
                 .derived_as(format!(
-                    "{AROUND} ns for at most 60 instructions; unremarkable from a quarter to twice of it"
+                    "{AROUND} ns for at most 60 instructions; predicted range: a quarter to twice that"
                 )))
         }
         _ => read_of_counter(facts),
@@ -112,7 +112,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
 fn read_of_counter(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let source = &facts.machine().kernel.clock_source;
     match source.get() {
-        None => Err(NoPrediction::because("the kernel's clock source is not known")),
+        None => Err(NoPrediction::because("the kernel's clock source is unknown")),
         Some(name) if USER_READABLE.contains(&name.as_str()) => through_vdso(facts),
         Some(name) => by_system_call(facts, name),
     }
@@ -124,10 +124,10 @@ fn through_vdso(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     Ok(Predicting::between(Basis::Derived, value, pair.value / 4.0, pair.value + 2.0 * AROUND)
         .formula("cpu.clock.pair / 2 + 5 ns around it")
         .input(pair.clone())
-        .source("Linux lib/vdso/gettimeofday.c: one fenced reading of the counter inside a sequence lock")
+        .source("Linux lib/vdso/gettimeofday.c: one fenced read of the counter inside a sequence lock")
         .derived_as(format!(
-            "{:.1} ns / 2 + {AROUND} ns = {value:.1} ns; unremarkable from half of a reading to a whole pair and twice \
-             what is around it",
+            "{:.1} ns / 2 + {AROUND} ns = {value:.1} ns; predicted range: half a read to a whole pair and twice the \
+             overhead around it",
             pair.value
         )))
 }
@@ -136,11 +136,11 @@ fn by_system_call(facts: &Facts<'_>, source: &str) -> Result<Prediction, NoPredi
     let call = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
     let value = call.value;
     Ok(Predicting::between(Basis::Derived, value, value, 20.0 * value)
-        .formula("os.syscall.null, and the reading of the clock source")
+        .formula("os.syscall.null + read of the clock source")
         .input(call)
         .derived_as(format!(
-            "{value:.1} ns for the system call that the clock source {source} makes necessary; its own reading comes on \
-             top, from next to nothing to more than a microsecond (hpet, acpi_pm)"
+            "{value:.1} ns for the system call that the clock source {source} requires, plus reading it: from next to \
+             nothing to over a microsecond (hpet, acpi_pm)"
         )))
 }
 

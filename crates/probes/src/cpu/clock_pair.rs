@@ -1,7 +1,7 @@
-//! What it costs to read the run's clock twice, before and after nothing.
+//! The cost of reading the run's clock twice with nothing between.
 //!
-//! It is the floor of every timing, and what is subtracted from each batch. It must not be used as the resolution of a
-//! measurement, which batches make finer, nor as the cost of asking the kernel for the time.
+//! It is the floor of every timing, and is subtracted from each batch. It must not be used as the resolution of a
+//! measurement, which batching refines, nor as the cost of clock_gettime.
 
 use kelvin_catalogue::cpu::{CLOCK_PAIR, CLOCK_PAIR_SHOWN, FREQUENCY};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
@@ -14,24 +14,24 @@ use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
     id: CLOCK_PAIR.id.as_str(),
-    summary: "An empty start/stop pair of the clock that times everything else",
+    summary: "An empty start/stop pair of the clock that all probes use",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "Batches of start/stop pairs of the run's clock, back to back, with nothing between: on x86-64 lfence, rdtsc, \
-              lfence and rdtscp, lfence; on aarch64 isb, mrs cntvct_el0, isb twice; elsewhere two calls of clock_gettime \
-              for CLOCK_MONOTONIC_RAW. The batch itself is timed by one more pair, of which nothing is subtracted, since \
-              that would be the quantity itself. Beside it, cpu.clock.pair.shown is the median of 501 pairs of how far \
-              apart a pair's own two readings lie: that is what analysis subtracts from each batch. It is smaller, \
-              because what comes before the first reading and after the second one is not between them.",
-        prediction: "rdtsc + rdtscp + 3 lfence, in published core cycles, over the measured frequency of the core. Fences \
-                     keep the reads apart, so that their costs add up. A core for which nothing is published is predicted \
-                     from the span of all cores that have figures. What is shown by a pair's own readings has no published \
-                     figure: when inside its latency the instruction samples the counter is not known.",
-        not_for: "The resolution of a result: a batch holds at least a thousand times as much work.",
+        how: "Batches of start/stop pairs of the run's clock, back to back, with nothing between: on x86-64 lfence, \
+              rdtsc, lfence and rdtscp, lfence; on aarch64 isb, mrs cntvct_el0, isb twice; elsewhere two calls of \
+              clock_gettime for CLOCK_MONOTONIC_RAW. The batch itself is timed by one more pair, and nothing is \
+              subtracted. cpu.clock.pair.shown is the median, over 501 empty pairs, of the difference between a pair's \
+              two readings: analysis subtracts it from each batch. It is smaller, because the work before the first \
+              reading and after the second is not between them.",
+        prediction: "rdtsc + rdtscp + 3 lfence, in published core cycles, divided by the measured frequency. The \
+                     fences serialise the reads, so their costs add up. A core without published figures gets the span \
+                     of all cores that have them. cpu.clock.pair.shown has no prediction: it is not published when, \
+                     within its latency, the instruction samples the counter.",
+        not_for: "The resolution of a result: a batch lasts at least a thousand times as long.",
         pitfalls: &[
-            "One empty pair alone shows only the part between its two readings.",
-            "On a virtual machine that scales the counter, or traps its reading, the figure is that of the hypervisor.",
-            "The counter ticks at a fixed rate: its cost in ticks is not its cost in core cycles.",
+            "A single empty pair shows only the time between its two readings.",
+            "Where a hypervisor scales the counter or traps its reads, the figure is the hypervisor's.",
+            "The counter ticks at a fixed rate: ticks are not core cycles.",
         ],
         sources: &[
             "Paoloni: How to Benchmark Code Execution Times on Intel IA-32 and IA-64 Instruction Set Architectures, \
@@ -47,7 +47,8 @@ pub(crate) static PROBE: Probe = Probe {
     predict,
 };
 
-/// Factor either way: published costs of reading the counter differ by that much between steppings and tables.
+/// Predicted range, factor either way: published costs of reading the counter differ by that much between steppings and
+/// tables.
 const SPREAD: f64 = 1.5;
 
 fn cases(_: &Machine, _: Effort) -> Vec<Case> {
@@ -69,8 +70,8 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Pairs of readings, back to back; the choice of the clock is made outside of the loop. The readings are thrown away: they
-/// are in assembly that the compiler must keep, and storing them would be work between the pairs.
+/// Pairs of readings, back to back; the clock is chosen outside the loop. The readings are discarded: the compiler must
+/// keep the assembly, and storing them would be work between the pairs.
 fn back_to_back(clock: Clock, pairs: u64) {
     match clock {
         Clock::Counter => {
@@ -102,13 +103,14 @@ fn median_shown(clock: Clock) -> u64 {
 fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     if *metric == CLOCK_PAIR_SHOWN {
         return Err(NoPrediction::because(
-            "when inside its latency the instruction samples the counter is not published; it is at most cpu.clock.pair",
+            "it is not published when, within its latency, the instruction samples the counter; the figure is at most \
+             cpu.clock.pair",
         ));
     }
     match facts.machine().kernel.clock_source.get() {
         Some(source) if source != "tsc" && facts.machine().architecture == *"x86_64" => {
             return Err(NoPrediction::because(format!(
-                "the kernel's clock source is {source}, and the clock of the run may not be the counter"
+                "the kernel's clock source is {source}: the run's clock may not be the counter"
             )));
         }
         _ => {}
@@ -135,7 +137,8 @@ fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, N
     .input(frequency.clone())
     .source("Agner Fog, Instruction tables, 2022-11-04: RDTSC, RDTSCP and LFENCE")
     .derived_as(format!(
-        "({} + {} + 3 x {}) cycles = {cycles} cycles / {:.3} GHz = {:.1} ns; unremarkable within a factor of {SPREAD}",
+        "({} + {} + 3 x {}) cycles = {cycles} cycles / {:.3} GHz = {:.1} ns; predicted range: a factor of {SPREAD} \
+         either way",
         first.value,
         second.value,
         fence.value,

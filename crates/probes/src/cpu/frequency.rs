@@ -1,7 +1,7 @@
-//! The core's true frequency, from a chain of multiplies that take a known number of core cycles each.
+//! The core's true frequency, from a chain of multiplies of known latency in cycles.
 //!
-//! It turns times into core cycles. It must not be used as the rate of the time-stamp counter, nor as the frequency of
-//! work that draws more power: wide vector work may run slower.
+//! It converts times to core cycles. It must not be used as the rate of the time-stamp counter, nor as the frequency
+//! under work that draws more power, such as wide vectors.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,25 +17,25 @@ pub(crate) static PROBE: Probe = Probe {
     summary: "The core's frequency alone and with all allowed CPUs busy, from a chain of dependent multiplies",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "Multiplies of one register by another, each waiting for the one before, 64 to a loop. The rate is their core \
-              cycles over time. How many cycles one takes is found before the run: the fastest of short chains of adds \
-              and of multiplies in turn, 41 times; adds of two registers take one cycle each on every core that kelvin \
-              knows (an add of a constant can be eliminated at rename), so the median ratio must be a whole number, \
-              from 8 % below to 2 % above, or the frequency is not known and the round fails. With load=all every other \
-              allowed CPU runs the same chain meanwhile, and the figure is that of the CPU that probes run on. No \
-              canaries: the frequency canary is the same chain.",
-        prediction: "The frequency that the machine states: the highest where it is known, else the nominal one (or the \
-                     rate of the invariant counter, which is the nominal frequency on AMD since Zen and close to it on \
-                     Intel). Unremarkable from the nominal to the highest frequency; without a stated highest one up to \
-                     6.2 GHz, the highest of any x86 processor sold (Core i9-14900KS).",
+        how: "Dependent multiplies of two registers, 64 to a loop. The rate is their core cycles over time. The \
+              latency of one is found before the run: the fastest of short chains of adds and of multiplies, \
+              alternating, 41 times. An add of two registers takes one cycle on every core that kelvin knows (an add \
+              of a constant can be eliminated at rename), so the median ratio must be a whole number, from 8 % below \
+              to 2 % above; otherwise the frequency is unknown and the round fails. With load=all every other allowed \
+              CPU runs the same chain, and the figure is that of the probes' CPU. No canaries: the frequency canary is \
+              the same chain.",
+        prediction: "The frequency that the machine states: the maximum if known, else the nominal one (or the rate of \
+                     the invariant counter, which is the nominal frequency on AMD since Zen and close to it on Intel). \
+                     Predicted range: nominal to maximum; without a stated maximum up to 6.2 GHz, the highest of any \
+                     x86 processor sold (Core i9-14900KS).",
         not_for: "The rate of the time-stamp counter; the frequency under vector or matrix work.",
         pitfalls: &[
-            "A frequency that sysfs or cpuid states is a wish; under load, and in a virtual machine, the core does what \
-             its power and temperature allow.",
+            "A frequency stated by sysfs or cpuid is a target; under load, and in a virtual machine, the core runs as \
+             power and temperature allow.",
             "The chain uses one execution port: power-hungry work may lower the frequency further.",
             "A busy SMT sibling, which may be another virtual machine's, slows a chain of adds by 2 to 4 % on Zen 5, \
-             for adds contend for ports; a chain of multiplies hardly at all. So this figure hides a sibling; the block \
-             canary shows it.",
+             as adds contend for ports, and a chain of multiplies hardly at all. So this figure does not show a busy \
+             sibling; the block canary does.",
         ],
         sources: &["lmbench mhz", "Agner Fog, Instruction tables: ADD r,r has a latency of 1 on all cores listed"],
     },
@@ -46,7 +46,7 @@ pub(crate) static PROBE: Probe = Probe {
     predict,
 };
 
-/// How far beyond the stated frequencies a measured one is unremarkable, as a share.
+/// How far the predicted range extends beyond the stated frequencies, as a share.
 const TOLERANCE: f64 = 0.02;
 /// Highest boost frequency of an x86 processor sold.
 const HIGHEST: f64 = 6.2e9;
@@ -61,7 +61,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     if BusyCpus::of(case) == Some(BusyCpus::All) {
         return with_others_busy(bench);
     }
-    bench.note(format!("a multiply takes {} cycles, as many as adds fit beside it", bench.multiply_cycles()?));
+    bench.note(format!("a multiply takes {} cycles, by comparison with one-cycle adds", bench.multiply_cycles()?));
     time_chain(bench)
 }
 
@@ -78,7 +78,7 @@ fn with_others_busy(bench: &mut Bench<'_>) -> Result<(), Stop> {
     let here = bench.cpu();
     let others: Vec<u32> = bench.allowed_cpus().iter().copied().filter(|&cpu| cpu != here).collect();
     if others.is_empty() {
-        return Err(Stop::skip("needs two CPUs, and this process may use one"));
+        return Err(Stop::skip("needs two CPUs; this process may use one"));
     }
     bench.note(format!("{} other CPUs ran the same chain", others.len()));
     let over = AtomicBool::new(false);
@@ -88,7 +88,7 @@ fn with_others_busy(bench: &mut Bench<'_>) -> Result<(), Stop> {
         let outcome = time_chain(bench);
         over.store(true, Ordering::Relaxed);
         for thread in busy {
-            thread.join().map_err(|_| Stop::fail("a thread that keeps a CPU busy ended badly"))??;
+            thread.join().map_err(|_| Stop::fail("a thread that keeps a CPU busy panicked"))??;
         }
         outcome
     })
@@ -119,13 +119,13 @@ fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPred
     };
     let gigahertz = |hertz: f64| hertz / 1e9;
     let mut predicting = Predicting::between(Basis::Spec, value, low * (1.0 - TOLERANCE), high * (1.0 + TOLERANCE))
-        .formula("the highest frequency that is stated, else the nominal one");
+        .formula("the stated maximum frequency, else the nominal one");
     for input in [&highest, &nominal].into_iter().flatten() {
         predicting = predicting.source(input.source.clone()).input(input.clone());
     }
     let ceiling = if highest.is_some() { "stated" } else { "the highest of any x86 processor sold; none is stated" };
     Ok(predicting.derived_as(format!(
-        "{:.3} GHz; unremarkable from {:.3} to {:.3} GHz ({ceiling}), and 2 % beyond",
+        "{:.3} GHz; predicted range: {:.3} to {:.3} GHz ({ceiling}), and 2 % beyond",
         gigahertz(value),
         gigahertz(low),
         gigahertz(high)

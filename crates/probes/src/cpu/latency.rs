@@ -1,7 +1,7 @@
-//! How long an add, a multiply and a load from the first-level cache keep the next instruction waiting.
+//! Latency of an add, a multiply and a load from L1.
 //!
-//! They show that cycles are counted right. They must not be used as throughput: a core does several of each at a time
-//! when they do not wait for each other.
+//! They show that cycles are counted correctly. They must not be used as throughput: a core executes several
+//! independent ones at a time.
 
 use kelvin_catalogue::cpu::{FREQUENCY, LATENCY, LATENCY_ADD, LATENCY_LOAD, LATENCY_MULTIPLY};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
@@ -13,19 +13,18 @@ use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
     id: LATENCY.as_str(),
-    summary: "Latency of an add, a 64-bit multiply, and a load from the first-level cache",
+    summary: "Latency of an add, a 64-bit multiply, and a load from L1",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "Chains in assembly, 64 instructions to a loop, each needing the result of the one before; loop control runs \
-              beside them. The load reads its own address from one cache line. Time over instructions is the latency; \
-              batches are whole loops. Results are scaled by the frequency canary, so that they are cycles whatever the \
-              frequency did.",
-        prediction: "Published latency in core cycles over the measured frequency of the core. Within 2 % on a core in the \
-                     table; the ratios of the three to each other do not depend on the frequency at all.",
-        not_for: "Throughput; loads with an index or another offset, which take a cycle longer on some cores.",
+        how: "Dependent chains in assembly, 64 instructions to a loop; loop control overlaps with them. The load reads \
+              its own address from one cache line. Latency is time over instructions; batches are whole loops. Results \
+              are scaled by the frequency canary, so that changes of frequency cancel out.",
+        prediction: "Published latency in core cycles, divided by the measured frequency. Within 2 % on a core in the \
+                     table; the ratios among the three do not depend on the frequency.",
+        not_for: "Throughput; loads with an index or a large offset, which take a cycle longer on some cores.",
         pitfalls: &[
             "Adds of constants and moves between registers can be eliminated at rename: here both operands are registers.",
-            "Some cores forward a stored value without going to the cache: here nothing is stored.",
+            "Some cores forward a stored value without reading the cache: here nothing is stored.",
         ],
         sources: &[
             "Agner Fog, Instruction tables, 2022-11-04: MOV r,m, ADD r,r and IMUL r,r",
@@ -40,7 +39,7 @@ pub(crate) static PROBE: Probe = Probe {
     predict,
 };
 
-/// Relative distance from a published latency in which a measurement is unremarkable.
+/// Predicted range around a published latency, as a share.
 const TOLERANCE: f64 = 0.02;
 
 fn cases(_: &Machine, _: Effort) -> Vec<Case> {
@@ -61,8 +60,8 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Loops that hold this many instructions. Batches are powers of two and far above one loop, so that nothing is rounded
-/// in what is kept.
+/// Loops that hold this many instructions. Batches are powers of two and far longer than one loop, so nothing is
+/// rounded.
 fn loops(instructions: u64) -> u64 {
     instructions.div_ceil(kernels::CHAIN)
 }

@@ -1,7 +1,7 @@
-//! One turn of the smallest loop that counts.
+//! One iteration of a minimal counted loop.
 //!
-//! It is what a timed loop around a system call costs, and is subtracted there. It must not be used as the cost of a
-//! loop in a program, whose turns overlap with its work.
+//! It is the overhead of a timed loop around a system call, and is subtracted there. It must not be used as the cost of
+//! a loop in a program, where counting overlaps with the work.
 
 use kelvin_catalogue::cpu::{FREQUENCY, LOOP};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
@@ -13,20 +13,20 @@ use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
     id: LOOP.id.as_str(),
-    summary: "One turn of a minimal counted loop: count down, jump if not zero",
+    summary: "One iteration of a minimal counted loop: decrement, jump if not zero",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "Two instructions in assembly, aligned to 64 bytes: dec and jnz on x86-64, subs and b.ne on aarch64. A batch is \
-              one such loop of many turns. Nothing but the clock pair is subtracted.",
-        prediction: "One core cycle over the measured frequency: the counter waits for itself, and most cores take one \
-                     taken branch a cycle. Unremarkable from half a cycle (cores that eliminate the count at rename and take \
-                     two branches a cycle) to two (cores that take a branch every other cycle, or a loop across a fetch \
-                     boundary).",
-        not_for: "The cost of a loop around work: there the counting runs beside the work and is mostly hidden.",
+        how: "Two instructions in assembly, aligned to 64 bytes: dec and jnz on x86-64, subs and b.ne on aarch64. A \
+              batch is one such loop of many iterations. Only the clock pair is subtracted.",
+        prediction: "One core cycle at the measured frequency: each decrement depends on the last, and most cores \
+                     execute one taken branch per cycle. Predicted range: half a cycle (cores that eliminate the \
+                     decrement at rename and take two branches per cycle) to two (cores that take a branch every other \
+                     cycle, or a loop across a fetch boundary).",
+        not_for: "The cost of a loop around work: there the counting overlaps with the work and is mostly hidden.",
         pitfalls: &[
-            "A compiler's loop, unoptimised, keeps its counter in memory and takes about a store-to-load forwarding (4 to 8 \
-             cycles) a turn: the 8.4 cycles of earlier studies are of that kind.",
-            "The alignment of two instructions can double the figure on some cores: here it is fixed.",
+            "An unoptimised compiled loop keeps its counter in memory and costs a store-to-load forwarding (4 to 8 \
+             cycles) per iteration: hence the 8.4 cycles of earlier studies.",
+            "On some cores the alignment of the two instructions can double the figure: here it is fixed.",
         ],
         sources: &[
             "Agner Fog, Instruction tables, 2022-11-04: Jcc, half a cycle to two by core and by whether it jumps",
@@ -58,11 +58,11 @@ fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPred
         "Agner Fog, The microarchitecture of Intel, AMD, and VIA CPUs, section 3.8: one taken branch a cycle at best";
     Ok(Predicting::between(Basis::Published, value, value / 2.0 * 0.98, value * 2.0 * 1.02)
         .formula("1 cycle / core frequency")
-        .input(published::cycles("a turn", 1.0, source))
+        .input(published::cycles("an iteration", 1.0, source))
         .input(frequency.clone())
         .source(source)
         .derived_as(format!(
-            "1 cycle / {:.3} GHz = {value:.3} ns; unremarkable from half a cycle to two, and 2 % beyond",
+            "1 cycle / {:.3} GHz = {value:.3} ns; predicted range: half a cycle to two, and 2 % beyond",
             frequency.value / 1e9
         )))
 }
@@ -73,7 +73,7 @@ mod tests {
     use crate::testing::facts_about;
 
     #[test]
-    fn a_turn_takes_a_cycle() {
+    fn an_iteration_takes_a_cycle() {
         let predicted =
             facts_about(&[(FREQUENCY.id.as_str(), Some(2e9))], |facts| predict(facts, &LOOP, &Case::new())).unwrap();
         assert_eq!(predicted.value, 0.5);

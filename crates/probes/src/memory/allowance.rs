@@ -1,17 +1,17 @@
-//! How much memory a measure may touch, which working sets fit into it, and what it may use of caches and CPUs.
+//! How much memory a probe may touch, which working sets fit, and its caches and CPUs.
 
 use kelvin_model::{Cache, CacheKind, Machine};
 
-/// Share of the memory that is available, and of what the cgroup allows, that a measure touches at most.
+/// Maximum share of the available memory, and of the cgroup's limit, that a probe touches.
 const SHARE: f64 = 0.5;
-/// Last-level cache that is assumed where the machine states none: more than most have.
+/// Last-level cache assumed where the machine states none: more than most have.
 const ASSUMED_LAST_LEVEL: u64 = 64 << 20;
 /// The largest working set is this many times the last-level cache, and at least this many bytes, memory permitting.
 const TIMES_LAST_LEVEL: u64 = 4;
 const LEAST_LARGEST: u64 = 256 << 20;
 
-/// Bytes that a measure may touch, from the machine's facts: half of what is available, and half of the cgroup's limit.
-/// Where neither is known, 128 MiB.
+/// Bytes that a probe may touch: half of the available memory, and half of the cgroup's limit. Where neither is known,
+/// 128 MiB.
 pub(crate) fn allowance(machine: &Machine) -> u64 {
     let limit = machine.limits.memory_bytes.get().copied().flatten();
     let known = [machine.memory.available_bytes.get().copied(), limit];
@@ -19,13 +19,13 @@ pub(crate) fn allowance(machine: &Machine) -> u64 {
     least.map_or(128 << 20, |bytes| (bytes as f64 * SHARE) as u64)
 }
 
-/// The last-level cache that the machine states, or the one that is assumed where it states none.
+/// The stated last-level cache, or the assumed one.
 pub(crate) fn last_level(machine: &Machine) -> u64 {
     data_caches(machine).last().map_or(ASSUMED_LAST_LEVEL, |cache| cache.bytes)
 }
 
-/// The largest working set of a measure that has it `copies` times: four times the last-level cache, at least 256 MiB,
-/// and no more than the allowance holds.
+/// The largest working set of a probe with `copies` of it: four times the last-level cache, at least 256 MiB, within
+/// the allowance.
 pub(crate) fn largest(machine: &Machine, copies: u64) -> u64 {
     (TIMES_LAST_LEVEL * last_level(machine)).max(LEAST_LARGEST).min(allowance(machine) / copies.max(1))
 }

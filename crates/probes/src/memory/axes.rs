@@ -1,4 +1,4 @@
-//! The parameters that measures of memory share, what the words of a case mean, and what the kernel gave.
+//! The shared parameters of memory probes, and the memory that the kernel provided.
 
 use kelvin_catalogue::mem::PageSize;
 use kelvin_harness::Stop;
@@ -6,7 +6,7 @@ use kelvin_model::{Axis, Case, Machine};
 use kelvin_sys::image::resident_around;
 use kelvin_sys::memory::{Arena, Pages};
 
-/// The page sizes that make sense on a machine: base, and huge where the kernel may give them.
+/// The page sizes that make sense on a machine: base, and huge where the kernel may provide them.
 pub(crate) fn page_sizes(machine: &Machine) -> &'static [PageSize] {
     let never = machine.memory.transparent_huge_pages.get().is_some_and(|mode| mode == "never");
     if never { &[PageSize::Base] } else { PageSize::ALL }
@@ -24,34 +24,36 @@ pub(crate) fn pages(case: &Case) -> Result<Pages, Stop> {
 /// A number that a case must have.
 pub(crate) fn number(case: &Case, axis: Axis) -> Result<usize, Stop> {
     let value = axis.of(case).ok_or_else(|| Stop::fail(format!("the case has no {}", axis.name)))?;
-    usize::try_from(value).map_err(|_| Stop::fail(format!("{} {value} is beyond this machine's addresses", axis.name)))
+    usize::try_from(value)
+        .map_err(|_| Stop::fail(format!("{} {value} exceeds this machine's address range", axis.name)))
 }
 
-/// Memory that could not be had is no failure of the measure: it is declined, with what it would need.
+/// Lack of memory is not a failure of the probe: it is skipped, with what it needs.
 pub(crate) fn obtained<T>(bytes: usize, made: kelvin_sys::Result<T>) -> Result<T, Stop> {
-    made.map_err(|error| Stop::skip(format!("needs {bytes} bytes of memory, which cannot be had: {error}")))
+    made.map_err(|error| Stop::skip(format!("needs {bytes} bytes of memory, which cannot be allocated: {error}")))
 }
 
-/// What was asked and what is resident, in words, if it is what was asked for: all of it, in huge pages or in none.
+/// Checks that all of the memory is resident, in huge pages or in none as requested, and says so in words.
 pub(crate) fn check_pages(arena: &Arena, pages: Pages) -> Result<String, Stop> {
     let asked = arena.len() as u64;
     let resident = resident_around(arena.address())?;
     if resident.bytes < asked {
         return Err(Stop::fail(format!(
-            "{} of {asked} bytes are resident by smaps: swapped or reclaimed",
+            "only {} of {asked} bytes are resident by smaps: the rest was swapped or reclaimed",
             resident.bytes
         )));
     }
     match pages {
         Pages::Base if resident.huge > 0 => {
-            Err(Stop::fail(format!("{} bytes are in huge pages, which were refused", resident.huge)))
+            Err(Stop::fail(format!("{} bytes are in huge pages despite MADV_NOHUGEPAGE", resident.huge)))
         }
         Pages::Huge if resident.huge < asked => Err(Stop::skip(format!(
-            "needs {asked} bytes in huge pages, and the kernel gave {}: fragmented memory, or transparent huge pages off",
+            "needs {asked} bytes in huge pages, but the kernel provided {}: memory is fragmented, or transparent huge \
+             pages are off",
             resident.huge
         ))),
         _ => Ok(format!(
-            "asked for {asked} bytes; {} resident by smaps, {} in huge pages",
+            "{asked} bytes requested; by smaps {} resident, {} in huge pages",
             resident.bytes, resident.huge
         )),
     }
@@ -85,7 +87,7 @@ mod tests {
     fn what_was_obtained_is_told_from_what_was_asked() {
         let arena = Arena::populated(64 << 10, Pages::Base).unwrap();
         let note = check_pages(&arena, Pages::Base).unwrap();
-        assert!(note.starts_with("asked for 65536 bytes; ") && note.ends_with(" 0 in huge pages"), "{note}");
+        assert!(note.starts_with("65536 bytes requested; by smaps ") && note.ends_with(" 0 in huge pages"), "{note}");
         let refused = check_pages(&arena, Pages::Huge);
         assert!(
             matches!(&refused, Err(Stop::Skip(reason)) if reason.0.starts_with("needs 65536 bytes")),

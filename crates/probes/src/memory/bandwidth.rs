@@ -1,8 +1,8 @@
-//! How many bytes a second one CPU, and all of them, read, write, copy, fill, clear and combine in each level of memory.
+//! Bandwidth of read, write, copy, fill, zero, non-temporal write and triad in each level of memory, by one CPU and by
+//! all.
 //!
-//! It is what the best loop moves that this processor has instructions for. It must not be taken for what a program
-//! gets that walks memory in another order, or for what the bus carries: a line that is read only to be written over is
-//! not counted.
+//! It is the rate of the best loop for this processor. It must not be used for programs that access memory in another
+//! order, or as bus traffic: a line read only to be overwritten is not counted.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -28,47 +28,46 @@ use super::partner::SETTLE;
 
 pub(crate) static PROBE: Probe = Probe {
     id: BANDWIDTH.as_str(),
-    summary: "Bytes per second of read, write, copy, fill, zero, non-temporal write and triad, in each level of memory",
+    summary: "Bandwidth of read, write, copy, fill, zero, non-temporal write and triad, in each level of memory",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "Each CPU that takes part has memory of its own of the size of the working set, touched first by the thread \
-              that uses it, in huge pages where the kernel gives them (noted by smaps). An operation divides the working \
-              set among its arrays: one for read, write, fill, zero and ntwrite, two for copy, three for triad. Loops in \
-              assembly, 512 bytes to a turn, by every means that the processor is found to have at run time: SSE2, AVX2, \
+        how: "Each CPU has its own memory of the size of the working set, first touched by the thread that uses it, in \
+              huge pages where the kernel provides them (noted from smaps). An operation divides the working set among \
+              its arrays: one for read, write, fill, zero and ntwrite, two for copy, three for triad. Loops in \
+              assembly, 512 bytes per iteration, in every variant that the processor supports at run time: SSE2, AVX2, \
               AVX-512 or NEON, with prefetches, with non-temporal stores, rep stosb and rep movsb, dc zva. Before an \
-              operation is timed, every means of it goes three times over parts of the working set, in turn, and those that \
-              come close to the fastest four times more; the one with the shortest median is used, and the figures of \
-              all are noted. Non-temporal stores are no means where the set stays in a cache: they leave nothing there \
-              for the next pass; ntwrite begins there with a set that was flushed. What fits into 16 MiB is gone through again \
-              and again; more than that in parts, each as long after its last use as there is working set, so that no \
-              cache holds it. Bytes count in STREAM's way: those read and those written by the program, not those that \
-              a cache reads before they are written. All CPUs start together, and a batch ends when the last is done. Where \
-              all CPUs take part, a cache line is passed to and fro between the first of them and each of up to eight others, \
-              before each operation and after the last: the median says whether they share a last-level cache just then, \
-              and which of two rates it is that all of them together come to.",
-        prediction: "Within the first and the second level: published bytes per cycle times the measured frequency, times \
-                     the CPUs. Beyond: Little's law, the lines that a core can wait for at a time over the latency of \
-                     that level, measured in this run; of memory, at most the peak of its channels where the machine \
-                     states it, less the lines that are read before they are written. A limit in each case.",
-        not_for: "Random access; the traffic on the bus, which with ordinary stores is a half more than what counts for \
-                  a copy, a third more for a triad, and twice as much for a write or fill; how fast bytes that are not zero are stored, by the \
-                  rate of zeros.",
+              operation is timed, each variant is tried three times on parts of the working set, in turn, and those \
+              close to the fastest four times more; the one with the shortest median is used, and the figures of all \
+              are noted. Non-temporal variants are excluded where the set stays in a cache, as they leave nothing \
+              there for the next pass; ntwrite there begins with a flushed set. A set of up to 16 MiB is passed over \
+              repeatedly as a whole; a larger one in parts, in rotation, so that no cache holds the next one. Bytes \
+              are counted as in STREAM: those read and written by the program, without write-allocate reads. All CPUs \
+              start together, and a batch ends when the last is done. With all CPUs, a cache line is bounced between \
+              the first and each of up to eight others, before each operation and after the last: the median shows \
+              whether they share a last-level cache at that moment, and so explains a bimodal total.",
+        prediction: "In L1 and L2: published bytes per cycle x measured frequency x CPUs. Beyond: Little's law, the \
+                     lines that a core can have in flight over the latency of that level measured in this run; for \
+                     memory, at most the peak of its channels where the machine states it, less write-allocate reads. \
+                     An upper limit in each case.",
+        not_for: "Random access; bus traffic, which with ordinary stores is half as much again for a copy, a third \
+                  more for a triad, and double for a write or fill; the rate of storing nonzero bytes, by the rate of \
+                  zeros.",
         pitfalls: &[
-            "A working set of which the cache keeps a part: the largest one is four times the last-level cache.",
+            "A working set of which the cache keeps a part: the largest is four times the last-level cache.",
             "Write-allocate traffic: a store to a line that is not in a cache reads it first, unless it is non-temporal.",
-            "Zeros taken for bytes: some processors send a line of zeros without its data, or do not send it, and store them \
-             at twice the rate and more (seen on a Zen 5: memset of 0 at 90 GB/s, of 1 at 40). They are a metric of their own, and what \
-             a tool says that clears memory is to be compared with that.",
-            "CPUs of a virtual machine that the host moves: the two of one were now in one complex of cores, which passes a line \
-             in 46 to 75 ns and has one way to memory (40 GB/s of fill), and now in two, 217 to 235 ns and 77 GB/s (seen on a \
-             Zen 5, by a loop in C as well). Each value holds for where the CPUs stood, which the time of a line tells.",
-            "One buffer for all threads: memory lies on the node of the thread that touched it first. Here each has its \
-             own.",
-            "The best loop is another one on another processor, in another level, and with more CPUs: it is found anew \
-             each time, at the same working set and with all the CPUs that take part.",
-            "Non-temporal stores over a set that other stores have just left in the cache: they go at the cache's rate until \
-             a line has left it, and never again; the same loop gave 474 and 81 GB/s in the first level.",
-            "A median beside another tool's best: both the median and the best batch are reported.",
+            "Zeros taken for data: some processors transfer a line of zeros without its data, or not at all, at twice \
+             the rate or more (seen on a Zen 5: memset of 0 at 90 GB/s, of 1 at 40). Zeroing is a separate metric: \
+             compare tools that clear memory with that.",
+            "Virtual CPUs that the host moves: on a Zen 5 two of them were sometimes in one core complex (46 to 75 ns \
+             core to core, one path to memory, 40 GB/s of fill) and sometimes in two (217 to 235 ns, 77 GB/s), in a C \
+             loop as well. Each value holds for one placement, which the core-to-core latency shows.",
+            "One buffer for all threads: memory lies on the node of the thread that touched it first. Here each thread \
+             has its own.",
+            "The best loop depends on the processor, the level and the number of CPUs: it is chosen anew each time, \
+             with the same working set and CPUs.",
+            "Non-temporal stores to a set that other stores have just left in the cache run at the cache's rate only \
+             until it is evicted; the same loop gave 474 and 81 GB/s in L1.",
+            "Comparing a median with another tool's best: both median and best batch are reported.",
         ],
         sources: &[
             "McCalpin: Memory bandwidth and machine balance in current high performance computers, 1995 (STREAM)",
@@ -92,7 +91,7 @@ pub(crate) static PROBE: Probe = Probe {
     predict: limits::predict,
 };
 
-/// Working sets where the machine states no caches: within any first-level and any second-level cache of today.
+/// Working sets where the machine states no caches: within any current L1 and any current L2.
 const ASSUMED_INNER: [u64; 2] = [16 << 10, 128 << 10];
 
 /// How many of the allowed CPUs share a cache; at least one.
@@ -101,9 +100,8 @@ fn sharers(machine: &Machine, cache: &Cache) -> u64 {
     cache.shared_by.iter().filter(|cpu| allowed.contains(cpu)).count().max(1) as u64
 }
 
-/// Working sets of each CPU that lie in a cache: half of the first and of the second level, and of an outer level a
-/// quarter of the share of one CPU, but more than the level within it holds. `many` is whether all CPUs work at once,
-/// and their sets must fit together.
+/// Working sets per CPU that lie in a cache: half of L1 and of L2, and of an outer level a quarter of one CPU's share,
+/// but more than the level within it holds. `many`: all CPUs work at once, and their sets must fit together.
 fn cached_sets(machine: &Machine, many: bool) -> Vec<u64> {
     let caches = data_caches(machine);
     if caches.is_empty() {
@@ -122,8 +120,8 @@ fn cached_sets(machine: &Machine, many: bool) -> Vec<u64> {
     sets
 }
 
-/// The largest working set of each CPU: of one CPU four times the last-level cache, of all of them together four times
-/// all their last-level caches; less where memory does not allow that.
+/// The largest working set per CPU: for one CPU four times the last-level cache, for all together four times all their
+/// last-level caches; less if memory is short.
 fn largest_set(machine: &Machine, many: bool) -> u64 {
     let cpus = if many { allowed(machine) } else { 1 };
     let sharing = data_caches(machine).last().map_or(1, |cache| sharers(machine, cache)).min(cpus);
@@ -133,13 +131,12 @@ fn largest_set(machine: &Machine, many: bool) -> u64 {
     if own < most { own } else { 1 << most.max(1).ilog2() }
 }
 
-/// The case of main memory and one CPU, which every run has.
+/// The case of memory and one CPU, part of every run.
 pub(crate) fn in_memory(machine: &Machine) -> Case {
     Case::new().with(BYTES, largest_set(machine, false)).at(Cpus::One)
 }
 
-/// The case of one CPU that goes through memory where a set of so many bytes lies: the outermost cache if that can hold
-/// it, else main memory.
+/// The case of one CPU for a set of so many bytes: in the outermost cache if that can hold it, else in memory.
 pub(crate) fn lying_where(machine: &Machine, bytes: u64) -> Case {
     match cached_sets(machine, false).last() {
         Some(&set) if bytes <= last_level(machine) => Case::new().with(BYTES, set).at(Cpus::One),
@@ -147,7 +144,7 @@ pub(crate) fn lying_where(machine: &Machine, bytes: u64) -> Case {
     }
 }
 
-/// The case of main memory and all CPUs, which every run on more than one has.
+/// The case of memory and all CPUs, part of every run on more than one.
 pub(crate) fn in_memory_of_all(machine: &Machine) -> Option<Case> {
     let case = || Case::new().with(BYTES, largest_set(machine, true)).at(Cpus::All);
     (allowed(machine) > 1).then(case)
@@ -173,7 +170,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let cpus = match Cpus::of(case) {
         Some(Cpus::One) => vec![bench.cpu()],
         Some(Cpus::All) if bench.allowed_cpus().len() < 2 => {
-            return Err(Stop::skip("needs two CPUs, and this process may use one"));
+            return Err(Stop::skip("needs two CPUs; this process may use one"));
         }
         Some(Cpus::All) => bench.allowed_cpus().to_vec(),
         None => return Err(Stop::fail(format!("the case needs cpus=one or cpus=all, not {case}"))),
@@ -202,21 +199,20 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     )
 }
 
-/// Bytes of a working set that is gone through as a whole in one iteration; larger ones part by part. So long that string
-/// instructions take it for what they would stream past the caches, and that what the caches have yet to write back does
-/// not count; short beside the time of an operation.
+/// Bytes of a working set that one iteration covers as a whole; larger ones go part by part. Long enough that string
+/// instructions switch to streaming and pending write-back does not matter; short beside the time of an operation.
 const PART: usize = 16 << 20;
-/// Bytes of one trial of one means, at least one iteration.
+/// Bytes of one trial of a variant, at least one iteration.
 const TRIAL: usize = PART;
-/// Trials of each means, of which the one in the middle counts: not a lucky one, nor a disturbed one.
+/// Trials of each variant, of which the median counts: neither a lucky nor a disturbed one.
 const TRIALS: usize = 3;
-/// Means whose median is within this factor of the fastest one's are tried again, so that of two that differ by little the
-/// faster one is taken in every round.
+/// Variants with a median within this factor of the fastest are tried again, so that every round picks the same of two
+/// close ones.
 const CLOSE: f64 = 1.2;
-/// Trials of each of those in all.
+/// Total trials of each of those.
 const TRIALS_OF_CLOSE: usize = 7;
 
-/// The memory of one CPU and how far it has been gone through.
+/// The memory of one CPU and the position in it.
 #[derive(Debug)]
 pub(super) struct Mover {
     arrays: Arrays,
@@ -225,13 +221,13 @@ pub(super) struct Mover {
 }
 
 impl Mover {
-    /// Maps the memory, and touches it on the CPU that calls. A working set of more than `part` bytes is gone through in
-    /// parts of so many.
+    /// Maps the memory, and touches it on the calling CPU. A working set of more than `part` bytes is processed in
+    /// parts of that size.
     pub(super) fn new(bytes: usize, part: usize) -> kelvin_sys::Result<Self> {
         Ok(Self { arrays: Arrays::new(bytes, Pages::Huge)?, part, parts_done: 0 })
     }
 
-    /// Bytes of each array that one iteration of an operation goes through.
+    /// Bytes of each array per iteration of an operation.
     fn part(&self, operation: Operation) -> usize {
         let most = self.part / operation.arrays() / TURN * TURN;
         self.arrays.array_bytes(operation).min(most)
@@ -263,16 +259,16 @@ impl Mover {
         self.arrays.arena()
     }
 
-    /// Whether each iteration goes through all of the working set, and finds what the last one left in the caches.
+    /// Whether each iteration covers the whole working set, and so finds it in the caches.
     fn comes_back(&self, operation: Operation) -> bool {
         self.part(operation) == self.arrays.array_bytes(operation)
     }
 
-    /// What was asked for and what was obtained, in words.
+    /// The memory requested and obtained, in words.
     pub(super) fn obtained(&self) -> Result<String, Stop> {
         let resident = resident_around(self.arena().address())?;
         Ok(format!(
-            "huge pages asked for {} bytes; resident by smaps {} bytes, {} of them in huge pages",
+            "{} bytes requested in huge pages; by smaps {} bytes resident, {} of them in huge pages",
             self.arena().len(),
             resident.bytes,
             resident.huge
@@ -282,16 +278,16 @@ impl Mover {
 
 /// The job of mapping the memory and touching it.
 const MAP: usize = 0;
-/// The job of taking all of it out of every cache.
+/// The job of flushing it from every cache.
 const EVICT: usize = usize::MAX;
-/// The job of passing a line to and fro between the first member and a partner.
+/// The job of bouncing a line between the first worker and a partner.
 const PASS: usize = usize::MAX - 1;
-/// Partners of the first member, at most, spread over the others.
+/// Maximum partners of the first worker, spread over the others.
 const MOST_PARTNERS: usize = 8;
-/// Round trips of a line with each of them.
+/// Round trips of a line with each.
 const TRIPS: u64 = 500;
 
-/// What the members of a crew have: their memory, and what they are to do next.
+/// State of the workers of a crew: their memory, and their next job.
 struct Movers {
     bytes: usize,
     /// Number of the job in `jobs`, counted from 1; [`MAP`], [`EVICT`] and [`PASS`] are none of them.
@@ -300,9 +296,9 @@ struct Movers {
     movers: Vec<Mutex<Option<kelvin_sys::Result<Mover>>>>,
     clock: Clock,
     line: Arc<Line>,
-    /// The member with whom the first one passes the line.
+    /// The worker with whom the first bounces the line.
     partner: AtomicUsize,
-    /// Ticks that this took them.
+    /// Ticks that it took.
     passing: AtomicU64,
 }
 
@@ -321,7 +317,7 @@ impl Movers {
         })
     }
 
-    /// One member's share of a round. What it could not map is found by whoever asks for the memory afterwards.
+    /// One worker's share of a round. A failed mapping is reported to whoever asks for the memory afterwards.
     fn work(&self, member: usize, iterations: u64) {
         if self.job.load(Ordering::Acquire) == PASS {
             return self.pass(member, iterations);
@@ -338,7 +334,7 @@ impl Movers {
         }
     }
 
-    /// A member's part in passing the line; most have none.
+    /// A worker's part in bouncing the line; most have none.
     fn pass(&self, member: usize, trips: u64) {
         if member == self.partner.load(Ordering::Acquire) {
             self.line.answer(SETTLE + trips);
@@ -350,8 +346,7 @@ impl Movers {
         }
     }
 
-    /// Nanoseconds that a line takes from the first member to another one, in the median over partners; `None` if there is
-    /// no other.
+    /// Core-to-core latency from the first worker in nanoseconds, the median over partners; `None` without partners.
     fn core_to_core(
         &self,
         bench: &Bench<'_>,
@@ -369,7 +364,7 @@ impl Movers {
         Ok(middle(ways))
     }
 
-    /// What a look at the first member's memory says, once all members have theirs.
+    /// A look at the first worker's memory, once all workers have theirs.
     fn look<R>(&self, look: impl FnOnce(&Mover) -> R) -> Result<R, Stop> {
         for mover in &self.movers {
             if let Some(Err(error)) = &*lock(mover) {
@@ -391,12 +386,12 @@ impl Movers {
         self.look(|mover| mover.iteration_bytes(operation))
     }
 
-    /// Tries the means of an operation, all members at once, leaves the fastest as the next job, and says what each came
-    /// to.
+    /// Tries the variants of an operation on all workers at once, makes the fastest the next job, and returns the
+    /// figures of each in words.
     ///
-    /// Stores that pass the caches by leave nothing there for the next pass to find. Over a set that is gone through again
-    /// and again they would live, for as long as it lasts, on what other means left: as one means of several they are not
-    /// tried there, and as the operation itself they begin with a set that is in no cache.
+    /// Non-temporal stores leave nothing in the caches for the next pass. Over a set that stays in a cache they would
+    /// run, while it lasts, on what other variants left: so they are not tried there as a variant, and as the operation
+    /// itself they begin with a flushed set.
     fn choose(
         &self,
         operation: Operation,
@@ -431,7 +426,7 @@ impl Movers {
         let bytes = (each as u64 * iterations) as f64 * self.movers.len() as f64;
         let mut ranking: Vec<(f64, Trial)> = trials.into_iter().filter_map(|t| Some((t.middle()?, t))).collect();
         ranking.sort_by(|left, right| left.0.total_cmp(&right.0));
-        let (_, best) = ranking.first().ok_or_else(|| Stop::fail(format!("no kernel does {operation:?}")))?;
+        let (_, best) = ranking.first().ok_or_else(|| Stop::fail(format!("there is no kernel for {operation:?}")))?;
         self.job.store(best.job, Ordering::Release);
         let figure = |(time, trial): &(f64, Trial)| format!("{} {:.1} GB/s", trial.name, bytes / time);
         let figures: Vec<String> = ranking.iter().map(figure).collect();
@@ -443,7 +438,7 @@ impl Movers {
     }
 }
 
-/// The trials of one means.
+/// The trials of one variant.
 struct Trial {
     job: usize,
     name: &'static str,
@@ -456,26 +451,26 @@ impl Trial {
         Self { job, name, times: Vec::new() }
     }
 
-    /// The one in the middle of its times so far.
+    /// The median of its times so far.
     fn middle(&self) -> Option<f64> {
         middle(self.times.clone())
     }
 }
 
-/// The one in the middle of some times, of an even number the longer one.
+/// The median of some times; of an even number the upper one.
 fn middle(mut times: Vec<f64>) -> Option<f64> {
     times.sort_by(f64::total_cmp);
     times.get(times.len() / 2).copied()
 }
 
-/// What counts as moved.
+/// How bytes are counted.
 fn counting(operation: Operation) -> &'static str {
     match operation {
         Operation::Read => "each byte read counts once",
-        Operation::Copy => "each byte copied counts twice, read and written; lines read before they are written do not",
-        Operation::Triad => "each triple counts as two read and one written; lines read before they are written do not",
+        Operation::Copy => "each byte copied counts twice, read and written; write-allocate reads do not count",
+        Operation::Triad => "each triple counts as two read and one written; write-allocate reads do not count",
         Operation::Write | Operation::Fill | Operation::Zero => {
-            "each byte written counts once; lines read before they are written do not"
+            "each byte written counts once; write-allocate reads do not count"
         }
         Operation::NonTemporalWrite => "each byte written counts once",
     }
@@ -555,7 +550,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_large_working_set_is_gone_through_part_by_part() {
+    fn a_large_working_set_is_processed_in_parts() {
         let mut mover = Mover::new(2 * PART + 3 * TURN, PART).unwrap();
         let kernel = Operation::Copy.kernels()[0];
         assert_eq!(mover.iteration_bytes(Operation::Copy), PART);

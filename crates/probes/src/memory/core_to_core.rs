@@ -1,7 +1,7 @@
-//! How long a cache line takes from one core to another.
+//! The latency of a cache line from one core to another.
 //!
-//! The matrix shows which CPUs share what: a core, a cache, a socket. It must not be used as the cost of a lock, which
-//! is several such transfers, nor of waking a task that sleeps.
+//! The matrix shows which CPUs share a core, a cache, a socket. It must not be used as the cost of a lock, which takes
+//! several such transfers, nor of a wake-up.
 
 use std::sync::Arc;
 
@@ -19,25 +19,24 @@ pub(crate) static PROBE: Probe = Probe {
     summary: "A cache line bounced between each pair of CPUs, one way",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "Two threads, each pinned to a CPU of its own, hand a cache line to and fro: one stores the next number in it, \
-              the other waits for that number by loading the line again and again, and stores the one after it. Loops in \
-              assembly, plain loads and stores, no pause between loads. The figure is half of a round trip, so the mean of \
-              both directions: a pair is measured once, from the lower CPU number to the higher, and stands for both. \
-              Batches are whole round trips, 128 more go before each untimed, and between batches the second thread sleeps, \
-              so that the canaries are read undisturbed. All pairs of up to 16 allowed CPUs; of more CPUs 16 are taken \
-              (quick: 4), the first with a thread of its core and a neighbour in its cache, the others spread evenly, \
-              which a note says.",
-        prediction: "Published medians of one way by microarchitecture and by what the two CPUs share, as the machine \
-                     reports it: a core, the last-level cache, a socket, or nothing. Unremarkable within a factor of 1.5. \
-                     They were measured with compare-and-exchange in a loop, where both CPUs fight for the line that one only reads here.",
-        not_for: "The latency of a lock or a queue; the wake-up of a task that sleeps; bandwidth between cores.",
+        how: "Two threads pinned to two CPUs bounce a cache line: one stores the next number in it, the other spins on \
+              it until it sees that number, and stores the one after. Loops in assembly, plain loads and stores, no \
+              pause between loads. The figure is half a round trip, so the mean of both directions: a pair is measured \
+              once, from the lower CPU number to the higher, and stands for both. Batches are whole round trips, after \
+              128 untimed ones; between batches the second thread sleeps, so that the canaries are read undisturbed. \
+              All pairs of up to 16 allowed CPUs; of more CPUs 16 are taken (quick: 4): the first with its SMT sibling \
+              and a neighbour in its cache, the others evenly spread, with a note.",
+        prediction: "Published one-way medians by microarchitecture and by what the two CPUs share as reported by the \
+                     machine: a core, the last-level cache, a socket, or nothing. Predicted range: a factor of 1.5 \
+                     beyond these. They were measured with a compare-and-exchange loop, in which both CPUs contend for \
+                     the line; here one only reads it.",
+        not_for: "The latency of a lock or a queue; a wake-up; bandwidth between cores.",
         pitfalls: &[
-            "A virtual machine may hide which CPUs share a core or a cache, and the host may move its CPUs meanwhile: the \
-             figures then have modes.",
-            "Half of a round trip is the mean of two directions that need not be alike.",
-            "The home of the line (which slice of the cache, which node of memory) moves the figure: every round has a \
-             fresh page.",
-            "Two threads on one CPU would only wait for the scheduler: with a single CPU this is skipped.",
+            "A virtual machine may hide which CPUs share a core or a cache, and the host may move its CPUs meanwhile: \
+             the figures are then multimodal.",
+            "Half a round trip is the mean of two directions, which may differ.",
+            "The home of the line (its cache slice, its NUMA node) affects the figure: every round has a fresh page.",
+            "Two threads on one CPU would only measure the scheduler: with a single CPU this is skipped.",
         ],
         sources: &[NVIENNOT, ANANDTECH],
     },
@@ -48,7 +47,7 @@ pub(crate) static PROBE: Probe = Probe {
     predict,
 };
 
-/// CPUs of which all pairs are measured.
+/// Maximum CPUs of which all pairs are measured.
 const MOST_CPUS: usize = 16;
 const QUICK_CPUS: usize = 4;
 const THOROUGH_CPUS: usize = 32;
@@ -62,16 +61,15 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     cpus.sort_unstable();
     let case = |from: u32, to: u32| Case::new().with(FROM_CPU, from.into()).with(TO_CPU, to.into());
     if let &[only] = cpus.as_slice() {
-        // One case that says why there is none.
+        // One case, to report why there is none.
         return vec![case(only, only)];
     }
     let pairs = cpus.iter().enumerate().flat_map(|(i, &from)| cpus[i + 1..].iter().map(move |&to| (from, to)));
     pairs.map(|(from, to)| case(from, to)).collect()
 }
 
-/// The allowed CPUs in the order in which they are taken up when not all are: the first, a thread of its core, a
-/// neighbour in its last-level cache, and then halves, quarters, eighths of the list, so that any beginning of it is
-/// spread over the machine and holds what a shorter one holds.
+/// The allowed CPUs in the order of selection: the first, its SMT sibling, a neighbour in its last-level cache, then
+/// halves, quarters, eighths of the list, so that any prefix is spread over the machine and contains every shorter one.
 fn in_order_of_use(machine: &Machine) -> Vec<u32> {
     let topology = &machine.topology;
     let known = topology.allowed.get().filter(|cpus| !cpus.is_empty());
@@ -97,13 +95,13 @@ fn in_order_of_use(machine: &Machine) -> Vec<u32> {
     order
 }
 
-/// The CPUs of a CPU's core; none where that is not known.
+/// The CPUs of a CPU's core; empty if unknown.
 fn siblings(machine: &Machine, cpu: u32) -> &[u32] {
     let groups = machine.topology.siblings.get().map_or(&[][..], Vec::as_slice);
     groups.iter().find(|group| group.contains(&cpu)).map_or(&[], Vec::as_slice)
 }
 
-/// The CPUs that share the last-level cache of the first allowed CPU; none where that is not known.
+/// The CPUs that share the last-level cache of the first allowed CPU; empty if unknown.
 fn last_level(machine: &Machine) -> &[u32] {
     let caches = machine.topology.caches.get().map_or(&[][..], Vec::as_slice);
     caches.iter().max_by_key(|cache| cache.level).map_or(&[], |cache| cache.shared_by.as_slice())
@@ -115,7 +113,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         return Err(Stop::fail(format!("the case needs from and to, CPU numbers, not {case}")));
     };
     if from == to {
-        return Err(Stop::skip("needs two CPUs, and this process may use one"));
+        return Err(Stop::skip("needs two CPUs; this process may use one"));
     }
     move_to(from)?;
     let line = Line::new()?;
@@ -123,7 +121,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let other = Partner::start(to, move |trips| far.answer(trips))?;
     let allowed = bench.allowed_cpus().len();
     if allowed > MOST_CPUS {
-        bench.note(format!("pairs of some of the {allowed} allowed CPUs, spread over them"));
+        bench.note(format!("pairs among a spread of the {allowed} allowed CPUs"));
     }
     bench.time_parts([&CORE_TO_CORE], |clock, trips| {
         other.begin(SETTLE + trips)?;
@@ -137,12 +135,12 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     other.dismiss()
 }
 
-/// Puts this thread on a CPU.
+/// Pins this thread to a CPU.
 fn move_to(target: u32) -> Result<(), Stop> {
     cpu::pin(&[target]).map_err(|error| Stop::fail(format!("cannot run on CPU {target}: {error}")))
 }
 
-/// One way between two CPUs in nanoseconds, as published: lowest and highest of the medians by what they share.
+/// Published one-way latencies between two CPUs in nanoseconds: lowest and highest of the medians by what they share.
 #[derive(Debug)]
 struct Published {
     names: &'static [&'static str],
@@ -293,8 +291,8 @@ static PUBLISHED: &[Published] = &[
     },
 ];
 
-/// Factor beyond the published medians within which a figure is unremarkable: clocks of core and interconnect differ by
-/// that much between models of one microarchitecture.
+/// Predicted range, factor beyond the published medians: core and interconnect clocks differ by that much between
+/// models of one microarchitecture.
 const SPREAD: f64 = 1.5;
 
 /// What two CPUs have in common, as the machine reports it.
@@ -307,7 +305,7 @@ enum Common {
 }
 
 impl Common {
-    /// What two CPUs share; `None` where the machine does not tell.
+    /// What two CPUs share; `None` if unknown.
     fn of(machine: &Machine, a: u32, b: u32) -> Option<Self> {
         if siblings(machine, a).contains(&b) {
             return Some(Self::Core);
@@ -330,10 +328,10 @@ impl Common {
 
     const fn words(self) -> &'static str {
         match self {
-            Self::Core => "two threads of one core",
-            Self::Cache => "one last-level cache",
-            Self::Socket => "one socket, two last-level caches",
-            Self::Nothing => "two sockets",
+            Self::Core => "SMT siblings",
+            Self::Cache => "same last-level cache",
+            Self::Socket => "same socket, different last-level caches",
+            Self::Nothing => "different sockets",
         }
     }
 }
@@ -345,12 +343,12 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
         return Err(NoPrediction::because("the case names no two CPUs"));
     };
     let name = machine.cpu.microarchitecture.get().map(String::as_str);
-    let name = name.ok_or_else(|| NoPrediction::because("this processor's microarchitecture is not known"))?;
+    let name = name.ok_or_else(|| NoPrediction::because("this processor's microarchitecture is unknown"))?;
     let row = PUBLISHED.iter().find(|row| row.names.contains(&name)).ok_or_else(|| {
         NoPrediction::because(format!("no checked publication gives the latency between cores of {name}"))
     })?;
     let common = Common::of(machine, from, to).ok_or_else(|| {
-        NoPrediction::because(format!("the machine does not tell what CPU {from} and CPU {to} share"))
+        NoPrediction::because(format!("the machine does not report what CPU {from} and CPU {to} share"))
     })?;
     let figure = match common {
         Common::Core => row.core,
@@ -358,15 +356,15 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
         Common::Socket => row.socket,
         Common::Nothing => row.sockets,
     };
-    let (low, high) = figure
-        .ok_or_else(|| NoPrediction::because(format!("nothing is published for {} of {name}", common.words())))?;
+    let (low, high) =
+        figure.ok_or_else(|| NoPrediction::because(format!("nothing is published for {name}, {}", common.words())))?;
     let value = (low + high) / 2.0;
     let span = if low == high { format!("{low} ns") } else { format!("the middle of {low} and {high} ns") };
     Ok(Predicting::between(Basis::Published, value, low / SPREAD, high * SPREAD)
-        .formula("published median of one way, by what the two CPUs share")
+        .formula("published one-way median, by what the two CPUs share")
         .constant(format!("{name}, {}", common.words()), value, Unit::Nanoseconds, row.source)
         .source(row.source)
-        .derived_as(format!("{}: {span}; unremarkable within a factor of {SPREAD}", common.words())))
+        .derived_as(format!("{}: {span}; predicted range: a factor of {SPREAD} beyond", common.words())))
 }
 
 #[cfg(test)]
@@ -431,12 +429,12 @@ mod tests {
         let near = predicted(0, 2).unwrap();
         assert_eq!((near.value, near.low, near.high), (19.5, 16.0 / 1.5, 34.5));
         assert_eq!(predicted(0, 8).unwrap().value, 95.5);
-        // Neither is in the one cache that is known.
+        // Neither is in the one known cache.
         assert!(predicted(8, 10).is_err());
     }
 
     #[test]
-    fn sockets_are_told_apart_by_their_nodes() {
+    fn sockets_are_distinguished_by_their_nodes() {
         let mut machine = machine(8);
         machine.topology.sockets = Fact::known(2, "a test");
         assert_eq!(Common::of(&machine, 0, 8), None);

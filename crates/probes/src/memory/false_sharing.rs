@@ -1,6 +1,6 @@
-//! What it costs two cores to write to one cache line at once, each to a word of its own.
+//! The cost of two cores writing to one cache line at once, each to its own word.
 //!
-//! It shows what two counters of two threads pay for lying side by side. It must not be used as the cost of a lock.
+//! It shows what two adjacent counters of two threads cost. It must not be used as the cost of a lock.
 
 use std::sync::Arc;
 
@@ -16,19 +16,19 @@ pub(crate) static PROBE: Probe = Probe {
     summary: "Increments by two CPUs at once, in one cache line and apart",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "Two threads, each pinned to a CPU of its own, count up a word each, as often as the other: lines=same puts the \
-              words side by side in one cache line, lines=apart 128 bytes from each other. increment=plain is a load, an add \
-              and a store (one instruction on x86-64), increment=atomic one atomic add. Both start by handing each other a \
-              line; the time runs from there until both are done, over the increments of one of them. In the end both \
-              words must hold what was counted.",
-        prediction: "None: how many increments a core makes before it loses the line again depends on its store buffer and \
-                     on the interconnect's arbitration, of which nothing is published. lines=apart is what there would be \
-                     without sharing: compare with that.",
-        not_for: "A lock that is fought for; more than two CPUs, where it is worse.",
+        how: "Two threads pinned to two CPUs increment a word each, equally often: lines=same puts the words in one \
+              cache line, lines=apart 128 bytes apart. increment=plain is a load, an add and a store (one instruction \
+              on x86-64), increment=atomic one atomic add. They synchronise by bouncing a line; the time runs from \
+              there until both are done, divided by the increments of one. At the end both words must hold the right \
+              count.",
+        prediction: "None: how many increments a core completes before it loses the line depends on its store buffer \
+                     and on the arbitration of the interconnect, which are not published. Compare with lines=apart, \
+                     the figure without sharing.",
+        not_for: "A contended lock; more than two CPUs, where it is worse.",
         pitfalls: &[
-            "Words 64 bytes apart may still disturb each other: some cores fetch lines in pairs.",
-            "Plain increments hide most of it: a core collects them in its store buffer while it waits for the line.",
-            "With two threads of one core the line never moves, and both share the core's units instead.",
+            "Words 64 bytes apart may still interfere: some cores fetch lines in pairs.",
+            "Plain increments hide most of it: the store buffer collects them while the core waits for the line.",
+            "Between SMT siblings the line never moves; they share the core's units instead.",
         ],
         sources: &[
             "Bolosky, Scott: False Sharing and its Effect on Shared Memory Performance, USENIX SEDMS 1993",
@@ -83,14 +83,14 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     other.dismiss()?;
     let values = [counters.value(false), counters.value(true)];
     if values != [total; 2] {
-        return Err(Stop::fail(format!("the words hold {values:?} after {total} increments of each")));
+        return Err(Stop::fail(format!("the words hold {values:?} after {total} increments each")));
     }
     Ok(())
 }
 
 fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     Err(NoPrediction::because(
-        "nothing is published of how many increments a core makes before it loses a line that two of them write to",
+        "it is not published how many increments a core completes before it loses a line that another core writes to",
     ))
 }
 

@@ -1,7 +1,7 @@
-//! What a page fault costs that needs no disk: the first touch of anonymous, huge and cached file pages.
+//! The cost of a minor page fault: the first touch of anonymous, huge and cached file pages.
 //!
-//! It is what a process pays for memory and mapped files as it begins to use them. It must not be used as the cost of
-//! the touches that follow, nor for pages that another process or a fork shares and a write must copy.
+//! It is what a process pays on first use of memory and mapped files. It must not be used as the cost of later touches,
+//! nor for copy-on-write pages.
 
 use std::fs::File;
 use std::io::Write;
@@ -27,42 +27,38 @@ pub(crate) static PROBE: Probe = Probe {
     summary: "The first touch of an anonymous, a huge, and a cached file page",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "Pages are touched one after the other, up to 256 (4 huge ones) between two readings of the clock; getrusage \
-              of the thread counts the faults outside of it, and the figure is time over counted faults. Giving the pages \
-              back (MADV_DONTNEED) is not timed. kind=anonymous writes a byte to each page of private memory that refuses \
-              huge pages. kind=huge writes to both halves of every 2 MiB of memory that asks for huge pages: with a huge \
-              page that is one fault, with smaller ones two, so the count proves what was obtained, and \
-              /proc/self/smaps is read as well. kind=file_around reads a byte of each page of a file in the page cache, \
-              mapped as one area: one fault maps all cached pages of a window around it, by default 64 KiB, and the note \
-              states how many pages that was and the time for each. kind=file maps every page of the same file as an area \
-              of its own, in reverse order so that the kernel cannot join them: a fault maps nothing beyond its area, and \
-              the count is one a page. A pass in which a fault had to wait for a disk is left out. A count that differs from the touches expected to fault by more than 1 % fails the \
-              round.",
-        prediction: "Of a cached page: exception, return, and the kernel's own work, as Torvalds measured and published \
-                     them on a Haswell core (715 + 330 cycles, which were 80.7 % of a fault that maps the zero page), over \
-                     the measured frequency; where a mitigation steers every return of the kernel, a misprediction for \
-                     each of some 40. Unremarkable within a factor of 2.5: other cores, accounting to a cgroup, nested page \
-                     tables. Of a fresh page: the measured fault of a cached one, its bytes at the measured rate of zeros \
-                     into memory, and 30 more steered returns; unremarkable up to as much again as that fault, for \
-                     allocating the page and charging it to a cgroup, of which nothing is published for kernels of today, \
-                     with its bytes at the rate of ordinary ones. A fault that maps the pages around costs between a \
-                     measured fault for one page and one for each of its 16.",
-        not_for: "Copy-on-write faults; faults of many threads at once, which contend for locks of the address space; \
-                  freshly booted or fragmented memory, where a huge page may first have to be made by compaction.",
+        how: "Pages are touched one after the other, up to 256 (4 huge ones) between two readings of the clock; \
+              getrusage of the thread counts the faults outside the timed region, and the figure is time over counted \
+              faults. Freeing the pages (MADV_DONTNEED) is not timed. kind=anonymous writes a byte to each page of \
+              private memory without huge pages. kind=huge writes to both halves of every 2 MiB of memory with huge \
+              pages requested: one fault with a huge page, two with smaller ones, so the count proves what was \
+              obtained; /proc/self/smaps is read as well. kind=file_around reads a byte of each page of a file in the \
+              page cache, mapped as one area: fault-around maps all cached pages of a window, by default 64 KiB, and a \
+              note states how many pages and the time per page. kind=file maps every page of the same file as a \
+              separate area, in reverse order so that the kernel cannot merge them: each fault maps one page. A pass \
+              with a major fault is dropped. A count that differs from the touches expected to fault by more than 1 % \
+              fails the round.",
+        prediction: "Cached page: exception, return and kernel work, as Torvalds published for a Haswell core (715 + \
+                     330 cycles, 80.7 % of a fault that maps the zero page), at the measured frequency; where a \
+                     mitigation makes every kernel return mispredict, a misprediction for each of some 40. Predicted \
+                     range: a factor of 2.5 either way, for other cores, cgroup accounting and nested page tables. \
+                     Fresh page: the measured fault of a cached one, zeroing at the measured rate, and 30 more such \
+                     returns; predicted range up to as much again as that fault, for page allocation and cgroup \
+                     charging (no figure is published for current kernels), with the bytes at the rate of ordinary \
+                     stores. With fault-around: between one measured single-page fault and 16 of them.",
+        not_for: "Copy-on-write faults; concurrent faults of many threads, which contend for the address space's \
+                  locks; fragmented memory, where a huge page may first need compaction.",
         pitfalls: &[
-            "Time divided by pages although one fault maps many: here by the counted faults.",
-            "Transparent huge pages that are silently on or off: asked for or refused, and what was obtained is proven by \
-             counting.",
-            "MADV_RANDOM does not switch fault-around off: do_fault_around looks at the area and the page table, not at \
-             that advice.",
-            "Pages just given back are given out again, and may still lie in the cache: a process that grows finds colder \
-             ones.",
-            "On a virtual machine memory that the host has not backed yet costs a second fault there; the first, untimed \
-             passes touch it before.",
-            "The page tables themselves are not part of it: they were made in the untimed passes, and since Linux 6.14 are \
-             freed only where all that one of them maps is given back at once, which here it is not.",
-            "A file that was written or read in large pieces lies in large folios, of which one fault may map up to 2 MiB: \
-             this one is written page by page.",
+            "Dividing by pages although one fault maps many: here by counted faults.",
+            "Transparent huge pages silently on or off: here explicitly enabled or disabled, and verified by counting.",
+            "MADV_RANDOM does not disable fault-around: do_fault_around ignores that advice.",
+            "Pages just freed are allocated again, and may still be cached: a growing process gets colder ones.",
+            "In a virtual machine, memory not yet backed by the host costs a second fault there; the untimed first \
+             passes touch it beforehand.",
+            "Page-table allocation is not included: the tables exist from the untimed passes, and Linux since 6.14 \
+             frees one only if all that it maps is freed at once, which is not done here.",
+            "A file written or read in large pieces lies in large folios, and one fault may map up to 2 MiB: this one \
+             is written page by page.",
         ],
         sources: &[
             TORVALDS,
@@ -78,24 +74,24 @@ pub(crate) static PROBE: Probe = Probe {
     predict,
 };
 
-/// Pages that are touched between two readings of the clock: some hundred microseconds. Giving back less than one
-/// page-table page maps (512 pages) leaves the page tables as they are.
+/// Pages touched between two readings of the clock: some hundred microseconds. Freeing less than one page-table page
+/// maps (512 pages) leaves the page tables in place.
 const MOST_PAGES: usize = 256;
 /// Huge pages that are: 8 MiB.
 const MOST_HUGE_PAGES: usize = 4;
 /// A huge page of 4096-byte base pages.
 const HUGE_BYTES: usize = 2 << 20;
-/// Largest share of counted faults that may be missing or too many: a page that was busy, or a fault taken twice.
+/// Tolerated share of missing or surplus faults: a busy page, or a fault taken twice.
 const MISCOUNT: f64 = 0.01;
-/// Passes of one batch that may be left out because a page had to be read from a disk.
+/// Passes per batch that may be dropped because of a major fault.
 const MOST_LEFT_OUT: u32 = 3;
 
-/// The case of a file page that is mapped by a fault of its own.
+/// The case of file pages that fault one by one.
 pub(crate) fn cached_file() -> Case {
     Case::new().at(FaultPage::File)
 }
 
-/// The case of a file page that is mapped together with those around it.
+/// The case of file pages with fault-around.
 pub(crate) fn cached_file_around() -> Case {
     Case::new().at(FaultPage::FileAround)
 }
@@ -120,19 +116,19 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         let batch = subject.fault(clock, faults)?;
         expected += faults;
         counted += batch.faults;
-        // Time over the faults that were counted, as the time of the faults that were asked for.
+        // Scale the time from the counted to the requested faults.
         Ok([batch.ticks as f64 * faults as f64 / batch.faults.max(1) as f64])
     })?;
     agree(expected, counted)
 }
 
-/// Fails if the faults counted are not those that were to be timed.
+/// Fails if the counted faults are not the expected ones.
 fn agree(expected: u64, counted: u64) -> Result<(), Stop> {
     let miscount = (counted as f64 - expected as f64).abs() / expected.max(1) as f64;
     if miscount <= MISCOUNT {
         return Ok(());
     }
-    Err(Stop::fail(format!("{counted} faults by getrusage where {expected} were to be timed: the time is not theirs")))
+    Err(Stop::fail(format!("{counted} faults by getrusage instead of {expected}: the time is not valid")))
 }
 
 /// Touches under the clock and the counters.
@@ -151,9 +147,9 @@ struct Subject {
     kind: FaultPage,
     /// Bytes from one touch to the next.
     step: usize,
-    /// Touches that all of it takes.
+    /// Touches of all of it.
     touches: usize,
-    /// Touches that take one fault.
+    /// Touches per fault.
     touches_per_fault: u64,
 }
 
@@ -171,7 +167,7 @@ impl Subject {
             }
             FaultPage::Huge if page != 4096 => {
                 return Err(Stop::skip(format!(
-                    "needs base pages of 4096 bytes, of which a huge page is 2 MiB; here they have {page}"
+                    "needs 4096-byte base pages and 2 MiB huge pages; base pages here have {page} bytes"
                 )));
             }
             FaultPage::Huge => {
@@ -190,15 +186,15 @@ impl Subject {
         Ok(Self { memory, kind, step, touches, touches_per_fault })
     }
 
-    /// Touches everything twice: what was cold is warm then, and the second pass shows how many touches a fault takes.
+    /// Touches everything twice: the first pass warms, the second shows the number of touches per fault.
     fn settle(&mut self, bench: &mut Bench<'_>) -> Result<(), Stop> {
         self.pass(bench.clock(), self.touches)?;
         let pass = self.pass(bench.clock(), self.touches)?;
         if pass.faults == 0 {
-            return Err(Stop::fail(format!("{} touches of pages given back took no fault at all", pass.pages)));
+            return Err(Stop::fail(format!("{} touches of freed pages caused no fault", pass.pages)));
         }
         let nanoseconds = bench.nanoseconds(pass.ticks);
-        let mut note = format!("{} faults by getrusage for {} touches", pass.faults, pass.pages);
+        let mut note = format!("{} faults by getrusage in {} touches", pass.faults, pass.pages);
         match self.kind {
             FaultPage::Huge => {
                 let huge = self.huge_bytes()?;
@@ -210,12 +206,12 @@ impl Subject {
             FaultPage::FileAround => {
                 self.touches_per_fault = (pass.pages as f64 / pass.faults as f64).round().max(1.0) as u64;
                 note.push_str(&format!(
-                    ": fault-around maps {} pages a fault, in a trial {:.0} ns a page",
+                    ": fault-around maps {} pages per fault, {:.0} ns per page in a trial",
                     self.touches_per_fault,
                     nanoseconds / pass.pages as f64
                 ));
             }
-            FaultPage::Anonymous | FaultPage::File => note.push_str(", a page each"),
+            FaultPage::Anonymous | FaultPage::File => note.push_str(", one page each"),
         }
         bench.note(note);
         Ok(())
@@ -224,7 +220,7 @@ impl Subject {
     /// Bytes in huge pages after all of them were touched.
     fn huge_bytes(&mut self) -> Result<u64, Stop> {
         let Memory::Anonymous(arena) = &mut self.memory else {
-            return Err(Stop::fail("only anonymous memory is asked to be in huge pages"));
+            return Err(Stop::fail("only anonymous memory requests huge pages"));
         };
         mapping::write(arena, self.step, self.touches);
         let huge = resident_around(arena.address())?.huge;
@@ -232,8 +228,8 @@ impl Subject {
         mapping::discard(arena, usize::MAX)?;
         if huge < asked {
             return Err(Stop::skip(format!(
-                "needs {asked} bytes in huge pages, and the kernel gave {huge}: fragmented memory, or transparent huge \
-                 pages off"
+                "needs {asked} bytes in huge pages, but the kernel provided {huge}: memory is fragmented, or \
+                 transparent huge pages are off"
             )));
         }
         Ok(huge)
@@ -247,13 +243,15 @@ impl Subject {
         while all.pages < wanted {
             let touches = (wanted - all.pages).min(self.touches as u64) as usize;
             let pass = self.pass(clock, touches)?;
-            // A page of the file, or of this program, had left the page cache, and this pass has brought it back.
+            // A page of the file, or of this program, had been evicted, and this pass has read it back.
             if pass.major_faults > 0 && left_out < MOST_LEFT_OUT {
                 left_out += 1;
                 continue;
             }
             if pass.major_faults > 0 {
-                return Err(Stop::fail("pages of the file leave the page cache again and again: memory is short"));
+                return Err(Stop::fail(
+                    "pages of the file are evicted from the page cache repeatedly: memory is short",
+                ));
             }
             all.ticks += pass.ticks;
             all.pages += pass.pages;
@@ -262,7 +260,7 @@ impl Subject {
         Ok(all)
     }
 
-    /// Touches the first pages and gives them back; only the touches are timed.
+    /// Touches the first pages and frees them; only the touches are timed.
     fn pass(&mut self, clock: Clock, touches: usize) -> Result<Touches, Stop> {
         let before = usage(Who::Thread);
         let (begun, ended);
@@ -293,7 +291,7 @@ impl Subject {
     }
 }
 
-/// A file of the scratch directory, all of whose pages are in the page cache and clean. It has no name any more.
+/// An unlinked file in the scratch directory, with all its pages cached and clean.
 fn cached_pages(bench: &Bench<'_>) -> Result<File, Stop> {
     let path: PathBuf = bench.scratch().join(format!("kelvin-minor-faults-{}", std::process::id()));
     let failed = |error: std::io::Error| Stop::fail(format!("cannot make {}: {error}", path.display()));
@@ -301,36 +299,36 @@ fn cached_pages(bench: &Bench<'_>) -> Result<File, Stop> {
     std::fs::remove_file(&path).map_err(failed)?;
     let page = vec![1; page_bytes()];
     (0..MOST_PAGES).try_for_each(|_| file.write_all(&page)).map_err(failed)?;
-    // A page on its way to the disk may be locked, and fault-around leaves locked pages out.
+    // A page under write-back may be locked, and fault-around skips locked pages.
     file.sync_data().map_err(failed)?;
     Ok(file)
 }
 
-/// Where the cost of an exception and of the kernel's own work comes from.
-const TORVALDS: &str = "Torvalds: the cost of page faults, Google+, 2014-04-30: on Haswell 715 cycles a fault and 330 its \
-                        iret, together 80.7 % of a fault that maps the zero page";
+/// The source of the cost of an exception and of the kernel's work.
+const TORVALDS: &str = "Torvalds: the cost of page faults, Google+, 2014-04-30: on Haswell 715 cycles per fault and \
+                        330 for its iret, together 80.7 % of a fault that maps the zero page";
 /// Cycles of the exception and of the return from it.
 const EXCEPTION_CYCLES: f64 = 715.0;
 const RETURN_CYCLES: f64 = 330.0;
-/// Their share of a fault that maps the zero page; the rest is the kernel's work and the loop that touches.
+/// Their share of a fault that maps the zero page; the rest is the kernel's work and the touching loop.
 const HARDWARE_SHARE: f64 = 0.807;
-/// Returns inside the kernel on the way of a fault that maps a cached page, and what the allocation, the accounting and the
-/// clearing of a fresh page add to them.
+/// Kernel function returns in a fault that maps a cached page, and those added by allocating, charging and clearing a
+/// fresh page.
 const RETURNS: f64 = 40.0;
 const RETURNS_OF_FRESH: f64 = 30.0;
-const COUNTED: &str = "Linux 6.x, arch/x86/mm/fault.c, mm/memory.c, mm/filemap.c, mm/rmap.c, mm/page_alloc.c, mm/memcontrol.c: \
-                       functions that a compiler keeps apart, from exc_page_fault to its return, some 40 for a cached page \
-                       and 30 more for a fresh one";
-/// Factor either way within which a fault of a cached page is unremarkable.
+const COUNTED: &str = "Linux 6.x, arch/x86/mm/fault.c, mm/memory.c, mm/filemap.c, mm/rmap.c, mm/page_alloc.c, \
+                       mm/memcontrol.c: functions not inlined between exc_page_fault and its return, some 40 for a \
+                       cached page and 30 more for a fresh one";
+/// Predicted range of a fault of a cached page, factor either way.
 const SPREAD: f64 = 2.5;
-/// What a fault for a fresh page may be more than predicted, as a multiple of the fault of a cached page: of allocating it
-/// and of charging it to a cgroup nothing is published that holds for a kernel of today.
+/// How far a fresh page may exceed the prediction, as a multiple of the fault of a cached page: for allocation and
+/// cgroup charging nothing valid for current kernels is published.
 const FRESH: f64 = 1.0;
-/// Factor beyond the bounds of a fresh page that errors of what was measured explain.
+/// Tolerance of the bounds of a fresh page, as a factor, for errors of the measured inputs.
 const MEASURED: f64 = 1.25;
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    match FaultPage::of(case).ok_or_else(|| NoPrediction::because(format!("no prediction is made for {case}")))? {
+    match FaultPage::of(case).ok_or_else(|| NoPrediction::because(format!("there is no prediction for {case}")))? {
         FaultPage::File => cached(facts),
         FaultPage::FileAround => around(facts),
         FaultPage::Anonymous => fresh(facts, page_bytes()),
@@ -338,13 +336,11 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     }
 }
 
-/// A fault that maps a cached page: the exception, its return and the kernel's own work as published, and what a mitigation
-/// adds to the returns inside the kernel.
+/// A fault that maps a cached page: the published exception, return and kernel work, plus what a mitigation adds to the
+/// kernel's returns.
 fn cached(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     if facts.machine().architecture != *"x86_64" {
-        return Err(NoPrediction::because(
-            "no publication in the built-in table gives the cost of a fault on this processor",
-        ));
+        return Err(NoPrediction::because("the table of published costs has no fault for this processor"));
     }
     let frequency = published::frequency(facts)?;
     let hardware = EXCEPTION_CYCLES + RETURN_CYCLES;
@@ -353,23 +349,23 @@ fn cached(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let added = steered.as_ref().map_or(0.0, |input| input.value);
     let value = (hardware + software + added) * 1e9 / frequency.value;
     let mut predicting = Predicting::within_factor(Basis::Published, value, SPREAD)
-        .formula("(exception + return + kernel's work + returns that a mitigation steers) / core frequency")
+        .formula("(exception + return + kernel work + mitigated returns) / core frequency")
         .input(published::cycles("exception and return", hardware, TORVALDS))
-        .input(published::cycles("kernel's work", software, TORVALDS))
+        .input(published::cycles("kernel work", software, TORVALDS))
         .input(frequency.clone())
         .source(TORVALDS);
     let mut terms = format!("{hardware:.0} + {software:.0}");
     if let Some(input) = steered {
-        terms.push_str(&format!(" + {added:.0} for {RETURNS} steered returns"));
+        terms.push_str(&format!(" + {added:.0} for {RETURNS} mitigated returns"));
         predicting = predicting.input(input).source(COUNTED);
     }
     Ok(predicting.derived_as(format!(
-        "({terms}) cycles / {:.3} GHz = {value:.0} ns; unremarkable within a factor of {SPREAD}",
+        "({terms}) cycles / {:.3} GHz = {value:.0} ns; predicted range: a factor of {SPREAD} either way",
         frequency.value / 1e9
     )))
 }
 
-/// A fault that maps a fresh page: the fault of a cached one, and clearing it at the rate at which memory takes zeros.
+/// A fault that maps a fresh page: the fault of a cached one, and clearing it at the rate of zeroing memory.
 fn fresh(facts: &Facts<'_>, bytes: usize) -> Result<Prediction, NoPrediction> {
     let trap = facts.measured(&FAULT_MINOR, &cached_file())?;
     let zero = facts.measured(&BANDWIDTH_ZERO, &bandwidth::in_memory(facts.machine()))?;
@@ -381,33 +377,33 @@ fn fresh(facts: &Facts<'_>, bytes: usize) -> Result<Prediction, NoPrediction> {
     let value = trap.value + added + clearing(zero.value);
     let high = trap.value * (1.0 + FRESH) + added + clearing(fill.value.min(zero.value));
     let mut predicting = Predicting::between(Basis::Derived, value, value / MEASURED, high * MEASURED)
-        .formula("a fault of a cached page + bytes / rate of zeros into memory + returns that a mitigation steers")
+        .formula("fault of a cached page + bytes / rate of zeroing memory + mitigated returns")
         .input(trap.clone())
         .input(zero.clone())
         .input(fill.clone());
     let mut terms = format!("{:.0} ns + {bytes} B / {:.1} GB/s", trap.value, zero.value / 1e9);
     if let Some(input) = steered {
-        terms.push_str(&format!(" + {added:.0} ns for {RETURNS_OF_FRESH} steered returns"));
+        terms.push_str(&format!(" + {added:.0} ns for {RETURNS_OF_FRESH} mitigated returns"));
         predicting = predicting.input(input).input(frequency).source(COUNTED);
     }
     Ok(predicting.derived_as(format!(
-        "{terms} = {value:.0} ns; unremarkable up to as much again as the fault of a cached page for allocating and \
-         accounting, and clearing at the {:.1} GB/s of ordinary bytes",
+        "{terms} = {value:.0} ns; predicted range: up to as much again as the fault of a cached page for allocation \
+         and accounting, with clearing at the {:.1} GB/s of ordinary stores",
         fill.value / 1e9
     )))
 }
 
-/// Pages that a fault maps around the one touched, unless it was set otherwise.
+/// Pages that fault-around maps by default.
 pub(crate) const PAGES_AROUND: f64 = 16.0;
 pub(crate) const AROUND: &str = "Linux mm/memory.c: fault_around_pages is 65536 bytes by default";
 
-/// A fault that maps the pages around: more than one that maps a single page, less than as many of those.
+/// A fault with fault-around: between one single-page fault and as many as it maps pages.
 fn around(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let one = facts.measured(&FAULT_MINOR, &cached_file())?;
     let most = one.value * PAGES_AROUND;
     let value = (one.value * most).sqrt();
     Ok(Predicting::between(Basis::Derived, value, one.value / AROUND_SPREAD, most * AROUND_SPREAD)
-        .formula("a fault that maps one page x sqrt(pages mapped): between one fault and one for each page")
+        .formula("single-page fault x sqrt(pages mapped): between one fault and one per page")
         .input(one.clone())
         .constant("pages mapped by one fault", PAGES_AROUND, Unit::Count, AROUND)
         .source(AROUND)
@@ -417,7 +413,7 @@ fn around(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
         )))
 }
 
-/// Factor beyond the two bounds that errors of the measured fault explain.
+/// Tolerance of the two bounds, as a factor, for errors of the measured fault.
 const AROUND_SPREAD: f64 = 1.1;
 
 #[cfg(test)]
@@ -428,7 +424,7 @@ mod tests {
     use kelvin_model::{Fact, Mitigation};
 
     #[test]
-    fn a_fault_of_a_cached_page_is_exception_and_work_and_steered_returns() {
+    fn a_fault_of_a_cached_page_is_exception_and_work_and_mitigated_returns() {
         facts_about(&[("cpu.frequency", Some(4e9))], |facts| {
             let file = predict(facts, &FAULT_MINOR, &cached_file()).unwrap();
             // 1045 cycles are 80.7 % of 1294.9 at 4 GHz
@@ -445,7 +441,7 @@ mod tests {
         // 40 mispredictions, of 10 to 30 cycles on every core of the table.
         let added = steered.value - 1294.9;
         assert!((400.0..=1200.0).contains(&added), "{added}");
-        assert!(steered.derivation.contains("40 steered returns"), "{}", steered.derivation);
+        assert!(steered.derivation.contains("40 mitigated returns"), "{}", steered.derivation);
         facts_about(&[], |facts| assert!(predict(facts, &FAULT_MINOR, &cached_file()).is_err()));
     }
 
@@ -462,7 +458,7 @@ mod tests {
             let anonymous = predicted(FaultPage::Anonymous);
             assert!((anonymous.value - 1051.2).abs() < 0.1, "{}", anonymous.value);
             assert!(anonymous.low < 900.0 && (anonymous.high - 1.25 * 2102.4).abs() < 0.1, "{anonymous:?}");
-            // 2 MiB in 26.2 us of zeros, or 52.4 us of other bytes.
+            // 2 MiB take 26.2 us as zeros, or 52.4 us as other bytes.
             let huge = predicted(FaultPage::Huge);
             assert!((huge.value - 27_214.4).abs() < 0.1, "{}", huge.value);
             assert!((huge.high - 1.25 * 54_428.8).abs() < 0.1, "{}", huge.high);
@@ -487,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_that_are_not_those_to_be_timed_are_refused() {
+    fn unexpected_faults_are_refused() {
         assert_eq!(agree(1000, 1005), Ok(()));
         for counted in [500, 1011] {
             let Err(Stop::Fail(reason)) = agree(1000, counted) else { panic!("{counted} was accepted") };

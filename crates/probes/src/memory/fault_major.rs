@@ -1,7 +1,7 @@
-//! What the touch of a mapped file page costs that must come from the disk.
+//! The cost of a major page fault: touching a mapped file page that must be read from disk.
 //!
 //! It is the latency that a program pays for cold mapped data. It must not be used as the speed of the disk: the kernel
-//! reads ahead or not, and a host below may hold the page in memory.
+//! may read ahead, and a host may have the page in memory.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -20,36 +20,36 @@ use kelvin_sys::usage::{Who, usage};
 use super::fault;
 use crate::predict::Predicting;
 
-/// The disk is the point: samples count as found, and going to the disk is no disturbance.
+/// Samples count as found: waiting for the disk is the point, not a disturbance.
 pub(crate) static PROBE: Probe = Probe {
     id: FAULT_MAJOR.id.as_str(),
-    summary: "The touch of a mapped file page that must come from the disk, with and without read-ahead",
+    summary: "The touch of a mapped file page that must be read from disk, with and without read-ahead",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "A file of 64 MiB that does not compress is written to the scratch directory once a run, and flushed. Before \
-              each pass over it the page cache is told to drop it (posix_fadvise), mincore, and cachestat where there is \
-              one, must say that none of it is in memory, and it is opened and mapped afresh, so that the kernel remembers nothing of earlier reads. \
-              read_ahead=off, a page at a step: one page after another in random order under MADV_RANDOM, each timed alone, \
-              after mincore has said that it is absent. read_ahead=on, a page at a step: 1024 pages in a row, the figure \
-              being the time over the pages touched; the faults among them are noted. read_ahead=on, 16 MiB at a step: one \
-              touch in each 16 MiB, each timed alone. getrusage of the thread counts major faults outside of the timed \
-              region: a touch timed alone that was not exactly one fails the round, one in a hundred excepted.",
-        prediction: "read_ahead=off: a minor fault of a cached file, as measured in this run, plus file.device.latency. \
-                     Unremarkable within a factor of two. read_ahead=on: none, for how much is read around a touch is not \
-                     stated: it may be more than a whole row of pages.",
-        not_for: "The latency of the disk itself; pages of a file system that lives in memory, which have no major faults.",
+        how: "An incompressible file of 64 MiB is written to the scratch directory once per run, and synced. Before \
+              each pass it is dropped from the page cache (posix_fadvise), verified by mincore (and cachestat if \
+              available), and opened and mapped afresh, so that the kernel keeps no read-ahead state. read_ahead=off, \
+              steps of a page: pages in random order under MADV_RANDOM, timed one by one, after mincore has confirmed \
+              that each is absent. read_ahead=on, steps of a page: 1024 consecutive pages; the figure is the time per \
+              touched page, and the faults among them are noted. read_ahead=on, steps of 16 MiB: one touch in each 16 \
+              MiB, timed one by one. getrusage of the thread counts major faults outside the timed region: if more \
+              than 1 % of the touches timed one by one are not exactly one major fault, the round fails.",
+        prediction: "read_ahead=off: a minor fault of a cached file plus file.device.latency, both measured in this \
+                     run. Predicted range: a factor of two either way. read_ahead=on: none, as the size of a read \
+                     around a touch is not stated, and may exceed all the touched pages.",
+        not_for: "The latency of the disk itself; in-memory file systems, which have no major faults.",
         pitfalls: &[
-            "A page that is still in the page cache costs a minor fault: residence is checked before each pass.",
-            "After a hundred misses in a row the kernel stops reading around a fault (MMAP_LOTSAMISS): each pass opens the \
-             file afresh.",
-            "Read-ahead brings a hundred kilobytes or more for one touch; what it costs and what it saves are two figures.",
-            "On a virtual machine the host's page cache may answer instead of a disk.",
-            "tmpfs and ramfs cannot drop pages: there it is skipped, with the reason.",
+            "A page still in the page cache costs a minor fault: residency is checked before each pass.",
+            "After a hundred consecutive misses the kernel stops reading around a fault (MMAP_LOTSAMISS): each pass \
+             opens the file afresh.",
+            "Read-ahead reads a hundred kilobytes or more for one touch; its cost and its savings are two figures.",
+            "In a virtual machine the host's page cache may answer instead of a disk.",
+            "tmpfs and ramfs cannot drop pages: the probe is skipped there, with the reason.",
         ],
         sources: &[
             "Linux mm/filemap.c: filemap_fault, do_sync_mmap_readahead",
             "posix_fadvise(2), mincore(2), cachestat in Linux include/uapi/linux/mman.h",
-            "The study of 2011 that the reference machine zenbook-2011 stands for: one touch in 16 MiB of a mapping of 4 GiB",
+            "The 2011 study behind the reference machine zenbook-2011: one touch in 16 MiB of a mapping of 4 GiB",
         ],
     },
     metrics: &[&FAULT_MAJOR],
@@ -60,7 +60,7 @@ pub(crate) static PROBE: Probe = Probe {
 };
 
 const MIB: usize = 1 << 20;
-/// Size of the file: four touches at the longest step, little to write, and less than any cache that it might wear out.
+/// Size of the file: four touches at the longest step, and little to write.
 const FILE_BYTES: usize = 64 * MIB;
 /// Seed of its content.
 const SEED: u64 = 1;
@@ -69,13 +69,13 @@ const FILE_NAME: &str = "kelvin-major-faults";
 const LONG_STEP: usize = 16 * MIB;
 /// Pages of a sequential pass.
 const ROW_PAGES: usize = 1024;
-/// Free room that the scratch directory must have, as a multiple of the file.
+/// Required free space in the scratch directory, as a multiple of the file.
 const ROOM: u64 = 4;
-/// Times that the page cache is asked to drop the file, and the pause between them: what is still being read ahead is
-/// not dropped, nor does mincore call it resident.
+/// Attempts to drop the file from the page cache, and the pause between them: pages still being read ahead are not
+/// dropped, nor resident by mincore.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(1);
-/// Largest share of touches that are not exactly one major fault.
+/// Tolerated share of touches that are not exactly one major fault.
 const MISCOUNT: f64 = 0.01;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
@@ -94,7 +94,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         (Some(ReadAhead::On), Some(step)) if step == page_bytes() => None,
         (Some(ReadAhead::On), Some(step)) if step > 0 && step < FILE_BYTES => Some(in_steps(step)),
         (Some(ReadAhead::Off), Some(step)) if step == page_bytes() => Some(shuffled(FILE_BYTES / step, bench.seed())),
-        _ => return Err(Stop::fail(format!("there is no order of touches for the case {case}"))),
+        _ => return Err(Stop::fail(format!("there is no access pattern for the case {case}"))),
     };
     let path = cold_file(bench.scratch())?;
     let mut cold = Cold { read_ahead: ReadAhead::of(case) == Some(ReadAhead::On), path, mapping: None };
@@ -110,14 +110,14 @@ fn one_by_one(bench: &mut Bench<'_>, mut cold: Cold, order: &[usize], proof: &st
     let clock = bench.clock();
     let trial = cold.touch(clock, order[0], 1)?;
     let read = cold.resident()?.iter().filter(|&&page| page).count();
-    bench.note(format!("{proof}; a first touch was {} major fault and left {read} pages in memory", trial.major));
+    bench.note(format!("{proof}; the first touch caused {} major faults and left {read} pages in memory", trial.major));
     let mut places = order[1..].iter();
     let (mut touches, mut single) = (0u64, 0u64);
     bench.time_each([&FAULT_MAJOR], |clock| {
         let place = loop {
             match places.next() {
                 Some(&place) if cold.is_absent(place)? => break place,
-                // Brought in by an earlier touch, in a file system that reads several pages at a time.
+                // Read by an earlier touch, on a file system that reads several pages at a time.
                 Some(_) => {}
                 None => {
                     cold.renew()?;
@@ -133,24 +133,24 @@ fn one_by_one(bench: &mut Bench<'_>, mut cold: Cold, order: &[usize], proof: &st
     let others = touches - single;
     if others as f64 > MISCOUNT * touches as f64 {
         return Err(Stop::fail(format!(
-            "{others} of {touches} touches of absent pages were not one major fault by getrusage: the time is not that of a \
-             major fault"
+            "{others} of {touches} touches of absent pages did not cause exactly one major fault by getrusage: the \
+             time is not that of a major fault"
         )));
     }
     Ok(())
 }
 
-/// Times rows of pages, each row in a file of which nothing is resident.
+/// Times rows of pages, each row in a file with nothing resident.
 fn in_a_row(bench: &mut Bench<'_>, mut cold: Cold, proof: &str) -> Result<(), Stop> {
     let row_bytes = ROW_PAGES * page_bytes();
-    // Backwards, for the kernel reads ahead beyond the end of a row: none begins where that was.
+    // Backwards: the kernel reads ahead beyond the end of a row, and none may begin there.
     let mut rows = (0..FILE_BYTES / row_bytes).rev().cycle();
     let trial = cold.touch(bench.clock(), 0, ROW_PAGES)?;
     if trial.major == 0 {
-        return Err(Stop::fail(format!("{ROW_PAGES} touches of absent pages were no major fault by getrusage")));
+        return Err(Stop::fail(format!("{ROW_PAGES} touches of absent pages caused no major fault by getrusage")));
     }
     bench.note(format!(
-        "{proof}; {ROW_PAGES} pages in a row took {} major and {} minor faults in a trial",
+        "{proof}; {ROW_PAGES} consecutive pages caused {} major and {} minor faults in a trial",
         trial.major, trial.minor
     ));
     bench.time_each([&FAULT_MAJOR], |clock| {
@@ -158,7 +158,7 @@ fn in_a_row(bench: &mut Bench<'_>, mut cold: Cold, proof: &str) -> Result<(), St
         let row = rows.next().unwrap_or(0);
         let touched = cold.touch(clock, row * row_bytes, ROW_PAGES)?;
         if touched.major == 0 {
-            return Err(Stop::fail(format!("{ROW_PAGES} touches of absent pages were no major fault by getrusage")));
+            return Err(Stop::fail(format!("{ROW_PAGES} touches of absent pages caused no major fault by getrusage")));
         }
         Ok([touched.ticks / ROW_PAGES as u64])
     })
@@ -172,7 +172,7 @@ struct Touch {
     minor: u64,
 }
 
-/// The file, of which nothing is in the page cache after [`Cold::renew`] but what is touched.
+/// The file; after [`Cold::renew`] nothing of it is in the page cache until touched.
 struct Cold {
     path: PathBuf,
     read_ahead: bool,
@@ -180,7 +180,7 @@ struct Cold {
 }
 
 impl Cold {
-    /// Drops the file from the page cache and maps it afresh; says how it is known that nothing of it is left.
+    /// Drops the file from the page cache and maps it afresh; returns the proof that nothing of it is left.
     fn renew(&mut self) -> Result<String, Stop> {
         // A mapped page is not dropped.
         self.mapping = None;
@@ -198,15 +198,15 @@ impl Cold {
                 }
                 self.mapping = Some(mapping);
                 return Ok(match cached {
-                    Some(_) => "before a pass mincore and cachestat find no page in memory".into(),
-                    None => "before a pass mincore finds no page in memory; cachestat is not to be had".into(),
+                    Some(_) => "mincore and cachestat find no page in memory before a pass".into(),
+                    None => "mincore finds no page in memory before a pass; cachestat is not available".into(),
                 });
             }
             std::thread::sleep(PAUSE);
         }
         Err(Stop::skip(format!(
-            "needs a scratch directory whose pages leave memory: {left} of {} stay after posix_fadvise, as on tmpfs; set \
-             TMPDIR to a directory on a disk",
+            "needs a scratch directory on a disk (set TMPDIR): {left} of {} pages stay in memory after posix_fadvise, \
+             as on tmpfs",
             FILE_BYTES / page_bytes()
         )))
     }
@@ -239,7 +239,7 @@ impl Cold {
     }
 }
 
-/// The file that all rounds of a run share: complete, and on the disk, if it is there at all.
+/// The file shared by all rounds of a run: if it exists, it is complete and synced.
 fn cold_file(scratch: &Path) -> Result<PathBuf, Stop> {
     let path = scratch.join(FILE_NAME);
     if path.metadata().is_ok_and(|found| found.len() == FILE_BYTES as u64) {
@@ -248,7 +248,7 @@ fn cold_file(scratch: &Path) -> Result<PathBuf, Stop> {
     let available = room(scratch)?.available_bytes;
     if available < ROOM * FILE_BYTES as u64 {
         return Err(Stop::skip(format!(
-            "needs {} bytes of free room in the scratch directory, which has {available}; choose another by --dir",
+            "needs {} bytes free in the scratch directory, which has {available}; choose another with --dir",
             ROOM * FILE_BYTES as u64
         )));
     }
@@ -272,8 +272,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     let minor = facts.measured(&FAULT_MINOR, &fault::cached_file())?;
     if ReadAhead::of(case) != Some(ReadAhead::Off) {
         return Err(NoPrediction::because(format!(
-            "it is a minor fault ({:.0} ns in this run) plus the device's read of what is read around it, and how much that \
-             is, the kernel does not state",
+            "it is a minor fault ({:.0} ns in this run) plus a device read, of a size that the kernel does not state",
             minor.value
         )));
     }
@@ -287,7 +286,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
         .derived_as(words))
 }
 
-/// The factor either way within which a fault is unremarkable: the latency of a device is seldom the same.
+/// Predicted range, factor either way: device latency varies.
 const SPREAD: f64 = 2.0;
 
 #[cfg(test)]
@@ -306,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_case_is_part_of_every_run() {
+    fn the_baseline_case_is_part_of_every_run() {
         let seed = Case::new().at(ReadAhead::On).with(STEP, 16 << 20);
         for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
             assert!(cases(&machine(), effort).contains(&seed));

@@ -1,7 +1,7 @@
-//! Latency of a load at an address just loaded, by working set: the curve that shows the levels of the memory hierarchy.
+//! Latency of a dependent load by working set: the curve that shows the levels of the memory hierarchy.
 //!
-//! Each point says how long one load keeps the next one waiting when nothing can be foreseen. It must not be used as the
-//! cost of loads that do not depend on each other, of which a core waits for many at a time.
+//! Each point is the latency of a load that no prefetcher can predict. It must not be used as the cost of independent
+//! loads, of which a core has many in flight.
 
 use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_catalogue::mem::{BYTES, LATENCY, PageSize};
@@ -20,25 +20,24 @@ pub(crate) static PROBE: Probe = Probe {
     summary: "Latency of dependent loads by working set, in random order, with 4 KiB and with huge pages",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "One pointer in each 64-byte line of the working set, all of them one random cycle (Sattolo's algorithm), \
-              followed by a chain of loads in assembly; time over loads. Page size is asked for explicitly, and what is \
-              resident in which pages is read from /proc/self/smaps and noted. A set up to 64 MiB \
-              is gone through once untimed; of a larger one, what building it left in the caches is flushed, as a whole \
-              pass would have displaced it.",
-        prediction: "Published cycles of the levels over the measured frequency, by the cache sizes that the machine \
-                     reports: each level serves the share of the working set that it can hold. Unremarkable from 5 % \
-                     below that to 5 % above a set of which the innermost levels keep nothing, as under replacement of \
-                     the line longest unused; base pages add a TLB miss of up to 9 cycles where that is beyond 64 KiB, \
-                     and up to one more access to memory beyond the caches. Main memory is the published idle latency of \
-                     this microarchitecture's servers, or the span of all that are in the table: wide, as it depends on \
-                     modules and controller.",
+        how: "One pointer in each 64-byte line of the working set, linked into one random cycle (Sattolo's algorithm) \
+              and chased by a chain of loads in assembly; time over loads. The page size is requested explicitly, and \
+              the resident size and pages are read from /proc/self/smaps and noted. A set up to 64 MiB is traversed \
+              once untimed; a larger one is flushed from the caches after it is built, as a whole pass would have \
+              evicted it.",
+        prediction: "Published cycles of the levels at the measured frequency, by the reported cache sizes: each level \
+                     serves the share of the working set that it can hold. Predicted range: 5 % below that to 5 % \
+                     above the figure with nothing left in the inner levels, as under LRU replacement; base pages add \
+                     a TLB miss of up to 9 cycles beyond 64 KiB, and up to one more memory access beyond the caches. \
+                     Memory latency is the published idle latency of this microarchitecture's servers, or the span of \
+                     all in the table: wide, as it depends on modules and controller.",
         not_for: "Throughput of independent loads; latency under load (that is mem.bandwidth.loaded).",
         pitfalls: &[
-            "A constant stride is foreseen by prefetchers: 3 ns where main memory takes 170 ns.",
-            "With base pages a large set also misses the TLB: the huge-page points show main memory without that.",
-            "Physical pages are drawn at random: a set near the size of a cache of many ways conflicts in some sets, and \
-             differs from process to process; each round is a process of its own.",
-            "In a virtual machine huge pages of the guest may lie on base pages of the host.",
+            "Prefetchers predict a constant stride: 3 ns where memory takes 170 ns.",
+            "With base pages a large set also misses the TLB: the huge-page points show memory latency without that.",
+            "Physical pages are random: a working set near the size of a cache conflicts in some cache sets, \
+             differently in each process; each round is a new process.",
+            "In a virtual machine the guest's huge pages may lie on base pages of the host.",
         ],
         sources: &[
             "lmbench lat_mem_rd",
@@ -57,12 +56,11 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 /// The smallest working set.
 const SMALLEST: u64 = 4 * KIB;
-/// Up to this there is one point an octave: every first-level cache holds it, or ends at a power of two.
+/// Up to this there is one point per octave: every L1 holds it, or ends at a power of two.
 const COARSE: u64 = 16 * KIB;
-/// Beyond this and twice the last-level cache there is one point an octave again: the levels are all behind.
+/// Beyond this and twice the last-level cache there is one point per octave again: there are no more levels.
 const FINE: u64 = 4 * MIB;
-/// The smallest working set with huge pages, which are of 2 MiB; one point in four octaves is enough to tell the cost of
-/// translation.
+/// The smallest working set with (2 MiB) huge pages; one point per four octaves shows the cost of TLB misses.
 const SMALLEST_HUGE: u64 = 2 * MIB;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
@@ -72,19 +70,19 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     base.chain(huge.into_iter().map(|bytes| case(PageSize::Huge, bytes))).collect()
 }
 
-/// The largest working set: what is allowed, less the sixteenth that building a ring takes beside it, as a power of two.
+/// The largest working set: the allowance, less the sixteenth needed to build the ring, as a power of two.
 pub(super) fn largest(machine: &Machine) -> u64 {
     let most = allowance::largest(machine, 1).min(allowance::allowance(machine) / 17 * 16);
     1 << most.max(SMALLEST).ilog2()
 }
 
-/// The case of main memory: the largest working set in base pages, which every run has.
+/// The case of memory: the largest working set in base pages, part of every run.
 pub(super) fn in_memory(machine: &Machine) -> Case {
     Case::new().at(PageSize::Base).with(BYTES, largest(machine))
 }
 
-/// Powers of two, and from 16 KiB to twice the last-level cache one and a half times them; in a quick run
-/// powers of two, of which the large ones only every other. More effort has every point that less effort has.
+/// Powers of two, and from 16 KiB to twice the last-level cache 1.5 times them; in a quick run powers of two, the large
+/// ones only every other. More effort includes every point of less.
 fn base_sizes(machine: &Machine, effort: Effort) -> Vec<u64> {
     let last_level = allowance::last_level(machine);
     let largest = largest(machine);
@@ -101,7 +99,7 @@ fn base_sizes(machine: &Machine, effort: Effort) -> Vec<u64> {
         .collect()
 }
 
-/// The largest working set, and smaller ones four octaves apart each (in a thorough run one).
+/// The largest working set, and smaller ones in steps of four octaves (thorough: one).
 fn huge_sizes(machine: &Machine, effort: Effort) -> Vec<u64> {
     let step = if effort == Effort::Thorough { 1 } else { 4 };
     let largest = largest(machine);
@@ -127,10 +125,10 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     })
 }
 
-/// Sets up to this size are gone through once: some 0.1 s at the latency of main memory.
+/// Sets up to this size are traversed once: some 0.1 s at memory latency.
 const PASSED: usize = 64 << 20;
 
-/// Brings the caches to where long chasing of the ring would bring them.
+/// Brings the caches to the state that long chasing of the ring would.
 fn settle(ring: &mut Ring) {
     if ring.arena().len() <= PASSED {
         ring.chase(ring.lines() as u64);
@@ -139,11 +137,11 @@ fn settle(ring: &mut Ring) {
     }
 }
 
-/// Relative distance from the published latencies in which a measurement is unremarkable.
+/// Predicted range around the published latencies, as a share.
 const TOLERANCE: f64 = 0.05;
-/// Working sets up to this size are within the first-level TLB for base pages of every core in the tables (16 entries).
+/// Working sets up to this size fit the L1 TLB for base pages of every core in the tables (16 entries).
 const TRANSLATED: u64 = 64 * KIB;
-/// Core cycles, least and most, that a hit in the second-level TLB adds where that is published.
+/// Core cycles, lowest and highest published, that a hit in the L2 TLB adds.
 pub(super) const SECOND_TLB: [f64; 2] = [7.0, 9.0];
 pub(super) const SECOND_TLB_SOURCE: &str = "Lam, Chips and Cheese: Goldmont Plus (9 cycles on Skylake, 8 on Goldmont \
                                             Plus, 7 on Zen 2) and Lion Cove: Intel's P-Core Roars (7 on Lion Cove and \
@@ -152,18 +150,18 @@ pub(super) const SECOND_TLB_SOURCE: &str = "Lam, Chips and Cheese: Goldmont Plus
 /// A level as it serves a working set.
 struct Served {
     name: &'static str,
-    /// What it holds; main memory holds any working set.
+    /// Its capacity; memory holds any working set.
     bytes: u64,
-    /// Nanoseconds of a load: the least, the usual and the most that are published.
+    /// Nanoseconds of a load: the lowest, usual and highest published.
     nanoseconds: [f64; 3],
-    /// The usual one as published, in words.
+    /// The usual one, in words.
     published: String,
     inputs: Vec<Input>,
     source: &'static str,
 }
 
 impl Served {
-    /// A cache of which the least and most core cycles are published.
+    /// A cache with published lowest and highest core cycles.
     fn cache(name: &'static str, bytes: u64, [least, most]: [f64; 2], source: &'static str, frequency: &Input) -> Self {
         let cycles = (least + most) / 2.0;
         let nanoseconds = |cycles: f64| cycles * 1e9 / frequency.value;
@@ -193,7 +191,7 @@ impl Served {
             bytes: u64::MAX,
             nanoseconds: [least, usual, most],
             published: format!("{usual:.0} ns"),
-            inputs: vec![input("main memory, least", least), input("main memory, most", most)],
+            inputs: vec![input("main memory, lowest", least), input("main memory, highest", most)],
             source,
         }
     }
@@ -211,7 +209,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     let farthest = levels.last().map_or(value, |level| level.nanoseconds[2]);
     let base = PageSize::of(case) == Some(PageSize::Base);
     let in_memory = levels.last().is_some_and(|level| level.bytes == u64::MAX);
-    // Beyond the caches the page tables' own entries may have to come from memory: one more access.
+    // Beyond the caches page-table entries may have to come from memory: one more access.
     let translation = match (base, in_memory) {
         (false, _) => 0.0,
         (true, true) => farthest,
@@ -220,7 +218,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     };
     let (low, high) = (least * (1.0 - TOLERANCE), (farthest + translation) * (1.0 + TOLERANCE));
     let mut predicting = Predicting::between(Basis::Published, value, low, high)
-        .formula("sum over the levels of share of the set that the level holds x its published latency");
+        .formula("sum over levels of the share of the set that the level holds x its published latency");
     let mut terms = Vec::new();
     for (level, share) in levels.into_iter().zip(&shares) {
         terms.push(format!("{share:.2} x {} {}", level.published, level.name));
@@ -228,13 +226,13 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     }
     if translation > 0.0 && !in_memory {
         predicting = predicting
-            .constant("miss of the first-level TLB, at most", SECOND_TLB[1], Unit::Cycles, SECOND_TLB_SOURCE)
+            .constant("L1 TLB miss, at most", SECOND_TLB[1], Unit::Cycles, SECOND_TLB_SOURCE)
             .source(SECOND_TLB_SOURCE);
     }
     Ok(predicting.input(frequency).derived_as(format!("{} = {value:.2} ns", terms.join(" + "))))
 }
 
-/// The levels that a working set reaches, innermost first; none where it reaches one of which nothing is published.
+/// The levels that a working set reaches, innermost first; an error if one has no published latency.
 fn levels(facts: &Facts<'_>, bytes: u64, frequency: &Input) -> Result<Vec<Served>, NoPrediction> {
     let size = |level, name: &str| {
         hierarchy::cache_bytes(facts.machine(), level)
@@ -246,13 +244,12 @@ fn levels(facts: &Facts<'_>, bytes: u64, frequency: &Input) -> Result<Vec<Served
         return Ok(levels);
     }
     let row = hierarchy::hierarchy(facts)?;
-    let second =
-        row.second.ok_or_else(|| NoPrediction::because("no latency of the second-level cache is published"))?;
+    let second = row.second.ok_or_else(|| NoPrediction::because("no L2 latency is published"))?;
     levels.push(Served::cache("L2", size(2, "L2")?, [second; 2], row.source, frequency));
     if bytes <= levels[1].bytes {
         return Ok(levels);
     }
-    let third = row.third.ok_or_else(|| NoPrediction::because("no latency of the third-level cache is published"))?;
+    let third = row.third.ok_or_else(|| NoPrediction::because("no L3 latency is published"))?;
     levels.push(Served::cache("L3", size(3, "L3")?, third, row.source, frequency));
     if bytes > levels[2].bytes {
         levels.push(Served::main_memory(facts));
@@ -309,7 +306,7 @@ mod tests {
             machine.limits.memory_bytes = Fact::known(Some(limit), "a test");
             let largest = largest(&machine);
             assert!(largest + largest / 16 <= limit / 2, "{largest} of {limit}");
-            // And not needlessly less.
+            // And no smaller than needed.
             assert!(largest >= (limit / 16).min(256 * MIB), "{largest} of {limit}");
         }
     }
@@ -331,7 +328,7 @@ mod tests {
         assert!((third.value - (4.0 / 32.0 + 12.0 * 15.0 / 32.0 + 40.0 / 2.0) / 4.0).abs() < 1e-12);
         assert!((third.high - 10.5).abs() < 1e-9);
         assert!((at(MIB, PageSize::Base).unwrap().high - 49.0 / 4.0 * 1.05).abs() < 1e-9);
-        // Three quarters in main memory, 113 to 134 ns; base pages wait for one more access at most.
+        // Three quarters in main memory, 113 to 134 ns; base pages add at most one access.
         let memory = at(64 * MIB, PageSize::Huge).unwrap();
         assert!((memory.value - (0.75 * (113.0f64 * 134.0).sqrt() + 2.5)).abs() < 0.3, "{memory:?}");
         assert!((memory.high - 134.0 * 1.05).abs() < 1e-9 && memory.low > 0.7 * 113.0, "{memory:?}");
@@ -339,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn points_are_two_an_octave_and_less_effort_has_fewer_of_the_same() {
+    fn points_are_two_per_octave_and_less_effort_has_fewer_of_the_same() {
         let machine = machine(&[(3, 32 * MIB)]);
         let sizes = base_sizes(&machine, Effort::Default);
         assert_eq!(sizes[..5], [4 * KIB, 8 * KIB, 16 * KIB, 24 * KIB, 32 * KIB]);

@@ -1,4 +1,4 @@
-//! What bandwidth should be: widths of caches, lines outstanding, and the peak of the memory channels.
+//! Predicted bandwidth: cache widths, lines in flight, and the peak of the memory channels.
 
 use kelvin_catalogue::mem::{BANDWIDTH_CORE_TO_CORE, BYTES, Cpus, LATENCY, PageSize};
 use kelvin_harness::Facts;
@@ -12,15 +12,14 @@ use super::{latency, published as hierarchy};
 use crate::predict::Predicting;
 use crate::published;
 
-/// Share of the published width of a cache from which on a measurement is unremarkable, and the share beyond it that
-/// errors of the frequency explain.
+/// Predicted range as shares of the published width of a cache: the upper one allows for errors of the frequency.
 const OF_WIDTH: [f64; 2] = [0.7, 1.02];
-/// The same of the way to the second level, which prefetches and write-backs share with what is counted.
+/// The same for L2, whose bus also carries prefetches and write-backs.
 const OF_SECOND_WIDTH: [f64; 2] = [0.4, 1.02];
-/// The same of the peak of the memory channels: refresh, turn-arounds and bank conflicts take the rest.
+/// The same for the peak of the memory channels: refresh, turn-arounds and bank conflicts take the rest.
 const OF_PEAK: [f64; 2] = [0.5, 1.0];
-/// Factor either way within which a limit by outstanding lines is unremarkable: prefetchers of outer caches keep lines
-/// of their own outstanding, and latency grows under load.
+/// Predicted range of a limit by lines in flight, factor either way: prefetchers of outer caches have further lines in
+/// flight, and latency grows under load.
 const OF_OUTSTANDING: f64 = 2.0;
 /// Bytes of a line.
 const LINE: f64 = 64.0;
@@ -29,19 +28,19 @@ const LINE: f64 = 64.0;
 pub(super) fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     if metric.id == BANDWIDTH_CORE_TO_CORE.id {
         return Err(NoPrediction::because(
-            "what the CPUs share is what it is there to tell; mem.core_to_core predicts it from what the machine reports",
+            "it shows what the CPUs share; mem.core_to_core predicts it from what the machine reports",
         ));
     }
     let bytes = BYTES.of(case).ok_or_else(|| NoPrediction::because("the case has no bytes"))?;
     let measured = MEASURED.iter().find(|(_, of)| of.id == metric.id);
-    let &(operation, _) = measured.ok_or_else(|| NoPrediction::because("no operation has this metric"))?;
+    let &(operation, _) = measured.ok_or_else(|| NoPrediction::because("this metric belongs to no operation"))?;
     let cpus = if Cpus::of(case) == Some(Cpus::All) { allowed(facts.machine()) } else { 1 };
     let caches = data_caches(facts.machine());
     let level = caches.iter().find(|cache| bytes <= cache.bytes).map_or(u32::MAX, |cache| cache.level);
     match level {
         _ if caches.is_empty() => Err(NoPrediction::because("the machine reports no caches")),
         _ if operation == Operation::NonTemporalWrite && level != u32::MAX => {
-            Err(NoPrediction::because("non-temporal stores go to memory, however small the working set is"))
+            Err(NoPrediction::because("non-temporal stores go to memory even with a small working set"))
         }
         1 => in_first_level(facts, operation, cpus),
         2 => in_second_level(facts, cpus),
@@ -56,11 +55,11 @@ fn in_first_level(facts: &Facts<'_>, operation: Operation, cpus: u64) -> Result<
 
 fn in_second_level(facts: &Facts<'_>, cpus: u64) -> Result<Prediction, NoPrediction> {
     let row = widths(facts)?;
-    let width = row.second.ok_or_else(|| NoPrediction::because("no width of the second level is published"))?;
+    let width = row.second.ok_or_else(|| NoPrediction::because("no L2 width is published"))?;
     by_width(facts, width, cpus, row.source, OF_SECOND_WIDTH)
 }
 
-/// Bytes a cycle, times the frequency, times the CPUs.
+/// Bytes per cycle x frequency x CPUs.
 fn by_width(
     facts: &Facts<'_>,
     width: f64,
@@ -79,7 +78,7 @@ fn by_width(
         .derived_as(format!("{width} B/cycle x {:.3} GHz x {cpus} = {:.1} GB/s", frequency.value / 1e9, value / 1e9)))
 }
 
-/// Beyond the second level: Little's law, and at most the peak of the memory channels.
+/// Beyond L2: Little's law, and at most the peak of the memory channels.
 fn beyond(
     facts: &Facts<'_>,
     operation: Operation,
@@ -89,7 +88,7 @@ fn beyond(
 ) -> Result<Prediction, NoPrediction> {
     let outstanding = if operation == Operation::NonTemporalWrite {
         Err(NoPrediction::because(
-            "the latency of a non-temporal store is not measured, and the channels' peak not known",
+            "the latency of a non-temporal store is not measured, and the peak of the memory channels is unknown",
         ))
     } else {
         by_outstanding(facts, bytes, cpus, in_memory)
@@ -102,20 +101,18 @@ fn beyond(
     }
 }
 
-/// Little's law: as many lines outstanding as a core can wait for, each for the latency. A line that is fetched only to
-/// be written over waits in the same place, so the limit is the same for all that counts.
+/// Little's law: lines in flight over latency. A line fetched only to be overwritten takes a slot too, so the limit is
+/// the same for all operations.
 fn by_outstanding(facts: &Facts<'_>, bytes: u64, cpus: u64, in_memory: bool) -> Result<Prediction, NoPrediction> {
     let row = hierarchy::hierarchy(facts)?;
     let lines = row.outstanding.ok_or_else(|| {
-        NoPrediction::because(
-            "how many lines this core can wait for at a time is not in the table of published figures",
-        )
+        NoPrediction::because("the table of published figures has no number of lines in flight for this core")
     })?;
     let latency = facts.measured(&LATENCY, &latency_case(facts.machine(), bytes, in_memory))?;
     let value = cpus as f64 * lines * LINE / latency.value * 1e9;
     Ok(Predicting::within_factor(Basis::Derived, value, OF_OUTSTANDING)
-        .formula("Little's law: CPUs x lines outstanding x 64 B / latency")
-        .constant("lines outstanding", lines, Unit::Count, row.source)
+        .formula("Little's law: CPUs x lines in flight x 64 B / latency")
+        .constant("lines in flight", lines, Unit::Count, row.source)
         .input(latency.clone())
         .constant("CPUs", cpus as f64, Unit::Count, "the case")
         .source(row.source)
@@ -123,8 +120,7 @@ fn by_outstanding(facts: &Facts<'_>, bytes: u64, cpus: u64, in_memory: bool) -> 
         .derived_as(format!("{cpus} x {lines} lines x 64 B / {:.1} ns = {:.1} GB/s", latency.value, value / 1e9)))
 }
 
-/// The point of the latency curve that stands for a working set: of main memory the largest one, in base pages, which
-/// every run has.
+/// The point of the latency curve for a working set: for memory the largest one, in base pages, part of every run.
 fn latency_case(machine: &Machine, bytes: u64, in_memory: bool) -> Case {
     if in_memory {
         return latency::in_memory(machine);
@@ -132,8 +128,8 @@ fn latency_case(machine: &Machine, bytes: u64, in_memory: bool) -> Case {
     Case::new().at(PageSize::Base).with(BYTES, 1 << bytes.max(1).ilog2())
 }
 
-/// The peak of the memory channels, less the bytes on the bus that do not count: lines read before they are written.
-/// No limit of one CPU, but one that it cannot exceed either.
+/// The peak of the memory channels, less write-allocate reads. It is a limit of all CPUs, which one cannot exceed
+/// either.
 fn by_peak(facts: &Facts<'_>, operation: Operation) -> Option<Prediction> {
     let fact = &facts.machine().memory.peak_bytes_per_second;
     let &peak = fact.get()?;
@@ -147,10 +143,10 @@ fn by_peak(facts: &Facts<'_>, operation: Operation) -> Option<Prediction> {
     let most = if operation == Operation::Write { value } else { peak * OF_PEAK[1] };
     Some(
         Predicting::between(Basis::Spec, value, OF_PEAK[0] * value, most.max(value))
-            .formula("peak of the memory channels x bytes that count / bytes on the bus")
+            .formula("peak of the memory channels x bytes counted / bytes on the bus")
             .constant("peak", peak, Unit::BytesPerSecond, fact.source_or_reason())
-            .constant("bytes that count", counted, Unit::Count, "arrays of the operation, as STREAM counts")
-            .constant("bytes on the bus", on_bus, Unit::Count, "and the lines read before they are written")
+            .constant("bytes counted", counted, Unit::Count, "arrays of the operation, as STREAM counts")
+            .constant("bytes on the bus", on_bus, Unit::Count, "plus write-allocate reads")
             .source(fact.source_or_reason())
             .derived_as(format!("{:.1} GB/s x {counted} / {on_bus} = {:.1} GB/s", peak / 1e9, value / 1e9)),
     )
@@ -165,7 +161,7 @@ mod tests {
     use kelvin_harness::MeasuredValue;
     use kelvin_model::Fact;
 
-    /// What is predicted for an operation on a machine of 4 GHz and 100 ns to any level.
+    /// The prediction for an operation on a machine with 4 GHz and 100 ns to any level.
     fn predicted(machine: &Machine, metric: &Metric, bytes: u64, cpus: Cpus) -> Result<Prediction, NoPrediction> {
         let measured = |id: &str, _: &Case| {
             let value = if id == FREQUENCY.id.as_str() { 4e9 } else { 100.0 };
@@ -198,8 +194,8 @@ mod tests {
         let at = |machine: &Machine, metric| predicted(machine, metric, 256 << 20, Cpus::All);
         assert!(at(&machine, &BANDWIDTH_NTWRITE).is_err());
         machine.memory.peak_bytes_per_second = Fact::known(120e9, "a test");
-        // Whatever the lines outstanding allow, no more than the channels carry: the bus moves four bytes for three that
-        // count in a triad, and two for one in a write.
+        // Little's law is capped by the channels: the bus moves four bytes per three counted in a triad, and two per
+        // one in a write.
         assert!(at(&machine, &BANDWIDTH_READ).unwrap().value <= 120e9);
         assert!(at(&machine, &BANDWIDTH_TRIAD).unwrap().value <= 90e9);
         assert_eq!(by_peak_value(&machine, &BANDWIDTH_TRIAD), 90e9);
@@ -213,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_outstanding_over_latency_are_the_limit_of_one_cpu() {
+    fn lines_in_flight_over_latency_are_the_limit_of_one_cpu() {
         let mut machine = machine(2, 16 << 20, 24 << 30);
         let at = |machine: &Machine, cpus| predicted(machine, &BANDWIDTH_COPY, 256 << 20, cpus);
         machine.cpu.microarchitecture = Fact::known("Sapphire Rapids".into(), "a test");
@@ -225,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_working_set_is_set_beside_the_latency_of_its_level() {
+    fn a_working_set_uses_the_latency_of_its_level() {
         let machine = zen5();
         let case = |bytes, in_memory| latency_case(&machine, bytes, in_memory);
         assert_eq!(case(6 << 20, false), Case::new().at(PageSize::Base).with(BYTES, 4 << 20));

@@ -1,7 +1,7 @@
-//! What a load from memory takes while other CPUs keep the memory busy, from idle to all that they can.
+//! Memory latency under load: other CPUs use from none to all of the bandwidth that they can.
 //!
-//! It shows how much of the bandwidth can be used before latency suffers. It must not be taken for the latency that the
-//! busy CPUs themselves see.
+//! It shows how much bandwidth can be used before latency suffers. It must not be used as the latency that the busy
+//! CPUs see.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -19,25 +19,25 @@ use super::bandwidth::Mover;
 
 pub(crate) static PROBE: Probe = Probe {
     id: LOADED.as_str(),
-    summary: "Latency of memory against the bandwidth that other CPUs take from it",
+    summary: "Memory latency against the bandwidth used by other CPUs",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "This CPU follows pointers through a working set of twice the last-level cache or more, in huge pages where \
-              the kernel gives them, in random order, each load waiting for the one before. Every other allowed CPU \
-              streams through memory of its own, together as much as the working set, half of the bytes read and half \
-              written, in pieces of 16 KiB. First all of them do that as fast as they can for 4 ms, the best of which is full injection; then each waits \
-              between pieces until the share of that rate is kept which the case asks for. What was moved during the \
-              timed part is counted by the injectors and given as a metric of its own: the share is what is asked, the \
-              bandwidth what is achieved.",
-        prediction: "None: how latency grows with load is a matter of the queues in the memory controller, of which \
-                     nothing is published.",
-        not_for: "The latency of a mix of reads alone; latency as the busy CPUs see it; machines with one CPU.",
+        how: "This CPU chases pointers in random order through a working set of at least twice the last-level cache, \
+              in huge pages where the kernel provides them. Every other allowed CPU is an injector: it streams through \
+              its own memory, together as much as the working set, half of the bytes read and half written, in blocks \
+              of 16 KiB. First the injectors run at full speed for 4 ms, the best of which is full injection; then \
+              each pauses between blocks to keep to the case's share of that rate. The injectors count the bytes moved \
+              during the timed part, a separate metric: the share is requested, the bandwidth achieved.",
+        prediction: "None: how latency grows with load depends on the queues in the memory controller, which are not \
+                     published.",
+        not_for: "Latency under a read-only load; latency as the busy CPUs see it; machines with one CPU.",
         pitfalls: &[
-            "An injector whose data stay in its cache injects nothing: each goes through more than the last-level cache \
-             holds.",
-            "The requested load taken for the achieved one: under load the injectors slow down too. Both are given.",
-            "A chase that finds in the cache what set-up left there: all of it is flushed, and a round is too short to come back often to lines that it has loaded.",
-            "A sibling thread of this CPU's core among the injectors: it takes from the core as well as from memory.",
+            "An injector whose data stays in its cache injects nothing: each streams through more than the last-level \
+             cache holds.",
+            "Taking the requested load for the achieved one: under load the injectors slow down too. Both are \
+             reported.",
+            "Lines left in the cache by set-up: all are flushed, and a round is too short to revisit many of its own.",
+            "An SMT sibling among the injectors: it competes for the core as well as for memory.",
         ],
         sources: &[
             "Intel Memory Latency Checker, loaded latencies",
@@ -54,21 +54,21 @@ pub(crate) static PROBE: Probe = Probe {
 const LOADS: [u64; 5] = [0, 25, 50, 75, 100];
 /// Points of a quick run: both ends.
 const QUICK_LOADS: [u64; 2] = [0, 100];
-/// Least working set: more than twice what most last-level caches hold of one machine's share.
+/// Minimum working set: more than twice the share of most last-level caches.
 const LEAST_SET: u64 = 64 << 20;
-/// Least memory of an injector: more than any second-level cache.
+/// Minimum memory of an injector: more than any L2.
 const LEAST_INJECTED: usize = 8 << 20;
-/// Bytes that an injector moves between two looks at the clock.
+/// Bytes that an injector moves between two readings of the clock.
 const PIECE: usize = 16 << 10;
-/// Nanoseconds of one moment of full injection before the timed part; how many there are, and how many at most while
-/// nothing moves because other programs have the injectors' CPUs.
+/// Nanoseconds of an interval of full injection before the timed part, the number of intervals, and their maximum while
+/// other programs occupy the injectors' CPUs.
 const MOMENT_NANOSECONDS: f64 = 1e6;
 const MOMENTS: u32 = 4;
 const MOST_MOMENTS: u32 = 100;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let loads: &[u64] = if effort == Effort::Quick { &QUICK_LOADS } else { &LOADS };
-    // The working set, as much again for the injectors, and what building the one takes beside it.
+    // The working set, as much again for the injectors, and the memory needed to build the ring.
     let most = 1 << (allowance(machine) / 3).max(1).ilog2();
     let bytes = (2 * last_level(machine)).max(LEAST_SET).min(most);
     loads.iter().map(|&load| Case::new().with(INJECTED, load).with(BYTES, bytes)).collect()
@@ -80,10 +80,10 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let bytes = number(case, BYTES)?;
     let others: Vec<u32> = bench.allowed_cpus().iter().copied().filter(|&cpu| cpu != bench.cpu()).collect();
     if others.is_empty() {
-        return Err(Stop::skip("needs two CPUs, and this process may use one"));
+        return Err(Stop::skip("needs two CPUs; this process may use one"));
     }
     let mut ring = obtained(bytes, Ring::new(bytes, Pages::Huge, bench.seed()))?;
-    // What the making of the ring left in the caches goes.
+    // Flush what building the ring left in the caches.
     ring.evict_end(usize::MAX);
     let injection = Injection::new(bench.clock(), others.len())?;
     let own = (bytes / others.len()).max(LEAST_INJECTED);
@@ -94,18 +94,18 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         injection.over.store(true, Ordering::Release);
         let ends: Vec<_> = threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
         for end in ends {
-            end.map_err(|_| Stop::fail("a thread that injects ended badly"))??;
+            end.map_err(|_| Stop::fail("an injector thread panicked"))??;
         }
         outcome
     })
 }
 
-/// Full injection for a moment, then the chase beside the share of it that is asked for.
+/// Full injection for a moment, then the chase beside the requested share of it.
 fn measure(bench: &mut Bench<'_>, injection: &Injection, ring: &mut Ring, load: u64) -> Result<(), Stop> {
     let clock = bench.clock();
     let full = full_injection(bench, injection)?;
     bench.note(format!(
-        "{} injectors, full injection {:.2} GB/s; {load} % of it asked for",
+        "{} injectors, full injection {:.2} GB/s; {load} % of it requested",
         injection.injectors,
         full / bench.nanoseconds(1)
     ));
@@ -125,7 +125,7 @@ fn measure(bench: &mut Bench<'_>, injection: &Injection, ring: &mut Ring, load: 
     Ok(())
 }
 
-/// Bytes per tick that the injectors move when nothing holds them back: the best of a few moments.
+/// Bytes per tick at full injection: the best of a few intervals.
 fn full_injection(bench: &Bench<'_>, injection: &Injection) -> Result<f64, Stop> {
     let clock = bench.clock();
     let moment = (MOMENT_NANOSECONDS / bench.nanoseconds(1)) as u64;
@@ -142,10 +142,10 @@ fn full_injection(bench: &Bench<'_>, injection: &Injection) -> Result<f64, Stop>
             return Ok(best);
         }
     }
-    Err(Stop::fail("the injectors moved nothing in their first moments: their CPUs were busy elsewhere"))
+    Err(Stop::fail("the injectors moved nothing at first: their CPUs were busy with other work"))
 }
 
-/// Ticks from one piece of an injector to its next, for a share of what it does in `full` ticks a piece.
+/// Ticks from one block of an injector to the next, for a share of its full rate of `full` ticks per block.
 fn interval(load: u64, full: f64) -> u64 {
     match load {
         0 => IDLE,
@@ -154,20 +154,20 @@ fn interval(load: u64, full: f64) -> u64 {
     }
 }
 
-/// The interval of an injector that does nothing.
+/// The interval of an idle injector.
 const IDLE: u64 = u64::MAX;
-/// An injector that is so many intervals late gives up the lost ones rather than catch up in a burst.
+/// An injector this many intervals late drops them rather than catch up in a burst.
 const LATE: u64 = 8;
 
-/// What the injectors and the thread that commands them share.
+/// State shared by the injectors and their controlling thread.
 struct Injection {
     clock: Clock,
     injectors: usize,
     read: Kernel,
     write: Kernel,
-    /// Bytes of a piece, read and written.
+    /// Bytes of a block, read and written.
     piece_bytes: u64,
-    /// Ticks from piece to piece: 0 is without a pause, [`IDLE`] is none at all.
+    /// Ticks from block to block: 0 is without a pause, [`IDLE`] is no injection.
     interval: AtomicU64,
     /// Injectors that have their memory.
     ready: AtomicUsize,
@@ -183,12 +183,11 @@ struct Counter(AtomicU64);
 
 impl Injection {
     fn new(clock: Clock, injectors: usize) -> Result<Self, Stop> {
-        // The widest ordinary loads and stores; which are a little faster than others matters less than that they stay
-        // the same.
+        // The widest ordinary loads and stores; consistency matters more here than a little speed.
         let widest = |operation: Operation| {
             let kernels = operation.kernels();
             let plain = kernels.iter().rev().find(|kernel| !kernel.name().contains(' ')).copied();
-            plain.ok_or_else(|| Stop::fail(format!("no kernel does {operation:?}")))
+            plain.ok_or_else(|| Stop::fail(format!("there is no kernel for {operation:?}")))
         };
         Ok(Self {
             clock,
@@ -208,18 +207,18 @@ impl Injection {
         self.moved.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum()
     }
 
-    /// Waits until every injector has its memory, or one has none.
+    /// Waits until every injector has its memory, or one has failed.
     fn await_all(&self) -> Result<(), Stop> {
         while self.ready.load(Ordering::Acquire) < self.injectors {
             if self.over.load(Ordering::Acquire) {
-                return Err(Stop::fail("an injector could not begin"));
+                return Err(Stop::fail("an injector could not start"));
             }
             std::thread::sleep(std::time::Duration::from_micros(100));
         }
         Ok(())
     }
 
-    /// The life of one injector.
+    /// The loop of one injector.
     fn live(&self, cpu: u32, bytes: usize) -> Result<(), Stop> {
         let begin = || {
             cpu::pin(&[cpu])?;
@@ -246,7 +245,7 @@ impl Injection {
 
 fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     Err(NoPrediction::because(
-        "how latency grows with load depends on the queues of the memory controller, of which nothing is published",
+        "how latency grows with load depends on the queues of the memory controller, which are not published",
     ))
 }
 

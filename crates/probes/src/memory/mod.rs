@@ -1,4 +1,4 @@
-//! Memory: latency and levels of caches, bandwidth, faults, and cores that talk to each other.
+//! Memory: latency and levels of caches, bandwidth, faults, and communication between cores.
 
 pub(crate) mod allowance;
 pub(crate) mod axes;

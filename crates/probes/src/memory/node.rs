@@ -1,7 +1,7 @@
-//! What memory of another node costs: latency and bandwidth from the CPUs of each node to the memory of each.
+//! NUMA: latency and bandwidth from the CPUs of each node to the memory of each.
 //!
-//! The matrix shows what is lost when a task and its memory part. It must not be used as the cost of page migration, nor
-//! of lines that another node's cache holds (that is mem.core_to_core).
+//! The matrix shows the cost of running on another node than one's memory. It must not be used as the cost of page
+//! migration, nor of lines cached on another node (that is mem.core_to_core).
 
 use kelvin_catalogue::mem::{BYTES, FROM_NODE, NODE, NODE_BANDWIDTH, NODE_LATENCY, TO_NODE};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
@@ -18,22 +18,22 @@ use crate::predict::Predicting;
 
 pub(crate) static PROBE: Probe = Probe {
     id: NODE.as_str(),
-    summary: "Latency and bandwidth of memory from the CPUs of each node to the memory of each node",
+    summary: "Memory latency and bandwidth from the CPUs of each NUMA node to the memory of each",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "The thread moves to a CPU of one node and takes memory from another one alone (set_mempolicy, MPOL_BIND), \
-              twice the last-level cache and at least 64 MiB, in huge pages where there are any; move_pages is asked where 256 of \
-              its pages are, and one that lies elsewhere fails the round. A random ring in it is followed as in \
-              mem.latency, and then as much memory, taken and checked anew, is read in order by the widest loads as in mem.bandwidth.read, one CPU at work. A \
-              node without CPUs is only read from.",
-        prediction: "Of a node's own memory none here: see mem.latency and mem.bandwidth. Of another node's: that of the own \
-                     as measured in this run, times the ratio of the distances that the firmware states (over it for bandwidth). \
-                     Unremarkable within a factor of 1.6: firmware rounds, and often states a default.",
-        not_for: "The bandwidth of a link between nodes, which takes more than one CPU to fill.",
+        how: "The thread moves to a CPU of one node and allocates memory on another (set_mempolicy, MPOL_BIND), twice \
+              the last-level cache and at least 64 MiB, in huge pages if available; move_pages reports the node of 256 \
+              of its pages, and one elsewhere fails the round. A random ring in it is chased as in mem.latency; then \
+              as much memory, allocated and checked anew, is read sequentially with the widest loads by one CPU, as in \
+              mem.bandwidth.read. A node without CPUs is only read from.",
+        prediction: "Local memory: none; see mem.latency and mem.bandwidth. Remote memory: the local latency measured \
+                     in this run, times the ratio of the distances stated by the firmware (for bandwidth: divided by \
+                     it). Predicted range: a factor of 1.6 either way, as firmware rounds, and often states a default.",
+        not_for: "The bandwidth of a link between nodes, which one CPU does not saturate.",
         pitfalls: &[
-            "Memory lies where it was touched first, not where it was asked for: here it is bound, and that is checked.",
-            "Automatic NUMA balancing moves pages to the CPU that uses them: pages that are bound stay.",
-            "A virtual machine may show one node and lie on several.",
+            "Memory lies where it was first touched, not where it was requested: here it is bound and checked.",
+            "Automatic NUMA balancing moves pages to the CPU that uses them: bound pages stay.",
+            "A virtual machine may show one node but lie on several.",
         ],
         sources: &["set_mempolicy(2), move_pages(2)", "ACPI specification, System Locality Information Table"],
     },
@@ -44,12 +44,12 @@ pub(crate) static PROBE: Probe = Probe {
     predict,
 };
 
-/// Nodes of which all pairs are measured, by effort.
+/// Maximum nodes of which all pairs are measured, by effort.
 const QUICK_NODES: usize = 2;
 const USUAL_NODES: usize = 4;
 /// Least memory, in bytes.
 const LEAST: u64 = 64 << 20;
-/// Pages whose node is asked for.
+/// Pages whose node is checked.
 const ASKED: usize = 256;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
@@ -66,11 +66,11 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let with_cpus = all.iter().filter(|node| node.cpus.iter().any(|cpu| allowed.contains(cpu))).take(most);
     let with_memory: Vec<&NumaNode> = all.iter().filter(|node| node.bytes != Some(0)).take(most).collect();
     let pairs: Vec<Case> = with_cpus.flat_map(|from| with_memory.iter().map(move |to| case(from.id, to.id))).collect();
-    // One case that says why there is no matrix.
+    // One case, to report why there is no matrix.
     if pairs.len() < 2 { vec![case(0, 0)] } else { pairs }
 }
 
-/// Twice the last-level cache and at least 64 MiB, as far as there is memory: a node is taken to have its share of it.
+/// Twice the last-level cache and at least 64 MiB, memory permitting: each node is assumed to have an equal share.
 fn set(machine: &Machine) -> u64 {
     let nodes = machine.topology.nodes.get().map_or(1, Vec::len).max(1) as u64;
     // Whole parts, so that all of it is read.
@@ -84,10 +84,10 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         return Err(Stop::fail(format!("the case needs from and to, numbers of nodes, not {case}")));
     };
     if !has_nodes(2) {
-        return Err(Stop::skip("needs two nodes of memory, and this machine shows one"));
+        return Err(Stop::skip("needs two NUMA nodes; this machine shows one"));
     }
     let cpu = bench.allowed_cpus().iter().copied().find(|&cpu| is_of_node(cpu, from));
-    let cpu = cpu.ok_or_else(|| Stop::skip(format!("needs a CPU of node {from}, and this process may use none")))?;
+    let cpu = cpu.ok_or_else(|| Stop::skip(format!("needs a CPU of node {from}; this process may use none")))?;
     cpu::pin(&[cpu]).map_err(|error| Stop::fail(format!("cannot run on CPU {cpu}: {error}")))?;
     measure(bench, to, number(case, BYTES)?)
 }
@@ -99,8 +99,9 @@ fn has_nodes(count: usize) -> bool {
 
 /// Both figures of memory of a node, from the CPU that this thread is on.
 fn measure(bench: &mut Bench<'_>, node: u32, bytes: usize) -> Result<(), Stop> {
-    let bound = Bound::to(node)
-        .map_err(|error| Stop::skip(format!("needs memory of node {node}, which this process cannot have: {error}")))?;
+    let bound = Bound::to(node).map_err(|error| {
+        Stop::skip(format!("needs memory of node {node}, which this process cannot allocate: {error}"))
+    })?;
     let mut ring = obtained(bytes, Ring::new(bytes, Pages::Huge, bench.seed()))?;
     bench.note(check_node(ring.arena(), node)?);
     ring.evict_end(usize::MAX);
@@ -114,7 +115,7 @@ fn measure(bench: &mut Bench<'_>, node: u32, bytes: usize) -> Result<(), Stop> {
     bench.note(check_node(mover.arena(), node)?);
     let kernels = Operation::Read.kernels();
     let kernel = kernels.iter().rev().find(|kernel| !kernel.name().contains(' '));
-    let kernel = *kernel.ok_or_else(|| Stop::fail("no kernel reads"))?;
+    let kernel = *kernel.ok_or_else(|| Stop::fail("there is no kernel for reads"))?;
     let work = mover.iteration_bytes(Operation::Read) as f64;
     bench.time_work(&NODE_BANDWIDTH, work, |parts| {
         mover.run(Operation::Read, &kernel, parts);
@@ -125,24 +126,24 @@ fn measure(bench: &mut Bench<'_>, node: u32, bytes: usize) -> Result<(), Stop> {
 /// Bytes that one iteration reads, as in mem.bandwidth.
 const PART: usize = 2 << 20;
 
-/// What move_pages says of the memory, if all of it is of the node.
+/// The result of move_pages in words, if all pages are on the node.
 fn check_node(arena: &Arena, node: u32) -> Result<String, Stop> {
     let found = nodes_of(arena, ASKED)?;
     let elsewhere = found.iter().filter(|&&of| of != node as i32).count();
     if elsewhere > 0 {
-        return Err(Stop::fail(format!("{elsewhere} of {} pages asked for are not on node {node}", found.len())));
+        return Err(Stop::fail(format!("{elsewhere} of {} checked pages are not on node {node}", found.len())));
     }
-    Ok(format!("all of {} pages asked for are on node {node} by move_pages", found.len()))
+    Ok(format!("all {} checked pages are on node {node} by move_pages", found.len()))
 }
 
-/// Factor beyond the ratio of distances within which a figure is unremarkable.
+/// Predicted range, factor around the ratio of distances.
 const SPREAD: f64 = 1.6;
 
 fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let of = |axis: Axis| axis.of(case).unwrap_or(0);
     let (from, to) = (of(FROM_NODE), of(TO_NODE));
     if from == to {
-        return Err(NoPrediction::because("a node's own memory is what mem.latency and mem.bandwidth predict"));
+        return Err(NoPrediction::because("mem.latency and mem.bandwidth predict local memory"));
     }
     let (own, other) = distances(facts.machine(), from, to).ok_or_else(|| {
         NoPrediction::because(format!("the firmware states no distance from node {from} to node {to}"))
@@ -153,18 +154,18 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     let value = local.value * times;
     Ok(Predicting::within_factor(Basis::Derived, value, SPREAD)
         .formula(if metric.id == NODE_LATENCY.id {
-            "own memory's latency x distance / own distance"
+            "local latency x distance / local distance"
         } else {
-            "own memory's bandwidth x own distance / distance"
+            "local bandwidth x local distance / distance"
         })
         .input(local.clone())
         .constant("distance", f64::from(other), Unit::Count, DISTANCES)
-        .constant("own distance", f64::from(own), Unit::Count, DISTANCES)
+        .constant("local distance", f64::from(own), Unit::Count, DISTANCES)
         .source(DISTANCES)
         .derived_as(format!("{:.4e} x {times:.2} = {value:.4e} (distances {other} and {own})", local.value)))
 }
 
-const DISTANCES: &str = "distances of nodes as the firmware states them, /sys/devices/system/node";
+const DISTANCES: &str = "node distances as stated by the firmware, /sys/devices/system/node";
 
 /// The stated distances from a node to itself and to another one.
 fn distances(machine: &Machine, from: u64, to: u64) -> Option<(u32, u32)> {
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_memory_and_the_distance_give_the_other() {
+    fn local_memory_and_the_distance_give_the_remote_one() {
         let machine = machine();
         let measured = |metric: &str, case: &Case| {
             assert_eq!(TO_NODE.of(case), Some(0));

@@ -1,4 +1,4 @@
-//! The operations of which the bandwidth of memory is measured, and their metrics.
+//! The operations of the memory bandwidth probe, and their metrics.
 
 use kelvin_catalogue::mem::{
     BANDWIDTH_COPY, BANDWIDTH_FILL, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD, BANDWIDTH_WRITE, BANDWIDTH_ZERO,

@@ -1,7 +1,7 @@
-//! Study: what a mapped page is, by what the kernel tells of it in its page tables.
+//! Study: the state of mapped pages, from the page tables as the kernel shows them.
 //!
-//! It shows which touches make a page a process's own, and which leave it to the kernel, a file or another process. It
-//! holds no times, and must not be used as one.
+//! It shows which touches give a process a private page, and which leave it to the kernel, a file or another process.
+//! It contains no times.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -19,22 +19,22 @@ use crate::predict::Predicting;
 
 pub(crate) static PROBE: Probe = Probe {
     id: PAGE.as_str(),
-    summary: "What a mapped page is: present, shared, huge, zeros, by kind of mapping and touch",
+    summary: "The state of a mapped page: present, shared, huge, zero, by kind of mapping and touch",
     kind: ProbeKind::Study,
     method: Method {
         how: "For each kind of mapping some pages are mapped and touched, and their entries are read from \
-              /proc/self/pagemap: present, of a file or shared memory (bit 61), mapped by nobody else (bit 56), soft-dirty \
-              (bit 55). Whether a huge page or the page of zeros is behind them is asked of its scan (PAGEMAP_SCAN, Linux \
-              6.7). Frame numbers and /proc/kpageflags are read where this process may (CAP_SYS_ADMIN), and a note says \
-              where it may not. untouched, read, written: private anonymous memory. forked: the same, written, while a \
-              child has a copy. shared: memory behind a memfd, read. file: a file of the scratch directory, read. huge: \
-              private anonymous memory that asks for huge pages, written.",
-        prediction: "What the documentation of pagemap says of each kind: all pages of it or none.",
-        not_for: "Times, and the memory that a process takes: a page that is shared counts once and is seen by all.",
+              /proc/self/pagemap: present, of a file or shared memory (bit 61), exclusively mapped (bit 56), \
+              soft-dirty (bit 55). PAGEMAP_SCAN (Linux 6.7) shows huge pages and the zero page. Frame numbers and \
+              /proc/kpageflags are read if permitted (CAP_SYS_ADMIN), else a note says so. untouched, read, written: \
+              private anonymous memory. forked: the same, written, while a child has a copy. shared: memory behind a \
+              memfd, read. file: a file of the scratch directory, read. huge: private anonymous memory with huge pages \
+              requested, written.",
+        prediction: "From the documentation of pagemap: for each kind all pages or none.",
+        not_for: "Times, and the memory use of a process: a shared page counts once and is seen by all.",
         pitfalls: &[
-            "A private page that was only read takes no memory: it is the kernel's page of zeros.",
-            "A page that a child shares is not this process's own any more, until one of them writes to it.",
-            "A new area counts as soft-dirty as a whole until that is cleared by /proc/self/clear_refs.",
+            "A private page that was only read takes no memory: it is the kernel's zero page.",
+            "A page shared with a child is no longer exclusive until one of them writes to it.",
+            "A new area is soft-dirty as a whole until cleared by /proc/self/clear_refs.",
             "Without CAP_SYS_ADMIN the frame numbers read as zero: they are hidden, not zero.",
         ],
         sources: &[DOCUMENTATION, "Linux include/uapi/linux/fs.h: PAGEMAP_SCAN; fs/proc/task_mmu.c"],
@@ -47,7 +47,7 @@ pub(crate) static PROBE: Probe = Probe {
 };
 
 const DOCUMENTATION: &str = "Linux Documentation/admin-guide/mm/pagemap.rst";
-/// Base pages of each kind: those of one huge page, so that all kinds are looked at alike.
+/// Base pages of each kind: those of one huge page, for all kinds alike.
 const PAGES: usize = 512;
 
 /// What each kind of page must be: present, file, exclusive, huge, zero.
@@ -90,7 +90,10 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         MappedPage::Huge => look(written(Pages::Huge)?.address())?,
     };
     if mapped == MappedPage::Huge && found.iter().any(|page| page.huge == Some(false)) {
-        return Err(Stop::skip("needs a huge page, which the kernel did not give: fragmented memory, or they are off"));
+        return Err(Stop::skip(
+            "needs a huge page, which the kernel did not provide: memory is fragmented, or huge \
+                               pages are off",
+        ));
     }
     bench.note(text);
     bench.record(&PAGE_PRESENT, vec![share_of(&found, |page| page.present)]);
@@ -126,7 +129,7 @@ fn forked(bench: &Bench<'_>) -> Result<Found, Stop> {
     let arena = written(Pages::Base)?;
     let channel = Arc::new(Channel::new(Means::Pipe, Task::Process.scope())?);
     let (board, far) = (Board::new()?, Arc::clone(&channel));
-    // It waits for a token that never comes, and is ended when it is dropped.
+    // It waits for a token that never comes, and is killed on drop.
     let _child = PartnerTask::start(Task::Process, bench.cpu(), &board, move |_| far.take(Side::Far))?;
     look(arena.address())
 }
@@ -148,7 +151,7 @@ fn share_of(pages: &[Page], is: impl Fn(&Page) -> bool) -> f64 {
 fn describe(pages: &[Page]) -> Result<String, Stop> {
     let count = |is: fn(&Page) -> bool| pages.iter().filter(|page| is(page)).count();
     let mut text = format!(
-        "of {} pages {} present, {} of a file or shared memory, {} mapped by nobody else, {} swapped, {} soft-dirty",
+        "of {} pages {} present, {} of a file or shared memory, {} exclusive, {} swapped, {} soft-dirty",
         pages.len(),
         count(|page| page.present),
         count(|page| page.file),
@@ -158,9 +161,9 @@ fn describe(pages: &[Page]) -> Result<String, Stop> {
     );
     if pages.iter().all(|page| page.huge.is_some()) {
         let (huge, zero) = (count(|page| page.huge == Some(true)), count(|page| page.zero == Some(true)));
-        text.push_str(&format!(", {huge} of huge pages, {zero} the page of zeros"));
+        text.push_str(&format!(", {huge} of huge pages, {zero} the zero page"));
     } else {
-        text.push_str("; huge pages and the page of zeros are not told before Linux 6.7");
+        text.push_str("; huge pages and the zero page are unknown before Linux 6.7");
     }
     text.push_str(&match pages.iter().find_map(|page| page.frame) {
         Some(frame) => match frame_flags(frame)? {
@@ -181,14 +184,14 @@ fn predict(_: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, No
         .position(|known| known.id == metric.id);
     let row = EXPECTED.iter().find(|(page, _)| MappedPage::of(case) == Some(*page));
     let (Some(column), Some((_, row))) = (column, row) else {
-        return Err(NoPrediction::because(format!("nothing is documented of {} of {case}", metric.id)));
+        return Err(NoPrediction::because(format!("{} of {case} is not documented", metric.id)));
     };
     if !row[column] {
         return Err(NoPrediction::because(format!(
-            "none of the pages is expected to be that, and of nothing no ratio can be taken ({DOCUMENTATION})"
+            "the expected share is zero, with which no ratio can be taken ({DOCUMENTATION})"
         )));
     }
-    // A page may be moved or looked at by the kernel at that very moment; one in a hundred is no finding.
+    // The kernel may be moving or scanning a page at that moment: 1 % is tolerated.
     Ok(Predicting::between(Basis::Spec, 1.0, 0.99, 1.0)
         .formula("all pages of the kind")
         .constant("pages", PAGES as f64, Unit::Count, "the case")
@@ -217,13 +220,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_is_told_in_words() {
+    fn findings_are_worded() {
         let page = Page { present: true, exclusive: true, ..Page::default() };
         let text = describe(&[page, Page::default()]).unwrap();
-        assert!(
-            text.starts_with("of 2 pages 1 present, 0 of a file or shared memory, 1 mapped by nobody else"),
-            "{text}"
-        );
+        assert!(text.starts_with("of 2 pages 1 present, 0 of a file or shared memory, 1 exclusive"), "{text}");
         assert!(text.contains("before Linux 6.7") && text.ends_with("CAP_SYS_ADMIN)"), "{text}");
     }
 }

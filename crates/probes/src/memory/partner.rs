@@ -1,5 +1,4 @@
-//! A thread on another CPU, for measures in which two cores take part: it does its share of every batch, and sleeps
-//! between batches.
+//! A partner thread on another CPU: it does its share of every batch, and sleeps between batches.
 
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use kelvin_sys::partner::{Board, PartnerTask, Task};
 use kelvin_sys::shared::{Scope, Shared};
 use kelvin_sys::token::{Channel, Means, Side};
 
-/// Round trips, or increments, before a batch: until both CPUs are awake and the line is on its way.
+/// Round trips, or increments, before a batch: until both CPUs are awake and the line bounces.
 pub(super) const SETTLE: u64 = 128;
 
 /// A thread on another CPU that does its part of every batch and sleeps between batches.
@@ -65,7 +64,7 @@ impl Partner {
 impl Drop for Partner {
     fn drop(&mut self) {
         if self.partner.is_some() {
-            // It sees that it is to stop when it has the token, and ends; then the partner is joined.
+            // It ends when it has the token and sees the stop flag; then it is joined.
             self.board.stop();
             let _ = self.channel.pass(Side::Near);
         }

@@ -1,28 +1,27 @@
-//! Published latencies of caches beyond the first level, and outstanding misses, by microarchitecture, in core cycles.
+//! Published latencies of caches beyond L1, and misses in flight, by microarchitecture, in core cycles.
 //!
-//! The first level's latency is the load of [`crate::published`]. As there, a figure that no publication gives is
-//! absent, and none is measured here.
+//! The L1 latency is the load of [`crate::published`]. As there, an unpublished figure is absent, and none is measured
+//! by us.
 
 use kelvin_harness::Facts;
 use kelvin_model::{CacheKind, Machine, NoPrediction};
 
-/// What is published about the memory hierarchy of one or a few microarchitectures, in core cycles.
+/// Published figures of the memory hierarchy of one or a few microarchitectures, in core cycles.
 #[derive(Debug)]
 pub(crate) struct Hierarchy {
     /// Names, as the machine's facts give them.
     names: &'static [&'static str],
     /// Latency of a load that hits the second-level cache.
     pub second: Option<f64>,
-    /// Latency of a load that hits the third-level cache: lowest and highest that are published for the parts.
+    /// Latency of a load that hits L3: lowest and highest published for the parts.
     pub third: Option<[f64; 2]>,
-    /// Lines that one core can wait for at a time beyond its first-level data cache: line fill buffers, miss address
-    /// buffers.
+    /// Lines that one core can have in flight beyond L1D: line fill buffers, miss address buffers.
     pub outstanding: Option<f64>,
-    /// Where they come from.
+    /// Their sources.
     pub source: &'static str,
 }
 
-/// Agner Fog's manual in the edition that was read.
+/// Agner Fog's manual, in the edition used.
 macro_rules! fog {
     ($table:literal) => {
         concat!("Agner Fog, The microarchitecture of Intel, AMD, and VIA CPUs (2020-09-02), ", $table)
@@ -92,7 +91,7 @@ static HIERARCHIES: &[Hierarchy] = &[
     },
 ];
 
-/// Idle latency of main memory, in nanoseconds, least and most, of the servers of a microarchitecture.
+/// Idle memory latency of a microarchitecture's servers in nanoseconds, lowest and highest.
 struct MainMemory {
     names: &'static [&'static str],
     nanoseconds: [f64; 2],
@@ -114,8 +113,8 @@ static MAIN_MEMORY: &[MainMemory] = &[
     },
 ];
 
-/// Idle latency of main memory, in nanoseconds, least and most, and where from: the machine's microarchitecture's, or
-/// the span of all rows where it has none.
+/// Idle memory latency in nanoseconds, lowest and highest, and its source: of the machine's microarchitecture, or the
+/// span of all rows if it has none.
 pub(crate) fn main_memory(machine: &Machine) -> ([f64; 2], &'static str) {
     let name = machine.cpu.microarchitecture.get().map(String::as_str);
     let own = MAIN_MEMORY.iter().find(|row| name.is_some_and(|name| row.names.contains(&name)));
@@ -131,13 +130,14 @@ pub(crate) fn main_memory(machine: &Machine) -> ([f64; 2], &'static str) {
 /// The row of this machine's cores.
 pub(crate) fn hierarchy(facts: &Facts<'_>) -> Result<&'static Hierarchy, NoPrediction> {
     let name = facts.machine().cpu.microarchitecture.get().map(String::as_str);
-    let name = name.ok_or_else(|| NoPrediction::because("this processor's microarchitecture is not known"))?;
-    HIERARCHIES.iter().find(|row| row.names.contains(&name)).ok_or_else(|| {
-        NoPrediction::because(format!("the table of published latencies of caches has no row for {name}"))
-    })
+    let name = name.ok_or_else(|| NoPrediction::because("this processor's microarchitecture is unknown"))?;
+    HIERARCHIES
+        .iter()
+        .find(|row| row.names.contains(&name))
+        .ok_or_else(|| NoPrediction::because(format!("the table of published cache latencies has no row for {name}")))
 }
 
-/// The size of the cache for data of a level that the machine reports.
+/// The reported size of the data cache of a level.
 pub(crate) fn cache_bytes(machine: &Machine, level: u32) -> Option<u64> {
     let caches = machine.topology.caches.get()?;
     let data = caches.iter().find(|cache| cache.level == level && cache.kind != CacheKind::Instruction);
@@ -175,11 +175,11 @@ mod tests {
     }
 
     #[test]
-    fn a_core_without_a_row_is_told_so() {
+    fn a_core_without_a_row_is_an_error() {
         let mut machine = testing::machine();
         machine.cpu.microarchitecture = Fact::known("Zen 9".into(), "a test");
         let none = hierarchy(&Facts::new(&machine, &|_, _| None)).unwrap_err();
-        assert_eq!(none.0, "the table of published latencies of caches has no row for Zen 9");
+        assert_eq!(none.0, "the table of published cache latencies has no row for Zen 9");
         machine.cpu.microarchitecture = Fact::known("Zen 2".into(), "a test");
         assert_eq!(hierarchy(&Facts::new(&machine, &|_, _| None)).unwrap().second, Some(12.0));
     }

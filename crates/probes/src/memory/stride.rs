@@ -1,7 +1,7 @@
-//! Latency of dependent loads by a constant backward stride over a set that no cache holds: line size and prefetching.
+//! Latency of dependent loads at a constant backward stride, over a set that no cache holds: line size and prefetching.
 //!
-//! The curve shows what prefetchers make of a regular walk. It must not be used as the latency of memory, which a
-//! regular walk hides.
+//! The curve shows how well prefetchers hide a regular pattern. It must not be used as memory latency, for the same
+//! reason.
 
 use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_READ, BYTES, LATENCY, LATENCY_STRIDE, STRIDE};
@@ -19,21 +19,20 @@ pub(crate) static PROBE: Probe = Probe {
     summary: "Latency of dependent loads by backward stride, 16 B to 4 KiB, over more than the last-level cache",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "Pointers a stride apart, each to the one before it in memory, followed by a chain of loads in assembly. A \
-              stride of more than a line passes over the set several times, each pass one line further on, so that \
-              every line of the set takes part and none is met again while it is cached. The set is twice the \
-              last-level cache, at least 64 MiB, in base pages, memory permitting; what building it left in the caches \
-              is flushed first. Its size and pages are noted.",
-        prediction: "As if the prefetchers kept up: the bytes of lines that a load newly needs (a line, or the stride where \
-                     that is less) over the measured bandwidth of reading such a set on one CPU, and at least a load that \
-                     hits the first-level cache. Unremarkable up to where they do nothing: each new line at \
-                     the latency of random access. Where between the two a core lies is what this metric shows; it is \
-                     published for no core in enough detail for a figure.",
-        not_for: "The latency of memory: that is mem.latency, where no prefetcher can follow.",
+        how: "Pointers a stride apart, each to the one before it in memory, chased by a chain of loads in assembly. \
+              With a stride of more than a line the set is passed over several times, each pass one line further on, \
+              so that every line is used and none is still cached when revisited. The set is twice the last-level \
+              cache, at least 64 MiB, in base pages, memory permitting; it is flushed from the caches first. Its size \
+              and pages are noted.",
+        prediction: "Perfect prefetching: the new bytes per load (a line, or the stride if smaller) over the measured \
+                     read bandwidth of such a set on one CPU, and at least an L1 hit. Predicted range: from there to \
+                     no prefetching, each new line at random-access latency. The metric shows where between the two a \
+                     core lies; no core's prefetcher is published in enough detail to predict it.",
+        not_for: "Memory latency: that is mem.latency, which no prefetcher can predict.",
         pitfalls: &[
             "A stride below the line size shares each line's miss among several loads: the rise to 64 B is the line.",
-            "Few touched lines of a large set fit into a cache at large strides: here all lines are touched.",
-            "Prefetchers stop at the end of a page (of 4 KiB, or of what the core takes for one).",
+            "At large strides the few touched lines of a large set fit a cache: here all lines are touched.",
+            "Prefetchers stop at the end of a page (4 KiB, or what the core treats as one).",
         ],
         sources: &["lmbench lat_mem_rd, which walks backwards by a constant stride"],
     },
@@ -47,7 +46,7 @@ pub(crate) static PROBE: Probe = Probe {
 const STRIDES: [u64; 9] = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 const QUICK: [u64; 3] = [16, 64, 1024];
 const USUAL: [u64; 6] = [16, 32, 64, 256, 1024, 4096];
-/// Least set where memory permits, in bytes.
+/// Minimum set in bytes, memory permitting.
 const LEAST: u64 = 64 << 20;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
@@ -60,7 +59,7 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     strides.iter().map(|&stride| Case::new().with(BYTES, bytes).with(STRIDE, stride)).collect()
 }
 
-/// Twice the last-level cache and at least 64 MiB, as far as there is memory, in whole steps of the largest stride.
+/// Twice the last-level cache and at least 64 MiB, memory permitting, in multiples of the largest stride.
 fn set(machine: &Machine) -> u64 {
     let largest_stride = STRIDES[STRIDES.len() - 1];
     let wanted = (2 * allowance::last_level(machine)).max(LEAST).min(allowance::largest(machine, 1));
@@ -78,7 +77,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     })
 }
 
-/// Relative distance from the bounds in which a measurement is unremarkable.
+/// Tolerance of the bounds, as a share.
 const TOLERANCE: f64 = 0.1;
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
@@ -95,7 +94,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     let most = load + random.value * fresh / line;
     let (low, high) = (load * (1.0 - TOLERANCE), most.max(value) * (1.0 + TOLERANCE));
     Ok(Predicting::between(Basis::Derived, value, low, high)
-        .formula("the larger of min(stride, line) / bandwidth of reading, and load / core frequency")
+        .formula("the larger of min(stride, line) / read bandwidth, and load / core frequency")
         .input(published::cycles("load", core.load, core.source))
         .input(frequency)
         .input(bandwidth.clone())
@@ -103,7 +102,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
         .constant("line", line, Unit::Bytes, "machine facts")
         .source(core.source)
         .derived_as(format!(
-            "{fresh} B / {:.2} GB/s = {moved:.2} ns against {load:.2} ns; with no prefetching {load:.2} + {:.1} ns x \
+            "{fresh} B / {:.2} GB/s = {moved:.2} ns against {load:.2} ns; without prefetching {load:.2} + {:.1} ns x \
              {fresh}/{line} = {most:.1} ns",
             bandwidth.value / 1e9,
             random.value

@@ -1,8 +1,7 @@
-//! What a load costs whose page is not in the translation look-aside buffer: one line a page against as many lines side
-//! by side.
+//! The cost of a TLB miss: one line per page against as many adjacent lines.
 //!
-//! The difference of the two curves is the cost of a miss. It must not be used as the cost of a page fault: every page
-//! here is mapped, and only its translation has to be found.
+//! The difference of the two curves is the cost of a miss. It must not be used as the cost of a page fault: all pages
+//! are mapped.
 
 use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_catalogue::mem::{TLB, TLB_PACKED, TOUCHED_PAGES};
@@ -18,24 +17,22 @@ use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
     id: TLB.id.as_str(),
-    summary: "Latency of dependent loads over one line in each of many pages, and over as many lines side by side",
+    summary: "Latency of dependent loads over one line in each of many pages, and over as many adjacent lines",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "Two rings of pointers in random order, each followed by a chain of loads in assembly, in the same process: \
-              one line in each of so many base pages, and as many lines side by side. The line within the page moves on \
-              by one from page to page, so that both rings use the sets of the caches alike and differ in the number \
-              of pages alone, 64 to one. Pages are checked in /proc/self/smaps to be base pages.",
-        prediction: "Of few enough lines and pages: published cycles of a load that hits the first-level cache over the \
-                     measured frequency. With pages beyond the entries of the first-level TLB that the machine reports \
-                     and within those of the second: that load and 7 to 9 cycles more, as published for cores of Intel and AMD. \
-                     Else none: the cost of a page walk depends on where the page tables lie.",
+        how: "Two rings of pointers in random order, each chased by a chain of loads in assembly, in the same process: \
+              one line in each base page, and as many adjacent lines. The line within the page advances by one from \
+              page to page, so both rings use the cache sets alike and differ only in the number of pages, 64 to one. \
+              Pages are checked in /proc/self/smaps to be base pages.",
+        prediction: "Within L1 and the L1 TLB: published cycles of an L1 load at the measured frequency. With more \
+                     pages than the reported L1 TLB holds and within the L2 TLB: 7 to 9 cycles more, as published for \
+                     Intel and AMD cores. Else none: the cost of a page walk depends on where the page tables lie.",
         not_for: "Page faults; misses with huge pages (compare mem.latency with both page sizes for those).",
         pitfalls: &[
-            "A line at the same place in every page meets one set of the first-level cache: a cache miss is then taken \
-             for a miss of the TLB.",
-            "In a virtual machine a page walk goes through two sets of tables, up to 24 accesses instead of 4.",
-            "Huge pages that come uninvited: they are refused here.",
-            "Page tables are data and cached as such: a walk costs what their cache costs.",
+            "A line at the same offset in every page maps to one L1 set: cache misses then look like TLB misses.",
+            "In a virtual machine a page walk goes through two sets of page tables: up to 24 accesses instead of 4.",
+            "Unrequested huge pages: they are disabled here.",
+            "Page tables are cached like data: a walk is as fast as the cache that holds them.",
         ],
         sources: &["lmbench tlb", "Drepper, What Every Programmer Should Know About Memory, 2007, section 3.3.2 (TLB)"],
     },
@@ -82,7 +79,7 @@ fn chase(bench: &mut Bench<'_>, metric: &Metric, ring: &mut Ring) -> Result<(), 
     })
 }
 
-/// Relative distance from the published latencies in which a measurement is unremarkable.
+/// Predicted range around the published latencies, as a share.
 const TOLERANCE: f64 = 0.05;
 
 fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
@@ -92,7 +89,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
         .ok_or_else(|| NoPrediction::because("the machine reports no size of its L1 cache"))?;
     if lines > first {
         return Err(NoPrediction::because(format!(
-            "the {lines} bytes of its lines do not fit into the first-level cache of {first} bytes: see mem.latency"
+            "its {lines} bytes of lines do not fit the L1 cache of {first} bytes: see mem.latency"
         )));
     }
     let core = published::core(facts)?;
@@ -103,7 +100,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     let low = nanoseconds(core.load + least) * (1.0 - TOLERANCE);
     let high = nanoseconds(core.load + most) * (1.0 + TOLERANCE);
     let mut predicting = Predicting::between(Basis::Published, nanoseconds(cycles), low, high)
-        .formula("(published load + published miss of the first-level TLB) / core frequency")
+        .formula("(published load + published L1 TLB miss) / core frequency")
         .input(published::cycles("load", core.load, core.source))
         .source(core.source);
     if most > 0.0 {
@@ -119,7 +116,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     )))
 }
 
-/// Core cycles, least and most, that a load over so many pages waits for its translation, where that is published.
+/// Published core cycles, lowest and highest, of a TLB miss over so many pages.
 fn missed(machine: &Machine, count: u64) -> Result<[f64; 2], NoPrediction> {
     let entries = |level| {
         let tlbs = machine.cpu.tlbs.get()?;
@@ -135,9 +132,7 @@ fn missed(machine: &Machine, count: u64) -> Result<[f64; 2], NoPrediction> {
     if count <= entries(2).ok_or_else(unknown)? {
         return Ok(latency::SECOND_TLB);
     }
-    Err(NoPrediction::because(
-        "the cost of a page walk depends on where the page tables lie, and is published for no core",
-    ))
+    Err(NoPrediction::because("the cost of a page walk depends on where the page tables lie, and is not published"))
 }
 
 #[cfg(test)]
@@ -169,7 +164,7 @@ mod tests {
         let missed = at(&TLB, 256).unwrap();
         assert_eq!((missed.value, missed.derivation.as_str()), (3.0, "(4 + 8) cycles / 4.000 GHz = 3.00 ns"));
         assert_eq!(at(&TLB_PACKED, 256).unwrap().value, 1.0);
-        assert!(at(&TLB, 4096).unwrap_err().0.contains("do not fit into the first-level cache"));
+        assert!(at(&TLB, 4096).unwrap_err().0.contains("do not fit the L1 cache"));
         assert!(missed.low < 2.75 && missed.high > 3.25);
         assert!(super::missed(&machine, 2048).is_err());
     }

@@ -1,13 +1,12 @@
-//! Published widths of the ways between a core and its caches, by microarchitecture, in bytes per core cycle.
+//! Published widths between a core and its caches, by microarchitecture, in bytes per core cycle.
 //!
-//! They are limits: what a core does not exceed, and comes near to in a loop that does nothing else. A figure that no
-//! publication gives is absent.
+//! They are limits, which a loop that does nothing else comes near. An unpublished figure is absent.
 
 use kelvin_harness::Facts;
 use kelvin_model::NoPrediction;
 use kelvin_sys::kernels::bandwidth::Operation;
 
-/// What is published about one or a few microarchitectures, in bytes per core cycle.
+/// Published figures of one or a few microarchitectures, in bytes per core cycle.
 #[derive(Debug)]
 pub(super) struct Widths {
     /// Names, as the machine's facts give them.
@@ -18,7 +17,7 @@ pub(super) struct Widths {
     pub store: f64,
     /// Between the first and the second level, in each direction.
     pub second: Option<f64>,
-    /// Where they come from.
+    /// Their sources.
     pub source: &'static str,
 }
 
@@ -69,7 +68,7 @@ static WIDTHS: &[Widths] = &[
 /// The row of this machine's cores.
 pub(super) fn widths(facts: &Facts<'_>) -> Result<&'static Widths, NoPrediction> {
     let name = facts.machine().cpu.microarchitecture.get().map(String::as_str);
-    let name = name.ok_or_else(|| NoPrediction::because("this processor's microarchitecture is not known"))?;
+    let name = name.ok_or_else(|| NoPrediction::because("this processor's microarchitecture is unknown"))?;
     WIDTHS
         .iter()
         .find(|row| row.names.contains(&name))
@@ -77,8 +76,8 @@ pub(super) fn widths(facts: &Facts<'_>) -> Result<&'static Widths, NoPrediction>
 }
 
 impl Widths {
-    /// Most bytes that an operation counts in a core cycle within the first level: loads and stores go side by side, and
-    /// the slower of the two decides.
+    /// Maximum bytes that an operation counts per core cycle within L1: loads and stores run in parallel, and the
+    /// slower decides.
     pub(super) fn first_level(&self, operation: Operation) -> f64 {
         let (read, written) = match operation {
             Operation::Read => (1.0, 0.0),
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slower_way_decides() {
+    fn the_slower_of_loads_and_stores_decides() {
         let mut machine = testing::machine();
         assert!(widths(&Facts::new(&machine, &|_, _| None)).is_err());
         machine.cpu.microarchitecture = Fact::known("Zen 5".into(), "a test");

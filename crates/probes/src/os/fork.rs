@@ -1,8 +1,7 @@
-//! What fork costs a small process: until it returns in the parent, until the child runs, and for the child's whole life.
+//! The cost of fork in a small process: until it returns in the parent, until the child runs, and fork + exit + wait.
 //!
-//! The figures must not be used for a parent of any size: what fork copies grows with the parent's resident memory,
-//! which `os.process.fork_rss` shows; nor for a start of another program, which `os.process.exec` and
-//! `os.process.spawn` show.
+//! The figures must not be used for a large parent: what fork copies grows with the parent's resident memory
+//! (`os.process.fork_rss`); nor for starting a program (`os.process.exec`, `os.process.spawn`).
 
 use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_catalogue::os::{PROCESS_FORK, PROCESS_FORK_CHILD, PROCESS_FORK_LIFE};
@@ -17,35 +16,34 @@ use crate::predict::Predicting;
 
 pub(crate) static PROBE: Probe = Probe {
     id: PROCESS_FORK.id.as_str(),
-    summary: "fork of a small process: until it returns, until the child runs, and its whole life",
+    summary: "fork of a small process: until it returns, until the child runs, and fork + exit + wait",
     kind: ProbeKind::Measure,
     method: Method {
         how: concat!(
             "fork() of the C library, one by one. The parent reads the clock before the call and when it returns; the \
-             child reads it as its first act, stores it in a shared page, and ends with _exit(0): the first two figures \
-             come from the same forks. Parent and child share one CPU, so that the child's figure contains the switch \
-             to it, which comes when the parent waits. The whole life is timed on other forks, whose child does nothing \
-             but end, until waitpid has reaped it, because storing the reading costs a page fault. Every child must end \
-             with status 0. ",
+             child reads it first, stores it in a shared page, and calls _exit(0): the first two figures come from the \
+             same forks. Parent and child share one CPU, so the child's figure contains the switch to it, when the \
+             parent waits. fork + exit + wait is timed on separate forks, whose child exits at once, because storing \
+             the reading costs a page fault. Every child must exit with status 0. ",
             small_image_text!()
         ),
         prediction: "Published core cycles of fork until it returns in the parent (67,226 on a Sandy Bridge laptop of \
-                     2011, the page tables of a small C program included) over this core's frequency. Until the child \
-                     runs: the measured fork, and a published context switch (half of 3,213 cycles).",
+                     2011, the page tables of a small C program included) at this core's frequency. Until the child \
+                     runs: the measured fork plus a published context switch (half of 3,213 cycles).",
         not_for: "A parent that has touched much memory: see os.process.fork_rss. Starting a program: see \
                   os.process.exec and os.process.spawn.",
         pitfalls: &[
-            "The cost depends on the parent: its resident memory, and the number of its mappings, so that a dynamically \
-             linked C program takes longer than the same program linked statically. Here the image is that of a small \
-             dynamically linked C program, and a note states it.",
-            "A C program that is linked for lazy binding looks up _exit in every child anew, because each of them starts \
-             from the parent's unbound table: its whole life then takes up to a fifth longer. kelvin is bound at its \
-             start; compare it with a loop linked with -z now.",
-            "Who runs first: since Linux 2.6.32 the parent goes on, but the scheduler may let the child preempt it; then \
-             fork returns only after the child has run. A note says how often.",
+            "The cost depends on the parent's resident memory and number of mappings: a dynamically linked C program \
+             takes longer than the same one linked statically. Here the image is that of a small dynamically linked C \
+             program, and a note states it.",
+            "A C program linked for lazy binding resolves _exit in every child anew, as each inherits the parent's \
+             unbound table: fork + exit + wait then takes up to a fifth longer. kelvin is bound at start-up; compare \
+             with a loop linked with -z now.",
+            "Who runs first: since Linux 2.6.32 the parent continues, but the child may preempt it; then fork returns \
+             only after the child has run. A note says how often.",
             "On two CPUs the child starts while the parent is still inside the call; here both are on one CPU.",
-            "After a fork the parent's pages are write-protected; its first writes fault. Those faults fall on the parent \
-             later and are only partly in these figures.",
+            "After a fork the parent's pages are write-protected, and its first writes fault. These later faults are \
+             only partly in the figures.",
         ],
         sources: &[
             "lmbench lat_proc fork",
@@ -60,7 +58,7 @@ pub(crate) static PROBE: Probe = Probe {
     predict,
 };
 
-/// Forks before the timed ones, which show who runs first.
+/// Untimed forks, which show who runs first.
 const TRIALS: u64 = 16;
 
 fn cases(_: &Machine, _: Effort) -> Vec<Case> {
@@ -89,7 +87,10 @@ fn fork_and_see(clock: Clock, cell: &SharedCell) -> Result<(u64, u64), Stop> {
     let reaped = clock.stop();
     let since = |moment: u64| moment.wrapping_sub(begun);
     if since(cell.get()) > since(reaped) {
-        return Err(Stop::fail("the child's clock reading lies outside its life: the CPUs' counters differ"));
+        return Err(Stop::fail(
+            "the child's clock reading is outside the interval of its fork and exit: the CPUs' \
+                               counters differ",
+        ));
     }
     Ok((since(returned), since(cell.get())))
 }
@@ -106,17 +107,17 @@ fn who_runs_first(clock: Clock, cell: &SharedCell) -> Result<String, Stop> {
     let waits = after.voluntary_switches - before.voluntary_switches;
     if waits + child_first < TRIALS / 2 {
         return Err(Stop::fail(format!(
-            "the parent waited {waits} times for {TRIALS} children: the child did not take its turn on this CPU"
+            "the parent waited {waits} times for {TRIALS} children: the child did not run on this CPU"
         )));
     }
     Ok(format!(
-        "the child ran before fork returned in {child_first} of {TRIALS} forks; the parent waited (switched voluntarily) \
-         {:.2} times a fork by getrusage",
+        "the child ran before fork returned in {child_first} of {TRIALS} forks; the parent waited (switched \
+         voluntarily) {:.2} times per fork by getrusage",
         waits as f64 / TRIALS as f64
     ))
 }
 
-/// The page faults of a life, by getrusage over a few untimed ones: each is an entry into the kernel that the life pays.
+/// The page faults of a fork + exit + wait, by getrusage over a few untimed ones: each is a kernel entry.
 fn faults_of_lives() -> Result<String, Stop> {
     fork_and_exit()?.wait_for_success()?;
     let counted = || [Who::Children, Who::Thread].map(|who| usage(who).minor_faults);
@@ -126,7 +127,10 @@ fn faults_of_lives() -> Result<String, Stop> {
     }
     let after = counted();
     let [child, parent] = [0, 1].map(|at| (after[at] - before[at]) as f64 / TRIALS as f64);
-    Ok(format!("a life has {child:.1} page faults in the child and {parent:.1} in its parent, by getrusage"))
+    Ok(format!(
+        "fork + exit + wait takes {child:.1} page faults in the child and {parent:.1} in its parent, by \
+                getrusage"
+    ))
 }
 
 /// Core cycles of a fork until it returns in the parent: Core i5-2557M at 1.6 GHz, Linux 3.13, 2011 laptop; 42,016 ns
@@ -135,8 +139,9 @@ const PUBLISHED_CYCLES: f64 = 67_226.17;
 /// Core cycles of a context switch between two processes, there: 3,213.10 for two of them.
 const SWITCH_CYCLES: f64 = 3_213.10 / 2.0;
 const PUBLICATION: &str = "reference machine zenbook-2011 (Core i5-2557M at 1.6 GHz, Ubuntu 14.04)";
-/// Factor either way: the same call was published at 42.0 us and 57.5 us on two machines of those years; kernels have since
-/// added memory accounting, and virtual machines and mitigations add to every page-table page.
+/// Predicted range, factor either way: the same call was published at 42.0 us and 57.5 us on two machines of those
+/// years; kernels have since added memory accounting, and virtual machines and mitigations add to every page-table
+/// page.
 const FACTOR: f64 = 3.0;
 
 fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
@@ -155,7 +160,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, N
         let fork = facts.measured(&PROCESS_FORK, &Case::new())?;
         let switch = SWITCH_CYCLES / gigahertz;
         let (fork_time, value) = (fork.value, fork.value + switch);
-        // At least the switch must come on top; at most a new address space's cold caches and TLB double it all.
+        // At least the switch is added; at most the new address space's cold caches and TLB double it all.
         return Ok(Predicting::between(Basis::Derived, value, fork_time, 2.0 * value)
             .formula("fork until it returns + one context switch")
             .input(fork)
@@ -168,7 +173,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, N
                 value / 1e3
             )));
     }
-    Err(NoPrediction::because("the cost of ending a process is not published by itself for kernels of today"))
+    Err(NoPrediction::because("the cost of ending a process is not published separately for current kernels"))
 }
 
 #[cfg(test)]

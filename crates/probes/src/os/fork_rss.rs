@@ -1,7 +1,7 @@
-//! What fork costs against the resident memory of the parent, in base and in huge pages.
+//! The cost of fork against the resident memory of the parent, in base and in huge pages.
 //!
-//! The curve shows what a large process pays before its child has done anything. It must not be used for the faults
-//! that follow, when parent or child writes to what both now share.
+//! The curve shows what a large process pays before its child has done anything. It must not be used for the
+//! copy-on-write faults that follow.
 
 use kelvin_catalogue::mem::PageSize;
 use kelvin_catalogue::os::{PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT};
@@ -18,23 +18,22 @@ pub(crate) static PROBE: Probe = Probe {
     summary: "fork against the resident memory of the parent, 4 KiB and huge pages",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "The process maps private anonymous memory of the size, with huge pages asked for or refused, and writes to \
-              every page; what is resident, and how much of it in huge pages, is read from /proc/self/smaps and noted. \
-              Then fork() of the C library, one by one, timed until it returns in the parent. The child exits at once, \
-              and the parent waits for it. Before each fork every page is made writable again (MADV_POPULATE_WRITE), \
-              untimed, so that fork finds the memory as a process leaves it that works with it.",
-        prediction: "Linear in page-table entries: the fork of a small process measured in this run, and for each base \
-                     page 49 ns, from a published fork of 6.0 GB in 77 ms (others: 34 to 89 ns). A huge page is one such \
-                     entry and one page-table page of 4096 bytes that fork allocates and clears for it, at a published \
+        how: "The process maps private anonymous memory of the given size, with huge pages enabled or disabled, and \
+              writes to every page; the resident size and its share of huge pages are read from /proc/self/smaps and \
+              noted. Then fork() of the C library, one by one, timed until it returns in the parent. The child exits \
+              at once, and the parent waits for it. Before each fork every page is made writable again \
+              (MADV_POPULATE_WRITE), untimed, as in a process that uses its memory.",
+        prediction: "Linear in page-table entries: the fork of a small process measured in this run, plus 49 ns per \
+                     base page, from a published fork of 6.0 GB in 77 ms (others: 34 to 89 ns). A huge page costs one \
+                     such entry and a page-table page of 4096 bytes that fork allocates and clears, at a published \
                      6.32 GB/s.",
-        not_for: "The cost of copy-on-write that follows a fork; the cost of posix_spawn or vfork, which copy no page \
-                  tables.",
+        not_for: "The copy-on-write faults after a fork; posix_spawn or vfork, which copy no page tables.",
         pitfalls: &[
-            "Memory that is mapped and not touched costs nothing to fork.",
-            "Forking again without writing in between is cheaper: the entries are write-protected already.",
-            "Huge pages that the kernel did not give: what was obtained is checked, and less than was asked for is no \
-             result.",
-            "Shared mappings and file mappings without own pages are not copied: a fault finds their pages again.",
+            "Mapped but untouched memory costs nothing to fork.",
+            "Forking again without writing in between is cheaper: the entries are already write-protected.",
+            "Huge pages that the kernel did not provide: this is checked, and fewer than requested is not a result.",
+            "Page tables of shared mappings and of file mappings without private pages are not copied: later faults \
+             restore them.",
         ],
         sources: &[
             "Redis documentation, Diagnosing latency issues: fork time in different systems (9 to 23.3 ms per GB)",
@@ -51,12 +50,12 @@ pub(crate) static PROBE: Probe = Probe {
 
 const MIB: u64 = 1 << 20;
 const SIZES: [u64; 5] = [MIB, 16 * MIB, 64 * MIB, 256 * MIB, 1024 * MIB];
-/// Largest point of a quick run: more would take longer to touch than the whole of its time.
+/// Largest point of a quick run: touching more would take longer than its whole time.
 const QUICK_BYTES: u64 = 64 * MIB;
-/// Largest point where it is not known how much memory there is.
+/// Largest point where the memory size is unknown.
 const BLIND_BYTES: u64 = 64 * MIB;
-/// Largest point of huge pages short of a thorough run: a page-table entry of theirs costs so little to copy that a
-/// larger one would mostly time the touching of memory.
+/// Largest point of huge pages short of a thorough run: their entries are so cheap to copy that a larger one would
+/// mostly time touching memory.
 const USUAL_HUGE_BYTES: u64 = 256 * MIB;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
@@ -73,7 +72,7 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
         .collect()
 }
 
-/// Half of what is available and of what the cgroup allows.
+/// Half of the available memory and of the cgroup's limit.
 fn most_bytes(machine: &Machine) -> u64 {
     let available = machine.memory.available_bytes.get().map(|bytes| bytes / 2);
     let limit = machine.limits.memory_bytes.get().copied().flatten().map_or(u64::MAX, |bytes| bytes / 2);
@@ -97,14 +96,12 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     check_pages(&arena, pages).map(drop)
 }
 
-/// Declines sizes for which there is no room at this moment, whatever there was when the run was planned.
+/// Skips sizes that do not fit now, whatever was available when the run was planned.
 fn leave_half_of_memory(bytes: u64) -> Result<(), Stop> {
     let information = std::fs::read_to_string("/proc/meminfo")?;
     let available = available_bytes(&information).ok_or_else(|| Stop::fail("/proc/meminfo has no MemAvailable"))?;
     if bytes > available / 2 {
-        return Err(Stop::skip(format!(
-            "needs {bytes} bytes, and more than half of the {available} bytes that are available is not taken"
-        )));
+        return Err(Stop::skip(format!("needs {bytes} bytes, more than half of the {available} bytes available")));
     }
     Ok(())
 }
@@ -116,19 +113,20 @@ fn available_bytes(meminfo: &str) -> Option<u64> {
 
 /// A fork of 6.0 GB of base pages in 77 ms: nanoseconds for one entry.
 const ENTRY_NANOSECONDS: f64 = 77e6 / (6.0 * PAGES_PER_GIB);
-/// The fastest and the slowest of that list but for Xen: 6.9 GB in 62 ms on a Xeon of 2.27 GHz, 360 MB in 8.2 ms on KVM.
+/// The fastest and the slowest of that list, except Xen: 6.9 GB in 62 ms on a Xeon of 2.27 GHz, 360 MB in 8.2 ms on
+/// KVM.
 const ENTRY_LEAST: f64 = 62e6 / (6.9 * PAGES_PER_GIB);
 const ENTRY_MOST: f64 = 8.2e6 / (360.0 / 1024.0 * PAGES_PER_GIB);
 const PAGES_PER_GIB: f64 = 262_144.0;
 const REDIS: &str = "Redis documentation, Diagnosing latency issues, fork time in different systems";
-/// Machines of that list are of about 2011; one core of today does the same work up to three times as fast.
+/// The machines of that list date from about 2011; a current core does the same work up to three times as fast.
 const PROGRESS: f64 = 3.0;
 /// One page-table page, cleared at the write bandwidth that a published study measured.
 const CLEAR_BYTES_PER_SECOND: f64 = 6.32e9;
 const CLEAR_NANOSECONDS: f64 = 4096.0 / CLEAR_BYTES_PER_SECOND * 1e9;
 const BANDWIDTH: &str = "reference machine zenbook-2011, memory write bandwidth of one thread";
 
-/// What one page of a size adds: predicted, least, most, in nanoseconds.
+/// The cost of one page of a size in nanoseconds: predicted, lowest, highest.
 fn page_cost(huge: bool) -> (f64, f64, f64) {
     let table = if huge { CLEAR_NANOSECONDS } else { 0.0 };
     (ENTRY_NANOSECONDS + table, (ENTRY_LEAST + table) / PROGRESS, ENTRY_MOST + PROGRESS * table)
@@ -142,7 +140,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     let (base, count) = (small.value, (bytes / page_bytes) as f64);
     let (cost, least, most) = page_cost(huge);
     let value = base + count * cost;
-    // The small fork is measured: a quarter either way for its own spread.
+    // The small fork is measured: a quarter either way for its spread.
     let (low, high) = (0.75 * base + count * least, 1.25 * base + count * most);
     let mut predicting = Predicting::between(Basis::Derived, value, low, high)
         .formula("fork of a small process + pages x cost of a page-table entry")
@@ -207,7 +205,7 @@ mod tests {
             let of = cases.iter().filter(|case| PageSize::of(case) == Some(pages));
             of.filter_map(|case| RESIDENT.of(case)).map(|bytes| bytes / MIB).collect()
         };
-        // Nothing known: small points only.
+        // Nothing is known: small points only.
         assert_eq!(sizes(&machine, Effort::Default, PageSize::Base), [1, 16, 64]);
         machine.memory.available_bytes = Fact::known(4096 * MIB, "a test");
         assert_eq!(sizes(&machine, Effort::Default, PageSize::Base), [1, 16, 64, 256, 1024]);

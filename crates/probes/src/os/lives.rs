@@ -1,4 +1,4 @@
-//! What the probes of processes share: the programs that they start, and the loop.
+//! Shared by the process probes: the programs that they start, and the loop.
 
 use kelvin_catalogue::cpu::{BusyCpus, FREQUENCY};
 use kelvin_harness::{Bench, Facts, Stop};
@@ -6,7 +6,7 @@ use kelvin_model::{Case, Input, Metric, NoPrediction};
 use kelvin_sys::image::{self, Copied, SmallImage};
 use kelvin_sys::process::{Child, Program};
 
-/// `true` of the distribution, where it may lie.
+/// Possible paths of the distribution's `true`.
 pub(crate) const TRUE: [Program; 2] =
     [Program::new(c"/bin/true", [None, None]), Program::new(c"/usr/bin/true", [None, None])];
 
@@ -16,14 +16,14 @@ pub(crate) const SHELL_TRUE: [Program; 2] = [
     Program::new(c"/bin/sh", [Some(c"-c"), Some(c"/usr/bin/true")]),
 ];
 
-/// The place of `true` on this machine: an index into [`TRUE`] and [`SHELL_TRUE`].
+/// The path of `true` on this machine, as an index into [`TRUE`] and [`SHELL_TRUE`].
 pub(crate) fn place_of_true() -> Result<usize, Stop> {
     TRUE.iter()
         .position(Program::is_executable)
-        .ok_or_else(|| Stop::skip("needs the program true in /bin or /usr/bin, and neither is there"))
+        .ok_or_else(|| Stop::skip("needs /bin/true or /usr/bin/true, and there is neither"))
 }
 
-/// Times processes one by one: from before the child is made until it is reaped, which must have succeeded.
+/// Times processes one by one: from before the child is created until it is reaped; it must have succeeded.
 pub(crate) fn time_lives(
     bench: &mut Bench<'_>,
     metric: &Metric,
@@ -36,7 +36,7 @@ pub(crate) fn time_lives(
     })
 }
 
-/// The same from a process that fork finds as small as a small C program.
+/// The same from a process whose forkable image is that of a small C program.
 pub(crate) fn time_lives_from_small_image(
     bench: &mut Bench<'_>,
     metric: &Metric,
@@ -46,30 +46,30 @@ pub(crate) fn time_lives_from_small_image(
     time_lives(bench, metric, make)
 }
 
-/// Makes what fork copies small for as long as the answer lives, and notes what it is. A process of several threads,
-/// which only an embedding of kelvin has, stays as it is, and the note says so.
+/// Shrinks the image that fork copies until the result is dropped, and notes what is left. A multi-threaded process, as
+/// where kelvin is embedded, stays as it is, and the note says so.
 pub(crate) fn make_small(bench: &mut Bench<'_>) -> Result<Option<SmallImage>, Stop> {
     let threads = image::threads()?;
     let small = if threads == 1 { Some(SmallImage::enter()?) } else { None };
     bench.note(describe(image::copied_now()?));
     if small.is_none() {
-        bench.note(format!("degraded: with {threads} threads in the process its image cannot be made small"));
+        bench.note(format!("degraded: with {threads} threads in the process its image cannot be shrunk"));
     }
     Ok(small)
 }
 
-/// What a fork copies, in words.
+/// The image that a fork copies, in words.
 fn describe(copied: Copied) -> String {
     let kibibytes = copied.resident >> 10;
     format!("each fork copies {} mappings and the page-table entries of {kibibytes} KiB", copied.mappings)
 }
 
-/// How the image of the forking process is made small: for the methods of all probes that fork it.
+/// How the image of the forking process is shrunk, for the methods of all probes that fork it.
 macro_rules! small_image_text {
     () => {
-        "The probe's process first tells the kernel to leave out of its children what a small dynamically linked C \
-         program would not have (MADV_DONTFORK on heap, other anonymous memory, libraries other than the C library and \
-         its loader, and code that no child runs), so that the figure does not depend on how large kelvin is; a note says what is left."
+        "The probe's process first excludes from its children what a small dynamically linked C program would not have \
+         (MADV_DONTFORK on heap, other anonymous memory, libraries other than the C library and its loader, and code \
+         that no child runs), so that the figure does not depend on kelvin's size; a note says what is left."
     };
 }
 pub(crate) use small_image_text;
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_lists_name_true_at_the_same_places() {
+    fn both_lists_name_true_in_the_same_order() {
         assert_eq!(TRUE.len(), SHELL_TRUE.len());
         let copied = Copied { mappings: 22, resident: 300 << 10 };
         assert_eq!(describe(copied), "each fork copies 22 mappings and the page-table entries of 300 KiB");

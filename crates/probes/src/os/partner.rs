@@ -1,4 +1,4 @@
-//! Two tasks that pass a token back and forth: the engine under every measure of switching and of local latency.
+//! Two tasks that pass a token back and forth: the engine of all probes of switches and local latency.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use kelvin_sys::shared::Shared;
 use kelvin_sys::token::{Channel, Means, Side};
 use kelvin_sys::usage::{Who, usage};
 
-/// A partner that gives the token back whenever it gets it, and what is known of both tasks' switches.
+/// A partner that returns the token whenever it gets it, and the switch counts of both tasks.
 ///
-/// Between two round trips the token is here and the partner sleeps in its `take`, so that whatever this task does then,
-/// reading canaries included, it does alone (a yielding partner excepted, which stays runnable).
+/// Between two round trips the token is here and the partner sleeps in its `take`, so this task runs alone, canaries
+/// included (except with a yielding partner, which stays runnable).
 pub(super) struct Partner {
     channel: Arc<Channel>,
     board: Arc<Shared<Board>>,
@@ -19,32 +19,32 @@ pub(super) struct Partner {
     trips: u64,
 }
 
-/// What the counters say of a number of round trips.
+/// The counters over a number of round trips.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Counts {
     /// Round trips.
     pub trips: u64,
-    /// Context switches of this task, asked for by sleeping.
+    /// Voluntary context switches of this task.
     pub voluntary: u64,
-    /// Context switches of this task, forced by the scheduler.
+    /// Involuntary context switches of this task.
     pub involuntary: u64,
     /// Calls of sched_yield by this task.
     pub yields: u64,
 }
 
 impl Counts {
-    /// Context switches of this task for each round trip.
+    /// Context switches of this task per round trip.
     pub(crate) fn switches_per_trip(&self) -> f64 {
         (self.voluntary + self.involuntary) as f64 / self.trips.max(1) as f64
     }
 
-    /// Fails unless each round trip took this task off its CPU once: fewer, and the token moved without a switch; many
-    /// more, and a hand-over is more than one switch. A busy machine preempts now and then, hence the tolerance above.
+    /// Fails unless each round trip switched this task out once: with fewer the token moved without a switch; with many
+    /// more a pass is more than one switch. A busy machine preempts now and then, hence the tolerance above.
     pub(crate) fn proves_one_switch_each_way(&self) -> Result<(), Stop> {
         self.proves_switches(1.25)
     }
 
-    /// Fails unless each round trip took this task off its CPU at least once, however often.
+    /// Fails unless each round trip switched this task out at least once.
     pub(crate) fn proves_a_switch_each_way(&self) -> Result<(), Stop> {
         self.proves_switches(f64::INFINITY)
     }
@@ -55,8 +55,8 @@ impl Counts {
             return Ok(());
         }
         Err(Stop::fail(format!(
-            "{} round trips took this task off its CPU {} times by waiting and {} times by force: {per_trip:.2} for \
-             each instead of 1, so the time is not that of one switch each way",
+            "{} round trips had {} voluntary and {} involuntary context switches of this task: {per_trip:.2} each \
+             instead of 1, so the time is not that of one switch each way",
             self.trips, self.voluntary, self.involuntary
         )))
     }
@@ -87,8 +87,8 @@ impl Partner {
         let partner = PartnerTask::start(task, cpu, &board, move |board| {
             echo(&far, board).inspect_err(|error| {
                 board.fail(error);
-                // The near side may be waiting: it must see the failure rather than hang. If this fails too, the
-                // channel itself is gone and the near side has its own error.
+                // The other task may be waiting: it must see the failure rather than hang. If this fails too, the
+                // channel is gone, which is an error there as well.
                 let _ = far.pass(Side::Far);
             })
         })
@@ -121,7 +121,7 @@ impl Partner {
         })
     }
 
-    /// Ends the partner; the context switches that it counted for each round trip of its life.
+    /// Ends the partner; returns its own count of context switches per round trip.
     pub(super) fn finish(mut self) -> Result<f64, Stop> {
         self.board.stop();
         self.channel.pass(Side::Near)?;
@@ -135,14 +135,14 @@ impl Partner {
 impl Drop for Partner {
     fn drop(&mut self) {
         if self.partner.is_some() {
-            // Whoever has the token, the partner gets it, sees that it is to stop, and ends.
+            // Whoever has the token, the partner gets it, sees the stop flag, and ends.
             self.board.stop();
             let _ = self.channel.pass(Side::Near);
         }
     }
 }
 
-/// The life of the partner.
+/// The partner's loop.
 fn echo(channel: &Channel, board: &Board) -> kelvin_sys::Result<()> {
     loop {
         channel.take(Side::Far)?;
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn one_switch_a_trip_is_accepted_whoever_asked_for_it() {
+    fn one_switch_per_trip_is_accepted_voluntary_or_not() {
         assert_eq!(counts(100, 0).proves_one_switch_each_way(), Ok(()));
         assert_eq!(counts(3, 99).proves_one_switch_each_way(), Ok(()));
     }
@@ -177,7 +177,7 @@ mod tests {
     fn fewer_or_more_are_refused_with_the_figures() {
         for wrong in [counts(50, 0), counts(100, 100)] {
             let Err(Stop::Fail(reason)) = wrong.proves_one_switch_each_way() else { panic!("{wrong:?} was accepted") };
-            assert!(reason.contains(&format!("{:.2} for each", wrong.switches_per_trip())), "{reason}");
+            assert!(reason.contains(&format!("{:.2} each", wrong.switches_per_trip())), "{reason}");
         }
     }
 
@@ -190,7 +190,7 @@ mod tests {
                 for means in [Means::Pipe, Means::Unix, Means::Eventfd, Means::Futex, Means::Condvar, Means::Yield] {
                     let mut partner = Partner::start(means, task, cpu).unwrap();
                     let counts = partner.count(500).unwrap();
-                    // A socket also wakes its waiting reader when an earlier message was consumed at the other end.
+                    // A socket also wakes its waiting reader when the partner consumes an earlier message.
                     let proof = match means {
                         Means::Unix => counts.proves_a_switch_each_way(),
                         _ => counts.proves_one_switch_each_way(),

@@ -1,7 +1,7 @@
-//! What entering and leaving the kernel costs: a system call that does next to nothing.
+//! The cost of kernel entry and exit: a system call that does next to nothing.
 //!
-//! It is the floor under every other service of the kernel. It must not be used as the cost of a "typical" system call,
-//! which does work, nor compared with a call that the C library answers by itself.
+//! It is the floor of every kernel service. It must not be used as the cost of a "typical" system call, which does
+//! work, nor compared with a call that the C library answers from a cache.
 
 use std::hint::black_box;
 
@@ -19,27 +19,27 @@ pub(crate) const ID: &str = SYSCALL_NULL.id.as_str();
 
 pub(crate) static PROBE: Probe = Probe {
     id: SYSCALL_NULL.id.as_str(),
-    summary: "A system call that does next to nothing, by the bare instruction; and the C library's getpid beside it",
+    summary: "A system call that does next to nothing, by the bare instruction and through the C library",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "A counted loop in assembly around the bare system-call instruction: getppid, and gettid as a second call that \
-              does as little. Both cannot fail; every value is that of the kernel, and a test under seccomp counts one \
-              entry into the kernel for each. The loop, measured in the same process, is subtracted. call=libc_getppid is \
-              the C library's getppid in a compiled loop, which is what `perf bench syscall basic` times (without \
-              subtracting its loop, a cycle a turn): the same entry into the kernel plus a call and a return, which comes \
-              back mispredicted where the kernel steers or clears return predictions. call=libc_getpid shows what caching \
-              hides: a library that keeps the process id (glibc before 2.25) answers in a few cycles without the kernel; \
-              glibc since 2.25 and musl ask every time. A note says which of the two this library does.",
-        prediction: "Published cycles of the instructions into the kernel and out of it, about 170 instructions of the \
-                     kernel's entry code, dispatch and exit at two a cycle, and for each mitigation in force what is \
-                     published for it: a switch of page tables each way (KPTI), clearing of buffers (MDS and its kin), a \
-                     misprediction for each return (safe RET, untrained returns) and for an indirect dispatch (retpolines); \
-                     over the measured frequency. A mitigation without a published figure is named and counts nothing. \
-                     The library's calls are predicted the same way.",
+        how: "A counted loop in assembly around the bare system-call instruction: getppid, and gettid as a second \
+              trivial call. Neither can fail; every value is checked, and a test under seccomp counts one kernel entry \
+              for each. The loop, measured in the same process, is subtracted. call=libc_getppid is the C library's \
+              getppid in a compiled loop, as timed by `perf bench syscall basic` (which does not subtract its loop, a \
+              cycle per iteration): the same kernel entry plus a call and a return, mispredicted where the kernel \
+              overwrites or clears return predictions. call=libc_getpid shows caching: glibc before 2.25 caches the \
+              process id and answers in a few cycles without the kernel; glibc since 2.25 and musl call the kernel \
+              every time. A note says which this library does.",
+        prediction: "Published cycles of the entry and exit instructions, about 170 instructions of the kernel's entry \
+                     code, dispatch and exit at two per cycle, and the published cost of each mitigation in force: a \
+                     page-table switch each way (KPTI), buffer clearing (MDS and similar), a misprediction for each \
+                     return (safe RET, untrained returns) and for an indirect dispatch (retpolines); at the measured \
+                     frequency. A mitigation without a published cost is named but adds nothing. The library's calls \
+                     are predicted the same way.",
         not_for: "The cost of a system call that does work.",
         pitfalls: &[
-            "A call that the C library answers from a kept value or through the vDSO never enters the kernel.",
-            "Audit rules, seccomp filters and tracers lengthen every entry.",
+            "A call that the C library answers from a cached value or through the vDSO never enters the kernel.",
+            "Audit rules, seccomp filters and tracers slow down every entry.",
             "The same hardware is three to ten times slower with every mitigation in force than with none.",
         ],
         sources: &[
@@ -56,7 +56,7 @@ pub(crate) static PROBE: Probe = Probe {
     predict,
 };
 
-/// The case whose value stands for an entry into the kernel in other predictions.
+/// The case used as the cost of a kernel entry in other predictions.
 pub(crate) fn getppid() -> Case {
     Case::new().at(NullCall::Getppid)
 }
@@ -84,7 +84,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     })
 }
 
-/// Whether the C library's getpid enters the kernel, found by timing it against a bare system call, in words.
+/// Whether the C library's getpid enters the kernel, by its time against a bare system call's, in words.
 fn who_answers(bench: &Bench<'_>) -> &'static str {
     const CALLS: u64 = 500;
     let clock = bench.clock();
@@ -97,9 +97,9 @@ fn who_answers(bench: &Bench<'_>) -> &'static str {
         (0..7).map(|_| once()).min().unwrap_or(0)
     };
     if 2 * ticks(calls::library_process_ids) < ticks(calls::thread_ids) {
-        "the C library keeps the process id: its getpid takes less than half of a bare system call"
+        "the C library caches the process id: its getpid takes less than half the time of a bare system call"
     } else {
-        "the C library asks the kernel every time: its getpid takes more than half of a bare system call"
+        "the C library calls the kernel every time: its getpid takes more than half the time of a bare system call"
     }
 }
 

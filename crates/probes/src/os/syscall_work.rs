@@ -1,8 +1,7 @@
-//! System calls that do a little work: one byte read or written, a file looked at or opened, descriptors watched, memory
-//! mapped.
+//! System calls that do a little work: read, write, stat, fstat, open and close, select, mmap and munmap.
 //!
-//! Each is the price of one such call with everything it needs already in memory. It must not be used for a first
-//! access, for a file system that asks a disk or a server, or per byte.
+//! Each is the cost of one call with everything in memory. It must not be used for a first access, for a disk or
+//! network file system, or per byte.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -22,14 +21,14 @@ use crate::predict::Predicting;
 /// Bytes mapped and unmapped.
 const MAPPED: usize = 64 << 10;
 
-const NO_WORK_PUBLISHED: &str = "What the kernel does beyond the entry has no published cost for the kernels of today; \
-    os.syscall.null, once for each entry, is the floor.";
+const NO_WORK_PUBLISHED: &str = "The kernel's work beyond the entry has no published cost for current kernels; \
+                                 os.syscall.null per kernel entry is the floor.";
 const SOURCES: &[&str] = &[
     "lmbench lat_syscall and lat_select",
     "McVoy, Staelin: lmbench: Portable Tools for Performance Analysis, USENIX 1996",
 ];
 const CHECKED: &str =
-    "Every call is checked inside the timed loop: a call that fails is fast and would look like a record.";
+    "A failing call is fast and would look like a record: every call is checked inside the timed loop.";
 
 /// A method in which only these differ.
 const fn method(how: &'static str, prediction: &'static str, not_for: &'static str) -> Method {
@@ -48,17 +47,17 @@ const fn probe(
     Probe { id, summary, kind: ProbeKind::Measure, method, metrics, inputs, cases, run, predict }
 }
 
-const SHORT_WAY: &str = "The measured os.syscall.null, and about 150 instructions of looking up the descriptor, checking \
-    permission and reaching the driver, at two a cycle and 3 GHz: 25 ns. Unremarkable from the null call to three times of \
-    it and the 25 ns.";
+const SHORT_WAY: &str = "The measured os.syscall.null plus 25 ns: about 150 instructions of descriptor look-up, \
+                         permission checks and dispatch to the driver, at two per cycle and 3 GHz. Predicted range: \
+                         from the null call to three times it plus 25 ns.";
 
 pub(crate) static READ_PROBE: Probe = probe(
     "A read of one byte from /dev/zero",
     method(
-        "The bare read system call in a loop, one byte from /dev/zero each, which must be what comes back. The loop is \
+        "The bare read system call in a loop, one byte from /dev/zero each, which must be returned. The loop is \
          subtracted.",
         SHORT_WAY,
-        "Reading a file, which has a page cache to look through: /dev/zero has none. The cost a byte.",
+        "Reading a file, which involves the page cache; the cost per byte.",
     ),
     &[&SYSCALL_READ],
     |bench, _| {
@@ -70,10 +69,10 @@ pub(crate) static READ_PROBE: Probe = probe(
 pub(crate) static WRITE_PROBE: Probe = probe(
     "A write of one byte to /dev/null",
     method(
-        "The bare write system call in a loop, one byte to /dev/null each, all of which must be taken. The driver does \
-         not even look at the byte. The loop is subtracted.",
+        "The bare write system call in a loop, one byte to /dev/null each, which must be accepted. The driver does not \
+         read the byte. The loop is subtracted.",
         SHORT_WAY,
-        "Writing a file, which has a page cache to fill: this driver drops what it is given. The cost a byte.",
+        "Writing a file, which involves the page cache: this driver discards the data; the cost per byte.",
     ),
     &[&SYSCALL_WRITE],
     |bench, _| {
@@ -83,21 +82,21 @@ pub(crate) static WRITE_PROBE: Probe = probe(
 );
 
 pub(crate) static STAT_PROBE: Probe = probe(
-    "The status of a file by its path",
+    "stat of a file by its path",
     method(
         "The bare newfstatat system call, which is what stat(3) makes, for /dev/null: a path of two components, both in \
          the directory cache. The loop is subtracted.",
         NO_WORK_PUBLISHED,
-        "Longer paths, files that are not in the directory cache, network file systems.",
+        "Longer paths, files not in the directory cache, network file systems.",
     ),
     &[&SYSCALL_STAT],
     |bench, _| bench.time(&SYSCALL_STAT, |count| Ok(calls::stats(c"/dev/null", count)?)),
 );
 
 pub(crate) static FSTAT_PROBE: Probe = probe(
-    "The status of an open file",
+    "fstat of an open file",
     method(
-        "The bare fstat system call for an open /dev/null: no path is walked. The loop is subtracted.",
+        "The bare fstat system call for an open /dev/null: there is no path look-up. The loop is subtracted.",
         SHORT_WAY,
         "Network file systems, which may ask the server.",
     ),
@@ -111,10 +110,10 @@ pub(crate) static FSTAT_PROBE: Probe = probe(
 pub(crate) static OPEN_CLOSE_PROBE: Probe = probe(
     "Opening a file by its path and closing it",
     method(
-        "The bare openat and close system calls in turn for /dev/null, read-only; one figure for the two. The process has \
-         one thread and few descriptors. The loop is subtracted.",
+        "The bare openat and close system calls for /dev/null, read-only; one figure for both. The process has one \
+         thread and few descriptors. The loop is subtracted.",
         NO_WORK_PUBLISHED,
-        "Creating a file; a process of many threads, which locks its table of descriptors.",
+        "Creating a file; a multi-threaded process, which locks its descriptor table.",
     ),
     &[&SYSCALL_OPEN_CLOSE],
     |bench, _| bench.time(&SYSCALL_OPEN_CLOSE, |count| Ok(calls::opens_and_closes(c"/dev/null", count)?)),
@@ -123,13 +122,13 @@ pub(crate) static OPEN_CLOSE_PROBE: Probe = probe(
 pub(crate) static SELECT_PROBE: Probe = Probe {
     cases: select_cases,
     ..probe(
-        "Watching descriptors by select",
+        "Polling descriptors with select",
         method(
-            "The bare pselect6 system call with a time-out of zero over duplicates of the reading end of an empty pipe, so \
-             that none is ready and every one of them is looked at; zero must come back. The set of 128 bytes is copied \
-             before each call, since the call empties it, and the copy (a few ns) is in the figure. The loop is subtracted.",
+            "The bare pselect6 system call with a zero time-out over duplicates of the read end of an empty pipe, so \
+             that none is ready and each is polled; zero must be returned. The set of 128 bytes is copied before each \
+             call, since the call clears it; the copy (a few ns) is in the figure. The loop is subtracted.",
             NO_WORK_PUBLISHED,
-            "Waiting: nothing sleeps here. epoll, whose cost does not grow with the descriptors watched.",
+            "Waiting: nothing sleeps here. epoll, whose cost does not grow with the number of descriptors.",
         ),
         &[&SYSCALL_SELECT],
         select,
@@ -137,12 +136,12 @@ pub(crate) static SELECT_PROBE: Probe = Probe {
 };
 
 pub(crate) static MMAP_MUNMAP_PROBE: Probe = probe(
-    "Mapping and unmapping memory without touching it",
+    "mmap and munmap of untouched memory",
     method(
-        "The bare mmap and munmap system calls in turn: 64 KiB of anonymous private memory at an address of the kernel's \
-         choice, not touched, so that no page is found or given back. The loop is subtracted.",
+        "The bare mmap and munmap system calls: 64 KiB of anonymous private memory at an address chosen by the kernel, \
+         untouched, so that no page is allocated or freed. The loop is subtracted.",
         NO_WORK_PUBLISHED,
-        "Memory that is used: its first touch costs a fault a page, and its unmapping a flush of the TLB.",
+        "Memory in use: its first touch costs a fault per page, and unmapping it a TLB flush.",
     ),
     &[&SYSCALL_MMAP_MUNMAP],
     |bench, _| bench.time(&SYSCALL_MMAP_MUNMAP, |count| Ok(calls::maps_and_unmaps(MAPPED, count)?)),
@@ -158,35 +157,35 @@ fn select_cases(_: &Machine, _: Effort) -> Vec<Case> {
 
 fn select(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let count =
-        DESCRIPTORS.of(case).ok_or_else(|| Stop::fail(format!("the case {case} does not say how many descriptors")))?;
+        DESCRIPTORS.of(case).ok_or_else(|| Stop::fail(format!("the case {case} has no number of descriptors")))?;
     let selected = Selected::new(count as usize)?;
     bench.time(&SYSCALL_SELECT, |looks| Ok(selected.looks(looks)?))
 }
 
-/// Instructions beyond the entry for a call that goes straight to a driver: finding the file, checking permission and
-/// range, the hooks of security modules and of notification, the driver.
+/// Instructions beyond the entry for a call straight to a driver: file look-up, permission and range checks, security
+/// and notification hooks, the driver.
 pub(crate) const SHORT_WAY_INSTRUCTIONS: f64 = 150.0;
-/// Two a cycle at 3 GHz, a cycle at which servers of today run.
+/// Two per cycle at 3 GHz, typical of current servers.
 pub(crate) const NANOSECONDS_AN_INSTRUCTION: f64 = 1.0 / (2.0 * 3.0);
 
 fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     if ![SYSCALL_READ, SYSCALL_WRITE, SYSCALL_FSTAT].contains(metric) {
         return Err(NoPrediction::because(NO_WORK_PUBLISHED));
     }
-    short_way(facts, "Linux fs/read_write.c, fs/stat.c, drivers/char/mem.c, read for the length of the way")
+    short_way(facts, "Linux fs/read_write.c, fs/stat.c, drivers/char/mem.c, for the instruction count")
 }
 
-/// A null call and a short way beyond it, whose length was read in this source.
+/// A null call and a short path beyond it, whose length is from this source.
 pub(super) fn short_way(facts: &Facts<'_>, source: &str) -> Result<Prediction, NoPrediction> {
     let null = facts.measured(&SYSCALL_NULL, &getppid())?;
     let work = SHORT_WAY_INSTRUCTIONS * NANOSECONDS_AN_INSTRUCTION;
     let value = null.value + work;
     Ok(Predicting::between(Basis::Derived, value, null.value, 3.0 * null.value + work)
-        .formula("os.syscall.null + 150 instructions at two a cycle and 3 GHz")
+        .formula("os.syscall.null + 150 instructions at two per cycle and 3 GHz")
         .input(null.clone())
         .source(source)
         .derived_as(format!(
-            "{:.1} ns + {work:.0} ns = {value:.1} ns; unremarkable from the null call to three times of it and {work:.0} ns",
+            "{:.1} ns + {work:.0} ns = {value:.1} ns; predicted range: the null call to three times it + {work:.0} ns",
             null.value
         )))
 }
@@ -197,7 +196,7 @@ mod tests {
     use crate::testing::facts_about;
 
     #[test]
-    fn short_ways_are_predicted_and_long_ones_say_why_not() {
+    fn short_paths_are_predicted_and_long_ones_say_why_not() {
         facts_about(&[(SYSCALL_NULL.id.as_str(), Some(60.0))], |facts| {
             for metric in [&SYSCALL_READ, &SYSCALL_WRITE, &SYSCALL_FSTAT] {
                 let prediction = predict(facts, metric, &Case::new()).unwrap();

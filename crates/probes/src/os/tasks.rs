@@ -1,7 +1,7 @@
-//! Study: a fixed amount of CPU work split over threads and over processes, and what of the machine `time` cannot see.
+//! Study: a fixed amount of CPU work split over threads and over processes, and the CPU time that `time` does not show.
 //!
-//! It shows how far more tasks make a fixed piece of work end sooner, and what they add. It must not be used for work
-//! that shares memory or waits: this work lives in registers.
+//! It shows how far more tasks speed up a fixed amount of work, and what they add. It must not be used for work that
+//! shares memory or waits: this work stays in registers.
 
 use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_catalogue::os::{
@@ -22,25 +22,25 @@ pub(crate) static PROBE: Probe = Probe {
     summary: "A fixed amount of CPU work split over 1..2P threads or processes",
     kind: ProbeKind::Study,
     method: Method {
-        how: "The work is 614,400,000 dependent register-to-register adds, one core cycle each, split evenly over n tasks \
-              that may use all allowed CPUs (P of them). Threads are started and joined, processes forked and reaped; \
-              elapsed time runs from the first start to the last end. User and system time are getrusage of the process \
-              and of its children over the same interval. In the same process, just before, one task does all the work \
-              alone: efficiency is its time over (elapsed x min(n, P)). What `time` cannot see is elapsed x P less user \
-              and system time; a note splits it into idle, stolen and other processes' time by /proc/stat, to a tick of \
-              10 ms.",
-        prediction: "Elapsed: the time of one task / min(n, P); where n is no multiple of P, tasks of equal length end \
-                     together only if the scheduler moves them about, and the range goes up to ceil(n / P) / n of the \
-                     work. One task: adds / core frequency. User time: that of one task, however many share the work. \
-                     System time: the making of the tasks, as measured in this run. Efficiency: 1.",
+        how: "The work is 614,400,000 dependent register-to-register adds, one core cycle each, split evenly over n \
+              tasks that may use all allowed CPUs (P of them). Threads are started and joined, processes forked and \
+              reaped; elapsed time runs from the first start to the last end. User and system time are from getrusage \
+              of the process and its children over the same interval. Just before, in the same process, one task does \
+              all the work alone: efficiency is its time over (elapsed x min(n, P)). The CPU time that `time` does not \
+              show is elapsed x P less user and system time; a note splits it into idle, stolen and other processes' \
+              time by /proc/stat, to a tick of 10 ms.",
+        prediction: "Elapsed: the time of one task / min(n, P); where n is not a multiple of P, equal tasks end \
+                     together only if the scheduler migrates them, and the range goes up to ceil(n / P) / n of the \
+                     work. One task: adds / core frequency. User time: that of one task, for any n. System time: \
+                     creating the tasks, as measured in this run. Efficiency: 1.",
         not_for: "Work that shares memory, caches or locks; tasks that wait.",
         pitfalls: &[
-            "`time` shows user and system time only of the process and of children that were waited for; waiting for a \
-             CPU, steal, and other processes are in none of them.",
-            "The split into user and system time may be by ticks; their sum is exact where the kernel accounts by \
-             scheduler clock.",
-            "SMT siblings count as CPUs: dependent adds hardly disturb each other there, other work does.",
-            "A CPU quota of the cgroup is not in the affinity mask: P may be more than what is allowed in time.",
+            "`time` shows only user and system time of the process and its reaped children; waiting for a CPU, steal, \
+             and other processes are not included.",
+            "User and system time may be split by ticks; their sum is exact where the kernel accounts by scheduler \
+             clock.",
+            "SMT siblings count as CPUs: dependent adds hardly slow each other there, other work does.",
+            "A CPU quota of the cgroup is not in the affinity mask: P may exceed it.",
         ],
         sources: &[
             "time(1)",
@@ -62,7 +62,7 @@ const ITERATIONS: u64 = 9_600_000;
 const ADDS: u64 = ITERATIONS * kernels::CHAIN;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    // Without a known mask the study still shows one CPU's worth.
+    // Without a known mask the study still shows one CPU.
     let cpus = machine.topology.allowed.get().map_or(1, |cpus| cpus.len().max(1)) as u64;
     let counts = task_counts(cpus, effort);
     let of = |&kind: &TaskKind| counts.iter().map(move |&n| Case::new().with(TASK_COUNT, n).at(kind));
@@ -125,12 +125,12 @@ fn work_in_processes(tasks: u64) -> Result<(), Stop> {
     started?.into_iter().try_for_each(|child| Ok(child.wait_for_success()?))
 }
 
-/// Iterations of one of the tasks: the first ones take what does not divide evenly.
+/// Iterations of one of the tasks: the first ones take the remainder.
 fn share(tasks: u64, task: u64) -> u64 {
     ITERATIONS / tasks + u64::from(task < ITERATIONS % tasks)
 }
 
-/// What work took, in nanoseconds.
+/// The times of the work, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Observed {
     elapsed: f64,
@@ -160,7 +160,7 @@ impl Observed {
         let others = (self.stat.busy - own).max(0.0);
         format!(
             "of {:.1} ms on {} CPUs the work got {:.1} ms; by /proc/stat {:.1} ms were idle, {:.1} ms stolen by the \
-             hypervisor, {:.1} ms other processes' or the kernel's",
+             hypervisor, {:.1} ms used by other processes or the kernel",
             self.elapsed * self.cpus / 1e6,
             self.cpus,
             own / 1e6,
@@ -228,15 +228,14 @@ fn parse_cpu_times(stat: &str, cpus: &[u32], ticks_per_second: u64) -> Option<Cp
     Some(all)
 }
 
-/// Deviation within the predicted range: the core's frequency moves by this much with the number of busy cores.
+/// Tolerance of the predicted range: the core's frequency varies this much with the number of busy cores.
 const TOLERANCE: f64 = 1.1;
 
-/// Making a task is followed by its end and the wait for it, which cost about as much again, and interrupts come on
-/// top: up to a hundredth of the work.
+/// Ending a task and waiting for it cost about as much again as creating it, and interrupts add up to 1 % of the work.
 const LIFE_OVER_CREATION: f64 = 4.0;
 const INTERRUPTS: f64 = 0.01;
 
-/// Where a case stands: how many tasks on how many CPUs.
+/// The tasks and CPUs of a case.
 struct Split {
     tasks: u64,
     cpus: u64,
@@ -248,7 +247,7 @@ impl Split {
         let tasks = TASK_COUNT.of(case).ok_or_else(|| NoPrediction::because("the case has no tasks"))?;
         let kind = TaskKind::of(case).ok_or_else(|| NoPrediction::because("the case has no kind"))?;
         let allowed = facts.machine().topology.allowed.get().map(Vec::len);
-        let cpus = allowed.ok_or_else(|| NoPrediction::because("it is not known how many CPUs are allowed"))?.max(1);
+        let cpus = allowed.ok_or_else(|| NoPrediction::because("the number of allowed CPUs is unknown"))?.max(1);
         Ok(Self { tasks: tasks.max(1), cpus: cpus as u64, kind })
     }
 
@@ -262,7 +261,7 @@ impl Split {
         self.tasks.min(self.cpus) as f64
     }
 
-    /// Share of the work on the fullest CPU when equal tasks are dealt out and none is moved: ceil(n / P) / n.
+    /// Share of the work on the busiest CPU if equal tasks are distributed and none is migrated: ceil(n / P) / n.
     fn longest_share(&self) -> f64 {
         self.tasks.div_ceil(self.cpus) as f64 / self.tasks as f64
     }
@@ -294,7 +293,7 @@ fn predict_elapsed(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPre
         .input(alone)
         .constant("CPUs that the tasks can fill", split.filled(), Unit::Count, "min(tasks, allowed CPUs)")
         .derived_as(format!(
-            "{:.1} ms / min({}, {}) = {:.1} ms; {:.1} ms if no task is moved",
+            "{:.1} ms / min({}, {}) = {:.1} ms; {:.1} ms if no task is migrated",
             time / 1e6,
             split.tasks,
             split.cpus,
@@ -309,7 +308,7 @@ fn predict_user(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPredic
     Ok(Predicting::within_factor(Basis::Derived, time, TOLERANCE)
         .formula("user time of one task: the work is the same")
         .input(alone)
-        .derived_as(format!("{:.1} ms, however many tasks share it", time / 1e6)))
+        .derived_as(format!("{:.1} ms, for any number of tasks", time / 1e6)))
 }
 
 fn predict_system(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPrediction> {
@@ -322,7 +321,7 @@ fn predict_system(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPred
     // Ticks may put all of it into user time.
     let high = LIFE_OVER_CREATION * value + INTERRUPTS * ADDS as f64;
     Ok(Predicting::between(Basis::Derived, value, 0.0, high)
-        .formula("tasks x time to make one")
+        .formula("tasks x time to create one")
         .input(making)
         .constant("tasks", split.tasks as f64, Unit::Count, "the case")
         .derived_as(format!("{} x {:.1} us = {:.1} us", split.tasks, one / 1e3, value / 1e3)))
@@ -331,10 +330,10 @@ fn predict_system(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPred
 fn predict_efficiency(split: &Split) -> Prediction {
     let low = 1.0 / (split.filled() * split.longest_share() * TOLERANCE);
     Predicting::between(Basis::Derived, 1.0, low, TOLERANCE)
-        .formula("1: tasks that share nothing take their share of the CPUs")
+        .formula("1: tasks that share nothing scale with the CPUs")
         .constant("CPUs that the tasks can fill", split.filled(), Unit::Count, "min(tasks, allowed CPUs)")
         .derived_as(format!(
-            "{} tasks on {} CPUs: 1; at least {low:.2} even if no task is moved",
+            "{} tasks on {} CPUs: 1; at least {low:.2} even if no task is migrated",
             split.tasks, split.cpus
         ))
 }
@@ -342,8 +341,8 @@ fn predict_efficiency(split: &Split) -> Prediction {
 fn predict_invisible(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPrediction> {
     if split.tasks >= split.cpus {
         return Err(NoPrediction::because(
-            "with a task for every CPU the ideal leaves nothing: what is here is other processes', the hypervisor's and \
-             the scheduler's",
+            "with a task for every CPU the ideal is zero: the rest goes to other processes, the hypervisor and the \
+             scheduler",
         ));
     }
     let alone = facts.measured(&TASKS_ELAPSED, &split.alone())?;
@@ -404,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ones_own_is_invisible() {
+    fn time_not_shown_is_idle_stolen_or_others() {
         let observed = Observed {
             elapsed: 100e6,
             user: 140e6,
@@ -416,7 +415,7 @@ mod tests {
         assert_eq!(
             observed.where_the_rest_went(),
             "of 200.0 ms on 2 CPUs the work got 150.0 ms; by /proc/stat 30.0 ms were idle, 10.0 ms stolen by the \
-             hypervisor, 10.0 ms other processes' or the kernel's"
+             hypervisor, 10.0 ms used by other processes or the kernel"
         );
         assert_eq!(observed.as_time_shows(), "as time shows it: real 0.100 s, user 0.140 s, sys 0.010 s");
     }
@@ -439,7 +438,7 @@ mod tests {
         assert!((three.value - 100e6).abs() < 1.0);
         // two of three equal tasks on one CPU: 133.3 ms, and a tenth of it for the frequency
         assert!((three.high - 146.67e6).abs() < 1e4, "{}", three.high);
-        assert_eq!(three.derivation, "200.0 ms / min(3, 2) = 100.0 ms; 133.3 ms if no task is moved");
+        assert_eq!(three.derivation, "200.0 ms / min(3, 2) = 100.0 ms; 133.3 ms if no task is migrated");
         assert!((predict(&facts, &TASKS_USER, &case(4)).unwrap().value - 200e6).abs() < 1.0);
         let efficiency = predict(&facts, &TASKS_EFFICIENCY, &case(3)).unwrap();
         assert!((efficiency.low - 0.75 / 1.1).abs() < 1e-9, "{}", efficiency.low);

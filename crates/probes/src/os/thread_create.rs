@@ -1,7 +1,7 @@
-//! What a new thread costs: until pthread_create returns, until the thread runs, and until it is joined.
+//! The cost of a new thread: until pthread_create returns, until the thread runs, and until it is joined.
 //!
-//! The figures are for default attributes and a stack that the C library has in its cache. They must not be used for a
-//! first thread (its stack must be mapped), nor for threads on other CPUs (see the metrics of switches across CPUs).
+//! The figures are for default attributes and a stack cached by the C library. They must not be used for a first thread
+//! (its stack must be mapped), nor for threads on other CPUs (see os.switch.cross_cpu).
 
 use kelvin_catalogue::os::{PROCESS_FORK, THREAD_CREATE, THREAD_CREATE_JOIN, THREAD_CREATE_RUN};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
@@ -17,17 +17,18 @@ pub(crate) static PROBE: Probe = Probe {
     kind: ProbeKind::Measure,
     method: Method {
         how: "pthread_create with default attributes and pthread_join, one by one. The creator reads the clock before \
-              the call, when it returns, and when the join is done; the thread reads it as its first act. All three \
-              figures come from the same threads, on one CPU, so that the thread runs when the creator waits for it or is \
-              preempted by it. The C library keeps the stacks of ended threads, so that after the first thread no stack \
-              is mapped; a note gives the faults and switches of each thread by getrusage.",
-        prediction: "Two published studies measured both calls: a thread took 0.143 and 0.129 of a fork of a small \
-                     process, which is the share of clone without a copied address space. That share of the fork measured \
-                     in this run.",
-        not_for: "A thread pool's hand-over of work, which is a wake-up; threads with attributes that keep the C library \
-                  from using a cached stack.",
+              the call, when it returns, and when the join is done; the thread reads it first. All three figures come \
+              from the same threads, on one CPU, so the thread runs when the creator waits for it or is preempted. The \
+              C library caches the stacks of ended threads, so only the first thread maps one; a note gives the faults \
+              and switches per thread by getrusage.",
+        prediction: "In two published studies a thread took 0.143 and 0.129 of the fork of a small process (clone \
+                     without copying the address space). The prediction is that share of the fork measured in this \
+                     run.",
+        not_for: "Passing work to a thread pool, which is a wake-up; threads with attributes that prevent a cached \
+                  stack.",
         pitfalls: &[
-            "The first thread of a process pays for mapping its stack and for the C library's turn to locked operation.",
+            "The first thread of a process pays for mapping its stack and for the C library's switch to locked \
+             operation.",
             "On two CPUs the thread may run before pthread_create returns; here both are on one CPU.",
         ],
         sources: &["pthread_create(3)", "clone(2)", "glibc nptl/allocatestack.c"],
@@ -39,7 +40,7 @@ pub(crate) static PROBE: Probe = Probe {
     predict,
 };
 
-/// Threads before the timed ones, whose faults and switches are counted.
+/// Untimed threads, whose faults and switches are counted.
 const TRIALS: u32 = 16;
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
@@ -53,7 +54,10 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
         let joined = clock.stop();
         let since = |moment: u64| moment.wrapping_sub(begun);
         if since(ran) > since(joined) {
-            return Err(Stop::fail("the thread's clock reading lies outside its life: the CPUs' counters differ"));
+            return Err(Stop::fail(
+                "the thread's clock reading is outside the interval of its creation and join: the \
+                                   CPUs' counters differ",
+            ));
         }
         Ok([since(created), since(ran), since(joined)])
     })
@@ -71,10 +75,10 @@ fn count(starter: &mut Starter) -> Result<String, Stop> {
     let switches = each(before.voluntary_switches, after.voluntary_switches)
         + each(before.involuntary_switches, after.involuntary_switches);
     if switches < 0.5 {
-        return Err(Stop::fail(format!("{switches:.2} switches a thread: the new threads did not run on this CPU")));
+        return Err(Stop::fail(format!("{switches:.2} switches per thread: the new threads did not run on this CPU")));
     }
     Ok(format!(
-        "{:.2} page faults and {switches:.2} switches a thread by getrusage",
+        "{:.2} page faults and {switches:.2} switches per thread by getrusage",
         each(before.minor_faults, after.minor_faults)
     ))
 }
@@ -82,18 +86,18 @@ fn count(starter: &mut Starter) -> Result<String, Stop> {
 /// pthread_create over fork on the two published machines: 6,023.01 / 42,016.35 ns and 7,404.17 / 57,520.56 ns.
 const SHARES: [f64; 2] = [6_023.01 / 42_016.35, 7_404.165_039 / 57_520.558_594];
 const PUBLICATION: &str = "reference machines zenbook-2011 and os-bench-2013";
-/// The two shares differ by 11 %; a fork that virtualisation or a larger image makes dearer lowers the share.
+/// The two shares differ by 11 %; virtualisation or a larger image makes fork costlier and lowers the share.
 const FACTOR: f64 = 2.0;
 
 fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     if *metric != THREAD_CREATE {
-        return Err(NoPrediction::because("how soon the new thread is let run is the scheduler's choice"));
+        return Err(NoPrediction::because("the scheduler decides how soon the new thread runs"));
     }
     let fork = facts.measured(&PROCESS_FORK, &Case::new())?;
     let share = (SHARES[0] * SHARES[1]).sqrt();
     let (fork_time, value) = (fork.value, share * fork.value);
     Ok(Predicting::within_factor(Basis::Derived, value, FACTOR)
-        .formula("published share of fork that is clone x fork measured in this run")
+        .formula("published ratio of pthread_create to fork x fork measured in this run")
         .input(fork)
         .constant("pthread_create over fork", share, Unit::Ratio, PUBLICATION)
         .source(PUBLICATION)

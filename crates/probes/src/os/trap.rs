@@ -1,4 +1,4 @@
-//! The published cost of entering and leaving the kernel, with the mitigations in force: the prediction of a null call.
+//! The published cost of kernel entry and exit with the mitigations in force: the prediction of a null call.
 
 use kelvin_harness::Facts;
 use kelvin_model::{Basis, Input, Mitigation, NoPrediction, Prediction, Unit};
@@ -8,22 +8,23 @@ use crate::published::{self, Figure};
 
 pub(super) use crate::published::BEHRENS;
 
-/// Instructions between `syscall` and `sysret` for a call that does next to nothing: saving, clearing and restoring the
-/// registers (some 60), choosing the call (20), the call (20), and the work before and after it, with the checks of
-/// pending work and of the return address (70).
+/// Instructions between `syscall` and `sysret` for a call that does next to nothing: saving, clearing and restoring
+/// registers (some 60), dispatch (20), the call (20), and the work before and after it, with the checks of pending work
+/// and of the return address (70).
 const INSTRUCTIONS: f64 = 170.0;
 /// Where they were counted.
 const COUNTED: &str = "Linux 6.x, arch/x86/entry/entry_64.S (entry_SYSCALL_64), arch/x86/entry/common.c or syscall_64.c \
                        (do_syscall_64), kernel/sys.c (getppid)";
-/// Instructions a cycle in code of pushes, pops and short branches, which a store and a taken branch a cycle limit.
+/// Instructions per cycle in code of pushes, pops and short branches, limited to one store and one taken branch per
+/// cycle.
 const PER_CYCLE: f64 = 2.0;
 /// Returns on that path: from the call's inner function, the call, the dispatcher and do_syscall_64.
 const RETURNS: f64 = 4.0;
-/// Factor either way: the same path differs by that much between kernel versions and configurations (audit, context
-/// tracking, random stack offsets).
+/// Predicted range, factor either way: the path differs by that much between kernel versions and configurations (audit,
+/// context tracking, random stack offsets).
 const SPREAD: f64 = 1.5;
 
-/// What one mitigation adds.
+/// The cost of one mitigation.
 #[derive(Debug, PartialEq)]
 struct Added {
     what: &'static str,
@@ -34,9 +35,7 @@ struct Added {
 /// Predicts a null call on this machine.
 pub(super) fn predict(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     if facts.machine().architecture != *"x86_64" {
-        return Err(NoPrediction::because(
-            "no publication in the built-in table gives the cost of a trap on this processor",
-        ));
+        return Err(NoPrediction::because("the table of published costs has no trap for this processor"));
     }
     let pair = |core: &published::Core| core.system_call.map(|[entry, exit]| entry + exit);
     let trap = published::figure(facts, |_| BEHRENS, pair)?;
@@ -51,7 +50,7 @@ pub(super) fn predict(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let left_out = if unknown.is_empty() {
         String::new()
     } else {
-        format!("; nothing is published for what is also in force: {}", unknown.join(", "))
+        format!("; not included, as not published: {}", unknown.join(", "))
     };
     let mut predicting = Predicting::between(
         Basis::Published,
@@ -59,7 +58,7 @@ pub(super) fn predict(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
         nanoseconds(low / SPREAD),
         nanoseconds(high * SPREAD),
     )
-    .formula("(instructions into and out of the kernel + entry code + mitigations in force) / core frequency")
+    .formula("(entry and exit instructions + entry code + mitigations in force) / core frequency")
     .input(trap.input("syscall and sysret"))
     .constant("entry code, instructions", INSTRUCTIONS, Unit::Count, COUNTED)
     .input(frequency.clone())
@@ -69,18 +68,18 @@ pub(super) fn predict(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
         predicting = predicting.input(published::cycles(one.what, one.cycles, &one.source)).source(one.source.clone());
     }
     Ok(predicting.derived_as(format!(
-        "{:.0} syscall and sysret + {INSTRUCTIONS} instructions / {PER_CYCLE} a cycle{terms} = {total:.0} cycles / {:.3} GHz \
-         = {:.1} ns; unremarkable within a factor of {SPREAD}{left_out}",
+        "{:.0} syscall and sysret + {INSTRUCTIONS} instructions / {PER_CYCLE} per cycle{terms} = {total:.0} cycles / \
+         {:.3} GHz = {:.1} ns; predicted range: a factor of {SPREAD} either way{left_out}",
         trap.value,
         frequency.value / 1e9,
         nanoseconds(total)
     )))
 }
 
-/// What the mitigations in force add to every call, and those that have no published figure.
+/// The cost of the mitigations in force per call, and those without a published figure.
 fn mitigations(facts: &Facts<'_>) -> Result<(Vec<Added>, Vec<String>), NoPrediction> {
     let Some(all) = facts.machine().cpu.mitigations.get() else {
-        return Ok((Vec::new(), vec!["mitigations, which are not known".into()]));
+        return Ok((Vec::new(), vec!["mitigations, which are unknown".into()]));
     };
     let status = |name: &str| all.iter().find(|one| one.vulnerability == name).map_or("", |one| one.status.as_str());
     let mut added = Vec::new();
@@ -91,11 +90,7 @@ fn mitigations(facts: &Facts<'_>) -> Result<(Vec<Added>, Vec<String>), NoPredict
     };
     if status("meltdown").contains("PTI") {
         let one = figure(|core| core.table_switch)?;
-        added.push(Added {
-            what: "for two switches of page tables (PTI)",
-            cycles: 2.0 * one.value,
-            source: one.source,
-        });
+        added.push(Added { what: "for two page-table switches (PTI)", cycles: 2.0 * one.value, source: one.source });
     }
     if ["mds", "tsx_async_abort", "mmio_stale_data", "reg_file_data_sampling", "tsa"]
         .iter()
@@ -106,7 +101,7 @@ fn mitigations(facts: &Facts<'_>) -> Result<(Vec<Added>, Vec<String>), NoPredict
     }
     let misprediction = published::figure(facts, |core| core.source, |core| core.misprediction)?;
     if returns_are_steered(all) {
-        added.push(mispredicted("for returns that are steered", RETURNS, &misprediction));
+        added.push(mispredicted("for mitigated returns", RETURNS, &misprediction));
     }
     if status("spectre_v2").contains("Retpolines") && dispatches_indirectly(facts) {
         added.push(mispredicted("for a retpoline in the dispatch", 1.0, &misprediction));
@@ -115,12 +110,12 @@ fn mitigations(facts: &Facts<'_>) -> Result<(Vec<Added>, Vec<String>), NoPredict
         unknown.push("IBRS, two writes to a control register".into());
     }
     if status("spectre_v2").contains("BHI: SW loop") {
-        unknown.push("the loop that clears branch history".into());
+        unknown.push("the loop that clears the branch history".into());
     }
     Ok((added, unknown))
 }
 
-/// Whether every return of the kernel is led to a controlled place, and so mispredicted.
+/// Whether every kernel return is redirected to a safe target, and so mispredicted.
 fn returns_are_steered(mitigations: &[Mitigation]) -> bool {
     let says = |name: &str, text: &str| mitigations.iter().any(|m| m.vulnerability == name && m.status.contains(text));
     says("spec_rstack_overflow", "Safe RET")
@@ -128,28 +123,27 @@ fn returns_are_steered(mitigations: &[Mitigation]) -> bool {
         || says("retbleed", "untrained return thunk")
 }
 
-/// What so many returns inside the kernel cost more where a mitigation steers them, in core cycles; `None` where none does
-/// or it is not known.
+/// The extra core cycles of so many kernel returns under a mitigation; `None` if there is none or it is unknown.
 ///
 /// # Errors
-/// That no cost of a misprediction is published.
+/// If no cost of a misprediction is published.
 pub(crate) fn steered_returns(facts: &Facts<'_>, returns: f64) -> Result<Option<Input>, NoPrediction> {
     if !facts.machine().cpu.mitigations.get().is_some_and(|all| returns_are_steered(all)) {
         return Ok(None);
     }
     let misprediction = published::figure(facts, |core| core.source, |core| core.misprediction)?;
-    let added = mispredicted("returns that are steered", returns, &misprediction);
+    let added = mispredicted("mitigated returns", returns, &misprediction);
     Ok(Some(published::cycles(added.what, added.cycles, &added.source)))
 }
 
-/// Branches that the mitigation makes mispredict on purpose.
+/// Branches that the mitigation deliberately makes mispredict.
 fn mispredicted(what: &'static str, branches: f64, one: &Figure) -> Added {
     Added {
         what,
         cycles: branches * one.value,
         source: format!(
             "{branches} mispredicted branches of {} cycles ({}); Linux Documentation/admin-guide/hw-vuln/srso.rst and \
-             spectre.rst: speculation is led to a controlled place",
+             spectre.rst: speculation is redirected to a safe target",
             one.value, one.source
         ),
     }

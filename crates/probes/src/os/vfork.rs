@@ -1,7 +1,7 @@
-//! What a child costs that borrows the parent's memory: vfork, exit, wait.
+//! The cost of a child that borrows the parent's memory: vfork + exit + wait.
 //!
-//! It is the least that a process can cost here, since no page table is copied. It must not be used as the cost of
-//! starting a program: that adds execve and the program's own start.
+//! It is the minimum cost of a process, since no page table is copied. It must not be used as the cost of starting a
+//! program, which adds execve and the program's start-up.
 
 use kelvin_catalogue::os::PROCESS_VFORK;
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
@@ -12,19 +12,20 @@ use super::lives::time_lives;
 
 pub(crate) static PROBE: Probe = Probe {
     id: PROCESS_VFORK.id.as_str(),
-    summary: "Whole life of a vfork child that exits at once",
+    summary: "vfork + exit + wait of a child that exits at once",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "The vfork call (clone with CLONE_VM and CLONE_VFORK where there is none) and the child's exit_group in one \
-              block of assembly, so that the child touches no memory; then waitpid. Timed one by one, on one CPU; every \
-              child must end with status 0.",
-        prediction: "None: no public source gives it for kernels of today. It is a floor for os.process.spawn, which uses \
-                     the same call.",
+        how: "The vfork call (clone with CLONE_VM and CLONE_VFORK where there is none) and the child's exit_group in \
+              one block of assembly, so that the child touches no memory; then waitpid. Timed one by one, on one CPU; \
+              every child must exit with status 0.",
+        prediction: "None: it is not published for current kernels. It is a floor for os.process.spawn, which uses the \
+                     same call.",
         not_for: "Starting a program: see os.process.spawn.",
         pitfalls: &[
-            "The parent's thread sleeps until the child has ended or executed a program: the time holds two switches.",
-            "A compiler that does not know that vfork returns twice breaks the caller's stack; here the child never \
-             leaves the assembly.",
+            "The parent's thread sleeps until the child has exited or executed a program: the time includes two \
+             switches.",
+            "A compiler unaware that vfork returns twice breaks the caller's stack; here the child never leaves the \
+             assembly.",
         ],
         sources: &["vfork(2)", "lmbench lat_proc"],
     },
@@ -40,5 +41,5 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
 }
 
 fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because("no public source gives the cost of vfork and exit for kernels of today"))
+    Err(NoPrediction::because("the cost of vfork and exit is not published for current kernels"))
 }

@@ -1,6 +1,6 @@
-//! A path of known delay: two network namespaces whose frames a relay passes on after a time, and notes how long it kept each.
+//! A path of known delay: two network namespaces joined by a relay that delays each frame and logs the actual delay.
 //!
-//! The namespaces and interfaces belong to this process alone and go with it. Nothing is sent anywhere else.
+//! The namespaces and interfaces belong to this process and end with it. Nothing is sent anywhere else.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsFd;
@@ -22,30 +22,31 @@ use crate::net::echo::Echo;
 use crate::net::link::{Link, is_late};
 use crate::predict::Predicting;
 
-/// Nanoseconds for which a frame is kept, each way.
+/// Nanoseconds of delay per frame, each way.
 const DELAYS: [u64; 3] = [1_000_000, 5_000_000, 20_000_000];
-/// What the construction itself allows, in nanoseconds of a round trip: a relay that sleeps longer between frames wakes later.
+/// Accuracy of the construction, in nanoseconds of a round trip: a relay that sleeps longer between frames wakes later.
 const EXACT: f64 = 200_000.0;
-/// Bytes of a message, and of its frame: Ethernet's header, those of IP and UDP.
+/// Bytes of a message, and of its frame: headers of Ethernet, IP and UDP.
 const MESSAGE: usize = 64;
 const FRAME: usize = 14 + 20 + 8 + MESSAGE;
-/// Most bytes of a frame that an interface sends.
+/// Maximum bytes of a frame.
 const MOST: usize = 2048;
-/// Round trips that each figure is a median of, and those before them in which the ends find each other.
+/// Round trips per median, and untimed ones before them.
 const TRIPS: usize = 15;
 const FIRST: usize = 5;
-/// How often a thread that waits looks whether all is over.
+/// How often a waiting thread checks whether to stop.
 const LOOK: Duration = Duration::from_millis(20);
 
 pub(super) static PROBE: Probe = Probe {
     id: DELAY.id.as_str(),
-    summary: "Round trips between two network namespaces through a relay that delays",
+    summary: "Round trips between two network namespaces through a delaying relay",
     kind: ProbeKind::Truth,
     method: super::method(
-        "Two network namespaces have a tap interface each. A thread for each direction reads the frames of one, keeps them for a \
-         time, writes them to the other, and notes how long it really kept them. Datagrams of 64 bytes go to a thread at the other \
-         end and back, as in net.rtt.udp: first without a delay, then with it, while a thread of the idle class keeps the CPU awake. The figure is the median with it less the median \
-         without; beside it stands the ratio to the same difference of what the relay noted. Needs root, ip and /dev/net/tun.",
+        "Two network namespaces have a tap interface each. A thread for each direction reads the frames of one, holds \
+         them for the delay, writes them to the other, and logs the actual delay. Datagrams of 64 bytes are echoed as \
+         in net.rtt.udp: first without the delay, then with it, while an idle-class thread keeps the CPU awake. The \
+         figure is the difference of the two medians; a second metric is its ratio to the same difference in the \
+         relay's log. Needs root, ip and /dev/net/tun.",
     ),
     metrics: &[&DELAY, &DELAY_LOGGED],
     inputs: &[],
@@ -67,10 +68,10 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     path.delay.store(delay, Ordering::Relaxed);
     let with = nanoseconds(path.round_trip(clock)?);
     let noted = path.close()?;
-    let of = |wanted: u64| kept(&noted, wanted).ok_or_else(|| Stop::fail("the relay passed no message on"));
+    let of = |wanted: u64| kept(&noted, wanted).ok_or_else(|| Stop::fail("the relay forwarded no message"));
     let (added, relayed) = (with - without, of(delay)? - of(0)?);
     bench.note(format!(
-        "{:.1} us without and {:.1} us with the relay's delay; it kept a message {:.1} us more each way",
+        "{:.1} us without and {:.1} us with the relay's delay; it held a message {:.1} us longer each way",
         without / 1e3,
         with / 1e3,
         relayed / 2e3
@@ -80,7 +81,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     Ok(())
 }
 
-/// How long the relay kept a message there and back while it was told to keep each so long, in nanoseconds: medians.
+/// Median round-trip delay in the relay's log at a given setting, in nanoseconds.
 fn kept(noted: &[Vec<Kept>; 2], wanted: u64) -> Option<f64> {
     let one_way = |noted: &Vec<Kept>| {
         let all = noted.iter().filter(|kept| kept.wanted == wanted).map(|kept| kept.really);
@@ -89,7 +90,7 @@ fn kept(noted: &[Vec<Kept>; 2], wanted: u64) -> Option<f64> {
     Some(one_way(&noted[0])? + one_way(&noted[1])?)
 }
 
-/// How long a frame was to be kept, and was, in nanoseconds.
+/// The requested and the actual delay of a frame, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Kept {
     wanted: u64,
@@ -134,7 +135,7 @@ impl RelayedPath {
         super::median(all.into_iter().skip(FIRST)).ok_or_else(|| Stop::fail("no round trip was made"))
     }
 
-    /// Ends it; what the relay noted of messages, there and back.
+    /// Ends it; returns the relay's log of messages, in both directions.
     fn close(self) -> Result<[Vec<Kept>; 2], Stop> {
         self.is_over.store(true, Ordering::Relaxed);
         let panicked = |_| Stop::fail("a thread of the path panicked");
@@ -148,19 +149,19 @@ impl RelayedPath {
     }
 }
 
-/// A new network namespace with a tap interface of this address, and a socket in it; the calling thread stays there.
+/// A new network namespace with a tap interface of this address, and a socket in it; the calling thread stays in it.
 fn end(name: &str, address: Ipv4Addr) -> Result<(Tap, UdpSocket), Stop> {
     let forbidden = |error| Stop::skip(format!("needs the right to make a network namespace (root): {error}"));
     Namespace::enter_new().map_err(forbidden)?;
     let tap = Tap::new(name).map_err(|error| Stop::skip(format!("needs /dev/net/tun and CAP_NET_ADMIN: {error}")))?;
-    // Neighbours would be looked for, and frames other than messages kept in their way; a kernel without IPv6 has none.
+    // Neighbour discovery would send other frames, which delay messages; a kernel without IPv6 has none.
     let _ = std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
     configure("ip", &["address", "add", &format!("{address}/30"), "dev", name])?;
     configure("ip", &["link", "set", name, "up"])?;
     Ok((tap, UdpSocket::bind((address, 0))?))
 }
 
-/// Passes frames on, each after a time; how long each message was really kept.
+/// Forwards frames, each after the delay; returns the actual delay of each message.
 fn relay(from: &Tap, to: &Tap, delay: &AtomicU64, is_over: &AtomicBool) -> kelvin_sys::Result<Vec<Kept>> {
     let (mut frame, mut noted) = ([0; MOST], Vec::new());
     while !is_over.load(Ordering::Relaxed) {
@@ -181,8 +182,8 @@ fn relay(from: &Tap, to: &Tap, delay: &AtomicU64, is_over: &AtomicBool) -> kelvi
     Ok(noted)
 }
 
-/// Keeps the CPU, which all these threads share, from going idle while a frame is kept: waking it would take longer than without a
-/// delay, and nobody would note it.
+/// Keeps the CPU that all these threads share from going idle while a frame is held: its wake-up would take longer than
+/// without a delay, and not be logged.
 fn stay_awake(is_over: &AtomicBool) -> kelvin_sys::Result<()> {
     kelvin_sys::cpu::run_when_idle()?;
     while !is_over.load(Ordering::Relaxed) {
@@ -191,7 +192,7 @@ fn stay_awake(is_over: &AtomicBool) -> kelvin_sys::Result<()> {
     Ok(())
 }
 
-/// The life of the other end.
+/// The loop of the echo thread.
 fn give_back(socket: &UdpSocket, is_over: &AtomicBool) -> kelvin_sys::Result<()> {
     let mut message = [0; MESSAGE];
     socket.set_read_timeout(Some(LOOK))?;
@@ -208,7 +209,7 @@ fn give_back(socket: &UdpSocket, is_over: &AtomicBool) -> kelvin_sys::Result<()>
 fn predict(_: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     if *metric == DELAY {
         return Err(NoPrediction::because(
-            "a relay wakes later than it meant to, and notes it: what is known is what it noted, truth.delay.logged",
+            "the relay wakes late, and logs it: the known value is its log, truth.delay.logged",
         ));
     }
     let added = 2.0 * RELAY_DELAY.of(case).unwrap_or_default() as f64;
@@ -216,7 +217,7 @@ fn predict(_: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, No
     Ok(Predicting::between(Basis::Spec, 1.0, 1.0 - exact, 1.0 + exact)
         .formula("1")
         .constant("known value", 1.0, Unit::Ratio, "construction")
-        .derived_as(format!("{:.0} us are added; the construction itself is good to 200 us", added / 1e3)))
+        .derived_as(format!("{:.0} us are added; the construction is accurate to 200 us", added / 1e3)))
 }
 
 #[cfg(test)]
@@ -225,7 +226,7 @@ mod tests {
     use crate::testing::facts_about;
 
     #[test]
-    fn what_the_relay_kept_is_counted_by_what_it_was_told() {
+    fn delays_are_grouped_by_the_requested_one() {
         let of = |wanted, really| Kept { wanted, really };
         let noted = [vec![of(0, 5), of(7, 100), of(7, 300), of(7, 120)], vec![of(0, 6), of(7, 110), of(7, 90)]];
         assert_eq!((kept(&noted, 7), kept(&noted, 0), kept(&noted, 8)), (Some(230.0), Some(11.0), None));

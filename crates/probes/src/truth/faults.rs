@@ -1,4 +1,4 @@
-//! Probes that go wrong on purpose: each must cost only itself, and be reported with what it did.
+//! Deliberately faulty probes: each must cost only itself, and be reported with what it did.
 
 use std::io::Write;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use kelvin_catalogue::truth::{FAULT, Fault};
 use kelvin_harness::{Effort, Probe, ProbeKind, Stop};
 use kelvin_model::{Case, Machine};
 
-/// A probe that goes wrong in the given way.
+/// A probe with the given fault.
 macro_rules! fault {
     ($fault:expr, $summary:literal, $run:expr) => {
         Probe {
             id: $fault.name(),
             summary: $summary,
             kind: ProbeKind::Fault,
-            method: super::method("Goes wrong on purpose, to see that the run goes on and says what happened."),
+            method: super::method("Fails on purpose, to check that the run goes on and reports what happened."),
             metrics: &[&FAULT],
             inputs: &[],
             cases: |_: &Machine, _: Effort| vec![Case::new().at($fault)],
@@ -33,7 +33,7 @@ pub(super) static CRASH: Probe = fault!(Fault::Crash, "Aborts", |_, _| std::proc
 
 pub(super) static PANIC: Probe = fault!(Fault::Panic, "Panics", |_, _| panic!("on purpose"));
 
-pub(super) static GARBAGE: Probe = fault!(Fault::Garbage, "Prints garbage where readings belong", |_, _| {
+pub(super) static GARBAGE: Probe = fault!(Fault::Garbage, "Prints garbage instead of readings", |_, _| {
     std::io::stdout().write_all(b"hello, world\n")?;
     Err(Stop::fail("garbage was printed"))
 });

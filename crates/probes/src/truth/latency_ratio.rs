@@ -12,10 +12,9 @@ pub(super) static PROBE: Probe = Probe {
     summary: "A chain of dependent multiplies against a chain of dependent adds: known cycles",
     kind: ProbeKind::Truth,
     method: super::method(
-        "Chains of 64-bit register multiplies and adds, each waiting for the one before, of 5 us each, timed \
-         alternately. A ratio is that of the fastest of eight chains of either kind within 0.1 ms, so that the core's \
-         frequency cancels and a sibling thread, which slows adds more than multiplies, has to be busy all the while to \
-         be seen.",
+        "Dependent chains of 64-bit register multiplies and adds, of 5 us each, timed alternately. A ratio is that of \
+         the fastest of eight chains of either kind within 0.1 ms, so the core's frequency cancels out, and an SMT \
+         sibling, which slows adds more than multiplies, shows only if it is busy all the time.",
     ),
     metrics: &[&CYCLES],
     inputs: &[],
@@ -24,7 +23,7 @@ pub(super) static PROBE: Probe = Probe {
     predict,
 };
 
-/// Ratios of a round, and chains of either kind in each.
+/// Ratios per round, and chains of either kind in each.
 const RATIOS: usize = 41;
 const PAIRS: usize = 8;
 

@@ -1,7 +1,6 @@
-//! A link of known rate: two network namespaces joined by a pair of virtual interfaces, one of which a shaper limits.
+//! A link of known rate: two network namespaces joined by a veth pair, one of which is shaped.
 //!
-//! The namespaces belong to this process alone, and with it, however it ends, they and the interfaces are gone. Nothing is
-//! sent anywhere else.
+//! The namespaces and interfaces belong to this process and end with it. Nothing is sent anywhere else.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
@@ -20,40 +19,40 @@ use crate::net::bulk::{Bulk, Plan, placed};
 use crate::net::link::{Link, Protocol};
 use crate::predict::Predicting;
 
-/// Bits a second that the shaper lets through.
+/// Bits per second that the shaper passes.
 const RATES: [u64; 3] = [10_000_000, 100_000_000, 1_000_000_000];
-/// The interfaces' largest packet, and what of it are not the program's bytes: headers of IP and TCP, and the time stamps.
+/// The interfaces' MTU, and its overhead: headers of IP and TCP, and the time stamps.
 const MTU: f64 = 1500.0;
 const OF_HEADERS: f64 = 20.0 + 20.0 + 12.0;
-/// What the shaper counts beside the packet: the header of Ethernet. There is no wire, so nothing else goes over it.
+/// What the shaper counts beside the packet: the Ethernet header. There is no wire, so nothing else.
 const ETHERNET: f64 = 14.0;
-/// Bytes that may go at once: what is due in 5 ms, and so much at least. A smaller burst wastes the turns of a timer that comes late.
+/// Burst in bytes: what is due in 5 ms, and at least this much. A smaller burst loses rate to late timers.
 const LEAST_BURST: u64 = 128 << 10;
 const BURSTS_PER_SECOND: u64 = 200;
-/// How long a packet may wait.
+/// Maximum queueing delay of a packet.
 const LATENCY: &str = "50ms";
-/// It fills the shaper's queue until a packet is dropped, so that the link has something to carry also when this machine is
-/// busy with other things for a while; one that watches delays keeps the queue nearly empty. It is part of every kernel.
+/// It fills the shaper's queue until a packet is dropped, so the link stays saturated even while this machine is busy;
+/// a delay-based one keeps the queue nearly empty. It is part of every kernel.
 const CONGESTION_CONTROL: &str = "reno";
-/// Time after which what the shaper saved up at the beginning is spent, and the connection knows the link.
+/// Time after which the shaper's initial burst is spent and the connection has settled.
 const SETTLING: Duration = Duration::from_millis(1500);
-/// Time of a figure: at the slowest rate it holds some sixty of the pieces of 64 KiB that TCP hands over at most, and
-/// it makes them smaller on a slow link.
+/// Time of a figure: at the slowest rate some sixty segments of 64 KiB, the most that TCP passes at once, and less on a
+/// slow link.
 const TIME: Duration = Duration::from_millis(3000);
-/// What the construction itself allows.
+/// Accuracy of the construction.
 const EXACT: f64 = 0.02;
 
 pub(super) static PROBE: Probe = Probe {
     id: LINK.id.as_str(),
-    summary: "A TCP stream between two network namespaces whose link is shaped to a rate",
+    summary: "A TCP stream between two network namespaces over a shaped link",
     kind: ProbeKind::Truth,
     method: super::method(
-        "Two network namespaces are joined by a pair of veth interfaces with an MTU of 1500, of which the sender's has a token \
-         bucket filter (tc tbf, a burst of 5 ms and of 128 KiB at least, latency 50 ms). A TCP stream as in net.bandwidth.tcp, but with Reno's congestion control, goes from one to the other, \
-         and what arrives is counted for 3 s, after 1.5 s. Of each packet the shaper counts the 1500 bytes and \
-         the 14 of Ethernet's header, and 1448 of them are the program's. Beside the rate stands the ratio of what arrived to what \
-         the shaper itself counted over the same time (rtnetlink), which is right also when a busy machine gives the shaper its \
-         turns late. Needs root, ip and tc.",
+        "Two network namespaces are joined by a veth pair with an MTU of 1500; the sender's side has a token bucket \
+         filter (tc tbf, a burst of 5 ms and at least 128 KiB, latency 50 ms). A TCP stream as in net.bandwidth.tcp, \
+         but with Reno congestion control, goes across, and received bytes are counted for 3 s, after 1.5 s. The \
+         shaper counts 1500 bytes and the 14 of the Ethernet header per packet, of which 1448 are payload. A second \
+         metric is the ratio of bytes received to the shaper's own count over the same time (rtnetlink), which holds \
+         even if a busy machine runs the shaper late. Needs root, ip and tc.",
     ),
     metrics: &[&LINK, &LINK_COUNTED],
     inputs: &[],
@@ -67,7 +66,7 @@ pub(super) static PROBE: Probe = Probe {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let rate = LINK_RATE.of(case).filter(|&rate| rate >= 1_000_000);
-    let rate = rate.ok_or_else(|| Stop::fail(format!("the case needs a rate of 1 Mbit/s and more, not {case}")))?;
+    let rate = rate.ok_or_else(|| Stop::fail(format!("the case needs a rate of at least 1 Mbit/s, not {case}")))?;
     let (link, mut shaper) = shaped_link(rate)?;
     let plan =
         Plan { protocol: Protocol::Tcp, way: SendMethod::Send, message: 16 << 10, streams: placed(1, &cpus(bench), 1) };
@@ -80,7 +79,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let let_through = payload_since(&after.1, &before.1);
     let arrived = after.0.bytes_since(&before.0);
     bench.note(format!(
-        "{arrived} bytes arrived, of {let_through} that the shaper ({}) let through; it dropped {} packets; {words}",
+        "{arrived} bytes arrived of {let_through} that the shaper ({}) passed; it dropped {} packets; {words}",
         after.1.kind,
         after.1.drops - before.1.drops
     ));
@@ -89,13 +88,13 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Bytes of the program in what the shaper let through since an earlier moment: of each packet it counts the headers too.
+/// Payload bytes that the shaper has passed since an earlier reading, from its count with headers.
 fn payload_since(now: &Counts, earlier: &Counts) -> u64 {
     let (bytes, packets) = (now.bytes - earlier.bytes, now.packets.wrapping_sub(earlier.packets));
     bytes.saturating_sub((f64::from(packets) * (ETHERNET + OF_HEADERS)) as u64)
 }
 
-/// Both ends of a connection over a link that lets so many bits a second through, and what counts them.
+/// Both ends of a connection over a link shaped to so many bits per second, and its counter.
 fn shaped_link(rate: u64) -> Result<((Link, Link), Discipline), Stop> {
     let [here, there] = [Ipv4Addr::new(10, 83, 77, 1), Ipv4Addr::new(10, 83, 77, 2)];
     let forbidden = |error| Stop::skip(format!("needs the right to make a network namespace (root): {error}"));
@@ -119,7 +118,7 @@ fn shaped_link(rate: u64) -> Result<((Link, Link), Discipline), Stop> {
     Ok((link, shaper))
 }
 
-/// Runs ip or tc in the namespace that this thread is in.
+/// Runs ip or tc in this thread's namespace.
 pub(super) fn configure(program: &str, arguments: &[&str]) -> Result<(), Stop> {
     let output = Command::new(program).args(arguments).output();
     let output = output.map_err(|error| Stop::skip(format!("needs {program} (Debian: iproute2): {error}")))?;
@@ -132,7 +131,7 @@ pub(super) fn configure(program: &str, arguments: &[&str]) -> Result<(), Stop> {
 
 fn predict(_: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     if *metric == LINK_COUNTED {
-        return Ok(super::known(1.0, EXACT, Unit::Ratio, "what arrives is what the shaper lets through"));
+        return Ok(super::known(1.0, EXACT, Unit::Ratio, "the bytes received are the payload that the shaper passes"));
     }
     let rate = LINK_RATE.of(case).unwrap_or_default() as f64;
     let (payload, counted) = (MTU - OF_HEADERS, MTU + ETHERNET);
@@ -140,10 +139,10 @@ fn predict(_: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, No
     Ok(Predicting::between(Basis::Spec, value, value * (1.0 - EXACT), value * (1.0 + EXACT))
         .formula("rate / 8 x (MTU - 52) / (MTU + 14)")
         .constant("rate", rate, Unit::Count, "the shaper's limit, bits per second")
-        .constant("MTU", MTU, Unit::Bytes, "the interfaces' setting")
+        .constant("MTU", MTU, Unit::Bytes, "as configured")
         .source("Linux kernel, net/core/dev.c: qdisc_pkt_len_init counts each segment's headers; RFC 7323: 12 bytes of time stamps")
         .derived_as(format!(
-            "{:.3} MB/s x {payload} / {counted} = {:.3} MB/s; the construction itself is good to {} %",
+            "{:.3} MB/s x {payload} / {counted} = {:.3} MB/s; the construction is accurate to {} %",
             rate / 8e6,
             value / 1e6,
             EXACT * 100.0
@@ -156,7 +155,7 @@ mod tests {
     use crate::testing::facts_about;
 
     #[test]
-    fn of_100_mbit_a_second_95_64_are_payload() {
+    fn of_100_mbit_per_second_95_64_are_payload() {
         let case = Case::new().with(LINK_RATE, 100_000_000);
         let prediction = facts_about(&[], |facts| predict(facts, &LINK, &case)).unwrap();
         assert!((prediction.value * 8.0 / 1e6 - 95.641).abs() < 0.001, "{}", prediction.value);

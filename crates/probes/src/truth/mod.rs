@@ -1,5 +1,5 @@
-//! Known truths: things whose answer is set by construction, measured by the same harness as everything else, so that
-//! kelvin's own error can be seen. And known faults, to see that a probe that goes wrong costs only itself.
+//! Known truths: probes whose answer is fixed by construction, measured by the same harness as everything else, to show
+//! kelvin's own error. And known faults, to check that a failing probe costs only itself.
 
 mod delay;
 mod disk;
@@ -30,27 +30,27 @@ pub(crate) static PROBES: &[&Probe] = &[
     &faults::SILENCE,
 ];
 
-/// Takes away what outlives a process: control groups, also that of a quota.
+/// Removes what outlives a process: control groups, including that of a quota.
 pub(crate) fn clear_up() {
     kelvin_file::group::clear_up();
 }
 
-/// The known value as a prediction: `share` is the relative error that the construction itself may have.
+/// The known value as a prediction: `share` is the relative error of the construction.
 fn known(value: f64, share: f64, unit: Unit, construction: &str) -> Prediction {
     Predicting::between(Basis::Spec, value, value * (1.0 - share), value * (1.0 + share))
-        .formula("set by construction")
+        .formula("fixed by construction")
         .constant("known value", value, unit, "construction")
-        .derived_as(format!("{construction}; the construction itself is good to {} %", share * 100.0))
+        .derived_as(format!("{construction}; the construction is accurate to {} %", share * 100.0))
 }
 
-/// The median, the upper one of two; none of nothing.
+/// The median, the upper of two; `None` of nothing.
 fn median(values: impl IntoIterator<Item = u64>) -> Option<u64> {
     let mut values: Vec<u64> = values.into_iter().collect();
     values.sort_unstable();
     values.get(values.len() / 2).copied()
 }
 
-/// What cannot be had here is skipped, anything else has failed.
+/// A missing resource or permission is a skip, anything else a failure.
 fn stopped(error: kelvin_file::Error) -> Stop {
     if error.is_absence() { Stop::skip(error.to_string()) } else { Stop::fail(error.to_string()) }
 }
@@ -59,7 +59,7 @@ fn stopped(error: kelvin_file::Error) -> Stop {
 const fn method(how: &'static str) -> Method {
     Method {
         how,
-        prediction: "The value is set by construction; the range is what the construction itself allows.",
+        prediction: "The value is fixed by construction; the range is the accuracy of the construction.",
         not_for: "Anything but checking kelvin.",
         pitfalls: &[],
         sources: &[],
@@ -68,5 +68,5 @@ const fn method(how: &'static str) -> Method {
 
 /// A fault has no value to predict.
 fn no_value(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because("a probe that goes wrong on purpose has no value"))
+    Err(NoPrediction::because("a deliberately faulty probe has no value"))
 }

@@ -1,4 +1,4 @@
-//! A pipe of known rate: a writer puts in 16 KiB every millisecond, and the reader's rate is measured.
+//! A pipe of known rate: a writer writes 16 KiB every millisecond, and the reader's rate is measured.
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::time::Duration;
@@ -10,12 +10,12 @@ use kelvin_sys::clock::monotonic;
 
 const CHUNK: usize = 16 << 10;
 const PERIOD: u64 = 1_000_000;
-/// Chunks that one figure is made of: the jitter of its two ends, some 100 us, is then below one percent.
+/// Chunks per figure: the jitter of its two ends, some 100 us, is then below 1 %.
 const CHUNKS: u64 = 40;
 
 pub(super) static PROBE: Probe = Probe {
     id: PIPE.id.as_str(),
-    summary: "A pipe that is filled at 16 KiB a millisecond, read as fast as it goes",
+    summary: "A pipe filled with 16 KiB per millisecond, read as fast as possible",
     kind: ProbeKind::Truth,
     method: super::method(
         "A thread writes 16 KiB at fixed deadlines a millisecond apart; the reader counts bytes between the arrival of \

@@ -1,4 +1,4 @@
-//! A CPU quota of known size: a cgroup that may use a fifth of one CPU, and what a spinning process in it gets.
+//! A CPU quota of known size: the CPU share of a spinning process in a cgroup with a fifth of one CPU.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use kelvin_sys::usage::{Who, usage};
 /// Microseconds of CPU time in each period, and the period.
 const ALLOWED: u64 = 4_000;
 const PERIOD: u64 = 20_000;
-/// Whole periods that one figure is made of.
+/// Whole periods per figure.
 const PERIODS: u64 = 15;
 
 pub(super) static PROBE: Probe = Probe {
     id: QUOTA.id.as_str(),
-    summary: "A process that spins in a cgroup with a quota of a fifth of one CPU",
+    summary: "A spinning process in a cgroup with a quota of a fifth of one CPU",
     kind: ProbeKind::Truth,
     method: super::method(
-        "Makes a cgroup with 4 ms of CPU time every 20 ms, moves into it, spins for 15 periods from the start of one to \
-         the start of another (both seen as the end of a throttled stretch), and divides the CPU time that getrusage \
-         counts by the time that passed. The cgroup is removed afterwards.",
+        "Makes a cgroup with 4 ms of CPU time every 20 ms, moves into it, spins for 15 periods, from the start of one \
+         to the start of another (both visible as the end of throttling), and divides the CPU time by getrusage by the \
+         elapsed time. The cgroup is removed afterwards.",
     ),
     metrics: &[&QUOTA],
     inputs: &[],
@@ -41,7 +41,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Spins from the end of one throttled stretch to the end of another, some periods later.
+/// Spins from the end of one throttling to the end of another, some periods later.
 fn spin() -> f64 {
     let (begun, used) = after_throttling();
     let mut last = (begun, used);
@@ -51,8 +51,8 @@ fn spin() -> f64 {
     (last.1 - used) as f64 / (last.0 - begun) as f64
 }
 
-/// Spins until time jumps, which it does when the quota has run out and a new period begins; the time and the CPU time
-/// used until then.
+/// Spins until time jumps, when a new period begins after throttling; returns the time and the CPU time used until
+/// then.
 fn after_throttling() -> (u64, u64) {
     let jump = (PERIOD - ALLOWED) * 1000 / 2;
     let mut last = monotonic();
@@ -68,6 +68,6 @@ fn after_throttling() -> (u64, u64) {
 
 fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     let share = ALLOWED as f64 / PERIOD as f64;
-    // The kernel lets a group overrun by up to a tick, and takes it back in the next period.
+    // A group may overrun by up to a tick, which the kernel deducts from the next period.
     Ok(super::known(share, 0.1, Unit::Ratio, "4 ms of CPU time every 20 ms"))
 }

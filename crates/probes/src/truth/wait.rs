@@ -1,4 +1,4 @@
-//! A wait of known length: the kernel's clock says when it is over, kelvin's clock says how long it took.
+//! A wait of known length: it ends by the kernel's clock and is timed by kelvin's.
 
 use kelvin_catalogue::truth::WAIT;
 use kelvin_harness::{Bench, Effort, Facts, Probe, ProbeKind, Stop};
@@ -10,11 +10,11 @@ const WAITED: u64 = 10_000;
 
 pub(super) static PROBE: Probe = Probe {
     id: WAIT.id.as_str(),
-    summary: "Waits of 10 us by CLOCK_MONOTONIC, timed in batches by kelvin's clock",
+    summary: "Waits of 10 us by CLOCK_MONOTONIC, timed in batches with kelvin's clock",
     kind: ProbeKind::Truth,
     method: super::method(
-        "Spins until CLOCK_MONOTONIC has moved on by 10 us for each iteration. Deadlines are counted from the start of \
-         the batch, so that overshoot does not add up.",
+        "Spins until CLOCK_MONOTONIC has advanced by 10 us per iteration. Deadlines count from the start of the batch, \
+         so that overshoot does not accumulate.",
     ),
     metrics: &[&WAIT],
     inputs: &[],
@@ -33,5 +33,5 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
 
 fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     // A batch of at least 50 us ends at most one reading of the kernel's clock, some 50 ns, late.
-    Ok(super::known(WAITED as f64, 0.002, Unit::Nanoseconds, "10 us of CLOCK_MONOTONIC an iteration"))
+    Ok(super::known(WAITED as f64, 0.002, Unit::Nanoseconds, "10 us of CLOCK_MONOTONIC per iteration"))
 }

@@ -1,11 +1,11 @@
-//! Runs a probe once for real, in a process of its own, as a run does.
+//! Runs a probe once for real, in a fresh process, as a run does.
 //!
 //! A test that wants it says `mod common;` and calls [`run_probe`]. The process is the test binary itself, started
 //! again to run nothing but [`serve_round`].
 //!
-//! What a test may say of figures: which there are, of what, how many, and what counters and the order of moments within one
-//! clock make true. Never how long something took on the machine at hand, nor what took longer: that is for `kelvin selfcheck`
-//! and for `bench/`.
+//! A test may assert which figures there are, of what, how many, and what counters and the order of moments within one
+//! clock imply. Never how long something took on this machine, nor what took longer: that is for `kelvin selfcheck` and
+//! for `bench/`.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::path::{Path, PathBuf};
@@ -19,9 +19,9 @@ use kelvin_testing::Missing;
 
 /// First line of an answer; see the harness's protocol.
 const MAGIC: &[u8] = b"kelvin-readings-1\n";
-/// Time after which a probe counts as hanging.
+/// Time-out of a probe.
 const LIMIT: Duration = Duration::from_secs(60);
-/// More than any probe answers.
+/// More than any probe's answer.
 const MOST_BYTES: usize = 64 << 20;
 
 /// The process in which a probe runs; nothing by itself.
@@ -46,7 +46,7 @@ pub fn run_probe_in(scratch: &Path, id: &str, case: &Case, slice_ms: u64) -> Att
 /// The directories that a probe may use.
 #[derive(Clone, Debug)]
 pub struct Directories {
-    /// Where it makes files.
+    /// Where it creates files.
     pub scratch: PathBuf,
     /// The one that `--remote` names.
     pub remote: Option<PathBuf>,
@@ -61,23 +61,22 @@ impl Directories {
     }
 }
 
-/// A fresh directory on the disk that holds what is built, removed with all that is in it when dropped.
+/// A fresh directory on the build's disk, removed with its content when dropped.
 pub fn on_disk() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// What a probe says of a round that others spoiled, by taking the memory or the CPU: a run loses such a round too, and makes
-/// another.
+/// Failures of a round that other work disturbed: a run repeats such a round too.
 const SPOILED: [&str; 7] = [
     "the kernel dropped a part",
     "is not cached",
     "Little's law does not",
-    "took this task off its CPU",
+    "the time is not that of one switch each way",
     "a multiply takes",
-    "did not take its turn on this CPU",
+    "did not run on this CPU",
     "are no rate",
 ];
-/// Rounds until one is not spoiled.
+/// Rounds until one is not disturbed.
 const TRIALS: usize = 5;
 
 /// The same with directories of the test's choice.
@@ -90,12 +89,12 @@ pub fn run_probe_at(directories: &Directories, id: &str, case: &Case, slice_ms: 
     (1..TRIALS).map(|_| round()).find(|attempt| !spoiled(attempt)).unwrap_or_else(round)
 }
 
-/// What a process answers to a request.
+/// A process's answer to a request.
 fn answer(id: &str, case: &Case, request: serde_json::Value) -> Attempt {
     let mut child = spawn();
     child.give(request.to_string().as_bytes());
     let ending = child.wait(LIMIT, MOST_BYTES).unwrap();
-    // A probe that fails is an answer; the process itself must end well in any case.
+    // A failed probe is an answer; the process must succeed in any case.
     assert_eq!(
         ending.end,
         End::Exited(0),
@@ -106,7 +105,7 @@ fn answer(id: &str, case: &Case, request: serde_json::Value) -> Attempt {
     unframe(&ending.output).unwrap_or_else(|reason| panic!("{id} {case}: {reason}"))
 }
 
-/// Starts a probe, and kills it after this long; how it ended.
+/// Starts a probe, and kills it after this long; returns how it ended.
 pub fn kill_probe(id: &str, case: &Case, after: Duration) -> End {
     let mut child = spawn();
     let directories = Directories { scratch: std::env::temp_dir(), remote: None, agent: None };
@@ -125,7 +124,7 @@ pub fn measure(id: &str, case: &Case, slice_ms: u64) -> Vec<Reading> {
     measure_at(&Directories::scratch(&std::env::temp_dir()), id, case, slice_ms)
 }
 
-/// The same; `None`, and said, where something that the probe needs is not here.
+/// The same; `None`, with a message, where something that the probe needs is missing.
 pub fn measure_if_possible(id: &str, case: &Case, slice_ms: u64) -> Option<Vec<Reading>> {
     measure_if_possible_at(&Directories::scratch(&std::env::temp_dir()), id, case, slice_ms)
 }
@@ -142,7 +141,7 @@ pub fn measure_if_possible_at(directories: &Directories, id: &str, case: &Case, 
     }
 }
 
-/// Says that a probe skipped a case, and why.
+/// Prints that a probe skipped a case, and why.
 pub fn skips(id: &str, case: &Case, reason: &Reason) {
     Missing::said(reason).skips(format!("{id} {case}"));
 }
@@ -162,7 +161,7 @@ fn readings(id: &str, case: &Case, attempt: Attempt) -> Vec<Reading> {
     readings
 }
 
-/// The same with sockets that are asked for something.
+/// The same with socket options.
 pub fn run_probe_asking(
     directories: &Directories,
     sockets: SocketOptions,
@@ -236,7 +235,7 @@ fn setup(directories: &Directories) -> Setup {
     }
 }
 
-/// The answer inside the output of the process, around which the test runner prints lines of its own.
+/// The answer within the output of the process, among the test runner's own lines.
 fn unframe(output: &[u8]) -> Result<Attempt, String> {
     let text = || String::from_utf8_lossy(output).into_owned();
     let begin = output.windows(MAGIC.len()).position(|window| window == MAGIC).ok_or_else(text)? + MAGIC.len();

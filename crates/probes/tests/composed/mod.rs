@@ -1,5 +1,4 @@
-//! A machine put together by hand: a small Zen 5 server, so that what probes say of a machine does not depend on the one
-//! that runs the tests.
+//! A composed machine, a small Zen 5 server, so that results do not depend on the machine that runs the tests.
 
 use kelvin_model::{
     Cache, CacheKind, Cpu, Fact, Kernel, Limits, Machine, Memory, Mitigation, Name, NumaNode, Platform, Tlb, Topology,

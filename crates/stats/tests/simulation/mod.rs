@@ -121,7 +121,7 @@ impl Method {
     }
 }
 
-/// What a method did under a model.
+/// The result of a method under a model.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
     /// Share of runs whose interval holds the long-run median of the headline.

@@ -58,7 +58,7 @@ macro_rules! again {
     };
 }
 
-/// Counts in `count` unless a register is negative: a conditional branch over one instruction.
+/// Increments `count` unless a register is negative: a conditional branch over one instruction.
 macro_rules! count_unless_negative {
     ($of:literal) => {
         concat!("tbnz {", $of, "}, #63, 3f\nadd {count}, {count}, #1\n3:")

@@ -1,5 +1,5 @@
-//! Memory moved in bulk: read, write, fill, zero, copy, non-temporal write and triad, each by every means that this processor
-//! has.
+//! Memory moved in bulk: read, write, fill, zero, copy, non-temporal write and triad, each in every variant that this
+//! processor supports.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -20,13 +20,13 @@ pub enum Operation {
     Read,
     /// Store a constant over it, by ordinary stores.
     Write,
-    /// Set it by the fastest means, as a C library's memset would: a string instruction or any kind of store.
+    /// Set it as fast as possible, as a C library's memset would: a string instruction or any kind of store.
     Fill,
     /// The same with zeros, which some processors do at a fraction of the traffic.
     Zero,
     /// Load it and store it elsewhere.
     Copy,
-    /// Store a constant over it, past the caches.
+    /// Store a constant over it by non-temporal stores.
     NonTemporalWrite,
     /// `a[i] = b[i] + s * c[i]` in doubles.
     Triad,
@@ -37,8 +37,8 @@ impl Operation {
     pub const ALL: [Self; 7] =
         [Self::Read, Self::Write, Self::Copy, Self::Fill, Self::Zero, Self::NonTemporalWrite, Self::Triad];
 
-    /// Arrays that take part, which is also how often a byte of one of them counts in STREAM's way: what is read and
-    /// what is written, and not what a cache reads by itself before it is written.
+    /// The number of arrays, which is also how often a byte of one counts in STREAM: bytes read and written, without
+    /// write-allocate reads.
     pub const fn arrays(self) -> usize {
         match self {
             Self::Read | Self::Write | Self::Fill | Self::Zero | Self::NonTemporalWrite => 1,
@@ -47,17 +47,17 @@ impl Operation {
         }
     }
 
-    /// The means that this processor has for it.
+    /// Its variants on this processor.
     pub fn kernels(self) -> Vec<Kernel> {
         arch::kernels(self)
     }
 }
 
-/// A routine in assembly: see the file of the architecture for what it must be given.
+/// A routine in assembly: see the file of the architecture for its arguments.
 pub(super) type Routine =
     unsafe extern "C" fn(to: *mut u8, from: *const u8, other: *const u8, bytes: usize, passes: u64);
 
-/// One means of one operation.
+/// One variant of one operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
     name: &'static str,
@@ -74,23 +74,22 @@ impl Kernel {
         self.name
     }
 
-    /// Whether it is a way round the caches for an operation that has ways through them too: its stores leave nothing
-    /// there for the next pass to find.
+    /// Whether it is a non-temporal variant of an operation that also has ordinary ones: its stores leave nothing in
+    /// the caches for the next pass.
     pub fn passes_caches_by(&self) -> bool {
         self.name.ends_with("non-temporal")
     }
 }
 
-/// Bytes that a kernel moves in one turn of its loop: arrays are a multiple of it.
+/// Bytes per loop iteration of a kernel: arrays are a multiple of it.
 pub const TURN: usize = 512;
-/// Bytes by which an array starts later in its page than the one before it: a third of a page in whole lines, so that no
-/// store lies at the page offset of a load that follows it (some cores take the two for the same address).
+/// Offset within the page of each array relative to the one before: a third of a page in whole lines, against 4 KiB
+/// aliasing of stores with later loads.
 const SKEW: usize = 1344;
 /// Bytes of a page, for the skew.
 const PAGE: usize = 4096;
 
-/// Memory that one CPU works on: as many bytes in all as it is asked for, whatever the operation, which divides them
-/// among its arrays.
+/// The memory of one CPU, of the requested size for any operation, which divides it among its arrays.
 #[derive(Debug)]
 pub struct Arrays {
     arena: Arena,
@@ -107,13 +106,13 @@ pub struct Window {
 }
 
 impl Arrays {
-    /// Maps memory for a working set of `bytes`, and touches all of it on the CPU that calls.
+    /// Maps memory for a working set of `bytes`, and touches all of it on the calling CPU.
     ///
     /// # Errors
-    /// No memory, or fewer than three turns of it asked for.
+    /// No memory, or fewer than three iterations' worth requested.
     pub fn new(bytes: usize, pages: Pages) -> Result<Self> {
         if bytes < 3 * TURN {
-            return Err(crate::Error::other(format!("a working set of {bytes} bytes: at least {} wanted", 3 * TURN)));
+            return Err(crate::Error::other(format!("a working set of {bytes} bytes: at least {} needed", 3 * TURN)));
         }
         let arena = Arena::populated(bytes + Operation::Triad.arrays() * (PAGE + SKEW), pages)?;
         let mut arrays = Self { arena, bytes };
@@ -131,7 +130,7 @@ impl Arrays {
         self.bytes / operation.arrays() / TURN * TURN
     }
 
-    /// Takes all of it out of every cache.
+    /// Flushes it from every cache.
     pub fn evict(&self) {
         self.arena.evict_from(0);
     }
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_round_the_caches_are_told_and_never_the_only_ones() {
+    fn non_temporal_variants_are_marked_and_never_the_only_ones() {
         for operation in Operation::ALL {
             let round = operation.kernels().into_iter().filter(Kernel::passes_caches_by).count();
             assert!(round < operation.kernels().len(), "{operation:?}");

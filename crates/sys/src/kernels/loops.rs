@@ -4,7 +4,7 @@ use std::arch::asm;
 
 use super::arch::{again, count_unless_negative, load, plus, times};
 
-/// `iterations` times 64 adds, each waiting for the one before: 64 core cycles an iteration.
+/// `iterations` times 64 dependent adds: 64 core cycles per iteration.
 ///
 /// Register to register, because some cores eliminate an add of an immediate at rename (Golden Cove, Zen 5).
 #[inline(always)]
@@ -19,7 +19,7 @@ pub fn chain_add(iterations: u64) {
     }
 }
 
-/// `iterations` times 64 multiplies of 64-bit registers, each waiting for the one before.
+/// `iterations` times 64 dependent multiplies of 64-bit registers.
 #[inline(always)]
 pub fn chain_multiply(iterations: u64) {
     // SAFETY: works on registers only.
@@ -32,8 +32,7 @@ pub fn chain_multiply(iterations: u64) {
     }
 }
 
-/// `iterations` times 64 loads from one line in the first-level cache, the address of each being the value of the one
-/// before.
+/// `iterations` times 64 dependent loads from one line in L1.
 #[inline(always)]
 pub fn chain_load(iterations: u64) {
     let mut cell = 0u64;
@@ -50,7 +49,7 @@ pub fn chain_load(iterations: u64) {
     std::hint::black_box(cell);
 }
 
-/// `iterations` times 64 adds on eight registers, so that a core does as many at once as it can.
+/// `iterations` times 64 adds on eight registers, for maximum parallelism.
 #[inline(always)]
 pub fn independent_adds(iterations: u64) {
     // SAFETY: works on registers only.
@@ -77,7 +76,8 @@ pub fn counted_loop(iterations: u64) {
     unsafe { asm!(".p2align 6", "2:", again!(), n = inout(reg) iterations.max(1) => _, options(nomem, nostack)) };
 }
 
-/// Which of the branches in [`branches`] are taken: those at which a number is negative that is multiplied and added to before each.
+/// Which of the branches in [`branches`] are taken: those at which a number, multiplied and added to before each, is
+/// negative.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcomes {
     number: u64,
@@ -91,14 +91,14 @@ impl Outcomes {
     /// None.
     pub const NEVER: Self = Self { number: 0, multiplier: 1, increment: 0 };
 
-    /// Half of them, by the highest bit of a linear congruential generator, which repeats itself after 2^64: Knuth, The Art of
+    /// Half of them, by the highest bit of a linear congruential generator, with a period of 2^64: Knuth, The Art of
     /// Computer Programming, volume 2, section 3.3.4, MMIX.
     pub const fn random(seed: u64) -> Self {
         Self { number: seed, multiplier: 6_364_136_223_846_793_005, increment: 1_442_695_040_888_963_407 }
     }
 }
 
-/// `iterations` conditional branches, which follow the same instructions whatever their outcomes are; how many were not taken.
+/// `iterations` conditional branches, with the same instructions for any outcomes; returns how many were not taken.
 #[inline(always)]
 pub fn branches(outcomes: &mut Outcomes, iterations: u64) -> u64 {
     let mut count = 0u64;

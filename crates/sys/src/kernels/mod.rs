@@ -1,7 +1,7 @@
 //! Timed kernels: loops whose instructions matter, in assembly, one file per architecture with the same list.
 //!
-//! Each takes the number of iterations, so that the caller times a batch. Loop control runs beside the work and is
-//! hidden behind it on every core that can do two instructions a cycle, unless the kernel says otherwise.
+//! Each takes the number of iterations, so that the caller times a batch. Loop control overlaps with the work and is
+//! hidden on every core that can execute two instructions per cycle, unless the kernel says otherwise.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!((branches(&mut { Outcomes::NEVER }, 1000), branches(&mut { Outcomes::ALWAYS }, 1000)), (1000, 0));
     }
 
-    /// Instructions in a nanosecond that no core does: sixteen in each cycle, at ten gigahertz.
+    /// More instructions per nanosecond than any core executes: sixteen per cycle, at ten gigahertz.
     const IMPOSSIBLE: u64 = 160;
 
     #[test]

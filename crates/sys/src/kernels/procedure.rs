@@ -1,4 +1,4 @@
-//! Loops of procedure calls with 0 to 7 arguments, by three ways of reaching the callee.
+//! Loops of procedure calls with 0 to 7 arguments, by three kinds of call.
 
 /// How a call reaches its callee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub enum Via {
     Plt,
 }
 
-/// Most arguments that a call is measured with.
+/// Maximum arguments of a call.
 pub const MOST_ARGUMENTS: usize = 7;
 
 type Loop = unsafe extern "C" fn(u64) -> u64;
@@ -58,8 +58,7 @@ fn loops(via: Via) -> [Loop; MOST_ARGUMENTS + 1] {
     }
 }
 
-/// A loop of calls with a fixed number of arguments; what it consists of is shown where it is written, one file per
-/// architecture.
+/// A loop of calls with a fixed number of arguments; its instructions are in one file per architecture.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls(Loop);
 

@@ -69,7 +69,7 @@ macro_rules! again {
     };
 }
 
-/// Counts in `count` unless what was added to last is negative: a conditional branch over one instruction.
+/// Increments `count` unless the last sum is negative: a conditional branch over one instruction.
 macro_rules! count_unless_negative {
     ($of:literal) => {
         "js 3f\ninc {count}\n3:"

@@ -1,6 +1,6 @@
-//! The exclusive or of the 32-bit words of a block, by the widest vectors that this processor has.
+//! The XOR of the 32-bit words of a block, with the widest vectors of this processor.
 
-/// The exclusive or of all 32-bit little-endian words of `block`; a last word that is not whole is filled up with zeros.
+/// The XOR of all 32-bit little-endian words of `block`; an incomplete last word is padded with zeros.
 #[inline]
 pub fn xor(block: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
@@ -17,7 +17,7 @@ pub fn xor(block: &[u8]) -> u32 {
     fold(block)
 }
 
-/// Bytes that the loop takes in at a turn: eight registers of 512 bits, so that as many loads are under way.
+/// Bytes per loop iteration: eight registers of 512 bits, so that as many loads are in flight.
 const WIDE: usize = 512;
 
 #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,4 @@
-//! What the queueing discipline of a network interface has let through, as the kernel counts it (rtnetlink).
+//! The counters of a network interface's queueing discipline (rtnetlink).
 
 use std::ffi::CString;
 use std::fs::File;
@@ -10,13 +10,13 @@ use crate::{Error, Result};
 /// `RTM_NEWQDISC`, `RTM_GETQDISC` of `linux/rtnetlink.h`.
 const NEW_DISCIPLINE: u16 = 36;
 const GET_DISCIPLINE: u16 = 38;
-/// `NLM_F_REQUEST`, and `NLM_F_DUMP`: all of them, because to ask for one is answered differently by older kernels.
+/// `NLM_F_REQUEST`, and `NLM_F_DUMP`: all of them, because older kernels answer a request for one differently.
 const REQUEST_ALL: u16 = REQUEST | 0x300;
 /// Bytes of `struct tcmsg`, and where in a message interface and parent are.
 const ABOUT: usize = 20;
 const INTERFACE: usize = HEADER + 4;
 const PARENT: usize = HEADER + 12;
-/// `TC_H_ROOT`: the discipline through which all packets of the interface go.
+/// `TC_H_ROOT`: the root discipline, for all packets of the interface.
 const ROOT: u32 = 0xffff_ffff;
 /// `TCA_KIND`, `TCA_STATS2`, and in it `TCA_STATS_BASIC` and `TCA_STATS_QUEUE`.
 const KIND: u16 = 1;
@@ -25,23 +25,23 @@ const BASIC: u16 = 1;
 const QUEUE: u16 = 3;
 /// Where `struct gnet_stats_queue` has the packets that were dropped.
 const DROPS: usize = 8;
-/// More than the kernel puts into one answer.
+/// More than one answer of the kernel.
 const BUFFER: usize = 64 << 10;
 
-/// What a discipline has let through and what not, since it was set up.
+/// The counters of a discipline since it was set up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// The discipline: `tbf`.
     pub kind: String,
-    /// Bytes that went through: packets with the headers of the link.
+    /// Bytes passed: packets with the link's headers.
     pub bytes: u64,
-    /// Packets that went through, as they are on the link: what is cut later counts as its pieces.
+    /// Packets passed, as on the link: after segmentation.
     pub packets: u32,
     /// Packets that were dropped.
     pub drops: u32,
 }
 
-/// The outermost discipline of an interface, in the network namespace in which this was opened.
+/// The root discipline of an interface, in the network namespace in which this was opened.
 #[derive(Debug)]
 pub struct Discipline {
     kernel: File,
@@ -65,10 +65,10 @@ impl Discipline {
         Ok(Self { kernel, interface, answer: vec![0; BUFFER] })
     }
 
-    /// What it has counted by now.
+    /// Its current counters.
     ///
     /// # Errors
-    /// What the kernel says; `NotFound` if it tells of no such discipline.
+    /// Those of the kernel; `NotFound` if there is no such discipline.
     pub fn counts(&mut self) -> Result<Counts> {
         self.kernel.write_all(&request())?;
         let mut found = None;
@@ -78,8 +78,13 @@ impl Discipline {
             while let Some(message) = message(&mut rest) {
                 match half(message, 4) {
                     Some(DONE) => {
-                        let missing =
-                            || Error::new(std::io::ErrorKind::NotFound, "the interface has no discipline that counts");
+                        let missing = || {
+                            Error::new(
+                                std::io::ErrorKind::NotFound,
+                                "the interface has no queueing discipline with \
+                                                                         counters",
+                            )
+                        };
                         return found.ok_or_else(missing);
                     }
                     Some(FAILED) => return Err(refused(message)),
@@ -90,7 +95,7 @@ impl Discipline {
         }
     }
 
-    /// The counts in a message, if it is about the outermost discipline of this interface.
+    /// The counts in a message, if it is about the root discipline of this interface.
     fn outermost(&self, message: &[u8]) -> Option<Counts> {
         let is_it = word(message, INTERFACE)? == self.interface && word(message, PARENT)? == ROOT;
         if is_it { counts(message.get(HEADER + ABOUT..)?) } else { None }
@@ -137,7 +142,7 @@ mod tests {
         let all = [with_length(2, &[9; 5]), with_length(KIND, b"tbf\0"), with_length(STATISTICS | 0x8000, &statistics)];
         let found = counts(&all.concat()).unwrap();
         assert_eq!(found, Counts { kind: "tbf".into(), bytes: 1_000_000_000_000, packets: 660_000, drops: 3 });
-        // Cut anywhere, it is nothing, or what was whole before the cut.
+        // Truncated anywhere, it gives nothing, or what was whole before.
         let all = all.concat();
         assert!(
             (0..all.len()).all(|length| counts(&all[..length]).is_none_or(|found| found.bytes == 1_000_000_000_000))

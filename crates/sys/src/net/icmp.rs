@@ -1,16 +1,17 @@
-//! Sockets for echo requests (ping): unprivileged where the kernel lets this user have one, raw where rights allow.
+//! Sockets for echo requests (ping): unprivileged where the kernel allows it for this user, else raw where rights
+//! allow.
 
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::{Error, Result, check};
 
-/// What an echo socket adds to a message and takes from it.
+/// The kind of echo socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EchoSocket {
-    /// A ping socket: the kernel fills in identifier and checksum, and hands over the message alone.
+    /// A ping socket: the kernel fills in identifier and checksum, and delivers the message alone.
     Datagram,
-    /// A raw socket: identifier and checksum are the sender's, and an IP header comes before what is received.
+    /// A raw socket: the sender sets identifier and checksum, and received messages have an IP header.
     Raw,
 }
 
@@ -20,10 +21,10 @@ const ICMP_FILTER: libc::c_int = 1;
 /// Type of an echo reply.
 const ECHO_REPLY: u32 = 0;
 
-/// A socket for echo requests over IPv4, and of which kind it is. It is a datagram socket to whoever sends and receives.
+/// A socket for echo requests over IPv4, and of which kind it is. It is used like a datagram socket.
 ///
 /// # Errors
-/// `PermissionDenied` if neither kind may be had.
+/// `PermissionDenied` if neither kind is allowed.
 pub fn socket() -> Result<(UdpSocket, EchoSocket)> {
     match open(libc::SOCK_DGRAM) {
         Ok(socket) => Ok((UdpSocket::from(socket), EchoSocket::Datagram)),
@@ -44,7 +45,7 @@ fn open(kind: libc::c_int) -> Result<OwnedFd> {
     }
 }
 
-/// Keeps everything but echo replies away from a raw socket, which otherwise is given all that arrives.
+/// Filters everything but echo replies on a raw socket, which otherwise receives everything.
 fn only_replies(socket: &OwnedFd) -> Result<()> {
     let filter: u32 = !(1 << ECHO_REPLY);
     // SAFETY: the filter is valid for its size.
@@ -55,7 +56,7 @@ fn only_replies(socket: &OwnedFd) -> Result<()> {
     check(result).map(drop)
 }
 
-/// Whether an error says that the rights are missing.
+/// Whether an error means missing rights.
 pub fn is_forbidden(error: &Error) -> bool {
     error.kind() == std::io::ErrorKind::PermissionDenied
 }

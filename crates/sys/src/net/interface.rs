@@ -1,4 +1,4 @@
-//! Which network interface has an address, and what the kernel says of it, in the network namespace of the calling thread.
+//! The network interface of an address and its properties, in the network namespace of the calling thread.
 
 use std::ffi::{CStr, CString};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::{Error, Result, check};
 
-/// The number of the interface at which an address holds, if it is one of a link alone (RFC 4007 calls it the zone); else 0.
+/// The interface number (zone, RFC 4007) of a link-local address; else 0.
 pub fn zone(address: SocketAddr) -> u32 {
     match address {
         SocketAddr::V4(_) => 0,
@@ -90,7 +90,7 @@ fn address(pointer: *const libc::sockaddr) -> Option<IpAddr> {
     }
 }
 
-/// Bytes of the largest packet of an interface (MTU).
+/// The MTU of an interface, in bytes.
 ///
 /// # Errors
 /// `ENODEV` without such an interface.
@@ -105,7 +105,7 @@ pub fn largest_packet(interface: &str) -> Result<u32> {
     u32::try_from(bytes).map_err(|_| Error::from_raw_os_error(libc::ERANGE))
 }
 
-/// A socket to ask about interfaces.
+/// A socket to query interfaces.
 pub(crate) fn socket() -> Result<OwnedFd> {
     // SAFETY: socket(2) takes no pointers.
     let descriptor = check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
@@ -113,11 +113,17 @@ pub(crate) fn socket() -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// A question about an interface: its name in an otherwise empty request.
+/// A query of an interface: its name in an otherwise empty request.
 pub(crate) fn request(interface: &str) -> Result<libc::ifreq> {
     let bytes = interface.as_bytes();
     if bytes.is_empty() || bytes.len() >= libc::IFNAMSIZ || bytes.contains(&0) {
-        return Err(Error::new(std::io::ErrorKind::InvalidInput, format!("no interface can be named {interface:?}")));
+        return Err(Error::new(
+            std::io::ErrorKind::InvalidInput,
+            format!(
+                "{interface:?} is not a possible interface \
+                                                                         name"
+            ),
+        ));
     }
     // SAFETY: all-zero bytes are a valid `ifreq`: integers, characters and null pointers.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

@@ -1,4 +1,4 @@
-//! Network namespaces: a network of its own for the calling thread, and the way back.
+//! Network namespaces: a private network for the calling thread, and the way back.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -15,7 +15,7 @@ impl Namespace {
         File::open("/proc/thread-self/ns/net").map(Self)
     }
 
-    /// A new one with nothing in it but a loopback device that is down; the calling thread is in it from now on.
+    /// A new one with only a loopback device, which is down; the calling thread is in it from now on.
     ///
     /// # Errors
     /// `PermissionDenied` without CAP_SYS_ADMIN.
@@ -25,7 +25,7 @@ impl Namespace {
         Self::current()
     }
 
-    /// Moves the calling thread into it. Sockets stay in the namespace that they were made in.
+    /// Moves the calling thread into it. Sockets stay in the namespace they were created in.
     pub fn enter(&self) -> Result<()> {
         // SAFETY: takes no pointers.
         check(unsafe { libc::setns(self.0.as_raw_fd(), libc::CLONE_NEWNET) }).map(drop)
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn a_new_namespace_reaches_nothing_and_sockets_stay_where_they_were_made() {
-        // A thread of its own: the others stay where they are.
+        // A separate thread: the others stay where they are.
         let apart = std::thread::spawn(|| {
             let here = Namespace::current().unwrap();
             let before = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,4 @@
-//! Asking the kernel by rtnetlink: the socket, and how messages and attributes are cut out of an answer.
+//! Queries by rtnetlink: the socket, and parsing of messages and attributes.
 
 use std::fs::File;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -13,7 +13,7 @@ pub(super) const DONE: u16 = 3;
 /// Bytes of `struct nlmsghdr`.
 pub(super) const HEADER: usize = 16;
 
-/// A socket to ask with, in the network namespace of the calling thread.
+/// A socket for queries, in the network namespace of the calling thread.
 pub(super) fn open() -> Result<File> {
     // SAFETY: takes no pointers.
     let descriptor =

@@ -1,7 +1,7 @@
-//! By which network interface the kernel sends what goes to an address (rtnetlink).
+//! The outgoing network interface to an address (rtnetlink).
 //!
-//! The interface that has the address from which it goes is not always that: to an address of this machine all goes by
-//! loopback, and with several interfaces the rules of routing decide.
+//! It need not be the interface with the source address: traffic to this machine goes over loopback, and with several
+//! interfaces routing decides.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -19,21 +19,21 @@ const ABOUT: usize = 12;
 const DESTINATION: u16 = 1;
 const SOURCE: u16 = 2;
 const INTERFACE: u16 = 4;
-/// More than the kernel says of one route.
+/// More than the kernel's answer on one route.
 const BUFFER: usize = 8 << 10;
 
-/// The name of the interface by which a packet leaves that goes from one address to the other, in the network namespace of the
-/// calling thread. The ports do not matter.
+/// The name of the outgoing interface of packets from one address to the other, in the network namespace of the calling
+/// thread. Ports are ignored.
 ///
 /// # Errors
-/// What the kernel says: `NetworkUnreachable` without a route; `InvalidInput` for addresses of two versions of IP.
+/// What the kernel says: `NetworkUnreachable` without a route; `InvalidInput` for addresses of different IP versions.
 pub fn interface_to(destination: SocketAddr, source: SocketAddr) -> Result<String> {
     let request = match (destination.ip().to_canonical(), source.ip().to_canonical()) {
         (IpAddr::V4(to), IpAddr::V4(from)) => request(libc::AF_INET, [&to.octets(), &from.octets()], 0),
         (IpAddr::V6(to), IpAddr::V6(from)) => {
             request(libc::AF_INET6, [&to.octets(), &from.octets()], interface::zone(destination))
         }
-        _ => return Err(Error::new(std::io::ErrorKind::InvalidInput, "the addresses are of two versions of IP")),
+        _ => return Err(Error::new(std::io::ErrorKind::InvalidInput, "the addresses have different IP versions")),
     };
     let mut kernel = netlink::open()?;
     kernel.write_all(&request)?;
@@ -51,7 +51,7 @@ pub fn interface_to(destination: SocketAddr, source: SocketAddr) -> Result<Strin
 }
 
 fn silent() -> Error {
-    Error::new(std::io::ErrorKind::NotFound, "the kernel names no interface of that route")
+    Error::new(std::io::ErrorKind::NotFound, "the kernel names no interface for that route")
 }
 
 /// A request for the route from one address to another, by an interface unless its number is 0.
@@ -68,7 +68,7 @@ fn request(family: libc::c_int, [destination, source]: [&[u8]; 2], by: u32) -> V
     [&header[..], &parts].concat()
 }
 
-/// An attribute. Addresses are multiples of four bytes, so that nothing is between two of them.
+/// An attribute. Addresses are multiples of four bytes, so there is no padding.
 fn with_length(kind: u16, content: &[u8]) -> Vec<u8> {
     [&((4 + content.len()) as u16).to_ne_bytes()[..], &kind.to_ne_bytes(), content].concat()
 }
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_to_this_machine_goes_by_loopback() {
+    fn traffic_to_this_machine_goes_over_loopback() {
         let at = |ip: IpAddr| SocketAddr::new(ip, 1);
         let here = at(Ipv4Addr::LOCALHOST.into());
         let found = match interface_to(here, here) {
@@ -98,19 +98,19 @@ mod tests {
         assert_eq!(interface_to(at(Ipv4Addr::LOCALHOST.to_ipv6_mapped().into()), here).unwrap(), "lo");
         let mixed = interface_to(at(Ipv6Addr::LOCALHOST.into()), here).unwrap_err();
         assert_eq!(mixed.kind(), std::io::ErrorKind::InvalidInput);
-        // An address that this machine does not have is none to send from.
+        // An address that this machine does not have cannot be a source.
         assert!(interface_to(here, at(Ipv4Addr::new(192, 0, 2, 1).into())).is_err());
     }
 
     #[test]
-    fn an_own_address_other_than_that_of_loopback_goes_by_loopback_too() {
+    fn any_own_address_goes_over_loopback() {
         let what = "the route to an address of this machine";
         let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
         let Ok(own) = socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr()) else {
-            return Missing::machine("there is no way out of this machine").skips(what);
+            return Missing::machine("this machine has no route to other hosts").skips(what);
         };
         if own.ip().is_loopback() {
-            return Missing::machine("this machine has no address of its own").skips(what);
+            return Missing::machine("this machine has only loopback addresses").skips(what);
         }
         assert_eq!(interface_to(own, own).unwrap(), "lo");
         let out = interface_to("192.0.2.1:9".parse().unwrap(), own).unwrap();

@@ -1,4 +1,4 @@
-//! Ways to send bytes over a socket other than a plain send: out of a file, through a pipe, without a copy.
+//! Sending bytes other than with a plain send: from a file, through a pipe, zero-copy.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd};
@@ -11,7 +11,7 @@ use crate::{Error, Result, check};
 const ORIGIN_ZERO_COPY: u8 = 5;
 const COPIED: u8 = 1;
 
-/// A file that lies in memory and has no name, filled with these bytes.
+/// An unnamed file in memory with these bytes.
 pub fn memory_file(bytes: &[u8]) -> Result<File> {
     use std::os::unix::fs::FileExt;
     // SAFETY: the name is a C string; the descriptor is new and owned by nobody else.
@@ -90,8 +90,7 @@ impl Splicer {
     }
 }
 
-/// Sends a message whole and says that more will come (MSG_MORE), so that no packet is made before it is full or something is
-/// sent without this.
+/// Sends a whole message with MSG_MORE, so that no packet leaves before it is full or something is sent without it.
 ///
 /// # Errors
 /// What the call says.
@@ -115,7 +114,7 @@ pub fn send_more(to: &impl AsFd, mut message: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Asks the kernel to let this socket send without copying; see [`send_without_copy`].
+/// Enables zero-copy sends on this socket; see [`send_without_copy`].
 pub fn set_zero_copy(socket: &impl AsFd) -> Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1)
 }
@@ -156,12 +155,12 @@ pub fn is_full(error: &Error) -> bool {
     error.raw_os_error() == Some(libc::ENOBUFS)
 }
 
-/// Calls of [`send_without_copy`] that were completed since the last question.
+/// Calls of [`send_without_copy`] completed since the last query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completed {
     /// All of them.
     pub calls: u32,
-    /// Those of which the kernel made a copy after all.
+    /// Those that the kernel copied after all.
     pub copied: u32,
 }
 
@@ -209,7 +208,7 @@ fn next_report(socket: &impl AsFd) -> Result<Option<libc::sock_extended_err>> {
             found = libc::CMSG_NXTHDR(&raw const header, found);
         }
     }
-    Err(Error::other("the socket's error queue holds something that is no error"))
+    Err(Error::other("the socket's error queue holds something other than an error"))
 }
 
 /// How many bytes a call moved, at least one.
@@ -277,7 +276,7 @@ mod tests {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
             assert_eq!(done.calls, calls);
-            // Loopback hands the bytes to the receiver's socket, so it must copy them.
+            // Loopback delivers the bytes to the receiver's socket, so it must copy them.
             assert_eq!(done.copied, calls);
         }));
     }

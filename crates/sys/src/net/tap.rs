@@ -17,7 +17,7 @@ const SET_INTERFACE: libc::Ioctl = 0x4004_54ca;
 pub struct Tap(File);
 
 impl Tap {
-    /// Makes one of this name in the calling thread's network namespace; it is down, and has no address.
+    /// Creates one of this name in the calling thread's network namespace; it is down and without an address.
     ///
     /// # Errors
     /// `NotFound` without the kernel's driver, `PermissionDenied` without CAP_NET_ADMIN, `InvalidInput` for a name that is too
@@ -43,7 +43,7 @@ impl Tap {
         (&self.0).read(frame)
     }
 
-    /// Has a frame arrive over the interface.
+    /// Injects a frame as received over the interface.
     pub fn send(&self, frame: &[u8]) -> Result<()> {
         (&self.0).write_all(frame)
     }

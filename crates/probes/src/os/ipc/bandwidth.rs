@@ -1,6 +1,6 @@
-//! How many bytes pass from one process to another in a second: pipe, Unix socket, shared memory with a futex.
+//! Bandwidth from one process to another: pipe, Unix socket, shared memory with a futex.
 //!
-//! Counted where they arrive. It must not be taken for memory bandwidth: each byte is copied in and copied out.
+//! Counted by the receiver. It must not be used as memory bandwidth: each byte is copied in and out.
 
 use std::sync::Arc;
 
@@ -18,21 +18,21 @@ use kelvin_sys::token::{Channel, Means, Side};
 const PARCEL: u64 = 4 << 20;
 
 pub(in crate::os) static PIPE: Probe =
-    probe("Bytes from one process to another over a pipe", &[&IPC_PIPE_BANDWIDTH], |bench, case| {
+    probe("Bandwidth between two processes over a pipe", &[&IPC_PIPE_BANDWIDTH], |bench, case| {
         run(bench, case, stream::StreamKind::Pipe, &IPC_PIPE_BANDWIDTH)
     });
 
 pub(in crate::os) static UNIX: Probe =
-    probe("Bytes from one process to another over Unix sockets", &[&IPC_UNIX_BANDWIDTH], |bench, case| {
+    probe("Bandwidth between two processes over Unix sockets", &[&IPC_UNIX_BANDWIDTH], |bench, case| {
         run(bench, case, stream::StreamKind::Unix, &IPC_UNIX_BANDWIDTH)
     });
 
 pub(in crate::os) static FUTEX: Probe =
-    probe("Bytes from one process to another through shared memory", &[&IPC_FUTEX_BANDWIDTH], |bench, case| {
+    probe("Bandwidth between two processes through shared memory", &[&IPC_FUTEX_BANDWIDTH], |bench, case| {
         run(bench, case, stream::StreamKind::Shared, &IPC_FUTEX_BANDWIDTH)
     });
 
-/// What the three have in common.
+/// The common method of the three.
 const fn probe(
     summary: &'static str,
     metrics: &'static [&'static Metric],
@@ -43,21 +43,19 @@ const fn probe(
 }
 
 const METHOD: Method = Method {
-    how: "One process sends messages, another receives them into one buffer, both on one CPU or each pinned to a CPU \
-          of its own. The time of a batch ends when the receiver has acknowledged the last message, so that nothing \
-          still on its way is counted. Every message carries its number, which the receiver checks; it reports how \
-          many it got. Pipe and sockets have the kernel's default buffers (a pipe holds 64 KiB); the shared memory is \
-          four blocks of 64 KiB, each copied in by the sender and out by the receiver, handed over by a futex wake. \
-          One iteration is 4 MiB, so that the acknowledgement is within a few percent of the shortest batch.",
-    prediction: "None: it would be two copies of every byte at the rate at which this machine copies from cache to \
-                 cache, which this run did not measure, and a switch or a wake-up for each buffer.",
-    not_for: "Memory bandwidth; sockets of a network; messages that the receiver uses where they lie (nothing is \
-              zero-copy here).",
+    how: "One process sends messages, another receives them into one buffer, pinned to one CPU or to two. A batch ends \
+          when the receiver has acknowledged the last message, so nothing in flight is counted. Every message carries \
+          its number, which the receiver checks; it reports how many it received. Pipe and sockets have the kernel's \
+          default buffers (a pipe holds 64 KiB); the shared memory is four blocks of 64 KiB, each copied in by the \
+          sender and out by the receiver, and passed by a futex wake. One iteration is 4 MiB, so that the \
+          acknowledgement is within a few percent of the shortest batch.",
+    prediction: "None: it would be two copies of every byte at the cache-to-cache copy rate, which the run does not \
+                 measure, and a switch or a wake-up per buffer.",
+    not_for: "Memory bandwidth; network sockets; zero-copy messages.",
     pitfalls: &[
-        "The sender's rate taken for the throughput: what is in a buffer has not arrived. The receiver counts.",
-        "Placement left to the scheduler: on two CPUs copies overlap, on one they do not, and cost no wake-up.",
-        "A message larger than the pipe: the writer sleeps within its write, and the figure is that of the pipe's \
-         size.",
+        "Taking the sender's rate for the throughput: buffered bytes have not arrived. Here the receiver counts.",
+        "Placement left to the scheduler: on two CPUs the copies overlap; on one they do not, but need no wake-up.",
+        "A message larger than the pipe: the writer blocks in its write, and the pipe's size determines the figure.",
     ],
     sources: &["lmbench bw_pipe, bw_unix (64 KiB messages)", "pipe(7), unix(7), futex(2)"],
 };
@@ -68,7 +66,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     messages.iter().flat_map(of).collect()
 }
 
-/// A process that receives, and the way of its acknowledgement.
+/// The receiving process and its acknowledgement channel.
 struct Receiver {
     stream: Arc<Stream>,
     acknowledgement: Arc<Channel>,
@@ -103,12 +101,12 @@ impl Receiver {
         self.board.check()?;
         let arrived = self.board.reported();
         if arrived != self.sent {
-            return Err(Stop::fail(format!("{} messages were sent and {arrived} arrived", self.sent)));
+            return Err(Stop::fail(format!("{} messages were sent but {arrived} arrived", self.sent)));
         }
         Ok(())
     }
 
-    /// Ends the receiver by one last message.
+    /// Ends the receiver with one last message.
     fn finish(mut self) -> Result<(), Stop> {
         self.board.stop();
         self.send(1)?;
@@ -116,7 +114,7 @@ impl Receiver {
     }
 }
 
-/// The life of the receiver: acknowledges whenever it has all that was ordered.
+/// The receiver's loop: acknowledges each complete batch.
 fn receive(stream: &Stream, acknowledgement: &Channel, size: usize, board: &Board) -> kelvin_sys::Result<()> {
     let mut message = vec![0u8; size];
     let mut number = 0u64;
@@ -126,11 +124,11 @@ fn receive(stream: &Stream, acknowledgement: &Channel, size: usize, board: &Boar
             if message[..size_of::<u64>()] == number.to_le_bytes() {
                 Ok(())
             } else {
-                Err(kelvin_sys::Error::other("a message arrived out of its turn"))
+                Err(kelvin_sys::Error::other("a message arrived out of order"))
             }
         });
         if let Err(error) = received {
-            // The sender waits for an acknowledgement, or soon will: it must see the failure rather than hang.
+            // The sender waits for an acknowledgement: it must see the failure rather than hang.
             board.fail(&error);
             let _ = acknowledgement.pass(Side::Far);
             return Err(error);
@@ -153,13 +151,13 @@ fn run(bench: &mut Bench<'_>, case: &Case, kind: stream::StreamKind, metric: &Me
     let cpu = super::partner_cpu(bench, case)?;
     let mut receiver = Receiver::start(kind, size as usize, cpu)?;
     receiver.send(PARCEL / size)?;
-    bench.note(format!("receiver on CPU {cpu}; every message was numbered, and checked and counted by the receiver"));
+    bench.note(format!("receiver on CPU {cpu}; it checked the number of every message and counted them"));
     bench.time_work(metric, PARCEL as f64, |parcels| receiver.send(parcels * (PARCEL / size)))?;
     receiver.finish()
 }
 
 fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because("it rests on the rate of copying from cache to cache, which this run did not measure"))
+    Err(NoPrediction::because("it is derived from the cache-to-cache copy rate, which this run did not measure"))
 }
 
 #[cfg(test)]
@@ -179,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_out_of_turn_is_an_error() {
+    fn a_message_out_of_order_is_an_error() {
         let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
         let mut receiver = Receiver::start(stream::StreamKind::Pipe, 64, cpu).unwrap();
         receiver.sent = 5;

@@ -1,7 +1,7 @@
-//! How long a byte or a word takes to another process and back: pipe, Unix socket, futex.
+//! Round-trip time of a byte or a word between two processes: pipe, Unix socket, futex.
 //!
-//! A round trip with everything in it: calls, sleeping, waking, switching. Half of it must not be called the latency of
-//! one way, which may differ between the ways, and it must not be taken for the cost of a switch.
+//! The whole round trip: calls, sleeping, waking, switching. Half of it must not be used as one-way latency, as the
+//! directions may differ, nor as the cost of a switch.
 
 use kelvin_catalogue::Placement;
 use kelvin_catalogue::os::{
@@ -31,7 +31,7 @@ pub(in crate::os) static FUTEX: Probe = probe(
     |bench, case| run(bench, case, Means::Futex, &IPC_FUTEX_LATENCY),
 );
 
-/// What the three have in common.
+/// The common method of the three.
 const fn probe(
     summary: &'static str,
     metrics: &'static [&'static Metric],
@@ -51,24 +51,22 @@ const fn probe(
 }
 
 const METHOD: Method = Method {
-    how: "Two processes pass a byte (or, by a futex, a word in shared memory) to and fro, both on one CPU or each \
-          pinned to a CPU of its own. Round trips are timed in batches, nothing is subtracted but the clock. Calls are \
-          bare system calls, all checked. How often this task slept is stated by getrusage; on one CPU each trip must \
-          take it off the CPU at least once, or the round fails. lmbench's lat_pipe and lat_unix print the same \
-          quantity, unpinned. The headline takes the batches as found: with two CPUs the other one's state, which no \
-          canary here can see, is part of the figure.",
-    prediction: "On one CPU, by pipe: 2 x (a switch + the write and read of a byte) as measured in this run by \
-                 os.switch.process.pipe; by socket or futex the same, with a wider range, because the calls differ and \
-                 the switch does not. Between two CPUs: none, for the reason that os.switch.cross_cpu gives.",
-    not_for: "Half of it as the latency of one way; the cost of a switch (see os.switch); the latency under load or of \
-              messages larger than a few bytes.",
+    how: "Two processes pass a byte (with a futex: a word in shared memory) back and forth, pinned to one CPU or to \
+          two. Round trips are timed in batches; only the clock is subtracted. Calls are bare system calls, all \
+          checked. A note gives this task's context switches by getrusage; on one CPU each trip must switch it out at \
+          least once, or the round fails. lmbench's lat_pipe and lat_unix print the same quantity, unpinned. The \
+          headline takes the batches as found: with two CPUs the state of the partner's, which no canary here sees, is \
+          part of the figure.",
+    prediction: "On one CPU, pipe: 2 x (a switch + the write and read of a byte) as measured in this run by \
+                 os.switch.process.pipe; socket or futex: the same with a wider range, because only the calls differ. \
+                 Between two CPUs: none, for the reason given in os.switch.cross_cpu.",
+    not_for: "One-way latency; the cost of a switch (see os.switch); latency under load or of larger messages.",
     pitfalls: &[
-        "Placement left to the scheduler: one CPU or two differ by a factor of ten, and runs flip between them.",
-        "A mean over two modes: waking an idle CPU takes one time or another, depending on how deep it sleeps.",
-        "A Unix socket also wakes a waiting reader when the message that it sent before is consumed, because readers \
-         and writers of a socket wait in one queue: on one CPU that can be a switch more for each way, which the \
-         stated counts show.",
-        "A partner that spins instead of sleeping is fast and takes a whole CPU: nobody spins here.",
+        "Placement left to the scheduler: one CPU and two differ by a factor of ten, and runs flip between them.",
+        "A mean over two modes: waking an idle CPU takes longer the deeper its idle state.",
+        "A Unix socket also wakes a waiting reader when its own last message is consumed, because a socket's readers \
+         and writers wait in one queue: on one CPU that can add a switch each way, which the stated counts show.",
+        "A partner that spins instead of sleeping is fast and occupies a whole CPU: nothing spins here.",
     ],
     sources: &["lmbench lat_pipe, lat_unix", "perf bench sched pipe (its usecs/op is one round trip)"],
 };
@@ -92,8 +90,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, means: Means, metric: &Metric) -> Res
 fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     if Placement::of(case) != Some(Placement::SameCpu) {
         return Err(NoPrediction::because(
-            "no published costs of an inter-processor interrupt and of leaving an idle state are built in for this \
-             machine",
+            "kelvin has no published costs of an inter-processor interrupt and of an idle-state exit for this machine",
         ));
     }
     let switch = facts.measured(&SWITCH_PROCESS_PIPE, &Case::new())?;
@@ -101,8 +98,8 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     let value = 2.0 * (switch.value + calls.value);
     let factor = if *metric == IPC_PIPE_LATENCY { 1.25 } else { 1.6 };
     let text = format!(
-        "2 x ({:.0} ns switch + {:.0} ns write and read of a pipe) = {value:.0} ns; unremarkable within a factor of \
-         {factor}",
+        "2 x ({:.0} ns switch + {:.0} ns write and read of a pipe) = {value:.0} ns; predicted range: a factor of \
+         {factor} either way",
         switch.value, calls.value
     );
     Ok(Predicting::within_factor(Basis::Derived, value, factor)

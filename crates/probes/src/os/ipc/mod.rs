@@ -1,4 +1,4 @@
-//! Local communication between two processes: how long a round trip takes, and how many bytes pass in a second.
+//! Local communication between two processes: round-trip time and bandwidth.
 
 pub(super) mod bandwidth;
 pub(super) mod latency;
@@ -7,7 +7,7 @@ use kelvin_catalogue::Placement;
 use kelvin_harness::{Bench, Stop};
 use kelvin_model::Case;
 
-/// The CPU for the other process.
+/// The CPU of the partner.
 pub(crate) fn partner_cpu(bench: &Bench<'_>, case: &Case) -> Result<u32, Stop> {
     match Placement::of(case) {
         Some(Placement::SameCpu) => Ok(bench.cpu()),

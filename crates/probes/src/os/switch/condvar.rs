@@ -1,6 +1,6 @@
 //! One switch of a CPU between two tasks by a POSIX condition variable.
 //!
-//! What a portable program pays to wake another thread. It must not be taken for the cost of a mutex.
+//! It is the portable way to wake another thread. It must not be used as the cost of a mutex.
 
 use kelvin_catalogue::os::{
     SWITCH_PROCESS_CONDVAR, SWITCH_PROCESS_CONDVAR_OWN, SWITCH_PROCESS_CONDVAR_ROUND_TRIP, SWITCH_PROCESS_FUTEX,
@@ -45,26 +45,26 @@ pub(in crate::os) static THREAD: Probe = probe!(
 );
 
 /// Why it may differ from pipes.
-const WHY: &str = "a condition variable sleeps and wakes by a futex, whose calls are not subtracted here";
+const WHY: &str = "a condition variable waits on a futex, whose calls are not subtracted here";
 
 const METHOD: Method = Method {
     how: concat!(
         shared_text!(how),
-        "The token is a word behind a mutex: a pass locks, sets the word, unlocks, and then signals; a take locks, \
-         waits while the word is not its own, and unlocks. Between processes both have the attribute \
-         PTHREAD_PROCESS_SHARED. Alone, neither lock nor signal enters the kernel, so that what is subtracted is \
-         small and the two system calls of waiting and waking stay in the headline. Studies that read the clock \
-         before the signal and again in the awakened thread measure half of the round trip."
+        "The token is a word protected by a mutex: a pass locks, sets the word, unlocks, and then signals; a take \
+         locks, waits while it is not its turn, and unlocks. Between processes both have the attribute \
+         PTHREAD_PROCESS_SHARED. In one task neither lock nor signal enters the kernel, so little is subtracted, and \
+         the system calls of waiting and waking stay in the headline. Studies that read the clock before the signal \
+         and again in the awakened thread measure half of the round trip."
     ),
-    prediction: "The switch by pipes measured in this run, and the two system calls of a futex hand-over made alone: a \
-                 condition variable sleeps and wakes by a futex, and because it enters the kernel only when somebody \
-                 waits, these calls are not among those subtracted.",
+    prediction: "The switch over pipes measured in this run, plus the two system calls of a futex pass: a condition \
+                 variable waits on a futex, and because it enters the kernel only if somebody waits, these calls are \
+                 not among those subtracted.",
     not_for: shared_text!(not_for),
     pitfalls: &[
         shared_text!(placement),
         shared_text!(proof),
-        "Signalling while the mutex is held: the awakened task cannot have it, goes to sleep again, and one hand-over \
-         is two switches (counted, and refused).",
+        "Signalling while holding the mutex: the awakened task cannot get it and sleeps again, so one pass is two \
+         switches (counted, and a failure).",
     ],
     sources: &["pthread_cond_wait(3p)", "The C library's condition variable: glibc nptl/pthread_cond_wait.c"],
 };

@@ -1,7 +1,7 @@
-//! Waking a task on another CPU: the same token as on one CPU, between two.
+//! Remote wake-up: a token passed between two CPUs.
 //!
-//! The time from passing the token until the other CPU has it, an idle state left behind included. It must not be taken
-//! for a switch, and one figure must not be taken for it: it has modes.
+//! The time from passing the token until the other CPU has it, including its idle-state exit. It must not be used as
+//! the cost of a switch, nor reduced to one figure: it is multimodal.
 
 pub(crate) use kelvin_catalogue::os::SWITCH_CROSS_CPU as METRIC;
 use kelvin_catalogue::os::{SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE, TokenMeans};
@@ -17,28 +17,24 @@ pub(crate) const MEANS: Axis = TokenMeans::AXIS;
 
 pub(in crate::os) static PROBE: Probe = Probe {
     id: SWITCH_CROSS_CPU.id.as_str(),
-    summary: "Waking a process on another CPU",
+    summary: "Remote wake-up of a process on another CPU",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "Two processes, each pinned to a CPU of its own, pass a token to and fro, by a byte over pipes or by a \
-              futex. Every round trip is timed alone, so that the distribution is that of single wake-ups, modes \
-              included; a value is half a round trip with nothing subtracted (half a clock pair, some 10 ns, is in \
-              it). While one waits the other works, so each CPU goes idle and is woken once a trip, as far as its idle \
-              loop lets it: how often this task slept is stated by getrusage. The headline takes the samples as found, \
-              because the other CPU's state is the point.",
-        prediction: "None: it would be a switch on one CPU, an inter-processor interrupt, and leaving an idle state, \
-                     on a virtual machine with the hypervisor's part in the last two, and no published costs of these \
-                     are built in. It is at least the wake-up's share of a switch on one CPU unless the idle CPU \
-                     polls.",
-        not_for: "The cost of a switch; the latency of waking a task on a busy CPU; a mean: where there are two modes, \
-                  none of the trips takes the mean.",
+        how: "Two processes pinned to two CPUs pass a token back and forth, as a byte over pipes or by a futex. Every \
+              round trip is timed alone, so the distribution is that of single wake-ups, modes included; a value is \
+              half a round trip with nothing subtracted (half a clock pair, some 10 ns, is in it). Each CPU goes idle \
+              and is woken once per trip, if its idle loop lets it; a note gives this task's context switches by \
+              getrusage. The headline takes the samples as found, because the other CPU's state is part of the figure.",
+        prediction: "None: it would be a switch on one CPU, an inter-processor interrupt and an idle-state exit (in a \
+                     virtual machine both through the hypervisor), for which kelvin has no published costs. Unless the \
+                     idle CPU polls, it is at least the wake-up's share of a switch on one CPU.",
+        not_for: "The cost of a switch; wake-up latency on a busy CPU; a mean: if bimodal, no trip takes the mean.",
         pitfalls: &[
-            "Waking an idle CPU depends on how deep it sleeps, and so on how long it was idle: a busier machine can be \
-             the faster one. Modes are reported as such.",
-            "On a virtual machine an idle CPU is given back to the host, and waking it costs an exit and the host's \
-             own wake-up, tens of microseconds.",
-            "Unpinned, the scheduler pulls both tasks onto one CPU now and then, and the figure flips by a factor of \
-             ten.",
+            "Waking an idle CPU takes longer the deeper its idle state, and so the longer it was idle: a busier \
+             machine can be faster. Modes are reported as such.",
+            "In a virtual machine an idle CPU is returned to the host, and waking it costs a VM exit and the host's \
+             own wake-up: tens of microseconds.",
+            "Unpinned, the scheduler sometimes pulls both tasks onto one CPU, and the figure flips by a factor of ten.",
         ],
         sources: &[
             "perf bench sched pipe without pinning (tools/perf/bench/sched-pipe.c in the Linux source)",
@@ -76,11 +72,11 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 
 fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     let here = match facts.measured(&SWITCH_PROCESS_PIPE, &Case::new()) {
-        Ok(switch) => format!(" (a switch on one CPU took {:.0} ns here)", switch.value),
+        Ok(switch) => format!(" (a switch on one CPU took {:.0} ns)", switch.value),
         Err(_) => String::new(),
     };
     Err(NoPrediction::because(format!(
-        "no published costs of an inter-processor interrupt and of leaving an idle state are built in for this \
+        "kelvin has no published costs of an inter-processor interrupt and of an idle-state exit for this \
          machine{here}"
     )))
 }
@@ -96,7 +92,7 @@ mod tests {
             let known = [(SWITCH_PROCESS_PIPE.id.as_str(), switch)];
             facts_about(&known, |facts| predict(facts, &SWITCH_CROSS_CPU, &Case::new())).unwrap_err().0
         };
-        assert!(reason(Some(1700.4)).ends_with("(a switch on one CPU took 1700 ns here)"));
+        assert!(reason(Some(1700.4)).ends_with("(a switch on one CPU took 1700 ns)"));
         assert!(reason(None).ends_with("for this machine"));
     }
 }

@@ -1,6 +1,6 @@
-//! One switch of a CPU between two tasks that pass a token by event counters (eventfd).
+//! One switch of a CPU between two tasks that pass a token by eventfd.
 //!
-//! What event loops use to wake each other. It must not be taken for the latency of an event loop, which also polls.
+//! Event loops use it to wake each other. It must not be used as the latency of an event loop, which also polls.
 
 use kelvin_catalogue::os::{
     SWITCH_PROCESS_EVENTFD, SWITCH_PROCESS_EVENTFD_OWN, SWITCH_PROCESS_EVENTFD_ROUND_TRIP, SWITCH_PROCESS_PIPE,
@@ -22,7 +22,7 @@ pub(in crate::os) static PROCESS: Probe = probe!(
         own: Some(&SWITCH_PROCESS_EVENTFD_OWN),
         like: Some(AsWithPipes { parts: &[&SWITCH_PROCESS_PIPE], factor: 1.5, why: WHY }),
     },
-    "Switching a CPU between two processes that pass a token by event counters",
+    "Switching a CPU between two processes that pass a token by eventfd",
     METHOD,
     &[&SWITCH_PROCESS_EVENTFD, &SWITCH_PROCESS_EVENTFD_ROUND_TRIP, &SWITCH_PROCESS_EVENTFD_OWN],
     &[SWITCH_PROCESS_PIPE.id.as_str()],
@@ -37,14 +37,14 @@ pub(in crate::os) static THREAD: Probe = probe!(
         own: Some(&SWITCH_THREAD_EVENTFD_OWN),
         like: Some(AsWithPipes { parts: &[&SWITCH_THREAD_PIPE], factor: 1.5, why: WHY }),
     },
-    "Switching a CPU between two threads that pass a token by event counters",
+    "Switching a CPU between two threads that pass a token by eventfd",
     METHOD,
     &[&SWITCH_THREAD_EVENTFD, &SWITCH_THREAD_EVENTFD_ROUND_TRIP, &SWITCH_THREAD_EVENTFD_OWN],
     &[SWITCH_THREAD_PIPE.id.as_str()],
 );
 
 /// Why it may differ from pipes.
-const WHY: &str = "an event counter is a pipe without pages: the calls differ, and they are subtracted";
+const WHY: &str = "an eventfd is like a pipe without pages: only the calls differ, and they are subtracted";
 
 const METHOD: Method = Method {
     how: concat!(
@@ -52,14 +52,13 @@ const METHOD: Method = Method {
         "The token is a count of one in an eventfd, one for each direction: a pass writes 8 bytes, a take reads 8 \
          bytes and leaves zero."
     ),
-    prediction: "The switch by pipes measured in this run: whatever the means, the scheduler picks, saves and loads \
-                 in the same way (an event counter is a pipe without pages: the calls differ, and they are \
-                 subtracted).",
+    prediction: "The switch over pipes measured in this run: the scheduler's work is the same with any channel (an \
+                 eventfd is like a pipe without pages: only the calls differ, and they are subtracted).",
     not_for: shared_text!(not_for),
     pitfalls: &[
         shared_text!(placement),
         shared_text!(proof),
-        "A counter with EFD_SEMAPHORE or O_NONBLOCK behaves differently: neither is set.",
+        "EFD_SEMAPHORE and O_NONBLOCK change the behaviour: neither is set.",
     ],
     sources: &["eventfd(2)"],
 };

@@ -1,8 +1,8 @@
-//! One switch of a CPU between two tasks by a futex: a word says whose turn it is, and the kernel is asked to sleep
-//! and to wake.
+//! One switch of a CPU between two tasks by a futex: a word says whose turn it is, and the tasks sleep and wake in the
+//! kernel.
 //!
-//! The cheapest sleep and wake-up that Linux has, and what mutexes and condition variables are made of. It must not be
-//! taken for the cost of an uncontended lock, which never enters the kernel.
+//! It is the cheapest sleep and wake-up in Linux, and the basis of mutexes and condition variables. It must not be used
+//! as the cost of an uncontended lock, which never enters the kernel.
 
 use kelvin_catalogue::os::{
     SWITCH_PROCESS_FUTEX, SWITCH_PROCESS_FUTEX_OWN, SWITCH_PROCESS_FUTEX_ROUND_TRIP, SWITCH_PROCESS_PIPE,
@@ -46,24 +46,24 @@ pub(in crate::os) static THREAD: Probe = probe!(
 );
 
 /// Why it may differ from pipes.
-const WHY: &str = "a futex and a pipe wake and sleep by the same scheduler";
+const WHY: &str = "a futex and a pipe sleep and wake through the same scheduler";
 
 const METHOD: Method = Method {
     how: concat!(
         shared_text!(how),
         "The token is a word in shared memory: a pass stores whose turn it is and calls FUTEX_WAKE for one waiter, a \
          take calls FUTEX_WAIT until the word is right. Between threads the futex is private, between processes \
-         shared. Alone, the wake finds nobody and the wait is refused with EAGAIN, because the word has changed \
-         already: two entries of the kernel, as in a hand-over."
+         shared. In one task the wake finds no waiter and the wait fails with EAGAIN, because the word has already \
+         changed: two kernel entries, as in a pass."
     ),
-    prediction: "The switch by pipes measured in this run: whatever the means, the scheduler picks, saves and loads \
-                 in the same way (a futex and a pipe wake and sleep by the same scheduler).",
+    prediction: "The switch over pipes measured in this run: the scheduler's work is the same with any channel (a \
+                 futex and a pipe sleep and wake through the same scheduler).",
     not_for: shared_text!(not_for),
     pitfalls: &[
         shared_text!(placement),
         shared_text!(proof),
-        "A private futex between processes never wakes anybody, and a shared one between threads pays for finding \
-         the page: each is used where it belongs.",
+        "A private futex between processes never wakes anybody, and a shared one between threads pays a page look-up: \
+         each is used where it belongs.",
     ],
     sources: &["futex(2)", "B. Sigoure, How long does it take to make a context switch?, 2010 (futex, pinned)"],
 };

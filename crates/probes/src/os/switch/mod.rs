@@ -1,7 +1,6 @@
-//! What it costs to switch a CPU from one task to another: a token is passed between two tasks on one CPU, by several
-//! means, between processes and between threads.
+//! The cost of a context switch: two processes or two threads pass a token on one CPU, over several channels.
 //!
-//! One engine serves them all; a file for each means says what it is.
+//! One engine serves all; each channel has a file.
 
 pub(super) mod condvar;
 pub(crate) mod cross_cpu;
@@ -20,10 +19,10 @@ use kelvin_sys::token::{Channel, Means};
 use self::predict::AsWithPipes;
 use super::partner::Partner;
 
-/// Round trips made under the counters before any is timed.
+/// Untimed round trips under the counters.
 const PROOF_TRIPS: u64 = 256;
 
-/// What two tasks on one CPU do, what is measured of it, and how it is predicted.
+/// A switching experiment of two tasks on one CPU: channel, metrics, prediction.
 struct Switching {
     means: Means,
     task: Task,
@@ -31,13 +30,13 @@ struct Switching {
     switch: &'static Metric,
     /// A round trip, nothing subtracted.
     round_trip: &'static Metric,
-    /// The calls of one pass and one take, made by one task alone.
+    /// The calls of one pass and one take, made by one task.
     own: Option<&'static Metric>,
-    /// How it follows from switches by pipes; these themselves are published.
+    /// How it is derived from switches over pipes, which are published.
     like: Option<AsWithPipes>,
 }
 
-/// The probe of a switching experiment: what is done, its summary, its method, its metrics, and the probes of its inputs.
+/// The probe of a switching experiment: experiment, summary, method, metrics, and the probes of its inputs.
 macro_rules! probe {
     ($what:expr, $summary:literal, $method:expr, $metrics:expr, $inputs:expr $(,)?) => {{
         static WHAT: Switching = $what;
@@ -87,35 +86,33 @@ fn run(bench: &mut Bench<'_>, what: &Switching) -> Result<(), Stop> {
     let of_partner = partner.finish()?;
     if of_partner < 0.98 {
         return Err(Stop::fail(format!(
-            "the partner was taken off the CPU {of_partner:.2} times a round trip instead of once: the token moved without a \
-             switch"
+            "the partner was switched out {of_partner:.2} times per round trip instead of once: the token moved \
+             without a switch"
         )));
     }
     Ok(())
 }
 
-/// Sentences that the methods of several means share.
+/// Sentences shared by the methods of several channels.
 macro_rules! shared_text {
     (how) => {
-        "Two tasks, pinned to the same CPU, pass a token to and fro; only one of them can run at a time, so every pass \
-         is a context switch. Round trips are timed in batches. In each batch the same calls are made as often by one \
-         task alone, on a channel of its own that nobody waits on, and timed too: the headline is half a round trip \
-         less those calls, pair by pair of neighbours in time. The unsubtracted round trip and the calls alone are \
-         kept as metrics of their own. Before timing, 256 round trips are made under getrusage(RUSAGE_THREAD): each \
-         must take this task off its CPU once (by waiting or by force, both are a switch), or the round fails; the \
-         partner counts its own switches over its whole life and is checked when it ends. "
+        "Two tasks pinned to the same CPU pass a token back and forth; only one can run at a time, so every pass is a \
+         context switch. Round trips are timed in batches. In each batch one task also makes the same calls, as often, \
+         on a channel without a waiter, timed too: the headline is half a round trip less those calls, batch by batch. \
+         The full round trip and the calls are separate metrics. Before timing, 256 round trips are made under \
+         getrusage(RUSAGE_THREAD): each must switch this task out once (voluntarily or not), or the round fails; the \
+         partner counts its own switches and is checked when it ends. "
     };
     (not_for) => {
-        "The cost of switching in a program: that is mostly the caches and address translations that the other task \
-         has replaced, which two tasks that do nothing else never show (see os.switch.ring), and, with several CPUs, \
-         waking an idle one (see os.switch.cross_cpu)."
+        "The cost of switching in a program: mostly cache and TLB refills, which two tasks that do nothing else do not \
+         have (see os.switch.ring), and, with several CPUs, remote wake-ups (see os.switch.cross_cpu)."
     };
     (placement) => {
-        "Placement left to the scheduler: on one CPU and on two differ by a factor of ten and flip within a run. Both \
-         tasks are pinned to one CPU here."
+        "Placement left to the scheduler: one CPU and two differ by a factor of ten and flip within a run. Here both \
+         tasks are pinned to one CPU."
     };
     (proof) => {
-        "Calls that never slept: a token that is already there is taken without a switch and looks like a record. \
+        "Calls that never slept: taking a token that is already there needs no switch and looks like a record. \
          Switches are counted."
     };
 }

@@ -1,7 +1,7 @@
 //! One switch of a CPU between two tasks that pass a byte over two pipes: processes, and threads of one process.
 //!
-//! The classic figure for "a context switch". It must not be taken for what switching costs a program with a working
-//! set, nor compared with figures that include the pipe's own calls.
+//! The classic figure for "a context switch". It must not be used as the cost of switching with a working set, nor
+//! compared with figures that include the pipe's calls.
 
 pub(crate) use kelvin_catalogue::os::{SWITCH_PROCESS_PIPE as PROCESS_SWITCH, SWITCH_PROCESS_PIPE_OWN as PROCESS_OWN};
 use kelvin_catalogue::os::{
@@ -48,25 +48,24 @@ const METHOD: Method = Method {
     how: concat!(
         shared_text!(how),
         "The token is one byte, by bare write and read system calls. `perf bench sched pipe` pinned to one CPU prints \
-         the round trip as its usecs/op: each of its loops is a write and a read on either side, two messages and two \
+         the round trip as its usecs/op: each iteration is a write and a read on either side, two messages and two \
          switches. lmbench's lat_ctx -s 0 2 prints the headline."
     ),
     prediction: "A published figure for the same quantity, with the pipe's calls subtracted in the same way, taken as \
-                 a time; the round trip is two of those and twice the calls measured alone in this run. The two null \
-                 calls of a hand-over (one to write, one to read) are part of what is subtracted, so that they count \
-                 towards the round trip and not towards the switch. Mitigations that the published machine did not \
-                 have are named and not added.",
+                 a time; the round trip is two of those plus twice the calls measured in this run. The kernel entries \
+                 of a pass (a write and a read) are subtracted with the calls, so they count towards the round trip, \
+                 not the switch. Mitigations that the published machine did not have are named but not added.",
     not_for: shared_text!(not_for),
     pitfalls: &[
         shared_text!(placement),
         shared_text!(proof),
-        "Half a round trip published as a switch: it holds a write and a read as well, a tenth to a third of it.",
-        "The pipe's own cost taken from another process or another minute: it is measured in the same batch here.",
+        "Half a round trip published as a switch: a tenth to a third of it is a write and a read.",
+        "The pipe's cost taken from another process or another minute: here it is measured in the same batch.",
     ],
     sources: &[
         "McVoy and Staelin, lmbench: Portable Tools for Performance Analysis, USENIX 1996 (lat_ctx)",
         "perf bench sched pipe (tools/perf/bench/sched-pipe.c in the Linux source)",
         "Li, Ding and Shen, Quantifying the Cost of Context Switch, ExpCS 2007",
-        "Linux kernel documentation, admin-guide/hw-vuln/spectre.rst (what is done on a switch)",
+        "Linux kernel documentation, admin-guide/hw-vuln/spectre.rst (mitigations on a switch)",
     ],
 };

@@ -1,4 +1,4 @@
-//! Predictions of switches: published costs for pipes, this run's pipes for the other means.
+//! Predictions of switches: published costs for pipes, this run's pipes for the other channels.
 
 use kelvin_harness::Facts;
 use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
@@ -7,7 +7,7 @@ use kelvin_sys::partner::Task;
 use super::Switching;
 use crate::predict::Predicting;
 
-/// One switch between processes over pipes with the pipe's own calls subtracted, in nanoseconds: half of 2008.19, which
+/// One switch between processes over pipes with the pipe's calls subtracted, in nanoseconds: half of 2008.19, which
 /// spans two switches.
 const PROCESS_SWITCH: f64 = 2008.19 / 2.0;
 /// The same between threads: half of 1684.52.
@@ -15,11 +15,11 @@ const THREAD_SWITCH: f64 = 1684.52 / 2.0;
 /// Where these come from.
 const STUDY: &str = "zenbook-2011: Core i5-2557M pinned to 1.6 GHz, Ubuntu 14.04; a write, a read and two switches, \
                      less the cost of one read and one write";
-/// A second study of the same quantity, by other hands.
+/// A second study of the same quantity.
 const SECOND: &str = "E. Bendersky, Measuring context switching and memory overheads for Linux threads, 2018: 1.2 to \
-                      1.5 us a switch between threads over a pipe on one core of a Core i7-4771, pipe subtracted";
-/// Factor either way: the published figures differ by almost two between machines whose clocks differ by two, because
-/// what a switch does has grown with the kernels about as fast as the cores.
+                      1.5 us per switch between threads over a pipe on one core of a Core i7-4771, pipe subtracted";
+/// Predicted range, factor either way: the published figures differ by almost two between machines whose clocks differ
+/// by two, as the work of a switch has grown with the kernels about as fast as the cores.
 const SPREAD: f64 = 2.0;
 
 /// The prediction of any metric of a switching experiment.
@@ -40,21 +40,19 @@ fn published(facts: &Facts<'_>, task: Task) -> Prediction {
         Task::Thread => (THREAD_SWITCH, "threads"),
     };
     Predicting::within_factor(Basis::Published, value, SPREAD)
-        .formula(
-            "published switch; the two system calls of a hand-over are subtracted from it and from the measurement",
-        )
+        .formula("published switch; the two system calls of a pass are subtracted from it and from the measurement")
         .constant(format!("published switch between {what}"), value, Unit::Nanoseconds, STUDY)
         .source(STUDY)
         .source(SECOND)
         .derived_as(format!(
             "{:.0} ns published for two switches between {what} / 2 = {value:.0} ns, taken as a time and not as \
-             cycles; unremarkable within a factor of {SPREAD}. {}",
+             cycles; predicted range: a factor of {SPREAD} either way. {}",
             2.0 * value,
             mitigations(facts.machine())
         ))
 }
 
-/// What is in force on every switch here and was not where the cost was published.
+/// Mitigations on every switch here that the published machine did not have.
 fn mitigations(machine: &Machine) -> String {
     let status = machine
         .cpu
@@ -63,15 +61,15 @@ fn mitigations(machine: &Machine) -> String {
         .and_then(|all| all.iter().find(|one| one.vulnerability == "spectre_v2"))
         .map(|one| one.status.as_str());
     match status {
-        None => "Which mitigations are in force is not known.".into(),
+        None => "The mitigations in force are unknown.".into(),
         Some(status) if status.contains("IBPB: always-on") => {
-            "An indirect branch predictor barrier is in force on every switch between processes, which the published \
-             machine did not have; no cost for it is added, so expect more."
+            "Every switch between processes has an indirect branch predictor barrier (IBPB), which the published \
+             machine did not have; its cost is not added, so expect more."
                 .into()
         }
         Some(status) if status.contains("Retpolines") => {
-            "Retpolines are in force, which the published machine did not have; no cost for them is added. No branch \
-             predictor barrier is made between tasks that have not asked for one."
+            "Retpolines are in force, which the published machine did not have; their cost is not added. There is no \
+             IBPB between tasks that have not requested one."
                 .into()
         }
         Some(_) => "No cost of mitigations is added.".into(),
@@ -86,16 +84,16 @@ fn round_trip(facts: &Facts<'_>, task: Task, own: &Metric) -> Result<Prediction,
     let text = format!("2 x ({:.0} ns + {:.0} ns {}) = {value:.0} ns", switch.value, calls.value, own.id);
     let (low, high) = (2.0 * (switch.low + calls.value), 2.0 * (switch.high + calls.value));
     Ok(Predicting::between(Basis::Derived, value, low, high)
-        .formula("2 x (published switch + the calls of one pass, made alone)")
+        .formula("2 x (published switch + calls of one pass)")
         .constant("published switch", switch.value, Unit::Nanoseconds, STUDY)
         .source(STUDY)
         .input(calls)
         .derived_as(text))
 }
 
-/// How switches by other means follow from those by pipes.
+/// How switches over other channels are derived from those over pipes.
 pub(super) struct AsWithPipes {
-    /// What one hand-over is made of: a switch by pipes, and calls that cannot be made alone, so that they are not subtracted.
+    /// The parts of one pass: a switch over pipes, and the calls that are not subtracted.
     pub parts: &'static [&'static Metric],
     /// Factor either way of the predicted range.
     pub factor: f64,
@@ -104,15 +102,16 @@ pub(super) struct AsWithPipes {
 }
 
 impl AsWithPipes {
-    /// The same switch by other means: what the scheduler does is the same as with pipes.
+    /// The same switch over another channel: the scheduler's work is the same as with pipes.
     fn switch(&self, facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
         let parts = self.parts(facts)?;
         let value = parts.iter().map(|part| part.value).sum();
-        let derivation = format!("{}; {}; unremarkable within a factor of {}", sum(&parts), self.why, self.factor);
+        let derivation =
+            format!("{}; {}; predicted range: a factor of {} either way", sum(&parts), self.why, self.factor);
         Ok(self.from(value, parts, |names| format!("{names}: the scheduler's work is the same")).derived_as(derivation))
     }
 
-    /// A round trip by other means: two such switches, and twice the calls of one pass.
+    /// A round trip over another channel: two such switches, and twice the calls of one pass.
     fn round_trip(&self, facts: &Facts<'_>, own: Option<&Metric>) -> Result<Prediction, NoPrediction> {
         let mut parts = self.parts(facts)?;
         if let Some(own) = own {
@@ -141,9 +140,9 @@ fn sum(parts: &[Input]) -> String {
     each.join(" + ")
 }
 
-/// The calls of a pass, made alone.
+/// The calls of a pass.
 pub(super) fn calls_alone() -> NoPrediction {
-    NoPrediction::because("it is measured to be subtracted, and no published cost of these calls is built in")
+    NoPrediction::because("it is measured to be subtracted, and kelvin has no published cost of these calls")
 }
 
 #[cfg(test)]
@@ -153,7 +152,7 @@ mod tests {
     use super::*;
     use crate::testing::facts_about;
 
-    /// What a hand-over is made of, in these tests.
+    /// The parts of a pass in these tests.
     static PARTS: [&Metric; 2] = [&PIPE, &OWN];
 
     #[test]
@@ -163,7 +162,7 @@ mod tests {
             assert!((process.value - 1004.095).abs() < 1e-9);
             assert!((process.low - 502.0475).abs() < 1e-9 && (process.high - 2008.19).abs() < 1e-9);
             assert!((published(facts, Task::Thread).value - 842.26).abs() < 1e-9);
-            assert!(process.derivation.contains("not known"), "{}", process.derivation);
+            assert!(process.derivation.contains("are unknown"), "{}", process.derivation);
         });
     }
 
@@ -179,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn other_means_follow_the_pipe_of_this_run() {
+    fn other_channels_follow_the_pipe_of_this_run() {
         let known = [(PIPE.id.as_str(), Some(1500.0)), (OWN.id.as_str(), Some(250.0))];
         facts_about(&known, |facts| {
             let plain = AsWithPipes { parts: &PARTS[..1], factor: 1.5, why: "a test" };

@@ -1,7 +1,7 @@
-//! Switching among many processes that each have a working set: what a hand-over costs when caches must be refilled.
+//! Switching among many processes that each have a working set: the cost of a switch with cache refills.
 //!
-//! A curve over the number of processes and the size of each one's set. It must not be read as the price of one refill:
-//! what the others leave in the caches depends on all of them together.
+//! A curve over the number of processes and the size of their working sets. It must not be used as the cost of one
+//! refill: what stays in the caches depends on all processes together.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -24,27 +24,27 @@ pub(in crate::os) static PROBE: Probe = Probe {
     summary: "Switching among 2 to 96 processes, each with a working set of up to 64 KiB",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "Processes on one CPU are connected to a ring by pipes and pass one byte round. Each, when it gets the \
-              byte, adds one to a word in every 64-byte line of a working set of its own (a private, touched mapping \
-              of base pages), and passes on. Whole laps are timed in batches, and in each batch as many writes, reads \
-              and passes over a set are timed in one task alone, where everything is in the caches. The headline is \
-              the time of a lap divided by the processes, less the latter: a hand-over with everything that it makes \
-              slow, as lmbench's lat_ctx has it. The set's words are checked: they must have been incremented as often \
-              as the byte came by. The context switches of all processes are counted by getrusage and kept as a \
-              metric: at least one a hand-over, or the round fails; and up to two, because a task that is preempted as \
-              it wakes the next one must run once more only to wait for the byte.",
-        prediction: "Without a working set, one switch as os.switch.process.pipe measured it in this run. With one, \
-                     the time to fill the caches again would have to be added, which needs the latency of each cache \
-                     level; where that is not measured there is no prediction.",
+        how: "Processes on one CPU form a ring of pipes and pass one byte around. On receipt each increments a word in \
+              every 64-byte line of its own working set (a private, touched mapping of base pages), and passes the \
+              byte on. Whole laps are timed in batches, and in each batch as many writes, reads and passes over a \
+              working set are timed in one task with warm caches. The headline is the time of a lap divided by the \
+              processes, less the latter: a switch with its cache refills, as in lmbench's lat_ctx. The words are \
+              checked: they must have been incremented as often as the byte came by. The context switches of all \
+              processes are counted by getrusage, as a metric: at least one per pass, or the round fails; and up to \
+              two, because a task preempted while it wakes the next one must run again just to wait for the byte.",
+        prediction: "Without a working set, one switch as measured by os.switch.process.pipe in this run. With one, \
+                     none: the cache refill would have to be added, from latencies of the cache levels that are not \
+                     measured in the run.",
         not_for: "The cost of a cache miss; a scheduler's behaviour with many runnable tasks: only one task of the \
-                  ring can run at any time.",
+                  ring is runnable at a time.",
         pitfalls: &[
-            "A hand-over taken for one switch: with more than two processes, wake-up preemption makes it up to two \
-             (divide by os.switch.ring.switches). With two processes the preempted task is the next to run anyway.",
-            "The work subtracted must be timed with warm caches: else the refill is subtracted from itself.",
-            "Sets that share physical pages (a page never written after fork, the page of zeros) are one set: every \
-             process writes to its own.",
-            "With physically indexed caches the figure depends on which pages a process got; every round has new ones.",
+            "Taking a pass for one switch: with more than two processes, wake-up preemption makes it up to two (divide \
+             by os.switch.ring.switches). With two processes the preempted task is the next to run anyway.",
+            "The subtracted work must be timed with warm caches: else the refill is subtracted too.",
+            "Working sets that share physical pages (never written after fork, or the zero page) are one set: here \
+             every process writes to its own.",
+            "With physically indexed caches the figure depends on a process's physical pages; every round has new \
+             ones.",
         ],
         sources: &[
             "McVoy and Staelin, lmbench: Portable Tools for Performance Analysis, USENIX 1996 (lat_ctx -s)",
@@ -68,7 +68,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     sets.iter().flat_map(of).collect()
 }
 
-/// The memory that a member of the ring works on.
+/// The working set of a process of the ring.
 struct WorkingSet(Option<Arena>);
 
 impl WorkingSet {
@@ -99,9 +99,9 @@ impl WorkingSet {
     }
 }
 
-/// A ring of processes of which this one is the first.
+/// A ring of processes, this one being the first.
 struct Ring {
-    /// The pipe at index `i` leads from member `i` to the next.
+    /// The pipe at index `i` leads from process `i` to the next.
     pipes: Arc<Vec<Pipe>>,
     members: Vec<PartnerTask>,
     board: Arc<Shared<Board>>,
@@ -128,7 +128,8 @@ impl Ring {
         for index in 1..processes {
             let pipes = Arc::clone(&ring.pipes);
             let member = PartnerTask::start(Task::Process, cpu, &ring.board, move |board| {
-                // A member that fails tells the board and passes the byte on, so that the lap ends and is judged.
+                // A process that fails records it on the board and passes the byte on, so that the lap ends and is
+                // checked.
                 member(&pipes[index - 1], &pipes[index], set, board).inspect_err(|error| {
                     board.fail(error);
                     let _ = pipes[index].put();
@@ -140,7 +141,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Sends the byte round.
+    /// Sends the byte around.
     #[inline(always)]
     fn laps(&mut self, count: u64) -> Result<(), Stop> {
         let (out, back) = (&self.pipes[0], &self.pipes[self.pipes.len() - 1]);
@@ -154,7 +155,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Ends the members, and checks what they and this process have done; context switches for each hand-over.
+    /// Ends the processes and checks their work and this one's; returns context switches per pass.
     fn finish(mut self) -> Result<f64, Stop> {
         self.board.stop();
         self.laps(1)?;
@@ -165,8 +166,8 @@ impl Ring {
         let each = switches as f64 / hand_overs as f64;
         if each < 0.98 {
             return Err(Stop::fail(format!(
-                "the byte was passed {hand_overs} times among processes that were taken off the CPU {switches} times: \
-                 it moved without switches"
+                "the byte was passed {hand_overs} times but the processes had only {switches} context switches: it \
+                 moved without switches"
             )));
         }
         Ok(each)
@@ -179,7 +180,7 @@ impl Ring {
     }
 }
 
-/// The life of a member of the ring.
+/// The loop of a process of the ring.
 fn member(from: &Pipe, to: &Pipe, set: usize, board: &Board) -> kelvin_sys::Result<()> {
     let mut set = WorkingSet::new(set)?;
     let mut laps = 0;
@@ -189,7 +190,7 @@ fn member(from: &Pipe, to: &Pipe, set: usize, board: &Board) -> kelvin_sys::Resu
         laps += 1;
         let last = board.stopping();
         if last && !set.holds(laps + 1) {
-            return Err(kelvin_sys::Error::other("a working set was not worked on as often as the byte came by"));
+            return Err(kelvin_sys::Error::other("a working set was not incremented as often as the byte came by"));
         }
         to.put()?;
         if last {
@@ -206,7 +207,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let pipe = Pipe::new()?;
     ring.laps(2)?;
     bench.time_parts([&SWITCH_RING, &SWITCH_RING_OWN], |clock, passes| {
-        // A lap is the least that can be timed: whole laps, scaled to the passes asked for.
+        // Only whole laps can be timed, scaled to the requested passes.
         let laps = passes.div_ceil(processes);
         let start = clock.start();
         ring.laps(laps)?;
@@ -227,25 +228,25 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 
 fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     if *metric == SWITCH_RING_SWITCHES {
-        return Err(NoPrediction::because("it lies between one and two, as the scheduler preempts"));
+        return Err(NoPrediction::because("it is between one and two, depending on preemption"));
     }
     if *metric == SWITCH_RING_OWN {
         return Err(super::predict::calls_alone());
     }
     if WORKING_SET.of(case) != Some(0) {
         return Err(NoPrediction::because(
-            "filling the caches again would have to be added, and the latencies of the cache levels are not measured \
-             in this run",
+            "the cache refill would have to be added, and the latencies of the cache levels are not measured in this \
+             run",
         ));
     }
     let switch = facts.measured(&SWITCH_PROCESS_PIPE, &Case::new())?;
     let value = switch.value;
-    // With more than two, wake-up preemption makes a hand-over up to two switches.
+    // With more than two, wake-up preemption makes a pass up to two switches.
     Ok(Predicting::between(Basis::Derived, value, value / 1.3, 2.0 * value)
-        .formula("os.switch.process.pipe: without a working set there is nothing to fill again")
+        .formula("os.switch.process.pipe: without a working set there is nothing to refill")
         .input(switch)
         .derived_as(format!(
-            "{value:.0} ns by two processes; up to twice that where a task is preempted as it wakes the next one"
+            "{value:.0} ns with two processes; up to twice that if a task is preempted while it wakes the next one"
         )))
 }
 

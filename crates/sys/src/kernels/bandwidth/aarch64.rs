@@ -1,5 +1,5 @@
-//! Loops that move memory, for aarch64: pairs of NEON registers, the cache-zeroing instruction, and pairs of stores
-//! marked non-temporal.
+//! Loops that move memory, for aarch64: pairs of NEON registers, the cache-zeroing instruction, and non-temporal pairs
+//! of stores.
 //!
 //! Each is a function in the AAPCS64 calling convention:
 //!

@@ -1,4 +1,4 @@
-//! Loops that move memory, for x86-64: SSE2, AVX2 and AVX-512, string instructions, and stores that pass the caches by.
+//! Loops that move memory, for x86-64: SSE2, AVX2 and AVX-512, string instructions, and non-temporal stores.
 //!
 //! Each is a function in the System V calling convention:
 //!
