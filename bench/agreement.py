@@ -1,21 +1,20 @@
 #!/usr/bin/env python3
-"""Whether kelvin's figures are those of the tools that measure the same.
+"""Whether kelvin's figures agree with those of other tools.
 
-For each quantity a pair is one kelvin run of that probe alone and one run of the other program, both on the same CPU, both
-given the same wall time (--seconds), one right after the other in random order; the pairs of all quantities are
-interleaved. The figure that is judged is the ratio over all pairs: its Hodges-Lehmann estimate and the exact 90 % interval
-of the signed-rank test. A quantity agrees when the whole interval lies within the bound (so a wrong "agrees" has at most
-one chance in twenty), differs when the whole interval lies outside, and gets more pairs while it straddles a bound.
+For each quantity a pair is one kelvin run of that probe alone and one run of the other program, on the same CPU, with the same
+wall time (--seconds), one right after the other in random order; the pairs of all quantities are interleaved. The ratio over
+all pairs is judged: its Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank test. A quantity agrees when the
+whole interval lies within the bound (so a wrong "agrees" has at most one chance in twenty), differs when the whole interval
+lies outside, and gets more pairs while it straddles a bound.
 
-On a shared host another machine's work on the sibling thread of the core comes and goes in stretches of seconds and makes
-a fork a third dearer for whoever is measured just then. So a side counts only if the core was whole right before and
-right after it, by a kernel that has no part in the measurement (core_watch), and is measured again otherwise, up to
-five times; how often none was quiet is said. It is the same rule for kelvin and the others, and looks at no figure.
+On a shared host another virtual machine's load on the sibling thread of the core comes and goes for seconds at a time and makes
+a fork a third slower. So a side counts only if the core was not shared right before and right after it, by a loop that has no
+part in the measurement (core_watch), and is measured again otherwise, up to five times; how often none was quiet is reported.
+The rule is the same for kelvin and the others, and looks at no figure.
 
-What is compared with what: the other tools report what they met, disturbed or not. So kelvin's figure here is its
-"as found" one, the median over rounds of all batches, and never the undisturbed headline, which is shown beside it. Of a C
-loop it is the median of its samples; of perf bench, which tells only a mean, the median of the means of short runs
-of 30 ms each.
+The other tools report all samples, disturbed or not. So kelvin's figure here is its "as found" one, the median over rounds of
+all batches, and never the undisturbed headline, which is shown beside it. For a C loop it is the median of its samples; for
+perf bench, which reports only a mean, the median of the means of short runs of 30 ms each.
 
 Exit status: 0 all agree, 1 one does not, 2 it could not be done.
 """
@@ -37,14 +36,14 @@ class Comparison:
     case: str
     rival: str
     theirs: Callable[[Rivals, float], float]
-    # Largest relative difference; None is told and not judged.
+    # Largest relative difference; None is reported and not judged.
     bound: float | None
     ours: list = field(default_factory=list)
     headlines: list = field(default_factory=list)
     others: list = field(default_factory=list)
 
     def measure(self, kelvin, rivals, seconds, order):
-        """One more pair, each side of it from a quiet moment if there is one."""
+        """One more pair, each side in a quiet moment if there is one."""
         for side in order:
             if side == "kelvin":
                 report = rivals.in_quiet(lambda: common.measure(kelvin, [self.metric], seconds, "--cpu", str(rivals.cpu)))
@@ -55,9 +54,9 @@ class Comparison:
                 self.others.append(rivals.in_quiet(lambda: self.theirs(rivals, seconds)))
 
     def verdict(self):
-        """`agrees`, `differs`, `not settled`, or `told only` for what has no bound."""
+        """`agrees`, `differs`, `not settled`, or `reported only` for what has no bound."""
         if self.bound is None:
-            return "told only"
+            return "reported only"
         _, lower, upper = common.ratio_of_pairs(self.ours, self.others)
         inside = 1 - self.bound <= lower and upper <= 1 + self.bound
         outside = upper < 1 - self.bound or lower > 1 + self.bound
@@ -120,8 +119,8 @@ def benchmark():
     header += ["as found / its figure", "90 % interval", "bound", "pairs", "verdict"]
     print(f"Agreement, {arguments.seconds:g} s a side, CPU {rivals.cpu}: {common.describe_machine()}\n")
     print(common.table(header, [one.row() for one in chosen]))
-    print(f"\n{rivals.told()}")
-    return all(one.verdict() in ("agrees", "told only") for one in chosen)
+    print(f"\n{rivals.quiet_words()}")
+    return all(one.verdict() in ("agrees", "reported only") for one in chosen)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Whether the canaries disturb what they guard.
 
-Pairs of runs, one with canaries between the batches and one without (--no-canaries), in random order, of metrics that a
-canary could move: the shortest ones, and one for each thing that canaries touch (caches, branch predictions, the way into
-the kernel). What is compared is the *as found* figure, since without canaries there is no other.
+Pairs of runs, one with canaries between the batches and one without (--no-canaries), in random order, of metrics that a canary
+could move: the shortest ones, and one for each thing that canaries touch (caches, branch predictions, kernel entry). The *as
+found* figures are compared, since without canaries there are no others.
 
 Bound: the 90 % interval of the ratio with / without lies within --bound of 1.
 

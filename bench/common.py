@@ -1,4 +1,4 @@
-"""What the benchmarks share: running kelvin and the tools beside it, statistics of pairs, and tables in Markdown.
+"""Shared by the benchmarks: running kelvin and the tools beside it, statistics of pairs, and tables in Markdown.
 
 Python's standard library only. Times in nanoseconds.
 """
@@ -69,8 +69,8 @@ LEAST_PAIRS = 5
 
 
 def parser_of_pairs(description, seconds, most_pairs=None):
-    """The same for a benchmark of pairs, each side of which takes some seconds; with a most, there are more pairs of what is
-    not settled."""
+    """The same for a benchmark of pairs, each side of which takes some seconds; with a most, unsettled comparisons get more
+    pairs."""
     parser = parser_of(description)
     least = "pairs of each comparison" + (", at least" if most_pairs else "")
     parser.add_argument("--pairs", type=int, default=15, help=f"{least} [default: %(default)s]")
@@ -81,7 +81,7 @@ def parser_of_pairs(description, seconds, most_pairs=None):
 
 
 def parse_pairs(parser):
-    """The arguments, of which --pairs must be enough for an interval, and no more than the most."""
+    """The arguments, checked: --pairs must be enough for an interval, and no more than the most."""
     arguments = parser.parse_args()
     if arguments.pairs < LEAST_PAIRS:
         parser.error(f"--pairs must be at least {LEAST_PAIRS}: fewer give no 90 % interval")
@@ -93,8 +93,8 @@ def parse_pairs(parser):
 
 
 def rounds_of_pairs(arguments, chosen):
-    """The number of each round, from 1 on, and the comparisons that need a pair in it: all until there are enough pairs, then those
-    that are not settled."""
+    """The number of each round, from 1 on, and the comparisons that need a pair in it: all until there are enough pairs, then
+    the unsettled ones."""
     for done in range(1, arguments.most_pairs + 1):
         todo = [one for one in chosen if done <= arguments.pairs or one.verdict() == "not settled"]
         if not todo:
@@ -119,7 +119,7 @@ def build_rival(name, directory):
 
 
 def last_allowed_cpu():
-    """The CPU that kelvin chooses by itself."""
+    """The CPU that kelvin chooses by default."""
     return max(os.sched_getaffinity(0))
 
 
@@ -138,10 +138,10 @@ ROUNDS_PER_SECOND = 16
 
 
 def measure(kelvin, names, seconds, *flags):
-    """The JSON report of a kelvin run that is not drawn, nor stored unless the flags name a store.
+    """The JSON report of a kelvin run that is not drawn, and not stored unless the flags name a store.
 
-    kelvin would end as soon as its interval is narrow enough; as many rounds as fit make it take the whole time, so that
-    it meets the same disturbances as a program beside it.
+    kelvin would end as soon as its interval is narrow enough; as many rounds as fit make it take the whole time, so that it
+    meets the same disturbances as a program beside it.
     """
     rounds = [] if "--rounds" in flags else ["--rounds", str(max(round(seconds * ROUNDS_PER_SECOND), 3))]
     command = [kelvin, "run", *names, "--json", "--no-report", "--budget", f"{seconds:g}s"]
@@ -151,7 +151,7 @@ def measure(kelvin, names, seconds, *flags):
 
 
 def results(report):
-    """The asked-for results of a report, by metric and case."""
+    """The requested results of a report, by metric and case."""
     return {
         (result["metric"]["id"], case_text(result["case"])): result
         for result in report["analysis"]["results"]
@@ -170,7 +170,7 @@ def summary(result):
 
 
 def find(report, metric, case=""):
-    """The summary of one metric at one case of a report; an error that says what came instead."""
+    """The summary of one metric at one case of a report; an error with the outcome instead."""
     result = results(report).get((metric, case))
     if result is None:
         raise RuntimeError(f"{metric} ({case}) is not in the report")
@@ -214,7 +214,7 @@ def signed_rank_quantile(n, share):
 def pseudo_median(values, level=0.90):
     """The Hodges-Lehmann estimate of the centre of values, and its exact interval from the signed-rank test.
 
-    It needs no normal values: one pair that a neighbour spoilt does not widen it, as it would an interval from t.
+    It needs no normal values: one pair disturbed by a neighbour does not widen it, as it would an interval from t.
     """
     n = len(values)
     walsh = sorted((values[i] + values[j]) / 2 for i in range(n) for j in range(i, n))
@@ -245,7 +245,7 @@ def table(header, rows):
 
 
 def time_text(nanoseconds):
-    """A time for people."""
+    """A time as text."""
     for limit, factor, unit in ((1e3, 1, "ns"), (1e6, 1e3, "us"), (1e9, 1e6, "ms")):
         if nanoseconds < limit:
             return f"{nanoseconds / factor:.4g} {unit}"

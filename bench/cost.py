@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What kelvin itself costs: the time of a run, memory, start-up, the size of the page.
+"""The cost of kelvin itself: the time of a run, memory, start-up, the size of the page.
 
   default run, quick run   wall time of `kelvin run cpu os` with store and page, as a user runs it
   memory                   peak resident memory of the kelvin process itself (VmHWM, read ten times a second until it

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether kelvin loses nothing and leaves nothing behind when things go wrong.
+"""Whether kelvin loses nothing and leaves nothing behind under faults.
 
   killed            kill -9 of the parent at random instants of `kelvin run --quick` (--kills times). Afterwards: the store
                     is whole and can be listed; the killed run has at least as many rounds as its progress line last said
@@ -13,7 +13,7 @@
   one CPU           allowed one CPU: what needs two is skipped with the reason
   64 MiB            in a memory cgroup of 64 MiB: the run ends by itself; a probe that is killed costs only itself
 
-What needs root, or a cgroup that is not there, is skipped and said so.
+What needs root, or a missing cgroup, is skipped and reported.
 
 Exit status: 0 all kept, 1 one was not, 2 it could not be done.
 """
@@ -37,7 +37,7 @@ import common
 PROGRESS = re.compile(rb"(\d+)/(\d+) rounds")
 # Longest time until every process of a killed run is gone, in seconds.
 GONE_IN = 1.0
-# Longest life of a quick run that is not disturbed, with room for a loaded machine, in seconds.
+# Longest undisturbed quick run, with room for a loaded machine, in seconds.
 QUICK = 30.0
 
 
@@ -66,7 +66,7 @@ class Place:
         return {**os.environ, "HOME": here, "XDG_DATA_HOME": f"{here}/data", "TMPDIR": here}
 
     def run(self, *arguments, prefix=(), timeout=120, **options):
-        """A kelvin that is waited for."""
+        """A kelvin run to its end."""
         command = [str(word) for word in (*prefix, self.kelvin, *arguments)]
         options = {"cwd": self.path, "env": self.environment(), "text": True, "capture_output": True, **options}
         return subprocess.run(command, stdin=subprocess.DEVNULL, timeout=timeout, **options)
@@ -78,7 +78,7 @@ class Place:
         return json.loads(done.stdout)
 
     def rounds(self):
-        """Finished rounds of the newest stored run, well or not, from a store that must be whole; 0 without a run."""
+        """Finished rounds of the newest stored run, failed or not, from a store that must be whole; 0 without a run."""
         if not self.store.exists():
             return 0
         with contextlib.closing(sqlite3.connect(self.store)) as store:
@@ -154,11 +154,11 @@ class Watched:
         return status
 
 
-# ---- the checks: each is given a fresh place
+# ---- the checks: each gets a fresh place
 
 
 def killed(kelvin, chance, kills):
-    """Kills at random instants; what they found, in words."""
+    """Kills at random instants; the results, in words."""
     cgroups, rounds = our_cgroups(), []
     for number in range(kills):
         with tempfile.TemporaryDirectory(prefix="kelvin-bench-") as directory:
@@ -237,7 +237,7 @@ def namespaces(place):
 
 
 def whole_run(place, prefix):
-    """A quick run under something; how it went in words."""
+    """A quick run under something; the result in words."""
     done = place.run("run", "--quick", "--json", prefix=prefix)
     check(done.returncode == 0, f"exit status {done.returncode}: {outcomes_text(done)}")
     place.check_no_scratch()

@@ -1,26 +1,25 @@
 #!/usr/bin/env python3
-"""Whether kelvin reads files at least as fast as the tools that people read files with, and its digest.
+"""Whether kelvin reads files, and computes their digest, at least as fast as common tools.
 
 Every side reads the same file. Before each side that reads from memory, `fincore` must find all of the file there; kelvin
-proves it by itself as well. The sides of a pair are measured one right after the other, in random order, on one CPU unless
-said otherwise, and count only if the core was whole before and after. The ratio is kelvin / other of the rates over the
-pairs: its Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank test.
+proves it as well. The sides of a pair are measured one right after the other, in random order, on one CPU unless noted, and
+count only if the core was not shared before and after. The ratio is kelvin / other of the rates over the pairs: its
+Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank test.
 
-Requests: `kelvin file read` beside fio (psync and io_uring) and dd at the same block, without latencies on either side and
-with them on both. What is judged is that the lower end of the interval lies above 0.97.
+Requests: `kelvin file read` beside fio (psync and io_uring) and dd at the same block, without latencies on either side and with
+them on both. The lower end of the interval must lie above 0.97.
 
-Direct: sequential and random reads past the page cache beside fio at the same block, depth and way, on a file system on a
-loop device over memory. What is judged is read under a limit on the device, both sides in the same control group, so that
-the medium is steady, and without the first second: the interval must lie within 5 %. The same without the limit (--unlimited) is for context: there the way of each
-program and the loop device's own threads are all there is. `kelvin digest` of a file that is not in memory, as a whole
-program, beside fio's sequential direct rate under the limit and dd's, in a way that is remembered and in one that must be found
+Direct: sequential and random reads past the page cache beside fio at the same block, depth and way, on a file system on a loop
+device over memory. Judged reads are under a limit on the device, both sides in the same control group, so that the medium is
+steady, and without the first second: the interval must lie within 5 %. The same without the limit (--unlimited) is for context:
+there each program's own path and the loop device's threads are the limit. `kelvin digest` of a file that is not in memory, as a
+whole program, beside fio's sequential direct rate under the limit and dd's, in a remembered way and in one that must be found
 (--anew): above 0.97. Needs root.
 
 Digest: whole programs by the wall clock, from start to end: `kelvin digest` beside cat to /dev/null, dd, cksum, sha256sum,
 xxhsum and a plain C++ loop over a mapping, on all CPUs; above 1 for all, above 3 for sha256sum; and beside itself on one CPU.
-Its rate beside that of the way by which `kelvin file read` reads the file fastest without a digest: above 0.90. Which way that
-is is found before, by the medians of several rounds. The same way in one pass, as the digest goes through a file, is for
-context.
+Its rate beside that of the way by which `kelvin file read` reads the file fastest without a digest: above 0.90. That way is
+chosen before, by the medians of several rounds. The same way in one pass, as in the digest, is for context.
 
 Exit status: 0 all bounds are kept, 1 one is not, 2 it could not be done.
 """
@@ -90,7 +89,7 @@ class Sides:
 
     def __init__(self, kelvin, rivals, path, seconds, enter=None):
         self.kelvin, self.rivals, self.path, self.seconds = kelvin, rivals, path, seconds
-        # What each side calls before it begins, to be in a control group.
+        # Called by each side before it begins, to join a control group.
         self.enter = enter
 
     def pinned(self, *command, check=True):
@@ -104,7 +103,7 @@ class Sides:
     def prove(self):
         """That all of the file is in memory."""
         resident = lambda: int(common.run([common.need("fincore", "util-linux"), "-b", "-n", "-o", "RES", self.path]))
-        # Memory may be wanted elsewhere, or idle pages be reclaimed: it is read again, but not for ever.
+        # Memory may be needed elsewhere, or idle pages be reclaimed: it is read again, a few times.
         for _ in range(5):
             if resident() >= self.path.stat().st_size:
                 return
@@ -116,8 +115,7 @@ class Sides:
         return json.loads(output)[figure]
 
     def steadily(self, *flags):
-        """Bytes a second of direct reads, the first second left out: after a pause a limit lets a part of a second through at
-        once."""
+        """Bytes per second of direct reads, without the first second: after a pause a limit lets a burst through."""
         seconds = round(self.seconds)
         command = [self.kelvin, "file", "read", self.path, "--json", "--cache", "direct", "--seconds", seconds + 1, *flags]
         return sum(json.loads(self.pinned(*command).stdout)["bytes_by_second"][1 : seconds + 1]) / seconds
@@ -160,9 +158,9 @@ class Sides:
         return self.path.stat().st_size / (time.perf_counter() - begun)
 
     def way(self, engine, block, threads, once=False):
-        """Bytes a second of `kelvin file read` in a way, without a digest, its start left out: over many passes, or, as the
-        digest goes through a file, over one in each of three processes. A mapping is gone through but once: at the second
-        pass its pages would be mapped already, and it would be memory that is read and no file."""
+        """Bytes per second of `kelvin file read` in a way, without a digest or its start: over many passes, or, as in the
+        digest, over one in each of three processes. A mapping is read only once: at the second pass its pages would be mapped
+        already, and memory would be read instead of a file."""
         flags = ["--engine", engine, "--block", block, "--threads", threads, "--no-digest", "--no-latency", "--cache", "cached"]
         flags += ["--depth", 4] if engine == "io_uring" else []
         once = once or engine.startswith("mmap")
@@ -219,14 +217,14 @@ def direct(sides, judged, words):
 
 
 def on_devices(kelvin, rivals, arguments, order):
-    """Reads past the page cache, and the digest of a file that is not in memory, on a device of known rate and on one as fast as
-    memory."""
+    """Reads past the page cache, and the digest of a file that is not in memory, on a device of known rate and on one as fast
+    as memory."""
     rows = []
     with media.loop_device(128 * MIB) as (path, device):
         with media.limited(device, 64 * MIB, 4000) as enter:
             words = "as fast as it is" if enter is None else "64 MiB/s, 4000 requests/s"
             sides = Sides(kelvin, rivals, path, max(arguments.seconds, 2), enter)
-            # Once before, so that the way is remembered, as it is for who has used kelvin before.
+            # Once before, so that the way is remembered, as for a returning user.
             sides.cold([kelvin, "digest", path])
             rows += judge([*direct(sides, True, words), *cold_digests(sides, words)], rivals, arguments, order)
         if enter is not None and arguments.unlimited:
@@ -235,7 +233,7 @@ def on_devices(kelvin, rivals, arguments, order):
 
 
 def cold_digests(sides, words):
-    """The digest of a file that is not in memory, in a way that is remembered and in one that must be found, beside the device's rate
+    """The digest of a file that is not in memory, in a remembered way and in one that must be found, beside the device's rate
     by fio's own clock and, as a whole program, by dd."""
     by_fio = lambda: sides.fio("bytes_per_second", "1m", direct=True, once=True)
     by_dd = lambda: sides.cold(["dd", f"if={sides.path}", "of=/dev/null", "bs=1M", "iflag=direct", "status=none"])
@@ -284,7 +282,7 @@ def digests(sides, directory):
 
 
 def best_way(sides, cpus, rounds=3):
-    """The way by which `kelvin file read` goes through the file fastest: that of the highest median."""
+    """The way by which `kelvin file read` reads the file fastest: that of the highest median."""
     engines = [("pread", "128k"), ("pread", "256k"), ("pread", "1M"), ("mmap", "128k"), ("mmap-populate", "128k"), ("io_uring", "256k")]
     ways = [(engine, block, threads) for engine, block in engines for threads in sorted({1, cpus})]
     rates = {way: [] for way in ways}
@@ -329,7 +327,7 @@ def benchmark():
     rivals, order = Rivals(common.last_allowed_cpu()), random.Random(arguments.seed)
     rows = []
     with tempfile.TemporaryDirectory(dir=arguments.dir) as directory:
-        # What kelvin remembers of this goes with it.
+        # What kelvin remembers of this is removed with it.
         os.environ["XDG_CACHE_HOME"] = str(Path(directory).resolve())
         if "cached" in arguments.only:
             path = Path(directory) / "data"
@@ -345,7 +343,7 @@ def benchmark():
     print(f"Files, CPU {rivals.cpu} or all for the digest: {common.describe_machine()}\n")
     header = ["what", "beside it", "kelvin", "its figure", "ratio", "90 % interval", "bound", "pairs", "verdict"]
     print(common.table(header, [cells for _, cells in rows]))
-    print(f"\n{rivals.told()}")
+    print(f"\n{rivals.quiet_words()}")
     return all(kept for kept, _ in rows)
 
 

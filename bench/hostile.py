@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""Whether hostile clients of an agent change what it measures for somebody who knows its secret.
+"""Whether unauthenticated clients of an agent change what it measures for an authenticated one.
 
 Three hosts, which are network namespaces of this machine: one runs `kelvin agent`; one runs kelvin against it, over a link that
-a shaper limits (--rate); from the third, over a link of its own, come unauthenticated clients. A pair is one run with them and one
-without, one right after the other in random order. What is judged is the ratio with / without over the pairs: its
-Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank test, which must lie within 5 %. There are more pairs of
-what straddles that.
+a shaper limits (--rate); from the third, over a link of its own, come unauthenticated clients. A pair is one run with them and
+one without, one right after the other in random order. The ratio with / without over the pairs is judged: its Hodges-Lehmann
+estimate and the exact 90 % interval of the signed-rank test, which must lie within 5 %. Ratios that straddle that get more
+pairs.
 
-What they do, all of it at once, for as long as the run takes:
+All at once, for as long as the run takes:
 
-  idle     1,000 connections that say nothing; the agent keeps the last 64 from one host, and --reopen more are opened every second
+  idle     1,000 silent connections; the agent keeps the last 64 from one host, and --reopen more are opened every second
   slow     a connection that sends a byte of a frame every 50 ms
-  huge     a frame that claims 4 GiB, 5 times a second
+  huge     a frame that announces 4 GiB, 5 times a second
   wrong    a handshake with a wrong secret, 20 times a second; each must be answered by a refusal
 
-The agent is pinned to one CPU and kelvin to another, where there are two. On real hosts they would have CPUs of their own:
-here they run in the scheduler's idle class, and so give way to both. A thread of that class spins on each CPU in all runs, with
-them or without, because a CPU that other work keeps from going to sleep is woken faster.
+The agent is pinned to one CPU and kelvin to another, where there are two. On real hosts the clients would have their own CPUs:
+here they run in the scheduler's idle class, and so yield to both. A thread of that class spins on each CPU in all runs, with
+them or without, because a CPU that other load keeps awake is woken faster.
 
 Exit status: 0 all hold, 1 one does not, 2 it could not be done.
 """
@@ -44,8 +44,8 @@ PROGRAM = Path(__file__).resolve()
 # ---- the unauthenticated clients, in a process of their own
 
 
-class Strangers:
-    """What comes to the agent's port from those who do not know the secret."""
+class Unauthenticated:
+    """The connections of unauthenticated clients to the agent's port."""
 
     def __init__(self, host, reopen):
         self.host, self.reopen = host, reopen
@@ -105,7 +105,7 @@ class Strangers:
             await asyncio.sleep(0.05)
 
     async def handshake(self):
-        """Whether a proof that is wrong was refused as such."""
+        """Whether a wrong proof was refused as such."""
         reader, writer = await self.connect()
         hello = json.loads(await frame(reader))
         noise = list(os.urandom(32))
@@ -143,13 +143,13 @@ def be_idle():
 
 
 @contextmanager
-def strangers(host, reopen, came):
-    """They come, and what they did is added up when they go."""
-    command = hosts.inside(host, sys.executable, PROGRAM, "--strangers", hosts.AGENT_FOR_STRANGERS, "--reopen", reopen)
+def unauthenticated(host, reopen, came):
+    """They connect, and their counts are added up at the end."""
+    command = hosts.inside(host, sys.executable, PROGRAM, "--unauthenticated", hosts.AGENT_FOR_UNAUTHENTICATED, "--reopen", reopen)
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     try:
         if process.stdout.readline().strip() != "ready":
-            raise RuntimeError("the unauthenticated clients do not get to the agent")
+            raise RuntimeError("the unauthenticated clients cannot reach the agent")
         yield
     finally:
         process.terminate()
@@ -159,7 +159,7 @@ def strangers(host, reopen, came):
 
 
 def resident(process):
-    """KiB that the agent has, and its threads."""
+    """The agent's memory in KiB, and its threads."""
     lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
     return [next(int(line.split()[1]) for line in lines if line.startswith(what)) for what in ("VmRSS:", "Threads:")]
 
@@ -208,7 +208,7 @@ def quantities():
 def parse():
     parser = hosts.parser_of_pairs(__doc__)
     parser.add_argument("--reopen", type=float, default=50, help="idle connections opened anew each second [default: %(default)s]")
-    parser.add_argument("--strangers", metavar="HOST", help=argparse.SUPPRESS)
+    parser.add_argument("--unauthenticated", metavar="HOST", help=argparse.SUPPRESS)
     return common.parse_pairs(parser)
 
 
@@ -227,7 +227,7 @@ def benchmark():
         process = stack.enter_context(hosts.agent(kelvin, names["agent"], cpus[0], token))
         for done, _ in common.rounds_of_pairs(arguments, chosen):
             for side in order.sample(["with", "without"], 2):
-                with strangers(names["strangers"], arguments.reopen, came) if side == "with" else nullcontext():
+                with unauthenticated(names["unauthenticated"], arguments.reopen, came) if side == "with" else nullcontext():
                     report = hosts.measure(kelvin, names["kelvin"], cpus[-1], token, arguments.seconds)
                 for one in chosen:
                     one.take(report, side)
@@ -243,9 +243,9 @@ def benchmark():
 
 
 if __name__ == "__main__":
-    if "--strangers" in sys.argv:
+    if "--unauthenticated" in sys.argv:
         be_idle()
         wishes = parse()
-        asyncio.run(Strangers(wishes.strangers, wishes.reopen).run())
+        asyncio.run(Unauthenticated(wishes.unauthenticated, wishes.reopen).run())
     else:
         common.main(benchmark)

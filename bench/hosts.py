@@ -1,8 +1,8 @@
-"""Networks for benchmarks, of namespaces of this machine: one of its own for what runs between processes, and hosts joined by
-pairs of virtual interfaces for the agent.
+"""Networks for benchmarks, as namespaces of this machine: one for processes on the same host, and hosts joined by pairs of
+virtual interfaces for the agent.
 
-Of the hosts one runs `kelvin agent`, one runs kelvin against it over a link that a shaper limits, and strangers come from the third
-over a link of their own. They are gone when the benchmark ends.
+Of the hosts one runs `kelvin agent`, one runs kelvin against it over a shaped link, and unauthenticated clients come from the
+third over a link of their own. They are removed when the benchmark ends.
 """
 import json
 import os
@@ -14,10 +14,10 @@ from pathlib import Path
 
 import common
 
-AGENT, KELVIN_HOST, STRANGERS_HOST = "198.18.91.2", "198.18.91.1", "198.18.92.1"
-AGENT_FOR_STRANGERS = "198.18.92.2"
+AGENT, KELVIN_HOST, UNAUTHENTICATED_HOST = "198.18.91.2", "198.18.91.1", "198.18.92.1"
+AGENT_FOR_UNAUTHENTICATED = "198.18.92.2"
 PORT = 27315
-# Set in the environment of what runs in a network of its own.
+# Set in the environment of what runs in a network namespace.
 OWN_NETWORK = "KELVIN_BENCH_OWN_NETWORK"
 
 
@@ -37,10 +37,10 @@ def inside(host, *command):
 
 
 def in_own_network(control):
-    """Starts this program anew in a network of its own, where connections begin under this congestion control, and returns there.
+    """Starts this program anew in a network namespace where connections begin under this congestion control, and returns there.
 
-    A tool that asks for another one than the system's after it connected goes on being paced if the system's is bbr, and then it
-    does not do the same work. Routes can name one without a change to the system.
+    A tool that sets another one than the system's after connecting stays paced if the system's is bbr, and then does not do the
+    same work. Routes can name one without a change to the system.
     """
     if OWN_NETWORK in os.environ:
         ip("link", "set", "lo", "up")
@@ -58,8 +58,8 @@ def in_own_network(control):
 
 @contextmanager
 def three(rate):
-    """The names of the three, by what they are for."""
-    names = {what: f"kelvin-{what}-{os.getpid()}" for what in ("agent", "kelvin", "strangers")}
+    """The names of the three, by purpose."""
+    names = {what: f"kelvin-{what}-{os.getpid()}" for what in ("agent", "kelvin", "unauthenticated")}
     try:
         try:
             set_up(names, rate)
@@ -76,7 +76,7 @@ def set_up(names, rate):
         ip("netns", "add", name)
         ip("-netns", name, "link", "set", "lo", "up")
     join(names["kelvin"], f"{KELVIN_HOST}/30", names["agent"], f"{AGENT}/30", "a")
-    join(names["strangers"], f"{STRANGERS_HOST}/30", names["agent"], f"{AGENT_FOR_STRANGERS}/30", "b")
+    join(names["unauthenticated"], f"{UNAUTHENTICATED_HOST}/30", names["agent"], f"{AGENT_FOR_UNAUTHENTICATED}/30", "b")
     for host, device in [("kelvin", "near-a"), ("agent", "far-a")]:
         shape = ["qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", "128kb", "latency", "50ms"]
         common.run([common.need("tc", "iproute2"), "-netns", names[host], *shape])

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Whether kelvin's latency of memory is that of a plain loop that follows the same kind of ring.
+"""Whether kelvin's memory latency is that of a plain pointer chase.
 
-One round is a quick kelvin run of mem.latency alone and, in random order around it, a loop in C (bench/rivals/chase_loop.c)
-over working sets of 16 KiB and 256 KiB in base pages and over kelvin's largest one in huge pages. Kelvin's figure, as found,
-and the loop's of one round make a pair; the ratio over the pairs, its Hodges-Lehmann estimate and the exact 90 % interval of
-the signed-rank test, must lie within 3 % in the caches and 5 % in memory.
+One round is a quick kelvin run of mem.latency alone and, in random order around it, a loop in C (bench/rivals/chase_loop.c) over
+working sets of 16 KiB and 256 KiB in base pages and over kelvin's largest one in huge pages. Kelvin's figure, as found, and the
+loop's of one round make a pair; the ratio over the pairs, its Hodges-Lehmann estimate and the exact 90 % interval of the
+signed-rank test, must lie within 3 % in the caches and 5 % in memory.
 
-As elsewhere here a side counts only if the core was whole right before and right after it.
+As elsewhere here a side counts only if the core was not shared right before and right after it.
 
 Exit status: 0 all agree, 1 one does not, 2 it could not be done.
 """
@@ -22,7 +22,7 @@ IN_CACHE, IN_MEMORY = 0.03, 0.05
 
 
 def sets(report):
-    """The cases that are compared: case of kelvin, bytes, pages, bound."""
+    """The compared cases: case of kelvin, bytes, pages, bound."""
     sizes = [result["case"]["bytes"] for (metric, _), result in common.results(report).items() if metric == METRIC and result["case"]["pages"] == "huge"]
     if not sizes:
         raise common.Missing("this machine gives no huge pages, in which memory is compared")
@@ -68,7 +68,7 @@ def benchmark():
         rows.append([case, text(ours), text(others), f"{ratio:.4f}", f"{lower:.4f}..{upper:.4f}", f"{bound * 100:g} %", len(ours), "agrees" if good else "NO"])
     print(f"Latency of memory, CPU {rivals.cpu}: {common.describe_machine()}\n")
     print(common.table(["working set", "kelvin, as found", "C loop", "ratio", "90 % interval", "bound", "pairs", "verdict"], rows))
-    print(f"\n{rivals.told()}")
+    print(f"\n{rivals.quiet_words()}")
     return kept
 
 

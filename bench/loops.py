@@ -1,8 +1,7 @@
-"""The work of kelvin's cases as done by plain loops and other tools: what they give from run to run shows how much of the spread
-the machine has.
+"""The work of kelvin's cases by plain loops and other tools: their spread from run to run is the machine's share of it.
 
-An area's loops are told by the results of a run: for each of its cases that another program can do, the metric, the case, and
-a function without arguments that runs the program and gives its figure.
+An area's loops follow from the results of a run: for each of its cases that another program can do, the metric, the case, and a
+function without arguments that runs the program and gives its figure.
 """
 import statistics
 
@@ -11,13 +10,14 @@ from memory import Movers
 from net import Others
 from streams import Iperf3
 
-# Operations of the memory area that have a C loop: reads and so on of stream_loop.
+# Operations of the memory area that have a C loop: those of stream_loop.
 STREAMED = ["read", "write", "copy", "triad", "fill", "zero"]
-# Processes among which the time of a ping-pong is divided, as kelvin divides its own among rounds, and how long each lasts.
+# Processes among which the time of a ping-pong is divided, as kelvin divides its own among rounds, and how long each
+# lasts.
 PROCESSES = 6
 TRIP_SECONDS = 0.05
 STREAM_SECONDS = 1
-# The least message of which iperf3 sends as fast as the connection takes it, and not as fast as it can ask for the time.
+# The smallest message that iperf3 sends as fast as the connection accepts it, and not as fast as it can read the clock.
 LEAST_STREAMED = 4096
 
 
@@ -26,7 +26,7 @@ class Loops:
 
     def __init__(self, rivals, other_cpu, areas, seconds):
         self.rivals, self.areas, self.seconds = rivals, areas, seconds
-        # What cannot be had is missed before the first run, not after it.
+        # What is missing is reported before the first run, not after it.
         self.movers = Movers(self.rivals, seconds) if "mem" in areas else None
         self.others = Others(self.rivals, other_cpu, PROCESSES * TRIP_SECONDS, PROCESSES)
         if "net" in areas:
@@ -34,7 +34,7 @@ class Loops:
             self.iperf3 = Iperf3(common.need("iperf3", "iperf3"), (rivals.cpu, other_cpu))
 
     def measured(self, run, chance):
-        """What each gives now, in random order."""
+        """The figure of each now, in random order."""
         loops = []
         if "mem" in self.areas:
             loops += self.of_memory(run)
@@ -62,7 +62,7 @@ class Loops:
         return loops
 
     def of_network(self, run):
-        """Round trips on one CPU by a C ping-pong, single TCP streams by iperf3, which has their ends on the same CPUs."""
+        """Round trips on one CPU by a C ping-pong, single TCP streams by iperf3, with sender and receiver on the same CPUs."""
         cases = by_metric(run)
         trip = lambda protocol, bytes: lambda: self.others.round_trip(protocol, "same_cpu", bytes)
         stream = lambda bytes, placement: lambda: self.iperf3.rate(bytes, 1, STREAM_SECONDS, placement)

@@ -1,6 +1,6 @@
-"""Devices whose rate is known or steady: a loop device over memory, and a control group that limits what is read from it.
+"""Devices of a known or steady rate: a loop device over memory, and a control group that limits reads from it.
 
-Needs root. All that is made is taken away again.
+Needs root. All that is made is removed again.
 """
 import os
 import tempfile
@@ -46,8 +46,8 @@ def loop_device(bytes_):
 
 @contextmanager
 def limited(device, bytes_, requests):
-    """A control group that may read so many bytes and requests a second from a device: what a child calls before it becomes
-    another program, to be in it. None, after saying why, where there can be no such group.
+    """A control group that may read so many bytes and requests per second from a device: a function for a child to call before
+    exec, to join it. None, with a message, where no such group can be made.
     """
     number = os.stat(device).st_rdev
     numbers = f"{os.major(number)}:{os.minor(number)}"
@@ -74,6 +74,6 @@ def limited(device, bytes_, requests):
 
 
 def drop(path):
-    """Takes a file out of the page cache."""
+    """Drops a file from the page cache."""
     with path.open("rb") as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -1,27 +1,26 @@
 #!/usr/bin/env python3
-"""Whether anything moves more bytes than kelvin says this machine can.
+"""Whether anything moves more bytes than kelvin reports as possible.
 
-One round is a kelvin run of mem.bandwidth alone and, in random order around it, each of the programs that move memory:
-plain loops in C (bench/rivals/stream_loop.c: STREAM's copy and triad, a sum, a constant stored, memset of a byte and of zero; gcc -O3
--march=native -fopenmp), sysbench memory and mbw from Debian. Kelvin's figure and a program's figure of one round make a
-pair. All work on the same working set (the largest of kelvin's, in all arrays together), on one CPU and on all.
+One round is a kelvin run of mem.bandwidth alone and, in random order around it, each of the other programs: plain loops in C
+(bench/rivals/stream_loop.c: STREAM's copy and triad, a sum, a constant stored, memset of a byte and of zero; gcc -O3
+-march=native -fopenmp), sysbench memory and mbw from Debian. Kelvin's figure and a program's figure of one round make a pair.
+All use the same working set (the largest of kelvin's, in all arrays together), on one CPU and on all.
 
-As elsewhere here a side counts only if the core was whole right before and right after it, by a kernel that has no part
-in the measurement, and is measured again otherwise; how often none was quiet is said. A kelvin run lasts much longer than
-the others and is rarely quiet all the time: its median is therefore that of its undisturbed samples, which its own canaries
-tell by the same sign. Its median is also one of several processes, each with memory of its own, whose place in memory
-moves a rate by some percent: the C loops are run as several processes that share their time, and the median of their
-medians and the best of their bests count.
+As elsewhere here a side counts only if the core was not shared right before and right after it, by a loop that has no part in
+the measurement, and is measured again otherwise; how often none was quiet is reported. A kelvin run lasts much longer than the
+others and is rarely quiet all the time: its median is therefore that of its undisturbed samples, by its own canaries. Its
+median is also over several processes, whose placement of memory changes a rate by some percent: the C loops run as several
+processes that share their time, and the median of their medians and the best of their bests count.
 
-The host of a virtual machine moves its CPUs: what all of them move together has one value where they stand in one complex
-of cores and another in two. How long a cache line takes from one to the other tells (bench/rivals/core_to_core.c before and after a
-program, kelvin's own mem.bandwidth.core_to_core in the median of its rounds): a pair on all CPUs counts only if they stood alike,
-and is measured again otherwise; how many were left out is said.
+The host of a virtual machine moves its CPUs: the rate of all of them together depends on whether they share a core complex. The
+core-to-core latency shows it (bench/rivals/core_to_core.c before and after a program, kelvin's own mem.bandwidth.core_to_core in the
+median of its rounds): a pair on all CPUs counts only if it was the same throughout, and is measured again otherwise; how many
+were left out is reported.
 
-What is judged is the ratio kelvin / other over the pairs: its Hodges-Lehmann estimate and the exact 90 % interval of the
-signed-rank test, median against median and best against best where the other program tells both. Of a program that tells
-a mean only, the mean stands against kelvin's best: what it moved on average kelvin must have seen at its best. The lower
-bound of the interval must be above 0.97; there are more pairs of what straddles it.
+The ratio kelvin / other over the pairs is judged: its Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank
+test, median against median and best against best where the other program reports both. The mean of a program that reports only
+that stands against kelvin's best, which must reach any program's average. The lower bound of the interval must be above 0.97;
+those that straddle it get more pairs.
 
 Exit status: 0 nothing moves more, 1 something does, 2 it could not be done.
 """
@@ -39,8 +38,8 @@ BOUND = 0.97
 MIB = 1 << 20
 # Processes of a C loop in a pair: as many as kelvin makes rounds of so large a working set.
 PROCESSES = 5
-# Factor between times of a cache line within which CPUs stand as far apart as before: 46..75 ns within one complex of a Zen
-# 5 and 217..235 ns between two were seen.
+# Factor between core-to-core latencies within which CPUs count as equally far apart: 46..75 ns within one complex of a
+# Zen 5 and 217..235 ns between two were seen.
 ALIKE = 2.0
 STREAM_FIGURE = re.compile(r"^stream\.\S+ best=(\S+) median=(\S+) n=\d+$", re.MULTILINE)
 MBW_FIGURE = re.compile(r"^\d+\s+Method: MEMCPY\s.*Copy: (\S+) MiB/s$", re.MULTILINE)
@@ -49,8 +48,8 @@ SYSBENCH_FIGURE = re.compile(r"transferred \((\S+) MiB/sec\)")
 
 @dataclass
 class Figures:
-    """Bytes per second: the median and the best of the samples; of a program that tells a mean, that alone. And the times of
-    a cache line between the CPUs beside it, in nanoseconds.
+    """Bytes per second: the median and the best of the samples; of a program that reports a mean, that alone. And the
+    core-to-core latencies beside it, in nanoseconds.
     """
 
     median: float | None
@@ -70,12 +69,12 @@ class Movers:
         common.run([common.need("cc", "gcc"), *flags, "-o", self.stream_program, source])
 
     def way(self, threads):
-        """How long a cache line takes between the first and the last of the CPUs just now; none for one."""
+        """The core-to-core latency between the first and the last of the CPUs now; none for one."""
         first = self.rivals.cpu - threads + 1
         return [] if threads == 1 else [self.rivals.c_loop("core_to_core", "core_to_core.line", None, first)]
 
     def measured(self, measure, threads, total):
-        """What a program moves, with how far apart the CPUs stood before and after it."""
+        """A program's rate, with the core-to-core latency before and after it."""
         before = self.way(threads)
         figures = measure(threads, total)
         figures.ways = before + self.way(threads)
@@ -119,11 +118,11 @@ class Comparison:
     program: str
     measure: Callable
     pairs: list = field(default_factory=list)
-    # Pairs that were left out, since the CPUs had been moved.
+    # Pairs left out because the CPUs had been moved.
     moved: int = 0
 
     def add(self, ours, theirs):
-        """One more pair, if the CPUs stood alike throughout."""
+        """One more pair, if the CPUs were equally far apart throughout."""
         ways = ours.ways + theirs.ways if self.cpus == "all" else []
         if ways and max(ways) > ALIKE * min(ways):
             self.moved += 1
@@ -131,11 +130,11 @@ class Comparison:
             self.pairs.append((ours, theirs))
 
     def is_open(self):
-        """Whether an interval straddles its bound that the estimate keeps."""
+        """Whether an interval straddles a bound that the estimate keeps."""
         return any(not kept and cells[6] != "-" and float(cells[6]) > BOUND for kept, cells in self.rows())
 
     def rows(self):
-        """A row of the table for each figure that both tell, with whether its bound is kept."""
+        """A row of the table for each figure that both report, with whether its bound is kept."""
         kinds = [("median", "median", "median"), ("best", "best", "best"), ("best", "mean", "best / its mean")]
         for ours, theirs, label in kinds:
             pairs = [(getattr(a, ours), getattr(b, theirs)) for a, b in self.pairs]
@@ -245,7 +244,7 @@ def benchmark():
     print(f"Bandwidth of memory, CPU {rivals.cpu} or all: {common.describe_machine()}\n")
     print(common.table(header, [cells for _, cells in rows]))
     print(f"\n{sum(one.moved for one in chosen)} pairs on all CPUs were left out, since these had been moved meanwhile.")
-    print(rivals.told())
+    print(rivals.quiet_words())
     return all(kept for kept, _ in rows)
 
 

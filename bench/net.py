@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
-"""Whether kelvin's figures of the local network are those of the tools that measure the same.
+"""Whether kelvin's figures of the local network agree with those of other tools.
 
 A pair is one kelvin run of a probe and one run of the other program on the same CPUs, one right after the other in random
-order; the pairs of all quantities are interleaved. What is judged is the ratio kelvin / other over the pairs: its
-Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank test. There are more pairs of what straddles its bound.
+order; the pairs of all quantities are interleaved. The ratio kelvin / other over the pairs is judged: its Hodges-Lehmann
+estimate and the exact 90 % interval of the signed-rank test. Quantities that straddle their bound get more pairs.
 
 - Round trips of 64 bytes over TCP, UDP and Unix sockets, on one CPU and between two, beside a plain C ping-pong with the same
-  system calls (bench/rivals/pingpong.c): median of single round trips against median, the whole interval within 3 % on one
-  CPU and 5 % between two. Over Unix sockets on one CPU there are two kinds of round trips, of one switch each way and of two,
-  in equal parts to within some hundredths: the median falls into the gap between them or to either side of it, and one trip in
-  fifty decides. There the means are judged, of all trips as they were found on both sides, and the median and those of the
-  faster and of the slower half are told. Between two CPUs what is judged
-  is measured while both are kept from idling: how long it takes to wake an idle CPU changes within seconds, by a factor of two
-  where a hypervisor does it, and says nothing of either program. As the CPUs are, it is told. sockperf, where it is installed, stands beside it and is not judged: it prints half a round trip,
-  and its own loop has a clock call for each message.
+  system calls (bench/rivals/pingpong.c): median of single round trips against median, the whole interval within 3 % on one CPU
+  and 5 % between two. Over Unix sockets on one CPU round trips are bimodal, with one switch each way or two, equally often to
+  within some hundredths: the median falls into the gap between the modes or to either side of it, and one trip in fifty
+  decides. There the means are judged, of all trips as found on both sides, and the medians of all, of the faster and of the
+  slower half are reported. Between two CPUs the judged figures are measured with both kept from idling: the time to wake an
+  idle CPU changes within seconds, by a factor of two where a hypervisor does it, and belongs to neither program. Figures on
+  idle CPUs are reported. sockperf, where it is installed, stands beside it and is not judged: it prints half a round trip, and
+  its own loop has a clock call for each message.
 - Connect, request, response, close beside a plain C loop (bench/rivals/connect_loop.c), median against median, the lower bound
   of kelvin's rate over the other above 0.97.
 
-As elsewhere a side counts only if the core was whole right before and right after it, and is measured again otherwise.
+As elsewhere a side counts only if the core was not shared right before and right after it, and is measured again otherwise.
 
 Exit status: 0 all hold, 1 one does not, 2 it could not be done.
 """
@@ -56,12 +56,12 @@ class Comparison:
     # Which figure of kelvin's.
     ours_of: Callable
     theirs: Callable
-    # Allowed relative difference; None with a rate, whose lower bound counts, or with what is told only.
+    # Allowed relative difference; None with a rate, whose lower bound counts, or with what is only reported.
     within: float | None = None
     judged: bool = True
-    # What is there while either side is measured: nothing, or CPUs that are kept from idling.
+    # The background while either side is measured: nothing, or CPUs kept from idling.
     meanwhile: Callable = contextlib.nullcontext
-    # What kelvin is asked for beside it.
+    # Further arguments of kelvin.
     flags: tuple = ()
     ours: list = field(default_factory=list)
     others: list = field(default_factory=list)
@@ -84,7 +84,7 @@ class Comparison:
     def verdict(self):
         ratio, lower, upper = self.interval()
         if not self.judged:
-            return "told only"
+            return "reported only"
         if self.within is None:
             return "holds" if lower > BOUND else "slower" if ratio <= BOUND else "not settled"
         if 1 - self.within <= lower and upper <= 1 + self.within:
@@ -117,7 +117,7 @@ def upper_quartile_of(summary):
 
 
 class Others:
-    """The programs beside kelvin, on the CPUs that kelvin chooses for the two ends."""
+    """The programs beside kelvin, on the two CPUs that kelvin chooses."""
 
     def __init__(self, rivals, other_cpu, seconds, processes=PROCESSES):
         self.rivals, self.other_cpu, self.seconds, self.processes = rivals, other_cpu, seconds, processes
@@ -126,8 +126,8 @@ class Others:
         return self.rivals.cpu if placement == "same_cpu" else self.other_cpu
 
     def round_trip(self, protocol, placement, message=MESSAGE, part="", what="median"):
-        """The median, or the mean, of several processes that share the time, as kelvin's rounds do: how deep a CPU sleeps that
-        waits, and what a hypervisor does meanwhile, hangs on what it did before."""
+        """The median, or the mean, of several processes that share the time, as kelvin's rounds do: how deep a waiting CPU
+        sleeps, and what a hypervisor does meanwhile, depends on its history."""
         each = self.seconds / self.processes
         one = lambda: self.rivals.c_loop("pingpong", f"net.rtt{part}", each, protocol, message, self.far(placement), what=what)
         of_all = statistics.median if what == "median" else statistics.fmean
@@ -135,7 +135,7 @@ class Others:
 
     @contextlib.contextmanager
     def awake(self):
-        """CPUs that never go idle, by a loop on each that gives way to everybody (bench/rivals/awake.c)."""
+        """CPUs that never go idle, by a loop of the lowest priority on each (bench/rivals/awake.c)."""
         program = self.rivals.program("awake")
         loops = [subprocess.Popen([program, str(cpu)]) for cpu in (self.rivals.cpu, self.other_cpu)]
         try:
@@ -203,9 +203,9 @@ def benchmark():
     rivals = Rivals(common.last_allowed_cpu())
     if len(cpus) < 2:
         common.say("one CPU: what needs two is left out")
-    # The other end's CPU, as kelvin says it.
+    # The partner's CPU, from kelvin's note.
     probe = common.measure(kelvin, ["net.rtt.unix"], 1, "--cpu", str(rivals.cpu), "--quick")
-    said = re.findall(r"other end on CPU (\d+)", json.dumps(probe))
+    said = re.findall(r"echo process on CPU (\d+)", json.dumps(probe))
     other = next((int(cpu) for cpu in said if int(cpu) != rivals.cpu), rivals.cpu)
     chosen = comparisons(Others(rivals, other, arguments.seconds), len(cpus) > 1)
     chosen = [one for one in chosen if not arguments.only or {one.metric, one.name} & set(arguments.only)]
@@ -219,8 +219,8 @@ def benchmark():
     header = ["quantity", "kelvin", "beside it", "its figure", "ratio", "90 % interval", "bound", "pairs", "verdict"]
     print(f"Local network, {arguments.seconds:g} s a side, CPUs {rivals.cpu} and {other}: {common.describe_machine()}\n")
     print(common.table(header, [one.row() for one in chosen]))
-    print(f"\n{rivals.told()}")
-    return all(one.verdict() in ("agrees", "holds", "told only") for one in chosen)
+    print(f"\n{rivals.quiet_words()}")
+    return all(one.verdict() in ("agrees", "holds", "reported only") for one in chosen)
 
 
 if __name__ == "__main__":

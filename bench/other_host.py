@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Whether what kelvin measures to another host is what iperf3 measures to it.
+"""Whether kelvin's figures to another host agree with iperf3's.
 
 Two hosts, which are network namespaces of this machine; the link between them is shaped (--rate). A pair is one run of kelvin
-against `kelvin agent`, and five of iperf3 against its server on the same host, in random order: TCP with one stream, the same back (-R),
-and in messages of 4 KiB, datagrams as fast as they can be sent, datagrams offered at 10 Mbit/s; all of them counted at the receiver, with the congestion control that the
-system has by default. What is judged is the ratio kelvin / iperf3 over the pairs: its Hodges-Lehmann estimate and the exact 90 %
-interval of the signed-rank test. Rates must not be lower by more than 3 %, an offer must arrive the same within 3 %.
+against `kelvin agent`, and five of iperf3 against its server on the same host, in random order: TCP with one stream, the same
+back (-R), and in messages of 4 KiB, datagrams as fast as possible, datagrams offered at 10 Mbit/s; all of them counted at the
+receiver, with the system's default congestion control. The ratio kelvin / iperf3 over the pairs is judged: its Hodges-Lehmann
+estimate and the exact 90 % interval of the signed-rank test. Rates must not be lower by more than 3 %, an offer must arrive the
+same within 3 %.
 
 Exit status: 0 all hold, 1 one does not, 2 it could not be done.
 """
@@ -69,7 +70,7 @@ def iperf3(host, cpu, seconds, arguments):
     """Bytes a second that the receiver counted."""
     command = [common.need("iperf3", "iperf3"), "-c", hosts.AGENT, "--json", "-t", seconds, "-A", cpu, *arguments]
     end = json.loads(common.run(hosts.inside(host, *command)))["end"]
-    # Of datagrams, older versions tell one sum, which is that of what was sent, and the share that was lost.
+    # Of datagrams, older versions report one sum, that of what was sent, and the share that was lost.
     told = end.get("sum_received")
     if told is None:
         return end["sum"]["bits_per_second"] / 8 * (1 - end["sum"]["lost_percent"] / 100)

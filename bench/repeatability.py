@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Whether a second run of kelvin says the same as the first, and whether its error bars promise no more and no less.
+"""Whether a second run of kelvin agrees with the first, and whether its error bars are neither too wide nor too narrow.
 
-N runs of the CPU and the operating system (or of other areas), default settings, one after the other into one fresh store (so that later
-runs learn from earlier ones how much runs differ, as they do for a user). Of every metric at every case:
+N runs of the CPU and the operating system (or of other areas), default settings, one after the other into one fresh store (so
+that later runs learn from earlier ones how much runs differ, as they do for a user). Of every metric at every case:
 
   deviation   the coefficient of variation of its N headlines, a robust one from the median absolute deviation, and that of
               the headlines in core cycles, where they make sense: what is left without the clock's own drift
@@ -10,21 +10,22 @@ runs learn from earlier ones how much runs differ, as they do for a user). Of ev
   width       the median half-width of those intervals over the observed standard deviation of the headlines; an exact
               interval of a normal value is 1.96 of them to each side
 
-Bounds: every case of the groups calls, loops and clock below 1 %; system calls below 2 %; switches on one CPU, fork and
-threads below 5 %; latency of the first and second level below 1 %, of main memory below 2 %, bandwidth of memory below 3 %;
-round trips between two processes on one CPU below 4 %, bandwidth of streams between them below 5 %; coverage over all (metric, run) pairs 90..98 %; median width at most 2.
+Bounds: every case of the groups calls, loops and clock below 1 %; system calls below 2 %; switches on one CPU, fork and threads
+below 5 %; latency of the first and second level below 1 %, of main memory below 2 %, bandwidth of memory below 3 %; round trips
+between two processes on one CPU below 4 %, bandwidth of streams between them below 5 %; coverage over all (metric, run) pairs
+90..98 %; median width at most 2.
 
 With --rivals, also: other tools given the same wall time (--seconds) on the same operation and CPU as kelvin, interleaved
 with it in random order after each run from the third on: kelvin's coefficient of variation must be below half of theirs.
-Each tool is used as it is by hand: perf bench one run with its mean, a C loop the mean of its operations; kelvin's figure is
-left out, and the other tool's beside it, where it says that it is not known.
+Each tool is used as by hand: perf bench one run with its mean, a C loop the mean of its operations; where kelvin reports a
+figure as not known, the pair is left out.
 
-A value that changes from round to round or from run to run, such as the latency of a working set near the size of a
-cache that is shared, is reported as two modes: its cases have no deviation worth the name and are named apart.
+A value that changes from round to round or from run to run, such as the latency of a working set near the size of a shared
+cache, is reported as bimodal: its cases have no meaningful deviation and are named apart.
 
 With --rivals and the memory or the network area, also: other programs on the same work after each run (bench/loops.py: plain C
-loops, iperf3), whose own coefficients of variation stand beside kelvin's. They are not judged: they show how much of its
-spread the machine has. With the network all of it runs in a network of its own, for iperf3's sake (bench/streams.py).
+loops, iperf3), whose own coefficients of variation stand beside kelvin's. They are not judged: they show the machine's share of
+its spread. The network area runs in a network namespace, for iperf3's sake (bench/streams.py).
 
 The figures of every run are kept in a file (--output), from which the tables can be made again (--from).
 
@@ -51,7 +52,7 @@ def below(*ids):
 
 
 def on_one_cpu(*ids):
-    """Whether it is one of these metrics, or below one, with both ends on one CPU."""
+    """Whether it is one of these metrics, or below one, on one CPU."""
     fits = below(*ids)
     return lambda one, bytes, caches: fits(one, bytes, caches) and "placement=same_cpu" in one.case.split()
 
@@ -145,9 +146,7 @@ SAME_WORK = [
 
 
 def measured_pair(kelvin, store, rivals, work, seconds, chance):
-    """Kelvin and the other tool on one operation, in random order. Where kelvin says that the figure is not known, there is
-    none: a tool that knows when it does not know is used by heeding it.
-    """
+    """Kelvin and the other tool on one operation, in random order; no figure where kelvin reports that it is not known."""
     _, metric, case, _, theirs = work
     pair = {"metric": metric}
     for side in chance.sample(["kelvin", "rival"], 2):
@@ -205,7 +204,7 @@ class Series:
         return statistics.stdev(self.headlines) / abs(statistics.fmean(self.headlines))
 
     def deviation_in_cycles(self):
-        """The same of the headlines in core cycles, which know no clock; None where they make no sense."""
+        """The same of the headlines in core cycles, which are independent of the clock; None where they make no sense."""
         return statistics.stdev(self.cycles) / statistics.fmean(self.cycles) if len(self.cycles) >= 3 else None
 
     def robust(self):
@@ -236,7 +235,7 @@ def judge_groups(series, caches, every):
     rows, kept = [], True
     for name, _, bound in GROUPS:
         members = [one for one in series if group_of(one, caches) == name]
-        # What has two modes has no deviation of its own; a bound holds for it all the same.
+        # A bimodal case has no deviation of its own; a bound holds for it all the same.
         usable = [one for one in members if one.is_usable() and (bound is not None or not one.two_modes)]
         if not usable:
             continue
@@ -284,7 +283,7 @@ def share(covered):
 
 
 def say_two_modes(series):
-    """The cases that some run reported as two modes."""
+    """The cases that some run reported as bimodal."""
     told = [f"{one.metric} {one.case} ({one.two_modes})" for one in series if one.two_modes]
     if told:
         print(f"\nReported as two modes, in so many of the runs: {', '.join(told)}.")

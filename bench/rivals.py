@@ -1,4 +1,4 @@
-"""The tools beside which kelvin is put: the same operation, another program, nanoseconds of one operation."""
+"""The tools that kelvin is compared with: the same operation, another program, nanoseconds of one operation."""
 import re
 import statistics
 import tempfile
@@ -9,8 +9,8 @@ from common import build_rival, need, run
 PERF_FIGURE = re.compile(r"([0-9.]+) usecs/op")
 RIVAL_FIGURE = re.compile(r"^(\S+) median_ns=(\S+) mean_ns=(\S+) n=(\d+)$", re.MULTILINE)
 
-# Share of a core, as a multiple of the least one seen, up to which the core is whole; tries to measure in quiet, and how
-# often a fifth of a second is waited for it before each.
+# Share of a core, as a multiple of the least one seen, up to which the core is not shared; tries to measure in quiet,
+# and how often a fifth of a second is waited for it before each.
 QUIET = 1.15
 TRIES = 5
 WAITS = 5
@@ -20,7 +20,7 @@ SHORT_RUN = 0.03
 
 
 class Rivals:
-    """The rivals, pinned to one CPU; the C programs are compiled into a directory that goes with the object."""
+    """The tools, pinned to one CPU; the C programs are compiled into a directory that goes with the object."""
 
     def __init__(self, cpu):
         self.cpu = cpu
@@ -45,13 +45,13 @@ class Rivals:
         raise RuntimeError(f"{program} printed no {figure}: {output!r}")
 
     def is_quiet(self):
-        """Whether the whole core is this CPU's just now; the least share that was ever seen is a whole core."""
+        """Whether this CPU has its whole core now; the least share ever seen is a whole core."""
         share = self.c_loop("core_watch", "core.share", None)
         self.whole_core = min(self.whole_core, share)
         return share <= QUIET * self.whole_core
 
     def in_quiet(self, measure):
-        """What `measure` gives with quiet right before and right after it; the last of five tries in any case."""
+        """The result of `measure` with quiet right before and right after it; the last of five tries in any case."""
         self.sides += 1
         for _ in range(TRIES):
             for _ in range(WAITS):
@@ -67,7 +67,7 @@ class Rivals:
         self.disturbed += 1
         return figure
 
-    def told(self):
+    def quiet_words(self):
         """How often it was not quiet, in a sentence."""
         return (f"{self.sides} sides were measured, {self.again} more were disturbed and measured again, "
                 f"{self.disturbed} of those that count were disturbed all the same.")
@@ -89,8 +89,8 @@ class Rivals:
     def perf_median(self, seconds, *benchmark):
         """Runs of a benchmark of perf, 30 ms each, for a time: the median of their means.
 
-        perf tells only the mean of a whole run, in which one theft of the CPU counts in full; kelvin's figure is the
-        median of the means of batches. Short runs make the two alike.
+        perf reports only the mean of a whole run, in which one theft of the CPU counts in full; kelvin's figure is the median
+        of the means of batches. Short runs make the two alike.
         """
         loops = self.perf_loops(SHORT_RUN, *benchmark)
         end = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""Programs that wait for another one at a port of this machine."""
+"""Programs that listen for another one on a port of this machine."""
 import socket
 import subprocess
 import time

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Whether anything streams more bytes between two processes of this machine than kelvin says it can.
+"""Whether anything streams more bytes between two processes of this machine than kelvin reports as possible.
 
-A pair is one kelvin run of net.bandwidth.tcp, all its cases, and one run of iperf3 for each comparison, in random order: TCP over
-loopback, the same message, the same congestion control (cubic), counted at the receiver. iperf3 leaves its first second out, as
-kelvin does slow start. The two ends of one stream are on one CPU or on the two that kelvin uses; those of several are placed by
-the system, and stand beside the better one of kelvin's placements. Mean against mean: the ratio kelvin / iperf3 over the pairs,
-its Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank test, whose lower end must be above 0.97. There are
-more pairs of what straddles it.
+A pair is one kelvin run of net.bandwidth.tcp, all its cases, and one run of iperf3 for each comparison, in random order: TCP
+over loopback, the same message, the same congestion control (cubic), counted at the receiver. iperf3 leaves its first second
+out, as kelvin does slow start. Sender and receiver of one stream are on one CPU or on the two that kelvin uses; those of
+several are placed by the system, and compared with the better of kelvin's placements. Mean against mean: the ratio kelvin /
+iperf3 over the pairs, its Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank test, whose lower end must be
+above 0.97. Ratios that straddle it get more pairs.
 
-All of it runs in a network of its own whose connections begin under cubic: iperf3 asks for it only after it connected, and a
-connection that began under bbr, where that is the system's, stays paced and slow.
+It runs in a network namespace whose connections begin under cubic: iperf3 sets it only after connecting, and a connection that
+began under bbr, where that is the system's, stays paced and slow.
 
-All of it takes two CPUs, so that, other than elsewhere here, no side waits for one whole core: the order and the number of pairs are
-what guards against neighbours.
+It takes two CPUs, so that, unlike elsewhere here, no side waits for an unshared core: the order and the number of pairs guard
+against neighbours.
 
 Versions of iperf3 before 3.16 send and receive all streams by one thread; with --iperf3 another one can be named, more than
 once.
@@ -33,7 +33,7 @@ from servers import Server, free_port
 METRIC = "net.bandwidth.tcp"
 # Messages, in bytes: one of which the calls are most of the cost, and one of which the bytes are.
 MESSAGES = [4 << 10, 64 << 10]
-# Streams, where their ends are, and the placements of kelvin's beside which they stand.
+# Streams, their placement, and the placements of kelvin's that they are compared with.
 SAME, TWO = "same_cpu", "two_cpus"
 PLACED = [(1, "on one CPU", [SAME]), (1, "on two CPUs", [TWO]), (2, "placed by the system", [SAME, TWO])]
 CONTROL = "cubic"
@@ -44,7 +44,7 @@ ROUNDS = 4
 
 
 class Iperf3:
-    """One iperf3, whose single streams have their ends on these two CPUs or on the first."""
+    """One iperf3, whose single streams are on these two CPUs or on the first."""
 
     def __init__(self, program, cpus):
         self.program = program
@@ -52,7 +52,7 @@ class Iperf3:
         self.name = f"iperf3 {VERSION.search(common.run([program, '--version']))[1]}"
 
     def rate(self, message, streams, seconds, placement=None):
-        """Bytes a second that the receiver counted; without a placement the system places the ends."""
+        """Bytes per second that the receiver counted; without a placement the system chooses."""
         port = free_port()
         with Server(self.program, "-s", "-1", "-B", "127.0.0.1", "-p", port):
             pinned = ["-A", ",".join(map(str, self.cpus[placement]))] if placement else []
@@ -86,7 +86,7 @@ class Comparison:
             self.ours.setdefault(placement, []).append(found["distribution"]["mean"])
 
     def best(self):
-        """The placement that carries most, and its figures."""
+        """The fastest placement, and its figures."""
         return max(self.ours.items(), key=lambda item: statistics.median(item[1]))
 
     def interval(self):
@@ -106,7 +106,7 @@ class Comparison:
 
 
 def compare(kelvin, tools, arguments, order):
-    """The comparisons, measured as often as it takes."""
+    """The comparisons, with as many pairs as they need."""
     flags = ["--cpu", str(common.last_allowed_cpu()), "--rounds", str(ROUNDS)]
     measured = lambda seconds: common.measure(kelvin, [METRIC], seconds, *flags)
     # A run's time is divided among its cases.
@@ -141,7 +141,7 @@ def benchmark():
     hosts.in_own_network(CONTROL)
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
-        raise common.Missing("a stream has an end on each of two CPUs, and one is allowed")
+        raise common.Missing("streams between two CPUs need two allowed CPUs")
     programs = arguments.iperf3 or [common.need("iperf3", "iperf3")]
     tools = [Iperf3(program, (cpus[-1], cpus[0])) for program in programs]
     chosen = compare(common.kelvin_program(arguments.kelvin), tools, arguments, random.Random(arguments.seed))

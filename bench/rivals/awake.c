@@ -1,4 +1,4 @@
-/* Keeps a CPU from going idle, at the cost of nobody who wants it (SCHED_IDLE), until it is killed.
+/* Keeps a CPU from going idle, yielding to everything else (SCHED_IDLE), until it is killed.
  *
  * usage: awake CPU */
 #include "rival.h"

@@ -1,4 +1,4 @@
-/* For rivals whose operation is too short to be timed by itself: samples are times of batches. */
+/* For programs whose operation is too short to be timed by itself: samples are times of batches. */
 #ifndef BATCH_H
 #define BATCH_H
 

@@ -1,7 +1,7 @@
 /* Loads that wait for each other: one pointer in each cache line of a working set, all of them one random cycle.
  *
  * usage: chase_loop CPU SECONDS BYTES base|huge
- * Prints chase.load: one load, timed in batches of 2^14. Huge pages are asked for (MADV_HUGEPAGE), base pages insisted on. */
+ * Prints chase.load: one load, timed in batches of 2^14. Huge pages are requested (MADV_HUGEPAGE), base pages required. */
 #include "batch.h"
 
 enum { BATCH = 1 << 14, LINE = 64, HUGE_PAGE = 2 << 20 };
@@ -64,7 +64,7 @@ int main(int argc, char **argv)
 			FOUR_HOPS FOUR_HOPS FOUR_HOPS FOUR_HOPS
 		}
 		uint64_t time = now() - start;
-		/* The chain must be followed although nobody wants its end. */
+		/* The chain must be followed although its end is unused. */
 		__asm__ volatile("" : "+r"(at));
 		if (done >= WARM_UP)
 			keep(samples, time);

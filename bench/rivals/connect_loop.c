@@ -1,5 +1,5 @@
 /* A process connects over loopback to another one, sends a byte, waits for one in answer, and closes; batches of 16 such
- * transactions are timed. The accepting process resets what the other end has closed, so that no port stays in TIME_WAIT.
+ * transactions are timed. The accepting process resets what the client has closed, so that no port stays in TIME_WAIT.
  *
  * usage: connect_loop CPU SECONDS OTHER_CPU
  * Prints net.crr: nanoseconds a transaction. */

@@ -1,4 +1,4 @@
-/* How long a cache line takes from one CPU to another: whether the two share a last-level cache just now.
+/* Core-to-core latency of a cache line: shows whether two CPUs share a last-level cache now.
  *
  * usage: core_to_core CPU OTHER_CPU
  * Prints core_to_core.line median_ns=N mean_ns=N n=N, one way, over samples of 200 round trips each. */

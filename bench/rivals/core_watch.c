@@ -1,9 +1,9 @@
-/* How much of its core a CPU has just now: independent adds, which a busy sibling thread slows, over dependent
+/* How much of its core a CPU has now: independent adds, which a busy sibling thread slows, over dependent
  * multiplies, which it hardly slows, so that the core's frequency cancels.
  *
  * usage: core_watch CPU
  * Prints core.share median_ns=R mean_ns=R n=N: the time of 16384 adds over that of 2752 multiplies, times 1000 (no
- * nanoseconds, but in the form of the other rivals). On a processor other than x86-64 and aarch64 it does not build.
+ * nanoseconds, but in the form of the other programs). On a processor other than x86-64 and aarch64 it does not build.
  *
  * build: cc -O2 -o core_watch core_watch.c */
 #include "rival.h"

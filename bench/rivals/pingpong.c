@@ -3,7 +3,7 @@
  *
  * usage: pingpong CPU SECONDS tcp|udp|unix BYTES OTHER_CPU
  * Prints net.rtt; the faster and the slower half of the round trips by themselves, for over Unix sockets on one CPU there are
- * two kinds of them in nearly equal parts; and the context switches of this process for each round trip. */
+ * two modes, about equally often; and the context switches of this process for each round trip. */
 #include "rival.h"
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -44,7 +44,7 @@ static void joined(int from, int to)
 		die("connect");
 }
 
-/* As kelvin asks for, before there is a connection, which would go on being paced if it began under bbr: reno where there is no
+/* As kelvin does, before connecting, as a connection that began under bbr would stay paced: reno where there is no
  * cubic, or only root may choose it. */
 static void prefer_congestion_control(int end)
 {

@@ -1,8 +1,8 @@
 /* Processes on one CPU pass a byte round a ring of pipes, each working on a set of its own; laps are timed one by one.
  *
  * usage: ring_loop CPU SECONDS PROCESSES BYTES
- * Prints ring.hand_over, a lap divided by the processes, and ring.own, what one process takes alone with warm caches: a
- * write, a read, and the work. Their difference is what a hand-over adds. */
+ * Prints ring.hand_over, a lap divided by the processes, and ring.own, the time of one process alone with warm caches: a
+ * write, a read, and the work. Their difference is the cost of a switch. */
 #include "rival.h"
 #include <signal.h>
 #include <sys/prctl.h>

@@ -1,12 +1,12 @@
-/* What the rivals share: pinning, a clock, samples that fork need not copy, and one line of output per figure.
+/* Shared by these programs: pinning, a clock, samples that fork need not copy, and one line of output per figure.
  *
  * The samples lie in a shared mapping: fork copies no page tables of it, so that measuring does not enlarge what is
  * measured. All of it is touched before the first operation is timed.
  *
  * Link with -z now, as hardened distributions do: bound lazily, every forked child would look up _exit and execve anew,
- * which makes a fork's whole life up to a fifth longer and is no work of the kernel's. */
-#ifndef RIVAL_H
-#define RIVAL_H
+ * which makes fork + exit + wait up to a fifth longer and is no work of the kernel's. */
+#ifndef PEER_H
+#define PEER_H
 
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,4 +1,4 @@
-// The exclusive or of all 32-bit words of a file, as one would write it: a mapping and a loop. Prints the digest.
+// The XOR of all 32-bit words of a file, as one would write it: a mapping and a loop. Prints the digest.
 //
 // Usage: xor_mmap FILE
 #include <cstdint>

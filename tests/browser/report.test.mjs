@@ -5,7 +5,7 @@
 //   cargo run -p kelvin-report --example sample -- REPORT.html
 // and again with `REPORT.html hostile` for one in which every text tries to break out.
 //
-// To load a page and draw its figures takes seconds of a CPU, so tests that leave a page as they found it share one.
+// Loading a page and drawing its figures takes seconds of a CPU, so tests that leave a page as they found it share one.
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
@@ -35,7 +35,7 @@ const launch = () => chromium.launch({
 /** A page with a report, in a context of its own, and what went wrong in it: console errors, exceptions, requests beyond the file. */
 async function open(browser, address, options, expected = []) {
   const context = await browser.newContext({ viewport: { width: 1400, height: 900 }, ...options });
-  // What waits longer than this hangs.
+  // A longer wait counts as hanging.
   context.setDefaultTimeout(120000);
   const page = await context.newPage();
   const troubles = [];
@@ -195,7 +195,7 @@ function suite(address) {
           row.querySelector('th').textContent, ...[...row.querySelectorAll('td')].map((cell) => cell.textContent)]));
         const said = () => page.evaluate(() => document.getElementById('live').textContent);
         await chart.focus();
-        // From the first cell along the first row: what is said is what the table says.
+        // From the first cell along the first row: what is announced is what the table shows.
         for (let column = 0; column + 1 < rows[0].length; column += 1) {
           await page.evaluate(() => { document.getElementById('live').textContent = ''; });
           await page.keyboard.press('ArrowRight');
@@ -208,7 +208,7 @@ function suite(address) {
         }
         await page.keyboard.press('ArrowDown');
         await page.waitForFunction((name) => document.getElementById('live').textContent.includes(` ${name} `), rows[1][0]);
-        // Where there is a best cell it is framed, in the legend, and said.
+        // A best cell is framed, in the legend, and announced.
         const best = rows.flatMap((row, down) => row.map((text, across) => [text, down, across - 1])).find(([text]) => text.endsWith(', best'));
         assert.equal(await figure.locator('.heat-legend .best').count(), best ? 1 : 0);
         assert.equal(await figure.locator('.static > svg > .best').count(), best ? 1 : 0);
@@ -377,7 +377,7 @@ function suite(address) {
 async function switchAll(figures) {
   const troubles = [];
   const expect = (is, what) => { if (!is) troubles.push(what); };
-  // By a click where a user's would be: what lies above it would get that. Figures are drawn with the next frame.
+  // By a click where a user's would be: an element above it would receive that. Figures are drawn with the next frame.
   const press = async (control, what) => {
     control.scrollIntoView({ block: 'center' });
     const { x, y, width, height } = control.getBoundingClientRect();
@@ -461,7 +461,7 @@ async function cardsAreATable(page) {
   const table = page.locator('table.results').first();
   const rows = await table.getByRole('row').count();
   assert.ok(rows > 1 && (await table.getByRole('rowheader').count()) > 0 && (await table.getByRole('cell').count()) > rows);
-  // Each cell of a card says what it is.
+  // Each cell of a card names itself.
   const labels = await table.locator(':scope > tbody > tr:first-child > td:not(.missing)').evaluateAll((cells) => cells.map((cell) =>
     [cell.cellIndex, getComputedStyle(cell, '::before').content]));
   const names = await table.locator(':scope > thead th').allTextContents();
@@ -494,10 +494,10 @@ const OF_COLOURS = ['color-contrast', 'link-in-text-block'];
 
 /** That axe finds nothing serious: of all rules in the first theme, of those about colours in the other. */
 async function isAccessible(page, theme, width) {
-  // As the browser's owner, for the page's own policy lets no other script in.
+  // As the browser's owner, as the page's own policy allows no other script.
   if (!(await page.evaluate(() => 'axe' in globalThis))) await page.evaluate(await readFile(axe, 'utf8'));
   const everything = theme === THEMES[0];
-  // Looking behind every one of thousands of texts takes most of the time. It is done once, and else for some of each look.
+  // Checking the background of thousands of texts takes most of the time. It is done once, and else for some of each look.
   const every = everything && width === WIDTHS.at(-1);
   const { violations, passes } = await page.evaluate(runAxe, { rules: OF_COLOURS, everything, every });
   const bad = violations.filter((one) => ['serious', 'critical'].includes(one.impact));
@@ -511,7 +511,7 @@ async function runAxe({ rules, everything, every }) {
   const options = { resultTypes: ['violations'] };
   if (every) return globalThis.axe.run(document, options);
   const seen = new Map();
-  // What a text looks like: its letters, and all that is behind them.
+  // The appearance of a text: its letters, and all that is behind them.
   const ground = (element) => {
     if (!element) return '';
     if (!seen.has(element)) {

@@ -1,4 +1,4 @@
-"""A Linux guest for what the machine at hand lacks: Debian's kernel in QEMU, without a disk, told what to do by a shell script.
+"""A Linux guest for what the machine at hand lacks: Debian's kernel in QEMU, without a disk, driven by a shell script.
 
 Time in it says nothing: every instruction is translated. It is for function only.
 """
@@ -55,7 +55,7 @@ def raise_missing(what, needs="machine"):
 
 
 class Guest:
-    """A kernel and a first file system, kept in `work`, which is not made twice."""
+    """A kernel and an initramfs, kept in `work` between runs."""
 
     def __init__(self, work):
         if platform.machine() != "x86_64":

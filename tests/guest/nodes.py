@@ -1,11 +1,11 @@
-"""Memory of other nodes, on a machine that has some: a guest with two nodes of CPUs and memory, and one of memory alone.
+"""Remote NUMA memory, on a machine that has some: a guest with two nodes of CPUs and memory, and one of memory alone.
 
-The guest measures mem.node; every pair of nodes must come out, with the memory proven to lie where it was asked for, and the
+The guest measures mem.node; every pair of nodes must come out, with the memory proven to lie on the requested node, and the
 latency of another node's predicted by the distances that the firmware states.
 """
 import json
 
-# Megabytes of each node, and what the firmware says of their distances.
+# Megabytes of each node, and the firmware's distances.
 NODES = [768, 768, 512]
 DISTANCES = [[10, 21, 17], [21, 10, 28], [17, 28, 10]]
 CPUS = {0: 0, 1: 1}

@@ -1,4 +1,4 @@
-"""Every probe once, on a processor without the instructions of the last twenty years: nothing may crash, hang or fail for want of one."""
+"""Every probe once, on a processor without the instructions of the last twenty years: nothing may crash, hang or fail for lack of one."""
 import re
 
 SCRIPT = "/bin/run_once --test-threads=1"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the machine at hand lacks, in a guest: nodes of memory, and a processor that is old.
+"""What the machine at hand lacks, in a guest: NUMA nodes, and an old processor.
 
 usage: run.py KELVIN RUN_ONCE DIRECTORY
 

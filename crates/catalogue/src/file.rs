@@ -1,4 +1,4 @@
-//! Files and disks: every way to read and write, what the device can do, and what its file system adds.
+//! Files and disks: every way to read and write, the device, and the file system's own work.
 
 mod device;
 mod names;
@@ -100,7 +100,7 @@ const fn as_found(metric: Metric) -> Metric {
     metric.headline(Treatment::AsFound).overhead(Overhead::None).canaries(Canaries::NONE).contaminants(Tags::NONE)
 }
 
-/// The disk is the point: samples count as found, and waiting for it is no disturbance.
+/// The disk is measured: samples count as found, and waiting for it is no disturbance.
 const fn of_disk(metric: Metric) -> Metric {
     as_found(metric).not_in_cycles()
 }

@@ -60,17 +60,17 @@ pub static ALL: &[&Metric] = &[
 /// Bytes of a message.
 pub const MESSAGE: Axis = Axis::new("message", "message", AxisScale::Bytes);
 
-/// Connections at a time, each with a thread at either end.
-pub const STREAMS: Axis = Axis::new("streams", "streams, each a thread", AxisScale::Linear);
+/// Connections at a time, each with a sending and a receiving thread.
+pub const STREAMS: Axis = Axis::new("streams", "streams, one thread each", AxisScale::Linear);
 
 words! {
-    /// How the bytes of a stream are handed to the kernel.
-    pub enum SendMethod: "way", "way of sending" {
+    /// How the bytes of a stream are sent.
+    pub enum SendMethod: "way", "sending method" {
         /// By a call that copies them from the program's memory.
         Send = "send",
-        /// Out of a file in memory, by sendfile.
+        /// From a file in memory, by sendfile.
         Sendfile = "sendfile",
-        /// Out of a file in memory through a pipe, by splice.
+        /// From a file in memory through a pipe, by splice.
         Splice = "splice",
         /// From the program's memory without a copy, by MSG_ZEROCOPY.
         ZeroCopy = "zerocopy",
@@ -82,16 +82,14 @@ const fn as_found(metric: Metric) -> Metric {
     metric.headline(Treatment::AsFound).canaries(Canaries::NONE)
 }
 
-/// By one process at both ends. A packet over loopback is delivered by a software interrupt, which may be left to a thread of the
-/// kernel.
+/// By one process that holds both ends. A software interrupt delivers a packet over loopback, perhaps in a kernel thread.
 const fn alone(id: &'static str, summary: &'static str) -> Metric {
     Metric::duration(id, summary).over([MESSAGE]).contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
 }
 
-/// Between two processes. On one CPU its canaries are read where this process's counters are looked at, and not between two
-/// operations, which that would change: the scheduler would owe more of the CPU to the other end, which over Unix sockets decides
-/// how often it switches. Between two there are none: how deep the other one sleeps decides, of which those of this one say
-/// nothing.
+/// Between two processes. On one CPU its canaries are read with this process's counters, and not between two operations, which
+/// that would change: the scheduler would owe more of the CPU to the partner, which over Unix sockets decides how often it
+/// switches. Between two CPUs there are none: how deep the other one sleeps decides, which canaries of this one do not show.
 const fn of_two(metric: Metric) -> Metric {
     metric.as_found_where(Placement::TwoCpus.point()).contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED).not_in_cycles()
 }
@@ -129,7 +127,7 @@ pub static STREAM_TCP_RECEIVE: Metric =
     alone("net.stream.tcp.receive", "Receiving a message of a TCP stream that has arrived");
 
 /// The sender's part of datagrams.
-pub static STREAM_UDP: Metric = alone("net.stream.udp", "Sending a datagram of many over loopback");
+pub static STREAM_UDP: Metric = alone("net.stream.udp", "Sending one of many datagrams over loopback");
 
 /// The receiver's part of them.
 pub static STREAM_UDP_RECEIVE: Metric = alone("net.stream.udp.receive", "Receiving a datagram that has arrived");
@@ -143,22 +141,23 @@ pub static STREAM_UNIX_RECEIVE: Metric =
 
 /// A round trip over TCP.
 pub static RTT_TCP: Metric =
-    round_trip("net.rtt.tcp", "A message to another process and back over a TCP connection, each timed by itself")
-        .baseline();
+    round_trip("net.rtt.tcp", "Round trip of a message to another process over TCP, each timed by itself").baseline();
 
 /// A round trip over UDP.
 pub static RTT_UDP: Metric =
-    round_trip("net.rtt.udp", "A datagram to another process and back over loopback, each timed by itself");
+    round_trip("net.rtt.udp", "Round trip of a datagram to another process over loopback, each timed by itself");
 
 /// A round trip over Unix sockets.
-pub static RTT_UNIX: Metric =
-    round_trip("net.rtt.unix", "A message to another process and back over Unix stream sockets, each timed by itself");
+pub static RTT_UNIX: Metric = round_trip(
+    "net.rtt.unix",
+    "Round trip of a message to another process over Unix stream sockets, each timed by itself",
+);
 
 /// An echo request to this machine.
 pub static RTT_ICMP: Metric =
     alone("net.rtt.icmp", "An echo request over loopback and its reply, each timed by itself").baseline();
 
-/// A send that wakes its receiver. No canary: how deep the other CPU sleeps decides, of which those of this one say nothing.
+/// A send that wakes its receiver. No canary: how deep the other CPU sleeps decides, which canaries of this one do not show.
 pub static WAKE_TCP: Metric = as_found(Metric::duration(
     "net.wake.tcp",
     "Sending 64 bytes over TCP to a process that sleeps on another CPU: the call alone",
@@ -170,7 +169,7 @@ pub static WAKE_TCP: Metric = as_found(Metric::duration(
 /// Connecting.
 pub static CONNECT: Metric = of_two(Metric::duration(
     "net.connect",
-    "Connecting over TCP to a process that accepts, the making of the socket included",
+    "Connecting over TCP to a process that accepts, including the creation of the socket",
 ))
 .over([Placement::AXIS])
 .version(3)
@@ -194,28 +193,30 @@ pub static CRR: Metric =
 pub static BANDWIDTH_TCP: Metric =
     streams("net.bandwidth.tcp", "Bytes per second that arrive at another process over TCP").baseline();
 
-/// The fullest CPU meanwhile.
+/// The busiest CPU meanwhile.
 pub static BANDWIDTH_TCP_BUSY: Metric = streams(
     "net.bandwidth.tcp.busy",
-    "Share of the time that the ends of the streams kept a CPU busy, of the CPU where that was most",
+    "Share of the time that senders and receivers kept a CPU busy, for the busiest CPU",
 )
 .unit(Unit::Ratio, Better::Neither);
 
 /// One TCP stream, by how it is sent.
 pub static BANDWIDTH_TCP_WAY: Metric =
-    stream("net.bandwidth.tcp.way", "Bytes per second that arrive over one TCP stream, by way of sending").over([
+    stream("net.bandwidth.tcp.way", "Bytes per second that arrive over one TCP stream, by sending method").over([
         MESSAGE,
         Placement::AXIS,
         SendMethod::AXIS,
     ]);
 
 /// Datagrams that arrive.
-pub static BANDWIDTH_UDP: Metric =
-    stream("net.bandwidth.udp", "Bytes per second that arrive at another process over UDP from one that does not wait");
+pub static BANDWIDTH_UDP: Metric = stream(
+    "net.bandwidth.udp",
+    "Bytes per second that arrive at another process over UDP from a sender that never waits",
+);
 
 /// Datagrams that were sent.
 pub static BANDWIDTH_UDP_SENT: Metric =
-    stream("net.bandwidth.udp.sent", "Bytes per second that were sent over UDP, whether they arrived or not")
+    stream("net.bandwidth.udp.sent", "Bytes per second sent over UDP, whether they arrived or not")
         .unit(Unit::BytesPerSecond, Better::Neither);
 
 /// Datagrams that were lost.
@@ -225,17 +226,17 @@ pub static BANDWIDTH_UDP_LOST: Metric =
 
 /// Datagrams that were reordered.
 pub static BANDWIDTH_UDP_REORDERED: Metric =
-    stream("net.bandwidth.udp.reordered", "Share of the datagrams that arrived after one that was sent later")
+    stream("net.bandwidth.udp.reordered", "Share of the datagrams that arrived after one sent later")
         .unit(Unit::Ratio, Better::Lower);
 
 /// A stream over Unix sockets.
 pub static BANDWIDTH_UNIX: Metric =
     stream("net.bandwidth.unix", "Bytes per second that arrive at another process over a Unix stream socket");
 
-/// A round trip beside a saturating stream. No canary: on a CPU that a stream keeps busy it would tell of the stream.
+/// A round trip beside a saturating stream. No canary: on a CPU that a stream keeps busy it would measure the stream.
 pub static LOADED: Metric = as_found(Metric::duration(
     "net.loaded",
-    "64 bytes to another process and back over TCP beside a stream that never pauses",
+    "Round trip of 64 bytes to another process over TCP beside a saturating stream",
 ))
 .over([Placement::AXIS])
 .version(2)

@@ -1,4 +1,4 @@
-//! How fast each way gives the digest of a file that is in memory: `cargo run --release --example ways FILE`.
+//! How fast each way computes the digest of a file in memory: `cargo run --release --example ways FILE`.
 #![allow(clippy::print_stdout)]
 
 use kelvin_file::digest::Digesting;

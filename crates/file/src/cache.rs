@@ -1,4 +1,4 @@
-//! The state of the page cache for one file: brought about, and proven.
+//! The page cache state of one file: established, and proven.
 
 use std::fmt;
 use std::io::Write;
@@ -15,7 +15,7 @@ use crate::requests::{Order, Requests};
 use crate::target::{Access, Target};
 use crate::{Error, Result};
 
-/// What of a file shall be in memory when it is read.
+/// How much of a file is to be in memory when it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Whatever is there.
@@ -24,8 +24,8 @@ pub enum State {
     Cached,
     /// Nothing: it is dropped before.
     Uncached,
-    /// It does not matter, for it is read past the page cache. Nothing of it is in memory either: the kernel would have to
-    /// look there first.
+    /// It does not matter, as it is read past the page cache. Nothing of it is in memory either: the kernel would have to look
+    /// there first.
     Direct,
 }
 
@@ -49,10 +49,10 @@ impl State {
     }
 }
 
-/// How much of a file is in memory, by each of two calls that can tell.
+/// How much of a file is in memory, by each of two calls.
 ///
-/// Neither is right everywhere: mincore(2) tells who does not own a file, nor may write it, that all of it is there;
-/// cachestat(2) says of a file on overlayfs that nothing is.
+/// Neither is right everywhere: mincore(2) reports the whole file as present to those who neither own it nor may write it;
+/// cachestat(2) reports nothing of a file on overlayfs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Residency {
     /// Pages of the file.
@@ -64,7 +64,7 @@ pub struct Residency {
 }
 
 impl Residency {
-    /// The share in memory, 0 to 1, where both calls agree or only one is there; `None` where they do not.
+    /// The share in memory, 0 to 1, where both calls agree or there is only one; `None` where they do not.
     pub fn share(&self) -> Option<f64> {
         let share = |pages: u64| if self.pages == 0 { 1.0 } else { pages as f64 / self.pages as f64 };
         match self.cachestat {
@@ -76,20 +76,20 @@ impl Residency {
         }
     }
 
-    /// Whether all pages are in memory, by every call that knows.
+    /// Whether all pages are in memory, by every call available.
     pub fn is_whole(&self) -> bool {
         let (mincore, cachestat) = (self.mincore >= self.pages, self.cachestat.map(|pages| pages >= self.pages));
-        // On overlayfs cachestat says 0 of a file that is all there.
+        // On overlayfs cachestat reports 0 of a file that is all there.
         mincore && (cachestat != Some(false) || self.cachestat == Some(0))
     }
 
-    /// Whether no page is in memory, by every call that knows.
+    /// Whether no page is in memory, by every call available.
     pub fn is_none(&self) -> bool {
         self.mincore == 0 && self.cachestat.unwrap_or(0) == 0
     }
 }
 
-/// By how much of all pages the two calls may differ: they do not look at the same moment.
+/// By how much of all pages the two calls may differ: they are made at different moments.
 const AGREEMENT: f64 = 0.01;
 
 impl fmt::Display for Residency {
@@ -97,12 +97,12 @@ impl fmt::Display for Residency {
         write!(out, "{} of {} pages in memory by mincore", self.mincore, self.pages)?;
         match self.cachestat {
             Some(pages) => write!(out, ", {pages} by cachestat"),
-            None => out.write_str(", cachestat is not to be had"),
+            None => out.write_str(", cachestat is unavailable"),
         }
     }
 }
 
-/// Bytes of a file that are mapped at a time to ask what of them is in memory.
+/// Bytes of a file that are mapped at a time for mincore.
 const WINDOW: u64 = 1 << 30;
 
 /// How much of a file is in memory now.
@@ -111,7 +111,7 @@ const WINDOW: u64 = 1 << 30;
 /// A file that cannot be opened or mapped.
 pub fn residency(target: &Target) -> Result<Residency> {
     let file = target.open(Access::Buffered)?;
-    let failed = |error| Error::call("ask what is in memory of", target.path(), error);
+    let failed = |error| Error::call("find what is in memory of", target.path(), error);
     let page = page_bytes() as u64;
     let mut mincore = 0;
     for start in (0..target.bytes()).step_by(WINDOW as usize) {
@@ -127,18 +127,18 @@ pub fn residency(target: &Target) -> Result<Residency> {
     Ok(Residency { pages: target.bytes().div_ceil(page), mincore, cachestat })
 }
 
-/// Places of a file that a glance looks at, and the bytes that it looks at from each.
+/// Places of a file that a glance samples, and the bytes of each.
 const PLACES: usize = 64;
 const LOOK: usize = 256 << 10;
 
-/// About which share of a file is in memory, 0 to 1, from a look at a few places of it: enough to choose a way to read it,
-/// and much faster than [`residency`].
+/// The approximate share of a file in memory, 0 to 1, from a few places of it: enough to choose a way to read it, and much
+/// faster than [`residency`].
 ///
 /// # Errors
 /// A file that cannot be opened or mapped.
 pub fn glance(target: &Target) -> Result<f64> {
     let file = target.open(Access::Buffered)?;
-    let failed = |error| Error::call("ask what is in memory of", target.path(), error);
+    let failed = |error| Error::call("find what is in memory of", target.path(), error);
     let whole = usize::try_from(target.bytes()).map_err(|_| failed(std::io::ErrorKind::FileTooLarge.into()))?;
     if whole == 0 {
         return Ok(1.0);
@@ -154,21 +154,20 @@ pub fn glance(target: &Target) -> Result<f64> {
     Ok(resident as f64 / seen as f64)
 }
 
-/// Times that the page cache is asked to drop a file, and the pause between them: what is still being read ahead or
-/// written is not dropped.
+/// Attempts to drop a file from the page cache, and the pause between them: pages still being read ahead or written are not
+/// dropped.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(5);
-/// Times that a file is read to have all of it in memory: what was read first may be dropped while the rest is, and what
-/// reclaims idle memory may take a page at any moment.
+/// Times that a file is read to have all of it in memory: its first pages may be dropped while the rest is read, and proactive
+/// reclaim may take a page at any moment.
 const FILLS: u32 = 5;
 /// Bytes of a block by which a file is brought into memory.
 const BLOCK: usize = 1 << 20;
 
-/// Brings about a state, and proves it.
+/// Establishes a state, and proves it.
 ///
 /// # Errors
-/// That it could not be reached: memory too small for the file, a file system that lives in memory, pages that somebody
-/// holds.
+/// A state that cannot be reached: memory too small for the file, a file system in memory, pages that are pinned.
 pub fn bring(target: &Target, state: State) -> Result<Residency> {
     match state {
         State::AsFound => residency(target),
@@ -177,7 +176,7 @@ pub fn bring(target: &Target, state: State) -> Result<Residency> {
     }
 }
 
-/// Reads what is missing in memory.
+/// Reads the pages missing in memory.
 fn fill(target: &Target) -> Result<Residency> {
     let read = |_| {
         let how = How { access: Access::Buffered, block: BLOCK, order: Order::Sequential };
@@ -194,23 +193,23 @@ fn fill(target: &Target) -> Result<Residency> {
     let why = match kelvin_sys::fs::kind(target.path()) {
         Ok(kind) if kind.is_served() => {
             format!(
-                "another program or machine serves this file system ({}), and may keep it out of memory, or have it dropped \
-                 whenever it is opened (mount.fuse(8): kernel_cache)",
+                "another program or machine serves this file system ({}), and may keep it out of memory, or have it \
+                 dropped whenever it is opened (mount.fuse(8): kernel_cache)",
                 kind.name()
             )
         }
-        _ => "is there memory enough for it?".into(),
+        _ => "is there enough memory for it?".into(),
     };
     Err(unreached(target, State::Cached, format!("after it was read, {found}; {why}")))
 }
 
-/// Has the page cache drop the file.
+/// Drops the file from the page cache.
 fn empty(target: &Target, state: State) -> Result<Residency> {
     let file = target.open(Access::Buffered)?;
     let failed = |error| Error::call("drop from memory", target.path(), error);
     let drop = |attempt| {
         if attempt == 0 {
-            // What is not yet written cannot be dropped.
+            // Dirty pages cannot be dropped.
             file.sync_all().map_err(failed)?;
         } else {
             std::thread::sleep(PAUSE);
@@ -228,7 +227,7 @@ fn empty(target: &Target, state: State) -> Result<Residency> {
     Err(unreached(target, state, format!("after it was dropped, {found}{why}")))
 }
 
-/// What is in memory once it is as it should be, or after so many attempts.
+/// What is in memory in the end state, or after so many attempts.
 fn after(
     target: &Target,
     attempts: u32,
@@ -252,13 +251,13 @@ fn unreached(target: &Target, wanted: State, found: String) -> Error {
 /// The switch by which the kernel drops what it caches (Documentation/admin-guide/sysctl/vm.rst).
 pub const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 
-/// Has the kernel drop all that it caches and need not write first, of every file on the machine: 1 stands for pages of
-/// files, 2 for dentries and inodes, 3 for both. Without the second, names and attributes would still be found in memory.
+/// Drops the machine's caches of clean data, of every file: 1 stands for pages of files, 2 for dentries and inodes, 3 for both.
+/// Without the second, names and attributes would still be found in memory.
 ///
-/// The file itself is written to its device before, so that nothing of it is held back.
+/// The file itself is written to its device before, so that its pages are clean.
 ///
 /// # Errors
-/// That it may not: only root may.
+/// Missing rights: only root may.
 pub fn drop_all(target: &Target) -> Result<()> {
     let file = target.open(Access::Buffered)?;
     file.sync_all().map_err(|error| Error::call("write back", target.path(), error))?;
@@ -267,7 +266,7 @@ pub fn drop_all(target: &Target) -> Result<()> {
 
 fn drop_by(switch: &Path) -> Result<()> {
     let written = std::fs::File::options().write(true).open(switch).and_then(|mut file| file.write_all(b"3\n"));
-    written.map_err(|error| Error::call("drop the caches of the machine by (root may)", switch, error))
+    written.map_err(|error| Error::call("drop the machine's caches (root only) by", switch, error))
 }
 
 #[cfg(test)]
@@ -314,12 +313,12 @@ mod tests {
 
     #[test]
     fn all_caches_are_dropped_by_a_three_and_not_without_a_switch() {
-        // The real switch would hurt whatever else is running.
+        // The real switch would slow down whatever else is running.
         let switch = tempfile::NamedTempFile::new().unwrap();
         drop_by(switch.path()).unwrap();
         assert_eq!(std::fs::read_to_string(switch.path()).unwrap(), "3\n");
         let error = drop_by(&switch.path().join("none")).unwrap_err().to_string();
-        assert!(error.starts_with("cannot drop the caches of the machine by (root may) /"), "{error}");
+        assert!(error.starts_with("cannot drop the machine's caches (root only) by /"), "{error}");
     }
 
     #[test]
@@ -328,7 +327,7 @@ mod tests {
         assert_eq!(of(1000, Some(995)).share(), Some(0.995));
         assert_eq!(of(1000, Some(0)).share(), None);
         assert_eq!(of(250, None).share(), Some(0.25));
-        // As on overlayfs: all there, though cachestat says nothing is.
+        // As on overlayfs: all there, though cachestat reports nothing.
         assert!(of(1000, Some(0)).is_whole() && !of(1000, Some(0)).is_none());
         assert!(!of(1000, Some(500)).is_whole() && !of(999, None).is_whole() && of(0, None).is_none());
     }

@@ -1,13 +1,12 @@
-//! The size of the file cache, found by reading: the size from which on a file that was just read is not there any more.
+//! The size of the file cache, found by reading: the size from which on a file just read is no longer in memory.
 //!
-//! A file of some size is dropped from memory, read once from its beginning to its end, and then once more, block by block.
-//! The kernel gives up the pages that it has not seen for longest. Of a file slightly larger than the cache, those are the
-//! ones that come next: each block that is read pushes out the one that will be needed soonest, and so the second reading
-//! finds nothing at all, not just the little that was too much. The time of a block therefore jumps between two sizes that
-//! are close to each other, and the cache ends between them.
+//! A file of some size is dropped from memory, read once from its beginning to its end, and then once more, block by block. The
+//! kernel evicts the least recently used pages. Of a file slightly larger than the cache those are the ones needed next: each
+//! block read evicts the one needed soonest, and so the second pass finds nothing at all, not just the little that was too
+//! much. The time of a block therefore jumps between two close sizes, and the cache ends between them.
 //!
-//! Times alone prove nothing: a busy neighbour makes a jump too. So each size also has its pages counted before and after it
-//! was read again, and a jump counts only where the file was in memory at every size before it, and whole at none behind it.
+//! Times alone prove nothing: a busy neighbour makes a jump too. So the pages of each size are counted before and after the
+//! second pass, and a jump counts only where the file was in memory at every size before it, and whole at none after it.
 
 use std::fmt;
 use std::ops::{ControlFlow, Range};
@@ -23,29 +22,29 @@ use crate::observe::{Observer, Tally};
 use crate::requests::{Order, Request, Requests};
 use crate::target::{Access, Target};
 
-/// Bytes of a block: large enough that a request to a device is worth it, small enough that thousands of them are in a file.
+/// Bytes of a block: large enough for a request to a device, small enough that a file has thousands of them.
 pub const BLOCK: usize = 64 << 10;
-/// Bytes of a block when a file is read for the first time, which is not timed.
+/// Bytes of a block of the first, untimed pass.
 const FIRST_BLOCK: usize = 1 << 20;
 /// Parts of a file whose blocks are timed together: each gives one value, so that a jump rests on several.
 pub const PARTS: usize = 6;
-/// The first and the last size, as shares of the limit that is to be found.
+/// The first and the last size, as shares of the limit to be found.
 const FIRST: f64 = 0.25;
 const LAST: f64 = 1.7;
 /// How much larger each size is than the one before: four steps are a factor of two.
 const GROWTH: f64 = 1.189_207_115_002_721;
 /// Sizes between the last that stayed and the first that did not. With the growth above they are 3 % apart.
 const FINER: u64 = 5;
-/// Least ratio of two levels that counts as a jump. Where a file leaves the caches of the processor, or a neighbour begins to
-/// use the memory, copying a block takes up to about twice as long; a request to a device, at 50 us and more, takes five times
-/// as long and more. Where a device is faster than that, nothing can be told by times.
+/// Least ratio of two levels that counts as a jump. Where a file leaves the processor's caches, or a neighbour begins to use
+/// the memory, copying a block takes up to about twice as long; a device request, at 50 us and more, at least five times as
+/// long. Times cannot show the limit where a device is faster than that.
 const JUMP: f64 = 4.0;
-/// Least share of a file that is in memory where it stays there: a system that takes idle memory away takes some even of a file
-/// that was just read. A cache that is smaller than a file by as much is found within the distance of two sizes.
+/// Least share of a file that is in memory where it stays: a system that reclaims idle memory takes some even of a file just
+/// read. A cache smaller than a file by as much is found within the distance of two sizes.
 const STAYED: f64 = 0.97;
-/// The smallest limit that can be found, in bytes: below it, the process that reads is a large part of what is limited.
+/// The smallest limit that can be found, in bytes: below it, the reading process itself is a large part of what is limited.
 pub const LEAST_LIMIT: u64 = 64 << 20;
-/// By how much of the limit the size that is found may differ from it.
+/// By how much of the limit the size found may differ from it.
 pub const TOLERANCE: f64 = 0.1;
 
 /// A file of one size, read twice.
@@ -53,9 +52,9 @@ pub const TOLERANCE: f64 = 0.1;
 pub struct Sample {
     /// Its size.
     pub bytes: u64,
-    /// Nanoseconds of a block in each part of it, when it was read again: the median of the part.
+    /// Nanoseconds of a block in each part of it in the second pass: the median of the part.
     pub block_nanoseconds: Vec<f64>,
-    /// Bytes of it that were in memory, by mincore(2): before it was read again or afterwards, whichever is less.
+    /// Bytes of it that were in memory, by mincore(2): before or after the second pass, whichever is less.
     pub resident: u64,
 }
 
@@ -65,7 +64,7 @@ impl Sample {
         self.resident as f64 >= STAYED * self.bytes as f64
     }
 
-    /// Whether all of it was, to the last page, as it cannot be of a file that is too large.
+    /// Whether all of it was, to the last page, as a file that is too large cannot be.
     fn is_whole(&self) -> bool {
         self.resident >= self.bytes
     }
@@ -84,7 +83,7 @@ pub struct Capacity {
     pub missing: f64,
     /// Probability of such a jump in a sequence without one.
     pub p: f64,
-    /// What of larger files was in memory, in bytes: another way to the same size.
+    /// How much of larger files was in memory, in bytes: another way to the same size.
     pub resident: u64,
 }
 
@@ -99,7 +98,7 @@ impl Capacity {
         self.bytes() as f64 / limit as f64 - 1.0
     }
 
-    /// Whether it is the limit, as nearly as can be asked for.
+    /// Whether it is the limit, to the precision of the sizes.
     pub fn agrees(&self, limit: u64) -> bool {
         self.error(limit).abs() <= TOLERANCE
     }
@@ -112,12 +111,12 @@ pub enum Doubt {
     #[error(
         "the time of a block does not jump anywhere between files of {} and {}: {}",
         mebibytes(range.0), mebibytes(range.1),
-        if *all_stayed { "all of them stayed in memory" } else { "the device below is about as fast as memory" }
+        if *all_stayed { "all of them stayed in memory" } else { "the device is about as fast as memory" }
     )]
     NoJump {
         /// The smallest and the largest file.
         range: (u64, u64),
-        /// Whether all were in memory when they were read again.
+        /// Whether all were in memory in the second pass.
         all_stayed: bool,
     },
     /// They jump more than once, so that something else took part.
@@ -139,14 +138,14 @@ pub enum Doubt {
         jump: Jump,
         /// The size of a file that contradicts it.
         bytes: u64,
-        /// What of that was in memory.
+        /// How much of that was in memory.
         resident: u64,
     },
 }
 
 impl Doubt {
-    /// Whether others that use the machine can be the cause, so that another try may find it. What does not jump at all will not
-    /// do so the next time.
+    /// Whether other load on the machine can be the cause, so that another try may find it. Without any jump another try will
+    /// not find one.
     pub fn is_disturbance(&self) -> bool {
         !matches!(self, Self::NoJump { .. })
     }
@@ -204,7 +203,7 @@ pub fn largest(limit: u64) -> u64 {
     sizes(limit).last().copied().unwrap_or(0)
 }
 
-/// What is read at most to find a limit, in bytes: each size twice, and the finer ones as if all were as large as can be.
+/// Upper bound of the bytes read to find a limit: each size twice, and the finer ones as if all were the largest.
 pub fn most_read(limit: u64) -> u64 {
     2 * (sizes(limit).iter().sum::<u64>() + FINER * largest(limit))
 }
@@ -228,12 +227,12 @@ fn whole_parts(bytes: f64) -> u64 {
 /// Reads the first `bytes` of a file twice, after it was dropped from memory.
 ///
 /// # Errors
-/// A file that cannot be dropped, or not be read.
+/// A file that cannot be dropped or read.
 pub fn sample(target: &Target, bytes: u64) -> Result<Sample> {
-    // Pages that are there already belong to whoever read them first, and are not counted against the limit of this process.
+    // Pages that are there already belong to whoever read them first, and are not charged to this process's limit.
     cache::bring(target, State::Uncached)?;
-    // Opened as for blocks in no order, so that the kernel does not read ahead: what it reads beyond the last block, up to
-    // many MiB, would push out what is to stay, and a block that is missing would cost a share of a large request.
+    // Opened for random order, so that the kernel does not read ahead: up to many MiB beyond the last block would evict pages
+    // that are to stay, and a missing block would cost a share of a large request.
     let open =
         |block| Engine::Pread.open(target, How { access: Access::Buffered, block, order: Order::Random { seed: 0 } });
     open(FIRST_BLOCK)?.read(&mut Requests::new(0..bytes, FIRST_BLOCK, Order::Sequential), &mut Tally::default())?;
@@ -250,8 +249,8 @@ fn resident(target: &Target) -> Result<u64> {
     Ok(cache::residency(target)?.mincore * page_bytes() as u64)
 }
 
-/// Nanoseconds of a block of a part: the median, for all of them are missing or none is, and one during which the processor was
-/// elsewhere tells nothing.
+/// Nanoseconds of a block of a part: the median, as all of them are missing or none is, and one during which the thread was
+/// preempted shows nothing.
 fn time(reader: &mut Reader, part: Range<u64>) -> Result<f64> {
     let mut times = Times::default();
     reader.read(&mut Requests::new(part, BLOCK, Order::Sequential), &mut times)?;
@@ -278,7 +277,7 @@ impl Observer for Times {
 /// Where the file cache ends, from samples in any order.
 ///
 /// # Errors
-/// Why that cannot be told from them.
+/// Why they do not show it.
 pub fn find(samples: &[Sample]) -> std::result::Result<Capacity, Doubt> {
     let mut samples: Vec<&Sample> = samples.iter().collect();
     samples.sort_by_key(|sample| sample.bytes);
@@ -294,7 +293,7 @@ pub fn find(samples: &[Sample]) -> std::result::Result<Capacity, Doubt> {
         [jump] => without_edge(*jump, &samples),
         _ => return Err(Doubt::Several { jumps }),
     };
-    // What lies inside of a jump is of neither side.
+    // Sizes inside a jump are of neither side.
     let contradicts =
         |one: &&&Sample| one.bytes <= jump.stays && !one.stayed() || one.bytes >= jump.leaves && one.is_whole();
     if let Some(one) = samples.iter().find(contradicts) {
@@ -322,8 +321,8 @@ fn without_edge(jump: Jump, samples: &[&Sample]) -> Jump {
     }
 }
 
-/// All changes of level along growing sizes. Two in the same direction with one size between them are one: a file at the
-/// edge may be in part in memory.
+/// All changes of level along growing sizes. Two in the same direction with one size between them are one: a file at the edge
+/// may be in part in memory.
 fn jumps(samples: &[&Sample]) -> Vec<Jump> {
     let values: Vec<f64> = samples.iter().flat_map(|sample| sample.block_nanoseconds.iter().copied()).collect();
     let owner = |(number, sample): (usize, &&Sample)| vec![number; sample.block_nanoseconds.len()];
@@ -346,7 +345,7 @@ fn jumps(samples: &[&Sample]) -> Vec<Jump> {
     jumps.into_iter().map(|(jump, _)| jump).collect()
 }
 
-/// A change of level between two samples; one inside of a file leaves that one between the sides.
+/// A change of level between two samples; one inside a file leaves that one between the sides.
 fn jump(samples: &[&Sample], change: &ChangePoint, (last, first): (usize, usize)) -> Jump {
     let (last, first) =
         if last == first { (last.saturating_sub(1), (first + 1).min(samples.len() - 1)) } else { (last, first) };
@@ -354,8 +353,8 @@ fn jump(samples: &[&Sample], change: &ChangePoint, (last, first): (usize, usize)
     Jump { stays, leaves, before: change.before, after: change.after, p: change.p }
 }
 
-/// Where a change is, among the values of both its levels. Ranks tell that there is one, but of its place they prefer what
-/// is nearer to the middle; it is where fewest values are on the wrong side of the middle between the levels.
+/// Where a change is, among the values of both its levels. Ranks show that there is one, but are biased towards the middle in
+/// placing it: it is where fewest values are on the wrong side of the middle between the levels.
 fn place(values: &[f64], change: &ChangePoint, range: Range<usize>) -> usize {
     let middle = (change.before * change.after).sqrt();
     let rises = change.after > change.before;

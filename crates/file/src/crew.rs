@@ -1,4 +1,4 @@
-//! Threads that begin at once on parts of one file, and what each of them did.
+//! Threads that begin at once on parts of one file, and the result of each.
 
 use std::ops::{ControlFlow, Range};
 use std::panic::resume_unwind;
@@ -15,40 +15,39 @@ use crate::pace::{Paced, Until};
 use crate::requests::{Order, Request, Requests};
 use crate::{Error, Result};
 
-/// What makes requests, one thread's: a reader or a writer.
+/// One thread's source of requests: a reader or a writer.
 pub(crate) trait Mover {
     /// Makes requests until there are no more or the observer has enough.
     fn make<O: Observer>(&mut self, requests: &mut Requests, observer: &mut O) -> Result<()>;
 
-    /// What it did that its name does not say.
+    /// What was done that its name does not say.
     fn notes(&self) -> Vec<String>;
 
-    /// The mean number of requests that were under way when one was done; `None` where it is one by nature.
+    /// The mean queue depth, counted at completions; `None` where it is always one.
     fn achieved_depth(&self) -> Option<f64>;
 }
 
-/// What is to be known of the work, and when it ends.
+/// What is to be recorded of the work, and when it ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) until: Until,
     /// Whether the digest is wanted.
     pub(crate) digest: bool,
-    /// The clock by which each request is timed, and its ticks a second; none if latencies are not wanted.
+    /// The clock that times each request, and its ticks per second; none if latencies are not wanted.
     pub(crate) latencies: Option<(Clock, f64)>,
 }
 
 /// How threads divide a part of a file among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Division {
-    /// Each has a part of its own, of which there are as many as threads: the more there are, the smaller it is, and the
-    /// sooner it is read again.
+    /// Each has its own part, one per thread: the more there are, the smaller it is, and the sooner it is read again.
     Parts,
-    /// Whoever is done with a piece of about so many bytes takes the next one, from the beginning again at the end: nothing is
-    /// read again before all of the rest is, however many threads there are. The order is that within a piece.
+    /// A thread that is done with a piece of about so many bytes takes the next one, from the beginning again at the end:
+    /// nothing is read again before all of the rest is, for any number of threads. The order is that within a piece.
     Pieces(u64),
 }
 
-/// What threads share among them.
+/// The range that threads share.
 #[derive(Clone, Debug)]
 pub(crate) struct Share {
     pub(crate) threads: u32,
@@ -59,7 +58,7 @@ pub(crate) struct Share {
     pub(crate) until: Until,
 }
 
-/// What one thread asks for.
+/// The requests of one thread.
 #[derive(Clone, Debug)]
 pub(crate) enum Asked {
     /// Requests of its own.
@@ -69,11 +68,11 @@ pub(crate) enum Asked {
 }
 
 impl Share {
-    /// What each thread asks for: whole blocks of the range.
+    /// The requests of each thread: whole blocks of the range.
     pub(crate) fn among_threads(&self) -> Result<Vec<Asked>> {
         for (name, value) in [("threads", u64::from(self.threads)), ("block", self.block as u64)] {
             if value == 0 {
-                return Err(Error::setting(name, "there must be one at least"));
+                return Err(Error::setting(name, "must be at least 1"));
             }
         }
         match self.division {
@@ -85,7 +84,7 @@ impl Share {
         }
     }
 
-    /// The requests of each thread, as evenly as can be.
+    /// The requests of each thread, as evenly as possible.
     fn parts(&self) -> Result<Vec<Requests>> {
         let (threads, block) = (u64::from(self.threads), self.block as u64);
         let blocks = (self.range.end - self.range.start).div_ceil(block);
@@ -185,7 +184,7 @@ impl Pieces {
     }
 }
 
-/// What one thread did.
+/// The result of one thread.
 pub(crate) struct Member {
     pub(crate) tally: Tally,
     /// When it began and ended, in nanoseconds of the monotonic clock.
@@ -200,8 +199,8 @@ pub(crate) struct Member {
     pub(crate) notes: Vec<String>,
 }
 
-/// Has all threads begin at once, each with what `open` gives it, and waits for them. If one fails, the others end too,
-/// and its error is that of all.
+/// Starts all threads at once, each with what `open` gives it, and waits for them. If one fails, the others end too, and its
+/// error is that of all.
 pub(crate) fn together<M: Mover>(
     wanted: Wanted,
     asked: Vec<Asked>,
@@ -238,7 +237,7 @@ pub(crate) fn together<M: Mover>(
     }
 }
 
-/// One thread's part, told to an observer that does what is wanted and nothing else.
+/// One thread's part, with an observer of what is wanted and nothing else.
 fn member<M: Mover>(wanted: Wanted, mover: M, asked: Asked, stop: &AtomicBool) -> Result<Member> {
     let paced = Paced::new(wanted.until, stop);
     let digesting = |inner| Digesting { inner, digest: Digest::default() };
@@ -280,8 +279,8 @@ fn work<'a, M: Mover, O: Observer>(
     })
 }
 
-/// Makes requests until there are no more or the observer has enough: the passes that were completed, none of pieces, which
-/// only all threads together complete.
+/// Makes requests until there are no more or the observer has enough: the completed passes, none for pieces, which only all
+/// threads together complete.
 fn make_all<M: Mover, O: Observer>(mover: &mut M, asked: Asked, observer: &mut O) -> Result<u64> {
     let pieces = match asked {
         Asked::Own(mut requests) => {
@@ -304,7 +303,7 @@ fn make_all<M: Mover, O: Observer>(mover: &mut M, asked: Asked, observer: &mut O
     Ok(0)
 }
 
-/// Tells whether an observer had enough, which it may have had at the very end of a piece.
+/// Whether an observer had enough, possibly at the very end of a piece.
 struct Telling<'a, O> {
     observer: &'a mut O,
     enough: bool,
@@ -346,7 +345,7 @@ mod tests {
         assert!(too_many.to_string().contains("there are 10 blocks"));
         let counted = share(3, Until::Requests(1001)).parts().unwrap();
         assert_eq!(counted.into_iter().map(Iterator::count).collect::<Vec<_>>(), [333, 334, 334]);
-        // As many as there are numbers for are shared evenly too.
+        // The largest numbers are shared evenly too.
         assert_eq!(part(u64::MAX, 7, 7), u64::MAX);
         assert!(share(7, Until::Requests(u64::MAX)).among_threads().is_ok());
     }

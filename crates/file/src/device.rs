@@ -15,7 +15,7 @@ pub struct Moved {
 }
 
 impl Moved {
-    /// What was moved since an earlier look.
+    /// What was moved since an earlier reading.
     pub fn since(self, earlier: Self) -> Self {
         Self { read: self.read.wrapping_sub(earlier.read), written: self.written.wrapping_sub(earlier.written) }
     }
@@ -33,13 +33,12 @@ pub struct Device {
 const SECTOR: u64 = 512;
 
 impl Device {
-    /// The device of a file; the reason, where there is none or it cannot be told.
+    /// The device of a file; the reason, where there is none or it cannot be found.
     ///
     /// # Errors
     /// A file system that is on no block device, or on one that the kernel does not show here.
     pub fn below(target: &Target) -> Result<Self, String> {
-        let mount =
-            mount_of(target).map_err(|error| format!("it cannot be told which mount its file is on: {error}"))?;
+        let mount = mount_of(target).map_err(|error| format!("the mount of its file is unknown: {error}"))?;
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         Self::find(Path::new("/"), target.device(), (&mount, &mounts))
     }
@@ -55,7 +54,7 @@ impl Device {
         let source = mounts
             .lines()
             .find_map(|line| source_of(line, mount))
-            .ok_or_else(|| format!("its file system has device number {numbers}, which is that of no block device"))?;
+            .ok_or_else(|| format!("its file system has device number {numbers}, which no block device has"))?;
         let Some(name) = source.strip_prefix("/dev/") else {
             return Err(format!("its file system is on {source}, which is no block device"));
         };
@@ -81,16 +80,16 @@ impl Device {
     /// Counters that cannot be read.
     pub fn moved(&self) -> std::io::Result<Moved> {
         let text = std::fs::read_to_string(&self.stat)?;
-        parse(&text).ok_or_else(|| std::io::Error::other(format!("{} is not what it should be", self.stat.display())))
+        parse(&text).ok_or_else(|| std::io::Error::other(format!("{} is malformed", self.stat.display())))
     }
 }
 
-/// The id of the mount through which a file was found, as it stands in the list of mounts.
+/// The id of the mount through which a file was found, as in the list of mounts.
 fn mount_of(target: &Target) -> std::io::Result<String> {
     let file = target.open(Access::Buffered).map_err(std::io::Error::other)?;
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
     let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
-    id.map(|id| id.trim().to_owned()).ok_or_else(|| std::io::Error::other("the kernel does not say"))
+    id.map(|id| id.trim().to_owned()).ok_or_else(|| std::io::Error::other("the kernel gives no mount id"))
 }
 
 /// How many devices beside this one hold the same file system (btrfs over several).
@@ -154,7 +153,7 @@ mod tests {
         assert_eq!(Device::find(root.path(), number(0, 48), ("36", mounts)).unwrap().name, "loop3");
         let says = |mount| Device::find(root.path(), number(0, 47), (mount, mounts)).unwrap_err();
         assert!(says("37").contains("host:/dir, which is no block device"));
-        assert!(says("38").contains("0:47, which is that of no block device"));
+        assert!(says("38").contains("0:47, which no block device has"));
         // One of several devices does not count all that is read.
         let devices = root.path().join("sys/fs/btrfs/0a1b/devices");
         std::fs::create_dir_all(devices.join("loop3")).unwrap();

@@ -1,4 +1,4 @@
-//! The exclusive or of all 32-bit little-endian words of a file, from blocks in any order.
+//! The XOR of all 32-bit little-endian words of a file, from blocks in any order.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -8,10 +8,9 @@ use kelvin_sys::kernels::xor;
 use crate::observe::Observer;
 use crate::requests::Request;
 
-/// The exclusive or of all 32-bit little-endian words of what was added; what does not fill its last word is filled up
-/// with zeros.
+/// The XOR of all 32-bit little-endian words of the added bytes; an incomplete last word is padded with zeros.
 ///
-/// It finds a file that was read wrongly, or not wholly, by accident; it is no protection against anyone.
+/// It detects accidental errors of reading; it is no protection against an attacker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digest(u32);
 
@@ -19,11 +18,11 @@ impl Digest {
     /// Adds a block that begins at `offset`, whatever the order of blocks and wherever they begin.
     #[inline(always)]
     pub fn add(&mut self, offset: u64, block: &[u8]) {
-        // A block that begins inside of a word has each of its bytes that much further in theirs.
+        // The bytes of a block that begins inside a word are shifted by as much in theirs.
         self.0 ^= xor(block).rotate_left(8 * (offset % 4) as u32);
     }
 
-    /// Adds what another one has of other blocks.
+    /// Adds another one of other blocks.
     pub fn merge(&mut self, other: Self) {
         self.0 ^= other.0;
     }
@@ -40,7 +39,7 @@ impl fmt::Display for Digest {
     }
 }
 
-/// Adds the digest to what another observer wants.
+/// Adds the digest to another observer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Digesting<O> {
     /// The other one.
@@ -70,7 +69,7 @@ mod tests {
     use crate::requests::{Order, Requests};
     use proptest::prelude::*;
 
-    /// The definition: zeros behind the end, words from the beginning.
+    /// The definition: zeros after the end, words from the beginning.
     fn defined(bytes: &[u8]) -> u32 {
         let mut padded = bytes.to_vec();
         padded.resize(bytes.len().next_multiple_of(4), 0);

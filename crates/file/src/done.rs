@@ -1,4 +1,4 @@
-//! All that is known of finished work on a file.
+//! The result of finished work on a file.
 
 use kelvin_stats::Histogram;
 use kelvin_sys::usage::{Usage, Who, usage};
@@ -9,32 +9,32 @@ use crate::device::{Device, Moved};
 use crate::digest::Digest;
 use crate::observe::Tally;
 
-/// What was read or written, and all that is known of it.
+/// What was read or written, and all figures about it.
 #[derive(Clone, Debug)]
 pub struct Done {
     /// Bytes and requests of all threads.
     pub total: Tally,
-    /// Nanoseconds from the start of the first thread to the end of the last, and of what belongs to the work after that.
+    /// Nanoseconds from the start of the first thread to the end of the last, and of the work that follows it.
     pub nanoseconds: u64,
-    /// Each thread's own bytes and requests, and the nanoseconds that it took.
+    /// Each thread's own bytes and requests, and its nanoseconds.
     pub threads: Vec<(Tally, u64)>,
     /// Passes that every thread has completed.
     pub passes: u64,
     /// The digest, if it was wanted; over several passes, of each byte as often as it was read.
     pub digest: Option<Digest>,
-    /// Times of single requests, if they were wanted.
+    /// Latencies of single requests, if they were wanted.
     pub latencies: Option<Histogram>,
     /// Bytes of each second from the start; the last second may be a part of one.
     pub series: Vec<u64>,
-    /// What the process used: time in user mode and in the kernel, switches, faults.
+    /// Resources of the process: time in user mode and in the kernel, switches, faults.
     pub used: Usage,
     /// What was in memory before.
     pub before: Residency,
-    /// What was in memory afterwards.
+    /// What was in memory after.
     pub after: Residency,
-    /// What the device below says that it moved meanwhile, for this job and for whoever else uses it.
+    /// What the device counted meanwhile, for this job and for its other users.
     pub device: Result<(String, Moved), String>,
-    /// Mean number of requests that were under way, summed over threads, where the way has several.
+    /// Mean queue depth, summed over threads, where the way has several requests in flight.
     pub achieved_depth: Option<f64>,
     /// What was done that the settings do not say.
     pub notes: Vec<String>,
@@ -58,7 +58,7 @@ impl Done {
         fairness(&rates)
     }
 
-    /// What all members did together.
+    /// Bytes and requests of all members.
     pub(crate) fn of(
         wanted: Wanted,
         members: &[Member],
@@ -109,20 +109,20 @@ impl Done {
     }
 }
 
-/// The counters of this process and of a device, watched from before some work to after it.
+/// The counters of this process and of a device, read before some work and after it.
 pub(crate) struct Watched {
     used: Usage,
     device: Result<(Device, Moved), String>,
 }
 
-/// What the counters say of the time from one look to the other.
+/// The difference of the counters between the two readings.
 pub(crate) struct Ended {
     used: Usage,
     device: Result<(String, Moved), String>,
 }
 
 impl Watched {
-    /// Begins now.
+    /// The first reading.
     pub(crate) fn begin(device: Result<Device, String>) -> Self {
         let device = device.and_then(|device| {
             let moved = counted(&device)?;
@@ -131,7 +131,7 @@ impl Watched {
         Self { used: usage(Who::Process), device }
     }
 
-    /// Ends now.
+    /// The last reading.
     pub(crate) fn end(self) -> Ended {
         let used = usage(Who::Process).since(self.used);
         let device = self.device.and_then(|(device, before)| {
@@ -146,8 +146,7 @@ fn counted(device: &Device) -> Result<Moved, String> {
     device.moved().map_err(|error| error.to_string())
 }
 
-/// How evenly something was shared, by Jain's index of what each got: 1 if all had the same, 1/n if one had all (Jain, Chiu,
-/// Hawe 1984).
+/// Jain's fairness index of each one's share: 1 if all had the same, 1/n if one had all (Jain, Chiu, Hawe 1984).
 pub fn fairness(rates: &[f64]) -> f64 {
     let (sum, squares) = rates.iter().fold((0.0, 0.0), |(sum, squares), rate| (sum + rate, squares + rate * rate));
     if squares == 0.0 { 1.0 } else { sum * sum / (rates.len() as f64 * squares) }

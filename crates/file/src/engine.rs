@@ -1,4 +1,4 @@
-//! The ways of getting blocks of a file into memory, by name.
+//! The ways of reading blocks of a file into memory, by name.
 
 use kelvin_sys::mapping::expect;
 use kelvin_sys::uring::{Direction, Setup};
@@ -11,7 +11,7 @@ use crate::requests::{Order, Requests};
 use crate::target::{Access, Target};
 use crate::{Error, Result};
 
-/// A way of getting blocks of a file into memory.
+/// A way of reading blocks of a file into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Engine {
     /// read(2), with lseek(2) before it where the order asks for it.
@@ -28,12 +28,12 @@ pub enum Engine {
     Mmap,
     /// The same, its pages mapped ahead 2 MiB at a time (MADV_POPULATE_READ).
     MmapPopulate,
-    /// A mapping, looked at in place: nothing is read unless the observer looks, and so it stands in no list. Its pages are
-    /// mapped as they are touched, which was seen to be faster than to map them ahead.
+    /// A mapping, read in place: nothing is read unless the observer looks, and so it is in no list. Its pages are mapped as
+    /// they are touched, which was seen to be faster than mapping them ahead.
     MmapInPlace,
-    /// io_uring, with this many requests under way.
+    /// io_uring, at this queue depth.
     Uring {
-        /// Requests under way.
+        /// Queue depth.
         depth: u32,
         /// Whether file and buffers are registered beforehand.
         registered: bool,
@@ -41,7 +41,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// Every one that gets blocks into memory of ours, io_uring at depth 1.
+    /// Every one that reads blocks into its own memory, io_uring at depth 1.
     pub const ALL: [Self; 9] = [
         Self::Read,
         Self::Pread,
@@ -75,20 +75,17 @@ impl Engine {
         matches!(self, Self::Read | Self::Pread | Self::Readv | Self::Uring { .. })
     }
 
-    /// Opens a file to be read in this way. The kernel is told of the order, and reads ahead accordingly.
+    /// Opens a file to be read in this way. The order is announced to the kernel, which reads ahead accordingly.
     ///
     /// # Errors
-    /// What keeps the file from being opened so.
+    /// A file that cannot be opened so.
     pub fn open(self, target: &Target, how: How) -> Result<Reader> {
         let How { access, block, order } = how;
         if access == Access::Direct && !self.can_be_direct() {
-            return Err(Error::setting(
-                "engine",
-                format!("{self} reads through the page cache, and cannot go past it"),
-            ));
+            return Err(Error::setting("engine", format!("{self} reads through the page cache, and cannot bypass it")));
         }
         if block == 0 {
-            return Err(Error::setting("block", "it has at least one byte"));
+            return Err(Error::setting("block", "must be at least one byte"));
         }
         let file = target.open(access)?;
         if access == Access::Buffered {
@@ -115,14 +112,14 @@ impl Engine {
     }
 }
 
-/// What the ways of reading and of writing have in common: names, and the depth of io_uring.
+/// Shared by the ways of reading and of writing: names, and the depth of io_uring.
 macro_rules! named {
     ($engine:ident, $doing:literal) => {
         impl $engine {
-            /// The same with this many requests under way.
+            /// The same at this queue depth.
             ///
             /// # Errors
-            /// More than one for a way that waits for each.
+            /// A depth of more than one for a way that waits for each request.
             pub fn with_depth(self, depth: u32) -> Result<Self> {
                 match self {
                     Self::Uring { registered, .. } => Ok(Self::Uring { depth, registered }),
@@ -131,7 +128,7 @@ macro_rules! named {
                 }
             }
 
-            /// Requests that it has under way at most.
+            /// Its queue depth at most.
             pub fn depth(self) -> u32 {
                 match self {
                     Self::Uring { depth, .. } => depth,
@@ -173,7 +170,7 @@ pub struct How {
     pub access: Access,
     /// Bytes of a block at most.
     pub block: usize,
-    /// The order in which blocks will be asked for.
+    /// The order in which blocks will be requested.
     pub order: Order,
 }
 
@@ -194,7 +191,7 @@ impl Reader {
     /// Makes requests until there are no more or the observer has enough.
     ///
     /// # Errors
-    /// A request that failed, or found less than was asked for.
+    /// A request that failed, or read less than requested.
     #[inline]
     pub fn read<O: Observer>(&mut self, requests: &mut Requests, observer: &mut O) -> Result<()> {
         match &mut self.0 {
@@ -206,8 +203,7 @@ impl Reader {
         }
     }
 
-    /// Has a mapping forget which pages are mapped, so that it meets them as it did when it was opened; other ways keep
-    /// nothing that could be forgotten.
+    /// Unmaps a mapping's pages, so that it meets them as when it was opened; other ways keep no such state.
     ///
     /// # Errors
     /// Those of madvise.
@@ -218,7 +214,7 @@ impl Reader {
         }
     }
 
-    /// What the way did that its name does not say.
+    /// What was done that its name does not say.
     pub fn notes(&self) -> Vec<String> {
         match &self.0 {
             OpenReader::Ring(ring) => ring.notes(),
@@ -226,7 +222,7 @@ impl Reader {
         }
     }
 
-    /// The mean number of requests that were under way when one was done; `None` where it is one by nature.
+    /// The mean queue depth, counted at completions; `None` where it is always one.
     pub fn achieved_depth(&self) -> Option<f64> {
         match &self.0 {
             OpenReader::Ring(ring) => ring.achieved_depth(),

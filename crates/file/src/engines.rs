@@ -14,7 +14,7 @@ mod tests {
     use crate::digest::Digesting;
     use crate::{Access, Engine, Error, How, Observer, Order, Request, Requests, Tally, Target};
 
-    /// A file of bytes that tell where they are.
+    /// A file whose bytes are their own offsets.
     fn file(bytes: usize) -> (tempfile::NamedTempFile, Vec<u8>) {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let content: Vec<u8> = (0..bytes as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
@@ -30,7 +30,7 @@ mod tests {
         engines
     }
 
-    /// Puts what it is told together again.
+    /// Reassembles what it observes.
     struct Collect {
         content: Vec<u8>,
         left: usize,
@@ -46,13 +46,13 @@ mod tests {
         fn end(&mut self, stamp: u8, request: Request, data: &[u8]) -> ControlFlow<()> {
             assert_eq!((stamp, data.len()), (7, request.bytes));
             self.content[request.offset as usize..][..data.len()].copy_from_slice(data);
-            // What is under way when there is enough comes all the same.
+            // Requests in flight when there is enough complete all the same.
             self.left = self.left.saturating_sub(1);
             if self.left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }
     }
 
-    /// Reads by every way there is here; says which there is not.
+    /// Reads by every way available here; says which are not.
     fn by_all(target: &Target, access: Access, block: usize, mut check: impl FnMut(Engine, crate::Reader)) {
         for engine in engines().into_iter().filter(|engine| access == Access::Buffered || engine.can_be_direct()) {
             match engine.open(target, How { access, block, order: Order::Sequential }) {

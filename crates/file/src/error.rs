@@ -1,4 +1,4 @@
-//! What can go wrong with a file, as one sentence that names it.
+//! Errors of files, each one sentence that names the file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ pub enum Error {
     /// A system call failed.
     #[error("cannot {doing} {}: {source}", path.display())]
     Call {
-        /// What was being done: `open`, `read 4096 bytes at 8192 of`.
+        /// The operation: `open`, `read 4096 bytes at 8192 of`.
         doing: String,
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// It is no regular file.
@@ -27,12 +27,12 @@ pub enum Error {
         kind: &'static str,
     },
     /// It is there already, and was not to be replaced.
-    #[error("{} is there already, and is replaced only if that is asked for (--overwrite)", path.display())]
+    #[error("{} exists, and is replaced only with --overwrite", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
     },
-    /// The directory in which it shall be is not there.
+    /// The directory for it does not exist.
     #[error("{}: there is no directory {}; make it first", path.display(), directory.display())]
     NoDirectory {
         /// The file.
@@ -40,7 +40,7 @@ pub enum Error {
         /// The directory.
         directory: PathBuf,
     },
-    /// Another user has put it there, and would say what is written over, or read what is written.
+    /// Another user put it there, and would choose what is overwritten, or read what is written.
     #[error("{} was put there by another user ({user}): choose another place, or remove it", path.display())]
     Planted {
         /// What was put there.
@@ -53,9 +53,9 @@ pub enum Error {
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// What it should have.
+        /// The size it should have.
         bytes: u64,
-        /// What it can have: `its file system has room for 4096`.
+        /// The limit: `its file system has room for 4096`.
         why: String,
     },
     /// It became shorter while it was read.
@@ -63,7 +63,7 @@ pub enum Error {
     Truncated {
         /// The file.
         path: PathBuf,
-        /// The first byte that was not there.
+        /// The first byte that was missing.
         offset: u64,
         /// Its size when it was opened.
         bytes: u64,
@@ -76,7 +76,7 @@ pub enum Error {
         /// What changed.
         what: String,
     },
-    /// Direct I/O is not to be had, or is none.
+    /// Direct I/O is unavailable, or is none.
     #[error("{} cannot be read or written past the page cache: {why}", path.display())]
     NoDirect {
         /// The file.
@@ -84,8 +84,8 @@ pub enum Error {
         /// Why.
         why: String,
     },
-    /// io_uring is not to be had.
-    #[error("io_uring is not to be had here: {0}")]
+    /// io_uring is unavailable.
+    #[error("io_uring is unavailable here: {0}")]
     NoRing(String),
     /// A setting that is out of its range, or does not go with the others.
     #[error("{name}: {why}")]
@@ -95,20 +95,20 @@ pub enum Error {
         /// What is wrong with it, and what would be right.
         why: String,
     },
-    /// A control group of our own is not to be had.
-    #[error("a control group of our own is not to be had here: {0}")]
+    /// No control group can be made.
+    #[error("cannot use a control group here: {0}")]
     NoGroup(String),
-    /// The state of the page cache that was asked for could not be reached, or not be proven.
+    /// The requested state of the page cache could not be reached, or not be proven.
     #[error("{} is not {}: {found}", path.display(), wanted.name())]
     Cache {
         /// The file.
         path: PathBuf,
-        /// The state that was asked for.
+        /// The state requested.
         wanted: State,
         /// What was found instead.
         found: String,
     },
-    /// It was asked to stop.
+    /// A signal stopped it.
     #[error("interrupted by {0}")]
     Interrupted(&'static str),
 }
@@ -119,14 +119,14 @@ impl Error {
         Self::Call { doing: doing.into(), path: path.to_owned(), source }
     }
 
-    /// A setting that will not do.
+    /// An invalid setting.
     pub(crate) fn setting(name: &'static str, why: impl Into<String>) -> Self {
         Self::Setting { name, why: why.into() }
     }
 
     /// A depth for a way that waits for each request.
     pub(crate) fn one_at_a_time(engine: &str, depth: u32) -> Self {
-        let why = format!("{engine} has one request under way at a time, not {depth}: only io_uring has more");
+        let why = format!("{engine} has a queue depth of 1, not {depth}: only io_uring goes deeper");
         Self::setting("depth", why)
     }
 
@@ -148,7 +148,7 @@ impl Error {
         self
     }
 
-    /// Whether it says that something cannot be had here, instead of that something broke.
+    /// Whether something is unavailable here, as opposed to broken.
     pub fn is_absence(&self) -> bool {
         matches!(self, Self::NoDirect { .. } | Self::NoRing(_) | Self::NoGroup(_))
     }

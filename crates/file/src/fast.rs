@@ -1,7 +1,7 @@
-//! The digest of a file as fast as the machine can read it: the way is found while it reads.
+//! The digest of a file as fast as the machine can read it: the fastest way is found while reading.
 //!
-//! The exclusive or does not care for the order of its words, so each trial is a part of the work: threads take one piece of
-//! the file after another, first in one way and then in another, and the rest in the best.
+//! XOR does not depend on the order of its words, so each trial is a part of the work: threads read one piece of the file after
+//! another, first in each way and then in the best.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,13 +36,13 @@ impl ReadMethod {
         Self { engine, access: Access::Buffered, block }
     }
 
-    /// Whether more is fetched from a device than was asked for: the kernel reads ahead.
+    /// Whether the device reads more than requested: the kernel's read-ahead.
     fn reads_ahead(self) -> bool {
         self.access == Access::Buffered
     }
 }
 
-/// How a file is read: what is found, and can be remembered.
+/// How a file is read: the result of a search, which can be remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// The way.
@@ -54,24 +54,24 @@ pub struct Setting {
 /// Where most of a file comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// From memory: half of it at least is there.
+    /// From memory: at least half of it is there.
     Memory,
     /// From its device.
     Device,
 }
 
-/// A block that stays in the second-level cache from its copy to its digest, and is large beside the cost of a call.
+/// A block that stays in the L2 cache from its copy to its digest, and is large beside the cost of a call.
 const COPIED: usize = 256 << 10;
-/// A block of what is looked at in place: the guard of the mapping is asked after each.
+/// A block read in place: the guard of the mapping is checked after each.
 const IN_PLACE: usize = 1 << 20;
 /// A block that the kernel's read-ahead can be far ahead of.
 const AHEAD: usize = 1 << 20;
-/// Requests under way past the page cache and the bytes of each: 4 MiB, what a device of 4 GB/s moves in a millisecond.
+/// Queue depth past the page cache and the bytes of each request: 4 MiB, what a device of 4 GB/s moves in a millisecond.
 const DEPTH: u32 = 8;
 const PAST: usize = 512 << 10;
 
-/// Ways to read what is in memory. Which one is faster depends on the pages that hold the file: a mapping takes large ones at
-/// little cost and small ones at much.
+/// Ways to read what is in memory. Which one is faster depends on the pages that hold the file: a mapping maps large ones
+/// cheaply and small ones at a high cost.
 const CACHED: [ReadMethod; 2] =
     [ReadMethod::buffered(Engine::Pread, COPIED), ReadMethod::buffered(Engine::MmapInPlace, IN_PLACE)];
 /// Ways to read what is not.
@@ -82,9 +82,9 @@ const UNCACHED: [ReadMethod; 2] = [
 
 /// Share of a file in memory from which on it is read as one that is.
 const MOSTLY: f64 = 0.5;
-/// Most threads: memory and devices are long saturated, and each has the file mapped under one guard of 256.
+/// Most threads: memory and devices are saturated by then, and all share one guard of 256 mappings.
 const MOST_THREADS: u32 = 128;
-/// Bytes between two looks at how far it has come.
+/// Bytes between two reports of progress.
 const NOTED: u64 = 2 << 20;
 
 impl Source {
@@ -104,7 +104,7 @@ impl Source {
         }
     }
 
-    /// Bytes of a trial. From memory it is a fifth of a millisecond; from a device it must be much beside what is under way.
+    /// Bytes of a trial. From memory it is a fifth of a millisecond; from a device it must be many times the bytes in flight.
     fn trial(self) -> u64 {
         match self {
             Self::Memory => 4 << 20,
@@ -112,8 +112,8 @@ impl Source {
         }
     }
 
-    /// How often each way is tried: in memory as often as it takes to bear one piece that was interrupted; from a device once,
-    /// for a piece there is long.
+    /// How often each way is tried: in memory often enough to tolerate one interrupted piece; from a device once, for a piece
+    /// there is long.
     fn rounds(self) -> Rounds {
         match self {
             Self::Memory => Rounds { warm_up: 1, counted: 3 },
@@ -121,9 +121,8 @@ impl Source {
         }
     }
 
-    /// Bytes that a thread takes at a time when there is nothing to be found out any more. In memory a mapping forgets as much at
-    /// a time, while what describes the pages is still in the cache; past the page cache a thread has nothing under way from
-    /// one piece to the next, which must be rare.
+    /// Bytes that a thread takes at a time once the search is over. In memory a mapping unmaps as much at a time, while its
+    /// page structures are still in the cache; past the page cache the queue drains between pieces, which must be rare.
     fn piece(self) -> u64 {
         match self {
             Self::Memory => 8 << 20,
@@ -132,22 +131,22 @@ impl Source {
     }
 }
 
-/// What was read, and how.
+/// The digest, and how it was read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Digested {
     /// The digest of the whole file.
     pub digest: Digest,
     /// Its size.
     pub bytes: u64,
-    /// The time it took, trials included.
+    /// The elapsed time, trials included.
     pub nanoseconds: u64,
     /// Where most of it came from.
     pub source: Source,
     /// How most of it was read.
     pub setting: Setting,
-    /// Whether the setting is what a search over the ways found, and not only what it began with.
+    /// Whether the setting is the result of a completed search, and not only its start.
     pub found: bool,
-    /// About which share of it was in memory before.
+    /// The approximate share of it that was in memory before.
     pub cached: f64,
 }
 
@@ -163,9 +162,9 @@ impl Digested {
 pub struct Plan<'a> {
     /// Most threads.
     pub most_threads: u32,
-    /// What was found for such a file before, if anything: where the search begins.
+    /// The remembered setting for such a file, if any: where the search begins.
     pub remembered: &'a dyn Fn(Source) -> Option<Setting>,
-    /// Is told now and then how many bytes are done.
+    /// Receives the bytes done, now and then.
     pub progress: &'a (dyn Fn(u64) + Sync),
 }
 
@@ -185,7 +184,7 @@ pub fn digest(target: &Target, plan: Plan<'_>) -> Result<Digested> {
     Ok(Digested { digest, bytes: target.bytes(), nanoseconds, source, setting, found, cached })
 }
 
-/// A file, and what its threads share.
+/// A file, and the state its threads share.
 struct Work<'a> {
     target: &'a Target,
     source: Source,
@@ -196,12 +195,12 @@ struct Work<'a> {
     outcome: Mutex<Result<Digest>>,
 }
 
-/// What is to be read next, and how.
+/// The next piece, and how to read it.
 struct Queue {
     search: Search,
-    /// What is left: pieces are taken from its beginning, or from its end.
+    /// The rest of the file: pieces are taken from its beginning, or from its end.
     left: Range<u64>,
-    /// Threads that were started.
+    /// Threads started.
     started: u32,
 }
 
@@ -227,7 +226,7 @@ impl<'a> Work<'a> {
         // No more threads than there is work for.
         let threads = u64::from(threads).min(target.bytes() / source.trial()).max(1) as u32;
         let mut search = Search::new(ways.len(), source.rounds(), (way, threads.min(most)), most);
-        // How a device is read best is found out but once; in memory it also depends on the pages that hold the file.
+        // How to read a device is searched for once; in memory it also depends on the pages that hold the file.
         let settled = source == Source::Device && known.is_some();
         if settled || !has_room(target.bytes(), source, search.pieces(search.threads())) {
             search.settle();
@@ -307,8 +306,8 @@ impl<'a> Work<'a> {
         Some(Piece { range, turn })
     }
 
-    /// Cuts the next piece off what is left. A way that reads ahead is tried at the end of it, where there is nothing more that
-    /// could be read ahead: elsewhere another way would go on, and read the same again.
+    /// Cuts the next piece off the rest. A way with read-ahead is tried at the end of the rest, where nothing is left to read
+    /// ahead: elsewhere another way would go on, and read the same again.
     fn cut(&self, queue: &mut Queue, turn: Turn) -> Option<Range<u64>> {
         let length = self.length(queue, turn);
         let Range { start, end } = queue.left;
@@ -322,14 +321,14 @@ impl<'a> Work<'a> {
         (!range.is_empty()).then_some(range)
     }
 
-    /// Bytes of the next piece: smaller ones in the end, so that all threads end at about the same time.
+    /// Bytes of the next piece: smaller ones near the end, so that all threads end at about the same time.
     fn length(&self, queue: &Queue, turn: Turn) -> u64 {
         let longest = if turn.trial { self.source.trial() } else { self.source.piece() };
         let share = queue.bytes_left() / (2 * u64::from(queue.search.threads()));
         share.next_multiple_of(AHEAD as u64).clamp(AHEAD as u64, longest)
     }
 
-    /// Reads a piece in its way or, where that is not to be had, in the one that is best without it; which it was.
+    /// Reads a piece in its way or, where that is unavailable, in the best of the others; which one it was.
     fn read_piece(&self, piece: &Piece, readers: &mut [Option<Reader>], observer: &mut Adding<'_>) -> Result<usize> {
         let mut place = piece.turn.way;
         let (way, mut reader) = loop {
@@ -360,7 +359,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Whether a file, or what is left of it, is worth a search of so many pieces: they are half of it at most.
+/// Whether a file, or the rest of it, is worth a search of so many pieces: they are half of it at most.
 fn has_room(bytes: u64, source: Source, pieces: u64) -> bool {
     bytes / 2 >= pieces * source.trial()
 }
@@ -372,7 +371,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Adds up one thread's blocks.
 struct Adding<'a> {
     digest: Digest,
-    /// Bytes that are done and not yet told of.
+    /// Bytes done and not yet reported.
     noted: u64,
     work: &'a Work<'a>,
 }
@@ -397,7 +396,7 @@ impl Observer for Adding<'_> {
         if self.noted >= NOTED {
             self.note();
         }
-        // Whoever ends here ends as an error: part of a file has no digest.
+        // An interrupted thread ends with an error: part of a file has no digest.
         match interrupt::requested().is_some() || self.work.failed.load(Ordering::Relaxed) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
@@ -491,17 +490,17 @@ mod tests {
         let file = tempfile::NamedTempFile::new_in(".").unwrap();
         file.as_file().set_len((1 << 30) + 5).unwrap();
         std::os::unix::fs::FileExt::write_all_at(file.as_file(), &[1, 2, 3, 4], (1 << 29) + 16).unwrap();
-        let (most, told) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (most, reports) = (AtomicU64::new(0), AtomicU64::new(0));
         let target = Target::find(file.path()).unwrap();
         let found = found(&target, &|done| {
             most.fetch_max(done, Ordering::Relaxed);
-            told.fetch_add(1, Ordering::Relaxed);
+            reports.fetch_add(1, Ordering::Relaxed);
         });
         assert_eq!(found.digest.to_string(), "04030201");
         assert!(found.found && (1..=4).contains(&found.setting.threads), "{found:?}");
         assert!(found.source.ways().contains(&found.setting.way));
         assert_eq!(most.into_inner(), target.bytes());
-        assert!(told.into_inner() > 100);
+        assert!(reports.into_inner() > 100);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A control group of our own, in which work runs under a limit that is known; removed when dropped.
+//! A control group of kelvin's own, in which work runs under a known limit; removed when dropped.
 
 use std::fs;
 use std::io;
@@ -35,16 +35,16 @@ impl Controller {
 pub struct Group {
     path: PathBuf,
     version: u32,
-    /// The group that this process was in before it entered.
+    /// The group that this process was in before.
     home: PathBuf,
 }
 
-/// How the names of groups begin that are ours; the controller and the process follow.
+/// Prefix of the names of kelvin's groups; the controller and the process follow.
 const PREFIX: &str = "kelvin-";
 
 impl Group {
-    /// Makes a group: below the one that this process is in, or, where that cannot have any with this controller (version 2),
-    /// below the nearest one around it that has. What processes left behind that were killed is removed first.
+    /// Makes a group: below the one of this process or, where that cannot have any with this controller (version 2), below its
+    /// nearest ancestor that can. Groups left behind by killed processes are removed first.
     ///
     /// # Errors
     /// [`Error::NoGroup`], with what would be needed.
@@ -60,7 +60,7 @@ impl Group {
         let name = format!("{PREFIX}{}-{}", controller.name(place.version), std::process::id());
         let path = parent.join(name);
         fs::create_dir(&path)
-            .map_err(|error| Error::NoGroup(format!("may not make one in {} (root may): {error}", parent.display())))?;
+            .map_err(|error| Error::NoGroup(format!("cannot make one in {} (root only): {error}", parent.display())))?;
         Ok(Self { path, version: place.version, home: place.group.clone() })
     }
 
@@ -69,7 +69,7 @@ impl Group {
         self.version
     }
 
-    /// The file into which a process writes itself to be in the group.
+    /// The file to which a process writes to enter the group.
     pub fn door(&self) -> PathBuf {
         self.path.join("cgroup.procs")
     }
@@ -106,7 +106,7 @@ impl Group {
         self.set(file, &bytes.to_string())
     }
 
-    /// Limits what the group may read from a block device, given as `major:minor`, in bytes a second.
+    /// Limits the group's reads from a block device, given as `major:minor`, in bytes per second.
     ///
     /// # Errors
     /// [`Error::NoGroup`].
@@ -129,7 +129,7 @@ impl Group {
 
     fn set(&self, file: &str, value: &str) -> Result<()> {
         let path = self.path.join(file);
-        let refused = |error| Error::NoGroup(format!("may not write '{value}' into {}: {error}", path.display()));
+        let refused = |error| Error::NoGroup(format!("cannot write '{value}' to {}: {error}", path.display()));
         fs::write(&path, value).map_err(refused)
     }
 }
@@ -140,7 +140,7 @@ impl Group {
 /// [`Error::NoGroup`].
 pub fn enter(door: &Path) -> Result<()> {
     // 0 is the process that writes.
-    fs::write(door, "0").map_err(|error| Error::NoGroup(format!("may not enter {}: {error}", door.display())))
+    fs::write(door, "0").map_err(|error| Error::NoGroup(format!("cannot enter {}: {error}", door.display())))
 }
 
 impl Drop for Group {
@@ -153,8 +153,8 @@ impl Drop for Group {
     }
 }
 
-/// Removes a group, if that is to be had soon: the kernel may take a moment to call one empty whose last process has just left
-/// or ended.
+/// Removes a group, waiting shortly if needed: the kernel may count one as busy for a moment after its last process left or
+/// ended.
 fn remove(path: &Path) {
     for _ in 0..100 {
         match fs::remove_dir(path) {
@@ -164,7 +164,7 @@ fn remove(path: &Path) {
     }
 }
 
-/// Removes what processes left behind that were killed while they had a group of ours: for who started and ended them.
+/// Removes groups left behind by killed processes, for whoever started and ended them.
 pub fn clear_up() {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let (membership, mounts) = (read("/proc/self/cgroup"), read("/proc/self/mountinfo"));
@@ -176,7 +176,7 @@ pub fn clear_up() {
     }
 }
 
-/// Removes groups of ours whose process is gone; one in which another process is cannot be removed.
+/// Removes kelvin's groups whose process is gone; one with another process in it cannot be removed.
 fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -187,7 +187,7 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// The process that made a group of this name, if it is one of ours.
+/// The process that made a group of this name, if it is kelvin's.
 fn owner(name: &str) -> Option<u32> {
     name.strip_prefix(PREFIX)?.rsplit_once('-')?.1.parse().ok()
 }
@@ -206,15 +206,15 @@ impl Place {
         if self.version == 1 {
             return Ok(self.group.clone());
         }
-        // A group that has processes hands no controller on (version 2, "no internal process constraint"), but what is
-        // around it does, or it would have none itself.
+        // A group with processes delegates no controller (version 2, "no internal process constraint"), but one of its
+        // ancestors does, or it would have none itself.
         let around = self.group.ancestors().take_while(|path| path.starts_with(&self.mount));
         let hands_on = |path: &&Path| {
             fs::read_to_string(path.join("cgroup.subtree_control"))
                 .is_ok_and(|text| text.split_ascii_whitespace().any(|one| one == controller))
         };
         around.into_iter().find(hands_on).map(Path::to_owned).ok_or_else(|| {
-            format!("no control group around {} hands on its controller '{controller}'", self.group.display())
+            format!("no control group around {} delegates its controller '{controller}'", self.group.display())
         })
     }
 }
@@ -226,7 +226,7 @@ fn locate(membership: &str, mounts: &str, controller: Controller) -> std::result
         controllers.split(',').any(|one| one == controller.name(1)).then_some((path, 1))
     });
     let v2 = || membership.lines().find_map(|line| Some((line.strip_prefix("0::")?, 2)));
-    let (path, version) = v1.or_else(v2).ok_or("this process is in none that has the controller")?;
+    let (path, version) = v1.or_else(v2).ok_or("this process is in no group with the controller")?;
     let mount = mounts.lines().find_map(|line| {
         let (before, after) = line.split_once(" - ")?;
         let mut fields = after.split(' ');
@@ -246,8 +246,8 @@ fn locate(membership: &str, mounts: &str, controller: Controller) -> std::result
     Ok(Place { version, group: mount.join(inner.trim_start_matches('/')), mount })
 }
 
-/// What a group has read from a device, in either version's list: `7:0 Read 4096` or `7:0 rbytes=4096 ...`. A device that it
-/// never used is not in it.
+/// The bytes that a group has read from a device, in either version's list: `7:0 Read 4096` or `7:0 rbytes=4096 ...`. A device
+/// that it never used is not listed.
 fn bytes_read(text: &str, device: &str) -> u64 {
     let lines = text.lines().filter_map(|line| line.strip_prefix(device)?.strip_prefix(' '));
     let count = |line: &str| {
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(path(&part), "/sys/fs/cgroup/blkio/y");
         let v2 = found("0::/user.slice/a\n", Controller::BlockIo).unwrap();
         assert_eq!((path(&v2).as_str(), v2.version), ("/sys/fs/cgroup/unified/user.slice/a", 2));
-        assert!(found("", Controller::Memory).unwrap_err().contains("in none"));
+        assert!(found("", Controller::Memory).unwrap_err().contains("in no group"));
         assert!(locate("0::/", "", Controller::BlockIo).unwrap_err().contains("'io' is not mounted"));
     }
 
@@ -295,7 +295,7 @@ mod tests {
         hand_on(&mount.path().join("user.slice"), "memory pids\n");
         assert_eq!(place.parent("memory").unwrap(), mount.path().join("user.slice"));
         assert_eq!(place.parent("io").unwrap(), mount.path());
-        assert!(place.parent("cpuset").unwrap_err().contains("hands on its controller 'cpuset'"));
+        assert!(place.parent("cpuset").unwrap_err().contains("delegates its controller 'cpuset'"));
     }
 
     #[test]

@@ -5,9 +5,8 @@
 
 /// The best of some candidates and its figure when it was measured last; `None` if no candidate could be measured.
 ///
-/// `measure` is told how often the first time is to be doubled, and gives a figure of which more is better, or none
-/// where a candidate is not to be had. Every other time the candidates are gone through backwards, so that a drift
-/// favours none.
+/// `measure` receives how often the first time is to be doubled, and gives a figure of which more is better, or none where a
+/// candidate is unavailable. Every other time the candidates are visited backwards, so that a drift favours none.
 ///
 /// # Errors
 /// The first one of `measure`.
@@ -36,7 +35,7 @@ pub fn best<T, E>(
     Ok(None)
 }
 
-/// Times that the first time fits into all of a search among so many: what to divide the time by that there is.
+/// How many first times a search among so many takes in all: the divisor of the available time.
 pub fn shares(candidates: usize) -> u64 {
     let (mut left, mut length, mut shares) = (candidates as u64, 1, 0);
     loop {
@@ -94,7 +93,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn without_noise_the_best_is_found_in_the_time_foretold(figures in prop::collection::vec(0.0f64..1e9, 1..200)) {
+        fn without_noise_the_best_is_found_in_the_predicted_time(figures in prop::collection::vec(0.0f64..1e9, 1..200)) {
             let (found, spent) = search(&figures);
             let most = figures.iter().copied().fold(0.0, f64::max);
             prop_assert_eq!(found.map(|(_, figure)| figure), Some(most));

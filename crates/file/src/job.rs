@@ -1,4 +1,4 @@
-//! A file read by many threads at once, and all that is known of it afterwards.
+//! A file read by many threads at once, and the result.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use crate::requests::Order;
 use crate::target::Target;
 use crate::{Error, Result};
 
-/// What shall be read, and how.
+/// What to read, and how.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// The file.
@@ -27,7 +27,7 @@ pub struct Job {
     pub block: usize,
     /// In which order.
     pub order: Order,
-    /// What of it shall be in memory before.
+    /// How much of it is to be in memory before.
     pub state: State,
     /// Threads, each with a file descriptor of its own.
     pub threads: u32,
@@ -39,7 +39,7 @@ pub struct Job {
     pub until: Until,
     /// Whether the digest is wanted.
     pub digest: bool,
-    /// The clock by which each request is timed, and its ticks a second; none if latencies are not wanted.
+    /// The clock that times each request, and its ticks per second; none if latencies are not wanted.
     pub latencies: Option<(Clock, f64)>,
 }
 
@@ -63,7 +63,7 @@ fn asked(job: &Job) -> Result<Vec<Asked>> {
     let &Job { ref target, ref range, threads, block, order, division, until, .. } = job;
     if range.start > range.end || range.end > target.bytes() {
         let (path, bytes) = (target.path().display(), target.bytes());
-        let why = format!("{path} has {bytes} bytes, and not those from {} to {}", range.start, range.end);
+        let why = format!("{path} has {bytes} bytes, not those from {} to {}", range.start, range.end);
         return Err(Error::setting("size", why));
     }
     Share { threads, block, range: range.clone(), order, division, until }.among_threads()
@@ -136,7 +136,7 @@ mod tests {
             let (division, until) = (Division::Pieces(bytes), Until::Time(Duration::from_millis(20)));
             let timed = run(&Job { threads: 3, division, until, ..job(&target) }).unwrap();
             assert!(timed.nanoseconds >= 20_000_000, "{timed:?}");
-            // What is missing of the last pieces is less than a pass.
+            // The incomplete last pieces are less than a pass.
             assert!(timed.total.bytes.abs_diff(timed.passes * 1_000_003) <= 1_000_003, "{timed:?}");
         }
     }
@@ -158,7 +158,7 @@ mod tests {
         let says = |job: Job| run(&job).unwrap_err().to_string();
         assert!(says(Job { threads: 4, ..job(&target) }).contains("there are 3 blocks"));
         assert!(says(Job { range: 0..10_001, ..job(&target) }).contains("has 10000 bytes"));
-        assert!(says(Job { block: 0, ..job(&target) }).contains("block: there must be one"));
+        assert!(says(Job { block: 0, ..job(&target) }).contains("block: must be at least 1"));
         let direct = Job { block: 1000, state: State::Direct, ..job(&target) };
         assert!(says(direct).contains("past the page cache"));
     }

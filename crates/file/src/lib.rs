@@ -1,9 +1,8 @@
 //! Files read and written in every way there is, with proof of where the bytes came from.
 //!
 //! A [`Target`] is a file that may be read; [`Requests`] say which blocks of it in which order; an [`Engine`] is a way of
-//! getting them; an [`Observer`] is told of each. [`job`] puts these together for many threads, with the state of the
-//! page cache before and after, the device's own count of bytes, and every latency; [`mod@write`] does the same for a file
-//! that is made anew.
+//! reading them; an [`Observer`] sees each. [`job`] combines these for many threads, with the state of the page cache before
+//! and after, the device's own count of bytes, and every latency; [`mod@write`] does the same for a new file.
 #![forbid(unsafe_code)]
 
 pub mod cache;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use kelvin_sys::random::{STEP, split_mix};
 
-/// Bytes that are written at a time.
+/// Bytes written at a time.
 const CHUNK: usize = 1 << 20;
 
 /// Bytes of a number.
@@ -21,7 +21,7 @@ impl Noise {
         Self(seed)
     }
 
-    /// Fills a buffer with what comes next; what does not fill a number of eight bytes is a part of one.
+    /// Fills a buffer with the next numbers; its last bytes, if fewer than eight, are part of one.
     pub fn fill(&mut self, buffer: &mut [u8]) {
         let (words, rest) = buffer.as_chunks_mut::<8>();
         for word in words {
@@ -33,7 +33,7 @@ impl Noise {
         }
     }
 
-    /// Fills a buffer with what a file of a seed's noise has at a place: the same, in whatever parts the file is made.
+    /// Fills a buffer with a file's noise of a seed at an offset: the same, in whatever parts the file is made.
     pub fn fill_at(seed: u64, offset: u64, buffer: &mut [u8]) {
         let mut noise = Self(seed.wrapping_add((offset / WORD).wrapping_mul(STEP)));
         let within = (offset % WORD) as usize;
@@ -49,8 +49,8 @@ impl Noise {
     }
 }
 
-/// Has a file of so many bytes of noise at a path: it is there whole, and on its device, or not at all. One that is there
-/// already with this size is left as it is.
+/// Makes a file of so many bytes of noise: it is there whole, and on its device, or not at all. An existing one of this size is
+/// left as it is.
 ///
 /// # Errors
 /// Those of writing and renaming; nothing is left behind then.
@@ -77,7 +77,7 @@ fn whole(path: &Path, bytes: u64, seed: u64, flushed: bool) -> io::Result<()> {
         .and_then(|file| if flushed { file.sync_all() } else { Ok(()) })
         .and_then(|()| std::fs::rename(&unfinished, path));
     if result.is_err() {
-        // The error tells more than a failure to tidy up after it.
+        // This error says more than a failure to tidy up after it.
         let _ = std::fs::remove_file(&unfinished);
     }
     result
@@ -127,7 +127,7 @@ mod tests {
     fn parts_of_any_size_make_the_same_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("noise");
-        // Longer than what is written at a time.
+        // Longer than one write.
         file(&path, 2_500_003, 9).unwrap();
         let whole = std::fs::read(&path).unwrap();
         for part in [1usize, 7, 8, 13, 4096, 1_000_001, 3_000_000] {

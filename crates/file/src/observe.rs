@@ -1,4 +1,4 @@
-//! What is told of each request, and what it makes of it.
+//! What observers see of each request, and what they make of it.
 
 use std::ops::ControlFlow;
 
@@ -7,10 +7,9 @@ use kelvin_sys::clock::Clock;
 
 use crate::requests::Request;
 
-/// Is told of each request; one type for each thing that can be wanted, so that nothing is paid for what nobody
-/// wants.
+/// Observes each request; one type for each result that can be wanted, so that nothing is paid for unwanted ones.
 pub trait Observer {
-    /// What it keeps of a request while that is under way.
+    /// What it keeps of a request in flight.
     type Stamp: Copy + Default;
 
     /// A request is about to be made.
@@ -23,9 +22,9 @@ pub trait Observer {
 /// Counts bytes and requests, and no more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Bytes that were moved.
+    /// Bytes moved.
     pub bytes: u64,
-    /// Requests that were made.
+    /// Requests made.
     pub requests: u64,
 }
 
@@ -43,7 +42,7 @@ impl Observer for Tally {
     }
 }
 
-/// Adds the latency of each request to what another observer wants.
+/// Adds the latency of each request to another observer.
 #[derive(Debug)]
 pub struct Latencies<O> {
     /// The other one.
@@ -79,8 +78,8 @@ impl<O: Observer> Observer for Latencies<O> {
     }
 }
 
-/// What timing and counting one request costs, in nanoseconds: that much of each latency and of each request's time is not
-/// the file's.
+/// The cost of timing and counting one request, in nanoseconds: that much of each latency and of each request's time is not the
+/// file's.
 pub fn recording_cost(clock: Clock, hertz: f64) -> f64 {
     const REQUESTS: u64 = 1 << 14;
     const REPEATS: usize = 9;

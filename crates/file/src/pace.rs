@@ -1,4 +1,4 @@
-//! Counting what is done, and looking at the clock now and then: when to end, and what each second brought.
+//! Counts what is done, and checks the clock now and then: when to end, and the bytes of each second.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,14 +21,14 @@ pub enum Until {
     Time(Duration),
 }
 
-/// Nanoseconds from one look at the clock to the next.
+/// Nanoseconds from one check of the clock to the next.
 const LOOK: u64 = 5_000_000;
-/// Most requests from one look to the next: those that were fast may be followed by slow ones, when memory is full of what
-/// is to be written or what was in memory ends. A look costs less than a nanosecond for each of them.
+/// Most requests from one check to the next: fast ones may be followed by slow ones, when memory is full of dirty pages or the
+/// cached part ends. A check costs less than a nanosecond for each of them.
 const MOST_STRIDE: u64 = 128;
 const SECOND: u64 = 1_000_000_000;
 
-/// Counts, and looks at the clock now and then: whether it is time to end, and what each second brought.
+/// Counts, and checks the clock now and then: whether it is time to end, and the bytes of each second.
 pub(crate) struct Paced<'a> {
     /// Bytes and requests so far.
     pub(crate) tally: Tally,
@@ -36,7 +36,7 @@ pub(crate) struct Paced<'a> {
     pub(crate) begun: u64,
     deadline: u64,
     stop: &'a AtomicBool,
-    /// Requests from one look to the next, and until the next.
+    /// Requests from one check to the next, and until the next.
     stride: u64,
     left: u64,
     looked: u64,
@@ -66,7 +66,7 @@ impl<'a> Paced<'a> {
         }
     }
 
-    /// Counts what was done since the last look into the second of now.
+    /// Adds what was done since the last check to the second of now.
     pub(crate) fn note(&mut self, now: u64) {
         let second = ((now - self.begun) / SECOND) as usize;
         self.series.resize(self.series.len().max(second + 1), 0);
@@ -78,7 +78,7 @@ impl<'a> Paced<'a> {
     fn look(&mut self) -> ControlFlow<()> {
         let now = monotonic();
         self.note(now);
-        // As many requests as take a look's time, but a step of two at most: the first ones may have been slow.
+        // As many requests as fit between two checks, but at most twice as many as before: the first ones may have been slow.
         let wanted = (self.stride as f64 * LOOK as f64 / (now - self.looked).max(1) as f64) as u64;
         self.stride = wanted.clamp(1, (2 * self.stride).min(MOST_STRIDE));
         self.left = self.stride;

@@ -1,4 +1,4 @@
-//! Which blocks of a file are asked for, in which order.
+//! The blocks of a file to request, and their order.
 
 use std::ops::Range;
 
@@ -34,9 +34,9 @@ pub struct Requests {
     order: Order,
     passes: u64,
     pass: u64,
-    /// Requests that are still to be made, whatever the passes.
+    /// Requests still to be made, whatever the passes.
     left: u64,
-    /// Blocks of this pass that were asked for.
+    /// Blocks of this pass already requested.
     position: u64,
     shuffle: Shuffle,
 }
@@ -70,7 +70,7 @@ impl Requests {
         self
     }
 
-    /// Lets this many more be made, and then none until it is called again: to go on where the last one ended.
+    /// Allows this many more, and then none until it is called again: to continue where the last one ended.
     pub fn allow(&mut self, count: u64) {
         self.left = count;
     }
@@ -134,7 +134,7 @@ impl Iterator for Requests {
     }
 }
 
-/// A permutation of 0..n that takes no memory: a Feistel network over the next even number of bits, walked until it falls
+/// A permutation of 0..n that needs no memory: a Feistel network over the next even number of bits, walked until it falls
 /// inside (Black and Rogaway, Ciphers with Arbitrary Finite Domains, 2002).
 #[derive(Clone, Debug)]
 struct Shuffle {

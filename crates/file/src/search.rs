@@ -1,25 +1,25 @@
-//! Which way of reading a file is the fastest, and by how many threads, found while the file is read.
+//! The fastest way of reading a file, and its number of threads, found while the file is read.
 //!
-//! Pure: it is told how long each piece of the file took, and says how the next one is to be read. Each thread reads pieces in
-//! every way in turn, goes on with the best one, and when all have done so there are twice as many threads, until that is no
-//! faster. Nobody waits for anybody.
+//! Pure: it receives the time of each piece of the file, and says how to read the next one. Each thread reads pieces in every
+//! way in turn, then goes on with the best one; when all have done so there are twice as many threads, until that is no faster.
+//! No thread waits for another.
 
 use kelvin_stats::median;
 
 /// Times that each thread tries each way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rounds {
-    /// To find buffers and mappings made.
+    /// To have buffers and mappings made.
     pub(crate) warm_up: usize,
     /// Of which the median counts.
     pub(crate) counted: usize,
 }
 
-/// How much faster another way must be than the one that was remembered or found first, or another number of threads than
-/// half of it: what is as good is not worth a change.
+/// How much faster another way must be than the one remembered or found first, or a number of threads than half of it: an equal
+/// one is not worth a change.
 const WORTH: f64 = 1.05;
 
-/// What a thread is to do with its next piece.
+/// A thread's next piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Turn {
     /// The way, by its place among the candidates.
@@ -33,8 +33,7 @@ pub(crate) struct Turn {
 /// A search over so many ways and up to so many threads.
 #[derive(Clone, Debug)]
 pub(crate) struct Search {
-    /// Rates of the pieces that were read in each way by this number of threads, in bytes a nanosecond; none for a way that
-    /// is not to be had.
+    /// Rates of the pieces read in each way by this number of threads, in bytes a nanosecond; none for an unavailable way.
     ways: Vec<Option<Vec<f64>>>,
     rounds: Rounds,
     best: usize,
@@ -47,7 +46,7 @@ pub(crate) struct Search {
     /// The setting before the last growth, and its rate.
     before: Option<(usize, u32, f64)>,
     settled: bool,
-    /// Whether it has come to its end by what was tried, and not because there was nothing to try.
+    /// Whether it has ended by its trials, and not because there was nothing to try.
     found: bool,
 }
 
@@ -81,12 +80,12 @@ impl Search {
         self.threads
     }
 
-    /// Whether it has come to its end by itself: what it says is what it found.
+    /// Whether it has ended by itself: its setting is a result.
     pub(crate) fn found(&self) -> bool {
         self.found
     }
 
-    /// Ends it before it has begun: what it says is what it began with.
+    /// Ends it before it has begun: its setting is the initial one.
     pub(crate) fn settle(&mut self) {
         self.settled = true;
     }
@@ -101,7 +100,7 @@ impl Search {
         self.threads.saturating_mul(2).min(self.most)
     }
 
-    /// What a thread is to do next; nothing if it is one too many.
+    /// A thread's next piece; nothing if it is one too many.
     pub(crate) fn next(&mut self, thread: u32) -> Option<Turn> {
         if thread >= self.threads {
             return None;
@@ -112,16 +111,16 @@ impl Search {
             return Some(Turn { way: self.best, trial: false, stage: self.stage, counted: false });
         }
         self.begun[thread as usize] += 1;
-        // Every thread begins at another way, so that what all share is asked for in all ways at once.
+        // Every thread begins with another way, so that the shared hardware is tried in all ways at once.
         let way = there[(begun + thread as usize) % there.len()];
         Some(Turn { way, trial: true, stage: self.stage, counted: begun / there.len() >= self.rounds.warm_up })
     }
 
-    /// That a way is not to be had; whether there is another one.
+    /// Reports that a way is unavailable; whether there is another one.
     pub(crate) fn leave_out(&mut self, way: usize) -> bool {
-        // Another thread may have said so already.
+        // Another thread may have reported it already.
         if self.ways[way].take().is_some() {
-            // What was begun would not come out even: the stage begins anew.
+            // The counts would not come out even: the stage begins anew.
             self.forget();
         }
         match self.ways.iter().position(Option::is_some) {
@@ -135,7 +134,7 @@ impl Search {
         }
     }
 
-    /// That a piece is done, at this rate. `room` tells whether what is left of the file is enough for so many more pieces.
+    /// Reports a piece, with its rate. `room`: whether the rest of the file is enough for so many more pieces.
     pub(crate) fn done(&mut self, thread: u32, turn: Turn, rate: f64, room: impl Fn(u64) -> bool) {
         if self.settled || turn.stage != self.stage || !turn.trial {
             return;
@@ -159,7 +158,7 @@ impl Search {
             .fold(first, |best, other| if other.0 != self.best && other.1 > best.1 { other } else { best });
         let total = rate(best) * f64::from(self.threads);
         match self.before {
-            // A way that was left out meanwhile is none to go back to.
+            // A way that was dropped meanwhile is none to go back to.
             Some((way, threads, before)) if total < WORTH * before && self.ways[way].is_some() => {
                 (self.best, self.threads) = (way, threads);
                 self.conclude_for_good();
@@ -202,8 +201,8 @@ mod tests {
 
     const ROUNDS: Rounds = Rounds { warm_up: 1, counted: 3 };
 
-    /// A file of so many pieces, of which each takes what `time` says of way and threads, read to its end: the setting that was
-    /// found, and how many pieces were read in each way.
+    /// A file of so many pieces, each of which takes the time that `time` gives for way and threads, read to its end: the
+    /// setting found, and how many pieces were read in each way.
     fn read(mut search: Search, pieces: u64, time: impl Fn(usize, u32) -> f64) -> (Search, Vec<u64>) {
         let (mut left, mut counts) = (pieces, vec![0; search.ways.len()]);
         // When each thread is next free.

@@ -31,10 +31,10 @@ pub struct Target {
 }
 
 impl Target {
-    /// Finds a file. It is not opened before it is known to be regular: to open a pipe would wait for a writer.
+    /// Finds a file. It is not opened before it is known to be regular: opening a pipe would wait for a writer.
     ///
     /// # Errors
-    /// A path that is not there, may not be read, or is no regular file.
+    /// A path that does not exist, may not be read, or is no regular file.
     pub fn find(path: &Path) -> Result<Self> {
         let found = std::fs::metadata(path).map_err(|error| Error::call("find", path, error))?;
         if let Some(kind) = special(&found) {
@@ -68,7 +68,7 @@ impl Target {
     /// Opens it to be read.
     ///
     /// # Errors
-    /// Those of open; another file in its place; no direct I/O, or what only looks like it.
+    /// Those of open; another file in its place; no direct I/O, or only an imitation.
     pub fn open(&self, access: Access) -> Result<File> {
         self.open_as(File::options().read(true), access, 0)
     }
@@ -103,14 +103,14 @@ impl Target {
         Ok(file)
     }
 
-    /// What offsets and lengths of direct requests must be multiples of, in bytes.
+    /// The alignment of direct requests, offset and length, in bytes.
     ///
     /// # Errors
     /// A file system that has no direct I/O, or serves it from memory.
     pub fn alignment(&self) -> Result<u64> {
         match direct::support(&self.path).map_err(|error| Error::call("look at", &self.path, error))? {
             Support::Aligned { offset, .. } => Ok(u64::from(offset)),
-            Support::None => Err(self.no_direct("the kernel says that this file has no direct I/O".into())),
+            Support::None => Err(self.no_direct("the kernel reports no direct I/O for this file".into())),
             // A page suits every device.
             Support::Unknown if !self.lives_in_memory() => Ok(kelvin_sys::mapping::page_bytes() as u64),
             Support::Unknown => Err(self.no_direct("its file system lives in memory".into())),
@@ -157,7 +157,7 @@ impl Target {
         Error::call(format!("{doing} {} bytes at {} of", part.bytes, part.offset), &self.path, source)
     }
 
-    /// Nothing was there where something should be.
+    /// The file ended where it should not.
     pub(crate) fn truncated(&self, offset: u64) -> Error {
         Error::Truncated { path: self.path.clone(), offset, bytes: self.bytes }
     }
@@ -174,7 +174,7 @@ impl Target {
 /// O_NONBLOCK of open(2) on Linux: without meaning for regular files.
 const NONBLOCK: i32 = kelvin_sys::fs::NONBLOCK;
 
-/// What a file is, if it is no regular one.
+/// The kind of a file that is no regular one.
 pub(crate) fn special(found: &Metadata) -> Option<&'static str> {
     let kind = found.file_type();
     match () {

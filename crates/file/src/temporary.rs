@@ -1,8 +1,7 @@
-//! What a kelvin makes for a while where a user keeps files, a directory or a file: by a name that nobody can foresee, open to
-//! its owner only, removed when it is dropped, and if its maker was killed, by the next kelvin that makes such a thing there.
-//!
-//! What is in use is locked. It is made, locked, and then looked for where it was made: a sweep that came in between has
-//! removed it, and another one is made. So there is no moment in which a sweep takes what is in use.
+//! Temporary directories and files of kelvin where a user keeps files: with an unpredictable name, open to their owner only,
+//! removed when dropped, or, if their maker was killed, by the next kelvin that makes one there.
+//! What is in use is locked. It is made, locked, and then checked to be still there: if a sweep in between has removed it,
+//! another one is made. So a sweep can never remove what is in use.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Metadata, TryLockError};
@@ -15,23 +14,22 @@ use std::path::{Path, PathBuf};
 use kelvin_sys::fs::{NO_FOLLOW, PATH, effective_user};
 use tempfile::{Builder, NamedTempFile};
 
-/// The file in a directory that is locked while the directory is in use, and shows that it was made for a while: the last one
-/// in it to be removed.
+/// The file in a directory that is locked while the directory is in use, and marks it as temporary: the last one in it to be
+/// removed.
 const LOCK: &str = "lock";
-/// How the names of directories begin, and of files.
+/// Prefixes of the names of directories, and of files.
 const DIRECTORY: &str = "kelvin-scratch-";
 const FILE: &str = ".kelvin-unfinished-";
-/// Letters and digits at the end of a name that nobody can foresee: some 2^71 names.
+/// Letters and digits at the end of an unpredictable name: some 2^71 names.
 const UNFORESEEN: usize = 12;
-/// How often something is made anew that a sweep took away.
+/// How often something is made anew that a sweep removed.
 const TRIES: usize = 100;
-/// A name that changes whenever the system is started (random(4)).
+/// An id that changes at each boot (random(4)).
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
-/// What process numbers are counted in: a container has its own.
+/// The namespace of process numbers: a container has its own.
 const PROCESSES: &str = "/proc/self/ns/pid";
 
-/// Where and when process numbers mean the same: one start of one system, and in it one namespace of processes. Nothing, where
-/// it cannot be told.
+/// The scope of process numbers: one boot of one system, and in it one namespace of processes. Nothing, where it is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Host {
     boot: String,
@@ -52,7 +50,7 @@ impl Host {
     }
 }
 
-/// Who made something, as its name says.
+/// The maker of something, by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Maker {
     host: Host,
@@ -68,7 +66,7 @@ impl Maker {
         format!("{}-{}-{}-", self.host.boot, self.host.namespace, self.process)
     }
 
-    /// Who made what has this name behind its prefix, if that can be told.
+    /// The maker of what has this name behind its prefix, if known.
     fn of(name: &str) -> Option<Self> {
         let mut parts = name.splitn(4, '-').map(str::to_owned);
         let host = Host { boot: parts.next()?, namespace: parts.next()? };
@@ -83,9 +81,9 @@ impl Maker {
 /// Who may use a file system at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
-    /// This machine alone: a lock that is held is seen, and is gone when the system was started anew.
+    /// This machine alone: locks are seen, and are gone after a reboot.
     OneMachine,
-    /// Other machines as well, whose locks need not be seen here, and of whose processes nothing is known.
+    /// Other machines as well, whose locks may be invisible here, and whose processes are unknown.
     Several,
 }
 
@@ -93,25 +91,25 @@ impl Reach {
     fn of(directory: &Path) -> Self {
         match kelvin_sys::fs::kind(directory) {
             Ok(kind) if kind.is_of_one_machine() => Self::OneMachine,
-            // Where nothing can be told of a file system, others may use it.
+            // A file system of unknown kind may be used by others.
             _ => Self::Several,
         }
     }
 }
 
-/// A directory for files that are needed for a while. Dropped, it is removed with all that is in it.
+/// A directory for temporary files. Dropped, it is removed with all that is in it.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
     /// The directory itself, whatever somebody has put in its place.
     directory: File,
-    /// Held for as long as the directory is in use; the kernel releases it however this process ends. Not where locks are not
-    /// seen: there a file that is open is not removed, but gets another name.
+    /// Held for as long as the directory is in use; the kernel releases it however this process ends. Not where locks are
+    /// invisible: there removing an open file only renames it.
     lock: Option<File>,
 }
 
 impl Scratch {
-    /// Makes one in a directory, from which those are removed first that dead processes left there.
+    /// Makes one in a directory, and first removes those that dead processes left there.
     ///
     /// # Errors
     /// Those of making it.
@@ -144,7 +142,7 @@ fn new_directory(path: &Path) -> io::Result<(File, File)> {
     DirBuilder::new().mode(0o700).create(path)?;
     let made = hold(path).and_then(|directory| Ok((directory, new_file(&path.join(LOCK), 0o600)?)));
     made.inspect_err(|_| {
-        // The error tells more than a failure to tidy up after it.
+        // This error says more than a failure to tidy up after it.
         let _ = fs::remove_dir(path);
     })
 }
@@ -153,8 +151,8 @@ fn new_file(path: &Path, mode: u32) -> io::Result<File> {
     File::options().read(true).write(true).create_new(true).mode(mode).open(path)
 }
 
-/// Makes an empty file for a while in a directory, from which those are removed first that dead processes left there. It is of
-/// this mode, less what the umask takes away, and in use for as long as it is open.
+/// Makes an empty temporary file in a directory, and first removes those that dead processes left there. It has this mode, less
+/// the umask, and is in use for as long as it is open.
 pub(crate) fn file(base: &Path, mode: u32) -> io::Result<NamedTempFile> {
     let workshop = Workshop::open(base, FILE);
     let is_kept = |made: &NamedTempFile| workshop.take(made.as_file(), made.path());
@@ -177,7 +175,7 @@ impl<'a> Workshop<'a> {
         workshop
     }
 
-    /// Makes something that no sweep takes away.
+    /// Makes something that no sweep removes.
     fn make<T>(
         &self,
         is_kept: impl Fn(&T) -> io::Result<bool>,
@@ -209,7 +207,7 @@ impl<'a> Workshop<'a> {
         }
     }
 
-    /// Removes what dead processes of this user left behind. What cannot be removed is left to whoever made it.
+    /// Removes what dead processes of this user left behind. What cannot be removed is left to its maker.
     fn sweep(&self) {
         for entry in fs::read_dir(self.base).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -220,8 +218,8 @@ impl<'a> Workshop<'a> {
         }
     }
 
-    /// Whether something of this name behind the prefix may be in use by nobody. Where locks are not seen, only what a process
-    /// of this system made that is gone.
+    /// Whether something of this name behind the prefix may be unused. Where locks are invisible, only what a process of this
+    /// system made that is gone.
     fn may_be_left(&self, name: &OsStr) -> bool {
         let is_gone = |maker: &Maker| maker.host.is_known() && maker.host == self.maker.host && maker.is_gone();
         Maker::of(&name.to_string_lossy()).is_some_and(|maker| self.reach == Reach::OneMachine || is_gone(&maker))
@@ -250,7 +248,7 @@ impl<'a> Workshop<'a> {
     /// Locks what dead processes left behind.
     ///
     /// # Errors
-    /// That it is in use, no regular file, or of another user.
+    /// That it is in use, no regular file, or another user's.
     fn lock_left(&self, held: &File) -> io::Result<Option<File>> {
         own(held, Metadata::is_file)?;
         if self.reach == Reach::Several {
@@ -262,14 +260,14 @@ impl<'a> Workshop<'a> {
     }
 }
 
-/// That this user made something, and that it is what it should be.
+/// That it is this user's, and of the right type.
 fn own(held: &File, is_right: fn(&Metadata) -> bool) -> io::Result<()> {
     let found = held.metadata()?;
     let is_own = found.uid() == effective_user() && is_right(&found);
     if is_own { Ok(()) } else { Err(ErrorKind::PermissionDenied.into()) }
 }
 
-/// Holds what is at a path, whatever it is: a link is not followed, and nothing is waited for, as opening a pipe would.
+/// Opens a path without using it (O_PATH): follows no link, and waits for no reader or writer.
 pub(crate) fn hold(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(PATH | NO_FOLLOW).open(path)
 }
@@ -286,9 +284,9 @@ fn is_at(file: &File, path: &Path) -> bool {
     matches!((here, there), (Ok(here), Ok(there)) if here == there)
 }
 
-/// Removes all that is in a directory, its lock last: as long as that is there, a sweep removes what is left. Nowhere is a link
-/// followed, also if one takes the place of a directory meanwhile: [`fs::remove_dir_all`] goes down by openat and O_NOFOLLOW
-/// (since Rust 1.58.1).
+/// Removes all that is in a directory, its lock last: as long as that is there, a sweep removes the rest. No link is followed,
+/// even if one takes the place of a directory meanwhile: [`fs::remove_dir_all`] goes down by openat and O_NOFOLLOW (since Rust
+/// 1.58.1).
 fn clear(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)?.flatten().filter(|entry| entry.file_name() != LOCK) {
         if entry.file_type()?.is_dir() {
@@ -378,12 +376,12 @@ mod tests {
         let names = [
             maker(&host.boot, NOBODY),
             maker(&host.boot, std::process::id()),
-            // Of another machine, or of this one before it was started anew: nothing tells which.
+            // Of another machine, or of this one before a reboot: nothing shows which.
             maker(elsewhere, NOBODY),
             container,
         ]
         .map(|maker| format!("{DIRECTORY}{}x", maker.name()));
-        // No lock that another machine holds is seen: to look at these, all are free.
+        // No lock of another machine is seen: to this one, all are free.
         let left = |reach, lock| -> Vec<bool> {
             let base = tempfile::tempdir().unwrap();
             let paths: Vec<PathBuf> = names.iter().map(|name| made(base.path(), name, lock)).collect();
@@ -393,12 +391,12 @@ mod tests {
         assert_eq!(left(Reach::Several, true), [false, true, true, true]);
         // On a disk of this machine a lock that is free says enough.
         assert_eq!(left(Reach::OneMachine, true), [false; 4]);
-        // What has none was never made by kelvin: somebody has renamed it.
+        // One without a maker was not made by kelvin: somebody has renamed it.
         assert_eq!(left(Reach::Several, false), [true; 4]);
         assert_eq!(left(Reach::OneMachine, false), [true; 4]);
     }
 
-    /// A pipe that somebody put there would be waited for, a link followed.
+    /// A pipe that somebody put there would block, a link would be followed.
     #[test]
     fn what_others_plant_is_neither_opened_nor_removed_nor_followed() {
         let base = tempfile::tempdir().unwrap();
@@ -438,7 +436,7 @@ mod tests {
     #[allow(clippy::print_stderr)]
     fn what_another_user_made_is_left_to_him() {
         if effective_user() != 0 {
-            return eprintln!("what another user made is left to him: skipped: only root can give a file away");
+            return eprintln!("files of another user are left to him: skipped: only root can give a file away");
         }
         let base = tempfile::tempdir().unwrap();
         let give = |path: &Path| std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
@@ -469,7 +467,7 @@ mod tests {
         assert_eq!(fs::read_dir(base.path().join("moved")).unwrap().count(), 0);
     }
 
-    /// A sweep that comes between making and locking has what is being made, or leaves it alone, and never takes what is in use.
+    /// A sweep between making and locking either takes what is being made or leaves it, and never takes what is in use.
     #[test]
     fn sweeps_at_every_moment_take_nothing_that_is_in_use() {
         let base = tempfile::tempdir().unwrap();
@@ -489,13 +487,13 @@ mod tests {
                 fs::write(scratch.path().join("data"), "x").is_ok() && file.path().exists()
             });
             over.store(true, Ordering::Relaxed);
-            assert!(made, "it was taken away while it was in use");
+            assert!(made, "it was removed while it was in use");
         });
         assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
     }
 
     #[test]
-    fn a_name_tells_who_made_it() {
+    fn a_name_shows_its_maker() {
         let maker = maker("00ff", 7);
         assert_eq!(Maker::of(&format!("{}abc", maker.name())), Some(maker.clone()));
         assert!(maker.host.namespace.len() > 5 && Host::here().boot.len() == 32, "{maker:?}");

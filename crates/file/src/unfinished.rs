@@ -1,9 +1,8 @@
-//! A file that is being made: there whole in the end, or not at all.
+//! A file that is being made: in the end it exists whole, or not at all.
 //!
-//! It is made beside the place where it shall be, under a name of its own, and renamed when it is whole. A file without a name
-//! (O_TMPFILE) would leave nothing behind even of a killed process, but can take the place of no other one, is not to be had on
-//! every file system, and is flushed in another way on some: what is left behind is swept up instead, see
-//! [`crate::temporary`].
+//! It is made in the same directory under another name, and renamed when it is whole. A file without a name (O_TMPFILE) would
+//! leave nothing behind even of a killed process, but cannot replace another one, is not available on every file system, and is
+//! flushed differently on some: what is left behind is swept instead, see [`crate::temporary`].
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, Permissions};
@@ -19,23 +18,22 @@ use crate::target::{Target, special};
 use crate::temporary::{self, reach};
 use crate::{Error, Result};
 
-/// Rights to read, write and run: all that is kept of a file that is replaced. What makes a program run as another user goes
-/// with the content that was given it.
+/// Permission bits kept of a file that is replaced. Set-user-ID and its like go with the content they were given to.
 const RIGHTS: u32 = 0o777;
-/// Rights that a new file is asked for, of which the umask takes some away.
+/// Permissions requested for a new file, less the umask.
 const USUAL: u32 = 0o666;
-/// Rights while it is being made.
+/// Permissions while it is being made.
 const PRIVATE: u32 = 0o600;
-/// The user of the system itself, whose links everybody follows.
+/// Root, whose links everybody follows.
 const ROOT: u32 = 0;
 /// Mode of a directory in which others may write (S_IWGRP, S_IWOTH), and only owners may rename and remove (S_ISVTX).
 const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
-/// A link to what is not there.
+/// A dangling link.
 pub(crate) const NOWHERE: &str = "a symbolic link that leads nowhere";
 
-/// A name in a directory that is held: whoever puts another directory in its place, or in that of one above it, changes nothing.
+/// A name in a directory that is held open: replacing that directory, or one above it, changes nothing.
 #[derive(Debug)]
 pub(crate) struct Place {
     /// As the user named it.
@@ -48,7 +46,7 @@ impl Place {
     /// The place that a path names.
     ///
     /// # Errors
-    /// A path that can only be that of a directory; a directory that is not there.
+    /// A path that can only be a directory's; a directory that does not exist.
     pub(crate) fn of(path: &Path) -> Result<Self> {
         let is_of_directory = [&b"/"[..], b"/."].iter().any(|end| path.as_os_str().as_bytes().ends_with(end));
         let Some(name) = path.file_name().filter(|_| !is_of_directory) else {
@@ -63,7 +61,7 @@ impl Place {
         Ok(Self { path: path.to_owned(), directory, name: name.to_owned() })
     }
 
-    /// The place that the symbolic link there leads to, of which errors speak by the name that the user gave.
+    /// The place that the symbolic link there leads to; errors still name the path that the user gave.
     ///
     /// # Errors
     /// As for [`Place::of`].
@@ -76,7 +74,7 @@ impl Place {
         }
     }
 
-    /// That what is there will not do.
+    /// The error that this kind of file is unsuitable.
     pub(crate) fn special(&self, kind: &'static str) -> Error {
         Error::Special { path: self.path.clone(), kind }
     }
@@ -101,11 +99,11 @@ impl Place {
         self.directory().join(&self.name)
     }
 
-    /// What is there, if anything is. A link is not followed.
+    /// What is there, if anything. A link is not followed.
     ///
     /// # Errors
-    /// Those of looking; a link of another user but root; what another user has put where everybody may put something, as in
-    /// /tmp. The kernel refuses the like where it is told to (`fs.protected_symlinks` and its kin of proc_sys_fs(5)).
+    /// Those of stat; a link of another user but root; what another user has put where everybody may put something, as in /tmp.
+    /// The kernel has the same rules as options (`fs.protected_symlinks` and its kin of proc_sys_fs(5)).
     pub(crate) fn look(&self) -> Result<Option<Metadata>> {
         let failed = |error| Error::call("find", &self.path, error);
         let found = match fs::symlink_metadata(self.at()) {
@@ -131,22 +129,21 @@ impl Place {
     }
 }
 
-/// A file that is being made. Dropped before it is finished, it is removed; what was there before is never touched until
-/// then.
+/// A file that is being made. Dropped before it is finished, it is removed; an existing one is not touched until then.
 #[derive(Debug)]
 pub(crate) struct Unfinished<'a> {
     file: NamedTempFile,
     place: &'a Place,
-    /// The rights that it has in the end.
+    /// Its final permissions.
     rights: u32,
-    /// Whether it may take the place of a file, and whether there is one.
+    /// Whether it may replace a file, and whether there is one.
     may_replace: bool,
     replaces: bool,
 }
 
 impl<'a> Unfinished<'a> {
-    /// Makes an empty file beside its place. Where there is a file already it will take its place, owner and rights; or it is
-    /// refused, if nothing may be replaced.
+    /// Makes an empty file beside its place. If there is a file already, the new one will replace it, with its owner and
+    /// permissions; or is refused, if nothing may be replaced.
     ///
     /// # Errors
     /// Those of making a file; something there that is no regular file, may not be written, or may not be replaced.
@@ -160,7 +157,7 @@ impl<'a> Unfinished<'a> {
         let file = temporary::file(&place.directory(), mode).map_err(failed)?;
         let made = file.as_file().metadata().map_err(failed)?;
         let rights = replaced.as_ref().unwrap_or(&made).mode() & RIGHTS;
-        // Not every file system has rights of files.
+        // Not every file system has permissions.
         let _ = set_rights(file.as_file(), PRIVATE);
         if let Some(replaced) = &replaced {
             take_owner(&file, &made, replaced).map_err(|error| Error::call("keep the owner of", &place.path, error))?;
@@ -168,7 +165,7 @@ impl<'a> Unfinished<'a> {
         Ok(Self { file, place, rights, may_replace, replaces: replaced.is_some() })
     }
 
-    /// What is written.
+    /// The file to write to.
     pub(crate) fn file(&self) -> &File {
         self.file.as_file()
     }
@@ -178,20 +175,21 @@ impl<'a> Unfinished<'a> {
         Target::find(self.file.path())
     }
 
-    /// Whether there is a file whose place it will take.
+    /// Whether there is a file that it will replace.
     pub(crate) fn replaces(&self) -> bool {
         self.replaces
     }
 
-    /// Waits until all of it is on its device.
+    /// Flushes it to its device.
     pub(crate) fn flush(&self) -> Result<()> {
         self.file().sync_all().map_err(|error| Error::call("flush", &self.place.path, error))
     }
 
-    /// It is whole: it takes its place, and where nothing was there nothing is replaced that came meanwhile, unless that may be.
+    /// Renames the whole file to its place; where nothing was there it replaces nothing that came meanwhile, unless that is
+    /// allowed.
     ///
     /// # Errors
-    /// Those of renaming; what is there and is no regular file. It is removed then, and what is there stays.
+    /// Those of renaming; something there that is no regular file. Then it is removed, and what is there stays.
     pub(crate) fn finish(self) -> Result<File> {
         let Self { file, place, rights, may_replace, .. } = self;
         let failed = |error: std::io::Error| match error.kind() {
@@ -205,8 +203,8 @@ impl<'a> Unfinished<'a> {
     }
 }
 
-/// That the file which is there may be replaced. For that only its directory need be writable: who may not write the file shall
-/// not replace it either.
+/// That an existing file may be replaced. The rename needs write permission only to the directory: whoever may not write the
+/// file shall not replace it either.
 fn check_replaced(place: &Place, replace: bool) -> Result<()> {
     if !replace {
         return Err(Error::Exists { path: place.path.clone() });
@@ -237,7 +235,7 @@ mod tests {
     use std::io::Write;
     use std::os::unix::fs::symlink;
 
-    /// Names in a directory. What is made for a while has a long one.
+    /// Names in a directory. Temporary ones are long.
     fn names(directory: &Path) -> Vec<String> {
         let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
         let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
@@ -342,7 +340,7 @@ mod tests {
             assert!(says(&directory.path().join("x".repeat(256))).contains("too long"));
         }
         assert_eq!(names(directory.path()), ["link"]);
-        // The longest name leaves no room for one that is made of it.
+        // The longest name leaves no room for one derived from it.
         let longest = directory.path().join("x".repeat(255));
         Unfinished::make(&place(&longest), false).unwrap().finish().unwrap();
         assert!(longest.exists());

@@ -1,8 +1,8 @@
-//! A file that a user names to be written: a report, an export, a figure.
+//! An output file that a user names: a report, an export, a figure.
 //!
-//! A regular file is replaced whole or not at all, where a symbolic link leads to it, there, so that the link stays. What is no
-//! regular file, a device or a pipe, is written through and stays what it is; so is what this process was given open, such as
-//! `/dev/stdout`, whatever that is: writing goes on where it is.
+//! A regular file is replaced whole or not at all; behind a symbolic link, at its target, so that the link stays. Anything
+//! else, a device or a pipe, is written to and stays what it is; so is what this process was given open, such as `/dev/stdout`,
+//! whatever that is: writing continues at its offset.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -18,26 +18,26 @@ use crate::temporary::{hold, reach};
 use crate::unfinished::{NOWHERE, Place, Unfinished};
 use crate::{Error, Result};
 
-/// Most links that lead on to one another: what the kernel follows (path_resolution(7)).
+/// Most links in a chain: the kernel's own limit (path_resolution(7)).
 const LINKS: u32 = 40;
-/// How often it is looked whether somebody reads a pipe by now.
+/// How often a pipe is checked for a reader.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A file that a user names to be written: found to be in order, and not touched as yet.
+/// An output file that a user names: checked, and not touched yet.
 #[derive(Debug)]
 pub struct UserFile {
     place: Place,
-    /// What is written where it is; else a file is put in the place.
+    /// Written in place; else the file is replaced.
     open: Option<File>,
 }
 
 impl UserFile {
-    /// Finds what a path leads to, and whether it can be written: before a long run, so that it is not made in vain. A pipe is
-    /// waited for until somebody reads it.
+    /// Finds what a path leads to, and whether it can be written: before a long run, so that it is not made in vain. Waits
+    /// until a pipe has a reader.
     ///
     /// # Errors
-    /// A directory, a socket, a link that leads nowhere; a directory that is not there or takes no new file; a file that may not
-    /// be written, or that another user has put where everybody may put something.
+    /// A directory, a socket, a dangling link; a directory that does not exist or takes no new file; a file that may not be
+    /// written, or that another user has put where everybody may put something.
     pub fn find(path: &Path) -> Result<Self> {
         let mut place = Place::of(path)?;
         for followed in 0..LINKS {
@@ -59,15 +59,15 @@ impl UserFile {
         Err(place.special(NOWHERE))
     }
 
-    /// Writes what `content` produces, and waits until it is on its device.
+    /// Writes what `content` produces, and flushes it to its device.
     ///
     /// # Errors
-    /// Those of writing; what was there before then stays as it was, unless it was written through.
+    /// Those of writing; the old content then stays, unless it was written in place.
     pub fn write(self, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
         self.put(content, |file| file.flush())
     }
 
-    /// The same without waiting: for what can be had again if the machine fails in this moment.
+    /// The same without flushing: for what can be produced again if the machine crashes in this moment.
     ///
     /// # Errors
     /// As for [`UserFile::write`].
@@ -83,7 +83,7 @@ impl UserFile {
         let failed = |error| Error::call("write", self.place.path(), error);
         if let Some(open) = &self.open {
             return match fill(open, content) {
-                // Whoever read it has seen enough.
+                // The reader of a pipe has left.
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
                 written => written.map_err(failed),
             };
@@ -95,10 +95,10 @@ impl UserFile {
     }
 }
 
-/// Finds out whether the directory of a file is there.
+/// Checks that the directory of a file exists.
 ///
 /// # Errors
-/// That it is not; a path that can only be that of a directory.
+/// That it does not; a path that can only be a directory's.
 pub fn check_directory(path: &Path) -> Result<()> {
     Place::of(path).map(drop)
 }
@@ -109,7 +109,7 @@ fn fill(file: &File, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> 
     out.flush()
 }
 
-/// Whether something is in /proc, where a link leads to what a process has open, and not to a name.
+/// Whether something is in /proc, where a link leads to an open file, and not to a name.
 fn is_of_proc(place: &Place) -> bool {
     kind(&place.directory()).is_ok_and(|kind| kind.name() == "proc")
 }
@@ -131,7 +131,7 @@ fn open(place: &Place, kind: &'static str) -> Result<File> {
     Err(place.special(kind))
 }
 
-/// The number by which this process itself was given what a link of /proc leads to.
+/// The number of this process's own descriptor that a link of /proc leads to.
 fn number_here(place: &Place) -> Option<i32> {
     let directory = fs::read_link(place.directory()).ok()?;
     let own = format!("/proc/{}", std::process::id());
@@ -139,8 +139,8 @@ fn number_here(place: &Place) -> Option<i32> {
     is_own.then(|| place.name().to_str()?.parse().ok())?
 }
 
-/// Opens what a path leads to: a file behind what is there, a block device only if nothing is mounted from it, and a pipe when
-/// somebody reads it.
+/// Opens what a path leads to: a file at its end, a block device only if nothing is mounted from it, and a pipe once it has a
+/// reader.
 fn open_at(place: &Place, path: &Path) -> Result<File> {
     let failed = |error| Error::call("open", place.path(), error);
     let found = fs::metadata(path).map_err(failed)?.file_type();
@@ -150,7 +150,7 @@ fn open_at(place: &Place, path: &Path) -> Result<File> {
     }
     loop {
         match open(NONBLOCK) {
-            // With somebody who reads, it is opened without waiting in this way too.
+            // With a reader, it is opened without waiting in this way too.
             Ok(_reader_is_there) => return open(0).map_err(failed),
             Err(error) if error.raw_os_error() != Some(NOBODY_READS) => return Err(failed(error)),
             Err(_) => {}
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(names(base.path()), 7);
     }
 
-    /// A device of the test's own, where one can be made: whoever would replace one of /dev would break the machine.
+    /// A device of the test's own, where one can be made: replacing one of /dev would break the machine.
     fn device(base: &Path, name: &str, minor: &str) -> PathBuf {
         let path = base.join(name);
         let made = std::process::Command::new("mknod").arg(&path).args(["c", "1", minor]).status().unwrap();
@@ -324,7 +324,7 @@ mod tests {
     #[allow(clippy::print_stderr)]
     fn what_another_user_plants_where_everybody_may_is_refused() {
         if kelvin_sys::fs::effective_user() != 0 {
-            return eprintln!("what another user plants: skipped: only root can give a file away");
+            return eprintln!("files planted by another user: skipped: only root can give a file away");
         }
         let base = tempfile::tempdir().unwrap();
         let mode = |mode| fs::set_permissions(base.path(), std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
@@ -340,7 +340,7 @@ mod tests {
             assert!(refused(path).contains("was put there by another user (65534)"), "{}", refused(path));
         }
         put(&victim, "still mine").unwrap();
-        // Where only one user writes, what is there is his: he keeps it.
+        // Where only one user writes, an existing file is his: he keeps it.
         mode(0o755);
         put(&file, "new").unwrap();
         assert!(refused(&link).contains("was put there by another user (65534)"));

@@ -1,6 +1,6 @@
-//! A file written by many threads at once, and all that is known of it afterwards.
+//! A file written by many threads at once, and the result.
 //!
-//! The file is new: each write also finds room for it. It is there whole in the end, or not at all; see [`run`].
+//! The file is new: each write also allocates blocks. In the end it exists whole, or not at all; see [`run`].
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -22,12 +22,12 @@ use crate::writer::{HowWritten, Writer};
 pub use crate::writer::{Pattern, Sync, WriteEngine};
 use crate::{Error, Result};
 
-/// What shall be written, and how.
+/// What to write, and how.
 #[derive(Clone, Debug)]
 pub struct WriteJob {
     /// The file.
     pub path: PathBuf,
-    /// Whether it may take the place of one that is there.
+    /// Whether it may replace an existing one.
     pub replace: bool,
     /// The way.
     pub engine: WriteEngine,
@@ -37,67 +37,65 @@ pub struct WriteJob {
     pub block: usize,
     /// Threads, each with a file descriptor of its own.
     pub threads: u32,
-    /// Size of the file, in bytes. What does not fill a block at its end is a shorter block; past the page cache it is
-    /// filled up with zeros to what the device takes, and the file then cut to its size, which leaves its last page in
-    /// memory.
+    /// Size of the file, in bytes. An incomplete block at its end is a shorter block; past the page cache it is padded with
+    /// zeros to the device's alignment, and the file then truncated to its size, which leaves its last page in memory.
     pub bytes: u64,
     /// What is written.
     pub pattern: Pattern,
     /// Whether the digest is wanted.
     pub digest: bool,
-    /// The clock by which each request is timed, and its ticks a second; none if latencies are not wanted.
+    /// The clock that times each request, and its ticks per second; none if latencies are not wanted.
     pub latencies: Option<(Clock, f64)>,
 }
 
-/// What was written, and all that is known of it.
+/// The result of writing.
 #[derive(Clone, Debug)]
 pub struct Written {
-    /// What the threads did. The time goes to the end of what the sync policy asks for, and the digest is that of what was
-    /// written.
+    /// The work of the threads. The time includes the sync policy's flush, and the digest is that of what was written.
     pub done: Done,
     /// Nanoseconds of the flush at the end, which are part of the time; `None` where the policy has none.
     pub flush: Option<u64>,
-    /// Pages that were not yet on the device when the time ended; `None` where the kernel does not tell.
+    /// Pages still dirty when the time ended; `None` where the kernel does not say.
     pub unwritten: Option<u64>,
 }
 
-/// Writes a file. It is made beside its place, under a name of its own, and takes its place when it is whole. On an error, and on
-/// a signal, what was made of it is removed; of a killed process, when the next one makes a file there. A file that is to be
-/// replaced stays as it was until the new one is flushed, outside of the time. The new one has owner and rights of the old one;
-/// other hard links to that one still lead to it.
+/// Writes a file: beside its place, under another name, and renamed when it is whole. On an error, and on a signal, it is
+/// removed; after a killed process, when the next one makes a file there. A file to be replaced stays as it was until the new
+/// one is flushed, outside of the time. The new one has owner and permissions of the old one; other hard links to that one
+/// still lead to it.
 ///
 /// # Errors
-/// A file that cannot be made or written, or become so large; one that is there and may not be replaced; settings that do not go
+/// A file that cannot be made or written, or become so large; an existing one that may not be replaced; settings that do not go
 /// together; a signal.
 pub fn run(job: &WriteJob) -> Result<Written> {
     let asked = asked(job)?;
     let place = Place::of(&job.path)?;
     let file = Unfinished::make(&place, job.replace)?;
     fits(job, &place, file.file())?;
-    // The name that it goes by means nothing to the user.
+    // Its temporary name means nothing to the user.
     let written = file.target().and_then(|empty| fill(job, asked, &empty)).map_err(|error| error.naming(&job.path))?;
     if file.replaces() {
         file.flush()?;
     }
     let file = file.finish()?;
     if matches!(job.sync, Sync::Fsync | Sync::Dsync) {
-        // What outlasts a loss of power shall do so under its name.
+        // What is to survive a loss of power must do so under its name.
         file.sync_all().map_err(|error| Error::call("flush", &job.path, error))?;
     }
     Ok(written)
 }
 
-/// That nothing which is known beforehand keeps a file from becoming as large as it shall.
+/// That no known limit keeps a file from its size.
 fn fits(job: &WriteJob, place: &Place, mut empty: &File) -> Result<()> {
     let too_large = |why| Err(Error::TooLarge { path: job.path.clone(), bytes: job.bytes, why });
-    let look = |error| Error::call("look at the file system of", &job.path, error);
+    let look = |error| Error::call("query the file system of", &job.path, error);
     let most = fs::largest_file().map_err(look)?;
     if job.bytes > most {
-        return too_large(format!("a file of this process can have {most} (ulimit -f)"));
+        return too_large(format!("a file of this process can have {most} at most (ulimit -f)"));
     }
-    // To go where no file of a file system reaches is an error (lseek(2); s_maxbytes of the kernel's super_block).
+    // To seek beyond a file system's largest file is an error (lseek(2); s_maxbytes of the kernel's super_block).
     if empty.seek(SeekFrom::Start(job.bytes)).and_then(|_| empty.rewind()).is_err() {
-        return too_large("its file system has no file that large".to_owned());
+        return too_large("its file system does not support files that large".to_owned());
     }
     match room(job.pattern, &place.directory()).map_err(look)? {
         Some(room) if job.bytes > room => too_large(format!("its file system has room for {room}")),
@@ -105,8 +103,8 @@ fn fits(job: &WriteJob, place: &Place, mut empty: &File) -> Result<()> {
     }
 }
 
-/// Bytes that the file system of a directory has room for, if that is known: one without a size, as a tmpfs can be, does not tell,
-/// and one that compresses takes more of what repeats.
+/// Free bytes of a directory's file system, if known: one without a size, as a tmpfs can be, does not say, and one that
+/// compresses holds more of repeated data.
 fn room(pattern: Pattern, directory: &Path) -> io::Result<Option<u64>> {
     let is_known = matches!(pattern, Pattern::Noise { .. }) || fs::kind(directory)?.keeps_every_byte();
     let room = fs::room(directory)?;
@@ -146,7 +144,7 @@ fn fill(job: &WriteJob, asked: Vec<Asked>, empty: &Target) -> Result<Written> {
     Ok(Written { done, flush: completed.flush, unwritten })
 }
 
-/// What was done after the last write.
+/// The work after the last write.
 struct Completed {
     /// Nanoseconds of the flush.
     flush: Option<u64>,
@@ -154,7 +152,7 @@ struct Completed {
     ended: Option<u64>,
 }
 
-/// Does what the sync policy asks for after the last write.
+/// The sync policy's work after the last write.
 fn complete(job: &WriteJob, target: &Target) -> Result<Completed> {
     let overhang = job.sync == Sync::Direct && !job.bytes.is_multiple_of(target.alignment()?);
     if job.sync != Sync::Fsync && !overhang {
@@ -162,13 +160,13 @@ fn complete(job: &WriteJob, target: &Target) -> Result<Completed> {
     }
     let file = target.open_to_write(Access::Buffered, 0)?;
     if overhang {
-        file.set_len(job.bytes).map_err(|error| Error::call("cut to its size", target.path(), error))?;
+        file.set_len(job.bytes).map_err(|error| Error::call("truncate", target.path(), error))?;
         return Ok(Completed { flush: None, ended: Some(monotonic()) });
     }
     let begun = monotonic();
     file.sync_all().map_err(|error| Error::call("flush", target.path(), error))?;
     let ended = monotonic();
-    // It is not cut short by a signal.
+    // A signal does not cut it short.
     match interrupt::requested() {
         Some(signal) => Err(Error::Interrupted(signal)),
         None => Ok(Completed { flush: Some(ended - begun), ended: Some(ended) }),
@@ -178,7 +176,7 @@ fn complete(job: &WriteJob, target: &Target) -> Result<Completed> {
 fn unwritten(target: &Target) -> Result<Option<u64>> {
     let file = target.open(Access::Buffered)?;
     // To the end of the file, wherever that is now.
-    unwritten_pages(&file, 0).map_err(|error| Error::call("ask what is in memory of", target.path(), error))
+    unwritten_pages(&file, 0).map_err(|error| Error::call("find what is in memory of", target.path(), error))
 }
 
 #[cfg(test)]
@@ -211,7 +209,7 @@ mod tests {
         content
     }
 
-    /// Runs a job; `None`, and said, where what it needs is not to be had.
+    /// Runs a job; `None`, with the reason printed, where it needs something unavailable.
     fn written(job: &WriteJob) -> Option<Written> {
         match run(job) {
             Ok(written) => Some(written),
@@ -278,15 +276,15 @@ mod tests {
         let path = directory.path().join("file");
         let says = |job: WriteJob| run(&job).unwrap_err().to_string();
         assert!(says(WriteJob { threads: 26, ..job(&path) }).contains("there are 25 blocks"));
-        assert!(says(WriteJob { block: 0, ..job(&path) }).contains("block: there must be one"));
+        assert!(says(WriteJob { block: 0, ..job(&path) }).contains("block: must be at least 1"));
         assert!(says(WriteJob { bytes: u64::MAX, ..job(&path) }).contains("2^63"));
         let deep = WriteEngine::Uring { depth: 100_000, registered: false };
         assert!(says(WriteJob { engine: deep, ..job(&path) }).contains("100000"));
         assert!(says(WriteJob { sync: Sync::Direct, block: 1000, ..job(&path) }).contains("past the page cache"));
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
         std::fs::write(&path, "the user's").unwrap();
-        assert!(says(WriteJob { replace: false, ..job(&path) }).contains("is there already"));
-        // What fails beside a file names the file, and leaves it as it was.
+        assert!(says(WriteJob { replace: false, ..job(&path) }).contains("file exists"));
+        // An error beside a file names the file, and leaves it as it was.
         let error = says(WriteJob { sync: Sync::Direct, block: 1000, ..job(&path) });
         assert!(!error.contains(".partial"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "the user's");

@@ -1,4 +1,4 @@
-//! The ways of getting blocks of memory into a file, by name, and what is written.
+//! The ways of writing blocks of memory to a file, by name, and their content.
 
 use std::str::FromStr;
 
@@ -15,16 +15,16 @@ use crate::requests::{Request, Requests};
 use crate::target::{Access, Target};
 use crate::{Error, Result};
 
-/// A way of getting blocks of memory into a file.
+/// A way of writing blocks of memory to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteEngine {
     /// write(2), with lseek(2) before it where a thread's part begins.
     Write,
     /// pwrite(2).
     Pwrite,
-    /// io_uring, with this many requests under way.
+    /// io_uring, at this queue depth.
     Uring {
-        /// Requests under way.
+        /// Queue depth.
         depth: u32,
         /// Whether file and buffers are registered beforehand.
         registered: bool,
@@ -53,17 +53,16 @@ impl WriteEngine {
 
 named!(WriteEngine, "writing");
 
-/// When what is written counts as written. It is part of what a figure of writing is: each is another quantity.
+/// When data counts as written. It is part of what a figure of writing is: each is another quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sync {
-    /// When the kernel has it in memory; it may be lost with the power.
+    /// When the kernel has it in memory; a loss of power may lose it.
     None,
     /// When all of it was flushed to the device, once at the end (fsync).
     Fsync,
-    /// When the device says that it has it, block by block (O_DSYNC).
+    /// When the device reports it durable, block by block (O_DSYNC).
     Dsync,
-    /// When the device has taken it, block by block, past the page cache (O_DIRECT). The device's own cache is not
-    /// flushed.
+    /// When the device has accepted it, block by block, past the page cache (O_DIRECT). The device's own cache is not flushed.
     Direct,
 }
 
@@ -95,12 +94,12 @@ impl FromStr for Sync {
     type Err = String;
 
     fn from_str(name: &str) -> std::result::Result<Self, String> {
-        let wrong = || "when is it written? There is: none, fsync, dsync, direct".to_owned();
+        let wrong = || "the sync policy is one of: none, fsync, dsync, direct".to_owned();
         Self::ALL.into_iter().find(|sync| sync.name() == name).ok_or_else(wrong)
     }
 }
 
-/// What is written.
+/// The content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// Numbers that neither compress nor repeat: the same file for the same seed, in whatever blocks it is written.
@@ -108,7 +107,7 @@ pub enum Pattern {
         /// Chooses them.
         seed: u64,
     },
-    /// The same byte over and over: a drive or a file system that compresses need hardly write it.
+    /// One byte repeated: a drive or a file system that compresses need hardly write it.
     Byte(u8),
 }
 
@@ -120,15 +119,15 @@ impl Pattern {
         if let Self::Noise { seed } = self {
             Noise::fill_at(seed, request.offset, block);
         }
-        // Only the last block of a file is ever filled up, and no other one is written after it from the same buffer.
+        // Only the last block of a file is ever padded, and no other one is written after it from the same buffer.
         beyond.fill(0);
     }
 
-    /// What making a block of it costs, in nanoseconds: that much of the time that a request takes is not the file's, though
-    /// it is not part of its latency.
+    /// The cost of making a block of it, in nanoseconds: that much of a request's time is not the file's, though it is not part
+    /// of its latency.
     pub fn cost(self, block: usize) -> f64 {
         const REPEATS: usize = 9;
-        /// Bytes of a repeat at least, so that the clock is no part of the figure.
+        /// Fewest bytes of a repetition, so that the clock is no part of the figure.
         const LEAST: usize = 1 << 20;
         let mut buffer = vec![0; block];
         let request = Request { offset: 0, bytes: block };

@@ -597,7 +597,7 @@ mod tests {
         says(&["kelvin", "report", "--format", "pdf"], "--format");
         says(&["kelvin", "run", "--quick", "--thorough"], "--thorough");
         says(&["kelvin", "agent", "--listen", "example.org"], "--listen");
-        says(&["kelvin", "agent", "--listen", "127.0.0.1:70000"], "an IP address is wanted");
+        says(&["kelvin", "agent", "--listen", "127.0.0.1:70000"], "give an IP address");
         says(&["kelvin", "agent", "--clients", "0"], "--clients");
         says(&["kelvin", "run", "net", "--socket-buffers", "1"], "--socket-buffers");
     }

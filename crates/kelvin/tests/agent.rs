@@ -168,10 +168,10 @@ fn what_cannot_be_is_refused_in_one_line() {
         "--listen: 0.0.0.0:27315 can be reached from other hosts: name a file with a secret",
     );
     refused(&["--token-file", &short], "--token-file: ");
-    refused(&["--token-file", &short], "has 5 bytes, and a secret must have 16 at least");
+    refused(&["--token-file", &short], "has 5 bytes, and a secret must have at least 16");
     refused(&["--token-file", "/none"], "/none: No such file");
     refused(&["--listen", "192.0.2.1:0", "--token-file", "/dev/null"], "is no regular file");
-    refused(&["--listen", "example.org"], "an IP address is wanted");
+    refused(&["--listen", "example.org"], "give an IP address");
     refused(&["--clients", "65"], "--clients");
     let token = token(directory.path(), "a secret of sixteen bytes, or more");
     refused(
@@ -289,7 +289,7 @@ fn a_line_that_is_slower_makes_it_impossible(mut run: serde_json::Value, directo
     let invalid = result(&run, "net.peer.bandwidth", "")["outcome"]["invalid"].clone();
     // 1460 of 1538 bytes are payload at most.
     assert!((invalid["bound"].as_f64().unwrap() / (1.25e6 * 1460.0 / 1538.0) - 1.01).abs() < 1e-9, "{invalid}");
-    assert!(invalid["likely_cause"].to_string().contains("did not all go by nr"), "{invalid}");
+    assert!(invalid["likely_cause"].to_string().contains("not all bytes went by nr"), "{invalid}");
     let rests_on_it = result(&run, "net.peer.rtt", "tcp")["none_because"].to_string();
     assert!(rests_on_it.contains("beyond what is possible"), "{rests_on_it}");
     // What was offered at 10 Mbit/s of datagrams is possible by 957 of 1000 of it, which is about what came.
@@ -404,17 +404,17 @@ fn what_is_wrong_with_an_agent_is_known_before_anything_is_measured() {
         assert_eq!((status, said.lines().count()), (Some(2), 1), "{said}");
         assert!(said.contains(words), "{said}");
     };
-    refused(&["--peer", &agent.address], "the agent wants a secret: give the file with it by --token-file");
+    refused(&["--peer", &agent.address], "the agent requires a secret: give its file by --token-file");
     refused(&["--peer", &agent.address, "--token-file", "/none"], "--token-file: /none: No such file");
     refused(&["--peer", "no such host"], "--peer no such host: ");
-    refused(&["--peer", "127.0.0.1:port"], "HOST or HOST:PORT is wanted");
+    refused(&["--peer", "127.0.0.1:port"], "give HOST or HOST:PORT");
     refused(&["--token-file", &token], "--peer");
     // This host's kernel has it, and an agent has its own limits.
     let token_file = ["--peer", &agent.address, "--token-file", &token, "--socket-buffers", "1G"];
-    refused(&token_file, "the agent refused: a socket's buffer may have 65536 KiB at most");
+    refused(&token_file, "the agent refused: a socket's buffer may have at most 65536 KiB");
     let other = directory.path().join("other");
     std::fs::write(&other, "another secret, which is as long").unwrap();
     std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o600)).unwrap();
     let other = other.to_str().unwrap();
-    refused(&["--peer", &agent.address, "--token-file", other], "the secret is not that of the other side");
+    refused(&["--peer", &agent.address, "--token-file", other], "the secret differs from the other side's");
 }

@@ -28,7 +28,7 @@ fn a_file_is_read_to_the_byte_by_every_engine() {
         for more in [&["--block", "4k"][..], &["--block", "777", "--random", "--seed", "1", "--threads", "3"]] {
             let asked = [&["file", "read", "data", "--engine", engine, "--cache", "cached"], more].concat();
             let output = place.run(&[&asked[..], &["--json"]].concat());
-            if stderr(&output).contains("io_uring is not to be had") {
+            if stderr(&output).contains("io_uring is unavailable") {
                 Missing::said(stderr(&output)).skips(format!("file read --engine {engine}"));
                 continue;
             }
@@ -72,7 +72,7 @@ fn what_is_written_is_what_was_said_by_every_engine_and_policy() {
             let how = ["--engine", engine, "--sync", sync, "--depth", depth, "--threads", "2", "--seed", "7"];
             let amount = ["file", "write", "new", "--size", "300001", "--block", "16k", "--overwrite", "--json"];
             let output = place.run(&[&amount[..], &how].concat());
-            if ["io_uring is not to be had", "past the page cache"].iter().any(|no| stderr(&output).contains(no)) {
+            if ["io_uring is unavailable", "past the page cache"].iter().any(|no| stderr(&output).contains(no)) {
                 Missing::said(stderr(&output)).skips(format!("file write --engine {engine} --sync {sync}"));
                 continue;
             }
@@ -289,7 +289,7 @@ fn a_file_that_becomes_shorter_while_it_is_read_is_said() {
         wait_until_at_work(&child, &place.path().join("data"));
         fs::File::options().write(true).open(place.path().join("data")).unwrap().set_len(1_000_000).unwrap();
         let output = finished(child, &arguments);
-        if stderr(&output).contains("io_uring is not to be had") {
+        if stderr(&output).contains("io_uring is unavailable") {
             Missing::said(stderr(&output)).skips(format!("a file that becomes shorter, --engine {engine}"));
             continue;
         }
@@ -438,7 +438,7 @@ fn without_io_uring_it_is_said_and_the_digest_is_made_all_the_same() {
         &["file", "read", "data", "--engine", "io_uring-fixed"],
         &["file", "write", "new", "--size", "1M", "--engine", "io_uring", "--depth", "4", "--threads", "2"],
     ] {
-        assert_refused(&run(arguments), &["io_uring is not to be had here", "seccomp"]);
+        assert_refused(&run(arguments), &["io_uring is unavailable here", "seccomp"]);
     }
     assert_eq!(stdout(&run(&["digest", "data"])), format!("{digest}  data\n"));
     // Large and not in memory, so that reading past the page cache by io_uring would be tried first.
@@ -468,7 +468,7 @@ fn a_signal_while_writing_leaves_nothing_behind_and_the_old_file_as_it_was() {
             let growing = || largest(place.path()) > 20_000;
             if !within(PATIENCE, growing) {
                 let output = finished(child, &arguments);
-                assert!(stderr(&output).contains("io_uring is not to be had"), "{}", stderr(&output));
+                assert!(stderr(&output).contains("io_uring is unavailable"), "{}", stderr(&output));
                 Missing::said(stderr(&output)).skips("a signal while writing by io_uring");
                 continue;
             }

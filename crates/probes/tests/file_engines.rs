@@ -1,4 +1,4 @@
-//! The measures of requests on cached files and of remote directories run once for real, in a scratch directory on disk.
+//! The probes of requests on cached files and of remote directories run once for real, in a scratch directory on disk.
 
 mod common;
 
@@ -67,17 +67,18 @@ fn every_way_reads_requests_of_every_size() {
                 continue;
             };
             let notes = notes(&readings);
-            assert!(notes.contains("pages in memory") && notes.contains("100 MB would take"), "{notes}");
-            assert_eq!(notes.contains("requests under way"), is_ring, "{way}: {notes}");
+            assert!(notes.contains("pages in memory") && notes.contains("100 MB took"), "{notes}");
+            assert_eq!(notes.contains("queue depth"), is_ring, "{way}: {notes}");
         }
     }
 }
 
-/// The four ways in which remote and local blocks are compared.
+/// The four comparisons of remote and local blocks.
 const COMPARED: [(&str, &str); 4] =
     [("direct", "random"), ("direct", "sequential"), ("uncached", "random"), ("uncached", "sequential")];
 
-/// Reads remote and local blocks in all these ways, and a question to each directory; the notes of those that are to be had.
+/// Reads remote and local blocks in all these cases, and looks up a name in each directory; the notes of those that are
+/// possible.
 fn compared(directories: &Directories) -> Vec<String> {
     for place in ["remote", "local"] {
         let case = Case::new().at(kelvin_model::Point::named("place", place));
@@ -108,7 +109,7 @@ fn without_a_remote_directory_the_reason_says_how_to_name_one() {
     }
 }
 
-/// Directories here and there.
+/// Local and remote directories.
 fn here_and(here: &Path, there: &Path) -> Directories {
     Directories { scratch: here.into(), remote: Some(there.into()), agent: None }
 }

@@ -1,5 +1,5 @@
-//! The measures of flushes and of files as such run once for real: what they claim is what the file system did, and nothing
-//! of theirs is left.
+//! The probes of flushes and of files run once for real: what they claim is what the file system did, and they leave nothing
+//! behind.
 
 mod common;
 
@@ -19,12 +19,12 @@ fn tree(files: u64, directories: &'static str) -> Case {
     Case::new().with("files", files).at(kelvin_model::Point::named("directories", directories))
 }
 
-/// What a probe reads; `None`, and said, where this disk has not what it needs.
+/// A probe's readings; `None`, and printed, where this disk lacks what it needs.
 fn measure(scratch: &Path, id: &str, case: &Case) -> Option<Vec<Reading>> {
     common::measure_if_possible_at(&Directories::scratch(scratch), id, case, SLICE)
 }
 
-/// Names in a directory, but that of the ledger.
+/// Names in a directory, but the ledger's.
 fn left(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
@@ -41,13 +41,10 @@ fn a_write_that_is_flushed_reaches_the_device() {
         for by in ["fdatasync", "fsync", "dsync"] {
             let Some(readings) = measure(scratch.path(), "file.sync", &sync(by, place)) else { continue };
             let note = &readings[0].notes[0];
-            assert!(
-                note.contains("the 12288 bytes that were flushed") || note.contains("no device's counter"),
-                "{note}"
-            );
+            assert!(note.contains("the 12288 bytes that were flushed") || note.contains("no device counter"), "{note}");
         }
     }
-    // What the rounds of a run share, and nothing that one of them made for itself.
+    // The files that a run's rounds share, and none of a single round.
     assert_eq!(left(scratch.path()), ["kelvin-sync-flushed", "kelvin-sync-unflushed"]);
 }
 

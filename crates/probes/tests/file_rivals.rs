@@ -1,5 +1,5 @@
-//! Reading by kelvin and by other programs in turn, run once for real: each that is installed gives a rate with its proof,
-//! and each that is not is named.
+//! Reading by kelvin and by other programs in turn, run once for real: each installed one gives a rate with its proof, and each
+//! other one is named.
 
 mod common;
 
@@ -17,7 +17,7 @@ fn of(program: &'static str, block: Option<u64>) -> Case {
     }
 }
 
-/// The readings of a case; `None`, and said, where the program is not installed or the disk has not what it needs.
+/// The readings of a case; `None`, and printed, where the program is not installed or the disk lacks what it needs.
 fn measured(id: &str, case: &Case, program: &str) -> Option<Vec<Reading>> {
     let place = common::on_disk();
     let readings = common::measure_if_possible_at(&Directories::scratch(place.path()), id, case, SLICE);
@@ -26,7 +26,7 @@ fn measured(id: &str, case: &Case, program: &str) -> Option<Vec<Reading>> {
     readings
 }
 
-/// That the ratio is that of the two rates, and that both sides say where the bytes came from.
+/// That the ratio is that of the two rates, and that both sides note where the bytes came from.
 fn is_sound(id: &str, readings: &[Reading], proof: &str) {
     let [ratio, kelvin, other] = readings else { panic!("{readings:?}") };
     assert_eq!(
@@ -67,20 +67,17 @@ fn programs_read_from_the_device_what_kelvin_reads() {
     ] {
         let case = of(program, Some(block)).at(kelvin_model::Point::named("order", order));
         if let Some(readings) = measured("file.rivals.direct", &case, program) {
-            // Where there are counters they have moved; where there are none that is said.
+            // Where there are counters they have moved; where there are none that is noted.
             let notes = format!("{readings:?}");
-            let proof = if notes.contains("no device's counters tell") {
-                "no device's counters"
-            } else {
-                "bytes that were read"
-            };
+            let proof =
+                if notes.contains("no device counters show") { "no device counters" } else { "bytes that were read" };
             is_sound("file.rivals.direct", &readings, proof);
         }
     }
 }
 
 #[test]
-fn a_program_that_nobody_knows_is_a_failure_that_names_it() {
+fn an_unknown_program_is_a_failure_that_names_it() {
     match common::run_probe("file.rivals.cached", &of("pv", Some(4096)), SLICE) {
         Attempt::Failed(reason) => {
             assert!(reason.contains("nothing to measure for the case block=4096 program=pv"), "{reason}")

@@ -1,4 +1,4 @@
-//! The measures of files run once for real, on the disk that holds the build: what they claim is what the counters say.
+//! The file probes run once for real, on the disk that holds the build: what they claim is what the counters show.
 
 mod common;
 
@@ -11,8 +11,8 @@ use kelvin_model::{Attempt, Case, Reading};
 /// Milliseconds of the timed part.
 const SLICE: u64 = 10;
 
-/// A scratch directory on the disk that holds the build, removed when dropped. There is one at a time: tests that use the
-/// disk together would measure each other.
+/// A scratch directory on the disk that holds the build, removed when dropped. There is one at a time: tests that share the
+/// disk would measure each other.
 struct Scratch(PathBuf, #[allow(dead_code, reason = "held until it is dropped")] MutexGuard<'static, ()>);
 
 static IN_USE: Mutex<()> = Mutex::new(());
@@ -29,12 +29,12 @@ impl Scratch {
         Self(path, only)
     }
 
-    /// What a probe reads; `None`, and said, where this disk has not what it needs.
+    /// A probe's readings; `None`, and printed, where this disk lacks what it needs.
     fn measure(&self, id: &str, case: &Case) -> Option<Vec<Reading>> {
         common::measure_if_possible_at(&Directories::scratch(&self.0), id, case, SLICE)
     }
 
-    /// Names of the files that are left, without the ledger.
+    /// Names of the files left, without the ledger.
     fn left(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name());
         let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
@@ -83,7 +83,7 @@ fn a_byte_is_written_to_pages_that_are_all_in_memory() {
 }
 
 #[test]
-fn a_page_that_is_not_in_memory_is_a_hole_of_a_file_and_no_device_is_asked() {
+fn a_page_that_is_not_in_memory_is_a_hole_and_needs_no_device() {
     let scratch = Scratch::new();
     for cache in ["cached", "uncached"] {
         for order in ["sequential", "random"] {
@@ -98,7 +98,7 @@ fn a_page_that_is_not_in_memory_is_a_hole_of_a_file_and_no_device_is_asked() {
     // It reads ahead whole pages, of no more than the file.
     let bytes = median(window);
     assert!((4096.0..=67_108_864.0).contains(&bytes) && bytes % 4096.0 == 0.0, "{bytes}");
-    assert!(says(window, "read ahead, one after another: "), "{:?}", window.notes);
+    assert!(says(window, "windows read ahead: "), "{:?}", window.notes);
     assert_eq!(scratch.left(), ["kelvin-data-67108864", "kelvin-data-67108864.first-pass", "kelvin-hole-67108864"]);
     let hole = std::fs::metadata(scratch.0.join("kelvin-hole-67108864")).unwrap();
     assert_eq!(std::os::unix::fs::MetadataExt::blocks(&hole), 0);
@@ -129,12 +129,12 @@ fn memory_is_no_device() {
     }
 }
 
-/// Reads or writes in blocks of so many bytes, and says where the bytes were; `false` where that is not to be had.
+/// Reads or writes in blocks of so many bytes, and checks where the bytes were; `false` where that is impossible.
 fn in_blocks(scratch: &Scratch, direction: &str, case: &Case, proof: &str) -> bool {
     let id = format!("file.blocksize.{direction}");
     let Some(readings) = scratch.measure(&id, case) else { return false };
     let reading = of(&readings, &id);
-    assert!(says(reading, proof) || says(reading, "no device's counters tell"), "{case}: {:?}", reading.notes);
+    assert!(says(reading, proof) || says(reading, "no device counters show"), "{case}: {:?}", reading.notes);
     true
 }
 
@@ -174,7 +174,7 @@ fn blocks_are_written_and_nothing_but_the_shared_files_stays() {
 }
 
 #[test]
-fn the_tail_of_reads_in_and_out_of_order_is_told() {
+fn the_tail_of_sequential_and_random_reads_is_noted() {
     let scratch = Scratch::new();
     for (order, cache) in [("sequential", "uncached"), ("random", "uncached"), ("random", "direct")] {
         let case = Case::new()
@@ -190,13 +190,13 @@ fn the_tail_of_reads_in_and_out_of_order_is_told() {
 }
 
 #[test]
-fn requests_in_flight_are_as_many_as_were_asked_for_at_most() {
+fn the_queue_depth_reached_is_at_most_the_one_requested() {
     let scratch = Scratch::new();
     for depth in [1u64, 16] {
         let Some(readings) = scratch.measure("file.depth", &Case::new().with("depth", depth)) else { return };
-        // Counted at each answer, and so in no round more than were asked for.
+        // Counted at each completion, and so in no round more than were requested.
         let notes = of(&readings, "file.depth.rate").notes.join("; ");
-        let counted = notes.split_once(&format!("{depth} requests were asked to be under way, "));
+        let counted = notes.split_once(&format!("queue depth {depth} requested; "));
         let counted = counted.and_then(|(_, rest)| rest.split(' ').next()?.parse::<f64>().ok());
         assert!(counted.is_some_and(|counted| counted > 0.0 && counted <= depth as f64), "{notes}");
     }
@@ -212,7 +212,7 @@ fn many_read_from_a_device_each_a_file_of_its_own_or_all_one() {
     let Some(one) = read(1, "own") else { return };
     assert!(says(of(&one, "file.contention"), "Jain's index: 1.000"));
     read(8, "own").unwrap();
-    // One file for each thread, of which the first is that of other measures.
+    // One file for each thread, of which the first is that of other probes.
     assert_eq!(scratch.left().len(), 8 + 1);
     let shared = read(3, "shared").unwrap();
     assert!(says(of(&shared, "file.contention"), "fairness among 3 threads"));

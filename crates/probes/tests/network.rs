@@ -1,4 +1,4 @@
-//! Every measure of the network runs once for real, and says where its ends were and what its sockets obtained.
+//! Every network probe runs once for real, and notes where its processes were and what its sockets obtained.
 
 mod common;
 
@@ -14,7 +14,7 @@ fn placed(placement: &'static str, message: u64) -> Case {
 }
 
 #[test]
-fn messages_go_round_wherever_the_other_end_runs() {
+fn messages_return_at_every_placement() {
     for protocol in ["tcp", "udp", "unix"] {
         for (placement, message) in [("same_cpu", 1), ("same_cpu", 64), ("two_cpus", 64), ("two_cpus", 16 << 10)] {
             let id = format!("net.rtt.{protocol}");
@@ -54,7 +54,7 @@ fn streams_are_counted_where_they_arrive() {
     of(&measure("net.bandwidth.unix", &placed("two_cpus", 64 << 10), SLICE), "net.bandwidth.unix");
 }
 
-/// The CPUs of the two ends of each stream, as a note tells them.
+/// The CPUs of each stream's sender and receiver, from a note.
 fn ends(note: &str) -> Vec<(String, String)> {
     let on = |what: &str| -> Vec<String> {
         let cpu = |text: &str| text.split_whitespace().next().unwrap_or_default().to_owned();
@@ -64,7 +64,7 @@ fn ends(note: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_ends_of_a_stream_are_where_its_case_has_them() {
+fn sender_and_receiver_are_on_the_cpus_of_the_case() {
     for (placement, streams) in [("same_cpu", 1), ("same_cpu", 2), ("two_cpus", 1), ("two_cpus", 2)] {
         let case = placed(placement, 4 << 10).with("streams", streams);
         let readings = measure("net.bandwidth.tcp", &case, SLICE);
@@ -73,14 +73,14 @@ fn the_ends_of_a_stream_are_where_its_case_has_them() {
         for (sender, receiver) in &ends {
             assert_eq!(sender == receiver, placement == "same_cpu", "{ends:?}");
         }
-        assert!(streams == 1 || ends[0].0 != ends[1].0, "the streams begin on the CPUs in turn: {ends:?}");
+        assert!(streams == 1 || ends[0].0 != ends[1].0, "the senders take the CPUs in turn: {ends:?}");
         let Readings::Scalars(busy) = &readings[1].readings else { panic!("{readings:?}") };
-        assert_eq!(busy.len(), 1, "how busy the fullest CPU was: {readings:?}");
+        assert_eq!(busy.len(), 1, "the load of the busiest CPU: {readings:?}");
     }
 }
 
 #[test]
-fn what_sockets_were_asked_for_and_what_they_obtained_is_told() {
+fn requested_and_obtained_socket_options_are_noted() {
     let case = placed("two_cpus", 4 << 10).with("streams", 1);
     let directories = common::Directories::scratch(&std::env::temp_dir());
     let ask = |sockets| common::run_probe_asking(&directories, sockets, "net.bandwidth.tcp", &case, SLICE);
@@ -90,15 +90,15 @@ fn what_sockets_were_asked_for_and_what_they_obtained_is_told() {
     };
     let usual = notes(SocketOptions::default());
     assert!(
-        usual.contains("asked for: cubic where the kernel grants it, else reno, buffers that grow by themselves"),
+        usual.contains("requested: cubic where the kernel grants it, else reno, buffers that grow automatically"),
         "{usual}"
     );
     let asked = SocketOptions { congestion_control: Some("reno".into()), buffers: Some(32 << 10) };
     let own = notes(asked);
-    assert!(own.contains("asked for: reno, buffers of 32 KiB"), "{own}");
+    assert!(own.contains("requested: reno, buffers of 32 KiB"), "{own}");
     assert!(own.contains("congestion control reno") && own.contains("TCP_INFO: round trip"), "{own}");
     assert!(own.contains("socket buffers of 64 KiB to send, 64 KiB to receive"), "{own}");
-    assert!(own.contains("the other end's has 64 KiB to receive"), "{own}");
+    assert!(own.contains("the receiver's has 64 KiB to receive"), "{own}");
     let unknown = SocketOptions { congestion_control: Some("no-such".into()), buffers: None };
     match ask(unknown) {
         Attempt::Failed(reason) => assert!(reason.contains("refused the congestion control no-such"), "{reason}"),
@@ -137,8 +137,8 @@ fn echo_requests_are_answered_or_the_right_that_is_missing_is_named() {
 }
 
 #[test]
-fn connections_are_made_and_closed_wherever_the_other_end_runs() {
-    for (placement, wait) in [("same_cpu", "a word, not for packets"), ("two_cpus", "connections, as a server")] {
+fn connections_are_made_and_closed_at_every_placement() {
+    for (placement, wait) in [("same_cpu", "the end of the timed call"), ("two_cpus", "connections, as a server")] {
         let case = Case::new().at(kelvin_model::Point::named("placement", placement));
         let Some(parts) = measure_if_possible("net.connect", &case, SLICE) else { continue };
         let [connect, close] = ["net.connect", "net.close"].map(|metric| match &of(&parts, metric).readings {
@@ -181,6 +181,6 @@ fn a_case_that_makes_no_sense_is_refused_by_name() {
         other => panic!("{id}: {other:?}"),
     };
     assert!(refused("net.rtt.tcp", placed("elsewhere", 64)).contains("placement=same_cpu or placement=two_cpus"));
-    assert!(refused("net.rtt.tcp", placed("same_cpu", 0)).contains("a message of 1 byte and more"));
+    assert!(refused("net.rtt.tcp", placed("same_cpu", 0)).contains("a message of at least 1 byte"));
     assert!(refused("net.rtt.udp", placed("same_cpu", 65_508)).contains("too long"));
 }

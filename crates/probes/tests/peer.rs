@@ -1,5 +1,5 @@
-//! Another host for real: three network namespaces in a row, of which the one in the middle passes packets on, and its shaper drops
-//! what is too much. So it is known how much can arrive, and that the rest is lost. What comes back is shaped where the agent is.
+//! Another host for real: three network namespaces in a row, of which the middle one forwards packets, and its shaper drops the
+//! excess. So it is known how much can arrive, and that the rest is lost. The other direction is shaped on the agent's side.
 
 mod common;
 
@@ -17,11 +17,11 @@ use kelvin_wire::agent::Agent;
 use kelvin_wire::limits::Limits;
 use kelvin_wire::secret::Secret;
 
-/// Bits a second that the shaper lets through, and bytes of the program among them: 1472 of the 1514 that it counts.
+/// Bits per second that the shaper lets through, and bytes of payload among them: 1472 of the 1514 that it counts.
 const RATE: f64 = 50e6;
 const EXPECTED: f64 = RATE / 8.0 * 1472.0 / 1514.0;
-/// How much more than the shaper lets through may seem to arrive in a round: what it saved up, and that a busy machine lets the
-/// moments in which bytes are counted and those in which the clock is read come apart.
+/// How much more than the shaper's rate may seem to arrive in a round: its burst, and the time between counting bytes and
+/// reading the clock on a busy machine.
 const AT_MOST: f64 = 1.5;
 /// Milliseconds of a round.
 const SLICE: u64 = 400;
@@ -40,7 +40,7 @@ fn configure(line: &str) -> Result<(), Missing> {
     }
 }
 
-/// The near one, the one in the middle, the far one; the calling thread is in the first.
+/// The near, the middle and the far one; the calling thread is in the first.
 fn three_hosts() -> Result<[Namespace; 3], Missing> {
     let new = || Namespace::enter_new().map_err(|error| Missing::right(format!("a network namespace (root): {error}")));
     let (far, middle, near) = (new()?, new()?, new()?);
@@ -67,7 +67,7 @@ fn three_hosts() -> Result<[Namespace; 3], Missing> {
     Ok([near, middle, far])
 }
 
-/// Runs something in the near namespace, with an agent in the far one; says why where that cannot be.
+/// Runs something in the near namespace, with an agent in the far one; prints why where that is impossible.
 fn with_an_agent_far_away(look: impl FnOnce(&Directories)) {
     let [near, _middle, far] = match three_hosts() {
         Ok(hosts) => hosts,
@@ -82,7 +82,7 @@ fn with_an_agent_far_away(look: impl FnOnce(&Directories)) {
     far.enter().unwrap();
     let agent = Agent::listen(address, secret, Limits::default(), Box::new(|_, _| {})).unwrap();
     std::thread::scope(|scope| {
-        // Threads begin where the thread is that starts them.
+        // Threads begin in the namespace of the thread that starts them.
         scope.spawn(|| agent.serve(|| is_over.load(Ordering::Relaxed)).unwrap());
         near.enter().unwrap();
         let directories = Directories { agent: Some((address, token)), ..Directories::scratch(directory.path()) };
@@ -98,7 +98,7 @@ fn figure(readings: &[Reading], metric: &str) -> f64 {
 }
 
 #[test]
-fn what_a_shaper_on_the_way_drops_is_lost_and_not_claimed() {
+fn what_a_shaper_drops_is_lost_and_not_claimed() {
     with_an_agent_far_away(|directories| {
         // Twice as much as gets through.
         let case = Case::new().with("offered", (2.0 * RATE) as u64);
@@ -106,11 +106,11 @@ fn what_a_shaper_on_the_way_drops_is_lost_and_not_claimed() {
         let of = |what: &str| figure(&readings, &format!("net.peer.offered{what}"));
         assert!(of("") < EXPECTED * AT_MOST, "{} bytes a second through {EXPECTED}", of(""));
         assert!((0.0..=1.0).contains(&of(".lost")), "{readings:?}");
-        assert_eq!(of(".reordered"), 0.0, "a way has one queue");
+        assert_eq!(of(".reordered"), 0.0, "the path has one queue");
         let notes = readings[0].notes.join("\n");
-        assert!(notes.contains("0 datagrams found no room at the agent"), "{notes}");
+        assert!(notes.contains("0 datagrams found the agent's socket full"), "{notes}");
         assert_eq!(notes.matches("driver veth").count(), 2, "{notes}");
-        // As fast as possible: none of it is claimed that did not arrive.
+        // As fast as possible: only what arrived is claimed.
         let case = Case::new().with("message", 1472);
         let readings = common::measure_at(directories, "net.peer.bandwidth.udp", &case, SLICE);
         let of = |what: &str| figure(&readings, &format!("net.peer.bandwidth.udp{what}"));
@@ -131,7 +131,7 @@ fn within_the_link(directories: &Directories, metric: &str, case: &Case) -> Vec<
 }
 
 #[test]
-fn streams_go_through_the_shaper_in_both_directions_and_both_ends_are_described() {
+fn streams_go_through_the_shaper_in_both_directions_and_both_sides_are_described() {
     with_an_agent_far_away(|directories| {
         for (direction, streams) in [("to_agent", 2), ("from_agent", 2), ("from_agent", 1)] {
             let case = Case::new().with("streams", streams).at(kelvin_model::Point::named("direction", direction));
@@ -140,7 +140,7 @@ fn streams_go_through_the_shaper_in_both_directions_and_both_ends_are_described(
                 figure(&readings, metric);
             }
             let notes = readings[0].notes.join("\n");
-            assert_eq!(notes.matches("TCP_INFO").count(), 2, "of both ends: {notes}");
+            assert_eq!(notes.matches("TCP_INFO").count(), 2, "of both hosts: {notes}");
             for words in ["congestion control", "MTU 1500", "here its busiest thread took", "% of a CPU"] {
                 assert!(notes.contains(words), "{words:?} is not in {notes}");
             }
@@ -149,7 +149,7 @@ fn streams_go_through_the_shaper_in_both_directions_and_both_ends_are_described(
 }
 
 #[test]
-fn every_message_and_way_of_sending_goes_through_the_shaper() {
+fn every_message_and_sending_method_goes_through_the_shaper() {
     with_an_agent_far_away(|directories| {
         for (way, message) in
             [("send", 4096), ("sendfile", 65_536), ("splice", 65_536), ("zerocopy", 65_536), ("send", 1 << 20)]
@@ -180,7 +180,7 @@ fn connections_are_closed_and_transactions_made_without_a_port_left_behind() {
 }
 
 #[test]
-fn what_sockets_are_asked_for_reaches_both_ends() {
+fn socket_options_reach_both_sides() {
     with_an_agent_far_away(|directories| {
         let ask = |control: &str, direction| {
             let sockets =
@@ -191,9 +191,9 @@ fn what_sockets_are_asked_for_reaches_both_ends() {
         for direction in ["to_agent", "from_agent"] {
             let Attempt::Measured(readings) = ask("reno", direction) else { panic!("not measured: {direction}") };
             let notes = readings[0].notes.join("\n");
-            assert!(notes.contains("asked for: reno, buffers of 64 KiB"), "{notes}");
+            assert!(notes.contains("requested: reno, buffers of 64 KiB"), "{notes}");
             let obtained = "congestion control reno; socket buffers of 128 KiB to send, 128 KiB to receive";
-            assert_eq!(notes.matches(obtained).count(), 2, "at both ends: {notes}");
+            assert_eq!(notes.matches(obtained).count(), 2, "on both hosts: {notes}");
         }
         let refused = format!("{:?}", ask("nosuch", "from_agent"));
         let words =

@@ -1,4 +1,4 @@
-//! Addresses of hosts, as they are written and shown: an IPv6 address that holds on one link alone goes with its zone, `%eth0`.
+//! Host addresses, as written and shown: a link-local IPv6 address has its zone, `%eth0`.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
@@ -7,8 +7,8 @@ use kelvin_sys::net::interface;
 
 use crate::PORT;
 
-/// What is wanted where a host may be a name.
-const WANTED: &str = "HOST or HOST:PORT is wanted";
+/// The accepted form where a host may be a name.
+const WANTED: &str = "give HOST or HOST:PORT";
 
 /// The addresses of `HOST[:PORT]`: a name, an IPv4 address, or an IPv6 address (in brackets, if a port follows).
 ///
@@ -29,12 +29,12 @@ pub fn addresses(peer: &str) -> Result<Vec<SocketAddr>, String> {
 /// # Errors
 /// What is wrong with it, in words.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
-    let wanted = "an IP address is wanted, such as 0.0.0.0, 192.0.2.7:5000, [::1]:5000 or fe80::1%eth0";
+    let wanted = "give an IP address, such as 0.0.0.0, 192.0.2.7:5000, [::1]:5000 or fe80::1%eth0";
     let (host, port) = parts(text).ok_or(wanted)?;
     literal(host, port)?.ok_or_else(|| wanted.into())
 }
 
-/// The host, and the port or the usual one.
+/// The host, and the port or the default one.
 fn parts(text: &str) -> Option<(&str, u16)> {
     let (host, rest) = match text.strip_prefix('[') {
         Some(bracketed) => bracketed.split_once(']')?,
@@ -46,12 +46,12 @@ fn parts(text: &str) -> Option<(&str, u16)> {
     (!host.is_empty()).then_some((host, port))
 }
 
-/// An address that is written as numbers; `None` for a name.
+/// An address written as numbers; `None` for a name.
 fn literal(host: &str, port: u16) -> Result<Option<SocketAddr>, String> {
     let (address, zone) = host.split_once('%').map_or((host, None), |(address, zone)| (address, Some(zone)));
     match (address.parse(), zone) {
         (Ok(IpAddr::V6(address)), zone) if address.is_unicast_link_local() => {
-            let zone = zone.ok_or_else(|| format!("it holds on one link alone: write {address}%INTERFACE"))?;
+            let zone = zone.ok_or_else(|| format!("it is link-local: write {address}%INTERFACE"))?;
             Ok(Some(SocketAddrV6::new(address, port, 0, number(zone)?).into()))
         }
         (_, Some(_)) => Err("only an address that begins with fe80: has a %INTERFACE".into()),
@@ -59,13 +59,13 @@ fn literal(host: &str, port: u16) -> Result<Option<SocketAddr>, String> {
     }
 }
 
-/// The number of the interface that a zone names, or that it is.
+/// The interface number of a zone, by name or number.
 fn number(zone: &str) -> Result<u32, String> {
     let known = || zone.parse().ok().filter(|&number| interface::name(number).is_ok());
     interface::number(zone).ok().or_else(known).ok_or_else(|| format!("there is no interface {zone}"))
 }
 
-/// An address with a zone by its name, as it can be written on the host where it was found.
+/// An address with its zone by name, as it is written on the host where it was found.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown(pub SocketAddr);
 
@@ -73,7 +73,7 @@ impl fmt::Display for Shown {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (interface::zone(self.0), interface::name(interface::zone(self.0))) {
             (1.., Ok(name)) => write!(out, "[{}%{name}]:{}", self.0.ip(), self.0.port()),
-            // The standard library shows the number of one that is gone.
+            // The standard library shows the number of an interface that is gone.
             _ => self.0.fmt(out),
         }
     }
@@ -90,8 +90,8 @@ pub(crate) fn is_same_host(one: SocketAddr, other: SocketAddr) -> bool {
     (one.ip(), interface::zone(one)) == (other.ip(), interface::zone(other))
 }
 
-/// What is given to those who come from one network alone: an IPv4 address, or the /64 of an IPv6 address, of which a single host
-/// can have any; with its zone.
+/// The network that places are counted by: an IPv4 address, or the /64 of an IPv6 address, of which a single host can have any;
+/// with its zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Network(IpAddr, u32);
 
@@ -142,7 +142,7 @@ mod tests {
         }
         let why = |text: &str| (addresses(text).unwrap_err(), address(text).unwrap_err());
         let both = |why: String| (why.clone(), why);
-        assert_eq!(why("fe80::1"), both("it holds on one link alone: write fe80::1%INTERFACE".into()));
+        assert_eq!(why("fe80::1"), both("it is link-local: write fe80::1%INTERFACE".into()));
         assert_eq!(why("fe80::1%nosuchif0"), both("there is no interface nosuchif0".into()));
         assert_eq!(why("fe80::1%4000000000"), both("there is no interface 4000000000".into()));
         for wrong in ["2001:db8::1%lo", "192.0.2.7%lo", "host%lo", "fe80::1%lo%lo"] {

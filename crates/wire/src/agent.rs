@@ -1,7 +1,7 @@
-//! The agent: listens, lets in who knows the secret, and serves each client by a thread of its own.
+//! The agent: listens, authenticates clients, and serves each in its own thread.
 //!
-//! What unauthenticated clients can cost is bounded (`crowd`): so many connections that have not proven the secret, of which so
-//! many from one network, each for so long. One thread waits for all of them; it waits for none of them alone, and for no log.
+//! The cost of unauthenticated clients is bounded (`crowd`): in connections, in connections from one network, and in time for
+//! each. One thread waits for all of them; it waits for no single one, and for no log.
 
 mod crowd;
 
@@ -18,32 +18,32 @@ use crate::secret::Secret;
 use crate::{Error, Result, handshake, service};
 use crowd::{Crowd, Newcomer};
 
-/// How long the agent waits for a connection before it looks whether it is to stop.
+/// How often the agent checks whether it is to stop while no connection arrives.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long it waits where none could be accepted, as when no file descriptor is left: a moment later there may be one.
+/// The pause after a connection could not be accepted, as when no file descriptor is left.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Connections that are accepted one after the other, before those that came earlier are heard.
+/// Connections accepted in a row before earlier ones are heard.
 const AT_ONCE: usize = 64;
-/// Connections that the kernel keeps until they are accepted; it takes no more than net.core.somaxconn says.
+/// Backlog of the listening socket; the kernel limits it to net.core.somaxconn.
 const QUEUE: u32 = 4096;
 /// Stack of a thread: little is on it.
 const STACK: usize = 256 << 10;
 
-/// Tells of what happens, for a log: who, and what became of them.
+/// Receives events, for a log: the client, and what happened.
 pub type Log = dyn Fn(SocketAddr, &Event) + Send + Sync;
 
 /// What happens.
 #[derive(Debug)]
 pub enum Event {
-    /// Somebody was let in.
+    /// A client was authenticated.
     Came,
-    /// A client asked for a test.
+    /// A client requested a test.
     Asked(Ask),
-    /// A client went away, having asked for all that it wanted.
+    /// A client left, with all its requests done.
     Left,
-    /// A client's connection ended by a fault.
+    /// A fault ended a client's connection.
     Fault(Error),
-    /// Somebody who had not proven the secret was turned away, or left.
+    /// An unauthenticated client was refused, or left.
     TurnedAway(Error),
 }
 
@@ -53,13 +53,13 @@ pub struct Agent {
     house: Arc<House>,
 }
 
-/// What all threads share.
+/// Shared by all threads.
 struct House {
     secret: Secret,
     limits: Limits,
     log: Box<Log>,
     clients: AtomicU32,
-    /// Tests that are served.
+    /// Tests being served.
     tests: AtomicU32,
 }
 
@@ -67,14 +67,14 @@ impl Agent {
     /// Listens.
     ///
     /// # Errors
-    /// [`Error::Open`] for an address that other hosts can reach, without a secret; an address that is not to be had.
+    /// [`Error::Open`] for an address that other hosts can reach, without a secret; an unavailable address.
     pub fn listen(address: SocketAddr, secret: Secret, limits: Limits, log: Box<Log>) -> Result<Self> {
         if !secret.is_some() && !is_loopback(address.ip()) {
             return Err(Error::Open { address });
         }
         let listener = TcpListener::bind(address).map_err(Error::call("listen"))?;
         kelvin_sys::net::set_queue(&listener, QUEUE).map_err(Error::call("listen"))?;
-        // A connection that is gone again before it is accepted must not hold up the loop.
+        // A connection that is gone before it is accepted must not block the loop.
         listener.set_nonblocking(true).map_err(Error::call("listen"))?;
         let house = House { secret, limits, log, clients: AtomicU32::new(0), tests: AtomicU32::new(0) };
         Ok(Self { listener, house: Arc::new(house) })
@@ -83,15 +83,15 @@ impl Agent {
     /// Where it listens: the port too, if the system chose it.
     ///
     /// # Errors
-    /// What the system call says.
+    /// A failed system call.
     pub fn address(&self) -> Result<SocketAddr> {
         self.listener.local_addr().map_err(Error::call("see the address"))
     }
 
-    /// Serves until it is to stop. Clients that are served then lose their connections when the process ends.
+    /// Serves until it is to stop. Clients then lose their connections when the process ends.
     ///
     /// # Errors
-    /// A listener that does not work any more.
+    /// A broken listener.
     pub fn serve(&self, is_over: impl Fn() -> bool) -> Result<()> {
         let mut crowd = Crowd::new(Arc::clone(&self.house));
         while !is_over() {
@@ -104,7 +104,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Takes those who have called.
+    /// Accepts waiting connections.
     fn accept(&self, crowd: &mut Crowd) {
         let mut failed = 0;
         for _ in 0..AT_ONCE {
@@ -127,8 +127,8 @@ fn is_loopback(address: IpAddr) -> bool {
 }
 
 impl House {
-    /// Answers a newcomer who has said something, and has a thread serve him if it was the secret. Nobody is waited for: what is
-    /// answered is short, and finds room in the connection.
+    /// Answers a new client's first frame, and has a thread serve it if it knows the secret. It waits for no one: the answer is
+    /// short, and fits the socket buffer.
     fn meet(self: &Arc<Self>, newcomer: Newcomer, said: &[u8]) {
         let Newcomer { stream, from, nonce, deadline, .. } = newcomer;
         let admit = || Seat::take(self);
@@ -139,7 +139,7 @@ impl House {
         });
         let (channel, seat) = match shaken {
             Ok(client) => client,
-            // Only who knows the secret is told why.
+            // Only authenticated clients learn the reason.
             Err(error @ Error::Refused(_)) => return (self.log)(from, &Event::Fault(error)),
             Err(error) => return self.turn_away(from, error),
         };
@@ -151,38 +151,38 @@ impl House {
             }
             drop(seat);
         };
-        // Without a thread his connection ends, and he sees that.
+        // Without a thread the connection ends, and the client sees that.
         if let Err(source) = std::thread::Builder::new().name("client".into()).stack_size(STACK).spawn(serve) {
             (self.log)(from, &Event::Fault(Error::Call { doing: "start a thread", source }));
         }
     }
 
-    /// Tells of somebody who was turned away.
+    /// Logs a client that was refused.
     fn turn_away(&self, from: SocketAddr, why: Error) {
         (self.log)(from, &Event::TurnedAway(why));
     }
 
-    /// Does what a client asks for, one after the other, until it goes.
+    /// Serves a client's requests, one after the other, until it leaves.
     fn serve(&self, mut channel: Channel, from: SocketAddr) -> Result<()> {
         loop {
             let ask: Ask = match channel.receive(self.limits.idle) {
                 Ok(ask) => ask,
                 Err(Error::Gone) => return Ok(()),
-                // It is the client's own word, and the next one may be understood.
+                // A malformed message is the client's own fault, and the next one may be well-formed.
                 Err(error @ Error::NotUnderstood(_)) => {
                     channel.send(&Answer::failed(error), self.limits.idle)?;
                     continue;
                 }
                 Err(error) => return Err(error),
             };
-            // It crossed with the news that its test had ended, which was its answer.
+            // It crossed the answer that its test had ended.
             if matches!(ask, Ask::Count | Ask::End) {
                 continue;
             }
             (self.log)(from, &Event::Asked(ask.clone()));
             let answer = match service::serve(&ask, &mut channel, &self.limits, &self.tests) {
                 Ok(seen) => Answer::Done(seen),
-                // The client says itself that it was refused.
+                // The client itself reports that it was refused.
                 Err(Error::Refused(why)) => Answer::failed(why),
                 Err(error) => Answer::failed(error),
             };
@@ -191,7 +191,7 @@ impl House {
     }
 }
 
-/// A place among few clients, given back by drop.
+/// One of few places for clients, returned on drop.
 struct Seat(Arc<House>);
 
 impl Seat {
@@ -200,7 +200,7 @@ impl Seat {
         let one_more = |taken: u32| (taken < most).then_some(taken + 1);
         match house.clients.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more) {
             Ok(_) => Ok(Self(Arc::clone(house))),
-            Err(_) => Err(format!("it serves {most} others, and no more at one time")),
+            Err(_) => Err(format!("it already serves {most} others")),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What the other side says is bounded when it is read: texts by their bytes and characters, lists and numbers by their size.
+//! Everything from the other side is bounded when it is read: texts by bytes and characters, lists and numbers by size.
 //!
-//! So nothing of it is too long to be told on, can move a terminal's cursor, or overflows what is made of it.
+//! So nothing of it is too long to be passed on, can move a terminal's cursor, or overflows a computation.
 
 use std::fmt::Display;
 
@@ -12,11 +12,11 @@ pub const REASON: usize = 400;
 pub const NAME: usize = 64;
 /// Most entries of a list.
 const ENTRIES: usize = 128;
-/// Most of a rate in bits per second, and of a share of a host's time: all of it that there is, times a thousand.
+/// Most of a rate in bits per second, and of a share of a host's time: the largest there is, times a thousand.
 const RATE: f64 = 1e15;
 const SHARE: f64 = 1e6;
 
-/// As much of a text as there is room for, with what cannot be shown replaced.
+/// As much of a text as fits, with unprintable characters replaced.
 pub fn cut(text: &str, most: usize) -> String {
     let shown: String = text.chars().map(|c| if is_shown(c) { c } else { char::REPLACEMENT_CHARACTER }).collect();
     shown[..shown.floor_char_boundary(most)].to_owned()
@@ -32,7 +32,7 @@ pub(crate) fn text<'de, const MOST: usize, D: Deserializer<'de>>(from: D) -> Res
     checked_text::<MOST, _>(String::deserialize(from)?)
 }
 
-/// The same of what may be absent.
+/// The same, optional.
 pub(crate) fn optional<'de, const MOST: usize, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     Option::deserialize(from)?.map(checked_text::<MOST, _>).transpose()
 }

@@ -1,6 +1,6 @@
-//! How busy a host is with a test: the threads that serve it, and the CPUs.
+//! How busy a host is with a test: its threads, and the CPUs.
 //!
-//! A thread that never waits is a limit, and so is a CPU that is full of packets which came; neither shows in the other.
+//! A thread that never waits is a limit, and so is a CPU saturated by arriving packets; neither shows in the other.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -11,19 +11,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::bounded;
 
-/// What is busy for this share of the time has no more to give: idle time is told in hundredths of a second.
+/// The share from which on something is saturated: idle time is counted in hundredths of a second.
 pub const FULL: f64 = 0.95;
 
-/// How busy a host was over a time: shares of it.
+/// How busy a host was over a time, as shares of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Busy {
-    /// The busiest of the threads of the test.
+    /// The busiest thread of the test.
     #[serde(deserialize_with = "bounded::share")]
     pub busiest: f64,
     /// All of them together: 2 if two did nothing else.
     #[serde(deserialize_with = "bounded::share")]
     pub threads: f64,
-    /// The CPU that was least idle, with whatever it did; none where the system does not tell.
+    /// The least idle CPU, whatever it did; none where the system does not say.
     pub cpu: Option<BusyCpu>,
 }
 
@@ -35,25 +35,25 @@ pub struct BusyCpu {
     /// The share of the time in which it was not idle.
     #[serde(deserialize_with = "bounded::share")]
     pub share: f64,
-    /// The share that interrupts took, and the packets that they brought.
+    /// The share of interrupts, and of the packets that they brought.
     #[serde(deserialize_with = "bounded::share")]
     pub interrupts: f64,
 }
 
 impl Busy {
-    /// The fullest of what could be a limit of the test: a thread of it, or a CPU as far as that may be full of the test. What a CPU
-    /// has beyond all threads of the test and the packets that came is somebody else's.
+    /// The most saturated of the test's possible limits: a thread of it, or a CPU as far as the test may fill it. A CPU's load
+    /// beyond all threads of the test and the arriving packets is of other programs.
     pub fn fullest(&self) -> f64 {
         let of_test = |cpu: BusyCpu| cpu.share.min(self.threads + cpu.interrupts);
         self.cpu.map_or(self.busiest, |cpu| of_test(cpu).max(self.busiest))
     }
 
-    /// Whether the test could not go faster for want of a CPU.
+    /// Whether the test is CPU-bound.
     pub fn is_limit(&self) -> bool {
         self.fullest() >= FULL
     }
 
-    /// Of several times the middle one, by what was fullest.
+    /// The median of several, by their most saturated part.
     pub fn middle(all: &[Self]) -> Option<Self> {
         let mut sorted = all.to_vec();
         sorted.sort_by(|one, other| one.fullest().total_cmp(&other.fullest()));
@@ -76,21 +76,21 @@ impl fmt::Display for Busy {
 pub struct Threads(Mutex<Vec<ThreadClock>>);
 
 impl Threads {
-    /// The calling thread is one of them from now on. One whose clock cannot be had is not seen.
+    /// Adds the calling thread. One whose clock is unavailable is not seen.
     pub fn enter(&self) {
         if let Ok(clock) = ThreadClock::own() {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).push(clock);
         }
     }
 
-    /// CPU time of each; of one that has ended, nothing is known.
+    /// CPU time of each; none for one that has ended.
     fn used(&self) -> Vec<Option<Duration>> {
         let clocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         clocks.iter().map(|clock| clock.used().ok()).collect()
     }
 }
 
-/// Looks from time to time how busy threads and CPUs were.
+/// Measures from time to time how busy threads and CPUs were.
 #[derive(Debug)]
 pub struct Watch<'a> {
     threads: &'a Threads,
@@ -98,7 +98,7 @@ pub struct Watch<'a> {
     last: Look,
 }
 
-/// What there was to see at a moment.
+/// The counters at a moment.
 #[derive(Debug)]
 struct Look {
     at: Instant,
@@ -114,7 +114,7 @@ impl<'a> Watch<'a> {
         Self { threads, cpus, last }
     }
 
-    /// How busy they were since it began, or since the last look.
+    /// How busy they were since it began, or since the last call.
     pub fn look(&mut self) -> Busy {
         let now = Look::take(self.threads, self.cpus.as_mut());
         let busy = now.since(&self.last);
@@ -143,7 +143,7 @@ impl Look {
             let (share, interrupts) = (1.0 - share(now.idle, before.idle), share(now.interrupts, before.interrupts));
             Some(BusyCpu { number: now.cpu, share, interrupts })
         });
-        // Of several that are full, the one to which the packets come.
+        // Of several saturated ones, the one that receives the packets.
         let rank = |cpu: &BusyCpu| (cpu.share.min(FULL), cpu.interrupts);
         let cpu = cpus.max_by(|one, other| rank(one).partial_cmp(&rank(other)).unwrap_or(std::cmp::Ordering::Equal));
         Busy { busiest: used.iter().copied().fold(0.0, f64::max), threads: used.iter().sum(), cpu }
@@ -160,10 +160,10 @@ mod tests {
 
     #[test]
     fn a_thread_or_a_cpu_that_is_full_of_the_test_is_a_limit() {
-        assert!(busy(0.97, 0.97, 0.5, 0.0).is_limit(), "a thread that is moved from CPU to CPU");
-        assert!(busy(0.3, 0.3, 1.0, 0.7).is_limit(), "a CPU that takes packets");
+        assert!(busy(0.97, 0.97, 0.5, 0.0).is_limit(), "a thread that migrates from CPU to CPU");
+        assert!(busy(0.3, 0.3, 1.0, 0.7).is_limit(), "a CPU that receives packets");
         assert!(busy(0.5, 1.0, 0.98, 0.0).is_limit(), "two threads on one CPU");
-        assert!(!busy(0.3, 0.3, 1.0, 0.1).is_limit(), "a CPU that is full for somebody else");
+        assert!(!busy(0.3, 0.3, 1.0, 0.1).is_limit(), "a CPU that another program saturates");
         assert!(!busy(0.9, 0.9, 0.9, 0.5).is_limit());
         assert!(!Busy { busiest: 0.5, threads: 2.0, cpu: None }.is_limit());
         assert_eq!((busy(0.9, 0.9, 0.4, 0.0).fullest(), busy(0.1, 0.2, 0.4, 0.1).fullest()), (0.9, 0.2 + 0.1));

@@ -1,6 +1,6 @@
 //! Messages after the handshake: JSON in frames, each with a tag over it and its number.
 //!
-//! The number is not sent: both count. So a frame that is left out, repeated or put elsewhere has a wrong tag too.
+//! The number is not sent: both sides count. So a dropped, repeated or reordered frame has a wrong tag too.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub struct Channel<S = TcpStream> {
 }
 
 impl<S> Channel<S> {
-    /// Over a connection, with the keys of what is sent and what is received.
+    /// Over a connection, with the keys of the two directions.
     pub(crate) fn new(stream: S, outgoing: [u8; 32], incoming: [u8; 32]) -> Self {
         Self { stream, outgoing: Tags::new(outgoing), incoming: Tags::new(incoming) }
     }
@@ -32,24 +32,24 @@ impl<S> Channel<S> {
 }
 
 impl<S: Connection> Channel<S> {
-    /// Says something, which the other side must take within this time.
+    /// Sends a message, which the other side must accept within this time.
     ///
     /// # Errors
-    /// A peer that is gone or does not read.
+    /// Another side that is gone or does not read.
     pub fn send(&mut self, message: &impl Serialize, within: Duration) -> Result<()> {
         self.send_text(&serde_json::to_vec(message).map_err(Error::not_understood)?, within)
     }
 
-    /// The same of what is a message already.
+    /// The same for a serialised message.
     pub(crate) fn send_text(&mut self, text: &[u8], within: Duration) -> Result<()> {
         let tag = self.outgoing.next(text);
         frame::send(&mut self.stream, &[tag.as_bytes(), text], &Deadline::within(within), "take a message")
     }
 
-    /// Waits for something to be said.
+    /// Waits for a message.
     ///
     /// # Errors
-    /// A peer that is gone, silent, or says what it may not.
+    /// Another side that is gone, silent, or breaks the protocol.
     pub fn receive<T: DeserializeOwned>(&mut self, within: Duration) -> Result<T> {
         let frame = frame::receive(&mut self.stream, &Deadline::within(within), "say anything")?;
         let Some((tag, text)) = frame.split_at_checked(blake3::OUT_LEN) else { return Err(Error::Changed) };

@@ -1,4 +1,4 @@
-//! The side that asks: finds an agent, and has it be the other end of a test.
+//! The client: finds an agent, and has it serve tests.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -16,13 +16,13 @@ use crate::{Error, Result, channel::Channel, handshake};
 
 /// Time to connect and to shake hands.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// How often a connection is tried that ends before the handshake does, and the time between two tries, up to twice that: what
-/// keeps an agent busy must not be in step with it.
+/// Attempts to connect while connections end before the handshake, and the time between two of them, up to twice that: they
+/// must not be in step with other load on the agent.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
-/// Time for an answer to anything: longer than the agent's own patience, so that its reason arrives.
+/// Time for an answer: longer than the agent's own patience, so that its reason arrives.
 const ANSWER: Duration = Duration::from_secs(40);
-/// How long a call on the socket of a test waits at most: an agent that is gone must not hold up whoever measures.
+/// Time limit of a call on a test's socket: an agent that is gone must not block the measurement.
 const SILENCE: Duration = Duration::from_secs(5);
 /// Time for the answer to the first datagram of a test, which may be lost; and how often it is sent.
 const FIRST_DATAGRAM: Duration = Duration::from_millis(300);
@@ -34,13 +34,13 @@ pub struct Client {
     channel: Channel,
     agent: SocketAddr,
     own: SocketAddr,
-    /// What the agent said last of the test that goes on.
+    /// The agent's last counts of the running test.
     counted: Counted,
 }
 
 impl Client {
-    /// Connects to the first of these addresses that answers, and shakes hands. An agent to which too many others come at once may
-    /// have no place for one more connection, and closes it: so it is tried again for a while.
+    /// Connects to the first of these addresses that answers, and shakes hands. An agent with too many unauthenticated
+    /// connections may have no place for another one, and closes it: so it is retried for a while.
     ///
     /// # Errors
     /// No answer, or an agent of another version or secret, or one that is busy.
@@ -76,12 +76,12 @@ impl Client {
         self.agent
     }
 
-    /// The address of this end.
+    /// The local address.
     pub fn own(&self) -> SocketAddr {
         self.own
     }
 
-    /// Has every message of so many bytes come back over a connection of TCP, with `TCP_NODELAY` on both ends.
+    /// Has every message of so many bytes returned over a TCP connection, with `TCP_NODELAY` on both sides.
     ///
     /// # Errors
     /// An agent that refuses, or cannot be reached at the port that it names.
@@ -90,26 +90,26 @@ impl Client {
         Ok(Test { socket: stream(address, &cookie, &Sockets::default())?, client: self })
     }
 
-    /// Has every datagram of so many bytes come back.
+    /// Has every datagram of so many bytes returned.
     ///
     /// # Errors
-    /// An agent that refuses, or to which no datagram finds its way and back.
+    /// An agent that refuses, or a path that drops all datagrams.
     pub fn echo_udp(&mut self, bytes: u32) -> Result<Test<'_, UdpSocket>> {
         let socket = self.introduced(&Ask::Echo { transport: Transport::Udp, bytes })?;
         Ok(Test { client: self, socket })
     }
 
-    /// Has the agent take datagrams of so many bytes and count them; each must begin with its number, from 1 on, as
-    /// [`crate::numbered`] says.
+    /// Has the agent receive datagrams of so many bytes and count them; each must begin with its number, from 1 on, see
+    /// [`crate::numbered`].
     ///
     /// # Errors
-    /// An agent that refuses, or to which no datagram finds its way and back.
+    /// An agent that refuses, or a path that drops all datagrams.
     pub fn datagrams(&mut self, bytes: u32) -> Result<Test<'_, Datagrams>> {
         let socket = Datagrams(self.introduced(&Ask::TakeDatagrams { bytes })?);
         Ok(Test { client: self, socket })
     }
 
-    /// A socket for the datagrams of a test, which the agent knows.
+    /// A socket for the datagrams of a test, registered with the agent.
     fn introduced(&mut self, ask: &Ask) -> Result<UdpSocket> {
         let (address, cookie) = self.ask(ask)?;
         let socket = UdpSocket::bind(at_port(self.own, 0)).map_err(Error::call("open a socket for the test"))?;
@@ -118,12 +118,11 @@ impl Client {
         Ok(socket)
     }
 
-    /// Opens so many connections over which bytes go one way, with what their sockets are to be asked for at both ends. The
-    /// agent takes all that comes, or sends until it is told to stop, and counts it.
+    /// Opens so many connections for bytes in one direction, with the requested socket options on both sides. The agent
+    /// receives all that arrives, or sends until it is told to stop, and counts.
     ///
     /// # Errors
-    /// An agent that refuses, or cannot be reached at the port that it names; what this kernel says of what its sockets are
-    /// asked for.
+    /// An agent that refuses, or cannot be reached at the port that it names; socket options that this kernel refuses.
     pub fn streams(&mut self, direction: Direction, count: u32, sockets: &Sockets) -> Result<Test<'_, Vec<TcpStream>>> {
         let (address, cookie) = self.ask(&Ask::Streams { direction, count, sockets: sockets.clone() })?;
         let open = |_| {
@@ -144,7 +143,7 @@ impl Client {
         Ok(Test { client: self, socket: Accepting { address, cookie } })
     }
 
-    /// Asks for a test, and returns where it is.
+    /// Requests a test, and returns where it is.
     fn ask(&mut self, ask: &Ask) -> Result<(SocketAddr, Cookie)> {
         self.channel.send(ask, ANSWER)?;
         self.counted = Counted::default();
@@ -170,7 +169,7 @@ impl Client {
 }
 
 fn unasked() -> Error {
-    Error::Nonsense("it answered what was not asked".into())
+    Error::Nonsense("its answer does not match the request".into())
 }
 
 /// A connection of a test.
@@ -180,7 +179,7 @@ fn stream(address: SocketAddr, cookie: &Cookie, sockets: &Sockets) -> Result<Tcp
     let stream = net::connect_prepared(address, HANDSHAKE, prepare);
     let mut stream = stream.map_err(Error::call("connect for the test"))?;
     stream.set_nodelay(true).map_err(Error::call("set up the test"))?;
-    Deadline::within(HANDSHAKE).drain(&mut stream, cookie, "take the cookie")?;
+    Deadline::within(HANDSHAKE).drain(&mut stream, cookie, "read the cookie")?;
     stream.wait_at_most(SILENCE).map_err(Error::call("set up the test"))?;
     Ok(stream)
 }
@@ -200,7 +199,7 @@ fn introduce(socket: &UdpSocket, cookie: &Cookie) -> Result<()> {
     Err(Error::Late { doing: "send a datagram back (does a firewall drop them?)", seconds })
 }
 
-/// A test that goes on, and the socket (or sockets, or the address to connect to) over which its messages travel.
+/// A running test, and the socket (or sockets, or the address to connect to) of its messages.
 #[derive(Debug)]
 pub struct Test<'a, S> {
     client: &'a mut Client,
@@ -211,7 +210,7 @@ pub struct Test<'a, S> {
 #[derive(Debug)]
 pub struct Datagrams(pub UdpSocket);
 
-/// Where an agent accepts connections, and what it gives back on each.
+/// Where an agent accepts connections, and its answer on each.
 #[derive(Clone, Copy, Debug)]
 pub struct Accepting {
     address: SocketAddr,
@@ -222,16 +221,16 @@ impl Accepting {
     /// Connects: the calls socket and connect, and nothing else. The agent's kernel answers.
     ///
     /// # Errors
-    /// What the calls say.
+    /// A failed call.
     #[inline(always)]
     pub fn connect(&self) -> std::io::Result<TcpStream> {
         TcpStream::connect(self.address)
     }
 
-    /// Sends a request over a connection and takes the answer, each of as many bytes as a cookie has: then it is accepted.
+    /// Sends a request over a connection and receives the answer, each as long as a cookie: then it is accepted.
     ///
     /// # Errors
-    /// An agent that does not answer, or with something else.
+    /// No answer, or a wrong one.
     #[inline(always)]
     pub fn ask(&self, connection: &mut TcpStream) -> Result<()> {
         const DOING: &str = "answer a request";
@@ -240,9 +239,9 @@ impl Accepting {
         connection.write_all(&self.cookie).map_err(Error::call("send a request"))?;
         connection.read_exact(&mut answer).map_err(|error| match is_late(&error) {
             true => Error::Late { doing: DOING, seconds: SILENCE.as_secs_f64() },
-            false => Error::call("take an answer")(error),
+            false => Error::call("receive an answer")(error),
         })?;
-        if answer == self.cookie { Ok(()) } else { Err(Error::Nonsense("it gave another answer".into())) }
+        if answer == self.cookie { Ok(()) } else { Err(Error::Nonsense("it gave a wrong answer".into())) }
     }
 
     /// The address at which it accepts them.
@@ -251,7 +250,7 @@ impl Accepting {
     }
 }
 
-/// What a test has for a socket in which the agent counts what comes or goes, and says it when it is asked.
+/// A socket of a test whose bytes the agent counts, and reports on request.
 pub trait IsCounted {}
 impl IsCounted for Vec<TcpStream> {}
 impl IsCounted for Datagrams {}
@@ -264,7 +263,7 @@ impl<S> Test<'_, S> {
 }
 
 impl Test<'_, TcpStream> {
-    /// Ends it, and returns what the agent saw.
+    /// Ends it, and returns the agent's account.
     ///
     /// # Errors
     /// A fault that the agent saw, or an agent that is gone.
@@ -275,7 +274,7 @@ impl Test<'_, TcpStream> {
 }
 
 impl Test<'_, UdpSocket> {
-    /// Ends it, and returns what the agent saw.
+    /// Ends it, and returns the agent's account.
     ///
     /// # Errors
     /// A fault that the agent saw, or an agent that is gone.
@@ -285,10 +284,10 @@ impl Test<'_, UdpSocket> {
 }
 
 impl<S: IsCounted> Test<'_, S> {
-    /// What has arrived at the agent by now, or was sent by it, counted in its own time.
+    /// What the agent has received or sent so far, in its own time.
     ///
     /// # Errors
-    /// A connection that was lost, or an agent that is gone.
+    /// A lost connection, or an agent that is gone.
     pub fn counted(&mut self) -> Result<Counted> {
         self.client.channel.send(&Ask::Count, ANSWER)?;
         match self.client.channel.receive(ANSWER)? {
@@ -304,7 +303,7 @@ impl<S: IsCounted> Test<'_, S> {
         }
     }
 
-    /// Ends it, and returns what the agent saw: of what was still on its way, nothing.
+    /// Ends it, and returns the agent's account: nothing of what was still in flight.
     ///
     /// # Errors
     /// A fault that the agent saw, or an agent that is gone.
@@ -314,7 +313,7 @@ impl<S: IsCounted> Test<'_, S> {
 }
 
 impl Test<'_, Accepting> {
-    /// Ends it, and returns what the agent saw.
+    /// Ends it, and returns the agent's account.
     ///
     /// # Errors
     /// A fault that the agent saw, or an agent that is gone.

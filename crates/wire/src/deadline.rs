@@ -1,4 +1,4 @@
-//! Reading and writing until a moment: a peer that sends a byte now and then cannot hold anybody up.
+//! Reading and writing until a deadline: a slow sender of single bytes cannot block anybody.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use crate::error::is_late;
 use crate::{Error, Result};
 
-/// What bytes travel over, with a limit to the time that a call takes.
+/// A transport with a time limit for each call.
 pub trait Connection: Read + Write {
-    /// No call of read or write takes longer than this from now on.
+    /// Limits each later call of read or write to this time.
     ///
     /// # Errors
-    /// What the system call says.
+    /// A failed system call.
     fn wait_at_most(&mut self, time: Duration) -> io::Result<()>;
 }
 
@@ -23,7 +23,7 @@ impl Connection for TcpStream {
     }
 }
 
-/// A moment, and how long it was away when it was set.
+/// A deadline, and how far away it was when it was set.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     end: Instant,
@@ -36,10 +36,10 @@ impl Deadline {
         Self { end: Instant::now() + whole, whole }
     }
 
-    /// What is left; an error if nothing is.
+    /// The time left; an error if there is none.
     ///
     /// # Errors
-    /// [`Error::Late`], which says what was waited for.
+    /// [`Error::Late`], which names what was waited for.
     pub fn left(&self, doing: &'static str) -> Result<Duration> {
         match self.end.saturating_duration_since(Instant::now()) {
             Duration::ZERO => Err(self.late(doing)),
@@ -83,7 +83,7 @@ impl Deadline {
         Ok(())
     }
 
-    /// A call that was interrupted is made again, unless this process was asked to stop; one whose time was over is late.
+    /// Retries an interrupted call, unless this process was asked to stop; one whose time was over is late.
     fn pass(&self, error: io::Error, doing: &'static str) -> Result<()> {
         match error.kind() {
             io::ErrorKind::Interrupted if kelvin_sys::interrupt::requested().is_none() => Ok(()),

@@ -1,4 +1,4 @@
-//! What can go wrong between two kelvins, in words that say what to do.
+//! Errors between two kelvins, in words that say what to do.
 
 use std::io;
 
@@ -18,19 +18,19 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
-    /// One of too many who had not proven the secret.
-    #[error("too many others have not proven the secret")]
+    /// One of too many unauthenticated connections.
+    #[error("too many other connections are unauthenticated")]
     Crowded,
-    /// The other side ended each connection before the handshake was over.
+    /// The other side closed each connection before the handshake was over.
     #[error(
-        "the other side hung up {times} times at once: it is no kelvin agent, or has too many others that do not know its secret"
+        "the other side hung up {times} times at once: it is no kelvin agent, or has too many unauthenticated clients"
     )]
     TurnedAway {
         /// How often it was tried.
         times: u32,
     },
-    /// The other side went away.
-    #[error("the other side went away")]
+    /// The other side closed the connection.
+    #[error("the other side closed the connection")]
     Gone,
     /// The other side did not answer.
     #[error("the other side did not {doing} within {seconds:.0} s")]
@@ -40,26 +40,27 @@ pub enum Error {
         /// How long, in seconds.
         seconds: f64,
     },
-    /// A frame that is longer than any may be, announced by the other side or about to be sent.
-    #[error("a frame of {claimed} bytes, where none may have more than {most}")]
+    /// A frame longer than allowed, announced by the other side or about to be sent.
+    #[error("a frame of {claimed} bytes, where {most} are the most")]
     TooLong {
         /// Its length, in bytes.
         claimed: usize,
         /// The longest, in bytes.
         most: usize,
     },
-    /// A message that is none, or has more in it than any may.
-    #[error("what the other side says is not understood: {0}")]
+    /// A malformed message, or one that exceeds a bound.
+    #[error("malformed message from the other side: {0}")]
     NotUnderstood(String),
-    /// Not what was to be said.
+    /// A message that breaks the protocol.
     #[error("the other side is no kelvin agent, or not one of this version: {0}")]
     Nonsense(String),
     /// A frame whose tag is wrong.
-    #[error("a frame was changed on its way")]
+    #[error("a frame was changed in transit")]
     Changed,
-    /// Versions that do not know each other.
+    /// Incompatible versions.
     #[error(
-        "the other side speaks version {theirs} of the protocol (kelvin {program}) and this one version {ours}: use the same kelvin on both"
+        "the other side speaks version {theirs} of the protocol (kelvin {program}), this one version {ours}: use the \
+         same kelvin on both"
     )]
     Version {
         /// Its version.
@@ -69,16 +70,16 @@ pub enum Error {
         /// This version.
         ours: u32,
     },
-    /// A secret is asked for, and none was given.
-    #[error("the agent wants a secret: give the file with it by --token-file")]
+    /// A secret is required, and none was given.
+    #[error("the agent requires a secret: give its file by --token-file")]
     SecretNeeded,
     /// The other side has another secret.
-    #[error("the secret is not that of the other side: --token-file must name a file with the same content on both")]
+    #[error("the secret differs from the other side's: --token-file must name a file with the same content on both")]
     SecretWrong,
-    /// The other side said no.
+    /// The other side refused.
     #[error("the agent refused: {0}")]
     Refused(String),
-    /// A file that is no good as a secret.
+    /// An unsuitable file of a secret.
     #[error("{file}: {why}")]
     SecretFile {
         /// The file.
@@ -95,17 +96,17 @@ pub enum Error {
 }
 
 impl Error {
-    /// Not what was to be said, with so much of the reason as can be told: it may quote the other side.
+    /// A message that breaks the protocol, with as much of the reason as fits: it may quote the other side.
     pub(crate) fn nonsense(why: impl std::fmt::Display) -> Self {
         Self::Nonsense(cut(&why.to_string(), REASON / 2))
     }
 
-    /// The same of a message.
+    /// The same of a malformed one.
     pub(crate) fn not_understood(why: impl std::fmt::Display) -> Self {
         Self::NotUnderstood(cut(&why.to_string(), REASON / 2))
     }
 
-    /// Puts what was tried before a failed call; a call that failed because its time was over is not meant here.
+    /// Adds what was tried to a failed call; one whose time was over is not meant here.
     pub(crate) fn call(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| match source.kind() {
             io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Self::Gone,

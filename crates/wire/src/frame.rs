@@ -5,13 +5,13 @@ use std::io::{ErrorKind, Read};
 use crate::deadline::{Connection, Deadline};
 use crate::{Error, Result};
 
-/// Most bytes of a frame: what is said is short, and a length that somebody made up must not cost memory.
+/// Most bytes of a frame: messages are short, and a forged length must not cost memory.
 pub const LONGEST: usize = 64 << 10;
 
 /// Bytes of its length.
 const HEAD: usize = 4;
 
-/// Sends one. Both parts in one call, so that they need not wait for each other on their way.
+/// Sends one. Both parts in one call, so that they leave together.
 ///
 /// # Errors
 /// [`Error::TooLong`], or see [`Deadline::drain`].
@@ -27,7 +27,7 @@ pub fn send(stream: &mut impl Connection, parts: &[&[u8]], deadline: &Deadline, 
 /// Receives one.
 ///
 /// # Errors
-/// [`Error::TooLong`] before anything of it is read, and see [`Deadline::fill`].
+/// [`Error::TooLong`] before any of it is read, and see [`Deadline::fill`].
 pub fn receive(stream: &mut impl Connection, deadline: &Deadline, doing: &'static str) -> Result<Vec<u8>> {
     let mut length = [0; HEAD];
     deadline.fill(stream, &mut length, doing)?;
@@ -36,7 +36,7 @@ pub fn receive(stream: &mut impl Connection, deadline: &Deadline, doing: &'stati
     Ok(frame)
 }
 
-/// The length that a frame claims, of so many bytes at most.
+/// The length in a frame's head, at most so many bytes.
 fn length_of(head: [u8; HEAD], most: usize) -> Result<usize> {
     bounded(u32::from_le_bytes(head) as usize, most)
 }
@@ -45,7 +45,7 @@ fn bounded(claimed: usize, most: usize) -> Result<usize> {
     if claimed > most { Err(Error::TooLong { claimed, most }) } else { Ok(claimed) }
 }
 
-/// A frame of so many bytes at most, of which a part may have come: from somebody for whom nobody waits.
+/// A frame of at most so many bytes, of which a part may have come: from a client that nobody waits for.
 #[derive(Debug)]
 pub struct Partial {
     come: Vec<u8>,
@@ -58,8 +58,8 @@ impl Partial {
         Self { come: Vec::new(), most }
     }
 
-    /// Takes what has come, of a stream that does not wait; the frame, if that is all of it. Memory is given for what came, not
-    /// for what is claimed.
+    /// Takes what has come, of a non-blocking stream; the frame, if it is complete. Memory is allocated for what came, not for
+    /// what is announced.
     ///
     /// # Errors
     /// [`Error::TooLong`], [`Error::Gone`] if the stream ends before, or a failed call.

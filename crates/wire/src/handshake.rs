@@ -1,9 +1,8 @@
-//! The first four frames of a connection: who speaks, in which version, and that both know the secret.
+//! The first four frames of a connection: the two programs, the version, and proofs that both know the secret.
 //!
-//! The agent begins, with a number that nobody could foresee. The client answers with one of its own and proves over both that
-//! it knows the secret; only then the agent proves it as well. An agent therefore says nothing to an unauthenticated client
-//! that its secret could be guessed from. These frames have no tag, for there is no key yet: what somebody in between changes in them makes the
-//! proofs wrong.
+//! The agent begins, with a nonce. The client answers with one of its own and a proof over both that it knows the secret; only
+//! then the agent proves it as well. So an agent sends nothing to an unauthenticated client from which its secret could be
+//! guessed. These frames have no tag, for there is no key yet: a change in transit makes the proofs wrong.
 
 use std::time::Duration;
 
@@ -18,9 +17,9 @@ use crate::{Error, Result, frame};
 
 /// The version of all that is said. Changed whenever a message changes.
 pub const PROTOCOL: u32 = 4;
-/// What tells an agent from any other server that may be found at a port.
+/// Distinguishes an agent from any other server at a port.
 const NAME: &str = "kelvin agent";
-/// Most bytes of a frame that somebody may send who has not proven the secret.
+/// Most bytes of a frame from an unauthenticated client.
 pub(crate) const LONGEST: usize = 1024;
 /// What is waited for.
 pub(crate) const DOING: &str = "finish the handshake";
@@ -45,7 +44,7 @@ struct ClientHello {
     proof: [u8; 32],
 }
 
-/// What the agent thinks of it.
+/// The agent's verdict.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Verdict {
@@ -60,10 +59,9 @@ enum Verdict {
     },
 }
 
-/// The agent's first word, to somebody new; its number, which belongs to the answer. It is short, and needs nobody who reads it.
-///
+/// Greets a new connection; the nonce belongs to the answer. The frame is short, and needs no reader.
 /// # Errors
-/// A peer that is gone.
+/// Another side that is gone.
 pub fn greet(stream: &mut impl Connection, secret: &Secret, deadline: Deadline) -> Result<Nonce> {
     let own = nonce()?;
     let hello = AgentHello {
@@ -77,11 +75,11 @@ pub fn greet(stream: &mut impl Connection, secret: &Secret, deadline: Deadline) 
     Ok(own)
 }
 
-/// The agent's side of the rest, once it has been answered by this frame. `admit` has the last word, and is asked only about who
-/// knows the secret.
+/// The agent's side of the rest, once this frame has answered it. `admit` has the last word, and is asked only about
+/// authenticated clients.
 ///
 /// # Errors
-/// A peer that is no kelvin, has another version or secret, or was not admitted; it has been told.
+/// Another side that is no kelvin, has another version or secret, or was not admitted; it was informed.
 pub fn agent<S: Connection, T>(
     mut stream: S,
     secret: &Secret,
@@ -116,7 +114,7 @@ pub fn agent<S: Connection, T>(
 /// The client's side.
 ///
 /// # Errors
-/// A peer that is no agent, has another version or secret, or refuses.
+/// Another side that is no agent, has another version or secret, or refuses.
 pub fn client<S: Connection>(mut stream: S, secret: &Secret, within: Duration) -> Result<Channel<S>> {
     let mut wire = Plain { stream: &mut stream, deadline: Deadline::within(within) };
     let hello: AgentHello = wire.hear()?;
@@ -129,7 +127,7 @@ pub fn client<S: Connection>(mut stream: S, secret: &Secret, within: Duration) -
     }
     match (hello.secret, secret.is_some()) {
         (true, false) => return Err(Error::SecretNeeded),
-        // Whoever brings a secret wants to be sure of the other side.
+        // A client with a secret requires proof from the other side.
         (false, true) => return Err(Error::SecretWrong),
         _ => {}
     }
@@ -148,7 +146,7 @@ pub fn client<S: Connection>(mut stream: S, secret: &Secret, within: Duration) -
     }
 }
 
-/// A connection whose frames have no tags, and that must be done with by a moment.
+/// A connection of frames without tags, to be finished by a deadline.
 struct Plain<'a, S> {
     stream: &'a mut S,
     deadline: Deadline,

@@ -1,4 +1,4 @@
-//! The network interface over which a test goes, as its host describes it.
+//! The network interface of a test, as its host describes it.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::bounded::{self, NAME};
 
-/// An interface. What a driver does not tell is absent.
+/// An interface. What a driver does not report is absent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interface {
     /// `eth0`.
     #[serde(deserialize_with = "bounded::text::<NAME, _>")]
     pub name: String,
-    /// Its driver, as that calls itself.
+    /// Its driver's own name.
     #[serde(default, deserialize_with = "bounded::optional::<NAME, _>")]
     pub driver: Option<String>,
-    /// The rate that it claims, in bits per second. Virtual ones claim what they like.
+    /// Its advertised speed, in bits per second. Virtual ones advertise anything.
     #[serde(default, deserialize_with = "bounded::rate")]
     pub bits_per_second: Option<f64>,
     /// Bytes of the largest packet.
@@ -28,7 +28,7 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// The one that has this address of this host; `None` if none has, or the system does not say.
+    /// The one with this address of this host; `None` if none has, or the system does not say.
     pub fn with_address(address: SocketAddr) -> Option<Self> {
         let name = net::interface::with_address(address).ok()??;
         let offloads = ethtool::offloads(&name).ok();
@@ -45,19 +45,19 @@ impl Interface {
 impl fmt::Display for Interface {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, driver, bits_per_second, largest_packet, offloads } = self;
-        write!(out, "{name} (driver {}, ", driver.as_deref().unwrap_or("not told"))?;
+        write!(out, "{name} (driver {}, ", driver.as_deref().unwrap_or("unknown"))?;
         match bits_per_second {
-            Some(bits) => write!(out, "claims {} Mbit/s, ", bits / 1e6)?,
-            None => write!(out, "claims no rate, ")?,
+            Some(bits) => write!(out, "advertises {} Mbit/s, ", bits / 1e6)?,
+            None => write!(out, "advertises no rate, ")?,
         }
         match largest_packet {
             Some(bytes) => write!(out, "MTU {bytes}, ")?,
-            None => write!(out, "MTU not told, ")?,
+            None => write!(out, "MTU unknown, ")?,
         }
         match offloads {
-            Some(on) if on.is_empty() => write!(out, "no offload on)"),
+            Some(on) if on.is_empty() => write!(out, "no offloads)"),
             Some(on) => write!(out, "offloads {})", on.join(" ")),
-            None => write!(out, "offloads not told)"),
+            None => write!(out, "offloads unknown)"),
         }
     }
 }
@@ -80,8 +80,8 @@ mod tests {
             largest_packet: Some(9000),
             offloads: all,
         };
-        assert_eq!(known.to_string(), "eth0 (driver ixgbe, claims 10000 Mbit/s, MTU 9000, offloads tso gro)");
+        assert_eq!(known.to_string(), "eth0 (driver ixgbe, advertises 10000 Mbit/s, MTU 9000, offloads tso gro)");
         let unknown = Interface { name, driver: None, bits_per_second: None, largest_packet: None, offloads: None };
-        assert_eq!(unknown.to_string(), "eth0 (driver not told, claims no rate, MTU not told, offloads not told)");
+        assert_eq!(unknown.to_string(), "eth0 (driver unknown, advertises no rate, MTU unknown, offloads unknown)");
     }
 }

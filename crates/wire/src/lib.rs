@@ -1,12 +1,12 @@
-//! What two kelvins say to each other: the agent that answers on one host, and the client that asks from another.
+//! The protocol between two kelvins: the agent that answers on one host, and the client that asks from another.
 //!
-//! Everything is said over one TCP connection, in frames ([`frame`]) of at most 64 KiB. A handshake ([`handshake`]) checks that
-//! both speak the same version and know the same secret, which is never sent: each proves that it has it by a keyed hash of two
-//! numbers that nobody could foresee. From then on each frame carries a tag of its own ([`channel`]), so that nobody in between
-//! can say a word. The bytes of a test itself travel over connections of their own, which begin with a number that was told over
-//! the first; they are noise, and are neither secret nor protected.
+//! All control messages go over one TCP connection, in frames ([`frame`]) of at most 64 KiB. A handshake ([`handshake`]) checks
+//! that both speak the same version and know the same secret, which is never sent: each proves it by a keyed hash of two
+//! nonces. From then on each frame carries its own tag ([`channel`]), so that nobody in between can forge or change one. The
+//! bytes of a test travel over connections of their own, which begin with a cookie sent over the first; they are noise, and are
+//! neither secret nor protected.
 //!
-//! The agent ([`agent`]) gives away nothing but time and bytes of noise: no message names a file, a program or a third address.
+//! The agent ([`agent`]) gives away only time and bytes of noise: no message names a file, a program or a third address.
 #![forbid(unsafe_code)]
 
 pub mod address;
@@ -31,5 +31,5 @@ mod tests;
 
 pub use error::{Error, Result};
 
-/// The TCP port of an agent if none is named: 273.15 kelvin are 0 degrees Celsius.
+/// The default TCP port of an agent: 273.15 kelvin are 0 degrees Celsius.
 pub const PORT: u16 = 27_315;

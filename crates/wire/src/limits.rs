@@ -1,21 +1,21 @@
-//! What an agent gives its clients at most.
+//! The agent's limits.
 
 use std::time::Duration;
 
-/// What the agent gives at most.
+/// The agent's limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Clients at one time.
+    /// Authenticated clients at one time.
     pub clients: u32,
-    /// Connections at one time that have not proven the secret.
+    /// Unauthenticated connections at one time.
     pub unauthenticated: usize,
     /// How many of them may come from one network: an IPv4 address, or the /64 of an IPv6 address.
     pub of_one_network: usize,
     /// Time for a handshake.
     pub handshake: Duration,
-    /// The part of it for which a connection keeps its place whoever else comes from another network.
+    /// The part of it for which a connection keeps its place, whatever comes from other networks.
     pub undisturbed: Duration,
-    /// Time in which a client must ask for something, and in which a test must go on.
+    /// Time in which a client must request something, and in which a test must make progress.
     pub idle: Duration,
     /// Time of one test.
     pub test: Duration,
@@ -23,12 +23,12 @@ pub struct Limits {
     pub message: u32,
     /// Connections of one test.
     pub streams: u32,
-    /// Bytes that each buffer of a socket may be asked to have.
+    /// Bytes that may be requested for each socket buffer.
     pub buffers: u32,
 }
 
 impl Default for Limits {
-    /// Enough for a run of all there is by a few clients; a thread of 256 KiB and a message of memory for each of their connections.
+    /// Enough for full runs by a few clients; each of their connections costs a thread of 256 KiB and the memory of a message.
     fn default() -> Self {
         Self {
             clients: 4,

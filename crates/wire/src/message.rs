@@ -1,4 +1,4 @@
-//! What is said after the handshake: the client asks for one test after the other, and the agent answers.
+//! The messages after the handshake: the client requests one test after the other, and the agent answers.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ use crate::interface::Interface;
 use crate::numbered::Numbered;
 use crate::sockets::{Sockets, TcpEnd};
 
-/// A number by which a connection, or a datagram, is known to belong to a test.
+/// A number that marks a connection, or a datagram, as part of a test.
 pub type Cookie = [u8; 16];
 
-/// What the bytes of a test travel over.
+/// The transport of a test's bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
@@ -23,7 +23,7 @@ pub enum Transport {
     Udp,
 }
 
-/// Which way the bytes of streams go.
+/// The direction of streams.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -33,37 +33,37 @@ pub enum Direction {
     FromAgent,
 }
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ask {
-    /// Send back every message of so many bytes, until the client ends it.
+    /// Return every message of so many bytes, until the client ends it.
     Echo {
-        /// What they travel over.
+        /// Their transport.
         transport: Transport,
         /// Bytes of a message.
         bytes: u32,
     },
-    /// Take what comes over so many connections of TCP, or send over them without end, and count it.
+    /// Receive over so many TCP connections, or send over them without end, and count.
     Streams {
         /// Which of the two.
         direction: Direction,
         /// The connections.
         count: u32,
-        /// What their sockets are asked for.
+        /// Options of their sockets.
         sockets: Sockets,
     },
-    /// Take datagrams of so many bytes, each with its number, and count them.
+    /// Receive numbered datagrams of so many bytes, and count them.
     TakeDatagrams {
         /// Bytes of a datagram.
         bytes: u32,
     },
-    /// Accept connections one after the other: give back the cookie with which each begins, and reset it when the client has
+    /// Accept connections one after the other: return the cookie with which each begins, and reset it when the client has
     /// closed it.
     Accept,
-    /// Say what has arrived by now of the test that goes on, or was sent.
+    /// Report what has arrived so far in the running test, or was sent.
     Count,
-    /// End the test that goes on: one over datagrams has no end of its own.
+    /// End the running test: one over datagrams has no end of its own.
     End,
 }
 
@@ -94,7 +94,7 @@ impl fmt::Display for Transport {
     }
 }
 
-/// What an agent answers.
+/// An agent's answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -102,14 +102,14 @@ pub enum Answer {
     Ready {
         /// The port.
         port: u16,
-        /// What a connection begins with.
+        /// The beginning of each connection.
         cookie: Cookie,
     },
-    /// What has arrived by now, or was sent, in the agent's own time: a rate is a difference of two of these.
+    /// What has arrived so far, or was sent, in the agent's own time: a rate is a difference of two of these.
     Counted(Counted),
-    /// It is over, and this is what the agent saw of it.
+    /// It is over, and this is the agent's account of it.
     Done(Seen),
-    /// It cannot be, or ended by a fault.
+    /// It is impossible, or ended by a fault.
     Failed {
         /// Why.
         #[serde(deserialize_with = "bounded::text::<REASON, _>")]
@@ -118,7 +118,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// That it cannot be, for this reason.
+    /// That it is impossible, for this reason.
     pub fn failed(why: impl fmt::Display) -> Self {
         Self::Failed { why: bounded::cut(&why.to_string(), REASON) }
     }
@@ -131,16 +131,16 @@ pub struct Counted {
     pub bytes: u64,
     /// Nanoseconds since the test began, by the agent's clock, when they were counted.
     pub at: u64,
-    /// What the numbers of datagrams say; of streams, nothing.
+    /// The counts by number of datagrams; none of streams.
     pub numbers: Numbered,
-    /// Datagrams that came to the agent's host and found no room in the socket: the agent was too slow for them.
+    /// Datagrams that reached the agent's host and found the socket full: the agent was too slow for them.
     pub dropped: u64,
-    /// How busy the agent's host was since it was asked before.
+    /// How busy the agent's host was since the last request.
     pub busy: Busy,
 }
 
 impl Counted {
-    /// Whether it can have come after this: nothing that is counted becomes less.
+    /// Whether it can follow this one: no count ever falls.
     pub(crate) fn follows(&self, earlier: &Self) -> bool {
         let all =
             |of: &Self| [of.bytes, of.at, of.dropped, of.numbers.arrived, of.numbers.latest, of.numbers.reordered];
@@ -148,18 +148,18 @@ impl Counted {
     }
 }
 
-/// What the agent saw of a test.
+/// The agent's account of a test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
-    /// What arrived: whole messages of an echo, bytes of streams and of datagrams that are counted, connections. Of streams from
-    /// the agent, bytes that were sent.
+    /// What arrived: whole messages of an echo, bytes of streams and of counted datagrams, connections. Of streams from the
+    /// agent, bytes sent.
     pub arrived: u64,
     /// Nanoseconds of CPU time of the threads that served it: in user mode, and in the kernel.
     pub cpu_nanoseconds: [u64; 2],
-    /// Most tests that the agent served at one time, this one counted: more than one, and each had only a part of it.
+    /// Most tests that the agent served at one time, including this one: with more than one, each had only a share of it.
     pub tests: u32,
-    /// The agent's own interface over which it went, where its system says which that is.
+    /// The agent's own interface, where its system names it.
     pub interface: Option<Interface>,
-    /// The agent's end of the first of the streams, where its system tells of it.
+    /// The agent's socket of the first of the streams, where its system reports on it.
     pub stream: Option<TcpEnd>,
 }

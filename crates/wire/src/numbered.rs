@@ -1,23 +1,23 @@
-//! What the numbers of datagrams say: how many were lost on their way, and how many came out of order.
+//! Loss and reordering of datagrams, by their numbers.
 
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a number, with which each datagram begins: from 1 on, the least significant first.
 pub const NUMBER: usize = size_of::<u64>();
 
-/// What has come by now of datagrams that are numbered.
+/// The counts of numbered datagrams so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Numbered {
-    /// Datagrams that came.
+    /// Datagrams that arrived.
     pub arrived: u64,
     /// The highest number among them.
     pub latest: u64,
-    /// Datagrams that came after one with a higher number, or that came twice.
+    /// Datagrams that arrived after one with a higher number, or twice.
     pub reordered: u64,
 }
 
 impl Numbered {
-    /// Takes note of one that came.
+    /// Counts one that arrived.
     pub fn take(&mut self, number: u64) {
         self.arrived += 1;
         if number > self.latest {
@@ -27,14 +27,15 @@ impl Numbered {
         }
     }
 
-    /// Share of the datagrams since an earlier moment that did not come, by the gaps in their numbers; `None` if none came.
+    /// Share of the datagrams since an earlier moment that did not arrive, by the gaps in their numbers; `None` if none
+    /// arrived.
     pub fn lost_since(&self, earlier: &Self) -> Option<f64> {
         let (numbered, arrived) = (self.latest - earlier.latest, self.arrived - earlier.arrived);
-        // One that was reordered at the earlier moment may come later, and be one too many.
+        // One missing at the earlier moment may arrive later, and be one too many.
         (numbered > 0).then(|| (1.0 - arrived as f64 / numbered as f64).max(0.0))
     }
 
-    /// Share of the datagrams that came since an earlier moment that had been reordered; `None` if none came.
+    /// Share of the datagrams since an earlier moment that arrived reordered; `None` if none arrived.
     pub fn reordered_since(&self, earlier: &Self) -> Option<f64> {
         let arrived = self.arrived - earlier.arrived;
         (arrived > 0).then(|| (self.reordered - earlier.reordered) as f64 / arrived as f64)

@@ -1,8 +1,8 @@
-//! The secret that two kelvins share, and what is made of it: proofs, and the keys of the tags of frames.
+//! The secret that two kelvins share, and what is derived from it: proofs, and the keys of frame tags.
 //!
-//! All of it is BLAKE3 in its keyed mode (O'Connor, Aumasson, Neves, Wilcox-O'Hearn 2020, section 2.3), each use under a name of
-//! its own, and hashes are compared in constant time, as `blake3::Hash` is. Whoever listens to a handshake can try secrets at home:
-//! so a secret must be long, and be made by a machine.
+//! All of it is BLAKE3 in its keyed mode (O'Connor, Aumasson, Neves, Wilcox-O'Hearn 2020, section 2.3), each use with its own
+//! label, and hashes are compared in constant time, as `blake3::Hash` is. Whoever records a handshake can guess secrets
+//! offline: so a secret must be long and random.
 
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -14,12 +14,12 @@ use crate::{Error, Result};
 
 /// Fewest bytes of a secret. 16 random bytes cannot be guessed.
 const SHORTEST: usize = 16;
-/// Most bytes that are read of its file.
+/// Most bytes read of its file.
 const LONGEST: u64 = 4096;
 /// How to make one.
 const HOW: &str = "make one by `(umask 077; head -c 32 /dev/urandom | base64 > FILE)`";
 
-/// A number that nobody could foresee, used once.
+/// A nonce: an unpredictable number, used once.
 pub type Nonce = [u8; 32];
 
 /// A new one.
@@ -33,7 +33,7 @@ pub fn nonce() -> Result<Nonce> {
     Ok(nonce)
 }
 
-/// Which side says something.
+/// The sender of a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Side {
     /// The one that connects.
@@ -42,7 +42,7 @@ pub enum Side {
     Agent,
 }
 
-/// What both sides must know; of no secret, for an agent that only this host can reach.
+/// What both sides must know; for no secret, that of an agent that only this host can reach.
 pub struct Secret {
     key: [u8; 32],
     is_some: bool,
@@ -57,11 +57,11 @@ impl Secret {
     /// Of so many bytes, without white space at the end.
     ///
     /// # Errors
-    /// Why it is no good.
+    /// Why it is unsuitable.
     pub fn new(bytes: &[u8]) -> std::result::Result<Self, String> {
         let bytes = bytes.trim_ascii();
         if bytes.len() < SHORTEST {
-            return Err(format!("has {} bytes, and a secret must have {SHORTEST} at least: {HOW}", bytes.len()));
+            return Err(format!("has {} bytes, and a secret must have at least {SHORTEST}: {HOW}", bytes.len()));
         }
         Ok(Self { key: blake3::derive_key("kelvin agent, shared secret", bytes), is_some: true })
     }
@@ -80,10 +80,10 @@ impl Secret {
         }
         let mode = facts.permissions().mode() & 0o777;
         if mode & 0o077 != 0 {
-            return Err(wrong(format!("others may use it (mode {mode:03o}): chmod 600 it")));
+            return Err(wrong(format!("is accessible to others (mode {mode:03o}): chmod 600 it")));
         }
         if facts.len() > LONGEST {
-            return Err(wrong(format!("has {} bytes, and a secret may have {LONGEST} at most", facts.len())));
+            return Err(wrong(format!("has {} bytes, and a secret may have at most {LONGEST}", facts.len())));
         }
         let mut bytes = Vec::new();
         opened.take(LONGEST).read_to_end(&mut bytes).map_err(failed)?;
@@ -95,7 +95,7 @@ impl Secret {
         self.is_some
     }
 
-    /// What only a side that knows the secret can say about two nonces.
+    /// The proof over two nonces that a side knows the secret.
     pub fn proof(&self, side: Side, nonces: &[Nonce; 2]) -> Hash {
         let name: &[u8] = match side {
             Side::Client => b"proof of the client",
@@ -104,7 +104,7 @@ impl Secret {
         self.hash(name, nonces)
     }
 
-    /// The key of the tags of what a side sends.
+    /// The key of the tags of a side's messages.
     pub fn key(&self, side: Side, nonces: &[Nonce; 2]) -> [u8; 32] {
         let name: &[u8] = match side {
             Side::Client => b"tags of the client",
@@ -113,7 +113,7 @@ impl Secret {
         *self.hash(name, nonces).as_bytes()
     }
 
-    /// Names of one length each could not be mixed up; these end in a zero, which none of them has.
+    /// Labels of one length could not be mixed up; these end in a zero, which none of them contains.
     fn hash(&self, name: &[u8], nonces: &[Nonce; 2]) -> Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher.update(name).update(&[0]).update(&nonces[0]).update(&nonces[1]);

@@ -1,4 +1,4 @@
-//! What an agent does for a client: the other end of each test.
+//! The agent's side of each test.
 
 mod accepting;
 mod counted;
@@ -23,12 +23,12 @@ use crate::message::{Answer, Ask, Cookie, Seen, Transport};
 use crate::secret::nonce;
 use crate::{Error, Result};
 
-/// Messages between two looks at the clock: a look costs some tens of nanoseconds, a message microseconds.
+/// Messages between two checks of the clock: a check costs some tens of nanoseconds, a message microseconds.
 const LOOK: u64 = 256;
 /// Most bytes of a datagram over IPv4.
 const LARGEST_DATAGRAM: u32 = 65_507;
 
-/// Serves one test, and says what was seen of it.
+/// Serves one test, and returns its account.
 pub fn serve(ask: &Ask, channel: &mut Channel, limits: &Limits, tests: &AtomicU32) -> Result<Seen> {
     let served = Served::begin(tests);
     let before = cpu_time();
@@ -49,7 +49,7 @@ pub fn serve(ask: &Ask, channel: &mut Channel, limits: &Limits, tests: &AtomicU3
             counted::datagrams(channel, bytes, limits, &served)?
         }
         Ask::Accept => Seen { arrived: accepting::accept_all(channel, limits, &served)?, ..Seen::default() },
-        Ask::Count | Ask::End => return Err(Error::Refused("no test goes on".into())),
+        Ask::Count | Ask::End => return Err(Error::Refused("no test is running".into())),
     };
     for (all, (now, before)) in seen.cpu_nanoseconds.iter_mut().zip(cpu_time().into_iter().zip(before)) {
         *all += now - before;
@@ -69,13 +69,13 @@ fn check_size(transport: Transport, bytes: u32, limits: &Limits) -> Result<()> {
         Transport::Udp => limits.message.min(LARGEST_DATAGRAM),
     };
     match bytes {
-        0 => Err(Error::Refused("a message must have a byte at least".into())),
-        bytes if bytes > most => Err(Error::Refused(format!("a message may have {most} bytes at most"))),
+        0 => Err(Error::Refused("a message must have at least one byte".into())),
+        bytes if bytes > most => Err(Error::Refused(format!("a message may have at most {most} bytes"))),
         _ => Ok(()),
     }
 }
 
-/// A test that is counted while it lasts.
+/// A test, counted while it lasts.
 struct Served<'a> {
     now: &'a AtomicU32,
     most: Cell<u32>,
@@ -86,7 +86,7 @@ impl<'a> Served<'a> {
         Self { now, most: Cell::new(now.fetch_add(1, Ordering::Relaxed) + 1) }
     }
 
-    /// Notes how many there are at this moment.
+    /// Records how many there are now.
     fn look(&self) {
         self.most.set(self.most.get().max(self.now.load(Ordering::Relaxed)));
     }
@@ -118,7 +118,7 @@ fn beside(channel: &Channel) -> Result<SocketAddr> {
     Ok(at_port(own(channel)?, 0))
 }
 
-/// Says where the test is.
+/// Tells the client where the test is.
 fn ready(channel: &mut Channel, address: SocketAddr, limits: &Limits) -> Result<Cookie> {
     let mut cookie = Cookie::default();
     let unforeseen = nonce()?;
@@ -127,7 +127,7 @@ fn ready(channel: &mut Channel, address: SocketAddr, limits: &Limits) -> Result<
     Ok(cookie)
 }
 
-/// Waits for so many connections of the client; others that find the port are turned away.
+/// Waits for so many connections of the client; others that find the port are rejected.
 fn accept(listener: &TcpListener, count: u32, channel: &mut Channel, limits: &Limits) -> Result<Vec<TcpStream>> {
     const DOING: &str = "connect for the test";
     let address = listener.local_addr().map_err(Error::call("see the address"))?;
@@ -162,10 +162,10 @@ fn listen(channel: &Channel) -> Result<TcpListener> {
     TcpListener::bind(beside(channel)?).map_err(Error::call("listen for the test"))
 }
 
-/// How long nothing must come before the control connection is looked at.
+/// Silence after which the control connection is checked.
 const QUIET: Duration = Duration::from_millis(20);
 
-/// Whether the client has said that the test is over.
+/// Whether the client has ended the test.
 fn said_end(channel: &mut Channel, limits: &Limits) -> Result<bool> {
     if !readable(channel.stream().as_fd(), Duration::ZERO).map_err(Error::call("wait"))? {
         return Ok(false);
@@ -176,12 +176,12 @@ fn said_end(channel: &mut Channel, limits: &Limits) -> Result<bool> {
     }
 }
 
-/// In the same time, whatever differs.
+/// In constant time.
 fn is_equal(one: &Cookie, other: &Cookie) -> bool {
     std::hint::black_box(one.iter().zip(other).fold(0, |differs, (one, other)| differs | (one ^ other))) == 0
 }
 
-/// Sends back what comes over a connection, until the client ends it.
+/// Returns what arrives over a connection, until the client ends it.
 fn echo_stream(channel: &mut Channel, bytes: usize, limits: &Limits, served: &Served<'_>) -> Result<u64> {
     let mut stream = accept(&listen(channel)?, 1, channel, limits)?.remove(0);
     let mut message = vec![0; bytes];
@@ -201,14 +201,14 @@ fn echo_stream(channel: &mut Channel, bytes: usize, limits: &Limits, served: &Se
     Ok(0)
 }
 
-/// Sends back datagrams that come from the client, until it says something, or goes, on the control connection.
+/// Returns datagrams from the client, until the control connection has a message, or ends.
 fn echo_datagrams(channel: &mut Channel, bytes: usize, limits: &Limits, served: &Served<'_>) -> Result<u64> {
     let (socket, _) = introduced(channel, limits)?;
     echo_until_said(channel, &socket, &mut vec![0; bytes], limits, served)
 }
 
-/// A socket for datagrams of the client and of nobody else: it tells itself by one with the cookie, which is given back. So
-/// an address is known to be that of who knows the secret before anything else is sent to it.
+/// A socket for datagrams of the client and of nobody else: it identifies itself by one with the cookie, which is returned. So
+/// an address is known to be an authenticated client's before anything else is sent to it.
 fn introduced(channel: &mut Channel, limits: &Limits) -> Result<(UdpSocket, Cookie)> {
     const DOING: &str = "send the first datagram";
     let socket = UdpSocket::bind(beside(channel)?).map_err(Error::call("open a socket for the test"))?;
@@ -232,7 +232,7 @@ fn introduced(channel: &mut Channel, limits: &Limits) -> Result<(UdpSocket, Cook
     }
 }
 
-/// The second part. A datagram of another size is the first one again, whose answer was lost: it is answered, and not counted.
+/// The echo itself. A datagram of another size is the first one again, whose answer was lost: it is answered, and not counted.
 fn echo_until_said(
     channel: &mut Channel,
     socket: &UdpSocket,
@@ -277,9 +277,9 @@ fn is_in_time(begun: Instant, limits: &Limits) -> Result<()> {
 }
 
 fn late(limits: &Limits) -> Error {
-    Error::Late { doing: "go on with the test", seconds: limits.idle.as_secs_f64() }
+    Error::Late { doing: "continue the test", seconds: limits.idle.as_secs_f64() }
 }
 
 fn broken(limits: &Limits) -> impl Fn(std::io::Error) -> Error {
-    move |error| if is_late(&error) { late(limits) } else { Error::call("go on with the test")(error) }
+    move |error| if is_late(&error) { late(limits) } else { Error::call("continue the test")(error) }
 }

@@ -1,4 +1,4 @@
-//! What the sockets of a test's streams are asked for, and what they have.
+//! Requested options of a test's stream sockets, and those obtained.
 
 use std::fmt;
 use std::io;
@@ -11,10 +11,10 @@ use crate::bounded;
 use crate::limits::Limits;
 use crate::{Error, Result};
 
-/// Longest name of a congestion control that Linux has, in bytes.
+/// Longest name of a congestion control in Linux, in bytes.
 const LONGEST_NAME: usize = 15;
 
-/// What the sockets of streams are asked for at both ends, beyond what they have by themselves.
+/// Options for the sockets of streams on both sides, beyond the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sockets {
     /// Congestion control, by name.
@@ -25,14 +25,14 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// Whether an agent may grant it. A congestion control must be there already: to ask the kernel for another one could have it
-    /// load a module, which nobody may do from afar.
+    /// Whether an agent may grant it. A congestion control must be loaded already: requesting another one could make the kernel
+    /// load a module, which nobody may do remotely.
     pub(crate) fn check(&self, limits: &Limits) -> Result<()> {
         if self.buffers.is_some_and(|bytes| bytes > limits.buffers) {
-            return Err(Error::Refused(format!("a socket's buffer may have {} KiB at most", limits.buffers >> 10)));
+            return Err(Error::Refused(format!("a socket's buffer may have at most {} KiB", limits.buffers >> 10)));
         }
         let Some(name) = &self.congestion_control else { return Ok(()) };
-        let known = net::congestion_controls().map_err(Error::call("see the congestion controls"))?;
+        let known = net::congestion_controls().map_err(Error::call("read the congestion controls"))?;
         if !known.contains(name) {
             return Err(Error::Refused(format!(
                 "the kernel of the agent's host has no congestion control {name}; it has {}",
@@ -42,7 +42,7 @@ impl Sockets {
         Ok(())
     }
 
-    /// Asks a socket for it. One that listens hands it on to what it accepts.
+    /// Sets it on a socket. A listening one passes it on to what it accepts.
     pub(crate) fn prepare(&self, socket: &impl AsFd) -> io::Result<()> {
         self.buffers.map_or(Ok(()), |bytes| net::set_buffers(socket, bytes))?;
         self.congestion_control.as_deref().map_or(Ok(()), |name| net::set_congestion_control(socket, name))
@@ -50,7 +50,7 @@ impl Sockets {
 }
 
 impl fmt::Display for Sockets {
-    /// Nothing for what is not asked for.
+    /// Nothing for an option left out.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(name) = &self.congestion_control {
             write!(out, " with congestion control {name}")?;
@@ -59,14 +59,14 @@ impl fmt::Display for Sockets {
     }
 }
 
-/// What the kernel says of one end of a TCP connection.
+/// The kernel's report on one side of a TCP connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpEnd {
-    /// Smoothed round trip as this end saw it, in nanoseconds.
+    /// Smoothed round trip as this side saw it, in nanoseconds.
     pub round_trip: u64,
-    /// Segments that it sent again.
+    /// Segments retransmitted.
     pub retransmits: u32,
-    /// Segments that it may have on their way at a time.
+    /// Segments that it may have in flight.
     pub congestion_window: u32,
     /// Largest payload of a segment that it sends, in bytes.
     pub segment: u32,
@@ -83,7 +83,7 @@ impl TcpEnd {
     /// That of this socket.
     ///
     /// # Errors
-    /// What the system calls say.
+    /// A failed system call.
     pub fn of(socket: &impl AsFd) -> io::Result<Self> {
         let (known, buffers) = (net::tcp_known(socket)?, net::buffers(socket)?);
         Ok(Self {
@@ -133,7 +133,7 @@ mod tests {
         named("reno").check(&limits).unwrap();
         Sockets { buffers: Some(1 << 20), ..Sockets::default() }.check(&limits).unwrap();
         let large = Sockets { buffers: Some((1 << 20) + 1), ..Sockets::default() };
-        assert!(refused(large).contains("may have 1024 KiB at most"));
+        assert!(refused(large).contains("may have at most 1024 KiB"));
         for name in ["nosuch", "", "../x", "re no"] {
             let why = refused(named(name));
             assert!(

@@ -1,4 +1,4 @@
-//! What is said, word for word: proofs, tags, lengths; and a million inputs that nobody should say.
+//! The protocol, byte for byte: proofs, tags, lengths; and a million invalid inputs.
 
 mod authenticated;
 
@@ -22,16 +22,16 @@ use crate::{Error, Result, frame, handshake};
 
 const LONG: Duration = Duration::from_secs(5);
 
-/// A peer that says what was written down, and whose listener keeps what it is told.
+/// A peer with prepared bytes, whose listener keeps what it receives.
 #[derive(Default)]
 struct Scripted {
     says: Cursor<Vec<u8>>,
-    told: Vec<u8>,
+    received: Vec<u8>,
 }
 
 impl Scripted {
     fn saying(bytes: Vec<u8>) -> Self {
-        Self { says: Cursor::new(bytes), told: Vec::new() }
+        Self { says: Cursor::new(bytes), received: Vec::new() }
     }
 }
 
@@ -43,7 +43,7 @@ impl Read for Scripted {
 
 impl Write for Scripted {
     fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
-        self.told.write(buffer)
+        self.received.write(buffer)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -65,7 +65,7 @@ fn framed(text: &[u8]) -> Vec<u8> {
     [&(text.len() as u32).to_le_bytes(), text].concat()
 }
 
-/// What this stream of bytes holds as frames.
+/// The frames of this stream of bytes.
 fn frames(bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut stream = Scripted::saying(bytes.to_vec());
     std::iter::from_fn(|| frame::receive(&mut stream, &Deadline::within(LONG), "").ok()).collect()
@@ -96,7 +96,7 @@ fn proofs_and_keys_differ_by_side_secret_and_nonce() {
 }
 
 #[test]
-fn a_secret_is_long_and_nobody_else_s() {
+fn a_secret_is_long_and_private() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("token");
     let read = |content: &[u8], mode: u32| {
@@ -106,14 +106,14 @@ fn a_secret_is_long_and_nobody_else_s() {
     };
     assert!(read(b"0123456789abcdef\n", 0o600).unwrap().is_some());
     assert!(read(b"0123456789abcde\n", 0o600).unwrap_err().contains("token: has 15 bytes"));
-    assert!(read(b"0123456789abcdef\n", 0o640).unwrap_err().contains("others may use it (mode 640): chmod 600 it"));
-    assert!(read(&[b'a'; 4097], 0o600).unwrap_err().contains("4096 at most"));
+    assert!(read(b"0123456789abcdef\n", 0o640).unwrap_err().contains("to others (mode 640): chmod 600 it"));
+    assert!(read(&[b'a'; 4097], 0o600).unwrap_err().contains("at most 4096"));
     assert!(Secret::read(directory.path()).unwrap_err().to_string().contains("is no regular file"));
     assert!(Secret::read(&directory.path().join("none")).unwrap_err().to_string().contains("No such file"));
 }
 
 #[test]
-fn a_length_that_nobody_may_claim_costs_nothing() {
+fn a_forged_length_costs_nothing() {
     for claimed in [frame::LONGEST as u32 + 1, u32::MAX] {
         let mut stream = Scripted::saying(claimed.to_le_bytes().to_vec());
         let error = frame::receive(&mut stream, &Deadline::within(LONG), "").unwrap_err();
@@ -121,13 +121,13 @@ fn a_length_that_nobody_may_claim_costs_nothing() {
     }
     let longest = framed(&vec![7; frame::LONGEST]);
     assert_eq!(frames(&longest), [vec![7; frame::LONGEST]]);
-    // A frame that ends early is the end of whoever sent it.
+    // A frame that ends early is the end of its sender.
     let mut stream = Scripted::saying(longest[..1000].to_vec());
     assert!(matches!(frame::receive(&mut stream, &Deadline::within(LONG), ""), Err(Error::Gone)));
 }
 
 #[test]
-fn a_deadline_that_is_over_is_said_with_what_was_waited_for() {
+fn a_missed_deadline_names_what_was_waited_for() {
     let mut stream = Scripted::saying(framed(b"late"));
     let error = frame::receive(&mut stream, &Deadline::within(Duration::ZERO), "speak").unwrap_err();
     assert_eq!(error.to_string(), "the other side did not speak within 0 s");
@@ -137,10 +137,10 @@ fn a_deadline_that_is_over_is_said_with_what_was_waited_for() {
 fn sent(messages: &[Ask]) -> Vec<Vec<u8>> {
     let mut channel = Channel::new(Scripted::default(), [1; 32], [2; 32]);
     messages.iter().for_each(|message| channel.send(message, LONG).unwrap());
-    frames(&channel.stream().told)
+    frames(&channel.stream().received)
 }
 
-/// What of these frames another channel hears.
+/// What another channel makes of these frames.
 fn heard(frames: &[Vec<u8>]) -> Vec<Result<Ask>> {
     let bytes = frames.iter().flat_map(|frame| framed(frame)).collect();
     let mut channel = Channel::new(Scripted::saying(bytes), [2; 32], [1; 32]);
@@ -148,7 +148,7 @@ fn heard(frames: &[Vec<u8>]) -> Vec<Result<Ask>> {
 }
 
 #[test]
-fn a_frame_that_is_changed_left_out_repeated_or_turned_round_is_not_heard() {
+fn a_changed_dropped_repeated_or_reflected_frame_is_rejected() {
     let asks = [Ask::Echo { transport: Transport::Tcp, bytes: 64 }, Ask::End, Ask::End];
     let frames = sent(&asks);
     assert_eq!(heard(&frames).into_iter().map(Result::unwrap).collect::<Vec<_>>(), asks);
@@ -169,7 +169,7 @@ fn a_frame_that_is_changed_left_out_repeated_or_turned_round_is_not_heard() {
 }
 
 #[test]
-fn whoever_is_no_agent_or_another_version_is_told_apart() {
+fn no_agent_and_another_version_are_distinguished() {
     let hello = |name: &str, protocol: u32, has_secret: bool| {
         let nonce = [3_u8; 32];
         let hello = serde_json::json!({
@@ -185,19 +185,19 @@ fn whoever_is_no_agent_or_another_version_is_told_apart() {
     assert!(meet(hello("another", PROTOCOL, false), &none).contains("is no kelvin agent"));
     assert!(meet(framed(b"{}"), &none).contains("is no kelvin agent"));
     let version = meet(hello("kelvin agent", PROTOCOL + 1, false), &none);
-    let told = format!("version {} of the protocol (kelvin 9.9.9) and this one version {PROTOCOL}", PROTOCOL + 1);
-    assert!(version.contains(&told), "{version}");
-    assert!(meet(hello("kelvin agent", PROTOCOL, true), &none).contains("wants a secret: give the file"));
-    // An agent that claims to need none is not believed by a client that brings one.
-    assert!(meet(hello("kelvin agent", PROTOCOL, false), &secret()).contains("not that of the other side"));
-    // One that does not know it, but lets everybody in, neither.
+    let expected = format!("version {} of the protocol (kelvin 9.9.9), this one version {PROTOCOL}", PROTOCOL + 1);
+    assert!(version.contains(&expected), "{version}");
+    assert!(meet(hello("kelvin agent", PROTOCOL, true), &none).contains("requires a secret: give its file"));
+    // A client with a secret does not believe an agent that claims to need none.
+    assert!(meet(hello("kelvin agent", PROTOCOL, false), &secret()).contains("differs from the other side's"));
+    // Nor one that does not know it, but admits everybody.
     let proof = [0_u8; 32];
     let welcome = framed(serde_json::json!({ "welcome": { "proof": proof } }).to_string().as_bytes());
     let liar = [hello("kelvin agent", PROTOCOL, true), welcome].concat();
-    assert!(meet(liar, &secret()).contains("not that of the other side"));
+    assert!(meet(liar, &secret()).contains("differs from the other side's"));
 }
 
-/// One of each that can be asked for.
+/// One of each request.
 fn asks() -> Vec<Ask> {
     let sockets = Sockets { congestion_control: Some("reno".into()), buffers: Some(65_536) };
     let streams = |direction| Ask::Streams { direction, count: 3, sockets: sockets.clone() };
@@ -212,7 +212,7 @@ fn asks() -> Vec<Ask> {
     ]
 }
 
-/// One of each that can be answered.
+/// One of each answer.
 fn answers() -> Vec<Answer> {
     let interface = Interface {
         name: "eth0".into(),
@@ -241,7 +241,7 @@ fn answers() -> Vec<Answer> {
             stream: Some(stream),
             ..Seen::default()
         }),
-        Answer::failed("it cannot be"),
+        Answer::failed("it is impossible"),
     ]
 }
 
@@ -274,7 +274,7 @@ fn mutate(bytes: &mut Vec<u8>, state: &mut u64) {
             }
             (1, 1..) => bytes.truncate(below(bytes.len())),
             (2, _) => bytes.insert(below(bytes.len() + 1), below(256) as u8),
-            // Digits and brackets are what JSON is made of.
+            // JSON consists of digits and brackets.
             _ => {
                 let place = below(bytes.len() + 1);
                 bytes.splice(place..place, [b"[{\"-9e,}]"[below(9)]].repeat(below(40)));
@@ -283,7 +283,7 @@ fn mutate(bytes: &mut Vec<u8>, state: &mut u64) {
     }
 }
 
-/// What an agent does with what somebody new says.
+/// The agent's reaction to an unauthenticated client's bytes.
 fn meet_newcomer(bytes: Vec<u8>, secret: &Secret) -> Result<()> {
     let (mut stream, deadline) = (Scripted::saying(bytes), Deadline::within(LONG));
     let own = handshake::greet(&mut stream, secret, deadline)?;
@@ -297,7 +297,7 @@ fn a_frame_that_comes_byte_by_byte_is_put_together() {
     let mut partial = frame::Partial::new(frame::LONGEST);
     let mut heard = Vec::new();
     for byte in whole {
-        // No end, as a connection has none that only waits.
+        // No end, like a connection that only waits.
         let mut stream = std::io::Read::chain(Cursor::new([byte]), NothingYet);
         heard.extend(partial.take(&mut stream).unwrap());
         if heard.len() == 1 {
@@ -319,10 +319,10 @@ impl Read for NothingYet {
     }
 }
 
-/// Who reads a million inputs: a quarter of them each the agent, the client, a channel that is open, and what a channel hands on
-/// of a client that knows the secret.
+/// The reader of a million inputs: a quarter of them each the agent, the client, an open channel, and what a channel passes on
+/// of an authenticated client.
 #[test]
-fn a_million_inputs_let_nobody_in() {
+fn a_million_invalid_inputs_are_rejected() {
     let asked: Vec<Vec<u8>> = asks().iter().map(|ask| framed(&sent(std::slice::from_ref(ask))[0])).collect();
     let strange = [beginnings(), asked.clone()].concat();
     let mut said: Vec<Vec<u8>> = asks().iter().map(|ask| serde_json::to_vec(ask).unwrap()).collect();
@@ -350,7 +350,7 @@ fn a_million_inputs_let_nobody_in() {
     assert!(understood.iter().all(|&count| count > 10_000), "{understood:?}: mutations leave some of it whole");
 }
 
-/// Whether it is understood as a question, of which nothing is longer than it may be then; if not, why is short.
+/// Whether it is a valid request, of which nothing is too long; if not, the reason is short.
 fn is_ask_bounded(text: &[u8], limits: &Limits) -> bool {
     let ask = match serde_json::from_slice::<Ask>(text).map_err(Error::not_understood) {
         Ok(ask) => ask,
@@ -385,7 +385,7 @@ fn is_answer_bounded(text: &[u8]) -> bool {
     true
 }
 
-/// False, once it is known that this can be told.
+/// False, once it is known that this can be reported.
 fn is_short(why: &Error) -> bool {
     assert!(why.to_string().len() < REASON, "{why}");
     false

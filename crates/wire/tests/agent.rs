@@ -1,4 +1,4 @@
-//! A real agent on loopback: what it serves, whom it turns away, and what unauthenticated clients cost it.
+//! A real agent on loopback: what it serves, whom it rejects, and what unauthenticated clients cost it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -21,7 +21,7 @@ fn secret() -> Secret {
     Secret::new(SECRET).unwrap()
 }
 
-/// Limits with which a test need not wait.
+/// Limits short enough for tests.
 fn short() -> Limits {
     Limits {
         clients: 2,
@@ -37,7 +37,7 @@ fn short() -> Limits {
     }
 }
 
-/// Runs an agent with a secret, and something beside it that gets its address and the faults that it logs.
+/// Runs an agent with a secret, and beside it a function of its address and the faults that it logs.
 fn beside(limits: Limits, body: impl FnOnce(SocketAddr, &Receiver<String>)) {
     let (tell, faults) = channel();
     let log = move |_: SocketAddr, event: &Event| {
@@ -72,7 +72,7 @@ fn round_trips(stream: &mut TcpStream, bytes: usize, count: usize) {
     }
 }
 
-/// So many streams in a direction, of sockets of which nothing is asked.
+/// So many streams in a direction, with default socket options.
 fn streams(client: &mut Client, direction: Direction, count: u32) -> Result<Test<'_, Vec<TcpStream>>, Error> {
     client.streams(direction, count, &Sockets::default())
 }
@@ -123,7 +123,7 @@ fn streams_are_counted_where_they_arrive() {
         let mut test = streams(&mut client, Direction::ToAgent, 2).unwrap();
         test.socket().pop();
         let failed = (0..1000).find_map(|_| (test.counted().err(), std::thread::sleep(Duration::from_millis(1))).0);
-        assert!(failed.unwrap().to_string().contains("went away"));
+        assert!(failed.unwrap().to_string().contains("closed the connection"));
     });
 }
 
@@ -136,7 +136,7 @@ fn send_numbered(socket: &UdpSocket, numbers: impl IntoIterator<Item = u64>) {
     }
 }
 
-/// Asks what has come until it is so many datagrams.
+/// Asks for the count until it is so many datagrams.
 fn until_arrived(test: &mut Test<'_, Datagrams>, wanted: u64) -> Counted {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
@@ -167,7 +167,7 @@ fn datagrams_are_counted_where_they_arrive_with_what_is_missing_and_nothing_come
         assert!(socket.recv(&mut [0; 200]).is_err(), "an agent that takes datagrams sends none");
         let seen = test.finish().unwrap();
         assert_eq!((seen.arrived, seen.interface.unwrap().name.as_str()), (600, "lo"));
-        // The next test has another socket: what still comes to the old one is nobody's.
+        // The next test has another socket: late datagrams to the old one count for nobody.
         let _ = socket.send(&[0; 100]);
         let mut next = client.datagrams(100).unwrap();
         assert_eq!(next.counted().unwrap().numbers.arrived, 0);
@@ -175,7 +175,7 @@ fn datagrams_are_counted_where_they_arrive_with_what_is_missing_and_nothing_come
 }
 
 #[test]
-fn who_sends_without_end_ends_with_the_test() {
+fn a_client_that_sends_without_end_is_stopped_with_the_test() {
     beside(Limits { test: Duration::from_millis(300), ..short() }, |address, _| {
         let mut client = Client::connect(&[address], &secret()).unwrap();
         let mut test = client.datagrams(100).unwrap();
@@ -200,7 +200,7 @@ fn who_sends_without_end_ends_with_the_test() {
     });
 }
 
-/// Reads what comes over a stream until so many bytes have come.
+/// Reads so many bytes from a stream.
 fn read_all(stream: &mut TcpStream, bytes: usize) {
     let (mut buffer, mut left) = (vec![0; 1 << 16], bytes);
     while left > 0 {
@@ -228,19 +228,19 @@ fn streams_come_from_the_agent_until_the_client_ends_them() {
         let mut test = streams(&mut client, Direction::FromAgent, 2).unwrap();
         test.socket().pop();
         let failed = (0..1000).find_map(|_| (test.counted().err(), std::thread::sleep(Duration::from_millis(1))).0);
-        assert!(failed.unwrap().to_string().contains("went away"));
+        assert!(failed.unwrap().to_string().contains("closed the connection"));
     });
 }
 
 #[test]
-fn who_takes_nothing_of_what_he_asked_for_is_cut_off_and_holds_up_nobody() {
+fn a_client_that_reads_nothing_is_cut_off_and_delays_no_one() {
     let limits = Limits { idle: Duration::from_millis(500), test: Duration::from_secs(20), ..short() };
     beside(limits, |address, _| {
         let mut clients = [(); 2].map(|()| Client::connect(&[address], &secret()).unwrap());
         let [slow, other] = &mut clients;
         let mut given = streams(slow, Direction::FromAgent, 3).unwrap();
         let begun = Instant::now();
-        // It goes on to ask, and takes nothing; the other one is served meanwhile.
+        // It goes on to ask, and receives nothing; the other one is served meanwhile.
         let why = loop {
             let mut echo = other.echo_tcp(64).unwrap();
             round_trips(echo.socket(), 64, 10);
@@ -250,10 +250,10 @@ fn who_takes_nothing_of_what_he_asked_for_is_cut_off_and_holds_up_nobody() {
                 Err(error) => break error.to_string(),
             }
         };
-        // The reason is that of the stream, or, if that ended first, what became of the test.
-        assert!(why.contains("did not go on with the test within"), "{why}");
+        // The reason is that of the stream, or, if that ended first, the test's.
+        assert!(why.contains("did not continue the test within"), "{why}");
         drop(given);
-        // It may ask for the next test; what was not taken is gone with its connections.
+        // It may request the next test; what was not received is gone with its connections.
         assert_eq!(slow.echo_tcp(1).unwrap().finish().unwrap().arrived, 0);
     });
 }
@@ -273,14 +273,14 @@ fn what_an_agent_sends_has_an_end_whatever_the_client_does() {
         };
         assert!(refused.contains("did not end the test within"), "{refused}");
         drop(test);
-        // One that takes all and says nothing on the control connection has the patience for silence.
+        // One that receives all and sends nothing on the control connection has the time limit for silence.
         let mut test = streams(&mut client, Direction::FromAgent, 1).unwrap();
         let mut buffer = vec![0; 1 << 16];
         while matches!(test.socket()[0].read(&mut buffer), Ok(1..)) {
             assert!(begun.elapsed() < Duration::from_secs(10));
         }
         assert!(test.finish().unwrap_err().to_string().contains("did not say anything within"));
-        // One that goes away, and its connections with it, leaves nothing behind that keeps others out.
+        // One that leaves, and its connections with it, leaves nothing behind that keeps others out.
         let test = streams(&mut client, Direction::FromAgent, 3).unwrap();
         drop(test);
         drop(client);
@@ -294,13 +294,14 @@ fn what_an_agent_sends_has_an_end_whatever_the_client_does() {
         });
         round_trips(next[0].echo_tcp(8).unwrap().socket(), 8, 3);
         drop(next);
-        let is_known = |fault: String| fault.contains("went away") || fault.contains("it serves 2 others");
+        let is_known =
+            |fault: String| fault.contains("closed the connection") || fault.contains("it already serves 2 others");
         assert!(faults.try_iter().all(is_known));
     });
 }
 
 #[test]
-fn an_agent_sends_to_nobody_who_does_not_begin_with_the_cookie() {
+fn an_agent_sends_only_to_clients_with_the_cookie() {
     beside(short(), |address, _| {
         let control = TcpStream::connect(address).unwrap();
         let patience = Duration::from_secs(5);
@@ -326,7 +327,7 @@ fn an_agent_sends_to_nobody_who_does_not_begin_with_the_cookie() {
 }
 
 #[test]
-fn sockets_have_at_both_ends_what_they_were_asked_for() {
+fn socket_options_are_obtained_on_both_sides() {
     beside(short(), |address, _| {
         let mut client = Client::connect(&[address], &secret()).unwrap();
         // Reno is part of every kernel, which counts as many bytes again for its own book-keeping.
@@ -369,33 +370,33 @@ fn connections_are_answered_and_reset_when_they_are_closed() {
         let port = there.address().port();
         let is_left =
             |own: &&u16| waiting.lines().any(|line| line.contains(&format!(":{own:04X} 0100007F:{port:04X} 06 ")));
-        assert_eq!(ports.iter().filter(is_left).count(), 0, "connections wait for their end");
+        assert_eq!(ports.iter().filter(is_left).count(), 0, "connections in TIME_WAIT");
     });
 }
 
 #[test]
-fn what_may_not_be_asked_is_refused_and_the_next_is_served() {
+fn an_invalid_request_is_refused_and_the_next_is_served() {
     beside(short(), |address, _| {
         let mut client = Client::connect(&[address], &secret()).unwrap();
         let refused = |error: Error, words: &str| {
             let said = error.to_string();
             assert!(said.contains(words) && said.matches("the agent refused").count() == 1, "{said}");
         };
-        refused(client.echo_tcp(0).unwrap_err(), "the agent refused: a message must have a byte at least");
-        refused(client.echo_tcp(1 << 17).unwrap_err(), "65536 bytes at most");
-        refused(client.echo_udp(65_508).unwrap_err(), "65507 bytes at most");
-        refused(client.datagrams(16).unwrap_err(), "17 bytes at least");
-        refused(client.datagrams(65_508).unwrap_err(), "65507 bytes at most");
+        refused(client.echo_tcp(0).unwrap_err(), "the agent refused: a message must have at least one byte");
+        refused(client.echo_tcp(1 << 17).unwrap_err(), "at most 65536 bytes");
+        refused(client.echo_udp(65_508).unwrap_err(), "at most 65507 bytes");
+        refused(client.datagrams(16).unwrap_err(), "at least 17 bytes");
+        refused(client.datagrams(65_508).unwrap_err(), "at most 65507 bytes");
         for direction in [Direction::ToAgent, Direction::FromAgent] {
             for count in [0, 4] {
                 let error = streams(&mut client, direction, count).unwrap_err();
-                refused(error, "one connection at least, and 3 at most");
+                refused(error, "from 1 to 3 connections");
             }
             let mut asked = |congestion_control: Option<&str>, buffers| {
                 let sockets = Sockets { congestion_control: congestion_control.map(str::to_owned), buffers };
                 client.streams(direction, 1, &sockets).unwrap_err()
             };
-            refused(asked(None, Some((1 << 20) + 1)), "may have 1024 KiB at most");
+            refused(asked(None, Some((1 << 20) + 1)), "may have at most 1024 KiB");
             refused(
                 asked(Some("nosuch"), None),
                 "the kernel of the agent's host has no congestion control nosuch; it has ",
@@ -411,28 +412,28 @@ fn what_may_not_be_asked_is_refused_and_the_next_is_served() {
 }
 
 #[test]
-fn two_clients_are_served_at_once_and_both_are_told() {
+fn two_clients_are_served_at_once_and_both_see_it() {
     beside(short(), |address, _| {
         let mut clients = [(); 2].map(|()| Client::connect(&[address], &secret()).unwrap());
         let [one, other] = &mut clients;
         let (mut first, mut second) = (one.echo_tcp(8).unwrap(), other.echo_tcp(8).unwrap());
-        // The agent looks at the others now and then.
+        // The agent checks the others now and then.
         round_trips(first.socket(), 8, 600);
         round_trips(second.socket(), 8, 10);
         assert_eq!((first.finish().unwrap().tests, second.finish().unwrap().tests), (2, 2));
         let third = Client::connect(&[address], &secret()).unwrap_err();
-        assert_eq!(third.to_string(), "the agent refused: it serves 2 others, and no more at one time");
+        assert_eq!(third.to_string(), "the agent refused: it already serves 2 others");
     });
 }
 
 #[test]
-fn who_does_not_know_the_secret_is_not_let_in_and_both_sides_know_why() {
+fn a_client_without_the_secret_is_rejected_and_both_sides_know_why() {
     beside(short(), |address, faults| {
         let other = Secret::new(b"another secret, as long").unwrap();
         assert!(matches!(Client::connect(&[address], &other), Err(Error::SecretWrong)));
-        assert!(next_fault(faults).contains("the secret is not that of the other side"));
+        assert!(next_fault(faults).contains("the secret differs from the other side's"));
         assert!(matches!(Client::connect(&[address], &Secret::none()), Err(Error::SecretNeeded)));
-        assert!(next_fault(faults).contains("went away"));
+        assert!(next_fault(faults).contains("closed the connection"));
     });
 }
 
@@ -461,13 +462,13 @@ fn a_peer_that_is_slow_silent_or_claims_too_much_is_cut_off() {
         let mut drip = || (slow.write_all(b"1").is_ok(), std::thread::sleep(Duration::from_millis(50))).0;
         assert!((0..200).map_while(|_| drip().then_some(())).count() < 100, "it was let go on");
         assert!(next_fault(faults).contains("did not finish the handshake within 1 s"));
-        // A client that asks for nothing, and one that does not go on with its test.
+        // A client that requests nothing, and one that does not continue its test.
         let _silent = Client::connect(&[address], &secret()).unwrap();
         assert!(next_fault(faults).contains("did not say anything within"));
         let mut idle = Client::connect(&[address], &secret()).unwrap();
         let test = idle.echo_tcp(64).unwrap();
         std::thread::sleep(Duration::from_millis(2000));
-        assert!(test.finish().unwrap_err().to_string().contains("did not go on with the test within"));
+        assert!(test.finish().unwrap_err().to_string().contains("did not continue the test within"));
         assert!(begun.elapsed() < Duration::from_secs(20));
     });
 }
@@ -488,21 +489,21 @@ fn a_test_has_an_end_whatever_the_client_does() {
 
 #[test]
 fn a_peer_that_goes_away_ends_the_test_on_both_sides() {
-    // The client goes: its control connection is lost, and the agent's thread ends.
+    // The client leaves: its control connection is lost, and the agent's thread ends.
     beside(short(), |address, faults| {
         let mut client = Client::connect(&[address], &secret()).unwrap();
         let mut test = client.echo_tcp(64).unwrap();
         // Half a message, and gone.
         test.socket().write_all(&[1; 32]).unwrap();
-        assert!(test.finish().unwrap_err().to_string().contains("the other side went away"));
+        assert!(test.finish().unwrap_err().to_string().contains("the other side closed the connection"));
         drop(client);
         // It can be served again at once.
         let mut next = Client::connect(&[address], &secret()).unwrap();
         round_trips(next.echo_tcp(8).unwrap().socket(), 8, 3);
         drop(next);
-        assert!(faults.try_iter().all(|fault| fault.contains("went away")));
+        assert!(faults.try_iter().all(|fault| fault.contains("closed the connection")));
     });
-    // The agent goes: whoever only pretends to be one and hangs up.
+    // No agent, but something that hangs up.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let hang_up = std::thread::spawn(move || listener.incoming().take(20).for_each(drop));
@@ -518,8 +519,8 @@ fn status(name: &str) -> u64 {
 }
 
 #[test]
-fn a_thousand_connections_that_say_nothing_keep_nobody_out_and_cost_little() {
-    // The longest patience there is, so that they are cut off because they are too many, and not because they are late.
+fn a_thousand_silent_connections_keep_no_one_out_and_cost_little() {
+    // The longest time limits, so that they are rejected for their number, and not for being late.
     beside(Limits { of_one_network: 200, ..Limits::default() }, |address, _| {
         let mut client = Client::connect(&[address], &secret()).unwrap();
         let mut test = client.echo_tcp(64).unwrap();
@@ -528,7 +529,7 @@ fn a_thousand_connections_that_say_nothing_keep_nobody_out_and_cost_little() {
         let mut idle = Vec::new();
         for _ in 0..1000 {
             idle.push(TcpStream::connect(address).unwrap());
-            // The test that goes on goes on.
+            // The running test continues.
             round_trips(test.socket(), 64, 1);
         }
         let mut other = Client::connect(&[address], &secret()).unwrap();

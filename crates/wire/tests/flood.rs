@@ -1,4 +1,4 @@
-//! An agent that unauthenticated clients flood: whoever knows the secret gets in while they do.
+//! An agent flooded by unauthenticated clients: whoever knows the secret still gets in.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -24,14 +24,14 @@ const PORT: u16 = 27_315;
 /// Connections a second, and how many of them are open at a time: more than there are places.
 const RATE: u32 = 1000;
 const OPEN: usize = 1500;
-/// How long a frame is kept on its way, in each direction.
+/// The delay of a frame, in each direction.
 const DELAY: Duration = Duration::from_millis(20);
 
 fn secret() -> Secret {
     Secret::new(b"an agent of the tests").unwrap()
 }
 
-/// Runs ip in the namespace that this thread is in.
+/// Runs ip in this thread's namespace.
 fn ip(line: &str) -> Result<(), String> {
     let output = Command::new("ip").args(line.split(' ')).output().map_err(|error| format!("ip: {error}"))?;
     if output.status.success() {
@@ -47,7 +47,7 @@ fn new_namespace() -> Result<Namespace, String> {
     Ok(namespace)
 }
 
-/// Runs something in a thread of its own, which may be in any namespace; prints why where that cannot be.
+/// Runs something in its own thread, which may enter any namespace; prints why where that is impossible.
 fn apart(test: impl FnOnce() -> Result<(), String> + Send) {
     kelvin_sys::process::raise_open_files().unwrap();
     let outcome = std::thread::scope(|scope| scope.spawn(test).join());
@@ -59,7 +59,7 @@ fn apart(test: impl FnOnce() -> Result<(), String> + Send) {
     }
 }
 
-/// Runs an agent in the namespace that this thread is in, and something beside it.
+/// Runs an agent in this thread's namespace, and something beside it.
 fn beside(limits: Limits, body: impl FnOnce()) {
     let everywhere = SocketAddr::from(([0; 4], PORT));
     let agent = Agent::listen(everywhere, secret(), limits, Box::new(|_, _| {})).unwrap();
@@ -72,30 +72,30 @@ fn beside(limits: Limits, body: impl FnOnce()) {
     });
 }
 
-/// Opens a connection, and waits until the agent has said hello over it, or closed it.
+/// Opens a connection, and waits until the agent has greeted it, or closed it.
 fn call(address: &str) -> (TcpStream, bool) {
     let stream = TcpStream::connect((address, PORT)).unwrap();
     let is_greeted = matches!(stream.peek(&mut [0]), Ok(1));
     (stream, is_greeted)
 }
 
-/// Whether who has been greeted gets in with the secret.
+/// Whether a greeted connection gets in with the secret.
 fn gets_in(stream: TcpStream) -> bool {
     handshake::client(stream, &secret(), LONG).is_ok()
 }
 
-/// No matter how many come how fast: none of this depends on time.
+/// Any number of connections at any rate: none of this depends on time.
 #[test]
-fn a_handshake_under_way_is_not_ended_by_others_whoever_they_are() {
+fn a_handshake_in_progress_is_not_ended_by_newcomers() {
     apart(|| {
         new_namespace()?;
-        // Every address of it is one of this host, and whoever connects to one does so from it.
+        // Every address of it is one of this host, and connections to one come from it.
         ip("route add local 10.1.0.0/16 dev lo")?;
         let limits = Limits { handshake: LONG, undisturbed: LONG, ..Limits::default() };
         beside(limits, || {
             let [mine, neighbour] = ["10.1.0.1", "10.1.0.1"].map(call);
             assert!(mine.1 && neighbour.1);
-            // From one address more than there are places; each of which is greeted, for those before it are driven out.
+            // From one address more than there are places; each of them is greeted, as those before it are evicted.
             let flood: Vec<_> = (0..2 * limits.unauthenticated).map(|_| call("10.1.0.2")).collect();
             assert!(flood.iter().all(|(_, is_greeted)| *is_greeted));
             assert!(gets_in(mine.0));
@@ -109,23 +109,24 @@ fn a_handshake_under_way_is_not_ended_by_others_whoever_they_are() {
     });
 }
 
-/// A byte now and then, of which the first claim a frame.
+/// A byte now and then, of which the first announce a frame.
 fn trickle(stream: &mut TcpStream, byte: usize) {
     let frame = [0, 1, 0, 0, b'{'];
-    // One that the agent has closed says so to nobody.
+    // A connection closed by the agent is no error.
     let _ = stream.write_all(&frame[byte.min(4)..=byte.min(4)]);
 }
 
-/// What those are like who call without the secret.
+/// The kinds of unauthenticated clients.
 #[derive(Clone, Copy, Debug)]
 enum Manner {
     Silent,
     Trickling,
-    /// The first frame of a client, with a proof that is none.
+    /// The first frame of a client, with an invalid proof.
     Wrong,
 }
 
-/// Calls these addresses in turn until it is over, so many times a second at most, and keeps the last of the connections open.
+/// Connects to these addresses in turn until it is over, at most so many times a second, and keeps the last of the connections
+/// open.
 fn flood(addresses: &[SocketAddr], manner: Manner, is_over: &AtomicBool, called: &AtomicU32) {
     let noise = [0_u8; 32];
     let hello = serde_json::json!({ "protocol": handshake::PROTOCOL, "program": "0", "nonce": noise, "proof": noise })
@@ -151,7 +152,7 @@ fn flood(addresses: &[SocketAddr], manner: Manner, is_over: &AtomicBool, called:
     }
 }
 
-/// Passes frames on, each after a time, until it is over.
+/// Forwards frames, each after a delay, until it is over.
 fn relay(from: &Tap, to: &Tap, is_over: &AtomicBool) {
     let (mut frame, mut kept) = ([0; 2048], VecDeque::<(Instant, Vec<u8>)>::new());
     while !is_over.load(Ordering::Relaxed) {
@@ -166,8 +167,8 @@ fn relay(from: &Tap, to: &Tap, is_over: &AtomicBool) {
     }
 }
 
-/// A namespace for the client, behind the relay, and one for the flood, beside that of the agent, in which the calling thread is. The
-/// flood reaches the agent at 10.3.0.1 to 10.3.0.16, each from an address of its own.
+/// A namespace for the client, behind the relay, and one for the flood, beside the agent's, which is the calling thread's. The
+/// flood reaches the agent at 10.3.0.1 to 10.3.0.16, each from its own address.
 fn three_hosts() -> Result<([Namespace; 3], [Tap; 2]), String> {
     let tap = |name: &str| Tap::new(name).map_err(|error| format!("a tap interface: {error}"));
     let client = new_namespace()?;
@@ -193,14 +194,14 @@ fn three_hosts() -> Result<([Namespace; 3], [Tap; 2]), String> {
     Ok(([client, flood, agent], [near, far]))
 }
 
-/// Lets somebody try from behind the relay, while the flood comes from so many addresses in this manner, and has been going on for
-/// longer than there are places.
+/// Tries from behind the relay, while the flood comes from so many addresses in this manner, and has lasted for longer than
+/// there are places.
 fn while_flooded(addresses: u8, manner: Manner, attempt: fn()) {
     apart(|| {
         let ([client, flooding, _agent], [near, far]) = three_hosts()?;
         let addresses: Vec<SocketAddr> = (1..=addresses).map(|number| ([10, 3, 0, number], PORT).into()).collect();
         let (is_over, called) = (AtomicBool::new(false), AtomicU32::new(0));
-        // Those who got in are not done with at once.
+        // Those who got in stay connected for a while.
         let limits = Limits { clients: 64, ..Limits::default() };
         beside(limits, || {
             std::thread::scope(|scope| {
@@ -239,29 +240,29 @@ fn gets_in_at_once() {
 }
 
 #[test]
-fn a_flood_of_silence_from_one_host_keeps_nobody_else_out() {
+fn a_silent_flood_from_one_host_keeps_no_one_else_out() {
     while_flooded(1, Manner::Silent, gets_in_at_once);
 }
 
 #[test]
-fn a_flood_of_bytes_now_and_then_keeps_nobody_else_out() {
+fn a_flood_of_slow_senders_keeps_no_one_else_out() {
     while_flooded(1, Manner::Trickling, gets_in_at_once);
 }
 
 #[test]
-fn a_flood_of_wrong_proofs_keeps_nobody_else_out() {
+fn a_flood_of_wrong_proofs_keeps_no_one_else_out() {
     while_flooded(1, Manner::Wrong, gets_in_at_once);
 }
 
 #[test]
-fn a_flood_from_a_few_hosts_keeps_nobody_else_out() {
+fn a_flood_from_a_few_hosts_keeps_no_one_else_out() {
     while_flooded(6, Manner::Silent, gets_in_at_once);
 }
 
-/// Sixteen hosts can take all places. About half of those who come get one then, of 512 each second for 1,000 who come: of twenty
-/// tries all fail one time in a million.
+/// Sixteen hosts can take all places. About half of the newcomers then get one, 512 of 1,000 each second: that all of twenty
+/// tries fail happens one time in a million.
 #[test]
-fn a_flood_from_many_hosts_keeps_nobody_out_who_tries_again() {
+fn a_client_that_retries_gets_in_despite_a_flood_from_many_hosts() {
     while_flooded(16, Manner::Silent, || {
         for _ in 0..5 {
             let mut client = Client::connect(&[SocketAddr::from(([10, 2, 0, 1], PORT))], &secret()).unwrap();

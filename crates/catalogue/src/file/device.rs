@@ -10,39 +10,37 @@ pub const DEVICE: Name = Name::new("file.device");
 /// Rate of reading.
 pub static DEVICE_READ: Metric = of_disk(Metric::rate(
     "file.device.read",
-    "Bytes read per second from the device, in order, with 16 requests of 1 MiB under way",
+    "Bytes read per second from the device, in order, with 16 requests of 1 MiB in flight",
 ));
 
 /// Latency of a small read.
 pub static DEVICE_LATENCY: Metric = of_disk(Metric::duration(
     "file.device.latency",
-    "One read of 4 KiB from the device at a random place, with nothing else under way",
+    "One read of 4 KiB from the device at a random place, at queue depth 1",
 ));
 
 /// Mean latency of small reads.
-pub static DEVICE_MEAN_LATENCY: Metric = of_disk(Metric::duration(
-    "file.device.mean_latency",
-    "The same, the mean over a round: what rates and sums of waits are made of",
-));
+pub static DEVICE_MEAN_LATENCY: Metric =
+    of_disk(Metric::duration("file.device.mean_latency", "The same, the mean over a round, from which rates follow"));
 
 /// Rate of small reads.
 pub static DEVICE_REQUESTS: Metric = of_disk(Metric::rate(
     "file.device.requests",
-    "Reads of 4 KiB per second from the device, at random places, with 64 requests under way",
+    "Reads of 4 KiB per second from the device, at random places, at queue depth 64",
 ))
 .unit(Unit::PerSecond, Better::Higher);
 
 /// Later passes over the first one.
 pub static DEVICE_REPEAT: Metric = of_disk(Metric::rate(
     "file.device.repeat",
-    "How many times as fast as the first pass over a file, after it was written, later ones are",
+    "Rate of later passes over a file, over that of the first pass after it was written",
 ))
 .unit(Unit::Ratio, Better::Neither);
 
 /// Rate of writing.
 pub static DEVICE_WRITE: Metric = of_disk(Metric::rate(
     "file.device.write",
-    "Bytes per second that the device accepts, in order, with 16 requests of 1 MiB under way, not flushed",
+    "Bytes per second that the device accepts, in order, with 16 requests of 1 MiB in flight, not flushed",
 ));
 
 /// Latency of a small write that is not flushed.
@@ -54,7 +52,7 @@ pub static DEVICE_ACCEPT: Metric = of_disk(Metric::duration(
 /// Latency of a small write that is flushed.
 pub static DEVICE_WRITE_LATENCY: Metric = of_disk(Metric::duration(
     "file.device.write_latency",
-    "One write of 4 KiB at a random place and fdatasync, until the device has it for good",
+    "One write of 4 KiB at a random place and fdatasync, until it is durable",
 ));
 
 /// Pages of which a byte is written.
@@ -63,11 +61,11 @@ pub const PAGES: Axis = Axis::new("pages", "pages", AxisScale::Linear);
 /// Windows of read-ahead.
 pub static READ_AHEAD: Metric = of_disk(Metric::rate(
     "file.read_ahead",
-    "Most bytes that the kernel reads ahead at a time, of a file of 64 MiB that is read in order",
+    "Largest read-ahead window of the kernel, in a file of 64 MiB read in order",
 ))
 .unit(Unit::Bytes, Better::Neither);
 
-/// A page taken into the page cache, or found there. As the reads that it explains: samples count as found.
+/// A page added to the page cache, or found there. As the reads that it explains: samples count as found.
 pub static PAGE_READ: Metric =
     as_found(Metric::duration("file.page_read", "One pread of a byte of the next page, the mean over a pass"))
         .over([CacheState::AXIS, AccessOrder::AXIS]);
@@ -75,7 +73,7 @@ pub static PAGE_READ: Metric =
 /// A page of the page cache written to. As the writes that it explains: samples count as found.
 pub static PAGE_WRITE: Metric = as_found(Metric::duration(
     "file.page_write",
-    "One pwrite of a byte in each of so many neighbouring pages that are in memory and dirty",
+    "One pwrite of a byte in each of so many neighbouring pages, in memory and dirty",
 ))
 .over([PAGES, AccessOrder::AXIS])
 .overhead(Overhead::ClockPair);

@@ -1,12 +1,12 @@
-//! What a file system does for names, inodes and flushes.
+//! The file system's work for names, inodes and flushes.
 
 use kelvin_model::{Axis, AxisScale, Metric, Name, Overhead, Treatment};
 
 use super::of_disk;
 use crate::words::words;
 
-/// Files that are there beside those that are worked on.
-pub const FILES: Axis = Axis::new("files", "files there", AxisScale::Logarithmic);
+/// Files already there.
+pub const FILES: Axis = Axis::new("files", "existing files", AxisScale::Logarithmic);
 
 words! {
     /// Where those files are.
@@ -19,7 +19,7 @@ words! {
 }
 
 words! {
-    /// What follows a write, or makes it wait, so that it outlasts a loss of power.
+    /// What makes a write durable.
     pub enum FlushedBy: "by", "flushed by" {
         /// Nothing: it is written into memory.
         Nothing = "none",
@@ -33,18 +33,18 @@ words! {
 }
 
 words! {
-    /// Where in a file is written.
+    /// Where in a file a write goes.
     pub enum WritePlace: "place", "place of the write" {
         /// Over a block that is there.
         InPlace = "in_place",
-        /// Behind the last one, which makes the file longer.
+        /// After the last one, which makes the file longer.
         Append = "append",
     }
 }
 
-/// A write that is flushed. The disk is the point: samples count as found, and going to the disk is no disturbance.
+/// A flushed write. The disk is measured: samples count as found, and waiting for it is no disturbance.
 pub static SYNC: Metric =
-    of_disk(Metric::duration("file.sync", "A write of 4 KiB, and what follows it so that it outlasts a loss of power"))
+    of_disk(Metric::duration("file.sync", "A write of 4 KiB, with the flush that makes it durable"))
         .over([FlushedBy::AXIS, WritePlace::AXIS])
         .overhead(Overhead::ClockPair);
 
@@ -56,34 +56,31 @@ const fn each(id: &'static str, summary: &'static str) -> Metric {
 /// The probe of names and inodes apart.
 pub const ENTRY: Name = Name::new("file.entry");
 
-/// A file without a name made.
-pub static ENTRY_MAKE: Metric = each("file.entry.make", "One new, empty file made that has no name, and left open");
-/// Its inode given back.
-pub static ENTRY_GIVE_BACK: Metric =
-    each("file.entry.give_back", "One empty file without a name closed, and so removed");
-/// A name added.
-pub static ENTRY_ADD: Metric = each("file.entry.add", "One more name given to a file");
-/// A name removed.
-pub static ENTRY_REMOVE: Metric = each("file.entry.remove", "One of several names of a file taken away");
+/// Creating a file without a name.
+pub static ENTRY_MAKE: Metric = each("file.entry.make", "Creating an O_TMPFILE file, left open");
+/// Freeing its inode.
+pub static ENTRY_GIVE_BACK: Metric = each("file.entry.give_back", "Closing an O_TMPFILE file, which frees it");
+/// Adding a name.
+pub static ENTRY_ADD: Metric = each("file.entry.add", "Adding a name to a file (link)");
+/// Removing a name.
+pub static ENTRY_REMOVE: Metric = each("file.entry.remove", "Removing one of several names of a file");
 
-/// The probe of files as such.
+/// The probe of files.
 pub const METADATA: Name = Name::new("file.metadata");
 
 const fn beside_others(id: &'static str, summary: &'static str) -> Metric {
     each(id, summary).over([FILES, DirectoryCount::AXIS])
 }
 
-/// Making a file.
-pub static METADATA_CREATE: Metric = beside_others("file.metadata.create", "One new, empty file made, and closed");
-/// Looking at a file.
-pub static METADATA_STAT: Metric = beside_others("file.metadata.stat", "One look at a file's status by its path");
+/// Creating a file.
+pub static METADATA_CREATE: Metric = beside_others("file.metadata.create", "Creating an empty file, and closing it");
+/// stat(2) of a file.
+pub static METADATA_STAT: Metric = beside_others("file.metadata.stat", "One stat of a file by its path");
 /// Opening a file.
-pub static METADATA_OPEN: Metric =
-    beside_others("file.metadata.open", "One opening of a file for reading, and closing it");
+pub static METADATA_OPEN: Metric = beside_others("file.metadata.open", "Opening a file for reading, and closing it");
 /// Renaming a file.
-pub static METADATA_RENAME: Metric =
-    beside_others("file.metadata.rename", "One file given another name in the same directory");
+pub static METADATA_RENAME: Metric = beside_others("file.metadata.rename", "Renaming a file in its directory");
 /// Listing a directory.
-pub static METADATA_LIST: Metric = beside_others("file.metadata.list", "One name read from a directory");
+pub static METADATA_LIST: Metric = beside_others("file.metadata.list", "Listing a directory, per name");
 /// Removing a file.
-pub static METADATA_UNLINK: Metric = beside_others("file.metadata.unlink", "One empty file removed");
+pub static METADATA_UNLINK: Metric = beside_others("file.metadata.unlink", "Removing an empty file");

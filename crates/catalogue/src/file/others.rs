@@ -1,4 +1,4 @@
-//! Reading beside others: from a directory of another machine, and in turn with other programs.
+//! Reading beside others: from a remote directory, and in turn with other programs.
 
 use kelvin_model::{Better, Metric, Need, Point, Unit};
 
@@ -6,7 +6,7 @@ use super::{AccessOrder, BLOCK, CacheState, of_disk};
 use crate::words::words;
 
 words! {
-    /// The directory that is asked for something.
+    /// The directory of a lookup.
     pub enum AskedDirectory: "place", "directory" {
         /// The one that `--remote` names.
         Remote = "remote",
@@ -29,7 +29,7 @@ words! {
     }
 }
 
-/// The block is the one that the program chooses, and its user does not.
+/// The block that the program itself chooses.
 pub const OWN_BLOCK: Point = Point::new(BLOCK, "own");
 
 const fn remote(metric: Metric) -> Metric {
@@ -40,28 +40,25 @@ const fn block(id: &'static str, summary: &'static str) -> Metric {
     remote(Metric::duration(id, summary)).over([CacheState::AXIS, AccessOrder::AXIS])
 }
 
-/// A question to a server.
-pub static REMOTE_ROUND_TRIP: Metric = remote(Metric::duration(
-    "file.remote.round_trip",
-    "One question to a directory that nothing but its server can answer",
-))
-.over([AskedDirectory::AXIS]);
+/// A request to a server.
+pub static REMOTE_ROUND_TRIP: Metric =
+    remote(Metric::duration("file.remote.round_trip", "One lookup in a directory that only its server can answer"))
+        .over([AskedDirectory::AXIS]);
 
-/// A block of another machine's directory.
+/// A block of a remote directory.
 pub static REMOTE: Metric =
     block("file.remote", "One block of 4 KiB read from the directory that --remote names").baseline();
 
-/// A block of this machine's.
+/// A block of a local one.
 pub static REMOTE_LOCAL: Metric =
     block("file.remote.local", "One block of 4 KiB read from the scratch directory, in turn with the remote one");
 
-/// What of a remote block is the way to it.
-pub static REMOTE_SHARE: Metric =
-    block("file.remote.share", "Share of a remote block's time that a local one does not take")
-        .unit(Unit::Ratio, Better::Neither)
-        .bounds(None, Some(1.0));
+/// The share of a remote block that is the network.
+pub static REMOTE_SHARE: Metric = block("file.remote.share", "Share of a remote block's time beyond a local one's")
+    .unit(Unit::Ratio, Better::Neither)
+    .bounds(None, Some(1.0));
 
-const RATIO_SUMMARY: &str = "Rate at which kelvin reads over that at which another program does the same";
+const RATIO_SUMMARY: &str = "kelvin's rate of reading over another program's at the same work";
 const KELVIN_SUMMARY: &str = "Bytes per second that kelvin reads, in turn with another program";
 const OTHER_SUMMARY: &str = "Bytes per second that another program reads, in turn with kelvin";
 

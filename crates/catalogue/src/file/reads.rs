@@ -1,4 +1,4 @@
-//! Files read and written: by block, by order, by queue depth, by many at a time, and by every way of reading.
+//! Files read and written: by block, by order, by queue depth, by threads, and by every way of reading.
 
 use kelvin_model::{Axis, AxisScale, Better, Canaries, Canary, Metric, Name, Overhead, Unit};
 
@@ -6,7 +6,7 @@ use super::{AccessOrder, BLOCK, BYTES, CacheState, THREAD_COUNT, as_found, of_di
 use crate::words::words;
 
 /// Requests in flight.
-pub const QUEUE_DEPTH: Axis = Axis::new("depth", "requests under way", AxisScale::Logarithmic);
+pub const QUEUE_DEPTH: Axis = Axis::new("depth", "queue depth", AxisScale::Logarithmic);
 
 words! {
     /// What a write waits for. Neither is flushed.
@@ -19,7 +19,7 @@ words! {
 }
 
 words! {
-    /// What each of several threads reads.
+    /// The file of each of several threads.
     pub enum FileSharing: "files", "files" {
         /// A file of its own.
         Own = "own",
@@ -42,7 +42,7 @@ pub static BLOCKSIZE_READ: Metric =
 /// Writing by the size of a block.
 pub static BLOCKSIZE_WRITE: Metric = of_both(Metric::rate(
     "file.blocksize.write",
-    "Bytes written over per second by one thread, one pwrite a block, in order, not flushed",
+    "Bytes overwritten per second by one thread, one pwrite a block, in order, not flushed",
 ))
 .over([BLOCK, SyncPolicy::AXIS]);
 
@@ -54,7 +54,7 @@ pub static SEQRAND: Metric =
 
 /// The tail of the same.
 pub static SEQRAND_P99: Metric =
-    of_disk(Metric::duration("file.seqrand.p99", "One read of 4 KiB that is longer than 99 in 100 of a round")).over([
+    of_disk(Metric::duration("file.seqrand.p99", "99th percentile of the reads of 4 KiB in a round")).over([
         BYTES,
         AccessOrder::AXIS,
         CacheState::AXIS,
@@ -62,7 +62,7 @@ pub static SEQRAND_P99: Metric =
 
 /// The study of blocks.
 pub const BLOCKSIZE: Name = Name::new("file.blocksize");
-/// The study of reading with many requests in flight.
+/// The study of queue depths.
 pub const DEPTH: Name = Name::new("file.depth");
 
 /// Rate of reads by the queue depth.
@@ -72,21 +72,21 @@ pub static DEPTH_RATE: Metric = of_disk(Metric::rate("file.depth.rate", "Random 
 
 /// Latency of reads by the queue depth.
 pub static DEPTH_LATENCY: Metric =
-    of_disk(Metric::duration("file.depth.latency", "From a random read of 4 KiB to its answer, the mean over a round"))
+    of_disk(Metric::duration("file.depth.latency", "Latency of a random read of 4 KiB, the mean over a round"))
         .over([QUEUE_DEPTH]);
 
 /// The queue depth that was reached.
 pub static DEPTH_ACHIEVED: Metric = of_disk(Metric::rate(
     "file.depth.achieved",
-    "Requests that were under way, the mean over a round: the rate times the latency, by Little's law",
+    "Mean queue depth over a round: the rate times the latency, by Little's law",
 ))
 .unit(Unit::Count, Better::Neither)
 .over([QUEUE_DEPTH]);
 
-/// Reading from a device that others read from too.
+/// Reading from a shared device.
 pub static CONTENTION: Metric = of_disk(Metric::duration(
     "file.contention",
-    "One read of 1 MiB past the page cache, with as many threads reading, the mean over threads and round",
+    "One read of 1 MiB past the page cache beside other reading threads, the mean over threads and round",
 ))
 .over([THREAD_COUNT, FileSharing::AXIS]);
 
@@ -147,15 +147,15 @@ words! {
     }
 }
 
-/// One-byte calls. Guarded by the way into the kernel as well, which is most of each call.
+/// One-byte calls. Guarded by a canary of kernel entry as well, which is most of each call.
 pub static BYTE_CALLS: Metric =
     Metric::duration("file.byte_calls", "One system call on a cached file that reads one byte, or goes to another")
         .over([ByteCall::AXIS, FILE_BYTES])
         .overhead(Overhead::ClockPairAndLoop)
         .canaries(Canaries::of(&[Canary::Chain, Canary::Block, Canary::Kernel]));
 
-/// Requests by each way of reading. A time, not a rate: the two parts of a request, asking and copying, add up in it, and the
-/// curves of all ways start apart and meet where copying is all that is left.
+/// Requests by each way of reading. A time, not a rate: its two parts, call and copy, add up, and the curves of all ways start
+/// apart and meet where only copying is left.
 pub static ENGINES: Metric = Metric::duration(
     "file.engines",
     "One request for the next bytes of a cached file, until they are in a buffer of the program",
@@ -164,7 +164,7 @@ pub static ENGINES: Metric = Metric::duration(
 .baseline();
 
 words! {
-    /// A way of reading whose block, threads and queue depth are searched for.
+    /// A way of reading whose best block, threads and queue depth are searched for.
     pub enum TunedEngine: "engine", "way of reading" {
         /// pread(2).
         Pread = "pread",
@@ -181,12 +181,12 @@ const fn figure(id: &'static str, summary: &'static str, unit: Unit, better: Bet
 
 /// Rate of the best setting.
 pub static TUNE: Metric =
-    figure("file.tune", "Bytes a second by the setting that a search found best", Unit::BytesPerSecond, Better::Higher);
+    figure("file.tune", "Bytes per second with the best setting of a search", Unit::BytesPerSecond, Better::Higher);
 
 /// The same over that of a plain program.
 pub static TUNE_GAIN: Metric = figure(
     "file.tune.gain",
-    "How many times as fast that is as pread of 128 KiB by one thread, in turn with it",
+    "That rate over pread of 128 KiB by one thread, in turn with it",
     Unit::Ratio,
     Better::Higher,
 );
@@ -197,4 +197,4 @@ pub static TUNE_BLOCK: Metric =
 pub static TUNE_THREADS: Metric = figure("file.tune.threads", "Threads in that setting", Unit::Count, Better::Neither);
 /// Its queue depth.
 pub static TUNE_DEPTH: Metric =
-    figure("file.tune.depth", "Requests of a thread under way in that setting", Unit::Count, Better::Neither);
+    figure("file.tune.depth", "Queue depth of a thread in that setting", Unit::Count, Better::Neither);

@@ -5,11 +5,11 @@ use kelvin_model::{Axis, AxisScale, Better, Metric, Need, Tags, Unit};
 use super::{MESSAGE, STREAMS, SendMethod, as_found};
 use crate::words::words;
 
-/// Bits a second that are offered.
-pub const OFFERED: Axis = Axis::new("offered", "offered, bits of datagrams per second", AxisScale::Logarithmic);
+/// Bits per second offered.
+pub const OFFERED: Axis = Axis::new("offered", "offered, bits per second", AxisScale::Logarithmic);
 
 words! {
-    /// Which way the bytes of a stream go.
+    /// The direction of a stream.
     pub enum StreamDirection: "direction", "direction" {
         /// From this host to the agent's.
         ToAgent = "to_agent",
@@ -19,7 +19,7 @@ words! {
 }
 
 words! {
-    /// What messages travel over.
+    /// The transport of messages.
     pub enum Transport: "protocol", "protocol" {
         /// A TCP connection.
         Tcp = "tcp",
@@ -28,7 +28,7 @@ words! {
     }
 }
 
-/// Timed here, over a way and at another host of which nothing here tells what disturbs them.
+/// Timed here, over a network and on another host whose disturbances cannot be seen here.
 const fn timed(metric: Metric) -> Metric {
     as_found(metric).contaminants(Tags::NONE).not_in_cycles().needs(Need::Agent)
 }
@@ -39,7 +39,7 @@ const fn rate<const N: usize>(id: &'static str, summary: &'static str, axes: [Ax
 
 /// An echo request.
 pub static PEER_PING: Metric =
-    timed(Metric::duration("net.peer.ping", "An echo request to another host and its reply, each timed by itself"))
+    timed(Metric::duration("net.peer.ping", "Round trip of an echo request to another host, each timed by itself"))
         .over([MESSAGE])
         .baseline();
 
@@ -70,28 +70,28 @@ pub static PEER_BANDWIDTH: Metric = rate(
     [STREAMS, StreamDirection::AXIS],
 );
 
-/// How busy this host was with them.
+/// CPU use of this host meanwhile.
 pub static PEER_BANDWIDTH_BUSY_HERE: Metric = rate(
     "net.peer.bandwidth.busy_here",
-    "Share of a CPU that the test filled most of on this host, by a thread or by its packets",
+    "Share of a CPU that the test kept busy on this host, by a thread or by its packets, for the busiest CPU",
     [STREAMS, StreamDirection::AXIS],
 )
 .version(2)
 .unit(Unit::Ratio, Better::Neither);
 
-/// How busy the agent's host was.
+/// CPU use of the agent's host meanwhile.
 pub static PEER_BANDWIDTH_BUSY_THERE: Metric = rate(
     "net.peer.bandwidth.busy_there",
-    "Share of a CPU that the test filled most of on the agent's host, by a thread or by its packets",
+    "Share of a CPU that the test kept busy on the agent's host, by a thread or by its packets, for the busiest CPU",
     [STREAMS, StreamDirection::AXIS],
 )
 .version(2)
 .unit(Unit::Ratio, Better::Neither);
 
-/// One TCP stream, by message and how it is sent.
+/// One TCP stream, by message and sending method.
 pub static PEER_BANDWIDTH_MESSAGE: Metric = rate(
     "net.peer.bandwidth.message",
-    "Bytes per second that arrive at another host over one TCP stream, by message and way of sending",
+    "Bytes per second that arrive at another host over one TCP stream, by message and sending method",
     [MESSAGE, SendMethod::AXIS],
 )
 .baseline();
@@ -99,14 +99,14 @@ pub static PEER_BANDWIDTH_MESSAGE: Metric = rate(
 /// Datagrams that arrive.
 pub static PEER_BANDWIDTH_UDP: Metric = rate(
     "net.peer.bandwidth.udp",
-    "Bytes per second that arrive at another host over UDP from one that does not wait, counted there",
+    "Bytes per second that arrive at another host over UDP from a sender that never waits, counted there",
     [MESSAGE],
 );
 
 /// Datagrams that were sent.
 pub static PEER_BANDWIDTH_UDP_SENT: Metric = rate(
     "net.peer.bandwidth.udp.sent",
-    "Bytes per second that were sent over UDP to another host, whether they arrived or not",
+    "Bytes per second sent over UDP to another host, whether they arrived or not",
     [MESSAGE],
 )
 .unit(Unit::BytesPerSecond, Better::Neither);
@@ -120,23 +120,20 @@ pub static PEER_BANDWIDTH_UDP_LOST: Metric = rate(
 .unit(Unit::Ratio, Better::Lower);
 
 /// Datagrams that were reordered.
-pub static PEER_BANDWIDTH_UDP_REORDERED: Metric = rate(
-    "net.peer.bandwidth.udp.reordered",
-    "Share of the datagrams that arrived after one that was sent later",
-    [MESSAGE],
-)
-.unit(Unit::Ratio, Better::Lower);
+pub static PEER_BANDWIDTH_UDP_REORDERED: Metric =
+    rate("net.peer.bandwidth.udp.reordered", "Share of the datagrams that arrived after one sent later", [MESSAGE])
+        .unit(Unit::Ratio, Better::Lower);
 
-/// Datagrams that arrive of those that are offered.
+/// Arrivals of offered datagrams.
 pub static PEER_OFFERED: Metric = rate(
     "net.peer.offered",
-    "Bytes per second that arrive at another host of datagrams that are offered at an even rate, counted there",
+    "Bytes per second that arrive at another host of datagrams offered at an even rate, counted there",
     [OFFERED],
 );
 
 /// Those that were sent.
 pub static PEER_OFFERED_SENT: Metric =
-    rate("net.peer.offered.sent", "Bytes per second that were really sent of those that were to be offered", [OFFERED])
+    rate("net.peer.offered.sent", "Bytes per second actually sent of those to be offered", [OFFERED])
         .unit(Unit::BytesPerSecond, Better::Neither);
 
 /// Those that were lost.
@@ -148,21 +145,20 @@ pub static PEER_OFFERED_LOST: Metric = rate(
 .unit(Unit::Ratio, Better::Lower);
 
 /// Those that were reordered.
-pub static PEER_OFFERED_REORDERED: Metric = rate(
-    "net.peer.offered.reordered",
-    "Share of the offered datagrams that arrived after one that was sent later",
-    [OFFERED],
-)
-.unit(Unit::Ratio, Better::Lower);
+pub static PEER_OFFERED_REORDERED: Metric =
+    rate("net.peer.offered.reordered", "Share of the offered datagrams that arrived after one sent later", [OFFERED])
+        .unit(Unit::Ratio, Better::Lower);
 
 /// A round trip.
-pub static PEER_RTT: Metric =
-    timed(Metric::duration("net.peer.rtt", "A message to a program on another host and back, each timed by itself"))
-        .over([Transport::AXIS, MESSAGE])
-        .baseline();
+pub static PEER_RTT: Metric = timed(Metric::duration(
+    "net.peer.rtt",
+    "Round trip of a message to a program on another host, each timed by itself",
+))
+.over([Transport::AXIS, MESSAGE])
+.baseline();
 
 /// A round trip beside a saturating stream.
 pub static PEER_LOADED: Metric = timed(Metric::duration(
     "net.peer.loaded",
-    "64 bytes to a program on another host and back over TCP beside a stream that never pauses",
+    "Round trip of 64 bytes to a program on another host over TCP beside a saturating stream",
 ));

@@ -1,4 +1,4 @@
-//! Samples made up by a model of the cache, with noise, without a jump, with too many; and samples that were recorded.
+//! Samples simulated by a model of the cache, with noise, without a jump, with too many; and recorded samples.
 
 use kelvin_stats::Random;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const LIMIT: u64 = 128 << 20;
 
-/// A cache of so many bytes, a device that is `ratio` times slower, and noise of this standard deviation of the logarithm.
+/// A cache of so many bytes, a device `ratio` times slower, and noise of this standard deviation of the logarithm.
 struct Model {
     cache: u64,
     ratio: f64,
@@ -56,8 +56,8 @@ fn the_end_of_a_cache_is_found_wherever_it_is() {
     }
 }
 
-/// Sizes, nanoseconds of a block in each part, bytes in memory: as they were found under a limit of 128 MiB, on a virtual disk,
-/// with four times as many processes at work as there were processors.
+/// Sizes, nanoseconds of a block in each part, bytes in memory: measured under a limit of 128 MiB, on a virtual disk, with four
+/// times as many busy processes as processors.
 const RECORDED: [(u64, [f64; PARTS], u64); 17] = [
     (33_423_360, [15544.0, 15893.0, 17205.0, 20611.0, 19449.0, 16605.0], 33_423_360),
     (39_714_816, [14071.0, 12759.0, 9684.0, 12038.0, 11327.0, 10716.0], 39_714_816),
@@ -123,7 +123,7 @@ fn a_limit_of_128_mib_is_found_in_what_was_recorded() {
         samples.iter().cloned().partition(|one| sizes(LIMIT).contains(&one.bytes));
     assert_eq!(coarse.len(), sizes(LIMIT).len());
     assert_eq!(finer(&coarse), fine.iter().map(|one| one.bytes).collect::<Vec<_>>());
-    // With its larger files left out, no end is to be seen.
+    // Without its larger files no end can be seen.
     let small: Vec<Sample> = samples.into_iter().filter(|one| one.bytes < 120 << 20).collect();
     assert!(matches!(find(&small), Err(Doubt::NoJump { all_stayed: true, .. })));
 }
@@ -139,7 +139,7 @@ fn noise_is_never_a_size() {
 }
 
 #[test]
-fn a_jump_by_a_busy_neighbour_is_told_from_one_by_the_cache() {
+fn a_jump_by_a_busy_neighbour_is_not_taken_for_the_cache() {
     let mut samples = Model::new(u64::MAX, 1).samples(&sizes(LIMIT));
     samples[7..].iter_mut().flat_map(|one| &mut one.block_nanoseconds).for_each(|time| *time *= 8.0);
     let Err(Doubt::Residency { jump, bytes, resident }) = find(&samples) else { panic!("{:?}", find(&samples)) };

@@ -1,4 +1,4 @@
-//! A mapping of the file, copied out of block by block, or looked at in place.
+//! A mapping of the file, copied out of block by block, or read in place.
 
 use std::fs::File;
 use std::ops::Range;
@@ -11,10 +11,10 @@ use crate::requests::{Order, Request, Requests};
 use crate::target::Target;
 use crate::{Error, Result};
 
-/// Bytes that are mapped ahead at a time: a huge page, of which the kernel may map a file's large folios at once.
+/// Bytes mapped ahead at a time: a huge page, of which the kernel may map a file's large folios at once.
 const WINDOW: usize = 2 << 20;
 
-/// EFAULT of errno(3) on Linux: of a mapping it says that there is nothing behind it.
+/// EFAULT of errno(3) on Linux: nothing backs a part of the mapping.
 const FAULT: i32 = 14;
 
 /// How the pages of a mapping are read.
@@ -31,14 +31,14 @@ pub(crate) struct Reading {
 #[derive(Debug)]
 pub(crate) struct Mapped {
     target: Target,
-    /// Watches over the mapping, and so is dropped before it. Both are missing for an empty file, which has no mapping.
+    /// Guards the mapping, and so is dropped before it. Both are missing for an empty file, which has no mapping.
     view: Option<(Guard, FileMapping)>,
-    /// Empty if blocks are looked at in place.
+    /// Empty if blocks are read in place.
     buffer: Vec<u8>,
     populate: bool,
     /// The part that was mapped ahead last.
     ahead: Range<usize>,
-    /// What lies around all that was asked for since the mapping was made or forgotten.
+    /// The bounds of all requests since the mapping was made or unmapped.
     touched: Range<usize>,
 }
 
@@ -66,7 +66,7 @@ impl Mapped {
         self.ahead = 0..0;
         let touched = std::mem::take(&mut self.touched);
         let Some((_, mapping)) = self.view.as_ref().filter(|_| !touched.is_empty()) else { return Ok(()) };
-        // Whole windows: more may have been mapped than was asked for.
+        // Whole windows: more may have been mapped than requested.
         let start = touched.start / WINDOW * WINDOW;
         let end = touched.end.next_multiple_of(WINDOW).min(mapping.len());
         mapping.forget(start, end - start).map_err(|error| Error::call("unmap the pages of", self.target.path(), error))
@@ -111,12 +111,12 @@ impl Mapped {
     }
 }
 
-/// Why pages of a mapping are not there: the file has become shorter, or its device does not give them. The kernel does not
-/// tell the two apart.
+/// Why pages of a mapping are missing: the file has become shorter, or its device failed to read them. The kernel does not
+/// distinguish the two.
 fn absent(target: &Target, request: Request) -> Error {
     if std::fs::metadata(target.path()).is_ok_and(|found| found.len() < target.bytes()) {
         return target.truncated(request.offset);
     }
-    let why = std::io::Error::other("Input/output error: its pages could not be brought into memory");
+    let why = std::io::Error::other("Input/output error: its pages could not be read");
     target.read_error(request.offset, request.bytes, why)
 }

@@ -41,13 +41,13 @@ pub(crate) struct Plain {
     file: File,
     call: Call,
     buffer: Arena,
-    /// What lengths are rounded up to: 1, or what direct I/O asks for.
+    /// Unit to which lengths are rounded up: 1, or that of direct I/O.
     alignment: usize,
-    /// Where calls that have no offset are next.
+    /// Offset of the next call that has none of its own.
     position: u64,
 }
 
-/// Where a call reads or writes.
+/// Whether a call reads or writes.
 struct At<'a> {
     file: &'a File,
     position: &'a mut u64,
@@ -155,7 +155,7 @@ fn by_write(at: &mut At<'_>, buffer: &mut [u8]) -> std::io::Result<usize> {
     in_place(at, |mut file| file.write(buffer))
 }
 
-/// Reads or writes where the file is, after going there if it is elsewhere.
+/// Reads or writes at the file's offset, after a seek if that is elsewhere.
 #[inline(always)]
 fn in_place(at: &mut At<'_>, call: impl FnOnce(&File) -> std::io::Result<usize>) -> std::io::Result<usize> {
     if *at.position != at.offset {
@@ -167,14 +167,14 @@ fn in_place(at: &mut At<'_>, call: impl FnOnce(&File) -> std::io::Result<usize>)
     Ok(moved)
 }
 
-/// What lengths are rounded up to: 1, or the alignment that direct I/O on a file asks for, which `block` must have.
+/// Unit to which lengths are rounded up: 1, or a file's alignment for direct I/O, which `block` must have.
 pub(super) fn aligned(target: &Target, block: usize, access: Access) -> Result<usize> {
     let alignment = match access {
         Access::Buffered => 1,
         Access::Direct => target.alignment()? as usize,
     };
     if block == 0 || !block.is_multiple_of(alignment) {
-        let why = format!("{block} bytes cannot go past the page cache: it must be a multiple of {alignment}");
+        let why = format!("{block} bytes cannot go past the page cache: they must be a multiple of {alignment}");
         return Err(Error::setting("block", why));
     }
     Ok(alignment)

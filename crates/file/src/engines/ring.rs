@@ -1,4 +1,4 @@
-//! io_uring: many requests under way at once.
+//! io_uring: many requests in flight.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -10,24 +10,24 @@ use crate::requests::{Request, Requests};
 use crate::target::{Access, Target};
 use crate::{Error, Result};
 
-/// Most requests under way: what the kernel takes at least (IORING_MAX_ENTRIES is 32768, registered buffers 16384).
+/// Deepest queue: what the kernel accepts at least (IORING_MAX_ENTRIES is 32768, registered buffers 16384).
 pub(crate) const DEEPEST: u32 = 4096;
 /// Most bytes of all buffers together.
 const MOST_BUFFERS: usize = 1 << 30;
 
-/// A ring, and what is under way in it.
+/// A ring, and its requests in flight.
 #[derive(Debug)]
 pub(crate) struct Ringed {
     target: Target,
     ring: Ring,
     direction: Direction,
-    /// What lengths are rounded up to: 1, or what direct I/O asks for.
+    /// Unit to which lengths are rounded up: 1, or that of direct I/O.
     alignment: usize,
     /// Buffers that have no request.
     free: Vec<usize>,
-    /// What was asked for in each buffer, and how much of it was moved.
+    /// The request of each buffer, and how much of it was moved.
     slots: Vec<Slot>,
-    /// Completions, and the requests under way when each came.
+    /// Completions, and the requests in flight at each.
     done: u64,
     depths: u64,
 }
@@ -42,7 +42,7 @@ impl Ringed {
     pub(crate) fn new(target: Target, file: File, how: Setup, direction: Direction, access: Access) -> Result<Self> {
         let Setup { depth, block, .. } = how;
         if !(1..=DEEPEST).contains(&depth) {
-            return Err(Error::setting("depth", format!("{depth} is not between 1 and {DEEPEST}")));
+            return Err(Error::setting("depth", format!("must be between 1 and {DEEPEST}, not {depth}")));
         }
         if block.saturating_mul(depth as usize) > MOST_BUFFERS {
             let why = format!("{depth} buffers of {block} bytes are more than 1 GiB: choose a smaller depth or block");
@@ -83,7 +83,7 @@ impl Ringed {
                 return Ok(());
             }
             self.ring.wait(1).map_err(|error| Error::NoRing(error.to_string()))?;
-            // All of these were under way until now, also those whose answers are taken a moment before others.
+            // All of these were in flight until now, also those reaped a moment before others.
             let under_way = self.ring.under_way() as u64;
             while let Some((slot, moved)) = self.ring.done() {
                 self.done += 1;
@@ -99,7 +99,7 @@ impl Ringed {
         }
     }
 
-    /// Queues what is missing of a request.
+    /// Queues the rest of a request.
     #[inline]
     fn ask(&mut self, slot: usize) {
         let Slot { request, moved } = self.slots[slot];
@@ -107,7 +107,7 @@ impl Ringed {
         self.ring.queue(self.direction, slot, request.offset + moved as u64, moved..end);
     }
 
-    /// Takes note of what was moved; whether that was all of the request.
+    /// Counts what was moved; whether that was all of the request.
     #[inline]
     fn took(&mut self, slot: usize, count: std::io::Result<usize>) -> Result<bool> {
         let Slot { request, moved } = &mut self.slots[slot];
@@ -140,11 +140,11 @@ impl Ringed {
 /// Why there is no ring, in words a user can act on.
 fn absence(error: &std::io::Error) -> Error {
     Error::NoRing(match error.kind() {
-        ErrorKind::Unsupported => "the kernel does not have it".into(),
+        ErrorKind::Unsupported => "this kernel lacks it".into(),
         ErrorKind::PermissionDenied => {
-            "it is forbidden, by kernel.io_uring_disabled or by a filter of system calls (seccomp)".into()
+            "it is forbidden, by kernel.io_uring_disabled or by a system call filter (seccomp)".into()
         }
-        ErrorKind::OutOfMemory => "its buffers are more than may be locked in memory: see ulimit -l".into(),
+        ErrorKind::OutOfMemory => "its buffers exceed the memory that may be locked: see ulimit -l".into(),
         _ => error.to_string(),
     })
 }

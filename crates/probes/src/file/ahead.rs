@@ -1,5 +1,5 @@
-//! What it should take to read a file through an empty page cache: memory is found for what is read ahead, window by window,
-//! and the device fills one while what came before it is copied.
+//! The expected time to read a file through an empty page cache: pages are allocated for what is read ahead, window by window,
+//! and the device fills one window while the one before is copied.
 
 use kelvin_catalogue::file::{AccessOrder, CacheState, DEVICE_MEAN_LATENCY, DEVICE_READ, PAGE_READ, READ_AHEAD};
 use kelvin_harness::Facts;
@@ -9,16 +9,16 @@ use super::cases::pages_read;
 use super::data::KIB;
 use super::expected::{self, Expected, Transfer, bytes, nanoseconds_of, per_second, time};
 
-/// Bytes of a page, where the machine does not tell.
+/// Bytes of a page, where the machine does not say.
 const PAGE: u64 = 4 * KIB;
 
 /// The parts of the time of one thread that reads a file in order.
 pub(super) struct Ahead {
-    /// Memory found for all pages: the device is idle, for it is asked for a window when all its pages are there.
+    /// Allocating all pages: the device is idle, as a window is requested once all its pages are there.
     found: Expected,
     /// Calls, and copies to their buffers.
     taken: Expected,
-    /// The device's answers.
+    /// The device's latencies and transfers.
     answered: Expected,
 }
 
@@ -40,19 +40,19 @@ impl Ahead {
         expected::one_by_one(self.found, expected::slower(self.taken, self.answered))
     }
 
-    /// What of it takes a CPU.
+    /// Its CPU time.
     pub(super) fn of_cpu(&self) -> Expected {
         expected::one_by_one(self.found.clone(), self.taken.clone())
     }
 }
 
-/// Memory for so many pages. Two figures may come out the wrong way round by their noise.
+/// Allocating so many pages. Two figures may come out the wrong way round by their noise.
 fn found(pages: u64, new: &Input, known: &Input) -> Expected {
     let each = (new.value - known.value).max(0.0);
     Expected {
         nanoseconds: pages as f64 * each,
         formula: format!("pages x ({} - {})", new.name, known.name),
-        derivation: format!("{pages} x {} page found memory for", time(each)),
+        derivation: format!("{pages} x {} page allocation", time(each)),
         inputs: vec![new.clone(), known.clone()],
     }
 }
@@ -74,7 +74,7 @@ fn taken(facts: &Facts<'_>, call: Input, whole: u64, block: u64) -> Result<Expec
     })
 }
 
-/// The device's answers to one window after another: each time its latency, which the first 4 KiB are a part of.
+/// The device's time for one window after another: each its latency, which includes the first 4 KiB.
 fn answered(facts: &Facts<'_>, whole: u64, block: u64, page: u64) -> Result<Expected, NoPrediction> {
     let window = facts.measured(&READ_AHEAD, &Case::new())?;
     let latency = facts.measured(&DEVICE_MEAN_LATENCY, &Case::new())?;
@@ -98,8 +98,8 @@ fn answered(facts: &Facts<'_>, whole: u64, block: u64, page: u64) -> Result<Expe
 }
 
 /// How many windows a file of so many bytes is read ahead in, by calls of `block` bytes, where no window is larger than `most`,
-/// or than a call: it begins with a few times what was asked for and grows fourfold, and twofold from a sixteenth of the largest
-/// on (Linux mm/readahead.c: `get_init_ra_size`, `get_next_ra_size`).
+/// or than a call: it begins with a few times the request and grows fourfold, and twofold from a sixteenth of the largest on
+/// (Linux mm/readahead.c: `get_init_ra_size`, `get_next_ra_size`).
 fn windows(whole: u64, block: u64, most: u64, page: u64) -> u64 {
     let (pages, asked) = (whole.div_ceil(page), block.div_ceil(page).max(1));
     let most = (most / page).max(asked);
@@ -121,7 +121,8 @@ fn windows(whole: u64, block: u64, most: u64, page: u64) -> u64 {
     windows
 }
 
-/// One block of a page or less through an empty page cache at a random place: the device's answer, memory for a page, and the copy.
+/// One block of a page or less through an empty page cache at a random place: the device's latency, a page allocated, and the
+/// copy.
 pub(super) fn anywhere(facts: &Facts<'_>, block: u64) -> Result<Expected, NoPrediction> {
     let page = facts.measured(&PAGE_READ, &pages_read(CacheState::Uncached, AccessOrder::Random))?;
     let copied = expected::copied(facts, block, Transfer::Read)?;
@@ -129,7 +130,7 @@ pub(super) fn anywhere(facts: &Facts<'_>, block: u64) -> Result<Expected, NoPred
         nanoseconds: page.value + copied.nanoseconds,
         formula: format!("{} + block / {} ({})", page.name, copied.input.name, copied.of),
         derivation: format!(
-            "{} call with a page found memory for + {} / {} copy",
+            "{} call with a page allocated + {} / {} copy",
             time(page.value),
             bytes(block),
             per_second(copied.rate)
@@ -145,7 +146,7 @@ mod tests {
     use kelvin_catalogue::mem::BANDWIDTH_COPY;
     use kelvin_harness::MeasuredValue;
 
-    /// 300 ns of a call, 500 ns of memory for a page in order and 700 ns in none, windows of 256 KiB.
+    /// 300 ns of a call, 500 ns to allocate a page in order and 700 ns at random, windows of 256 KiB.
     fn measured(id: &str, case: &Case) -> Option<MeasuredValue> {
         let known = [
             (&READ_AHEAD, 262_144.0),
@@ -175,14 +176,14 @@ mod tests {
         // 4, 16, 64, 256, 512, 1024, 2048, 4096.
         assert_eq!(windows(3924 * 4096, 4096, 16 << 20, 4096), 7);
         assert_eq!(windows(64 << 20, 4096, 16 << 20, 4096), 11);
-        // What is asked for at once is read at once.
+        // A large request is read in one window.
         assert_eq!(windows(16 << 20, 1 << 20, 256 * KIB, 4096), 16);
     }
 
     #[test]
     fn parts_are_those_worked_out_by_hand() {
         look(|facts| {
-            // 700 pages of 4 KiB, found in 500 ns each; a call and a copy of 1 us each; 14 windows of 80 us and the rest, a
+            // 700 pages of 4 KiB, allocated in 500 ns each; a call and a copy of 1 us each; 14 windows of 80 us and the rest, a
             // microsecond for each of 686 pages.
             let whole = 700 * 4096;
             let parts = Ahead::of(facts, whole, 4096).unwrap();
@@ -191,7 +192,7 @@ mod tests {
             let all = parts.whole();
             assert!((all.nanoseconds - (700.0 * 500.0 + 14.0 * 80_000.0 + 686_000.0)).abs() < 1.0, "{all:?}");
             assert_eq!(all.inputs.len(), 6);
-            assert!(all.derivation.starts_with("700 x 500 ns page found memory for + the longer of"), "{all:?}");
+            assert!(all.derivation.starts_with("700 x 500 ns page allocation + the longer of"), "{all:?}");
             // 80 us, 1 us of call and page, 1 us of copy.
             assert!((anywhere(facts, 4096).unwrap().nanoseconds - 82_000.0).abs() < 1.0);
         });

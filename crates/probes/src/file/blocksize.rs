@@ -1,7 +1,7 @@
-//! How many bytes a second one thread reads and writes in blocks of each size, one call a block, in order.
+//! Bytes per second that one thread reads and writes in order, by block size, one call a block.
 //!
-//! It shows from which block on a call no longer counts. It must not be taken for what a device can do, which needs many
-//! requests in flight.
+//! It shows from which block on the cost of a call no longer matters. It must not be taken for the speed of a device, which
+//! needs many requests in flight.
 
 use kelvin_catalogue::file::{
     BLOCK, BLOCKSIZE_READ, BLOCKSIZE_WRITE, CacheState, DEVICE, DEVICE_WRITE, PAGE_READ, PAGE_WRITE, READ_AHEAD,
@@ -23,31 +23,32 @@ use super::writing::Overwriter;
 
 pub(super) static READ_PROBE: Probe = Probe {
     id: BLOCKSIZE_READ.id.as_str(),
-    summary: "Reading by one thread in blocks of each size: from the page cache, through it, and past it",
+    summary: "Reading by one thread, by block size: from the page cache, through it, and past it",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "One thread reads a file of noise in order by pread, into one buffer that is used again. cached: 64 MiB, all of \
-              it in memory by mincore and cachestat before and after, read again and again, timed in batches. uncached: \
-              16 MiB, dropped by posix_fadvise before each pass until mincore and cachestat find no page of it, and opened \
-              afresh, so that the kernel remembers no read-ahead; only the pass itself is timed. direct: O_DIRECT on 64 MiB \
-              of which nothing is in memory. Of uncached and direct reads the device's own counters must show 95 %. The \
-              kernel is told that the order is sequential, which doubles its read-ahead.",
-        prediction: "cached: block / (a call that finds a page, as file.page_read has it of cached pages in order, + block / \
-                     copy). The bytes come from memory and go to a buffer that \
-                     stays in the second-level cache while a half of that holds it: then the copy is as fast as memory is \
-                     read, beyond it half of what a copy in memory counts. uncached: file / (memory found for all its pages, \
-                     which is file.page_read with nothing in memory less that with all of it, + the longer of calls and \
-                     copy, and of the device's answers to one window read ahead after another). A window takes \
-                     file.device.mean_latency and what is beyond 4 KiB at file.device.read; they grow from a few pages up to \
-                     file.read_ahead as the kernel's source has it. The device is asked for a window when memory for \
-                     all of it is found, and works on it while the one before is copied. direct: block / (file.device.mean_latency + what is beyond 4 KiB / file.device.read). \
-                     Unremarkable within a factor of two.",
-        not_for: "What a device can do with many requests under way (file.device.read), and files read in another order.",
+        how: "One thread reads a file of noise in order by pread, into one buffer used again. cached: 64 MiB, all in \
+              memory by mincore and cachestat before and after, read repeatedly, timed in batches. uncached: 16 MiB, \
+              dropped by posix_fadvise before each pass until mincore and cachestat find no page of it, and opened \
+              afresh, so that the kernel remembers no read-ahead; only the pass itself is timed. direct: O_DIRECT on \
+              64 MiB of which nothing is in memory. The device's own counters must show 95 % of uncached and direct \
+              reads. POSIX_FADV_SEQUENTIAL is set, which doubles the kernel's read-ahead.",
+        prediction: "cached: block / (a call that finds a page, file.page_read of cached pages in order, + block / \
+                     copy). The copy reads memory and writes a buffer: it runs at the speed of memory reads while the \
+                     buffer fits half of the L2 cache, beyond that at half the counted bytes of a copy in memory. \
+                     uncached: file / (allocating all its pages, which is file.page_read with nothing in memory less \
+                     that with all of it, + the longer of calls and copy, and of the device's time for one read-ahead \
+                     window after another). A window takes file.device.mean_latency, and what is beyond 4 KiB at \
+                     file.device.read; windows grow from a few pages up to file.read_ahead by the kernel's source. The \
+                     device is sent a window when all its pages are allocated, and works on it while the one before is \
+                     copied. direct: block / (file.device.mean_latency + what is beyond 4 KiB / file.device.read). \
+                     Predicted range: a factor of two either way.",
+        not_for: "A device with many requests in flight (file.device.read); files read in another order.",
         pitfalls: &[
-            "The page cache taken for the disk: the state is proven before each timed part, and the device's counters tell.",
+            "The page cache taken for the disk: the state is proven before each timed part, and checked by the \
+             device's counters.",
             "Dropping the cache inside the timed part: only the reads are timed.",
             "Read-ahead of an earlier pass: an uncached file is read to its end and opened afresh.",
-            "A file that a cache of the processor holds: 64 MiB are more than most.",
+            "A file that fits a processor's cache: 64 MiB are more than most hold.",
         ],
         sources: &[
             "dd, with bs, iflag=direct, and iflag=nocache",
@@ -64,26 +65,26 @@ pub(super) static READ_PROBE: Probe = Probe {
 
 pub(super) static WRITE_PROBE: Probe = Probe {
     id: BLOCKSIZE_WRITE.id.as_str(),
-    summary: "Writing by one thread in blocks of each size: into the page cache, and past it",
+    summary: "Writing by one thread, by block size: into the page cache, and past it",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "One thread writes over a file of noise of 64 MiB in order by pwrite, from one buffer. Nothing is flushed: the \
-              sync policy names what a call waits for. buffered: the file is all in memory by mincore and cachestat, before \
-              and after, and is written over again and again, timed in batches; it is never flushed. direct: O_DIRECT, with \
-              noise of which no 4 KiB are like any other; blocks are timed one by one until the time of the round is over \
-              or 12 MiB are written, three at least, and the figure is their bytes over their time. The device's own \
-              counters must show 95 % of them.",
-        prediction: "buffered: block / (file.page_write of one page + as often as there are pages more, what two pages take \
-                     longer there than one + block / copy), the copy being as fast as memory is written while a half of the \
-                     second-level cache holds the buffer, beyond it half of what a copy in memory counts. So what the file \
-                     system does for a call and for a page is measured apart from the copy, and never on the figure that \
-                     is predicted. direct: block / (file.device.accept + what is beyond 4 KiB / file.device.write). \
-                     Unremarkable within a factor of two.",
-        not_for: "How soon data is safe: nothing is flushed. New files, for which room must be found.",
+        how: "One thread writes over a file of noise of 64 MiB in order by pwrite, from one buffer. Nothing is \
+              flushed: the sync policy names what a call waits for. buffered: the file is all in memory by mincore and \
+              cachestat, before and after, and is written over repeatedly, timed in batches; it is never flushed. \
+              direct: O_DIRECT, with noise in which no two blocks of 4 KiB are alike; blocks are timed one by one \
+              until the round's time is over or 12 MiB are written, three at least, and the figure is their bytes over \
+              their time. The device's own counters must show 95 % of them.",
+        prediction: "buffered: block / (file.page_write of one page + the added time of a second page there, once for \
+                     each further page + block / copy). The copy runs at the speed of memory writes while the buffer \
+                     fits half of the L2 cache, beyond that at half the counted bytes of a copy in memory. So the file \
+                     system's work for a call and for a page is measured apart from the copy, and never on the \
+                     predicted figure. direct: block / (file.device.accept + what is beyond 4 KiB / \
+                     file.device.write). Predicted range: a factor of two either way.",
+        not_for: "How soon data is safe: nothing is flushed. New files, which need blocks allocated.",
         pitfalls: &[
             "Writes acknowledged in memory taken for writes to the disk: the sync policy is part of the case.",
-            "A writer that is slowed down because too much of memory is unwritten: 64 MiB are far below that limit.",
-            "Drives that compress or find duplicates: every 4 KiB of a direct write is different.",
+            "A writer throttled because too much of memory is dirty: 64 MiB are far below that limit.",
+            "Drives that compress or deduplicate: every 4 KiB of a direct write is different.",
         ],
         sources: &[
             "dd, with bs, conv=notrunc, and oflag=direct",
@@ -97,8 +98,8 @@ pub(super) static WRITE_PROBE: Probe = Probe {
     predict,
 };
 
-/// Size of the file that is read whole each time: small, for each pass takes its time on the disk, but longer than what
-/// read-ahead needs to begin.
+/// Size of the file that is read whole each time: small, as each pass takes disk time, but longer than read-ahead needs to
+/// begin.
 const WHOLE: u64 = 16 * MIB;
 /// Most bytes of direct writes in a round, and fewest blocks.
 const MOST_WRITTEN: u64 = 12 * MIB;
@@ -109,7 +110,7 @@ const LARGEST: u64 = 16 * MIB;
 /// The smallest block that every device takes past the page cache.
 const PAGE: u64 = 4 * KIB;
 
-/// What is measured at a point in blocks of each effort, between the smallest and the largest that make sense.
+/// The sizes of each effort, between the smallest and the largest that make sense.
 fn blocks(effort: Effort, at: impl Into<Point>, least: u64, most: u64) -> Vec<Case> {
     let mut all = match effort {
         Effort::Quick => vec![PAGE, MIB],
@@ -133,7 +134,7 @@ fn read_cases(_: &Machine, effort: Effort) -> Vec<Case> {
 }
 
 fn write_cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    // Three blocks of more than 4 MiB are more than a round shall write, and every size more than a run shall.
+    // Three blocks of more than 4 MiB are more than a round should write, and every size more than a run should.
     let mut direct = blocks(effort, SyncPolicy::Direct, PAGE, 4 * MIB);
     direct.retain(|case| BLOCK.of(case).is_some_and(|block| block.ilog2().is_multiple_of(2)));
     [blocks(effort, SyncPolicy::Buffered, SMALLEST, LARGEST), direct].concat()
@@ -149,7 +150,7 @@ fn read(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 
 const ORDER: Order = Order::Sequential;
 
-/// Reads blocks on and on, from memory or past it.
+/// Reads blocks repeatedly, from memory or past it.
 fn read_again(bench: &mut Bench<'_>, block: u64, state: State) -> Result<(), Stop> {
     let target = data::file(bench, SHARED_BYTES)?;
     if state == State::Direct {
@@ -174,12 +175,12 @@ fn read_again(bench: &mut Bench<'_>, block: u64, state: State) -> Result<(), Sto
     Ok(())
 }
 
-/// Reads a whole file of which nothing is in memory, again and again.
+/// Repeatedly reads a whole file of which nothing is in memory.
 fn read_uncached(bench: &mut Bench<'_>, block: u64) -> Result<(), Stop> {
     let target = data::file(bench, WHOLE)?;
     let how = How { access: Access::Buffered, block: block as usize, order: ORDER };
     let (mut tally, counters) = (Tally::default(), Counters::look(&target));
-    bench.note(format!("each pass of {} begins after no page is left in memory", expected::bytes(WHOLE)));
+    bench.note(format!("each pass of {} begins with no page in memory", expected::bytes(WHOLE)));
     bench.time_each_work([&BLOCKSIZE_READ], WHOLE as f64, |clock| {
         cache::bring(&target, State::Uncached).map_err(data::stopped)?;
         let mut reader = Engine::Pread.open(&target, how).map_err(data::stopped)?;

@@ -1,7 +1,7 @@
-//! What one system call on a cached file costs when it moves a single byte, or none.
+//! The cost of one system call on a cached file that moves a single byte, or none.
 //!
-//! It is the price of asking, which a program pays again for each request however small. It must not be used as the
-//! cost a byte: a call for a page costs little more.
+//! It is the overhead that a program pays for each request however small. It must not be used as the cost per byte: a call for
+//! a page costs little more.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -23,31 +23,31 @@ use crate::predict::Predicting;
 
 pub(crate) static PROBE: Probe = Probe {
     id: BYTE_CALLS.id.as_str(),
-    summary: "One-byte requests on a cached file by read, pread and lseek, and what the size of the file changes",
+    summary: "One-byte requests on a cached file by read, pread and lseek, by size of the file",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "Loops of the bare system call on a file of noise in the scratch directory, all of which is in the page \
-              cache (mincore and cachestat say so before and after, and a round in which they do not fails). call=read \
-              and call=pread read the next byte each, call=lseek goes to the next byte and reads nothing; the first \
-              two must return one byte, the last the place that it was sent to. In order nearly all calls meet the \
-              same page as the one before. call=pread_anywhere reads one byte at a place drawn anew each time, of \
-              which a generator of two instructions makes the next: there the size of the file tells, since the byte \
-              and what leads to its page have to come from further away in a large one. The loop is subtracted. A note \
-              gives the calls and MiB a second that a trial came to.",
-        prediction: "The measured os.syscall.null, and the instructions of the way that were counted in the source: \
-                     150 to the file (descriptor, permission, hooks), and for a read 300 more through the page cache \
-                     (finding the page, taking and giving back a reference, copying, the time of access), at two a \
-                     cycle and 3 GHz. A byte anywhere in a file that the last-level cache cannot hold waits once for \
-                     main memory, by the published latency. Unremarkable from four fifths of the null call, which does \
-                     a little work of its own, to three times of it and all the rest.",
+        how: "Loops of the bare system call on a file of noise in the scratch directory, all in the page cache \
+              (checked by mincore and cachestat before and after, or the round fails). call=read and call=pread read \
+              the next byte each, call=lseek goes to the next byte and reads nothing; the first two must return one \
+              byte, the last its new offset. In order nearly all calls meet the same page as the one before. \
+              call=pread_anywhere reads one byte at a random place, drawn each time by a generator of two \
+              instructions: there the size of the file counts, since in a large one the byte and the nodes that lead \
+              to its page come from slower levels of the caches. The loop is subtracted. A note gives the calls and \
+              MiB per second of a trial.",
+        prediction: "The measured os.syscall.null, and instructions counted in the kernel's source: 150 to the file \
+                     (descriptor, permission, hooks), and for a read 300 more through the page cache (finding the \
+                     page, taking and returning a reference, copying, the access time), at two per cycle and 3 GHz. A \
+                     byte anywhere in a file larger than the last-level cache waits once for main memory, by the \
+                     published latency. Predicted range: from four fifths of the null call, which does a little work \
+                     of its own, to three times it and all the rest.",
         not_for: "The cost of a byte; files that are not in memory; file systems that ask a server or another program \
                   at each call.",
         pitfalls: &[
             "A call that fails, or meets the end of the file, is fast: every one is checked, and the last byte is \
              followed by the first.",
-            "A position that two descriptors share is locked at each read and lseek: here it is not shared.",
-            "relatime and noatime spare the time of access; a file system mounted strictatime does not.",
-            "A library's stream answers most one-byte requests from its buffer: that is file.engines.",
+            "An offset shared by two descriptors is locked at each read and lseek: here it is not shared.",
+            "relatime and noatime save updating the access time; strictatime does not.",
+            "A library's stream answers most one-byte requests from its buffer: see file.engines.",
         ],
         sources: &[
             "lmbench lat_syscall read",
@@ -61,7 +61,7 @@ pub(crate) static PROBE: Probe = Probe {
     predict,
 };
 
-/// The smallest file: in the second-level cache of most processors.
+/// The smallest file: fits the L2 cache of most processors.
 const SMALL: u64 = MIB;
 /// A file beyond the last-level cache of most.
 const LARGE: u64 = 64 * MIB;
@@ -70,7 +70,7 @@ const SIZES: [u64; 5] = [SMALL, 4 * MIB, 16 * MIB, LARGE, 256 * MIB];
 /// Calls of the trial.
 const TRIAL: u64 = 1 << 13;
 
-/// The case of a read of the next byte, whose value stands for the cost of a call in other predictions.
+/// The case of a read of the next byte, which stands for the cost of a call in other predictions.
 pub(super) fn next_byte() -> Case {
     case(ByteCall::Read, SMALL)
 }
@@ -112,7 +112,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     cached.check()
 }
 
-/// What so many nanoseconds a call come to.
+/// The rates of so many nanoseconds a call.
 fn rates(call: ByteCall, nanoseconds: f64) -> String {
     let calls = 1e9 / nanoseconds;
     let bytes = match call {
@@ -175,11 +175,11 @@ fn place(random: &mut u64, bytes: u64) -> u64 {
     ((*random >> 32) * bytes) >> 32
 }
 
-/// Instructions through the page cache: finding the page, a reference to it, copying, the time of access.
+/// Instructions through the page cache: finding the page, a reference to it, copying, the access time.
 const PAGE_CACHE_INSTRUCTIONS: f64 = 300.0;
-/// Share of the null call that is the way into the kernel and out of it at least: getppid looks up a task.
+/// Least share of the null call that is entering and leaving the kernel: getppid looks up a task.
 const OF_NULL: f64 = 0.8;
-const COUNTED: &str = "Linux mm/filemap.c and fs/read_write.c, read for the length of the way";
+const COUNTED: &str = "Linux mm/filemap.c and fs/read_write.c, read for the length of the code path";
 
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let (call, bytes) = (predictable(ByteCall::of(case), case)?, predictable(FILE_BYTES.of(case), case)?);
@@ -196,7 +196,8 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     let mut predicting =
         Predicting::between(Basis::Derived, value, OF_NULL * null.value, 3.0 * null.value + work + 2.0 * longest)
             .formula(
-                "os.syscall.null + instructions at two a cycle and 3 GHz + a load from memory where the file is large",
+                "os.syscall.null + instructions at two per cycle and 3 GHz + a load from memory where the file is \
+                 large",
             )
             .input(null.clone())
             .constant("instructions beyond the null call", instructions, Unit::Count, COUNTED)

@@ -6,11 +6,11 @@ use kelvin_harness::{Bench, Stop};
 
 use super::data;
 
-/// Share of the pages that may be gone afterwards: as many batches at most had to wait for a device, and their median
-/// does not move.
+/// Share of the pages that may be gone afterwards: at most as many batches waited for a device, which does not move their
+/// median.
 const RECLAIMED: f64 = 0.01;
 
-/// A file that was in the page cache as a whole when it was opened.
+/// A file that was wholly in the page cache when it was opened.
 pub(super) struct Cached {
     target: Target,
     proof: String,
@@ -40,15 +40,15 @@ impl Cached {
     }
 }
 
-/// That a file that was in memory still is, in words, but for a page here and there that the kernel reclaimed meanwhile: else
-/// some of what was timed came from the device, and the round is lost.
+/// That a file still is in memory, in words, but for a page here and there that the kernel reclaimed: else some of what was
+/// timed came from the device, and the round is lost.
 pub(super) fn still(found: Residency) -> Result<String, Stop> {
     let missing = found.pages.saturating_sub(found.mincore);
     if missing as f64 <= RECLAIMED * found.pages as f64 {
         return Ok(format!("afterwards, {found}"));
     }
     Err(Stop::fail(format!(
-        "the kernel dropped a part of the file while it was read: afterwards, {found}; free some memory, or switch off what \
-         reclaims idle cache"
+        "the kernel dropped a part of the file while it was read: afterwards, {found}; free some memory, or switch off \
+         proactive reclaim"
     )))
 }

@@ -1,4 +1,4 @@
-//! What the parameters of a case mean to measures of files, and the cases that others' predictions rest on.
+//! The parameters of a file case, and the cases that other predictions rest on.
 
 use kelvin_catalogue::file::{AccessOrder, CacheState, PAGES, ReadEngine};
 use kelvin_file::cache::State;
@@ -16,7 +16,7 @@ pub(super) fn predictable<T>(parameter: Option<T>, case: &Case) -> Result<T, NoP
     parameter.ok_or_else(|| NoPrediction::because(format!("there is no formula for the case {case}")))
 }
 
-/// The state of the page cache that a case asks for.
+/// The page cache state of a case.
 pub(super) fn state(case: &Case) -> Result<State, Stop> {
     Ok(match known(CacheState::of(case), case)? {
         CacheState::Cached => State::Cached,
@@ -25,7 +25,7 @@ pub(super) fn state(case: &Case) -> Result<State, Stop> {
     })
 }
 
-/// The order that a case asks for.
+/// The order of a case.
 pub(super) fn order(case: &Case, seed: u64) -> Result<Order, Stop> {
     Ok(match known(AccessOrder::of(case), case)? {
         AccessOrder::Sequential => Order::Sequential,
@@ -33,7 +33,7 @@ pub(super) fn order(case: &Case, seed: u64) -> Result<Order, Stop> {
     })
 }
 
-/// The engine that reads in a way.
+/// The engine of a way of reading.
 pub(super) const fn engine(way: ReadEngine) -> Engine {
     const fn ring(depth: u32, registered: bool) -> Engine {
         Engine::Uring { depth, registered }

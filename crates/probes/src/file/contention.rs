@@ -1,7 +1,7 @@
-//! What a read takes when several threads read from one device at the same time.
+//! The time of a read when several threads read from one device at the same time.
 //!
-//! It shows whether a device is shared evenly, and whether many readers make it slower altogether. It must not be used for
-//! cached files, which share processors and memory instead.
+//! It shows whether a device is shared evenly, and whether many readers slow it down altogether. It must not be used for cached
+//! files, which share processors and memory instead.
 
 use std::sync::Barrier;
 
@@ -19,23 +19,22 @@ use super::proof::Counters;
 
 pub(super) static PROBE: Probe = Probe {
     id: CONTENTION.id.as_str(),
-    summary: "Reads of 1 MiB past the page cache by 1 to 16 threads, each in a file of its own or all in one",
+    summary: "Reads of 1 MiB past the page cache by 1 to 16 threads, each in its own file or all in one",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "So many threads read past the page cache (O_DIRECT) in blocks of 1 MiB by pread, in order, from the beginning \
-              again at the end: each a file of 16 MiB of its own, or each its part of one file of 64 MiB. They may run on \
-              all CPUs that are allowed, begin together, and end after the time of the round, 60 ms at least, each with the \
-              read that it has begun. The figure is the mean time of a read of the threads. A note says how evenly they \
-              were served, by Jain's index: 1 if all had the same, 1/n if one had all. The device's own counters must show \
-              95 % of the bytes.",
+        how: "The threads read past the page cache (O_DIRECT) in blocks of 1 MiB by pread, in order, from the \
+              beginning again at the end: each its own file of 16 MiB, or each its part of one file of 64 MiB. They \
+              may run on all allowed CPUs, begin together, and end after the round's time, at least 60 ms, each with \
+              the read that it has begun. The figure is the threads' mean time of a read. A note gives Jain's fairness \
+              index: 1 if all had the same, 1/n if one had all. The device's own counters must show 95 % of the bytes.",
         prediction: "Linear sharing: the longer of one read alone (file.device.mean_latency and 1 MiB less 4 KiB at \
-                     file.device.read) and as many reads as there are threads at file.device.read. Unremarkable within a \
-                     factor of two.",
+                     file.device.read) and as many reads as threads at file.device.read. Predicted range: a factor of \
+                     two either way.",
         not_for: "Cached files; small blocks, of which a device serves many at a time: see file.depth.",
         pitfalls: &[
-            "Files that share more than the device, such as a lock of one inode: own files and one file are set side by side.",
-            "Threads that begin one after another: they wait for each other at one line.",
-            "A mean over threads that hides one that gets nothing: fairness is noted.",
+            "Files that share more than the device, such as an inode's lock: own files and one file are both measured.",
+            "Threads that begin one after another: they wait for each other at a barrier.",
+            "A mean over threads that hides one that starves: fairness is noted.",
         ],
         sources: &[
             "Jain, Chiu, Hawe: A quantitative measure of fairness and discrimination for resource allocation in shared \
@@ -51,9 +50,9 @@ pub(super) static PROBE: Probe = Probe {
 };
 
 const BLOCK: u64 = MIB;
-/// A file of each thread's own: small, for there are many.
+/// A file for each thread: small, for there are many.
 const OWN: u64 = 16 * MIB;
-/// Nanoseconds of a round at least: a few reads of each of many threads.
+/// Nanoseconds of a round at least: a few reads by each of many threads.
 const LEAST: f64 = 60e6;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
@@ -113,13 +112,13 @@ fn shared(target: Target, threads: u64) -> Vec<Part> {
     (0..threads).map(|thread| Part { target: target.clone(), range: start(thread)..start(thread + 1) }).collect()
 }
 
-/// Has a thread read each part for so many nanoseconds: what each has read, and the time that it took.
+/// Has threads read a part each for so many nanoseconds: the bytes of each, and its time.
 fn together(parts: &[Part], nanoseconds: u64) -> Result<Vec<(Tally, u64)>, Stop> {
     let line = Barrier::new(parts.len());
     std::thread::scope(|scope| {
         let line = &line;
         let members: Vec<_> = parts.iter().map(|part| scope.spawn(move || member(part, nanoseconds, line))).collect();
-        let died = || Err(Stop::fail("a thread that reads has panicked"));
+        let died = || Err(Stop::fail("a reading thread panicked"));
         members.into_iter().map(|member| member.join().unwrap_or_else(|_| died())).collect()
     })
 }
@@ -128,7 +127,7 @@ fn member(part: &Part, nanoseconds: u64, line: &Barrier) -> Result<(Tally, u64),
     let order = Order::Sequential;
     let how = How { access: Access::Direct, block: BLOCK as usize, order };
     let reader = Engine::Pread.open(&part.target, how);
-    // Whoever cannot read must come to the line as well, or the others would wait for ever.
+    // A thread that cannot read must come to the barrier too, or the others would wait for ever.
     line.wait();
     let mut reader = reader.map_err(data::stopped)?;
     let mut requests = Requests::new(part.range.clone(), BLOCK as usize, order).endless();
@@ -158,7 +157,7 @@ mod tests {
         let known = [(DEVICE_READ.id.as_str(), Some(1048.576e6)), (DEVICE_MEAN_LATENCY.id.as_str(), Some(500_000.0))];
         facts_about(&known, |facts| {
             let time = |threads| predict(facts, &CONTENTION, &Case::new().with(THREAD_COUNT, threads)).unwrap().value;
-            // A millisecond for a mebibyte; alone, half of one more, less what 4 KiB take.
+            // A millisecond for a mebibyte; alone, half of one more, less 4 KiB.
             assert!((time(1) - 1_496_093.75).abs() < 1e-6);
             assert_eq!((time(2), time(16)), (2e6, 16e6));
         });

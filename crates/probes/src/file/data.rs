@@ -1,4 +1,4 @@
-//! The files that measures share: written once a run, of noise, in the scratch directory.
+//! The files that probes share: written once a run, of noise, in the scratch directory.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -25,13 +25,13 @@ const AFLOAT_SEED: u64 = 3;
 const SEVERAL_SEED: u64 = 1000;
 pub(super) const KIB: u64 = 1 << 10;
 pub(super) const MIB: u64 = 1 << 20;
-/// Size of the file that most measures share, in bytes: more than most caches of processors hold, and little to write.
+/// Size of the file that most probes share, in bytes: more than most processor caches hold, and little to write.
 pub(super) const SHARED_BYTES: u64 = 64 * MIB;
-/// Free room that the scratch directory must have, as a multiple of a file that is to be written.
+/// Free space that the scratch directory must have, as a multiple of a file to be written.
 const ROOM: u64 = 2;
 
-/// A file of so many bytes of noise, on its device, that all rounds of the run share. The first one that asks for it
-/// writes it, and reads it once past the page cache: see [`first_pass`].
+/// A file of so many bytes of noise, on its device, shared by all rounds of the run. The first round writes it, and reads it
+/// once past the page cache: see [`first_pass`].
 pub(super) fn file(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
     let path = bench.scratch().join(format!("{NAME}-{bytes}"));
     if !path.exists() {
@@ -44,7 +44,7 @@ pub(super) fn file(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
     Target::find(&path).map_err(stopped)
 }
 
-/// The same for measures that need several: that of this number, counted from 0, which is [`file`].
+/// The same for probes that need several: that of this number, counted from 0, which is [`file`].
 pub(super) fn one_of_several(bench: &Bench<'_>, bytes: u64, number: u64) -> Result<Target, Stop> {
     if number == 0 {
         return file(bench, bytes);
@@ -56,19 +56,19 @@ pub(super) fn one_of_several(bench: &Bench<'_>, bytes: u64, number: u64) -> Resu
     shared(bench, &path, bytes, SEVERAL_SEED + number)
 }
 
-/// A file of so many bytes on its device, that all rounds of the run share and write over.
+/// A file of so many bytes on its device, shared by all rounds of the run and written over.
 pub(super) fn scrap(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
     let path = bench.scratch().join(format!("{SCRAP}-{bytes}"));
     if path.exists() { Target::find(&path).map_err(stopped) } else { shared(bench, &path, bytes, SCRAP_SEED) }
 }
 
-/// A file of so many bytes that all rounds of the run share and write over in memory: it is never flushed, and reaches the
-/// device when the kernel finds the time, if at all.
+/// A file of so many bytes shared by all rounds of the run and written over in memory: it is never flushed, and reaches the
+/// device by write-back, if at all.
 pub(super) fn afloat(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
     let path = bench.scratch().join(format!("{AFLOAT}-{bytes}"));
     if path.metadata().is_ok_and(|found| found.len() == bytes) {
         let target = Target::find(&path).map_err(stopped)?;
-        // The kernel has written back what was dirty for 30 seconds, and will do so again of what this round makes dirty.
+        // The kernel writes back what was dirty for 30 seconds, and will do so again with what this round makes dirty.
         bench.may_write(written_back(&target)?)?;
         return Ok(target);
     }
@@ -78,20 +78,20 @@ pub(super) fn afloat(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
     Target::find(&path).map_err(stopped)
 }
 
-/// Bytes of a file that are on its device; all, where the kernel does not tell.
+/// Bytes of a file that are on its device; all, where the kernel does not say.
 fn written_back(target: &Target) -> Result<u64, Stop> {
     let file = target.open(Access::Buffered).map_err(stopped)?;
     let unwritten = unwritten_pages(&file, target.bytes() as usize)?.unwrap_or(0) * page_bytes() as u64;
     Ok(target.bytes().saturating_sub(unwritten))
 }
 
-/// A file of so many bytes that is one hole, which takes no room, on a file system that reads it as any other file.
+/// A sparse file of so many bytes, one hole, on a file system that reads it as any other file.
 pub(super) fn hole(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
     let kind = kind(bench.scratch())?;
     if kind.is_served() || kind.lives_in_memory() {
         return Err(Stop::skip(format!(
-            "needs a file system on a disk of this machine, whose holes no other is asked for, and the scratch directory is \
-             on {}; choose another by --dir",
+            "needs a local file system on a disk, to make a sparse file, and the scratch directory is on {}; choose \
+             another by --dir",
             kind.name()
         )));
     }
@@ -102,8 +102,8 @@ pub(super) fn hole(bench: &Bench<'_>, bytes: u64) -> Result<Target, Stop> {
     Target::find(&path).map_err(stopped)
 }
 
-/// Bytes a second of the first pass that was made over a file past the page cache after it was written: below the kernel
-/// it may have lain in no cache yet. `None` where the file cannot be read so.
+/// Bytes per second of the first pass over a file past the page cache after it was written: below the kernel it may have been
+/// in no cache yet. `None` where the file cannot be read so.
 pub(super) fn first_pass(target: &Target) -> Result<Option<f64>, Stop> {
     let path = beside(target.path());
     if !path.exists() {
@@ -128,13 +128,13 @@ fn shared(bench: &Bench<'_>, path: &Path, bytes: u64, seed: u64) -> Result<Targe
     Target::find(path).map_err(stopped)
 }
 
-/// That something cannot be done to a file.
+/// The failure to do something with a file.
 #[cold]
 pub(super) fn cannot(doing: &str, path: &Path, error: &std::io::Error) -> Stop {
     Stop::fail(format!("cannot {doing} {}: {error}", path.display()))
 }
 
-/// Bytes a second of one pass past the page cache; `None` where there is no way past it.
+/// Bytes per second of one pass past the page cache; `None` where direct I/O is impossible.
 fn pass(target: &Target) -> Result<Option<f64>, Stop> {
     if can_be_direct(target, MIB).is_err() {
         return Ok(None);
@@ -143,7 +143,7 @@ fn pass(target: &Target) -> Result<Option<f64>, Stop> {
     job::run(&job).map(|done| Some(done.rate())).map_err(stopped)
 }
 
-/// Requests in flight in the way that gets most out of a device.
+/// Requests in flight for a device's best rate.
 pub(super) const WIDTH: u32 = 16;
 
 /// A way of keeping so many requests in flight past the page cache.
@@ -179,13 +179,13 @@ pub(super) fn job(target: &Target, engine: Engine, block: usize) -> Job {
     }
 }
 
-/// The way that gets most out of a device with `depth` requests in flight: one thread and io_uring; where that is not to be
-/// had, as many threads, and it is said.
+/// The fastest way for a device with `depth` requests in flight: one thread and io_uring; where that is unavailable, as many
+/// threads, with the reason.
 pub(super) fn wide(target: &Target, depth: u32) -> Result<Wide, Stop> {
     let ring = Engine::Uring { depth, registered: false };
     let how = How { access: Access::Buffered, block: 1, order: Order::Sequential };
     match ring.open(target, how) {
-        Ok(_) => Ok(Wide { engine: ring, threads: 1, words: format!("io_uring, {depth} requests under way") }),
+        Ok(_) => Ok(Wide { engine: ring, threads: 1, words: format!("io_uring, queue depth {depth}") }),
         Err(error @ kelvin_file::Error::NoRing(_)) => Ok(Wide {
             engine: Engine::Pread,
             threads: depth,
@@ -202,7 +202,7 @@ pub(super) fn has_room(bench: &Bench<'_>, bytes: u64) -> Result<(), Stop> {
         return Ok(());
     }
     Err(Stop::skip(format!(
-        "needs {} bytes of free room in the scratch directory, which has {available}; choose another by --dir",
+        "needs {} bytes free in the scratch directory, which has {available}; choose another by --dir",
         ROOM * bytes
     )))
 }
@@ -219,14 +219,14 @@ pub(super) fn can_be_direct(target: &Target, block: u64) -> Result<(), Stop> {
     )))
 }
 
-/// What keeps a file from being measured: something that cannot be had here is skipped, anything else has failed.
+/// The outcome of a file that cannot be measured: what is unavailable here is skipped, anything else has failed.
 pub(super) fn stopped(error: kelvin_file::Error) -> Stop {
     use kelvin_file::Error;
     match error {
         // One that does not stay in memory now may do so in the next round.
         Error::Cache { wanted: State::Cached, .. } => Stop::fail(error.to_string()),
         Error::NoDirect { .. } | Error::Cache { .. } => {
-            Stop::skip(format!("needs a directory on a disk, chosen by --dir, and memory enough: {error}"))
+            Stop::skip(format!("needs a directory on a disk, chosen by --dir, and enough memory: {error}"))
         }
         absent if absent.is_absence() => Stop::skip(absent.to_string()),
         failed => Stop::fail(failed.to_string()),

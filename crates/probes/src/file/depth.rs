@@ -1,7 +1,7 @@
-//! What a device makes of many requests at once: reads of 4 KiB in random order, with so many in flight.
+//! A device's rate and latency with many requests in flight: reads of 4 KiB in random order, by queue depth.
 //!
-//! It shows from which depth on requests only wait for each other. It must not be taken for what a program gets that waits
-//! for each answer.
+//! It shows from which depth on requests only wait for each other. It must not be taken for the rate of a program that waits
+//! for each request.
 
 use std::time::Duration;
 
@@ -21,28 +21,27 @@ use crate::predict::Predicting;
 
 pub(super) static PROBE: Probe = Probe {
     id: DEPTH.as_str(),
-    summary: "Random reads of 4 KiB past the page cache, with 1 to 256 under way: rate and latency",
+    summary: "Random reads of 4 KiB past the page cache at queue depths of 1 to 256: rate and latency",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "One thread keeps so many reads of 4 KiB under way by io_uring, past the page cache (O_DIRECT), on a file of \
-              64 MiB of which none is in memory, each block once in random order, for the time of the round and 20 ms at \
-              least. The rate is the number of reads over the time from the first request to the last answer; the latency \
-              is from the time that a request is queued to the time that its answer is taken. Little's law ties them: the \
-              rate times the latency is the mean number under way. The engine counts that number by itself at each answer; \
-              where the two differ by more than a tenth, the round fails. The device's own counters must show 95 % of the \
-              bytes.",
-        prediction: "Little's law with the device's mean latency alone, L = file.device.mean_latency, and the most that it \
-                     answers of such requests, X = file.device.requests: the rate is the depth n over L, and no more than X; \
-                     the latency is n over that rate. Those are the asymptotic bounds of a closed system. What requests lose \
-                     by waiting for each other on the way to its busiest part is bounded too: the rate is at least \
-                     n / (L + (n - 1) / X), by the balanced job bound. Unremarkable is what is between the two bounds, and a \
-                     factor of 1.5 beyond either, since the device is looked at at another time.",
-        not_for: "Programs that wait for each answer; writes.",
+        how: "One thread keeps the given number of 4 KiB reads in flight by io_uring, past the page cache (O_DIRECT), \
+              on a file of 64 MiB of which none is in memory, each block once in random order, for the round's time \
+              and at least 20 ms. The rate is the number of reads over the time from the first request to the last \
+              completion; latency is from queueing a request to reaping its completion. By Little's law rate times \
+              latency is the mean number in flight. The engine also counts that number at each completion; where the \
+              two differ by more than a tenth, the round fails. The device's own counters must show 95 % of the bytes.",
+        prediction: "Little's law with the device's mean latency alone, L = file.device.mean_latency, and its highest \
+                     rate of such requests, X = file.device.requests: the rate is the depth n over L, and at most X; \
+                     the latency is n over that rate. Those are the asymptotic bounds of a closed system. Queueing at \
+                     the busiest part is bounded too: the rate is at least n / (L + (n - 1) / X), by the balanced job \
+                     bound. Predicted range: between the two bounds, and a factor of 1.5 beyond either, since the \
+                     device was measured at another time.",
+        not_for: "Programs that wait for each request; writes.",
         pitfalls: &[
-            "A depth that is asked for and not reached: what was reached is measured, twice.",
+            "A depth that is requested and not reached: the depth reached is measured, in two ways.",
             "A latency counted from when the device began: it is from when the request was queued.",
-            "At great depth one CPU may be the limit, and not the device: its time per request is in the rate.",
-            "A file that is small beside a drive's cache.",
+            "At great depth one CPU may be the limit, not the device: its time per request is in the rate.",
+            "A file smaller than a drive's cache.",
         ],
         sources: &[
             "Little: A proof for the queuing formula L = lambda W, 1961",
@@ -58,10 +57,9 @@ pub(super) static PROBE: Probe = Probe {
 };
 
 const BLOCK: usize = 4096;
-/// Nanoseconds of a round at least: several times what the deepest queue takes.
+/// Nanoseconds of a round at least: several times the latency of the deepest queue.
 const LEAST: f64 = 20e6;
-/// By how much the two counts of requests in flight may differ: the queue is filled at the beginning and runs empty at
-/// the end.
+/// By how much the two counts of requests in flight may differ: the queue fills at the beginning and drains at the end.
 const AGREEMENT: f64 = 0.1;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
@@ -85,10 +83,13 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         ..data::job(&target, Engine::Uring { depth, registered: false }, BLOCK)
     };
     let done = job::run(&job).map_err(data::stopped)?;
-    let law = Law::of(&done).ok_or_else(|| Stop::fail("no request was answered"))?;
+    let law = Law::of(&done).ok_or_else(|| Stop::fail("no request completed"))?;
     law.check()?;
     bench.note(counters.have_read(done.total.bytes)?);
-    bench.note(format!("{depth} requests were asked to be under way, {:.1} were, counted at each answer", law.counted));
+    bench.note(format!(
+        "queue depth {depth} requested; {:.1} in flight on average, counted at each completion",
+        law.counted
+    ));
     done.notes.iter().for_each(|note| bench.note(note.clone()));
     bench.record(&DEPTH_RATE, vec![law.rate]);
     bench.record(&DEPTH_LATENCY, vec![law.latency]);
@@ -96,11 +97,11 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     Ok(())
 }
 
-/// What Little's law ties together.
+/// The terms of Little's law.
 struct Law {
     /// Requests a second.
     rate: f64,
-    /// Nanoseconds from a request to its answer.
+    /// Nanoseconds from a request to its completion.
     latency: f64,
     /// Requests in flight, as they were counted.
     counted: f64,
@@ -123,7 +124,7 @@ impl Law {
             return Ok(());
         }
         Err(Stop::fail(format!(
-            "Little's law does not hold: {:.0} requests a second of {} are {:.2} under way, and {:.2} were counted",
+            "Little's law does not hold: {:.0} requests a second of {} are {:.2} in flight, and {:.2} were counted",
             self.rate,
             time(self.latency),
             self.in_flight(),
@@ -135,14 +136,14 @@ impl Law {
 fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let depth = predictable(QUEUE_DEPTH.of(case), case)?;
     if metric.id == DEPTH_ACHIEVED.id {
-        return Err(NoPrediction::because("it is what was reached, to be set beside the depth that was asked for"));
+        return Err(NoPrediction::because("it is the depth that was reached, to be set beside the one requested"));
     }
     let single = facts.measured(&DEVICE_MEAN_LATENCY, &Case::new())?;
     let most = facts.measured(&DEVICE_REQUESTS, &Case::new())?;
     let bounds = Bounds::of(depth as f64, single.value, most.value);
     let margin = expected::SAME_REQUESTS;
     let words = format!(
-        "{depth} / {} = {:.0}/s, and no more than {:.0}/s; by waiting no less than {depth} / ({} + {} / {:.0}/s) = {:.0}/s",
+        "{depth} / {} = {:.0}/s, and at most {:.0}/s; with queueing at least {depth} / ({} + {} / {:.0}/s) = {:.0}/s",
         time(single.value),
         1e9 * depth as f64 / single.value,
         bounds.saturated,
@@ -164,18 +165,18 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     Ok(predicting.input(single).input(most).derived_as(derivation))
 }
 
-/// Between what a closed system with so many requests in flight answers a second.
+/// Bounds on the requests per second that a closed system with so many in flight completes.
 struct Bounds {
-    /// As many as it answers with as many in flight as it likes: no fewer than one by one.
+    /// Its highest rate with any number in flight: no lower than one by one.
     saturated: f64,
-    /// The asymptotic bounds: no request waits for another, or the device is as busy as it can be.
+    /// The asymptotic bounds: no request waits for another, or the device is saturated.
     most: f64,
-    /// The balanced job bound: each of the others is found waiting at the busiest part.
+    /// The balanced job bound: each other request is found waiting at the busiest part.
     least: f64,
 }
 
 impl Bounds {
-    /// From the depth, the nanoseconds of one request alone, and the requests that are answered a second at most.
+    /// From the depth, the nanoseconds of one request alone, and the highest rate.
     fn of(depth: f64, alone: f64, saturated: f64) -> Self {
         let saturated = saturated.max(1e9 / alone);
         let each = 1e9 / saturated;
@@ -201,13 +202,13 @@ mod tests {
             let one = of(&DEPTH_RATE, 1);
             assert_eq!((one.value, one.low, one.high), (12_500.0, 12_500.0 / 1.5, 18_750.0));
             assert_eq!((of(&DEPTH_RATE, 4).value, of(&DEPTH_LATENCY, 4).value), (50_000.0, 80_000.0));
-            // At depth 16 it is busy: each waits for 16 of them.
+            // At depth 16 it is saturated: each waits for 16 of them.
             assert_eq!((of(&DEPTH_RATE, 16).value, of(&DEPTH_LATENCY, 16).value), (100_000.0, 160_000.0));
             // At the knee, eight requests, the bounds are furthest apart: 8 in 80 us, or 8 in 80 + 7 x 10 us.
             let knee = of(&DEPTH_RATE, 8);
             assert!((knee.value - 100_000.0).abs() < 1e-6 && (knee.low * 1.5 - 8e9 / 150_000.0).abs() < 1e-6);
             assert!((of(&DEPTH_LATENCY, 8).high / 1.5 - 150_000.0).abs() < 1e-6);
-            // A device that answers fewer at a time than one by one answers as one by one.
+            // A device slower with many in flight than one by one is as fast as one by one.
             assert_eq!(Bounds::of(4.0, 80_000.0, 5_000.0).most, 12_500.0);
             assert!(predict(facts, &DEPTH_ACHIEVED, &Case::new().with(QUEUE_DEPTH, 4)).is_err());
         });
@@ -218,7 +219,7 @@ mod tests {
         let law = |counted| Law { rate: 50_000.0, latency: 160_000.0, counted };
         assert!(law(8.0).check().is_ok() && law(7.6).check().is_ok());
         assert!(
-            matches!(law(16.0).check(), Err(Stop::Fail(reason)) if reason.contains("are 8.00 under way, and 16.00"))
+            matches!(law(16.0).check(), Err(Stop::Fail(reason)) if reason.contains("are 8.00 in flight, and 16.00"))
         );
     }
 }

@@ -1,7 +1,7 @@
-//! What the device below the scratch directory can do, past the page cache.
+//! The rate and the latency of the device below the scratch directory, past the page cache.
 //!
-//! Reading and writing of files are explained by these figures. They must not be taken for those of the medium: a drive, a
-//! controller or a hypervisor may answer from a cache of its own, below the kernel.
+//! They explain reading and writing of files. They must not be taken for those of the medium: a drive, a controller or a
+//! hypervisor may answer from its own cache, below the kernel.
 
 use std::time::Duration;
 
@@ -20,32 +20,32 @@ use super::writing::{Overwriter, stream};
 
 pub(crate) static PROBE: Probe = Probe {
     id: DEVICE.as_str(),
-    summary: "What the device below the scratch directory gives past the page cache: its rate and its latency",
+    summary: "Reading from the device below the scratch directory, past the page cache: rate and latency",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "A file of 64 MiB of noise is written to the scratch directory once a run, and flushed. It is read past the page \
-              cache (O_DIRECT) after none of it is left in memory, by mincore and cachestat. Rate: parts of 16 MiB one after \
-              another, or the whole file where a part takes less than 10 ms, in blocks of 1 MiB by io_uring with 16 under \
-              way; by 16 threads of pread where io_uring is not to be had, which a note says. The time is that from the \
-              first request of a part to its last answer. Latency: blocks of 4 KiB, each once in random order, by pread, \
-              timed one by one; and their mean over the round, which the few long answers raise above the median. Requests: \
-              the same blocks with 64 under way, in the same way as the rate, for the time of the round and 20 ms at least. \
-              The device's own counters must have moved with at least 95 % of the bytes; their share is \
-              noted. Whoever writes the file reads it once in the same way; the rate of a round over that of this first pass is \
-              file.device.repeat, and where it is above 2 a note says that a cache below the kernel answers.",
-        prediction: "None: what a device can do is where explanations of file measures begin; what its bus could carry is a \
-                     bound, and no prediction.",
-        not_for: "The medium itself, where a drive's, a controller's or a hypervisor's cache answers; a busy device; reads \
-                  that are neither sequential nor 4 KiB.",
+        how: "A file of 64 MiB of noise is written to the scratch directory once a run, and flushed. It is read past \
+              the page cache (O_DIRECT) with none of it in memory, by mincore and cachestat. Rate: parts of 16 MiB one \
+              after another, or the whole file where a part takes less than 10 ms, in blocks of 1 MiB by io_uring at \
+              queue depth 16; by 16 threads of pread where io_uring is unavailable, which is noted. The time is from \
+              the first request of a part to its last completion. Latency: blocks of 4 KiB, each once in random order, \
+              by pread, timed one by one; and their mean over the round, which a few slow reads raise above the \
+              median. Requests: the same blocks at queue depth 64, in the same way as the rate, for the round's time \
+              and at least 20 ms. The device's own counters must show at least 95 % of the bytes; their share is \
+              noted. The round that writes the file reads it once in the same way; the rate of a later round over that \
+              of this first pass is file.device.repeat, and above 2 it is noted that a cache below the kernel answers.",
+        prediction: "None: explanations of file measures begin with the device; its bus's capacity is a bound, not a \
+                     prediction.",
+        not_for: "The medium itself, where a drive's, a controller's or a hypervisor's cache answers; a busy device; \
+                  reads that are neither sequential nor 4 KiB.",
         pitfalls: &[
             "The page cache taken for the disk: nothing is read through it, and the device's counters must agree.",
-            "O_DIRECT that succeeds and reads memory (tmpfs, some overlays): refused by what statx says, or by the counters.",
-            "A hypervisor that keeps the disk in its memory: a repeated pass is then faster than a first one; but what was \
-             just written may be in its memory from the beginning, and then nothing inside the guest can tell.",
-            "A median taken for a mean: what many reads take together, and what Little's law ties to a rate, is the mean.",
-            "One request at a time measures latency, not rate: 16 of 1 MiB are under way.",
-            "Buffers of scattered pages: a request of 1 MiB is then 256 pieces, which some devices serve at half the rate. \
-             They lie in huge pages, if the kernel gives them.",
+            "O_DIRECT that succeeds and reads memory (tmpfs, some overlays): refused by statx, or by the counters.",
+            "A hypervisor that caches the disk in memory: a repeated pass is then faster than the first; but what was \
+             just written may be in its memory from the beginning, which nothing inside the guest can detect.",
+            "A median taken for a mean: the total time of many reads, and Little's law, need the mean.",
+            "One request at a time measures latency, not rate: 16 of 1 MiB are in flight.",
+            "Buffers of scattered pages: a request of 1 MiB is then 256 segments, which some devices serve at half the \
+             rate. They lie in huge pages, if the kernel provides them.",
         ],
         sources: &[
             "open(2) on O_DIRECT, statx(2) on STATX_DIOALIGN, io_uring(7)",
@@ -62,25 +62,25 @@ pub(crate) static PROBE: Probe = Probe {
 
 pub(crate) static WRITE_PROBE: Probe = Probe {
     id: DEVICE_WRITE.id.as_str(),
-    summary: "What the device below the scratch directory takes past the page cache: its rate and its latencies",
+    summary: "Writing to the device below the scratch directory, past the page cache: rate and latencies",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "A file of 64 MiB of noise is written to the scratch directory once a run, and flushed, so that writing it over \
-              allocates nothing. It is written over past the page cache (O_DIRECT) with noise of which no 4 KiB are like any \
-              other. Rate: blocks of 1 MiB by io_uring with 16 under way; when 16 are done the time begins, and it ends \
-              with the last of 32 more, or of those begun within 400 ms; one figure a round, and what it comes to with the \
-              flush that follows is noted. By 16 threads of pwrite where io_uring is not to be had, which a note says. \
-              Latency: blocks of 4 KiB in random order, timed one by one: by pwrite alone, and then by pwrite and \
-              fdatasync. The device's own counters must have moved with at least 95 % of the bytes.",
-        prediction: "None: what a device can do is where explanations of file measures begin; what its bus could carry is a \
-                     bound, and no prediction.",
-        not_for: "Writing for a long time, when a drive's cache is full; new files, which a file system must find room for; \
-                  a busy device.",
+        how: "A file of 64 MiB of noise is written to the scratch directory once a run, and flushed, so that \
+              overwriting allocates nothing. It is overwritten past the page cache (O_DIRECT) with noise in which no \
+              two blocks of 4 KiB are alike. Rate: blocks of 1 MiB by io_uring at queue depth 16; the time begins when \
+              16 are done and ends with the last of 32 more, or of those begun within 400 ms; one figure a round, and \
+              the rate with the flush that follows is noted. By 16 threads of pwrite where io_uring is unavailable, \
+              which is noted. Latency: blocks of 4 KiB in random order, timed one by one: by pwrite alone, and then by \
+              pwrite and fdatasync. The device's own counters must show at least 95 % of the bytes.",
+        prediction: "None: explanations of file measures begin with the device; its bus's capacity is a bound, not a \
+                     prediction.",
+        not_for: "Sustained writing, once a drive's cache is full; new files, which need blocks allocated; a busy \
+                  device.",
         pitfalls: &[
-            "Writes acknowledged in a cache: the rate is of what the device accepts; the latency with fdatasync is of what \
-             it has for good, if it is honest about its flushes.",
-            "Drives and file systems that compress or find duplicates: every 4 KiB is different.",
-            "The first write of a place costs the file system more than the second: the file is there, whole, before.",
+            "Writes acknowledged in a cache: the rate is that of acceptance; the latency with fdatasync is that of \
+             durable data, if the device is honest about its flushes.",
+            "Drives and file systems that compress or deduplicate: every 4 KiB is different.",
+            "The first write of a block costs the file system more than the second: the whole file is written before.",
             "Wear: a round writes some 50 MiB, counted against --write-limit.",
         ],
         sources: &[
@@ -96,13 +96,13 @@ pub(crate) static WRITE_PROBE: Probe = Probe {
     predict,
 };
 
-/// A block of a stream: what devices are given at a time at most, or several times that.
+/// A block of a stream: the largest request of most devices, or several of them.
 const LARGE: usize = MIB as usize;
 /// A block of a random access: a page of memory, and of most file systems.
 const SMALL: usize = 4096;
-/// Small requests in flight, to find how many a device answers at most: as many as keep a fast drive busy.
+/// Small requests in flight for the device's highest rate: as many as keep a fast drive busy.
 const DEEP: u32 = 64;
-/// Nanoseconds for which they are kept in flight at least: many times what as many take.
+/// Nanoseconds for which they are kept in flight at least: many times their latency.
 const LEAST_DEEP: f64 = 20e6;
 /// Bytes of a part: as many as are in flight.
 const PART: u64 = WIDTH as u64 * MIB;
@@ -125,7 +125,7 @@ fn read(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     requests(bench, &target)
 }
 
-/// Reads part after part, many blocks at a time.
+/// Reads part after part, with many blocks in flight.
 fn rate(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
     let wide = data::wide(target, WIDTH)?;
     let part = |range| job::run(&wide.job(target, LARGE, range)).map_err(data::stopped);
@@ -159,9 +159,9 @@ fn beside_the_first(first: f64, now: f64) -> String {
         now / 1e6
     );
     if now > CACHE_FACTOR * first {
-        format!("{rates}: a cache below the kernel, a hypervisor's or a drive's, answers what was read before")
+        format!("{rates}: a cache below the kernel, a hypervisor's or a drive's, answers repeated reads")
     } else {
-        format!("{rates}: no cache below the kernel shows")
+        format!("{rates}: no sign of a cache below the kernel")
     }
 }
 
@@ -186,7 +186,7 @@ fn latency(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Reads small blocks in random order, many at a time.
+/// Reads small blocks in random order, with many in flight.
 fn requests(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
     let wide = data::wide(target, DEEP)?;
     let counters = Counters::look(target);
@@ -215,8 +215,8 @@ fn write(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     write_one_by_one(bench, &target)
 }
 
-/// Writes small blocks in random order, one by one: first for the time until each is accepted, then with a flush each. A
-/// flush makes the write after it slower, and so the two are not timed together.
+/// Writes small blocks in random order, one by one: first until each is accepted, then with a flush each. A flush slows the
+/// write after it, and so the two are not timed together.
 fn write_one_by_one(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
     let order = Order::Random { seed: bench.seed() };
     let mut writer = Overwriter::open(target, Access::Direct, SMALL, bench.seed())?;
@@ -242,7 +242,7 @@ fn write_one_by_one(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> 
 
 fn predict(_: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     Err(NoPrediction::because(format!(
-        "{} is a property of the device, on which the predictions of other file measures rest; no device states it",
+        "{} is a property of the device, from which other predictions start; no device states it",
         metric.id
     )))
 }
@@ -255,6 +255,6 @@ mod tests {
     fn a_repeated_pass_that_is_far_faster_shows_a_cache() {
         let says = |now| beside_the_first(200e6, now);
         assert!(says(850e6).contains("at 200 MB/s, those of this round at 850 MB/s: a cache below the kernel"));
-        assert!(says(380e6).ends_with("no cache below the kernel shows"));
+        assert!(says(380e6).ends_with("no sign of a cache below the kernel"));
     }
 }

@@ -1,8 +1,8 @@
-//! What one request for the next bytes of a cached file costs by each way of reading, from one byte to a mebibyte.
+//! The cost of one request for the next bytes of a cached file by each way of reading, from one byte to a mebibyte.
 //!
-//! The flat left of a curve is the price of asking, the slope on its right the price of copying, and where two curves
-//! cross is where one way begins to beat the other. It must not be used for files that are not in memory, where the
-//! device decides, nor for requests in random order.
+//! The flat left of a curve is the cost of a request, its slope on the right the cost of copying, and a crossing of two curves
+//! is where one way becomes the faster. It must not be used for files that are not in memory, where the device decides, nor
+//! for requests in random order.
 
 use kelvin_catalogue::file::{BLOCK, BYTE_CALLS, ENGINES, ReadEngine};
 use kelvin_catalogue::mem::{BANDWIDTH, FAULT_MINOR};
@@ -19,38 +19,37 @@ use crate::os::syscall_null;
 
 pub(crate) static PROBE: Probe = Probe {
     id: ENGINES.id.as_str(),
-    summary: "Reading a cached file by every way there is, by the size of a request",
+    summary: "Reading a cached file by every way there is, by request size",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "A file of 64 MiB of noise, all of it in the page cache (mincore and cachestat say so before and after), \
-              is read from its beginning to its end and again, by requests of one size, each copied into a buffer of \
-              that size: by read, pread, readv into four parts, the C library's fread and Rust's BufReader with their \
-              usual buffers, memcpy out of a mapping, the same with its pages mapped ahead 2 MiB at a time, and \
-              io_uring with 1, 8 or 64 requests under way, with and without file and buffers registered beforehand. \
-              Each is told that the order is sequential. The figure is the time of a batch over its requests, the \
-              making of the next request included. Before each pass over a mapping its pages are forgotten, which is \
-              not timed, so that each page is met for the first time as in a file just mapped. A note gives the time \
-              that 100 MB would take by a trial, which is the figure of older tables: the time of a request times 100 \
-              MB over its size.",
-        prediction: "From lower figures of the same run. Each call costs file.byte_calls, copying a byte lies between \
-                     reading it (mem.bandwidth.read) and copying it from memory to memory (half of \
-                     mem.bandwidth.copy), each where 64 MiB lie. read, pread, readv: a call, and for each further page \
-                     up to as much as a one-byte read costs beyond the null call. fread and BufReader: a buffer's call \
-                     shared by its requests, and the library's instructions for each. Mappings: a fault for each 16 \
-                     pages, between one that maps one page and one that maps 16 (mem.fault.minor), or for mapping \
-                     ahead up to as much work. io_uring: the null call shared by the requests under way, 50 to 83 ns \
-                     for a request that does nothing as its author published, and the file's part of a call.",
-        not_for: "Files that are not in memory; random order; many threads at once; programs that look at a mapping in \
-                  place, for here it is always copied.",
+        how: "A file of 64 MiB of noise, all of it in the page cache (checked by mincore and cachestat before and \
+              after), is read from its beginning to its end repeatedly, by requests of one size, each copied into a \
+              buffer of that size: by read, pread, readv into four parts, the C library's fread and Rust's BufReader \
+              with their usual buffers, memcpy out of a mapping, the same with its pages mapped ahead 2 MiB at a time, \
+              and io_uring at queue depths of 1, 8 and 64, with and without registered file and buffers. Sequential \
+              order is announced to each. The figure is the time of a batch over its requests, including the choice of \
+              the next request. Before each pass over a mapping its pages are unmapped, untimed, so that each page is \
+              met for the first time as in a file just mapped. A note gives the time of 100 MB by a trial, the figure \
+              of older tables: the time of a request times 100 MB over its size.",
+        prediction: "From lower figures of the same run. Each call costs file.byte_calls, and copying a byte costs \
+                     between reading it (mem.bandwidth.read) and copying it from memory to memory (half of \
+                     mem.bandwidth.copy), each over 64 MiB. read, pread, readv: a call, and for each further page up \
+                     to the cost of a one-byte read beyond the null call. fread and BufReader: a buffer's call shared \
+                     by its requests, and the library's instructions for each. Mappings: a fault for each 16 pages, \
+                     between one that maps one page and one that maps 16 (mem.fault.minor), or for mapping ahead up to \
+                     as much work. io_uring: the null call shared by the requests in flight, 50 to 83 ns for an empty \
+                     request as its author published, and the file's part of a call.",
+        not_for: "Files that are not in memory; random order; many threads at once; programs that use a mapping in \
+                  place, which is always copied here.",
         pitfalls: &[
-            "A file read into a mapping a second time has no faults any more: here every pass has them.",
-            "A library's buffer answers small requests and steps aside for large ones: a curve bends at 4 KiB (glibc) \
+            "A file read through a mapping a second time has no faults any more: here every pass has them.",
+            "A library's buffer serves small requests and is bypassed by large ones: a curve bends at 4 KiB (glibc) \
              and 8 KiB (BufReader).",
             "glibc reads whole multiples of its buffer directly and the rest through the buffer: a request that is no \
              multiple takes two calls.",
-            "A compiler may leave out a copy that nobody looks at: the buffers are reached through calls it cannot see \
-             into, and outlive the loop.",
-            "A file of the size of the last-level cache makes copying look faster than it is for large ones: 64 MiB is \
+            "A compiler may remove a copy that nobody uses: the buffers are reached through opaque calls, and outlive \
+             the loop.",
+            "A file of the size of the last-level cache makes copying look faster than for large ones: 64 MiB is \
              beyond most.",
         ],
         sources: &[
@@ -67,11 +66,11 @@ pub(crate) static PROBE: Probe = Probe {
     predict: ways::predict,
 };
 
-/// Those of the older study, which every run has at every size it measures.
+/// Those of the older study, which every run measures at each of its sizes.
 const CLASSICS: [ReadEngine; 3] = [ReadEngine::Read, ReadEngine::Fread, ReadEngine::Mmap];
-/// Sizes of a request, in bytes: those of the older study, and powers of two on to a mebibyte.
+/// Sizes of a request, in bytes: those of the older study, and powers of two up to a mebibyte.
 const SIZES: [u64; 9] = [1, 10, 100, 1000, 4096, 10_000, 64 << 10, 256 << 10, 1 << 20];
-/// The size at which every way is measured in a usual run: neither the call nor the copy is all.
+/// The size at which a usual run measures every way: neither the call nor the copy is all.
 const BETWEEN: u64 = 10_000;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
@@ -103,21 +102,21 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let cached = Cached::open(bench, SHARED_BYTES)?;
     let mut passes = Passes::open(cached.target(), engine(way), block)?;
     let requests = (TRIAL_BYTES / block).clamp(1, TRIAL_REQUESTS);
-    // Untimed, so that buffers of ours are touched and what is loaded late is loaded.
+    // Untimed, so that buffers are touched and lazy loading is done.
     passes.read(bench.clock(), requests)?;
     let ticks = passes.read(bench.clock(), requests)?;
     let whole = bench.nanoseconds(ticks) / requests as f64 * OLDER_FILE / block as f64;
-    bench.note(format!("{}; {}by a trial, 100 MB would take {:.4} s", cached.proof(), passes.achieved(), whole / 1e9));
+    bench.note(format!("{}; {}in a trial, 100 MB took {:.4} s", cached.proof(), passes.achieved(), whole / 1e9));
     passes.reader.notes().into_iter().for_each(|note| bench.note(note));
     bench.time_parts([&ENGINES], |clock, requests| Ok([passes.read(clock, requests)? as f64]))?;
     cached.check()
 }
 
-/// A file read from its beginning to its end, again and again.
+/// A file read from its beginning to its end repeatedly.
 struct Passes {
     reader: Reader,
     requests: Requests,
-    /// Requests of a pass, and those that are left of this one.
+    /// Requests of a pass, and those left of this one.
     blocks: u64,
     left: u64,
 }
@@ -125,7 +124,7 @@ struct Passes {
 impl Passes {
     fn open(target: &Target, engine: Engine, block: u64) -> Result<Self, Stop> {
         let order = Order::Sequential;
-        let bytes = usize::try_from(block).map_err(|_| Stop::fail(format!("a block of {block} bytes is no block")))?;
+        let bytes = usize::try_from(block).map_err(|_| Stop::fail(format!("a block of {block} bytes is too large")))?;
         let how = How { access: Access::Buffered, block: bytes, order };
         let reader = engine.open(target, how).map_err(data::stopped)?;
         // Whole requests only: a rest would count as one.
@@ -134,7 +133,7 @@ impl Passes {
         Ok(Self { reader, requests, blocks, left: blocks })
     }
 
-    /// Makes so many requests; the ticks that they took. What is done from pass to pass is not among them.
+    /// Makes so many requests; their ticks, without the work between passes.
     fn read(&mut self, clock: Clock, requests: u64) -> Result<u64, Stop> {
         let (mut ticks, mut wanted) = (0, requests);
         while wanted > 0 {
@@ -160,9 +159,9 @@ impl Passes {
         Ok(ticks)
     }
 
-    /// How many requests were in flight, in words, where that is more than one at a time.
+    /// The mean queue depth, in words, where there is more than one request at a time.
     fn achieved(&self) -> String {
-        self.reader.achieved_depth().map_or_else(String::new, |depth| format!("{depth:.1} requests under way; "))
+        self.reader.achieved_depth().map_or_else(String::new, |depth| format!("queue depth {depth:.1};"))
     }
 }
 

@@ -1,7 +1,7 @@
-//! What names and inodes cost apart: a file without a name made and given back, and a name added to a file and taken away.
+//! The costs of names and of inodes apart: creating and closing an O_TMPFILE file, and adding and removing a name of a file.
 //!
-//! Making, renaming and removing files are explained by these figures. They must not be taken for what programs mostly do, which is
-//! both at once.
+//! They explain creating, renaming and removing files. They must not be taken for what programs mostly do, which is both at
+//! once.
 
 use std::fs::{self, File};
 use std::io::{Error, ErrorKind};
@@ -19,22 +19,23 @@ use super::tree::{Tree, timed};
 
 pub(super) static PROBE: Probe = Probe {
     id: ENTRY.as_str(),
-    summary: "Files made without a name and names given to a file: what making and removing files are made of",
+    summary: "Creating files without a name (O_TMPFILE) and names of a file: the parts of creating and removing files",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "In a directory with 1000 empty files, made once a run in the scratch directory, names are added to a file \
-              (linkat) and taken away again (unlink), 16 of each after another: a figure is the time of the 16, over 16. The file \
-              keeps a name, so that no inode is made or given back. Once a round 16 files are made in the same directory that \
-              have no name (open with O_TMPFILE), and then closed, by which they are gone: no name is entered or taken away. \
-              Every call is checked. Nothing is flushed: what a journal writes meanwhile falls into some figures, and counts.",
-        prediction: "None: what a file system does to its directories, its inodes and its journal has no published cost. The \
-                     predictions of file.metadata rest on these figures.",
-        not_for: "Directories that are not in memory. What is flushed, for which see file.sync.",
+        how: "In a directory with 1000 empty files, made once a run in the scratch directory, names are added to a \
+              file (linkat) and removed again (unlink), 16 of each in a row: a figure is the time of the 16, over 16. \
+              The file keeps a name, so that no inode is allocated or freed. Once a round 16 files without a name are \
+              created in the same directory (open with O_TMPFILE) and then closed, which frees them: no name is added \
+              or removed. Every call is checked. Nothing is flushed: journal writes meanwhile fall into some figures, \
+              and count.",
+        prediction: "None: a file system's cost of directories, inodes and journal is not published. The predictions \
+                     of file.metadata rest on these figures.",
+        not_for: "Directories that are not in memory. Flushed changes: see file.sync.",
         pitfalls: &[
-            "A file without a name is entered in a list of its own by ext4 with a journal, from which it is removed after a crash: \
-             that costs a little more than an inode alone.",
-            "ext4 without a journal gives no inode again for minutes after its file was removed, and looks at each of those first: \
-             few are made, in a tree of its own; see file.metadata.",
+            "ext4 with a journal enters a file without a name in its orphan list, for removal after a crash: that \
+             costs a little more than an inode alone.",
+            "ext4 without a journal reuses no inode for minutes after its file was removed, and checks each of those \
+             first: few are made, in a tree of their own; see file.metadata.",
         ],
         sources: &[
             "open(2) on O_TMPFILE, link(2), unlink(2)",
@@ -46,15 +47,15 @@ pub(super) static PROBE: Probe = Probe {
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
     predict: |_: &Facts<'_>, _: &Metric, _: &Case| -> Result<Prediction, NoPrediction> {
-        Err(NoPrediction::because("what a file system does to its directories and its inodes has no published cost"))
+        Err(NoPrediction::because("a file system's cost of directories and inodes is not published"))
     },
 };
 
-/// Files that are there beside those that are worked on: as in the case of file.metadata that every run has.
+/// Files already there: as in the case of file.metadata that every run has.
 const FILES: u64 = 1000;
-/// Files and names that are made in one go: enough that a clock reading is nothing, and few, as in file.metadata.
+/// Files and names made in a row: enough that a clock reading is nothing, and few, as in file.metadata.
 const COUNT: usize = 16;
-/// Bytes to ask leave for: the blocks that hold them, once for each of the four changes.
+/// Bytes to reserve: the blocks that hold them, once for each of the four changes.
 const ROUND_BYTES: u64 = 1 << 20;
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
@@ -71,7 +72,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     Ok(())
 }
 
-/// A file and the names that it gets; all are removed when dropped.
+/// A file and its names; all are removed when dropped.
 struct Names {
     file: PathBuf,
     others: Vec<PathBuf>,
@@ -95,7 +96,7 @@ impl Names {
         Ok(names)
     }
 
-    /// Adds all names and takes them away; the ticks of one of each.
+    /// Adds all names and removes them; the ticks of one of each.
     fn pass(&self, clock: Clock) -> Result<[u64; 2], Stop> {
         let added = timed(clock, &self.others, "make the name", |name| fs::hard_link(&self.file, name))?;
         let removed = timed(clock, &self.others, "remove the name", |name| fs::remove_file(name))?;
@@ -111,7 +112,7 @@ impl Drop for Names {
     }
 }
 
-/// Makes files without names in a directory and closes them; the ticks of all of each.
+/// Creates files without names in a directory and closes them; the ticks of all of each.
 fn unnamed(directory: &Path, clock: Clock) -> Result<[u64; 2], Stop> {
     let mut files = Vec::with_capacity(COUNT);
     let begun = clock.start();
@@ -130,13 +131,13 @@ fn unnamed(directory: &Path, clock: Clock) -> Result<[u64; 2], Stop> {
     Ok([made, clock.stop().wrapping_sub(begun)])
 }
 
-/// That no file without a name could be made. A kernel that does not know the flag takes it for one of a directory.
+/// That no file without a name could be created. A kernel without O_TMPFILE takes the flag for O_DIRECTORY.
 fn none(directory: &Path, error: &Error) -> Stop {
     match error.kind() {
-        ErrorKind::Unsupported | ErrorKind::IsADirectory => Stop::skip(format!(
-            "needs a file system that makes files without a name (O_TMPFILE): {error}; choose another by --dir"
-        )),
-        _ => cannot("make a file without a name in", directory, error),
+        ErrorKind::Unsupported | ErrorKind::IsADirectory => {
+            Stop::skip(format!("needs a file system with O_TMPFILE: {error}; choose another by --dir"))
+        }
+        _ => cannot("create a file without a name in", directory, error),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a block should take to move between a file and a buffer: what predictions of many measures of files are made of.
+//! The expected time to move a block between a file and a buffer: the parts of many file predictions.
 
 use kelvin_catalogue::file::{
     AccessOrder, CacheState, DEVICE_ACCEPT, DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_WRITE, PAGE_READ, PAGE_WRITE,
@@ -30,12 +30,11 @@ pub(super) struct Expected {
     pub inputs: Vec<Input>,
 }
 
-/// The time of one call that reads a block of what is in the page cache: a call that finds a page there, and a copy.
+/// The time of one call that reads a block from the page cache: a call that finds a page there, and a copy.
 ///
-/// The other end of the copy is in memory, for files are larger than caches. The buffer is used again by each call: it stays
-/// in the second-level cache if a half of that holds it, and is written as fast as memory is read at the other end; a
-/// larger one is in memory too, and the bytes cross it twice. What further pages take to be found is not counted: pages of a
-/// file lie in larger pieces where the file system has them.
+/// The source of the copy is in memory, as files are larger than caches. The buffer is reused by each call: if it fits half of
+/// the L2 cache it stays there, and is written as fast as memory is read; a larger one is in memory too, and the bytes cross it
+/// twice. Finding further pages is not counted: pages of a file lie in folios where the file system has them.
 pub(super) fn cached(facts: &Facts<'_>, block: u64) -> Result<Expected, NoPrediction> {
     let call = facts.measured(&PAGE_READ, &pages_read(CacheState::Cached, AccessOrder::Sequential))?;
     let Copied { input, rate, of, nanoseconds } = copied(facts, block, Transfer::Read)?;
@@ -52,8 +51,8 @@ pub(super) fn cached(facts: &Facts<'_>, block: u64) -> Result<Expected, NoPredic
     })
 }
 
-/// The time of one call that writes a block over pages that are in the page cache and dirty: what the file system does for a
-/// call with one page, and for each page more, as measured with next to nothing copied, and the copy.
+/// The time of one call that writes a block over pages that are in the page cache and dirty: the file system's work for a call
+/// with one page, and for each further page, as measured with next to nothing copied, and the copy.
 pub(super) fn overwritten(facts: &Facts<'_>, block: u64) -> Result<Expected, NoPrediction> {
     let page = facts.machine().memory.page_bytes.get().copied().unwrap_or(4 * KIB);
     let one = facts.measured(&PAGE_WRITE, &pages_written(1, AccessOrder::Sequential))?;
@@ -80,7 +79,7 @@ pub(super) struct Copied {
     pub input: Input,
     /// Bytes a second.
     pub rate: f64,
-    /// Why it is that rate, in words.
+    /// The reason for that rate, in words.
     pub of: &'static str,
     pub nanoseconds: f64,
 }
@@ -100,14 +99,14 @@ pub(super) fn copied(facts: &Facts<'_>, block: u64, transfer: Transfer) -> Resul
     Ok(Copied { input: copy, rate, of, nanoseconds: nanoseconds_of(block, rate) })
 }
 
-/// A bandwidth that counts as it is: the buffer is in a cache.
+/// A bandwidth taken as it is: the buffer is in a cache.
 fn one_way(measured: Input) -> (Input, f64, &'static str) {
     let rate = measured.value;
-    (measured, rate, "the buffer stays in the second-level cache")
+    (measured, rate, "the buffer stays in the L2 cache")
 }
 
-/// The time of one request past the page cache with nothing else in flight: the device's latency for the first 4 KiB, and
-/// the rest at its rate.
+/// The time of one request past the page cache at queue depth 1: the device's latency for the first 4 KiB, and the rest at its
+/// rate.
 pub(super) fn direct(facts: &Facts<'_>, block: u64, transfer: Transfer) -> Result<Expected, NoPrediction> {
     let (latency, rate) = of_device(transfer);
     let (latency, rate) = (none(facts, latency)?, none(facts, rate)?);
@@ -132,7 +131,7 @@ pub(super) fn streamed(facts: &Facts<'_>, block: u64, transfer: Transfer) -> Res
     })
 }
 
-/// Two things that are done at the same time: the longer one counts.
+/// Two overlapping parts: the longer one counts.
 pub(super) fn slower(one: Expected, other: Expected) -> Expected {
     let (first, second) = (time(one.nanoseconds), time(other.nanoseconds));
     Expected {
@@ -143,7 +142,7 @@ pub(super) fn slower(one: Expected, other: Expected) -> Expected {
     }
 }
 
-/// One thing after another.
+/// One part after another.
 pub(super) fn one_by_one(first: Expected, second: Expected) -> Expected {
     Expected {
         nanoseconds: first.nanoseconds + second.nanoseconds,
@@ -153,7 +152,7 @@ pub(super) fn one_by_one(first: Expected, second: Expected) -> Expected {
     }
 }
 
-/// The same thing so many times, one after another.
+/// The same part so many times, one after another.
 pub(super) fn times(count: u64, once: Expected) -> Expected {
     Expected {
         nanoseconds: count as f64 * once.nanoseconds,
@@ -174,10 +173,11 @@ fn joined(first: Vec<Input>, second: Vec<Input>) -> Vec<Input> {
     all
 }
 
-/// The factor either way within which a figure is as predicted: what file systems do besides is in no formula.
+/// The predicted range as a factor either way: a file system's other work is in no formula.
 pub(super) const FACTOR: f64 = 2.0;
 
-/// The same of a figure that is nothing but requests to a device, as is the figure that it is predicted from: drives, and whoever shares them, are not steadier than that from one look to the next.
+/// The same for a figure made only of requests to a device, as is the one it is predicted from: drives, and those who share
+/// them, vary that much.
 pub(super) const SAME_REQUESTS: f64 = 1.5;
 
 impl Expected {
@@ -192,7 +192,7 @@ impl Expected {
         self.predicting(factor, |nanoseconds| nanoseconds, |formula| formula).derived_as(derivation)
     }
 
-    /// The time of each of so many things of which this is the time of all.
+    /// The time of each of so many things, from the time of all.
     pub(super) fn shared_by(self, count: u64, things: &str) -> Self {
         Self {
             nanoseconds: self.nanoseconds / count as f64,
@@ -202,12 +202,12 @@ impl Expected {
         }
     }
 
-    /// The prediction of the rate at which blocks of so many bytes move, each of which takes this time.
+    /// The prediction of the rate of blocks of so many bytes, each of which takes this time.
     pub(super) fn into_rate(self, block: u64) -> Prediction {
         self.into_rate_of(block, "block")
     }
 
-    /// The same of what has so many bytes, in a word.
+    /// The same for so many bytes of anything, named in a word.
     pub(super) fn into_rate_of(self, size: u64, what: &str) -> Prediction {
         let nanoseconds = self.nanoseconds;
         let rate = |nanoseconds: f64| size as f64 * 1e9 / nanoseconds;
@@ -231,7 +231,7 @@ impl Expected {
 /// Bytes that the latency of a device includes.
 const FIRST: u64 = 4 * KIB;
 
-/// Latency and rate of the device. What is predicted are sums over many requests: of reads, the mean counts.
+/// Latency and rate of the device. Predictions are sums over many requests: of reads, the mean counts.
 fn of_device(transfer: Transfer) -> (&'static Metric, &'static Metric) {
     match transfer {
         Transfer::Read => (&DEVICE_MEAN_LATENCY, &DEVICE_READ),
@@ -282,7 +282,7 @@ mod tests {
     use kelvin_harness::MeasuredValue;
     use kelvin_model::{Cache, CacheKind, Fact};
 
-    /// Looks at facts of a machine with a second-level cache of 1 MiB and these measured values.
+    /// Facts of a machine with an L2 cache of 1 MiB and these measured values.
     fn with<R>(known: &[(&Metric, f64)], look: impl FnOnce(&Facts<'_>) -> R) -> R {
         let mut machine = testing::machine();
         let cache = Cache {

@@ -1,7 +1,7 @@
-//! What files cost as such, without their content: made, looked at, opened, renamed, listed, removed.
+//! The costs of files without their content: creating, checking, opening, renaming, listing, removing.
 //!
 //! It is what a build, a mail store or a backup of small files pays for each of them. It must not be used for files whose
-//! directory is not in memory, nor for what is to outlast a loss of power: the journal is written later.
+//! directory is not in memory, nor for durable changes: the journal is written later.
 
 use std::fs::{self, File};
 use std::io::{Error, ErrorKind};
@@ -23,37 +23,37 @@ use crate::predict::Predicting;
 
 pub(crate) static PROBE: Probe = Probe {
     id: METADATA.as_str(),
-    summary: "Files made, looked at, opened, renamed, listed and removed, in one directory and in many",
+    summary: "Creating, checking, opening, renaming, listing and removing files, in one directory and in many",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "A tree with so many empty files is made once a run in the scratch directory: all in one directory, or spread \
-              evenly over 100. Each round makes 16 more in it, renames them within their directories, and removes them: a figure is \
-              the time of the 16, over 16. Then, pass after \
-              pass, it looks at 128 files spread over the tree, opens and closes them, and lists every directory: a figure \
-              is the time of a pass over the files, which for the list are all that are there. The calls are those of \
-              Rust's standard library (openat, close, statx, rename, getdents64, unlink, with whole paths), each checked; \
-              a listing must find all files. The first pass, which is not timed, brings the directories into memory. \
-              Nothing is flushed: what a journal writes meanwhile falls into some figures, and counts.",
-        prediction: "A look and an opening are the calls that os.syscall.stat and os.syscall.open_close time on /dev/null, \
-                     on a longer path and in another file system: predicted to cost what those do, and unremarkable up to \
-                     three times that, as for other short calls. Making a file is to make one without a name and to add a \
-                     name (file.entry.make and file.entry.add), renaming it to add a name and to take one away \
-                     (file.entry.remove), removing it to take its name away and to give its inode back \
-                     (file.entry.give_back): each part as measured alone, in a directory of 1000 files, and unremarkable \
-                     within a factor of two. Listing has no prediction: what a file system does for it has no published \
-                     cost.",
-        not_for: "Directories that are not in memory. Files with content. What is flushed, for which see file.sync. Network \
-                  file systems between whose clients names are kept coherent.",
+        how: "A tree with the given number of empty files is made once a run in the scratch directory: all in one \
+              directory, or spread evenly over 100. Each round creates 16 more in it, renames them within their \
+              directories, and removes them: a figure is the time of the 16, over 16. Then it repeatedly calls stat on \
+              128 files spread over the tree, opens and closes them, and lists every directory: a figure is the time \
+              of a pass over its files, for the list over all that are there. The calls are those of Rust's standard \
+              library (openat, close, statx, rename, getdents64, unlink, with whole paths), each checked; a listing \
+              must find all files. The first pass, untimed, brings the directories into memory. Nothing is flushed: \
+              journal writes meanwhile fall into some figures, and count.",
+        prediction: "stat and open are the calls that os.syscall.stat and os.syscall.open_close time on /dev/null, on \
+                     a longer path and in another file system. Predicted range: from those up to three times as long, \
+                     as for other short calls. Creating a file is creating one without a name and adding a name \
+                     (file.entry.make and file.entry.add), renaming is adding a name and removing one \
+                     (file.entry.remove), removing is removing the name and freeing the inode (file.entry.give_back): \
+                     each part as measured alone, in a directory of 1000 files. Predicted range: a factor of two \
+                     either way. Listing has no prediction: a file system's cost of it is not published.",
+        not_for: "Directories that are not in memory. Files with content. Flushed changes: see file.sync. Network file \
+                  systems that keep names coherent between clients.",
         pitfalls: &[
-            "A lookup of a name that was seen before is answered from memory; a first one reads the directory.",
-            "The files that are looked at are few: looks at many others miss the processor's caches.",
-            "ext4 without a journal gives no inode again for 60 s after its file was removed, and for 360 s if the block of the \
-             inode table is not written back yet (RECENCY_MIN and RECENCY_DIRTY in recently_deleted). It passes over all such \
-             of a block group one by one, for each new file: where an earlier run removed thousands, a new one takes many \
-             times as long, and figures drift while they age. So every tree lies in a block group of its own, which ext4 \
-             chooses by the name under which it is made, another one in every run: they are made in a directory that is marked as the top of \
-             unrelated trees (chattr +T), whose directories ext4 spreads over the disk. A note says if that cannot be done. \
-             What a round removes itself stays in its group, and is little for that reason.",
+            "A name looked up before is answered from memory; a first lookup reads the directory.",
+            "The files checked are few: lookups of many others miss the processor's caches.",
+            "ext4 without a journal reuses no inode for 60 s after its file was removed, and for 360 s if the block of \
+             the inode table is not written back yet (RECENCY_MIN and RECENCY_DIRTY in recently_deleted). For each new \
+             file it skips all such inodes of a block group one by one: where an earlier run removed thousands, \
+             creating one takes many times as long, and figures drift while they age. So every tree has a block group \
+             of its own, which ext4 chooses by the tree's name, another one in every run: they are created in a \
+             directory marked as the top of unrelated trees (chattr +T), whose directories ext4 spreads over the disk. \
+             A note says if that failed. Inodes that a round itself removes stay in its group, and are few for that \
+             reason.",
             "Removing an empty file frees no blocks.",
             "A longer path costs more: the scratch directory's is walked each time.",
         ],
@@ -70,14 +70,14 @@ pub(crate) static PROBE: Probe = Probe {
     predict,
 };
 
-/// Files that a round makes and removes: enough that a clock reading is nothing, and few, for some file systems remember
-/// each; see the pitfalls.
+/// Files that a round creates and removes: enough that a clock reading is nothing, and few, as some file systems remember each;
+/// see the pitfalls.
 const OWN: usize = 16;
-/// Files that are looked at in a pass: enough that a clock reading is nothing, few enough for a short pass.
+/// Files checked in a pass: enough that a clock reading is nothing, few enough for a short pass.
 const LOOKS: u64 = 128;
 /// Directories where files are spread over many.
 const MANY: u64 = 100;
-/// Bytes to ask leave for, for a round's own files: the blocks that hold them, once for each of the three changes.
+/// Bytes to reserve for a round's own files: the blocks that hold them, once for each of the three changes.
 const ROUND_BYTES: u64 = 1 << 20;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
@@ -110,7 +110,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     bench.time_each([&METADATA_STAT, &METADATA_OPEN, &METADATA_LIST], |clock| Ok(looks.pass(clock)?.0))
 }
 
-/// Makes, renames and removes files, all of them once.
+/// Creates, renames and removes files, all of them once.
 fn change(bench: &mut Bench<'_>, own: &Own) -> Result<(), Stop> {
     let ticks = own.changes(bench.clock())?;
     for (metric, ticks) in [&METADATA_CREATE, &METADATA_RENAME, &METADATA_UNLINK].into_iter().zip(ticks) {
@@ -119,7 +119,7 @@ fn change(bench: &mut Bench<'_>, own: &Own) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The files that a round makes and removes; what a failed one leaves is removed when dropped.
+/// The files that a round creates and removes; what a failed one leaves is removed when dropped.
 struct Own {
     made: Vec<PathBuf>,
     renamed: Vec<PathBuf>,
@@ -129,14 +129,14 @@ impl Own {
     fn in_tree(tree: &Tree) -> Self {
         let directories = || tree.directories.iter().cycle().zip(0..OWN);
         let named = |name: &'static str| -> Vec<PathBuf> {
-            // No two rounds have the same names, though one may have been killed.
+            // No two rounds have the same names, as one may have been killed.
             let process = std::process::id();
             directories().map(|(directory, number)| directory.join(format!("{name}-{process}-{number}"))).collect()
         };
         Self { made: named("own"), renamed: named("new") }
     }
 
-    /// Makes them all, renames them all, removes them all; the ticks of each.
+    /// Creates them all, renames them all, removes them all; the ticks of each.
     fn changes(&self, clock: Clock) -> Result<[u64; 3], Stop> {
         let created = timed(clock, &self.made, "make", |path| File::create_new(path).map(drop))?;
         let mut names = self.renamed.iter();
@@ -149,7 +149,7 @@ impl Own {
     }
 }
 
-/// What is looked at pass after pass: some of the files, and all of the directories.
+/// What each pass checks: some of the files, and all of the directories.
 struct Looks<'a> {
     tree: &'a Tree,
     files: Vec<PathBuf>,
@@ -163,7 +163,7 @@ impl<'a> Looks<'a> {
         Self { tree, files }
     }
 
-    /// Looks at everything once; the ticks for one file by status, by opening, by listing; the files that were listed.
+    /// Checks everything once; the ticks per file of stat, of open, of listing; the files listed.
     fn pass(&self, clock: Clock) -> Result<([u64; 3], u64), Stop> {
         let stat = timed(clock, &self.files, "look at", |path| match fs::symlink_metadata(path)?.is_file() {
             true => Ok(()),
@@ -194,8 +194,8 @@ impl Drop for Own {
     }
 }
 
-/// How much more than the call on /dev/null is within the predicted range: as for other short calls (os.syscall.read and its kin), which
-/// leaves room for a longer path and for a file system of its own.
+/// How much more than the call on /dev/null is within the predicted range: as for other short calls (os.syscall.read and its
+/// kin), which leaves room for a longer path and another file system.
 const MORE: f64 = 3.0;
 
 fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
@@ -208,7 +208,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, N
         id if id == METADATA_CREATE.id => parts(&ENTRY_MAKE, &ENTRY_ADD),
         id if id == METADATA_RENAME.id => parts(&ENTRY_ADD, &ENTRY_REMOVE),
         id if id == METADATA_UNLINK.id => parts(&ENTRY_REMOVE, &ENTRY_GIVE_BACK),
-        _ => Err(NoPrediction::because("what a file system does to list a directory has no published cost")),
+        _ => Err(NoPrediction::because("a file system's cost of listing a directory is not published")),
     }
 }
 
@@ -231,7 +231,7 @@ fn of_call(call: Input) -> Prediction {
         .input(call)
         .source("Linux fs/namei.c: link_path_walk, once for each component")
         .derived_as(format!(
-            "{value:.0} ns; unremarkable up to {MORE} times that, for a longer path in another file system"
+            "{value:.0} ns; predicted range: up to {MORE} times that, for a longer path in another file system"
         ))
 }
 

@@ -1,8 +1,8 @@
-//! What a page costs on its way into the page cache, apart from its device and its copy: a byte read of each page of a hole, which
-//! the kernel must find memory for and nothing to put into it.
+//! The cost of a page on its way into the page cache, apart from device and copy: a byte read of each page of a hole, for which
+//! the kernel must allocate pages and has nothing to read.
 //!
-//! It is what reading through an empty page cache costs beyond the device and the copy. It must not be taken for reading of
-//! what is in a file: no device is asked.
+//! It is the cost of reading through an empty page cache beyond device and copy. It must not be taken for reading data in a
+//! file: no device is involved.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -21,25 +21,24 @@ use super::data::{self, SHARED_BYTES};
 
 pub(super) static PROBE: Probe = Probe {
     id: PAGE_READ.id.as_str(),
-    summary: "Taking pages into the page cache that no device has to fill, and finding them there",
+    summary: "Adding pages to the page cache that no device has to fill, and finding them there",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "A file of 64 MiB that is one hole: where nothing was ever written, the kernel puts zeros into the page cache, \
-              and asks no device. One thread reads the first byte of each page once by pread, and a pass is timed as a whole. \
-              cache=uncached: before each pass the file is dropped by posix_fadvise until mincore and cachestat find no page \
-              of it, and opened afresh; after it all of it must be in memory. cache=cached: a file of 64 MiB of noise, all of \
-              it in memory before. \
-              The kernel is told of the order (POSIX_FADV_SEQUENTIAL, POSIX_FADV_RANDOM). The one less the other is what it \
-              takes to find memory for a page, to enter it into the page cache, and to set it to zero.",
-        prediction: "None: the instructions of a file system's way are published nowhere. Predictions of reading through an \
-                     empty page cache, and out of a full one, rest on these figures.",
-        not_for: "Reading of files that hold something, for which a device must be asked; mapped files.",
+        how: "A file of 64 MiB that is one hole: the kernel puts zeroed pages into the page cache, without the device. \
+              One thread reads the first byte of each page once by pread, and a pass is timed as a whole. \
+              cache=uncached: before each pass the file is dropped by posix_fadvise until mincore and cachestat find \
+              no page of it, and opened afresh; after it all of it must be in memory. cache=cached: a file of 64 MiB \
+              of noise, all of it in memory before. The order is announced (POSIX_FADV_SEQUENTIAL, POSIX_FADV_RANDOM). \
+              The difference is the cost of allocating a page, adding it to the page cache, and zeroing it.",
+        prediction: "None: the length of a file system's code path is not published. Predictions of reading through an \
+                     empty page cache, and from a full one, rest on these figures.",
+        not_for: "Reading files with data, which needs the device; mapped files.",
         pitfalls: &[
-            "A page that a device fills need not be set to zero first: of a page of 4 KiB that is some 100 ns too much.",
-            "Free memory that was given back to a host is slow to touch: a file system that puts pages of a device there has \
-             its host wait for it instead.",
-            "A hole of a file that another machine or program serves is asked of that one.",
-            "The kernel takes pages in larger pieces (folios) when it reads ahead, and in single pages in random order.",
+            "A page filled by a device need not be zeroed first: of a page of 4 KiB that is some 100 ns too much.",
+            "Free memory that was returned to the host is slow to touch: where the device fills such pages, the host \
+             waits instead.",
+            "A sparse file on a server, or of another program, is read from there.",
+            "The kernel adds larger units (folios) when it reads ahead, and single pages in random order.",
         ],
         sources: &[
             "Linux mm/filemap.c: filemap_read; mm/readahead.c: page_cache_ra_order",
@@ -64,7 +63,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let (state, order) = (state(case)?, order(case, bench.seed())?);
-    // In memory any file will do, also where holes are not to be had.
+    // In memory any file will do, also where the file system has no holes.
     let target =
         if state == State::Cached { data::file(bench, SHARED_BYTES)? } else { data::hole(bench, SHARED_BYTES)? };
     let pages = SHARED_BYTES / page_bytes() as u64;
@@ -94,14 +93,14 @@ fn pass(target: &Target, clock: Clock, state: State, order: Order) -> Result<u64
 pub(super) fn read_byte(file: &File, offset: u64) -> Result<(), Stop> {
     match file.read_at(&mut [0], offset) {
         Ok(1) => Ok(()),
-        Ok(read) => Err(Stop::fail(format!("a read of a byte at {offset} was one of {read}"))),
+        Ok(read) => Err(Stop::fail(format!("a read of a byte at {offset} returned {read}"))),
         Err(error) => Err(Stop::fail(format!("cannot read a byte at {offset}: {error}"))),
     }
 }
 
 fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     Err(NoPrediction::because(
-        "what a file system and the page cache do for a page has no published cost; predictions of reading through an empty \
+        "the cost per page of file system and page cache is not published; predictions of reading through an empty \
          page cache rest on this figure",
     ))
 }

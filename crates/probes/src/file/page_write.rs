@@ -1,8 +1,8 @@
-//! What a file system does for each write, and for each page of it, apart from the copy: a byte written in a page that is in
-//! the page cache and dirty, and two bytes of which each is in another page.
+//! A file system's work for each write, and for each page of it, apart from the copy: a byte written to a page that is in the
+//! page cache and dirty, and two bytes across the border of two pages.
 //!
-//! It is what small writes into the page cache cost beyond a system call and a copy. It must not be taken for writes to new
-//! pages, for which memory and room on the device must be found.
+//! It is the cost of small writes into the page cache beyond a system call and a copy. It must not be taken for writes to new
+//! pages, for which memory and blocks of the device are allocated.
 
 use kelvin_catalogue::file::{AccessOrder, CacheState, PAGE_READ, PAGE_WRITE, PAGES};
 use kelvin_file::cache::{self, State};
@@ -20,27 +20,29 @@ use crate::predict::Predicting;
 
 pub(super) static PROBE: Probe = Probe {
     id: PAGE_WRITE.id.as_str(),
-    summary: "Writing next to nothing into one page of the page cache, and over the border of two",
+    summary: "Writing a byte into one page of the page cache, and two across the border of two",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "One thread writes over a file of noise of 64 MiB by pwrite, timed in batches. All of it is in memory by mincore \
-              and cachestat before and after; what is written is dirty and never flushed, and writes meet dirty pages again \
-              from the second pass on. pages=1: one byte in the middle of a page. pages=2: two bytes, the last of a page and \
-              the first of the next. Nearly nothing is copied: the first is the way of a write into the file system and out \
-              of it, with one page found, locked, marked dirty and accounted for; the second less the first is that of one \
-              page more, on average over the pieces in which the cache holds the file (folios may be larger than pages). \
-              order=sequential goes from page to page, order=random to each page once, in random order.",
-        prediction: "In order none: the instructions of a file system's way are published nowhere, and predictions of buffered \
-                     writes rest on these figures. In random order the same, and what random order adds to finding a page \
-                     that is read (file.page_read, cached, in random order less in order): the same structures lead to the \
-                     page, and lie as far away. Unremarkable within a factor of two.",
-        not_for: "The first write of a page: finding memory and room for it is much more.",
+        how: "One thread writes over a file of noise of 64 MiB by pwrite, timed in batches. All of it is in memory by \
+              mincore and cachestat before and after; what is written is dirty and never flushed, and writes meet \
+              dirty pages again from the second pass on. pages=1: one byte in the middle of a page. pages=2: two \
+              bytes, the last of a page and the first of the next. Nearly nothing is copied: the first is a write's \
+              path through the file system, with one page found, locked, marked dirty and accounted for; the second \
+              less the first is the cost of one more page, averaged over the folios in which the cache holds the file \
+              (which may be larger than pages). order=sequential goes from page to page, order=random to each page \
+              once, in random order.",
+        prediction: "In order none: the length of a file system's code path is not published, and predictions of \
+                     buffered writes rest on these figures. In random order the same, plus what random order adds to \
+                     finding a page that is read (file.page_read, cached, in random order less in order): the same \
+                     structures lead to the page, with the same cache misses. Predicted range: a factor of two either \
+                     way.",
+        not_for: "The first write of a page, which allocates memory and blocks and costs much more.",
         pitfalls: &[
             "A page that is not in memory must be read before a byte of it is written: residency is proven.",
-            "The kernel writes dirty pages back meanwhile, and a page under writeback may have to be waited for.",
-            "A file system that keeps a record of each block of a page (buffer heads, as ext4 does) goes through all of a folio's \
-             for each write: in random order those of large folios come from further away, which reading does not show.",
-            "The same byte again and again would always meet the same page: each write goes to the next page.",
+            "The kernel writes dirty pages back meanwhile, and a write may wait for a page under write-back.",
+            "A file system with a record for each block of a page (buffer heads, as ext4) walks all of a folio's at \
+             each write: in random order those of large folios miss the caches, which reading does not show.",
+            "Writing the same byte would always meet the same page: each write goes to the next page.",
         ],
         sources: &[
             "Linux mm/filemap.c: generic_perform_write; fs/ext4/inode.c: ext4_da_write_begin, ext4_da_write_end; fs/iomap/buffered-io.c",
@@ -90,18 +92,18 @@ fn place(pages: u64, page: u64) -> Result<u64, Stop> {
     }
 }
 
-/// In random order: as in order, and what random order adds for each page that is found, as measured where pages are read.
+/// In random order: as in order, plus what random order adds for each page found, as measured where pages are read.
 fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let pages = predictable(PAGES.of(case), case)?;
     if AccessOrder::of(case) != Some(AccessOrder::Random) {
         return Err(NoPrediction::because(
-            "what a file system does for a write has no published cost; predictions of buffered writes rest on this figure",
+            "a file system's cost of a write is not published; predictions of buffered writes rest on this figure",
         ));
     }
     let written = facts.measured(&PAGE_WRITE, &pages_written(pages, AccessOrder::Sequential))?;
     let near = facts.measured(&PAGE_READ, &pages_read(CacheState::Cached, AccessOrder::Sequential))?;
     let far = facts.measured(&PAGE_READ, &pages_read(CacheState::Cached, AccessOrder::Random))?;
-    // Neighbouring pages are found as far away as one: what leads to them lies side by side.
+    // Neighbouring pages cost the cache misses of one: the nodes that lead to them are adjacent.
     let more = (far.value - near.value).max(0.0);
     let value = written.value + more;
     let derivation =

@@ -1,18 +1,18 @@
-//! Proof that bytes came from a device, or went to it: its own counters.
+//! Proof that bytes came from a device, or reached it: its own counters.
 
 use kelvin_file::Target;
 use kelvin_file::device::{Device, Moved};
 use kelvin_harness::Stop;
 
-/// Least share of the bytes of a measure that the device must count: less means that a cache took part.
+/// Least share of a measure's bytes that the device must count: less means that a cache took part.
 const LEAST_SHARE: f64 = 0.95;
 
-/// A look at the counters of the device below a file, from which a later one is counted.
+/// The counters of the device below a file, from which a later reading is counted.
 #[derive(Debug)]
 pub(super) struct Counters(Result<(Device, Moved), String>);
 
 impl Counters {
-    /// Looks now.
+    /// Reads them now.
     pub(super) fn look(target: &Target) -> Self {
         let looked = Device::below(target).and_then(|device| {
             let moved = device.moved().map_err(|error| error.to_string())?;
@@ -21,7 +21,7 @@ impl Counters {
         Self(looked)
     }
 
-    /// What the device says of so many bytes that were read since the first look, in words.
+    /// What the device counts of so many bytes read since the first reading, in words.
     ///
     /// # Errors
     /// That they cannot have come from it.
@@ -40,7 +40,7 @@ impl Counters {
     fn prove(&self, bytes: u64, done: &str, of: impl Fn(Moved) -> u64) -> Result<String, Stop> {
         let (device, before) = match &self.0 {
             Ok(looked) => looked,
-            Err(reason) => return Ok(format!("no device's counters tell where the bytes were {done}: {reason}")),
+            Err(reason) => return Ok(format!("no device counters show where the bytes were {done}: {reason}")),
         };
         judge(&device.name, of(device.moved()?.since(*before)), bytes, done)
     }

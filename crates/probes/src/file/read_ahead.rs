@@ -1,7 +1,7 @@
-//! How much of a file the kernel reads ahead at a time, once it has seen that the file is read in order.
+//! The size of the kernel's read-ahead windows, once it has seen that a file is read in order.
 //!
-//! It says how much a device has in flight for one that reads in order. It must not be taken for what a program gets that reads
-//! elsewhere, for which nothing is read ahead.
+//! It is how much a device has in flight for a sequential reader. It must not be taken for random reads, for which nothing is
+//! read ahead.
 
 use kelvin_catalogue::file::READ_AHEAD;
 use kelvin_file::cache::{self, State};
@@ -16,20 +16,20 @@ use super::page_read;
 
 pub(super) static PROBE: Probe = Probe {
     id: READ_AHEAD.id.as_str(),
-    summary: "The windows in which the kernel reads ahead, seen in the page cache and not asked of a setting",
+    summary: "The kernel's read-ahead windows, observed in the page cache instead of read from a setting",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "A file of 64 MiB that is one hole is dropped by posix_fadvise until mincore and cachestat find no page of it, \
-              opened afresh, and the kernel is told that it will be read in order (POSIX_FADV_SEQUENTIAL). One thread reads \
-              the first byte of each page by pread, and after each asks mincore how far ahead pages are there now. The \
-              largest step is the figure, and all of them are noted.",
-        prediction: "None: how far the kernel reads ahead is a setting of the device or of its file system (read_ahead_kb), \
-                     doubled by the advice, and this is what came of it.",
-        not_for: "Requests that are larger than that: what is asked for at once is read at once, as far as the device takes it.",
+        how: "A file of 64 MiB that is one hole is dropped by posix_fadvise until mincore and cachestat find no page \
+              of it, opened afresh, and announced as read in order (POSIX_FADV_SEQUENTIAL). One thread reads the first \
+              byte of each page by pread, and after each asks mincore how far ahead pages are present. The largest \
+              step is the figure, and all of them are noted.",
+        prediction: "None: the limit is a setting of the device or of its file system (read_ahead_kb), doubled by the \
+                     advice, and this is its effect.",
+        not_for: "Requests larger than that: a large request is read in one go, as far as the device accepts it.",
         pitfalls: &[
-            "A setting that is not in force: of some file systems it is another than that of the device below. So it is looked \
-             at what becomes of it.",
-            "A hole of a file that another machine or program serves is asked of that one.",
+            "A setting that is not in force: some file systems use another than that of the device below. So its \
+             effect is observed.",
+            "A sparse file on a server, or of another program, is read from there.",
         ],
         sources: &[
             "Linux mm/readahead.c: get_init_ra_size, get_next_ra_size; mm/fadvise.c",
@@ -48,12 +48,12 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     let target = data::hole(bench, SHARED_BYTES)?;
     let steps = steps(&target)?;
     let words: Vec<String> = steps.iter().map(|&step| bytes(step)).collect();
-    bench.note(format!("read ahead, one after another: {}", words.join(", ")));
+    bench.note(format!("windows read ahead: {}", words.join(", ")));
     bench.record(&READ_AHEAD, steps.into_iter().max().map(|most| most as f64).into_iter().collect());
     Ok(())
 }
 
-/// Bytes that were read ahead at a time, while a file of which nothing is in memory was read in order.
+/// Bytes of each read-ahead window, while a file of which nothing is in memory was read in order.
 fn steps(target: &Target) -> Result<Vec<u64>, Stop> {
     cache::bring(target, State::Uncached).map_err(data::stopped)?;
     let file = target.open(Access::Buffered).map_err(data::stopped)?;
@@ -64,7 +64,7 @@ fn steps(target: &Target) -> Result<Vec<u64>, Stop> {
     let (mut steps, mut there) = (Vec::new(), 0);
     for place in (0..whole).step_by(page) {
         page_read::read_byte(&file, place as u64)?;
-        // Only when the next page has come is it worth to ask how many came with it.
+        // How many pages came is checked only when the next one has.
         if there < whole && mapping.resident(there, page)?[0] {
             let more = mapping.resident(there, whole - there)?.iter().take_while(|&&page| page).count() * page;
             steps.push(more as u64);
@@ -75,7 +75,7 @@ fn steps(target: &Target) -> Result<Vec<u64>, Stop> {
 }
 
 fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because("how far the kernel reads ahead is a setting, of which this is what came"))
+    Err(NoPrediction::because("the limit of read-ahead is a setting, and this is its effect"))
 }
 
 #[cfg(test)]
@@ -90,7 +90,7 @@ mod tests {
         let target = Target::find(place.path()).unwrap();
         let steps = steps(&target).unwrap();
         assert_eq!(steps.iter().sum::<u64>(), 8 * MIB);
-        // The first one is small, for the kernel does not know yet that there will be more.
+        // The first one is small: the kernel does not know yet that more will follow.
         assert!(steps.len() > 2 && steps[0] < MIB, "{steps:?}");
     }
 }

@@ -1,8 +1,7 @@
-//! The same small reads on a directory of another machine and on one of this machine, and how much of each is the way
-//! between them.
+//! The same small reads on a remote directory and on a local one, and the share of a remote read that is the network.
 //!
-//! It is what a program pays for a file that lies behind a network, or behind another program. It must not be used as
-//! the speed of the other machine's disk, which may never have been asked: its memory answers first.
+//! It is the cost of a file behind a network, or behind another program. It must not be used as the speed of the server's disk,
+//! which may not have been read: its memory answers first.
 
 use std::path::Path;
 
@@ -23,29 +22,29 @@ use crate::predict::Predicting;
 
 pub(crate) static PROBE: Probe = Probe {
     id: REMOTE.id.as_str(),
-    summary: "Small reads on a mounted directory of another machine beside the same on this one (--remote DIR)",
+    summary: "Small reads on a mounted directory of another machine beside the same on a local one (--remote DIR)",
     kind: ProbeKind::Study,
     method: Method {
         how: "A file of 8 MiB of noise is written to a fresh directory below the one that --remote names, and to the \
-              scratch directory, and flushed. Blocks of 4 KiB of the two are read in turn by pread, a remote one and a \
-              local one to each sample, in order or in an order drawn anew for each pass. cache=direct: past the page \
-              cache, each block timed alone. cache=uncached: through it, after each pass's file was dropped and \
-              mincore and cachestat say that nothing of it is in memory; in random order the kernel is told so and \
-              each block is timed alone, in order 128 blocks are timed together, for of those one in many waits for \
-              what is read ahead. The share is one less the median local time over the median remote one of a round. A \
-              note names both file systems. The round trip is lstat(2) of a name that was never used before, which \
-              must not be found: no cache can answer that.",
+              scratch directory, and flushed. Blocks of 4 KiB of the two are read in turn by pread, a remote and a \
+              local one per sample, in order or in an order drawn anew for each pass. cache=direct: past the page \
+              cache, each block timed alone. cache=uncached: through it, after the file was dropped before each pass, \
+              proven by mincore and cachestat; in random order (announced to the kernel) each block is timed alone, in \
+              order 128 blocks are timed together, for one in many of them waits for read-ahead. The share is one less \
+              the median local time over the median remote one of a round. A note names both file systems. The round \
+              trip is lstat(2) of a name never used before, which must not exist: no cache can answer that.",
         prediction: "The local block as measured in turn with it, plus the measured round trip, plus the block over \
-                     the speed that the fastest network interface claims, where one does. With read-ahead a round trip \
-                     brings 128 KiB and is shared by 32 blocks. Within a factor of 3: the other machine has a disk, a \
-                     memory and work of its own. The local block itself and the round trip are what they are.",
-        not_for: "Throughput with many requests under way; large blocks; the disk of the other machine.",
+                     the fastest advertised link speed, if there is one. With read-ahead a round trip fetches 128 KiB \
+                     and is shared by 32 blocks. Predicted range: a factor of 3 either way, as the other machine has \
+                     its own disk, memory and load. The local block and the round trip themselves have no prediction.",
+        not_for: "Throughput at higher queue depths; large blocks; the disk of the other machine.",
         pitfalls: &[
-            "A client that caches by itself (sshfs, some FUSE file systems) may answer a second read of a block: each \
+            "A client with its own cache (sshfs, some FUSE file systems) may answer a second read of a block: each \
              pass reads each block once, but passes repeat.",
-            "Direct I/O on a network file system goes past this machine's memory and not past the server's.",
+            "Direct I/O on a network file system bypasses this machine's memory and not the server's.",
             "Attributes are cached for seconds: an lstat of a known name is no round trip.",
-            "The two directories may be one disk: a mount of this machine on itself shows the cost of the way alone.",
+            "Both directories may be on one disk: a mount of this machine on itself shows the cost of the protocol \
+             alone.",
         ],
         sources: &["nfs(5), sshfs(1): caching; Linux Documentation/filesystems/fuse-io.rst", READ_AHEAD_SOURCE, IOPING],
     },
@@ -58,26 +57,22 @@ pub(crate) static PROBE: Probe = Probe {
 
 pub(crate) static ROUND_TRIP_PROBE: Probe = Probe {
     id: REMOTE_ROUND_TRIP.id.as_str(),
-    summary: "A question to the server of a mounted directory and back, without data (--remote DIR)",
+    summary: "A request to the server of a mounted directory and its answer, without data (--remote DIR)",
     kind: ProbeKind::Study,
     method: Method {
-        how: "lstat(2) of a name that was never used before, in a fresh directory below the one that --remote names, \
-              and in the scratch directory beside it; each timed alone. It must fail because there is no such file.",
-        prediction: "None: the length of the way to a server is a fact of the network, which no figure of this machine \
-                     gives.",
-        not_for: "The network's own round trip: the server looks into its directory, and the client may make several \
+        how: "lstat(2) of a name never used before, in a fresh directory below the one that --remote names, and in the \
+              scratch directory beside it; each timed alone. It must fail because there is no such file.",
+        prediction: "None: the distance to a server is a fact of the network, which no figure of this machine gives.",
+        not_for: "The network's own round trip: the server searches its directory, and the client may send several \
                   requests for one lstat.",
-        pitfalls: &[
-            "A name that was asked for before may be answered from a cache of names that are not there: every name \
-                     is new.",
-        ],
+        pitfalls: &["A name looked up before may be answered from a cache of absent names: every name is new."],
         sources: &["lstat(2); Linux fs/namei.c: lookup_slow", IOPING],
     },
     metrics: &[&REMOTE_ROUND_TRIP],
     inputs: &[],
     cases: |_, _| AskedDirectory::ALL.iter().map(|&directory| Case::new().at(directory)).collect(),
     run: ask,
-    predict: |_, _, _| Err(NoPrediction::because("the length of the way to a server is a fact of the network")),
+    predict: |_, _, _| Err(NoPrediction::because("the distance to a server is a fact of the network")),
 };
 
 const IOPING: &str = "ioping: a request at a time on any directory";
@@ -85,7 +80,7 @@ const IOPING: &str = "ioping: a request at a time on any directory";
 /// Bytes of a block, and of a file: some thousand blocks, written in seconds over a slow link.
 const BLOCK: usize = 4096;
 const FILE_BYTES: u64 = 8 << 20;
-/// Blocks that are timed together where the kernel reads ahead: several windows of 128 KiB.
+/// Blocks timed together where the kernel reads ahead: several windows of 128 KiB.
 const TOGETHER: u64 = 128;
 /// Bytes that are read ahead at a time.
 const READ_AHEAD: f64 = (128 << 10) as f64;
@@ -93,7 +88,7 @@ const READ_AHEAD_SOURCE: &str = "Linux include/linux/pagemap.h: VM_READAHEAD_PAG
 const NAME: &str = "kelvin-remote-data";
 /// Seed of the content.
 const SEED: u64 = 1;
-/// Free room that a directory must have, as a multiple of the file.
+/// Free space that a directory must have, as a multiple of the file.
 const ROOM: u64 = 2;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
@@ -121,9 +116,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let mut local = Place::open(bench, &here, reading)?;
     bench.note(format!("remote: {}; local: {}", remote.proof, local.proof));
     if !kind(&there)?.is_served() {
-        bench.note(
-            "the remote directory is served by no other machine or program: there is no network in the difference",
-        );
+        bench.note("the remote directory is not on another machine or program: there is no network in the difference");
     }
     let (mut remotes, mut locals) = (Vec::new(), Vec::new());
     bench.time_each([&REMOTE, &REMOTE_LOCAL], |clock| {
@@ -151,7 +144,7 @@ fn middle(mut values: Vec<f64>) -> f64 {
 struct Reading {
     state: State,
     order: Order,
-    /// Blocks that are timed together.
+    /// Blocks timed together.
     together: u64,
 }
 
@@ -161,7 +154,7 @@ struct Place {
     reading: Reading,
     reader: Reader,
     requests: Requests,
-    /// Blocks that are left of this pass, and passes so far.
+    /// Blocks left in this pass, and passes so far.
     left: u64,
     passes: u64,
     proof: String,
@@ -174,7 +167,7 @@ impl Place {
             let alignment = target.alignment().map_err(data::stopped)?;
             if !(BLOCK as u64).is_multiple_of(alignment) {
                 return Err(Stop::skip(format!(
-                    "needs direct I/O in blocks of {BLOCK} bytes, and {} asks for multiples of {alignment}",
+                    "needs direct I/O in blocks of {BLOCK} bytes, and {} requires multiples of {alignment}",
                     directory.display()
                 )));
             }
@@ -221,7 +214,7 @@ fn pass(target: &Target, reading: Reading, passes: u64) -> Result<(Reader, Reque
     Ok((reader, Requests::new(0..target.bytes(), BLOCK, order)))
 }
 
-/// A file that some FUSE file systems do not let be mapped cannot be proven to be absent from memory.
+/// A file that cannot be mapped, as on some FUSE file systems, cannot be proven to be absent from memory.
 fn not_to_be_had(error: kelvin_file::Error) -> Stop {
     match &error {
         kelvin_file::Error::Call { source, .. } if source.raw_os_error() == Some(NO_MAPPING) => {
@@ -234,14 +227,14 @@ fn not_to_be_had(error: kelvin_file::Error) -> Stop {
 /// ENODEV of mmap(2): the file system has no mappings.
 const NO_MAPPING: i32 = 19;
 
-/// The file of a directory, which the first round that asks for it writes.
+/// The file of a directory, written by the first round.
 fn file(bench: &Bench<'_>, directory: &Path) -> Result<Target, Stop> {
     let path = directory.join(NAME);
     if !path.exists() {
         let available = room(directory)?.available_bytes;
         if available < ROOM * FILE_BYTES {
             return Err(Stop::skip(format!(
-                "needs {} bytes of free room in {}, which has {available}",
+                "needs {} bytes free in {}, which has {available}",
                 ROOM * FILE_BYTES,
                 directory.display()
             )));
@@ -269,19 +262,17 @@ fn ask(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         match outcome {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok([ticks]),
             Err(error) => Err(Stop::fail(format!("cannot look for {}: {error}", path.display()))),
-            Ok(_) => Err(Stop::fail(format!("{} is there, and nobody has made it", path.display()))),
+            Ok(_) => Err(Stop::fail(format!("{} exists, and kelvin did not make it", path.display()))),
         }
     })
 }
 
-/// Factor either way within which a remote block is as predicted.
+/// The predicted range of a remote block, as a factor either way.
 const SPREAD: f64 = 3.0;
 
 fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     if metric.id == REMOTE_LOCAL.id {
-        return Err(NoPrediction::because(
-            "what a block of this machine's own device takes is measured by file.seqrand",
-        ));
+        return Err(NoPrediction::because("file.seqrand measures blocks of this machine's own device"));
     }
     if metric.id == REMOTE_SHARE.id {
         return Err(NoPrediction::because(
@@ -294,11 +285,11 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     let (wire, link) = wire(facts.machine());
     let value = local.value + round_trip.value / shared + wire;
     let mut predicting = Predicting::within_factor(Basis::Derived, value, SPREAD)
-        .formula("local block + round trip / blocks that it brings + block / link rate")
+        .formula("local block + round trip / blocks per round trip + block / link rate")
         .input(local.clone())
         .input(round_trip.clone())
-        .constant("blocks that a round trip brings", shared, Unit::Count, READ_AHEAD_SOURCE);
-    let mut words = String::from("; no interface claims a speed, and the wire counts nothing");
+        .constant("blocks per round trip", shared, Unit::Count, READ_AHEAD_SOURCE);
+    let mut words = String::from("; no interface advertises a speed, and the wire counts nothing");
     if let Some(link) = link {
         words = format!(" + {BLOCK} B / {:.0} MB/s", link.value / 1e6);
         predicting = predicting.input(link);
@@ -338,7 +329,7 @@ mod tests {
                 assert_eq!(value(&of(Direct, order)), 420_000.0);
             }
             assert_eq!(value(&of(Uncached, Random)), 420_000.0);
-            // A round trip brings 32 blocks.
+            // A round trip fetches 32 blocks.
             assert_eq!(value(&of(Uncached, Sequential)), 110_000.0);
             let local = predict(facts, &REMOTE_LOCAL, &of(Direct, Random)).unwrap_err();
             assert!(local.0.contains(SEQRAND.id.as_str()), "{}", local.0);

@@ -1,8 +1,7 @@
-//! The same reading by kelvin and by programs that people read files with, in turn on one file: fio, dd, cat and lmbench's
-//! bw_file_rd.
+//! The same reading by kelvin and by other programs, in turn on one file: fio, dd, cat and lmbench's bw_file_rd.
 //!
 //! It shows whether kelvin's own figures are limited by the machine or by kelvin. It must not be used to rank the programs,
-//! which do other things beside reading.
+//! which do other work beside reading.
 
 mod programs;
 
@@ -26,25 +25,26 @@ use super::proof::Counters;
 use crate::os::syscall_work::{NANOSECONDS_AN_INSTRUCTION, WRITE};
 use crate::predict::Predicting;
 
-/// What is common to both probes' texts.
-const PREDICTION: &str = "1, for the same calls read the same bytes; dd and cat write each block to /dev/null as well, and so \
-    lack the time of os.syscall.write at each. Within a factor of 1.15; above that, up to 1000 instructions at each request \
-    are allowed for, as what a program does for itself is not known. The rates themselves are not predicted here: \
-    file.blocksize.read predicts kelvin's.";
-const NOT_FOR: &str = "Ranking of programs: each does other things beside reading. Absolute rates, which differ from moment \
-    to moment more than the two sides do.";
+/// Shared by the texts of both probes.
+const PREDICTION: &str = "1, as the same calls read the same bytes; dd and cat also write each block to /dev/null, at \
+                          the cost of os.syscall.write each. Predicted range: a factor of 1.15 either way, plus up to \
+                          1000 instructions per request, as a program's own work is not known. The rates themselves \
+                          are not predicted here: file.blocksize.read predicts kelvin's.";
+const NOT_FOR: &str = "Ranking of programs: each does other work beside reading. Absolute rates, which vary over time \
+                       by more than the two sides differ.";
 const PITFALLS: &[&str] = &[
     "One program after the other: a machine that slows down in between looks like a slow program. The sides follow one \
-     another directly, change places from round to round, and only their ratio counts.",
-    "A program's start taken for its reading: fio, dd and bw_file_rd are taken by their own clocks, which begin when they \
-     have opened the file; cat by what so many times the file take longer than the file once.",
-    "fio's clock has steps of a millisecond: its sides last 200 of them. Its latencies are switched off, as kelvin's are.",
-    "fio drops the file from memory when it begins, unless told otherwise: --invalidate=0.",
-    "A block that is not the same: cat chooses its own. It is seen from the calls that the kernel has counted, and kelvin \
-     reads in the same.",
-    "Direct requests of many scattered pages: a device is given them in as many pieces, and some are slower for it. kelvin's \
-     buffer lies in huge pages, if the kernel gives them, fio's and dd's do not: of large blocks the ratio shows that too.",
-    "bw_file_rd sums up what it reads, in blocks of 64 KiB: so does kelvin beside it.",
+     another directly, alternate from round to round, and only their ratio counts.",
+    "A program's start taken for its reading: fio, dd and bw_file_rd are timed by their own clocks, which begin with \
+     the file open; cat by the difference between reading the file many times and once.",
+    "fio's clock has steps of a millisecond: its side lasts 200 of them. Latency statistics are off on both sides.",
+    "fio drops the file from memory when it begins, unless --invalidate=0 is given.",
+    "Different blocks: cat chooses its own. It is derived from the calls that the kernel counted, and kelvin uses the \
+     same.",
+    "Direct requests of many scattered pages: a device receives them in as many segments, and some are slower for it. \
+     kelvin's buffer lies in huge pages, if the kernel provides them, fio's and dd's do not: for large blocks the \
+     ratio shows that too.",
+    "bw_file_rd sums what it reads, in blocks of 64 KiB: so does kelvin beside it.",
 ];
 const SOURCES: &[&str] = &[
     "fio(1): terse output, version 3; dd(1); cat(1)",
@@ -57,14 +57,13 @@ pub(crate) static CACHED_PROBE: Probe = Probe {
     summary: "Reading from the page cache beside fio, dd, cat and bw_file_rd, on the same file in turn (--rivals)",
     kind: ProbeKind::Study,
     method: Method {
-        how: "A file of 64 MiB of noise, in memory as a whole, is read by kelvin and by another program, each for some 200 \
-              ms on the same CPU, one right after the other; the one that begins is the other one in the next round. \
-              kelvin reads by pread into one buffer, and times no requests. fio: --ioengine=psync, one thread, --direct=0; \
-              dd: bs as given, to /dev/null, as often as it takes; cat and bw_file_rd: in the blocks that they choose, \
-              and bw_file_rd sums up what it reads as kelvin then does. Before each side mincore and cachestat say that \
-              all of the file is in memory, and after it that it still is. The ratio is that of the two rates of a round. \
-              The program's version is noted. One that is not installed is skipped by its name, with the package of \
-              Debian that has it.",
+        how: "A file of 64 MiB of noise, wholly in memory, is read by kelvin and by another program, each for some 200 \
+              ms on the same CPU, one right after the other, in an order that alternates from round to round. kelvin \
+              reads by pread into one buffer, without timing requests. fio: --ioengine=psync, one thread, --direct=0; \
+              dd: bs as given, to /dev/null, as often as needed; cat and bw_file_rd: in the blocks that they choose, \
+              and bw_file_rd sums what it reads, as kelvin then does. mincore and cachestat show before and after each \
+              side that all of the file is in memory. The ratio is that of the two rates of a round. The program's \
+              version is noted. A program that is not installed is skipped, with the name of its Debian package.",
         prediction: PREDICTION,
         not_for: NOT_FOR,
         pitfalls: PITFALLS,
@@ -82,12 +81,13 @@ pub(crate) static DIRECT_PROBE: Probe = Probe {
     summary: "Reading past the page cache beside fio and dd, on the same file in turn (--rivals)",
     kind: ProbeKind::Study,
     method: Method {
-        how: "The first 32 MiB of a file of noise are read past the page cache (O_DIRECT) by kelvin and by another program, \
-              each for some 200 ms on the same CPU, one request at a time, one right after the other; the one that begins \
-              is the other one in the next round. kelvin reads by pread. fio: --ioengine=psync, one thread, --direct=1; \
-              dd: iflag=direct, in order only. In random order both read each block once, in an order drawn anew. Before \
-              each side mincore and cachestat say that nothing of the file is in memory; the device's own counters must \
-              have moved with at least 95 % of the bytes of each side. The ratio is that of the two rates of a round.",
+        how: "The first 32 MiB of a file of noise are read past the page cache (O_DIRECT) by kelvin and by another \
+              program, each for some 200 ms on the same CPU, one request at a time, one right after the other, in an \
+              order that alternates from round to round. kelvin reads by pread. fio: --ioengine=psync, one thread, \
+              --direct=1; dd: iflag=direct, in order only. In random order both read each block once, in an order \
+              drawn anew. mincore and cachestat show before each side that nothing of the file is in memory; the \
+              device's own counters must show at least 95 % of the bytes of each side. The ratio is that of the two \
+              rates of a round.",
         prediction: PREDICTION,
         not_for: NOT_FOR,
         pitfalls: PITFALLS,
@@ -100,11 +100,11 @@ pub(crate) static DIRECT_PROBE: Probe = Probe {
     predict: |facts, metric, case| predict(facts, metric, case, &RIVALS_DIRECT_KELVIN),
 };
 
-/// What of it is read past the page cache: a pass of dd over it ends in time on slow disks too.
+/// Bytes read past the page cache: few enough that a pass of dd ends in time on slow disks.
 const DIRECT_PART: u64 = 32 * MIB;
-/// A request that is one piece of memory wherever it lies, in bytes.
+/// A request that is one segment wherever it lies, in bytes.
 const SMALL: u64 = 4 * KIB;
-/// Time of a side: two hundred steps of fio's clock, many times what starting a program takes.
+/// Time of a side: two hundred steps of fio's clock, many times a program's start.
 const SIDE: Duration = Duration::from_millis(200);
 
 /// A program that reads in blocks of so many bytes.
@@ -134,28 +134,28 @@ fn direct_cases(_: &Machine, effort: Effort) -> Vec<Case> {
     cases
 }
 
-/// What both sides do.
+/// The work of both sides.
 #[derive(Clone, Debug)]
 struct Task {
     target: Target,
-    /// The first bytes of the file, which are read.
+    /// Bytes from the beginning of the file to read.
     bytes: u64,
     block: u64,
     order: Order,
     state: State,
-    /// Whether each word of what was read is looked at.
+    /// Whether each word read is also summed.
     summed: bool,
     time: Duration,
 }
 
-/// What one side did.
+/// The result of one side.
 #[derive(Clone, Debug)]
 struct Side {
     /// Bytes a second.
     rate: f64,
-    /// Bytes that were read, if the program tells.
+    /// Bytes read, if the program reports them.
     bytes: Option<u64>,
-    /// How it was timed, and what proves where the bytes came from.
+    /// How it was timed, and the proof of where the bytes came from.
     words: String,
 }
 
@@ -175,7 +175,7 @@ fn run(bench: &mut Bench<'_>, case: &Case, state: State, metrics: &BesideRivals)
     };
     bench.note(format!("{} against kelvin, in blocks of {} bytes", tool.words(), task.block));
     if task.state == State::Direct && task.block > SMALL {
-        bench.note("kelvin's buffer lies in huge pages, if the kernel gives them; the program's does not");
+        bench.note("kelvin's buffer lies in huge pages, if the kernel provides them; the program's does not");
     }
     bench.record(metrics.ratio, vec![kelvin.rate / other.rate]);
     for (metric, side) in [(metrics.kelvin, kelvin), (metrics.other, other)] {
@@ -202,14 +202,14 @@ fn task(case: &Case, tool: &Tool, target: Target, (state, seed): (State, u64)) -
     })
 }
 
-/// A side, when the page cache is proven to be as it shall be, and with the proof that it was so to the end.
+/// A side, with the page cache proven to be in the case's state before and after.
 fn proven(task: &Task, read: impl FnOnce(&Task) -> Result<Side, Stop>) -> Result<Side, Stop> {
     let before = cache::bring(&task.target, task.state).map_err(data::stopped)?;
     let counters = Counters::look(&task.target);
     let side = read(task)?;
     let after = match (task.state, side.bytes) {
         (State::Direct, Some(bytes)) => counters.have_read(bytes)?,
-        (State::Direct, None) => return Err(Stop::fail("the program does not tell how much it read")),
+        (State::Direct, None) => return Err(Stop::fail("the program does not report how much it read")),
         _ => still(cache::residency(&task.target).map_err(data::stopped)?)?,
     };
     Ok(Side { words: format!("{}; before, {before}; {after}", side.words), ..side })
@@ -232,16 +232,16 @@ fn ours(task: &Task) -> Result<Side, Stop> {
 
 /// Factor either way within which the same work takes the same time.
 const SPREAD: f64 = 1.15;
-/// Instructions at each request that a program may do for itself: a few times what fio's accounting is known to take.
+/// Instructions per request that a program may add: a few times fio's known accounting.
 const ALLOWED: f64 = 1000.0;
-/// What cat reads at a time, in bytes, where it is not seen: since 2014.
+/// Bytes of cat's reads where they are not observed: since 2014.
 const CATS_BLOCK: u64 = 128 * KIB;
 const CATS_SOURCE: &str = "coreutils 8.23 to 9.5, src/ioblksize.h: 128 KiB";
 
 fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case, kelvin: &Metric) -> Result<Prediction, NoPrediction> {
     if metric.unit != Unit::Ratio {
         return Err(NoPrediction::because(
-            "file.blocksize.read predicts what reading should give; here only the ratio of two programs counts",
+            "file.blocksize.read predicts the rate; here only the ratio of two programs counts",
         ));
     }
     let rival = predictable(Rival::of(case), case)?;
@@ -255,7 +255,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case, kelvin: &Metric) -> 
     let mut predicting = Predicting::between(Basis::Derived, value, value / SPREAD, most)
         .formula(if write.is_some() { "1 + a write to /dev/null / kelvin's time of a block" } else { "1" })
         .input(rate)
-        .constant("instructions allowed for", ALLOWED, Unit::Count, "an allowance, at two a cycle and 3 GHz");
+        .constant("instructions allowed for", ALLOWED, Unit::Count, "an allowance, at two per cycle and 3 GHz");
     if let Some(write) = write {
         predicting = predicting.input(write);
     }
@@ -268,7 +268,8 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case, kelvin: &Metric) -> 
         });
     }
     Ok(predicting.derived_as(format!(
-        "a block takes kelvin {request:.0} ns, and the program {:.0} ns more for its writes: {value:.3}, and up to {most:.3}",
+        "a block takes kelvin {request:.0} ns, and the program {:.0} ns more for its writes: {value:.3}, and up to \
+         {most:.3}",
         extra * request
     )))
 }

@@ -1,7 +1,6 @@
-//! What reading a block of 4 KiB takes in order and in random order, in files of several sizes.
+//! The time to read a block of 4 KiB in order and in random order, in files of several sizes.
 //!
-//! It shows what order, read-ahead and the page cache are worth. It must not be used for devices with many requests under
-//! way: here there is one.
+//! It shows the effect of order, read-ahead and page cache. It must not be used for higher queue depths: here it is 1.
 
 use kelvin_catalogue::file::{AccessOrder, BYTES, CacheState, DEVICE, PAGE_READ, READ_AHEAD, SEQRAND, SEQRAND_P99};
 use kelvin_catalogue::mem::BANDWIDTH;
@@ -21,27 +20,28 @@ pub(super) static PROBE: Probe = Probe {
     summary: "Reading blocks of 4 KiB in order and in random order, through an empty page cache and past it",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "One thread reads a file of noise in blocks of 4 KiB by pread, in order or each block once in random order, for \
-              the time of the round. uncached: before each pass the file is dropped by posix_fadvise until mincore and \
-              cachestat find no page of it, and opened afresh; the kernel is told of the order (POSIX_FADV_SEQUENTIAL, \
-              POSIX_FADV_RANDOM), and reads ahead accordingly. direct: O_DIRECT, with none of it in memory. The mean is the \
-              time of all reads over their number. Each read is timed as well, into a histogram of 0.1 %, of which a note \
-              says the quantiles and what the timing of one costs. An uncached pass in order is read to its end, or \
-              for a second, for what is read ahead must be counted too; and one pass like it goes before, untimed, so that the memory found for \
-              its pages has been touched. The device's own counters must show 95 % of the bytes.",
-        prediction: "direct: file.device.mean_latency, in either order: a drive that has to seek, or that reads ahead by \
-                     itself, is faster in order. Unremarkable within a factor of 1.5, for it is the same request at another \
-                     time. uncached, random: the same, and a call with a page that memory is found for (file.page_read), and \
-                     a copy, within a factor of two. uncached, sequential: memory found for all pages of the file, and the \
-                     longer of all calls and copies, and of the device's answers to the windows that are read ahead, shared \
-                     by all blocks, within a factor of two: as of file.blocksize.read. The tail: none.",
-        not_for: "What a device can do with many requests under way: see file.depth.",
+        how: "One thread reads a file of noise in blocks of 4 KiB by pread, in order or each block once in random \
+              order, for the round's time. uncached: before each pass the file is dropped by posix_fadvise until \
+              mincore and cachestat find no page of it, and opened afresh; the order is announced \
+              (POSIX_FADV_SEQUENTIAL, POSIX_FADV_RANDOM), and the kernel reads ahead accordingly. direct: O_DIRECT, \
+              with none of it in memory. The mean is the time of all reads over their number. Each read is timed as \
+              well, into a histogram of 0.1 % resolution; its quantiles and the cost of timing are noted. An uncached \
+              pass in order is read to its end, or for a second, as what is read ahead must count too; an untimed pass \
+              precedes it, so that the memory for its pages has been touched. The device's own counters must show 95 % \
+              of the bytes.",
+        prediction: "direct: file.device.mean_latency, in either order: a drive that seeks, or reads ahead by itself, \
+                     is faster in order. Predicted range: a factor of 1.5 either way, as it is the same request at \
+                     another time. uncached, random: the same, plus a call that allocates a page (file.page_read), and \
+                     a copy; a factor of two either way. uncached, sequential: allocating all pages of the file, and \
+                     the longer of all calls and copies, and of the device's time for the read-ahead windows, shared \
+                     by all blocks, as in file.blocksize.read; a factor of two either way. The tail: none.",
+        not_for: "A device with many requests in flight: see file.depth.",
         pitfalls: &[
             "Random offsets with repetition meet what is cached: each block is read once.",
-            "The median of reads in order is that of a copy, since most of them find what was read ahead: the mean counts.",
+            "The median of reads in order is that of a copy, since most find their page read ahead: the mean counts.",
             "Read-ahead of an earlier pass: each pass begins with an empty cache and a file opened afresh.",
-            "Free memory that a virtual machine gave back to its host: whoever fills it first waits for the host, which was \
-             seen to make a first pass five times as long as later ones.",
+            "Free memory that a virtual machine returned to its host: whoever fills it first waits for the host, which \
+             was seen to make a first pass five times as long as later ones.",
         ],
         sources: &["fio --rw=read and --rw=randread", "posix_fadvise(2)", "Gil Tene: HdrHistogram"],
     },
@@ -53,12 +53,12 @@ pub(super) static PROBE: Probe = Probe {
 };
 
 const BLOCK: usize = 4096;
-/// Reads between two looks at the clock, to see whether the time is over.
+/// Reads between two checks of the time.
 const CHUNK: u64 = 16;
-/// Reads of which one in a hundred can be told, for which a round is made longer, up to so many nanoseconds.
+/// Reads for a 99th percentile, for which a round is made longer, up to so many nanoseconds.
 const ENOUGH: u64 = 100;
 const LONGEST: f64 = 100e6;
-/// Nanoseconds after which a pass is broken off for which the kernel reads ahead: what is read ahead is little of it by then.
+/// Nanoseconds after which a pass with read-ahead is broken off: what is read ahead is little of it by then.
 const PATIENCE: f64 = 1e9;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
@@ -82,7 +82,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         data::can_be_direct(&target, BLOCK as u64)?;
     }
     if state == State::Uncached {
-        // Once before, in the same way, for the memory that its pages will be found in.
+        // An untimed pass first, to touch the memory of its pages.
         Round::new(bench).pass(bench, &target, state, order(case, bench.seed())?)?;
     }
     let counters = Counters::look(&target);
@@ -102,7 +102,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     Ok(())
 }
 
-/// What was read so far, and the nanoseconds that it took.
+/// The reads so far, and their nanoseconds.
 struct Round {
     reads: Latencies<Tally>,
     spent: f64,
@@ -118,7 +118,7 @@ impl Round {
     }
 
     /// One pass over a file, or as much of it as there is time for: all of it where the kernel reads ahead, since what is read
-    /// ahead must be counted too.
+    /// ahead must count too.
     fn pass(&mut self, bench: &Bench<'_>, target: &Target, state: State, order: Order) -> Result<(), Stop> {
         cache::bring(target, state).map_err(data::stopped)?;
         let how = How { access: state.access(), block: BLOCK, order };
@@ -135,7 +135,7 @@ impl Round {
     }
 }
 
-/// The quantiles of the reads of a round, in words.
+/// The quantiles of a round's reads, in words.
 fn distribution(reads: &Latencies<Tally>, cost: f64) -> String {
     let at = |share: f64| time(reads.histogram.quantile(share).unwrap_or_default());
     format!(
@@ -151,7 +151,7 @@ fn distribution(reads: &Latencies<Tally>, cost: f64) -> String {
 
 fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     if metric.id == SEQRAND_P99.id {
-        return Err(NoPrediction::because("how long the longest of a device's answers take follows from no mean"));
+        return Err(NoPrediction::because("the tail of a device's latency does not follow from its mean"));
     }
     let block = BLOCK as u64;
     match (CacheState::of(case), AccessOrder::of(case)) {
@@ -191,8 +191,8 @@ mod tests {
             assert_eq!(time(AccessOrder::Sequential, CacheState::Direct), 80_000.0);
             // 1 us of call and page, and 4096 bytes at 4.096 a nanosecond.
             assert!((time(AccessOrder::Random, CacheState::Uncached) - 82_000.0).abs() < 1e-6);
-            // 256 pages in 8 windows of 80 us, and 10 us for each page beyond the first one of each. That memory for a page
-            // takes no time is as the test has it: the two figures are one.
+            // 256 pages in 8 windows of 80 us, and 10 us for each page beyond the first one of each. Pages cost nothing to
+            // allocate only because the test makes the two figures equal.
             let in_order = time(AccessOrder::Sequential, CacheState::Uncached);
             assert!((in_order - (8.0 * 80_000.0 + 248.0 * 10_000.0) / 256.0).abs() < 1e-6);
         });

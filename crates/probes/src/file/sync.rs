@@ -1,7 +1,7 @@
-//! What it costs that a write outlasts a loss of power: 4 KiB written and flushed, by each of the calls that do it.
+//! The cost of a durable write: 4 KiB written and flushed, by each of the calls that do it.
 //!
-//! It is the floor under every transaction that is kept on this file system. It must not be used as the time that the device
-//! takes for a write: the file system adds its own writes and flushes, and those of other files wait in the same journal.
+//! It is the floor under every transaction on this file system. It must not be used as the device's write latency: the file
+//! system adds its own writes and flushes, and those of other files wait in the same journal.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -22,30 +22,29 @@ use crate::predict::Predicting;
 
 pub(crate) static PROBE: Probe = Probe {
     id: SYNC.id.as_str(),
-    summary: "A write of 4 KiB made to last by fsync, fdatasync or O_DSYNC, and one that is not",
+    summary: "A write of 4 KiB made durable by fsync, fdatasync or O_DSYNC, and one that is not",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "One pwrite of 4 KiB of fresh noise, and the call that flushes it, timed together and one by one, so that the \
-              distribution has its tails. by=fdatasync and by=fsync call that after the write; by=dsync writes to a file \
-              that was opened with O_DSYNC; by=none only writes, into memory, and is the base that the others stand on. \
-              place=in_place writes over blocks of a file of 1 MiB in random order, each of which is on the device already; \
-              place=append makes a new file longer with each write, so that its size must be kept too. Each call is checked. \
-              The device's own counter must have seen at least the bytes that were flushed, or the round is skipped: a \
-              flush that goes nowhere is no flush. What it counted beyond them, the journal's blocks among it, is noted. \
-              A file system that lives in memory is skipped.",
-        prediction: "O_DSYNC is defined as a write with fdatasync after it (open(2)), and the kernel makes it so \
-                     (generic_write_sync): by=dsync is predicted to be what by=fdatasync is in the same place, and is \
-                     unremarkable within half as much again either way, since both are the disk's to say. The others have \
-                     no prediction: how many writes and flushes a file system makes of one, and how long a flush takes this \
-                     device, is published for neither.",
-        not_for: "The device's own write latency. Throughput of many writers, whose flushes a journal joins into one. What \
-                  is safe: a device or a host that answers a flush before it is done cannot be found out from here.",
+        how: "One pwrite of 4 KiB of fresh noise, and the call that flushes it, timed together and one by one, so that \
+              the distribution has its tails. by=fdatasync and by=fsync call that after the write; by=dsync writes to \
+              a file opened with O_DSYNC; by=none only writes, into memory, and is the base of the others. \
+              place=in_place overwrites blocks of a file of 1 MiB in random order, each already on the device; \
+              place=append makes a new file longer with each write, so that its size must be stored too. Each call is \
+              checked. The device's own counter must show at least the bytes that were flushed, or the round is \
+              skipped: a flush that goes nowhere is no flush. What it counts beyond them, such as journal blocks, is \
+              noted. File systems in memory are skipped.",
+        prediction: "O_DSYNC is defined as a write followed by fdatasync (open(2)), and the kernel implements it so \
+                     (generic_write_sync): by=dsync is predicted as by=fdatasync in the same place. Predicted range: a \
+                     factor of 1.5 either way, as both vary with the disk. The others have no prediction: neither the \
+                     writes and flushes that a file system makes of one, nor this device's flush time, is published.",
+        not_for: "The device's own write latency. Throughput of many writers, whose flushes a journal joins into one. \
+                  Data safety: a device or a host that acknowledges a flush early cannot be detected from here.",
         pitfalls: &[
             "A flush in memory (tmpfs) costs next to nothing and keeps nothing.",
-            "In place fdatasync need not write the inode, while fsync also keeps the time of change, by a journal commit: \
-             the two differ by more than their names.",
+            "In place fdatasync need not write the inode, while fsync also stores the modification time, by a journal \
+             commit: the two differ by more than their names.",
             "A virtual disk may answer when the host has it in memory.",
-            "Flushed blocks wait for whatever else is in the journal: a busy file system makes them slow.",
+            "A flush waits for whatever else is in the journal: a busy file system makes it slow.",
         ],
         sources: &[
             "open(2): O_DSYNC; fsync(2)",
@@ -64,9 +63,9 @@ pub(crate) static PROBE: Probe = Probe {
 const BLOCK: usize = 4096;
 /// Bytes of the file that is written over: enough blocks that none is written twice soon, and little to write.
 const FILE_BYTES: u64 = 1 << 20;
-/// Flushed writes in the trial that tells how many will fit into the slice.
+/// Flushed writes in the trial that shows how many fit into the slice.
 const TRIAL: u64 = 3;
-/// Bytes to ask leave for, as a multiple of what the trial makes expect: later ones may be faster.
+/// Bytes to reserve, as a multiple of the trial's estimate: later writes may be faster.
 const MARGIN: f64 = 4.0;
 /// More writes than the bench makes of operations as short as a write into memory.
 const MOST_WRITES: f64 = 20_000.0;
@@ -98,19 +97,20 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let system = kind(bench.scratch())?;
     if system.lives_in_memory() && by != FlushedBy::Nothing {
         return Err(Stop::skip(format!(
-            "needs a scratch directory on a disk: {} lives in memory, where a flush keeps nothing; choose another by --dir",
+            "needs a scratch directory on a disk: {} lives in memory, where a flush does nothing; choose another by \
+             --dir",
             system.name()
         )));
     }
     let mut writes = Writes::new(bench, by, append)?;
     let trial = try_out(bench, &mut writes)?;
-    bench.note(format!("{}: in a trial {trial}", system.name()));
+    bench.note(format!("{}: trial: {trial}", system.name()));
     let (before, done) = (writes.counted(), writes.done);
     bench.time_each([&SYNC], |clock| Ok([writes.one(clock)?]))?;
     writes.prove(writes.done - done, before).map(drop)
 }
 
-/// Makes a few writes, asks leave for as many as they make expect, and says where they went.
+/// Makes a few writes, reserves as many as they predict, and says where they went.
 fn try_out(bench: &Bench<'_>, writes: &mut Writes) -> Result<String, Stop> {
     let before = writes.counted();
     let mut ticks = 0;
@@ -138,7 +138,7 @@ struct Writes {
     end: u64,
     block: Vec<u8>,
     seed: u64,
-    /// Blocks that were written.
+    /// Blocks written.
     done: u64,
     device: Result<Device, String>,
 }
@@ -165,9 +165,9 @@ impl Writes {
         })
     }
 
-    /// Writes the next block, and makes it last; the ticks of both.
+    /// Writes the next block, and flushes it; the ticks of both.
     fn one(&mut self, clock: Clock) -> Result<u64, Stop> {
-        // No block is like another, nor like what was in its place.
+        // No block is like another, nor like the one it replaces.
         self.seed = self.seed.wrapping_add(1);
         Noise::new(self.seed).fill(&mut self.block);
         let offset = if self.append { self.end } else { self.places.next().map_or(0, |request| request.offset) };
@@ -181,7 +181,7 @@ impl Writes {
         let ticks = clock.stop().wrapping_sub(begun);
         match written {
             Ok(BLOCK) => {}
-            Ok(part) => return Err(Stop::fail(format!("a write took {part} of {BLOCK} bytes"))),
+            Ok(part) => return Err(Stop::fail(format!("a write wrote {part} of {BLOCK} bytes"))),
             Err(error) => return Err(cannot("write", &self.path, &error)),
         }
         flushed.map_err(|error| cannot("flush", &self.path, &error))?;
@@ -190,24 +190,24 @@ impl Writes {
         Ok(ticks)
     }
 
-    /// What the device has counted so far.
+    /// The device's count so far.
     fn counted(&self) -> Result<Moved, String> {
         self.device.clone().and_then(|device| device.moved().map_err(|error| error.to_string()))
     }
 
-    /// What the device says of so many writes since an earlier look, in words.
+    /// What the device counts of so many writes since an earlier reading, in words.
     fn prove(&self, writes: u64, before: Result<Moved, String>) -> Result<String, Stop> {
         let bytes = writes * BLOCK as u64;
         let written = match before.and_then(|before| Ok(self.counted()?.since(before).written)) {
             Ok(written) => written,
-            Err(reason) => return Ok(format!("no device's counter tells where the blocks went: {reason}")),
+            Err(reason) => return Ok(format!("no device counter shows where the blocks went: {reason}")),
         };
         judge(self.by, bytes, written)
     }
 }
 
-/// The file that is written over, which all rounds of the run share: one for writes that are flushed, and one for those that
-/// are not, for a flush would have to do theirs too.
+/// The file that is overwritten, shared by all rounds of the run: one for flushed writes, and one for the others, whose dirty
+/// pages a flush would write too.
 fn shared_file(bench: &Bench<'_>, by: FlushedBy) -> Result<PathBuf, Stop> {
     let name = if by == FlushedBy::Nothing { "kelvin-sync-unflushed" } else { "kelvin-sync-flushed" };
     let path = bench.scratch().join(name);
@@ -233,8 +233,8 @@ fn judge(by: FlushedBy, bytes: u64, written: u64) -> Result<String, Stop> {
     }
     if written < bytes {
         return Err(Stop::skip(format!(
-            "needs a file system that flushes to its device: that counts {written} of {bytes} bytes that were flushed; \
-             choose another directory by --dir"
+            "needs a file system that flushes to its device, which counts {written} of {bytes} bytes flushed; choose \
+             another directory by --dir"
         )));
     }
     let times = written as f64 / bytes.max(1) as f64;
@@ -256,11 +256,11 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     match FlushedBy::of(case) {
         Some(FlushedBy::Dsync) => dsync(facts, case),
         Some(FlushedBy::Nothing) => Err(NoPrediction::because(
-            "what a file system does of its own for a write into memory has no published cost; os.syscall.write is its floor",
+            "a file system's cost of a write into memory is not published; os.syscall.write is its floor",
         )),
         Some(FlushedBy::Fdatasync | FlushedBy::Fsync) | None => Err(NoPrediction::because(
-            "it is the file system's to say how many writes and flushes it makes of one, and the device's how long a flush \
-             takes: no figures are published for either",
+            "it depends on the writes and flushes that the file system makes of one, and on the device's flush time: \
+             neither is published",
         )),
     }
 }
@@ -273,7 +273,10 @@ fn dsync(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
         .formula("a write and fdatasync in the same place")
         .input(fdatasync)
         .source("open(2): O_DSYNC; Linux include/linux/fs.h: generic_write_sync")
-        .derived_as(format!("{:.1} us, as with fdatasync; unremarkable within a factor of {APART}", value / 1000.0)))
+        .derived_as(format!(
+            "{:.1} us, as with fdatasync; predicted range: a factor of {APART} either way",
+            value / 1000.0
+        )))
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
-//! How many bytes a second several threads read together, in blocks of each size, from memory and through an empty cache.
+//! Bytes per second that several threads read together, by block size, from memory and through an empty cache.
 //!
-//! It shows how many threads a reader should have. It must not be taken for what threads do that also work on what they
-//! read.
+//! It shows how many threads a reader should have. It must not be taken for threads that also process what they read.
 
 use std::time::Duration;
 
@@ -25,32 +24,32 @@ use crate::predict::Predicting;
 
 pub(super) static PROBE: Probe = Probe {
     id: THREADS.id.as_str(),
-    summary: "Reading one file by 1 to 32 threads, in blocks of each size",
+    summary: "Reading one file by 1 to 32 threads, by block size",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "So many threads read a file of 64 MiB by pread, each into a buffer of its own. They may run on all CPUs that \
-              are allowed, and begin together. cached: all of it is in memory by mincore and cachestat; whoever is done with \
-              a mebibyte takes the next one, from the beginning again at the end, for the time of the round: nothing is read \
-              again before all the rest is, however many threads there are. uncached: it is dropped by posix_fadvise until \
-              mincore and cachestat find no page, and divided into as many parts as threads, each of which one reads in \
-              order, once, so that the kernel reads ahead for each; the same is done once before, untimed, so that the memory \
-              found for its pages has been touched. The rate is the bytes of all over the \
-              time from the first start to the last end. A note says how evenly they were served, by Jain's index. Of \
-              uncached reads the device's own counters must show 95 %.",
-        prediction: "cached: as many times the rate of one thread (a call that finds a page, and a copy) as \
-                     there are threads, or CPUs if those are fewer, and no more than all CPUs together read or copy in \
-                     memory. uncached: the file over the longest of a thread's part by itself (memory found for its pages, and \
-                     the longer of copy and device, as of file.blocksize.read), of the work of all on the CPUs, and of all of \
-                     it at file.device.read. Threads that hinder one another are in no formula. Unremarkable within a factor of two. The universal scalability law that a report draws over \
-                     the figures is fitted to them, and no prediction.",
-        not_for: "Threads that work on what they read; random access.",
+        how: "The threads read a file of 64 MiB by pread, each into its own buffer. They may run on all allowed CPUs, \
+              and begin together. cached: all of it is in memory by mincore and cachestat; a thread that has read a \
+              mebibyte takes the next one, from the beginning again at the end, for the round's time: nothing is read \
+              again before all the rest is, for any number of threads. uncached: it is dropped by posix_fadvise until \
+              mincore and cachestat find no page, and divided into one part per thread, read in order, once, so that \
+              the kernel reads ahead for each; an untimed pass precedes it, so that the memory for its pages has been \
+              touched. The rate is the bytes of all over the time from the first start to the last end. A note gives \
+              Jain's fairness index. The device's own counters must show 95 % of uncached reads.",
+        prediction: "cached: the rate of one thread (a call that finds a page, and a copy) times the threads, or the \
+                     CPUs if those are fewer, and at most the rate at which all CPUs together read or copy in memory. \
+                     uncached: the file over the longest of a thread's part by itself (allocating its pages, and the \
+                     longer of copy and device, as in file.blocksize.read), of the work of all on the CPUs, and of all \
+                     of it at file.device.read. Interference between threads is in no formula. Predicted range: a \
+                     factor of two either way. The universal scalability law drawn over the figures in a report is \
+                     fitted to them, and no prediction.",
+        not_for: "Threads that process what they read; random access.",
         pitfalls: &[
-            "Threads pinned to one CPU: here they may use all that are allowed.",
-            "Two threads on the two halves of one core count as two CPUs in the prediction.",
-            "Parts that a processor's caches hold: divided among 16 threads, 64 MiB are 4 MiB for each, which one that has a \
-             CPU for some milliseconds reads several times, the later times out of a cache. So cached threads share pieces.",
-            "Free memory that a virtual machine gave back to its host: whoever fills it first waits for the host.",
-            "Threads that read the same blocks find in a cache what others read: no two read the same in one pass.",
+            "Threads pinned to one CPU: here they may use all allowed ones.",
+            "Two hardware threads of one core count as two CPUs in the prediction.",
+            "Parts that fit a processor's caches: divided among 16 threads, 64 MiB are 4 MiB each, which a thread with \
+             a CPU for some milliseconds reads several times, later from a cache. So cached threads share pieces.",
+            "Free memory that a virtual machine returned to its host: whoever fills it first waits for the host.",
+            "Threads that read the same blocks find them in a cache: no two read the same in one pass.",
         ],
         sources: &["Gunther: Guerrilla Capacity Planning, 2007 (bounds of linear scaling)", "fio --numjobs"],
     },
@@ -63,7 +62,7 @@ pub(super) static PROBE: Probe = Probe {
 
 /// Bytes that a thread takes at a time from memory: many requests, and a small part of the file.
 const PIECE: u64 = MIB;
-/// Nanoseconds of a pass through an empty page cache beyond which it is not made again: memory is then the least of it.
+/// Nanoseconds of a pass through an empty page cache beyond which it is not repeated: touching memory is then the least of it.
 const PATIENCE: u64 = 1_000_000_000;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
@@ -78,7 +77,7 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
         };
         blocks.iter().flat_map(of_block).collect()
     };
-    // A pass through an empty cache takes long: of those as many blocks only where there is time.
+    // A pass through an empty cache takes long: as many blocks of those only where there is time.
     let uncached = if effort == Effort::Thorough { blocks } else { &[64 * KIB] };
     [all(CacheState::Cached, blocks), all(CacheState::Uncached, uncached)].concat()
 }
@@ -100,7 +99,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     };
     let (mut done, mut counters) = read()?;
     if state == State::Uncached && done.nanoseconds < PATIENCE {
-        // In the same way again: the memory that its pages are found in is then that of the pass before.
+        // In the same way again: its pages are then allocated from the memory of the pass before.
         (done, counters) = read()?;
     }
     match state {
@@ -122,8 +121,8 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     }
 }
 
-/// Through an empty page cache: all threads are done when each has read its part, when the CPUs have done the work of all, and when
-/// the device has given all.
+/// Through an empty page cache: the longest of a thread's own part, the work of all on the CPUs, and the device's transfer of
+/// all.
 fn uncached(facts: &Facts<'_>, threads: u64, workers: u64, block: u64) -> Result<Prediction, NoPrediction> {
     let part = Ahead::of(facts, SHARED_BYTES / threads, block)?;
     let work = expected::times(threads.div_ceil(workers), part.of_cpu());
@@ -134,7 +133,7 @@ fn uncached(facts: &Facts<'_>, threads: u64, workers: u64, block: u64) -> Result
     Ok(all.into_rate_of(SHARED_BYTES, "file"))
 }
 
-/// From memory: as many times one thread as CPUs read at the same time.
+/// From memory: the rate of one thread times the CPUs that read at the same time.
 fn cached(facts: &Facts<'_>, workers: u64, block: u64) -> Result<Prediction, NoPrediction> {
     let one = expected::cached(facts, block)?;
     let bound = memory(facts, &one)?;
@@ -155,14 +154,14 @@ fn cached(facts: &Facts<'_>, workers: u64, block: u64) -> Result<Prediction, NoP
     )))
 }
 
-/// A rate that cannot be passed, and where it comes from.
+/// A rate that cannot be exceeded, and where it comes from.
 struct Bound {
     rate: f64,
     input: Input,
     words: String,
 }
 
-/// What all CPUs together read in memory, or copy, as one of them does; `None` where there is only one.
+/// The rate at which all CPUs together read in memory, or copy, as one of them does; `None` where there is only one.
 fn memory(facts: &Facts<'_>, one: &Expected) -> Result<Option<Bound>, NoPrediction> {
     let Some(case) = bandwidth::in_memory_of_all(facts.machine()) else { return Ok(None) };
     // Of a copy the bytes count twice.

@@ -1,4 +1,4 @@
-//! Trees of empty files in which measures of names and inodes work, each in a place of its own on the disk.
+//! Trees of empty files for measures of names and inodes, each in its own place on the disk.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,21 +12,21 @@ use kelvin_sys::fs::{kind, mark_top, room};
 
 use super::data::cannot;
 
-/// Name of the directory in which the trees lie, in the scratch directory.
+/// Name of the trees' directory, in the scratch directory.
 const TOP: &str = "kelvin-trees";
 /// Longest time that making the tree may take: a round must end in ten seconds.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes to ask leave for, for each file that is made once: an inode and an entry, with what is around them.
+/// Bytes to reserve for each file, made once: an inode and an entry, with what is around them.
 const FILE_BYTES: u64 = 1024;
 
-/// Directories with files in them that nobody touches.
+/// Directories of files that no probe changes.
 pub(super) struct Tree {
     pub directories: Vec<PathBuf>,
     pub files: u64,
 }
 
 impl Tree {
-    /// A tree that all rounds of the run share that ask for one of this name and size: the first one makes it.
+    /// A tree of this name and size, shared by all rounds of the run: the first one makes it.
     pub(super) fn of(bench: &mut Bench<'_>, name: &str, files: u64, directories: u64) -> Result<Self, Stop> {
         let top = bench.scratch().join(TOP);
         let root = top.join(format!("kelvin-{name}-{files}-{directories}"));
@@ -34,13 +34,13 @@ impl Tree {
             has_inodes(bench.scratch(), files + directories)?;
             bench.may_write(files * FILE_BYTES)?;
             top_of_trees(bench, &top)?;
-            // Whole or not at all, whatever becomes of this round; and under a name that no other run has, by which ext4
-            // chooses the group.
+            // Whole or not at all, whatever becomes of this round; and under a name of this run alone, by which ext4 chooses
+            // the group.
             let unfinished = root.with_extension(std::process::id().to_string());
             let made = plant(&unfinished, files, directories)
                 .and_then(|()| fs::rename(&unfinished, &root).map_err(|error| cannot("make", &root, &error)));
             if made.is_err() {
-                // The error tells more than a failure to tidy up after it.
+                // This error says more than a failure to tidy up after it.
                 let _ = fs::remove_dir_all(&unfinished);
             }
             made?;
@@ -49,11 +49,11 @@ impl Tree {
     }
 }
 
-/// The directory in which trees lie, which a file system may spread over its groups; see the pitfalls of file.metadata.
+/// The directory of the trees, which a file system may spread over its groups; see the pitfalls of file.metadata.
 fn top_of_trees(bench: &mut Bench<'_>, top: &Path) -> Result<(), Stop> {
     fs::create_dir_all(top).map_err(|error| cannot("make", top, &error))?;
     if let Err(error) = File::open(top).and_then(|directory| mark_top(&directory)) {
-        bench.note(format!("its trees lie near each other, for this file system spreads no directories: {error}"));
+        bench.note(format!("its trees lie near each other, as this file system spreads no directories: {error}"));
     }
     Ok(())
 }
@@ -77,8 +77,7 @@ impl Tree {
         });
         let (Ok(device), Ok(journals)) = (device, journals) else { return Ok(name) };
         Ok(if name == "ext4" && !has_journal(&journals, &device.name) {
-            "ext4 without a journal: files that were removed in this block group in the last minutes make a new one dearer"
-                .into()
+            "ext4 without a journal: files removed from this block group in the last minutes slow down new ones".into()
         } else {
             name
         })
@@ -93,7 +92,7 @@ pub(super) fn directory(root: &Path, number: u64) -> PathBuf {
     root.join(format!("directory-{number}"))
 }
 
-/// Makes directories below `root`, and files that are spread evenly over them.
+/// Makes directories below `root`, and files spread evenly over them.
 pub(super) fn plant(root: &Path, files: u64, directories: u64) -> Result<(), Stop> {
     for number in 0..directories {
         fs::create_dir_all(directory(root, number)).map_err(|error| cannot("make", root, &error))?;
@@ -104,7 +103,7 @@ pub(super) fn plant(root: &Path, files: u64, directories: u64) -> Result<(), Sto
         File::create_new(&path).map_err(|error| cannot("make", &path, &error))?;
         if begun.elapsed() > PATIENCE {
             return Err(Stop::skip(format!(
-                "needs a file system on which {files} files are made in {} s, and {} were; choose another by --dir",
+                "needs a file system that makes {files} files in {} s, and {} were made; choose another by --dir",
                 PATIENCE.as_secs(),
                 file + 1
             )));
@@ -113,7 +112,7 @@ pub(super) fn plant(root: &Path, files: u64, directories: u64) -> Result<(), Sto
     Ok(())
 }
 
-/// That the file system can hold so many more files; one that names no bound can.
+/// That the file system can hold so many more files; one without a limit can.
 fn has_inodes(scratch: &Path, files: u64) -> Result<(), Stop> {
     let room = room(scratch)?;
     if room.total_files == 0 || room.free_files >= 2 * files {

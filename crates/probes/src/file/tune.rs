@@ -1,7 +1,7 @@
-//! Which block, how many threads and how many requests in flight read a file fastest, by each way of reading.
+//! The block, threads and queue depth that read a file fastest, by each way of reading.
 //!
-//! It is the setting that a program which reads whole files should start from on this machine. It must not be used for
-//! random access, nor for another device than that of the scratch directory.
+//! It is the setting to start from for a program that reads whole files on this machine. It must not be used for random access,
+//! nor for another device than that of the scratch directory.
 
 use std::time::Duration;
 
@@ -17,26 +17,25 @@ use super::data::{self, SHARED_BYTES};
 
 pub(crate) static PROBE: Probe = Probe {
     id: TUNE.id.as_str(),
-    summary: "The block, threads and depth that read a file fastest, by successive halving, for each way of reading",
+    summary: "The block, threads and queue depth that read a file fastest, by successive halving, for each way of \
+              reading",
     kind: ProbeKind::Study,
     method: Method {
-        how: "Every setting of a way (blocks of 4 KiB to 4 MiB, 1 to 16 threads, io_uring with 1 to 64 requests under \
-              way in each of up to 4, but no more than 16 MiB under way in all) reads the shared file of 64 MiB in \
-              order for a few milliseconds, each thread its own part, from the beginning again at the end. The better \
-              half reads for twice as long, and so on until one is left. That one is then measured anew, in turn with \
-              pread of 128 KiB by one thread, which is what a plain program does: a figure from the search itself \
-              would be too good, for luck helped to choose it. Each round searches for itself, so that rounds which \
-              agree are evidence. Threads may use every CPU that is allowed. cache=cached: the file is in memory \
-              (mincore and cachestat). cache=direct: past the page cache; a note gives the bytes that the device below \
-              counted for those that were read.",
+        how: "Every setting of a way (blocks of 4 KiB to 4 MiB, 1 to 16 threads, io_uring at queue depths of 1 to 64 \
+              in each of up to 4 threads, with at most 16 MiB in flight) reads the shared file of 64 MiB in order for \
+              a few milliseconds, each thread its own part, from the beginning again at the end. The better half reads \
+              for twice as long, and so on until one is left. That one is then measured anew, in turn with a plain \
+              program's pread of 128 KiB by one thread: the figure from the search itself would be too high, as luck \
+              helped to choose it. Each round searches for itself, so that rounds which agree are evidence. Threads \
+              may use every allowed CPU. cache=cached: the file is in memory (mincore and cachestat). cache=direct: \
+              past the page cache; a note compares the bytes that the device counted with those read.",
         prediction: "None: a search takes the best of what other measures explain one by one. Memory bandwidth \
                      (mem.bandwidth.copy) bounds it in the page cache, and the device past it.",
-        not_for: "Random access; files on other devices; a machine that does other work meanwhile, for more threads \
-                  take from that.",
+        not_for: "Random access; files on other devices; a machine with other load, which more threads take from.",
         pitfalls: &[
-            "The best of many noisy figures is too good: the winner is measured again.",
-            "Settings that are alike within the noise win by turns: the rounds say how often each did.",
-            "Below a virtual machine the host may hold the file in its memory, and direct reads then tune for that.",
+            "The best of many noisy figures is too high: the winner is measured again.",
+            "Settings that differ by less than the noise win in turn: the rounds show how often each did.",
+            "The host of a virtual machine may cache the file in its memory, and direct reads are then tuned for that.",
         ],
         sources: &[
             "Karnin, Koren, Somekh: Almost Optimal Exploration in Multi-Armed Bandits, ICML 2013 (successive halving)",
@@ -56,7 +55,7 @@ const MOST_THREADS: u32 = 16;
 /// Threads where each has many requests in flight.
 const MOST_RING_THREADS: u32 = 4;
 const DEPTHS: [u32; 4] = [1, 4, 16, 64];
-/// How many of them where nothing waits for a device: what is in flight is done one after another there.
+/// How many of them where nothing waits for a device: requests in flight are then done one after another.
 const CACHED_DEPTHS: usize = 2;
 /// Bytes in flight at most: their buffers are touched anew for each trial.
 const IN_FLIGHT: usize = 16 << 20;
@@ -66,7 +65,7 @@ const LEAST_TRIAL: f64 = 1e6;
 const FINALS: usize = 5;
 const FINAL_TRIALS: f64 = 8.0;
 
-/// The ways that are tuned in each state of the page cache: a mapping does not go past it.
+/// The ways that are tuned in each state of the page cache: a mapping does not bypass it.
 const TUNED: [(CacheState, &[TunedEngine]); 2] =
     [(CacheState::Cached, TunedEngine::ALL), (CacheState::Direct, &[TunedEngine::Pread, TunedEngine::Uring])];
 
@@ -86,12 +85,12 @@ struct Setting {
     threads: u32,
 }
 
-/// What a plain program does.
+/// A plain program's setting.
 const PLAIN: Setting = Setting { engine: Engine::Pread, block: 128 * KIB, threads: 1 };
 
 /// Every setting of a way that makes sense with so many CPUs.
 fn settings(engine: Engine, state: State, cpus: u32) -> Vec<Setting> {
-    // What waits for a device needs no CPU meanwhile.
+    // A thread that waits for a device needs no CPU meanwhile.
     let most = if state == State::Direct { MOST_THREADS } else { (2 * cpus).min(MOST_THREADS) };
     let (most, depths) = match engine {
         Engine::Uring { .. } if state == State::Cached => (most.min(MOST_RING_THREADS), &DEPTHS[..CACHED_DEPTHS]),
@@ -137,20 +136,20 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         }
     })?;
     let Some((best, _)) = found else {
-        // Whatever keeps the plain setting from being read is what keeps all of them.
+        // Whatever keeps the plain setting from being read keeps all of them.
         reading(&PLAIN, trial)?;
-        return Err(Stop::skip(format!("needs a way of reading that is to be had here: none of {count} settings is")));
+        return Err(Stop::skip(format!("needs a way of reading that works here: none of {count} settings does")));
     };
     let (mut tuned, mut plain) = (Vec::new(), Vec::new());
-    let mut told = String::new();
+    let mut shown = String::new();
     for _ in 0..FINALS {
         let done = reading(&best, FINAL_TRIALS * trial)?;
-        told = proof(&done);
+        shown = proof(&done);
         tuned.push(done.rate());
         plain.push(reading(&PLAIN, FINAL_TRIALS * trial)?.rate());
     }
     bench.note(format!(
-        "the best of {count} settings: {}, blocks of {} bytes, {} threads; {told}",
+        "the best of {count} settings: {}, blocks of {} bytes, {} threads; {shown}",
         best.engine, best.block, best.threads
     ));
     let gains = tuned.iter().zip(&plain).map(|(tuned, plain)| tuned / plain).collect();
@@ -172,8 +171,8 @@ fn read(target: &Target, state: State, setting: Setting, nanoseconds: f64) -> Re
 /// Where the bytes came from, in words.
 fn proof(done: &Done) -> String {
     let device = match &done.device {
-        Ok((name, moved)) => format!("{name} counted {} bytes for {} that were read", moved.read, done.total.bytes),
-        Err(reason) => format!("no device to ask: {reason}"),
+        Ok((name, moved)) => format!("{name} counted {} bytes for {} bytes read", moved.read, done.total.bytes),
+        Err(reason) => format!("no device counters: {reason}"),
     };
     format!("before: {}; {device}", done.before)
 }

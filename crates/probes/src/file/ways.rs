@@ -1,4 +1,4 @@
-//! What a request of each way of reading a cached file should cost, from calls, copies, faults and the ring's own work.
+//! The expected cost of a request of each way of reading a cached file, from calls, copies, faults and the ring's own work.
 
 use std::ops::Add;
 
@@ -17,9 +17,9 @@ use crate::os::syscall_work::NANOSECONDS_AN_INSTRUCTION;
 use crate::predict::Predicting;
 
 pub(super) const AXBOE: &str =
-    "Axboe: Efficient IO with io_uring, 2019: 12 to 20 million requests that do nothing a second on one core";
+    "Axboe: Efficient IO with io_uring, 2019: 12 to 20 million empty requests a second on one core";
 
-/// Nanoseconds of a request that does nothing: least and most of what is published.
+/// Nanoseconds of an empty request: least and most of what is published.
 const NO_OPERATION: [f64; 2] = [1e9 / 20e6, 1e9 / 12e6];
 /// Bytes that mappings are populated at a time.
 const AHEAD: f64 = (2u64 << 20) as f64;
@@ -28,17 +28,17 @@ const AHEAD: f64 = (2u64 << 20) as f64;
 const PAGE: u64 = 4096;
 const RUST_BUFFER: u64 = 8 << 10;
 const STDIO_BUFFER: u64 = if cfg!(target_env = "musl") { 1 << 10 } else { 4 << 10 };
-/// Instructions of making a request and being told of its end; beside that, of a library's call that is answered from
-/// its buffer. Counted in the source to within the factor.
+/// Instructions of making a request and reaping its completion; and of a library's call that is answered from its buffer.
+/// Counted in the source to within the factor.
 const LOOP_INSTRUCTIONS: f64 = 30.0;
 const RUST_INSTRUCTIONS: f64 = 20.0;
 const STDIO_INSTRUCTIONS: f64 = 90.0;
 const COUNTED_WITHIN: f64 = 3.0;
-const COUNTED: &str = "instructions counted in the source, at two a cycle and 3 GHz";
-/// Factor either way by which the sum may be off: what was measured of each part was measured apart.
+const COUNTED: &str = "instructions counted in the source, at two per cycle and 3 GHz";
+/// Factor either way by which the sum may be off: each part was measured apart.
 const SPREAD: f64 = 1.3;
 
-/// Nanoseconds of a part of a request: what is expected, and the bounds of the predicted range.
+/// Nanoseconds of a part of a request: the expected value, and the bounds of the predicted range.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Part {
     least: f64,
@@ -73,13 +73,13 @@ impl Add for Part {
     }
 }
 
-/// The lower figures that requests are put together from.
+/// The lower figures of which requests are composed.
 struct Costs {
     /// A one-byte read.
     call: Input,
     /// A null call.
     null: Input,
-    /// Bytes read a second, and bytes copied, both those read and those written.
+    /// Bytes read per second, and bytes copied, both those read and those written.
     read: Input,
     copy: Input,
 }
@@ -95,13 +95,13 @@ impl Costs {
         })
     }
 
-    /// Copying: the bytes come from memory and go to a buffer that lies in a cache, unless it is as large as that.
+    /// Copying: the bytes come from memory and go to a buffer in a cache, unless it is too large for that.
     fn copying(&self, bytes: f64) -> Part {
         let (read, copied) = (bytes * 1e9 / self.read.value, 2.0 * bytes * 1e9 / self.copy.value);
         Part::between(read.min(copied), read.max(copied))
     }
 
-    /// The file's part of a call: what a one-byte read costs beyond the null call.
+    /// The file's part of a call: the cost of a one-byte read beyond the null call.
     fn file(&self) -> f64 {
         (self.call.value - self.null.value).max(0.0)
     }
@@ -118,7 +118,7 @@ impl Costs {
     }
 }
 
-/// Instructions that were counted in the source.
+/// Instructions counted in the source.
 fn counted(instructions: f64) -> Part {
     Part::within_factor(instructions * NANOSECONDS_AN_INSTRUCTION, COUNTED_WITHIN)
 }
@@ -150,9 +150,9 @@ impl Library {
     }
 }
 
-/// Nanoseconds of a fault that maps the pages around: from one that maps a single page, where the pages around are of
-/// one folio and mapped in one go, to one that maps each of them for itself, or as many of the former where a quick run
-/// has not measured that.
+/// Nanoseconds of a fault that maps the pages around: from one that maps a single page, where the pages around are of one folio
+/// and mapped in one go, to one that maps each of them for itself, or as many of the former where a quick run has not measured
+/// that.
 fn fault_around(facts: &Facts<'_>) -> Result<(Part, Vec<Input>), NoPrediction> {
     let one = facts.measured(&FAULT_MINOR, &fault::cached_file())?;
     Ok(match facts.measured(&FAULT_MINOR, &fault::cached_file_around()) {
@@ -194,10 +194,7 @@ pub(super) fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Pred
             let entering = Part::exactly(costs.null.value / f64::from(depth));
             let ring = Part::between(NO_OPERATION[0], NO_OPERATION[1]);
             let reading = Part::exactly(costs.file()) + costs.further_pages(bytes) + costs.copying(bytes as f64);
-            (
-                entering + ring + reading,
-                "null call / depth + a request that does nothing + the file's part of a call + copy",
-            )
+            (entering + ring + reading, "null call / depth + an empty request + the file's part of a call + copy")
         }
     };
     let whole = part + counted(LOOP_INSTRUCTIONS);
@@ -230,8 +227,8 @@ mod tests {
         Case::new().at(way).with(BLOCK, bytes)
     }
 
-    /// Predictions where a null call takes 60 ns, a one-byte read 130 ns, memory is read at 20 GB/s and copied at 20
-    /// GB/s of bytes read and written, and a fault around 4 us.
+    /// Predictions where a null call takes 60 ns, a one-byte read 130 ns, memory is read at 20 GB/s and copied at 20 GB/s of
+    /// bytes read and written, and a fault around 4 us.
     fn predicted(way: ReadEngine, bytes: u64) -> Prediction {
         let known = [
             (syscall_null::ID, Some(60.0)),

@@ -1,4 +1,4 @@
-//! Files written over with noise of which no 4 KiB are like any other: block by block, or as a stream.
+//! Files overwritten with noise in which no two blocks of 4 KiB are alike: block by block, or as a stream.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -14,10 +14,10 @@ use kelvin_sys::uring::{Direction, Ring, Setup};
 
 use super::data::{MIB, WIDTH};
 
-/// Bytes of which none are like any others: the unit in which file systems find duplicates.
+/// Bytes of which none are like any others: the unit in which file systems deduplicate.
 const UNIT: usize = 4096;
 
-/// Opens a file to be written over.
+/// Opens a file to be overwritten.
 fn open(target: &Target, access: Access) -> Result<File, Stop> {
     let flags = if access == Access::Direct { FLAG } else { 0 };
     File::options()
@@ -27,7 +27,7 @@ fn open(target: &Target, access: Access) -> Result<File, Stop> {
         .map_err(|error| Stop::fail(format!("cannot open {} to write: {error}", target.path().display())))
 }
 
-/// Makes every unit of a buffer one that was not there before: the beginning of each gets the next number.
+/// Makes every unit of a buffer new: the beginning of each gets the next number.
 fn renew(buffer: &mut [u8], number: &mut u64) {
     for unit in buffer.chunks_mut(UNIT) {
         *number += 1;
@@ -37,7 +37,7 @@ fn renew(buffer: &mut [u8], number: &mut u64) {
     }
 }
 
-/// A file that is written over block by block.
+/// A file that is overwritten block by block.
 pub(super) struct Overwriter {
     file: File,
     buffer: Arena,
@@ -46,7 +46,7 @@ pub(super) struct Overwriter {
 }
 
 impl Overwriter {
-    /// Opens a file to be written over in blocks of so many bytes.
+    /// Opens a file to be overwritten in blocks of so many bytes.
     pub(super) fn open(target: &Target, access: Access, block: usize, seed: u64) -> Result<Self, Stop> {
         let mut buffer = Arena::for_files(block)?;
         Noise::new(seed).fill(&mut buffer.as_mut_slice()[..block]);
@@ -64,7 +64,7 @@ impl Overwriter {
         whole(self.file.write_at(&self.buffer.as_slice()[..request.bytes], request.offset), request.bytes)
     }
 
-    /// Waits until the device has for good what was written.
+    /// Waits until what was written is durable.
     pub(super) fn flush(&self) -> Result<(), Stop> {
         self.file.sync_data().map_err(|error| Stop::fail(format!("fdatasync: {error}")))
     }
@@ -81,33 +81,33 @@ fn whole(written: std::io::Result<usize>, bytes: usize) -> Result<(), Stop> {
 
 /// Bytes of a block of a stream.
 const BLOCK: usize = MIB as usize;
-/// Blocks that are written before the time begins, and those that are timed.
+/// Blocks written before the time begins, and those that are timed.
 const BEFORE: u64 = WIDTH as u64;
 const TIMED: u64 = 2 * WIDTH as u64;
-/// Nanoseconds after which no more are begun: a slow device has shown by then what it can do.
+/// Nanoseconds after which no more are begun: enough for a slow device.
 const LONGEST: u64 = 400_000_000;
 
-/// What came of a stream.
+/// The result of a stream.
 pub(super) struct Streamed {
-    /// Bytes a second that were accepted.
+    /// Bytes per second that were accepted.
     pub rate: f64,
     /// The same with the flush at the end.
     pub flushed_rate: f64,
     /// All bytes that were written.
     pub bytes: u64,
-    /// By which way, in words.
+    /// The means, in words.
     pub words: String,
 }
 
-/// Writes over the beginning of a file, many blocks at a time, past the page cache.
+/// Overwrites the beginning of a file, many blocks in flight, past the page cache.
 pub(super) fn stream(target: &Target, seed: u64) -> Result<Streamed, Stop> {
     let setup = Setup { depth: WIDTH, block: BLOCK, registered: false };
     let file = open(target, Access::Direct)?;
     let flushed = file.try_clone()?;
     let (stretch, words) = match Ring::new(file, setup) {
-        Ok(ring) => (by_ring(ring, target, seed)?, format!("io_uring, {WIDTH} requests under way")),
+        Ok(ring) => (by_ring(ring, target, seed)?, format!("io_uring, queue depth {WIDTH}")),
         Err(error) => {
-            let words = format!("{WIDTH} threads of pwrite, because io_uring is not to be had here: {error}");
+            let words = format!("{WIDTH} threads of pwrite, because io_uring is unavailable here: {error}");
             (by_threads(target, seed)?, words)
         }
     };
@@ -117,7 +117,7 @@ pub(super) fn stream(target: &Target, seed: u64) -> Result<Streamed, Stop> {
     Ok(Streamed { rate: rate(ended), flushed_rate: rate(monotonic()), bytes: all * BLOCK as u64, words })
 }
 
-/// The timed part of a stream: when it began and ended, the blocks that were written meanwhile, and all blocks.
+/// The timed part of a stream: its begin and end, the blocks written meanwhile, and all blocks.
 struct Stretch {
     begun: u64,
     ended: u64,
@@ -141,14 +141,14 @@ impl Course {
         Self { blocks, started: monotonic(), begun: zero(), next: zero(), done: zero() }
     }
 
-    /// Where the next block is written, if there is to be one.
+    /// The place of the next block, if there is to be one.
     fn next(&self) -> Option<u64> {
         let block = self.next.fetch_add(1, Ordering::Relaxed);
         let late = block > BEFORE && monotonic() - self.started > LONGEST;
         (block < BEFORE + TIMED && !late).then_some(block % self.blocks * BLOCK as u64)
     }
 
-    /// Takes note that a block is written.
+    /// Counts a written block.
     fn done(&self) {
         if self.done.fetch_add(1, Ordering::Relaxed) + 1 == BEFORE {
             self.begun.store(monotonic(), Ordering::Relaxed);
@@ -159,7 +159,7 @@ impl Course {
         let (begun, all) = (self.begun.into_inner(), self.done.into_inner());
         match all.checked_sub(BEFORE) {
             Some(timed) if timed > 0 => Ok(Stretch { begun, ended: monotonic(), timed, all }),
-            _ => Err(Stop::fail(format!("no more than {all} blocks of {BLOCK} bytes were written"))),
+            _ => Err(Stop::fail(format!("only {all} blocks of {BLOCK} bytes were written"))),
         }
     }
 }
@@ -201,7 +201,7 @@ fn by_threads(target: &Target, seed: u64) -> Result<Stretch, Stop> {
     };
     std::thread::scope(|scope| {
         let members: Vec<_> = (0..u64::from(WIDTH)).map(|member| scope.spawn(move || thread(member))).collect();
-        let died = || Err(Stop::fail("a thread that writes has panicked"));
+        let died = || Err(Stop::fail("a writing thread panicked"));
         members.into_iter().try_for_each(|member| member.join().unwrap_or_else(|_| died()))
     })?;
     course.over()

@@ -33,7 +33,7 @@ pub(super) enum Waits {
     /// For connections and for their data, as a server does: the packets wake it.
     AsServer,
     /// For a futex, set when a call has been timed: no packet wakes it.
-    ForWord,
+    OnFutex,
 }
 
 /// The accepting process, on this machine.
@@ -53,26 +53,26 @@ impl Accepting {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(starting)?;
         let address = listener.local_addr().map_err(starting)?;
         let board = Board::new().map_err(starting)?;
-        let word = (waits == Waits::ForWord).then(|| Channel::new(Means::Futex, Task::Process.scope()));
+        let word = (waits == Waits::OnFutex).then(|| Channel::new(Means::Futex, Task::Process.scope()));
         let word = word.transpose().map_err(starting)?.map(Arc::new);
         let theirs = word.clone();
-        let life = move |board: &Board| {
+        let serve = move |board: &Board| {
             accept_all(&listener, theirs.as_deref(), board).inspect_err(|error| {
                 board.fail(error);
                 // The client may be waiting on the futex: it must see the failure rather than hang.
                 let _ = theirs.as_deref().map_or(Ok(()), |word| word.pass(Side::Far));
             })
         };
-        let partner = PartnerTask::start(Task::Process, cpu, &board, life).map_err(starting)?;
+        let partner = PartnerTask::start(Task::Process, cpu, &board, serve).map_err(starting)?;
         Ok(Self { address, partner: Some(partner), board, word })
     }
 
-    /// Returns when it waits for the next word; at once if it is a server.
+    /// Returns when the server waits on the futex again; at once if it waits for packets.
     fn until_it_waits(&self) -> Result<(), Stop> {
         let Some(word) = &self.word else { return Ok(()) };
         word.take(Side::Near)?;
         self.board.check().map_err(|theirs| Stop::fail(format!("the accepting process: {theirs}")))?;
-        // It has given the word back and is about to wait: on this CPU it does so now.
+        // It has set the futex and is about to wait: on this CPU it does so now.
         std::thread::yield_now();
         Ok(())
     }
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn connections_are_answered_and_leave_no_port_behind() {
-        for waits in [Waits::AsServer, Waits::ForWord] {
+        for waits in [Waits::AsServer, Waits::OnFutex] {
             leave_no_port_behind(waits);
         }
     }
@@ -192,7 +192,7 @@ mod tests {
     /// Switches of this thread within 800 calls that make and close connections, with the accepting process on the same CPU.
     fn switches_within_calls(cpu: u32) -> u64 {
         kelvin_sys::cpu::pin(&[cpu]).unwrap();
-        let accepting = Accepting::start(cpu, Waits::ForWord).unwrap();
+        let accepting = Accepting::start(cpu, Waits::OnFutex).unwrap();
         let switches = || {
             let used = usage(Who::Thread);
             used.voluntary_switches + used.involuntary_switches
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn no_packet_wakes_an_end_that_waits_for_a_word() {
+    fn no_packet_wakes_a_server_that_waits_on_a_futex() {
         let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
         // Were it woken, half of these calls and more would include its turn. Others on the machine take the CPU at times.
         let count = || std::thread::spawn(move || switches_within_calls(cpu)).join().unwrap();

@@ -33,7 +33,7 @@ const RISES_FOR: Duration = Duration::from_millis(70);
 pub(crate) struct Plan {
     pub protocol: Protocol,
     pub way: SendMethod,
-    /// Bytes of each call to send, and asked for by each call to receive.
+    /// Bytes of each call to send, and requested by each call to receive.
     pub message: usize,
     /// The CPUs of the two threads of each stream.
     pub streams: Vec<Ends>,
@@ -286,10 +286,10 @@ impl Bulk {
         }
         self.cut_off();
         if let Some(receivers) = self.receivers.take() {
-            receivers.join(&self.board).map_err(|error| Stop::fail(format!("the receiving end: {error}")))?;
+            receivers.join(&self.board).map_err(|error| Stop::fail(format!("the receiving process: {error}")))?;
         }
-        // Of the first stream, as all that is known of its socket here: the others are made in the same way.
-        parts.push(format!("the other end's has {} KiB to receive", self.accounts[0].read(Figure::Buffer) >> 10));
+        // Of the first stream, like the rest of its socket's facts: the others are made in the same way.
+        parts.push(format!("the receiver's has {} KiB to receive", self.accounts[0].read(Figure::Buffer) >> 10));
         for (account, at) in self.accounts.iter().zip(&self.plan.streams) {
             let used = Use { busy: account.read(Figure::Busy), passed: account.read(Figure::Passed) };
             ends.push(End { what: "receiver", cpu: at.receiver, used });
@@ -299,7 +299,7 @@ impl Bulk {
         Ok(Known { words: parts.join("; "), fullest: loads(&ends).map(|(_, load)| load).fold(0.0, f64::max) })
     }
 
-    /// Lets the receivers see the end.
+    /// Shows the receivers the end.
     fn cut_off(&self) {
         self.board.stop();
         self.links.iter().for_each(Link::end);
@@ -311,13 +311,13 @@ impl Drop for Bulk {
         self.stop.store(true, Ordering::Relaxed);
         self.cut_off();
         for sender in self.senders.drain(..) {
-            // What went wrong was told by whoever drops this early.
+            // Whoever drops this early has reported what went wrong.
             let _ = sender.join();
         }
     }
 }
 
-/// One end of a stream, and what it used.
+/// The sender or receiver of a stream, and the CPU time it used.
 struct End {
     what: &'static str,
     cpu: u32,
@@ -328,7 +328,7 @@ fn share(used: Use) -> f64 {
     used.busy as f64 / used.passed.max(1) as f64
 }
 
-/// The CPUs that the ends were on, each with the share of the time that they kept it busy.
+/// The CPUs of senders and receivers, each with the share of the time that they kept it busy.
 fn loads(ends: &[End]) -> impl Iterator<Item = (u32, f64)> {
     let mut cpus: Vec<u32> = ends.iter().map(|end| end.cpu).collect();
     cpus.sort_unstable();
@@ -337,7 +337,7 @@ fn loads(ends: &[End]) -> impl Iterator<Item = (u32, f64)> {
     cpus.into_iter().map(move |cpu| (cpu, load(cpu)))
 }
 
-/// How busy each end was, and which CPUs were full, in words.
+/// How busy each sender and receiver was, and which CPUs were full, in words.
 fn busy_words(ends: &[End]) -> String {
     let each: Vec<String> = ends
         .iter()
@@ -507,17 +507,17 @@ mod tests {
     }
 
     #[test]
-    fn a_receiving_end_that_is_gone_is_told() {
+    fn a_receiver_that_is_gone_is_reported() {
         let mut bulk = Bulk::start(plan(Protocol::Tcp, SendMethod::Send, 1)).unwrap();
         bulk.settle().unwrap();
         // Killed and reaped.
         drop(bulk.receivers.take());
         // Its senders see that at their next turn, which a busy machine may give them late.
-        let is_told = || {
+        let is_reported = || {
             std::thread::sleep(Duration::from_millis(20));
             matches!(bulk.totals(), Err(Stop::Fail(_)))
         };
-        assert!((0..STUCK.as_millis() / 20).any(|_| is_told()));
+        assert!((0..STUCK.as_millis() / 20).any(|_| is_reported()));
     }
 
     #[test]

@@ -91,9 +91,9 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let cpu = partner_cpu(bench, case)?;
-    let waits = if cpu == bench.cpu() { Waits::ForWord } else { Waits::AsServer };
+    let waits = if cpu == bench.cpu() { Waits::OnFutex } else { Waits::AsServer };
     let accepting = Accepting::start(cpu, waits)?;
-    let until = if waits == Waits::ForWord { "the end of the timed call" } else { "connections, as a server" };
+    let until = if waits == Waits::OnFutex { "the end of the timed call" } else { "connections, as a server" };
     bench.note(format!("accepting process on CPU {cpu}, waiting for {until}"));
     time_calls(bench, [&CONNECT, &CLOSE], &accepting)?;
     accepting.finish()

@@ -1,6 +1,6 @@
-//! How long an echo request to this machine takes until its reply is here: what `ping` shows, without its printing.
+//! Round trip of an echo request to this machine: what `ping` shows, without its printing.
 //!
-//! The kernel answers by itself, so no other process is woken: it must not be compared with a round trip between programs.
+//! The kernel itself answers, so no other process is woken: it must not be compared with a round trip between programs.
 
 use std::net::{Ipv4Addr, UdpSocket};
 
@@ -19,16 +19,16 @@ pub(super) static PROBE: Probe = Probe {
     summary: "Round trip of an echo request (ping) over loopback",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "An echo request is sent to 127.0.0.1 and its reply received, by a ping socket where the user's group is in \
-              net.ipv4.ping_group_range, else by a raw socket, which needs CAP_NET_RAW; without either it is skipped. The \
-              message is the ICMP message with its header of 8 bytes: 64 are those of ping by default. A reply must carry \
-              the number of its request and its bytes. Which kind of socket it was is noted: a raw one sums up its own \
-              bytes and sees the IP header.",
-        prediction: "The kernel answers within the send: two ways through the stack, and one call to send and one to \
-                     receive. Each way is taken to be that of a datagram: 2 x net.stack.udp, less the two null calls that are \
-                     in the second one. Unremarkable within a factor of 1.6.",
-        not_for: "A round trip between two programs: nobody is woken here. The figure of `ping` itself holds its clock \
-                  calls and its timer.",
+        how: "An echo request is sent to 127.0.0.1 and its reply received, by a ping socket where the user's group is \
+              in net.ipv4.ping_group_range, else by a raw socket, which needs CAP_NET_RAW; without either it is \
+              skipped. The message size includes the ICMP header of 8 bytes: 64 is the default of ping. A reply must \
+              carry the number and the bytes of its request. The kind of socket is noted: with a raw one the program \
+              computes the checksum, and receives the IP header.",
+        prediction: "The kernel answers within the send: two passes through the stack, one call to send and one to \
+                     receive. Each pass is taken to be a datagram's: 2 x net.stack.udp, less the two null calls of the \
+                     second. Predicted range: a factor of 1.6 either way.",
+        not_for: "A round trip between two programs: nobody is woken here. The figure of `ping` itself includes its \
+                  clock calls and its timer.",
         pitfalls: &[
             "A reply to another program's ping: a raw socket sees all of them, so identifier and number are checked.",
             "A kernel that does not answer (net.ipv4.icmp_echo_ignore_all): skipped with that reason.",
@@ -46,7 +46,7 @@ pub(super) static PROBE: Probe = Probe {
 const HEADER: usize = 8;
 const ECHO_REQUEST: u8 = 8;
 const ECHO_REPLY: u8 = 0;
-/// Most bytes of an IP header, which a raw socket is given as well.
+/// Most bytes of an IP header, which a raw socket receives too.
 const MOST_IP_HEADER: usize = 60;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
@@ -66,7 +66,7 @@ pub(super) struct Ping {
 }
 
 impl Ping {
-    /// Opens one for echo requests of so many bytes, header included, to an address.
+    /// Opens one to an address, for echo requests of so many bytes, header included.
     pub(super) fn open(to: Ipv4Addr, bytes: usize, identifier: u16) -> Result<Self, Stop> {
         let (socket, kind) = icmp::socket().map_err(|error| match icmp::is_forbidden(&error) {
             true => Stop::skip(
@@ -80,11 +80,11 @@ impl Ping {
         Ok(Self { socket, kind, identifier, number: 0, request, reply: vec![0; bytes + MOST_IP_HEADER] })
     }
 
-    /// What sends them, in words.
+    /// Which socket sends them, in words.
     pub(super) fn describe(&self) -> &'static str {
         match self.kind {
             icmp::EchoSocket::Datagram => "by a ping socket",
-            icmp::EchoSocket::Raw => "by a raw socket, for no ping socket may be had",
+            icmp::EchoSocket::Raw => "by a raw socket, as no ping socket is permitted",
         }
     }
 
@@ -94,7 +94,7 @@ impl Ping {
         self.number = self.number.wrapping_add(1);
         write_header(&mut self.request, self.identifier, self.number, self.kind);
         if self.socket.send(&self.request)? != self.request.len() {
-            return Err(Stop::fail("an echo request was sent in part"));
+            return Err(Stop::fail("only part of an echo request was sent"));
         }
         loop {
             let received = match self.socket.recv(&mut self.reply) {
@@ -108,7 +108,7 @@ impl Ping {
         }
     }
 
-    /// Whether a message is the reply to the last request. A ping socket is given those of its own identifier alone.
+    /// Whether a message is the reply to the last request. The kernel gives a ping socket only replies with its own identifier.
     fn is_answered_by(&self, message: &[u8]) -> bool {
         let own = self.kind == icmp::EchoSocket::Datagram || message.get(4..6) == Some(&self.identifier.to_be_bytes());
         own && message.first() == Some(&ECHO_REPLY)
@@ -117,7 +117,7 @@ impl Ping {
     }
 }
 
-/// The header of an echo request before its bytes. The kernel sums up what a ping socket sends.
+/// The echo request's header. The kernel computes the checksum of what a ping socket sends.
 fn write_header(request: &mut [u8], identifier: u16, number: u16, kind: icmp::EchoSocket) {
     request[..HEADER].fill(0);
     request[0] = ECHO_REQUEST;
@@ -147,13 +147,13 @@ fn without_ip_header(received: &[u8], kind: icmp::EchoSocket) -> Result<&[u8], S
         icmp::EchoSocket::Raw => received.first().map_or(0, |&first| 4 * usize::from(first & 0xf)),
     };
     let message = received.get(header..).filter(|message| message.len() >= HEADER);
-    message.ok_or_else(|| Stop::fail(format!("{} bytes came, which are no ICMP message", received.len())))
+    message.ok_or_else(|| Stop::fail(format!("{} bytes arrived that are no ICMP message", received.len())))
 }
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let bytes = message(case)?;
     if bytes < HEADER {
-        return Err(Stop::fail(format!("the case needs a message of {HEADER} bytes and more, not {case}")));
+        return Err(Stop::fail(format!("the case needs a message of at least {HEADER} bytes, not {case}")));
     }
     let mut ping = Ping::open(Ipv4Addr::LOCALHOST, bytes, bench.seed() as u16)?;
     if !ping.round_trip()? {
@@ -193,7 +193,7 @@ mod tests {
     fn the_checksum_is_that_of_the_standard() {
         // RFC 1071, section 3: the sum of these is ddf2, whose complement is 220d.
         assert_eq!(checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), 0x220d);
-        // What is summed up with its own sum gives zero, of odd length too.
+        // The sum over a message with its checksum is zero, of odd length too.
         let mut request = vec![7; 65];
         write_header(&mut request, 0x1234, 5, icmp::EchoSocket::Raw);
         assert_eq!(checksum(&request), 0);

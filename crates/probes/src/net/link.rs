@@ -250,10 +250,10 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_knows_is_told() {
-        let told = |protocol| Link::pair(protocol).unwrap().0.describe().unwrap();
-        assert!(told(Protocol::Tcp).contains("congestion control "), "{}", told(Protocol::Tcp));
-        assert!(told(Protocol::Udp).starts_with("socket buffers of "));
-        assert!(told(Protocol::Unix).starts_with("socket buffers of "));
+    fn what_the_kernel_knows_is_described() {
+        let words = |protocol| Link::pair(protocol).unwrap().0.describe().unwrap();
+        assert!(words(Protocol::Tcp).contains("congestion control "), "{}", words(Protocol::Tcp));
+        assert!(words(Protocol::Udp).starts_with("socket buffers of "));
+        assert!(words(Protocol::Unix).starts_with("socket buffers of "));
     }
 }

@@ -1,7 +1,7 @@
-//! How long a small message takes to another process and back beside a saturating stream.
+//! Round trip of a small message to another process beside a saturating stream.
 //!
-//! What waiting behind others costs. Over loopback others are in the way on the CPU, not on a wire: it must not be taken for
-//! what a router's buffers cost.
+//! The cost of waiting behind others. Over loopback they compete for the CPU, not for a wire: it must not be taken for the cost
+//! of a router's buffers.
 
 use kelvin_catalogue::Placement;
 use kelvin_catalogue::net::{LOADED, SendMethod};
@@ -16,20 +16,20 @@ use crate::os::ipc::partner_cpu;
 
 pub(super) static PROBE: Probe = Probe {
     id: LOADED.id.as_str(),
-    summary: "Round trip of a small message over TCP while a stream saturates the way",
+    summary: "Round trip of a small message over TCP beside a saturating stream",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "One stream of 64 KiB messages runs over TCP between two processes as in net.bandwidth.tcp, both on this CPU or one \
-              here and one on the next. When its rate no longer rises, a message of 64 bytes goes over a connection of its own from \
-              this CPU to a process on the CPU of the stream's receiver and back, as in net.rtt.tcp, each timed by itself. What the \
-              stream carried meanwhile, and how busy its ends were, is noted.",
-        prediction: "None: what a message waits for is the turn that the scheduler and the kernel's packet work give it, for \
-                     which there is no published figure. Beside net.rtt.tcp it says what the load costs.",
-        not_for: "The buffers of a network: over loopback a message never waits for a wire. What a loaded program takes \
-                  to answer.",
+        how: "One stream of 64 KiB messages runs over TCP between two processes as in net.bandwidth.tcp, both on this \
+              CPU or one here and one on the next. Once its rate no longer rises, a message of 64 bytes goes over its \
+              own connection from this CPU to a process on the receiver's CPU and back, as in net.rtt.tcp, each timed \
+              by itself. The stream's rate meanwhile, and how busy its sender and receiver were, is noted.",
+        prediction: "None: a message waits for its turn from the scheduler and the kernel's packet processing, for \
+                     which nothing is published. Compared with net.rtt.tcp it shows what the load costs.",
+        not_for: "The buffers of a network: over loopback a message never waits for a wire. The response time of a \
+                  loaded program.",
         pitfalls: &[
-            "A stream that has not filled the way yet, or has ended: its rate while round trips were timed is noted.",
-            "A mean: a message that meets a busy CPU waits for milliseconds, one that does not for microseconds.",
+            "A stream that does not saturate yet, or has ended: its rate while round trips were timed is noted.",
+            "A mean: a message that meets a busy CPU waits for milliseconds, any other for microseconds.",
         ],
         sources: &["Flent, the RRUL test", "netperf TCP_RR beside TCP_STREAM"],
     },
@@ -41,9 +41,7 @@ pub(super) static PROBE: Probe = Probe {
     },
     run,
     predict: |_, _, _| {
-        Err(NoPrediction::because(
-            "it depends on the turns that the scheduler gives, for which there is no published figure",
-        ))
+        Err(NoPrediction::because("it depends on the turns that the scheduler gives, of which nothing is published"))
     },
 };
 
@@ -58,12 +56,12 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let rate = bulk.totals()?.rate_since(&before);
     let words = bulk.finish()?.words;
     bench.note_on_last(format!(
-        "other end on CPU {far}; the stream carried {:.2} GB/s meanwhile; {words}; of the messages: {}",
+        "server on CPU {far}; the stream carried {:.2} GB/s meanwhile; {words}; of the messages: {}",
         rate / 1e9,
         echo.describe()?
     ));
     if rate <= 0.0 {
-        return Err(Stop::fail("nothing of the stream arrived while round trips were timed: there was no load"));
+        return Err(Stop::fail("no bytes of the stream arrived while round trips were timed: there was no load"));
     }
     echo.finish()
 }

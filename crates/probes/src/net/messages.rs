@@ -1,4 +1,4 @@
-//! The messages that measures of the network share: their sizes, and that of a case.
+//! The message sizes that network probes share, and that of a case.
 
 use kelvin_catalogue::net::MESSAGE;
 use kelvin_harness::Stop;
@@ -8,13 +8,13 @@ use super::link::{LARGEST_DATAGRAM, Protocol};
 
 const KIB: u64 = 1 << 10;
 
-/// Sizes of the messages of a round trip: the least there is, a small one, and up to the largest that a datagram holds.
+/// Message sizes of a round trip: the least, a small one, and up to the most that a datagram holds.
 pub(super) fn round_trip_messages(protocol: Protocol) -> [u64; 5] {
     let largest = if protocol == Protocol::Udp { LARGEST_DATAGRAM } else { 64 * KIB };
     [1, SMALL, KIB, 16 * KIB, largest]
 }
 
-/// A small message, of which the bytes themselves cost next to nothing.
+/// A small message, whose bytes themselves cost next to nothing.
 pub(super) const SMALL: u64 = 64;
 
 /// The bytes of a case's message.
@@ -22,5 +22,5 @@ pub(super) fn message(case: &Case) -> Result<usize, Stop> {
     let bytes = MESSAGE.of(case).filter(|&bytes| (1..=1 << 30).contains(&bytes));
     bytes
         .map(|bytes| bytes as usize)
-        .ok_or_else(|| Stop::fail(format!("the case needs a message of 1 byte and more, not {case}")))
+        .ok_or_else(|| Stop::fail(format!("the case needs a message of at least 1 byte, not {case}")))
 }

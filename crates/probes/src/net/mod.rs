@@ -1,4 +1,4 @@
-//! The network: round trips, bandwidth and connections between two ends.
+//! The network: round trips, bandwidth and connections, on this machine and to another host.
 
 mod accepting;
 pub(crate) mod bandwidth;

@@ -1,7 +1,7 @@
-//! How long a message takes to another process and back: TCP, UDP, Unix sockets.
+//! Round trip of a message to another process: TCP, UDP, Unix sockets.
 //!
-//! A round trip with everything in it: calls, protocol, sleeping, waking, switching. Half of it must not be called the
-//! latency of one way, which may differ between the ways.
+//! Calls, protocol, sleeping, waking and switching included. Half of it must not be called the one-way latency, which may
+//! differ by direction.
 
 use kelvin_catalogue::Placement;
 use kelvin_catalogue::net::{MESSAGE, RTT_TCP, RTT_UDP, RTT_UNIX, STACK_TCP, STACK_UDP, STACK_UNIX};
@@ -63,30 +63,29 @@ pub(super) static UNIX: Probe = Probe {
 };
 
 const METHOD: Method = Method {
-    how: "One process sends a message and waits until another one has given it back, both on one CPU or each pinned to a \
-          CPU of its own; IP goes over the loopback device. Every round trip is timed by itself, so that quantiles and \
-          modes are those of single requests, and nothing else is done between them; only after 128 of them are this process's \
-          counters and, on one CPU, its canaries looked at, and eight round trips follow that do not count. A message is one call to send, and as many to receive as the kernel makes of \
-          it; it carries its number, which the answer must repeat. TCP_NODELAY is set. A datagram that is not answered \
-          within half a second counts as lost, is sent again, and only the repetition is timed; losses are stated. Before \
-          timing, 64 round trips are made under getrusage: on one CPU each must take this process off it, or the round \
-          fails. What the kernel knows (TCP_INFO, congestion control, buffers) is noted. lmbench's lat_tcp, lat_udp and \
-          lat_unix print the same for a byte, sockperf half of it.",
-    prediction: "On one CPU: 2 x (sending and receiving by one process, net.stack, and a switch, os.switch.process.pipe). \
-                 Between two: 2 x (net.stack and what waking a process on another CPU takes, which is os.switch.cross_cpu \
-                 over pipes less the pipe's own calls). Unremarkable within a factor of 1.4 on one CPU, of 2 between two, \
-                 where the idle CPU's state decides. Over a Unix \
-                 socket there may be one more hand-over each way: a reader that waits is also woken when the message that \
-                 it sent before is taken out at the other end.",
-    not_for: "Half of it as the latency of one way; a network between two machines; what a request takes when the other \
-              end is busy (see net.loaded).",
+    how: "One process sends a message and waits for another one to return it, both on one CPU or each pinned to its \
+          own; IP goes over loopback. Every round trip is timed by itself, so quantiles and modes are those of single \
+          requests, and nothing else runs between them; after every 128, this process's counters and, on one CPU, its \
+          canaries are read, and the next eight round trips do not count. A message is one send call, and as many \
+          receive calls as the kernel makes of it; it carries its number, which the answer must repeat. TCP_NODELAY is \
+          set. A datagram not answered within half a second counts as lost and is sent again; only the repetition is \
+          timed, and losses are stated. Before timing, 64 round trips run under getrusage: on one CPU each must cause \
+          a context switch, or the round fails. The kernel's settings (TCP_INFO, congestion control, buffers) are \
+          noted. lmbench's lat_tcp, lat_udp and lat_unix print the same for one byte, sockperf half of it.",
+    prediction: "On one CPU: 2 x (net.stack, sending and receiving by one process, + os.switch.process.pipe, a \
+                 switch). Between two: 2 x (net.stack + waking a process on another CPU, which is os.switch.cross_cpu \
+                 over pipes less the pipe's own calls). Predicted range: a factor of 1.4 either way on one CPU, of 2 \
+                 between two, where the idle CPU's state decides. A Unix socket may add a switch or wake-up each way: \
+                 a waiting reader is also woken when the message it sent before is received.",
+    not_for: "Half of it as the one-way latency; a network between two machines; a request to a busy server (see \
+              net.loaded).",
     pitfalls: &[
-        "Placement left to the scheduler: one CPU or two differ by a factor of ten on some machines, and runs flip between \
-         them.",
-        "A median in the gap between two modes: over Unix sockets on one CPU a round trip takes one switch each way or two, \
-         in nearly equal parts, and which half the median falls into hangs on how much time either end spends between its \
-         calls. The quartiles tell the two apart.",
-        "A mean over two modes: waking an idle CPU takes one time or another, depending on how deep it sleeps.",
+        "Placement left to the scheduler: one CPU or two differ by a factor of ten on some machines, and runs flip \
+         between the two.",
+        "A median between two modes: over Unix sockets on one CPU a round trip costs one switch each way or two, about \
+         equally often, and the median falls into either by how long each process runs between its calls. The \
+         quartiles tell the two apart.",
+        "A mean over two modes: the time to wake an idle CPU depends on how deep it sleeps.",
         "Nagle's algorithm and delayed acknowledgements: a message in two small writes waits 40 ms. It is one call here, \
          with TCP_NODELAY.",
         "A lost datagram that is waited for, or a late answer taken for that of the next request: numbers are checked.",
@@ -119,39 +118,39 @@ fn run(bench: &mut Bench<'_>, case: &Case, what: &What) -> Result<(), Stop> {
 fn predict(facts: &Facts<'_>, case: &Case, what: &What) -> Result<Prediction, NoPrediction> {
     let bytes = MESSAGE.of(case).unwrap_or_default();
     let stack = facts.measured(what.stack, &Case::new().with(MESSAGE, bytes))?;
-    let hand_over = HandOver::of(facts, case)?;
-    let value = 2.0 * (stack.value + hand_over.nanoseconds);
-    let (low, mut high) = (value / hand_over.factor, value * hand_over.factor);
+    let switching = Switching::of(facts, case)?;
+    let value = 2.0 * (stack.value + switching.nanoseconds);
+    let (low, mut high) = (value / switching.factor, value * switching.factor);
     let mut derivation = format!(
         "2 x ({:.0} ns {} + {:.0} ns {}) = {value:.0} ns",
-        stack.value, stack.name, hand_over.nanoseconds, hand_over.name
+        stack.value, stack.name, switching.nanoseconds, switching.name
     );
     if what.protocol == Protocol::Unix {
-        // Readers and writers of a Unix socket wait in one queue: taking a message out wakes the end that sent it.
-        high = high.max(2.0 * (stack.value + 2.0 * hand_over.nanoseconds) * MARGIN);
+        // Readers and writers of a Unix socket wait in one queue: receiving a message wakes its sender.
+        high = high.max(2.0 * (stack.value + 2.0 * switching.nanoseconds) * MARGIN);
         derivation.push_str(
-            "; up to one more of these each way, for a sender that waits is also woken when its message is taken",
+            "; up to one more of these each way, as a waiting sender is also woken when its message is received",
         );
     }
     let predicting = Predicting::between(Basis::Derived, value, low, high)
-        .formula(format!("2 x ({} + {})", stack.name, hand_over.name))
+        .formula(format!("2 x ({} + {})", stack.name, switching.name))
         .input(stack);
-    Ok(hand_over.inputs.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
+    Ok(switching.inputs.into_iter().fold(predicting, Predicting::input).derived_as(derivation))
 }
 
-/// Factor by which the parts of a round trip may be off for no reason, as far as it goes beyond another switch.
+/// The part of the factor that is not another switch.
 const MARGIN: f64 = 1.1;
 
-/// What passes the CPU, or wakes another one, between a send and the receive at the other end.
-pub(super) struct HandOver {
+/// The switch or the wake-up between a send and its receive.
+pub(super) struct Switching {
     pub name: &'static str,
     pub nanoseconds: f64,
     pub inputs: Vec<Input>,
-    /// The factor within which a round trip of such hand-overs is unremarkable.
+    /// The predicted range of such a round trip, as a factor either way.
     pub factor: f64,
 }
 
-impl HandOver {
+impl Switching {
     /// The one of a case's placement.
     pub(super) fn of(facts: &Facts<'_>, case: &Case) -> Result<Self, NoPrediction> {
         match Placement::of(case) {
@@ -166,7 +165,7 @@ impl HandOver {
         Ok(Self { name: "switch", nanoseconds: switch.value, inputs: vec![switch], factor: 1.4 })
     }
 
-    /// Between two CPUs: waking the other one, as it was measured over pipes, whose calls are taken off.
+    /// Between two CPUs: waking the other one, measured over pipes, less their calls.
     pub(super) fn wake(facts: &Facts<'_>) -> Result<Self, NoPrediction> {
         let over_pipes = Case::new().at(kelvin_model::Point::named(&cross_cpu::MEANS.name, "pipe"));
         let woken = facts.measured(&cross_cpu::METRIC, &over_pipes)?;

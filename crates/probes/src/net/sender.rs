@@ -1,4 +1,4 @@
-//! A message sent again and again by each method that there is, and what came of what was asked.
+//! A message sent repeatedly by each method there is, and what the kernel made of it.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -12,16 +12,16 @@ use kelvin_sys::{Error, Result};
 
 use super::link::{Link, Protocol, STUCK};
 
-/// How a case has messages sent: by the plain call where it says nothing of it.
+/// The sending method of a case: the plain call where it names none.
 pub(super) fn method(case: &Case) -> std::result::Result<SendMethod, Stop> {
     let Some(word) = SendMethod::AXIS.word_of(case) else { return Ok(SendMethod::Send) };
     let known = || SendMethod::ALL.iter().map(|method| method.name()).collect::<Vec<_>>().join(", ");
-    let unknown = || Stop::fail(format!("there is no way of sending called {word}; {} are known", known()));
+    let unknown = || Stop::fail(format!("no sending method is called {word}; there are {}", known()));
     SendMethod::of(case).ok_or_else(unknown)
 }
 
-/// Calls without copy that may wait for their completion before more are made: each holds its message's pages, and the kernel
-/// allows only so many (net.core.optmem_max).
+/// Zero-copy calls that may wait for completion before the next is made: each pins its message's pages, and the kernel allows
+/// only so many (net.core.optmem_max).
 const MOST_PENDING: u32 = 32;
 
 /// What one thread sends with.
@@ -74,12 +74,12 @@ impl Sender {
                             *pending += calls;
                             return Ok(());
                         }
-                        // No more memory for what is not completed. Over a network that takes a round trip and more, and a
-                        // sender that asked again and again meanwhile would pass for a busy one.
+                        // No memory left for calls in flight. Over a network their completion takes a round trip and more, and
+                        // a sender that retried meanwhile would look busy.
                         Err(error) if sending::is_full(&error) && *pending > 0 => {
-                            let is_told = readable(link.as_fd(), STUCK)?;
+                            let is_completed = readable(link.as_fd(), STUCK)?;
                             reap(link, pending, all)?;
-                            if !is_told {
+                            if !is_completed {
                                 return Err(error);
                             }
                         }
@@ -90,7 +90,7 @@ impl Sender {
         }
     }
 
-    /// What was achieved, in words, where that may differ from what was asked.
+    /// What was achieved, where that may differ from what was asked.
     pub(crate) fn achieved(mut self, link: &Link) -> Result<Option<String>> {
         match &mut self.0 {
             By::Send { .. } | By::Sendfile { .. } => Ok(None),
@@ -98,13 +98,13 @@ impl Sender {
             By::ZeroCopy { pending, all, .. } => {
                 reap(link, pending, all)?;
                 let Completed { calls, copied } = all;
-                Ok(Some(format!("of {calls} calls without copy that were completed, {copied} completed as copied")))
+                Ok(Some(format!("of {calls} zero-copy calls, {copied} completed as copied")))
             }
         }
     }
 }
 
-/// Takes note of what was completed.
+/// Counts completed calls.
 fn reap(link: &Link, pending: &mut u32, all: &mut Completed) -> Result<()> {
     let done = sending::completed(link)?;
     *pending = pending.saturating_sub(done.calls);

@@ -1,8 +1,8 @@
-//! The rate of a stream, and when it no longer rises, so that slow start and growing buffers can be left out.
+//! When the rate of a stream no longer rises, so that slow start and growing buffers can be left out.
 
 use kelvin_harness::Stop;
 
-/// A rate that is at most by so much above the one before it has settled.
+/// A rate that is above the one before it by at most this share has settled.
 const SETTLED: f64 = 0.05;
 
 /// Bytes per second.
@@ -10,10 +10,10 @@ pub(super) fn per_second(bytes: u64, nanoseconds: u64) -> f64 {
     bytes as f64 * 1e9 / nanoseconds.max(1) as f64
 }
 
-/// Looks at the rate over one window after the other, until one is no longer above the one before it; at most so many.
+/// Measures the rate in successive windows until one is no longer above the one before it; at most so many.
 ///
 /// # Errors
-/// What a look says.
+/// An error of a measurement.
 pub(super) fn settle(most: u32, mut next_rate: impl FnMut() -> Result<f64, Stop>) -> Result<(), Stop> {
     let mut before = 0.0;
     for _ in 0..most {

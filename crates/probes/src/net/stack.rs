@@ -1,4 +1,4 @@
-//! What sending a message and receiving it takes when nobody has to be woken: one process at both ends of a connection.
+//! The cost of sending and receiving a message when nobody has to be woken: one process holds both ends of a connection.
 //!
 //! It is the part of a local round trip that is not switching or waking. It must not be taken for half of a round trip.
 
@@ -42,19 +42,17 @@ const fn probe(
 }
 
 const METHOD: Method = Method {
-    how: "One process has both ends of a connection over the loopback device (or of a pair of Unix sockets) and sends a \
-          message from the one to the other, receives it there, and sends it back in the same way: an iteration is one \
-          send and one receive, and every second one goes the other way, so that acknowledgements travel with data as \
-          they do in a ping-pong. Nothing sleeps: what is received has arrived before it is asked for. Iterations are \
-          timed in batches. TCP_NODELAY is set; buffers are asked to be 1 MiB, for a message must fit into them.",
-    prediction: "None: no published cost of the protocol's code is built in. It is what predictions of round trips rest on.",
-    not_for: "Half a round trip between two processes, which holds a switch or a wake-up as well; the rate of a stream, \
-              whose sends and receives go on at the same time.",
+    how: "One process holds both ends of a loopback connection (or of a pair of Unix sockets). An iteration is one \
+          send and one receive; iterations alternate direction, so that acknowledgements travel with data as in a \
+          ping-pong. Nothing sleeps: a message has arrived before it is received. Iterations are timed in batches. \
+          TCP_NODELAY is set; socket buffers of 1 MiB are requested, for a message must fit into them.",
+    prediction: "None: no cost of the protocol's code is published. Predictions of round trips rest on this figure.",
+    not_for: "Half a round trip between two processes, which includes a switch or a wake-up; the rate of a stream, \
+              whose sends and receives overlap.",
     pitfalls: &[
-        "A receive that has to wait: a call that sleeps would never return here, for nobody else sends; it fails after \
-         five seconds.",
-        "Acknowledgements that cost a packet of their own: with data going one way only every second packet is answered \
-         by one. Here they go along with data.",
+        "A receive that has to wait would wait for ever, since nobody else sends: it fails after five seconds.",
+        "Acknowledgements in packets of their own: with data in one direction only, every second packet is \
+         acknowledged by one. Here they travel with data.",
     ],
     sources: &[
         "tcp(7), udp(7), unix(7)",
@@ -82,13 +80,13 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, metric: &Metric) 
         Ok(())
     })?;
     if arrived != sent {
-        return Err(Stop::fail("what was received is not what was sent"));
+        return Err(Stop::fail("the data received is not the data sent"));
     }
     bench.note_on_last(near.describe()?);
     Ok(())
 }
 
-/// The prediction of what one process does at both ends.
+/// The prediction for one process that holds both ends.
 pub(super) fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because("no published cost of the protocol's code in the kernel is built in"))
+    Err(NoPrediction::because("no cost of the kernel's protocol code is published"))
 }

@@ -1,4 +1,4 @@
-//! What a message of a stream costs each of its two ends when neither has to wait for the other: one process at both.
+//! The cost of a message in a stream to its sender and to its receiver when neither waits for the other: one process is both.
 //!
 //! It is the part of a stream's time that is not waking or waiting. It must not be taken for the rate of one.
 
@@ -12,22 +12,22 @@ use super::link::{LARGEST_DATAGRAM, Link, Protocol};
 use super::messages::message;
 use super::stack::predict;
 
-/// Largest message that is measured: larger ones cost as many of these as they hold.
+/// Largest message measured: a larger one costs as many of these as it holds.
 pub(super) const LARGEST: u64 = 64 << 10;
-/// Bytes that are sent before they are received: two packets of the loopback device, which stay in a cache and fit into buffers
-/// of the kernel's usual limits.
+/// Bytes sent before any are received: two packets of the loopback device, which stay in a cache and fit the kernel's usual
+/// buffer limits.
 const WINDOW: usize = 128 << 10;
-/// Most messages of them where each is a packet of its own, with the kernel's book-keeping beside it.
+/// Most messages in flight where each is a packet of its own, with the kernel's book-keeping beside it.
 const MOST_PACKETS: usize = 64;
 
-/// What the two ends of a stream cost.
+/// Sender's and receiver's cost of a message.
 pub(super) struct Ends {
     pub send: &'static Metric,
     pub receive: &'static Metric,
 }
 
 impl Ends {
-    /// Those of a protocol.
+    /// The metrics of a protocol.
     pub(super) fn of(protocol: Protocol) -> Self {
         match protocol {
             Protocol::Tcp => Self { send: &STREAM_TCP, receive: &STREAM_TCP_RECEIVE },
@@ -38,21 +38,21 @@ impl Ends {
 }
 
 pub(super) static TCP: Probe = probe(
-    "Both ends of a local TCP stream with nobody to wait for",
+    "Sending and receiving of a local TCP stream, neither waiting for the other",
     &[&STREAM_TCP, &STREAM_TCP_RECEIVE],
     |_, effort| cases(effort, &[64, 4 << 10, LARGEST]),
     |bench, case| run(bench, case, Protocol::Tcp),
 );
 
 pub(super) static UDP: Probe = probe(
-    "Both ends of datagrams over loopback with nobody to wait for",
+    "Sending and receiving of datagrams over loopback, neither waiting for the other",
     &[&STREAM_UDP, &STREAM_UDP_RECEIVE],
     |_, effort| cases(effort, &[64, 1472, 16 << 10, LARGEST_DATAGRAM]),
     |bench, case| run(bench, case, Protocol::Udp),
 );
 
 pub(super) static UNIX: Probe = probe(
-    "Both ends of a stream over Unix sockets with nobody to wait for",
+    "Sending and receiving of a stream over Unix sockets, neither waiting for the other",
     &[&STREAM_UNIX, &STREAM_UNIX_RECEIVE],
     |_, effort| cases(effort, &[4 << 10, LARGEST]),
     |bench, case| run(bench, case, Protocol::Unix),
@@ -70,18 +70,17 @@ const fn probe(
 }
 
 const METHOD: Method = Method {
-    how: "One process has both ends of a connection over the loopback device (or of a pair of Unix sockets). It sends messages \
-          until 128 KiB are on their way (of datagrams and over Unix sockets 64 messages at most), and then receives them; the \
-          two halves are timed apart. Over TCP all but the last of them say that more will come (MSG_MORE), so that the kernel \
-          gathers them into packets of up to 64 KiB, as it does for a stream that is ahead of its receiver; what delivers a \
-          packet over loopback runs within the send. Nothing sleeps: what is received has arrived before it is asked for.",
-    prediction: "None: no published cost of the protocol's code is built in. It is what predictions of bandwidth rest on.",
-    not_for: "The rate of a stream, whose ends wait for each other and are woken; its bytes, of which more are on their way, may \
-              lie in a slower cache.",
+    how: "One process holds both ends of a loopback connection (or of a pair of Unix sockets). It sends messages until \
+          128 KiB are in flight (at most 64 messages of datagrams and over Unix sockets), then receives them; the two \
+          halves are timed apart. Over TCP all but the last carry MSG_MORE, so that the kernel gathers them into \
+          packets of up to 64 KiB, as it does for a stream that is ahead of its receiver; loopback delivers a packet \
+          within the send. Nothing sleeps: a message has arrived before it is received.",
+    prediction: "None: no cost of the protocol's code is published. Predictions of bandwidth rest on this figure.",
+    not_for: "The rate of a stream, whose sender and receiver wait for and wake each other; with more bytes in flight \
+              they may lie in a slower cache.",
     pitfalls: &[
-        "Small messages that each become a packet, because nothing was on its way before them: a busy stream gathers them.",
-        "A receive that has to wait: a call that sleeps would never return here, for nobody else sends; it fails after five \
-         seconds.",
+        "Small messages sent as a packet each, because nothing was in flight before them: a busy stream gathers them.",
+        "A receive that has to wait would wait for ever, since nobody else sends: it fails after five seconds.",
     ],
     sources: &["send(2): MSG_MORE", "tcp(7), udp(7), unix(7)"],
 };
@@ -122,8 +121,8 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Sto
         Ok(ticks)
     })?;
     if arrived != sent {
-        return Err(Stop::fail("what was received is not what was sent"));
+        return Err(Stop::fail("the data received is not the data sent"));
     }
-    bench.note_on_last(format!("{window} messages on their way at a time; {}", near.describe()?));
+    bench.note_on_last(format!("{window} messages in flight; {}", near.describe()?));
     Ok(())
 }

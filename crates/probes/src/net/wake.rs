@@ -1,4 +1,4 @@
-//! What a send costs the sender when it has to wake the receiver, which sleeps on another CPU.
+//! The cost to a sender of waking the receiver, which sleeps on another CPU.
 //!
 //! The call alone. It must not be taken for the time until the receiver runs.
 
@@ -15,21 +15,21 @@ pub(super) static PROBE: Probe = Probe {
     summary: "A send over TCP that wakes its receiver on another CPU",
     kind: ProbeKind::Measure,
     method: Method {
-        how: "Round trips of 64 bytes between two processes, each on a CPU of its own, as in net.rtt.tcp with \
-              placement=two_cpus; of each only the call that sends is timed. The receiver sleeps by then: this end had to be woken \
-              itself to see its last answer. The call carries the packet through the stack up to the receiver's socket, as a \
-              send does that wakes nobody, and tells the other CPU to run it; in a virtual machine the hypervisor does that, \
-              and the sender waits for it.",
-        prediction: "None: there is no published figure of what telling another CPU takes, least of all through a hypervisor. \
-                     Beside net.stack.tcp, which wakes nobody, it says what waking adds, and predictions of connecting and \
+        how: "Round trips of 64 bytes between two processes, each on its own CPU, as in net.rtt.tcp with \
+              placement=two_cpus; only the send call is timed. The receiver sleeps by then: the sender itself had to \
+              be woken for the last answer. The call carries the packet through the stack to the receiver's socket, as \
+              any send does, and issues a remote wake-up; in a virtual machine the hypervisor delivers that, and the \
+              sender waits for it.",
+        prediction: "None: no cost of a remote wake-up is published, least of all through a hypervisor. Compared with \
+                     net.stack.tcp, which wakes nobody, it shows what waking adds; predictions of connecting and \
                      closing rest on it.",
-        not_for: "The time until the receiver runs (net.rtt.tcp); a send on one CPU, where waking is an entry in a queue and the \
-                  receiver may be given the CPU within the call.",
+        not_for: "The time until the receiver runs (net.rtt.tcp); a send on one CPU, where waking only queues the \
+                  receiver, which may get the CPU within the call.",
         pitfalls: &[
-            "A receiver that is still awake, because messages follow each other too fast: then the call wakes nobody. One \
-             message is on its way at a time.",
-            "A figure from hardware taken to a virtual machine: waking another CPU is an instruction or two on one, and a stop \
-             of the sender on the other.",
+            "A receiver still awake because messages follow each other too fast: the call then wakes nobody. One \
+             message is in flight at a time.",
+            "A figure of bare metal applied to a virtual machine: a remote wake-up is an instruction or two on one, \
+             and may trap into the hypervisor on the other.",
         ],
         sources: &["tcp(7)", "Linux kernel, kernel/sched/core.c: try_to_wake_up"],
     },
@@ -38,9 +38,7 @@ pub(super) static PROBE: Probe = Probe {
     cases: |_, _| vec![Case::new()],
     run,
     predict: |_, _, _| {
-        Err(NoPrediction::because(
-            "there is no published figure of what a remote wake-up takes, in which a hypervisor may have a part",
-        ))
+        Err(NoPrediction::because("no cost of a remote wake-up is published, and a hypervisor may be part of it"))
     },
 };
 

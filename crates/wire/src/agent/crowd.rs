@@ -1,8 +1,8 @@
-//! Those who have connected to an agent and not proven the secret yet: how many there may be, from where, and for how long.
+//! Unauthenticated connections of an agent: how many, from where, and for how long.
 //!
-//! Each network has places of its own, and whoever comes when all of them are taken drives out the oldest of that network. Where
-//! all places of the agent are taken, a newcomer gets that of the oldest, but only if it has had time for a handshake, and else
-//! none. So a network that floods the agent takes nothing from others; and where many networks flood it a client that tries again
+//! Each network has its own places, and a newcomer when all of them are taken evicts the oldest of that network. When all
+//! places of the agent are taken, a newcomer gets the oldest one's, but only if that one has had time for a handshake, and else
+//! none. So a network that floods the agent takes nothing from others; and where many networks flood it, a client that retries
 //! has the same chance as each of them, and keeps the place that it gets.
 
 use std::iter;
@@ -19,22 +19,22 @@ use crate::limits::Limits;
 use crate::secret::Nonce;
 use crate::{Error, Result, handshake};
 
-/// Somebody who has not proven the secret yet.
+/// An unauthenticated connection.
 pub(super) struct Newcomer {
     pub(super) stream: TcpStream,
     pub(super) from: SocketAddr,
-    /// The number that was said to him.
+    /// The nonce sent to it.
     pub(super) nonce: Nonce,
-    /// What he has said by now.
+    /// What it has sent so far.
     said: Partial,
     pub(super) deadline: Deadline,
     place: Place,
-    /// Whether he has said something since, or gone.
+    /// Whether it has sent something since, or closed.
     is_ready: bool,
 }
 
 impl Newcomer {
-    /// Says hello to him, and waits for nothing.
+    /// Greets it, without waiting for anything.
     fn greeted(mut stream: TcpStream, from: SocketAddr, place: Place, house: &House) -> Result<Self> {
         let deadline = Deadline::within(house.limits.handshake);
         let set_up = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
@@ -43,7 +43,7 @@ impl Newcomer {
         Ok(Self { stream, from, nonce, said: Partial::new(handshake::LONGEST), deadline, place, is_ready: false })
     }
 
-    /// What he has said, once it is whole.
+    /// Its frame, once it is complete.
     fn hear(&mut self) -> Result<Option<Vec<u8>>> {
         let said = if self.is_ready { self.said.take(&mut self.stream)? } else { None };
         self.deadline.left(handshake::DOING)?;
@@ -62,7 +62,7 @@ impl Crowd {
         Self { house, all: Vec::new() }
     }
 
-    /// Waits until somebody calls, which is returned, or one of those who are here has said something.
+    /// Waits for a new connection, which is returned, or for one of these to send something.
     pub(super) fn wait(&mut self, listener: BorrowedFd<'_>, within: Duration) -> Result<bool> {
         let here = self.all.iter().map(|newcomer| newcomer.stream.as_fd());
         let all: Vec<BorrowedFd<'_>> = iter::once(listener).chain(here).collect();
@@ -73,7 +73,7 @@ impl Crowd {
         Ok(ready[0])
     }
 
-    /// Hears those who have said something, and sees off those whose time is over.
+    /// Reads from those that have sent something, and drops those whose time is over.
     pub(super) fn hear(&mut self) {
         for mut newcomer in std::mem::take(&mut self.all) {
             match newcomer.hear() {
@@ -84,7 +84,7 @@ impl Crowd {
         }
     }
 
-    /// Takes somebody in, if there is a place.
+    /// Takes a connection in, if there is a place.
     pub(super) fn admit(&mut self, stream: TcpStream, from: SocketAddr) {
         let place = Place { network: Network::of(from), since: Instant::now() };
         let places: Vec<Place> = self.all.iter().map(|newcomer| newcomer.place).collect();
@@ -100,23 +100,23 @@ impl Crowd {
     }
 }
 
-/// Who has a place, since when.
+/// The holder of a place, and since when.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     network: Network,
     since: Instant,
 }
 
-/// Where there is a place for one more.
+/// Whether there is a place for one more.
 #[derive(Debug, PartialEq)]
 enum Room {
     Free,
-    /// If this one of those who are here goes.
+    /// If this one is evicted.
     InPlaceOf(usize),
     None,
 }
 
-/// Where there is a place for this one beside those who are here, in the order in which they came.
+/// The place of this one among those there, in the order in which they came.
 fn room(here: &[Place], newcomer: Place, limits: &Limits) -> Room {
     let is_neighbour = |place: &&Place| place.network == newcomer.network;
     if here.iter().filter(is_neighbour).count() >= limits.of_one_network {
@@ -138,7 +138,7 @@ mod tests {
     const LIMITS: fn() -> Limits =
         || Limits { unauthenticated: 6, of_one_network: 2, undisturbed: Duration::from_secs(1), ..Limits::default() };
 
-    /// Those who came from these addresses, a hundredth of a second after each other, and one more so long after the last.
+    /// Connections from these addresses, a hundredth of a second apart, and one more so long after the last.
     fn after(addresses: &[&str], milliseconds: u64, newcomer: &str) -> Room {
         let begun = Instant::now();
         let at = |address: &str, milliseconds| Place {
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(after(&full[..5], 0, "10.0.0.7"), Room::Free);
     }
 
-    /// Of many networks that come so often that all places are always taken, each that comes again gets in as often as the others,
+    /// When many networks connect so often that all places are always taken, each that retries gets in as often as the others,
     /// and has its second.
     #[test]
     fn among_many_networks_who_tries_again_gets_in_and_stays_for_a_handshake() {

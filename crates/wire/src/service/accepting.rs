@@ -15,7 +15,7 @@ use crate::limits::Limits;
 use crate::message::Cookie;
 use crate::{Error, Result};
 
-/// Accepts connections and answers each, until the client says that it is over; how many there were.
+/// Accepts connections and answers each, until the client ends the test; how many there were.
 pub fn accept_all(channel: &mut Channel, limits: &Limits, served: &Served<'_>) -> Result<u64> {
     let listener = listen(channel)?;
     listener.set_nonblocking(true).map_err(Error::call("listen for the test"))?;
@@ -31,11 +31,11 @@ pub fn accept_all(channel: &mut Channel, limits: &Limits, served: &Served<'_>) -
             && is_same_host(from, client)
         {
             let deadline = Deadline::within(limits.handshake);
-            // One that does not know the cookie is no part of the test, and costs it no more than this time.
+            // One without the cookie is no part of the test, and costs it no more than this time.
             answered += u64::from(answer(&mut stream, &cookie, &deadline).is_ok());
             last = Instant::now();
         }
-        // However many others call.
+        // However many others connect.
         if looked.elapsed() >= QUIET {
             if said_end(channel, limits)? {
                 return Ok(answered);
@@ -50,8 +50,8 @@ pub fn accept_all(channel: &mut Channel, limits: &Limits, served: &Served<'_>) -
     }
 }
 
-/// Gives the cookie back, and resets the connection once the client has closed it, which then need not wait with its port for
-/// a minute until nothing of the connection can come any more.
+/// Returns the cookie, and resets the connection once the client has closed it, which frees the client's port at once instead
+/// of after a minute.
 fn answer(stream: &mut TcpStream, cookie: &Cookie, deadline: &Deadline) -> Result<()> {
     const DOING: &str = "begin with the cookie";
     net::reset_on_close(stream).map_err(Error::call("set up the test"))?;
@@ -61,7 +61,7 @@ fn answer(stream: &mut TcpStream, cookie: &Cookie, deadline: &Deadline) -> Resul
     if !is_equal(&said, cookie) {
         return Err(Error::Refused("another cookie".into()));
     }
-    deadline.drain(stream, cookie, "take the cookie")?;
+    deadline.drain(stream, cookie, "read the cookie")?;
     match deadline.fill(stream, &mut [0], "close the connection") {
         Err(Error::Gone) => Ok(()),
         Ok(()) => Err(Error::Refused("more than the cookie".into())),

@@ -1,5 +1,5 @@
-//! Bytes from a client or to it, by streams or datagrams: moved by a thread each, and counted. What comes is thrown away, what goes
-//! is filler.
+//! Bytes from a client or to it, by streams or datagrams: moved by a thread each, and counted. Received bytes are dropped, sent
+//! ones are filler.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream, UdpSocket};
@@ -19,13 +19,13 @@ use crate::numbered::Numbered;
 use crate::sockets::{Sockets, TcpEnd};
 use crate::{Error, Result};
 
-/// Bytes that are asked for or sent at one time: larger ones no longer make it faster, and these stay in a cache.
+/// Bytes of a call: larger ones are no faster, and these stay in a cache.
 const BUFFER: usize = 128 << 10;
-/// Bytes that are asked for in the buffer of a socket of datagrams, so that they find room while the thread that takes them waits for
-/// a CPU. The kernel gives what it may.
+/// Bytes requested for the buffer of a socket of datagrams, so that they fit while the receiving thread waits for a CPU. The
+/// kernel may grant less.
 const ROOM: u32 = 4 << 20;
 
-/// Takes or gives so many streams until the client says that it is over, and says in between what has been counted.
+/// Receives or sends so many streams until the client ends the test, and reports counts on request.
 pub fn streams(
     channel: &mut Channel,
     (direction, count): (Direction, u32),
@@ -34,7 +34,7 @@ pub fn streams(
     served: &Served<'_>,
 ) -> Result<Seen> {
     if count == 0 || count > limits.streams {
-        return Err(Error::Refused(format!("a test has one connection at least, and {} at most", limits.streams)));
+        return Err(Error::Refused(format!("a test has from 1 to {} connections", limits.streams)));
     }
     sockets.check(limits)?;
     let listener = listen(channel)?;
@@ -50,18 +50,18 @@ pub fn streams(
     Counting::new(streams.into_iter().map(moved).collect()).serve(channel, limits, served)
 }
 
-/// Lets the kernel gather what is sent into packets, and throw away at the end what was not taken: a client that does not read
+/// Lets the kernel gather what is sent into packets, and drop what was not received at the end: a client that does not read
 /// leaves nothing behind.
 fn as_stream(stream: &TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(false)?;
     net::reset_on_close(stream)
 }
 
-/// The same of datagrams of so many bytes, which are numbered.
+/// The same for numbered datagrams of so many bytes.
 pub fn datagrams(channel: &mut Channel, bytes: u32, limits: &Limits, served: &Served<'_>) -> Result<Seen> {
     if bytes as usize <= size_of::<Cookie>() {
         let least = size_of::<Cookie>() + 1;
-        return Err(Error::Refused(format!("a datagram that is counted must have {least} bytes at least")));
+        return Err(Error::Refused(format!("a counted datagram must have at least {least} bytes")));
     }
     let (socket, cookie) = introduced(channel, limits)?;
     net::set_buffers(&socket, ROOM).map_err(Error::call("set up the test"))?;
@@ -76,12 +76,12 @@ enum Moved {
     Datagrams { socket: UdpSocket, cookie: Cookie, bytes: usize },
 }
 
-/// What is moved, and how much of it by now.
+/// What is moved, and how much of it so far.
 struct Counting {
     sources: Vec<Moved>,
     begun: Instant,
     bytes: AtomicU64,
-    /// Of datagrams: what came, the highest number, what was reordered. One thread writes them.
+    /// Of datagrams: arrived, the highest number, reordered. One thread writes them.
     numbers: [AtomicU64; 3],
     threads: Threads,
     is_over: AtomicBool,
@@ -118,7 +118,7 @@ impl Counting {
             let stream = self.sources.iter().find_map(Moved::stream).and_then(|first| TcpEnd::of(first).ok());
             self.is_over.store(true, Ordering::Relaxed);
             for stream in self.sources.iter().filter_map(Moved::stream) {
-                // One that is closed already needs no end. It ends a call that waits, too.
+                // One that is closed already needs no shutdown. It ends a blocked call, too.
                 let _ = stream.shutdown(Shutdown::Both);
             }
             let ends: Vec<[u64; 2]> = threads.into_iter().map(end).collect::<Result<_>>()?;
@@ -131,7 +131,7 @@ impl Counting {
         })
     }
 
-    /// Answers what the client asks meanwhile.
+    /// Answers the client's requests meanwhile.
     fn answer(
         &self,
         channel: &mut Channel,
@@ -145,7 +145,7 @@ impl Counting {
             served.look();
             is_in_time(self.begun, limits)?;
             match ask {
-                // A stream that ended early has told why, or was closed.
+                // A stream that ended early has reported why, or was closed.
                 Ask::Count if threads.iter().any(ScopedJoinHandle::is_finished) => return Err(Error::Gone),
                 Ask::Count => {
                     let counted = Counted { busy: watch.look(), ..self.counted() };
@@ -157,12 +157,12 @@ impl Counting {
         }
     }
 
-    /// What has come or gone by now.
+    /// The counts so far.
     fn counted(&self) -> Counted {
         let [arrived, latest, reordered] = self.numbers.each_ref().map(|one| one.load(Ordering::Relaxed));
         let dropped = self.sources.iter().map(|source| match source {
             Moved::Taken(_) | Moved::Given(_) => 0,
-            // A kernel that does not tell leaves what was lost here among what was lost on its way.
+            // A kernel without this count leaves what was lost here among what was lost in transit.
             Moved::Datagrams { socket, .. } => net::dropped(socket).unwrap_or(0).into(),
         });
         Counted {
@@ -174,7 +174,7 @@ impl Counting {
         }
     }
 
-    /// Moves bytes until it is over; the CPU time that it cost.
+    /// Moves bytes until the end; the CPU time that it cost.
     fn count(&self, source: &Moved, limits: &Limits) -> Result<[u64; 2]> {
         self.threads.enter();
         let before = cpu_time();
@@ -199,7 +199,7 @@ impl Counting {
         }
     }
 
-    /// A client that does not read has the call end after the time that a test may stand still.
+    /// A client that does not read makes the call end after the time that a test may stand still.
     fn give_stream(&self, mut stream: &TcpStream, limits: &Limits) -> Result<()> {
         let filler = vec![0x5a; BUFFER];
         while !self.is_over.load(Ordering::Relaxed) {
@@ -212,10 +212,10 @@ impl Counting {
         Ok(())
     }
 
-    /// Counts datagrams of this size. Nothing is sent back but the first one, should its answer have been lost.
+    /// Counts datagrams of this size. Only the first one is answered, should its answer have been lost.
     fn take_datagrams(&self, socket: &UdpSocket, cookie: &Cookie, bytes: usize, limits: &Limits) -> Result<()> {
         socket.set_read_timeout(Some(QUIET)).map_err(Error::call("set up the test"))?;
-        // One byte more than there should be shows a datagram that is longer.
+        // One byte more than expected shows a datagram that is longer.
         let mut buffer = vec![0; bytes + 1];
         let (mut numbers, mut last) = (Numbered::default(), (Instant::now(), 0));
         while !self.is_over.load(Ordering::Relaxed) {
@@ -246,6 +246,6 @@ impl Counting {
 }
 
 fn end(thread: Thread<'_>) -> Result<[u64; 2]> {
-    let panicked = |_| Error::Refused("a thread of the agent ended by a fault of its own".into());
+    let panicked = |_| Error::Refused("a thread of the agent panicked".into());
     thread.join().map_err(panicked).and_then(|outcome| outcome)
 }

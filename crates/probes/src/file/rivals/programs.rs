@@ -1,4 +1,4 @@
-//! Programs that read files: where they are, how each is asked for the same reading, and what it says of itself.
+//! Programs that read files: where they are, how each is made to do the same reading, and what it reports.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -19,13 +19,13 @@ use super::{Side, Task};
 
 /// Bytes that lmbench's programs read at a time: bench.h.
 pub(super) const XFERSIZE: u64 = 64 << 10;
-/// Longest name of a file that bw_file_rd has room for, in bytes.
+/// Longest file name that bw_file_rd accepts, in bytes.
 const LONGEST_NAME: usize = 255;
-/// Where Debian has lmbench's programs: there, or in a directory of the machine's kind below.
+/// Where Debian has lmbench's programs: there, or in a subdirectory named by architecture.
 const LMBENCH: &str = "/usr/lib/lmbench/bin";
-/// Most times that cat is given the file: far from the longest command line that there can be.
+/// Most times that cat is given the file: far below the longest possible command line.
 const MOST_COPIES: u64 = 256;
-/// How long a program may take to read the file once while it is looked at.
+/// Time limit for a program to read the file once while it is observed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The package of Debian that has a program.
@@ -42,7 +42,7 @@ pub(super) const fn writes(rival: Rival) -> bool {
     matches!(rival, Rival::Dd | Rival::Cat)
 }
 
-/// A program that is installed: the name of its file is its word in a case.
+/// An installed program: the name of its file is its word in a case.
 #[derive(Debug)]
 pub(super) struct Tool {
     program: Rival,
@@ -61,7 +61,7 @@ impl Tool {
             Stop::skip(format!("needs the program {}; on Debian: {}", program.name(), package(program)))
         })?;
         let version = match program {
-            Rival::BwFileRd => "lmbench's, which tells no version".into(),
+            Rival::BwFileRd => "lmbench's, which reports no version".into(),
             _ => version(&path)?,
         };
         Ok(Self { program, path, version })
@@ -72,12 +72,12 @@ impl Tool {
         format!("{} ({})", self.path.display(), self.version)
     }
 
-    /// Whether it looks at each word that it has read.
+    /// Whether it sums each word that it has read.
     pub(super) fn sums_up(&self) -> bool {
         self.program == Rival::BwFileRd
     }
 
-    /// The bytes that it reads at a time where its user has no choice.
+    /// The bytes of its reads where its user has no choice.
     pub(super) fn own_block(&self, target: &Target) -> Result<u64, Stop> {
         match self.program {
             Rival::BwFileRd => Ok(XFERSIZE),
@@ -115,7 +115,7 @@ impl Tool {
                 .arg(format!("--direct={}", u8::from(task.state == State::Direct))),
         )?;
         let (bytes, seconds) = terse(&output.printed)
-            .ok_or_else(|| Stop::fail(format!("fio says nothing of what it read: {}", output.words())))?;
+            .ok_or_else(|| Stop::fail(format!("fio reports nothing about its reading: {}", output.words())))?;
         timed(bytes, seconds, format!("by its own clock, {bytes} bytes in {seconds:.3} s"))
     }
 
@@ -137,8 +137,8 @@ impl Tool {
         timed(bytes, seconds, format!("by its own clock, {bytes} bytes in {passes} passes and {seconds:.3} s"))
     }
 
-    /// cat has no clock: what its start and its end take is the same for a file once and for the file many times, and so is
-    /// not in the difference.
+    /// cat has no clock: its start and its end take the same time for a file once and for the file many times, and so cancel in
+    /// the difference.
     fn cat(&self, task: &Task) -> Result<Side, Stop> {
         let read = |copies: u64| -> Result<f64, Stop> {
             let mut command = self.command();
@@ -147,7 +147,7 @@ impl Tool {
             self.output(&mut command)?;
             Ok((monotonic() - begun) as f64 / 1e9)
         };
-        // The first one finds the program itself in memory or not.
+        // The first run finds the program itself in memory or not.
         read(1)?;
         let once = read(1)?;
         let copies = ((task.time.as_secs_f64() / once) as u64).clamp(2, MOST_COPIES);
@@ -166,7 +166,7 @@ impl Tool {
         }
         let repetitions = 2;
         let output = self.output(
-            // Without what it would find out first about its clock, which takes it seconds and is far less than a pass.
+            // Without its calibration of the clock, which takes seconds; a pass is far longer than the clock's steps.
             self.command()
                 .envs([("TIMING_O", "0"), ("LOOP_O", "0")])
                 .env("ENOUGH", (task.time.as_micros() / repetitions).to_string())
@@ -174,7 +174,7 @@ impl Tool {
                 .arg(path),
         )?;
         let rate = megabytes(&output.complaint)
-            .ok_or_else(|| Stop::fail(format!("bw_file_rd says no rate: {}", output.words())))?;
+            .ok_or_else(|| Stop::fail(format!("bw_file_rd reports no rate: {}", output.words())))?;
         let words = format!("by its own clock, {:.2} MB a second in {repetitions} repetitions", rate / 1e6);
         Ok(Side { rate, bytes: None, words })
     }
@@ -225,7 +225,7 @@ fn timed(bytes: u64, seconds: f64, words: String) -> Result<Side, Stop> {
     Err(Stop::fail(format!("{bytes} bytes in {seconds} s are no rate: {words}")))
 }
 
-/// What so many copies of so many bytes took beyond one of them: in the difference the program's start is not counted.
+/// The time of so many copies of so many bytes beyond one of them: the program's start cancels in the difference.
 fn beyond_once(bytes: u64, copies: u64, [once, many]: [f64; 2]) -> Result<Side, Stop> {
     let words = format!("once in {once:.3} s, {copies} times in {many:.3} s, by the wall clock");
     timed((copies - 1) * bytes, many - once, words)
@@ -245,12 +245,12 @@ fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// The first line that a program says of its version.
+/// The first line of a program's version.
 fn version(path: &Path) -> Result<String, Stop> {
     let output = Command::new(path).arg("--version").env("LC_ALL", "C").stdin(Stdio::null()).output();
     let output = output.map_err(|error| Stop::fail(format!("cannot run {}: {error}", path.display())))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    Ok(text.lines().next().unwrap_or("tells no version").trim().to_owned())
+    Ok(text.lines().next().unwrap_or("reports no version").trim().to_owned())
 }
 
 fn joined(option: &str, value: &OsStr) -> OsString {
@@ -279,7 +279,7 @@ fn terse(text: &str) -> Option<(u64, f64)> {
     (error == 0).then_some((kibibytes << 10, milliseconds as f64 / 1e3))
 }
 
-/// Bytes and seconds in what dd says in the end: `67108864 bytes (67 MB, 64 MiB) copied, 0.0123 s, 5.5 GB/s`.
+/// Bytes and seconds in dd's last line: `67108864 bytes (67 MB, 64 MiB) copied, 0.0123 s, 5.5 GB/s`.
 fn copied(text: &str) -> Option<(u64, f64)> {
     let line = text.lines().find(|line| line.contains(" copied, "))?;
     let bytes = line.split_whitespace().next()?.parse().ok()?;
@@ -287,15 +287,15 @@ fn copied(text: &str) -> Option<(u64, f64)> {
     Some((bytes, seconds))
 }
 
-/// Bytes a second in what bw_file_rd says: megabytes of the file, and megabytes a second.
+/// Bytes per second in bw_file_rd's output: megabytes of the file, and megabytes a second.
 fn megabytes(text: &str) -> Option<f64> {
     let mut fields = text.lines().next()?.split_whitespace();
     let (_, rate): (f64, f64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
     (fields.next().is_none() && rate > 0.0).then_some(rate * 1e6)
 }
 
-/// The bytes that cat reads at a time: it is given the file and then its standard input, on which it waits while the
-/// kernel's count of its calls is looked at.
+/// The bytes of cat's reads: it is given the file and then its standard input, on which it waits while the kernel's count of
+/// its calls is read.
 fn block_seen(cat: &Path, target: &Target) -> Result<u64, Stop> {
     let mut command = Command::new(cat);
     command.arg(target.path()).arg("-").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -304,9 +304,8 @@ fn block_seen(cat: &Path, target: &Target) -> Result<u64, Stop> {
     let counters = format!("/proc/{}/io", reading.0.id());
     let deadline = monotonic() + PATIENCE.as_nanos() as u64;
     while monotonic() < deadline {
-        let text = fs::read_to_string(&counters).map_err(|error| {
-            Stop::skip(format!("needs {counters}, where the blocks are seen in which cat reads: {error}"))
-        })?;
+        let text = fs::read_to_string(&counters)
+            .map_err(|error| Stop::skip(format!("needs {counters}, from which cat's block is derived: {error}")))?;
         if let Some(block) = block_of(&text, target.bytes()) {
             return Ok(block);
         }
@@ -329,7 +328,7 @@ impl Drop for Waiting {
     }
 }
 
-/// The bytes of a call, a power of two, by the counts of a process that has read so many bytes of a file and little else.
+/// The bytes of a call, a power of two, by the counters of a process that has read so many bytes of a file and little else.
 fn block_of(counters: &str, bytes: u64) -> Option<u64> {
     let count = |name: &str| counters.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
     let (read, calls) = (count("rchar:")?, count("syscr:")?);
@@ -437,8 +436,8 @@ mod tests {
         assert!(short.contains("dd was to copy 1048576 bytes: 1044480 bytes"), "{short}");
         let status = fails(Rival::Dd, "echo 'dd: no' >&2; exit 3");
         assert!(status.contains("dd ended with exit status: 3: dd: no"), "{status}");
-        assert!(fails(Rival::Fio, "echo fio-9").contains("fio says nothing of what it read: fio-9"));
-        assert!(fails(Rival::BwFileRd, "echo Usage >&2").contains("bw_file_rd says no rate"));
+        assert!(fails(Rival::Fio, "echo fio-9").contains("fio reports nothing about its reading: fio-9"));
+        assert!(fails(Rival::BwFileRd, "echo Usage >&2").contains("bw_file_rd reports no rate"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! How many bytes a second arrive at another host over TCP, and how many from there, counted where they arrive.
+//! Bytes per second that arrive at another host over TCP, and from it, counted where they arrive.
 //!
 //! It must not be taken for the speed of the link alone: either host can be the limit.
 
@@ -18,21 +18,22 @@ pub(in crate::net) static PROBE: Probe = Probe {
     summary: "Bytes to another host over TCP and from it, by streams (--peer HOST)",
     kind: ProbeKind::Study,
     method: Method {
-        how: "direction=to_agent: a thread for each stream, on the CPUs in turn, sends messages of 128 KiB to `kelvin agent` on \
-              another host, where a thread for each takes them. The agent counts what arrives, and says it when it is asked, with \
-              its own time: the rate is that between two such answers, 200 ms apart at least. direction=from_agent: the agent sends, \
-              over connections that this host opened, and threads of this host take and count it by this host's clock, over the \
-              same windows (iperf3 -R). Windows begin when the rate no longer \
-              rises, so that slow start is left out. The buffers of each connection grow by themselves and the congestion control \
-              is that of either system, unless --congestion-control and --socket-buffers ask for something else, at both ends; what \
-              was asked for and obtained, TCP_INFO of both ends and the interfaces are noted. How busy either host was is measured in the same \
-              windows: its busiest thread of the test, and its fullest CPU by the kernel's own account (/proc/stat), which also \
-              has the packets in it. A host that is the limit is named.",
+        how: "direction=to_agent: a thread per stream, on the CPUs in turn, sends messages of 128 KiB to `kelvin \
+              agent` on another host, where a thread per stream receives them. The agent counts what arrives and \
+              reports it on request, with its own time: the rate is that between two reports, at least 200 ms apart. \
+              direction=from_agent: the agent sends over connections that this host opened, and threads of this host \
+              receive and count by this host's clock, over the same windows (iperf3 -R). Windows begin when the rate \
+              no longer rises, so that slow start is left out. Each connection's buffers grow automatically and its \
+              congestion control is each system's own, unless --congestion-control and --socket-buffers request \
+              otherwise, for both hosts; what was requested and obtained, TCP_INFO of both sides and the interfaces \
+              are noted. CPU use of both hosts is measured in the same windows: the test's busiest thread, and the \
+              busiest CPU by the kernel's account (/proc/stat), which includes packet processing. A host that is the \
+              limit is named.",
         prediction: link_rate::STREAM_PREDICTION,
-        not_for: "The speed of the link where a host is the limit: it is said then that it is CPU-limited.",
+        not_for: "The speed of the link where a host is the limit: the result then says CPU-limited.",
         pitfalls: &[
-            "A shaper on the way counts other bytes than the wire does, and the rate of the line knows nothing of it.",
-            "Loss: segments that were sent again are noted, by the end that sent them.",
+            "A traffic shaper counts other bytes than the wire does, and is not part of the line rate.",
+            "Loss: retransmitted segments are noted, by the side that sent them.",
             AGENT,
         ],
         sources: &["iperf3", "RFC 7323 (timestamps), IEEE 802.3: preamble, header, check sequence, gap of 38 bytes"],
@@ -41,7 +42,7 @@ pub(in crate::net) static PROBE: Probe = Probe {
     inputs: &[],
     cases: |_, effort| match effort {
         Effort::Quick => both_ways(1).to_vec(),
-        // What more streams add is a matter of the hosts and of what is on the way, and seldom another one on the way back.
+        // What more streams add depends on the hosts and the network, which seldom differs by direction.
         Effort::Default => vec![streams(1), streams(2), streams(4), streams_back(1), streams_back(4)],
         Effort::Thorough => [1, 2, 4].into_iter().flat_map(both_ways).collect(),
     },
@@ -52,7 +53,7 @@ pub(in crate::net) static PROBE: Probe = Probe {
     },
 };
 
-/// Whatever the streams. What comes from the agent may come in by another interface than the one by which packets to it leave.
+/// For any number of streams. Data from the agent may arrive by another interface than packets to it leave by.
 pub(in crate::net) static BOUNDED: Bounded = Bounded {
     metric: &PEER_BANDWIDTH,
     most: |hardware, case| match StreamDirection::of(case) {

@@ -1,7 +1,7 @@
-//! How long a connection to another host takes to open and to close, and how many there can be a second with a request on each.
+//! The time to open and to close a connection to another host, and how many can be made per second with a request on each.
 //!
-//! Opening is the way there and back, answered by the other kernel alone: the shortest round trip of the network that needs no
-//! right. It must not be taken for the time of a request.
+//! Opening is a round trip answered by the other kernel alone: the shortest on the network that needs no privilege. It must not
+//! be taken for the time of a request.
 
 use std::net::{SocketAddr, TcpStream};
 
@@ -21,32 +21,32 @@ use crate::net::ports;
 use crate::predict::Predicting;
 
 /// What both say of ports.
-const PORTS: &str = "Ports that wait after a close (TIME_WAIT, 60 s): some 28,000 to one address and port are soon used up. The agent \
-                     answers the close by a reset, as net.connect has it, so that none waits; those that do all the same, because \
-                     something on the way keeps resets, are counted and noted. They hold up nobody else: each round has a port of the \
-                     agent's to itself.";
+const PORTS: &str = "Ports in TIME_WAIT after a close (60 s): some 28,000 to one address and port are soon used up. \
+                     The agent answers the close by a reset, as in net.connect, so that none waits; those that do, \
+                     because something on the path drops resets, are counted and noted. They delay nobody else: each \
+                     round has its own port of the agent.";
 
 pub(in crate::net) static PROBE: Probe = Probe {
     id: PEER_CONNECT.id.as_str(),
-    summary: "A TCP connection to another host opened, which its kernel answers, and closed (--peer HOST)",
+    summary: "Opening a TCP connection to another host, answered by its kernel, and closing it (--peer HOST)",
     kind: ProbeKind::Study,
     method: Method {
-        how: "The calls socket and connect to a port that `kelvin agent` on the other host listens at, timed together; then, untimed, a \
-              request of 16 bytes, by which the agent knows the connection, and its answer, so that it is accepted; then the call \
-              close, timed. Each connection is timed by itself, one after the other. This end closes first, as a client does; the \
-              agent sees that and resets the connection.",
-        prediction: "connect: one round trip that a kernel answers, as an echo request is (net.peer.ping, 64 bytes), and what connecting \
-                     on this machine takes beyond an echo request (net.connect on one CPU less net.rtt.icmp): a socket and \
-                     another packet. close: a call, which sends one packet and waits for nothing, as on this machine alone (net.close \
-                     on one CPU). Unremarkable within a factor of two: what an interface takes for a packet is not counted, nor \
-                     that a close wakes an agent that is on this machine.",
-        not_for: "The time of a request, for which a program of the other host must wake; the time until the other end knows of the \
-                  close.",
+        how: "The calls socket and connect to a port of `kelvin agent` on another host, timed together; then, untimed, \
+              a request of 16 bytes, by which the agent recognises the connection, and its answer, so that it is \
+              accepted; then the call close, timed. Each connection is timed by itself, one after the other. The \
+              client closes first; the agent then resets the connection.",
+        prediction: "connect: one round trip answered by a kernel, like an echo request's (net.peer.ping, 64 bytes), \
+                     plus the local cost of connecting beyond an echo request (net.connect on one CPU less \
+                     net.rtt.icmp): a socket and another packet. close: a call that sends one packet and waits for \
+                     nothing, as on loopback (net.close on one CPU). Predicted range: a factor of two either way, as \
+                     neither an interface's time for a packet nor the wake-up of an agent on this machine is counted.",
+        not_for: "The time of a request, for which a program of the other host must wake; the time until the server \
+                  knows of the close.",
         pitfalls: &[
             PORTS,
-            "A queue of connections that is full: the first packet is sent again after a second, which is a maximum of its \
-             own.",
-            "A way that treats echo requests otherwise than connections: then the prediction is off, and the measure is not.",
+            "A full accept queue: the first packet is sent again after a second, which shows as a maximum.",
+            "A network that treats echo requests differently from connections: the prediction is then wrong, the \
+             figure is not.",
             AGENT,
         ],
         sources: &["lmbench lat_connect", "RFC 9293, 3.5"],
@@ -64,17 +64,18 @@ pub(in crate::net) static PROBE: Probe = Probe {
 
 pub(in crate::net) static RATE: Probe = Probe {
     id: PEER_CRR.id.as_str(),
-    summary: "Connecting to another host, one request with its answer, and closing, over and over (--peer HOST)",
+    summary: "Connecting to another host, one request with its answer, and closing, repeatedly (--peer HOST)",
     kind: ProbeKind::Study,
     method: Method {
-        how: "Connects to `kelvin agent` on another host, sends 16 bytes, by which the agent knows the connection, takes as many in \
-              answer, and closes; one transaction after another, each timed by itself. The rate is one over that time. As in \
-              net.peer.connect the agent answers the close by a reset.",
-        prediction: "One over the sum of net.peer.connect, a round trip of net.peer.rtt over TCP (64 bytes) and net.peer.close. \
-                     Unremarkable within a factor of two: what the agent does to accept is not counted.",
-        not_for: "Requests a second over connections that are kept; what a server does with many connections at once; the rate of \
+        how: "Connects to `kelvin agent` on another host, sends 16 bytes, by which the agent recognises the \
+              connection, receives as many in answer, and closes; one transaction after another, each timed by itself. \
+              The rate is one over that time. As in net.peer.connect the agent answers the close by a reset.",
+        prediction: "One over the sum of net.peer.connect, a round trip of net.peer.rtt over TCP (64 bytes) and \
+                     net.peer.close. Predicted range: a factor of two either way, as the agent's work to accept is not \
+                     counted.",
+        not_for: "Requests per second over kept connections; a server with many connections at once; the rate of \
                   netperf TCP_CRR, whose connections end in TIME_WAIT.",
-        pitfalls: &[PORTS, "Many connections at a time taken for a faster connection: there is one here.", AGENT],
+        pitfalls: &[PORTS, "Several connections at a time taken for a faster connection: there is one here.", AGENT],
         sources: &["netperf TCP_CRR", "tcp(7)"],
     },
     metrics: &[&PEER_CRR],
@@ -92,7 +93,7 @@ pub(in crate::net) static RATE: Probe = Probe {
     predict: |facts, _, _| predict_transactions(facts),
 };
 
-/// The agent, where it accepts connections.
+/// The agent, accepting connections.
 struct Accepting(client::Accepting);
 
 impl Accepts for Accepting {
@@ -112,7 +113,7 @@ impl Accepts for Accepting {
     }
 }
 
-/// Has the agent accept connections, called `what`, while something is timed, and notes what became of them.
+/// Has the agent accept connections, named `what`, during a timed test, and notes how many still hold a port.
 fn with_agent(
     bench: &mut Bench<'_>,
     what: &str,
@@ -123,7 +124,7 @@ fn with_agent(
     let mut test = client.accepting().map_err(stopped)?;
     let accepting = Accepting(*test.socket());
     let address = accepting.0.address();
-    // The kernel's tables tell no zone.
+    // The kernel's tables give no zone.
     let address = SocketAddr::new(address.ip(), address.port());
     let before = ports::held(|far| far == address)?;
     timed(bench, &accepting)?;
@@ -144,7 +145,7 @@ fn predict_connect(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let beyond = (own.value - own_ping.value).max(0.0);
     let value = ping.value + beyond;
     let derivation = format!(
-        "{:.1} us, as an echo request takes that the other kernel answers, + ({:.1} us - {:.1} us) = {:.1} us",
+        "{:.1} us, the echo round trip answered by the other kernel, + ({:.1} us - {:.1} us) = {:.1} us",
         ping.value / 1e3,
         own.value / 1e3,
         own_ping.value / 1e3,
@@ -161,7 +162,7 @@ fn predict_connect(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
 
 fn predict_close(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let close = facts.measured(&CLOSE, &connect::on_one_cpu())?;
-    let derivation = format!("{:.0} ns, as a close takes whose packet stays on this machine", close.value);
+    let derivation = format!("{:.0} ns, the close of a connection over loopback", close.value);
     Ok(Predicting::within_factor(Basis::Derived, close.value, 2.0)
         .formula(CLOSE.id.as_str())
         .input(close)

@@ -1,7 +1,7 @@
-//! How many bytes a second of datagrams arrive at another host, sent as fast as possible and offered at a rate, and how many
-//! are lost and reordered.
+//! Bytes per second of datagrams that arrive at another host, sent as fast as possible or offered at a rate, and how many are
+//! lost and reordered.
 //!
-//! What was sent must not be taken for what arrived: the agent counts, and the numbers of the datagrams say what is missing.
+//! What was sent must not be taken for what arrived: the agent counts, and gaps in the numbers show what is missing.
 
 use std::io::ErrorKind;
 use std::net::UdpSocket;
@@ -28,7 +28,7 @@ use crate::net::messages::{SMALL, message};
 use crate::net::stream;
 use crate::predict::Predicting;
 
-/// What is measured of datagrams: what arrives, what was sent, what was lost, what was reordered.
+/// The metrics of datagrams: what arrived, was sent, was lost, was reordered.
 type Four = [&'static Metric; 4];
 
 static UNPACED: Four =
@@ -36,7 +36,8 @@ static UNPACED: Four =
 static PACED: Four = [&PEER_OFFERED, &PEER_OFFERED_SENT, &PEER_OFFERED_LOST, &PEER_OFFERED_REORDERED];
 pub(in crate::net) static PROBE: Probe = Probe {
     id: PEER_BANDWIDTH_UDP.id.as_str(),
-    summary: "Datagrams to another host as fast as they can be sent: what arrives, is lost, is overtaken (--peer HOST)",
+    summary: "Datagrams sent to another host as fast as possible: how many arrive, are lost, are reordered (--peer \
+              HOST)",
     kind: ProbeKind::Study,
     method: METHOD,
     metrics: &UNPACED,
@@ -61,7 +62,8 @@ pub(in crate::net) static PROBE: Probe = Probe {
 
 pub(in crate::net) static OFFERED_PROBE: Probe = Probe {
     id: PEER_OFFERED.id.as_str(),
-    summary: "Datagrams offered to another host at an even rate: what arrives, is lost, is overtaken (--peer HOST)",
+    summary: "Datagrams offered to another host at an even rate: how many arrive, are lost, are reordered (--peer \
+              HOST)",
     kind: ProbeKind::Study,
     method: METHOD,
     metrics: &PACED,
@@ -74,7 +76,7 @@ pub(in crate::net) static OFFERED_PROBE: Probe = Probe {
     run: |bench, case| {
         let bits = OFFERED.of(case).filter(|bits| (1_000..=1_000_000_000_000).contains(bits));
         let bits =
-            bits.ok_or_else(|| Stop::fail(format!("the case needs 1,000 bits a second and more, not {case}")))?;
+            bits.ok_or_else(|| Stop::fail(format!("the case needs at least 1,000 bits per second, not {case}")))?;
         let figures = measure(bench, PACKET as usize, Some(bits as f64 / 8.0))?;
         record(bench, &PACED, &figures)
     },
@@ -99,26 +101,26 @@ fn bound(hardware: Hardware<'_>, bytes: u64) -> Option<Bound> {
 const INPUTS: &[&str] = &[PEER_BANDWIDTH.id.as_str(), STREAM_UDP.id.as_str()];
 
 const METHOD: Method = Method {
-    how: "One thread sends datagrams to `kelvin agent` on another host, each with its number: as fast as the system takes them \
-          (net.peer.bandwidth.udp), or 1472 bytes each at an even rate, as many as are due every 0.2 ms (net.peer.offered). The \
-          agent counts what arrives and says it when it is asked, with its own time: the rate is that between two such answers, \
-          200 ms apart at least, from the moment on when it no longer rises. Lost are those whose numbers are missing among those \
-          that arrived, overtaken those that arrived after a later one; of the lost ones it is noted how many came to the \
-          agent's host and found no room in its socket, whose buffer is 4 MiB where the system allows it. What was really sent \
-          stands beside what was to be offered; what this host could not offer for 10 ms is not made up for. How busy both hosts \
-          were is noted, and a full CPU is named.",
-    prediction: "What the link carries of datagrams, or what the slower end can do, taken from both ends on this host \
-                 (net.stream.udp), or what is offered: the least of them. What the link carries is the rate of the line by which \
-                 packets leave x payload / bytes on the wire of a datagram's packets, over IPv4 or IPv6; where no line is known \
-                 (see net.peer.bandwidth) what TCP gets through (net.peer.bandwidth) times that share over TCP's. An offer of \
-                 less than half of the others should arrive but for a twentieth; otherwise unremarkable within a factor of two. \
-                 What is more than a known line carries is invalid and no headline.",
-    not_for: "The rate at which a network should be used: nothing here makes room for others. A datagram larger than a packet, of \
-              which a part that is lost loses the whole.",
+    how: "One thread sends numbered datagrams to `kelvin agent` on another host: as fast as the system accepts them \
+          (net.peer.bandwidth.udp), or 1472 bytes each at an even rate, as many as are due every 0.2 ms \
+          (net.peer.offered). The agent counts what arrives and reports it on request, with its own time: the rate is \
+          that between two reports, at least 200 ms apart, once it no longer rises. Lost are the numbers missing among \
+          those that arrived, reordered those that arrived after a later one; how many of the lost ones reached the \
+          agent's host and found its socket full is noted (a buffer of 4 MiB where the system allows it). The rate \
+          actually sent stands beside the rate to be offered; arrears of more than 10 ms are not made up for. CPU use \
+          of both hosts is noted, and a saturated CPU is named.",
+    prediction: "The least of: the link's rate of datagrams; the slower of sender and receiver, both measured on this \
+                 host (net.stream.udp); the offered rate. The link's rate is the line rate of the interface by which \
+                 packets leave x payload / bytes on the wire of a datagram's packets, over IPv4 or IPv6; where no line \
+                 rate is known (see net.peer.bandwidth) it is TCP's throughput (net.peer.bandwidth) times that share \
+                 over TCP's. Predicted range: of an offer below half of the other two at least 95 %; otherwise a \
+                 factor of two either way. A figure above a known line rate is invalid and no headline.",
+    not_for: "The rate at which to use a network: there is no congestion control here. A datagram larger than a \
+              packet, which is lost with any of its fragments.",
     pitfalls: &[
-        "The sender's rate taken for the throughput: what was sent may never arrive. The agent counts.",
-        "Loss taken for that of the network: an agent that is too slow for what comes loses it too, which is noted.",
-        "A sender that the system holds back because its own queue is full loses nothing, and offers less.",
+        "The sender's rate taken for throughput: what was sent may never arrive. The agent counts.",
+        "Loss taken for the network's: an agent too slow to receive loses datagrams too, which is noted.",
+        "A sender held back because the system's own queue is full loses nothing, and offers less.",
         "Over IPv6 a datagram of 1472 bytes is two packets of an Ethernet.",
         AGENT,
     ],
@@ -127,14 +129,14 @@ const METHOD: Method = Method {
 
 /// Bytes of a datagram that is one packet of an Ethernet over IPv4.
 const PACKET: u64 = 1472;
-/// Datagrams between two looks at the clock or whether all is over.
+/// Datagrams between two checks of the clock and of the end.
 const BURST: u64 = 16;
-/// A call that waits longer than this looks whether all is over.
+/// A call that waits longer than this checks for the end.
 const LOOK: Duration = Duration::from_millis(100);
-/// What Linux says where a queue of its own has no room: the datagram was not sent.
+/// Linux's error where its own queue has no room: the datagram was not sent.
 const NO_ROOM: i32 = 105;
 
-/// What came of it.
+/// The outcome.
 struct Figures {
     windows: Vec<Window>,
     notes: [String; 2],
@@ -160,7 +162,7 @@ fn measure(bench: &Bench<'_>, bytes: usize, rate: Option<f64>) -> Result<Figures
     Ok(Figures { windows, notes: [format!("{known}; {}", told(&seen, 1)), over(own, &seen)] })
 }
 
-/// Sends until it is told to stop.
+/// Sends until stopped.
 fn send(socket: &UdpSocket, bytes: usize, rate: Option<f64>, moving: &Moving) -> Result<(), Stop> {
     moving.threads.enter();
     socket.set_write_timeout(Some(LOOK))?;
@@ -193,7 +195,7 @@ fn record(bench: &mut Bench<'_>, [arrived, sent, lost, reordered]: &Four, figure
     let (first, last) = (windows.first().ok_or_else(nothing)?, windows.last().ok_or_else(nothing)?);
     let dropped = last.counted.dropped - first.counted.dropped;
     let numbers = (&last.counted.numbers, &first.counted.numbers);
-    bench.note(format!("{dropped} datagrams found no room at the agent"));
+    bench.note(format!("{dropped} datagrams found the agent's socket full"));
     notes.iter().for_each(|note| bench.note(note));
     if let Some(busy) = busy(windows) {
         bench.note(busy_words(&busy));
@@ -206,9 +208,7 @@ fn record(bench: &mut Bench<'_>, [arrived, sent, lost, reordered]: &Four, figure
 }
 
 fn follows() -> NoPrediction {
-    NoPrediction::because(
-        "it depends on which of the link and the two hosts is the slowest, and on the buffers between them",
-    )
+    NoPrediction::because("it depends on the slowest of the link and the two hosts, and on the buffers between them")
 }
 
 fn predict(facts: &Facts<'_>, bytes: u64, offered: Option<f64>) -> Result<Prediction, NoPrediction> {
@@ -238,7 +238,7 @@ fn predict(facts: &Facts<'_>, bytes: u64, offered: Option<f64>) -> Result<Predic
         None => predicting,
     };
     Ok(predicting
-        .formula("the least of what is offered, what the link carries of datagrams, and message / net.stream.udp")
+        .formula("the least of the offered rate, the link's rate of datagrams, and message / net.stream.udp")
         .input(link.rests_on)
         .input(send)
         .input(receive)
@@ -246,14 +246,14 @@ fn predict(facts: &Facts<'_>, bytes: u64, offered: Option<f64>) -> Result<Predic
         .derived_as(derivation))
 }
 
-/// What the link carries of datagrams, in bytes per second.
+/// The link's rate of datagrams, in bytes per second.
 struct OverLink {
     value: f64,
     rests_on: Input,
     derivation: String,
 }
 
-/// By the rate of its line, and where that is not known by what TCP gets through.
+/// By its line rate, or where that is not known by TCP's throughput.
 fn over_link(hardware: Hardware<'_>, tcp: Input, bytes: u64) -> OverLink {
     let datagrams = Payload::Datagrams(bytes);
     let in_figures =
@@ -342,7 +342,7 @@ mod tests {
             moving.is_over.store(true, Ordering::Relaxed);
             sender.join().unwrap().unwrap();
         });
-        // A thousand in a second, of which one goes at once; a busy machine may hold it up, and what was missed is not made up for.
+        // A thousand in a second, one of them at once; a busy machine may delay it, and arrears are not made up for.
         let (sent, most) = (sent(), 1 + begun.elapsed().as_millis() as u64 + 1);
         assert!((20..=most).contains(&sent), "{sent} of {most}");
         let mut datagram = [0; 2000];

@@ -1,45 +1,46 @@
-//! What the link to another host carries, from facts alone: the rate of the line by which packets leave, and the share of it
-//! that is payload.
+//! What the link to another host carries, from facts alone: the line rate of the interface by which packets leave, and the
+//! share of it that is payload.
 //!
-//! It bounds what can arrive, and predicts what does where neither host is the limit.
+//! It bounds what can arrive, and predicts it where neither host is the limit.
 
 use kelvin_harness::{Facts, Hardware};
 use kelvin_model::{Basis, Bound, Fact, Input, NoPrediction, PathToAgent, Prediction, Unit};
 
 use crate::predict::Predicting;
 
-/// Bytes of an Ethernet beside a packet: preamble 8, header 14, check sequence 4, gap 12; and the smallest packet in one.
+/// Bytes of an Ethernet frame beside its packet: preamble 8, header 14, check sequence 4, gap 12; and the smallest packet in
+/// one.
 const ETHERNET: f64 = 38.0;
 const SMALLEST: f64 = 46.0;
-/// Bytes of the headers of TCP and UDP, and of the time stamps of TCP, which both ends use unless they are told not to.
+/// Bytes of the headers of TCP and UDP, and of the time stamps of TCP, which are on by default.
 const TCP: f64 = 20.0;
 const TIME_STAMPS: f64 = 12.0;
 const UDP: f64 = 8.0;
-/// Parts of a datagram that is larger than a packet begin at multiples of so many of its bytes.
+/// Fragments of a datagram larger than a packet begin at multiples of so many bytes.
 const PART_UNIT: f64 = 8.0;
 /// The packets of an Ethernet where nothing is known of it.
 const USUAL_MTU: u32 = 1500;
-/// What clocks add to a bound: a line may be fast by 100 ppm (IEEE 802.3), the agent's clock be slewed by 500 ppm (adjtimex(2)),
-/// and an answer of the agent be some of 200 ms late.
+/// What clocks add to a bound: a line may be fast by 100 ppm (IEEE 802.3), the agent's clock be slewed by 500 ppm
+/// (adjtimex(2)), and a report of the agent be late by some of 200 ms.
 const CLOCKS: f64 = 1.01;
-/// From this share of the predicted rate on a measurement is unremarkable.
-const UNREMARKABLE: f64 = 0.75;
+/// From this share of the predicted rate on a measurement is within the predicted range.
+const PREDICTED_SHARE: f64 = 0.75;
 pub(super) const SOURCES: &str = "IEEE 802.3: preamble 8, header 14, check sequence 4, gap 12 bytes; RFC 791, 8200, 768, 9293, 7323: IPv4 20, \
                        IPv6 40, UDP 8, TCP 20, time stamps 12 bytes";
 
-/// What `explain` says of the prediction of streams.
-pub(super) const STREAM_PREDICTION: &str = "The rate of the line by which packets to the agent leave this host (of its interface, by the kernel's own routing) x payload / \
-     bytes on the wire of a packet: with time stamps (MTU - 52) / (MTU + 38) of an Ethernet over IPv4, (MTU - 72) / (MTU + 38) \
-     over IPv6. The agent tells what its own interface claims and its MTU: the slower one and the smaller one count. \
-     Unremarkable from three quarters of it up to all of it. None where no line is known: loopback and interfaces that the \
-     kernel makes (veth, bridges, bonds, tunnels) have none, and cards of a virtual machine, virtual functions and drivers \
-     whose rate is a policy (virtio_net, ena, hv_netvsc) claim what they are told. What is more than a known line carries, by \
-     packets without time stamps and 1 % for the clocks, is invalid and no headline.";
+/// The prediction of streams, as `explain` prints it.
+pub(super) const STREAM_PREDICTION: &str = "The line rate of the interface by which packets to the agent leave (by the kernel's routing) x payload / bytes on the \
+     wire of a packet: with time stamps (MTU - 52) / (MTU + 38) of an Ethernet over IPv4, (MTU - 72) / (MTU + 38) over IPv6. \
+     The agent reports its interface's advertised link speed and MTU: the slower speed and the smaller MTU count. Predicted \
+     range: three quarters of it up to all of it. None where the line rate is unknown: loopback and the kernel's own \
+     interfaces (veth, bridges, bonds, tunnels) have none, and virtual network cards, virtual functions and drivers whose \
+     rate is a policy (virtio_net, ena, hv_netvsc) advertise what they were configured to. A figure above a known line rate, \
+     by packets without time stamps and 1 % for the clocks, is invalid and no headline.";
 
-/// What travels.
+/// The payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Payload {
-    /// A stream of TCP.
+    /// A TCP stream.
     Stream {
         /// Whether each packet has time stamps.
         time_stamps: bool,
@@ -48,7 +49,7 @@ pub(super) enum Payload {
     Datagrams(u64),
 }
 
-/// TCP as it usually is, and with as much payload as a packet can have.
+/// TCP by default, and with the largest payload a packet can have.
 pub(super) const STREAM: Payload = Payload::Stream { time_stamps: true };
 pub(super) const BARE_STREAM: Payload = Payload::Stream { time_stamps: false };
 
@@ -62,7 +63,7 @@ pub(super) struct Packets {
 }
 
 impl Packets {
-    /// Those to the agent as far as they are known: no larger than the interfaces of either end take.
+    /// Those to the agent as far as they are known: no larger than the MTU of either interface.
     pub(super) fn of(hardware: Hardware<'_>) -> Self {
         let here = Leaving::of(hardware).ok().and_then(|leaving| leaving.mtu.get().copied());
         let there = hardware.way.and_then(|way| way.mtu_there.get().copied());
@@ -74,7 +75,7 @@ impl Packets {
         if self.protocol == 6 { 40.0 } else { 20.0 }
     }
 
-    /// Bytes of payload, and the bytes that they are on the wire.
+    /// Bytes of payload, and their bytes on the wire.
     fn bytes(self, payload: Payload) -> (f64, f64) {
         let mtu = f64::from(self.mtu);
         match payload {
@@ -86,13 +87,13 @@ impl Packets {
         }
     }
 
-    /// The bytes that a datagram with its header is on the wire, in as many packets as it needs.
+    /// The bytes on the wire of a datagram with its header, in as many packets as it needs.
     fn on_wire(self, whole: f64) -> f64 {
         let room = f64::from(self.mtu) - self.header();
         if whole <= room {
             return (whole + self.header()).max(SMALLEST) + ETHERNET;
         }
-        // IPv6 says in a header of its own which part it is.
+        // IPv6 numbers fragments in a header of its own.
         let part_header = if self.protocol == 6 { 8.0 } else { 0.0 };
         let part = (((room - part_header) / PART_UNIT).floor() * PART_UNIT).max(PART_UNIT);
         let parts = (whole / part).ceil();
@@ -122,19 +123,23 @@ struct Leaving<'a> {
 
 impl<'a> Leaving<'a> {
     fn of(hardware: Hardware<'a>) -> Result<Self, NoPrediction> {
-        let way =
-            hardware.way.ok_or_else(|| NoPrediction::because("the way to the agent was not looked up in this run"))?;
+        let way = hardware
+            .way
+            .ok_or_else(|| NoPrediction::because("the route to the agent was not looked up in this run"))?;
         let name = way.interface.get().ok_or_else(|| {
             let why = way.interface.source_or_reason();
-            NoPrediction::because(format!("by which interface packets to the agent leave is not known: {why}"))
+            NoPrediction::because(format!("the interface by which packets to the agent leave is unknown: {why}"))
         })?;
         let nic = hardware.machine.nics.iter().find(|nic| nic.name == *name).ok_or_else(|| {
-            NoPrediction::because(format!("packets to the agent leave by {name}, of which this machine tells nothing"))
+            NoPrediction::because(format!(
+                "packets to the agent leave by {name}, which is not among this machine's \
+                                           interfaces"
+            ))
         })?;
         Ok(Self { way, name, line_rate: &nic.line_rate, mtu: &nic.mtu })
     }
 
-    /// The rate of its line in bytes per second.
+    /// Its line rate in bytes per second.
     fn rate(&self) -> Result<Input, NoPrediction> {
         let bits = self.line_rate.get().ok_or_else(|| {
             let why = self.line_rate.source_or_reason();
@@ -144,17 +149,17 @@ impl<'a> Leaving<'a> {
             ))
         })?;
         let source = self.line_rate.source_or_reason().to_owned();
-        Ok(Input { name: format!("rate of {}", self.name), value: bits / 8.0, unit: Unit::BytesPerSecond, source })
+        Ok(Input { name: format!("line rate of {}", self.name), value: bits / 8.0, unit: Unit::BytesPerSecond, source })
     }
 
-    /// That rate, or the one that the agent's own interface claims if it is slower. That claim bounds nothing, for what stands
-    /// behind it is not known here.
+    /// That rate, or the advertised one of the agent's interface if it is slower. That one bounds nothing: whether it is a real
+    /// line rate is not known here.
     fn slower_rate(&self) -> Result<Input, NoPrediction> {
         let here = self.rate()?;
         let claimed = &self.way.claimed_there;
         let slower = claimed.get().map(|bits| bits / 8.0).filter(|&there| there > 0.0 && there < here.value);
         Ok(slower.map_or(here, |value| Input {
-            name: "rate that the agent's interface claims".into(),
+            name: "advertised speed of the agent's interface".into(),
             value,
             unit: Unit::BytesPerSecond,
             source: claimed.source_or_reason().to_owned(),
@@ -162,14 +167,14 @@ impl<'a> Leaving<'a> {
     }
 }
 
-/// The most that can arrive at the agent in bytes per second; `None` where no line is known.
+/// The most that can arrive at the agent in bytes per second; `None` where no line rate is known.
 pub(super) fn bound(hardware: Hardware<'_>, payload: Payload) -> Option<Bound> {
     let leaving = Leaving::of(hardware).ok()?;
     let (rate, &mtu) = (leaving.rate().ok()?, leaving.mtu.get()?);
     let packets = Packets { protocol: leaving.way.protocol, mtu };
     let share = packets.share(payload);
     let most = rate.value * share * CLOCKS;
-    // A packet that has no room for anything bounds nothing.
+    // A packet with no room for payload bounds nothing.
     (most > 0.0).then(|| Bound {
         most,
         derivation: format!(
@@ -179,38 +184,38 @@ pub(super) fn bound(hardware: Hardware<'_>, payload: Payload) -> Option<Bound> {
             packets.share_in_figures(payload)
         ),
         likely_cause: format!(
-            "the bytes did not all go by {}: by another route or another link of several, or its line is faster by now than when \
-             the run began",
+            "not all bytes went by {}: they took another route or another link of several, or its line has become \
+             faster since the run began",
             leaving.name
         ),
         inputs: vec![rate, mtu_as_input(mtu, leaving.mtu.source_or_reason())],
     })
 }
 
-/// What should arrive at the agent of streams of TCP where the link is the limit.
+/// What should arrive at the agent of TCP streams where the link is the limit.
 pub(super) fn predict(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
     let Carried { value, rate, packets } = carried(facts.hardware(), STREAM)?;
     let derivation =
         format!("{:.1} MB/s x {} = {:.1} MB/s", rate.value / 1e6, packets.share_in_figures(STREAM), value / 1e6);
-    Ok(Predicting::between(Basis::Derived, value, value * UNREMARKABLE, value)
+    Ok(Predicting::between(Basis::Derived, value, value * PREDICTED_SHARE, value)
         .formula("link rate x payload of a packet / its bytes on the wire")
         .input(rate)
-        .input(mtu_as_input(packets.mtu, "the smaller one of the interfaces of both ends"))
+        .input(mtu_as_input(packets.mtu, "the smaller one of both hosts' interfaces"))
         .source(SOURCES)
         .derived_as(derivation))
 }
 
-/// What a link carries of a payload.
+/// A link's rate of a payload.
 pub(super) struct Carried {
     /// Bytes per second.
     pub value: f64,
-    /// The rate of the link.
+    /// The line rate.
     pub rate: Input,
     /// Its packets.
     pub packets: Packets,
 }
 
-/// What the link to the agent carries, by the slower of its ends.
+/// The rate of the link to the agent, by the slower of its interfaces.
 pub(super) fn carried(hardware: Hardware<'_>, payload: Payload) -> Result<Carried, NoPrediction> {
     let leaving = Leaving::of(hardware)?;
     let rate = leaving.slower_rate()?;
@@ -240,7 +245,7 @@ mod tests {
     /// A machine whose packets leave by this interface.
     fn linked(line_rate: Fact<f64>, mtu: u32) -> Machine {
         let mut machine = machine();
-        // Another one that is faster, and that no packet leaves by.
+        // Another one that is faster, and not on the route.
         machine.nics = vec![nic("eth1", Fact::known(1e11, "a test")), nic("eth0", line_rate)];
         machine.nics.iter_mut().for_each(|nic| nic.mtu = Fact::known(mtu, "a test"));
         machine
@@ -281,9 +286,9 @@ mod tests {
         let found = bound(hardware, BARE_STREAM).unwrap();
         assert!((found.most / (125e6 * 1460.0 / 1538.0 * 1.01) - 1.0).abs() < 1e-12, "{found:?}");
         assert_eq!(found.derivation, "eth0 carries 125.0 MB/s x 1460 / 1538 of payload, and 1 % for the clocks");
-        assert!(found.likely_cause.contains("did not all go by eth0"), "{found:?}");
+        assert!(found.likely_cause.contains("not all bytes went by eth0"), "{found:?}");
         assert_eq!(found.inputs[0].source, "ethtool");
-        // The agent's claim is a prediction's, not a bound's.
+        // The agent's advertised speed is for a prediction, not for a bound.
         let slow = PathToAgent { claimed_there: Fact::known(1e8, "the agent"), ..way.clone() };
         let slower = Hardware { way: Some(&slow), ..hardware };
         assert_eq!(bound(slower, BARE_STREAM), Some(found));
@@ -319,8 +324,8 @@ mod tests {
         );
         assert!(why(Hardware { machine: &machine, way: None }).contains("was not looked up"));
         let other = PathToAgent { interface: Fact::known("eth7".into(), "a test"), ..way.clone() };
-        assert!(why(Hardware { machine: &machine, way: Some(&other) }).contains("tells nothing"));
+        assert!(why(Hardware { machine: &machine, way: Some(&other) }).contains("is not among"));
         let unknown = PathToAgent { interface: Fact::unknown("no rtnetlink"), ..way };
-        assert!(why(Hardware { machine: &machine, way: Some(&unknown) }).ends_with("is not known: no rtnetlink"));
+        assert!(why(Hardware { machine: &machine, way: Some(&unknown) }).ends_with("is unknown: no rtnetlink"));
     }
 }

@@ -1,4 +1,4 @@
-//! How long a small message takes to another host and back beside a saturating stream: what the buffers on the way cost.
+//! Round trip of a small message to another host beside a saturating stream: the cost of the buffers between them.
 
 use kelvin_catalogue::net::{PEER_LOADED, SendMethod};
 use kelvin_harness::{Bench, Method, Probe, ProbeKind, Stop};
@@ -15,18 +15,18 @@ use crate::net::messages::SMALL;
 
 pub(in crate::net) static PROBE: Probe = Probe {
     id: PEER_LOADED.id.as_str(),
-    summary: "Round trip of a small message to another host while a stream saturates the way (--peer HOST)",
+    summary: "Round trip of a small message to another host beside a saturating stream (--peer HOST)",
     kind: ProbeKind::Study,
     method: Method {
-        how: "A stream goes to `kelvin agent` on another host as in net.peer.bandwidth. When its rate no longer rises, messages \
-              of 64 bytes go over a connection of their own and back, as in net.peer.rtt. What the stream carried meanwhile is \
-              counted at the other end and noted; a stream that stood still fails the round.",
-        prediction: "None: how long the buffers of a way are is known to nobody at its ends. Beside net.peer.rtt it says what \
-                     they cost.",
-        not_for: "A way that is not full; requests that share the connection of the stream.",
+        how: "A stream goes to `kelvin agent` on another host as in net.peer.bandwidth. When its rate no longer rises, \
+              messages of 64 bytes go over their own connection and back, as in net.peer.rtt. The agent counts the \
+              stream's bytes meanwhile, and their rate is noted; a stream that stood still fails the round.",
+        prediction: "None: no host knows how deep the buffers of the network are. Compared with net.peer.rtt it shows \
+                     their cost.",
+        not_for: "A network that is not saturated; requests that share the stream's connection.",
         pitfalls: &[
-            "A congestion control that keeps the buffers short (BBR) or long (CUBIC): which one the stream had is noted.",
-            "A stream that has not filled the way yet.",
+            "A congestion control that keeps the buffers short (BBR) or long (CUBIC): the stream's is noted.",
+            "A stream that does not saturate yet.",
             AGENT,
         ],
         sources: &["Gettys and Nichols: Bufferbloat, ACM Queue 9(11), 2011", "Flent, the RRUL test"],
@@ -35,7 +35,7 @@ pub(in crate::net) static PROBE: Probe = Probe {
     inputs: &[],
     cases: |_, _| vec![Case::new()],
     run,
-    predict: |_, _, _| Err(NoPrediction::because("how long the buffers of a way are is known to nobody at its ends")),
+    predict: |_, _, _| Err(NoPrediction::because("no host knows how deep the buffers of the network are")),
 };
 
 fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
@@ -61,7 +61,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     })?;
     let carried = windows[1].rate_since(&windows[0]);
     if carried <= 0.0 {
-        return Err(Stop::fail("nothing of the stream arrived while round trips were timed: there was no load"));
+        return Err(Stop::fail("no bytes of the stream arrived while round trips were timed: there was no load"));
     }
     let known = links[0].describe()?;
     bench.note_on_last(format!("the stream carried {:.1} MB/s meanwhile; {known}", carried / 1e6));

@@ -1,6 +1,6 @@
-//! How many bytes a second arrive at another host over one TCP stream, by message and way of sending.
+//! Bytes per second that arrive at another host over one TCP stream, by message and sending method.
 //!
-//! It must not be taken for what sending costs: where the link is the limit, all ways come to the same.
+//! It must not be taken for the cost of sending: where the link is the limit, all methods reach the same rate.
 
 use kelvin_catalogue::net::{MESSAGE, PEER_BANDWIDTH, PEER_BANDWIDTH_MESSAGE, STREAM_TCP, SendMethod};
 use kelvin_harness::{Bench, Bounded, Effort, Facts, Method, Probe, ProbeKind, Stop};
@@ -17,23 +17,23 @@ use crate::predict::Predicting;
 
 pub(in crate::net) static PROBE: Probe = Probe {
     id: PEER_BANDWIDTH_MESSAGE.id.as_str(),
-    summary: "Bytes to another host over one TCP stream, by message and way of sending (--peer HOST)",
+    summary: "Bytes to another host over one TCP stream, by message and sending method (--peer HOST)",
     kind: ProbeKind::Study,
     method: Method {
-        how: "As net.peer.bandwidth to the agent, with one stream, whose messages are each a call, or as many as the kernel makes \
-              of it. way: send copies from the program's memory; sendfile and splice send out of a file in memory, splice \
-              through a pipe; zerocopy is MSG_ZEROCOPY, and how many of its calls the kernel completed as copied is noted. \
-              Nagle's algorithm is on, as it is unless a program asks otherwise.",
-        prediction: "The least of what messages of 128 KiB get through (net.peer.bandwidth, one stream) and what the slower end can \
-                     do with messages of this size, taken from both ends on this host (net.stream.tcp); a message above 64 KiB costs \
-                     as many of those as it holds. Where the first is less than half of the second, unremarkable within a tenth; \
-                     otherwise within a factor of two, for the agent takes what has come together and not message by message. \
-                     The other ways are predicted as send.",
-        not_for: "The cost of a way of sending where the link is the limit: how busy this host was with it is noted.",
+        how: "As net.peer.bandwidth to the agent, with one stream, each message of it one call, or as many as the \
+              kernel makes of it. way: send copies from the program's memory; sendfile and splice send from a file in \
+              memory, splice through a pipe; zerocopy is MSG_ZEROCOPY, with a note of how many calls the kernel \
+              completed as copied. Nagle's algorithm is on, the default.",
+        prediction: "The least of the rate of 128 KiB messages (net.peer.bandwidth, one stream) and of the slower of \
+                     sender and receiver at this size, both measured on this host (net.stream.tcp); a message above 64 \
+                     KiB costs as many of those as it holds. Predicted range: within a tenth where the first is less \
+                     than half of the second; otherwise a factor of two either way, as the agent receives what has \
+                     accumulated and not message by message. The other methods are predicted as send.",
+        not_for: "The cost of a sending method where the link is the limit: CPU use of this host is noted.",
         pitfalls: &[
-            "Zero copy that copied: an interface without scatter-gather, a virtual one, and a filter that looks at packets have the \
-             kernel copy after all. What was achieved is noted, not what was asked for.",
-            "Small messages that each become a packet, because nothing was on its way before them: a stream that is ahead of its \
+            "Zero copy that copied: for an interface without scatter-gather, a virtual one, or a packet filter the \
+             kernel copies after all. What was achieved is noted, not what was requested.",
+            "Small messages sent as a packet each, because nothing was in flight before them: a stream ahead of its \
              link has them gathered.",
             AGENT,
         ],
@@ -62,7 +62,7 @@ fn cases(effort: Effort) -> Vec<Case> {
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     let way = sender::method(case)?;
-    // One window of a round: there are many cases, and each is to have its rounds in the time of a run.
+    // One window of a round: there are many cases, and each needs its rounds within the run's time.
     let wanted = Wanted { direction: Direction::ToAgent, streams: 1, way, message: message(case)?, windows: 1 };
     let streamed = stream(bench, wanted)?;
     streamed.notes.iter().for_each(|note| bench.note(note));
@@ -79,7 +79,7 @@ fn predict(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
     let hosts = measured as f64 * 1e9 / send.value.max(receive.value);
     let value = link.value.min(hosts);
     let derivation = format!(
-        "the least of {:.1} MB/s that messages of 128 KiB get through, and {measured} B / {:.0} ns = {:.1} MB/s",
+        "the least of {:.1} MB/s with messages of 128 KiB, and {measured} B / {:.0} ns = {:.1} MB/s",
         link.value / 1e6,
         send.value.max(receive.value),
         hosts / 1e6

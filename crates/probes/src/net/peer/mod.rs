@@ -21,8 +21,8 @@ use kelvin_wire::interface::Interface;
 use kelvin_wire::message::Seen;
 use kelvin_wire::secret::Secret;
 
-/// What all of them say of the other end.
-const AGENT: &str = "An agent that refuses, or a connection that is lost: the round fails with the reason.";
+/// What all of them say of the agent.
+const AGENT: &str = "An agent that refuses, or a lost connection: the round fails with the reason.";
 
 /// A connection to the agent that `--peer` names.
 fn client(bench: &Bench<'_>) -> Result<Client, Stop> {
@@ -38,17 +38,17 @@ fn stopped(error: kelvin_wire::Error) -> Stop {
     Stop::fail(error.to_string())
 }
 
-/// What the agent saw, in words; `own` tests at one time are those of the measure itself.
+/// The agent's account of a test, in words; `own` concurrent tests are those of the measure itself.
 fn told(seen: &Seen, own: u32) -> String {
     let [user, system] = seen.cpu_nanoseconds.map(|nanoseconds| nanoseconds as f64 / 1e6);
     let mut words = format!("the agent used {user:.0} ms of CPU in user mode and {system:.0} ms in the kernel");
     if seen.tests > own {
-        words.push_str(&format!(", AND SERVED {} TESTS AT ONE TIME: this one had a part of it", seen.tests));
+        words.push_str(&format!(", AND SERVED {} TESTS AT ONCE: this one had a share of it", seen.tests));
     }
     words
 }
 
-/// The interfaces over which it went, at this end, which has this address, and at the agent, in words.
+/// The interfaces of this address here and at the agent, in words.
 fn over(own: SocketAddr, seen: &Seen) -> String {
     let words = |interface: Option<&Interface>| match interface {
         Some(interface) => interface.to_string(),

@@ -1,13 +1,13 @@
-//! When the next of many messages is due that are offered at an even rate.
+//! When each of many messages offered at an even rate is due.
 
 use std::time::Duration;
 
-/// What could not be sent for longer than this is not made up for: a burst of it would be another offer. In nanoseconds.
+/// Arrears of more than this are not made up for: a burst would be another offer. In nanoseconds.
 const MOST_BEHIND: f64 = 10e6;
-/// Least time to sleep: a timer comes some 50 us late, and the rest of the time goes to being woken.
+/// Shortest sleep: a timer fires some 50 us late, and waking takes the rest.
 const TURN: Duration = Duration::from_micros(200);
 
-/// Messages that are due one after the other. Times are nanoseconds of the monotonic clock.
+/// Messages due one after the other. Times are nanoseconds of the monotonic clock.
 #[derive(Debug)]
 pub(super) struct Pace {
     /// Nanoseconds from one to the next.
@@ -22,7 +22,7 @@ impl Pace {
         Self { gap, begun: now as f64, given: 0 }
     }
 
-    /// How many are due by now that were not given out before.
+    /// How many have become due since the last call.
     pub(super) fn due(&mut self, now: u64) -> u64 {
         let passed = now as f64 - self.begun;
         let wanted = (passed / self.gap).floor() as u64 + 1;

@@ -1,4 +1,4 @@
-//! How long an echo request to another host takes until its reply is here: the way there and back, answered by its kernel.
+//! Round trip of an echo request to another host, answered by its kernel.
 
 use std::net::IpAddr;
 
@@ -14,12 +14,13 @@ pub(in crate::net) static PROBE: Probe = Probe {
     summary: "Round trip of an echo request (ping) to another host (--peer HOST)",
     kind: ProbeKind::Study,
     method: Method {
-        how: "As net.rtt.icmp, to the address of the agent that --peer names: by a ping socket where the user may have one, else \
-              by a raw one. A reply must carry the number of its request and its bytes. One that does not come within half a \
-              second is counted as lost and said; the request after it is timed.",
-        prediction: "None: the length of the way to another host is a fact of the network.",
-        not_for: "The time of a request to a program of that host; a way that treats ICMP differently, as some routers do.",
-        pitfalls: &["A host or a filter on the way that does not answer: skipped with that reason."],
+        how: "As net.rtt.icmp, to the address of the agent that --peer names: by a ping socket where this user may \
+              open one, else by a raw one. A reply must carry the number and the bytes of its request. One that does \
+              not arrive within half a second counts as lost, which is noted; the request after it is timed.",
+        prediction: "None: the distance to another host is a fact of the network.",
+        not_for: "The time of a request to a program of that host; a network that treats ICMP differently, as some \
+                  routers do.",
+        pitfalls: &["A host or a packet filter that does not answer: skipped with that reason."],
         sources: &["RFC 792", "ping(8)"],
     },
     metrics: &[&PEER_PING],
@@ -30,10 +31,10 @@ pub(in crate::net) static PROBE: Probe = Probe {
         messages.iter().map(|&bytes| Case::new().with(MESSAGE, bytes)).collect()
     },
     run,
-    predict: |_, _, _| Err(NoPrediction::because("the length of the way to another host is a fact of the network")),
+    predict: |_, _, _| Err(NoPrediction::because("the distance to another host is a fact of the network")),
 };
 
-/// Requests lost one after another after which the way counts as gone.
+/// Requests lost in a row after which the host counts as unreachable.
 const MOST_LOST: u32 = 5;
 
 fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
@@ -42,7 +43,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     };
     let mut ping = Ping::open(there, message(case)?, bench.seed() as u16)?;
     if !is_answered(&mut ping)? {
-        return Err(Stop::skip(format!("needs a host and a way that answer echo requests, and {there} did not")));
+        return Err(Stop::skip(format!("needs a host and a network that answer echo requests, and {there} did not")));
     }
     bench.note(ping.describe());
     let (mut sent, mut lost) = (0_u64, 0_u64);

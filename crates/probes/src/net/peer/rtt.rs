@@ -1,6 +1,6 @@
-//! How long a message takes to a program on another host and back.
+//! Round trip of a message to a program on another host.
 //!
-//! Half of it must not be called the latency of one way, which may differ between the ways.
+//! Half of it must not be called the one-way latency, which may differ by direction.
 
 use kelvin_catalogue::net::{MESSAGE, PEER_BANDWIDTH, PEER_CONNECT, PEER_RTT, STACK_TCP, Transport};
 use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
@@ -11,7 +11,7 @@ use super::{AGENT, bandwidth, client, over, stopped, told};
 use crate::net::echo::Echo;
 use crate::net::link::{Link, Protocol};
 use crate::net::messages::{SMALL, message, round_trip_messages};
-use crate::net::rtt::HandOver;
+use crate::net::rtt::Switching;
 use crate::os::switch::{cross_cpu, pipe};
 use crate::predict::Predicting;
 
@@ -20,17 +20,17 @@ pub(in crate::net) static PROBE: Probe = Probe {
     summary: "Round trip of a message to another host over TCP and UDP (--peer HOST)",
     kind: ProbeKind::Study,
     method: Method {
-        how: "A message goes to `kelvin agent` on another host, which gives it back; each round trip is timed by itself, \
-              carries its number, and is counted at the other end. TCP_NODELAY is set on both. A datagram that is not \
+        how: "A message goes to `kelvin agent` on another host, which returns it; each round trip is timed by itself, \
+              carries its number, and is counted by the agent. TCP_NODELAY is set on both hosts. A datagram not \
               answered within half a second counts as lost, and only its repetition is timed.",
-        prediction: "Opening a connection (net.peer.connect: the way and two kernels) + waking a program at the other end \
-                     (os.switch.cross_cpu of this host, less a pipe's calls) + sending and receiving there (net.stack of \
-                     this host) + 2 x message / net.peer.bandwidth. The other host is taken to be like this one: \
-                     unremarkable within a factor of two.",
-        not_for: "Half of it as the latency of one way; a busy link.",
+        prediction: "Opening a connection (net.peer.connect: the network and two kernels) + waking a program there \
+                     (os.switch.cross_cpu of this host, less a pipe's calls) + sending and receiving there (net.stack \
+                     of this host) + 2 x message / net.peer.bandwidth. The other host is assumed to be like this one. \
+                     Predicted range: a factor of two either way.",
+        not_for: "Half of it as the one-way latency; a busy link.",
         pitfalls: &[
-            "Interrupts that the network card holds back to gather packets: tens of microseconds that no program sees.",
-            "A congestion control that paces what it sends: what is in use is noted.",
+            "Interrupts that the network card delays to gather packets: tens of microseconds that no program sees.",
+            "A congestion control that paces what it sends: the one in use is noted.",
             AGENT,
         ],
         sources: &["netperf TCP_RR, UDP_RR", "sockperf ping-pong, which prints half of it"],
@@ -80,7 +80,7 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         None => return Err(Stop::fail(format!("the case needs protocol tcp or udp, not {case}"))),
     };
     let seen = seen.map_err(stopped)?;
-    bench.note_on_last(format!("the agent gave {} messages back; {}", seen.arrived, told(&seen, 1)));
+    bench.note_on_last(format!("the agent returned {} messages; {}", seen.arrived, told(&seen, 1)));
     bench.note_on_last(over(own, &seen));
     Ok(())
 }
@@ -93,7 +93,7 @@ fn time(bench: &mut Bench<'_>, link: Link, size: usize) -> Result<(), Stop> {
     let used = usage(Who::Thread).since(before);
     let [user, system] = [used.user, used.system].map(|nanoseconds| nanoseconds as f64 / 1e6);
     bench.note_on_last(format!(
-        "{}; this end used {user:.0} ms of CPU in user mode and {system:.0} ms in the kernel",
+        "{}; this host used {user:.0} ms of CPU in user mode and {system:.0} ms in the kernel",
         echo.describe()?
     ));
     Ok(())
@@ -104,7 +104,7 @@ fn predict(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
     let connect = facts.measured(&PEER_CONNECT, &Case::new())?;
     let rate = facts.measured(&PEER_BANDWIDTH, &bandwidth::streams(1))?;
     let stack = facts.measured(&STACK_TCP, &Case::new().with(MESSAGE, SMALL))?;
-    let wake = HandOver::wake(facts)?;
+    let wake = Switching::wake(facts)?;
     let wire = 2.0 * bytes as f64 * 1e9 / rate.value;
     let value = connect.value + wake.nanoseconds + stack.value + wire;
     let derivation = format!(

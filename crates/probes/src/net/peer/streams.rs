@@ -1,4 +1,4 @@
-//! Streams between this host and the agent's, one way, over a thread each: what arrives, and how busy both ends are with it.
+//! Streams to or from the agent's host, a thread each: what arrives, and how busy both hosts are.
 
 use std::io::Read;
 use std::net::{Shutdown, TcpStream};
@@ -20,7 +20,7 @@ use crate::net::bandwidth::{asked, cpus};
 use crate::net::link::Link;
 use crate::net::sender::Sender;
 
-/// Bytes of a call where that is no matter of the measure: many packets, and a part of a cache.
+/// Bytes of a call where the measure does not vary them: many packets, and a part of a cache.
 pub(super) const MESSAGE: usize = 128 << 10;
 
 /// What is to be streamed.
@@ -28,14 +28,14 @@ pub(super) const MESSAGE: usize = 128 << 10;
 pub(super) struct Wanted {
     pub direction: Direction,
     pub streams: u32,
-    /// How this host sends, and bytes of each call of its. The agent sends by the plain call, 128 KiB each.
+    /// How this host sends, and the bytes of each call. The agent uses the plain call, 128 KiB each.
     pub way: SendMethod,
     pub message: usize,
-    /// Windows of a round at least.
+    /// Fewest windows of a round.
     pub windows: u32,
 }
 
-/// What came of it.
+/// The outcome.
 pub(super) struct Streamed {
     pub windows: Vec<Window>,
     /// How busy this host was, and the agent's.
@@ -50,7 +50,7 @@ impl Streamed {
     }
 }
 
-/// Streams for as long as the slice says, or somewhat longer: some windows are needed.
+/// Streams for the length of the slice, or somewhat longer: some windows are needed.
 pub(super) fn stream(bench: &Bench<'_>, wanted: Wanted) -> Result<Streamed, Stop> {
     let mut client = client(bench)?;
     let own = client.own();
@@ -74,7 +74,7 @@ pub(super) fn stream(bench: &Bench<'_>, wanted: Wanted) -> Result<Streamed, Stop
         end(&moving, &links, wanted.direction);
         let ends = threads.into_iter().map(|thread| thread.join().map_err(|_| Stop::fail("a thread panicked"))?);
         let ends = ends.collect::<Result<Vec<_>, Stop>>();
-        // What the agent says of the end of a test tells more than what became of a connection.
+        // The agent's reason for the end of a test says more than a broken connection.
         Ok::<_, Stop>((windows?, ends?.into_iter().flatten().collect::<Vec<String>>()))
     })?;
     let seen = test.finish().map_err(stopped)?;
@@ -88,7 +88,7 @@ pub(super) fn stream(bench: &Bench<'_>, wanted: Wanted) -> Result<Streamed, Stop
     Ok(Streamed { windows, busy, notes })
 }
 
-/// The connections of a test, with what the user asked for their sockets.
+/// The connections of a test, with the requested socket options.
 pub(super) fn open<'a>(
     client: &'a mut Client,
     direction: Direction,
@@ -101,29 +101,29 @@ pub(super) fn open<'a>(
     client.streams(direction, streams, &sockets).map_err(|error| Stop::fail(format!("{agent}: {error}")))
 }
 
-/// The same connections once more.
+/// Duplicates of the connections.
 pub(super) fn links(test: &mut Test<'_, Vec<TcpStream>>) -> Result<Vec<Link>, Stop> {
     let links = test.socket().iter().map(|stream| stream.try_clone().map(Link::Tcp));
     Ok(links.collect::<std::io::Result<_>>()?)
 }
 
-/// Has the threads that move bytes end. What is still in the buffers is of no interest to anybody, and may be seconds of a slow
-/// link: it is thrown away when the connections are closed.
+/// Stops the threads that move bytes. What is still in the buffers may be seconds of a slow link: it is dropped when the
+/// connections are closed.
 pub(super) fn end(moving: &Moving, links: &[Link], direction: Direction) {
     moving.is_over.store(true, Ordering::Relaxed);
     for link in links {
         let Link::Tcp(stream) = link else { continue };
-        // An end that is gone already is what is wanted.
+        // A connection that is gone already is no error.
         let _ = net::reset_on_close(stream);
         if direction == Direction::ToAgent {
-            // A sender that waits for room sees it. One that receives sees the end by what still comes, for the agent sends
-            // until it is told that the test is over.
+            // A sender that waits for room sees it. A receiver sees the end at the next bytes, for the agent sends until the
+            // test is over.
             let _ = stream.shutdown(Shutdown::Write);
         }
     }
 }
 
-/// Sends or receives until it is over; what was achieved, where that may differ from what was asked.
+/// Sends or receives until stopped; what was achieved, where that may differ from what was asked.
 pub(super) fn moved(link: &Link, wanted: &Wanted, moving: &Moving) -> Result<Option<String>, Stop> {
     moving.threads.enter();
     match wanted.direction {

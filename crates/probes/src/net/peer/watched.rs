@@ -1,4 +1,4 @@
-//! A test whose bytes both ends count, watched at both: what was sent, what came, how busy either host was.
+//! A test counted on both hosts: what was sent, what arrived, how busy either host was.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,21 +12,21 @@ use kelvin_wire::message::{Counted, Direction};
 use super::stopped;
 use crate::net::settle::{per_second, settle};
 
-/// Least time between two counts of a figure: what a shaper saves up while its sender waits for a processor, some 10 ms of bytes,
-/// is a small share of it.
+/// Shortest time between two counts of a figure: the burst that a shaper saves up while its sender waits for a CPU, some 10 ms
+/// of bytes, is a small share of it.
 const WINDOW: Duration = Duration::from_millis(200);
-/// The same while the rate still rises, and how many of these there are at most.
+/// The same while the rate still rises, and the most of these.
 const SETTLING: Duration = Duration::from_millis(50);
 const MOST_SETTLING: u32 = 10;
-/// Least windows of a round, which is made longer for them, where no other number is wanted.
+/// Fewest windows of a round, which is made longer for them, where no other number is given.
 pub(super) const FEWEST: u32 = 2;
 
-/// What the threads that send or receive and the one that watches have in common.
+/// Shared by the threads that send or receive and the one that watches.
 #[derive(Debug, Default)]
 pub(super) struct Moving {
     /// That they are to end.
     pub is_over: AtomicBool,
-    /// Bytes that were handed to the kernel, or came from it.
+    /// Bytes handed to the kernel, or received from it.
     pub bytes: AtomicU64,
     /// The threads.
     pub threads: Threads,
@@ -42,11 +42,11 @@ impl Moving {
 /// What was known at the end of a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
-    /// What the agent has counted, and how busy its host was in this window.
+    /// The agent's counts, and how busy its host was in this window.
     pub counted: Counted,
-    /// Bytes sent by then, by the count of the end that sends.
+    /// Bytes sent by then, by the sender's count.
     pub sent: u64,
-    /// Bytes that arrived by then, by the count of the end at which they arrive, and the nanoseconds of its clock.
+    /// Bytes that arrived by then, by the receiver's count, and the nanoseconds of its clock.
     pub arrived: u64,
     pub at: u64,
     /// How busy this host was in this window.
@@ -54,7 +54,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Bytes per second that came since an earlier one.
+    /// Bytes per second that arrived since an earlier one.
     pub(super) fn rate_since(&self, earlier: &Self) -> f64 {
         per_second(self.arrived - earlier.arrived, self.at - earlier.at)
     }
@@ -65,7 +65,7 @@ impl Window {
     }
 }
 
-/// A test that goes on.
+/// A running test.
 pub(super) struct Watched<'a, 'client, S> {
     test: &'a mut Test<'client, S>,
     moving: &'a Moving,
@@ -79,7 +79,7 @@ impl<'a, 'client, S: IsCounted> Watched<'a, 'client, S> {
         Self { test, moving, direction, watch: Watch::begin(&moving.threads) }
     }
 
-    /// What there is by now.
+    /// The counts by now.
     pub(super) fn look(&mut self) -> Result<Window, Stop> {
         let counted = self.test.counted().map_err(stopped)?;
         let (own, now) = (self.moving.bytes.load(Ordering::Relaxed), monotonic());
@@ -90,7 +90,7 @@ impl<'a, 'client, S: IsCounted> Watched<'a, 'client, S> {
         Ok(Window { counted, sent, arrived, at, here: self.watch.look() })
     }
 
-    /// Waits until the rate no longer rises; what there is by then.
+    /// Waits until the rate no longer rises; the counts by then.
     pub(super) fn settle(&mut self) -> Result<Window, Stop> {
         let mut last = self.look()?;
         settle(MOST_SETTLING, || {
@@ -101,7 +101,7 @@ impl<'a, 'client, S: IsCounted> Watched<'a, 'client, S> {
         Ok(last)
     }
 
-    /// What there was when the rate no longer rose, and at the end of each window after that, of which there are so many at least.
+    /// The counts when the rate no longer rose, and at the end of each window after that, of which there are so many at least.
     pub(super) fn windows(&mut self, slice: Duration, fewest: u32) -> Result<Vec<Window>, Stop> {
         let wanted = (slice.as_secs_f64() / WINDOW.as_secs_f64()) as u32;
         let mut windows = vec![self.settle()?];
@@ -113,7 +113,7 @@ impl<'a, 'client, S: IsCounted> Watched<'a, 'client, S> {
     }
 }
 
-/// How busy either end was in the windows after the first one: here, and at the agent.
+/// How busy either host was in the windows after the first one: here, and at the agent.
 pub(super) fn busy(windows: &[Window]) -> Option<[Busy; 2]> {
     let after = windows.get(1..)?;
     let here: Vec<Busy> = after.iter().map(|window| window.here).collect();
