@@ -49,8 +49,8 @@ pub enum Errors {
 /// The law nearest to these throughputs by number of workers, all positive; `None` with fewer than [`LEAST_LOADS`] different
 /// numbers.
 ///
-/// Levenberg's and Marquardt's least squares, started from the solution of the law's linear form n / X = (1 + sigma (n
-/// - 1) + kappa n (n - 1)) / lambda. If the nearest law has a coefficient out of bounds, it is held at each of its
+/// Levenberg's and Marquardt's least squares, started from the solution of the law's linear form
+/// n / X = (1 + sigma (n - 1) + kappa n (n - 1)) / lambda. If the nearest law has a coefficient out of bounds, it is held at each of its
 /// bounds in turn, and the nearest valid law is taken.
 pub fn scalability(points: &[(f64, f64)], errors: Errors) -> Option<Scalability> {
     let mut loads: Vec<f64> = points.iter().map(|&(n, _)| n).collect();
