@@ -55,7 +55,7 @@ fn way(agent: SocketAddr, own: SocketAddr, there: Option<&Interface>) -> PathToA
     PathToAgent {
         protocol: if agent.ip().to_canonical().is_ipv4() { 4 } else { 6 },
         interface,
-        claimed_there: told(there, "rate", |interface| interface.bits_per_second),
+        advertised_there: told(there, "rate", |interface| interface.bits_per_second),
         mtu_there: told(there, "MTU", |interface| interface.largest_packet.filter(|&bytes| bytes >= SMALLEST_PACKET)),
     }
 }
@@ -83,7 +83,7 @@ mod tests {
     fn the_way_to_this_host_is_loopback() {
         let here = "127.0.0.1:1".parse().unwrap();
         let found = way(here, here, Interface::with_address(here).as_ref());
-        assert_eq!((found.protocol, found.claimed_there.get()), (4, None));
+        assert_eq!((found.protocol, found.advertised_there.get()), (4, None));
         assert!(found.mtu_there.get().is_some(), "{found:?}");
         // Where there is no rtnetlink it is not known, which sys tests.
         assert!(found.interface.get().is_none_or(|name| name == "lo"), "{found:?}");

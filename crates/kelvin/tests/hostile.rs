@@ -38,7 +38,7 @@ fn run() -> Value {
     run["metrics"][0]["as_found_where"] = json!(["call", "getpid"]);
     let known = |value: Value| json!({ "known": { "value": value, "source": "a test" } });
     run["way"] = json!({
-        "protocol": 4, "interface": known(json!("eth0")), "claimed_there": known(json!(1e9)), "mtu_there": known(json!(1500)),
+        "protocol": 4, "interface": known(json!("eth0")), "advertised_there": known(json!(1e9)), "mtu_there": known(json!(1500)),
     });
     let input = json!({ "name": "rate", "value": 1e9, "unit": "hertz", "source": "a test" });
     run["bounds"] = json!([{

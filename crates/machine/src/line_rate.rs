@@ -38,13 +38,13 @@ const WITHOUT_A_LINE: [&str; 15] = [
 pub(crate) fn of(
     root: Root<'_>,
     name: &str,
-    claimed: &Fact<f64>,
+    advertised: &Fact<f64>,
     driver: &Fact<String>,
     hypervisor: &Fact<Option<String>>,
 ) -> Fact<f64> {
-    match doubt(root, name, driver, hypervisor).filter(|_| claimed.get().is_some()) {
+    match doubt(root, name, driver, hypervisor).filter(|_| advertised.get().is_some()) {
         Some(why) => Fact::unknown(format!("the advertised link speed of {name} is not a line rate: {why}")),
-        None => claimed.clone(),
+        None => advertised.clone(),
     }
 }
 

@@ -13,7 +13,8 @@ pub struct PathToAgent {
     /// Name of the interface over which packets to the agent leave this machine.
     pub interface: Fact<String>,
     /// Advertised link speed of the agent's interface, bits per second. Whether a physical line stands behind it is not known here.
-    pub claimed_there: Fact<f64>,
+    #[serde(alias = "claimed_there")]
+    pub advertised_there: Fact<f64>,
     /// MTU of the agent's interface, bytes.
     pub mtu_there: Fact<u32>,
 }

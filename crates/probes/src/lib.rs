@@ -4,7 +4,7 @@
 //! explicit because it fixes the order of runs and reports.
 #![forbid(unsafe_code)]
 
-mod claimed;
+mod advertised;
 mod cpu;
 mod file;
 mod memory;

@@ -99,7 +99,7 @@ pub fn driver(interface: &str) -> Result<String> {
 ///
 /// # Errors
 /// As for [`offloads`].
-pub fn claimed_rate(interface: &str) -> Result<Option<f64>> {
+pub fn advertised_rate(interface: &str) -> Result<Option<f64>> {
     let mut settings = Settings { command: GET_SETTINGS, ..Settings::default() };
     put(&socket()?, interface, &mut settings)?;
     let megabits = u32::from(settings.speed) | u32::from(settings.speed_high) << 16;
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn loopback_advertises_no_speed() {
         // Drivers need not answer; loopback names no driver of its own.
-        assert!(!matches!(claimed_rate("lo"), Ok(Some(_))));
+        assert!(!matches!(advertised_rate("lo"), Ok(Some(_))));
         assert!(driver("nosuchif0").is_err());
     }
 

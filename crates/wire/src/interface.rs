@@ -34,7 +34,7 @@ impl Interface {
         let offloads = ethtool::offloads(&name).ok();
         Some(Self {
             driver: ethtool::driver(&name).ok().map(|driver| bounded::cut(&driver, NAME)),
-            bits_per_second: ethtool::claimed_rate(&name).ok().flatten(),
+            bits_per_second: ethtool::advertised_rate(&name).ok().flatten(),
             largest_packet: net::interface::largest_packet(&name).ok(),
             offloads: offloads.map(|on| on.into_iter().map(str::to_owned).collect()),
             name: bounded::cut(&name, NAME),

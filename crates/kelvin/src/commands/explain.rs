@@ -160,8 +160,8 @@ fn write_markdown(out: &mut dyn Write, probe: &Probe) -> io::Result<()> {
     writeln!(out, "| metric | what | parameters | version |\n|---|---|---|---|")?;
     for metric in probe.metrics {
         let axes = parameters(metric);
-        let seed = if metric.baseline { " (seed)" } else { "" };
-        writeln!(out, "| `{}`{seed} | {} | {} | {} |", metric.id, metric.summary, axes.join("; "), metric.version)?;
+        let baseline = if metric.baseline { " (published baseline)" } else { "" };
+        writeln!(out, "| `{}`{baseline} | {} | {} | {} |", metric.id, metric.summary, axes.join("; "), metric.version)?;
     }
     for (title, lines) in [("Pitfalls", probe.method.pitfalls), ("Sources", probe.method.sources)] {
         if !lines.is_empty() {

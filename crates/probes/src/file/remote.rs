@@ -17,7 +17,7 @@ use kelvin_sys::fs::{kind, room};
 
 use super::cases::{known, order, state};
 use super::data;
-use crate::claimed::fastest_link;
+use crate::advertised::fastest_link;
 use crate::predict::Predicting;
 
 pub(crate) static PROBE: Probe = Probe {

@@ -309,7 +309,7 @@ mod tests {
         let way = PathToAgent {
             protocol: 6,
             interface: Fact::known("eth0".into(), "a test"),
-            claimed_there: Fact::unknown("a test"),
+            advertised_there: Fact::unknown("a test"),
             mtu_there: Fact::unknown("a test"),
         };
         let measured = |id: &str, _: &Case| {

@@ -156,13 +156,13 @@ impl<'a> Leaving<'a> {
     /// line rate is not known here.
     fn slower_rate(&self) -> Result<Input, NoPrediction> {
         let here = self.rate()?;
-        let claimed = &self.way.claimed_there;
-        let slower = claimed.get().map(|bits| bits / 8.0).filter(|&there| there > 0.0 && there < here.value);
+        let advertised = &self.way.advertised_there;
+        let slower = advertised.get().map(|bits| bits / 8.0).filter(|&there| there > 0.0 && there < here.value);
         Ok(slower.map_or(here, |value| Input {
             name: "advertised speed of the agent's interface".into(),
             value,
             unit: Unit::BytesPerSecond,
-            source: claimed.source_or_reason().to_owned(),
+            source: advertised.source_or_reason().to_owned(),
         }))
     }
 }
@@ -255,7 +255,7 @@ mod tests {
         PathToAgent {
             protocol: 4,
             interface: Fact::known("eth0".into(), "a test"),
-            claimed_there: Fact::unknown("a test"),
+            advertised_there: Fact::unknown("a test"),
             mtu_there: Fact::known(1500, "a test"),
         }
     }
@@ -289,11 +289,11 @@ mod tests {
         assert!(found.likely_cause.contains("not all bytes went by eth0"), "{found:?}");
         assert_eq!(found.inputs[0].source, "ethtool");
         // The agent's advertised speed is for a prediction, not for a bound.
-        let slow = PathToAgent { claimed_there: Fact::known(1e8, "the agent"), ..way.clone() };
+        let slow = PathToAgent { advertised_there: Fact::known(1e8, "the agent"), ..way.clone() };
         let slower = Hardware { way: Some(&slow), ..hardware };
         assert_eq!(bound(slower, BARE_STREAM), Some(found));
         assert_eq!(carried(slower, STREAM).unwrap().rate.value, 12.5e6);
-        let fast = PathToAgent { claimed_there: Fact::known(1e11, "the agent"), ..way.clone() };
+        let fast = PathToAgent { advertised_there: Fact::known(1e11, "the agent"), ..way.clone() };
         assert_eq!(carried(Hardware { way: Some(&fast), ..hardware }, STREAM).unwrap().rate.value, 125e6);
     }
 
