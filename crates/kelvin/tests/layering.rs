@@ -18,7 +18,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("machine", &["model", "catalogue", "sys"]),
     ("harness", &["model", "stats", "sys"]),
     ("file", &["stats", "sys"]),
-    ("wire", &["sys"]),
+    ("wire", &["model", "sys"]),
     ("probes", &["model", "catalogue", "harness", "sys", "file", "wire"]),
     ("analysis", &["model", "catalogue", "stats"]),
     ("store", &["model"]),

@@ -150,7 +150,7 @@ fn what_a_shell_opened_is_written_where_it_is() {
     ));
     assert_eq!(content("status"), "0\n");
     for (to, words) in [
-        ("/dev/fd/0", "only to be read"),
+        ("/dev/fd/0", "open for reading only"),
         ("/dev/fd/77", "/dev/fd/77"),
         // Nobody opened it but kelvin itself: it may be the store.
         ("/proc/self/fd/3", "/proc/self/fd/3"),
@@ -368,7 +368,7 @@ fn a_killed_writer_leaves_nothing_by_the_name_of_its_file_and_the_next_one_sweep
     let child = place.start(&write);
     assert!(within(PATIENCE, || unfinished(place.path()).is_some()), "it does not begin");
     fs::write(place.path().join("file"), "theirs").unwrap();
-    assert_refused(&finished(child, &write), &["file is there already"]);
+    assert_refused(&finished(child, &write), &["file exists"]);
     assert_eq!(fs::read_to_string(place.path().join("file")).unwrap(), "theirs");
     assert_eq!(place.names(), ["file"]);
 }

@@ -4,6 +4,7 @@
 
 use std::fmt::Display;
 
+use kelvin_model::text::is_visible;
 use serde::de::{Deserialize, Deserializer, Error};
 
 /// Most bytes of a reason, of which much is written for people.
@@ -18,13 +19,8 @@ const SHARE: f64 = 1e6;
 
 /// As much of a text as fits, with unprintable characters replaced.
 pub fn cut(text: &str, most: usize) -> String {
-    let shown: String = text.chars().map(|c| if is_shown(c) { c } else { char::REPLACEMENT_CHARACTER }).collect();
+    let shown: String = text.chars().map(|c| if is_visible(c) { c } else { char::REPLACEMENT_CHARACTER }).collect();
     shown[..shown.floor_char_boundary(most)].to_owned()
-}
-
-/// No control character, and none that reorders others.
-fn is_shown(c: char) -> bool {
-    !c.is_control() && !matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A text of at most so many bytes.
@@ -60,7 +56,7 @@ fn checked_text<const MOST: usize, E: Error>(text: String) -> Result<String, E> 
     if text.len() > MOST {
         return Err(beyond("a text", text.len(), MOST));
     }
-    if text.chars().all(is_shown) { Ok(text) } else { Err(E::custom("a text with a control character")) }
+    if text.chars().all(is_visible) { Ok(text) } else { Err(E::custom("a text with a control character")) }
 }
 
 fn checked_number<E: Error>(number: f64, most: f64) -> Result<f64, E> {

@@ -7,7 +7,8 @@ use kelvin_model::{Case, Input, NoPrediction};
 
 use super::cases::pages_read;
 use super::data::KIB;
-use super::expected::{self, Expected, Transfer, bytes, nanoseconds_of, per_second, time};
+use super::expected::{self, Expected, Transfer, nanoseconds_of, per_second, time};
+use kelvin_model::units::bytes;
 
 /// Bytes of a page, where the machine does not say.
 const PAGE: u64 = 4 * KIB;

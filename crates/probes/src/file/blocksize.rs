@@ -180,7 +180,7 @@ fn read_uncached(bench: &mut Bench<'_>, block: u64) -> Result<(), Stop> {
     let target = data::file(bench, WHOLE)?;
     let how = How { access: Access::Buffered, block: block as usize, order: ORDER };
     let (mut tally, counters) = (Tally::default(), Counters::look(&target));
-    bench.note(format!("each pass of {} begins with no page in memory", expected::bytes(WHOLE)));
+    bench.note(format!("each pass of {} begins with no page in memory", kelvin_model::units::bytes(WHOLE)));
     bench.time_each_work([&BLOCKSIZE_READ], WHOLE as f64, |clock| {
         cache::bring(&target, State::Uncached).map_err(data::stopped)?;
         let mut reader = Engine::Pread.open(&target, how).map_err(data::stopped)?;
@@ -299,7 +299,7 @@ mod tests {
         let prediction = predicted(&of(4096, CacheState::Cached), &KNOWN).unwrap();
         assert_eq!(
             prediction.derivation,
-            "4 KiB block: 100 ns call with a page found + 4 KiB / 10.00 GB/s copy = 510 ns, so 8.04 GB/s"
+            "4 KiB block: 100 ns call with a page found + 4 KiB / 10.0 GB/s copy = 510 ns, so 8.04 GB/s"
         );
         assert_eq!(prediction.inputs.len(), 2);
         assert!((prediction.high / prediction.value - expected::FACTOR).abs() < 1e-9);

@@ -11,8 +11,8 @@ use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::mapping::{FileMapping, expect, page_bytes};
 
 use super::data::{self, SHARED_BYTES};
-use super::expected::bytes;
 use super::page_read;
+use kelvin_model::units::bytes;
 
 pub(super) static PROBE: Probe = Probe {
     id: READ_AHEAD.id.as_str(),

@@ -147,7 +147,7 @@ fn cached(facts: &Facts<'_>, workers: u64, block: u64) -> Result<Prediction, NoP
     let inputs = inputs.into_iter().chain(bound.map(|bound| bound.input));
     Ok(inputs.fold(predicting, Predicting::input).derived_as(format!(
         "{workers} x {} / ({derivation} = {}) = {}{words}; the least is {}",
-        expected::bytes(block),
+        kelvin_model::units::bytes(block),
         time(nanoseconds),
         per_second(linear),
         per_second(value)
