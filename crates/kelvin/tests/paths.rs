@@ -89,12 +89,14 @@ fn devices_and_pipes_are_written_through_by_every_command_that_writes_a_file() {
         assert!(kind(&device).is_char_device() && kind(&place.path().join("link")).is_symlink(), "{to}");
     }
     done(&shell(&place, "\"$0\" runs import \"$1\" && \"$0\" runs export last --output link"));
-    done(&shell(&place, "mkfifo pipe && cat pipe > read & \"$0\" report \"$1\" --format html --output pipe && wait"));
+    let script =
+        "mkfifo pipe && { cat pipe > read & \"$0\" report \"$1\" --format html --output pipe || kill $!; wait $!; }";
+    done(&shell(&place, script));
     assert!(is_page(&place.path().join("read")) && kind(&place.path().join("pipe")).is_fifo());
     assert!(kind(&device).is_char_device());
-    // It is waited for who reads it, also by one who watches for signals.
-    let child = place.start(&[&["file", "sweep", "--no-store", "--report"], &["pipe"][..]].concat());
-    std::thread::sleep(Duration::from_millis(300));
+    // Its reader is waited for, also by a program that handles signals.
+    let child = place.start(&["file", "sweep", "--no-store", "--report", "pipe"]);
+    assert!(within(PATIENCE, || place::handles_interrupts(&child)), "it handles no signal");
     place::signal(&child, "INT");
     assert_refused(&finished(child, &["file sweep"]), &["interrupted by SIGINT"]);
     assert_refused(&place.run(&["report", RUN, "--output", full.to_str().unwrap()]), &["full", "No space left"]);

@@ -130,6 +130,13 @@ pub fn signal(child: &Child, name: &str) {
     assert!(status.success());
 }
 
+/// Whether a program has a handler of SIGINT, by the mask of caught signals (proc(5)).
+pub fn handles_interrupts(child: &Child) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigCgt:")?.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << 1) != 0)
+}
+
 /// Waits until a program is at work on a file: it watches for signals by then, and has it open or mapped.
 pub fn wait_until_at_work(child: &Child, file: &Path) {
     let process = PathBuf::from(format!("/proc/{}", child.id()));
