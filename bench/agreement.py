@@ -82,6 +82,7 @@ def comparisons():
     fork = lambda rivals, seconds: rivals.c_loop("fork_loop", "fork.life", seconds, "fork")
     exec_ = lambda rivals, seconds: rivals.c_loop("exec_loop", "exec.life", seconds, "exec")
     pair = lambda rivals, seconds: rivals.c_loop("clock_pair", "clock.pair", seconds)
+    branch = lambda rivals, seconds: rivals.c_loop("branch_loop", "branch.mispredict", seconds)
     join = lambda rivals, seconds: rivals.c_loop("thread_loop", "thread.join", seconds)
     return [
         Comparison("null call", "os.syscall.null", "call=getppid", "perf bench syscall basic, less its loop", null_call, 0.05),
@@ -89,6 +90,7 @@ def comparisons():
         Comparison("fork, exit, wait", "os.process.fork.life", "", "C loop fork_loop", fork, 0.05),
         Comparison("fork, exec, wait", "os.process.exec", "", "C loop exec_loop", exec_, 0.05),
         Comparison("clock pair", "cpu.clock.pair", "", "C loop clock_pair", pair, 0.05),
+        Comparison("mispredicted branch", "cpu.branch.mispredict", "", "C loop branch_loop", branch, 0.05),
         Comparison("thread create, join", "os.thread.create.join", "", "C loop thread_loop", join, None),
     ]
 

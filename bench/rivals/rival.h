@@ -5,8 +5,8 @@
  *
  * Link with -z now, as hardened distributions do: bound lazily, every forked child would look up _exit and execve anew,
  * which makes fork + exit + wait up to a fifth longer and is no work of the kernel's. */
-#ifndef PEER_H
-#define PEER_H
+#ifndef RIVAL_H
+#define RIVAL_H
 
 #define _GNU_SOURCE
 #include <errno.h>
