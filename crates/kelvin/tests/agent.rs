@@ -340,7 +340,9 @@ fn a_link_to_another_host_is_measured_and_carries_no_more_than_it_lets_through()
     }
     for word in ["tcp", "udp"] {
         let round_trip = result(&run, "net.peer.rtt", word);
-        assert!(round_trip["outcome"]["measured"].is_object() && round_trip["prediction"].is_object(), "{round_trip}");
+        let alone = round_trip["none_because"].to_string().contains("needs two CPUs");
+        let predicted = round_trip["prediction"].is_object() || alone;
+        assert!(round_trip["outcome"]["measured"].is_object() && predicted, "{round_trip}");
     }
     // Only what is named of what needs the agent.
     let named = ["run", "net.peer.connect", "--peer", Host::THERE, "--token-file", &token];

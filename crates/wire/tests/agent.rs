@@ -189,7 +189,8 @@ fn a_client_that_sends_without_end_is_stopped_with_the_test() {
             });
             std::thread::sleep(Duration::from_millis(200));
             let busy = test.counted().unwrap().busy;
-            let refused = (0..1000).find_map(|_| (test.counted().err(), std::thread::sleep(Duration::from_millis(10))).0);
+            let refused =
+                (0..1000).find_map(|_| (test.counted().err(), std::thread::sleep(Duration::from_millis(10))).0);
             is_over.store(true, Ordering::Relaxed);
             let refused = refused.expect("it goes on").to_string();
             assert!(busy.busiest > 0.0 && busy.busiest <= busy.threads, "{busy:?}");
