@@ -3,10 +3,10 @@
 
 mod common;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use common::{measure_if_possible, median, of};
+use common::{Directories, measure_if_possible_at, median, of};
 use kelvin_model::{Attempt, Case};
 use kelvin_sys::child::End;
 
@@ -19,23 +19,26 @@ fn loops() -> Vec<String> {
 
 #[test]
 fn what_is_read_of_a_throttled_disk_is_what_its_group_counts() {
+    let scratch = tempfile::tempdir().unwrap();
     for state in ["direct", "uncached"] {
         let case = Case::new().at(kelvin_model::Point::named("cache", state));
-        let Some(readings) = measure_if_possible("truth.disk", &case, 400) else { return };
+        let Some(readings) = measure_if_possible_at(&Directories::scratch(scratch.path()), "truth.disk", &case, 400)
+        else {
+            return;
+        };
         of(&readings, "truth.disk");
         // At most one request of hundreds is counted but not yet read.
         let counted = median(of(&readings, "truth.disk.counted"));
         assert!((0.98..1.02).contains(&counted), "{state}: {counted} of what the group counted");
     }
-    a_killed_round_leaves_no_device_and_no_mount();
-    std::fs::remove_file(std::env::temp_dir().join("kelvin-truth-disk.image")).unwrap();
+    a_killed_round_leaves_no_device_and_no_mount(scratch.path());
 }
 
 /// Kills rounds at several moments: in one of them at least the device is in use.
-fn a_killed_round_leaves_no_device_and_no_mount() {
+fn a_killed_round_leaves_no_device_and_no_mount(scratch: &Path) {
     let case = Case::new().at(kelvin_model::Point::named("cache", "direct"));
     for milliseconds in [50, 120, 250, 400] {
-        let end = common::kill_probe("truth.disk", &case, Duration::from_millis(milliseconds));
+        let end = common::kill_probe(scratch, "truth.disk", &case, Duration::from_millis(milliseconds));
         assert_eq!(end, End::TimedOut, "after {milliseconds} ms");
         let deadline = Instant::now() + Duration::from_secs(5);
         // The kernel detaches a loop device a moment after its last user has ended.

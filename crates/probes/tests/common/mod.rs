@@ -31,11 +31,16 @@ fn serve_round() {
     kelvin_harness::serve(&kelvin_probes::all()).unwrap();
 }
 
+/// A scratch directory of one's own, as each run of kelvin has it: what is counted there is counted for nobody else.
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
 /// Runs the probe `id` at `case`, with `slice_ms` milliseconds for its timed part, and returns what it answered.
 ///
 /// Panics if the process crashes, hangs, or answers garbage.
 pub fn run_probe(id: &str, case: &Case, slice_ms: u64) -> Attempt {
-    run_probe_in(&std::env::temp_dir(), id, case, slice_ms)
+    run_probe_in(scratch().path(), id, case, slice_ms)
 }
 
 /// The same with this scratch directory.
@@ -106,10 +111,9 @@ fn answer(id: &str, case: &Case, request: serde_json::Value) -> Attempt {
 }
 
 /// Starts a probe, and kills it after this long; returns how it ended.
-pub fn kill_probe(id: &str, case: &Case, after: Duration) -> End {
+pub fn kill_probe(scratch: &Path, id: &str, case: &Case, after: Duration) -> End {
     let mut child = spawn();
-    let directories = Directories { scratch: std::env::temp_dir(), remote: None, agent: None };
-    child.give(request(&directories, id, case, 1000).to_string().as_bytes());
+    child.give(request(&Directories::scratch(scratch), id, case, 1000).to_string().as_bytes());
     child.wait(after, MOST_BYTES).unwrap().end
 }
 
@@ -121,12 +125,12 @@ fn spawn() -> Guarded {
 
 /// The same as [`run_probe`], and the readings of each metric; panics with the reason if there are none.
 pub fn measure(id: &str, case: &Case, slice_ms: u64) -> Vec<Reading> {
-    measure_at(&Directories::scratch(&std::env::temp_dir()), id, case, slice_ms)
+    measure_at(&Directories::scratch(scratch().path()), id, case, slice_ms)
 }
 
 /// The same; `None`, with a message, where something that the probe needs is missing.
 pub fn measure_if_possible(id: &str, case: &Case, slice_ms: u64) -> Option<Vec<Reading>> {
-    measure_if_possible_at(&Directories::scratch(&std::env::temp_dir()), id, case, slice_ms)
+    measure_if_possible_at(&Directories::scratch(scratch().path()), id, case, slice_ms)
 }
 
 /// The same in directories of the test's choice.
