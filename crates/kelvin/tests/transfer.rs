@@ -89,18 +89,22 @@ fn arrived(place: &Place) -> Vec<String> {
     names(&place.path().join("in"))
 }
 
+/// Bytes that take minutes to encrypt without optimisation, and that most disks have room for.
+const LARGE: u64 = 8 << 30;
+
 /// A file of holes, too large to be sent in a moment.
 fn large(place: &Place) -> PathBuf {
     let path = place.path().join("large");
-    File::create(&path).unwrap().set_len(64 << 30).unwrap();
+    File::create(&path).unwrap().set_len(LARGE).unwrap();
     path
 }
 
 /// The one file that is still arriving, with some bytes in it.
 fn unfinished(place: &Place) -> Option<PathBuf> {
     let entries = fs::read_dir(place.path().join("in")).unwrap().flatten();
-    let mut begun = entries.filter(|entry| entry.metadata().is_ok_and(|found| found.len() > 0));
-    begun.next().map(|entry| entry.path())
+    let is_unfinished = |name: &OsStr| name.as_bytes().starts_with(b".kelvin-unfinished-");
+    let mut begun = entries.filter(|entry| is_unfinished(&entry.file_name()));
+    begun.find(|entry| entry.metadata().is_ok_and(|found| found.len() > 0)).map(|entry| entry.path())
 }
 
 #[test]
@@ -123,7 +127,10 @@ fn files_of_every_length_arrive_byte_for_byte_in_every_manner() {
         assert!(printed.starts_with("moved 9 files, "), "{printed}");
         assert_eq!(printed.contains("not encrypted"), options.contains(&"--plain"), "{printed}");
         assert_eq!(printed.contains("not verified"), options.contains(&"--no-verify"), "{printed}");
-        assert!(printed.contains(" from connecting to the last byte: ") && printed.contains(" stage was "), "{printed}");
+        assert!(
+            printed.contains(" from connecting to the last byte: ") && printed.contains(" stage was "),
+            "{printed}"
+        );
         for name in &all {
             let content = |path: PathBuf| fs::read(path).unwrap();
             assert!(content(place.path().join(name)) == content(place.path().join("in").join(name)), "{name:?}");
@@ -147,7 +154,11 @@ fn time_and_rights_are_kept_and_links_are_sent_by_their_own_name() {
     assert_eq!((found.mode(), found.mtime(), found.mtime_nsec()), (0o100_751, 1_234_567_890, 123_456_789));
     assert_eq!(fs::read(place.path().join("in/link")).unwrap(), fs::read(path).unwrap());
     let (status, _, log) = receiver.stop();
-    assert_eq!((status, log.contains("receiving from any process on this host until Ctrl-C")), (Some(0), true), "{log}");
+    assert_eq!(
+        (status, log.contains("receiving from any process on this host until Ctrl-C")),
+        (Some(0), true),
+        "{log}"
+    );
 }
 
 #[test]
@@ -257,7 +268,7 @@ fn of_a_killed_sender_nothing_is_left_and_the_receiver_goes_on() {
     place.file("small", 10);
     for signal in ["KILL", "INT"] {
         let receiver = Running::start(&place, &[&FROM_HERE[..], &["--overwrite"]].concat());
-        let sender = place.start(&["send", "large", &receiver.address, "--no-verify"]);
+        let sender = place.start(&["send", "large", &receiver.address]);
         assert!(within(PATIENCE, || unfinished(&place).is_some()));
         place::signal(&sender, signal);
         let output = finished(sender, &["send"]);
@@ -280,7 +291,7 @@ fn what_a_killed_receiver_leaves_is_removed_by_the_next_and_the_sender_says_it()
     large(&place);
     for signal in ["KILL", "INT"] {
         let mut receiver = Running::start(&place, &FROM_HERE);
-        let sender = place.start(&["send", "large", &receiver.address, "--plain"]);
+        let sender = place.start(&["send", "large", &receiver.address]);
         assert!(within(PATIENCE, || unfinished(&place).is_some()));
         place::signal(receiver.child(), signal);
         let output = finished(sender, &["send"]);
@@ -288,7 +299,10 @@ fn what_a_killed_receiver_leaves_is_removed_by_the_next_and_the_sender_says_it()
         assert!(stderr(&output).starts_with("kelvin: large was not moved: "), "{}", stderr(&output));
         let (status, ..) = receiver.ended();
         // Asked to stop, it leaves nothing itself.
-        assert_eq!((status, unfinished(&place).is_some()), if signal == "INT" { (Some(0), false) } else { (None, true) });
+        assert_eq!(
+            (status, unfinished(&place).is_some()),
+            if signal == "INT" { (Some(0), false) } else { (None, true) }
+        );
         drop(Running::start(&place, &FROM_HERE));
         assert!(arrived(&place).is_empty());
     }
@@ -300,14 +314,14 @@ fn a_file_that_changes_while_it_is_sent_is_an_error_of_that_file() {
     let path = large(&place);
     place.file("small", 10);
     let changes: [(fn(&File), &str); 2] = [
-        (|file| file.set_len(0).unwrap(), "its size went from 68719476736 to 0 bytes"),
-        (|file| file.set_len(1 << 20).unwrap(), "its size went from 68719476736 to 1048576 bytes"),
+        (|file| file.set_len(0).unwrap(), "its size went from 8589934592 to 0 bytes"),
+        (|file| file.set_len(1 << 20).unwrap(), "its size went from 8589934592 to 1048576 bytes"),
     ];
     for (change, words) in changes {
         let file = File::options().write(true).open(&path).unwrap();
-        file.set_len(64 << 30).unwrap();
+        file.set_len(LARGE).unwrap();
         let receiver = Running::start(&place, &[&FROM_HERE[..], &["--once"]].concat());
-        let sender = place.start(&["send", "large", "small", &receiver.address, "--plain", "--no-verify"]);
+        let sender = place.start(&["send", "large", "small", &receiver.address]);
         // By then some megabytes were read.
         assert!(within(PATIENCE, || {
             unfinished(&place).is_some_and(|begun| begun.metadata().is_ok_and(|found| found.len() > 4 << 20))
@@ -369,7 +383,11 @@ fn a_full_disk_is_said_at_both_ends_and_nothing_is_left() {
     let said = stderr(&output);
     assert!(said.contains("kelvin: held: the other side says: cannot write held: No space left"), "{said}");
     assert_eq!(said.matches("cannot write held: No space left").count(), 2, "{said}");
-    assert!(stdout(&output).contains("status 1\n") && stdout(&output).ends_with("filler\nsmall\n"), "{}", stdout(&output));
+    assert!(
+        stdout(&output).contains("status 1\n") && stdout(&output).ends_with("filler\nsmall\n"),
+        "{}",
+        stdout(&output)
+    );
 }
 
 #[test]
@@ -404,9 +422,12 @@ fn programs_read_what_was_moved_from_either_end() {
     let first = documents.next().unwrap().unwrap();
     let address = first["listening"].as_str().unwrap();
     let output = send(&place, &[OsStr::new("data")], address, &["--json"]);
-    let (sender, receiver) = (serde_json::from_slice::<Value>(&output.stdout).unwrap(), documents.next().unwrap().unwrap());
+    let (sender, receiver) =
+        (serde_json::from_slice::<Value>(&output.stdout).unwrap(), documents.next().unwrap().unwrap());
     assert!(documents.next().is_none() && child.wait().unwrap().success());
-    for key in ["files", "bytes", "failed", "seconds", "bytes_per_second", "verified", "encrypted", "stages", "sentence"] {
+    for key in
+        ["files", "bytes", "failed", "seconds", "bytes_per_second", "verified", "encrypted", "stages", "sentence"]
+    {
         assert!(!sender[key].is_null() && sender[key] == receiver[key], "{key}: {sender} {receiver}");
     }
     assert!(Path::new(&place.path().join("in/data")).exists());

@@ -95,7 +95,7 @@ pub fn sender(stream: &mut impl Connection, secret: &Secret) -> Result<Transport
     let mut greeting = Greeting::new(word(secret));
     let mut noise = noise(secret, &greeting.head(), |builder| builder.build_initiator())?;
     let payload = if secret.is_some() { &[][..] } else { &NO_TAG };
-    noise.write_message(payload, &mut greeting.noise).map_err(|_| Error::Changed)?;
+    greeting.noise = written(&mut noise, payload)?;
     greeting.send(stream, &deadline)?;
     let answer = Greeting::receive(stream, &deadline, "receive")?;
     match answer.word {
@@ -130,7 +130,7 @@ pub fn receiver<T>(
         }
     };
     let mut answer = Greeting::new(WELCOME);
-    noise.write_message(&[], &mut answer.noise).map_err(|_| Error::Changed)?;
+    answer.noise = written(&mut noise, &[])?;
     answer.send(stream, &deadline)?;
     Ok((noise.into_transport_mode().map_err(|_| Error::Changed)?, admitted))
 }
@@ -151,7 +151,8 @@ fn judge<T>(
         _ => return Err((VERSION_WRONG, Error::NotKelvin("send"))),
     }
     let wrong = |_| (SECRET_WRONG, Error::SecretWrong);
-    let mut noise = noise(secret, &greeting.head(), |builder| builder.build_responder()).map_err(|error| (SECRET_WRONG, error))?;
+    let mut noise =
+        noise(secret, &greeting.head(), |builder| builder.build_responder()).map_err(|error| (SECRET_WRONG, error))?;
     noise.read_message(&greeting.noise, &mut [0; NOISE]).map_err(wrong)?;
     let admitted = admit().ok_or((BUSY, Error::Busy))?;
     Ok((noise, admitted))
@@ -159,6 +160,15 @@ fn judge<T>(
 
 fn word(secret: &Secret) -> u8 {
     if secret.is_some() { SECRET } else { NO_SECRET }
+}
+
+/// The next message of Noise, which wants room for a tag where there is none, too.
+fn written(noise: &mut HandshakeState, payload: &[u8]) -> Result<[u8; NOISE]> {
+    let mut message = [0; NOISE + NO_TAG.len()];
+    match noise.write_message(payload, &mut message) {
+        Ok(NOISE) => Ok(*message.first_chunk().ok_or(Error::Changed)?),
+        _ => Err(Error::Changed),
+    }
 }
 
 /// Noise over the sender's greeting.

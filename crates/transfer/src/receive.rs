@@ -152,6 +152,7 @@ impl Receiver {
             self.open().retain(|(number, _)| *number != own);
         };
         if let Err(source) = Builder::new().name("sender".into()).stack_size(STACK).spawn_scoped(scope, serve) {
+            self.open().retain(|(number, _)| *number != own);
             (self.tell)(from, Event::Fault(WireError::Call { doing: "start a thread", source }.into()));
         }
     }
@@ -170,7 +171,8 @@ impl Receiver {
         (self.tell)(from, Event::Came);
         let tell = |event| (self.tell)(from, event);
         let (directory, overwrite) = (&self.directory, self.manner.overwrite);
-        let session = Session { channel: &mut Channel::new(stream, noise), directory, overwrite, tell: &tell, verify: true };
+        let session =
+            Session { channel: &mut Channel::new(stream, noise), directory, overwrite, tell: &tell, verify: true };
         tell(session.serve().map_or_else(Event::Fault, Event::Done));
         self.is_served.store(self.manner.once, Ordering::Release);
     }

@@ -143,9 +143,13 @@ mod tests {
     use super::*;
 
     fn summary(sender: [u64; 4], receiver: [u64; 4]) -> Summary {
-        let times = |[file, verify, cipher, connection]: [u64; 4]| Times { file, verify, cipher, connection };
+        let thousandth = |share| share * 2_000_000;
+        let times = |shares: [u64; 4]| {
+            let [file, verify, cipher, connection] = shares.map(thousandth);
+            Times { file, verify, cipher, connection }
+        };
         let (sender, receiver) = (times(sender), times(receiver));
-        let (files, bytes, failed, nanoseconds) = (1, 1_000_000, 0, 1000);
+        let (files, bytes, failed, nanoseconds) = (1, 1_000_000_000, 0, 2_000_000_000);
         Summary { files, bytes, failed, nanoseconds, verified: true, encrypted: true, sender, receiver }
     }
 
@@ -166,7 +170,7 @@ mod tests {
         let slow = summary([50, 20, 30, 890], [900, 20, 30, 40]);
         assert_eq!(
             slow.to_string(),
-            "moved 1 file, 977 KiB, in 1.00 us from connecting to the last byte: 1 000 TB/s, encrypted, verified; the busiest \
+            "moved 1 file, 954 MiB, in 2.00 s from connecting to the last byte: 500 MB/s, encrypted, verified; the busiest \
              stage was writing at the receiver, 90 % of the time"
         );
         let even = Summary { files: 3, verified: false, ..summary([300; 4], [250; 4]) };
@@ -177,8 +181,9 @@ mod tests {
     /// The other end's times are its own, and may be anything.
     #[test]
     fn no_times_break_it() {
-        for times in [[0; 4], [u64::MAX; 4]] {
-            let odd = Summary { nanoseconds: 0, ..summary(times, times) };
+        let most = Times { file: u64::MAX, verify: u64::MAX, cipher: u64::MAX, connection: u64::MAX };
+        for times in [Times::default(), most] {
+            let odd = Summary { nanoseconds: 0, sender: times, receiver: times, ..summary([0; 4], [0; 4]) };
             assert!(odd.stages().iter().all(|stage| (0.0..=1.0).contains(&stage.share)), "{odd}");
         }
     }

@@ -111,11 +111,7 @@ struct Hostile {
 impl Hostile {
     fn new() -> Self {
         let (sender, receiver) = shaken(ONE, ONE);
-        Self {
-            noise: sender.unwrap(),
-            channel: Channel::new(Scripted::default(), receiver.unwrap()),
-            says: Vec::new(),
-        }
+        Self { noise: sender.unwrap(), channel: Channel::new(Scripted::default(), receiver.unwrap()), says: Vec::new() }
     }
 
     /// An encrypted frame.
@@ -263,7 +259,11 @@ fn parts_of_every_length_arrive_encrypted_and_plain() {
         for length in [1, 4095, 4096, 4097, 65_518, 65_519, 65_520, 65_535, 65_536, PART, 0] {
             sender.send_part(&content[..length]).unwrap();
             let sent = std::mem::take(&mut sender.parts().0.received);
-            assert_eq!(plain, length > 0 && sent.windows(length).any(|window| *window == content[..length]), "{length}");
+            assert_eq!(
+                plain,
+                length > 0 && sent.windows(length).any(|window| *window == content[..length]),
+                "{length}"
+            );
             receiver.parts().0.says = Cursor::new(sent);
             let (mut buffer, mut came) = (vec![0; PART], Vec::new());
             while came.len() < length {
@@ -318,7 +318,10 @@ fn a_file_arrives_with_its_time_and_rights_but_no_others() {
     let (ended, events, answers) = hostile.heard(&inner, false);
     ended.unwrap();
     assert!(matches!(events[..], [Event::Kept(_)]), "{events:?}");
-    assert!(matches!(answers[..], [FromReceiver::Go, FromReceiver::Kept { .. }, FromReceiver::Times(_)]), "{answers:?}");
+    assert!(
+        matches!(answers[..], [FromReceiver::Go, FromReceiver::Kept { .. }, FromReceiver::Times(_)]),
+        "{answers:?}"
+    );
     let found = inner.join("a").metadata().unwrap();
     assert_eq!((found.permissions().mode() & 0o7777, found.mtime(), found.mtime_nsec()), (0o755, 1_000_000_000, 5));
     assert_eq!(fs::read_to_string(inner.join("a")).unwrap(), "hello");
@@ -346,7 +349,8 @@ fn whatever_a_sender_says_nothing_is_left_of_what_is_not_whole() {
         says(hostile.begin());
         let (ended, events, _) = hostile.heard(&inner, true);
         let unkept = events.iter().map(|event| format!("{event:?}"));
-        let said = format!("{} {}", ended.err().map_or(String::new(), |error| error.to_string()), unkept.collect::<String>());
+        let said =
+            format!("{} {}", ended.err().map_or(String::new(), |error| error.to_string()), unkept.collect::<String>());
         let told = events.into_iter().filter_map(|event| match event {
             Event::Unkept(_, why) => Some(why.to_string()),
             _ => None,
@@ -397,7 +401,10 @@ fn what_is_there_stays_unless_it_may_be_replaced_and_no_link_is_followed() {
     hostile.begin().say(&file(b"old", 3)).part(b"new").say(&whole(b"new")).finish();
     hostile.heard(&inner, true).0.unwrap();
     let content = |path: &Path| fs::read_to_string(path).unwrap();
-    assert_eq!((content(&inner.join("old")), content(&outer.path().join("victim"))), ("new".into(), "the user's".into()));
+    assert_eq!(
+        (content(&inner.join("old")), content(&outer.path().join("victim"))),
+        ("new".into(), "the user's".into())
+    );
     assert_eq!(names(&inner), ["directory", "link", "old"]);
 }
 
@@ -477,8 +484,12 @@ fn no_message_breaks_either_end_and_what_is_read_is_bounded() {
         _ => {}
     });
     assert!((100..INPUTS - 100).contains(&read), "{read}");
-    let from_receiver =
-        [FromReceiver::Go, FromReceiver::Kept { after: 3 }, FromReceiver::Failed { why: "no room".into() }, FromReceiver::Times(Times::default())];
+    let from_receiver = [
+        FromReceiver::Go,
+        FromReceiver::Kept { after: 3 },
+        FromReceiver::Failed { why: "no room".into() },
+        FromReceiver::Times(Times::default()),
+    ];
     let read = read_all(&from_receiver, |message| match message {
         FromReceiver::Failed { why } => assert!(why.len() <= 400 && !why.contains(char::is_control)),
         _ => {}

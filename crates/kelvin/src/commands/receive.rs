@@ -73,7 +73,8 @@ impl Teller {
             Event::Fault(error) => (About::Client, error.to_string()),
             Event::TurnedAway(error) => (About::Unauthenticated, error.to_string()),
         };
-        if matches!(event, Event::Unkept(..) | Event::Fault(_)) {
+        // One that found no place is not the one that is served.
+        if matches!(event, Event::Unkept(..) | Event::Fault(_)) && !matches!(event, Event::Fault(Error::Busy)) {
             self.failed.store(true, Ordering::Relaxed);
         }
         self.log.line(about, &format!("{}: {what}", Shown(from)));
