@@ -259,11 +259,9 @@ fn parts_of_every_length_arrive_encrypted_and_plain() {
         for length in [1, 4095, 4096, 4097, 65_518, 65_519, 65_520, 65_535, 65_536, PART, 0] {
             sender.send_part(&content[..length]).unwrap();
             let sent = std::mem::take(&mut sender.parts().0.received);
-            assert_eq!(
-                plain,
-                length > 0 && sent.windows(length).any(|window| *window == content[..length]),
-                "{length}"
-            );
+            // A few bytes can be among encrypted ones by chance.
+            let is_readable = length > 1000 && sent.windows(length).any(|window| *window == content[..length]);
+            assert_eq!(is_readable, plain && length > 1000, "{length}");
             receiver.parts().0.says = Cursor::new(sent);
             let (mut buffer, mut came) = (vec![0; PART], Vec::new());
             while came.len() < length {
@@ -490,9 +488,9 @@ fn no_message_breaks_either_end_and_what_is_read_is_bounded() {
         FromReceiver::Failed { why: "no room".into() },
         FromReceiver::Times(Times::default()),
     ];
-    let read = read_all(&from_receiver, |message| match message {
-        FromReceiver::Failed { why } => assert!(why.len() <= 400 && !why.contains(char::is_control)),
-        _ => {}
+    let read = read_all(&from_receiver, |message| {
+        let why = if let FromReceiver::Failed { why } = message { why } else { String::new() };
+        assert!(why.len() <= 400 && !why.contains(char::is_control));
     });
     assert!((100..INPUTS - 100).contains(&read), "{read}");
 }
