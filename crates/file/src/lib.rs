@@ -25,7 +25,7 @@ mod requests;
 mod search;
 mod target;
 pub mod temporary;
-mod unfinished;
+pub mod unfinished;
 pub mod user_file;
 pub mod write;
 mod writer;

@@ -153,7 +153,10 @@ fn new_file(path: &Path, mode: u32) -> io::Result<File> {
 
 /// Makes an empty temporary file in a directory, and first removes those that dead processes left there. It has this mode, less
 /// the umask, and is in use for as long as it is open.
-pub(crate) fn file(base: &Path, mode: u32) -> io::Result<NamedTempFile> {
+///
+/// # Errors
+/// Those of making it.
+pub fn file(base: &Path, mode: u32) -> io::Result<NamedTempFile> {
     let workshop = Workshop::open(base, FILE);
     let is_kept = |made: &NamedTempFile| workshop.take(made.as_file(), made.path());
     workshop.make(is_kept, |builder| builder.make_in(base, |path| new_file(path, mode)))
@@ -273,7 +276,7 @@ pub(crate) fn hold(path: &Path) -> io::Result<File> {
 }
 
 /// The path by which this process reaches what it holds, whatever becomes of the names that lead there.
-pub(crate) fn reach(held: &File) -> PathBuf {
+pub fn reach(held: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()))
 }
 

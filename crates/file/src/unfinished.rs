@@ -6,7 +6,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, Permissions};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub(crate) const NOWHERE: &str = "a symbolic link that leads nowhere";
 
 /// A name in a directory that is held open: replacing that directory, or one above it, changes nothing.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub struct Place {
     /// As the user named it.
     path: PathBuf,
     directory: File,
@@ -47,7 +47,7 @@ impl Place {
     ///
     /// # Errors
     /// A path that can only be a directory's; a directory that does not exist.
-    pub(crate) fn of(path: &Path) -> Result<Self> {
+    pub fn of(path: &Path) -> Result<Self> {
         let is_of_directory = [&b"/"[..], b"/."].iter().any(|end| path.as_os_str().as_bytes().ends_with(end));
         let Some(name) = path.file_name().filter(|_| !is_of_directory) else {
             return Err(Error::Special { path: path.to_owned(), kind: "the name of a directory" });
@@ -59,6 +59,16 @@ impl Place {
             _ => Error::call("make a file in", above, error),
         })?;
         Ok(Self { path: path.to_owned(), directory, name: name.to_owned() })
+    }
+
+    /// The place of this name in a directory that is already held; errors name it alone.
+    ///
+    /// # Errors
+    /// A descriptor that cannot be duplicated.
+    pub fn inside(directory: &File, name: &OsStr) -> Result<Self> {
+        let path = PathBuf::from(name);
+        let directory = directory.try_clone().map_err(|error| Error::call("make", &path, error))?;
+        Ok(Self { path, directory, name: name.to_owned() })
     }
 
     /// The place that the symbolic link there leads to; errors still name the path that the user gave.
@@ -80,7 +90,7 @@ impl Place {
     }
 
     /// As the user named it.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
@@ -131,7 +141,7 @@ impl Place {
 
 /// A file that is being made. Dropped before it is finished, it is removed; an existing one is not touched until then.
 #[derive(Debug)]
-pub(crate) struct Unfinished<'a> {
+pub struct Unfinished<'a> {
     file: NamedTempFile,
     place: &'a Place,
     /// Its final permissions.
@@ -147,7 +157,7 @@ impl<'a> Unfinished<'a> {
     ///
     /// # Errors
     /// Those of making a file; something there that is no regular file, may not be written, or may not be replaced.
-    pub(crate) fn make(place: &'a Place, may_replace: bool) -> Result<Self> {
+    pub fn make(place: &'a Place, may_replace: bool) -> Result<Self> {
         let replaced = place.regular()?;
         if replaced.is_some() {
             check_replaced(place, may_replace)?;
@@ -166,8 +176,37 @@ impl<'a> Unfinished<'a> {
     }
 
     /// The file to write to.
-    pub(crate) fn file(&self) -> &File {
+    pub fn file(&self) -> &File {
         self.file.as_file()
+    }
+
+    /// Gives it these permissions in the end: for reading, writing and executing, and no others.
+    pub fn set_mode(&mut self, mode: u32) {
+        self.rights = mode & RIGHTS;
+    }
+
+    /// That it can have so many bytes: by this process's limit, the file system's, and its free space. Where a file system
+    /// compresses, that is unknown for content that may compress.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], with the limit.
+    pub fn check_room(&self, bytes: u64, is_incompressible: bool) -> Result<()> {
+        let path = &self.place.path;
+        let too_large = |why| Err(Error::TooLarge { path: path.clone(), bytes, why });
+        let look = |error| Error::call("query the file system of", path, error);
+        let most = kelvin_sys::fs::largest_file().map_err(look)?;
+        if bytes > most {
+            return too_large(format!("a file of this process can have {most} at most (ulimit -f)"));
+        }
+        // To seek beyond a file system's largest file is an error (lseek(2); s_maxbytes of the kernel's super_block).
+        let mut empty = self.file();
+        if empty.seek(SeekFrom::Start(bytes)).and_then(|_| empty.rewind()).is_err() {
+            return too_large("its file system does not support files that large".to_owned());
+        }
+        match room(&self.place.directory(), is_incompressible).map_err(look)? {
+            Some(room) if bytes > room => too_large(format!("its file system has room for {room}")),
+            _ => Ok(()),
+        }
     }
 
     /// The file as it was when it was made: empty.
@@ -190,9 +229,9 @@ impl<'a> Unfinished<'a> {
     ///
     /// # Errors
     /// Those of renaming; something there that is no regular file. Then it is removed, and what is there stays.
-    pub(crate) fn finish(self) -> Result<File> {
+    pub fn finish(self) -> Result<File> {
         let Self { file, place, rights, may_replace, .. } = self;
-        let failed = |error: std::io::Error| match error.kind() {
+        let failed = |error: io::Error| match error.kind() {
             ErrorKind::AlreadyExists => Error::Exists { path: place.path.clone() },
             _ => Error::call("put a file in the place of", &place.path, error),
         };
@@ -201,6 +240,15 @@ impl<'a> Unfinished<'a> {
         let named = if may_replace { file.persist(place.at()) } else { file.persist_noclobber(place.at()) };
         named.map_err(|named| failed(named.error))
     }
+}
+
+/// Free bytes of a directory's file system, if known: one without a size, as a tmpfs can be, does not say, and one that
+/// compresses holds more of repeated data.
+fn room(directory: &Path, is_incompressible: bool) -> io::Result<Option<u64>> {
+    let is_known = is_incompressible || kelvin_sys::fs::kind(directory)?.keeps_every_byte();
+    let room = kelvin_sys::fs::room(directory)?;
+    let free = if effective_user() == 0 { room.free_bytes } else { room.available_bytes };
+    Ok((is_known && room.total_bytes > 0).then_some(free))
 }
 
 /// That an existing file may be replaced. The rename needs write permission only to the directory: whoever may not write the
@@ -213,7 +261,7 @@ fn check_replaced(place: &Place, replace: bool) -> Result<()> {
     opened.map(drop).map_err(|error| Error::call("open", &place.path, error))
 }
 
-fn set_rights(file: &File, rights: u32) -> std::io::Result<()> {
+fn set_rights(file: &File, rights: u32) -> io::Result<()> {
     if file.metadata()?.mode() & RIGHTS == rights {
         return Ok(());
     }
@@ -221,7 +269,7 @@ fn set_rights(file: &File, rights: u32) -> std::io::Result<()> {
 }
 
 /// Gives a file the owner of the one that it will replace.
-fn take_owner(file: &NamedTempFile, made: &Metadata, replaced: &Metadata) -> std::io::Result<()> {
+fn take_owner(file: &NamedTempFile, made: &Metadata, replaced: &Metadata) -> io::Result<()> {
     let owner = |of: &Metadata| (of.uid(), of.gid());
     if owner(made) == owner(replaced) {
         return Ok(());

@@ -2,13 +2,11 @@
 //!
 //! The file is new: each write also allocates blocks. In the end it exists whole, or not at all; see [`run`].
 
-use std::fs::File;
-use std::io::{self, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use kelvin_sys::clock::{Clock, monotonic};
+use kelvin_sys::interrupt;
 use kelvin_sys::mapping::unwritten_pages;
-use kelvin_sys::{fs, interrupt};
 
 use crate::cache;
 use crate::crew::{self, Asked, Division, Share, Wanted};
@@ -71,7 +69,7 @@ pub fn run(job: &WriteJob) -> Result<Written> {
     let asked = asked(job)?;
     let place = Place::of(&job.path)?;
     let file = Unfinished::make(&place, job.replace)?;
-    fits(job, &place, file.file())?;
+    file.check_room(job.bytes, matches!(job.pattern, Pattern::Noise { .. }))?;
     // Its temporary name means nothing to the user.
     let written = file.target().and_then(|empty| fill(job, asked, &empty)).map_err(|error| error.naming(&job.path))?;
     if file.replaces() {
@@ -83,33 +81,6 @@ pub fn run(job: &WriteJob) -> Result<Written> {
         file.sync_all().map_err(|error| Error::call("flush", &job.path, error))?;
     }
     Ok(written)
-}
-
-/// That no known limit keeps a file from its size.
-fn fits(job: &WriteJob, place: &Place, mut empty: &File) -> Result<()> {
-    let too_large = |why| Err(Error::TooLarge { path: job.path.clone(), bytes: job.bytes, why });
-    let look = |error| Error::call("query the file system of", &job.path, error);
-    let most = fs::largest_file().map_err(look)?;
-    if job.bytes > most {
-        return too_large(format!("a file of this process can have {most} at most (ulimit -f)"));
-    }
-    // To seek beyond a file system's largest file is an error (lseek(2); s_maxbytes of the kernel's super_block).
-    if empty.seek(SeekFrom::Start(job.bytes)).and_then(|_| empty.rewind()).is_err() {
-        return too_large("its file system does not support files that large".to_owned());
-    }
-    match room(job.pattern, &place.directory()).map_err(look)? {
-        Some(room) if job.bytes > room => too_large(format!("its file system has room for {room}")),
-        _ => Ok(()),
-    }
-}
-
-/// Free bytes of a directory's file system, if known: one without a size, as a tmpfs can be, does not say, and one that
-/// compresses holds more of repeated data.
-fn room(pattern: Pattern, directory: &Path) -> io::Result<Option<u64>> {
-    let is_known = matches!(pattern, Pattern::Noise { .. }) || fs::kind(directory)?.keeps_every_byte();
-    let room = fs::room(directory)?;
-    let free = if fs::effective_user() == 0 { room.free_bytes } else { room.available_bytes };
-    Ok((is_known && room.total_bytes > 0).then_some(free))
 }
 
 fn asked(job: &WriteJob) -> Result<Vec<Asked>> {
@@ -181,6 +152,8 @@ fn unwritten(target: &Target) -> Result<Option<u64>> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::Digest;
     use crate::noise::Noise;

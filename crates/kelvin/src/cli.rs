@@ -1,6 +1,7 @@
 //! The command line as plain data: flags and sub-commands, parsed before anything is read or measured.
 
 mod file;
+mod transfer;
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -14,6 +15,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use kelvin_model::Name;
 
 pub use file::{AutosizeArgs, CacheArgs, DigestArgs, FileArgs, FileCommand, HowArgs, ReadArgs, SweepArgs, WriteArgs};
+pub use transfer::{ReceiveArgs, SendArgs};
 
 use crate::fault::Fault;
 
@@ -49,6 +51,18 @@ pub enum Command {
     #[command(after_help = "Examples:\n  kelvin digest data.bin\n  kelvin digest *.bin > digests\n  \
                             kelvin digest --check digests")]
     Digest(DigestArgs),
+    /// Send files to a `kelvin receive`, encrypted and verified
+    #[command(after_help = "Examples:\n  kelvin send data.bin localhost\n  \
+                            kelvin send *.iso backup.example --token-file token\n\n\
+                            Exit status: 0 all files were moved, 1 some were not, 2 nothing could be sent: one line says why.")]
+    Send(SendArgs),
+    /// Receive files into a directory from `kelvin send`
+    #[command(after_help = "Examples:\n  kelvin receive incoming                        from this host only\n  \
+                            kelvin receive incoming --listen 0.0.0.0 --token-file token\n\n\
+                            A file appears under its name only when it is whole and verified.\n\n\
+                            Exit status: 0 stopped by Ctrl-C or SIGTERM, or with --once all files were received; 1 with \
+                            --once some were not; 2 could not be done: one line says why.")]
+    Receive(ReceiveArgs),
     /// Run the measurement server for another kelvin's network measurements
     #[command(after_help = "Examples:\n  kelvin agent                       for this host only\n  \
                             kelvin agent --listen 0.0.0.0 --token-file token\n\n\

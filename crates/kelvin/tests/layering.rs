@@ -19,6 +19,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("harness", &["model", "stats", "sys"]),
     ("file", &["stats", "sys"]),
     ("wire", &["model", "sys"]),
+    ("transfer", &["model", "sys", "file", "wire"]),
     ("probes", &["model", "catalogue", "harness", "sys", "file", "wire"]),
     ("analysis", &["model", "catalogue", "stats"]),
     ("store", &["model"]),
@@ -36,6 +37,7 @@ const KEPT_BEHIND: &[(&str, &str)] = &[
     ("io-uring", "kelvin-sys"),
     ("hdrhistogram", "kelvin-stats"),
     ("blake3", "kelvin-wire"),
+    ("snow", "kelvin-transfer"),
 ];
 
 /// The only crate with unsafe code.

@@ -79,6 +79,11 @@ impl fmt::Display for Shown {
     }
 }
 
+/// Whether only this host can reach an address.
+pub fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}
+
 /// The same host at another port.
 pub(crate) fn at_port(mut host: SocketAddr, port: u16) -> SocketAddr {
     host.set_port(port);

@@ -5,12 +5,13 @@
 
 mod crowd;
 
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::address::is_loopback;
 use crate::channel::Channel;
 use crate::limits::Limits;
 use crate::message::{Answer, Ask};
@@ -69,7 +70,7 @@ impl Agent {
     /// # Errors
     /// [`Error::Open`] for an address that other hosts can reach, without a secret; an unavailable address.
     pub fn listen(address: SocketAddr, secret: Secret, limits: Limits, log: Box<Log>) -> Result<Self> {
-        if !secret.is_some() && !is_loopback(address.ip()) {
+        if !secret.is_some() && !is_loopback(address) {
             return Err(Error::Open { address });
         }
         let listener = TcpListener::bind(address).map_err(Error::call("listen"))?;
@@ -119,11 +120,6 @@ impl Agent {
             std::thread::sleep(PAUSE);
         }
     }
-}
-
-/// Whether only this host can reach an address.
-fn is_loopback(address: IpAddr) -> bool {
-    address.to_canonical().is_loopback()
 }
 
 impl House {

@@ -24,7 +24,10 @@ pub fn cut(text: &str, most: usize) -> String {
 }
 
 /// A text of at most so many bytes.
-pub(crate) fn text<'de, const MOST: usize, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+///
+/// # Errors
+/// A longer one, or one with control characters.
+pub fn text<'de, const MOST: usize, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     checked_text::<MOST, _>(String::deserialize(from)?)
 }
 

@@ -102,12 +102,12 @@ impl Error {
     }
 
     /// The same of a malformed one.
-    pub(crate) fn not_understood(why: impl std::fmt::Display) -> Self {
+    pub fn not_understood(why: impl std::fmt::Display) -> Self {
         Self::NotUnderstood(cut(&why.to_string(), REASON / 2))
     }
 
     /// Adds what was tried to a failed call; one whose time was over is not meant here.
-    pub(crate) fn call(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+    pub fn call(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| match source.kind() {
             io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Self::Gone,
             _ => Self::Call { doing, source },

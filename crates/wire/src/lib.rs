@@ -29,6 +29,8 @@ pub mod sockets;
 #[cfg(test)]
 mod tests;
 
+/// The hash of contents, by the crate that the secret's keys are derived with.
+pub use blake3::{Hash, Hasher};
 pub use error::{Error, Result};
 
 /// The default TCP port of an agent: 273.15 kelvin are 0 degrees Celsius.

@@ -95,6 +95,11 @@ impl Secret {
         self.is_some
     }
 
+    /// A key for one purpose, which its context names as BLAKE3's key derivation asks: hard-coded, and used for nothing else.
+    pub fn key_for(&self, context: &'static str) -> [u8; 32] {
+        blake3::derive_key(context, &self.key)
+    }
+
     /// The proof over two nonces that a side knows the secret.
     pub fn proof(&self, side: Side, nonces: &[Nonce; 2]) -> Hash {
         let name: &[u8] = match side {

@@ -1,6 +1,6 @@
 //! `kelvin agent`: the measurement server for another kelvin's network measurements.
 
-mod log;
+pub(super) mod log;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -11,7 +11,6 @@ use kelvin_wire::Error;
 use kelvin_wire::address::Shown;
 use kelvin_wire::agent::{Agent, Event};
 use kelvin_wire::limits::Limits;
-use kelvin_wire::secret::Secret;
 
 use crate::cli::AgentArgs;
 use crate::fault::{Done, Fault};
@@ -19,14 +18,11 @@ use crate::output;
 use log::{About, Log};
 
 /// How long exiting waits for the reader of the log.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Serves until asked to stop. Prints its address on standard output, and logs to standard error.
 pub fn agent(args: &AgentArgs) -> Done {
-    let secret = match &args.token_file {
-        Some(file) => Secret::read(file).map_err(|error| Fault::new("--token-file", error))?,
-        None => Secret::none(),
-    };
+    let secret = super::secret(args.token_file.as_deref())?;
     kelvin_sys::interrupt::watch()?;
     // With fewer descriptors it serves fewer clients.
     let _ = kelvin_sys::process::raise_open_files();

@@ -6,18 +6,21 @@ mod explain;
 mod file;
 mod list;
 mod machine;
+mod receive;
 mod report;
 mod run;
 mod runs;
 mod selfcheck;
+mod send;
 mod study;
 mod tune;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use kelvin_file::user_file;
 use kelvin_store::Store;
+use kelvin_wire::secret::Secret;
 
 use crate::cli::{Command, StoreArgs};
 use crate::fault::{Done, Fault};
@@ -29,6 +32,8 @@ pub fn dispatch(command: Command) -> Done {
         Command::Study(args) => study::study(&args),
         Command::File(args) => file::file(&args),
         Command::Digest(args) => digest::digest(&args),
+        Command::Send(args) => send::send(&args),
+        Command::Receive(args) => receive::receive(&args),
         Command::Agent(args) => agent::agent(&args),
         Command::Runs(args) => runs::runs(&args),
         Command::Selfcheck(args) => selfcheck::selfcheck(&args),
@@ -44,6 +49,12 @@ pub fn dispatch(command: Command) -> Done {
         Command::FileCacheProcess => file::cache_process(),
         Command::Nothing => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// The secret in a file, or none.
+fn secret(token_file: Option<&Path>) -> Result<Secret, Fault> {
+    let read = |file| Secret::read(file).map_err(|error| Fault::new("--token-file", error));
+    token_file.map_or_else(|| Ok(Secret::none()), read)
 }
 
 /// Opens the store that the command line or the environment names. The default one is made with its directories; a named one

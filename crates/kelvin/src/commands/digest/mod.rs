@@ -4,17 +4,16 @@ mod remembered;
 
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader, ErrorKind, IsTerminal, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 use kelvin_file::fast::{self, Digested, Plan, Source};
 use kelvin_file::{Access, Digest, Target};
 use kelvin_report::units;
 
+use crate::byte_progress::Progress;
 use crate::cli::DigestArgs;
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::output::{self, remark};
@@ -270,53 +269,6 @@ fn standard_input() -> Result<Digest, Fault> {
                 }
             }
             Err(error) => return Err(Fault::new("cannot read standard input", error)),
-        }
-    }
-}
-
-/// A progress line on the terminal while reading a file takes long; erased when dropped.
-struct Progress {
-    bytes: u64,
-    begun: Instant,
-    drawn: Option<Mutex<Option<Instant>>>,
-}
-
-/// Time before the line first appears, and between updates.
-const PATIENCE: Duration = Duration::from_secs(1);
-const PERIOD: Duration = Duration::from_millis(200);
-
-impl Progress {
-    fn new(bytes: u64) -> Self {
-        let drawn = io::stderr().is_terminal().then(Mutex::default);
-        Self { bytes, begun: Instant::now(), drawn }
-    }
-
-    fn show(&self, done: u64) {
-        let elapsed = self.begun.elapsed();
-        let Some(drawn) = self.drawn.as_ref().filter(|_| elapsed >= PATIENCE) else { return };
-        // Another thread that is drawing draws as good a line.
-        let Ok(mut last) = drawn.try_lock() else { return };
-        if last.is_some_and(|last| last.elapsed() < PERIOD) {
-            return;
-        }
-        *last = Some(Instant::now());
-        let rate = done as f64 / elapsed.as_secs_f64();
-        let _ = write!(
-            io::stderr(),
-            "\r\x1b[2K{} of {}, {}, {} left",
-            units::share(done as f64 / self.bytes.max(1) as f64),
-            units::bytes(self.bytes),
-            units::plain(rate, kelvin_model::Unit::BytesPerSecond),
-            units::seconds((self.bytes - done) as f64 / rate),
-        );
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        let shown = self.drawn.as_ref().and_then(|drawn| drawn.lock().ok().and_then(|drawn| *drawn));
-        if shown.is_some() {
-            let _ = write!(io::stderr(), "\r\x1b[2K");
         }
     }
 }

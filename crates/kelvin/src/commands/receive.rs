@@ -1,0 +1,96 @@
+//! `kelvin receive`: files from `kelvin send` into a directory.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use kelvin_transfer::Error;
+use kelvin_transfer::deposit::Directory;
+use kelvin_transfer::receive::{Event, Manner, Receiver};
+use kelvin_transfer::summary::{Record, Summary};
+use kelvin_wire::address::Shown;
+
+use super::agent::PATIENCE;
+use super::agent::log::{About, Log};
+use crate::cli::ReceiveArgs;
+use crate::fault::{Done, Fault, WITH_FAILURES};
+use crate::output;
+
+/// Receives until asked to stop, or from one sender. Prints its address and then what each sender moved on standard output, and
+/// logs to standard error.
+pub fn receive(args: &ReceiveArgs) -> Done {
+    let secret = super::secret(args.token_file.as_deref())?;
+    let directory = Directory::open(&args.dir).map_err(Fault::because)?;
+    kelvin_sys::interrupt::watch()?;
+    let teller = Arc::new(Teller { log: Log::over(std::io::stderr()), json: args.json, failed: AtomicBool::default() });
+    let told = Arc::clone(&teller);
+    let tell = Box::new(move |from: SocketAddr, event: Event| told.tell(from, &event));
+    let manner = Manner { overwrite: args.overwrite, once: args.once };
+    let receiver = Receiver::listen(args.listen, directory, secret, manner, tell).map_err(|error| match error {
+        Error::Wire(kelvin_wire::Error::Call { source, .. }) => {
+            Fault::new(format!("--listen {}", Shown(args.listen)), source)
+        }
+        error => Fault::new("--listen", error),
+    })?;
+    teller.begin(receiver.address().map_err(Fault::because)?, args)?;
+    let served = receiver.serve(|| kelvin_sys::interrupt::requested().is_some());
+    teller.log.end(PATIENCE);
+    served.map_err(Fault::because)?;
+    let is_fault = args.once && teller.failed.load(Ordering::Relaxed);
+    Ok(if is_fault { ExitCode::from(WITH_FAILURES) } else { ExitCode::SUCCESS })
+}
+
+/// Says what happens.
+struct Teller {
+    log: Log,
+    json: bool,
+    /// Whether a file or a sender failed.
+    failed: AtomicBool,
+}
+
+impl Teller {
+    fn begin(&self, address: SocketAddr, args: &ReceiveArgs) -> Result<(), Fault> {
+        let shown = Shown(address).to_string();
+        if self.json {
+            output::print_json(&std::collections::BTreeMap::from([("listening", &shown)]))?;
+        } else {
+            output::print(|out| writeln!(out, "{shown}"))?;
+        }
+        let whom = if args.token_file.is_some() { "senders with the secret" } else { "any process on this host" };
+        let until = if args.once { "one of them is served" } else { "Ctrl-C" };
+        self.log.line(About::Client, &format!("receiving from {whom} until {until}"));
+        Ok(())
+    }
+
+    fn tell(&self, from: SocketAddr, event: &Event) {
+        let (about, what) = match event {
+            Event::Came => (About::Client, "connected".to_owned()),
+            Event::Kept(_) => return,
+            Event::Unkept(_, why @ Error::File(_)) => (About::Client, why.to_string()),
+            Event::Unkept(name, why) => (About::Client, format!("{}: {why}", name.as_os_str().display())),
+            Event::Done(summary) => return self.done(from, summary),
+            Event::Fault(error) => (About::Client, error.to_string()),
+            Event::TurnedAway(error) => (About::Unauthenticated, error.to_string()),
+        };
+        // One that found no place is not the one that is served.
+        if matches!(event, Event::Unkept(..) | Event::Fault(_)) && !matches!(event, Event::Fault(Error::Busy)) {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        self.log.line(about, &format!("{}: {what}", Shown(from)));
+    }
+
+    fn done(&self, from: SocketAddr, summary: &Summary) {
+        if summary.failed > 0 {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        let printed = if self.json {
+            output::print_json(&Record::from(summary))
+        } else {
+            output::print(|out| writeln!(out, "{summary}"))
+        };
+        if let Err(fault) = printed {
+            self.log.line(About::Client, &format!("{}: {fault}", Shown(from)));
+        }
+    }
+}

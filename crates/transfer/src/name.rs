@@ -1,0 +1,77 @@
+//! The name of a file that arrives: one component of a path, any bytes but those that would lead elsewhere.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// Most bytes of a name (NAME_MAX of limits.h).
+const LONGEST: usize = 255;
+
+/// A name. It is sent as bytes, as file systems have it: not every name is UTF-8.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
+pub struct Name(OsString);
+
+impl Name {
+    /// The name that a file is sent by: the last component of its path.
+    ///
+    /// # Errors
+    /// A path that ends in `..` or `/`.
+    pub fn of(path: &Path) -> Result<Self, &'static str> {
+        path.file_name().ok_or("it is the path of a directory")?.as_bytes().to_owned().try_into()
+    }
+
+    /// As the system has it.
+    pub fn as_os_str(&self) -> &OsStr {
+        &self.0
+    }
+}
+
+impl TryFrom<Vec<u8>> for Name {
+    type Error = &'static str;
+
+    fn try_from(bytes: Vec<u8>) -> Result<Self, &'static str> {
+        match &bytes[..] {
+            [] => Err("an empty name"),
+            b"." | b".." => Err("a name that stands for a directory"),
+            long if long.len() > LONGEST => Err("a name of more than 255 bytes"),
+            path if path.contains(&b'/') => Err("a name with a slash"),
+            text if text.contains(&0) => Err("a name with a NUL byte"),
+            _ => Ok(Self(OsString::from_vec(bytes))),
+        }
+    }
+}
+
+impl From<Name> for Vec<u8> {
+    fn from(name: Name) -> Self {
+        name.0.into_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_component_and_any_bytes() {
+        for right in [&b"a"[..], b"a b", b".hidden", b"...", b"\xff\xfe", b"new\nline", b"-", &[b'x'; 255]] {
+            let name = Name::try_from(right.to_vec()).unwrap();
+            let sent = serde_json::to_vec(&name).unwrap();
+            assert_eq!(serde_json::from_slice::<Name>(&sent).unwrap().as_os_str().as_bytes(), right);
+        }
+        for wrong in [&b""[..], b".", b"..", b"/", b"/etc/x", b"../x", b"a/b", b"a/", b"a\0b", &[b'x'; 256]] {
+            assert!(Name::try_from(wrong.to_vec()).is_err(), "{wrong:?}");
+            assert!(serde_json::from_slice::<Name>(&serde_json::to_vec(wrong).unwrap()).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_sent_by_the_last_component_of_its_path() {
+        let name = |path: &str| Name::of(Path::new(path)).map(|name| name.as_os_str().to_owned());
+        assert_eq!(name("/srv/data/a b"), Ok("a b".into()));
+        assert_eq!(name("data"), Ok("data".into()));
+        assert!(name("..").is_err() && name("/").is_err() && name("").is_err());
+    }
+}
