@@ -148,7 +148,7 @@ fn of_levels(found: &MemoryLevels) -> (String, String) {
     let odd: Vec<&str> = odd.map(|level| level.name.as_str()).collect();
     let differs = match odd.as_slice() {
         [] => String::new(),
-        names => format!("; {} not of the size that the machine reports", names.join(" and ")),
+        names => format!("; {} not of the size that the machine reports", names.join(", ")),
     };
     let test = found.conclusions.first().map(|conclusion| evidence(conclusion)).unwrap_or_default();
     (format!("Latency by working set: {}{differs}", each.collect::<Vec<_>>().join(", ")), test)
