@@ -36,4 +36,26 @@ static inline void report_batches(const char *name, struct samples *samples, uns
 	       figures.n);
 }
 
+/* The whole program `NAME CPU SECONDS`: batches of so many operations, each of which `batch` does and times. */
+static inline int time_batches(int argc, char **argv, const char *name, uint64_t (*batch)(void), unsigned operations)
+{
+	if (argc != 3) {
+		fprintf(stderr, "usage: %s CPU SECONDS\n", argv[0]);
+		return 2;
+	}
+	double seconds = atof(argv[2]);
+	struct samples *samples = new_samples();
+
+	pin(atoi(argv[1]));
+	uint64_t begun = now();
+	for (unsigned done = 0; !over(begun, seconds); done++) {
+		uint64_t time = batch();
+
+		if (done >= WARM_UP)
+			keep(samples, time);
+	}
+	report_batches(name, samples, operations);
+	return 0;
+}
+
 #endif

@@ -24,25 +24,18 @@ static uint64_t __attribute__((noinline)) branches(struct sequence *of)
 	return now() - start;
 }
 
+/* Knuth's generator for MMIX, and a number that stays. */
+static struct sequence at_random = { 12345, 6364136223846793005u, 1442695040888963407u }, never = { 0, 1, 0 };
+
+/* How much longer one takes than the other; nothing, if a disturbance makes it the shorter one. */
+static uint64_t batch(void)
+{
+	uint64_t random = branches(&at_random), constant = branches(&never);
+
+	return random > constant ? random - constant : 0;
+}
+
 int main(int argc, char **argv)
 {
-	if (argc != 3) {
-		fprintf(stderr, "usage: %s CPU SECONDS\n", argv[0]);
-		return 2;
-	}
-	double seconds = atof(argv[2]);
-	struct samples *samples = new_samples();
-	/* Knuth's generator for MMIX. */
-	struct sequence random = { 12345, 6364136223846793005u, 1442695040888963407u }, never = { 0, 1, 0 };
-
-	pin(atoi(argv[1]));
-	uint64_t begun = now();
-	for (unsigned done = 0; !over(begun, seconds); done++) {
-		uint64_t at_random = branches(&random), constant = branches(&never);
-
-		if (done >= WARM_UP && at_random > constant)
-			keep(samples, at_random - constant);
-	}
-	report_batches("branch.mispredict", samples, BATCH / 2);
-	return 0;
+	return time_batches(argc, argv, "branch.mispredict", batch, BATCH / 2);
 }
