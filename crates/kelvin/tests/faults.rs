@@ -1,12 +1,15 @@
 //! Failures while kelvin runs: failing probes, a killed or interrupted run, a full disk, missing privileges. Each must affect
 //! nothing else, be reported, and leave nothing behind.
 
+mod place;
+
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kelvin_testing::{Missing, is_root};
+use place::{signal, within};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -86,26 +89,6 @@ fn stderr(output: &Output) -> String {
 
 fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// Whether something comes true in time.
-fn within(time: Duration, mut happened: impl FnMut() -> bool) -> bool {
-    let begun = Instant::now();
-    loop {
-        if happened() {
-            return true;
-        }
-        if begun.elapsed() > time {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// Sends a signal by the shell's own `kill`, which every system has.
-fn signal(child: &Child, name: &str) {
-    let status = Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status().unwrap();
-    assert!(status.success());
 }
 
 #[test]
