@@ -10,8 +10,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use kelvin_sys::fs::{NO_FOLLOW, PATH, effective_user};
+use kelvin_sys::fs::{NO_FOLLOW, NONBLOCK, PATH, effective_user};
 use tempfile::{Builder, NamedTempFile};
 
 /// The file in a directory that is locked while the directory is in use, and marks it as temporary: the last one in it to be
@@ -157,23 +158,86 @@ fn new_file(path: &Path, mode: u32) -> io::Result<File> {
 /// # Errors
 /// Those of making it.
 pub fn file(base: &Path, mode: u32) -> io::Result<NamedTempFile> {
-    let workshop = Workshop::open(base, FILE);
-    let is_kept = |made: &NamedTempFile| workshop.take(made.as_file(), made.path());
-    workshop.make(is_kept, |builder| builder.make_in(base, |path| new_file(path, mode)))
+    Files::at(base).make(mode)
+}
+
+/// A directory in which many files are made: what dead processes left is looked for once.
+#[derive(Debug)]
+pub struct Files(Workshop);
+
+impl Files {
+    /// Removes the files that dead processes left in a directory.
+    pub fn at(base: &Path) -> Self {
+        Self(Workshop::open(base, FILE))
+    }
+
+    /// Makes an empty one, as [`file`] does.
+    ///
+    /// # Errors
+    /// Those of making it.
+    pub fn make(&self, mode: u32) -> io::Result<NamedTempFile> {
+        let is_kept = |made: &NamedTempFile| self.0.take(made.as_file(), made.path());
+        self.0.make(is_kept, |builder| builder.make_in(&self.0.base, |path| new_file(path, mode)))
+    }
+}
+
+/// Opens, or makes with this mode, a file that may have been left under a known name, and locks it. On an error it stays.
+///
+/// # Errors
+/// What is no regular file of this user under one name; [`ErrorKind::ResourceBusy`] for one that is in use.
+pub(crate) fn left(path: &Path, mode: u32) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).mode(mode).custom_flags(NO_FOLLOW | NONBLOCK);
+    let file = options.create(true).truncate(false).open(path)?;
+    own(&file, |found| found.is_file() && found.nlink() == 1)?;
+    match file.try_lock() {
+        Ok(()) if is_at(&file, path) => Ok(file),
+        Ok(()) | Err(TryLockError::WouldBlock) => {
+            Err(io::Error::new(ErrorKind::ResourceBusy, "another process is writing it"))
+        }
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Removes the files of this user in a directory whose names begin so, that nobody has locked, and that were last written so
+/// long ago; says how many younger ones stay, and their bytes.
+pub fn remove_old(base: &Path, prefix: &[u8], age: Duration) -> (u64, u64) {
+    let entries = fs::read_dir(base).into_iter().flatten().flatten();
+    let named = entries.filter(|entry| entry.file_name().as_bytes().starts_with(prefix));
+    named.fold((0, 0), |(count, bytes), entry| match remove_if_old(&entry.path(), age) {
+        Ok(Some(kept)) => (count + 1, bytes + kept),
+        // What cannot be removed is left to its maker.
+        Ok(None) | Err(_) => (count, bytes),
+    })
+}
+
+/// The bytes of a file that is too young to be removed.
+fn remove_if_old(path: &Path, age: Duration) -> io::Result<Option<u64>> {
+    let held = hold(path)?;
+    own(&held, Metadata::is_file)?;
+    let found = held.metadata()?;
+    if found.modified()?.elapsed().unwrap_or_default() < age {
+        // Blocks of 512 bytes (stat(2)): it may have holes.
+        return Ok(Some(found.blocks() * 512));
+    }
+    let lock = File::open(reach(&held))?;
+    lock.try_lock()?;
+    if is_at(&held, path) { fs::remove_file(path).map(|()| None) } else { Ok(None) }
 }
 
 /// A directory in which things of one kind are made.
-struct Workshop<'a> {
-    base: &'a Path,
+#[derive(Debug)]
+struct Workshop {
+    base: PathBuf,
     prefix: &'static str,
     maker: Maker,
     reach: Reach,
 }
 
-impl<'a> Workshop<'a> {
+impl Workshop {
     /// Removes what dead processes left behind there.
-    fn open(base: &'a Path, prefix: &'static str) -> Self {
-        let workshop = Self { base, prefix, maker: Maker::here(), reach: Reach::of(base) };
+    fn open(base: &Path, prefix: &'static str) -> Self {
+        let workshop = Self { base: base.to_owned(), prefix, maker: Maker::here(), reach: Reach::of(base) };
         workshop.sweep();
         workshop
     }
@@ -212,7 +276,7 @@ impl<'a> Workshop<'a> {
 
     /// Removes what dead processes of this user left behind. What cannot be removed is left to its maker.
     fn sweep(&self) {
-        for entry in fs::read_dir(self.base).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(&self.base).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let rest = name.as_bytes().strip_prefix(self.prefix.as_bytes());
             if rest.is_some_and(|rest| self.may_be_left(OsStr::from_bytes(rest))) {
@@ -329,7 +393,7 @@ mod tests {
     }
 
     fn sweep(base: &Path, prefix: &'static str, reach: Reach) {
-        Workshop { base, prefix, maker: Maker::here(), reach }.sweep();
+        Workshop { base: base.to_owned(), prefix, maker: Maker::here(), reach }.sweep();
     }
 
     fn mode(path: &Path) -> u32 {
@@ -369,6 +433,24 @@ mod tests {
             sweep(base.path(), FILE, reach);
         }
         assert!(one.path().exists());
+    }
+
+    #[test]
+    fn what_was_left_is_removed_when_it_is_old_and_unused() {
+        let base = tempfile::tempdir().unwrap();
+        let [old, young, used, foreign] = [".part-old", ".part-young", ".part-used", "old"].map(|name| {
+            let path = base.path().join(name);
+            fs::write(&path, [1; 5000]).unwrap();
+            path
+        });
+        let aged = std::time::SystemTime::now() - Duration::from_secs(100);
+        for path in [&old, &used, &foreign] {
+            File::options().write(true).open(path).unwrap().set_modified(aged).unwrap();
+        }
+        let _lock = left(&used, 0o600).unwrap();
+        let (count, bytes) = remove_old(base.path(), b".part-", Duration::from_secs(50));
+        assert_eq!((count, bytes >= 4096), (1, true));
+        assert_eq!([&old, &young, &used, &foreign].map(|path| path.exists()), [false, true, true, true]);
     }
 
     #[test]

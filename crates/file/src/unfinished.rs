@@ -10,12 +10,13 @@ use std::io::{self, ErrorKind, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use kelvin_sys::fs::{NO_FOLLOW, NONBLOCK, PATH, effective_user};
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempPath};
 
 use crate::target::{Target, special};
-use crate::temporary::{self, reach};
+use crate::temporary::{self, Files, reach};
 use crate::{Error, Result};
 
 /// Permission bits kept of a file that is replaced. Set-user-ID and its like go with the content they were given to.
@@ -38,7 +39,7 @@ pub(crate) const NOWHERE: &str = "a symbolic link that leads nowhere";
 pub struct Place {
     /// As the user named it.
     path: PathBuf,
-    directory: File,
+    directory: Arc<File>,
     name: OsString,
 }
 
@@ -58,17 +59,13 @@ impl Place {
             ErrorKind::NotFound => Error::NoDirectory { path: path.to_owned(), directory: above.to_owned() },
             _ => Error::call("make a file in", above, error),
         })?;
-        Ok(Self { path: path.to_owned(), directory, name: name.to_owned() })
+        Ok(Self { path: path.to_owned(), directory: Arc::new(directory), name: name.to_owned() })
     }
 
-    /// The place of this name in a directory that is already held; errors name it alone.
-    ///
-    /// # Errors
-    /// A descriptor that cannot be duplicated.
-    pub fn inside(directory: &File, name: &OsStr) -> Result<Self> {
-        let path = PathBuf::from(name);
-        let directory = directory.try_clone().map_err(|error| Error::call("make", &path, error))?;
-        Ok(Self { path, directory, name: name.to_owned() })
+    /// The place of a path's last component in a directory that is already held; errors name the path.
+    pub fn inside(directory: &Arc<File>, path: PathBuf) -> Self {
+        let name = path.file_name().unwrap_or_default().to_owned();
+        Self { directory: Arc::clone(directory), name, path }
     }
 
     /// The place that the symbolic link there leads to; errors still name the path that the user gave.
@@ -141,9 +138,9 @@ impl Place {
 
 /// A file that is being made. Dropped before it is finished, it is removed; an existing one is not touched until then.
 #[derive(Debug)]
-pub struct Unfinished<'a> {
+pub struct Unfinished {
     file: NamedTempFile,
-    place: &'a Place,
+    place: Arc<Place>,
     /// Its final permissions.
     rights: u32,
     /// Whether it may replace a file, and whether there is one.
@@ -151,20 +148,28 @@ pub struct Unfinished<'a> {
     replaces: bool,
 }
 
-impl<'a> Unfinished<'a> {
+impl Unfinished {
     /// Makes an empty file beside its place. If there is a file already, the new one will replace it, with its owner and
     /// permissions; or is refused, if nothing may be replaced.
     ///
     /// # Errors
     /// Those of making a file; something there that is no regular file, may not be written, or may not be replaced.
-    pub fn make(place: &'a Place, may_replace: bool) -> Result<Self> {
+    pub fn make(place: &Arc<Place>, may_replace: bool) -> Result<Self> {
+        Self::make_among(&Files::at(&place.directory()), place, may_replace)
+    }
+
+    /// The same as one of many, whose directory is already known.
+    ///
+    /// # Errors
+    /// As for [`Unfinished::make`].
+    pub fn make_among(files: &Files, place: &Arc<Place>, may_replace: bool) -> Result<Self> {
         let replaced = place.regular()?;
         if replaced.is_some() {
             check_replaced(place, may_replace)?;
         }
         let failed = |error| Error::call("make a file beside", &place.path, error);
         let mode = if replaced.is_some() { PRIVATE } else { USUAL };
-        let file = temporary::file(&place.directory(), mode).map_err(failed)?;
+        let file = files.make(mode).map_err(failed)?;
         let made = file.as_file().metadata().map_err(failed)?;
         let rights = replaced.as_ref().unwrap_or(&made).mode() & RIGHTS;
         // Not every file system has permissions.
@@ -172,7 +177,33 @@ impl<'a> Unfinished<'a> {
         if let Some(replaced) = &replaced {
             take_owner(&file, &made, replaced).map_err(|error| Error::call("keep the owner of", &place.path, error))?;
         }
-        Ok(Self { file, place, rights, may_replace, replaces: replaced.is_some() })
+        Ok(Self { file, place: Arc::clone(place), rights, may_replace, replaces: replaced.is_some() })
+    }
+
+    /// Goes on with a file that [`Unfinished::leave`] left under this name, or makes an empty one. It is locked.
+    ///
+    /// # Errors
+    /// As for [`Unfinished::make`]; something else under this name, or a file that is still being written.
+    pub fn resume(place: &Arc<Place>, left: &OsStr, may_replace: bool) -> Result<Self> {
+        let replaced = place.regular()?;
+        if replaced.is_some() {
+            check_replaced(place, may_replace)?;
+        }
+        let failed = |error| Error::call("go on with a part of", &place.path, error);
+        let path = place.directory().join(left);
+        let file = temporary::left(&path, PRIVATE).map_err(failed)?;
+        let file = NamedTempFile::from_parts(file, TempPath::try_from_path(path).map_err(failed)?);
+        let usual = file.as_file().metadata().map_err(failed)?;
+        let rights = replaced.as_ref().unwrap_or(&usual).mode() & RIGHTS;
+        if let Some(replaced) = &replaced {
+            take_owner(&file, &usual, replaced).map_err(|error| Error::call("keep the owner of", &place.path, error))?;
+        }
+        Ok(Self { file, place: Arc::clone(place), rights, may_replace, replaces: replaced.is_some() })
+    }
+
+    /// Ends without finishing, and leaves the file under its temporary name, for [`Unfinished::resume`].
+    pub fn leave(mut self) {
+        self.file.disable_cleanup(true);
     }
 
     /// The file to write to.
@@ -291,8 +322,8 @@ mod tests {
         names
     }
 
-    fn place(path: &Path) -> Place {
-        Place::of(path).unwrap()
+    fn place(path: &Path) -> Arc<Place> {
+        Arc::new(Place::of(path).unwrap())
     }
 
     fn mode(path: &Path) -> u32 {
@@ -314,6 +345,32 @@ mod tests {
         // As any program would have made it.
         fs::write(directory.path().join("usual"), "").unwrap();
         assert_eq!(mode(&path), mode(&directory.path().join("usual")));
+    }
+
+    #[test]
+    fn what_was_left_is_gone_on_with_and_nobody_else_writes_to_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = place(&directory.path().join("file"));
+        let left = OsStr::new(".left");
+        let begun = Unfinished::resume(&place, left, false).unwrap();
+        begun.file().write_all(b"half").unwrap();
+        let busy = Unfinished::resume(&place, left, false).unwrap_err();
+        assert!(busy.to_string().contains("another process"), "{busy}");
+        begun.leave();
+        assert_eq!(names(directory.path()), [".left"]);
+        let mut again = Unfinished::resume(&place, left, false).unwrap();
+        assert_eq!(fs::read(directory.path().join(".left")).unwrap(), b"half");
+        (&again.file).seek(SeekFrom::End(0)).unwrap();
+        again.file().write_all(b" and half").unwrap();
+        again.set_mode(0o640);
+        again.finish().unwrap();
+        assert_eq!(names(directory.path()), ["file"]);
+        assert_eq!((fs::read(place.path()).unwrap(), mode(place.path())), (b"half and half".to_vec(), 0o640));
+        drop(Unfinished::resume(&place, left, true).unwrap());
+        assert_eq!(names(directory.path()), ["file"]);
+        // What somebody has put under this name is neither followed nor written.
+        symlink(directory.path().join("file"), directory.path().join(".left")).unwrap();
+        assert!(Unfinished::resume(&place, left, true).is_err() && directory.path().join(".left").is_symlink());
     }
 
     #[test]
@@ -375,7 +432,7 @@ mod tests {
         symlink("elsewhere", &link).unwrap();
         for replace in [false, true] {
             let says = |path: &Path| {
-                let made = Place::of(path).and_then(|place| Unfinished::make(&place, replace).map(drop));
+                let made = Place::of(path).and_then(|place| Unfinished::make(&Arc::new(place), replace).map(drop));
                 made.unwrap_err().to_string()
             };
             assert!(says(&link).contains("is a symbolic link"));

@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kelvin_sys::fs::{NOBODY_READS, NONBLOCK, NOT_IN_USE, given_to_write, kind};
@@ -26,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// An output file that a user names: checked, and not touched yet.
 #[derive(Debug)]
 pub struct UserFile {
-    place: Place,
+    place: Arc<Place>,
     /// Written in place; else the file is replaced.
     open: Option<File>,
 }
@@ -39,12 +40,12 @@ impl UserFile {
     /// A directory, a socket, a dangling link; a directory that does not exist or takes no new file; a file that may not be
     /// written, or that another user has put where everybody may put something.
     pub fn find(path: &Path) -> Result<Self> {
-        let mut place = Place::of(path)?;
+        let mut place = Arc::new(Place::of(path)?);
         for followed in 0..LINKS {
             let found = place.look()?;
             match &found {
                 Some(link) if link.is_symlink() && !is_of_proc(&place) => {
-                    place = place.led_to()?;
+                    place = Arc::new(place.led_to()?);
                     continue;
                 }
                 None if followed > 0 => break,
@@ -78,7 +79,7 @@ impl UserFile {
     fn put(
         self,
         content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-        flush: impl FnOnce(&Unfinished<'_>) -> Result<()>,
+        flush: impl FnOnce(&Unfinished) -> Result<()>,
     ) -> Result<()> {
         let failed = |error| Error::call("write", self.place.path(), error);
         if let Some(open) = &self.open {

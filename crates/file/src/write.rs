@@ -3,6 +3,7 @@
 //! The file is new: each write also allocates blocks. In the end it exists whole, or not at all; see [`run`].
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use kelvin_sys::clock::{Clock, monotonic};
 use kelvin_sys::interrupt;
@@ -67,7 +68,7 @@ pub struct Written {
 /// together; a signal.
 pub fn run(job: &WriteJob) -> Result<Written> {
     let asked = asked(job)?;
-    let place = Place::of(&job.path)?;
+    let place = Arc::new(Place::of(&job.path)?);
     let file = Unfinished::make(&place, job.replace)?;
     file.check_room(job.bytes, matches!(job.pattern, Pattern::Noise { .. }))?;
     // Its temporary name means nothing to the user.
