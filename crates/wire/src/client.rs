@@ -12,7 +12,7 @@ use crate::error::is_late;
 use crate::message::{Answer, Ask, Cookie, Counted, Direction, Seen, Transport};
 use crate::secret::{Secret, nonce};
 use crate::sockets::Sockets;
-use crate::{Error, Result, channel::Channel, handshake};
+use crate::{Error, Result, channel::Channel, handshake, handshake::AGENT};
 
 /// Time to connect and to shake hands.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -169,7 +169,7 @@ impl Client {
 }
 
 fn unasked() -> Error {
-    Error::Nonsense("its answer does not match the request".into())
+    Error::nonsense(AGENT, "its answer does not match the request")
 }
 
 /// A connection of a test.
@@ -241,7 +241,7 @@ impl Accepting {
             true => Error::Late { doing: DOING, seconds: SILENCE.as_secs_f64() },
             false => Error::call("receive an answer")(error),
         })?;
-        if answer == self.cookie { Ok(()) } else { Err(Error::Nonsense("it gave a wrong answer".into())) }
+        if answer == self.cookie { Ok(()) } else { Err(Error::nonsense(AGENT, "it gave a wrong answer")) }
     }
 
     /// The address at which it accepts them.

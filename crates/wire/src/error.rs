@@ -52,10 +52,15 @@ pub enum Error {
     #[error("malformed message from the other side: {0}")]
     NotUnderstood(String),
     /// A message that breaks the protocol.
-    #[error("the other side is no kelvin agent, or not one of this version: {0}")]
-    Nonsense(String),
-    /// A frame whose tag is wrong.
-    #[error("a frame was changed in transit")]
+    #[error("the other side is no {program}, or not one of this version: {why}")]
+    Nonsense {
+        /// The program that it should be.
+        program: &'static str,
+        /// What it did.
+        why: String,
+    },
+    /// A message that was changed, dropped, repeated or reordered, or is of no connection with these keys.
+    #[error("what arrived was changed in transit")]
     Changed,
     /// Incompatible versions.
     #[error(
@@ -71,11 +76,26 @@ pub enum Error {
         ours: u32,
     },
     /// A secret is required, and none was given.
-    #[error("the agent requires a secret: give its file by --token-file")]
-    SecretNeeded,
+    #[error("the {role} requires a secret: give its file by --token-file")]
+    SecretNeeded {
+        /// The other side: `agent`.
+        role: &'static str,
+    },
+    /// A secret was given, and the other side has none.
+    #[error("the {role} has no secret: start it with --token-file too, or use none on the same host")]
+    NoSecretThere {
+        /// The other side.
+        role: &'static str,
+    },
     /// The other side has another secret.
     #[error("the secret differs from the other side's: --token-file must name a file with the same content on both")]
     SecretWrong,
+    /// All places of authenticated clients are taken.
+    #[error("the {role} already serves as many others as it may: try again later")]
+    Busy {
+        /// The other side.
+        role: &'static str,
+    },
     /// The other side refused.
     #[error("the agent refused: {0}")]
     Refused(String),
@@ -97,8 +117,8 @@ pub enum Error {
 
 impl Error {
     /// A message that breaks the protocol, with as much of the reason as fits: it may quote the other side.
-    pub(crate) fn nonsense(why: impl std::fmt::Display) -> Self {
-        Self::Nonsense(cut(&why.to_string(), REASON / 2))
+    pub(crate) fn nonsense(program: &'static str, why: impl std::fmt::Display) -> Self {
+        Self::Nonsense { program, why: cut(&why.to_string(), REASON / 2) }
     }
 
     /// The same of a malformed one.

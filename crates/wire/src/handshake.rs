@@ -18,7 +18,7 @@ use crate::{Error, Result, frame};
 /// The version of all that is said. Changed whenever a message changes.
 pub const PROTOCOL: u32 = 4;
 /// Distinguishes an agent from any other server at a port.
-const NAME: &str = "kelvin agent";
+pub(crate) const AGENT: &str = "kelvin agent";
 /// Most bytes of a frame from an unauthenticated client.
 pub(crate) const LONGEST: usize = 1024;
 /// What is waited for.
@@ -65,7 +65,7 @@ enum Verdict {
 pub fn greet(stream: &mut impl Connection, secret: &Secret, deadline: Deadline) -> Result<Nonce> {
     let own = nonce()?;
     let hello = AgentHello {
-        name: NAME.into(),
+        name: AGENT.into(),
         protocol: PROTOCOL,
         program: env!("CARGO_PKG_VERSION").into(),
         secret: secret.is_some(),
@@ -119,14 +119,14 @@ pub fn client<S: Connection>(mut stream: S, secret: &Secret, within: Duration) -
     let mut wire = Plain { stream: &mut stream, deadline: Deadline::within(within) };
     let hello: AgentHello = wire.hear()?;
     let version = || Error::Version { theirs: hello.protocol, program: hello.program.clone(), ours: PROTOCOL };
-    if hello.name != NAME {
-        return Err(Error::Nonsense(format!("it calls itself {:?}", hello.name)));
+    if hello.name != AGENT {
+        return Err(Error::nonsense(AGENT, format!("it calls itself {:?}", hello.name)));
     }
     if hello.protocol != PROTOCOL {
         return Err(version());
     }
     match (hello.secret, secret.is_some()) {
-        (true, false) => return Err(Error::SecretNeeded),
+        (true, false) => return Err(Error::SecretNeeded { role: "agent" }),
         // A client with a secret requires proof from the other side.
         (false, true) => return Err(Error::SecretWrong),
         _ => {}
@@ -154,7 +154,7 @@ struct Plain<'a, S> {
 
 impl<S: Connection> Plain<'_, S> {
     fn say(&mut self, message: &impl Serialize) -> Result<()> {
-        let text = serde_json::to_vec(message).map_err(Error::nonsense)?;
+        let text = serde_json::to_vec(message).map_err(|why| Error::nonsense(AGENT, why))?;
         frame::send(self.stream, &[&text], &self.deadline, DOING)
     }
 
@@ -164,5 +164,5 @@ impl<S: Connection> Plain<'_, S> {
 }
 
 fn understood<T: DeserializeOwned>(text: &[u8]) -> Result<T> {
-    serde_json::from_slice(text).map_err(Error::nonsense)
+    serde_json::from_slice(text).map_err(|why| Error::nonsense(AGENT, why))
 }

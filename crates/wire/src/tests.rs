@@ -1,6 +1,7 @@
 //! The protocol, byte for byte: proofs, tags, lengths; and a million invalid inputs.
 
 mod authenticated;
+mod noise;
 
 use std::io::{Cursor, Read, Write};
 use std::os::unix::fs::PermissionsExt;
