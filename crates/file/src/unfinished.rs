@@ -196,7 +196,8 @@ impl Unfinished {
         let usual = file.as_file().metadata().map_err(failed)?;
         let rights = replaced.as_ref().unwrap_or(&usual).mode() & RIGHTS;
         if let Some(replaced) = &replaced {
-            take_owner(&file, &usual, replaced).map_err(|error| Error::call("keep the owner of", &place.path, error))?;
+            take_owner(&file, &usual, replaced)
+                .map_err(|error| Error::call("keep the owner of", &place.path, error))?;
         }
         Ok(Self { file, place: Arc::clone(place), rights, may_replace, replaces: replaced.is_some() })
     }
@@ -216,26 +217,36 @@ impl Unfinished {
         self.rights = mode & RIGHTS;
     }
 
-    /// That it can have so many bytes: by this process's limit, the file system's, and its free space. Where a file system
-    /// compresses, that is unknown for content that may compress.
+    /// That it can have so many bytes, holes among them: by this process's limit and the file system's.
     ///
     /// # Errors
     /// [`Error::TooLarge`], with the limit.
-    pub fn check_room(&self, bytes: u64, is_incompressible: bool) -> Result<()> {
-        let path = &self.place.path;
-        let too_large = |why| Err(Error::TooLarge { path: path.clone(), bytes, why });
-        let look = |error| Error::call("query the file system of", path, error);
-        let most = kelvin_sys::fs::largest_file().map_err(look)?;
+    pub fn check_size(&self, bytes: u64) -> Result<()> {
+        let most = kelvin_sys::fs::largest_file();
+        let most = most.map_err(|error| Error::call("query the file system of", &self.place.path, error))?;
         if bytes > most {
-            return too_large(format!("a file of this process can have {most} at most (ulimit -f)"));
+            return self.too_large(bytes, format!("a file of this process can have {most} at most (ulimit -f)"));
         }
         // To seek beyond a file system's largest file is an error (lseek(2); s_maxbytes of the kernel's super_block).
-        let mut empty = self.file();
-        if empty.seek(SeekFrom::Start(bytes)).and_then(|_| empty.rewind()).is_err() {
-            return too_large("its file system does not support files that large".to_owned());
+        let mut file = self.file();
+        if file.seek(SeekFrom::Start(bytes)).and_then(|_| file.rewind()).is_err() {
+            return self.too_large(bytes, "its file system does not support files that large".to_owned());
         }
+        Ok(())
+    }
+
+    fn too_large(&self, bytes: u64, why: String) -> Result<()> {
+        Err(Error::TooLarge { path: self.place.path.clone(), bytes, why })
+    }
+
+    /// That its file system has room for so many bytes. Where it compresses, that is unknown for content that may compress.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], with the room that there is.
+    pub fn check_room(&self, bytes: u64, is_incompressible: bool) -> Result<()> {
+        let look = |error| Error::call("query the file system of", &self.place.path, error);
         match room(&self.place.directory(), is_incompressible).map_err(look)? {
-            Some(room) if bytes > room => too_large(format!("its file system has room for {room}")),
+            Some(room) if bytes > room => self.too_large(bytes, format!("its file system has room for {room}")),
             _ => Ok(()),
         }
     }

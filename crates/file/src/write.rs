@@ -70,6 +70,7 @@ pub fn run(job: &WriteJob) -> Result<Written> {
     let asked = asked(job)?;
     let place = Arc::new(Place::of(&job.path)?);
     let file = Unfinished::make(&place, job.replace)?;
+    file.check_size(job.bytes)?;
     file.check_room(job.bytes, matches!(job.pattern, Pattern::Noise { .. }))?;
     // Its temporary name means nothing to the user.
     let written = file.target().and_then(|empty| fill(job, asked, &empty)).map_err(|error| error.naming(&job.path))?;

@@ -15,7 +15,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use kelvin_model::Name;
 
 pub use file::{AutosizeArgs, CacheArgs, DigestArgs, FileArgs, FileCommand, HowArgs, ReadArgs, SweepArgs, WriteArgs};
-pub use transfer::{ReceiveArgs, SendArgs};
+pub use transfer::{Ack, ReceiveArgs, SendArgs};
 
 use crate::fault::Fault;
 
@@ -53,13 +53,17 @@ pub enum Command {
     Digest(DigestArgs),
     /// Send files to a `kelvin receive`, encrypted and verified
     #[command(after_help = "Examples:\n  kelvin send data.bin localhost\n  \
-                            kelvin send *.iso backup.example --token-file token\n\n\
+                            kelvin send *.iso backup.example --token-file token\n  \
+                            kelvin send -r --update --links photos backup.example --token-file token\n  \
+                            tar c . | kelvin send - --name site.tar localhost\n\n\
                             Exit status: 0 all files were moved, 1 some were not, 2 nothing could be sent: one line says why.")]
     Send(SendArgs),
     /// Receive files into a directory from `kelvin send`
     #[command(after_help = "Examples:\n  kelvin receive incoming                        from this host only\n  \
                             kelvin receive incoming --listen 0.0.0.0 --token-file token\n\n\
-                            A file appears under its name only when it is whole and verified.\n\n\
+                            A file appears under its name only when it is whole and verified. Of a large file whose \
+                            connection ended a part is left as .kelvin-part-..., and gone on with when the file is sent \
+                            again; after 7 days it is removed.\n\n\
                             Exit status: 0 stopped by Ctrl-C or SIGTERM, or with --once all files were received; 1 with \
                             --once some were not; 2 could not be done: one line says why.")]
     Receive(ReceiveArgs),

@@ -89,22 +89,25 @@ fn arrived(place: &Place) -> Vec<String> {
     names(&place.path().join("in"))
 }
 
-/// Bytes that take minutes to encrypt without optimisation, and that most disks have room for.
-const LARGE: u64 = 8 << 30;
+/// Bytes of a file that takes a while at the limit: some blocks.
+const LARGE: usize = 24 << 20;
+const SLOWLY: [&str; 2] = ["--limit", "8MiB"];
 
-/// A file of holes, too large to be sent in a moment.
 fn large(place: &Place) -> PathBuf {
-    let path = place.path().join("large");
-    File::create(&path).unwrap().set_len(LARGE).unwrap();
-    path
+    place.file("large", LARGE);
+    place.path().join("large")
 }
 
-/// The one file that is still arriving, with some bytes in it.
-fn unfinished(place: &Place) -> Option<PathBuf> {
+/// The one file that is still arriving under this kind of name, with more than so many bytes in it.
+fn unfinished(place: &Place, kind: &str, least: u64) -> Option<PathBuf> {
     let entries = fs::read_dir(place.path().join("in")).unwrap().flatten();
-    let is_unfinished = |name: &OsStr| name.as_bytes().starts_with(b".kelvin-unfinished-");
-    let mut begun = entries.filter(|entry| is_unfinished(&entry.file_name()));
-    begun.find(|entry| entry.metadata().is_ok_and(|found| found.len() > 0)).map(|entry| entry.path())
+    let mut begun = entries.filter(|entry| entry.file_name().as_bytes().starts_with(kind.as_bytes()));
+    begun.find(|entry| entry.metadata().is_ok_and(|found| found.len() > least)).map(|entry| entry.path())
+}
+
+/// The part of a large file that has at least one block.
+fn part(place: &Place) -> Option<PathBuf> {
+    unfinished(place, ".kelvin-part-", 4 << 20)
 }
 
 #[test]
@@ -175,7 +178,7 @@ fn an_existing_file_costs_only_itself_and_both_ends_say_it() {
     assert_eq!(stderr(&output), format!("kelvin: one: the other side says: {words}\n"));
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&said["files"], &said["bytes"], &said["failed"]), (&1.into(), &20.into(), &1.into()), "{said}");
-    assert_eq!((&said["unsent"][0]["file"], said["stages"].as_array().unwrap().len()), (&"one".into(), 7), "{said}");
+    assert_eq!((&said["unsent"][0]["file"], said["stages"].as_array().unwrap().len()), (&"one".into(), 9), "{said}");
     let (status, printed, log) = receiver.ended();
     assert!(status == Some(1) && log.contains(words) && printed.starts_with("moved 1 file, 20 B"), "{printed}{log}");
     assert_eq!(fs::read_to_string(place.path().join("in/one")).unwrap(), "old");
@@ -216,9 +219,14 @@ fn a_mistake_in_an_argument_is_one_line_and_nothing_is_sent() {
     let cases: &[(&[&str], &str)] = &[
         (&["send"], "<FILE>"),
         // The last one is the host.
-        (&["send", "localhost"], "<FILE>"),
+        (&["send", "localhost"], "FILE... HOST[:PORT]"),
+        (&["send", "-", "data", to], "-: standard input is sent alone"),
+        (&["send", "-", "--name", "a/b", to], "--name"),
+        (&["send", "data", to, "--limit", "fast"], "--limit"),
+        (&["send", "data", to, "--links"], "--recursive"),
+        (&["receive", "in", "--discard"], "--discard"),
         (&["send", "none", to], "cannot find none: No such file"),
-        (&["send", "data", "other", to], "other is a directory, and no regular file"),
+        (&["send", "data", "other", to], "other is a directory, which only -r sends"),
         (&["send", "pipe", to], "pipe is a pipe, and no regular file"),
         (&["send", "/dev/null", to], "/dev/null is a character device"),
         (&["send", "data", "other/data", to], "data and other/data would arrive under one name"),
@@ -263,68 +271,65 @@ fn what_is_no_kelvin_is_said_at_both_ends() {
 }
 
 #[test]
-fn of_a_killed_sender_nothing_is_left_and_the_receiver_goes_on() {
+fn what_a_killed_sender_sent_is_left_and_gone_on_with() {
     let place = Place::new();
-    large(&place);
+    let path = large(&place);
     place.file("small", 10);
     for signal in ["KILL", "INT"] {
         let receiver = Running::start(&place, &[&FROM_HERE[..], &["--overwrite"]].concat());
-        let sender = place.start(&["send", "large", &receiver.address]);
-        assert!(within(PATIENCE, || unfinished(&place).is_some()));
+        let sender = place.start(&[&["send", "large", &receiver.address], &SLOWLY[..]].concat());
+        assert!(within(PATIENCE, || part(&place).is_some()));
         place::signal(&sender, signal);
         let output = finished(sender, &["send"]);
         if signal == "INT" {
             assert_eq!(output.status.code(), Some(1));
             assert_eq!(stderr(&output), "kelvin: large was not moved: interrupted by SIGINT\n");
         }
-        assert!(within(PATIENCE, || unfinished(&place).is_none()));
         assert!(sent(&place, &["small"], &receiver, &[]).status.success());
-        assert_eq!(arrived(&place), ["small"]);
-        let (status, _, log) = receiver.stop();
-        assert_eq!(status, Some(0));
-        assert!(log.contains("large was not moved: the other side closed the connection"), "{log}");
+        let output = sent(&place, &["large"], &receiver, &[]);
+        assert!(stdout(&output).contains(" there from before), in "), "{}{}", stdout(&output), stderr(&output));
+        assert!(fs::read(&path).unwrap() == fs::read(place.path().join("in/large")).unwrap());
+        assert_eq!(arrived(&place), ["large", "small"]);
+        let (status, printed, log) = receiver.stop();
+        assert!(status == Some(0) && printed.contains(stdout(&output)), "{printed}");
+        assert!(log.contains("large: a part is left, to be gone on with"), "{log}");
     }
 }
 
 #[test]
-fn what_a_killed_receiver_leaves_is_removed_by_the_next_and_the_sender_says_it() {
+fn a_killed_receiver_leaves_a_part_and_the_sender_says_it() {
     let place = Place::new();
-    large(&place);
+    let path = large(&place);
     for signal in ["KILL", "INT"] {
-        let mut receiver = Running::start(&place, &FROM_HERE);
-        let sender = place.start(&["send", "large", &receiver.address]);
-        assert!(within(PATIENCE, || unfinished(&place).is_some()));
+        let mut receiver = Running::start(&place, &[&FROM_HERE[..], &["--overwrite"]].concat());
+        let sender = place.start(&[&["send", "large", &receiver.address], &SLOWLY[..]].concat());
+        assert!(within(PATIENCE, || part(&place).is_some()));
         place::signal(receiver.child(), signal);
         let output = finished(sender, &["send"]);
         assert_eq!((output.status.code(), stderr(&output).lines().count()), (Some(1), 1), "{}", stderr(&output));
         assert!(stderr(&output).starts_with("kelvin: large was not moved: "), "{}", stderr(&output));
         let (status, ..) = receiver.ended();
-        // Asked to stop, it leaves nothing itself.
-        assert_eq!(
-            (status, unfinished(&place).is_some()),
-            if signal == "INT" { (Some(0), false) } else { (None, true) }
-        );
-        drop(Running::start(&place, &FROM_HERE));
-        assert!(arrived(&place).is_empty());
+        assert_eq!(status, if signal == "INT" { Some(0) } else { None });
+        let receiver = Running::start(&place, &[&FROM_HERE[..], &["--overwrite"]].concat());
+        let output = sent(&place, &["large"], &receiver, &["--plain"]);
+        assert!(stdout(&output).contains(" there from before), in "), "{}{}", stdout(&output), stderr(&output));
+        assert!(fs::read(&path).unwrap() == fs::read(place.path().join("in/large")).unwrap());
+        assert_eq!(arrived(&place), ["large"]);
     }
 }
 
 #[test]
 fn a_file_that_changes_while_it_is_sent_is_an_error_of_that_file() {
     let place = Place::new();
-    let path = large(&place);
     place.file("small", 10);
-    let changes =
-        [(0, "its size went from 8589934592 to 0 bytes"), (1 << 20, "its size went from 8589934592 to 1048576 bytes")];
-    for (length, words) in changes {
+    for (length, words) in
+        [(0, "its size went from 25165824 to 0 bytes"), (1 << 20, "its size went from 25165824 to 1048576 bytes")]
+    {
+        let path = large(&place);
         let file = File::options().write(true).open(&path).unwrap();
-        file.set_len(LARGE).unwrap();
         let receiver = Running::start(&place, &[&FROM_HERE[..], &["--once"]].concat());
-        let sender = place.start(&["send", "large", "small", &receiver.address]);
-        // By then some megabytes were read.
-        assert!(within(PATIENCE, || {
-            unfinished(&place).is_some_and(|begun| begun.metadata().is_ok_and(|found| found.len() > 4 << 20))
-        }));
+        let sender = place.start(&[&["send", "large", "small", &receiver.address], &SLOWLY[..]].concat());
+        assert!(within(PATIENCE, || part(&place).is_some()));
         file.set_len(length).unwrap();
         let output = finished(sender, &["send"]);
         assert_eq!(output.status.code(), Some(1));
@@ -365,16 +370,14 @@ fn a_full_disk_is_said_at_both_ends_and_nothing_is_left() {
         "{prepare} && {listen} && \"$0\" send 'too large' fits small \"$to\"; echo status $?; wait; cat log >&2; ls -A in"
     );
     let output = in_namespace(&place, &script);
-    let (said, words) = (stderr(&output), "too large cannot have 1048577 bytes: its file system has room for ");
-    assert!(said.contains(&format!("kelvin: too large: the other side says: {words}")), "{said}");
-    assert_eq!(said.matches(words).count(), 2, "{said}");
-    let printed = stdout(&output);
-    assert!(printed.contains("moved 2 files, ") && printed.ends_with("status 1\nfits\nsmall\n"), "{printed}");
+    let (said, words) = (stderr(&output), "the receiver says: 1.86 MiB are to come, and there is room for ");
+    assert!(said.contains(words), "{said}");
+    assert!(stdout(&output).ends_with("status 2\n"), "{}", stdout(&output));
 
     // There is room when a file is announced, and none any more when it arrives: somebody else has written.
     let script = format!(
-        "mount -t tmpfs -o size=256m none in && rm address && {listen} && truncate -s 200M held && \
-         {{ \"$0\" send held small \"$to\" & }} && sender=$! && \
+        "mount -t tmpfs -o size=80m none in && rm address && {listen} && head -c 60M /dev/urandom > held && \
+         {{ \"$0\" send held small \"$to\" --limit 8MiB & }} && sender=$! && \
          while [ \"$(du -sk in | cut -f 1)\" -lt 500 ]; do sleep 0.01; done && kill -STOP $sender && \
          ! cat /dev/zero > in/filler 2> filled; kill -CONT $sender; wait $sender; echo status $?; wait; cat log >&2; ls -A in"
     );
@@ -430,4 +433,102 @@ fn programs_read_what_was_moved_from_either_end() {
         assert!(!sender[key].is_null() && sender[key] == receiver[key], "{key}: {sender} {receiver}");
     }
     assert!(Path::new(&place.path().join("in/data")).exists());
+}
+
+/// What `find` says of everything below a directory but sizes of directories: names, types, modes, times, sizes, links.
+fn listed(directory: &Path) -> String {
+    let format = "%P %y %m %T@ %l";
+    let output =
+        Command::new("find").arg(directory).args(["-mindepth", "1", "-printf", &format!("{format}\\n")]).output();
+    let mut lines: Vec<String> = stdout(&output.unwrap()).lines().map(str::to_owned).collect();
+    lines.sort();
+    lines.join("\n")
+}
+
+/// Makes `tree`, with what a tree can have: nested directories, an empty one, a link, a file with holes, a pipe.
+fn make_tree(place: &Place) -> PathBuf {
+    let tree = place.path().join("tree");
+    fs::create_dir_all(tree.join("deep/er")).unwrap();
+    fs::create_dir(tree.join("empty")).unwrap();
+    place.file("tree/deep/er/five", 5);
+    place.file("tree/deep/many", 300_000);
+    symlink("deep/many", tree.join("link")).unwrap();
+    symlink("/nowhere", tree.join("deep/dangling")).unwrap();
+    let sparse = File::create(tree.join("sparse")).unwrap();
+    sparse.set_len(40 << 20).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&sparse, &[7; 5000], 9_000_001).unwrap();
+    let time = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 5);
+    for name in ["deep/er", "deep", "empty"] {
+        fs::set_permissions(tree.join(name), Permissions::from_mode(0o751)).unwrap();
+        File::open(tree.join(name)).unwrap().set_times(FileTimes::new().set_modified(time)).unwrap();
+    }
+    tree
+}
+
+#[test]
+fn a_tree_arrives_as_it_was_and_unchanged_files_stay() {
+    let place = Place::new();
+    let tree = make_tree(&place);
+    let receiver = Running::start(&place, &FROM_HERE);
+    let output = sent(&place, &["tree"], &receiver, &["-r", "--links", "--sync"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).starts_with("moved 3 files, 40.3 MiB ("), "{}", stdout(&output));
+    assert!(stdout(&output).contains(" of holes), in "), "{}", stdout(&output));
+    let there = place.path().join("in/tree");
+    assert_eq!(listed(&there), listed(&tree));
+    for name in ["sparse", "deep/many", "deep/er/five"] {
+        assert!(fs::read(tree.join(name)).unwrap() == fs::read(there.join(name)).unwrap(), "{name}");
+    }
+    assert!(there.join("sparse").metadata().unwrap().blocks() < 4096, "its holes were written");
+
+    let again = sent(&place, &["tree"], &receiver, &["-r", "--links", "--update"]);
+    assert_eq!((again.status.code(), stdout(&again)), (Some(0), "unchanged: 3 files\nmoved nothing\n"));
+    // Without --overwrite each of them is refused.
+    let refused = sent(&place, &["tree"], &receiver, &["-r"]);
+    assert_eq!((refused.status.code(), stderr(&refused).lines().count()), (Some(1), 3), "{}", stderr(&refused));
+    assert!(stdout(&refused).starts_with("left out: 2 symbolic links (--links keeps them)\n"), "{}", stdout(&refused));
+    assert_eq!(listed(&there), listed(&tree));
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_sent_and_changes_nothing() {
+    let place = Place::new();
+    make_tree(&place);
+    let receiver = Running::start(&place, &FROM_HERE);
+    let output = sent(&place, &["tree"], &receiver, &["-r", "--links", "--dry-run"]);
+    let planned = "would send tree/deep/er/five\nwould send tree/deep/many\nwould send tree/sparse\n";
+    assert_eq!((output.status.code(), stdout(&output)), (Some(0), planned), "{}", stderr(&output));
+    assert!(arrived(&place).is_empty());
+}
+
+#[test]
+fn standard_input_and_output_and_nothing_at_all_are_ends_too() {
+    let place = Place::new();
+    place.file("data", 700_000);
+    let data = place.path().join("data");
+    let receiver = Running::start(&place, &FROM_HERE);
+    let mut command = place.command(KELVIN, &["send", "-", "--name", "from a pipe", &receiver.address]);
+    command.stdin(Stdio::from(File::open(&data).unwrap()));
+    let output = finished(command.spawn().unwrap(), &["send"]);
+    assert!(stdout(&output).starts_with("moved 1 file, 684 KiB, in "), "{}{}", stdout(&output), stderr(&output));
+    assert!(fs::read(&data).unwrap() == fs::read(place.path().join("in/from a pipe")).unwrap());
+
+    let mut command = place.command(KELVIN, &["receive", "-", "--listen", "127.0.0.1:0"]);
+    let mut child = command.stdout(File::create(place.path().join("out")).unwrap()).spawn().unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    log.read_line(&mut line).unwrap();
+    let address = line.trim().trim_start_matches("kelvin: ").to_owned();
+    let reader = std::thread::spawn(move || log.lines().map_while(Result::ok).collect::<Vec<_>>());
+    let output = send(&place, &[OsStr::new("data")], &address, &[]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let received = finished(child, &["receive"]);
+    assert!(received.status.success());
+    assert!(fs::read(&data).unwrap() == fs::read(place.path().join("out")).unwrap());
+    assert!(reader.join().unwrap().iter().any(|line| line.starts_with("kelvin: moved 1 file, 684 KiB, in ")));
+
+    let nothing = Running::by(place.command(KELVIN, &["receive", "--discard", "--once", "--listen", "127.0.0.1:0"]));
+    let output = send(&place, &[OsStr::new("data")], &nothing.address, &[]);
+    assert!(stdout(&output).starts_with("moved 1 file, 684 KiB, in "), "{}{}", stdout(&output), stderr(&output));
+    assert_eq!(nothing.ended().0, Some(0));
 }

@@ -233,6 +233,11 @@ pub fn bytes(value: u64) -> String {
     }
 }
 
+/// A number of files.
+pub fn files(value: u64) -> String {
+    if value == 1 { "1 file".to_owned() } else { format!("{} files", count(value)) }
+}
+
 /// A whole number in groups of three, with narrow no-break spaces: `1 234 567`.
 pub fn count(value: u64) -> String {
     let digits = value.to_string();

@@ -1,53 +1,83 @@
-//! The encrypted channel after the handshake: messages, and the bytes of files.
+//! The encrypted channel after the handshake: messages, and the bytes of files that they announce.
 //!
-//! Everything is in frames, each a length of four bytes, the least significant first, and so many bytes. A message is one
-//! encrypted frame. The bytes of a file are encrypted frames too, or plain ones; an empty one says that the rest will not come.
-//! Noise numbers what it encrypts, so a frame that is changed, dropped, repeated or reordered is noticed; plain ones are noticed
-//! by the digest, which goes encrypted.
+//! A message is a length of four bytes, the least significant first, and so many encrypted bytes. The bytes of files have no
+//! frame of their own: plain, they follow as they are, as many as a message announced; encrypted, in frames like those of
+//! messages. Noise numbers what it encrypts, so a frame that is changed, dropped, repeated or reordered is noticed; plain bytes
+//! are noticed by their digest, which goes encrypted.
 
+use std::io::{ErrorKind, IoSlice};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use kelvin_wire::deadline::{Connection, Deadline};
-use kelvin_wire::frame;
+use kelvin_sys::interrupt;
+use kelvin_wire::Error as WireError;
+use kelvin_wire::deadline::Connection;
+use kelvin_wire::sealed::{CONTENT, Opener, SEALED, Sealer, TAG};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use snow::TransportState;
 
 use crate::summary::{Times, timed};
 use crate::{Error, Result};
 
-/// Most bytes of a file that are sent at once: fewer calls than by pages, and still in a core's own cache.
+/// Most bytes of a file that are read or written at once: fewer calls than by pages, and still in a core's own cache.
 pub const PART: usize = 256 << 10;
-/// Most bytes of an encrypted frame, and of its content: Noise has 65,535 (section 3), of which 16 are the tag.
-const ENCRYPTED: usize = 65_535;
-const TAG: usize = 16;
-const CONTENT: usize = ENCRYPTED - TAG;
 /// Bytes of a frame's length.
 const HEAD: usize = 4;
-/// Time for the next frame: a disk that flushes may take long, and a host that is gone must not hold a place for ever.
+/// What was received and not looked at: two parts.
+const INPUT: usize = 2 * PART;
+/// Time for the next byte: a disk that flushes may take long, and a host that is gone must not hold a place for ever.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Least bytes in that time, so that nobody holds a place by a byte at a time.
+const LEAST: usize = 4096;
+/// How often an end that waits checks whether it is to stop.
+const TICK: Duration = Duration::from_millis(100);
 /// What is waited for.
 const TO_TAKE: &str = "take what was sent";
 const TO_SEND: &str = "send anything";
 
+/// A connection of which can be seen whether something has come.
+pub trait Stream: Connection {
+    /// Whether a read would return at once.
+    ///
+    /// # Errors
+    /// A failed call.
+    fn is_readable(&self) -> std::io::Result<bool>;
+}
+
+impl Stream for TcpStream {
+    fn is_readable(&self) -> std::io::Result<bool> {
+        kelvin_sys::ready::readable(self.as_fd(), Duration::ZERO)
+    }
+}
+
 /// One end.
 pub struct Channel<S = TcpStream> {
     stream: S,
-    noise: TransportState,
+    sealer: Sealer,
+    opener: Opener,
     /// Whether the bytes of files go plain.
     plain: bool,
-    /// What is sent, or has come, encrypted.
-    frames: Vec<u8>,
+    /// Frames that are to be sent.
+    output: Vec<u8>,
+    /// What came and was not looked at.
+    input: Window,
+    /// Decrypted bytes that were not looked at.
+    content: Window,
     /// How long this end was at its stages.
     pub times: Times,
 }
 
-impl<S: Connection> Channel<S> {
+impl<S: Stream> Channel<S> {
     /// Over a connection, after the handshake.
-    pub fn new(stream: S, noise: TransportState) -> Self {
-        Self { stream, noise, plain: false, frames: Vec::new(), times: Times::default() }
+    ///
+    /// # Errors
+    /// Those of setting a time to wait.
+    pub fn new(mut stream: S, (sealer, opener): (Sealer, Opener)) -> Result<Self> {
+        stream.wait_at_most(TICK).map_err(WireError::call("set the time to wait"))?;
+        let (output, times) = (Vec::new(), Times::default());
+        let (input, content) = (Window::new(INPUT), Window::new(SEALED));
+        Ok(Self { stream, sealer, opener, plain: false, output, input, content, times })
     }
 
     /// From now on the bytes of files go plain, or not.
@@ -60,10 +90,69 @@ impl<S: Connection> Channel<S> {
     /// # Errors
     /// Another side that is gone or does not read.
     pub fn send(&mut self, message: &impl Serialize) -> Result<()> {
-        let text = serde_json::to_vec(message).map_err(|_| Error::Nonsense("a message that cannot be written"))?;
-        self.frames.clear();
-        self.seal(&text)?;
-        Ok(Deadline::within(PATIENCE).drain(&mut self.stream, &self.frames, TO_TAKE)?)
+        self.queue(message)?;
+        self.flush()
+    }
+
+    /// Adds a message to what is sent next.
+    ///
+    /// # Errors
+    /// A message that is too long, which is a mistake of this program.
+    pub fn queue(&mut self, message: &impl Serialize) -> Result<()> {
+        let text = postcard::to_stdvec(message).map_err(|_| Error::Nonsense("a message that cannot be written"))?;
+        self.seal(&text)
+    }
+
+    /// Sends what was queued.
+    ///
+    /// # Errors
+    /// Another side that is gone or does not read.
+    pub fn flush(&mut self) -> Result<()> {
+        self.write_with(&[])
+    }
+
+    /// Sends what was queued, and bytes of files.
+    ///
+    /// # Errors
+    /// Another side that is gone or does not read.
+    pub fn send_data(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.plain {
+            return self.write_with(bytes);
+        }
+        let begun = Instant::now();
+        bytes.chunks(CONTENT).try_for_each(|chunk| self.seal(chunk))?;
+        self.times.cipher += begun.elapsed().as_nanos() as u64;
+        self.flush()
+    }
+
+    /// Sends what was queued and more bytes; what comes meanwhile is kept, so that no two ends wait for each other to read.
+    fn write_with(&mut self, more: &[u8]) -> Result<()> {
+        let output = std::mem::take(&mut self.output);
+        let begun = Instant::now();
+        let written = self.write_all(&output, more);
+        self.times.connection += begun.elapsed().as_nanos() as u64;
+        self.output = output;
+        self.output.clear();
+        written
+    }
+
+    fn write_all(&mut self, mut head: &[u8], mut more: &[u8]) -> Result<()> {
+        let mut patience = Patience::new();
+        while !head.is_empty() || !more.is_empty() {
+            match self.stream.write_vectored(&[IoSlice::new(head), IoSlice::new(more)]) {
+                Ok(0) => return Err(WireError::Gone.into()),
+                Ok(count) => {
+                    patience.progress(count);
+                    let of_head = count.min(head.len());
+                    (head, more) = (&head[of_head..], &more[count - of_head..]);
+                }
+                Err(error) => {
+                    patience.pass(error, TO_TAKE)?;
+                    self.take_what_came()?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Waits for a message.
@@ -71,92 +160,215 @@ impl<S: Connection> Channel<S> {
     /// # Errors
     /// Another side that is gone, silent, or breaks the protocol.
     pub fn receive<T: DeserializeOwned>(&mut self) -> Result<T> {
-        let frame = frame::receive(&mut self.stream, &Deadline::within(PATIENCE), TO_SEND)?;
-        let mut text = vec![0; frame.len()];
-        let length = self.noise.read_message(&frame, &mut text).map_err(|_| Error::Changed)?;
-        Ok(serde_json::from_slice(&text[..length]).map_err(kelvin_wire::Error::not_understood)?)
+        let length = self.frame()?;
+        self.message(length)
     }
 
-    /// Sends bytes of a file, at most [`PART`]; none of them: the rest will not come.
+    /// A message, if one has come.
     ///
     /// # Errors
-    /// Another side that is gone or does not read.
-    pub fn send_part(&mut self, part: &[u8]) -> Result<()> {
-        self.frames.clear();
-        let deadline = Deadline::within(PATIENCE);
-        if self.plain {
-            let head = (part.len() as u32).to_le_bytes();
-            let (stream, times) = (&mut self.stream, &mut self.times);
-            let sent = || deadline.drain(stream, &head, TO_TAKE).and_then(|()| deadline.drain(stream, part, TO_TAKE));
-            return Ok(timed(&mut times.connection, sent)?);
+    /// Another side that is gone, or breaks the protocol.
+    pub fn received<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
+        self.take_what_came()?;
+        match self.length()? {
+            Some(length) if self.input.len() >= HEAD + length => self.message(length).map(Some),
+            _ => Ok(None),
         }
-        let mut cipher = 0;
-        timed(&mut cipher, || match part {
-            [] => self.seal(part),
-            _ => part.chunks(CONTENT).try_for_each(|chunk| self.seal(chunk)),
-        })?;
-        self.times.cipher += cipher;
-        let (stream, frames) = (&mut self.stream, &self.frames);
-        Ok(timed(&mut self.times.connection, || deadline.drain(stream, frames, TO_TAKE))?)
     }
 
-    /// Waits for bytes of a file, and returns how many of the buffer's [`PART`] they fill: none, if the rest will not come.
+    /// The next bytes of files, at least one and at most so many: of those that a message announced.
     ///
     /// # Errors
     /// Another side that is gone, silent, or breaks the protocol.
-    pub fn receive_part(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        let most = if self.plain { PART } else { ENCRYPTED };
-        let (stream, frames, plain) = (&mut self.stream, &mut self.frames, self.plain);
-        let deadline = Deadline::within(PATIENCE);
-        let length = timed(&mut self.times.connection, || {
-            let mut head = [0; HEAD];
-            deadline.fill(stream, &mut head, TO_SEND)?;
-            let claimed = u32::from_le_bytes(head) as usize;
-            if claimed > most {
-                return Err(kelvin_wire::Error::TooLong { claimed, most });
-            }
-            if !plain {
-                frames.resize(ENCRYPTED, 0);
-            }
-            let into = if plain { &mut buffer[..claimed] } else { &mut frames[..claimed] };
-            deadline.fill(stream, into, TO_SEND).map(|()| claimed)
-        })?;
-        if plain {
-            return Ok(length);
+    pub fn data(&mut self, most: usize) -> Result<&[u8]> {
+        if self.plain {
+            self.wait_for(1)?;
+            return Ok(self.input.take(most));
         }
-        let (noise, frames) = (&mut self.noise, &self.frames[..length]);
-        timed(&mut self.times.cipher, || noise.read_message(frames, buffer)).map_err(|_| Error::Changed)
+        if self.content.len() == 0 {
+            let length = self.frame()?;
+            self.decrypt(length)?;
+            if self.content.len() == 0 {
+                return Err(Error::Nonsense(NO_BYTES));
+            }
+        }
+        Ok(self.content.take(most))
+    }
+
+    /// The whole of announced bytes, which are few.
+    ///
+    /// # Errors
+    /// As for [`Channel::data`].
+    pub fn data_whole(&mut self, bytes: usize, buffer: &mut Vec<u8>) -> Result<()> {
+        buffer.clear();
+        while buffer.len() < bytes {
+            let part = self.data(bytes - buffer.len())?;
+            buffer.extend_from_slice(part);
+        }
+        Ok(())
+    }
+
+    /// Waits for a whole frame, and returns the length of its content.
+    fn frame(&mut self) -> Result<usize> {
+        if self.content.len() > 0 {
+            return Err(Error::Nonsense("it sent more bytes of a file than it had announced"));
+        }
+        self.wait_for(HEAD)?;
+        let length = self.length()?.unwrap_or_default();
+        self.wait_for(HEAD + length)?;
+        Ok(length)
+    }
+
+    /// The length of the next frame, if so much has come.
+    fn length(&self) -> Result<Option<usize>> {
+        let Some(head) = self.input.shown().first_chunk::<HEAD>() else { return Ok(None) };
+        match u32::from_le_bytes(*head) as usize {
+            claimed if claimed > SEALED => Err(WireError::TooLong { claimed, most: SEALED }.into()),
+            length => Ok(Some(length)),
+        }
+    }
+
+    fn message<T: DeserializeOwned>(&mut self, length: usize) -> Result<T> {
+        self.decrypt(length)?;
+        let text = self.content.take(SEALED);
+        let read = postcard::take_from_bytes(text);
+        let (message, rest) = read.map_err(|error| Error::Wire(WireError::not_understood(error)))?;
+        if rest.is_empty() { Ok(message) } else { Err(Error::Nonsense("a message that is too long")) }
+    }
+
+    /// Decrypts the next frame, which is there.
+    fn decrypt(&mut self, length: usize) -> Result<()> {
+        let sealed = &self.input.take(HEAD + length)[HEAD..];
+        let (opener, content) = (&mut self.opener, &mut self.content);
+        let open = || content.fill(|room| opener.open(sealed, room));
+        Ok(timed(&mut self.times.cipher, open).map(drop)?)
+    }
+
+    /// Waits until so many bytes are there that were not looked at.
+    fn wait_for(&mut self, bytes: usize) -> Result<()> {
+        if self.input.len() >= bytes {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        let mut patience = Patience::new();
+        while self.input.len() < bytes {
+            match self.read_some() {
+                Ok(0) => return Err(WireError::Gone.into()),
+                Ok(count) => patience.progress(count),
+                Err(error) => patience.pass(error, TO_SEND)?,
+            }
+        }
+        self.times.connection += begun.elapsed().as_nanos() as u64;
+        Ok(())
+    }
+
+    /// Reads what has come, if anything has, and if there is room for it.
+    fn take_what_came(&mut self) -> Result<()> {
+        let failed = WireError::call("look for an answer");
+        if self.input.len() < INPUT / 2 && self.stream.is_readable().map_err(failed)? {
+            match self.read_some() {
+                Ok(0) => return Err(WireError::Gone.into()),
+                Ok(_) => {}
+                Err(error) => Patience::new().pass(error, TO_SEND)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn read_some(&mut self) -> std::io::Result<usize> {
+        let stream = &mut self.stream;
+        self.input.fill(|room| stream.read(room))
     }
 
     /// Adds an encrypted frame to those to be sent.
     fn seal(&mut self, content: &[u8]) -> Result<()> {
-        if content.len() > CONTENT {
-            return Err(kelvin_wire::Error::TooLong { claimed: content.len(), most: CONTENT }.into());
+        self.output.extend_from_slice(&((content.len() + TAG) as u32).to_le_bytes());
+        Ok(self.sealer.seal(content, &mut self.output)?)
+    }
+}
+
+/// An encrypted frame without content where bytes of a file were announced.
+const NO_BYTES: &str = "it sent fewer bytes of a file than it had announced";
+
+/// A buffer whose bytes come at its end and are taken at its beginning.
+struct Window {
+    buffer: Box<[u8]>,
+    first: usize,
+    end: usize,
+}
+
+impl Window {
+    fn new(bytes: usize) -> Self {
+        Self { buffer: vec![0; bytes].into(), first: 0, end: 0 }
+    }
+
+    /// Bytes that were not taken.
+    fn len(&self) -> usize {
+        self.end - self.first
+    }
+
+    fn shown(&self) -> &[u8] {
+        &self.buffer[self.first..self.end]
+    }
+
+    /// Takes at most so many bytes.
+    fn take(&mut self, most: usize) -> &[u8] {
+        let first = self.first;
+        self.first += self.len().min(most);
+        &self.buffer[first..self.first]
+    }
+
+    /// Adds what `read` writes into the room that there is.
+    fn fill<E>(
+        &mut self,
+        read: impl FnOnce(&mut [u8]) -> std::result::Result<usize, E>,
+    ) -> std::result::Result<usize, E> {
+        self.buffer.copy_within(self.first..self.end, 0);
+        (self.first, self.end) = (0, self.len());
+        let count = read(&mut self.buffer[self.end..])?;
+        self.end += count;
+        Ok(count)
+    }
+}
+
+/// How long the other side has not moved enough.
+struct Patience {
+    begun: Instant,
+    moved: usize,
+}
+
+impl Patience {
+    fn new() -> Self {
+        Self { begun: Instant::now(), moved: 0 }
+    }
+
+    fn progress(&mut self, bytes: usize) {
+        self.moved += bytes;
+        if self.moved >= LEAST {
+            *self = Self::new();
         }
-        let start = self.frames.len();
-        let length = content.len() + TAG;
-        self.frames.extend_from_slice(&(length as u32).to_le_bytes());
-        self.frames.resize(start + HEAD + length, 0);
-        let sealed = self.noise.write_message(content, &mut self.frames[start + HEAD..]);
-        sealed.map(drop).map_err(|_| Error::Changed)
+    }
+
+    /// Passes over a call that was interrupted or had to wait, unless it is time to stop.
+    fn pass(&self, error: std::io::Error, doing: &'static str) -> Result<()> {
+        if let Some(signal) = interrupt::requested() {
+            return Err(Error::Interrupted(signal));
+        }
+        match error.kind() {
+            ErrorKind::Interrupted => Ok(()),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut if self.begun.elapsed() < PATIENCE => Ok(()),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                Err(WireError::Late { doing, seconds: PATIENCE.as_secs_f64() }.into())
+            }
+            _ => Err(WireError::call(doing)(error).into()),
+        }
     }
 }
 
 #[cfg(test)]
 impl<S> Channel<S> {
-    /// The connection below, and the state of the encryption.
-    pub(crate) fn parts(&mut self) -> (&mut S, &mut TransportState) {
-        (&mut self.stream, &mut self.noise)
-    }
-}
-
-impl Channel {
-    /// Whether the other side has said something that was not read yet.
-    ///
-    /// # Errors
-    /// A failed call.
-    pub fn is_called(&self) -> Result<bool> {
-        let readable = kelvin_sys::ready::readable(self.stream.as_fd(), Duration::ZERO);
-        Ok(readable.map_err(kelvin_wire::Error::call("look for an answer"))?)
+    /// The connection below.
+    pub(crate) fn stream(&mut self) -> &mut S {
+        &mut self.stream
     }
 }

@@ -1,84 +1,288 @@
-//! Where files arrive: a directory that is held open, in which a file is made under another name and renamed when it is whole.
+//! A file that is arriving: under another name until it is whole, or to where nothing is kept.
 
+use std::ffi::OsStr;
 use std::fs::{File, FileTimes};
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
-use std::time::SystemTime;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use kelvin_file::Error;
+use kelvin_file::Error as FileError;
 use kelvin_file::unfinished::{Place, Unfinished};
-use kelvin_sys::fs::PATH;
+use rustix::fs::{FallocateFlags, XattrFlags};
 
-use crate::message::Header;
-use crate::name::Name;
+use crate::Result;
+use crate::blocks::{self, BLOCK, Blocks};
+use crate::message::{Entry, EntryKind, Piece};
+use crate::summary::Amount;
+use crate::tree::{Held, part_name};
 
-/// A directory, whatever becomes of the names that lead to it.
+/// How much of a file may wait to be flushed where it shall be: so that no flush takes longer than the sender waits.
+const FLUSHED: u64 = 64 * BLOCK;
+/// Zeros are written where no hole can be made.
+const ZEROS: usize = 64 << 10;
+
+/// Where the bytes of a file go.
 #[derive(Debug)]
-pub struct Directory(File);
-
-impl Directory {
-    /// Opens it, makes sure that files can be made there, and removes what a killed receiver left behind.
-    ///
-    /// # Errors
-    /// A path that is no directory, or one that takes no files.
-    pub fn open(path: &Path) -> Result<Self, Error> {
-        let found = File::options().read(true).custom_flags(PATH).open(path);
-        let held = found.map_err(|error| Error::call("open", path, error))?;
-        if !held.metadata().is_ok_and(|found| found.is_dir()) {
-            return Err(Error::call("receive into", path, std::io::ErrorKind::NotADirectory.into()));
-        }
-        kelvin_file::temporary::file(&kelvin_file::temporary::reach(&held), 0o600)
-            .map_err(|error| Error::call("make files in", path, error))?;
-        Ok(Self(held))
-    }
-
-    /// The place of a name in it.
-    ///
-    /// # Errors
-    /// Those of duplicating a descriptor.
-    pub fn place(&self, name: &Name) -> Result<Place, Error> {
-        Place::inside(&self.0, name.as_os_str())
-    }
+enum Sink {
+    /// A file, which has its name in the end.
+    File(Unfinished),
+    /// Standard output, in order.
+    Output(File),
+    /// Nowhere.
+    Nothing,
 }
 
 /// A file that is arriving. Dropped before it is kept, it is removed.
-pub struct Deposit<'a> {
-    file: Unfinished<'a>,
-    path: &'a Path,
-    modified: SystemTime,
+#[derive(Debug)]
+pub struct Deposit {
+    sink: Sink,
+    path: PathBuf,
+    blocks: Blocks,
+    /// Whether a part is kept if the connection ends, and whether it had one at the beginning.
+    is_part: bool,
+    is_resumed: bool,
+    unflushed: u64,
+    /// Its bytes so far.
+    pub amount: Amount,
 }
 
-impl<'a> Deposit<'a> {
-    /// Makes it, where there is room.
+impl Deposit {
+    /// Makes a file in a directory, where there is room.
     ///
     /// # Errors
-    /// A file there that may not be replaced, or anything else there; no room; a time that this system cannot have.
-    pub fn make(place: &'a Place, header: &Header, overwrite: bool) -> Result<Self, Error> {
-        let wrong_time = || Error::call("keep the time of", place.path(), std::io::ErrorKind::InvalidInput.into());
-        let modified = header.modified.time().ok_or_else(wrong_time)?;
-        let mut file = Unfinished::make(place, overwrite)?;
-        file.check_room(header.bytes, true)?;
-        file.set_mode(header.mode);
-        Ok(Self { file, path: place.path(), modified })
+    /// A file there that may not be replaced, or anything else there; no room; a part that somebody else is writing.
+    pub fn make(held: &Held, path: PathBuf, entry: &Entry, overwrite: bool) -> Result<Self> {
+        let place = Arc::new(Place::inside(&held.directory, path.clone()));
+        let (bytes, stored) = size(entry);
+        let is_part = bytes.is_some_and(|bytes| bytes > BLOCK);
+        let file = if is_part {
+            let left = part_name(entry, bytes.unwrap_or_default());
+            Unfinished::resume(&place, OsStr::new(&left), overwrite)?
+        } else {
+            Unfinished::make_among(&held.files, &place, overwrite)?
+        };
+        let there = if is_part { file.file().metadata().map_or(0, |found| found.len()) } else { 0 };
+        file.check_size(bytes.unwrap_or_default())?;
+        file.check_room(stored.saturating_sub(there), true)?;
+        let blocks = Blocks::new(bytes)?;
+        Ok(Self {
+            sink: Sink::File(file),
+            path,
+            blocks,
+            is_part,
+            is_resumed: there > 0,
+            unflushed: 0,
+            amount: Amount::default(),
+        })
     }
 
-    /// Writes the next part of it.
+    /// Has a file go to standard output.
+    ///
+    /// # Errors
+    /// Those of duplicating a descriptor; a file of too many blocks.
+    pub fn to_output(output: &File, path: PathBuf, entry: &Entry) -> Result<Self> {
+        let output = output.try_clone().map_err(|error| FileError::call("write", &path, error))?;
+        Self::without_name(Sink::Output(output), path, entry)
+    }
+
+    /// Has a file go nowhere.
+    ///
+    /// # Errors
+    /// A file of too many blocks.
+    pub fn to_nothing(path: PathBuf, entry: &Entry) -> Result<Self> {
+        Self::without_name(Sink::Nothing, path, entry)
+    }
+
+    fn without_name(sink: Sink, path: PathBuf, entry: &Entry) -> Result<Self> {
+        let blocks = Blocks::new(size(entry).0)?;
+        Ok(Self { sink, path, blocks, is_part: false, is_resumed: false, unflushed: 0, amount: Amount::default() })
+    }
+
+    /// Where it will be.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The part that arrived earlier, if there is one.
+    pub fn resumed(&self) -> Option<&File> {
+        match &self.sink {
+            Sink::File(file) if self.is_resumed => Some(file.file()),
+            _ => None,
+        }
+    }
+
+    /// These blocks of the part are right.
+    pub fn keep_blocks(&mut self, bits: &[u8]) {
+        self.amount.resumed += self.blocks.keep(bits);
+    }
+
+    /// That a piece is in its turn.
+    ///
+    /// # Errors
+    /// That it is not.
+    pub fn take(&mut self, piece: &Piece) -> Result<()> {
+        self.blocks.take(piece)
+    }
+
+    /// Writes bytes of it.
     ///
     /// # Errors
     /// Those of writing.
-    pub fn write(&self, part: &[u8]) -> Result<(), Error> {
-        self.file.file().write_all(part).map_err(|error| Error::call("write", self.path, error))
+    pub fn write(&mut self, bytes: &[u8], offset: u64) -> Result<()> {
+        let written = match &mut self.sink {
+            Sink::File(file) => file.file().write_all_at(bytes, offset),
+            Sink::Output(output) => output.write_all(bytes),
+            Sink::Nothing => Ok(()),
+        };
+        self.unflushed += bytes.len() as u64;
+        self.amount.moved += bytes.len() as u64;
+        Ok(written.map_err(|error| FileError::call("write", &self.path, error))?)
     }
 
-    /// Gives it its time, its permissions and its name.
+    /// Makes a hole, or what reads like one.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn hole(&mut self, piece: &Piece) -> Result<()> {
+        let (offset, length) = (piece.offset, u64::from(piece.bytes));
+        let moved = self.amount.moved;
+        self.amount.holes += length;
+        match &self.sink {
+            Sink::Nothing => return Ok(()),
+            Sink::File(_) if !self.is_resumed => return Ok(()),
+            Sink::File(file) => {
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                if rustix::fs::fallocate(file.file(), flags, offset, length).is_ok() {
+                    return Ok(());
+                }
+            }
+            Sink::Output(_) => {}
+        }
+        let zeros = [0; ZEROS];
+        let mut done = 0;
+        while done < length {
+            let part = (length - done).min(ZEROS as u64);
+            self.write(&zeros[..part as usize], offset + done)?;
+            done += part;
+        }
+        self.amount.moved = moved;
+        Ok(())
+    }
+
+    /// Flushes what was written since the last time, if that is much.
+    ///
+    /// # Errors
+    /// Those of flushing.
+    pub fn flush_some(&mut self) -> Result<()> {
+        if self.unflushed < FLUSHED { Ok(()) } else { self.flush() }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.unflushed = 0;
+        let Sink::File(file) = &self.sink else { return Ok(()) };
+        Ok(file.file().sync_all().map_err(|error| FileError::call("flush", &self.path, error))?)
+    }
+
+    /// Whether all of it is there.
+    pub fn is_whole(&self) -> bool {
+        self.blocks.is_whole()
+    }
+
+    /// Gives it its size: holes at its end have none.
+    ///
+    /// # Errors
+    /// Those of ftruncate.
+    pub fn cut(&self, bytes: u64) -> Result<()> {
+        let Sink::File(file) = &self.sink else { return Ok(()) };
+        let cut = || match file.file().metadata()?.len() {
+            length if length == bytes => Ok(()),
+            _ => file.file().set_len(bytes),
+        };
+        Ok(cut().map_err(|error| FileError::call("cut to its size", &self.path, error))?)
+    }
+
+    /// Gives it its owner, attributes, time, permissions and name.
     ///
     /// # Errors
     /// Those of renaming; something that has come there meanwhile. Then it is removed.
-    pub fn keep(self) -> Result<(), Error> {
-        let times = FileTimes::new().set_modified(self.modified);
-        let set = self.file.file().set_times(times);
-        set.map_err(|error| Error::call("keep the time of", self.path, error))?;
-        self.file.finish().map(drop)
+    pub fn keep(mut self, entry: &Entry, sync: bool) -> Result<()> {
+        self.describe(entry)?;
+        if sync {
+            self.flush()?;
+        }
+        let Sink::File(mut file) = self.sink else { return Ok(()) };
+        file.set_mode(entry.mode);
+        Ok(file.finish().map(drop)?)
     }
+
+    fn describe(&self, entry: &Entry) -> Result<()> {
+        let Sink::File(file) = &self.sink else { return Ok(()) };
+        let file = file.file();
+        let failed = |doing| move |error: std::io::Error| FileError::call(doing, &self.path, error);
+        if let Some((user, group)) = entry.owner {
+            let owned = std::os::unix::fs::fchown(file, Some(user), Some(group));
+            owned.map_err(failed("keep the owner of"))?;
+        }
+        for attribute in &entry.attributes {
+            let name = [b"user.", &attribute.name[..]].concat();
+            let set = rustix::fs::fsetxattr(file, OsStr::from_bytes(&name), &attribute.value, XattrFlags::empty());
+            set.map_err(|error| failed("keep an extended attribute of")(error.into()))?;
+        }
+        let modified = entry.modified.time().ok_or(std::io::ErrorKind::InvalidInput.into());
+        let set = modified.and_then(|modified| file.set_times(FileTimes::new().set_modified(modified)));
+        Ok(set.map_err(failed("keep the time of"))?)
+    }
+
+    /// The connection has ended: a part of a large file is left, to be gone on with; anything else is removed. Returns whether
+    /// it is left.
+    pub fn leave(self) -> bool {
+        let is_left = self.is_part && self.blocks.has_any();
+        match self.sink {
+            Sink::File(file) if is_left => file.leave(),
+            _ => {}
+        }
+        is_left
+    }
+}
+
+/// The size of a file, if it is known, and the bytes that it takes.
+fn size(entry: &Entry) -> (Option<u64>, u64) {
+    match entry.kind {
+        EntryKind::File { bytes, stored } => (Some(bytes), stored.min(bytes)),
+        _ => (None, 0),
+    }
+}
+
+/// The digests of the blocks of a part.
+pub fn digests(part: &File) -> impl Iterator<Item = std::io::Result<crate::message::Digest>> + '_ {
+    let bytes = part.metadata().map_or(0, |found| found.len());
+    let mut buffer = Vec::new();
+    (0..blocks::count(bytes))
+        .map(move |block| digest(part, (block * BLOCK, (bytes - block * BLOCK).min(BLOCK)), &mut buffer))
+}
+
+/// The digest of so many bytes of a file from an offset on.
+pub(crate) fn digest(
+    file: &File,
+    (offset, bytes): (u64, u64),
+    buffer: &mut Vec<u8>,
+) -> std::io::Result<crate::message::Digest> {
+    buffer.resize(crate::channel::PART, 0);
+    let mut hasher = kelvin_wire::Hasher::new();
+    let mut done = 0;
+    while done < bytes {
+        let room = buffer.len().min((bytes - done) as usize);
+        match file.read_at(&mut buffer[..room], offset + done) {
+            Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => {
+                hasher.update(&buffer[..read]);
+                done += read as u64;
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(*hasher.finalize().as_bytes())
 }

@@ -1,9 +1,9 @@
-//! The messages of the two ends: JSON, so that every field has a name and a bound where it is read, and the bytes of files never
-//! pass through it.
+//! The messages of the two ends, in postcard: short, and every list and text has a bound where it is read.
 //!
-//! For each file the sender announces it and waits for [`FromReceiver::Go`]; then so many bytes go over in data frames, of which
-//! an empty one says that the rest will not come; then the sender says how it ended, and the receiver answers once: at the end,
-//! or, where it cannot go on, as soon as that is known.
+//! The sender offers entries ([`Entry`]), files and others, ahead of their content; the receiver decides on each. What is wanted
+//! follows as pieces: the whole content of small files together ([`FromSender::Batch`]), or a block of a large one
+//! ([`FromSender::Block`]), each announced and followed by exactly so many bytes. The receiver's verdicts come as they fall; the
+//! sender waits for them only at the end, or, where asked to, after each file.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,56 +13,138 @@ use serde::{Deserialize, Serialize};
 use crate::name::Name;
 use crate::summary::Times;
 
+/// A BLAKE3 digest.
+pub type Digest = [u8; 32];
+/// The number of an entry: how many were offered before it.
+pub type Number = u32;
+
 /// What the sender says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FromSender {
     /// The beginning.
     Begin(Settings),
-    /// A file will follow.
-    File(Header),
-    /// All its bytes were sent; their digest, unless nothing is verified.
-    Whole {
-        /// BLAKE3 of what was read.
-        digest: Option<[u8; 32]>,
+    /// More entries.
+    Offer(Vec<Entry>),
+    /// Of a file of which the receiver has a part: a bit for each block that is right, the lowest first.
+    Keep {
+        /// The file.
+        file: Number,
+        /// The bits.
+        blocks: Vec<u8>,
     },
-    /// The file could not be sent whole.
+    /// The whole content of each of these files follows, one after the other.
+    Batch(Vec<Whole>),
+    /// A part of a block follows, and then [`FromSender::Sent`] or [`FromSender::Abandoned`].
+    Block(Piece),
+    /// A part of a block is a hole.
+    Hole(Piece),
+    /// The bytes of the last block were right.
+    Sent {
+        /// Their digest, unless nothing is verified.
+        digest: Option<Digest>,
+    },
+    /// The file will not follow.
     Abandoned {
+        /// The file.
+        file: Number,
         /// Why.
         #[serde(deserialize_with = "bounded::text::<REASON, _>")]
         why: String,
     },
-    /// All files were sent, with what the sender measured.
-    Finish {
-        /// Nanoseconds from the sender's first action until the receiver had the last byte.
-        nanoseconds: u64,
-        /// Files that were not moved.
-        failed: u64,
-        /// The sender's stages.
-        times: Times,
-    },
+    /// All was sent; the receiver shall finish, and say what it measured.
+    End,
+    /// What the sender measured.
+    Finish(Measured),
 }
 
-/// What holds for all files of a connection.
+/// What holds for all files of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// Whether the bytes of files go unencrypted.
     pub plain: bool,
     /// Whether their digests are compared.
     pub verify: bool,
+    /// Whether all is flushed to its device.
+    pub sync: bool,
+    /// Whether files of the same size and time of modification are left as they are.
+    pub update: bool,
+    /// Whether nothing is to be written.
+    pub dry_run: bool,
+    /// Bytes of all files, holes not counted; none where unknown.
+    pub bytes: Option<u64>,
 }
 
-/// A file.
+/// A file, directory or symbolic link that is offered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
-    /// Its name.
+pub struct Entry {
+    /// Its directory: 0 for the one that the receiver serves, n for the n-th that was offered.
+    pub parent: u32,
+    /// Its name there.
     pub name: Name,
-    /// Its size.
-    pub bytes: u64,
+    /// What it is.
+    pub kind: EntryKind,
     /// Its permissions; others than for reading, writing and executing are ignored.
     pub mode: u32,
     /// When it was last written.
     pub modified: Modified,
+    /// User and group, if they are to be kept.
+    pub owner: Option<(u32, u32)>,
+    /// Extended attributes of the user's name space, if they are to be kept.
+    pub attributes: Vec<Attribute>,
+}
+
+/// What an entry is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EntryKind {
+    /// A regular file of so many bytes.
+    File {
+        /// Its size.
+        bytes: u64,
+        /// Bytes that it takes on a disk, where holes take none.
+        stored: u64,
+    },
+    /// A file whose size is known at its end.
+    Stream,
+    /// A directory.
+    Directory,
+    /// A symbolic link to this path.
+    Link {
+        /// The path, any bytes but NUL.
+        target: Vec<u8>,
+    },
+}
+
+/// An extended attribute.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attribute {
+    /// Its name, without `user.`.
+    pub name: Vec<u8>,
+    /// Its value.
+    pub value: Vec<u8>,
+}
+
+/// The content of a small file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Whole {
+    /// The file.
+    pub file: Number,
+    /// Its bytes: as many as were offered, and then right; or it has changed since.
+    pub bytes: u32,
+    /// Their digest, unless nothing is verified.
+    pub digest: Option<Digest>,
+}
+
+/// A part of a file, inside one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// The file.
+    pub file: Number,
+    /// Its first byte.
+    pub offset: u64,
+    /// How many bytes.
+    pub bytes: u32,
+    /// Whether it is the last piece of a file whose size was unknown.
+    pub is_last: bool,
 }
 
 /// A time of modification, as stat(2) has it.
@@ -87,25 +169,78 @@ impl Modified {
     }
 }
 
+/// What the sender measured, and what it could not send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Nanoseconds from the sender's first action until the receiver had written the last byte.
+    pub nanoseconds: u64,
+    /// Files that were not moved.
+    pub failed: u64,
+    /// The sender's stages.
+    pub times: Times,
+}
+
 /// What the receiver answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FromReceiver {
-    /// The file may come.
-    Go,
-    /// The file is in its place.
-    Kept {
-        /// Nanoseconds since its last byte arrived.
-        after: u64,
+    /// What becomes of the next offered entries, in their order.
+    Decisions(Vec<Decision>),
+    /// It has these blocks of a file, from this one on, of which some may be right; the last ones if `is_all`.
+    Have {
+        /// The file.
+        file: Number,
+        /// The first block.
+        first: u32,
+        /// Their digests.
+        digests: Vec<Digest>,
+        /// Whether no more follow.
+        is_all: bool,
     },
-    /// The file will not be kept.
-    Failed {
-        /// Why.
-        #[serde(deserialize_with = "bounded::text::<REASON, _>")]
-        why: String,
-    },
-    /// The receiver's stages, at the end.
-    Times(Times),
+    /// How files ended.
+    Verdicts(Vec<Verdict>),
+    /// Nothing is taken.
+    Refused(Reason),
+    /// All was written.
+    Finished(Finished),
+}
+
+/// What becomes of an entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Decision {
+    /// A file's content may come.
+    Wanted,
+    /// The same, and [`FromReceiver::Have`] says what of it is there.
+    Resumed,
+    /// The file is there and need not come.
+    Unchanged,
+    /// A directory or a link was made.
+    Made,
+    /// It is refused.
+    Refused(Reason),
+}
+
+/// Why something was not done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason(#[serde(deserialize_with = "bounded::text::<REASON, _>")] pub String);
+
+/// How a file ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The file.
+    pub file: Number,
+    /// Nothing if it is in its place, else why it is not.
+    pub why: Option<Reason>,
+}
+
+/// What the receiver measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finished {
+    /// Nanoseconds since the last byte was written.
+    pub since: u64,
+    /// Its stages.
+    pub times: Times,
+    /// Bytes that were written and are not on their device yet; nothing where unknown.
+    pub unwritten: Option<u64>,
 }
 
 #[cfg(test)]
@@ -127,13 +262,13 @@ mod tests {
 
     #[test]
     fn what_the_other_side_says_is_bounded() {
-        let read = |text: String| serde_json::from_str::<FromReceiver>(&text);
-        let failed = |why: &str| read(serde_json::json!({"failed": {"why": why}}).to_string());
-        assert!(
-            failed("disk full").is_ok() && failed(&"x".repeat(REASON + 1)).is_err() && failed("\u{1b}[2J").is_err()
-        );
-        let header = serde_json::json!({"file": {"name": b"../x", "bytes": 1, "mode": 0, "modified": {"seconds": 0, "nanoseconds": 0}}});
-        let error = serde_json::from_value::<FromSender>(header).unwrap_err();
-        assert!(error.to_string().contains("a name with a slash"), "{error}");
+        let is_read = |why: &str| {
+            let said = FromReceiver::Verdicts(vec![Verdict { file: 1, why: Some(Reason(why.to_owned())) }]);
+            postcard::from_bytes::<FromReceiver>(&postcard::to_stdvec(&said).unwrap()).is_ok()
+        };
+        assert!(is_read("disk full") && !is_read(&"x".repeat(REASON + 1)) && !is_read("\u{1b}[2J"));
+        // A list that claims to have more entries than bytes came costs no memory.
+        let huge = [1, 0xff, 0xff, 0xff, 0xff, 0x0f];
+        assert!(postcard::from_bytes::<FromSender>(&huge).is_err());
     }
 }

@@ -5,19 +5,21 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, Scope};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use kelvin_wire::Error as WireError;
 use kelvin_wire::address::is_loopback;
+use kelvin_wire::deadline::Deadline;
+use kelvin_wire::noise::Handshake;
+use kelvin_wire::sealed::{Opener, Sealer};
 use kelvin_wire::secret::Secret;
-use kelvin_wire::{Error as WireError, Hash, Hasher};
 
-use crate::channel::{Channel, PART};
-use crate::deposit::{Deposit, Directory};
-use crate::message::{FromReceiver, FromSender, Header, Settings};
-use crate::name::Name;
+use crate::channel::Channel;
+use crate::decide::{Desk, Destination};
 use crate::seats::{Seat, Seats};
-use crate::summary::{Summary, timed};
-use crate::{Error, Result, handshake};
+use crate::session::{Event, Session};
+use crate::summary::Summary;
+use crate::{HANDSHAKE, PROTOCOL, Result};
 
 /// How often the receiver checks whether it is to stop while nobody connects.
 const LOOK: Duration = Duration::from_millis(100);
@@ -32,23 +34,6 @@ const STACK: usize = 512 << 10;
 /// Receives events: who, and what happened.
 pub type Tell = dyn Fn(SocketAddr, Event) + Send + Sync;
 
-/// What happens.
-#[derive(Debug)]
-pub enum Event {
-    /// A sender was authenticated.
-    Came,
-    /// A file is in its place.
-    Kept(Name),
-    /// A file was refused, or did not arrive whole: nothing of it is kept.
-    Unkept(Name, Error),
-    /// A sender has finished.
-    Done(Summary),
-    /// A fault ended a sender's connection.
-    Fault(Error),
-    /// An unauthenticated connection was refused, or ended.
-    TurnedAway(Error),
-}
-
 /// How to receive.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Manner {
@@ -61,7 +46,7 @@ pub struct Manner {
 /// A listening receiver.
 pub struct Receiver {
     listener: TcpListener,
-    directory: Directory,
+    destination: Destination,
     secret: Secret,
     manner: Manner,
     tell: Box<Tell>,
@@ -80,7 +65,7 @@ impl Receiver {
     /// An address that other hosts can reach, without a secret; an unavailable address.
     pub fn listen(
         address: SocketAddr,
-        directory: Directory,
+        destination: Destination,
         secret: Secret,
         manner: Manner,
         tell: Box<Tell>,
@@ -93,7 +78,7 @@ impl Receiver {
         listener.set_nonblocking(true).map_err(WireError::call("listen"))?;
         let senders = Seats::new(if manner.once { 1 } else { SENDERS });
         let (newcomers, open, is_served) = (Seats::new(NEWCOMERS), Mutex::default(), AtomicBool::new(false));
-        Ok(Self { listener, directory, secret, manner, tell, newcomers, senders, open, is_served })
+        Ok(Self { listener, destination, secret, manner, tell, newcomers, senders, open, is_served })
     }
 
     /// Where it listens: the port too, if the system chose it.
@@ -159,160 +144,24 @@ impl Receiver {
 
     /// Shakes hands with a new connection, and serves it if it knows the secret.
     fn meet(&self, mut stream: TcpStream, from: SocketAddr, newcomer: Seat) {
-        let shaken = handshake::receiver(&mut stream, &self.secret, || self.senders.take());
-        let set_up = stream.set_nodelay(true).map_err(WireError::call("set up the connection")).map_err(Error::Wire);
-        let (noise, _seat) = match set_up.and(shaken) {
+        let deadline = Deadline::within(HANDSHAKE);
+        let handshake = Handshake { protocol: &PROTOCOL, secret: &self.secret, deadline };
+        let set_up = stream.set_nodelay(true).map_err(WireError::call("set up the connection"));
+        let (halves, _seat) = match set_up.and_then(|()| handshake.listen(&mut stream, || self.senders.take())) {
             Ok(client) => client,
             // Only authenticated senders learn that.
-            Err(error @ Error::Busy) => return (self.tell)(from, Event::Fault(error)),
-            Err(error) => return (self.tell)(from, Event::TurnedAway(error)),
+            Err(error @ WireError::Busy { .. }) => return (self.tell)(from, Event::Fault(error.into())),
+            Err(error) => return (self.tell)(from, Event::TurnedAway(error.into())),
         };
         drop(newcomer);
         (self.tell)(from, Event::Came);
         let tell = |event| (self.tell)(from, event);
-        let (directory, overwrite) = (&self.directory, self.manner.overwrite);
-        let session =
-            Session { channel: &mut Channel::new(stream, noise), directory, overwrite, tell: &tell, verify: true };
-        tell(session.serve().map_or_else(Event::Fault, Event::Done));
+        tell(self.serve_sender(stream, halves, &tell).map_or_else(Event::Fault, Event::Done));
         self.is_served.store(self.manner.once, Ordering::Release);
     }
-}
 
-/// A sender that is being served.
-pub(crate) struct Session<'a, S> {
-    pub(crate) channel: &'a mut Channel<S>,
-    pub(crate) directory: &'a Directory,
-    pub(crate) overwrite: bool,
-    pub(crate) tell: &'a dyn Fn(Event),
-    pub(crate) verify: bool,
-}
-
-impl<S: kelvin_wire::deadline::Connection> Session<'_, S> {
-    /// Has all its files arrive.
-    pub(crate) fn serve(mut self) -> Result<Summary> {
-        let FromSender::Begin(Settings { plain, verify }) = self.channel.receive()? else {
-            return Err(Error::Nonsense("it does not begin"));
-        };
-        self.channel.set_plain(plain);
-        self.verify = verify;
-        let (mut files, mut bytes) = (0, 0_u64);
-        loop {
-            match self.channel.receive()? {
-                FromSender::File(header) => {
-                    if self.file(&header)? {
-                        (files, bytes) = (files + 1, bytes.saturating_add(header.bytes));
-                    }
-                }
-                FromSender::Finish { nanoseconds, failed, times: sender } => {
-                    let receiver = self.channel.times;
-                    self.channel.send(&FromReceiver::Times(receiver))?;
-                    let (verified, encrypted) = (verify, !plain);
-                    return Ok(Summary { files, bytes, failed, nanoseconds, verified, encrypted, sender, receiver });
-                }
-                _ => return Err(Error::Nonsense("it neither announces a file nor finishes")),
-            }
-        }
-    }
-
-    /// Has a file arrive, and says whether it was kept.
-    fn file(&mut self, header: &Header) -> Result<bool> {
-        match self.arrive(header) {
-            Ok(after) => {
-                self.channel.send(&FromReceiver::Kept { after: after.elapsed().as_nanos() as u64 })?;
-                (self.tell)(Event::Kept(header.name.clone()));
-                Ok(true)
-            }
-            Err(Unkept { why, is_answered }) if why.is_of_one_file() => {
-                if !is_answered {
-                    self.channel.send(&FromReceiver::Failed { why: why.told() })?;
-                }
-                (self.tell)(Event::Unkept(header.name.clone(), why));
-                Ok(false)
-            }
-            Err(Unkept { why, .. }) => Err(why.during(&header.name)),
-        }
-    }
-
-    /// Has a file arrive, and returns when its last byte did.
-    fn arrive(&mut self, header: &Header) -> std::result::Result<Instant, Unkept> {
-        let place = self.directory.place(&header.name)?;
-        let deposit = Deposit::make(&place, header, self.overwrite)?;
-        self.channel.send(&FromReceiver::Go)?;
-        let digest = self.content(header, &deposit)?;
-        let arrived = Instant::now();
-        match self.channel.receive()? {
-            FromSender::Whole { digest: Some(sent) } if digest.is_some_and(|own| own != Hash::from_bytes(sent)) => {
-                Err(Error::Digest.into())
-            }
-            FromSender::Whole { digest: None } if digest.is_some() => Err(Error::Digest.into()),
-            FromSender::Whole { .. } => {
-                deposit.keep()?;
-                Ok(arrived)
-            }
-            FromSender::Abandoned { why } => Err(Error::Refused(why).into()),
-            _ => Err(Error::Nonsense(UNENDED).into()),
-        }
-    }
-
-    /// Writes all bytes of a file, and returns their digest.
-    fn content(&mut self, header: &Header, deposit: &Deposit<'_>) -> std::result::Result<Option<Hash>, Unkept> {
-        let mut left = header.bytes;
-        let mut hasher = self.verify.then(Hasher::new);
-        let mut buffer = vec![0; PART];
-        while left > 0 {
-            let came = self.channel.receive_part(&mut buffer)? as u64;
-            if came == 0 {
-                return Err(self.abandoned().into());
-            }
-            left = left.checked_sub(came).ok_or(Error::Nonsense(MORE))?;
-            let part = &buffer[..came as usize];
-            if let Some(hasher) = &mut hasher {
-                timed(&mut self.channel.times.verify, || hasher.update(part));
-            }
-            if let Err(error) = timed(&mut self.channel.times.file, || deposit.write(part)) {
-                return Err(self.stop(left, error.into(), &mut buffer)?);
-            }
-        }
-        Ok(hasher.map(|hasher| hasher.finalize()))
-    }
-
-    /// Why the rest of a file does not come.
-    fn abandoned(&mut self) -> Error {
-        match self.channel.receive() {
-            Ok(FromSender::Abandoned { why }) => Error::Refused(why),
-            Ok(_) => Error::Nonsense("it does not say why a file ended early"),
-            Err(error) => error,
-        }
-    }
-
-    /// Answers at once that a file cannot be kept, and passes over what is still sent of it.
-    fn stop(&mut self, mut left: u64, why: Error, buffer: &mut [u8]) -> Result<Unkept> {
-        self.channel.send(&FromReceiver::Failed { why: why.told() })?;
-        while left > 0 {
-            match self.channel.receive_part(buffer)? as u64 {
-                0 => break,
-                came => left = left.checked_sub(came).ok_or(Error::Nonsense(MORE))?,
-            }
-        }
-        match self.channel.receive()? {
-            FromSender::Whole { .. } | FromSender::Abandoned { .. } => Ok(Unkept { why, is_answered: true }),
-            _ => Err(Error::Nonsense(UNENDED)),
-        }
-    }
-}
-
-/// What a sender did wrong.
-const MORE: &str = "it sent more bytes of a file than it had announced";
-const UNENDED: &str = "it does not say how a file ended";
-
-/// Why a file was not kept, and whether the sender knows already.
-struct Unkept {
-    why: Error,
-    is_answered: bool,
-}
-
-impl<E: Into<Error>> From<E> for Unkept {
-    fn from(why: E) -> Self {
-        Self { why: why.into(), is_answered: false }
+    fn serve_sender(&self, stream: TcpStream, halves: (Sealer, Opener), tell: &dyn Fn(Event)) -> Result<Summary> {
+        let desk = Desk::new(&self.destination, self.manner.overwrite)?;
+        Session::new(&mut Channel::new(stream, halves)?, desk, tell).serve()
     }
 }

@@ -1,65 +1,41 @@
-//! The sending end: regular files that the user named, read and sent one after the other over one connection.
+//! The sending end: what a user named is offered, and what the receiver wants of it is sent.
 
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use kelvin_file::{Access, Target};
+use kelvin_file::Error as FileError;
 use kelvin_sys::interrupt;
 use kelvin_wire::address::is_loopback;
+use kelvin_wire::deadline::Deadline;
+use kelvin_wire::noise::Handshake;
 use kelvin_wire::secret::Secret;
 use kelvin_wire::{Error as WireError, Hasher};
 
+use crate::blocks::{self, BLOCK, bit, set_bit};
 use crate::channel::{Channel, PART};
-use crate::message::{FromReceiver, FromSender, Header, Modified, Settings};
-use crate::name::Name;
-use crate::summary::{Summary, timed};
-use crate::{Error, Result, handshake};
+use crate::deposit::digest;
+use crate::message::{
+    Decision, Digest, Entry, EntryKind, FromReceiver, FromSender, Measured, Number, Piece, Reason, Settings, Verdict,
+    Whole,
+};
+use crate::pace::Pace;
+use crate::session::{BATCH, BATCH_BYTES, SMALL, WINDOW};
+use crate::source::{Collection, Source};
+use crate::summary::{Amount, Summary, timed};
+use crate::{Error, HANDSHAKE, PROTOCOL, Result};
 
 /// Time to connect.
 const CONNECT: Duration = Duration::from_secs(5);
-
-/// A file to be sent, as it was when it was found.
-#[derive(Clone, Debug)]
-pub struct Outgoing {
-    target: Target,
-    name: Name,
-}
-
-impl Outgoing {
-    /// Finds it. A symbolic link is followed, and sent by its own name.
-    ///
-    /// # Errors
-    /// What is no regular file, or may not be read.
-    pub fn find(path: &Path) -> Result<Self> {
-        let target = Target::find(path)?;
-        let name = Name::of(path).map_err(|why| {
-            let source = std::io::Error::new(ErrorKind::InvalidInput, why);
-            kelvin_file::Error::call("send", path, source)
-        })?;
-        Ok(Self { target, name })
-    }
-
-    /// Its size, in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.target.bytes()
-    }
-
-    /// The name that it is sent by.
-    pub fn name(&self) -> &Name {
-        &self.name
-    }
-
-    fn header(&self, file: &File) -> Result<Header> {
-        let failed = |error| kelvin_file::Error::call("look at", self.target.path(), error);
-        let found = file.metadata().map_err(failed)?;
-        let modified = Modified { seconds: found.mtime(), nanoseconds: found.mtime_nsec() as u32 };
-        Ok(Header { name: self.name.clone(), bytes: self.bytes(), mode: found.mode() & 0o777, modified })
-    }
-}
+/// Most entries of an offer, and most bytes of their names and attributes, so that it fits into a frame.
+const OFFERED: usize = 256;
+const OFFERED_BYTES: usize = 40 << 10;
+/// Bytes of an entry beside its name and attributes, at most.
+const ENTRY: usize = 64;
 
 /// A file that was not moved, and why.
 #[derive(Debug)]
@@ -70,15 +46,35 @@ pub struct Unsent {
     pub why: Error,
 }
 
+/// How to send.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    /// What both ends know.
+    pub settings: Settings,
+    /// Whether the next file waits until the receiver has this one in its place.
+    pub acknowledge: bool,
+    /// Bytes a second at most.
+    pub limit: Option<u64>,
+}
+
+/// What became of all.
+#[derive(Debug)]
+pub struct Sent {
+    /// What was moved, how fast, and what limited it.
+    pub summary: Summary,
+    /// What was not moved.
+    pub unsent: Vec<Unsent>,
+    /// Files that were there already, and unchanged.
+    pub unchanged: u64,
+    /// In a dry run: what would be sent.
+    pub planned: Vec<PathBuf>,
+}
+
 /// A connection to a receiver.
 pub struct Sender {
     channel: Channel,
-    settings: Settings,
+    manner: Manner,
     begun: Instant,
-    /// When the receiver had the last byte so far.
-    arrived: Instant,
-    /// Files moved, and their bytes.
-    moved: (u64, u64),
 }
 
 impl Sender {
@@ -86,130 +82,54 @@ impl Sender {
     ///
     /// # Errors
     /// No answer; another host without a secret; a receiver of another version or secret, or without a place.
-    pub fn connect(addresses: &[SocketAddr], secret: &Secret, settings: Settings) -> Result<Self> {
+    pub fn connect(addresses: &[SocketAddr], secret: &Secret, manner: Manner) -> Result<Self> {
         let begun = Instant::now();
         if let Some(&address) = addresses.iter().find(|address| !secret.is_some() && !is_loopback(**address)) {
             return Err(Error::Open { address });
         }
         let mut stream = connect(addresses)?;
         stream.set_nodelay(true).map_err(WireError::call("set up the connection"))?;
-        let noise = handshake::sender(&mut stream, secret)?;
-        let mut channel = Channel::new(stream, noise);
-        channel.set_plain(settings.plain);
-        Ok(Self { channel, settings, begun, arrived: begun, moved: (0, 0) })
+        let handshake = Handshake { protocol: &PROTOCOL, secret, deadline: Deadline::within(HANDSHAKE) };
+        let halves = handshake.call(&mut stream)?;
+        let mut channel = Channel::new(stream, halves)?;
+        channel.set_plain(manner.settings.plain);
+        Ok(Self { channel, manner, begun })
     }
 
-    /// Sends files, and finishes. `progress` sees the bytes sent so far.
+    /// Sends all, and finishes. `progress` sees the bytes sent so far.
     ///
     /// # Errors
-    /// A broken connection, or a signal. What concerns one file alone is returned beside the summary.
-    pub fn send(mut self, files: &[Outgoing], progress: &dyn Fn(u64)) -> Result<(Summary, Vec<Unsent>)> {
-        self.channel.send(&FromSender::Begin(self.settings))?;
-        let (mut unsent, mut before) = (Vec::new(), 0);
-        for outgoing in files {
-            match self.file(outgoing, &|sent| progress(before + sent)) {
-                Ok(()) => self.moved = (self.moved.0 + 1, self.moved.1 + outgoing.bytes()),
-                Err(why) if why.is_of_one_file() => {
-                    unsent.push(Unsent { path: outgoing.target.path().to_owned(), why });
-                }
-                Err(error) => return Err(error.during(outgoing.name())),
-            }
-            before += outgoing.bytes();
-        }
-        let summary = self.finish(unsent.len() as u64)?;
-        Ok((summary, unsent))
+    /// A broken connection, a receiver that refuses all, or a signal. What concerns one file alone is returned.
+    pub fn send(mut self, collection: Collection, progress: &dyn Fn(u64)) -> Result<Sent> {
+        self.channel.queue(&FromSender::Begin(self.manner.settings))?;
+        let Collection { sources, unread, .. } = collection;
+        let unsent = unread.into_iter().map(|(path, why)| Unsent { path, why }).collect();
+        let mut sending = Sending::new(&mut self.channel, self.manner, &sources, progress);
+        sending.unsent = unsent;
+        sending.run()?;
+        let Sending { unsent, unchanged, planned, moved, .. } = sending;
+        let summary = self.finish(moved, unsent.len() as u64)?;
+        Ok(Sent { summary, unsent, unchanged, planned })
     }
 
-    fn file(&mut self, outgoing: &Outgoing, progress: &dyn Fn(u64)) -> Result<()> {
-        let mut file = outgoing.target.open(Access::Buffered)?;
-        self.channel.send(&FromSender::File(outgoing.header(&file)?))?;
-        match self.channel.receive()? {
-            FromReceiver::Go => {}
-            FromReceiver::Failed { why } => return Err(Error::Refused(why)),
-            _ => return Err(Error::Nonsense("it neither accepts nor refuses a file")),
-        }
-        let sent = match self.content(outgoing, &mut file, progress) {
-            Err(error) if !error.is_of_one_file() => return Err(error),
-            sent => sent,
-        };
-        self.channel.send(&match &sent {
-            Ok(digest) => FromSender::Whole { digest: *digest },
-            Err(why) => FromSender::Abandoned { why: why.told() },
-        })?;
-        match (self.channel.receive()?, sent) {
-            (FromReceiver::Kept { after }, Ok(_)) => {
-                self.arrived = Instant::now().checked_sub(Duration::from_nanos(after)).unwrap_or(self.begun);
-                Ok(())
-            }
-            // What was said first is why it was abandoned.
-            (FromReceiver::Failed { why }, Ok(_) | Err(Error::Refused(_))) => Err(Error::Refused(why)),
-            (FromReceiver::Failed { .. }, Err(why)) => Err(why),
-            _ => Err(Error::Nonsense("it neither keeps a file nor refuses it")),
-        }
-    }
-
-    /// Sends the bytes of a file, and returns their digest. If they cannot all be sent, the receiver expects no more of them.
-    fn content(&mut self, outgoing: &Outgoing, file: &mut File, progress: &dyn Fn(u64)) -> Result<Option<[u8; 32]>> {
-        let mut left = outgoing.bytes();
-        let mut hasher = self.settings.verify.then(Hasher::new);
-        let mut part = vec![0; PART.min(left as usize)];
-        let sent = loop {
-            let room = part.len().min(left.try_into().unwrap_or(usize::MAX));
-            if room == 0 {
-                break outgoing.target.check_unchanged().map_err(Error::File);
-            }
-            match self.next(outgoing, file, &mut part[..room]) {
-                Ok(read) => {
-                    if let Some(hasher) = &mut hasher {
-                        timed(&mut self.channel.times.verify, || hasher.update(&part[..read]));
-                    }
-                    self.channel.send_part(&part[..read])?;
-                    left -= read as u64;
-                    progress(outgoing.bytes() - left);
-                }
-                Err(error) => break Err(error),
+    /// Has the receiver finish, and exchanges what was measured.
+    fn finish(mut self, (files, amount): (u64, Amount), failed: u64) -> Result<Summary> {
+        self.channel.send(&FromSender::End)?;
+        let finished = loop {
+            match self.channel.receive()? {
+                FromReceiver::Finished(finished) => break finished,
+                // Of files that were abandoned.
+                FromReceiver::Verdicts(_) => {}
+                FromReceiver::Refused(Reason(why)) => return Err(Error::RefusedAll(why)),
+                _ => return Err(Error::Nonsense("it does not say what it measured")),
             }
         };
-        if left > 0 && sent.as_ref().is_err_and(Error::is_of_one_file) {
-            self.channel.send_part(&[])?;
-        }
-        sent.map(|()| hasher.map(|hasher| *hasher.finalize().as_bytes()))
-    }
-
-    /// Reads the next part of a file, unless somebody wants no more of it.
-    fn next(&mut self, outgoing: &Outgoing, file: &mut File, part: &mut [u8]) -> Result<usize> {
-        if let Some(signal) = interrupt::requested() {
-            return Err(Error::Interrupted(signal));
-        }
-        if self.channel.is_called()? {
-            return Err(Error::Refused("the receiver wants no more of it".into()));
-        }
-        let path = outgoing.target.path();
-        loop {
-            match timed(&mut self.channel.times.file, || file.read(part)) {
-                Ok(0) => {
-                    outgoing.target.check_unchanged()?;
-                    let what = "it ended before its size".to_owned();
-                    return Err(kelvin_file::Error::Changed { path: path.to_owned(), what }.into());
-                }
-                Ok(read) => return Ok(read),
-                Err(error) if error.kind() == ErrorKind::Interrupted && interrupt::requested().is_none() => {}
-                Err(error) => return Err(kelvin_file::Error::call("read", path, error).into()),
-            }
-        }
-    }
-
-    /// Tells the receiver what was measured here, and hears what was measured there.
-    fn finish(mut self, failed: u64) -> Result<Summary> {
-        let nanoseconds = self.arrived.duration_since(self.begun).as_nanos() as u64;
+        let nanoseconds = (self.begun.elapsed().as_nanos() as u64).saturating_sub(finished.since);
         let sender = self.channel.times;
-        self.channel.send(&FromSender::Finish { nanoseconds, failed, times: sender })?;
-        let FromReceiver::Times(receiver) = self.channel.receive()? else {
-            return Err(Error::Nonsense("it does not say what it measured"));
-        };
-        let (files, bytes) = self.moved;
-        let Settings { plain, verify } = self.settings;
-        Ok(Summary { files, bytes, failed, nanoseconds, verified: verify, encrypted: !plain, sender, receiver })
+        self.channel.send(&FromSender::Finish(Measured { nanoseconds, failed, times: sender }))?;
+        let Settings { plain, verify, sync, .. } = self.manner.settings;
+        let (verified, encrypted, receiver) = (verify, !plain, finished.times);
+        Ok(Summary { files, amount, failed, nanoseconds, verified, encrypted, synced: sync, sender, receiver })
     }
 }
 
@@ -222,4 +142,487 @@ fn connect(addresses: &[SocketAddr]) -> Result<TcpStream> {
         }
     }
     Err(WireError::Call { doing: "connect to the receiver", source: last }.into())
+}
+
+/// A file that is wanted, and its blocks that need not come.
+struct Wanted {
+    number: usize,
+    kept: Vec<u8>,
+}
+
+/// All that is sent over one connection.
+struct Sending<'a> {
+    channel: &'a mut Channel,
+    manner: Manner,
+    sources: &'a [Source],
+    progress: &'a dyn Fn(u64),
+    pace: Pace,
+    /// How many were offered, and of how many the receiver's decision is known.
+    offered: usize,
+    decided: usize,
+    /// What is wanted and was not sent.
+    ready: VecDeque<Wanted>,
+    /// Files of which the receiver says what it has.
+    resumed: HashMap<usize, Vec<u8>>,
+    /// Which files were sent and have no verdict, with their bytes.
+    unjudged: HashMap<usize, Amount>,
+    /// The file that was refused last.
+    refused: Option<usize>,
+    /// Bytes that need not be sent any more.
+    passed: u64,
+    /// Files in their place, and their bytes.
+    moved: (u64, Amount),
+    unsent: Vec<Unsent>,
+    unchanged: u64,
+    planned: Vec<PathBuf>,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Sending<'a> {
+    fn new(channel: &'a mut Channel, manner: Manner, sources: &'a [Source], progress: &'a dyn Fn(u64)) -> Self {
+        let (ready, resumed, unjudged) = (VecDeque::new(), HashMap::new(), HashMap::new());
+        let (unsent, planned, buffer) = (Vec::new(), Vec::new(), Vec::new());
+        let pace = Pace::new(manner.limit);
+        let (offered, decided, refused, passed, moved, unchanged) = (0, 0, None, 0, (0, Amount::default()), 0);
+        Self {
+            channel,
+            manner,
+            sources,
+            progress,
+            pace,
+            offered,
+            decided,
+            ready,
+            resumed,
+            unjudged,
+            refused,
+            passed,
+            moved,
+            unsent,
+            unchanged,
+            planned,
+            buffer,
+        }
+    }
+
+    fn run(&mut self) -> Result<()> {
+        loop {
+            self.offer()?;
+            while let Some(message) = self.channel.received()? {
+                self.hear(message)?;
+            }
+            if let Some(wanted) = self.ready.pop_front() {
+                self.send_next(wanted)?;
+            } else if self.in_flight() > 0 {
+                let message = self.channel.receive()?;
+                self.hear(message)?;
+            } else if self.offered == self.sources.len() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Entries that were offered and have not ended.
+    fn in_flight(&self) -> usize {
+        (self.offered - self.decided) + self.ready.len() + self.resumed.len() + self.unjudged.len()
+    }
+
+    /// Offers as many entries as the receiver takes before it has the content of others.
+    fn offer(&mut self) -> Result<()> {
+        while self.offered < self.sources.len() && self.in_flight() + OFFERED <= WINDOW {
+            let mut bytes = 0;
+            let fits = |source: &&Source| {
+                bytes += size(&source.entry);
+                bytes <= OFFERED_BYTES
+            };
+            let some = self.sources[self.offered..].iter().take(OFFERED).take_while(fits);
+            let entries: Vec<Entry> = some.map(|source| source.entry.clone()).collect();
+            self.offered += entries.len();
+            self.channel.queue(&FromSender::Offer(entries))?;
+        }
+        self.channel.flush()
+    }
+
+    fn hear(&mut self, message: FromReceiver) -> Result<()> {
+        match message {
+            FromReceiver::Decisions(decisions) => decisions.into_iter().try_for_each(|one| self.decided(one)),
+            FromReceiver::Have { file, first, digests, is_all } => self.compare((file, first), &digests, is_all),
+            FromReceiver::Verdicts(verdicts) => {
+                verdicts.into_iter().for_each(|verdict| self.judged(verdict));
+                Ok(())
+            }
+            FromReceiver::Refused(Reason(why)) => Err(Error::RefusedAll(why)),
+            FromReceiver::Finished(_) => Err(Error::Nonsense("it has finished before all was sent")),
+        }
+    }
+
+    fn decided(&mut self, decision: Decision) -> Result<()> {
+        let number = self.decided;
+        let source = self.sources[..self.offered].get(number).ok_or(Error::Nonsense(UNKNOWN))?;
+        self.decided += 1;
+        let is_dry = self.manner.settings.dry_run;
+        match decision {
+            Decision::Wanted | Decision::Resumed if !source.is_file() => return Err(Error::Nonsense(UNKNOWN)),
+            Decision::Wanted | Decision::Resumed if is_dry => self.planned.push(source.path.clone()),
+            Decision::Wanted => self.ready.push_back(Wanted { number, kept: Vec::new() }),
+            Decision::Resumed => {
+                let blocks = blocks::count(source.bytes());
+                self.resumed.insert(number, vec![0; blocks.div_ceil(8) as usize]);
+            }
+            Decision::Unchanged => {
+                self.unchanged += 1;
+                self.pass(source.bytes());
+            }
+            Decision::Made => {}
+            Decision::Refused(Reason(why)) => {
+                self.pass(source.bytes());
+                self.unsent.push(Unsent { path: source.path.clone(), why: Error::Refused(why) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares blocks that the receiver has with those of the file.
+    fn compare(&mut self, (file, first): (Number, u32), digests: &[Digest], is_all: bool) -> Result<()> {
+        let number = file as usize;
+        let source = self.sources.get(number).ok_or(Error::Nonsense(UNKNOWN))?;
+        let kept = self.resumed.get_mut(&number).ok_or(Error::Nonsense(UNKNOWN))?;
+        // A file that cannot be read says so when it is sent.
+        if let Ok(file) = source.open() {
+            for (block, theirs) in (u64::from(first)..blocks::count(source.bytes())).zip(digests) {
+                let range = (block * BLOCK, (source.bytes() - block * BLOCK).min(BLOCK));
+                if digest(&file, range, &mut self.buffer).is_ok_and(|own| own == *theirs) {
+                    set_bit(kept, block);
+                }
+            }
+        }
+        if is_all && let Some(kept) = self.resumed.remove(&number) {
+            let blocks = (0..blocks::count(source.bytes())).filter(|block| bit(&kept, *block));
+            let resumed = blocks.map(|block| (source.bytes() - block * BLOCK).min(BLOCK)).sum();
+            // Its verdict comes at once if nothing of it is missing.
+            self.unjudged.insert(number, Amount { resumed, ..Amount::default() });
+            self.pass(resumed);
+            self.channel.send(&FromSender::Keep { file, blocks: kept.clone() })?;
+            self.ready.push_back(Wanted { number, kept });
+        }
+        Ok(())
+    }
+
+    fn judged(&mut self, Verdict { file, why }: Verdict) {
+        let number = file as usize;
+        // It may have failed on both sides at once.
+        let (Some(amount), Some(source)) = (self.unjudged.remove(&number), self.sources.get(number)) else { return };
+        match why {
+            None => {
+                self.moved.0 += 1;
+                self.moved.1.add(&amount);
+            }
+            Some(Reason(why)) => {
+                self.refused = Some(number);
+                self.unsent.push(Unsent { path: source.path.clone(), why: Error::Refused(why) });
+            }
+        }
+    }
+
+    /// Counts bytes of a file that has no verdict.
+    fn count(&mut self, number: usize, count: impl FnOnce(&mut Amount)) {
+        self.unjudged.get_mut(&number).map(count);
+    }
+
+    fn pass(&mut self, bytes: u64) {
+        self.passed += bytes;
+        (self.progress)(self.passed);
+    }
+
+    /// Sends the next file, or as many small ones as go together.
+    fn send_next(&mut self, wanted: Wanted) -> Result<()> {
+        let source = &self.sources[wanted.number];
+        let number = wanted.number;
+        if is_small(source) {
+            self.send_small(wanted)?;
+        } else {
+            self.send_large(source, &wanted)?;
+        }
+        while self.manner.acknowledge && self.unjudged.contains_key(&number) {
+            let message = self.channel.receive()?;
+            self.hear(message)?;
+        }
+        Ok(())
+    }
+
+    /// Sends the whole content of this file and those that follow it.
+    fn send_small(&mut self, wanted: Wanted) -> Result<()> {
+        self.stop_if_asked()?;
+        let (mut batch, mut content) = (Vec::new(), std::mem::take(&mut self.buffer));
+        content.clear();
+        let most = self.pace.most(BATCH_BYTES);
+        let mut next = Some(wanted);
+        while let Some(Wanted { number, .. }) = next {
+            let source = &self.sources[number];
+            match self.read_small(source, &mut content) {
+                Ok(digest) => {
+                    self.unjudged.insert(number, Amount::sent(source.bytes()));
+                    batch.push(Whole { file: number as Number, bytes: source.bytes() as u32, digest });
+                }
+                Err(why) if why.is_of_one_file() => self.abandon(number, why)?,
+                Err(why) => return Err(why),
+            }
+            let room = most.saturating_sub(content.len() as u64);
+            let is_full = self.manner.acknowledge || batch.len() == BATCH;
+            let fits = |wanted: &mut Wanted| {
+                is_small(&self.sources[wanted.number]) && self.sources[wanted.number].bytes() <= room
+            };
+            next = if is_full { None } else { self.ready.pop_front_if(fits) };
+        }
+        if !batch.is_empty() {
+            self.channel.queue(&FromSender::Batch(batch))?;
+            self.send_bytes(&content)?;
+        }
+        self.buffer = content;
+        self.pass(self.buffer.len() as u64);
+        Ok(())
+    }
+
+    /// Adds the content of a small file, if it is what was offered.
+    fn read_small(&mut self, source: &Source, content: &mut Vec<u8>) -> Result<Option<Digest>> {
+        let before = content.len();
+        let times = &mut self.channel.times;
+        let read = timed(&mut times.file, || {
+            let mut file = source.open()?;
+            content.resize(before + source.bytes() as usize, 0);
+            let read = file.read_exact(&mut content[before..]);
+            if read.is_err() {
+                content.truncate(before);
+            }
+            // A file that became shorter says so itself.
+            source.check(&file)?;
+            read.map_err(|error| Error::from(FileError::call("read", &source.path, error)))
+        });
+        if let Err(why) = read {
+            content.truncate(before);
+            return Err(why);
+        }
+        let verify = self.manner.settings.verify;
+        Ok(timed(&mut times.verify, || verify.then(|| *kelvin_wire::hash(&content[before..]).as_bytes())))
+    }
+
+    /// Tells the receiver that a file will not come.
+    fn abandon(&mut self, number: usize, why: Error) -> Result<()> {
+        let source = &self.sources[number];
+        self.channel.queue(&FromSender::Abandoned { file: number as Number, why: why.told() })?;
+        self.unjudged.remove(&number);
+        self.pass(source.bytes());
+        self.unsent.push(Unsent { path: source.path.clone(), why });
+        Ok(())
+    }
+
+    /// Sends the blocks of a file that the receiver does not have.
+    fn send_large(&mut self, source: &'a Source, wanted: &Wanted) -> Result<()> {
+        let number = wanted.number;
+        let passed = self.passed;
+        if wanted.kept.is_empty() {
+            self.unjudged.insert(number, Amount::default());
+        } else if !self.unjudged.contains_key(&number) {
+            return Ok(());
+        }
+        let sent = match source.open() {
+            Ok(file) if source.entry.kind == EntryKind::Stream => self.send_stream(number, file),
+            Ok(file) => self.send_blocks(source, wanted, &file),
+            Err(error) => Err(error),
+        };
+        match sent {
+            Err(why) if why.is_of_one_file() => {
+                self.passed = passed;
+                self.abandon(number, why)
+            }
+            Err(why) => Err(why.during(source.entry.name.as_os_str())),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn send_blocks(&mut self, source: &Source, wanted: &Wanted, file: &File) -> Result<()> {
+        let all = blocks::count(source.bytes()).max(1);
+        for block in 0..all {
+            let first = block * BLOCK;
+            let end = (first + BLOCK).min(source.bytes());
+            if bit(&wanted.kept, block) {
+                continue;
+            }
+            for (range, is_hole) in pieces(source, file, first..end) {
+                let (file_number, bytes) = (wanted.number as Number, (range.1 - range.0) as u32);
+                let piece = Piece { file: file_number, offset: range.0, bytes, is_last: range.1 == source.bytes() };
+                if is_hole {
+                    self.channel.queue(&FromSender::Hole(piece))?;
+                    self.count(wanted.number, |amount| amount.holes += u64::from(bytes));
+                    self.pass(bytes.into());
+                } else {
+                    self.send_piece(source, file, piece)?;
+                }
+                if !self.is_still_wanted(wanted.number)? {
+                    return Ok(());
+                }
+            }
+        }
+        self.channel.flush()
+    }
+
+    /// Whether the receiver has not refused a file that is being sent; else says that the rest will not come.
+    fn is_still_wanted(&mut self, number: usize) -> Result<bool> {
+        self.stop_if_asked()?;
+        while let Some(message) = self.channel.received()? {
+            self.hear(message)?;
+        }
+        let is_refused = self.refused == Some(number);
+        if is_refused {
+            let why = "the receiver wants no more of it".to_owned();
+            self.channel.send(&FromSender::Abandoned { file: number as Number, why })?;
+        }
+        Ok(!is_refused)
+    }
+
+    /// Sends a piece of a file, and that it was right.
+    fn send_piece(&mut self, source: &Source, file: &File, piece: Piece) -> Result<()> {
+        self.channel.queue(&FromSender::Block(piece))?;
+        self.count(piece.file as usize, |amount| amount.moved += u64::from(piece.bytes));
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(PART, 0);
+        let sent = self.send_content(source, file, piece, &mut buffer);
+        self.buffer = buffer;
+        let mut ended = sent?;
+        if piece.is_last && ended.is_ok() {
+            ended = source.check(file).and(ended);
+        }
+        let digest = ended?;
+        self.channel.queue(&FromSender::Sent { digest })
+    }
+
+    /// Sends as many bytes as were announced, even if there are not so many any more; then the inner result says so.
+    fn send_content(
+        &mut self,
+        source: &Source,
+        file: &File,
+        piece: Piece,
+        buffer: &mut [u8],
+    ) -> Result<Result<Option<Digest>>> {
+        let verify = self.manner.settings.verify;
+        let (mut hasher, mut done, mut failed) = (Hasher::new(), 0, None);
+        let most = self.pace.most(PART as u64) as usize;
+        while done < piece.bytes as usize {
+            let room = most.min(piece.bytes as usize - done);
+            let read =
+                timed(&mut self.channel.times.file, || read_at(file, &mut buffer[..room], piece.offset + done as u64));
+            let count = match read {
+                Ok(count) if count > 0 && failed.is_none() => count,
+                read => {
+                    failed.get_or_insert_with(|| shortened(source, file, read.err()));
+                    buffer[..room].fill(0);
+                    room
+                }
+            };
+            if verify {
+                timed(&mut self.channel.times.verify, || hasher.update(&buffer[..count]));
+            }
+            self.send_bytes(&buffer[..count])?;
+            done += count;
+            self.pass(count as u64);
+        }
+        let digest = verify.then(|| *hasher.finalize().as_bytes());
+        Ok(failed.map_or(Ok(digest), Err))
+    }
+
+    /// Sends what is read from a pipe until its end.
+    fn send_stream(&mut self, number: usize, mut input: File) -> Result<()> {
+        let (mut offset, verify) = (0, self.manner.settings.verify);
+        let mut buffer = vec![0; self.pace.most(PART as u64) as usize];
+        loop {
+            self.stop_if_asked()?;
+            let count = match timed(&mut self.channel.times.file, || input.read(&mut buffer)) {
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(FileError::call("read", std::path::Path::new("-"), error).into()),
+            };
+            let piece = Piece { file: number as Number, offset, bytes: count as u32, is_last: count == 0 };
+            self.channel.queue(&FromSender::Block(piece))?;
+            self.send_bytes(&buffer[..count])?;
+            let digest = verify.then(|| *kelvin_wire::hash(&buffer[..count]).as_bytes());
+            self.channel.send(&FromSender::Sent { digest })?;
+            offset += count as u64;
+            self.unjudged.insert(number, Amount::sent(offset));
+            self.pass(count as u64);
+            if count == 0 || !self.is_still_wanted(number)? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn send_bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        self.channel.send_data(bytes)?;
+        let pace = &mut self.pace;
+        timed(&mut self.channel.times.limit, || pace.wait(bytes.len() as u64));
+        Ok(())
+    }
+
+    fn stop_if_asked(&self) -> Result<()> {
+        interrupt::requested().map_or(Ok(()), |signal| Err(Error::Interrupted(signal)))
+    }
+}
+
+/// What a receiver did wrong.
+const UNKNOWN: &str = "it speaks of a file that was not offered";
+
+/// Bytes of an entry in an offer, at most.
+fn size(entry: &Entry) -> usize {
+    let attributes: usize = entry.attributes.iter().map(|one| one.name.len() + one.value.len() + ENTRY).sum();
+    let target = if let EntryKind::Link { target } = &entry.kind { target.len() } else { 0 };
+    ENTRY + entry.name.as_os_str().len() + attributes + target
+}
+
+fn is_small(source: &Source) -> bool {
+    matches!(source.entry.kind, EntryKind::File { bytes, .. } if bytes <= SMALL) && !source.has_holes
+}
+
+/// The parts of a range of a file, and whether they are holes.
+fn pieces(source: &Source, file: &File, range: std::ops::Range<u64>) -> Vec<((u64, u64), bool)> {
+    if !source.has_holes {
+        return vec![((range.start, range.end), false)];
+    }
+    let mut found = Vec::new();
+    let mut at = range.start;
+    while at < range.end {
+        // None behind it: the rest is a hole. A file system that does not know holes calls everything data.
+        let data = rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)).map_or(range.end, |data| data.min(range.end));
+        if data > at {
+            found.push(((at, data), true));
+        }
+        let hole =
+            rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(data)).map_or(range.end, |hole| hole.min(range.end));
+        if data < range.end && hole > data {
+            found.push(((data, hole), false));
+        }
+        at = hole.max(data);
+    }
+    if found.is_empty() {
+        found.push(((range.start, range.end), false));
+    }
+    found
+}
+
+fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
+    loop {
+        match file.read_at(buffer, offset) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}
+
+/// Why a file has not the bytes that were announced.
+fn shortened(source: &Source, file: &File, error: Option<std::io::Error>) -> Error {
+    match error {
+        Some(error) => FileError::call("read", &source.path, error).into(),
+        None => match source.check(file) {
+            Err(changed) => changed,
+            Ok(()) => source.changed("it ended before its size".into()),
+        },
+    }
 }

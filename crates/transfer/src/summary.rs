@@ -18,8 +18,28 @@ pub struct Times {
     pub verify: u64,
     /// Encrypting or decrypting.
     pub cipher: u64,
-    /// Sending or receiving bytes of files, waiting included.
+    /// Sending or receiving, waiting included.
     pub connection: u64,
+    /// Flushing to the device.
+    pub sync: u64,
+    /// Waiting so that a limit is kept.
+    pub limit: u64,
+}
+
+impl Times {
+    /// Adds those of a part.
+    pub(crate) fn add(&mut self, part: &Self) {
+        for (sum, more) in [
+            (&mut self.file, part.file),
+            (&mut self.verify, part.verify),
+            (&mut self.cipher, part.cipher),
+            (&mut self.connection, part.connection),
+            (&mut self.sync, part.sync),
+            (&mut self.limit, part.limit),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+    }
 }
 
 /// Does something, and adds the time that it took.
@@ -30,13 +50,43 @@ pub(crate) fn timed<T>(sum: &mut u64, work: impl FnOnce() -> T) -> T {
     done
 }
 
+/// The bytes of files: which were moved, and which need not be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// Sent.
+    pub moved: u64,
+    /// Holes, of which only the place is sent.
+    pub holes: u64,
+    /// There already, from a connection that ended early.
+    pub resumed: u64,
+}
+
+impl Amount {
+    /// So many bytes that were sent.
+    pub(crate) fn sent(bytes: u64) -> Self {
+        Self { moved: bytes, ..Self::default() }
+    }
+
+    /// All of them.
+    pub fn whole(&self) -> u64 {
+        self.moved.saturating_add(self.holes).saturating_add(self.resumed)
+    }
+
+    /// Adds those of another file.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.moved = self.moved.saturating_add(other.moved);
+        self.holes = self.holes.saturating_add(other.holes);
+        self.resumed = self.resumed.saturating_add(other.resumed);
+    }
+}
+
 /// What was moved, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// Files in their place.
     pub files: u64,
     /// Their bytes.
-    pub bytes: u64,
+    pub amount: Amount,
     /// Files that were not moved.
     pub failed: u64,
     /// Nanoseconds from the sender's first action, connecting included, until the receiver had the last byte.
@@ -45,6 +95,8 @@ pub struct Summary {
     pub verified: bool,
     /// Whether the bytes of files were encrypted.
     pub encrypted: bool,
+    /// Whether all was flushed to its device.
+    pub synced: bool,
     /// The sender's stages.
     pub sender: Times,
     /// The receiver's stages.
@@ -61,24 +113,35 @@ pub struct Stage {
 }
 
 impl Summary {
-    /// Bytes per second.
+    /// Bytes that were sent per second.
     pub fn rate(&self) -> f64 {
-        self.bytes as f64 / (self.nanoseconds.max(1) as f64 / 1e9)
+        self.amount.moved as f64 / (self.nanoseconds.max(1) as f64 / 1e9)
+    }
+
+    /// Which bytes were not sent, in words.
+    fn of_which(&self) -> String {
+        let Amount { holes, resumed, .. } = self.amount;
+        let some = |bytes: u64, what| (bytes > 0).then(|| format!("{} {what}", units::bytes(bytes)));
+        let parts: Vec<String> =
+            [some(resumed, "there from before"), some(holes, "of holes")].into_iter().flatten().collect();
+        if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
     }
 
     /// All stages. A wait at one end is work at the other, unless both wait: so the connection's share is that of which both
     /// ends say that they sent or received.
-    pub fn stages(&self) -> [Stage; 7] {
+    pub fn stages(&self) -> [Stage; 9] {
         let share = |nanoseconds: u64| (nanoseconds as f64 / self.nanoseconds.max(1) as f64).min(1.0);
         let (sender, receiver) = (&self.sender, &self.receiver);
         let shares = [
             ("reading at the sender", sender.file),
             ("hashing at the sender", sender.verify),
             ("encrypting at the sender", sender.cipher),
+            ("the limit that was set", sender.limit),
             ("the connection", sender.connection.min(receiver.connection)),
             ("decrypting at the receiver", receiver.cipher),
             ("hashing at the receiver", receiver.verify),
             ("writing at the receiver", receiver.file),
+            ("flushing at the receiver", receiver.sync),
         ];
         shares.map(|(name, nanoseconds)| Stage { name, share: share(nanoseconds) })
     }
@@ -95,21 +158,39 @@ impl Summary {
 pub struct Record {
     files: u64,
     bytes: u64,
+    holes: u64,
+    resumed: u64,
     failed: u64,
     seconds: f64,
     bytes_per_second: f64,
     verified: bool,
     encrypted: bool,
-    stages: [Stage; 7],
+    synced: bool,
+    stages: [Stage; 9],
     sentence: String,
 }
 
 impl From<&Summary> for Record {
     fn from(summary: &Summary) -> Self {
-        let Summary { files, bytes, failed, verified, encrypted, .. } = *summary;
+        let Summary { files, amount, failed, verified, encrypted, synced, .. } = *summary;
         let (seconds, bytes_per_second) = (summary.nanoseconds as f64 / 1e9, summary.rate());
         let (stages, sentence) = (summary.stages(), summary.to_string());
-        Self { files, bytes, failed, seconds, bytes_per_second, verified, encrypted, stages, sentence }
+        let Amount { holes, resumed, .. } = amount;
+        let bytes = amount.whole();
+        Self {
+            files,
+            bytes,
+            holes,
+            resumed,
+            failed,
+            seconds,
+            bytes_per_second,
+            verified,
+            encrypted,
+            synced,
+            stages,
+            sentence,
+        }
     }
 }
 
@@ -118,11 +199,12 @@ impl fmt::Display for Summary {
         if self.files == 0 {
             return out.write_str("moved nothing");
         }
-        let files = if self.files == 1 { "1 file".to_owned() } else { format!("{} files", units::count(self.files)) };
+        let files = units::files(self.files);
         write!(
             out,
-            "moved {files}, {}, in {} from connecting to the last byte: {}, {}, {}; ",
-            units::bytes(self.bytes),
+            "moved {files}, {}{}, in {} from connecting to the last byte: {}, {}, {}; ",
+            units::bytes(self.amount.whole()),
+            self.of_which(),
             units::seconds(self.nanoseconds as f64 / 1e9),
             units::plain(self.rate(), Unit::BytesPerSecond),
             if self.encrypted { "encrypted" } else { "not encrypted" },
@@ -146,11 +228,11 @@ mod tests {
         let thousandth = |share| share * 2_000_000;
         let times = |shares: [u64; 4]| {
             let [file, verify, cipher, connection] = shares.map(thousandth);
-            Times { file, verify, cipher, connection }
+            Times { file, verify, cipher, connection, ..Times::default() }
         };
         let (sender, receiver) = (times(sender), times(receiver));
-        let (files, bytes, failed, nanoseconds) = (1, 1_000_000_000, 0, 2_000_000_000);
-        Summary { files, bytes, failed, nanoseconds, verified: true, encrypted: true, sender, receiver }
+        let (files, amount, failed, nanoseconds) = (1, Amount::sent(1_000_000_000), 0, 2_000_000_000);
+        Summary { files, amount, failed, nanoseconds, verified: true, encrypted: true, synced: false, sender, receiver }
     }
 
     #[test]
@@ -173,6 +255,11 @@ mod tests {
             "moved 1 file, 954 MiB, in 2.00 s from connecting to the last byte: 500 MB/s, encrypted, verified; the busiest \
              stage was writing at the receiver, 90 % of the time"
         );
+        let partly = Amount { holes: 1 << 20, resumed: 3 << 20, moved: 4 << 20 };
+        let partly = Summary { amount: partly, ..slow };
+        assert!(
+            partly.to_string().starts_with("moved 1 file, 8 MiB (3 MiB there from before, 1 MiB of holes), in 2.00 s")
+        );
         let even = Summary { files: 3, verified: false, ..summary([300; 4], [250; 4]) };
         assert!(even.to_string().ends_with("not verified; no stage was above 30 %"), "{even}");
         assert!(even.to_string().starts_with("moved 3 files, "), "{even}");
@@ -181,7 +268,8 @@ mod tests {
     /// The other end's times are its own, and may be anything.
     #[test]
     fn no_times_break_it() {
-        let most = Times { file: u64::MAX, verify: u64::MAX, cipher: u64::MAX, connection: u64::MAX };
+        let all = u64::MAX;
+        let most = Times { file: all, verify: all, cipher: all, connection: all, sync: all, limit: all };
         for times in [Times::default(), most] {
             let odd = Summary { nanoseconds: 0, sender: times, receiver: times, ..summary([0; 4], [0; 4]) };
             assert!(odd.stages().iter().all(|stage| (0.0..=1.0).contains(&stage.share)), "{odd}");

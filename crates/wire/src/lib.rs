@@ -32,7 +32,7 @@ pub mod sockets;
 mod tests;
 
 /// The hash of contents, by the crate that the secret's keys are derived with.
-pub use blake3::{Hash, Hasher};
+pub use blake3::{Hash, Hasher, hash};
 pub use error::{Error, Result};
 
 /// The default TCP port of an agent: 273.15 kelvin are 0 degrees Celsius.

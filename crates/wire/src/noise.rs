@@ -101,7 +101,10 @@ impl Handshake<'_> {
     /// # Errors
     /// Another side that is no such program, has another version or secret, or no place.
     pub fn call(&self, stream: &mut impl Connection) -> Result<(Sealer, Opener)> {
-        let hello = frame::receive(stream, &self.deadline, DOING)?;
+        let hello = frame::receive(stream, &self.deadline, DOING).map_err(|error| match error {
+            Error::TooLong { .. } => no(&self.protocol.listener, "it does not greet"),
+            error => error,
+        })?;
         self.check(&hello)?;
         let mut noise = self.noise(&hello, |builder| builder.build_initiator())?;
         let message = written(&mut noise, if self.secret.is_some() { &[] } else { &NO_TAG })?;

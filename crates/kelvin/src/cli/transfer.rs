@@ -1,19 +1,21 @@
 //! The arguments of `kelvin send` and `kelvin receive`.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
 
+use super::file::bytes;
+use crate::fault::Fault;
+
 /// `kelvin send`.
 #[derive(Debug, Args)]
 pub struct SendArgs {
-    /// Regular files; a symbolic link is followed
-    #[arg(value_name = "FILE", required = true)]
-    pub files: Vec<PathBuf>,
-    /// Host that runs `kelvin receive`, with :PORT unless it is 27315
-    #[arg(value_name = "HOST[:PORT]")]
-    pub to: String,
+    /// Regular files, and with -r directories; a symbolic link named here is followed; - is standard input. The last one is the
+    /// host that runs `kelvin receive`, with :PORT unless it is 27315
+    #[arg(value_name = "FILE> <HOST[:PORT]", required = true)]
+    operands: Vec<OsString>,
     /// File with the secret of both ends; required unless both are on the same host
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
@@ -23,16 +25,72 @@ pub struct SendArgs {
     /// Do not encrypt the bytes of files; names and digests still are
     #[arg(long)]
     pub plain: bool,
+    /// Send directories, with all that is below
+    #[arg(short, long)]
+    pub recursive: bool,
+    /// Send symbolic links below directories as links; else they are left out
+    #[arg(long, requires = "recursive")]
+    pub links: bool,
+    /// Keep user and group by number; the receiver needs the right to set them
+    #[arg(long)]
+    pub owners: bool,
+    /// Keep extended attributes of the user's name space
+    #[arg(long)]
+    pub xattrs: bool,
+    /// Leave files as they are that have the same size and time of modification at the receiver
+    #[arg(long)]
+    pub update: bool,
+    /// Flush all to the receiver's disk, before files get their names
+    #[arg(long)]
+    pub sync: bool,
+    /// Send at most so many bytes a second, such as 10MB
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub limit: Option<u64>,
+    /// Whether the next file waits until the receiver has this one in its place
+    #[arg(long, value_enum, default_value_t = Ack::None)]
+    pub ack: Ack,
+    /// Name of what comes from standard input
+    #[arg(long, value_name = "NAME", default_value = "stdin")]
+    pub name: OsString,
+    /// Send nothing, and say what would be sent
+    #[arg(long)]
+    pub dry_run: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
+impl SendArgs {
+    /// What is to be sent, and the host.
+    ///
+    /// # Errors
+    /// Too few operands; a host that is no text.
+    pub fn operands(&self) -> Result<(Vec<PathBuf>, &str), Fault> {
+        let wrong = || Fault::because("send needs FILE... HOST[:PORT]: at least one file, and the host after it");
+        let (host, files) = self.operands.split_last().filter(|(_, files)| !files.is_empty()).ok_or_else(wrong)?;
+        let host = host.to_str().ok_or_else(|| Fault::new(host.display(), "give HOST or HOST:PORT"))?;
+        Ok((files.iter().map(PathBuf::from).collect(), host))
+    }
+}
+
+/// What a sender waits for after each file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Ack {
+    /// Nothing: all verdicts are collected at the end
+    None,
+    /// That the file is in its place
+    PerFile,
+}
+
 /// `kelvin receive`.
 #[derive(Debug, Args)]
 pub struct ReceiveArgs {
-    /// Directory that files arrive in
-    pub dir: PathBuf,
+    /// Directory that files arrive in; - has one file go to standard output
+    #[arg(required_unless_present = "discard", conflicts_with = "discard")]
+    pub dir: Option<PathBuf>,
+    /// Keep nothing of what arrives, to measure all but writing
+    #[arg(long)]
+    pub discard: bool,
     /// IP address to listen on, with :PORT unless it is 27315; port 0 lets the system choose
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = kelvin_wire::address::address)]
     pub listen: SocketAddr,

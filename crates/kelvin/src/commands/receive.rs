@@ -1,14 +1,17 @@
 //! `kelvin receive`: files from `kelvin send` into a directory.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kelvin_transfer::Error;
-use kelvin_transfer::deposit::Directory;
-use kelvin_transfer::receive::{Event, Manner, Receiver};
+use kelvin_transfer::decide::Destination;
+use kelvin_transfer::receive::{Manner, Receiver};
+use kelvin_transfer::session::{Event, standard_output};
 use kelvin_transfer::summary::{Record, Summary};
+use kelvin_transfer::tree::Root;
 use kelvin_wire::address::Shown;
 
 use super::agent::PATIENCE;
@@ -21,13 +24,16 @@ use crate::output;
 /// logs to standard error.
 pub fn receive(args: &ReceiveArgs) -> Done {
     let secret = super::secret(args.token_file.as_deref())?;
-    let directory = Directory::open(&args.dir).map_err(Fault::because)?;
+    let destination = destination(args)?;
+    let is_output = matches!(destination, Destination::Output(_));
     kelvin_sys::interrupt::watch()?;
-    let teller = Arc::new(Teller { log: Log::over(std::io::stderr()), json: args.json, failed: AtomicBool::default() });
+    let log = Log::over(std::io::stderr());
+    let teller = Arc::new(Teller { log, json: args.json, is_output, failed: AtomicBool::default() });
     let told = Arc::clone(&teller);
     let tell = Box::new(move |from: SocketAddr, event: Event| told.tell(from, &event));
-    let manner = Manner { overwrite: args.overwrite, once: args.once };
-    let receiver = Receiver::listen(args.listen, directory, secret, manner, tell).map_err(|error| match error {
+    let once = args.once || is_output;
+    let manner = Manner { overwrite: args.overwrite, once };
+    let receiver = Receiver::listen(args.listen, destination, secret, manner, tell).map_err(|error| match error {
         Error::Wire(kelvin_wire::Error::Call { source, .. }) => {
             Fault::new(format!("--listen {}", Shown(args.listen)), source)
         }
@@ -37,14 +43,25 @@ pub fn receive(args: &ReceiveArgs) -> Done {
     let served = receiver.serve(|| kelvin_sys::interrupt::requested().is_some());
     teller.log.end(PATIENCE);
     served.map_err(Fault::because)?;
-    let is_fault = args.once && teller.failed.load(Ordering::Relaxed);
+    let is_fault = once && teller.failed.load(Ordering::Relaxed);
     Ok(if is_fault { ExitCode::from(WITH_FAILURES) } else { ExitCode::SUCCESS })
+}
+
+/// Where files go.
+fn destination(args: &ReceiveArgs) -> Result<Destination, Fault> {
+    match args.dir.as_deref() {
+        None => Ok(Destination::Nothing),
+        Some(output) if output == Path::new("-") => Ok(Destination::Output(standard_output().map_err(Fault::because)?)),
+        Some(directory) => Ok(Destination::Directory(Root::open(directory).map_err(Fault::because)?)),
+    }
 }
 
 /// Says what happens.
 struct Teller {
     log: Log,
     json: bool,
+    /// Whether standard output is what arrives, and all else goes to the log.
+    is_output: bool,
     /// Whether a file or a sender failed.
     failed: AtomicBool,
 }
@@ -52,13 +69,15 @@ struct Teller {
 impl Teller {
     fn begin(&self, address: SocketAddr, args: &ReceiveArgs) -> Result<(), Fault> {
         let shown = Shown(address).to_string();
-        if self.json {
+        if self.is_output {
+            self.log.line(About::Client, &shown);
+        } else if self.json {
             output::print_json(&std::collections::BTreeMap::from([("listening", &shown)]))?;
         } else {
             output::print(|out| writeln!(out, "{shown}"))?;
         }
         let whom = if args.token_file.is_some() { "senders with the secret" } else { "any process on this host" };
-        let until = if args.once { "one of them is served" } else { "Ctrl-C" };
+        let until = if args.once || self.is_output { "one of them is served" } else { "Ctrl-C" };
         self.log.line(About::Client, &format!("receiving from {whom} until {until}"));
         Ok(())
     }
@@ -68,13 +87,16 @@ impl Teller {
             Event::Came => (About::Client, "connected".to_owned()),
             Event::Kept(_) => return,
             Event::Unkept(_, why @ Error::File(_)) => (About::Client, why.to_string()),
-            Event::Unkept(name, why) => (About::Client, format!("{}: {why}", name.as_os_str().display())),
+            Event::Unkept(path, why) => (About::Client, format!("{}: {why}", path.display())),
+            Event::Left(path) => (About::Client, format!("{}: a part is left, to be gone on with", path.display())),
             Event::Done(summary) => return self.done(from, summary),
             Event::Fault(error) => (About::Client, error.to_string()),
             Event::TurnedAway(error) => (About::Unauthenticated, error.to_string()),
         };
         // One that found no place is not the one that is served.
-        if matches!(event, Event::Unkept(..) | Event::Fault(_)) && !matches!(event, Event::Fault(Error::Busy)) {
+        if matches!(event, Event::Unkept(..) | Event::Fault(_))
+            && !matches!(event, Event::Fault(Error::Wire(kelvin_wire::Error::Busy { .. })))
+        {
             self.failed.store(true, Ordering::Relaxed);
         }
         self.log.line(about, &format!("{}: {what}", Shown(from)));
@@ -84,7 +106,10 @@ impl Teller {
         if summary.failed > 0 {
             self.failed.store(true, Ordering::Relaxed);
         }
-        let printed = if self.json {
+        let printed = if self.is_output {
+            self.log.line(About::Client, &summary.to_string());
+            Ok(())
+        } else if self.json {
             output::print_json(&Record::from(summary))
         } else {
             output::print(|out| writeln!(out, "{summary}"))

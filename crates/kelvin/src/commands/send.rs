@@ -1,33 +1,40 @@
 //! `kelvin send`: files to a `kelvin receive`.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use kelvin_transfer::Error;
 use kelvin_transfer::message::Settings;
-use kelvin_transfer::send::{Outgoing, Sender, Unsent};
-use kelvin_transfer::summary::{Record, Summary};
+use kelvin_transfer::name::Name;
+use kelvin_transfer::send::{Manner, Sender, Sent, Unsent};
+use kelvin_transfer::source::{Collection, Keep, left_out};
+use kelvin_transfer::summary::Record;
 use kelvin_wire::address::addresses;
 use serde::Serialize;
 
 use crate::byte_progress::Progress;
-use crate::cli::SendArgs;
+use crate::cli::{Ack, SendArgs};
 use crate::fault::{Done, Fault, WITH_FAILURES};
 use crate::output;
 
-/// Sends the files, and prints what was moved. Nothing is sent unless all of them can be read.
+/// Sends the files, and prints what was moved. Nothing is sent unless all that were named can be read.
 pub fn send(args: &SendArgs) -> Done {
     let secret = super::secret(args.token_file.as_deref())?;
-    let files = found(args)?;
-    let addresses = addresses(&args.to).map_err(|why| Fault::new(&args.to, why))?;
+    let (files, to) = args.operands()?;
+    let collection = collected(args, &files)?;
+    let addresses = addresses(to).map_err(|why| Fault::new(to, why))?;
     kelvin_sys::interrupt::watch()?;
-    let settings = Settings { plain: args.plain, verify: !args.no_verify };
-    let sender = Sender::connect(&addresses, &secret, settings).map_err(|error| Fault::new(&args.to, error))?;
-    let progress = Progress::new(files.iter().map(Outgoing::bytes).sum());
-    let sent = sender.send(&files, &|bytes| progress.show(bytes));
+    let left = left_out(&collection.left_out);
+    let sender = Sender::connect(&addresses, &secret, manner(args, &collection));
+    let sender = sender.map_err(|error| Fault::new(to, error))?;
+    let progress = Progress::new(collection.bytes());
+    let sent = sender.send(collection, &|bytes| progress.show(bytes));
     drop(progress);
     match sent {
-        Ok((summary, unsent)) => conclude(args, &summary, &unsent),
+        Ok(sent) => conclude(args, &sent, left),
+        Err(error @ Error::RefusedAll(_)) => Err(Fault::new(to, error)),
         Err(error) => {
             Fault::because(error).report();
             Ok(ExitCode::from(WITH_FAILURES))
@@ -35,18 +42,32 @@ pub fn send(args: &SendArgs) -> Done {
     }
 }
 
-/// All files, each with a name of its own.
-fn found(args: &SendArgs) -> Result<Vec<Outgoing>, Fault> {
-    let files = args.files.iter().map(|file| Outgoing::find(file).map_err(Fault::because));
-    let files = files.collect::<Result<Vec<_>, _>>()?;
+fn manner(args: &SendArgs, collection: &Collection) -> Manner {
+    let SendArgs { plain, no_verify, sync, update, dry_run, limit, .. } = *args;
+    let stored = collection.stored();
+    let settings = Settings { plain, verify: !no_verify, sync, update, dry_run, bytes: stored };
+    Manner { settings, acknowledge: args.ack == Ack::PerFile, limit }
+}
+
+/// All that is named, each with a name of its own.
+fn collected(args: &SendArgs, files: &[PathBuf]) -> Result<Collection, Fault> {
+    if files == [PathBuf::from("-")] {
+        return Collection::of_input(&args.name).map_err(|error| Fault::new("--name", error));
+    }
     let mut paths = BTreeMap::new();
-    for (file, path) in files.iter().zip(&args.files) {
-        if let Some(other) = paths.insert(file.name(), path) {
+    for path in files {
+        if path == Path::new("-") {
+            return Err(Fault::new("-", "standard input is sent alone, without other files"));
+        }
+        // What has no name is refused below.
+        let Ok(name) = Name::of(path) else { continue };
+        if let Some(other) = paths.insert(name, path) {
             let (one, other) = (other.display(), path.display());
             return Err(Fault::because(format!("{one} and {other} would arrive under one name: send them apart")));
         }
     }
-    Ok(files)
+    let keep = Keep { recursive: args.recursive, links: args.links, owners: args.owners, attributes: args.xattrs };
+    Collection::of(files, keep).map_err(Fault::because)
 }
 
 /// What was moved and what was not, as data.
@@ -54,21 +75,49 @@ fn found(args: &SendArgs) -> Result<Vec<Outgoing>, Fault> {
 struct Answer {
     #[serde(flatten)]
     moved: Record,
+    unchanged: u64,
     unsent: Vec<BTreeMap<&'static str, String>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    planned: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<String>,
 }
 
-fn conclude(args: &SendArgs, summary: &Summary, unsent: &[Unsent]) -> Done {
-    let said: Vec<_> = unsent.iter().map(|one| (one.path.display().to_string(), one.why.to_string())).collect();
-    for ((path, why), one) in said.iter().zip(unsent) {
-        // An error of a file names it.
-        let fault = if matches!(one.why, Error::File(_)) { Fault::because(why) } else { Fault::new(path, why) };
-        fault.report();
-    }
+fn conclude(args: &SendArgs, sent: &Sent, left: Option<String>) -> Done {
+    let Sent { summary, unsent, unchanged, planned } = sent;
+    unsent.iter().for_each(report);
     if args.json {
-        let unsent = said.into_iter().map(|(file, why)| BTreeMap::from([("file", file), ("why", why)])).collect();
-        output::print_json(&Answer { moved: summary.into(), unsent })?;
+        let why =
+            |one: &Unsent| BTreeMap::from([("file", one.path.display().to_string()), ("why", one.why.to_string())]);
+        let unsent = unsent.iter().map(why).collect();
+        let planned = planned.iter().map(|path| path.display().to_string()).collect();
+        output::print_json(&Answer { moved: summary.into(), unchanged: *unchanged, unsent, planned, left_out: left })?;
     } else {
-        output::print(|out| writeln!(out, "{summary}"))?;
+        output::print(|out| {
+            for path in planned {
+                writeln!(out, "would send {}", shown(path.as_os_str()))?;
+            }
+            if *unchanged > 0 {
+                writeln!(out, "unchanged: {}", kelvin_model::units::files(*unchanged))?;
+            }
+            if let Some(left) = &left {
+                writeln!(out, "{left}")?;
+            }
+            if args.dry_run { Ok(()) } else { writeln!(out, "{summary}") }
+        })?;
     }
     Ok(if unsent.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(WITH_FAILURES) })
+}
+
+fn shown(path: &OsStr) -> String {
+    kelvin_model::text::visible(&path.to_string_lossy()).into_owned()
+}
+
+fn report(one: &Unsent) {
+    // An error of a file names it.
+    let fault = match &one.why {
+        Error::File(why) => Fault::because(why),
+        why => Fault::new(one.path.display(), why),
+    };
+    fault.report();
 }

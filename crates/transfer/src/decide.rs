@@ -1,0 +1,260 @@
+//! What becomes of what is offered: where it would go, and whether it may.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use kelvin_file::Error as FileError;
+use rustix::fs::{AtFlags, FileType, Gid, RenameFlags, Stat, Uid};
+
+use crate::blocks::BLOCK;
+use crate::deposit::Deposit;
+use crate::message::{Decision, Entry, EntryKind, Settings};
+use crate::tree::{Held, Root, Tree, part_name, times};
+use crate::{Error, Result};
+
+/// Most bytes of a link's path (PATH_MAX of limits.h).
+const LONGEST: usize = 4095;
+
+/// Where a receiver's files go.
+#[derive(Debug)]
+pub enum Destination {
+    /// Into a directory.
+    Directory(Root),
+    /// One file, to standard output.
+    Output(File),
+    /// Nowhere: to measure what is before.
+    Nothing,
+}
+
+/// The same for one session.
+#[derive(Debug)]
+enum Place {
+    Directory(Tree),
+    /// And whether it has its file.
+    Output(File, bool),
+    Nothing,
+}
+
+/// Decides for one session.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    place: Place,
+    overwrite: bool,
+    /// Bytes that were promised room, and did not arrive yet.
+    promised: u64,
+}
+
+impl Desk {
+    /// For a destination.
+    ///
+    /// # Errors
+    /// Those of duplicating a descriptor.
+    pub(crate) fn new(destination: &Destination, overwrite: bool) -> Result<Self> {
+        let place = match destination {
+            Destination::Directory(root) => Place::Directory(Tree::new(root.clone())),
+            Destination::Output(file) => {
+                let file = file.try_clone().map_err(|error| FileError::call("write", Path::new("-"), error))?;
+                Place::Output(file, false)
+            }
+            Destination::Nothing => Place::Nothing,
+        };
+        Ok(Self { place, overwrite, promised: 0 })
+    }
+
+    /// That there is room for all, where all of it is to come.
+    ///
+    /// # Errors
+    /// That there is not.
+    pub(crate) fn begin(&self, settings: &Settings) -> Result<()> {
+        let (Some(bytes), Place::Directory(tree)) = (settings.bytes, &self.place) else { return Ok(()) };
+        // What is there already need not come, and is not known yet.
+        let is_all_new = !settings.update && !settings.dry_run && !tree.has_parts();
+        if !is_all_new {
+            return Ok(());
+        }
+        self.check_room(bytes)
+    }
+
+    fn check_room(&self, bytes: u64) -> Result<()> {
+        let Place::Directory(tree) = &self.place else { return Ok(()) };
+        match tree.room()? {
+            Some(room) if self.promised.saturating_add(bytes) > room => {
+                Err(Error::NoRoom { bytes, room: room.saturating_sub(self.promised) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Decides on an entry; for a file of which a part is there, with the part.
+    ///
+    /// # Errors
+    /// Why it is refused; an entry that no honest sender offers.
+    pub(crate) fn decide(&mut self, entry: &Entry, settings: &Settings) -> Result<(Decision, Option<Deposit>)> {
+        match (&mut self.place, &entry.kind) {
+            (Place::Nothing, EntryKind::File { .. } | EntryKind::Stream) => Ok((Decision::Wanted, None)),
+            (Place::Nothing, _) => Ok((Decision::Made, None)),
+            (Place::Output(_, has_file @ false), EntryKind::File { .. } | EntryKind::Stream) => {
+                *has_file = true;
+                Ok((Decision::Wanted, None))
+            }
+            (Place::Output(..), _) => Err(Error::Refused("only one file goes to its standard output".into())),
+            (Place::Directory(tree), EntryKind::Directory) => {
+                tree.add(entry, (settings.dry_run, self.overwrite))?;
+                Ok((Decision::Made, None))
+            }
+            (Place::Directory(tree), EntryKind::Link { target }) => {
+                let made = if settings.dry_run { Ok(()) } else { link(tree, entry, target, self.overwrite) };
+                made.map(|()| (Decision::Made, None))
+            }
+            (Place::Directory(_), _) => self.decide_file(entry, settings),
+        }
+    }
+
+    fn decide_file(&mut self, entry: &Entry, settings: &Settings) -> Result<(Decision, Option<Deposit>)> {
+        let Place::Directory(tree) = &mut self.place else { return Ok((Decision::Wanted, None)) };
+        let held = match tree.held(entry.parent) {
+            // A directory that is not there yet, and would have been made.
+            Err(Error::File(_)) if settings.dry_run => return Ok((Decision::Wanted, None)),
+            held => held?,
+        };
+        let path = tree.path(entry);
+        if let Some(found) = look(&held, entry, &path)? {
+            if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+                return Err(FileError::Special { path, kind: kind(&found) }.into());
+            }
+            if settings.update && is_same(entry, &found) {
+                return Ok((Decision::Unchanged, None));
+            }
+            if !self.overwrite {
+                return Err(FileError::Exists { path }.into());
+            }
+        }
+        let EntryKind::File { bytes, stored } = entry.kind else { return Ok((Decision::Wanted, None)) };
+        let has_part = bytes > BLOCK
+            && rustix::fs::statat(&*held.directory, part_name(entry, bytes), AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        if settings.dry_run {
+            return Ok((if has_part { Decision::Resumed } else { Decision::Wanted }, None));
+        }
+        if has_part {
+            let deposit = Deposit::make(&held, path, entry, self.overwrite)?;
+            return Ok((Decision::Resumed, Some(deposit)));
+        }
+        self.check_room(stored)?;
+        self.promised = self.promised.saturating_add(stored);
+        Ok((Decision::Wanted, None))
+    }
+
+    /// Makes the file of an entry that is wanted.
+    ///
+    /// # Errors
+    /// Why it cannot be made.
+    pub(crate) fn deposit(&mut self, entry: &Entry) -> Result<Deposit> {
+        let path = self.path(entry);
+        match &mut self.place {
+            Place::Directory(tree) => Deposit::make(&*tree.held(entry.parent)?, path, entry, self.overwrite),
+            Place::Output(output, _) => Deposit::to_output(output, path, entry),
+            Place::Nothing => Deposit::to_nothing(path, entry),
+        }
+    }
+
+    /// A wanted file has come, or failed: what it takes, it has taken.
+    pub(crate) fn arrived(&mut self, entry: &Entry) {
+        if let EntryKind::File { stored, .. } = entry.kind {
+            self.promised = self.promised.saturating_sub(stored);
+        }
+    }
+
+    /// Where an entry goes, in words.
+    pub(crate) fn path(&self, entry: &Entry) -> PathBuf {
+        match &self.place {
+            Place::Directory(tree) => tree.path(entry),
+            _ => PathBuf::from(entry.name.as_os_str()),
+        }
+    }
+
+    /// Finishes the directories.
+    ///
+    /// # Errors
+    /// Those of finishing them.
+    pub(crate) fn finish(&mut self, settings: &Settings) -> Result<()> {
+        match &mut self.place {
+            Place::Directory(tree) if !settings.dry_run => tree.finish(settings.sync),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What is under a name, if anything. A link is not followed.
+fn look(held: &Held, entry: &Entry, path: &Path) -> Result<Option<Stat>> {
+    match rustix::fs::statat(&*held.directory, entry.name.as_os_str(), AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(found) => Ok(Some(found)),
+        Err(rustix::io::Errno::NOENT) => Ok(None),
+        Err(error) => Err(FileError::call("find", path, error.into()).into()),
+    }
+}
+
+/// Whether a file is there already, by its size and time.
+fn is_same(entry: &Entry, found: &Stat) -> bool {
+    let EntryKind::File { bytes, .. } = entry.kind else { return false };
+    let modified = (found.st_mtime, i64::try_from(found.st_mtime_nsec).unwrap_or(-1));
+    u64::try_from(found.st_size) == Ok(bytes) && modified == (entry.modified.seconds, entry.modified.nanoseconds.into())
+}
+
+fn kind(found: &Stat) -> &'static str {
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::Directory => "a directory",
+        FileType::Symlink => "a symbolic link",
+        FileType::Fifo => "a pipe",
+        FileType::Socket => "a socket",
+        FileType::BlockDevice => "a block device",
+        FileType::CharacterDevice => "a character device",
+        _ => "no regular file",
+    }
+}
+
+/// Makes a symbolic link, at once and whole, where nothing is, or a link that may be replaced.
+fn link(tree: &mut Tree, entry: &Entry, target: &[u8], overwrite: bool) -> Result<()> {
+    let path = tree.path(entry);
+    let held = tree.held(entry.parent)?;
+    let directory = &*held.directory;
+    let failed = |error: rustix::io::Errno| FileError::call("make the link", &path, error.into());
+    if target.is_empty() || target.len() > LONGEST || target.contains(&0) {
+        return Err(FileError::call("make the link", &path, ErrorKind::InvalidInput.into()).into());
+    }
+    if let Some(found) = look(&held, entry, &path)? {
+        if FileType::from_raw_mode(found.st_mode) != FileType::Symlink {
+            return Err(FileError::Special { path, kind: kind(&found) }.into());
+        }
+        let there = rustix::fs::readlinkat(directory, entry.name.as_os_str(), Vec::new()).map_err(failed)?;
+        if there.as_bytes() == target {
+            return Ok(());
+        }
+        if !overwrite {
+            return Err(FileError::Exists { path }.into());
+        }
+    }
+    let other = part_name(entry, 0);
+    // One that a killed receiver left.
+    let _ = rustix::fs::unlinkat(directory, &other, AtFlags::empty());
+    rustix::fs::symlinkat(std::ffi::OsStr::from_bytes(target), directory, &other).map_err(failed)?;
+    let flags = if overwrite { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+    let described = describe(directory, &other, entry);
+    let put =
+        described.and_then(|()| rustix::fs::renameat_with(directory, &other, directory, entry.name.as_os_str(), flags));
+    put.map_err(|error| {
+        let _ = rustix::fs::unlinkat(directory, &other, AtFlags::empty());
+        failed(error).into()
+    })
+}
+
+/// Gives a link its time and owner.
+fn describe(directory: &File, name: &str, entry: &Entry) -> rustix::io::Result<()> {
+    rustix::fs::utimensat(directory, name, &times(entry.modified), AtFlags::SYMLINK_NOFOLLOW)?;
+    if let Some((user, group)) = entry.owner {
+        let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
+        rustix::fs::chownat(directory, name, user, group, AtFlags::SYMLINK_NOFOLLOW)?;
+    }
+    Ok(())
+}

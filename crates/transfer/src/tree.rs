@@ -1,0 +1,285 @@
+//! The receiver's directories: the one that it serves, which is held open, and those that were offered below it.
+//!
+//! Each is found from the one above by its name alone, and no link is followed, whatever others do to the names meanwhile.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kelvin_file::Error as FileError;
+use kelvin_file::temporary::{Files, reach, remove_old};
+use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
+
+use crate::message::{Entry, Modified};
+use crate::name::Name;
+use crate::{Error, Result};
+
+/// Directories that are held open at one time.
+const OPEN: usize = 32;
+/// Most directories of a session: each costs memory until its end.
+const MOST: usize = 100_000;
+/// Most components of a path: more than a path of 4096 bytes can have names that say anything.
+const DEEPEST: usize = 1000;
+/// The beginning of the name of a file of which a part arrived.
+pub const PART: &str = ".kelvin-part-";
+/// How long a part is kept.
+pub const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Permissions of a directory until all is in it.
+const PRIVATE: Mode = Mode::RWXU;
+/// Permissions that are kept.
+const RIGHTS: u32 = 0o777;
+
+/// A directory that is held open, and swept of what the dead left.
+#[derive(Debug)]
+pub struct Held {
+    /// The directory (O_PATH).
+    pub directory: Arc<File>,
+    /// Where files are made.
+    pub files: Files,
+    /// Whether parts of files were there when it was opened.
+    has_parts: bool,
+}
+
+impl Held {
+    fn new(directory: File) -> Arc<Self> {
+        let path = reach(&directory);
+        let (parts, _) = remove_old(&path, PART.as_bytes(), KEPT);
+        Arc::new(Self { directory: Arc::new(directory), files: Files::at(&path), has_parts: parts > 0 })
+    }
+}
+
+/// The directory that a receiver serves.
+#[derive(Clone, Debug)]
+pub struct Root {
+    held: Arc<Held>,
+}
+
+impl Root {
+    /// Opens it, makes sure that files can be made there, and removes what a killed receiver left behind.
+    ///
+    /// # Errors
+    /// A path that is no directory, or one that takes no files.
+    pub fn open(path: &Path) -> std::result::Result<Self, FileError> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let found = rustix::fs::open(path, flags, Mode::empty());
+        let held = File::from(found.map_err(|error| FileError::call("open", path, error.into()))?);
+        if !held.metadata().is_ok_and(|found| found.is_dir()) {
+            return Err(FileError::call("receive into", path, ErrorKind::NotADirectory.into()));
+        }
+        let held = Held::new(held);
+        held.files.make(0o600).map_err(|error| FileError::call("make files in", path, error))?;
+        Ok(Self { held })
+    }
+}
+
+/// A directory that was offered.
+#[derive(Debug)]
+struct Offered {
+    parent: u32,
+    name: Name,
+    mode: u32,
+    modified: Modified,
+    depth: u16,
+    /// Whether it was made by this session, or may be changed.
+    is_to_be_set: bool,
+}
+
+/// The directories of a session.
+#[derive(Debug)]
+pub struct Tree {
+    root: Root,
+    offered: Vec<Offered>,
+    open: VecDeque<(u32, Arc<Held>)>,
+}
+
+impl Tree {
+    /// With none but the one that is served.
+    pub fn new(root: Root) -> Self {
+        Self { root, offered: Vec::new(), open: VecDeque::new() }
+    }
+
+    /// Adds a directory, and makes it unless it is there, or nothing is to be written.
+    ///
+    /// # Errors
+    /// Those of making it; something else under its name; too many.
+    pub fn add(&mut self, entry: &Entry, (is_dry, overwrite): (bool, bool)) -> Result<()> {
+        let depth = match entry.parent {
+            0 => 1,
+            parent => self.offered(parent)?.depth + 1,
+        };
+        if self.offered.len() >= MOST || usize::from(depth) > DEEPEST {
+            return Err(Error::TooMany);
+        }
+        let Entry { parent, mode, modified, .. } = *entry;
+        let name = entry.name.clone();
+        self.offered.push(Offered { parent, name, mode: mode & RIGHTS, modified, depth, is_to_be_set: false });
+        if is_dry {
+            return Ok(());
+        }
+        let is_new = self.make(entry)?;
+        if let Some(last) = self.offered.last_mut() {
+            last.is_to_be_set = is_new || overwrite;
+        }
+        Ok(())
+    }
+
+    /// Makes a directory, and says whether it was not there.
+    fn make(&mut self, entry: &Entry) -> Result<bool> {
+        let above = self.held(entry.parent)?;
+        let is_new = match rustix::fs::mkdirat(&*above.directory, entry.name.as_os_str(), PRIVATE) {
+            Ok(()) => true,
+            Err(rustix::io::Errno::EXIST) => false,
+            Err(error) => {
+                return Err(FileError::call("make the directory", &self.path(entry), error.into()).into());
+            }
+        };
+        self.held(self.offered.len() as u32)?;
+        Ok(is_new)
+    }
+
+    /// A directory by its number.
+    ///
+    /// # Errors
+    /// One that was not offered, is no directory, or cannot be opened.
+    pub fn held(&mut self, number: u32) -> Result<Arc<Held>> {
+        if number == 0 {
+            return Ok(Arc::clone(&self.root.held));
+        }
+        if let Some((_, held)) = self.open.iter().find(|(open, _)| *open == number) {
+            return Ok(Arc::clone(held));
+        }
+        let held = Held::new(self.descend(number)?);
+        self.open.truncate(OPEN - 1);
+        self.open.push_front((number, Arc::clone(&held)));
+        Ok(held)
+    }
+
+    /// Opens a directory from the one that is served, name by name.
+    fn descend(&self, number: u32) -> Result<File> {
+        let mut names = Vec::new();
+        let mut below = number;
+        while below != 0 {
+            let offered = self.offered(below)?;
+            names.push(&offered.name);
+            below = offered.parent;
+        }
+        let mut held: Option<File> = None;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        for name in names.iter().rev() {
+            let above = held.as_ref().unwrap_or(&self.root.held.directory);
+            let opened = rustix::fs::openat(above, name.as_os_str(), flags, Mode::empty());
+            let failed =
+                |error: rustix::io::Errno| FileError::call("open the directory", &self.path_of(number), error.into());
+            held = Some(opened.map_err(failed)?.into());
+        }
+        held.ok_or(Error::Nonsense(UNKNOWN))
+    }
+
+    fn offered(&self, number: u32) -> Result<&Offered> {
+        self.offered.get((number as usize).wrapping_sub(1)).ok_or(Error::Nonsense(UNKNOWN))
+    }
+
+    /// Free bytes of the file system of the directory that is served, if known.
+    ///
+    /// # Errors
+    /// Those of statfs.
+    pub fn room(&self) -> Result<Option<u64>> {
+        let path = reach(&self.root.held.directory);
+        let found = kelvin_sys::fs::room(&path);
+        let room = found.map_err(|error| FileError::call("query the file system of", Path::new("."), error))?;
+        let free = if kelvin_sys::fs::effective_user() == 0 { room.free_bytes } else { room.available_bytes };
+        Ok((room.total_bytes > 0).then_some(free))
+    }
+
+    /// Whether there are parts in the directory that is served.
+    pub fn has_parts(&self) -> bool {
+        self.root.held.has_parts
+    }
+
+    /// Where an entry is, from the directory that is served.
+    pub fn path(&self, entry: &Entry) -> PathBuf {
+        self.path_of(entry.parent).join(entry.name.as_os_str())
+    }
+
+    fn path_of(&self, mut number: u32) -> PathBuf {
+        let mut names = Vec::new();
+        while let Ok(offered) = self.offered(number) {
+            names.push(offered.name.as_os_str());
+            number = offered.parent;
+        }
+        names.iter().rev().collect()
+    }
+
+    /// Gives the directories their permissions and times, the deepest first, and flushes them if asked to.
+    ///
+    /// # Errors
+    /// The first failure; the others are still done.
+    pub fn finish(&mut self, sync: bool) -> Result<()> {
+        let mut failure = None;
+        for number in (1..=self.offered.len() as u32).rev() {
+            if let Err(error) = self.finish_one(number, sync) {
+                failure.get_or_insert(error);
+            }
+        }
+        if sync && failure.is_none() {
+            failure = flush(&self.root.held.directory).err().map(|error| self.failed("flush", 0, error));
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    fn finish_one(&mut self, number: u32, sync: bool) -> Result<()> {
+        if !self.offered(number)?.is_to_be_set {
+            return Ok(());
+        }
+        let held = self.held(number)?;
+        let offered = self.offered(number)?;
+        let set = || {
+            if sync {
+                flush(&held.directory)?;
+            }
+            set_rights(&held.directory, offered.mode)?;
+            set_time(&held.directory, offered.modified)
+        };
+        set().map_err(|error| self.failed("keep time and permissions of", number, error))
+    }
+
+    fn failed(&self, doing: &str, number: u32, error: std::io::Error) -> Error {
+        FileError::call(doing, &self.path_of(number), error).into()
+    }
+}
+
+/// What a sender did wrong.
+const UNKNOWN: &str = "it names a directory that it did not offer";
+
+/// A held directory cannot be flushed or changed itself (O_PATH), but what it leads to can.
+fn flush(directory: &File) -> std::io::Result<()> {
+    File::open(reach(directory))?.sync_all()
+}
+
+fn set_rights(directory: &File, mode: u32) -> std::io::Result<()> {
+    Ok(rustix::fs::chmod(reach(directory), Mode::from_raw_mode(mode))?)
+}
+
+fn set_time(directory: &File, modified: Modified) -> std::io::Result<()> {
+    Ok(rustix::fs::utimensat(rustix::fs::CWD, reach(directory), &times(modified), AtFlags::empty())?)
+}
+
+/// For utimensat: the time of modification, and the time of access as it is.
+pub(crate) fn times(modified: Modified) -> Timestamps {
+    let last_access = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    let last_modification = Timespec { tv_sec: modified.seconds, tv_nsec: modified.nanoseconds.into() };
+    Timestamps { last_access, last_modification }
+}
+
+/// The name under which a part of a file arrives: the same whenever the same file is sent again.
+pub(crate) fn part_name(entry: &Entry, bytes: u64) -> String {
+    let mut identity = kelvin_wire::Hasher::new();
+    identity.update(entry.name.as_os_str().as_bytes()).update(&[0]).update(&bytes.to_le_bytes());
+    identity.update(&entry.modified.seconds.to_le_bytes()).update(&entry.modified.nanoseconds.to_le_bytes());
+    let hex = identity.finalize().to_hex();
+    format!("{PART}{}", &hex[..32])
+}
