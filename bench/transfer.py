@@ -1,0 +1,285 @@
+#!/usr/bin/env python3
+"""Whether kelvin moves files at least as fast as the usual programs, though it verifies and renames them.
+
+One file of 350 MB and 10,000 files of 4 KiB, both in a tmpfs, go over loopback into another directory there, in a network
+namespace whose connections begin under cubic. A pair is one transfer by kelvin and one by the other program, in random order;
+the time is that of both ends: from the start of the sending program until it and the receiving one have ended, or, of a server
+that stays, until the sender has. kelvin's receiver has ended when all files have their names. Content is compared after each
+transfer, outside of the time.
+
+Without encryption (--plain, verified): beside nc, socat, rsync to a daemon, and iperf3 -F, and for the small files beside rsync
+to a daemon and tar through nc. Encrypted: beside scp and rsync over ssh, each with the ciphers that they choose. Without
+verification into nothing: beside iperf3 from memory to memory.
+
+The ratio is their time over kelvin's: its Hodges-Lehmann estimate and the exact 90 % interval of the signed-rank test, whose
+lower end must reach the bound.
+
+Exit status: 0 all hold, 1 one does not, 2 it could not be done.
+"""
+import filecmp
+import os
+import random
+import shutil
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import common
+import hosts
+from servers import free_port
+
+CONTROL = "cubic"
+LARGE = 350_000_000
+SMALL = (10_000, 4096)
+HOST = "127.0.0.1"
+PATIENCE = 300
+
+
+class Ends:
+    """Two directories in memory, and what is sent from one to the other."""
+
+    def __init__(self, base):
+        self.base = Path(base)
+        self.source, self.target = self.base / "from", self.base / "to"
+        self.source.mkdir()
+        self.large = self.source / "large"
+        self.large.write_bytes(os.urandom(LARGE))
+        self.small = self.source / "small"
+        self.small.mkdir()
+        content = os.urandom(SMALL[1])
+        for number in range(SMALL[0]):
+            (self.small / f"{number:05}").write_bytes(content)
+
+    def clear(self):
+        shutil.rmtree(self.target, ignore_errors=True)
+        self.target.mkdir()
+
+    def check(self, what, by):
+        """That all of it has arrived."""
+        pairs = [(path, self.target / path.relative_to(self.source)) for path in ([what] if what.is_file() else what.iterdir())]
+        if not all(filecmp.cmp(*pair, shallow=False) for pair in pairs):
+            raise RuntimeError(f"{what} has not arrived as it is by {by}")
+
+
+def start(*command, **options):
+    quiet = subprocess.DEVNULL
+    options = {"stdin": quiet, "stdout": quiet, "stderr": quiet, **options}
+    return subprocess.Popen([str(word) for word in command], **options)
+
+
+def finish(*processes):
+    for process in processes:
+        if process.wait(PATIENCE) != 0:
+            raise RuntimeError(f"{process.args}: exit status {process.returncode}")
+
+
+def listening(port):
+    """Waits until somebody listens on a port, without connecting: some serve the first connection alone."""
+    wanted = f"0100007F:{port:04X}"
+    while not any(wanted in line and line.split()[3] == "0A" for line in Path("/proc/net/tcp").read_text().splitlines()[1:]):
+        time.sleep(0.005)
+
+
+def timed(receiver, sender, port):
+    """Seconds from starting the sender until both have ended."""
+    with_port = receiver()
+    listening(port)
+    begun = time.perf_counter()
+    finish(*sender(), with_port)
+    return time.perf_counter() - begun
+
+
+class Kelvin:
+    def __init__(self, program, ends):
+        self.program, self.ends = program, ends
+
+    def move(self, what, *flags, into=None):
+        port = free_port()
+        into = into or [self.ends.target]
+        receiver = lambda: start(self.program, "receive", *into, "--once", "--listen", f"{HOST}:{port}")
+        sender = lambda: [start(self.program, "send", "-r", what, f"{HOST}:{port}", *flags)]
+        return timed(receiver, sender, port)
+
+
+class Plain:
+    """Programs that neither encrypt nor verify."""
+
+    def __init__(self, ends):
+        self.ends = ends
+
+    def nc(self, what):
+        port, target = free_port(), self.ends.target / what.name
+        with open(target, "wb") as output, open(what, "rb") as source:
+            receiver = lambda: start("nc", "-l", "-N", HOST, port, stdout=output)
+            return timed(receiver, lambda: [start("nc", "-N", HOST, port, stdin=source)], port)
+
+    def socat(self, what):
+        port, target = free_port(), self.ends.target / what.name
+        receiver = lambda: start("socat", "-u", "-b", 1 << 18, f"TCP-LISTEN:{port},bind={HOST}", f"CREATE:{target}")
+        return timed(receiver, lambda: [start("socat", "-u", "-b", 1 << 18, f"OPEN:{what}", f"TCP:{HOST}:{port}")], port)
+
+    def iperf3_file(self, what):
+        port, target = free_port(), self.ends.target / what.name
+        receiver = lambda: start("iperf3", "-s", "-1", "-B", HOST, "-p", port, "-F", target)
+        return timed(receiver, lambda: [start("iperf3", "-c", HOST, "-p", port, "-F", what, "-n", LARGE)], port)
+
+    def iperf3_memory(self, _):
+        port = free_port()
+        receiver = lambda: start("iperf3", "-s", "-1", "-B", HOST, "-p", port)
+        return timed(receiver, lambda: [start("iperf3", "-c", HOST, "-p", port, "-n", LARGE)], port)
+
+    def tar(self, what):
+        port = free_port()
+
+        def sender():
+            tar = start("tar", "-c", "-C", what.parent, what.name, stdout=subprocess.PIPE)
+            return [tar, start("nc", "-N", HOST, port, stdin=tar.stdout)]
+
+        script = f"nc -l -N {HOST} {port} | tar -x -C {self.ends.target}"
+        return timed(lambda: start("sh", "-c", script), sender, port)
+
+
+class Rsync:
+    """A daemon, which stays."""
+
+    def __init__(self, ends):
+        self.ends, self.port = ends, free_port()
+        settings = ends.base / "rsyncd.conf"
+        settings.write_text(f"address={HOST}\nport={self.port}\nuse chroot=no\n[to]\npath={ends.target}\nread only=no\nuid=0\ngid=0\n")
+        self.process = start("rsync", "--daemon", "--no-detach", f"--config={settings}")
+        listening(self.port)
+
+    def move(self, what):
+        begun = time.perf_counter()
+        finish(start("rsync", "-a", "--whole-file", what, f"rsync://{HOST}:{self.port}/to/"))
+        return time.perf_counter() - begun
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Ssh:
+    """A server with keys of its own, which stays."""
+
+    def __init__(self, ends):
+        self.ends, self.port = ends, free_port()
+        base = ends.base / "ssh"
+        base.mkdir(mode=0o700)
+        for key in ["host", "user"]:
+            common.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", base / key])
+        shutil.copy(base / "user.pub", base / "authorized")
+        Path("/run/sshd").mkdir(exist_ok=True)
+        settings = base / "config"
+        settings.write_text(f"ListenAddress {HOST}:{self.port}\nHostKey {base}/host\nAuthorizedKeysFile {base}/authorized\n"
+                            "StrictModes no\nPermitRootLogin yes\nUsePAM no\nSubsystem sftp internal-sftp\nPidFile none\n")  # fmt: skip
+        self.process = start("/usr/sbin/sshd", "-D", "-f", settings)
+        listening(self.port)
+        self.options = ["-i", base / "user", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR"]
+
+    def scp(self, what):
+        begun = time.perf_counter()
+        finish(start("scp", "-q", "-r", "-P", self.port, *self.options, what, f"{HOST}:{self.ends.target}/"))
+        return time.perf_counter() - begun
+
+    def rsync(self, what):
+        shell = " ".join(map(str, ["ssh", "-p", self.port, *self.options]))
+        begun = time.perf_counter()
+        finish(start("rsync", "-a", "--whole-file", "-e", shell, what, f"{HOST}:{self.ends.target}/"))
+        return time.perf_counter() - begun
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+
+
+@dataclass
+class Comparison:
+    """A transfer by kelvin and by another program; seconds."""
+
+    what: Path
+    manner: str
+    name: str
+    bound: float
+    ours: object
+    theirs: object
+    # Whether files arrive, and can be compared.
+    arrives: bool = True
+    measured: list = field(default_factory=list)
+
+    def measure(self, ends, order):
+        taken = {}
+        for side in order.sample(["ours", "theirs"], 2):
+            ends.clear()
+            taken[side] = getattr(self, side)(self.what)
+            if self.arrives:
+                ends.check(self.what, self.name if side == "theirs" else "kelvin")
+        self.measured.append((taken["ours"], taken["theirs"]))
+
+    def interval(self):
+        # The faster the smaller: so a ratio above one is in kelvin's favour.
+        ours, theirs = zip(*self.measured)
+        return common.ratio_of_pairs(theirs, ours)
+
+    def verdict(self):
+        ratio, lower, _ = self.interval()
+        return "holds" if lower >= self.bound else "slower" if ratio < self.bound else "not settled"
+
+    def row(self):
+        ratio, lower, upper = self.interval()
+        ours, theirs = (sorted(side)[len(side) // 2] * 1e9 for side in zip(*self.measured))
+        return [self.what.name, self.manner, common.time_text(ours), self.name, common.time_text(theirs), f"{ratio:.2f}",
+                f"{lower:.2f}..{upper:.2f}", f"{self.bound:g}", len(self.measured), self.verdict()]  # fmt: skip
+
+
+def comparisons(kelvin, ends, rsync, ssh):
+    plain = Plain(ends)
+    by = lambda *flags, into=None: lambda what: kelvin.move(what, *flags, into=into)
+    verified, sealed, bare = "plain, verified", "encrypted, verified", "plain, into nothing"
+    large, small = ends.large, ends.small
+    return [
+        Comparison(large, verified, "nc", 1, by("--plain"), plain.nc),
+        Comparison(large, verified, "socat", 1, by("--plain"), plain.socat),
+        Comparison(large, verified, "iperf3 -F", 1, by("--plain"), plain.iperf3_file),
+        Comparison(large, verified, "rsync, daemon", 1, by("--plain"), rsync.move),
+        Comparison(large, sealed, "scp", 2, by(), ssh.scp),
+        Comparison(large, sealed, "rsync, ssh", 1, by(), ssh.rsync),
+        Comparison(large, bare, "iperf3, memory", 0.9, by("--plain", "--no-verify", into=["--discard"]), plain.iperf3_memory, False),
+        Comparison(small, verified, "rsync, daemon", 1.5, by("--plain"), rsync.move),
+        Comparison(small, verified, "tar, nc", 1, by("--plain"), plain.tar),
+        Comparison(small, sealed, "rsync, ssh", 1, by(), ssh.rsync),
+    ]
+
+
+def benchmark():
+    parser = common.parser_of_pairs(__doc__, seconds=1, most_pairs=30)
+    parser.add_argument("--only", metavar="NAME", help="only comparisons with this program")
+    arguments = common.parse_pairs(parser)
+    for program, package in [("nc", "netcat-openbsd"), ("socat", "socat"), ("rsync", "rsync"), ("iperf3", "iperf3"), ("scp", "openssh-client"), ("/usr/sbin/sshd", "openssh-server")]:  # fmt: skip
+        common.need(program, package)
+    hosts.in_own_network(CONTROL)
+    order = random.Random(arguments.seed)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as base:
+        ends = Ends(base)
+        ends.clear()
+        rsync, ssh = Rsync(ends), Ssh(ends)
+        try:
+            kelvin = Kelvin(common.kelvin_program(arguments.kelvin), ends)
+            chosen = [one for one in comparisons(kelvin, ends, rsync, ssh) if arguments.only in (None, one.name)]
+            for done, todo in common.rounds_of_pairs(arguments, chosen):
+                for one in order.sample(todo, len(todo)):
+                    one.measure(ends, order)
+                common.say(f"{done} pairs")
+        finally:
+            rsync.close()
+            ssh.close()
+    header = ["files", "kelvin's manner", "kelvin", "beside it", "its time", "ratio", "90 % interval", "bound", "pairs", "verdict"]
+    print(f"Files over loopback, from memory to memory: {common.describe_machine()}\n")
+    print(common.table(header, [one.row() for one in chosen]))
+    return all(one.verdict() == "holds" for one in chosen)
+
+
+if __name__ == "__main__":
+    common.main(benchmark)
