@@ -20,6 +20,7 @@ use tempfile::{Builder, NamedTempFile};
 const LOCK: &str = "lock";
 /// Prefixes of the names of directories, and of files.
 const DIRECTORY: &str = "kelvin-scratch-";
+const HIDDEN: &str = ".kelvin-scratch-";
 const FILE: &str = ".kelvin-unfinished-";
 /// Letters and digits at the end of an unpredictable name: some 2^71 names.
 const UNFORESEEN: usize = 12;
@@ -115,7 +116,19 @@ impl Scratch {
     /// # Errors
     /// Those of making it.
     pub fn make(base: &Path) -> io::Result<Self> {
-        let workshop = Workshop::open(base, DIRECTORY);
+        Self::make_as(base, DIRECTORY)
+    }
+
+    /// The same under a name that begins with a dot: where a user looks for other files.
+    ///
+    /// # Errors
+    /// Those of making it.
+    pub fn make_hidden(base: &Path) -> io::Result<Self> {
+        Self::make_as(base, HIDDEN)
+    }
+
+    fn make_as(base: &Path, prefix: &'static str) -> io::Result<Self> {
+        let workshop = Workshop::open(base, prefix);
         let is_kept = |made: &Self| {
             let path = made.path.join(LOCK);
             made.lock.as_ref().map_or(Ok(true), |lock| workshop.take(lock, &path))
@@ -129,6 +142,11 @@ impl Scratch {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// It, held open (O_PATH).
+    pub fn directory(&self) -> &File {
+        &self.directory
     }
 }
 

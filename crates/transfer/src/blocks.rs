@@ -80,7 +80,7 @@ impl Blocks {
             return Ok(());
         };
         let block = first / BLOCK;
-        let end_of_block = ((block + 1) * BLOCK).min(bytes);
+        let end_of_block = (block * BLOCK).saturating_add(BLOCK).min(bytes);
         if end > end_of_block || (first == end && bytes > 0) {
             return Err(Error::Nonsense(BEYOND));
         }

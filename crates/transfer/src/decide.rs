@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, FileType, Gid, RenameFlags, Stat, Uid};
 use crate::blocks::BLOCK;
 use crate::deposit::Deposit;
 use crate::message::{Decision, Entry, EntryKind, Settings};
+use crate::staging::Small;
 use crate::tree::{Held, Root, Tree, part_name, times};
 use crate::{Error, Result};
 
@@ -156,6 +157,25 @@ impl Desk {
             Place::Directory(tree) => Deposit::make(&*tree.held(entry.parent)?, path, entry, self.overwrite),
             Place::Output(output, _) => Deposit::to_output(output, path, entry),
             Place::Nothing => Deposit::to_nothing(path, entry),
+        }
+    }
+
+    /// Makes a small file of an entry that is wanted.
+    ///
+    /// # Errors
+    /// Why it cannot be made.
+    pub(crate) fn put(&mut self, entry: &Entry, content: &[u8], sync: bool) -> Result<()> {
+        let path = self.path(entry);
+        match &mut self.place {
+            // What may be replaced is looked at closely first.
+            Place::Directory(tree) if !self.overwrite => {
+                tree.staging(entry.parent)?.put(&Small { entry, content, path: &path, sync })
+            }
+            _ => {
+                let mut deposit = self.deposit(entry)?;
+                deposit.write(content, 0)?;
+                deposit.keep(entry, sync)
+            }
         }
     }
 

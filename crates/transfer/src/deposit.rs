@@ -1,7 +1,7 @@
 //! A file that is arriving: under another name until it is whole, or to where nothing is kept.
 
 use std::ffi::OsStr;
-use std::fs::{File, FileTimes};
+use std::fs::File;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use kelvin_file::Error as FileError;
 use kelvin_file::unfinished::{Place, Unfinished};
-use rustix::fs::{FallocateFlags, XattrFlags};
+use rustix::fs::{FallocateFlags, Gid, Uid, XattrFlags};
 
 use crate::Result;
 use crate::blocks::{self, BLOCK, Blocks};
 use crate::message::{Entry, EntryKind, Piece};
 use crate::summary::Amount;
-use crate::tree::{Held, part_name};
+use crate::tree::{Held, part_name, times};
 
 /// How much of a file may wait to be flushed where it shall be: so that no flush takes longer than the sender waits.
 const FLUSHED: u64 = 64 * BLOCK;
@@ -208,31 +208,15 @@ impl Deposit {
     /// # Errors
     /// Those of renaming; something that has come there meanwhile. Then it is removed.
     pub fn keep(mut self, entry: &Entry, sync: bool) -> Result<()> {
-        self.describe(entry)?;
+        if let Sink::File(file) = &self.sink {
+            describe(file.file(), &self.path, entry)?;
+        }
         if sync {
             self.flush()?;
         }
         let Sink::File(mut file) = self.sink else { return Ok(()) };
         file.set_mode(entry.mode);
         Ok(file.finish().map(drop)?)
-    }
-
-    fn describe(&self, entry: &Entry) -> Result<()> {
-        let Sink::File(file) = &self.sink else { return Ok(()) };
-        let file = file.file();
-        let failed = |doing| move |error: std::io::Error| FileError::call(doing, &self.path, error);
-        if let Some((user, group)) = entry.owner {
-            let owned = std::os::unix::fs::fchown(file, Some(user), Some(group));
-            owned.map_err(failed("keep the owner of"))?;
-        }
-        for attribute in &entry.attributes {
-            let name = [b"user.", &attribute.name[..]].concat();
-            let set = rustix::fs::fsetxattr(file, OsStr::from_bytes(&name), &attribute.value, XattrFlags::empty());
-            set.map_err(|error| failed("keep an extended attribute of")(error.into()))?;
-        }
-        let modified = entry.modified.time().ok_or(std::io::ErrorKind::InvalidInput.into());
-        let set = modified.and_then(|modified| file.set_times(FileTimes::new().set_modified(modified)));
-        Ok(set.map_err(failed("keep the time of"))?)
     }
 
     /// The connection has ended: a part of a large file is left, to be gone on with; anything else is removed. Returns whether
@@ -245,6 +229,26 @@ impl Deposit {
         }
         is_left
     }
+}
+
+/// Gives a file its owner, attributes and time.
+///
+/// # Errors
+/// Those of setting them.
+pub(crate) fn describe(file: &File, path: &Path, entry: &Entry) -> Result<()> {
+    let failed = |doing| move |error: rustix::io::Errno| FileError::call(doing, path, error.into());
+    if let Some((user, group)) = entry.owner {
+        let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
+        rustix::fs::fchown(file, user, group).map_err(failed("keep the owner of"))?;
+    }
+    for attribute in &entry.attributes {
+        let name = [b"user.", &attribute.name[..]].concat();
+        let set = rustix::fs::fsetxattr(file, OsStr::from_bytes(&name), &attribute.value, XattrFlags::empty());
+        set.map_err(failed("keep an extended attribute of"))?;
+    }
+    let modified = entry.modified.time().ok_or(rustix::io::Errno::INVAL);
+    let set = modified.and_then(|_| rustix::fs::futimens(file, &times(entry.modified)));
+    Ok(set.map_err(failed("keep the time of"))?)
 }
 
 /// The size of a file, if it is known, and the bytes that it takes.

@@ -23,6 +23,7 @@ mod seats;
 pub mod send;
 pub mod session;
 pub mod source;
+pub mod staging;
 pub mod summary;
 #[cfg(test)]
 mod tests;

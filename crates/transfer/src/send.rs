@@ -427,7 +427,7 @@ impl<'a> Sending<'a> {
         }
         let sent = match source.open() {
             Ok(file) if source.entry.kind == EntryKind::Stream => self.send_stream(number, file),
-            Ok(file) => self.send_blocks(source, wanted, &file),
+            Ok(file) => source.check(&file).and_then(|()| self.send_blocks(source, wanted, &file)),
             Err(error) => Err(error),
         };
         match sent {

@@ -231,11 +231,8 @@ impl<'a, S: Stream> Session<'a, S> {
         let times = &mut self.channel.times;
         timed(&mut times.verify, || check(self.settings.verify, file.digest, || kelvin_wire::hash(content)))?;
         let begun = Instant::now();
-        let mut deposit = self.desk.deposit(entry)?;
-        deposit.take(&Piece { file: file.file, offset: 0, bytes: file.bytes, is_last: true })?;
-        deposit.write(content, 0)?;
+        self.desk.put(entry, content, self.settings.sync)?;
         self.last_write = Instant::now();
-        deposit.keep(entry, self.settings.sync)?;
         self.channel.times.file += begun.elapsed().as_nanos() as u64;
         Ok(Amount::sent(content.len() as u64))
     }

@@ -79,10 +79,10 @@ impl Source {
         matches!(self.entry.kind, EntryKind::File { .. } | EntryKind::Stream)
     }
 
-    /// Opens a file.
+    /// Opens a file; whether it is still the same one, [`Source::check`] says.
     ///
     /// # Errors
-    /// Those of open; another file in its place.
+    /// Those of open.
     pub fn open(&self) -> Result<File> {
         if self.path.as_os_str().is_empty() {
             let input = std::io::stdin().as_fd().try_clone_to_owned();
@@ -91,20 +91,19 @@ impl Source {
         let flags = if self.is_named { NONBLOCK } else { NONBLOCK | NO_FOLLOW };
         let opened = File::options().read(true).custom_flags(flags).open(&self.path);
         let file = opened.map_err(|error| FileError::call("open", &self.path, error))?;
-        let found = file.metadata().map_err(|error| FileError::call("look at", &self.path, error))?;
-        if (found.dev(), found.ino()) != self.identity {
-            return Err(self.changed("another file has taken its place".into()));
-        }
         Ok(file)
     }
 
-    /// That an open file still has the size and time that it was found with.
+    /// That an open file is the one that was found, with the same size and time.
     ///
     /// # Errors
     /// That it was changed, and how.
     pub fn check(&self, file: &File) -> Result<()> {
         let EntryKind::File { bytes, .. } = self.entry.kind else { return Ok(()) };
         let found = file.metadata().map_err(|error| FileError::call("look at", &self.path, error))?;
+        if (found.dev(), found.ino()) != self.identity {
+            return Err(self.changed("another file has taken its place".into()));
+        }
         if found.len() != bytes {
             return Err(self.changed(format!("its size went from {bytes} to {} bytes", found.len())));
         }

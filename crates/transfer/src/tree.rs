@@ -16,6 +16,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
 
 use crate::message::{Entry, Modified};
 use crate::name::Name;
+use crate::staging::Staging;
 use crate::{Error, Result};
 
 /// Directories that are held open at one time.
@@ -31,7 +32,7 @@ pub const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Permissions of a directory until all is in it.
 const PRIVATE: Mode = Mode::RWXU;
 /// Permissions that are kept.
-const RIGHTS: u32 = 0o777;
+pub(crate) const RIGHTS: u32 = 0o777;
 
 /// A directory that is held open, and swept of what the dead left.
 #[derive(Debug)]
@@ -94,12 +95,13 @@ pub struct Tree {
     root: Root,
     offered: Vec<Offered>,
     open: VecDeque<(u32, Arc<Held>)>,
+    staging: VecDeque<(u32, Arc<Staging>)>,
 }
 
 impl Tree {
     /// With none but the one that is served.
     pub fn new(root: Root) -> Self {
-        Self { root, offered: Vec::new(), open: VecDeque::new() }
+        Self { root, offered: Vec::new(), open: VecDeque::new(), staging: VecDeque::new() }
     }
 
     /// Adds a directory, and makes it unless it is there, or nothing is to be written.
@@ -156,6 +158,22 @@ impl Tree {
         self.open.truncate(OPEN - 1);
         self.open.push_front((number, Arc::clone(&held)));
         Ok(held)
+    }
+
+    /// Where the small files of a directory are made.
+    ///
+    /// # Errors
+    /// As for [`Tree::held`], and those of making a directory.
+    pub fn staging(&mut self, number: u32) -> Result<Arc<Staging>> {
+        if let Some((_, staging)) = self.staging.iter().find(|(open, _)| *open == number) {
+            return Ok(Arc::clone(staging));
+        }
+        let held = self.held(number)?;
+        let made = Staging::beside(&held);
+        let made = Arc::new(made.map_err(|error| self.failed("make a directory in", number, error))?);
+        self.staging.truncate(OPEN - 1);
+        self.staging.push_front((number, Arc::clone(&made)));
+        Ok(made)
     }
 
     /// Opens a directory from the one that is served, name by name.
@@ -219,6 +237,7 @@ impl Tree {
     /// # Errors
     /// The first failure; the others are still done.
     pub fn finish(&mut self, sync: bool) -> Result<()> {
+        self.staging.clear();
         let mut failure = None;
         for number in (1..=self.offered.len() as u32).rev() {
             if let Err(error) = self.finish_one(number, sync) {
