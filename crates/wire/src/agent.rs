@@ -1,7 +1,7 @@
 //! The agent: listens, authenticates clients, and serves each in its own thread.
 //!
-//! The cost of unauthenticated clients is bounded (`crowd`): in connections, in connections from one network, and in time for
-//! each. One thread waits for all of them; it waits for no single one, and for no log.
+//! The cost of unauthenticated clients is bounded: in connections, in connections from one network ([`places`](crate::places)),
+//! and in time for each. One thread waits for all of them; it waits for no single one, and for no log.
 
 mod crowd;
 
@@ -13,10 +13,12 @@ use std::time::Duration;
 
 use crate::address::is_loopback;
 use crate::channel::Channel;
+use crate::deadline::Deadline;
 use crate::limits::Limits;
-use crate::message::{Answer, Ask};
+use crate::message::{Answer, Ask, PROTOCOL};
+use crate::noise::Handshake;
 use crate::secret::Secret;
-use crate::{Error, Result, handshake, service};
+use crate::{Error, Result, service};
 use crowd::{Crowd, Newcomer};
 
 /// How often the agent checks whether it is to stop while no connection arrives.
@@ -123,20 +125,24 @@ impl Agent {
 }
 
 impl House {
-    /// Answers a new client's first frame, and has a thread serve it if it knows the secret. It waits for no one: the answer is
+    /// The handshake of a connection that must be over by then.
+    fn handshake(&self, deadline: Deadline) -> Handshake<'_> {
+        Handshake { protocol: &PROTOCOL, secret: &self.secret, deadline }
+    }
+
+    /// Answers a new client's greeting, and has a thread serve it if it knows the secret. It waits for no one: the answer is
     /// short, and fits the socket buffer.
-    fn meet(self: &Arc<Self>, newcomer: Newcomer, said: &[u8]) {
-        let Newcomer { stream, from, nonce, deadline, .. } = newcomer;
-        let admit = || Seat::take(self);
-        let shaken = handshake::agent(stream, &self.secret, (nonce, said), deadline, admit);
-        let shaken = shaken.and_then(|(channel, seat)| {
-            channel.stream().set_nonblocking(false).map_err(Error::call("set up the connection"))?;
-            Ok((channel, seat))
+    fn meet(self: &Arc<Self>, newcomer: Newcomer) {
+        let Newcomer { mut stream, from, greeted, greeting, deadline, .. } = newcomer;
+        let shaken = self.handshake(deadline).answer(&mut stream, (&greeted, &greeting), || Seat::take(self));
+        let shaken = shaken.and_then(|(halves, seat)| {
+            stream.set_nonblocking(false).map_err(Error::call("set up the connection"))?;
+            Ok((Channel::new(stream, halves), seat))
         });
         let (channel, seat) = match shaken {
             Ok(client) => client,
             // Only authenticated clients learn the reason.
-            Err(error @ Error::Refused(_)) => return (self.log)(from, &Event::Fault(error)),
+            Err(error @ Error::Busy { .. }) => return (self.log)(from, &Event::Fault(error)),
             Err(error) => return self.turn_away(from, error),
         };
         (self.log)(from, &Event::Came);
@@ -191,13 +197,10 @@ impl House {
 struct Seat(Arc<House>);
 
 impl Seat {
-    fn take(house: &Arc<House>) -> std::result::Result<Self, String> {
-        let most = house.limits.clients;
-        let one_more = |taken: u32| (taken < most).then_some(taken + 1);
-        match house.clients.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more) {
-            Ok(_) => Ok(Self(Arc::clone(house))),
-            Err(_) => Err(format!("it already serves {most} others")),
-        }
+    fn take(house: &Arc<House>) -> Option<Self> {
+        let one_more = |taken: u32| (taken < house.limits.clients).then_some(taken + 1);
+        let took = house.clients.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        took.is_ok().then(|| Self(Arc::clone(house)))
     }
 }
 

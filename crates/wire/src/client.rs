@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use kelvin_sys::net;
 
-use crate::address::at_port;
+use crate::address::{at_port, is_loopback};
 use crate::deadline::{Connection, Deadline};
 use crate::error::is_late;
-use crate::message::{Answer, Ask, Cookie, Counted, Direction, Seen, Transport};
+use crate::message::{Answer, Ask, Cookie, Counted, Direction, PROTOCOL, Seen, Transport};
+use crate::noise::Handshake;
 use crate::secret::{Secret, nonce};
 use crate::sockets::Sockets;
-use crate::{Error, Result, channel::Channel, handshake, handshake::AGENT};
+use crate::{Error, Result, channel::Channel};
 
 /// Time to connect and to shake hands.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -61,7 +62,11 @@ impl Client {
                 Ok(stream) => {
                     stream.set_nodelay(true).map_err(Error::call("set up the connection"))?;
                     let own = stream.local_addr().map_err(Error::call("see the address"))?;
-                    let channel = handshake::client(stream, secret, HANDSHAKE)?;
+                    // Any agent there has one: without it nobody would know who answers.
+                    if !secret.is_some() && !is_loopback(agent) {
+                        return Err(Error::SecretNeeded { role: PROTOCOL.listener.role });
+                    }
+                    let channel = shake(stream, secret, HANDSHAKE)?;
                     return Ok(Self { channel, agent, own, counted: Counted::default() });
                 }
                 Err(error) => last = Some(error),
@@ -168,8 +173,18 @@ impl Client {
     }
 }
 
+/// Shakes hands with an agent.
+///
+/// # Errors
+/// Another side that is no agent, has another version or secret, or is busy.
+pub fn shake<S: Connection>(mut stream: S, secret: &Secret, within: Duration) -> Result<Channel<S>> {
+    let handshake = Handshake { protocol: &PROTOCOL, secret, deadline: Deadline::within(within) };
+    let halves = handshake.call(&mut stream)?;
+    Ok(Channel::new(stream, halves))
+}
+
 fn unasked() -> Error {
-    Error::nonsense(AGENT, "its answer does not match the request")
+    Error::nonsense(PROTOCOL.listener.program, "its answer does not match the request")
 }
 
 /// A connection of a test.
@@ -241,7 +256,11 @@ impl Accepting {
             true => Error::Late { doing: DOING, seconds: SILENCE.as_secs_f64() },
             false => Error::call("receive an answer")(error),
         })?;
-        if answer == self.cookie { Ok(()) } else { Err(Error::nonsense(AGENT, "it gave a wrong answer")) }
+        if answer == self.cookie {
+            Ok(())
+        } else {
+            Err(Error::nonsense(PROTOCOL.listener.program, "it gave a wrong answer"))
+        }
     }
 
     /// The address at which it accepts them.

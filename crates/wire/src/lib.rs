@@ -1,12 +1,11 @@
 //! The protocol between two kelvins: the agent that answers on one host, and the client that asks from another.
 //!
-//! All control messages go over one TCP connection, in frames ([`frame`]) of at most 64 KiB. A handshake ([`handshake`]) checks
-//! that both speak the same version and know the same secret, which is never sent: each proves it by a keyed hash of two
-//! nonces. From then on each frame carries its own tag ([`channel`]), so that nobody in between can forge or change one. The
-//! bytes of a test travel over connections of their own, which begin with a cookie sent over the first; they are noise, and are
-//! neither secret nor protected.
+//! All control messages go over one TCP connection, in frames ([`frame`]) of at most 64 KiB. A handshake by the Noise protocol
+//! ([`mod@noise`]) checks that both speak the same version and know the same secret, which is never sent. From then on each frame is
+//! encrypted and numbered ([`sealed`]), so that nobody in between can read, forge or change one. The bytes of a test travel over
+//! connections of their own, which begin with a cookie sent over the first; they are random, and neither secret nor protected.
 //!
-//! The agent ([`agent`]) gives away only time and bytes of noise: no message names a file, a program or a third address.
+//! The agent ([`agent`]) gives away only time and random bytes: no message names a file, a program or a third address.
 #![forbid(unsafe_code)]
 
 pub mod address;
@@ -18,12 +17,12 @@ pub mod client;
 pub mod deadline;
 pub mod error;
 pub mod frame;
-pub mod handshake;
 pub mod interface;
 pub mod limits;
 pub mod message;
 pub mod noise;
 pub mod numbered;
+pub mod places;
 pub mod sealed;
 pub mod secret;
 mod service;

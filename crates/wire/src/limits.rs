@@ -2,19 +2,17 @@
 
 use std::time::Duration;
 
+use crate::places::Room;
+
 /// The agent's limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Authenticated clients at one time.
     pub clients: u32,
     /// Unauthenticated connections at one time.
-    pub unauthenticated: usize,
-    /// How many of them may come from one network: an IPv4 address, or the /64 of an IPv6 address.
-    pub of_one_network: usize,
+    pub unauthenticated: Room,
     /// Time for a handshake.
     pub handshake: Duration,
-    /// The part of it for which a connection keeps its place, whatever comes from other networks.
-    pub undisturbed: Duration,
     /// Time in which a client must request something, and in which a test must make progress.
     pub idle: Duration,
     /// Time of one test.
@@ -32,11 +30,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             clients: 4,
-            unauthenticated: 512,
-            of_one_network: 64,
+            unauthenticated: Room::default(),
             handshake: Duration::from_secs(5),
-            // Longer than any round trip.
-            undisturbed: Duration::from_secs(1),
             idle: Duration::from_secs(30),
             test: Duration::from_secs(120),
             message: 1 << 20,

@@ -7,8 +7,18 @@ use serde::{Deserialize, Serialize};
 use crate::bounded::{self, REASON};
 use crate::busy::Busy;
 use crate::interface::Interface;
+use crate::noise::{Part, Protocol};
 use crate::numbered::Numbered;
 use crate::sockets::{Sockets, TcpEnd};
+
+/// What is spoken with an agent. Up to version 4 its hello was followed by a handshake of kelvin's own.
+pub const PROTOCOL: Protocol = Protocol {
+    listener: Part { program: "kelvin agent", role: "agent" },
+    caller: Part { program: "client of kelvin agent", role: "client" },
+    magic: *b"kelvin to agent\n",
+    context: "kelvin 2026 agent, Noise pre-shared key",
+    version: 5,
+};
 
 /// A number that marks a connection, or a datagram, as part of a test.
 pub type Cookie = [u8; 16];

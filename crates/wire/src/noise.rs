@@ -13,13 +13,14 @@
 //! ChaCha20-Poly1305, which uses none. Where it has none, the `ring` crate computes it by permutations of vectors or of bits, in
 //! constant time too and with no table that a cache could give away, but slowly: 150 MB/s instead of 7 GB/s on a core of 2023.
 
-use getrandom::fill;
+use std::io::{ErrorKind, Read};
+
 use serde::{Deserialize, Serialize};
 use snow::{Builder, HandshakeState};
 
 use crate::deadline::{Connection, Deadline};
 use crate::sealed::{Opener, Sealer, TAG, halves};
-use crate::secret::Secret;
+use crate::secret::{Nonce, Secret, nonce};
 use crate::{Error, Result, bounded, frame};
 
 /// With the secret as the pre-shared key, and without one.
@@ -33,7 +34,7 @@ const NO_TAG: [u8; TAG] = [0; TAG];
 /// Bytes by which each greeting of a protocol begins.
 const HEAD: usize = 20;
 /// Bytes of a greeting, and of a verdict: a word, and a message of Noise.
-pub const GREETING: usize = HEAD + MESSAGE;
+const GREETING: usize = HEAD + MESSAGE;
 const VERDICT: usize = 1 + MESSAGE;
 
 /// The words of a verdict.
@@ -77,12 +78,54 @@ struct Hello {
     #[serde(deserialize_with = "bounded::text::<{ bounded::NAME }, _>")]
     program: String,
     secret: bool,
-    nonce: [u8; 32],
+    nonce: Nonce,
 }
 
 /// The hello that one connection was sent.
 #[derive(Debug)]
 pub struct Greeted(Vec<u8>);
+
+/// What a calling end has sent so far.
+#[derive(Debug)]
+pub struct Greeting {
+    bytes: [u8; GREETING],
+    filled: usize,
+}
+
+impl Default for Greeting {
+    fn default() -> Self {
+        Self { bytes: [0; GREETING], filled: 0 }
+    }
+}
+
+impl Greeting {
+    /// Takes what has come over a stream that does not block, and says whether it is complete.
+    ///
+    /// # Errors
+    /// Another program, [`Error::Gone`] if the stream ends before, or a failed call.
+    pub fn take(&mut self, stream: &mut impl Read, handshake: &Handshake<'_>) -> Result<bool> {
+        while self.filled < GREETING {
+            match stream.read(&mut self.bytes[self.filled..]) {
+                Ok(0) => return Err(Error::Gone),
+                Ok(count) => self.filled += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::call("receive")(error)),
+            }
+            self.check(handshake)?;
+        }
+        Ok(true)
+    }
+
+    /// Whether it begins as it should, as far as it has come: another program need not be waited for.
+    fn check(&self, handshake: &Handshake<'_>) -> Result<()> {
+        let come = self.filled.min(HEAD);
+        if self.bytes[..come] == handshake.head()[..come] {
+            return Ok(());
+        }
+        Err(no(&handshake.protocol.caller, "it sent no greeting"))
+    }
+}
 
 /// The handshake of one connection.
 #[derive(Clone, Copy, Debug)]
@@ -133,8 +176,8 @@ impl Handshake<'_> {
         admit: impl FnOnce() -> Option<T>,
     ) -> Result<((Sealer, Opener), T)> {
         let greeted = self.greet(stream)?;
-        let mut greeting = [0; GREETING];
-        self.deadline.fill(stream, &mut greeting, DOING)?;
+        let mut greeting = Greeting { filled: GREETING, ..Greeting::default() };
+        self.deadline.fill(stream, &mut greeting.bytes, DOING)?;
         self.answer(stream, (&greeted, &greeting), admit)
     }
 
@@ -144,34 +187,31 @@ impl Handshake<'_> {
     /// Another side that is gone; a system that has no random numbers.
     pub fn greet(&self, stream: &mut impl Connection) -> Result<Greeted> {
         let Protocol { listener, version, .. } = self.protocol;
-        let mut hello = Hello {
+        let hello = Hello {
             name: listener.program.into(),
             protocol: *version,
             program: env!("CARGO_PKG_VERSION").into(),
             secret: self.secret.is_some(),
-            nonce: [0; 32],
+            nonce: nonce()?,
         };
-        fill(&mut hello.nonce).map_err(failed)?;
         let hello = serde_json::to_vec(&hello).map_err(failed)?;
-        frame::send(stream, &[&hello], &self.deadline, DOING)?;
+        frame::send(stream, &hello, &self.deadline, DOING)?;
         Ok(Greeted(hello))
     }
 
-    /// The rest of it, once the connection was greeted and its greeting has come. The verdict is short, and needs no reader.
+    /// The rest of it, once the connection was greeted and its greeting is complete. The verdict is short, and needs no reader.
     ///
     /// # Errors
     /// Those of [`listen`](Self::listen).
     pub fn answer<T>(
         &self,
         stream: &mut impl Connection,
-        (greeted, greeting): (&Greeted, &[u8; GREETING]),
+        (greeted, greeting): (&Greeted, &Greeting),
         admit: impl FnOnce() -> Option<T>,
     ) -> Result<((Sealer, Opener), T)> {
-        let Some(message) = greeting.strip_prefix(&self.head()) else {
-            return Err(no(&self.protocol.caller, "it sent no greeting"));
-        };
+        greeting.check(self)?;
         let mut noise = self.noise(&greeted.0, |builder| builder.build_responder())?;
-        let judged = match noise.read_message(message, &mut [0; MESSAGE]) {
+        let judged = match noise.read_message(&greeting.bytes[HEAD..], &mut [0; MESSAGE]) {
             Ok(_) => admit().ok_or((BUSY, Error::Busy { role: self.protocol.listener.role })),
             Err(_) => Err((SECRET_WRONG, Error::SecretWrong)),
         };
@@ -217,7 +257,7 @@ impl Handshake<'_> {
         hello: &[u8],
         build: impl FnOnce(Builder<'_>) -> std::result::Result<HandshakeState, snow::Error>,
     ) -> Result<HandshakeState> {
-        let key = self.secret.is_some().then(|| self.secret.key_for(self.protocol.context));
+        let key = self.secret.key_for(self.protocol.context);
         let prologue = [hello, &self.head()].concat();
         let state = || {
             let builder =

@@ -1,14 +1,11 @@
-//! The secret that two kelvins share, and what is derived from it: proofs, and the keys of frame tags.
+//! The secret that two kelvins share, and the keys that are derived from it: by BLAKE3 in its mode for that (O'Connor, Aumasson,
+//! Neves, Wilcox-O'Hearn 2020, section 2.3), one for each purpose.
 //!
-//! All of it is BLAKE3 in its keyed mode (O'Connor, Aumasson, Neves, Wilcox-O'Hearn 2020, section 2.3), each use with its own
-//! label, and hashes are compared in constant time, as `blake3::Hash` is. Whoever records a handshake can guess secrets
-//! offline: so a secret must be long and random.
+//! Whoever records a handshake can guess secrets offline: so a secret must be long and random.
 
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-
-use blake3::Hash;
 
 use crate::{Error, Result};
 
@@ -33,25 +30,13 @@ pub fn nonce() -> Result<Nonce> {
     Ok(nonce)
 }
 
-/// The sender of a message.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Side {
-    /// The one that connects.
-    Client,
-    /// The one that listens.
-    Agent,
-}
-
-/// What both sides must know; for no secret, that of an agent that only this host can reach.
-pub struct Secret {
-    key: [u8; 32],
-    is_some: bool,
-}
+/// What both sides must know, or nothing.
+pub struct Secret(Option<[u8; 32]>);
 
 impl Secret {
-    /// None: everybody has it.
+    /// None: for an end that only this host can reach.
     pub fn none() -> Self {
-        Self { key: blake3::derive_key("kelvin agent, no secret", &[]), is_some: false }
+        Self(None)
     }
 
     /// Of so many bytes, without white space at the end.
@@ -63,7 +48,7 @@ impl Secret {
         if bytes.len() < SHORTEST {
             return Err(format!("has {} bytes, and a secret must have at least {SHORTEST}: {HOW}", bytes.len()));
         }
-        Ok(Self { key: blake3::derive_key("kelvin agent, shared secret", bytes), is_some: true })
+        Ok(Self(Some(blake3::derive_key("kelvin agent, shared secret", bytes))))
     }
 
     /// From a file that nobody else may read.
@@ -92,43 +77,18 @@ impl Secret {
 
     /// Whether there is one.
     pub fn is_some(&self) -> bool {
-        self.is_some
+        self.0.is_some()
     }
 
     /// A key for one purpose, which its context names as BLAKE3's key derivation asks: hard-coded, and used for nothing else.
-    pub fn key_for(&self, context: &'static str) -> [u8; 32] {
-        blake3::derive_key(context, &self.key)
-    }
-
-    /// The proof over two nonces that a side knows the secret.
-    pub fn proof(&self, side: Side, nonces: &[Nonce; 2]) -> Hash {
-        let name: &[u8] = match side {
-            Side::Client => b"proof of the client",
-            Side::Agent => b"proof of the agent",
-        };
-        self.hash(name, nonces)
-    }
-
-    /// The key of the tags of a side's messages.
-    pub fn key(&self, side: Side, nonces: &[Nonce; 2]) -> [u8; 32] {
-        let name: &[u8] = match side {
-            Side::Client => b"tags of the client",
-            Side::Agent => b"tags of the agent",
-        };
-        *self.hash(name, nonces).as_bytes()
-    }
-
-    /// Labels of one length could not be mixed up; these end in a zero, which none of them contains.
-    fn hash(&self, name: &[u8], nonces: &[Nonce; 2]) -> Hash {
-        let mut hasher = blake3::Hasher::new_keyed(&self.key);
-        hasher.update(name).update(&[0]).update(&nonces[0]).update(&nonces[1]);
-        hasher.finalize()
+    pub fn key_for(&self, context: &'static str) -> Option<[u8; 32]> {
+        self.0.map(|key| blake3::derive_key(context, &key))
     }
 }
 
 impl std::fmt::Debug for Secret {
     /// Never the secret.
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Secret").field("is_some", &self.is_some).finish_non_exhaustive()
+        out.debug_struct("Secret").field("is_some", &self.is_some()).finish_non_exhaustive()
     }
 }

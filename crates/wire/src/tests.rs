@@ -1,4 +1,4 @@
-//! The protocol, byte for byte: proofs, tags, lengths; and a million invalid inputs.
+//! The protocol, byte for byte: who gets in, frames, lengths; and a million invalid inputs.
 
 mod authenticated;
 mod noise;
@@ -9,22 +9,26 @@ use std::time::Duration;
 
 use kelvin_sys::random::split_mix;
 
+use noise::{handshake, shaken};
+use serde::{Deserialize, Serialize};
+
 use crate::bounded::REASON;
 use crate::busy::{Busy, BusyCpu};
 use crate::channel::Channel;
+use crate::client::shake;
 use crate::deadline::{Connection, Deadline};
-use crate::handshake::PROTOCOL;
 use crate::interface::Interface;
 use crate::limits::Limits;
-use crate::message::{Answer, Ask, Counted, Direction, Seen, Transport};
-use crate::secret::{Nonce, Secret, Side};
+use crate::message::{Answer, Ask, Counted, Direction, PROTOCOL, Seen, Transport};
+use crate::sealed::{CONTENT, Opener};
+use crate::secret::Secret;
 use crate::sockets::{Sockets, TcpEnd};
-use crate::{Error, Result, frame, handshake};
+use crate::{Error, frame};
 
 const LONG: Duration = Duration::from_secs(5);
 
 /// A peer with prepared bytes, whose listener keeps what it receives.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Scripted {
     says: Cursor<Vec<u8>>,
     received: Vec<u8>,
@@ -73,27 +77,16 @@ fn frames(bytes: &[u8]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn proofs_and_keys_differ_by_side_secret_and_nonce() {
-    let nonces: [Nonce; 2] = [[1; 32], [2; 32]];
+fn keys_differ_by_secret_and_purpose_and_are_never_shown() {
     let other = Secret::new(b"correct horse battery stable").unwrap();
-    let said = [
-        secret().proof(Side::Client, &nonces),
-        secret().proof(Side::Agent, &nonces),
-        secret().proof(Side::Client, &[[2; 32], [1; 32]]),
-        other.proof(Side::Client, &nonces),
-        Secret::none().proof(Side::Client, &nonces),
-        secret().key(Side::Client, &nonces).into(),
-        secret().key(Side::Agent, &nonces).into(),
-    ];
-    for (number, one) in said.iter().enumerate() {
-        assert!(said[..number].iter().all(|earlier| earlier != one), "{number}");
+    let keys = [secret().key_for("one"), secret().key_for("two"), other.key_for("one"), Secret::none().key_for("one")];
+    for (number, key) in keys.iter().enumerate() {
+        assert!(keys[..number].iter().all(|earlier| earlier != key), "{number}");
     }
-    // The same, computed once by b3sum's own keyed mode over the bytes that the source names.
-    let key = blake3::derive_key("kelvin agent, shared secret", b"correct horse battery staple");
-    let mut bytes = b"proof of the client\0".to_vec();
-    bytes.extend([[1; 32], [2; 32]].concat());
-    assert_eq!(secret().proof(Side::Client, &nonces), blake3::keyed_hash(&key, &bytes));
-    assert!(!format!("{:?}", secret()).contains("horse"));
+    assert_eq!((keys[3], keys[0]), (None, secret().key_for("one")));
+    // White space at the end is none of it.
+    assert_eq!(keys[0], Secret::new(b"correct horse battery staple").unwrap().key_for("one"));
+    assert_eq!(format!("{:?}", secret()), "Secret { is_some: true, .. }");
 }
 
 #[test]
@@ -134,68 +127,87 @@ fn a_missed_deadline_names_what_was_waited_for() {
     assert_eq!(error.to_string(), "the other side did not speak within 0 s");
 }
 
-/// What a channel sent, frame by frame.
-fn sent(messages: &[Ask]) -> Vec<Vec<u8>> {
-    let mut channel = Channel::new(Scripted::default(), [1; 32], [2; 32]);
+/// What a channel sent, frame by frame, and the other end of it.
+fn sent(messages: &[Ask]) -> (Vec<Vec<u8>>, Opener) {
+    let (client, (_, opener)) = shaken();
+    let mut channel = Channel::new(Scripted::default(), client);
     messages.iter().for_each(|message| channel.send(message, LONG).unwrap());
-    frames(&channel.stream().received)
+    (frames(&channel.stream().received), opener)
 }
 
-/// What another channel makes of these frames.
-fn heard(frames: &[Vec<u8>]) -> Vec<Result<Ask>> {
+/// A channel that has this opener hear these frames.
+fn hearing(frames: &[Vec<u8>], opener: Opener) -> Channel<Scripted> {
     let bytes = frames.iter().flat_map(|frame| framed(frame)).collect();
-    let mut channel = Channel::new(Scripted::saying(bytes), [2; 32], [1; 32]);
-    frames.iter().map(|_| channel.receive(LONG)).collect()
+    Channel::new(Scripted::saying(bytes), (shaken().0.0, opener))
 }
 
 #[test]
-fn a_changed_dropped_repeated_or_reflected_frame_is_rejected() {
+fn messages_arrive_encrypted_and_a_frame_that_is_not_the_next_one_is_rejected() {
     let asks = [Ask::Echo { transport: Transport::Tcp, bytes: 64 }, Ask::End, Ask::End];
-    let frames = sent(&asks);
-    assert_eq!(heard(&frames).into_iter().map(Result::unwrap).collect::<Vec<_>>(), asks);
-    for byte in 0..frames[0].len() {
-        let mut changed = frames.clone();
-        changed[0][byte] ^= 1;
-        assert!(matches!(heard(&changed)[0], Err(Error::Changed)), "{byte}");
+    let (frames, opener) = sent(&asks);
+    assert!(frames.iter().all(|frame| !frame.windows(3).any(|some| some == b"end" || some == b"tcp")));
+    let mut channel = hearing(&frames, opener);
+    assert_eq!(asks.each_ref().map(|_| channel.receive::<Ask>(LONG).unwrap()), asks);
+    // Forged, dropped, repeated, too short for a tag, and as long as a frame can be.
+    let changes: [fn(&mut Vec<Vec<u8>>); 5] = [
+        |frames| frames[0][5] ^= 1,
+        |frames| drop(frames.remove(0)),
+        |frames| frames.insert(0, frames[0].clone()),
+        |frames| frames[0].truncate(15),
+        |frames| frames[0].resize(frame::LONGEST, 0),
+    ];
+    for (number, change) in changes.iter().enumerate() {
+        let (mut frames, opener) = sent(&asks);
+        change(&mut frames);
+        let mut channel = hearing(&frames, opener);
+        if number == 2 {
+            assert_eq!(channel.receive::<Ask>(LONG).unwrap(), asks[0]);
+        }
+        assert!(matches!(channel.receive::<Ask>(LONG), Err(Error::Changed)), "{number}");
     }
-    assert!(matches!(heard(&[frames[1].clone()])[0], Err(Error::Changed)), "left out");
-    let repeated = heard(&[frames[0].clone(), frames[0].clone()]);
-    assert!(repeated[0].is_ok() && matches!(repeated[1], Err(Error::Changed)));
-    // The same message twice has two tags.
-    assert_ne!(frames[1], frames[2]);
-    // What one end sent, sent back to it.
-    let mut channel = Channel::new(Scripted::saying(framed(&frames[0])), [1; 32], [2; 32]);
-    assert!(matches!(channel.receive::<Ask>(LONG), Err(Error::Changed)));
-    assert!(matches!(heard(&[vec![0; 31]])[0], Err(Error::Changed)), "too short for a tag");
+    // What is too long is not sent.
+    let mut channel = Channel::new(Scripted::default(), shaken().0);
+    assert!(matches!(channel.send_text(&vec![b' '; CONTENT + 1], LONG), Err(Error::TooLong { .. })));
+    assert!(channel.stream().received.is_empty());
+    channel.send_text(&vec![b' '; CONTENT], LONG).unwrap();
+}
+
+/// An agent of version 4 and earlier begins with this, and a client of them expects it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Version4 {
+    name: String,
+    protocol: u32,
+    program: String,
+    secret: bool,
+    nonce: [u8; 32],
 }
 
 #[test]
-fn no_agent_and_another_version_are_distinguished() {
-    let hello = |name: &str, protocol: u32, has_secret: bool| {
-        let nonce = [3_u8; 32];
-        let hello = serde_json::json!({
-            "name": name, "protocol": protocol, "program": "9.9.9", "secret": has_secret, "nonce": nonce
-        });
-        framed(hello.to_string().as_bytes())
-    };
-    let meet = |bytes: Vec<u8>, secret: &Secret| {
-        handshake::client(Scripted::saying(bytes), secret, LONG).map(|_| ()).unwrap_err().to_string()
-    };
-    let none = Secret::none();
-    assert!(meet(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), &none).contains("a frame of "));
-    assert!(meet(hello("another", PROTOCOL, false), &none).contains("is no kelvin agent"));
-    assert!(meet(framed(b"{}"), &none).contains("is no kelvin agent"));
-    let version = meet(hello("kelvin agent", PROTOCOL + 1, false), &none);
-    let expected = format!("version {} of the protocol (kelvin 9.9.9), this one version {PROTOCOL}", PROTOCOL + 1);
-    assert!(version.contains(&expected), "{version}");
-    assert!(meet(hello("kelvin agent", PROTOCOL, true), &none).contains("requires a secret: give its file"));
-    // A client with a secret does not believe an agent that claims to need none.
-    assert!(meet(hello("kelvin agent", PROTOCOL, false), &secret()).contains("differs from the other side's"));
-    // Nor one that does not know it, but admits everybody.
-    let proof = [0_u8; 32];
-    let welcome = framed(serde_json::json!({ "welcome": { "proof": proof } }).to_string().as_bytes());
-    let liar = [hello("kelvin agent", PROTOCOL, true), welcome].concat();
-    assert!(meet(liar, &secret()).contains("differs from the other side's"));
+fn a_kelvin_of_another_version_is_told_so_by_either_end() {
+    for version in [4, PROTOCOL.version + 1] {
+        let hello = Version4 {
+            name: "kelvin agent".into(),
+            protocol: version,
+            program: "9.9.9".into(),
+            secret: true,
+            nonce: [3; 32],
+        };
+        let stream = Scripted::saying(framed(&serde_json::to_vec(&hello).unwrap()));
+        let said = shake(stream, &secret(), LONG).unwrap_err().to_string();
+        let expected = format!("version {version} of the protocol (kelvin 9.9.9), this one version 5");
+        assert!(said.contains(&expected), "{said}");
+    }
+    let mut stream = Scripted::default();
+    handshake(&PROTOCOL, &secret()).greet(&mut stream).unwrap();
+    let hello: Version4 = serde_json::from_slice(&frames(&stream.received)[0]).unwrap();
+    assert_eq!((hello.name.as_str(), hello.protocol, hello.secret), ("kelvin agent", 5, true), "{hello:?}");
+}
+
+impl Channel<Scripted> {
+    /// Has the other side say this next.
+    fn say(&mut self, bytes: Vec<u8>) {
+        self.stream_mut().says = Cursor::new(bytes);
+    }
 }
 
 /// One of each request.
@@ -246,25 +258,13 @@ fn answers() -> Vec<Answer> {
     ]
 }
 
-/// Valid beginnings of everything that is read from unauthenticated clients.
-fn beginnings() -> Vec<Vec<u8>> {
-    let nonce = [5_u8; 32];
-    let agent = serde_json::json!({
-        "name": "kelvin agent", "protocol": PROTOCOL, "program": "0.1.0", "secret": true, "nonce": nonce
-    });
-    let client = serde_json::json!({ "protocol": PROTOCOL, "program": "0.1.0", "nonce": nonce, "proof": nonce });
-    let welcome = serde_json::json!({ "welcome": { "proof": nonce } });
-    let agent = framed(agent.to_string().as_bytes());
-    vec![framed(client.to_string().as_bytes()), [agent, framed(welcome.to_string().as_bytes())].concat(), Vec::new()]
-}
-
 /// Changes some bytes, cuts it, adds to it; sometimes makes a text in it as long as a frame can be.
 fn mutate(bytes: &mut Vec<u8>, state: &mut u64) {
     let mut below = |most: usize| (split_mix(state) % most.max(1) as u64) as usize;
     if below(500) == 0 {
         let from = below(bytes.len());
         let quote = bytes[from..].iter().position(|&byte| byte == b'"');
-        let room = frame::LONGEST - blake3::OUT_LEN - bytes.len().min(1000);
+        let room = CONTENT - bytes.len().min(1000);
         bytes.splice(quote.map_or(0..0, |quote| from + quote + 1..from + quote + 1), vec![b'x'; room - below(100)]);
     }
     for _ in 0..below(6) {
@@ -284,70 +284,43 @@ fn mutate(bytes: &mut Vec<u8>, state: &mut u64) {
     }
 }
 
-/// The agent's reaction to an unauthenticated client's bytes.
-fn meet_newcomer(bytes: Vec<u8>, secret: &Secret) -> Result<()> {
-    let (mut stream, deadline) = (Scripted::saying(bytes), Deadline::within(LONG));
-    let own = handshake::greet(&mut stream, secret, deadline)?;
-    let said = frame::Partial::new(frame::LONGEST).take(&mut stream)?.ok_or(Error::Gone)?;
-    handshake::agent(stream, secret, (own, &said), deadline, || Ok(())).map(drop)
-}
-
-#[test]
-fn a_frame_that_comes_byte_by_byte_is_put_together() {
-    let whole = [framed(b"abc"), framed(b"")].concat();
-    let mut partial = frame::Partial::new(frame::LONGEST);
-    let mut heard = Vec::new();
-    for byte in whole {
-        // No end, like a connection that only waits.
-        let mut stream = std::io::Read::chain(Cursor::new([byte]), NothingYet);
-        heard.extend(partial.take(&mut stream).unwrap());
-        if heard.len() == 1 {
-            partial = frame::Partial::new(frame::LONGEST);
-            heard.push(Vec::new());
-        }
-    }
-    assert_eq!(heard, [b"abc".to_vec(), Vec::new(), Vec::new()]);
-    let mut greedy = Cursor::new(u32::MAX.to_le_bytes());
-    assert!(matches!(frame::Partial::new(frame::LONGEST).take(&mut greedy), Err(Error::TooLong { .. })));
-}
-
-/// A connection over which nothing has come.
-struct NothingYet;
-
-impl Read for NothingYet {
-    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
-        Err(std::io::ErrorKind::WouldBlock.into())
-    }
-}
-
 /// The reader of a million inputs: a quarter of them each the agent, the client, an open channel, and what a channel passes on
 /// of an authenticated client.
 #[test]
 fn a_million_invalid_inputs_are_rejected() {
-    let asked: Vec<Vec<u8>> = asks().iter().map(|ask| framed(&sent(std::slice::from_ref(ask))[0])).collect();
-    let strange = [beginnings(), asked.clone()].concat();
+    let secret = secret();
+    let recorded = noise::Recorded::new(&secret);
+    let asked: Vec<Vec<Vec<u8>>> = vec![sent(&asks()).0, sent(&asks()[3..]).0];
+    let sealed: Vec<Vec<u8>> = asked.concat().iter().map(|frame| framed(frame)).collect();
+    let (frames, opener) = sent(&asks());
+    let first = framed(&frames[0]);
+    let mut channel = hearing(&[], opener);
     let mut said: Vec<Vec<u8>> = asks().iter().map(|ask| serde_json::to_vec(ask).unwrap()).collect();
     let asks = said.len();
     said.extend(answers().iter().map(|answer| serde_json::to_vec(answer).unwrap()));
-    let (secret, limits, mut understood) = (secret(), Limits::default(), [0; 2]);
+    let strange =
+        [vec![recorded.greeting.clone(), recorded.answers.clone(), first.clone(), Vec::new()], sealed].concat();
+    let (limits, mut understood) = (Limits::default(), [0; 2]);
     let mut state = 1;
     for number in 0..1_000_000 {
         let of = |all: &[Vec<u8>]| all[number / 4 % all.len()].clone();
         let mut bytes = if number % 4 == 3 { of(&said) } else { of(&strange) };
         mutate(&mut bytes, &mut state);
         match number % 4 {
-            0 => assert!(meet_newcomer(bytes, &secret).is_err()),
-            1 => assert!(handshake::client(Scripted::saying(bytes), &secret, LONG).is_err()),
+            0 => assert_eq!(recorded.meet(&bytes).is_ok(), bytes.starts_with(&recorded.greeting), "{number}"),
+            1 => assert!(shake(Scripted::saying(bytes), &secret, LONG).is_err()),
+            // Kept for the end.
+            2 if bytes.starts_with(&first) => {}
             2 => {
-                let is_intact = asked.iter().any(|frame| bytes.starts_with(frame));
-                let mut channel = Channel::new(Scripted::saying(bytes), [2; 32], [1; 32]);
-                assert_eq!(channel.receive::<Ask>(LONG).is_ok(), is_intact, "{number}");
-                assert!(channel.receive::<Answer>(LONG).is_err());
+                channel.say(bytes);
+                assert!(channel.receive::<Ask>(LONG).is_err(), "{number}");
             }
             _ if number / 4 % said.len() < asks => understood[0] += u64::from(is_ask_bounded(&bytes, &limits)),
             _ => understood[1] += u64::from(is_answer_bounded(&bytes)),
         }
     }
+    channel.say(first);
+    assert!(channel.receive::<Ask>(LONG).is_ok(), "it is still the next one");
     assert!(understood.iter().all(|&count| count > 10_000), "{understood:?}: mutations leave some of it whole");
 }
 

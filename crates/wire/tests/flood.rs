@@ -13,9 +13,10 @@ use kelvin_sys::net::tap::Tap;
 use kelvin_sys::ready::readable;
 use kelvin_testing::Missing;
 use kelvin_wire::agent::Agent;
-use kelvin_wire::client::Client;
-use kelvin_wire::handshake;
+use kelvin_wire::client::{Client, shake};
 use kelvin_wire::limits::Limits;
+use kelvin_wire::message::PROTOCOL;
+use kelvin_wire::places::Room;
 use kelvin_wire::secret::Secret;
 
 /// Longer than any of these tests.
@@ -81,7 +82,7 @@ fn call(address: &str) -> (TcpStream, bool) {
 
 /// Whether a greeted connection gets in with the secret.
 fn gets_in(stream: TcpStream) -> bool {
-    handshake::client(stream, &secret(), LONG).is_ok()
+    shake(stream, &secret(), LONG).is_ok()
 }
 
 /// Any number of connections at any rate: none of this depends on time.
@@ -91,12 +92,13 @@ fn a_handshake_in_progress_is_not_ended_by_newcomers() {
         new_namespace()?;
         // Every address of it is one of this host, and connections to one come from it.
         ip("route add local 10.1.0.0/16 dev lo")?;
-        let limits = Limits { handshake: LONG, undisturbed: LONG, ..Limits::default() };
+        let unauthenticated = Room { undisturbed: LONG, ..Room::default() };
+        let limits = Limits { handshake: LONG, unauthenticated, ..Limits::default() };
         beside(limits, || {
             let [mine, neighbour] = ["10.1.0.1", "10.1.0.1"].map(call);
             assert!(mine.1 && neighbour.1);
             // From one address more than there are places; each of them is greeted, as those before it are evicted.
-            let flood: Vec<_> = (0..2 * limits.unauthenticated).map(|_| call("10.1.0.2")).collect();
+            let flood: Vec<_> = (0..2 * unauthenticated.all).map(|_| call("10.1.0.2")).collect();
             assert!(flood.iter().all(|(_, is_greeted)| *is_greeted));
             assert!(gets_in(mine.0));
             // From so many addresses that no place is left.
@@ -109,11 +111,10 @@ fn a_handshake_in_progress_is_not_ended_by_newcomers() {
     });
 }
 
-/// A byte now and then, of which the first announce a frame.
+/// A byte now and then, of which the first begin a greeting.
 fn trickle(stream: &mut TcpStream, byte: usize) {
-    let frame = [0, 1, 0, 0, b'{'];
     // A connection closed by the agent is no error.
-    let _ = stream.write_all(&frame[byte.min(4)..=byte.min(4)]);
+    let _ = stream.write_all(&PROTOCOL.magic[byte..=byte]);
 }
 
 /// The kinds of unauthenticated clients.
@@ -121,17 +122,14 @@ fn trickle(stream: &mut TcpStream, byte: usize) {
 enum Manner {
     Silent,
     Trickling,
-    /// The first frame of a client, with an invalid proof.
+    /// The greeting of a client, with another secret.
     Wrong,
 }
 
 /// Connects to these addresses in turn until it is over, at most so many times a second, and keeps the last of the connections
 /// open.
 fn flood(addresses: &[SocketAddr], manner: Manner, is_over: &AtomicBool, called: &AtomicU32) {
-    let noise = [0_u8; 32];
-    let hello = serde_json::json!({ "protocol": handshake::PROTOCOL, "program": "0", "nonce": noise, "proof": noise })
-        .to_string();
-    let frame = [&(hello.len() as u32).to_le_bytes(), hello.as_bytes()].concat();
+    let greeting = [&PROTOCOL.magic[..], &PROTOCOL.version.to_le_bytes(), &[9; 48]].concat();
     let (begun, mut open) = (Instant::now(), VecDeque::new());
     for number in 0.. {
         if is_over.load(Ordering::Relaxed) {
@@ -143,7 +141,7 @@ fn flood(addresses: &[SocketAddr], manner: Manner, is_over: &AtomicBool, called:
         match manner {
             Manner::Silent => {}
             Manner::Trickling => open.iter_mut().rev().take(5).enumerate().for_each(|(byte, one)| trickle(one, byte)),
-            Manner::Wrong => drop(stream.write_all(&frame)),
+            Manner::Wrong => drop(stream.write_all(&greeting)),
         }
         open.push_back(stream);
         if open.len() > OPEN {
@@ -233,7 +231,7 @@ fn while_flooded(addresses: u8, manner: Manner, attempt: fn()) {
 fn gets_in_at_once() {
     for _ in 0..10 {
         let stream = TcpStream::connect(("10.2.0.1", PORT)).unwrap();
-        let mut channel = handshake::client(stream, &secret(), LONG).unwrap();
+        let mut channel = shake(stream, &secret(), LONG).unwrap();
         channel.send(&kelvin_wire::message::Ask::Accept, LONG).unwrap();
         assert!(matches!(channel.receive(LONG).unwrap(), kelvin_wire::message::Answer::Ready { .. }));
     }

@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use kelvin_sys::random::split_mix;
 
-use super::{LONG, answers, asks, mutate, secret};
+use super::{LONG, answers, asks, handshake, mutate, secret};
 use crate::agent::Agent;
 use crate::channel::Channel;
-use crate::client::Client;
-use crate::deadline::Deadline;
+use crate::client::{Client, shake};
 use crate::limits::Limits;
-use crate::message::{Answer, Ask, Cookie, Direction, Transport};
+use crate::message::{Answer, Ask, Cookie, Direction, PROTOCOL, Transport};
+use crate::sealed::CONTENT;
 use crate::sockets::Sockets;
-use crate::{Error, Result, frame, handshake};
+use crate::{Error, Result};
 
 /// Where they are among all answers.
 const READY: usize = 0;
@@ -57,7 +57,7 @@ struct UnderWay {
 
 /// Brings an agent into the state in which it serves this, or, without it, waits for a request.
 fn under_way(agent: SocketAddr, ask: Option<&Ask>) -> UnderWay {
-    let mut channel = handshake::client(TcpStream::connect(agent).unwrap(), &secret(), LONG).unwrap();
+    let mut channel = shake(TcpStream::connect(agent).unwrap(), &secret(), LONG).unwrap();
     let Some(ask) = ask else { return UnderWay { channel, _streams: Vec::new(), _socket: None } };
     channel.send(ask, LONG).unwrap();
     let Answer::Ready { port, cookie } = channel.receive(LONG).unwrap() else { panic!("{ask:?}") };
@@ -114,10 +114,9 @@ fn an_agent_survives_any_message_of_an_authenticated_client() {
                 let mut text = said[(number + again) % said.len()].clone();
                 mutate(&mut text, &mut state);
                 if number % 50 == 0 {
-                    text =
-                        [b"{\"".to_vec(), vec![b'x'; frame::LONGEST - blake3::OUT_LEN - 5], b"\":1".to_vec()].concat();
+                    text = [b"{\"".to_vec(), vec![b'x'; CONTENT - 5], b"\":1".to_vec()].concat();
                 }
-                text.truncate(frame::LONGEST - blake3::OUT_LEN);
+                text.truncate(CONTENT);
                 // It may have left already.
                 let _ = under_way.channel.send_text(&text, LONG);
             }
@@ -175,10 +174,8 @@ fn a_text_as_long_as_a_frame_is_refused_with_a_reason_in_every_state() {
 /// An agent that shakes hands properly, and answers each request by texts.
 fn answer_with(listener: &TcpListener, mut texts: impl FnMut(&Ask) -> Vec<Vec<u8>>) -> Result<()> {
     let (mut stream, _) = listener.accept().map_err(Error::call("accept"))?;
-    let deadline = Deadline::within(LONG);
-    let own = handshake::greet(&mut stream, &secret(), deadline)?;
-    let said = frame::receive(&mut stream, &deadline, "speak")?;
-    let (mut channel, ()) = handshake::agent(stream, &secret(), (own, &said), deadline, || Ok(()))?;
+    let (halves, ()) = handshake(&PROTOCOL, &secret()).listen(&mut stream, || Some(()))?;
+    let mut channel = Channel::new(stream, halves);
     loop {
         let ask = channel.receive(LONG)?;
         texts(&ask).iter().try_for_each(|text| channel.send_text(text, LONG))?;
@@ -233,7 +230,7 @@ fn a_client_survives_any_answer_of_an_agent() {
         if number.is_multiple_of(3) {
             mutate(&mut text, &mut state);
         }
-        text.truncate(frame::LONGEST - blake3::OUT_LEN);
+        text.truncate(CONTENT);
         text
     };
     // For as long as the tests run.

@@ -1,10 +1,12 @@
 //! The handshake and both halves of a connection: who gets in, and what cannot be opened.
 
+use std::io::{Cursor, Read};
 use std::net::{TcpListener, TcpStream};
 
 use super::{LONG, Scripted, framed, frames, secret};
 use crate::deadline::Deadline;
-use crate::noise::{GREETING, Handshake, Part, Protocol};
+use crate::message;
+use crate::noise::{Greeted, Greeting, Handshake, Part, Protocol};
 use crate::sealed::{CONTENT, Opener, SEALED, Sealer, TAG};
 use crate::secret::Secret;
 use crate::{Error, Result};
@@ -20,7 +22,7 @@ pub(super) const PROTOCOL: Protocol = Protocol {
 
 type Halves = (Sealer, Opener);
 
-fn handshake<'a>(protocol: &'a Protocol, secret: &'a Secret) -> Handshake<'a> {
+pub(super) fn handshake<'a>(protocol: &'a Protocol, secret: &'a Secret) -> Handshake<'a> {
     Handshake { protocol, secret, deadline: Deadline::within(LONG) }
 }
 
@@ -88,7 +90,7 @@ fn a_changed_dropped_repeated_reordered_or_reflected_message_is_not_opened() {
 #[test]
 fn messages_of_every_length_fit_and_are_appended() {
     let ((mut sealer, _), (_, mut opener)) = shaken();
-    let content: Vec<u8> = (0..CONTENT + 1).map(|i| (i * i >> 7) as u8).collect();
+    let content: Vec<u8> = (0..CONTENT + 1).map(|i| ((i * i) >> 7) as u8).collect();
     let mut out = b"before".to_vec();
     for length in [0, 1, 15, 16, 17, 4096, CONTENT - 1, CONTENT] {
         out.truncate(6);
@@ -168,17 +170,84 @@ fn a_full_listener_another_version_and_another_program_are_told_apart() {
     assert!(listened.unwrap_err().to_string().contains("is no kelvin other"));
 }
 
-/// What a caller with the secret says to what this one was sent.
-fn greeting(hello: &[u8]) -> [u8; GREETING] {
+/// What a caller with the secret says to what it was sent.
+fn greeting(protocol: &Protocol, hello: &[u8]) -> Vec<u8> {
     let secret = secret();
     let mut stream = Scripted::saying(framed(hello));
-    assert!(matches!(handshake(&PROTOCOL, &secret).call(&mut stream), Err(Error::Gone)));
-    stream.received.try_into().unwrap()
+    assert!(matches!(handshake(protocol, &secret).call(&mut stream), Err(Error::Gone)));
+    stream.received
 }
 
-/// What a new connection is sent.
+/// Takes a greeting that has come whole.
+fn taken(bytes: &[u8], handshake: &Handshake<'_>) -> Result<Greeting> {
+    let mut greeting = Greeting::default();
+    greeting.take(&mut Scripted::saying(bytes.to_vec()), handshake).map(|is_complete| assert!(is_complete))?;
+    Ok(greeting)
+}
+
+/// What a new connection was sent.
 fn hello(stream: &Scripted) -> Vec<u8> {
     frames(&stream.received).remove(0)
+}
+
+/// One handshake of an agent, to be tried again and again.
+pub(super) struct Recorded<'a> {
+    handshake: Handshake<'a>,
+    greeted: Greeted,
+    /// What the client said in it, and the agent.
+    pub(super) greeting: Vec<u8>,
+    pub(super) answers: Vec<u8>,
+}
+
+impl<'a> Recorded<'a> {
+    pub(super) fn new(secret: &'a Secret) -> Self {
+        let deadline = Deadline::within(100 * LONG);
+        let handshake = Handshake { protocol: &message::PROTOCOL, secret, deadline };
+        let mut stream = Scripted::default();
+        let greeted = handshake.greet(&mut stream).unwrap();
+        let greeting = greeting(&message::PROTOCOL, &hello(&stream));
+        let come = taken(&greeting, &handshake).unwrap();
+        handshake.answer(&mut stream, (&greeted, &come), || Some(())).unwrap();
+        Self { handshake, greeted, greeting, answers: stream.received }
+    }
+
+    /// What the agent makes of a client's bytes.
+    pub(super) fn meet(&self, bytes: &[u8]) -> Result<()> {
+        let come = taken(bytes, &self.handshake)?;
+        self.handshake.answer(&mut Scripted::default(), (&self.greeted, &come), || Some(())).map(drop)
+    }
+}
+
+#[test]
+fn a_greeting_that_comes_byte_by_byte_is_put_together_and_another_program_is_known_at_once() {
+    let secret = secret();
+    let own = handshake(&PROTOCOL, &secret);
+    let mut stream = Scripted::default();
+    let greeted = own.greet(&mut stream).unwrap();
+    let whole = greeting(&PROTOCOL, &hello(&stream));
+    let mut come = Greeting::default();
+    for (number, byte) in whole.iter().enumerate() {
+        // No end, like a connection that only waits.
+        let is_complete = come.take(&mut Cursor::new([*byte]).chain(NothingYet), &own).unwrap();
+        assert_eq!(is_complete, number + 1 == whole.len(), "{number}");
+    }
+    // What follows is none of it.
+    assert!(come.take(&mut NothingYet, &own).unwrap());
+    assert!(own.answer(&mut stream, (&greeted, &come), || Some(())).is_ok());
+    let refused = |bytes: &[u8]| Greeting::default().take(&mut Cursor::new(bytes).chain(NothingYet), &own).unwrap_err();
+    for bytes in [&b"G"[..], b"GET / HTTP/1.1\r\n", b"kelvin of text", &[whole[..16].to_vec(), vec![8]].concat()] {
+        assert!(refused(bytes).to_string().contains("is no kelvin other"));
+    }
+    assert!(matches!(Greeting::default().take(&mut Cursor::new(&whole[..50]), &own), Err(Error::Gone)));
+}
+
+/// A connection over which nothing has come.
+struct NothingYet;
+
+impl Read for NothingYet {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        Err(std::io::ErrorKind::WouldBlock.into())
+    }
 }
 
 #[test]
@@ -187,9 +256,15 @@ fn a_recorded_greeting_gets_no_place_in_another_connection() {
     let own = handshake(&PROTOCOL, &secret);
     let mut streams = [Scripted::default(), Scripted::default()];
     let greeted = streams.each_mut().map(|stream| own.greet(stream).unwrap());
-    let recorded = greeting(&hello(&streams[0]));
+    let recorded = taken(&greeting(&PROTOCOL, &hello(&streams[0])), &own).unwrap();
     let mut places = 0;
-    let mut answer = |stream: &mut Scripted, greeted| own.answer(stream, (greeted, &recorded), || Some(places += 1));
+    let mut answer = |stream: &mut Scripted, greeted| {
+        let admit = || {
+            places += 1;
+            Some(())
+        };
+        own.answer(stream, (greeted, &recorded), admit).map(drop)
+    };
     assert!(answer(&mut streams[0], &greeted[0]).is_ok());
     assert!(matches!(answer(&mut streams[1], &greeted[1]), Err(Error::SecretWrong)));
     assert_eq!(places, 1);
@@ -202,20 +277,21 @@ fn a_handshake_that_was_changed_in_transit_fails() {
     let mut stream = Scripted::default();
     let greeted = own.greet(&mut stream).unwrap();
     let sent = hello(&stream);
-    let greeting_of = |hello: &[u8]| greeting(hello);
     // The hello: the caller accepts it, and so has another prologue.
     let changed = String::from_utf8(sent.clone()).unwrap().replacen("\"program\":\"", "\"program\":\"9", 1);
-    let answer = |greeting: &[u8; GREETING]| {
+    let answer = |greeting: &[u8]| {
         let mut stream = Scripted::default();
-        let outcome = own.answer(&mut stream, (&greeted, greeting), || Some(())).map(drop);
+        let outcome = taken(greeting, &own)
+            .and_then(|greeting| own.answer(&mut stream, (&greeted, &greeting), || Some(())))
+            .map(drop);
         (outcome, stream.received)
     };
-    assert!(matches!(answer(&greeting_of(changed.as_bytes())).0, Err(Error::SecretWrong)));
+    assert!(matches!(answer(&greeting(&PROTOCOL, changed.as_bytes())).0, Err(Error::SecretWrong)));
     // The greeting, byte by byte.
-    let whole = greeting_of(&sent);
+    let whole = greeting(&PROTOCOL, &sent);
     assert!(answer(&whole).0.is_ok());
-    for byte in 0..GREETING {
-        let mut changed = whole;
+    for byte in 0..whole.len() {
+        let mut changed = whole.clone();
         changed[byte] ^= 1;
         assert!(answer(&changed).0.is_err(), "{byte}");
     }
