@@ -11,12 +11,13 @@ use kelvin_wire::Error as WireError;
 use kelvin_wire::address::is_loopback;
 use kelvin_wire::deadline::Deadline;
 use kelvin_wire::noise::Handshake;
+use kelvin_wire::places::Room;
 use kelvin_wire::sealed::{Opener, Sealer};
 use kelvin_wire::secret::Secret;
 
 use crate::channel::Channel;
 use crate::decide::{Desk, Destination};
-use crate::seats::{Seat, Seats};
+use crate::seats::{Newcomer, Newcomers, Seats};
 use crate::session::{Event, Session};
 use crate::summary::Summary;
 use crate::{HANDSHAKE, PROTOCOL, Result};
@@ -25,8 +26,10 @@ use crate::{HANDSHAKE, PROTOCOL, Result};
 const LOOK: Duration = Duration::from_millis(100);
 /// The pause after a connection could not be accepted, as when no file descriptor is left.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Connections before the end of their handshake, and senders, at one time.
-const NEWCOMERS: usize = 64;
+/// Backlog of the listening socket; the kernel limits it to net.core.somaxconn.
+const QUEUE: u32 = 4096;
+/// Connections before the end of their handshake, of which each has a thread, and senders, at one time.
+const NEWCOMERS: usize = 256;
 const SENDERS: usize = 4;
 /// Stack of a thread: buffers are on the heap, only elliptic curves are on it.
 const STACK: usize = 512 << 10;
@@ -50,7 +53,7 @@ pub struct Receiver {
     secret: Secret,
     manner: Manner,
     tell: Box<Tell>,
-    newcomers: Seats,
+    newcomers: Newcomers,
     senders: Seats,
     /// Connections, to be closed when it ends.
     open: Mutex<Vec<(u64, TcpStream)>>,
@@ -74,10 +77,12 @@ impl Receiver {
             return Err(WireError::Open { address }.into());
         }
         let listener = TcpListener::bind(address).map_err(WireError::call("listen"))?;
+        kelvin_sys::net::set_queue(&listener, QUEUE).map_err(WireError::call("listen"))?;
         // A connection that is gone before it is accepted must not block the loop.
         listener.set_nonblocking(true).map_err(WireError::call("listen"))?;
         let senders = Seats::new(if manner.once { 1 } else { SENDERS });
-        let (newcomers, open, is_served) = (Seats::new(NEWCOMERS), Mutex::default(), AtomicBool::new(false));
+        let newcomers = Newcomers::new(Room { all: NEWCOMERS, ..Room::default() });
+        let (open, is_served) = (Mutex::default(), AtomicBool::new(false));
         Ok(Self { listener, destination, secret, manner, tell, newcomers, senders, open, is_served })
     }
 
@@ -125,7 +130,7 @@ impl Receiver {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
             Err(_) => return std::thread::sleep(PAUSE),
         };
-        let Some(seat) = self.newcomers.take() else {
+        let Some(newcomer) = self.newcomers.take(&stream, from) else {
             return (self.tell)(from, Event::TurnedAway(WireError::Crowded.into()));
         };
         *number += 1;
@@ -133,7 +138,7 @@ impl Receiver {
         let Ok(second) = stream.try_clone() else { return };
         self.open().push((own, second));
         let serve = move || {
-            self.meet(stream, from, seat);
+            self.meet(stream, from, newcomer);
             self.open().retain(|(number, _)| *number != own);
         };
         if let Err(source) = Builder::new().name("sender".into()).stack_size(STACK).spawn_scoped(scope, serve) {
@@ -143,7 +148,7 @@ impl Receiver {
     }
 
     /// Shakes hands with a new connection, and serves it if it knows the secret.
-    fn meet(&self, mut stream: TcpStream, from: SocketAddr, newcomer: Seat) {
+    fn meet(&self, mut stream: TcpStream, from: SocketAddr, newcomer: Newcomer) {
         let deadline = Deadline::within(HANDSHAKE);
         let handshake = Handshake { protocol: &PROTOCOL, secret: &self.secret, deadline };
         let set_up = stream.set_nodelay(true).map_err(WireError::call("set up the connection"));
@@ -151,7 +156,7 @@ impl Receiver {
             Ok(client) => client,
             // Only authenticated senders learn that.
             Err(error @ WireError::Busy { .. }) => return (self.tell)(from, Event::Fault(error.into())),
-            Err(error) => return (self.tell)(from, Event::TurnedAway(error.into())),
+            Err(error) => return (self.tell)(from, Event::TurnedAway(newcomer.why(error).into())),
         };
         drop(newcomer);
         (self.tell)(from, Event::Came);

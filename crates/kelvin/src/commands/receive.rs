@@ -27,6 +27,8 @@ pub fn receive(args: &ReceiveArgs) -> Done {
     let destination = destination(args)?;
     let is_output = matches!(destination, Destination::Output(_));
     kelvin_sys::interrupt::watch()?;
+    // With fewer descriptors it takes fewer connections.
+    let _ = kelvin_sys::process::raise_open_files();
     let log = Log::over(std::io::stderr());
     let teller = Arc::new(Teller { log, json: args.json, is_output, failed: AtomicBool::default() });
     let told = Arc::clone(&teller);

@@ -1,0 +1,120 @@
+//! A receiver flooded by connections that do not know its secret: whoever does still gets in.
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use kelvin_sys::net::connect_prepared;
+use kelvin_transfer::PROTOCOL;
+use kelvin_transfer::decide::Destination;
+use kelvin_transfer::receive::{Manner, Receiver};
+use kelvin_wire::Error;
+use kelvin_wire::deadline::Deadline;
+use kelvin_wire::noise::Handshake;
+use kelvin_wire::secret::Secret;
+
+/// Longer than any of these tests.
+const LONG: Duration = Duration::from_secs(60);
+/// Connections of the flood that are open at a time: more than one network has places.
+const OPEN: usize = 200;
+/// Two hosts: each address of 127.0.0.0/8 is one of this host, and for the receiver a network of its own.
+const MINE: Ipv4Addr = Ipv4Addr::new(127, 1, 0, 1);
+const FLOOD: Ipv4Addr = Ipv4Addr::new(127, 2, 0, 1);
+
+fn secret() -> Secret {
+    Secret::new(b"a receiver of the tests").unwrap()
+}
+
+/// Runs a receiver that keeps nothing, and something beside it.
+fn beside(body: impl FnOnce(SocketAddr)) {
+    kelvin_sys::process::raise_open_files().unwrap();
+    let (anywhere, manner) = ("127.0.0.1:0".parse().unwrap(), Manner::default());
+    let receiver = Receiver::listen(anywhere, Destination::Nothing, secret(), manner, Box::new(|_, _| {})).unwrap();
+    let (address, is_over) = (receiver.address().unwrap(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| receiver.serve(|| is_over.load(Ordering::Relaxed)).unwrap());
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body(address)));
+        is_over.store(true, Ordering::Relaxed);
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+fn connect(from: Ipv4Addr, to: SocketAddr) -> TcpStream {
+    let bind = |stream: &TcpStream| Ok(rustix::net::bind(stream, &SocketAddr::from((from, 0)))?);
+    connect_prepared(to, LONG, bind).unwrap()
+}
+
+/// Opens a connection, and waits until the receiver has greeted it, or closed it.
+fn call(from: Ipv4Addr, to: SocketAddr) -> (TcpStream, bool) {
+    let stream = connect(from, to);
+    let is_greeted = matches!(stream.peek(&mut [0]), Ok(1));
+    (stream, is_greeted)
+}
+
+/// Shakes hands with the secret.
+fn get_in(stream: &mut TcpStream) -> Result<(), Error> {
+    let secret = secret();
+    Handshake { protocol: &PROTOCOL, secret: &secret, deadline: Deadline::within(LONG) }.call(stream).map(drop)
+}
+
+#[test]
+fn a_handshake_in_progress_is_not_ended_by_newcomers_from_elsewhere() {
+    beside(|there| {
+        let (mut mine, is_greeted) = call(MINE, there);
+        // More than it has places: each of them is greeted, as those before it are evicted.
+        let flood: Vec<_> = (0..OPEN).map(|_| call(FLOOD, there)).collect();
+        assert!(is_greeted && flood.iter().all(|(_, is_greeted)| *is_greeted));
+        get_in(&mut mine).unwrap();
+    });
+}
+
+/// Connects until it is over, says this each time, and keeps the last of the connections open.
+fn flood(there: SocketAddr, says: &[u8], is_over: &AtomicBool, called: &AtomicU32) {
+    let mut open = VecDeque::new();
+    while !is_over.load(Ordering::Relaxed) {
+        let mut stream = connect(FLOOD, there);
+        // Closed by the receiver already, it is no less one of the flood.
+        let _ = stream.write_all(says);
+        open.push_back(stream);
+        if open.len() > OPEN {
+            open.pop_front();
+        }
+        called.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Each of ten connections gets in at its first try, while another host connects as fast as it can.
+fn while_flooded(says: &[u8]) {
+    beside(|there| {
+        let (is_over, called) = (AtomicBool::new(false), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| flood(there, says, &is_over, &called));
+            let trying = scope.spawn(|| {
+                while called.load(Ordering::Relaxed) < OPEN as u32 {
+                    std::thread::yield_now();
+                }
+                for _ in 0..10 {
+                    // Those that are gone may still have the places of senders.
+                    while let Err(error) = get_in(&mut connect(MINE, there)) {
+                        assert!(matches!(error, Error::Busy { .. }), "{error}");
+                    }
+                }
+            });
+            let outcome = trying.join();
+            is_over.store(true, Ordering::Relaxed);
+            outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        });
+    });
+}
+
+#[test]
+fn a_silent_flood_from_one_host_keeps_no_one_else_out() {
+    while_flooded(b"");
+}
+
+#[test]
+fn a_flood_of_greetings_with_another_secret_keeps_no_one_else_out() {
+    while_flooded(&[&PROTOCOL.magic[..], &PROTOCOL.version.to_le_bytes(), &[9; 48]].concat());
+}
