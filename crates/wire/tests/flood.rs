@@ -248,7 +248,7 @@ fn a_flood_of_slow_senders_keeps_no_one_else_out() {
 }
 
 #[test]
-fn a_flood_of_wrong_proofs_keeps_no_one_else_out() {
+fn a_flood_of_greetings_with_another_secret_keeps_no_one_else_out() {
     while_flooded(1, Manner::Wrong, gets_in_at_once);
 }
 
