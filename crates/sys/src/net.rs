@@ -3,6 +3,7 @@
 pub mod discipline;
 pub mod icmp;
 pub mod interface;
+pub mod moving;
 pub mod namespace;
 mod netlink;
 pub mod route;

@@ -193,7 +193,7 @@ fn empty() -> Arena {
 }
 
 /// A ring, and whether its completions are deferred: the newest way to set it up that the kernel knows.
-fn ring(depth: u32) -> Result<(IoUring, bool)> {
+pub(crate) fn ring(depth: u32) -> Result<(IoUring, bool)> {
     let newest = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(depth);
     match newest {
         Ok(ring) => Ok((ring, true)),

@@ -16,6 +16,7 @@ pub mod decide;
 pub mod deposit;
 pub mod error;
 pub mod message;
+pub mod moving;
 pub mod name;
 pub mod pace;
 pub mod receive;

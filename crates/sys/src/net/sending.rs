@@ -1,7 +1,8 @@
 //! Sending bytes other than with a plain send: from a file, through a pipe, zero-copy.
 
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd};
+use std::ops::RangeInclusive;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, RawFd};
 
 use super::set;
 use crate::token::Pipe;
@@ -59,6 +60,16 @@ impl Splicer {
     pub fn capacity(&self) -> Result<usize> {
         // SAFETY: takes no pointers.
         check(unsafe { libc::fcntl(self.pipe.writer(), libc::F_GETPIPE_SZ) }).map(|bytes| bytes as usize)
+    }
+
+    /// The end of the pipe that is read.
+    pub(super) fn reader(&self) -> RawFd {
+        self.pipe.reader()
+    }
+
+    /// The end of the pipe that is written.
+    pub(super) fn writer(&self) -> RawFd {
+        self.pipe.writer()
     }
 
     /// Sends the first `bytes` of a file.
@@ -164,21 +175,30 @@ pub struct Completed {
     pub copied: u32,
 }
 
-/// Asks which calls were completed, without waiting.
+/// Asks how many calls were completed, without waiting.
 pub fn completed(socket: &impl AsFd) -> Result<Completed> {
     let mut all = Completed::default();
-    while let Some(report) = next_report(socket)? {
-        if report.ee_origin != ORIGIN_ZERO_COPY || report.ee_errno != 0 {
-            return Err(Error::from_raw_os_error(report.ee_errno as i32));
-        }
-        // The numbers of the first and the last call of a range.
-        let calls = report.ee_data.wrapping_sub(report.ee_info).wrapping_add(1);
+    while let Some((numbers, copied)) = next_completed(socket)? {
+        let calls = numbers.end().wrapping_sub(*numbers.start()).wrapping_add(1);
         all.calls += calls;
-        if report.ee_code & COPIED != 0 {
+        if copied {
             all.copied += calls;
         }
     }
     Ok(all)
+}
+
+/// The next calls to be completed, without waiting: the numbers of the first and the last of them, counted from 0 on this socket
+/// and from 0 again after `u32::MAX`; and whether the kernel copied them after all.
+///
+/// # Errors
+/// Those of recvmsg; another error in the socket's queue of errors.
+pub fn next_completed(socket: &impl AsFd) -> Result<Option<(RangeInclusive<u32>, bool)>> {
+    let Some(report) = next_report(socket)? else { return Ok(None) };
+    if report.ee_origin != ORIGIN_ZERO_COPY || report.ee_errno != 0 {
+        return Err(Error::from_raw_os_error(report.ee_errno as i32));
+    }
+    Ok(Some((report.ee_info..=report.ee_data, report.ee_code & COPIED != 0)))
 }
 
 /// The next entry of a socket's error queue.

@@ -1,0 +1,367 @@
+//! A ring whose requests move bytes between a file and a socket: one at a time with the caller's memory, or many in flight with
+//! buffers of its own.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
+
+use super::{Call, Follows, counted, flags};
+use crate::mapping::page_bytes;
+use crate::memory::Arena;
+use crate::{Error, Result, interrupt};
+
+/// `IORING_SEND_ZC_REPORT_USAGE` and `IORING_NOTIF_USAGE_ZC_COPIED` of `linux/io_uring.h`.
+const REPORT_USAGE: u16 = 8;
+const COPIED: u32 = 1 << 31;
+
+/// The name of the one request that has no buffer of the ring's.
+const CALL: u64 = u64::MAX;
+/// What the names of requests are multiples of, apart from their buffers: more than there are buffers.
+const NAME: u64 = 1 << 16;
+
+/// A request with a buffer of the ring's.
+#[derive(Clone, Copy, Debug)]
+pub enum Request<'a> {
+    /// Fills it from a file, from this offset on.
+    Read(&'a File, u64),
+    /// Writes it to a file, from this offset on.
+    Write(&'a File, u64),
+    /// Sends all of it.
+    Send(BorrowedFd<'a>, Follows),
+    /// The same without a copy; how it went is told apart from whether the buffer is still used.
+    SendZeroCopy(BorrowedFd<'a>, Follows),
+    /// Fills it with what has arrived.
+    Receive(BorrowedFd<'a>),
+}
+
+/// What happened to a request.
+#[derive(Debug)]
+pub enum Done {
+    /// It ended: so many bytes were moved.
+    Moved {
+        /// Its buffer.
+        slot: usize,
+        /// How many, or why none.
+        bytes: Result<usize>,
+    },
+    /// The bytes of a [`Request::SendZeroCopy`] are no longer used.
+    Released {
+        /// Their buffer.
+        slot: usize,
+        /// Whether the kernel copied them after all.
+        copied: bool,
+    },
+}
+
+/// What the kernel does with a buffer.
+#[derive(Clone, Debug, Default)]
+struct Use {
+    /// Requests in flight.
+    requests: u32,
+    /// Whether one of them writes into it.
+    fills: bool,
+    /// Sends without a copy that have ended, but still use it: their names, and whether they sent anything.
+    kept: Vec<(u64, bool)>,
+}
+
+/// A ring and its buffers.
+pub struct Requests {
+    ring: IoUring,
+    /// Bytes of a buffer.
+    bytes: usize,
+    buffers: Option<Arena>,
+    uses: Vec<Use>,
+    /// Requests that are queued or submitted, and not yet done. Bytes sent without a copy may be used for longer; they lie in pages
+    /// that the kernel holds.
+    in_flight: usize,
+    /// What was taken from the ring and is not yet told.
+    ended: VecDeque<cqueue::Entry>,
+    /// The name of the next request, to which its buffer is added: the kernel may tell of a send without a copy that was cancelled
+    /// when its buffer is already used for another.
+    next: u64,
+}
+
+impl Requests {
+    /// A ring with so many buffers of so many bytes, which may be none.
+    ///
+    /// # Errors
+    /// Those of [`crate::uring::Ring::new`]; `Unsupported` for a kernel before 6.0, which cannot wait for what it cancels.
+    pub fn new(slots: usize, bytes: usize) -> Result<Self> {
+        let (ring, _) = crate::uring::ring(counted(slots.next_power_of_two().max(2)))?;
+        let mut known = Probe::new();
+        ring.submitter().register_probe(&mut known)?;
+        if !known.is_supported(opcode::SendZc::CODE) {
+            return Err(Error::new(ErrorKind::Unsupported, "io_uring with sockets needs Linux 6.0"));
+        }
+        let buffers = if slots == 0 { None } else { Some(Arena::for_files(spacing(bytes) * slots)?) };
+        Ok(Self {
+            ring,
+            bytes,
+            buffers,
+            uses: vec![Use::default(); slots],
+            in_flight: 0,
+            ended: VecDeque::new(),
+            next: 0,
+        })
+    }
+
+    /// How many buffers it has.
+    pub fn slots(&self) -> usize {
+        self.uses.len()
+    }
+
+    /// Bytes of a buffer.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Requests that are queued or submitted, and not yet done.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Whether the kernel uses a buffer: for a request, or because bytes in it were sent without a copy.
+    pub fn is_used(&self, slot: usize) -> bool {
+        self.uses[slot].requests > 0 || !self.uses[slot].kept.is_empty()
+    }
+
+    /// A buffer, which the kernel may read at the same time.
+    ///
+    /// # Panics
+    /// If a request fills it just now.
+    pub fn buffer(&self, slot: usize) -> &[u8] {
+        assert!(!self.uses[slot].fills, "buffer {slot} is being filled");
+        let buffers = self.buffers.as_ref().expect("a slot has a buffer");
+        &buffers.as_slice()[slot * spacing(self.bytes)..][..self.bytes]
+    }
+
+    /// Where a part of a buffer begins.
+    fn place(&mut self, slot: usize, within: &Range<usize>) -> *mut u8 {
+        assert!(within.start <= within.end && within.end <= self.bytes, "{within:?} leaves a buffer");
+        // As an address of the arena, so that no reference covers what the kernel fills.
+        let first = self.buffers.as_ref().map_or(0, Arena::address);
+        std::ptr::with_exposed_provenance_mut(first + slot * spacing(self.bytes) + within.start)
+    }
+
+    /// Queues a request for the bytes `within` a buffer, which [`Self::submit`] or [`Self::wait`] submits. One that is linked ends
+    /// before the next one begins, which is cancelled if it moves fewer bytes than asked for.
+    ///
+    /// File and socket must stay open until it is submitted: who queues submits.
+    ///
+    /// # Panics
+    /// If the buffer is used in a way that excludes this one, or the bytes are not inside it.
+    pub fn queue(&mut self, request: Request<'_>, slot: usize, within: Range<usize>, linked: bool) {
+        let fills = matches!(request, Request::Read(..) | Request::Receive(_));
+        assert!(!self.uses[slot].fills && (!fills || !self.is_used(slot)), "buffer {slot} is in use");
+        let (place, bytes) = (self.place(slot, &within), counted(within.len()));
+        let entry = match request {
+            Request::Read(file, offset) => opcode::Read::new(Fd(file.as_raw_fd()), place, bytes).offset(offset).build(),
+            Request::Write(file, offset) => {
+                opcode::Write::new(Fd(file.as_raw_fd()), place, bytes).offset(offset).build()
+            }
+            Request::Send(socket, follows) => {
+                let flags = flags(follows) | libc::MSG_WAITALL;
+                opcode::Send::new(Fd(socket.as_raw_fd()), place, bytes).flags(flags).build()
+            }
+            Request::SendZeroCopy(socket, follows) => {
+                let flags = flags(follows) | libc::MSG_WAITALL;
+                opcode::SendZc::new(Fd(socket.as_raw_fd()), place, bytes).flags(flags).zc_flags(REPORT_USAGE).build()
+            }
+            Request::Receive(socket) => opcode::Recv::new(Fd(socket.as_raw_fd()), place, bytes).build(),
+        };
+        let link = if linked { squeue::Flags::IO_LINK } else { squeue::Flags::empty() };
+        // SAFETY: the buffer belongs to this ring, which waits for its requests before it frees it, and nobody gets a reference
+        // that this use excludes.
+        unsafe { self.push(&entry.flags(link).user_data(self.next | slot as u64)) };
+        self.next = self.next.wrapping_add(NAME);
+        self.uses[slot].requests += 1;
+        self.uses[slot].fills = fills;
+    }
+
+    /// # Safety
+    /// What the request uses must be left to the kernel until it is done.
+    unsafe fn push(&mut self, entry: &squeue::Entry) {
+        // SAFETY: as the caller promises.
+        let pushed = unsafe { self.ring.submission().push(entry) };
+        assert!(pushed.is_ok(), "the queue has a place for each buffer");
+        self.in_flight += 1;
+    }
+
+    /// Submits what is queued, without waiting.
+    ///
+    /// # Errors
+    /// Those of io_uring_enter.
+    pub fn submit(&mut self) -> Result<()> {
+        self.ring.submit().map(drop)
+    }
+
+    /// Submits what is queued, and waits until a request is done: `false` if none was within this time.
+    ///
+    /// # Errors
+    /// Those of io_uring_enter; `Interrupted` if a signal asked to stop.
+    pub fn wait(&mut self, within: Option<Duration>) -> Result<bool> {
+        if !self.ended.is_empty() {
+            return self.submit().map(|()| true);
+        }
+        let begun = Instant::now();
+        loop {
+            if interrupt::requested().is_some() {
+                return Err(ErrorKind::Interrupted.into());
+            }
+            let left = within.map(|within| within.saturating_sub(begun.elapsed()));
+            let entered = self.enter(left);
+            // What a call submitted hides that its time was over, or that a signal came.
+            if !self.ring.completion().is_empty() {
+                return Ok(true);
+            }
+            match entered {
+                Err(error) if !is_passing(&error) => return Err(error),
+                _ if left.is_some_and(|left| left.is_zero()) => return Ok(false),
+                _ => {}
+            }
+        }
+    }
+
+    /// Submits what is queued, and waits for one request, at most this time.
+    fn enter(&mut self, within: Option<Duration>) -> Result<usize> {
+        let Some(within) = within else { return self.ring.submit_and_wait(1) };
+        let within = Timespec::from(within);
+        self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&within))
+    }
+
+    /// What became of a request.
+    pub fn done(&mut self) -> Option<Done> {
+        loop {
+            let entry = self.ended.pop_front().or_else(|| self.ring.completion().next())?;
+            if let Some(done) = self.account(&entry) {
+                return Some(done);
+            }
+        }
+    }
+
+    fn account(&mut self, entry: &cqueue::Entry) -> Option<Done> {
+        let name = entry.user_data();
+        let slot = (name % NAME) as usize;
+        let used = &mut self.uses[slot];
+        if cqueue::notif(entry.flags()) {
+            // One that was cancelled in a chain is told without having been announced.
+            let place = used.kept.iter().position(|kept| kept.0 == name)?;
+            let (_, has_sent) = used.kept.swap_remove(place);
+            return has_sent.then_some(Done::Released { slot, copied: entry.result() as u32 & COPIED != 0 });
+        }
+        self.in_flight -= 1;
+        used.requests -= 1;
+        used.fills = false;
+        if cqueue::more(entry.flags()) {
+            used.kept.push((name, entry.result() > 0));
+        }
+        Some(Done::Moved { slot, bytes: outcome(entry.result()) })
+    }
+
+    /// Makes a call as a request, and waits until it is done: for a file however long it takes, for the socket at most this time.
+    ///
+    /// # Errors
+    /// What the request says; `TimedOut`; `Interrupted` if a signal asked to stop; `Unsupported` for a call that is no request.
+    ///
+    /// # Panics
+    /// If other requests are in flight.
+    pub fn make(&mut self, mut call: Call<'_>, socket: &impl AsFd, patience: Duration) -> Result<usize> {
+        assert_eq!(self.in_flight, 0, "other requests are in flight");
+        let patience = call.awaits().map(|_| patience);
+        let entry = call.request(socket).ok_or(ErrorKind::Unsupported)?;
+        // SAFETY: what the call borrows is borrowed until this function returns, which is when the request is done.
+        unsafe { self.push(&entry.user_data(CALL)) };
+        let (moved, waited) = self.wait_for_call(patience);
+        self.in_flight -= 1;
+        match (moved, waited) {
+            (Err(error), Ok(false)) if is_called_back(&error) => Err(ErrorKind::TimedOut.into()),
+            (Err(error), Err(why)) if is_called_back(&error) => Err(why),
+            (moved, _) => moved,
+        }
+    }
+
+    /// Waits until the one call is done, called back if need be: what it moved, and whether it was in time.
+    fn wait_for_call(&mut self, patience: Option<Duration>) -> (Result<usize>, Result<bool>) {
+        let begun = Instant::now();
+        let mut told = std::mem::take(&mut self.ended);
+        let mut waited = Ok(true);
+        let moved = loop {
+            if let Some(entry) = self.ended.pop_front().or_else(|| self.ring.completion().next()) {
+                if entry.user_data() == CALL {
+                    break outcome(entry.result());
+                }
+                told.push_back(entry);
+                continue;
+            }
+            waited = self.wait(patience.map(|patience| patience.saturating_sub(begun.elapsed())));
+            if !matches!(waited, Ok(true)) {
+                self.call_back();
+            }
+        };
+        told.append(&mut self.ended);
+        self.ended = told;
+        (moved, waited)
+    }
+
+    /// Ends what is in flight: cancels it where that is possible, waits for the rest, and leaves what became of all to
+    /// [`Self::done`].
+    pub fn call_back(&mut self) {
+        let is_end = |entry: &cqueue::Entry| !cqueue::notif(entry.flags());
+        let mut left = self.in_flight - self.ended.iter().filter(|entry| is_end(entry)).count();
+        loop {
+            for entry in self.ring.completion() {
+                left -= usize::from(is_end(&entry));
+                self.ended.push_back(entry);
+            }
+            if left == 0 {
+                return;
+            }
+            // That nothing is found to be cancelled is no error: it may just be ending. It is cancelled again where a request was
+            // between two steps.
+            let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());
+            match self.enter(Some(Duration::from_millis(10))) {
+                // The kernel may still write into memory that is about to be used otherwise.
+                Err(error) if !is_passing(&error) => std::process::abort(),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Requests {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Requests").field("slots", &self.uses.len()).field("in_flight", &self.in_flight).finish()
+    }
+}
+
+impl Drop for Requests {
+    fn drop(&mut self) {
+        self.call_back();
+    }
+}
+
+/// Whether an error of io_uring_enter says nothing about the requests: a signal, a time that is over, too little memory or too many
+/// completions just now.
+fn is_passing(error: &Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY))
+}
+
+/// Whether a request was ended by [`Requests::call_back`], before it moved anything.
+pub fn is_called_back(error: &Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ECANCELED | libc::EINTR))
+}
+
+fn outcome(result: i32) -> Result<usize> {
+    usize::try_from(result).map_err(|_| Error::from_raw_os_error(-result))
+}
+
+/// Bytes from one buffer to the next: whole pages.
+fn spacing(bytes: usize) -> usize {
+    bytes.max(1).next_multiple_of(page_bytes())
+}

@@ -1,0 +1,171 @@
+//! Waiting in every way, requests that end late or never, and windows.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use super::*;
+use crate::mapping::{memory_file, page_bytes};
+
+const PATIENT: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_millis(10);
+const WAYS: [Waiting; 3] = [Waiting::InCall, Waiting::Epoll, Waiting::Signal];
+
+fn connection() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (near, listener.accept().unwrap().0)
+}
+
+/// A ring; `None`, and said, where there is none.
+fn ring(slots: usize) -> Option<Requests> {
+    match Requests::new(slots, 512) {
+        Ok(ring) => Some(ring),
+        Err(error) => {
+            assert!(matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::PermissionDenied), "{error}");
+            kelvin_testing::Missing::machine(format!("no io_uring: {error}")).skips("requests with a socket");
+            None
+        }
+    }
+}
+
+#[test]
+fn a_socket_is_awaited_in_every_way() {
+    for way in WAYS {
+        let (near, mut far) = connection();
+        let mut socket = Socket::new(near, way, SHORT).unwrap();
+        let mut byte = [0];
+        let nothing = Call::Receive(&mut byte).make(socket.stream()).unwrap_err();
+        assert_eq!(nothing.kind(), ErrorKind::WouldBlock, "{way:?}");
+        assert!(!socket.wait(Awaited::Readable, SHORT).unwrap(), "{way:?}");
+        std::thread::scope(|scope| {
+            scope.spawn(|| far.write_all(&[7]).unwrap());
+            while Call::Receive(&mut byte).make(socket.stream()).is_err() {
+                assert!(socket.wait(Awaited::Readable, PATIENT).unwrap(), "{way:?}");
+            }
+        });
+        assert_eq!(byte, [7], "{way:?}");
+    }
+}
+
+#[test]
+fn room_is_awaited_in_every_way() {
+    for way in WAYS {
+        let (near, mut far) = connection();
+        let mut socket = Socket::new(near, way, SHORT).unwrap();
+        let send = |socket: &TcpStream| Call::Send(&[1; 100_000], Follows::Nothing).make(socket);
+        let mut sent = 0;
+        while let Ok(more) = send(socket.stream()) {
+            sent += more;
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| far.read_exact(&mut vec![0; sent]).unwrap());
+            assert!(socket.wait(Awaited::Writable, PATIENT).unwrap(), "{way:?}");
+        });
+        while send(socket.stream()).is_err() {
+            assert!(socket.wait(Awaited::Writable, PATIENT).unwrap(), "{way:?}");
+        }
+    }
+}
+
+/// Signals of sockets that this thread holds back.
+fn held_back() -> usize {
+    // SAFETY: an all-zero set is one, which the call fills; a null set changes nothing.
+    unsafe {
+        let mut now: libc::sigset_t = std::mem::zeroed();
+        assert_eq!(libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut now), 0);
+        [libc::SIGRTMIN(), libc::SIGIO].iter().filter(|&&signal| libc::sigismember(&raw const now, signal) == 1).count()
+    }
+}
+
+#[test]
+fn signals_are_held_back_until_the_last_socket_is_gone_and_then_none_comes() {
+    let (near, mut far) = connection();
+    let (other, _far) = connection();
+    assert_eq!(held_back(), 0);
+    let first = Socket::new(near.try_clone().unwrap(), Waiting::Signal, PATIENT).unwrap();
+    let second = Socket::new(other, Waiting::Signal, PATIENT).unwrap();
+    far.write_all(&[1]).unwrap();
+    drop(second);
+    assert_eq!(held_back(), 2);
+    drop(first);
+    assert_eq!(held_back(), 0);
+    // A signal that is let through would end the process.
+    far.write_all(&[1]).unwrap();
+    near.set_nonblocking(false).unwrap();
+    (&near).read_exact(&mut [0; 2]).unwrap();
+}
+
+#[test]
+fn where_no_signal_can_be_queued_sigio_comes_instead() {
+    let limit = |limit: &libc::rlimit| {
+        // SAFETY: the limit outlives the call.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_SIGPENDING, std::ptr::from_ref(limit)) }, 0);
+    };
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit outlives the call, which fills it.
+    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_SIGPENDING, &raw mut before) }, 0);
+    let (near, mut far) = connection();
+    let mut socket = Socket::new(near, Waiting::Signal, PATIENT).unwrap();
+    limit(&libc::rlimit { rlim_cur: 0, ..before });
+    far.write_all(&[1]).unwrap();
+    let is_woken = socket.wait(Awaited::Readable, PATIENT);
+    limit(&before);
+    assert!(is_woken.unwrap());
+}
+
+#[test]
+fn a_request_that_nobody_answers_is_called_back_with_what_it_uses() {
+    let Some(mut ring) = ring(2) else { return };
+    let (near, mut far) = connection();
+    let mut byte = [0];
+    let error = ring.make(Call::Receive(&mut byte), &near, SHORT).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    ring.queue(Request::Receive(near.as_fd()), 1, 0..512, false);
+    assert!(!ring.wait(Some(SHORT)).unwrap() && ring.in_flight() == 1 && ring.is_used(1));
+    ring.call_back();
+    let Some(Done::Moved { slot: 1, bytes: Err(error) }) = ring.done() else { panic!("another request is done") };
+    assert!(is_called_back(&error) && ring.in_flight() == 0 && !ring.is_used(1));
+    // Nothing of them is left that would take a byte.
+    far.write_all(&[7]).unwrap();
+    assert_eq!(ring.make(Call::Receive(&mut byte), &near, PATIENT).unwrap(), 1);
+    assert_eq!(byte, [7]);
+}
+
+#[test]
+fn a_ring_that_is_dropped_waits_for_nobody() {
+    let Some(mut ring) = ring(1) else { return };
+    let (near, _far) = connection();
+    ring.queue(Request::Receive(near.as_fd()), 0, 0..512, false);
+    ring.submit().unwrap();
+    drop(ring);
+}
+
+#[test]
+#[should_panic(expected = "is being filled")]
+fn a_buffer_that_is_being_filled_is_not_shown() {
+    let (near, _far) = connection();
+    let Some(mut ring) = ring(1) else { panic!("it is being filled, had there been a ring") };
+    ring.queue(Request::Receive(near.as_fd()), 0, 0..512, false);
+    ring.buffer(0);
+}
+
+#[test]
+fn a_window_shows_one_part_after_another_and_a_call_finds_what_is_missing() {
+    let (page, file) = (page_bytes(), memory_file().unwrap());
+    file.write_all_at(&[1; 100], 0).unwrap();
+    file.write_all_at(&[2; 100], page as u64).unwrap();
+    let mut window = Window::reserve(1, Access::Read).unwrap();
+    assert_eq!(window.show(&file, 0, 10_000_000).unwrap(), page);
+    assert_eq!(window.part(0..100), [1; 100]);
+    assert_eq!(window.show(&file, page as u64, 100).unwrap(), 100);
+    assert_eq!(window.part(0..100), [2; 100]);
+    file.set_len(0).unwrap();
+    let (near, _far) = connection();
+    let error = Call::SendWindow(&window, 0..100, Follows::Nothing).make(&near).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EFAULT));
+    window.clear().unwrap();
+    assert!(std::panic::catch_unwind(|| window.part(0..1).len()).is_err(), "nothing is shown");
+    assert!(window.show(&file, 1, 1).is_err(), "it does not begin at a page");
+    assert!(Window::reserve(0, Access::Read).is_err() && Window::reserve(usize::MAX, Access::Read).is_err());
+}

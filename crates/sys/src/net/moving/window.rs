@@ -1,0 +1,121 @@
+//! A window of addresses through which a file is seen, one part after another.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+
+use crate::mapping::page_bytes;
+use crate::{Error, Result};
+
+/// What may be done with the pages of a [`Window`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// They are read.
+    Read,
+    /// They are written too, by the kernel: the file must be open for reading and writing.
+    Write,
+}
+
+/// Addresses for so many pages, in which parts of files are mapped shared, one at a time; unmapped when dropped.
+///
+/// A file that becomes shorter under it is an EFAULT for a system call, and a SIGBUS for who reads it here: see
+/// [`crate::bus::Guard`].
+#[derive(Debug)]
+pub struct Window {
+    start: NonNull<u8>,
+    bytes: usize,
+    access: Access,
+    /// Bytes from the start that show a file.
+    shown: usize,
+}
+
+impl Window {
+    /// Reserves the addresses.
+    ///
+    /// # Errors
+    /// Those of mmap; none at all or too many pages.
+    pub fn reserve(pages: usize, access: Access) -> Result<Self> {
+        let bytes = pages.checked_mul(page_bytes()).filter(|&bytes| bytes > 0);
+        let bytes = bytes.ok_or_else(|| Error::from_raw_os_error(libc::EINVAL))?;
+        let start = map(std::ptr::null_mut(), bytes, None, access)?;
+        Ok(Self { start, bytes, access, shown: 0 })
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Its first address.
+    pub fn address(&self) -> usize {
+        self.start.as_ptr() as usize
+    }
+
+    /// Shows as many bytes of a file as fit of the `wanted` ones that begin at `offset`, a multiple of the page, and returns how
+    /// many that are.
+    ///
+    /// # Errors
+    /// Those of mmap: EINVAL for another offset, EACCES for a file that is not open for it.
+    pub fn show(&mut self, file: &File, offset: u64, wanted: u64) -> Result<usize> {
+        let bytes = usize::try_from(wanted).unwrap_or(usize::MAX).min(self.bytes);
+        self.shown = 0;
+        if bytes > 0 {
+            map(self.start.as_ptr(), bytes, Some((file, offset)), self.access)?;
+            self.shown = bytes;
+        }
+        Ok(bytes)
+    }
+
+    /// Shows nothing any more, and so keeps no file in use.
+    ///
+    /// # Errors
+    /// Those of mmap.
+    pub fn clear(&mut self) -> Result<()> {
+        self.shown = 0;
+        map(self.start.as_ptr(), self.bytes, None, self.access).map(drop)
+    }
+
+    /// The bytes of a part, in place. If somebody else writes the file meanwhile, they are a mixture of old and new; the caller
+    /// guards against a file that becomes shorter.
+    ///
+    /// # Panics
+    /// If they are not shown.
+    pub fn part(&self, part: Range<usize>) -> &[u8] {
+        // SAFETY: inside what is mapped, as `place` checks, readable, and mapped for as long as it is borrowed.
+        unsafe { std::slice::from_raw_parts(self.place(&part), part.len()) }
+    }
+
+    /// Where a part begins, all of which is shown.
+    pub(super) fn place(&self, part: &Range<usize>) -> *mut u8 {
+        assert!(part.start <= part.end && part.end <= self.shown, "{part:?} leaves the {} bytes shown", self.shown);
+        self.start.as_ptr().wrapping_add(part.start)
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        // SAFETY: the addresses are ours, and nothing borrows what they show any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// Maps a part of a file, or nothing, at addresses of ours; at new ones for null.
+fn map(at: *mut u8, bytes: usize, shown: Option<(&File, u64)>, access: Access) -> Result<NonNull<u8>> {
+    let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
+    let reserved = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let (file, offset, flags, protection) = match (shown, access) {
+        (None, _) => (-1, 0, reserved, libc::PROT_NONE),
+        (Some((file, offset)), Access::Read) => (file.as_raw_fd(), offset, libc::MAP_SHARED, libc::PROT_READ),
+        (Some((file, offset)), Access::Write) => {
+            (file.as_raw_fd(), offset, libc::MAP_SHARED, libc::PROT_READ | libc::PROT_WRITE)
+        }
+    };
+    // SAFETY: either at addresses of the kernel's choice, or in the place of a reservation of the caller's at least as long, which
+    // it has borrowed exclusively.
+    let mapped = unsafe { libc::mmap(at.cast(), bytes, protection, flags | fixed, file, offset as libc::off_t) };
+    if mapped == libc::MAP_FAILED {
+        return Err(Error::last_os_error());
+    }
+    NonNull::new(mapped.cast()).ok_or_else(|| Error::other("mmap returned address zero"))
+}

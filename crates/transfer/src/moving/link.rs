@@ -1,0 +1,237 @@
+//! A connected socket in its mode: calls that are made until they have moved something, and what they cost.
+
+use std::io::{Error, ErrorKind, IoSlice, Result};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use kelvin_sys::interrupt;
+use kelvin_sys::net::moving::{Awaited, Call, Follows, Requests, Socket, Waiting, send_pieces};
+
+use super::method::Mode;
+use super::send::ZeroCopies;
+
+/// What was done for the bytes that were moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// System calls that move bytes, look at the file, map it, or wait.
+    pub system_calls: u64,
+    /// Those of them that waited for the socket by epoll or for a signal, or for a ring.
+    pub waits: u64,
+    /// Sends without a copy that the kernel has completed so.
+    pub zero_copied: u64,
+    /// Sends without a copy that the kernel has completed by copying after all.
+    pub copied: u64,
+}
+
+/// How a path waits, how long, and its buffers in a ring.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manner {
+    pub mode: Mode,
+    pub patience: Duration,
+    pub slots: usize,
+    pub buffer: usize,
+}
+
+/// The socket of a path.
+pub(super) struct Link {
+    way: Way,
+    manner: Manner,
+    pub counts: Counts,
+    /// Sends without a copy that are not completed, where there are such sends.
+    pub zero_copies: Option<ZeroCopies>,
+}
+
+enum Way {
+    Calls(Socket),
+    Ring { stream: TcpStream, requests: Box<Requests> },
+}
+
+impl Link {
+    pub fn new(stream: TcpStream, manner: Manner) -> Result<Self> {
+        let way = match waiting(manner.mode) {
+            Some(waiting) => Way::Calls(Socket::new(stream, waiting, manner.patience)?),
+            None => {
+                prepare_for_ring(&stream, manner.patience)?;
+                Way::Ring { stream, requests: Box::new(Requests::new(manner.slots, manner.buffer)?) }
+            }
+        };
+        Ok(Self { way, manner, counts: Counts::default(), zero_copies: None })
+    }
+
+    /// The same with another socket; a ring stays.
+    pub fn reconnect(&mut self, next: TcpStream) -> Result<()> {
+        match (&mut self.way, waiting(self.manner.mode)) {
+            (Way::Ring { stream, requests }, _) => {
+                prepare_for_ring(&next, self.manner.patience)?;
+                *stream = next;
+                // Buffers may still be in use by a connection that failed.
+                if (0..requests.slots()).any(|slot| requests.is_used(slot)) {
+                    **requests = Requests::new(self.manner.slots, self.manner.buffer)?;
+                }
+            }
+            (way, Some(waiting)) => *way = Way::Calls(Socket::new(next, waiting, self.manner.patience)?),
+            (Way::Calls(_), None) => unreachable!("the mode of a ring has one"),
+        }
+        Ok(())
+    }
+
+    pub fn stream(&self) -> &TcpStream {
+        match &self.way {
+            Way::Calls(socket) => socket.stream(),
+            Way::Ring { stream, .. } => stream,
+        }
+    }
+
+    /// Its socket and its ring, if it has one.
+    pub fn ring(&mut self) -> Option<(&TcpStream, &mut Requests, &mut Counts, Duration)> {
+        match &mut self.way {
+            Way::Calls(_) => None,
+            Way::Ring { stream, requests } => Some((stream, requests, &mut self.counts, self.manner.patience)),
+        }
+    }
+
+    /// Makes a call until it has moved something, or says that there is nothing more.
+    pub fn make(&mut self, mut call: Call<'_>) -> Result<usize> {
+        let awaited = call.awaits();
+        match &mut self.way {
+            Way::Ring { stream, requests } => {
+                self.counts.system_calls += 1;
+                self.counts.waits += 1;
+                requests.make(call, stream, self.manner.patience).map_err(|error| match error.kind() {
+                    ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
+                    _ => error,
+                })
+            }
+            Way::Calls(_) => self.until(awaited, |stream| call.make(stream)),
+        }
+    }
+
+    /// Tries until it is neither interrupted nor would block, and waits in between. No patience is left to a blocking call that
+    /// would block.
+    fn until(
+        &mut self,
+        awaited: Option<Awaited>,
+        mut attempt: impl FnMut(&TcpStream) -> Result<usize>,
+    ) -> Result<usize> {
+        let mut begun = None;
+        loop {
+            stop_if_asked()?;
+            self.counts.system_calls += 1;
+            match (attempt(self.stream()), awaited) {
+                (Err(error), _) if error.kind() == ErrorKind::Interrupted => {}
+                (Err(error), Some(awaited)) if error.kind() == ErrorKind::WouldBlock => {
+                    if self.manner.mode == Mode::Blocking {
+                        return Err(ErrorKind::TimedOut.into());
+                    }
+                    self.take_reports()?;
+                    self.wait(awaited, *begun.get_or_insert_with(Instant::now))?;
+                }
+                (outcome, _) => return outcome,
+            }
+        }
+    }
+
+    /// Waits for something, for what is left of the patience since this instant.
+    fn wait(&mut self, awaited: Awaited, since: Instant) -> Result<()> {
+        let left = self.manner.patience.saturating_sub(since.elapsed());
+        let Way::Calls(socket) = &mut self.way else { return Ok(()) };
+        self.counts.system_calls += 1;
+        self.counts.waits += 1;
+        if left.is_zero() || !socket.wait(awaited, left)? {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        Ok(())
+    }
+
+    /// Takes what the error queue says of sends without a copy. What stays in it wakes every wait at once.
+    pub fn take_reports(&mut self) -> Result<bool> {
+        let Some(mut zero_copies) = self.zero_copies.take() else { return Ok(false) };
+        let mut counts = self.counts;
+        let taken = zero_copies.take_reports(self.stream(), &mut counts);
+        self.counts = counts;
+        self.zero_copies = Some(zero_copies);
+        taken
+    }
+
+    /// Waits until some sends without a copy are completed.
+    pub fn await_reports(&mut self) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            stop_if_asked()?;
+            if self.take_reports()? {
+                return Ok(());
+            }
+            self.wait(Awaited::Reported, begun)?;
+        }
+    }
+
+    /// Sends framing bytes.
+    pub fn write(&mut self, parts: &[IoSlice<'_>], follows: Follows) -> Result<()> {
+        if matches!(self.way, Way::Ring { .. }) {
+            return self.write_in_ring(parts, follows);
+        }
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let mut sent = 0;
+        while sent < bytes {
+            let mut rest: Vec<IoSlice<'_>> = parts.to_vec();
+            let mut rest = rest.as_mut_slice();
+            IoSlice::advance_slices(&mut rest, sent);
+            sent += self.until(Some(Awaited::Writable), |stream| send_pieces(stream, rest, follows))?;
+        }
+        Ok(())
+    }
+
+    fn write_in_ring(&mut self, parts: &[IoSlice<'_>], follows: Follows) -> Result<()> {
+        let last = parts.iter().rposition(|part| !part.is_empty());
+        for (number, part) in parts.iter().enumerate() {
+            let mut rest: &[u8] = part;
+            while !rest.is_empty() {
+                let follows = if Some(number) == last { follows } else { Follows::More };
+                rest = &rest[self.make(Call::Send(rest, follows))?..];
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives some framing bytes; none at the end of the stream.
+    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        if buffer.is_empty() { Ok(0) } else { self.make(Call::Receive(buffer)) }
+    }
+
+    /// Receives so many framing bytes.
+    pub fn fill(&mut self, mut buffer: &mut [u8]) -> Result<()> {
+        while !buffer.is_empty() {
+            match self.read(buffer)? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                read => buffer = &mut buffer[read..],
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The way of waiting without a ring.
+fn waiting(mode: Mode) -> Option<Waiting> {
+    match mode {
+        Mode::Blocking => Some(Waiting::InCall),
+        Mode::Nonblocking => Some(Waiting::Epoll),
+        Mode::Signal => Some(Waiting::Signal),
+        Mode::Uring => None,
+    }
+}
+
+/// Requests that the socket is not ready for wait in the kernel: it must block, and a splice, which a thread of the kernel does,
+/// gives up by itself.
+fn prepare_for_ring(stream: &TcpStream, patience: Duration) -> Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))
+}
+
+/// An error if a signal asked to stop.
+pub(super) fn stop_if_asked() -> Result<()> {
+    match interrupt::requested() {
+        Some(signal) => Err(Error::new(ErrorKind::Interrupted, format!("interrupted by {signal}"))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,278 @@
+//! The receiving end: a socket into ranges of files.
+
+mod pipeline;
+
+use std::fs::File;
+use std::io::{Error, ErrorKind, IoSlice, Result};
+use std::net::TcpStream;
+use std::ops::Range;
+
+use kelvin_sys::bus::Guard;
+use kelvin_sys::mapping::page_bytes;
+use kelvin_sys::net::moving::{Access, Call, Follows, Window};
+use kelvin_sys::net::sending::Splicer;
+
+use super::course::{Course, Seen, is_fault, some};
+use super::link::{Counts, Link, Manner};
+use super::method::ReceiveMethod;
+use super::send::smaller_pipe;
+use super::setup::{ReceiveSetup, refused};
+
+/// One connected socket, and what it takes to receive files from it. It belongs to the thread that made it.
+pub struct ReceivePath {
+    setup: ReceiveSetup,
+    method: Method,
+    link: Link,
+    moved: u64,
+}
+
+/// What a method needs.
+enum Method {
+    ReadWrite(Vec<u8>),
+    Mmap(Window),
+    Splice(Pipe),
+    /// In the ring of the link.
+    Ring,
+}
+
+/// A pipe, and how many bytes it holds.
+struct Pipe {
+    pipe: Splicer,
+    capacity: usize,
+    held: usize,
+}
+
+impl ReceivePath {
+    /// Takes a connected socket, sets its options for the mode, and makes what the method needs.
+    ///
+    /// # Errors
+    /// `InvalidInput`, with the reason, for a setup that makes no sense; those of the calls, such as `Unsupported` where the kernel
+    /// has no such ring.
+    pub fn new(stream: TcpStream, setup: ReceiveSetup) -> Result<Self> {
+        setup.check().map_err(refused)?;
+        let ReceiveSetup { mode, patience, buffer, .. } = setup;
+        let link = Link::new(stream, Manner { mode, patience, slots: setup.slots(), buffer })?;
+        Ok(Self { setup, method: Method::new(&setup)?, link, moved: 0 })
+    }
+
+    /// Takes another connected socket in the place of the present one, which is closed: as [`Self::new`], but what the method needs
+    /// is already there.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn reconnect(&mut self, stream: TcpStream) -> Result<()> {
+        self.link.reconnect(stream)
+    }
+
+    /// The socket.
+    pub fn stream(&self) -> &TcpStream {
+        self.link.stream()
+    }
+
+    /// Receives these bytes of a file, which is long enough for them if it is to be mapped, and returns how many have come: fewer
+    /// only at the end of the stream. `seen` gets them if the method shows them ([`ReceiveMethod::shows_bytes`]).
+    ///
+    /// # Errors
+    /// Those of the calls; `TimedOut` for a peer that sent nothing for as long as the patience; `Interrupted` if a signal asked to
+    /// stop; of a mapped file that is too short, or whose pages cannot be made, `UnexpectedEof` and `StorageFull`.
+    pub fn receive(&mut self, file: &File, range: Range<u64>, seen: Seen<'_>) -> Result<u64> {
+        let mut course = Course::new(file, range, seen);
+        let received = self.method.receive(&mut self.link, &mut course, self.setup.buffer);
+        self.moved = course.moved;
+        received.map(|()| course.moved)
+    }
+
+    /// Receives so many bytes and drops them; fewer only at the end of the stream.
+    ///
+    /// # Errors
+    /// As [`Self::receive`].
+    pub fn discard(&mut self, bytes: u64, seen: Seen<'_>) -> Result<u64> {
+        let nowhere = File::options().write(true).open("/dev/null")?;
+        let mut course = Course::new(&nowhere, 0..bytes, seen);
+        let dropped = self.method.discard(&mut self.link, &mut course, self.setup.buffer);
+        self.moved = course.moved;
+        dropped.map(|()| course.moved)
+    }
+
+    /// Receives some framing bytes; none at the end of the stream.
+    ///
+    /// # Errors
+    /// As [`Self::receive`].
+    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        self.link.read(buffer)
+    }
+
+    /// Receives as many framing bytes as there is room for.
+    ///
+    /// # Errors
+    /// As [`Self::receive`]; `UnexpectedEof` if the stream ends before.
+    pub fn fill(&mut self, buffer: &mut [u8]) -> Result<()> {
+        self.link.fill(buffer)
+    }
+
+    /// Sends a reply.
+    ///
+    /// # Errors
+    /// As [`Self::receive`].
+    pub fn write(&mut self, parts: &[IoSlice<'_>]) -> Result<()> {
+        self.link.write(parts, Follows::Nothing)
+    }
+
+    /// Bytes of the last [`Self::receive`] or [`Self::discard`] that have left the socket, also if it failed: where the file was to
+    /// blame, discarding the rest of the range leads to what follows it.
+    pub fn moved(&self) -> u64 {
+        self.moved
+    }
+
+    /// What was done since the path was made.
+    pub fn counts(&self) -> Counts {
+        self.link.counts
+    }
+
+    /// What was granted instead of what was asked for, if it differs: a smaller pipe.
+    pub fn note(&self) -> Option<String> {
+        match &self.method {
+            Method::Splice(pipe) => smaller_pipe(&pipe.pipe, self.setup.buffer),
+            _ => None,
+        }
+    }
+}
+
+impl Pipe {
+    fn new(bytes: usize) -> Result<Self> {
+        let pipe = Splicer::new(bytes)?;
+        let capacity = pipe.capacity()?;
+        Ok(Self { pipe, capacity, held: 0 })
+    }
+}
+
+impl Method {
+    fn new(setup: &ReceiveSetup) -> Result<Self> {
+        Ok(match setup.method {
+            ReceiveMethod::ReadWrite => Self::ReadWrite(vec![0; setup.buffer]),
+            ReceiveMethod::Mmap => Self::Mmap(Window::reserve(setup.window, Access::Write)?),
+            ReceiveMethod::Splice => Self::Splice(Pipe::new(setup.buffer)?),
+            ReceiveMethod::Uring => Self::Ring,
+        })
+    }
+
+    fn receive(&mut self, link: &mut Link, course: &mut Course<'_, '_>, buffer: usize) -> Result<()> {
+        match self {
+            Self::ReadWrite(own) => read_and_write(link, course, own),
+            Self::Mmap(window) => {
+                let received = by_window(link, course, (window, buffer));
+                // Also after an error: a window keeps its file in use.
+                window.clear().and(received)
+            }
+            Self::Splice(pipe) => splice(link, course, (pipe, buffer)),
+            Self::Ring => pipeline::receive(link, course),
+        }
+    }
+
+    fn discard(&mut self, link: &mut Link, course: &mut Course<'_, '_>, buffer: usize) -> Result<()> {
+        match self {
+            Self::ReadWrite(own) => drop_all(link, course, own),
+            Self::Mmap(_) | Self::Ring => drop_all(link, course, &mut vec![0; buffer]),
+            Self::Splice(pipe) => splice(link, course, (pipe, buffer)),
+        }
+    }
+}
+
+fn read_and_write(link: &mut Link, course: &mut Course<'_, '_>, buffer: &mut [u8]) -> Result<()> {
+    while course.left() > 0 {
+        let wanted = course.at_most(buffer.len());
+        let read = link.make(Call::Receive(&mut buffer[..wanted]))?;
+        if read == 0 {
+            break;
+        }
+        course.taken(read);
+        let mut rest = &buffer[..read];
+        while !rest.is_empty() {
+            let written = some(link.make(Call::Write(course.file, course.next, rest))?)?;
+            course.written(written);
+            rest = &rest[written..];
+        }
+        course.see(&buffer[..read]);
+    }
+    Ok(())
+}
+
+fn drop_all(link: &mut Link, course: &mut Course<'_, '_>, buffer: &mut [u8]) -> Result<()> {
+    while course.left() > 0 {
+        let wanted = course.at_most(buffer.len());
+        let read = link.make(Call::Receive(&mut buffer[..wanted]))?;
+        if read == 0 {
+            break;
+        }
+        course.taken(read);
+        course.written(read);
+        course.see(&buffer[..read]);
+    }
+    Ok(())
+}
+
+fn by_window(link: &mut Link, course: &mut Course<'_, '_>, (window, buffer): (&mut Window, usize)) -> Result<()> {
+    // Only who looks at the bytes here needs it: a system call reports what is missing.
+    let guard = if course.is_seen() { Some(Guard::over(window.address(), window.bytes())?) } else { None };
+    while course.left() > 0 {
+        link.counts.system_calls += 2;
+        // What arrives behind the end of a file, but within its last page, would be lost without an error.
+        check_length(course, course.end)?;
+        let ahead = course.next % page_bytes() as u64;
+        let shown = window.show(course.file, course.next - ahead, course.left() + ahead)?;
+        let mut at = ahead as usize;
+        while at < shown {
+            let part = at..shown.min(at.saturating_add(buffer));
+            let until = course.next + part.len() as u64;
+            let taken = match link.make(Call::ReceiveWindow(window, part)) {
+                Ok(0) => return Ok(()),
+                Err(error) if is_fault(&error) => return Err(no_page(course, until)),
+                taken => taken?,
+            };
+            course.taken(taken);
+            course.written(taken);
+            course.see(window.part(at..at + taken));
+            at += taken;
+        }
+        if guard.as_ref().is_some_and(Guard::tripped) {
+            return Err(too_short());
+        }
+    }
+    Ok(())
+}
+
+/// An error if the file is not this long.
+fn check_length(course: &Course<'_, '_>, bytes: u64) -> Result<()> {
+    if course.file.metadata()?.len() < bytes { Err(too_short()) } else { Ok(()) }
+}
+
+fn too_short() -> Error {
+    Error::new(ErrorKind::UnexpectedEof, "the file is shorter than what is received into it: it was truncated")
+}
+
+/// Why a page before this place in the file could not be made.
+fn no_page(course: &Course<'_, '_>, until: u64) -> Error {
+    check_length(course, until).err().unwrap_or_else(|| {
+        Error::new(ErrorKind::StorageFull, "no space is left for a page of the file, or its device failed")
+    })
+}
+
+fn splice(link: &mut Link, course: &mut Course<'_, '_>, (pipe, buffer): (&mut Pipe, usize)) -> Result<()> {
+    if pipe.held > 0 {
+        // Bytes of a file that failed.
+        *pipe = Pipe::new(buffer)?;
+    }
+    while course.left() > 0 {
+        pipe.held = link.make(Call::SocketToPipe(&pipe.pipe, course.at_most(buffer.min(pipe.capacity))))?;
+        if pipe.held == 0 {
+            break;
+        }
+        course.taken(pipe.held);
+        while pipe.held > 0 {
+            let written = some(link.make(Call::PipeToFile(&pipe.pipe, course.part(pipe.held)))?)?;
+            course.written(written);
+            pipe.held -= written;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! Receiving by a ring: the next bytes are received while those before are written, from several buffers.
+
+use std::io::{ErrorKind, Result};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use kelvin_sys::net::moving::{Done, Request, Requests, is_called_back};
+
+use super::super::course::{Course, some};
+use super::super::link::{Counts, Link};
+
+/// Bytes on their way from a buffer to the file.
+#[derive(Clone, Copy)]
+struct Piece {
+    /// Where the buffer begins in the file.
+    offset: u64,
+    bytes: usize,
+    written: usize,
+}
+
+struct Pipeline<'a> {
+    requests: &'a mut Requests,
+    socket: &'a TcpStream,
+    counts: &'a mut Counts,
+    patience: Duration,
+    /// What is being written of each buffer.
+    pieces: Vec<Option<Piece>>,
+    /// The buffer that is being filled: one at a time, which keeps the bytes in order.
+    filling: Option<usize>,
+    /// Where the next byte from the socket belongs, and where the last one.
+    ahead: u64,
+    end: u64,
+}
+
+/// Receives the bytes of a course.
+pub(super) fn receive(link: &mut Link, course: &mut Course<'_, '_>) -> Result<()> {
+    let Some((socket, requests, counts, patience)) = link.ring() else { return Err(ErrorKind::Unsupported.into()) };
+    let (pieces, ahead, end) = (vec![None; requests.slots()], course.next, course.end);
+    let mut pipeline = Pipeline { requests, socket, counts, patience, pieces, filling: None, ahead, end };
+    let received = pipeline.run(course);
+    if received.is_err() {
+        pipeline.abandon(course);
+    }
+    received
+}
+
+impl Pipeline<'_> {
+    fn run(&mut self, course: &mut Course<'_, '_>) -> Result<()> {
+        loop {
+            self.fill_next();
+            if self.requests.in_flight() == 0 {
+                return Ok(());
+            }
+            if !self.wait()? {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            while let Some(done) = self.requests.done() {
+                self.take(course, done)?;
+            }
+        }
+    }
+
+    /// Has the next free buffer filled, unless one is.
+    fn fill_next(&mut self) {
+        if self.filling.is_some() || self.ahead >= self.end {
+            return;
+        }
+        self.filling = (0..self.requests.slots()).find(|&slot| !self.requests.is_used(slot));
+        if let Some(slot) = self.filling {
+            let left = usize::try_from(self.end - self.ahead).unwrap_or(usize::MAX);
+            let wanted = left.min(self.requests.bytes());
+            self.requests.queue(Request::Receive(self.socket.as_fd()), slot, 0..wanted, false);
+        }
+    }
+
+    /// Waits until something is done; `false` if the peer sent nothing for as long as the patience.
+    fn wait(&mut self) -> Result<bool> {
+        self.counts.system_calls += 1;
+        self.counts.waits += 1;
+        // A file may take as long as it takes.
+        let is_writing = self.pieces.iter().any(Option::is_some);
+        self.requests.wait((!is_writing).then_some(self.patience))
+    }
+
+    fn take(&mut self, course: &mut Course<'_, '_>, done: Done) -> Result<()> {
+        let Done::Moved { slot, bytes } = done else { return Ok(()) };
+        let moved = match bytes {
+            // A signal: it is asked for again.
+            Err(error) if is_called_back(&error) => None,
+            bytes => Some(bytes?),
+        };
+        if self.filling == Some(slot) {
+            self.filling = None;
+            return moved.map_or(Ok(()), |moved| self.filled(course, slot, moved));
+        }
+        let piece = self.pieces[slot].as_mut().expect("a request fills or writes a piece");
+        if let Some(moved) = moved {
+            piece.written += some(moved)?;
+            course.written(moved);
+        }
+        if piece.written < piece.bytes {
+            self.write(course, slot);
+        } else {
+            self.pieces[slot] = None;
+        }
+        Ok(())
+    }
+
+    /// So many bytes have come into a buffer: writes them, and shows them meanwhile.
+    fn filled(&mut self, course: &mut Course<'_, '_>, slot: usize, bytes: usize) -> Result<()> {
+        if bytes == 0 {
+            self.end = self.ahead;
+            return Ok(());
+        }
+        course.taken(bytes);
+        self.pieces[slot] = Some(Piece { offset: self.ahead, bytes, written: 0 });
+        self.ahead += bytes as u64;
+        self.write(course, slot);
+        self.fill_next();
+        if course.is_seen() {
+            self.counts.system_calls += 1;
+            self.requests.submit()?;
+            course.see(&self.requests.buffer(slot)[..bytes]);
+        }
+        Ok(())
+    }
+
+    /// Writes what is left of a piece.
+    fn write(&mut self, course: &Course<'_, '_>, slot: usize) {
+        if let Some(Piece { offset, bytes, written }) = self.pieces[slot] {
+            self.requests.queue(Request::Write(course.file, offset + written as u64), slot, written..bytes, false);
+        }
+    }
+
+    /// Leaves nothing to the kernel after an error, and counts what has left the socket meanwhile.
+    fn abandon(&mut self, course: &mut Course<'_, '_>) {
+        self.requests.call_back();
+        while let Some(done) = self.requests.done() {
+            if let Done::Moved { slot, bytes: Ok(bytes) } = done
+                && self.filling == Some(slot)
+            {
+                course.taken(bytes);
+            }
+        }
+    }
+}

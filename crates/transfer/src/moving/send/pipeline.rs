@@ -1,0 +1,222 @@
+//! Sending by a ring: the file is read into several buffers while others are sent, in order, as a chain of linked requests.
+
+use std::collections::VecDeque;
+use std::io::{Error, ErrorKind, Result};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use kelvin_sys::net::moving::{Done, Follows, Request, Requests, is_called_back};
+
+use super::super::course::Course;
+use super::super::link::{Counts, Link};
+
+/// A buffer on its way from the file to the socket.
+struct Piece {
+    slot: usize,
+    /// Where it begins in the file.
+    offset: u64,
+    /// Bytes asked for, read, and sent.
+    wanted: usize,
+    read: usize,
+    sent: usize,
+    state: State,
+    is_seen: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Reading,
+    Read,
+    Sending,
+}
+
+/// The buffers in use, in the order of the file.
+struct Pipeline<'a> {
+    requests: &'a mut Requests,
+    socket: &'a TcpStream,
+    counts: &'a mut Counts,
+    patience: Duration,
+    zero_copy: bool,
+    pieces: VecDeque<Piece>,
+    /// Where the next read begins.
+    ahead: u64,
+}
+
+/// Sends the bytes of a course.
+pub(super) fn send(link: &mut Link, course: &mut Course<'_, '_>, zero_copy: bool) -> Result<()> {
+    let Some((socket, requests, counts, patience)) = link.ring() else { return Err(ErrorKind::Unsupported.into()) };
+    let (pieces, ahead) = (VecDeque::new(), course.next);
+    let mut pipeline = Pipeline { requests, socket, counts, patience, zero_copy, pieces, ahead };
+    let sent = pipeline.run(course);
+    if sent.is_err() {
+        // Nothing may be left to the kernel.
+        pipeline.requests.call_back();
+        while pipeline.requests.done().is_some() {}
+    }
+    sent
+}
+
+/// Waits until no buffer is used by sends without a copy.
+pub(super) fn finish(link: &mut Link) -> Result<()> {
+    let Some((_, requests, counts, patience)) = link.ring() else { return Ok(()) };
+    while (0..requests.slots()).any(|slot| requests.is_used(slot)) {
+        counts.system_calls += 1;
+        counts.waits += 1;
+        if !requests.wait(Some(patience))? {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        while let Some(done) = requests.done() {
+            released(&done, counts);
+        }
+    }
+    Ok(())
+}
+
+/// Counts a send without a copy that is completed.
+fn released(done: &Done, counts: &mut Counts) {
+    match done {
+        Done::Released { copied: true, .. } => counts.copied += 1,
+        Done::Released { copied: false, .. } => counts.zero_copied += 1,
+        Done::Moved { .. } => {}
+    }
+}
+
+impl Pipeline<'_> {
+    fn run(&mut self, course: &mut Course<'_, '_>) -> Result<()> {
+        loop {
+            self.read_ahead(course);
+            self.send_chain(course)?;
+            if self.pieces.is_empty() && self.ahead >= course.end {
+                return Ok(());
+            }
+            if !self.wait()? {
+                self.give_up(course)?;
+            }
+            self.take_all(course)?;
+        }
+    }
+
+    /// Has every free buffer filled.
+    fn read_ahead(&mut self, course: &Course<'_, '_>) {
+        for slot in 0..self.requests.slots() {
+            if self.ahead >= course.end {
+                return;
+            }
+            if self.requests.is_used(slot) || self.pieces.iter().any(|piece| piece.slot == slot) {
+                continue;
+            }
+            let left = usize::try_from(course.end - self.ahead).unwrap_or(usize::MAX);
+            let wanted = left.min(self.requests.bytes());
+            let (offset, state) = (self.ahead, State::Reading);
+            self.requests.queue(Request::Read(course.file, offset), slot, 0..wanted, false);
+            self.pieces.push_back(Piece { slot, offset, wanted, read: 0, sent: 0, state, is_seen: false });
+            self.ahead += wanted as u64;
+        }
+    }
+
+    /// Sends what is read without a gap, unless the chain before is not done; shows it while it is sent.
+    fn send_chain(&mut self, course: &mut Course<'_, '_>) -> Result<()> {
+        if self.pieces.front().is_none_or(|piece| piece.state != State::Read)
+            || self.pieces.iter().any(|piece| piece.state == State::Sending)
+        {
+            return Ok(());
+        }
+        let count = self.pieces.iter().take_while(|piece| piece.state == State::Read).count();
+        for (number, piece) in self.pieces.iter_mut().take(count).enumerate() {
+            let is_linked = number + 1 < count;
+            // Without a copy, what is held back is not completed, and its buffer never free.
+            let follows = match self.zero_copy && !is_linked {
+                true => Follows::Nothing,
+                false => course.follows_until(piece.offset + piece.read as u64),
+            };
+            let request = match self.zero_copy {
+                true => Request::SendZeroCopy(self.socket.as_fd(), follows),
+                false => Request::Send(self.socket.as_fd(), follows),
+            };
+            self.requests.queue(request, piece.slot, piece.sent..piece.read, is_linked);
+            piece.state = State::Sending;
+        }
+        if course.is_seen() {
+            self.counts.system_calls += 1;
+            self.requests.submit()?;
+            for piece in self.pieces.iter_mut().take(count).filter(|piece| !piece.is_seen) {
+                course.see(&self.requests.buffer(piece.slot)[..piece.read]);
+                piece.is_seen = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until something is done; `false` if the peer took nothing for as long as the patience.
+    fn wait(&mut self) -> Result<bool> {
+        self.counts.system_calls += 1;
+        self.counts.waits += 1;
+        // A file may take as long as it takes.
+        let is_reading = self.pieces.iter().any(|piece| piece.state == State::Reading);
+        self.requests.wait((!is_reading).then_some(self.patience))
+    }
+
+    /// Ends what the peer does not take; an error unless it took a part.
+    fn give_up(&mut self, course: &mut Course<'_, '_>) -> Result<()> {
+        let before = course.moved;
+        self.requests.call_back();
+        self.take_all(course)?;
+        if course.moved == before { Err(ErrorKind::TimedOut.into()) } else { Ok(()) }
+    }
+
+    fn take_all(&mut self, course: &mut Course<'_, '_>) -> Result<()> {
+        while let Some(done) = self.requests.done() {
+            released(&done, self.counts);
+            let Done::Moved { slot, bytes } = done else { continue };
+            let place = self.pieces.iter().position(|piece| piece.slot == slot).expect("a request is of a piece");
+            match self.pieces[place].state {
+                State::Sending => self.sent(course, place, bytes)?,
+                _ => self.read(course, place, bytes)?,
+            }
+        }
+        // Behind the end of a file that is shorter than it was said to be.
+        self.pieces.retain(|piece| piece.state == State::Reading || piece.offset < course.end);
+        Ok(())
+    }
+
+    fn read(&mut self, course: &mut Course<'_, '_>, place: usize, bytes: Result<usize>) -> Result<()> {
+        let piece = &mut self.pieces[place];
+        let read = match bytes {
+            Err(error) if !is_called_back(&error) => return Err(error),
+            bytes => bytes.ok(),
+        };
+        piece.read += read.unwrap_or(0);
+        if read == Some(0) {
+            course.end = course.end.min(piece.offset + piece.read as u64);
+        }
+        if read != Some(0) && piece.read < piece.wanted {
+            let (offset, within) = (piece.offset + piece.read as u64, piece.read..piece.wanted);
+            self.requests.queue(Request::Read(course.file, offset), piece.slot, within, false);
+        } else {
+            piece.state = State::Read;
+        }
+        Ok(())
+    }
+
+    fn sent(&mut self, course: &mut Course<'_, '_>, place: usize, bytes: Result<usize>) -> Result<()> {
+        let sent = match bytes {
+            Ok(sent) => sent,
+            // It is sent again, after the one before it that was not sent as a whole.
+            Err(error) if is_called_back(&error) => 0,
+            Err(error) if self.zero_copy && error.kind() == ErrorKind::InvalidInput => {
+                let reason = "io_uring says since Linux 6.2 what it sends without a copy: use another mode";
+                return Err(Error::new(ErrorKind::Unsupported, reason));
+            }
+            Err(error) => return Err(error),
+        };
+        course.sent(sent);
+        let piece = &mut self.pieces[place];
+        piece.sent += sent;
+        piece.state = State::Read;
+        if piece.sent == piece.read {
+            self.pieces.remove(place);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! How a path is set up, and what makes no sense.
+
+use std::io::{Error, ErrorKind};
+use std::time::Duration;
+
+use kelvin_sys::mapping::page_bytes;
+
+use super::method::{Mode, ReceiveMethod, SendMethod};
+
+/// The smallest buffer, which the published study used.
+const SMALLEST: usize = 512;
+/// The largest buffer or window: larger ones save no more calls.
+const LARGEST: usize = 64 << 20;
+/// Memory for several buffers of one path, as far as two of them do not take more; and how many there are at most.
+const MEMORY: usize = 4 << 20;
+const SLOTS: usize = 16;
+
+/// How to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendSetup {
+    /// How bytes get from the file to the socket.
+    pub method: SendMethod,
+    /// How calls wait.
+    pub mode: Mode,
+    /// Bytes that one call moves at most, by every method.
+    pub buffer: usize,
+    /// Pages that are mapped at a time, by the method `mmap`.
+    pub window: usize,
+    /// How long the peer may be silent.
+    pub patience: Duration,
+}
+
+/// How to receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiveSetup {
+    /// How bytes get from the socket to the file.
+    pub method: ReceiveMethod,
+    /// How calls wait.
+    pub mode: Mode,
+    /// Bytes that one call moves at most, by every method.
+    pub buffer: usize,
+    /// Pages that are mapped at a time, by the method `mmap`.
+    pub window: usize,
+    /// How long the peer may be silent.
+    pub patience: Duration,
+}
+
+impl SendSetup {
+    /// Why this makes no sense, in one line.
+    ///
+    /// # Errors
+    /// A method that the mode has not; a buffer or window that is too small or too large; no patience at all.
+    pub fn check(&self) -> Result<(), String> {
+        self.method.check(self.mode)?;
+        check_sizes(self.buffer, self.window, self.patience)
+    }
+
+    /// Buffers in a ring, or to be sent without a copy.
+    pub(super) fn slots(&self) -> usize {
+        let several = matches!(self.method, SendMethod::Uring | SendMethod::ZeroCopy);
+        if several { slots(self.buffer) } else { 0 }
+    }
+}
+
+impl ReceiveSetup {
+    /// Why this makes no sense, in one line.
+    ///
+    /// # Errors
+    /// As [`SendSetup::check`].
+    pub fn check(&self) -> Result<(), String> {
+        self.method.check(self.mode)?;
+        check_sizes(self.buffer, self.window, self.patience)
+    }
+
+    /// Buffers in a ring.
+    pub(super) fn slots(&self) -> usize {
+        if self.method == ReceiveMethod::Uring { slots(self.buffer) } else { 0 }
+    }
+}
+
+fn slots(buffer: usize) -> usize {
+    (MEMORY / buffer).clamp(2, SLOTS)
+}
+
+fn check_sizes(buffer: usize, window: usize, patience: Duration) -> Result<(), String> {
+    let pages = LARGEST / page_bytes();
+    if !(SMALLEST..=LARGEST).contains(&buffer) {
+        return Err(format!("a buffer of {buffer} bytes: there must be {SMALLEST} to {LARGEST}"));
+    }
+    if !(1..=pages).contains(&window) {
+        return Err(format!("a window of {window} pages: there must be 1 to {pages}"));
+    }
+    if patience.is_zero() {
+        return Err("no patience: the peer must be given some time".into());
+    }
+    Ok(())
+}
+
+/// A setup that makes no sense, as an error of making a path.
+pub(super) fn refused(reason: String) -> Error {
+    Error::new(ErrorKind::InvalidInput, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEND: SendSetup = SendSetup {
+        method: SendMethod::ReadWrite,
+        mode: Mode::Blocking,
+        buffer: 512,
+        window: 1,
+        patience: Duration::from_secs(1),
+    };
+
+    #[test]
+    fn what_makes_no_sense_is_refused_in_one_line() {
+        assert_eq!(SEND.check(), Ok(()));
+        assert_eq!(
+            SendSetup { buffer: 511, ..SEND }.check().unwrap_err(),
+            "a buffer of 511 bytes: there must be 512 to 67108864"
+        );
+        assert!(SendSetup { buffer: LARGEST + 1, ..SEND }.check().is_err());
+        assert!(SendSetup { window: 0, ..SEND }.check().unwrap_err().starts_with("a window of 0 pages"));
+        assert!(SendSetup { window: LARGEST / page_bytes() + 1, ..SEND }.check().is_err());
+        assert!(SendSetup { patience: Duration::ZERO, ..SEND }.check().is_err());
+        let in_ring = SendSetup { method: SendMethod::Sendfile, mode: Mode::Uring, ..SEND };
+        assert!(in_ring.check().unwrap_err().starts_with("io_uring has no sendfile"));
+    }
+
+    #[test]
+    fn of_all_combinations_those_of_the_ring_are_refused() {
+        let mut senders = 0;
+        for &method in SendMethod::ALL {
+            senders += Mode::ALL.iter().filter(|&&mode| SendSetup { method, mode, ..SEND }.check().is_ok()).count();
+        }
+        let mut receivers = 0;
+        for &method in ReceiveMethod::ALL {
+            let SendSetup { buffer, window, patience, .. } = SEND;
+            let makes_sense = |&&mode: &&Mode| ReceiveSetup { method, mode, buffer, window, patience }.check().is_ok();
+            receivers += Mode::ALL.iter().filter(makes_sense).count();
+        }
+        assert_eq!((senders, receivers), (6 * 4 - 1 - 3, 4 * 4 - 3));
+    }
+
+    #[test]
+    fn words_are_read_back_and_others_are_answered_with_all_of_them() {
+        for &method in SendMethod::ALL {
+            assert_eq!(method.word().parse(), Ok(method));
+        }
+        assert_eq!("signal".parse(), Ok(Mode::Signal));
+        assert_eq!(
+            "fcntl".parse::<ReceiveMethod>().unwrap_err(),
+            "no such method of receiving; there is: rw, mmap, splice, uring"
+        );
+        assert_eq!(format!("{:>5}|{}", SendMethod::ReadWrite, SendMethod::ZeroCopy), "   rw|zerocopy");
+    }
+}
