@@ -11,9 +11,13 @@ use super::method::{Mode, ReceiveMethod, SendMethod};
 const SMALLEST: usize = 512;
 /// The largest buffer or window: larger ones save no more calls.
 const LARGEST: usize = 64 << 20;
-/// Memory for several buffers of one path, as far as two of them do not take more; and how many there are at most.
+/// Memory for several buffers of one path, as far as two of them do not take more.
 const MEMORY: usize = 4 << 20;
-const SLOTS: usize = 16;
+/// Buffers that are filled and emptied at a time: more would only leave the processor's cache.
+const IN_FLIGHT: usize = 16;
+/// Buffers to be sent without a copy: they wait for an acknowledgement, which a peer may delay by 40 ms as long as they make no
+/// full segment. Of the smallest ones, this many make two on loopback, where segments are largest.
+const UNACKNOWLEDGED: usize = 256;
 
 /// How to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,8 +61,11 @@ impl SendSetup {
 
     /// Buffers in a ring, or to be sent without a copy.
     pub(super) fn slots(&self) -> usize {
-        let several = matches!(self.method, SendMethod::Uring | SendMethod::ZeroCopy);
-        if several { slots(self.buffer) } else { 0 }
+        match self.method {
+            SendMethod::Uring => slots(self.buffer, IN_FLIGHT),
+            SendMethod::ZeroCopy => slots(self.buffer, UNACKNOWLEDGED),
+            _ => 0,
+        }
     }
 }
 
@@ -74,12 +81,12 @@ impl ReceiveSetup {
 
     /// Buffers in a ring.
     pub(super) fn slots(&self) -> usize {
-        if self.method == ReceiveMethod::Uring { slots(self.buffer) } else { 0 }
+        if self.method == ReceiveMethod::Uring { slots(self.buffer, IN_FLIGHT) } else { 0 }
     }
 }
 
-fn slots(buffer: usize) -> usize {
-    (MEMORY / buffer).clamp(2, SLOTS)
+fn slots(buffer: usize, most: usize) -> usize {
+    (MEMORY / buffer).clamp(2, most)
 }
 
 fn check_sizes(buffer: usize, window: usize, patience: Duration) -> Result<(), String> {

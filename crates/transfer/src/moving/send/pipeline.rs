@@ -39,6 +39,8 @@ struct Pipeline<'a> {
     patience: Duration,
     zero_copy: bool,
     pieces: VecDeque<Piece>,
+    /// Whether each buffer has a piece.
+    taken: Vec<bool>,
     /// Where the next read begins.
     ahead: u64,
 }
@@ -46,8 +48,8 @@ struct Pipeline<'a> {
 /// Sends the bytes of a course.
 pub(super) fn send(link: &mut Link, course: &mut Course<'_, '_>, zero_copy: bool) -> Result<()> {
     let Some((socket, requests, counts, patience)) = link.ring() else { return Err(ErrorKind::Unsupported.into()) };
-    let (pieces, ahead) = (VecDeque::new(), course.next);
-    let mut pipeline = Pipeline { requests, socket, counts, patience, zero_copy, pieces, ahead };
+    let (pieces, taken, ahead) = (VecDeque::new(), vec![false; requests.slots()], course.next);
+    let mut pipeline = Pipeline { requests, socket, counts, patience, zero_copy, pieces, taken, ahead };
     let sent = pipeline.run(course);
     if sent.is_err() {
         // Nothing may be left to the kernel.
@@ -103,7 +105,7 @@ impl Pipeline<'_> {
             if self.ahead >= course.end {
                 return;
             }
-            if self.requests.is_used(slot) || self.pieces.iter().any(|piece| piece.slot == slot) {
+            if self.taken[slot] || self.requests.is_used(slot) {
                 continue;
             }
             let left = usize::try_from(course.end - self.ahead).unwrap_or(usize::MAX);
@@ -111,6 +113,7 @@ impl Pipeline<'_> {
             let (offset, state) = (self.ahead, State::Reading);
             self.requests.queue(Request::Read(course.file, offset), slot, 0..wanted, false);
             self.pieces.push_back(Piece { slot, offset, wanted, read: 0, sent: 0, state, is_seen: false });
+            self.taken[slot] = true;
             self.ahead += wanted as u64;
         }
     }
@@ -176,7 +179,11 @@ impl Pipeline<'_> {
             }
         }
         // Behind the end of a file that is shorter than it was said to be.
-        self.pieces.retain(|piece| piece.state == State::Reading || piece.offset < course.end);
+        self.pieces.retain(|piece| {
+            let is_kept = piece.state == State::Reading || piece.offset < course.end;
+            self.taken[piece.slot] &= is_kept;
+            is_kept
+        });
         Ok(())
     }
 
@@ -215,6 +222,7 @@ impl Pipeline<'_> {
         piece.sent += sent;
         piece.state = State::Read;
         if piece.sent == piece.read {
+            self.taken[piece.slot] = false;
             self.pieces.remove(place);
         }
         Ok(())
