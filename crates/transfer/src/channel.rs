@@ -364,11 +364,3 @@ impl Patience {
         }
     }
 }
-
-#[cfg(test)]
-impl<S> Channel<S> {
-    /// The connection below.
-    pub(crate) fn stream(&mut self) -> &mut S {
-        &mut self.stream
-    }
-}
