@@ -333,7 +333,8 @@ fn a_file_that_changes_while_it_is_sent_is_an_error_of_that_file() {
         file.set_len(length).unwrap();
         let output = finished(sender, &["send"]);
         assert_eq!(output.status.code(), Some(1));
-        assert!(stderr(&output).contains("large was changed while it was read") && stderr(&output).contains(words));
+        let said = stderr(&output);
+        assert!(said.contains("large was changed while it was read") && said.contains(words), "{said}");
         let (status, _, log) = receiver.ended();
         assert!(status == Some(1) && log.contains("large: the other side says: ") && log.contains(words), "{log}");
         assert_eq!(arrived(&place), ["small"]);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use kelvin_sys::interrupt;
 use kelvin_wire::Error as WireError;
 use kelvin_wire::deadline::Connection;
-use kelvin_wire::sealed::{CONTENT, Opener, SEALED, Sealer, TAG};
+use kelvin_wire::sealed::{Opener, SEALED, Sealer, TAG};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -22,6 +22,8 @@ use crate::{Error, Result};
 
 /// Most bytes of a file that are read or written at once: fewer calls than by pages, and still in a core's own cache.
 pub const PART: usize = 256 << 10;
+/// Bytes of a file in an encrypted frame: so many that a part is made of whole ones.
+const CHUNK: usize = 32 << 10;
 /// Bytes of a frame's length.
 const HEAD: usize = 4;
 /// What was received and not looked at: two parts.
@@ -120,7 +122,7 @@ impl<S: Stream> Channel<S> {
             return self.write_with(bytes);
         }
         let begun = Instant::now();
-        bytes.chunks(CONTENT).try_for_each(|chunk| self.seal(chunk))?;
+        bytes.chunks(CHUNK).try_for_each(|chunk| self.seal(chunk))?;
         self.times.cipher += begun.elapsed().as_nanos() as u64;
         self.flush()
     }
@@ -176,36 +178,54 @@ impl<S: Stream> Channel<S> {
         }
     }
 
-    /// The next bytes of files, at least one and at most so many: of those that a message announced.
+    /// Fills the first bytes of a buffer with those of files, which a message announced. Encrypted ones come without a copy where
+    /// there is room for a tag behind them.
     ///
     /// # Errors
     /// Another side that is gone, silent, or breaks the protocol.
-    pub fn data(&mut self, most: usize) -> Result<&[u8]> {
-        if self.plain {
-            self.wait_for(1)?;
-            return Ok(self.input.take(most));
-        }
-        if self.content.len() == 0 {
-            let length = self.frame()?;
-            self.decrypt(length)?;
-            if self.content.len() == 0 {
-                return Err(Error::Nonsense(NO_BYTES));
-            }
-        }
-        Ok(self.content.take(most))
-    }
-
-    /// The whole of announced bytes, which are few.
-    ///
-    /// # Errors
-    /// As for [`Channel::data`].
-    pub fn data_whole(&mut self, bytes: usize, buffer: &mut Vec<u8>) -> Result<()> {
-        buffer.clear();
-        while buffer.len() < bytes {
-            let part = self.data(bytes - buffer.len())?;
-            buffer.extend_from_slice(part);
+    pub fn data_into(&mut self, buffer: &mut [u8], bytes: usize) -> Result<()> {
+        let mut filled = 0;
+        while filled < bytes {
+            let (room, wanted) = (&mut buffer[filled..], bytes - filled);
+            filled += if self.plain { self.plain_into(&mut room[..wanted])? } else { self.sealed_into(room, wanted)? };
         }
         Ok(())
+    }
+
+    /// What came already, or what comes next.
+    fn plain_into(&mut self, room: &mut [u8]) -> Result<usize> {
+        if self.input.len() > 0 {
+            let came = self.input.take(room.len());
+            room[..came.len()].copy_from_slice(came);
+            return Ok(came.len());
+        }
+        let begun = Instant::now();
+        let patience = Patience::new();
+        let read = loop {
+            match self.stream.read(room) {
+                Ok(0) => return Err(WireError::Gone.into()),
+                Ok(count) => break count,
+                Err(error) => patience.pass(error, TO_SEND)?,
+            }
+        };
+        self.times.connection += begun.elapsed().as_nanos() as u64;
+        Ok(read)
+    }
+
+    fn sealed_into(&mut self, room: &mut [u8], wanted: usize) -> Result<usize> {
+        if self.content.len() == 0 {
+            let length = self.frame()?;
+            if length <= room.len() && length.saturating_sub(TAG) <= wanted {
+                let sealed = &self.input.take(HEAD + length)[HEAD..];
+                let opener = &mut self.opener;
+                let opened = timed(&mut self.times.cipher, || opener.open(sealed, room))?;
+                return if opened == 0 { Err(Error::Nonsense(NO_BYTES)) } else { Ok(opened) };
+            }
+            self.decrypt(length)?;
+        }
+        let came = self.content.take(wanted);
+        room[..came.len()].copy_from_slice(came);
+        if came.is_empty() { Err(Error::Nonsense(NO_BYTES)) } else { Ok(came.len()) }
     }
 
     /// Waits for a whole frame, and returns the length of its content.

@@ -121,7 +121,8 @@ impl Desk {
             held => held?,
         };
         let path = tree.path(entry);
-        if let Some(found) = look(&held, entry, &path)? {
+        let found = if tree.is_new(entry.parent) { None } else { look(&held, entry, &path)? };
+        if let Some(found) = found {
             if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
                 return Err(FileError::Special { path, kind: kind(&found) }.into());
             }

@@ -15,6 +15,7 @@ pub mod channel;
 pub mod decide;
 pub mod deposit;
 pub mod error;
+mod hashing;
 pub mod message;
 pub mod moving;
 pub mod name;
@@ -41,7 +42,7 @@ pub const PROTOCOL: Protocol = Protocol {
     caller: Part { program: "kelvin send", role: "sender" },
     magic: *b"kelvin transfer\n",
     context: "kelvin 2026 transfer, Noise pre-shared key",
-    version: 2,
+    version: 3,
 };
 /// Time for the handshake.
 pub const HANDSHAKE: Duration = Duration::from_secs(5);

@@ -33,16 +33,18 @@ pub enum FromSender {
         blocks: Vec<u8>,
     },
     /// The whole content of each of these files follows, one after the other.
-    Batch(Vec<Whole>),
-    /// A part of a block follows, and then [`FromSender::Sent`] or [`FromSender::Abandoned`].
+    Batch {
+        /// The files.
+        files: Vec<Whole>,
+        /// The digest of all that follows, unless nothing is verified.
+        digest: Option<Digest>,
+    },
+    /// A part of a block follows.
     Block(Piece),
     /// A part of a block is a hole.
     Hole(Piece),
-    /// The bytes of the last block were right.
-    Sent {
-        /// Their digest, unless nothing is verified.
-        digest: Option<Digest>,
-    },
+    /// The digests of the next parts of blocks, in the order in which they were sent, unless nothing is verified.
+    Digests(Vec<Digest>),
     /// The file will not follow.
     Abandoned {
         /// The file.
@@ -130,8 +132,6 @@ pub struct Whole {
     pub file: Number,
     /// Its bytes: as many as were offered, and then right; or it has changed since.
     pub bytes: u32,
-    /// Their digest, unless nothing is verified.
-    pub digest: Option<Digest>,
 }
 
 /// A part of a file, inside one block.

@@ -10,21 +10,22 @@ use std::time::{Duration, Instant};
 
 use kelvin_file::Error as FileError;
 use kelvin_sys::interrupt;
+use kelvin_wire::Error as WireError;
 use kelvin_wire::address::is_loopback;
 use kelvin_wire::deadline::Deadline;
 use kelvin_wire::noise::Handshake;
 use kelvin_wire::secret::Secret;
-use kelvin_wire::{Error as WireError, Hasher};
 
 use crate::blocks::{self, BLOCK, bit, set_bit};
 use crate::channel::{Channel, PART};
 use crate::deposit::digest;
+use crate::hashing::Hashing;
 use crate::message::{
     Decision, Digest, Entry, EntryKind, FromReceiver, FromSender, Measured, Number, Piece, Reason, Settings, Verdict,
     Whole,
 };
 use crate::pace::Pace;
-use crate::session::{BATCH, BATCH_BYTES, SMALL, WINDOW};
+use crate::session::{BATCH, BATCH_BYTES, CHECKS, SMALL, UNENDED, WINDOW};
 use crate::source::{Collection, Source};
 use crate::summary::{Amount, Summary, timed};
 use crate::{Error, HANDSHAKE, PROTOCOL, Result};
@@ -176,6 +177,11 @@ struct Sending<'a> {
     unchanged: u64,
     planned: Vec<PathBuf>,
     buffer: Vec<u8>,
+    /// Started for the first large file.
+    hashing: Option<Hashing>,
+    /// Pieces whose digests were not said, and files that were sent and may have some of them.
+    unsaid: usize,
+    unended: VecDeque<usize>,
 }
 
 impl<'a> Sending<'a> {
@@ -202,6 +208,9 @@ impl<'a> Sending<'a> {
             unchanged,
             planned,
             buffer,
+            hashing: None,
+            unsaid: 0,
+            unended: VecDeque::new(),
         }
     }
 
@@ -214,6 +223,9 @@ impl<'a> Sending<'a> {
             if let Some(wanted) = self.ready.pop_front() {
                 self.send_next(wanted)?;
             } else if self.in_flight() > 0 {
+                // Files may wait for their digests alone.
+                self.say_digests(0)?;
+                self.channel.flush()?;
                 let message = self.channel.receive()?;
                 self.hear(message)?;
             } else if self.offered == self.sources.len() {
@@ -353,29 +365,33 @@ impl<'a> Sending<'a> {
     /// Sends the whole content of this file and those that follow it.
     fn send_small(&mut self, wanted: Wanted) -> Result<()> {
         self.stop_if_asked()?;
-        let (mut batch, mut content) = (Vec::new(), std::mem::take(&mut self.buffer));
+        let (mut files, mut content) = (Vec::new(), std::mem::take(&mut self.buffer));
         content.clear();
         let most = self.pace.most(BATCH_BYTES);
         let mut next = Some(wanted);
         while let Some(Wanted { number, .. }) = next {
             let source = &self.sources[number];
             match self.read_small(source, &mut content) {
-                Ok(digest) => {
+                Ok(()) => {
                     self.unjudged.insert(number, Amount::sent(source.bytes()));
-                    batch.push(Whole { file: number as Number, bytes: source.bytes() as u32, digest });
+                    files.push(Whole { file: number as Number, bytes: source.bytes() as u32 });
                 }
                 Err(why) if why.is_of_one_file() => self.abandon(number, why)?,
                 Err(why) => return Err(why),
             }
             let room = most.saturating_sub(content.len() as u64);
-            let is_full = self.manner.acknowledge || batch.len() == BATCH;
+            let is_full = self.manner.acknowledge || files.len() == BATCH;
             let fits = |wanted: &mut Wanted| {
-                is_small(&self.sources[wanted.number]) && self.sources[wanted.number].bytes() <= room
+                let source = &self.sources[wanted.number];
+                is_small(source) && source.bytes() <= room
             };
             next = if is_full { None } else { self.ready.pop_front_if(fits) };
         }
-        if !batch.is_empty() {
-            self.channel.queue(&FromSender::Batch(batch))?;
+        if !files.is_empty() {
+            let verify = self.manner.settings.verify;
+            let hash = || verify.then(|| *kelvin_wire::hash(&content).as_bytes());
+            let digest = timed(&mut self.channel.times.verify, hash);
+            self.channel.queue(&FromSender::Batch { files, digest })?;
             self.send_bytes(&content)?;
         }
         self.buffer = content;
@@ -384,7 +400,7 @@ impl<'a> Sending<'a> {
     }
 
     /// Adds the content of a small file, if it is what was offered.
-    fn read_small(&mut self, source: &Source, content: &mut Vec<u8>) -> Result<Option<Digest>> {
+    fn read_small(&mut self, source: &Source, content: &mut Vec<u8>) -> Result<()> {
         let before = content.len();
         let times = &mut self.channel.times;
         let read = timed(&mut times.file, || {
@@ -398,12 +414,10 @@ impl<'a> Sending<'a> {
             source.check(&file)?;
             read.map_err(|error| Error::from(FileError::call("read", &source.path, error)))
         });
-        if let Err(why) = read {
+        if read.is_err() {
             content.truncate(before);
-            return Err(why);
         }
-        let verify = self.manner.settings.verify;
-        Ok(timed(&mut times.verify, || verify.then(|| *kelvin_wire::hash(&content[before..]).as_bytes())))
+        read
     }
 
     /// Tells the receiver that a file will not come.
@@ -426,7 +440,7 @@ impl<'a> Sending<'a> {
             return Ok(());
         }
         let sent = match source.open() {
-            Ok(file) if source.entry.kind == EntryKind::Stream => self.send_stream(number, file),
+            Ok(file) if source.entry.kind == EntryKind::Stream => self.send_stream(number, &file),
             Ok(file) => source.check(&file).and_then(|()| self.send_blocks(source, wanted, &file)),
             Err(error) => Err(error),
         };
@@ -436,25 +450,37 @@ impl<'a> Sending<'a> {
                 self.abandon(number, why)
             }
             Err(why) => Err(why.during(source.entry.name.as_os_str())),
-            Ok(()) => Ok(()),
+            Ok(()) => self.end_large(number),
         }
+    }
+
+    /// Goes on to the next file while digests of this one are computed, but of not too many.
+    fn end_large(&mut self, number: usize) -> Result<()> {
+        self.unended.push_back(number);
+        if self.unsaid == 0 {
+            self.unended.clear();
+        }
+        let must_wait = self.manner.acknowledge || self.ready.is_empty() || self.unended.len() + 1 >= UNENDED;
+        if must_wait {
+            self.say_digests(0)?;
+            self.unended.clear();
+        }
+        self.channel.flush()
     }
 
     fn send_blocks(&mut self, source: &Source, wanted: &Wanted, file: &File) -> Result<()> {
         let all = blocks::count(source.bytes()).max(1);
-        for block in 0..all {
+        for block in (0..all).filter(|block| !bit(&wanted.kept, *block)) {
             let first = block * BLOCK;
             let end = (first + BLOCK).min(source.bytes());
-            if bit(&wanted.kept, block) {
-                continue;
-            }
-            for (range, is_hole) in pieces(source, file, first..end) {
-                let (file_number, bytes) = (wanted.number as Number, (range.1 - range.0) as u32);
-                let piece = Piece { file: file_number, offset: range.0, bytes, is_last: range.1 == source.bytes() };
+            for ((start, end), is_hole) in pieces(source, file, first..end) {
+                let is_last = end == source.bytes();
+                let piece =
+                    Piece { file: wanted.number as Number, offset: start, bytes: (end - start) as u32, is_last };
                 if is_hole {
                     self.channel.queue(&FromSender::Hole(piece))?;
-                    self.count(wanted.number, |amount| amount.holes += u64::from(bytes));
-                    self.pass(bytes.into());
+                    self.count(wanted.number, |amount| amount.holes += end - start);
+                    self.pass(end - start);
                 } else {
                     self.send_piece(source, file, piece)?;
                 }
@@ -463,7 +489,7 @@ impl<'a> Sending<'a> {
                 }
             }
         }
-        self.channel.flush()
+        Ok(())
     }
 
     /// Whether the receiver has not refused a file that is being sent; else says that the rest will not come.
@@ -480,75 +506,104 @@ impl<'a> Sending<'a> {
         Ok(!is_refused)
     }
 
-    /// Sends a piece of a file, and that it was right.
+    /// Sends a piece of a file.
     fn send_piece(&mut self, source: &Source, file: &File, piece: Piece) -> Result<()> {
         self.channel.queue(&FromSender::Block(piece))?;
         self.count(piece.file as usize, |amount| amount.moved += u64::from(piece.bytes));
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.resize(PART, 0);
-        let sent = self.send_content(source, file, piece, &mut buffer);
-        self.buffer = buffer;
-        let mut ended = sent?;
-        if piece.is_last && ended.is_ok() {
-            ended = source.check(file).and(ended);
+        let range = (piece.offset, u64::from(piece.bytes));
+        let is_whole = self.send_parts(file, range)?;
+        self.say_digests(CHECKS / 2)?;
+        if !is_whole {
+            return Err(shortened(source, file));
         }
-        let digest = ended?;
-        self.channel.queue(&FromSender::Sent { digest })
+        if piece.is_last { source.check(file) } else { Ok(()) }
     }
 
-    /// Sends as many bytes as were announced, even if there are not so many any more; then the inner result says so.
-    fn send_content(
-        &mut self,
-        source: &Source,
-        file: &File,
-        piece: Piece,
-        buffer: &mut [u8],
-    ) -> Result<Result<Option<Digest>>> {
-        let verify = self.manner.settings.verify;
-        let (mut hasher, mut done, mut failed) = (Hasher::new(), 0, None);
-        let most = self.pace.most(PART as u64) as usize;
-        while done < piece.bytes as usize {
-            let room = most.min(piece.bytes as usize - done);
-            let read =
-                timed(&mut self.channel.times.file, || read_at(file, &mut buffer[..room], piece.offset + done as u64));
+    /// Sends as many bytes as were announced, with zeros for those that are not there any more; says whether there were any.
+    fn send_parts(&mut self, file: &File, (offset, bytes): (u64, u64)) -> Result<bool> {
+        let most = self.pace.most(PART as u64);
+        let (mut done, mut is_whole) = (0, true);
+        while done < bytes {
+            let room = most.min(bytes - done) as usize;
+            let mut buffer = self.hashing()?.buffer();
+            let read = timed(&mut self.channel.times.file, || read_at(file, &mut buffer[..room], offset + done));
             let count = match read {
-                Ok(count) if count > 0 && failed.is_none() => count,
-                read => {
-                    failed.get_or_insert_with(|| shortened(source, file, read.err()));
+                Ok(count @ 1..) => count,
+                _ => {
+                    is_whole = false;
                     buffer[..room].fill(0);
                     room
                 }
             };
-            if verify {
-                timed(&mut self.channel.times.verify, || hasher.update(&buffer[..count]));
-            }
-            self.send_bytes(&buffer[..count])?;
-            done += count;
-            self.pass(count as u64);
+            self.send_part(buffer, count)?;
+            done += count as u64;
         }
-        let digest = verify.then(|| *hasher.finalize().as_bytes());
-        Ok(failed.map_or(Ok(digest), Err))
+        self.end_parts()?;
+        Ok(is_whole)
+    }
+
+    /// Sends a part of a piece, and has it hashed meanwhile.
+    fn send_part(&mut self, buffer: Vec<u8>, bytes: usize) -> Result<()> {
+        let verify = self.manner.settings.verify;
+        let hashing = self.hashing()?;
+        let part = hashing.part(buffer, bytes);
+        if verify {
+            hashing.add(&part)?;
+        }
+        self.send_bytes(part.bytes())?;
+        self.pass(bytes as u64);
+        Ok(())
+    }
+
+    fn end_parts(&mut self) -> Result<()> {
+        if self.manner.settings.verify {
+            self.hashing()?.end()?;
+            self.unsaid += 1;
+        }
+        Ok(())
+    }
+
+    fn hashing(&mut self) -> Result<&mut Hashing> {
+        if self.hashing.is_none() {
+            self.hashing = Some(Hashing::start()?);
+        }
+        self.hashing.as_mut().ok_or(Error::Nonsense("no thread"))
+    }
+
+    /// Says the digests that are there, and waits until no more than so many are missing.
+    fn say_digests(&mut self, most: usize) -> Result<()> {
+        let Some(hashing) = &self.hashing else { return Ok(()) };
+        let mut said = Vec::new();
+        while self.unsaid > 0 {
+            let hashed = match hashing.ready() {
+                Some(hashed) => hashed,
+                None if self.unsaid > most => hashing.next()?,
+                None => break,
+            };
+            self.unsaid -= 1;
+            self.channel.times.verify += hashed.nanoseconds;
+            said.push(hashed.digest);
+        }
+        if said.is_empty() { Ok(()) } else { self.channel.queue(&FromSender::Digests(said)) }
     }
 
     /// Sends what is read from a pipe until its end.
-    fn send_stream(&mut self, number: usize, mut input: File) -> Result<()> {
-        let (mut offset, verify) = (0, self.manner.settings.verify);
-        let mut buffer = vec![0; self.pace.most(PART as u64) as usize];
+    fn send_stream(&mut self, number: usize, input: &File) -> Result<()> {
+        let (mut offset, room) = (0, self.pace.most(PART as u64) as usize);
         loop {
             self.stop_if_asked()?;
-            let count = match timed(&mut self.channel.times.file, || input.read(&mut buffer)) {
-                Ok(count) => count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(FileError::call("read", std::path::Path::new("-"), error).into()),
-            };
+            let mut buffer = self.hashing()?.buffer();
+            let read = timed(&mut self.channel.times.file, || read(input, &mut buffer[..room]));
+            let count = read.map_err(|error| FileError::call("read", std::path::Path::new("-"), error))?;
+            self.stop_if_asked()?;
             let piece = Piece { file: number as Number, offset, bytes: count as u32, is_last: count == 0 };
             self.channel.queue(&FromSender::Block(piece))?;
-            self.send_bytes(&buffer[..count])?;
-            let digest = verify.then(|| *kelvin_wire::hash(&buffer[..count]).as_bytes());
-            self.channel.send(&FromSender::Sent { digest })?;
+            self.send_part(buffer, count)?;
+            self.end_parts()?;
+            self.say_digests(0)?;
+            self.channel.flush()?;
             offset += count as u64;
             self.unjudged.insert(number, Amount::sent(offset));
-            self.pass(count as u64);
             if count == 0 || !self.is_still_wanted(number)? {
                 return Ok(());
             }
@@ -616,13 +671,21 @@ fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> std::io::Result<usize
     }
 }
 
+/// Reads what comes next; nothing if this process was asked to stop.
+fn read(mut file: &File, buffer: &mut [u8]) -> std::io::Result<usize> {
+    loop {
+        match file.read(buffer) {
+            Err(error) if error.kind() == ErrorKind::Interrupted && interrupt::requested().is_some() => return Ok(0),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}
+
 /// Why a file has not the bytes that were announced.
-fn shortened(source: &Source, file: &File, error: Option<std::io::Error>) -> Error {
-    match error {
-        Some(error) => FileError::call("read", &source.path, error).into(),
-        None => match source.check(file) {
-            Err(changed) => changed,
-            Ok(()) => source.changed("it ended before its size".into()),
-        },
+fn shortened(source: &Source, file: &File) -> Error {
+    match source.check(file) {
+        Err(changed) => changed,
+        Ok(()) => source.changed("some of its bytes could not be read".into()),
     }
 }

@@ -1,17 +1,18 @@
 //! One sender's session at the receiver: what it offers is decided on, and what it sends arrives.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use kelvin_file::Error as FileError;
-use kelvin_wire::{Hash, Hasher};
+use kelvin_wire::sealed::TAG;
 
 use crate::blocks::BLOCK;
 use crate::channel::{Channel, PART, Stream};
 use crate::decide::Desk;
 use crate::deposit::{Deposit, digests};
+use crate::hashing::Hashing;
 use crate::message::{
     Decision, Digest, Entry, EntryKind, Finished, FromReceiver, FromSender, Measured, Number, Piece, Reason, Settings,
     Verdict, Whole,
@@ -23,13 +24,17 @@ use crate::{Error, Result};
 pub const WINDOW: usize = 2048;
 const DIGESTS: usize = 1024;
 /// Most files of a batch.
-pub const BATCH: usize = 256;
+pub const BATCH: usize = 128;
 /// Most bytes of a file in a batch.
 pub const SMALL: u64 = 64 << 10;
 /// Most bytes of a batch.
-pub const BATCH_BYTES: u64 = 1 << 20;
+pub const BATCH_BYTES: u64 = PART as u64;
 /// Decisions and verdicts in one message: each may carry a reason.
 const IN_MESSAGE: usize = 128;
+/// Most large files that have not ended at one time: of all but the last one, digests alone are missing.
+pub const UNENDED: usize = 8;
+/// Most digests in a message, and most pieces whose digests are missing.
+pub const CHECKS: usize = 1024;
 
 /// What happens in a session.
 #[derive(Debug)]
@@ -57,11 +62,13 @@ struct Wanted {
     resumed: Option<Deposit>,
 }
 
-/// The file that arrives in blocks.
+/// A file that arrives in blocks.
 struct Arriving {
     number: Number,
     entry: Entry,
     deposit: Deposit,
+    /// How many of its pieces were not compared yet.
+    unchecked: usize,
 }
 
 /// A sender that is being served.
@@ -73,9 +80,15 @@ pub(crate) struct Session<'a, S> {
     /// How many entries were offered.
     offered: Number,
     wanted: HashMap<Number, Wanted>,
-    arriving: Option<Arriving>,
-    /// Files that failed and of which more may come: at most as many as are wanted at one time.
-    failed: Vec<Number>,
+    arriving: VecDeque<Arriving>,
+    /// Files that failed and of which more may come.
+    failed: VecDeque<Number>,
+    /// Of which files pieces are hashed, in their order.
+    hashed: VecDeque<Number>,
+    /// Started at the first of them.
+    hashing: Option<Hashing>,
+    /// For what is not hashed in a thread.
+    buffer: Vec<u8>,
     verdicts: Vec<Verdict>,
     /// Files in their place, and their bytes.
     moved: (u64, Amount),
@@ -85,8 +98,10 @@ pub(crate) struct Session<'a, S> {
 impl<'a, S: Stream> Session<'a, S> {
     pub(crate) fn new(channel: &'a mut Channel<S>, desk: Desk, tell: &'a dyn Fn(Event)) -> Self {
         let settings = Settings { plain: false, verify: true, sync: false, update: false, dry_run: false, bytes: None };
-        let (offered, wanted, arriving) = (0, HashMap::new(), None);
-        let (failed, verdicts, last_write) = (Vec::new(), Vec::new(), Instant::now());
+        let (offered, wanted, arriving, hashed) = (0, HashMap::new(), VecDeque::new(), VecDeque::new());
+        let (failed, verdicts, last_write) = (VecDeque::new(), Vec::new(), Instant::now());
+        let (hashing, buffer) = (None, vec![0; PART + TAG]);
+        let moved = (0, Amount::default());
         Self {
             channel,
             desk,
@@ -96,8 +111,11 @@ impl<'a, S: Stream> Session<'a, S> {
             wanted,
             arriving,
             failed,
+            hashed,
+            hashing,
+            buffer,
             verdicts,
-            moved: (0, Amount::default()),
+            moved,
             last_write,
         }
     }
@@ -105,16 +123,19 @@ impl<'a, S: Stream> Session<'a, S> {
     /// Has all its files arrive.
     pub(crate) fn serve(mut self) -> Result<Summary> {
         let served = self.run();
-        let arriving = self.arriving.take();
-        if served.is_err()
-            && let Some(Arriving { deposit, .. }) = arriving
-        {
+        if served.is_err() {
+            self.leave_parts();
+        }
+        served
+    }
+
+    fn leave_parts(&mut self) {
+        for Arriving { deposit, .. } in std::mem::take(&mut self.arriving) {
             let path = deposit.path().to_owned();
             if deposit.leave() {
                 (self.tell)(Event::Left(path));
             }
         }
-        served
     }
 
     fn run(&mut self) -> Result<Summary> {
@@ -131,9 +152,10 @@ impl<'a, S: Stream> Session<'a, S> {
             match self.channel.receive()? {
                 FromSender::Offer(entries) => self.decide(entries)?,
                 FromSender::Keep { file, blocks } => self.keep_blocks(file, &blocks)?,
-                FromSender::Batch(files) => self.batch(files)?,
+                FromSender::Batch { files, digest } => self.batch(&files, digest)?,
                 FromSender::Block(piece) => self.block(&piece)?,
                 FromSender::Hole(piece) => self.hole(&piece)?,
+                FromSender::Digests(digests) => self.compare(digests)?,
                 FromSender::Abandoned { file, why } => self.abandoned(file, why)?,
                 FromSender::End => return self.end(),
                 _ => return Err(Error::Nonsense("it neither offers nor sends anything, nor ends")),
@@ -203,33 +225,37 @@ impl<'a, S: Stream> Session<'a, S> {
             return Ok(());
         }
         self.begin(file)?;
-        self.finish_whole()
+        self.finish_whole(file)
     }
 
     /// Has the whole content of small files arrive.
-    fn batch(&mut self, files: Vec<Whole>) -> Result<()> {
-        let bytes: u64 = files.iter().map(|file| u64::from(file.bytes)).sum();
-        if files.len() > BATCH || bytes > BATCH_BYTES {
+    fn batch(&mut self, files: &[Whole], digest: Option<Digest>) -> Result<()> {
+        let bytes: usize = files.iter().map(|file| file.bytes as usize).sum();
+        if files.len() > BATCH || bytes as u64 > BATCH_BYTES {
             return Err(Error::Nonsense("it sends too many files at once"));
         }
-        let mut content = Vec::new();
+        let mut buffer = std::mem::take(&mut self.buffer);
+        self.channel.data_into(&mut buffer, bytes)?;
+        let verify = self.settings.verify;
+        let is_right = timed(&mut self.channel.times.verify, || {
+            !verify || digest == Some(*kelvin_wire::hash(&buffer[..bytes]).as_bytes())
+        });
+        let mut content = &buffer[..bytes];
         for file in files {
-            self.channel.data_whole(file.bytes as usize, &mut content)?;
+            let own;
+            (own, content) = content.split_at(file.bytes as usize);
             let wanted = self.wanted.remove(&file.file).ok_or(Error::Nonsense(UNKNOWN))?;
-            let written = self.small(&wanted.entry, &file, &content);
+            let written = if is_right { self.small(&wanted.entry, own) } else { Err(Error::Digest) };
             self.judge((file.file, &wanted.entry), written)?;
         }
+        self.buffer = buffer;
         self.say_verdicts()
     }
 
-    fn small(&mut self, entry: &Entry, file: &Whole, content: &[u8]) -> Result<Amount> {
-        if let EntryKind::File { bytes, .. } = entry.kind
-            && bytes != u64::from(file.bytes)
-        {
+    fn small(&mut self, entry: &Entry, content: &[u8]) -> Result<Amount> {
+        if !matches!(entry.kind, EntryKind::File { bytes, .. } if bytes == content.len() as u64) {
             return Err(Error::Nonsense("it sent another number of bytes than it had offered"));
         }
-        let times = &mut self.channel.times;
-        timed(&mut times.verify, || check(self.settings.verify, file.digest, || kelvin_wire::hash(content)))?;
         let begun = Instant::now();
         self.desk.put(entry, content, self.settings.sync)?;
         self.last_write = Instant::now();
@@ -237,99 +263,138 @@ impl<'a, S: Stream> Session<'a, S> {
         Ok(Amount::sent(content.len() as u64))
     }
 
-    /// The file of a piece, if it has not failed.
-    fn arriving(&mut self, piece: &Piece) -> Result<Option<&mut Arriving>> {
+    /// Where the file of a piece is among those that arrive, if it has not failed.
+    fn arriving(&mut self, piece: &Piece) -> Result<Option<usize>> {
         if self.failed.contains(&piece.file) {
             return Ok(None);
         }
-        if self.arriving.as_ref().is_none_or(|arriving| arriving.number != piece.file) {
-            if self.arriving.is_some() {
-                return Err(Error::Nonsense("it begins a file before it has ended another"));
-            }
+        if self.place(piece.file).is_none() {
             self.begin(piece.file)?;
         }
-        let Some(arriving) = &mut self.arriving else { return Ok(None) };
-        arriving.deposit.take(piece)?;
-        Ok(Some(arriving))
+        let Some(place) = self.place(piece.file) else { return Ok(None) };
+        self.arriving[place].deposit.take(piece)?;
+        Ok(Some(place))
+    }
+
+    fn place(&self, file: Number) -> Option<usize> {
+        self.arriving.iter().position(|arriving| arriving.number == file)
     }
 
     /// Begins a wanted file; one that cannot be begun has failed.
     fn begin(&mut self, number: Number) -> Result<()> {
         let Wanted { entry, resumed } = self.wanted.remove(&number).ok_or(Error::Nonsense(UNKNOWN))?;
+        if self.arriving.len() == UNENDED {
+            return Err(Error::Nonsense("it begins more files than it may before it has ended others"));
+        }
         let made = match resumed {
             Some(resumed) => Ok(resumed),
             None => self.desk.deposit(&entry),
         };
         match made {
-            Ok(deposit) => self.arriving = Some(Arriving { number, entry, deposit }),
+            Ok(deposit) => self.arriving.push_back(Arriving { number, entry, deposit, unchecked: 0 }),
             Err(why) => {
+                self.has_failed(number);
                 self.judge((number, &entry), Err(why))?;
-                self.failed.push(number);
                 self.say_verdicts()?;
             }
         }
         Ok(())
     }
 
+    /// What still comes of a file is passed over. The sender knows of its failure before it begins so many others.
+    fn has_failed(&mut self, number: Number) {
+        self.failed.push_back(number);
+        if self.failed.len() > WINDOW {
+            self.failed.pop_front();
+        }
+    }
+
     fn block(&mut self, piece: &Piece) -> Result<()> {
         if u64::from(piece.bytes) > BLOCK {
             return Err(Error::Nonsense("a part of a block that is longer than a block"));
         }
-        let is_there = self.arriving(piece)?.is_some();
-        let (digest, written) = self.content(piece, is_there)?;
-        let ended = match self.channel.receive()? {
-            FromSender::Sent { digest: sent } => check(self.settings.verify, sent, || digest),
-            FromSender::Abandoned { file, why } if file == piece.file => Err(Error::Refused(why)),
-            _ => return Err(Error::Nonsense("it does not say how a block ended")),
-        };
-        if !is_there {
-            return Ok(());
+        let place = self.arriving(piece)?;
+        if self.settings.verify {
+            if self.hashed.len() == CHECKS {
+                return Err(Error::Nonsense("it sends more than it may before it says digests"));
+            }
+            self.hashed.push_back(piece.file);
+            if let Some(place) = place {
+                self.arriving[place].unchecked += 1;
+            }
         }
-        self.end_piece(written.and(ended))
+        let written = self.content(piece, place)?;
+        match written {
+            Ok(()) if place.is_some() => self.finish_whole(piece.file),
+            Ok(()) => Ok(()),
+            Err(why) => self.fail(piece.file, why),
+        }
     }
 
     /// Receives the bytes of a piece and writes them, unless its file has failed.
-    fn content(&mut self, piece: &Piece, is_there: bool) -> Result<(Hash, Result<()>)> {
-        let (mut hasher, mut done, mut written) = (Hasher::new(), 0, Ok(()));
+    fn content(&mut self, piece: &Piece, place: Option<usize>) -> Result<Result<()>> {
         let mut times = Times::default();
-        let mut deposit = self.arriving.as_mut().filter(|_| is_there).map(|arriving| &mut arriving.deposit);
-        while done < piece.bytes {
-            let part = self.channel.data(PART.min((piece.bytes - done) as usize))?;
-            if self.settings.verify {
-                timed(&mut times.verify, || hasher.update(part));
-            }
-            if let (Some(deposit), Ok(())) = (&mut deposit, &written) {
-                written = timed(&mut times.file, || deposit.write(part, piece.offset + u64::from(done)));
-            }
-            done += part.len() as u32;
+        let (mut done, mut written) = (0, Ok(()));
+        let mut deposit = place.map(|place| &mut self.arriving[place].deposit);
+        if self.settings.verify && self.hashing.is_none() {
+            self.hashing = Some(Hashing::start()?);
         }
+        let hashing = self.hashing.as_mut().filter(|_| self.settings.verify);
+        let mut sink = Parts { hashing, buffer: &mut self.buffer };
+        while done < piece.bytes {
+            let bytes = PART.min((piece.bytes - done) as usize);
+            let offset = piece.offset + u64::from(done);
+            sink.take(self.channel, bytes, &mut |part| {
+                if let (Some(deposit), Ok(())) = (&mut deposit, &written) {
+                    written = timed(&mut times.file, || deposit.write(part, offset));
+                }
+            })?;
+            done += bytes as u32;
+        }
+        sink.end()?;
         self.last_write = Instant::now();
         if let (Some(deposit), Ok(()), true) = (&mut deposit, &written, self.settings.sync) {
             written = timed(&mut times.sync, || deposit.flush_some());
         }
         self.channel.times.add(&times);
-        Ok((hasher.finalize(), written))
+        Ok(written)
     }
 
     fn hole(&mut self, piece: &Piece) -> Result<()> {
-        let Some(arriving) = self.arriving(piece)? else { return Ok(()) };
-        let made = arriving.deposit.hole(piece);
-        self.end_piece(made)
-    }
-
-    /// Goes on after a piece: with the next one, or the end of a file.
-    fn end_piece(&mut self, written: Result<()>) -> Result<()> {
-        match written {
-            Ok(()) => self.finish_whole(),
-            Err(why) => self.fail(why),
+        let Some(place) = self.arriving(piece)? else { return Ok(()) };
+        match self.arriving[place].deposit.hole(piece) {
+            Ok(()) => self.finish_whole(piece.file),
+            Err(why) => self.fail(piece.file, why),
         }
     }
 
-    /// Keeps the file that arrives, if it is whole.
-    fn finish_whole(&mut self) -> Result<()> {
-        let Some(Arriving { number, entry, deposit }) = self.arriving.take_if(|one| one.deposit.is_whole()) else {
+    /// Compares the digests of the next pieces with those of what has arrived.
+    fn compare(&mut self, digests: Vec<Digest>) -> Result<()> {
+        for sent in digests {
+            let (Some(file), Some(hashing)) = (self.hashed.pop_front(), &self.hashing) else {
+                return Err(Error::Nonsense("it says the digest of nothing"));
+            };
+            let own = hashing.next()?;
+            self.channel.times.verify += own.nanoseconds;
+            let Some(place) = self.place(file) else { continue };
+            self.arriving[place].unchecked -= 1;
+            if own.digest == sent {
+                self.finish_whole(file)?;
+            } else {
+                self.fail(file, Error::Digest)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps a file that arrives, if it is whole.
+    fn finish_whole(&mut self, file: Number) -> Result<()> {
+        let Some(place) = self.place(file) else { return Ok(()) };
+        let Arriving { deposit, unchecked, .. } = &self.arriving[place];
+        if *unchecked > 0 || !deposit.is_whole() {
             return Ok(());
-        };
+        }
+        let Some(Arriving { number, entry, deposit, .. }) = self.arriving.remove(place) else { return Ok(()) };
         let begun = Instant::now();
         let cut = match entry.kind {
             EntryKind::File { bytes, .. } => deposit.cut(bytes),
@@ -342,21 +407,22 @@ impl<'a, S: Stream> Session<'a, S> {
         self.say_verdicts()
     }
 
-    /// The file that arrives has failed; the sender learns it at once.
-    fn fail(&mut self, why: Error) -> Result<()> {
-        let Some(Arriving { number, entry, deposit }) = self.arriving.take() else { return Ok(()) };
+    /// A file that arrives has failed; the sender learns it at once.
+    fn fail(&mut self, file: Number, why: Error) -> Result<()> {
+        let Some(arriving) = self.place(file).and_then(|place| self.arriving.remove(place)) else { return Ok(()) };
+        let Arriving { number, entry, deposit, .. } = arriving;
         drop(deposit);
-        self.failed.push(number);
+        self.has_failed(number);
         self.judge((number, &entry), Err(why))?;
         self.say_verdicts()
     }
 
     fn abandoned(&mut self, file: Number, why: String) -> Result<()> {
-        if self.arriving.as_ref().is_some_and(|arriving| arriving.number == file) {
-            let Some(Arriving { entry, .. }) = self.arriving.take() else { return Ok(()) };
+        let arriving = self.place(file).and_then(|place| self.arriving.remove(place)).map(|arriving| arriving.entry);
+        let entry = arriving.or_else(|| self.wanted.remove(&file).map(|wanted| wanted.entry));
+        if let Some(entry) = entry {
+            self.desk.arrived(&entry);
             (self.tell)(Event::Unkept(self.desk.path(&entry), Error::Refused(why)));
-        } else if let Some(wanted) = self.wanted.remove(&file) {
-            (self.tell)(Event::Unkept(self.desk.path(&wanted.entry), Error::Refused(why)));
         } else if !self.failed.contains(&file) {
             return Err(Error::Nonsense(UNKNOWN));
         }
@@ -393,7 +459,7 @@ impl<'a, S: Stream> Session<'a, S> {
     }
 
     fn end(&mut self) -> Result<Summary> {
-        if self.arriving.is_some() {
+        if !self.arriving.is_empty() || !self.hashed.is_empty() {
             return Err(Error::Nonsense("it ends before a file has ended"));
         }
         let begun = Instant::now();
@@ -415,12 +481,30 @@ impl<'a, S: Stream> Session<'a, S> {
 /// What a sender did wrong.
 const UNKNOWN: &str = "it sends a file that is not wanted";
 
-/// That the digest of what arrived is the one that was sent, if any is compared.
-fn check(verify: bool, sent: Option<Digest>, arrived: impl FnOnce() -> Hash) -> Result<()> {
-    match sent {
-        _ if !verify => Ok(()),
-        Some(sent) if arrived() == Hash::from_bytes(sent) => Ok(()),
-        _ => Err(Error::Digest),
+/// Where the parts of a piece are received into: a buffer that is hashed, or the same one again.
+struct Parts<'a> {
+    hashing: Option<&'a mut Hashing>,
+    buffer: &'a mut [u8],
+}
+
+impl Parts<'_> {
+    /// Receives a part, and has it written.
+    fn take(&mut self, channel: &mut Channel<impl Stream>, bytes: usize, write: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let Some(hashing) = &mut self.hashing else {
+            channel.data_into(self.buffer, bytes)?;
+            write(&self.buffer[..bytes]);
+            return Ok(());
+        };
+        let mut buffer = hashing.buffer();
+        channel.data_into(&mut buffer, bytes)?;
+        let part = hashing.part(buffer, bytes);
+        hashing.add(&part)?;
+        write(part.bytes());
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.hashing.as_ref().map_or(Ok(()), |hashing| hashing.end())
     }
 }
 

@@ -85,7 +85,9 @@ struct Offered {
     mode: u32,
     modified: Modified,
     depth: u16,
-    /// Whether it was made by this session, or may be changed.
+    /// Whether it was made by this session.
+    is_new: bool,
+    /// Whether it was, or may be changed.
     is_to_be_set: bool,
 }
 
@@ -118,12 +120,21 @@ impl Tree {
         }
         let Entry { parent, mode, modified, .. } = *entry;
         let name = entry.name.clone();
-        self.offered.push(Offered { parent, name, mode: mode & RIGHTS, modified, depth, is_to_be_set: false });
+        self.offered.push(Offered {
+            parent,
+            name,
+            mode: mode & RIGHTS,
+            modified,
+            depth,
+            is_new: false,
+            is_to_be_set: false,
+        });
         if is_dry {
             return Ok(());
         }
         let is_new = self.make(entry)?;
         if let Some(last) = self.offered.last_mut() {
+            last.is_new = is_new;
             last.is_to_be_set = is_new || overwrite;
         }
         Ok(())
@@ -158,6 +169,11 @@ impl Tree {
         self.open.truncate(OPEN - 1);
         self.open.push_front((number, Arc::clone(&held)));
         Ok(held)
+    }
+
+    /// Whether a directory was made by this session, so that nothing is in it that it did not bring.
+    pub fn is_new(&self, number: u32) -> bool {
+        self.offered(number).is_ok_and(|offered| offered.is_new)
     }
 
     /// Where the small files of a directory are made.
